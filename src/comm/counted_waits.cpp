@@ -8,17 +8,26 @@ namespace {
 
 class CountedPending final : public Pending {
  public:
-  CountedPending(PendingPtr inner, std::shared_ptr<WaitClock> clock)
-      : inner_(std::move(inner)), clock_(std::move(clock)) {}
+  CountedPending(PendingPtr inner, const std::vector<int>& ranks, std::shared_ptr<WaitClock> clock)
+      : inner_(std::move(inner)), ranks_(ranks), clock_(std::move(clock)) {}
 
   void wait() override {
     const auto begin = std::chrono::steady_clock::now();
     inner_->wait();
-    clock_->waited_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+    const int64_t waited_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+    clock_->waited_ns += waited_ns;
+    const int member = inner_->awaited_peer();
+    if (member < 0) return;
+    const auto peer = static_cast<size_t>(ranks_[static_cast<size_t>(member)]);
+    std::vector<int64_t>& of_peers = clock_->waited_for_ns;
+    if (of_peers.size() <= peer) of_peers.resize(peer + 1, 0);
+    of_peers[peer] += waited_ns;
   }
+  int awaited_peer() const override { return inner_->awaited_peer(); }
 
  private:
   PendingPtr inner_;
+  const std::vector<int>& ranks_;  // the communicator's, which outlives its operations
   std::shared_ptr<WaitClock> clock_;
 };
 
@@ -45,7 +54,7 @@ class CountedCommunicator final : public Communicator {
 
  private:
   PendingPtr counted(PendingPtr pending) const {
-    return std::make_unique<CountedPending>(std::move(pending), clock_);
+    return std::make_unique<CountedPending>(std::move(pending), ranks(), clock_);
   }
 
   std::unique_ptr<Communicator> inner_;

@@ -1,16 +1,20 @@
-// Counting what a rank waits for others inside of its operations.
+// Counting what a rank waits for others, and for whom.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "comm/transport.h"
 
 namespace sluice::comm {
 
-// How long wait() took, transfers included, since it was made. Written by the thread that waits.
+// What operations waited since it was made, transfers included. Written by the thread that waits, which is
+// one thread.
 struct WaitClock {
   int64_t waited_ns = 0;
+  // By world rank, each operation's on whoever it waited for longest; shorter where nobody was.
+  std::vector<int64_t> waited_for_ns;
 };
 
 // The same communicator, whose operations count their waits on `clock`. Where an operation is only ordered

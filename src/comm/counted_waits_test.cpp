@@ -9,6 +9,36 @@
 namespace sluice::comm {
 namespace {
 
+// An operation that member 1 is waited for in.
+class Awaiting final : public Pending {
+ public:
+  void wait() override { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+  int awaited_peer() const override { return 1; }
+};
+class AwaitingCommunicator final : public Communicator {
+ public:
+  AwaitingCommunicator() : Communicator("awaiting", {2, 5}, 0) {}
+  PendingPtr all_gather(const void*, void*, int64_t) override { return std::make_unique<Awaiting>(); }
+  PendingPtr all_to_all(const void*, std::span<const int64_t>, void*, std::span<const int64_t>) override {
+    return std::make_unique<Awaiting>();
+  }
+  PendingPtr reduce_scatter(const void*, void*, int64_t, DType) override {
+    return std::make_unique<Awaiting>();
+  }
+  PendingPtr exchange(std::span<const Message>) override { return std::make_unique<Awaiting>(); }
+};
+
+TEST(CountedWaits, StandOnTheRankThatIsWaitedFor) {
+  const auto clock = std::make_shared<WaitClock>();
+  const auto group = counting_waits(std::make_unique<AwaitingCommunicator>(), clock);
+  group->exchange({})->wait();
+  group->reduce_scatter(nullptr, nullptr, 0, DType::kFloat32)->wait();
+  ASSERT_EQ(clock->waited_for_ns.size(), 6U);
+  EXPECT_GE(clock->waited_for_ns[5], 10'000'000);
+  EXPECT_EQ(clock->waited_for_ns[5], clock->waited_ns);
+  EXPECT_EQ(clock->waited_for_ns[2], 0);
+}
+
 TEST(CountedWaits, OperationsAreTheSameAndTheirWaitsAreCounted) {
   FakeWorld world(2);
   const auto clock = std::make_shared<WaitClock>();

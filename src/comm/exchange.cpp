@@ -90,6 +90,7 @@ class PendingSum final : public Pending {
   void wait() override {
     if (transfer_ == nullptr) return;
     transfer_->wait();
+    awaited_ = transfer_->awaited_peer();
     transfer_ = nullptr;
     const int64_t bytes = reduction_.count * size_of(reduction_.dtype);
     copy(reduction_.receive, part(0, bytes), bytes);
@@ -98,6 +99,7 @@ class PendingSum final : public Pending {
     }
     pool_->give_back(std::move(staging_));
   }
+  int awaited_peer() const override { return awaited_; }
 
  private:
   const void* part(int member, int64_t bytes) const {
@@ -108,6 +110,7 @@ class PendingSum final : public Pending {
   Reduction reduction_;
   Buffer staging_;
   std::shared_ptr<StagingPool> pool_;
+  int awaited_ = -1;
 };
 
 }  // namespace

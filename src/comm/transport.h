@@ -26,6 +26,9 @@ class Pending {
  public:
   virtual ~Pending() = default;
   virtual void wait() = 0;
+  // Whom wait() waited for longest: the member that came last, or whose bytes did. -1 where the transport
+  // can't tell, or there is nobody.
+  virtual int awaited_peer() const { return -1; }
 };
 using PendingPtr = std::unique_ptr<Pending>;
 

@@ -46,6 +46,8 @@ constexpr Word<Aggregate> kAggregates[] = {{"auto", Aggregate::kAuto},
                                            {"sequence", Aggregate::kSequence},
                                            {"constant", Aggregate::kConstant}};
 constexpr Word<Choose> kChoose[] = {{"auto", Choose::kAuto}, {"yes", Choose::kYes}, {"no", Choose::kNo}};
+constexpr Word<WatchAct> kWatchActs[] = {
+    {"tell", WatchAct::kTell}, {"plan", WatchAct::kPlan}, {"leave", WatchAct::kLeave}};
 constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
 constexpr Word<Recompute> kRecomputes[] = {
     {"auto", Recompute::kAuto}, {"none", Recompute::kNone}, {"full", Recompute::kFull}};
@@ -307,6 +309,15 @@ void visit_log(RunConfig& config, Fields& keys) {
   keys("trace_steps", Steps(config.log.trace_steps, kSteps), "steps whose timeline is written");
 }
 
+void visit_watch(RunConfig& config, Fields& keys) {
+  WatchConfig& watch = config.watch;
+  keys("act", Choice(watch.act, kWatchActs),
+       "on a rank that is slow: tell it; plan: give it less work; leave: it leaves the run where fewer ranks "
+       "are faster");
+  keys("path_every", Number(watch.path_every, kSteps),
+       "steps between two looks at what the critical path lay on; 0: never");
+}
+
 constexpr Section kSections[] = {
     {"model", "", visit_model},
     {"data", "", visit_data},
@@ -321,6 +332,7 @@ constexpr Section kSections[] = {
     {"checkpoint", "", visit_checkpoint},
     {"elastic", "a rank that is lost costs the steps since the last snapshot (operating.md)", visit_elastic},
     {"log", "", visit_log},
+    {"watch", "who makes others wait (operating.md)", visit_watch},
 };
 
 }  // namespace

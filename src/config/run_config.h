@@ -197,6 +197,14 @@ struct LogConfig {
   std::vector<int64_t> trace_steps;
 };
 
+// What is done about a rank that makes the others wait: it is told; plans give it less; or it leaves the run.
+enum class WatchAct : uint8_t { kTell, kPlan, kLeave };
+
+struct WatchConfig {
+  WatchAct act = WatchAct::kTell;
+  int64_t path_every = 100;  // steps between looks at the critical path; 0: never
+};
+
 struct RunConfig {
   ModelConfig model;
   DataConfig data;                  // from step 0 on
@@ -211,6 +219,7 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   ElasticConfig elastic;
   LogConfig log;
+  WatchConfig watch;
 };
 
 // What a model is for: to plan for it its costs need only be counted.

@@ -16,7 +16,7 @@ using cost::CellKind;
 namespace {
 
 // Of the pieces on a pass's fullest lane.
-std::vector<int64_t> fullest_lengths(const strategy::PipelinePlan& plan, const strategy::Pass& pass) {
+cost::Work fullest_work(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int64_t window) {
   const auto unit_at = [&](int index) -> const strategy::Unit& {
     return plan.units[static_cast<size_t>(index)];
   };
@@ -26,7 +26,7 @@ std::vector<int64_t> fullest_lengths(const strategy::PipelinePlan& plan, const s
   while (unit.tokens_on(fullest) < unit.tokens()) ++fullest;
   std::vector<int64_t> lengths;
   for (const strategy::Piece& piece : unit.pieces_on(fullest)) lengths.push_back(piece.tokens());
-  return lengths;
+  return cost::Work::of(lengths, window);
 }
 
 // When each unit's credit returns: the end of its last cell on any stage.
@@ -137,11 +137,10 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
   for (Interval& part : parts) part = base::intersect(part, cell.run);
   std::erase_if(parts, [](Interval part) { return part.empty(); });
   if (cell.kind != CellKind::kForward) std::ranges::reverse(parts);
-  const std::vector<int64_t> lengths =
-      fullest_lengths(*draft.plan, draft.passes[static_cast<size_t>(cell.unit)]);
+  const cost::Work& work = draft.work[static_cast<size_t>(cell.unit)];
   std::vector<int64_t> until{0};
   for (const Interval part : parts) {
-    const int64_t alone_ns = cost.cell_ns(draft.place().scheme, cell.kind, part, lengths);
+    const int64_t alone_ns = cost.cell_ns(draft.place().scheme, cell.kind, part, work);
     until.push_back(until.back() + std::max<int64_t>(1, alone_ns));
   }
   const auto share = [&](int64_t whole_ns, size_t i) {
@@ -227,9 +226,12 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const Program& 
     PipelineDraft draft{.pipeline = static_cast<int>(p),
                         .plan = &plan.pipelines[p],
                         .passes = strategy::passes(plan.pipelines[p]),
+                        .work = {},
                         .load = schedule::pipeline_load(plan.pipelines[p], cost, world_size),
                         .admitted_after = {},
                         .stages = {}};
+    for (const strategy::Pass& pass : draft.passes)
+      draft.work.push_back(fullest_work(*draft.plan, pass, cost.window()));
     for (int stage = 0; stage < draft.load.stages; ++stage) {
       draft.stages.push_back({cost.stage_run(draft.plan->pipeline.scheme, stage), {}, {}});
     }

@@ -36,6 +36,7 @@ struct PipelineDraft {
   int pipeline = 0;                              // index in StepPlan::pipelines
   const strategy::PipelinePlan* plan = nullptr;  // that one
   std::vector<strategy::Pass> passes;            // by unit
+  std::vector<cost::Work> work;                  // by unit, of the pieces on its fullest lane
   schedule::PipelineLoad load;
   // By unit, those whose credit it takes over: it is admitted after their weight gradients on all stages.
   std::vector<std::vector<int>> admitted_after;

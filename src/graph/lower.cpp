@@ -69,6 +69,7 @@ class Lowering {
 
   int add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous);
   UnitOnStage on_stage(const PipelineDraft& draft, int stage, int unit) const;
+  int64_t attention_ns(const PipelineDraft& draft, const DraftCell& cell) const;
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
   int add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer);
   std::vector<UnitCells> add_stage(const PipelineDraft& draft, int stage);
@@ -170,10 +171,22 @@ UnitOnStage Lowering::on_stage(const PipelineDraft& draft, int stage, int unit) 
           draft.load.units[static_cast<size_t>(unit)].tokens};
 }
 
+int64_t Lowering::attention_ns(const PipelineDraft& draft, const DraftCell& cell) const {
+  cost::Quadratic times = cost_.cell_times(draft.place().scheme, cell.kind, cell.run);
+  times.b = 0;
+  times.c_ns = 0;
+  return std::min(cell.duration_ns, times.of_work(draft.work[static_cast<size_t>(cell.unit)]));
+}
+
 int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell) {
   const strategy::Pass& pass = draft.passes[static_cast<size_t>(cell.unit)];
-  const Cell payload{on_stage(draft, stage, cell.unit), cell.run,     cell.run.begin == program_.embedding(),
-                     cell.run.end > program_.head(),    cell.ring_ns, cell.share_ns};
+  const Cell payload{on_stage(draft, stage, cell.unit),
+                     cell.run,
+                     cell.run.begin == program_.embedding(),
+                     cell.run.end > program_.head(),
+                     cell.ring_ns,
+                     cell.share_ns,
+                     attention_ns(draft, cell)};
   Node& node = add(node_kind(cell.kind), tp_ranks(draft.place(), stage, pass), cell.duration_ns, payload);
   std::ranges::sort(node.members);
   return node.id;

@@ -66,12 +66,13 @@ struct Transfer : UnitOnStage {};
 
 // Forwards and backwards.
 struct Cell : UnitOnStage {
-  base::Interval run;      // operations of the model program
-  bool embedding = false;  // the run begins with the embedding
-  bool head = false;       // the run ends with final norm and loss, whose gradients are made here too:
-                           // only forwards do
-  int64_t ring_ns = 0;     // of the node's duration: waiting for keys and values of other lanes
-  int64_t share_ns = 0;    // … and for gathered parameters and summed gradients
+  base::Interval run;        // operations of the model program
+  bool embedding = false;    // the run begins with the embedding
+  bool head = false;         // the run ends with final norm and loss, whose gradients are made here too:
+                             // only forwards do
+  int64_t ring_ns = 0;       // of the node's duration: waiting for keys and values of other lanes
+  int64_t share_ns = 0;      // … and for gathered parameters and summed gradients
+  int64_t attention_ns = 0;  // … and in attention: what grows with the squares of lengths
 };
 
 // Offload and fetch.

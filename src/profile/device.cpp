@@ -51,12 +51,27 @@ double memory_bytes(const config::MemoryConfig& memory, const Machine& machine, 
 
 }  // namespace
 
+namespace {
+
+std::string pci_bus_id(c10::Device device) {
+#ifdef SLUICE_CUDA
+  char name[32] = "";
+  if (device.is_cuda() && cudaDeviceGetPCIBusId(name, sizeof name, device.index()) == cudaSuccess) return name;
+#else
+  static_cast<void>(device);
+#endif
+  return "";
+}
+
+}  // namespace
+
 RankDevice rank_device(const config::TrainConfig& train, const config::MemoryConfig& memory,
                        const transport::Launch& launch) {
   const Machine machine = this_machine();
   RankDevice result;
   result.device = choose(train.device, machine, launch.local_rank);
   if (result.device.is_cuda()) result.name = machine.gpus[static_cast<size_t>(result.device.index())];
+  result.pci_bus_id = pci_bus_id(result.device);
   if (train.device == config::DeviceChoice::kAuto) result.fault = machine.gpu_fault;
   result.threads = train.threads > 0 ? train.threads : std::max(1, machine.cores / launch.local_size);
   const double whole = memory_bytes(memory, machine, result.device, launch);

@@ -14,6 +14,7 @@ namespace sluice::profile {
 struct RankDevice {
   c10::Device device = c10::kCPU;
   std::string name = "CPU";  // or the GPU's
+  std::string pci_bus_id;    // of the GPU: "0000:3b:00.0"; empty: none, or not known
   std::string fault;  // why "auto" took the CPU of a machine that seems to have GPUs; empty: it did not
   int threads = 1;    // for computing on the host
   int64_t memory_bytes = 0;  // that the rank may use, margin taken off

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "base/text.h"
 #include "report/figures.h"
 #include "report/numbers.h"
-#include "report/pace.h"
 
 namespace sluice::report {
 namespace {
@@ -30,22 +30,25 @@ struct Paces {
 // Of the steps since the number of ranks changed last.
 Paces paces_of(const SystemRun& run) {
   Paces paces;
-  PaceWatch watch;
   for (const StepRecord& step : run.steps) {
-    if (step.rank_pace.empty()) continue;
-    if (step.rank_pace.size() != paces.slow_steps.size()) {
+    const std::vector<double>& own = step.figures[watch::Figure::kPace];
+    if (own.empty()) continue;
+    if (own.size() != paces.slow_steps.size()) {
       paces = {};
-      paces.slow_steps.assign(step.rank_pace.size(), 0);
+      paces.slow_steps.assign(own.size(), 0);
     }
-    paces.by_step.push_back(step.rank_pace);
-    watch.add(step.rank_pace);
-    for (const int rank : watch.slow_ranks()) ++paces.slow_steps[static_cast<size_t>(rank)];
+    paces.by_step.push_back(own);
+    std::set<int> alarmed;
+    for (const watch::Alarm& alarm : step.alarms) alarmed.insert(alarm.rank);
+    for (const int rank : alarmed) {
+      if (static_cast<size_t>(rank) < own.size()) ++paces.slow_steps[static_cast<size_t>(rank)];
+    }
   }
   for (size_t rank = 0; rank < paces.slow_steps.size(); ++rank) {
     double sum = 0;
     int64_t known = 0;
     for (const std::vector<double>& of_step : paces.by_step) {
-      if (of_step[rank] <= 0) continue;
+      if (!(of_step[rank] > 0)) continue;
       sum += std::log(of_step[rank]);
       ++known;
     }
@@ -75,7 +78,7 @@ void draw_row(Markup& out, const Paces& paces, size_t rank) {
       double sum = 0;
       for (size_t step = begin; step < end; ++step) sum += paces.by_step[step][rank];
       const double dark = (sum / static_cast<double>(end - begin) - 1) / (kDarkest - 1);
-      if (dark < 0.05) continue;
+      if (!(dark >= 0.05)) continue;  // nor what is not known
       out.leaf("rect", {{"class", "fill s1"},
                         {"x", coordinate(100 * static_cast<double>(bin) / static_cast<double>(bins), "%")},
                         {"y", "1"},

@@ -1,8 +1,8 @@
 #include "report/prometheus.h"
 
 #include <charconv>
+#include <cmath>
 #include <string_view>
-#include <variant>
 
 #include "base/text.h"
 
@@ -43,30 +43,35 @@ std::string name_of(const std::string& key) {
 
 std::string of_rank(size_t rank) { return text("{rank=\"", rank, "\"}"); }
 
-void add(std::string& out, const Metric& metric, const StepRecord& step, const base::Json& value) {
-  const std::string key = metric.key;
-  const double unit = key.ends_with("_ms") ? 1e-3 : 1;
-  if (value.is_number()) {
-    Family(out, name_of(key), "gauge", metric.meaning).sample(value.get<double>() * unit);
-  } else if (const auto* of_ranks = std::get_if<std::vector<double> StepRecord::*>(&metric.member)) {
-    const std::vector<double>& figures = step.*(*of_ranks);
-    if (figures.empty()) return;
-    const Family family(out, name_of(key), "gauge", metric.meaning);
-    for (size_t rank = 0; rank < figures.size(); ++rank) family.sample(figures[rank] * unit, of_rank(rank));
+double unit_of(const std::string& key) { return key.ends_with("_ms") ? 1e-3 : 1; }
+
+void add(std::string& out, const Metric& metric, const base::Json& value) {
+  if (!value.is_number()) return;
+  Family(out, name_of(metric.key), "gauge", metric.meaning).sample(value.get<double>() * unit_of(metric.key));
+}
+
+void add(std::string& out, watch::Figure figure, const std::vector<double>& of_ranks) {
+  if (of_ranks.empty()) return;
+  const std::string key = key_of(figure);
+  const Family family(out, name_of(key), "gauge", watch::traits(figure).meaning);
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    if (!std::isnan(of_ranks[rank])) family.sample(of_ranks[rank] * unit_of(key), of_rank(rank));
   }
 }
 
 }  // namespace
 
-std::string prometheus_text(const StepRecord& step, const PrometheusTotals& totals) {
+std::string prometheus_text(const StepRecord& step, int64_t tokens) {
   std::string out;
   const base::Json line = to_json(step);
-  for (const Metric& metric : step_metrics()) add(out, metric, step, line.value(metric.key, base::Json()));
+  for (const Metric& metric : step_metrics()) add(out, metric, line.value(metric.key, base::Json()));
+  for (const watch::Figure figure : watch::all_figures()) add(out, figure, step.figures[figure]);
   Family(out, "sluice_steps_total", "counter", "done by the run").sample(static_cast<double>(step.step + 1));
   Family(out, "sluice_tokens_total", "counter", "trained on since this process began")
-      .sample(static_cast<double>(totals.tokens));
-  const Family alarms(out, "sluice_alarm", "gauge", "1: a rank is slow");
-  for (const int rank : totals.slow_ranks) alarms.sample(1, text("{rank=\"", rank, "\",metric=\"pace\"}"));
+      .sample(static_cast<double>(tokens));
+  const Family alarms(out, "sluice_alarm", "gauge", "1: a rank makes the others wait");
+  for (const watch::Alarm& alarm : step.alarms)
+    alarms.sample(1, text("{rank=\"", alarm.rank, "\",metric=\"", watch::name_of(alarm.cause), "\"}"));
   return out;
 }
 

@@ -16,19 +16,23 @@ using ::testing::Not;
 
 StepRecord step() {
   StepRecord step{.step = 4, .loss = 5.25, .tokens = 100, .strategy = "<1,1,1>", .time_ns = 1'500'000'000};
-  step.rank_pace = {1, 1.4};
-  step.rank_wait_ms = {250, 3};
+  step.figures[watch::Figure::kPace] = {1, 1.4};
+  step.figures[watch::Figure::kWait] = {250, 3};
+  step.figures[watch::Figure::kProcessors] = {0.99, watch::kNotKnown};
+  step.alarms = {{1, watch::Cause::kPace, 2, 1.4}};
   return step;
 }
 
 TEST(Prometheus, SaysWhatScrapersAskFor) {
-  const std::string text = prometheus_text(step(), {.tokens = 7000, .slow_ranks = {1}});
+  const std::string text = prometheus_text(step(), /*tokens=*/7000);
   EXPECT_THAT(text, HasSubstr("\nsluice_loss 5.25\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE sluice_step_seconds gauge\nsluice_step_seconds 1.5\n"));
   EXPECT_THAT(text, HasSubstr("\nsluice_rank_pace{rank=\"1\"} 1.4\n"));
   EXPECT_THAT(text, HasSubstr("\nsluice_rank_wait_seconds{rank=\"0\"} 0.25\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE sluice_tokens_total counter\nsluice_tokens_total 7000\n"));
   EXPECT_THAT(text, HasSubstr("\nsluice_alarm{rank=\"1\",metric=\"pace\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nsluice_rank_processors{rank=\"0\"} 0.99\n"));
+  EXPECT_THAT(text, Not(HasSubstr("sluice_rank_processors{rank=\"1\"}"))) << "not known";
   EXPECT_THAT(text, Not(HasSubstr("strategy"))) << "no number";
   EXPECT_THAT(text, Not(HasSubstr("slowest_rank"))) << "not known";
 }
@@ -37,7 +41,7 @@ TEST(Prometheus, SaysWhatScrapersAskFor) {
 TEST(Prometheus, EveryLineIsOfTheFormat) {
   const std::regex comment(R"(# (HELP [a-z_]+ .+|TYPE [a-z_]+ (gauge|counter)))");
   const std::regex sample(R"(([a-z_]+)(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.e+-]+)");
-  const std::string text = prometheus_text(step(), {.tokens = 1, .slow_ranks = {0, 1}});
+  const std::string text = prometheus_text(step(), /*tokens=*/1);
   ASSERT_TRUE(text.ends_with("\n"));
   std::set<std::string> families;
   std::string family;

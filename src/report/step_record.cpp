@@ -70,12 +70,6 @@ constexpr Metric kMetrics[] = {
      "that saving held the run up since the line before: inside time_ms where the save is asynchronous, "
      "before "
      "the step where the run waits for it"},
-    {"rank_pace", &Step::rank_pace, Kind::kNumber, Fold::kOwn, nullptr,
-     "by rank: computed over planned, relative to the ranks' median (operating.md); 0 where it is not known; "
-     "on more "
-     "than 64 ranks every tenth step"},
-    {"rank_wait_ms", &Step::rank_wait_ms, Kind::kNumber, Fold::kOwn, nullptr,
-     "by rank: what it waited for others, likewise"},
     {"slowest_rank", &Step::slowest_rank, Kind::kCount, Fold::kOwn, nullptr, "whose pace is the highest"},
     {"slowest_pace", &Step::slowest_pace, Kind::kNumber, Fold::kOwn, "time/slowest_pace"},
     {"reward", &Step::reward, Kind::kNumber, Fold::kOwn, "rl/reward",
@@ -183,7 +177,88 @@ const char* who(Fold fold) {
 
 }  // namespace
 
+namespace {
+
+// A thousandth of what is shown is finer than anything measured.
+Json figures_of(const std::vector<double>& of_ranks, bool whole) {
+  Json list = Json::array();
+  for (const double value : of_ranks) {
+    if (std::isnan(value)) {
+      list.push_back(nullptr);
+    } else if (whole) {
+      list.push_back(std::llround(value));
+    } else {
+      list.push_back(std::round(value * 1e3) / 1e3);
+    }
+  }
+  return list;
+}
+
+void read(const Json& line, const std::string& place, watch::Figures& figures) {
+  for (const watch::Figure figure : watch::all_figures()) {
+    const std::string key = key_of(figure);
+    if (!line.contains(key)) continue;
+    for (const Json& value : base::require<Json::array_t>(line, key, place)) {
+      if (!value.is_null() && !value.is_number())
+        throw base::InputError(base::text(place, ": ", key, " holds ", value.dump(), ", which is no number"));
+      figures[figure].push_back(value.is_null() ? watch::kNotKnown
+                                                : value.get<double>());
+    }
+  }
+}
+
+constexpr base::Range<int> kRanks{0, 1 << 20};
+
+Json alarms_of(const Step& step) {
+  Json list = Json::array();
+  for (const watch::Alarm& alarm : step.alarms)
+    list.push_back({{"rank", alarm.rank},
+                    {"metric", watch::name_of(alarm.cause)},
+                    {"since", alarm.since},
+                    {"score", std::round(alarm.score * 1e3) / 1e3}});
+  return list;
+}
+
+void read_alarms(const Json& line, const std::string& place, Step& step) {
+  for (const Json& entry : base::require<Json::array_t>(line, "alarms", place)) {
+    watch::Alarm alarm{.rank = base::require_in(entry, "rank", kRanks, place),
+                       .since = base::require_in(entry, "since", kMetricCounts, place),
+                       .score = base::require<double>(entry, "score", place)};
+    const auto metric = base::require<std::string>(entry, "metric", place);
+    size_t cause = 0;
+    while (cause < watch::kCauses && metric != watch::name_of(static_cast<watch::Cause>(cause))) ++cause;
+    if (cause == watch::kCauses)
+      throw base::InputError(base::text(place, ": ", metric, " is no metric of an alarm"));
+    alarm.cause = static_cast<watch::Cause>(cause);
+    step.alarms.push_back(alarm);
+  }
+}
+
+Json path_of(const Step& step) {
+  Json list = Json::array();
+  for (const PathShare& share : step.path)
+    list.push_back({{"rank", share.rank},
+                    {"kind", share.kind},
+                    {"ms", milliseconds(share.time_ns)},
+                    {"planned_ms", milliseconds(share.planned_ns)}});
+  return list;
+}
+
+void read_path(const Json& line, const std::string& place, Step& step) {
+  const auto time_ns = [&](const Json& entry, const char* key) {
+    return std::llround(base::require_in(entry, key, kMetricMilliseconds, place) * 1e6);
+  };
+  for (const Json& entry : base::require<Json::array_t>(line, "path", place))
+    step.path.push_back({base::require_in(entry, "rank", kRanks, place),
+                         base::require<std::string>(entry, "kind", place), time_ns(entry, "ms"),
+                         time_ns(entry, "planned_ms")});
+}
+
+}  // namespace
+
 std::span<const Metric> step_metrics() { return kMetrics; }
+
+std::string key_of(watch::Figure figure) { return base::text("rank_", watch::traits(figure).key); }
 
 Json to_json(const StepRecord& step) {
   Json json = Json::object();
@@ -191,6 +266,12 @@ Json to_json(const StepRecord& step) {
     Json value = value_of(metric, step);
     if (!metric.sparse || !value.is_null()) json[metric.key] = std::move(value);
   }
+  for (const watch::Figure figure : watch::all_figures()) {
+    const bool whole = watch::traits(figure).unit == watch::FigureTraits::Unit::kCount;
+    if (!step.figures[figure].empty()) json[key_of(figure)] = figures_of(step.figures[figure], whole);
+  }
+  if (!step.alarms.empty()) json["alarms"] = alarms_of(step);
+  if (!step.path.empty()) json["path"] = path_of(step);
   return json;
 }
 
@@ -199,6 +280,9 @@ StepRecord step_record(const Json& line, const std::string& place) {
   base::require_in(line, "step", kMetricCounts, place);
   base::require_in(line, "time_ms", kMetricMilliseconds, place);
   for (const Metric& metric : kMetrics) read(metric, line, place, step);
+  read(line, place, step.figures);
+  if (line.contains("alarms")) read_alarms(line, place, step);
+  if (line.contains("path")) read_path(line, place, step);
   return step;
 }
 
@@ -221,13 +305,19 @@ void fold(std::span<const RankFigures> of_ranks, StepRecord& step) {
 std::string metrics_text() {
   constexpr size_t kColumn = 22;
   std::string text;
-  for (const Metric& metric : kMetrics) {
-    std::string line = metric.key;
+  const auto add = [&](std::string line, const std::string& meaning) {
     line.resize(kColumn, ' ');
-    line += base::text(metric.meaning, who(metric.fold));
+    line += meaning;
     line.resize(line.find_last_not_of(' ') + 1);
     text += line + "\n";
-  }
+  };
+  for (const Metric& metric : kMetrics) add(metric.key, base::text(metric.meaning, who(metric.fold)));
+  text += "\nby rank, on more than 64 ranks every tenth step; null where it is not known:\n";
+  for (const watch::Figure figure : watch::all_figures()) add(key_of(figure), watch::traits(figure).meaning);
+  text += "\nwhere there are any:\n";
+  add("alarms", "of ranks that make others wait: rank, metric, the step since when, score (operating.md)");
+  add("path",
+      "of a step that was looked at whole: rank, kind, ms and planned_ms of what its critical path lay on");
   return text;
 }
 

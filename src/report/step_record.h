@@ -14,6 +14,8 @@
 #include "base/json.h"
 #include "base/range.h"
 #include "report/time_shares.h"
+#include "watch/detector.h"
+#include "watch/figures.h"
 
 namespace sluice::report {
 
@@ -22,6 +24,14 @@ inline double milliseconds(int64_t time_ns) { return static_cast<double>(time_ns
 // What a line may hold: counts, bytes and nanoseconds whose sums over a run stay inside 64 bits.
 inline constexpr base::Range<int64_t> kMetricCounts{0, int64_t{1} << 58};
 inline constexpr base::Range<double> kMetricMilliseconds{0, 1e11};
+
+// What of a step's critical path lay on a rank (graph/step_times.h).
+struct PathShare {
+  int rank = 0;
+  std::string kind;  // graph::name_of a PathKind
+  int64_t time_ns = 0;
+  int64_t planned_ns = 0;
+};
 
 // One step under one system, measured or simulated. What each member means stands in the table.
 struct StepRecord {
@@ -56,8 +66,9 @@ struct StepRecord {
   int64_t snapshot_bytes = 0;
   int64_t snapshot_ns = 0;
   int64_t checkpoint_blocked_ns = 0;
-  std::vector<double> rank_pace;  // by rank; empty: not known
-  std::vector<double> rank_wait_ms;
+  watch::Figures figures;            // by rank
+  std::vector<watch::Alarm> alarms;  // that are on
+  std::vector<PathShare> path;       // the longest first; empty: not looked at
   std::optional<int64_t> slowest_rank;
   std::optional<double> slowest_pace;
   // Of steps that learn from rewards or preferences; the first nine of a rollout, by its first step.
@@ -87,7 +98,7 @@ struct Metric {
   enum class Fold : uint8_t { kOwn, kSum, kMost };
   using Member = std::variant<int64_t StepRecord::*, double StepRecord::*,
                               std::optional<int64_t> StepRecord::*, std::optional<double> StepRecord::*,
-                              std::vector<double> StepRecord::*, std::string StepRecord::*>;
+                              std::string StepRecord::*>;
 
   const char* key;
   Member member;
@@ -98,8 +109,10 @@ struct Metric {
   bool sparse = false;  // left out of lines where it is not known
 };
 
-// In the order of a line.
+// In the order of a line. Behind them stand watch::Figures, a list by rank each, alarms and path.
 std::span<const Metric> step_metrics();
+// "rank_pace".
+std::string key_of(watch::Figure figure);
 
 // A line of metrics.jsonl of a measured step, and back: what is missing or null stays as in a new record.
 // InputError naming `place` and the key for values that are out of range.

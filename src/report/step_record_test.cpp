@@ -21,8 +21,6 @@ StepRecord filled() {
             value = std::to_string(next++);
           } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, int64_t>) {
             value = 1'000'000 * next++;
-          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::vector<double>>) {
-            value = {static_cast<double>(next++), 0.5};
           } else {
             value = static_cast<double>(next++);
           }
@@ -36,6 +34,27 @@ TEST(StepRecord, LineReadsBackToItself) {
   const base::Json line = to_json(filled());
   EXPECT_EQ(line.size(), step_metrics().size());
   EXPECT_EQ(to_json(step_record(line, "a line")), line);
+}
+
+TEST(StepRecord, WhatRanksSaidReadsBackToItself) {
+  StepRecord step = filled();
+  for (const watch::Figure figure : watch::all_figures())
+    step.figures[figure] = {static_cast<double>(figure), watch::kNotKnown};
+  step.alarms = {{3, watch::Cause::kLink, 12, 1.25}};
+  step.path = {{1, "compute", 2'000'000, 1'000'000}};
+  const base::Json line = to_json(step);
+  EXPECT_EQ(line.size(), step_metrics().size() + watch::kFigures + 2);
+  EXPECT_TRUE(line.at("rank_pace").at(1).is_null());
+  const StepRecord back = step_record(line, "a line");
+  EXPECT_EQ(to_json(back), line);
+  EXPECT_EQ(back.alarms, step.alarms);
+  EXPECT_EQ(back.path.at(0).time_ns, 2'000'000);
+  base::Json wrong = line;
+  wrong["alarms"][0]["metric"] = "mood";
+  EXPECT_THROW(step_record(wrong, "a line"), base::InputError);
+  wrong = line;
+  wrong["rank_pace"][0] = "fast";
+  EXPECT_THROW(step_record(wrong, "a line"), base::InputError);
 }
 
 TEST(StepRecord, MembersAndKeysStandInTheTableOnce) {

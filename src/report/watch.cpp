@@ -4,11 +4,12 @@
 #include <cstdio>
 #include <deque>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "report/pace.h"
+#include "watch/alarm_text.h"
 
 namespace sluice::report {
 namespace {
@@ -39,23 +40,52 @@ std::vector<StepRecord> last_steps(const std::filesystem::path& path, int64_t mo
 
 }  // namespace
 
+namespace {
+
+// "pull" of "pull_wait_ms": what most of the rank's waiting is.
+std::string longest_wait(const watch::Figures& figures, size_t rank) {
+  constexpr std::string_view kWait = "_wait_ms";
+  std::string longest;
+  double most_ms = 0;
+  for (const watch::Figure figure : watch::all_figures()) {
+    const std::string_view key = watch::traits(figure).key;
+    if (!key.ends_with(kWait) || rank >= figures[figure].size() || !(figures[figure][rank] > most_ms)) continue;
+    most_ms = figures[figure][rank];
+    longest = key.substr(0, key.size() - kWait.size());
+  }
+  return longest;
+}
+
+}  // namespace
+
 WatchedRun watch_run(const std::filesystem::path& run, int64_t most_steps) {
   WatchedRun watched;
-  PaceWatch paces;
+  watch::Detector paces;
   for (StepRecord& step : last_steps(run / "metrics.jsonl", most_steps)) {
     ++watched.steps;
-    if (!step.rank_pace.empty()) {
-      paces.add(step.rank_pace);
-      watched.ranks.resize(step.rank_pace.size());
-      for (const int rank : paces.slow_ranks()) ++watched.ranks[static_cast<size_t>(rank)].slow_steps;
-      for (size_t rank = 0; rank < std::min(watched.ranks.size(), step.rank_wait_ms.size()); ++rank)
-        watched.ranks[rank].wait_ms = step.rank_wait_ms[rank];
+    if (step.figures.ranks() > 0) {
+      watched.ranks.resize(step.figures.ranks());
+      paces.add(step.step, watch::scores_of(step.figures, step.time_ns));
+      watched.figures = step.figures;
     }
+    for (WatchedRank& rank : watched.ranks) rank.alarms.clear();
+    for (const watch::Alarm& alarm : step.alarms) {
+      if (static_cast<size_t>(alarm.rank) >= watched.ranks.size()) continue;
+      WatchedRank& rank = watched.ranks[static_cast<size_t>(alarm.rank)];
+      if (rank.alarms.empty()) ++rank.alarmed_steps;
+      rank.alarms.push_back(alarm);
+    }
+    if (!step.path.empty()) watched.path = step;
     watched.last = std::move(step);
   }
   const std::vector<double> over_window = paces.paces();
-  for (size_t rank = 0; rank < over_window.size(); ++rank) watched.ranks[rank].pace = over_window[rank];
-  for (const int rank : paces.slow_ranks()) watched.ranks[static_cast<size_t>(rank)].slow = true;
+  for (size_t rank = 0; rank < watched.ranks.size(); ++rank) {
+    WatchedRank& own = watched.ranks[rank];
+    if (rank < over_window.size()) own.pace = over_window[rank];
+    const std::vector<double>& waits = watched.figures[watch::Figure::kWait];
+    if (rank < waits.size() && waits[rank] > 0) own.wait_ms = waits[rank];
+    own.waits_for = longest_wait(watched.figures, rank);
+  }
   return watched;
 }
 
@@ -65,12 +95,45 @@ Json to_json(const WatchedRun& run) {
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const WatchedRank& own = run.ranks[rank];
     Json alarms = Json::array();
-    if (own.slow) alarms.push_back("slow");
-    ranks.push_back(
-        {{"rank", rank}, {"pace", or_null(own.pace)}, {"waits_ms", own.wait_ms}, {"alarms", alarms}});
+    for (const watch::Alarm& alarm : own.alarms) alarms.push_back(watch::name_of(alarm.cause));
+    ranks.push_back({{"rank", rank},
+                     {"pace", or_null(own.pace)},
+                     {"waits_ms", own.wait_ms},
+                     {"waits_for", own.waits_for.empty() ? Json() : Json(own.waits_for)},
+                     {"alarms", alarms},
+                     {"evidence", watch::evidence(run.figures, rank)}});
   }
   return {{"step", run.last ? Json(run.last->step) : Json()}, {"steps", run.steps}, {"ranks", ranks}};
 }
+
+namespace {
+
+std::string alarms_of(const WatchedRun& run, size_t rank) {
+  const WatchedRank& own = run.ranks[rank];
+  if (own.alarms.empty()) return "";
+  std::vector<std::string> names;
+  for (const watch::Alarm& alarm : own.alarms)
+    names.push_back(text(watch::name_of(alarm.cause), " since step ", alarm.since));
+  const std::string why = watch::evidence(run.figures, rank);
+  return text("  ", base::join(names, ", "), " (", own.alarmed_steps, " of ", run.steps, " steps)",
+              why.empty() ? "" : "; ", why);
+}
+
+// The longest shares of the newest path that was looked at.
+std::string path_of(const StepRecord& step) {
+  constexpr size_t kMostShares = 6;
+  std::string shown = text("critical path of step ", step.step, ", ms (planned):\n");
+  char line[96];
+  for (size_t share = 0; share < std::min(kMostShares, step.path.size()); ++share) {
+    const PathShare& own = step.path[share];
+    std::snprintf(line, sizeof line, "%4d  %-8s %9.1f (%.1f)\n", own.rank, own.kind.c_str(),
+                  milliseconds(own.time_ns), milliseconds(own.planned_ns));
+    shown += line;
+  }
+  return shown;
+}
+
+}  // namespace
 
 std::string to_text(const WatchedRun& run) {
   if (!run.last) return "no step yet\n";
@@ -82,14 +145,16 @@ std::string to_text(const WatchedRun& run) {
   std::string shown = line;
   if (run.ranks.empty())
     return shown + "no paces of ranks: there is one alone, or an older program wrote them\n";
-  shown += text("pace over ", PaceWatch::kWindow, " steps: computed over planned, relative to the median\n");
-  shown += "rank   pace   waits ms\n";
+  shown += text("pace over ", watch::Detector::kWindow, " steps: computed over planned, relative to the median\n");
+  shown += "rank   pace   waits ms  mostly for\n";
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const WatchedRank& own = run.ranks[rank];
-    std::snprintf(line, sizeof line, "%4zu  %5.2f  %9.1f%s\n", rank, own.pace, own.wait_ms,
-                  own.slow ? text("  slow, ", own.slow_steps, " of ", run.steps, " steps").c_str() : "");
-    shown += line;
+    std::snprintf(line, sizeof line, "%4zu  %5.2f  %9.1f  %-10s", rank, own.pace, own.wait_ms,
+                  own.waits_for.c_str());
+    shown += base::trim(line).empty() ? "" : line;
+    shown += alarms_of(run, rank) + "\n";
   }
+  if (run.path) shown += path_of(*run.path);
   return shown;
 }
 

@@ -24,8 +24,12 @@ class Watch : public testing::Test {
     std::string lines;
     for (int step = 0; step < usual + slow; ++step) {
       StepRecord record{.step = step, .loss = 5, .tokens = 10, .time_ns = 2'000'000};
-      record.rank_pace = {1, step < usual ? 1.01 : 1.4, 0.99};
-      record.rank_wait_ms = {3, 0.5, 3};
+      record.figures[watch::Figure::kPace] = {1, step < usual ? 1.01 : 1.4, 0.99};
+      record.figures[watch::Figure::kWait] = {3, 0.5, 3};
+      record.figures[watch::Figure::kPullWait] = {1, 0.2, 1};
+      record.figures[watch::Figure::kEndWait] = {2, 0.3, 2};
+      if (step >= usual + 4) record.alarms = {{1, watch::Cause::kPace, usual, 1.4}};
+      if (step == usual) record.path = {{1, "compute", 1'500'000, 1'000'000}, {0, "pull", 300'000, 250'000}};
       lines += to_json(record).dump() + "\n";
       if (step == 2) lines += "{\"step\":2,\"validation_loss\":4}\n";
     }
@@ -41,11 +45,14 @@ TEST_F(Watch, NamesTheSlowRank) {
   EXPECT_EQ(watched.steps, 32);
   const base::Json json = to_json(watched);
   EXPECT_EQ(json.at("step"), 31);
-  EXPECT_EQ(json.at("ranks").at(1).at("alarms"), base::Json::array({"slow"}));
+  EXPECT_EQ(json.at("ranks").at(1).at("alarms"), base::Json::array({"pace"}));
   EXPECT_NEAR(json.at("ranks").at(1).at("pace").get<double>(), 1.4, 1e-9);
   EXPECT_EQ(json.at("ranks").at(1).at("waits_ms"), 0.5);
   EXPECT_EQ(json.at("ranks").at(0).at("alarms"), base::Json::array());
-  EXPECT_THAT(to_text(watched), HasSubstr("   1   1.40        0.5  slow, "));
+  EXPECT_EQ(json.at("ranks").at(1).at("waits_for"), "end");
+  const std::string text = to_text(watched);
+  EXPECT_THAT(text, HasSubstr("   1   1.40        0.5  end         pace since step 20 (8 of 32 steps)\n"));
+  EXPECT_THAT(text, HasSubstr("critical path of step 20, ms (planned):\n   1  compute        1.5 (1.0)\n"));
 }
 
 TEST_F(Watch, SaysWhatIsNotKnown) {

@@ -69,23 +69,46 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
                              const std::vector<strategy::Strategy>& candidates) {
   std::vector<int> world(static_cast<size_t>(transport.world_size()));
   std::iota(world.begin(), world.end(), 0);
-  activation_ = transport.communicator(kActivation, world);
-  gradient_ = transport.communicator(kGradient, world);
-  if (any_lanes(candidates)) lanes_ = comm::counting_waits(transport.communicator(kLanes, world), waits_);
-  link_inter_ = transport.communicator(kLinkInter, world);
-  link_intra_ = transport.communicator(kLinkIntra, world);
+  const auto of_world = [&](const char* name) {
+    return comm::counting_waits(transport.communicator(name, world), between_cells_.emplace_back(clock()));
+  };
+  activation_ = of_world(kActivation);
+  gradient_ = of_world(kGradient);
+  if (any_lanes(candidates))
+    lanes_ = comm::counting_waits(transport.communicator(kLanes, world), lane_waits_);
+  link_inter_ = of_world(kLinkInter);
+  link_intra_ = of_world(kLinkIntra);
   control_ = control.communicator("step-control", world);
-  const auto make = [&](const std::string& kind, const std::set<std::vector<int>>& groups, ByRanks& made) {
+  const auto make = [&](const std::string& kind, const std::set<std::vector<int>>& groups, const Clock& waits,
+                        ByRanks& made) {
     for (const std::vector<int>& ranks : groups) {
       const bool member = std::ranges::find(ranks, transport.rank()) != ranks.end();
       if (ranks.size() < 2 || !member) continue;
       SLUICE_ASSERT(std::ranges::is_sorted(ranks),
                     base::text("group ", group_name(kind, ranks), " is not ascending"));
-      made[ranks] = comm::counting_waits(transport.communicator(group_name(kind, ranks), ranks), waits_);
+      made[ranks] = comm::counting_waits(transport.communicator(group_name(kind, ranks), ranks), waits);
     }
   };
-  make("tp", tensor_parallel_groups(candidates), tensor_parallel_);
-  make("share", share_groups(candidates), share_);
+  make("tp", tensor_parallel_groups(candidates), tensor_waits_, tensor_parallel_);
+  make("share", share_groups(candidates), share_waits_, share_);
+}
+
+Waits Communicators::waits() const {
+  Waits waits;
+  waits[WaitCause::kLanes] = lane_waits_->waited_ns;
+  waits[WaitCause::kShare] = share_waits_->waited_ns;
+  waits[WaitCause::kTensor] = tensor_waits_->waited_ns;
+  return waits;
+}
+
+std::vector<int64_t> Communicators::waited_for_ns() const {
+  std::vector<int64_t> by_rank;
+  for (const Clock& clock : between_cells_) {
+    const std::vector<int64_t>& own = clock->waited_for_ns;
+    by_rank.resize(std::max(by_rank.size(), own.size()), 0);
+    for (size_t rank = 0; rank < own.size(); ++rank) by_rank[rank] += own[rank];
+  }
+  return by_rank;
 }
 
 comm::Communicator& Communicators::share(const std::vector<int>& ranks) {

@@ -8,6 +8,7 @@
 
 #include "comm/counted_waits.h"
 #include "comm/transport.h"
+#include "runtime/waits.h"
 #include "strategy/strategy.h"
 
 namespace sluice::runtime {
@@ -37,11 +38,20 @@ class Communicators {
   comm::Communicator* tensor_parallel(const std::vector<int>& ranks);
   // Of the ranks that share a shard, this one among them. REQUIRES: two at least.
   comm::Communicator& share(const std::vector<int>& ranks);
-  // What cells have waited for others inside (TP, lanes, shares), where transports wait at all.
-  int64_t waited_ns() const { return waits_->waited_ns; }
+  // What cells have waited for others inside, of kLanes, kShare and kTensor, where transports wait at all.
+  Waits waits() const;
+  // By world rank: what this rank's transfers and link rounds have waited for it; empty where transports don't
+  // say whom they wait for. While no step runs.
+  std::vector<int64_t> waited_for_ns() const;
 
  private:
-  std::shared_ptr<comm::WaitClock> waits_ = std::make_shared<comm::WaitClock>();
+  // Each is one thread's.
+  using Clock = std::shared_ptr<comm::WaitClock>;
+  static Clock clock() { return std::make_shared<comm::WaitClock>(); }
+  const Clock lane_waits_ = clock();
+  const Clock share_waits_ = clock();
+  const Clock tensor_waits_ = clock();
+  std::vector<Clock> between_cells_;  // of transfers and link rounds
   std::unique_ptr<comm::Communicator> activation_;
   std::unique_ptr<comm::Communicator> gradient_;
   std::unique_ptr<comm::Communicator> lanes_;

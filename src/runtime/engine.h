@@ -42,7 +42,8 @@ struct StepResult {
   int64_t peak_bytes = 0;
   StepTiming timing;
   OwnWork own;
-  int64_t waited_ns = 0;  // for other ranks: the compute stream between nodes, and inside of them
+  Waits waits;  // of the compute stream: between nodes, and for other ranks inside of them
+  std::vector<int64_t> waited_for_ns;  // by world rank (runtime/communicators.h)
 
   double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }
 };

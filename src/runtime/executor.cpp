@@ -57,6 +57,8 @@ struct HostExecutor::Step {
       if (!wait_for_dependencies(at)) return;
       const graph::Node& node = program.node(at);
       Measurement& measurement = measured[static_cast<size_t>(at)];
+      const bool computes = stream == graph::Stream::kCompute;
+      const int64_t waited_before = computes ? runner.waited_ns() : 0;
       measurement = {.node = node.id, .start_ns = now_ns() - begin_ns};
       std::exception_ptr error;
       if (options.watch != nullptr) options.watch->begin(stream, node, number);
@@ -68,6 +70,7 @@ struct HostExecutor::Step {
       if (options.watch != nullptr) options.watch->end(stream);
       measurement.end_ns = now_ns() - begin_ns;
       measurement.held_bytes = ops::held_tensor_bytes(c10::kCPU);
+      if (computes) measurement.waited_ns = runner.waited_ns() - waited_before;
       if (error && options.on_failure) options.on_failure(error);
       const std::lock_guard lock(mutex);
       done[static_cast<size_t>(at)] = 1;

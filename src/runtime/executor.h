@@ -26,6 +26,8 @@ class NodeRunner {
  public:
   virtual ~NodeRunner() = default;
   virtual void run(const graph::Node& node) = 0;
+  // What cells have waited for other ranks inside, since whenever; asked on the compute stream's thread.
+  virtual int64_t waited_ns() const { return 0; }
 };
 
 class Executor {

@@ -17,6 +17,18 @@ LocalProgram::LocalProgram(const graph::StepGraph& graph, int rank)
   }
 }
 
+namespace {
+
+WaitCause cause_of(graph::NodeKind kind) {
+  if (graph::is_pull(kind)) return WaitCause::kPull;
+  if (graph::is_push(kind)) return WaitCause::kPush;
+  if (graph::is_transfer(kind)) return WaitCause::kStage;
+  if (graph::is_copy(kind)) return WaitCause::kCopies;
+  return WaitCause::kEnd;
+}
+
+}  // namespace
+
 // When the last link round that `position` waits for was over, directly or through the scalars.
 int64_t LocalProgram::link_ready_ns(const std::vector<Measurement>& measured, int position) const {
   int64_t ready_ns = 0;
@@ -30,6 +42,27 @@ int64_t LocalProgram::link_ready_ns(const std::vector<Measurement>& measured, in
   return ready_ns;
 }
 
+// What the compute stream waited before `position`, free since `free_ns`.
+void LocalProgram::add_stall(const std::vector<Measurement>& measured, int position, int64_t free_ns,
+                             Waits& stalled) const {
+  int last = -1;
+  int64_t ready_ns = free_ns;
+  for (const int dependency : dependencies(position)) {
+    const int64_t end_ns = measured[static_cast<size_t>(dependency)].end_ns;
+    if (end_ns <= ready_ns) continue;
+    ready_ns = end_ns;
+    last = dependency;
+  }
+  if (last < 0) return;
+  ready_ns = std::min(ready_ns, measured[static_cast<size_t>(position)].start_ns);
+  if (node(last).kind == graph::NodeKind::kReduceScalars) {
+    const int64_t pushed_ns = std::clamp(link_ready_ns(measured, last), free_ns, ready_ns);
+    stalled[WaitCause::kPush] += pushed_ns - free_ns;
+    free_ns = pushed_ns;
+  }
+  stalled[cause_of(node(last).kind)] += ready_ns - free_ns;
+}
+
 StepTiming LocalProgram::timing(const std::vector<Measurement>& measured) const {
   StepTiming result;
   result.nodes = measured;
@@ -39,16 +72,12 @@ StepTiming LocalProgram::timing(const std::vector<Measurement>& measured) const 
   int64_t free_ns = 0;
   for (const int position : queue(graph::Stream::kCompute)) {
     const Measurement& own = measured[static_cast<size_t>(position)];
-    int64_t ready_ns = free_ns;
-    for (const int dependency : dependencies(position)) {
-      ready_ns = std::max(ready_ns, measured[static_cast<size_t>(dependency)].end_ns);
-    }
     result.compute_ns += own.end_ns - own.start_ns;
-    result.stalled_ns += std::min(ready_ns, own.start_ns) - free_ns;
+    add_stall(measured, position, free_ns, result.stalled);
     result.link_exposed_ns += std::max<int64_t>(0, link_ready_ns(measured, position) - free_ns);
     free_ns = own.end_ns;
   }
-  result.stalled_ns += result.step_ns - free_ns;
+  result.stalled[WaitCause::kEnd] += result.step_ns - free_ns;
   return result;
 }
 

@@ -31,6 +31,8 @@ class LocalProgram {
 
  private:
   int64_t link_ready_ns(const std::vector<Measurement>& measured, int position) const;
+  void add_stall(const std::vector<Measurement>& measured, int position, int64_t free_ns,
+                 Waits& stalled) const;
 
   const graph::StepGraph& graph_;
   const std::vector<int>& program_;

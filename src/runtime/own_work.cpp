@@ -4,16 +4,23 @@
 
 namespace sluice::runtime {
 
-OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, int64_t waited_ns) {
-  OwnWork work;
+OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool waits_are_counted) {
+  OwnWork own;
   for (const Measurement& measured : timing.nodes) {
-    const graph::Node& node = graph.nodes[static_cast<size_t>(measured.node)];
-    if (!graph::is_compute_cell(node.kind) || (waited_ns < 0 && node.members.size() > 1)) continue;
-    work.computed_ns += measured.end_ns - measured.start_ns;
-    work.planned_ns += node.duration_ns - node.cell().ring_ns - node.cell().share_ns;
+    const graph::Node& node = graph.node(measured.node);
+    Work work{measured.end_ns - measured.start_ns, node.duration_ns};
+    if (graph::is_copy(node.kind)) {
+      own.copies += work;
+    } else if (node.kind == graph::NodeKind::kUpdate) {
+      own.update += work;
+    } else if (graph::is_compute_cell(node.kind) && (waits_are_counted || node.members.size() == 1)) {
+      const graph::Cell& cell = node.cell();
+      work.measured_ns = std::max<int64_t>(0, work.measured_ns - measured.waited_ns);
+      work.planned_ns -= cell.ring_ns + cell.share_ns;
+      (2 * cell.attention_ns > work.planned_ns ? own.attention : own.products) += work;
+    }
   }
-  work.computed_ns = std::max<int64_t>(0, work.computed_ns - std::max<int64_t>(0, waited_ns));
-  return work;
+  return own;
 }
 
 }  // namespace sluice::runtime

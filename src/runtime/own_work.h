@@ -9,14 +9,31 @@
 
 namespace sluice::runtime {
 
-struct OwnWork {
-  int64_t computed_ns = 0;
+struct Work {
+  int64_t measured_ns = 0;
   int64_t planned_ns = 0;  // 0: nothing that can be told apart from waiting
+
+  int64_t pace_ppm() const {
+    if (planned_ns <= 0) return 0;
+    return static_cast<int64_t>(1e6 * static_cast<double>(measured_ns) / static_cast<double>(planned_ns));
+  }
+  Work& operator+=(const Work& other) {
+    measured_ns += other.measured_ns;
+    planned_ns += other.planned_ns;
+    return *this;
+  }
 };
 
-// Of the forwards and backwards that `timing` measured. `waited_ns`: what they waited inside for other ranks,
-// where that is counted (comm/counted_waits.h). Otherwise (-1, on GPUs) cells of one rank alone count, which
-// wait for nobody.
-OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, int64_t waited_ns);
+struct OwnWork {
+  Work attention;  // forwards and backwards that spend more than half of their time there, as planned
+  Work products;   // the others
+  Work copies;     // to and from host memory
+  Work update;     // of the optimiser
+  Work cells() const { return Work(attention) += products; }
+};
+
+// Of what `timing` measured, without what cells waited inside for other ranks. Where that is not counted
+// (`waits_are_counted` false, on GPUs), cells of one rank alone count, which wait for nobody.
+OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool waits_are_counted);
 
 }  // namespace sluice::runtime

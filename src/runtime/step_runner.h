@@ -47,6 +47,7 @@ class StepRunner final : public NodeRunner {
              const StepResources& resources, const AdamW* optimizer);
 
   void run(const graph::Node& node) override;
+  int64_t waited_ns() const override { return resources_.communicators.waits().sum(); }
 
   const StepScalars& scalars() const { return scalars_; }
   // Of an evaluation, the losses of this rank's rows with a target, as StepTokens has them; of TP ranks the

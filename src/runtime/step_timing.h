@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/share_moves.h"
+#include "runtime/waits.h"
 
 namespace sluice::runtime {
 
@@ -14,6 +15,7 @@ struct Measurement {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t held_bytes = 0;  // by the rank's tensors behind it; 0: not counted (GPUs, whose nodes end later)
+  int64_t waited_ns = 0;   // of a cell: inside, for other ranks; 0 on GPUs, where that is not counted
 };
 
 struct StepTiming {
@@ -21,9 +23,9 @@ struct StepTiming {
   std::vector<graph::ShareMove> moves;  // beside them, where lanes share parameters; none on GPUs
   int64_t step_ns = 0;                  // with what the engine does around the nodes
   int64_t compute_ns = 0;               // inside compute nodes
-  int64_t stalled_ns = 0;               // compute stream waiting for other streams or peers
-  int64_t link_exposed_ns = 0;          // part of stalled_ns: for pull or push
-  int64_t overhead_ns() const { return step_ns - compute_ns - stalled_ns; }
+  Waits stalled;                        // compute stream waiting between nodes for other streams or peers
+  int64_t link_exposed_ns = 0;          // that a link round was behind the compute stream, for pull or push
+  int64_t overhead_ns() const { return step_ns - compute_ns - stalled.sum(); }
 };
 
 }  // namespace sluice::runtime

@@ -19,6 +19,7 @@
 #include "report/prometheus.h"
 #include "report/run_files.h"
 #include "train/roster.h"
+#include "watch/alarm_text.h"
 
 namespace sluice::train {
 
@@ -42,12 +43,9 @@ namespace {
 
 // Figures of many ranks would make most of a line.
 report::StepRecord without_ranks(report::StepRecord step) {
-  constexpr size_t kFewRanks = 64;
+  constexpr int64_t kFewRanks = 64;
   constexpr int64_t kSometimes = 10;
-  if (step.rank_pace.size() > kFewRanks && step.step % kSometimes != 0) {
-    step.rank_pace.clear();
-    step.rank_wait_ms.clear();
-  }
+  if (step.ranks > kFewRanks && step.step % kSometimes != 0) step.figures = {};
   return step;
 }
 
@@ -103,7 +101,7 @@ void Reporter::open_files() {
                          " steps that the checkpoint has behind it: losses of those are not shown"));
 }
 
-void Reporter::tell(const report::StepRecord& step, const graph::StepGraph& graph) {
+void Reporter::tell(const report::StepRecord& step) {
   if (!metrics_) return;
   const auto writing = run_.activity().own(text("writing the metrics of step ", step.step));
   metrics_->write(without_ranks(step));
@@ -120,20 +118,24 @@ void Reporter::tell(const report::StepRecord& step, const graph::StepGraph& grap
                 step.tokens_per_s);
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
   base::log_info(text(numbers, of_learning(step), "  ", step.strategy, eta));
-  watch_paces(step, graph);
   show_to_prometheus(step);
 }
 
-void Reporter::watch_paces(const report::StepRecord& step, const graph::StepGraph& graph) {
-  if (step.rank_pace.empty()) return;
-  for (report::PaceChange& change : paces_.add(step.rank_pace)) {
-    std::vector<double> paces = paces_.paces();
-    if (change.slow && std::ssize(paces) == graph.world_size) {
-      change.step_ns = graph::makespan_at(graph, paces);
-      paces[static_cast<size_t>(change.rank)] = 1;
-      change.without_ns = graph::makespan_at(graph, paces);
+void Reporter::tell(const std::vector<watch::Detector::Change>& changes, const report::StepRecord& step,
+                    const graph::StepGraph& graph, const std::vector<double>& paces) const {
+  if (!metrics_) return;
+  for (const watch::Detector::Change& change : changes) {
+    watch::Cost cost;
+    if (change.begins && change.alarm.cause == watch::Cause::kPace && std::ssize(paces) == graph.world_size) {
+      std::vector<double> without = paces;
+      without[static_cast<size_t>(change.alarm.rank)] = 1;
+      cost = {graph::makespan_at(graph, paces), graph::makespan_at(graph, without)};
     }
-    change.slow ? base::log_warning(report::to_text(change)) : base::log_info(report::to_text(change));
+    // What is slow and holds nobody up wakes nobody up.
+    constexpr int64_t kPartWorthAWarning = 50;
+    const bool costs = cost.step_ns == 0 || cost.step_ns - cost.without_ns > cost.step_ns / kPartWorthAWarning;
+    const std::string words = watch::to_text(change, step.figures, cost);
+    change.begins && costs ? base::log_warning(words) : base::log_info(words);
   }
 }
 
@@ -141,7 +143,7 @@ void Reporter::watch_paces(const report::StepRecord& step, const graph::StepGrap
 void Reporter::show_to_prometheus(const report::StepRecord& step) {
   tokens_ += step.tokens;
   if (config_.log.prometheus.empty() && endpoint_ == nullptr) return;
-  const std::string page = report::prometheus_text(step, {tokens_, paces_.slow_ranks()});
+  const std::string page = report::prometheus_text(step, tokens_);
   if (endpoint_ != nullptr) endpoint_->show(page);
   if (config_.log.prometheus.empty()) return;
   try {

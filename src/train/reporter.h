@@ -9,9 +9,9 @@
 
 #include "graph/step_graph.h"
 #include "report/metrics_file.h"
-#include "report/pace.h"
 #include "serve/metrics_endpoint.h"
 #include "train/run_context.h"
+#include "watch/detector.h"
 
 namespace sluice::train {
 
@@ -23,20 +23,20 @@ class Reporter {
   // Whether there is a line of an evaluation behind the last step of the part of the run before. Rank 0's.
   bool was_evaluated() const { return metrics_ && metrics_->was_evaluated(); }
 
-  // `graph`: what the step ran.
-  void tell(const report::StepRecord& step, const graph::StepGraph& graph);
+  void tell(const report::StepRecord& step);
+  // What changed with a step that ran `graph`; `paces` by rank, 0 where it is not known.
+  void tell(const std::vector<watch::Detector::Change>& changes, const report::StepRecord& step,
+            const graph::StepGraph& graph, const std::vector<double>& paces) const;
   void tell(const std::vector<report::EvaluationMetrics>& of_sets);
   void close();
 
  private:
   void open_files();
-  void watch_paces(const report::StepRecord& step, const graph::StepGraph& graph);
   void show_to_prometheus(const report::StepRecord& step);
 
   RunContext& run_;
   const config::RunConfig& config_ = run_.config();
   std::optional<report::MetricsWriter> metrics_;  // rank 0
-  report::PaceWatch paces_;
   int64_t tokens_ = 0;  // since it was made
   bool told_of_prometheus_ = false;
   std::unique_ptr<serve::MetricsEndpoint> endpoint_;  // rank 0's, of log.metrics

@@ -1,11 +1,9 @@
 #include "train/step_agreement.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "report/pace.h"
 
 namespace sluice::train {
 
@@ -39,26 +37,6 @@ std::exception_ptr disagreement(Control& control, const std::vector<StepWord>& w
 
 }  // namespace
 
-namespace {
-
-// Who was how slow beside the others.
-void compare_paces(const std::vector<StepWord>& words, report::StepRecord& step) {
-  std::vector<int64_t> ppm;
-  for (const StepWord& word : words) ppm.push_back(word.pace_ppm);
-  const auto rounded = [](double value) { return std::round(value * 1e3) / 1e3; };
-  std::vector<double> paces = report::relative_paces(ppm);
-  for (double& pace : paces) pace = rounded(pace);
-  const auto slowest = std::ranges::max_element(paces);
-  if (*slowest <= 0) return;
-  step.slowest_rank = slowest - paces.begin();
-  step.slowest_pace = *slowest;
-  step.rank_pace = std::move(paces);
-  for (const StepWord& word : words)
-    step.rank_wait_ms.push_back(rounded(report::milliseconds(word.waited_ns)));
-}
-
-}  // namespace
-
 StepAgreement agree(Control& control, const UpcomingStep& upcoming, StepWord own, report::StepRecord& step) {
   own.next_step = upcoming.step ? upcoming.step->plan.step : -1;
   own.agreement = upcoming.step ? static_cast<int64_t>(upcoming.step->agreement) : 0;
@@ -75,10 +53,10 @@ StepAgreement agree(Control& control, const UpcomingStep& upcoming, StepWord own
     if (word.between_losses_ns > 0)
       between_ns = between_ns == 0 ? word.between_losses_ns : std::min(between_ns, word.between_losses_ns);
     agreement.saves.push_back(word.save);
+    agreement.watched.push_back(word.watched);
     figures.push_back(word.figures);
   }
   report::fold(figures, step);
-  compare_paces(words, step);
   step.ranks = control.world_size();
   return agreement;
 }

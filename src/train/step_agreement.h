@@ -10,6 +10,7 @@
 #include "report/step_record.h"
 #include "train/control.h"
 #include "train/plan_ahead.h"
+#include "train/rank_watch.h"
 
 namespace sluice::train {
 
@@ -28,8 +29,7 @@ struct StepWord {
   int64_t step_ns = 0;
   int64_t between_losses_ns = 0;  // 0: this rank has seen none
   int64_t boundary = 0;           // somebody waits to join
-  int64_t pace_ppm = 0;           // computed over planned; 0: not known
-  int64_t waited_ns = 0;          // for other ranks
+  WatchWord watched;
   checkpoint::SaveWord save;
   report::RankFigures figures{};
 };
@@ -42,6 +42,7 @@ struct StepAgreement {
   int64_t between_losses_ns = 0;            // as who has seen most of them says; 0: nobody has
   std::exception_ptr failure;               // why the upcoming step can't run; on every rank or none
   std::vector<checkpoint::SaveWord> saves;  // how far each rank is with the save under way
+  std::vector<WatchWord> watched;           // of each rank
 };
 
 // Collective: compares the plans of the upcoming step, and adds all ranks' words up, what `step` holds of

@@ -7,26 +7,11 @@
 #include "base/text.h"
 #include "graph/share_moves.h"
 #include "graph/trace.h"
+#include "train/measurements.h"
 
 namespace sluice::train {
 
 namespace {
-
-constexpr size_t kWords = 3;
-
-// Start, end and memory of every node of this rank's program, padded to the longest program.
-std::vector<int64_t> measured_words(const graph::StepGraph& graph, const runtime::StepTiming& timing) {
-  size_t longest = 0;
-  for (const std::vector<int>& program : graph.programs) longest = std::max(longest, program.size());
-  std::vector<int64_t> words;
-  for (const runtime::Measurement& measurement : timing.nodes) {
-    words.push_back(measurement.start_ns);
-    words.push_back(measurement.end_ns);
-    words.push_back(measurement.held_bytes);
-  }
-  words.resize(kWords * longest, 0);
-  return words;
-}
 
 constexpr size_t kMoveWords = 5;
 
@@ -53,16 +38,15 @@ std::vector<std::vector<graph::ShareMove>> gather_moves(Control& control,
 }
 
 std::string measured_trace(const graph::StepGraph& graph, const cost::CostModel& cost,
-                           const std::vector<std::vector<int64_t>>& words,
+                           const Measurements& measured,
                            const std::vector<std::vector<graph::ShareMove>>& moves, const std::string& note) {
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;
-  for (size_t r = 0; r < graph.programs.size(); ++r) {
+  for (size_t r = 0; r < measured.size(); ++r) {
     const auto rank = static_cast<int>(r);
-    for (size_t i = 0; i < graph.programs[r].size(); ++i) {
-      const int64_t* word = &words[r][kWords * i];
-      records.push_back(graph::trace_record(graph, graph.node(graph.programs[r][i]), rank, word[0], word[1]));
-      if (word[2] > 0) counters.push_back({"memory", rank, word[1], word[2]});
+    for (const runtime::Measurement& own : measured[r]) {
+      records.push_back(graph::trace_record(graph, graph.node(own.node), rank, own.start_ns, own.end_ns));
+      if (own.held_bytes > 0) counters.push_back({"memory", rank, own.end_ns, own.held_bytes});
     }
     for (const graph::ShareMove& move : moves[r])
       records.push_back(graph::trace_record(graph, cost.program(), move, rank));
@@ -90,12 +74,12 @@ void write_step_trace(Control& control, const graph::StepGraph& graph, const cos
                       int64_t epoch) {
   const std::string note =
       epoch == 0 ? "" : base::text("epoch ", epoch, " of ", control.world_size(), " ranks");
-  const auto words = control.gather_lists(measured_words(graph, timing));
+  const Measurements measured = gather_measurements(control, graph, timing);
   const auto moves = gather_moves(control, timing.moves);
   control.together("writing the trace", [&] {
     if (control.rank() != 0) return;
     base::write_file_atomically(directory / base::text("trace-", graph.step, ".json"),
-                                measured_trace(graph, cost, words, moves, note));
+                                measured_trace(graph, cost, measured, moves, note));
     base::write_file_atomically(directory / base::text("trace-", graph.step, "-predicted.json"),
                                 predicted_trace(graph, cost, note));
   });

@@ -15,7 +15,9 @@
 #include "report/plan_table.h"
 #include "session/sampling.h"
 #include "train/learning_rate.h"
+#include "train/measurements.h"
 #include "train/pairs.h"
+#include "train/rank_watch.h"
 #include "train/reporter.h"
 #include "train/rollouts.h"
 #include "train/run_context.h"
@@ -55,6 +57,8 @@ class Trainer::Impl {
   void tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const;
   StepAgreement agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                       report::StepRecord& record);
+  std::vector<watch::Detector::Change> look(const PreparedStep& step, const runtime::StepResult& result,
+                                            const StepAgreement& agreement, report::StepRecord& record);
   void require_good(const runtime::StepResult& result, int64_t step);
   void begin_snapshot(const RunState& state);
   void seal_if_due(const PreparedStep& step, const StepAgreement& agreement, int64_t snapshot_ns);
@@ -74,6 +78,7 @@ class Trainer::Impl {
   std::optional<Samples> samples_;
   std::unique_ptr<StepSource> steps_;
   std::optional<Reporter> reporter_;
+  std::optional<RankWatch> watch_;
   std::optional<Validation> validation_;
   std::optional<Saver> saver_;
   bool snapshot_beside_ = false;  // of the next step: one was begun
@@ -107,6 +112,7 @@ void Trainer::Impl::run() {
     run_.control().together("preparing samples", [&] { samples_.emplace(run_, *speaker_); });
   steps_ = step_source();
   reporter_.emplace(run_);
+  watch_.emplace(run_.device().pci_bus_id());
   validation_.emplace(run_, stop_signal_, *reporter_, config_.rl.rolls_out() ? speaker_.get() : nullptr);
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this](int bucket) {
@@ -162,7 +168,9 @@ void Trainer::Impl::train_steps() {
     const StepAgreement agreement = agree(upcoming, result, record);
     record.time_ns = std::chrono::nanoseconds(steady_clock::now() - begin - between).count();
     record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
-    reporter_->tell(record, step->graph);
+    const std::vector<watch::Detector::Change> changes = look(*step, result, agreement, record);
+    reporter_->tell(record);
+    reporter_->tell(changes, record, step->graph, watch_->paces());
     if (std::ranges::find(config_.log.trace_steps, record.step) != config_.log.trace_steps.end()) {
       write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir,
                        run_.epoch());
@@ -265,10 +273,7 @@ void Trainer::Impl::tell_of_policy(const runtime::StepResult& result, report::St
 StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                                    report::StepRecord& record) {
   StepWord own{.step_ns = result.timing.step_ns};
-  if (result.own.planned_ns > 0)
-    own.pace_ppm = static_cast<int64_t>(1e6 * static_cast<double>(result.own.computed_ns) /
-                                        static_cast<double>(result.own.planned_ns));
-  own.waited_ns = result.waited_ns;
+  own.watched = watch_->word(result);
   own.stop = stop_signal_.requested() ? 1 : 0;
   own.save = saver_->word();
   record.checkpoint_blocked_ns = saver_->take_blocked_ns();
@@ -278,6 +283,21 @@ StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::
     own.boundary = run_.seat()->memory->boundary_is_asked() ? 1 : 0;
   }
   return train::agree(run_.control(), upcoming, own, record);
+}
+
+// Every rank sees the same. How the step's nodes lay is gathered every so often, and when something changes.
+std::vector<watch::Detector::Change> Trainer::Impl::look(const PreparedStep& step,
+                                                         const runtime::StepResult& result,
+                                                         const StepAgreement& agreement,
+                                                         report::StepRecord& record) {
+  std::vector<watch::Detector::Change> changes = watch_->look(agreement.watched, step.graph, record);
+  const int64_t every = config_.watch.path_every;
+  const bool begins = std::ranges::any_of(changes, &watch::Detector::Change::begins);
+  if (every > 0 && (begins || (record.step + 1) % every == 0)) {
+    const Measurements measured = gather_measurements(run_.control(), step.graph, result.timing);
+    if (run_.rank() == 0) record.path = path_shares(step.graph, times_of(step.graph, measured));
+  }
+  return changes;
 }
 
 void Trainer::Impl::require_good(const runtime::StepResult& result, int64_t step) {

@@ -45,7 +45,8 @@ at::Tensor wrap(const void* data, int64_t bytes) {
 
 struct Posted {
   c10::intrusive_ptr<c10d::Work> work;
-  int peer = 0;  // world rank
+  int peer = 0;    // world rank
+  int member = 0;  // of the communicator
 };
 
 class GlooPending final : public comm::Pending {
@@ -54,21 +55,30 @@ class GlooPending final : public comm::Pending {
       : what_(std::move(what)), posted_(std::move(posted)), patience_(patience) {}
 
   void wait() override {
+    // One after the other: whoever is late is waited for here, and those behind have come meanwhile.
+    std::chrono::steady_clock::duration longest{-1};
     for (const Posted& posted : posted_) {
+      const auto begin = std::chrono::steady_clock::now();
       try {
         posted.work->wait(patience_);
       } catch (const std::exception& error) {
         throw base::RunError(
             base::text(what_, " with rank ", posted.peer, " failed: ", base::describe_failure(error)));
       }
+      const auto waited = std::chrono::steady_clock::now() - begin;
+      if (waited <= longest) continue;
+      longest = waited;
+      awaited_ = posted.member;
     }
     posted_.clear();
   }
+  int awaited_peer() const override { return awaited_; }
 
  private:
   std::string what_;
   std::vector<Posted> posted_;
   std::chrono::milliseconds patience_;
+  int awaited_ = -1;
 };
 
 // All ranks' connections, of which each communicator has a tag of its own. Thread-safe.
@@ -117,7 +127,7 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
     for (const comm::Message& message : messages) {
       const int peer = ranks()[static_cast<size_t>(message.peer)];
       try {
-        posted.push_back({mesh_->post(message, peer, tag), peer});
+        posted.push_back({mesh_->post(message, peer, tag), peer, message.peer});
       } catch (const std::exception& error) {
         throw base::RunError(
             base::text(what, " with rank ", peer, " failed: ", base::describe_failure(error)));

@@ -116,6 +116,23 @@ void case_all_to_all(comm::Transport& transport) {
   }
 }
 
+// Rank 1 comes late: all others say so, whatever the operation.
+void case_late(comm::Transport& transport) {
+  const int size = transport.world_size();
+  const auto group = transport.communicator("world", all(size));
+  const std::vector<int64_t> bytes(static_cast<size_t>(size), 8);
+  std::vector<double> out(static_cast<size_t>(size)), in(out);
+  group->all_gather(out.data(), in.data(), 8)->wait();
+  for (int operation = 0; operation < 2; ++operation) {
+    if (transport.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const comm::PendingPtr pending =
+        operation == 0 ? group->all_to_all(out.data(), bytes, in.data(), bytes)
+                       : group->reduce_scatter(out.data(), in.data(), 1, DType::kFloat64);
+    pending->wait();
+    if (transport.rank() != 1) EXPECT_EQ(pending->awaited_peer(), 1);
+  }
+}
+
 template <typename Element>
 void check_reduce_scatter(comm::Communicator& group, DType dtype) {
   for (const int64_t count : {0, 1, 1001, 70'000}) {
@@ -335,6 +352,7 @@ void run_case(const std::string& name, GlooOptions options) {
   using Case = std::function<void(comm::Transport&)>;
   const std::map<std::string, Case> cases = {
       {"all_gather", case_all_gather},
+      {"late", case_late},
       {"all_to_all", case_all_to_all},
       {"reduce_scatter", case_reduce_scatter},
       {"point_to_point", case_point_to_point},
@@ -371,7 +389,7 @@ TEST_P(Gloo, FourRanksGetTheExpectedBytes) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, Gloo,
                          ::testing::Values("all_gather", "all_to_all", "reduce_scatter", "point_to_point",
-                                           "overlap", "groups", "agent_store", "timeout"),
+                                           "overlap", "groups", "late", "agent_store", "timeout"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(GlooJoin, MissingRankIsNamedByEveryOther) {

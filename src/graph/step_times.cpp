@@ -1,0 +1,226 @@
+#include "graph/step_times.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+
+namespace sluice::graph {
+namespace {
+
+// By rank and node: its position in the rank's program, −1 where the rank is no member.
+class Positions {
+ public:
+  explicit Positions(const StepGraph& graph)
+      : of_ranks_(graph.programs.size(), std::vector<int>(graph.nodes.size(), -1)) {
+    for (size_t rank = 0; rank < graph.programs.size(); ++rank) {
+      const std::vector<int>& program = graph.programs[rank];
+      for (size_t at = 0; at < program.size(); ++at)
+        of_ranks_[rank][static_cast<size_t>(program[at])] = static_cast<int>(at);
+    }
+  }
+  int of(int rank, int node) const {
+    return of_ranks_[static_cast<size_t>(rank)][static_cast<size_t>(node)];
+  }
+
+ private:
+  std::vector<std::vector<int>> of_ranks_;
+};
+
+const NodeTime& time_of(const StepTimes& times, const Positions& positions, int rank, int node) {
+  return times[static_cast<size_t>(rank)][static_cast<size_t>(positions.of(rank, node))];
+}
+
+int scalars_of(const StepGraph& graph) {
+  const auto found = std::ranges::find(graph.nodes, NodeKind::kReduceScalars, &Node::kind);
+  SLUICE_ASSERT(found != graph.nodes.end(), "every step sums scalars");
+  return found->id;
+}
+
+// Of a rank's program, by position: what its stream ran before a node; −1: nothing.
+std::vector<int> before_on_stream(const StepGraph& graph, size_t rank) {
+  std::array<int, kStreams> last;
+  last.fill(-1);
+  std::vector<int> before;
+  for (const int id : graph.programs[rank])
+    before.push_back(std::exchange(last[static_cast<size_t>(stream_of(graph.node(id).kind))], id));
+  return before;
+}
+
+}  // namespace
+
+StepTimes planned_times(const StepGraph& graph) {
+  const Positions positions(graph);
+  StepTimes times(graph.programs.size());
+  for (size_t rank = 0; rank < times.size(); ++rank) {
+    const std::vector<int> before = before_on_stream(graph, rank);
+    for (size_t at = 0; at < before.size(); ++at) {
+      const Node& node = graph.node(graph.programs[rank][at]);
+      int64_t reached_ns = before[at] < 0 ? 0 : graph.node(before[at]).end_ns;
+      for (const int dependency : node.dependencies) {
+        if (positions.of(static_cast<int>(rank), dependency) < 0) continue;
+        reached_ns = std::max(reached_ns, graph.node(dependency).end_ns);
+      }
+      times[rank].push_back({reached_ns, node.end_ns, 0});
+    }
+  }
+  return times;
+}
+
+void align(const StepGraph& graph, StepTimes& times) {
+  const Positions positions(graph);
+  const int scalars = scalars_of(graph);
+  int64_t latest_ns = 0;
+  for (int rank = 0; rank < graph.world_size; ++rank)
+    latest_ns = std::max(latest_ns, time_of(times, positions, rank, scalars).end_ns);
+  for (int rank = 0; rank < graph.world_size; ++rank) {
+    const int64_t later_ns = latest_ns - time_of(times, positions, rank, scalars).end_ns;
+    for (NodeTime& time : times[static_cast<size_t>(rank)]) {
+      time.reached_ns += later_ns;
+      time.end_ns += later_ns;
+    }
+  }
+}
+
+std::vector<int64_t> awaited_ns(const StepGraph& graph, const StepTimes& times) {
+  const Positions positions(graph);
+  std::vector<std::map<int, int64_t>> waited_for(times.size());
+  for (const Node& node : graph.nodes) {
+    if (is_compute_cell(node.kind) || node.members.size() < 2) continue;
+    const auto reached_ns = [&](int rank) { return time_of(times, positions, rank, node.id).reached_ns; };
+    const int last = *std::ranges::max_element(node.members, {}, reached_ns);
+    const int other = node.members[node.members.front() == last ? 1 : 0];
+    for (const int rank : node.members) {
+      waited_for[static_cast<size_t>(rank)][rank == last ? other : last] +=
+          time_of(times, positions, rank, node.id).end_ns - reached_ns(rank);
+    }
+  }
+  std::vector<int64_t> awaited(times.size(), 0);
+  for (const std::map<int, int64_t>& own : waited_for) {
+    if (own.empty()) continue;
+    const auto most = std::ranges::max_element(own, {}, &std::pair<const int, int64_t>::second);
+    awaited[static_cast<size_t>(most->first)] += most->second;
+  }
+  for (int64_t& sum : awaited) sum /= std::max<int64_t>(1, std::ssize(times) - 1);
+  return awaited;
+}
+
+const char* name_of(PathKind kind) {
+  switch (kind) {
+    case PathKind::kCompute: return "compute";
+    case PathKind::kPull: return "pull";
+    case PathKind::kPush: return "push";
+    case PathKind::kStage: return "stage";
+    case PathKind::kCopy: return "copy";
+    case PathKind::kScalars: return "scalars";
+    case PathKind::kUpdate: return "update";
+    case PathKind::kHost: return "host";
+  }
+  SLUICE_ASSERT(false, "unknown kind of path");
+}
+
+PathKind path_kind(NodeKind kind) {
+  if (is_compute_cell(kind)) return PathKind::kCompute;
+  if (is_pull(kind)) return PathKind::kPull;
+  if (is_push(kind)) return PathKind::kPush;
+  if (is_transfer(kind)) return PathKind::kStage;
+  if (is_copy(kind)) return PathKind::kCopy;
+  return kind == NodeKind::kUpdate ? PathKind::kUpdate : PathKind::kScalars;
+}
+
+namespace {
+
+// A walk from the end of a step to its beginning.
+class Walk {
+ public:
+  Walk(const StepGraph& graph, const StepTimes& times) : graph_(graph), times_(times), positions_(graph) {
+    for (size_t rank = 0; rank < times.size(); ++rank) before_.push_back(before_on_stream(graph, rank));
+  }
+
+  std::vector<PathPiece> run() {
+    auto [rank, node] = last();
+    int64_t until_ns = node < 0 ? 0 : time(rank, node).end_ns;
+    while (node >= 0) {
+      rank = runs_for(node);
+      // A rank's word for its end may differ from another's by what messages take.
+      const int64_t begin_ns = std::clamp<int64_t>(time(rank, node).reached_ns, 0, until_ns);
+      add(rank, node, begin_ns, until_ns);
+      node = before(rank, node);
+      until_ns = begin_ns;
+      if (node < 0) break;
+      const int64_t ended_ns = std::clamp<int64_t>(time(rank, node).end_ns, 0, begin_ns);
+      add(rank, -1, ended_ns, begin_ns);
+      until_ns = ended_ns;
+    }
+    add(rank, -1, 0, until_ns);
+    std::ranges::reverse(pieces_);
+    return std::move(pieces_);
+  }
+
+ private:
+  const NodeTime& time(int rank, int node) const { return time_of(times_, positions_, rank, node); }
+
+  std::pair<int, int> last() const {
+    std::pair<int, int> found{0, -1};
+    for (int rank = 0; rank < graph_.world_size; ++rank) {
+      for (const int node : graph_.programs[static_cast<size_t>(rank)]) {
+        if (found.second < 0 || time(rank, node).end_ns > time(found.first, found.second).end_ns)
+          found = {rank, node};
+      }
+    }
+    return found;
+  }
+
+  // Whoever would have left it last, had nobody waited inside.
+  int runs_for(int node) const {
+    const bool cell = is_compute_cell(graph_.node(node).kind);
+    return *std::ranges::max_element(graph_.node(node).members, {}, [&](int rank) {
+      const NodeTime& own = time(rank, node);
+      return cell ? own.end_ns - own.waited_ns : own.reached_ns;
+    });
+  }
+
+  // What `rank` ended last of all that `node` waited for there.
+  int before(int rank, int node) const {
+    int latest = before_[static_cast<size_t>(rank)][static_cast<size_t>(positions_.of(rank, node))];
+    for (const int dependency : graph_.node(node).dependencies) {
+      if (positions_.of(rank, dependency) < 0) continue;
+      if (latest < 0 || time(rank, dependency).end_ns > time(rank, latest).end_ns) latest = dependency;
+    }
+    return latest;
+  }
+
+  void add(int rank, int node, int64_t begin_ns, int64_t end_ns) {
+    if (node < 0 && end_ns <= begin_ns) return;
+    PathPiece piece{.rank = rank, .node = node, .begin_ns = begin_ns, .end_ns = end_ns};
+    if (node >= 0) {
+      piece.kind = path_kind(graph_.node(node).kind);
+      piece.planned_ns = graph_.node(node).duration_ns;
+    }
+    pieces_.push_back(piece);
+  }
+
+  const StepGraph& graph_;
+  const StepTimes& times_;
+  const Positions positions_;
+  std::vector<std::vector<int>> before_;
+  std::vector<PathPiece> pieces_;
+};
+
+}  // namespace
+
+std::vector<PathPiece> critical_path(const StepGraph& graph, const StepTimes& times) {
+  return Walk(graph, times).run();
+}
+
+PathExcess largest_excess(const std::vector<PathPiece>& path) {
+  std::map<std::pair<int, PathKind>, int64_t> excess;
+  for (const PathPiece& piece : path) excess[{piece.rank, piece.kind}] += piece.excess_ns();
+  const auto most = std::ranges::max_element(
+      excess, {}, &std::pair<const std::pair<int, PathKind>, int64_t>::second);
+  return {most->first.first, most->first.second, most->second};
+}
+
+}  // namespace sluice::graph

@@ -1,0 +1,41 @@
+// What a rank's computation waited for, by cause.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+
+namespace sluice::runtime {
+
+enum class WaitCause : uint8_t {
+  kPull,    // parameters
+  kPush,    // gradients on their way to their owners
+  kStage,   // rows of the stage before or behind
+  kLanes,   // keys, values, heads or states of other lanes, inside cells
+  kShare,   // parameters that lanes share, and sums of their gradients, inside cells
+  kTensor,  // the other ranks of a tensor-parallel group, inside cells
+  kCopies,  // activations from host memory, or room that their leaving makes
+  kEnd,     // all others' sums at the end, and what is still under way then
+};
+inline constexpr size_t kWaitCauses = 8;
+
+// Nanoseconds.
+class Waits {
+ public:
+  int64_t& operator[](WaitCause cause) { return by_cause_[static_cast<size_t>(cause)]; }
+  int64_t operator[](WaitCause cause) const { return by_cause_[static_cast<size_t>(cause)]; }
+  Waits& operator+=(const Waits& other) { return add(other, 1); }
+  Waits& operator-=(const Waits& other) { return add(other, -1); }
+  int64_t sum() const { return std::accumulate(by_cause_.begin(), by_cause_.end(), int64_t{0}); }
+
+ private:
+  Waits& add(const Waits& other, int64_t times) {
+    for (size_t cause = 0; cause < kWaitCauses; ++cause) by_cause_[cause] += times * other.by_cause_[cause];
+    return *this;
+  }
+
+  std::array<int64_t, kWaitCauses> by_cause_{};
+};
+
+}  // namespace sluice::runtime

@@ -1,0 +1,85 @@
+#include "train/rank_watch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/step_times.h"
+
+namespace sluice::train {
+
+using watch::Figure;
+
+WatchWord RankWatch::word(const runtime::StepResult& result) {
+  WatchWord word;
+  watch::Sample& sample = word.sample;
+  const auto pace = [&](Figure figure, const runtime::Work& work) {
+    if (work.planned_ns > 0) sample[figure] = work.pace_ppm();
+  };
+  pace(Figure::kPace, result.own.cells());
+  pace(Figure::kAttentionPace, result.own.attention);
+  pace(Figure::kProductPace, result.own.products);
+  pace(Figure::kCopyPace, result.own.copies);
+  pace(Figure::kUpdatePace, result.own.update);
+  sample[Figure::kCompute] = result.own.cells().measured_ns;
+  sample[Figure::kHost] = std::max<int64_t>(0, result.timing.overhead_ns());
+  sample[Figure::kWait] = result.waits.sum();
+  using runtime::WaitCause;
+  constexpr std::pair<Figure, WaitCause> kWaits[] = {
+      {Figure::kPullWait, WaitCause::kPull},   {Figure::kPushWait, WaitCause::kPush},
+      {Figure::kStageWait, WaitCause::kStage}, {Figure::kLaneWait, WaitCause::kLanes},
+      {Figure::kShareWait, WaitCause::kShare}, {Figure::kTensorWait, WaitCause::kTensor},
+      {Figure::kCopyWait, WaitCause::kCopies}, {Figure::kEndWait, WaitCause::kEnd}};
+  for (const auto& [figure, cause] : kWaits) sample[figure] = result.waits[cause];
+  machine_.take(sample);
+  const auto most = std::ranges::max_element(result.waited_for_ns);
+  if (most != result.waited_for_ns.end()) {
+    word.awaited_rank = most - result.waited_for_ns.begin();
+    word.awaited_ns = *most;
+  }
+  return word;
+}
+
+namespace {
+
+// By rank, as graph::awaited_ns; empty where transports don't say whom they wait for.
+std::vector<int64_t> awaited_by_others(std::span<const WatchWord> words) {
+  std::vector<int64_t> awaited(words.size(), 0);
+  for (const WatchWord& word : words) {
+    if (word.awaited_rank < 0 || word.awaited_rank >= std::ssize(words)) return {};
+    awaited[static_cast<size_t>(word.awaited_rank)] += word.awaited_ns;
+  }
+  for (int64_t& sum : awaited) sum /= std::max<int64_t>(1, std::ssize(words) - 1);
+  return awaited;
+}
+
+}  // namespace
+
+std::vector<watch::Detector::Change> RankWatch::look(std::span<const WatchWord> words,
+                                                     const graph::StepGraph& graph,
+                                                     report::StepRecord& step) {
+  std::vector<watch::Sample> samples;
+  for (const WatchWord& word : words) samples.push_back(word.sample);
+  std::vector<int64_t> awaited = awaited_by_others(words);
+  // What is planned is only asked for where something was long.
+  constexpr int64_t kPartWorthAsking = 10;
+  if (!awaited.empty() && std::ranges::max(awaited) > graph.makespan_ns / kPartWorthAsking) {
+    const std::vector<int64_t> planned = graph::awaited_ns(graph, graph::planned_times(graph));
+    for (size_t rank = 0; rank < awaited.size(); ++rank)
+      awaited[rank] = std::max<int64_t>(0, awaited[rank] - planned[rank]);
+  }
+  for (size_t rank = 0; rank < awaited.size(); ++rank) samples[rank][Figure::kAwaited] = awaited[rank];
+  step.figures = watch::Figures(samples);
+  // Of the plan, which is the same everywhere, as clocks are not.
+  std::vector<watch::Detector::Change> changes =
+      detector_.add(step.step, watch::scores_of(step.figures, graph.makespan_ns));
+  step.alarms = detector_.alarms();
+  const std::vector<double>& paces = step.figures[Figure::kPace];
+  for (size_t rank = 0; rank < paces.size(); ++rank) {
+    if (std::isnan(paces[rank]) || paces[rank] <= step.slowest_pace.value_or(0)) continue;
+    step.slowest_rank = static_cast<int64_t>(rank);
+    step.slowest_pace = paces[rank];
+  }
+  return changes;
+}
+
+}  // namespace sluice::train

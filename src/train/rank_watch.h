@@ -1,0 +1,44 @@
+// Who makes others wait, told on every rank alike: what each says of its step, gathered with the other words
+// between two steps, and what a detector makes of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/step_graph.h"
+#include "report/step_record.h"
+#include "runtime/engine.h"
+#include "watch/detector.h"
+#include "watch/figures.h"
+#include "watch/machine.h"
+
+namespace sluice::train {
+
+// One rank's part. Trivial to send.
+struct WatchWord {
+  watch::Sample sample;
+  int64_t awaited_rank = -1;  // whom its transfers and link rounds waited for most; −1: not known
+  int64_t awaited_ns = 0;     // how long
+};
+
+class RankWatch {
+ public:
+  // `pci_bus_id`: of the rank's GPU; empty: none.
+  explicit RankWatch(const std::string& pci_bus_id) : machine_(pci_bus_id) {}
+
+  WatchWord word(const runtime::StepResult& result);
+  // Puts what all ranks said into the step's record, and tells what changed. `graph`: what the step ran. The
+  // same words make the same changes on every rank.
+  std::vector<watch::Detector::Change> look(std::span<const WatchWord> words, const graph::StepGraph& graph,
+                                            report::StepRecord& step);
+  // By rank, over the last steps; 0: not known.
+  std::vector<double> paces() const { return detector_.paces(); }
+
+ private:
+  watch::MachineWatch machine_;
+  watch::Detector detector_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,135 @@
+#include "watch/detector.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::watch {
+namespace {
+
+double mean(const std::deque<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double known_or(double value, double otherwise) { return std::isnan(value) ? otherwise : value; }
+double at_or(const std::vector<double>& values, size_t rank, double otherwise) {
+  return rank < values.size() ? known_or(values[rank], otherwise) : otherwise;
+}
+
+// One more than how far each value lies above the median, as a part of `whole`.
+std::vector<double> beyond_others(const std::vector<double>& values, double whole) {
+  const double usual = median(values);
+  std::vector<double> scores;
+  for (const double value : values)
+    scores.push_back(whole > 0 ? 1 + std::max(0.0, value - usual) / whole : kNotKnown);
+  return scores;
+}
+
+}  // namespace
+
+const char* name_of(Cause cause) {
+  constexpr const char* kNames[kCauses] = {"pace", "copies", "host", "link"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+Scores scores_of(const Figures& figures, int64_t step_ns) {
+  const double step_ms = static_cast<double>(step_ns) / 1e6;
+  std::vector<double> messages = figures[Figure::kAwaited];
+  const double usual_host_ms = known_or(median(figures[Figure::kHost]), 0);
+  for (size_t rank = 0; rank < messages.size(); ++rank) {
+    const double pace = std::max(1.0, at_or(figures[Figure::kPace], rank, 1));
+    const double late_ms = at_or(figures[Figure::kCompute], rank, 0) * (1 - 1 / pace) +
+                           std::max(0.0, at_or(figures[Figure::kHost], rank, 0) - usual_host_ms);
+    messages[rank] = std::max(0.0, messages[rank] - late_ms);
+  }
+  return {figures[Figure::kPace], figures[Figure::kCopyPace], beyond_others(figures[Figure::kHost], step_ms),
+          beyond_others(messages, step_ms)};
+}
+
+void Detector::Series::restart(size_t ranks) {
+  *this = {};
+  logs_.resize(ranks);
+  first_.resize(ranks);
+  bias_.resize(ranks, 0);
+}
+
+// Noise is told by how far successive scores of a rank lie apart, which one that becomes slow changes once:
+// 1.4826 times their median is a robust deviation of differences, √2 of a single score's.
+void Detector::Series::add(std::span<const double> scores) {
+  for (size_t rank = 0; rank < scores.size(); ++rank) {
+    if (!(scores[rank] > 0)) continue;
+    const double own = std::log(scores[rank]);
+    if (!logs_[rank].empty()) jumps_.push_back(std::abs(own - logs_[rank].back()));
+    logs_[rank].push_back(own);
+    if (logs_[rank].size() > kWindow) logs_[rank].pop_front();
+    if (first_[rank].size() == kFirstSteps) continue;
+    first_[rank].push_back(own);
+    const double most = std::log(kMostBias);
+    if (first_[rank].size() == kFirstSteps) bias_[rank] = std::clamp(median(first_[rank]), -most, most);
+  }
+  while (jumps_.size() > kNoiseSteps * logs_.size()) jumps_.pop_front();
+  if (jumps_.empty()) return;
+  const std::vector<double> jumps(jumps_.begin(), jumps_.end());
+  noise_ = 1.4826 * median(jumps) / std::sqrt(2.0 * kWindow);
+}
+
+double Detector::Series::window(size_t rank) const {
+  return logs_[rank].size() < kWindow ? 0 : std::exp(mean(logs_[rank]));
+}
+
+std::vector<double> Detector::Series::windows() const {
+  std::vector<double> all;
+  for (size_t rank = 0; rank < logs_.size(); ++rank) all.push_back(window(rank));
+  return all;
+}
+
+bool Detector::Series::is_slow(size_t rank, bool was_slow) const {
+  if (logs_[rank].size() < kWindow) return was_slow;
+  const double own = mean(logs_[rank]) - bias_[rank];
+  if (was_slow) return own > std::log(kRecovered);
+  // Before it is known it may be all that there is.
+  const double unknown = first_[rank].size() < kFirstSteps ? std::log(kMostBias) : 0;
+  return own - unknown > std::log(kSlow) && own > kDeviations * noise_;
+}
+
+std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) {
+  const size_t ranks = std::ranges::max_element(scores, {}, &std::vector<double>::size)->size();
+  if (ranks == 0) return {};
+  if (ranks != ranks_) {
+    ranks_ = ranks;
+    for (Series& series : series_) series.restart(ranks);
+    for (std::vector<int64_t>& since : since_) since.assign(ranks, -1);
+  }
+  std::vector<Change> changes;
+  std::vector<char> told(ranks, 0);
+  for (size_t cause = 0; cause < kCauses; ++cause) {
+    series_[cause].add(scores[cause]);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      int64_t& since = since_[cause][rank];
+      const bool was = since >= 0;
+      const bool slow = !told[rank] && series_[cause].is_slow(rank, was);
+      told[rank] |= slow ? 1 : 0;
+      if (slow == was) continue;
+      const int64_t first = slow ? std::max<int64_t>(0, step - kWindow + 1) : since;
+      since = slow ? first : -1;
+      changes.push_back(
+          {{static_cast<int>(rank), static_cast<Cause>(cause), first, series_[cause].window(rank)}, slow});
+    }
+  }
+  return changes;
+}
+
+std::vector<Alarm> Detector::alarms() const {
+  std::vector<Alarm> on;
+  for (size_t cause = 0; cause < kCauses; ++cause) {
+    for (size_t rank = 0; rank < since_[cause].size(); ++rank) {
+      if (since_[cause][rank] < 0) continue;
+      on.push_back({static_cast<int>(rank), static_cast<Cause>(cause), since_[cause][rank],
+                    series_[cause].window(rank)});
+    }
+  }
+  return on;
+}
+
+}  // namespace sluice::watch

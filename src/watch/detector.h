@@ -1,0 +1,90 @@
+// Who makes others wait. Each cause has a score by rank and step, 1 for a rank like the others and 1.5 for one
+// that makes what it is of half as long again; a rank whose score stays high is told.
+//
+// Detectors of this field compare times of ranks, as Minder (Deng et al., 2024) compares metrics of machines:
+// they assume that all do alike, which plans for mixed lengths see to that they don't. Residuals of a
+// prediction do. What of Minder's stages is here and what is not: docs/decisions/0015-watching.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "watch/figures.h"
+
+namespace sluice::watch {
+
+// What of a rank holds the others up. Where several do, the first is told.
+enum class Cause : uint8_t { kPace, kCopies, kHost, kLink };
+inline constexpr size_t kCauses = 4;
+// "pace", "copies", "host", "link": of files and Prometheus.
+const char* name_of(Cause cause);
+
+// By cause, then rank: NaN where it is not known; empty where nobody's is.
+using Scores = std::array<std::vector<double>, kCauses>;
+
+// Pace and copies: relative paces. Host and link: one more than the part of a step of `step_ns` that others
+// waited for the rank, beyond the ranks' median: while it was neither in nodes nor waiting, and for its
+// messages where neither its pace nor its host explains that.
+Scores scores_of(const Figures& figures, int64_t step_ns);
+
+struct Alarm {
+  int rank = 0;
+  Cause cause = Cause::kPace;
+  int64_t since = 0;  // step from which on its score was high
+  double score = 1;   // over the window
+  bool operator==(const Alarm&) const = default;
+};
+
+// What a rank was like over its first steps, as far as a calibration may be wrong by, counts as what it is
+// like: ranks that always do other work than the others show its faults. Not thread-safe. The same scores
+// make the same alarms everywhere.
+class Detector {
+ public:
+  static constexpr int kWindow = 8;      // steps that are looked at together
+  static constexpr double kSlow = 1.15;  // of the window: told from here on
+  static constexpr double kRecovered = 1.07;
+  static constexpr int kFirstSteps = 32;
+  static constexpr double kMostBias = 1.2;  // of those
+  static constexpr int kNoiseSteps = 32;    // whose scatter tells what is chance
+  static constexpr double kDeviations = 6;  // of its mean, that a rank must be beyond the others
+
+  struct Change {
+    Alarm alarm;
+    bool begins = true;  // false: it is over
+  };
+
+  // The next step's; another number of ranks begins anew. What changed.
+  std::vector<Change> add(int64_t step, const Scores& scores);
+  // Those that are on, by cause, then rank.
+  std::vector<Alarm> alarms() const;
+  // By rank, over the window: 0 while too little is known.
+  std::vector<double> paces() const { return series_[0].windows(); }
+
+ private:
+  // One cause's scores.
+  class Series {
+   public:
+    void restart(size_t ranks);
+    void add(std::span<const double> scores);
+    double window(size_t rank) const;  // 0: too little is known
+    std::vector<double> windows() const;
+    bool is_slow(size_t rank, bool was_slow) const;
+
+   private:
+    std::vector<std::deque<double>> logs_;  // by rank, of the last steps in which its score was known
+    std::deque<double> jumps_;              // of all ranks: between successive logs
+    double noise_ = 0;                      // deviation of a window's mean
+    std::vector<std::vector<double>> first_;  // by rank, the logs of its first steps
+    std::vector<double> bias_;                // by rank, log, from those
+  };
+
+  size_t ranks_ = 0;
+  std::array<Series, kCauses> series_;
+  std::array<std::vector<int64_t>, kCauses> since_;  // by rank; −1: no alarm
+};
+
+}  // namespace sluice::watch
