@@ -195,7 +195,7 @@ void figure_20(int64_t steps, ResultLines& results) {
   for (const strategy::Strategy& strategy : strategies) {
     std::vector<const plan::SchemeCost*> schemes;
     for (const strategy::Pipeline& pipeline : strategy.pipelines)
-      schemes.push_back(&planner.schemes().at(pipeline.scheme));
+      schemes.push_back(&planner.schemes().of(pipeline));
     Json estimates = Json::array(), bounds = Json::array(), steps_ns = Json::array();
     int64_t proved = 0;
     for (const corpus::Batch& batch : scenario.batches) {

@@ -355,7 +355,7 @@ strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const S
 }  // namespace
 
 std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
-                                    const std::map<strategy::Scheme, SchemeCost>& schemes,
+                                    const plan::SchemeCosts& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths) {
   check_limits(strategy, lengths.size());
   const SortedBatch sorted(std::vector<int64_t>(lengths.begin(), lengths.end()));
@@ -369,7 +369,7 @@ std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
   std::vector<const PipelineTable*> table_of;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const auto [table, added] =
-        tables.try_emplace(kind_of(pipeline, cost), pipeline, schemes.at(pipeline.scheme), cost, batch,
+        tables.try_emplace(kind_of(pipeline, cost), pipeline, schemes.of(pipeline), cost, batch,
                            plan.makespan_ns, strategy.pipelines.size() == 1);
     table_of.push_back(&table->second);
   }
@@ -380,7 +380,7 @@ std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
   for (size_t p = 0; p < share_of.size(); ++p) {
     const strategy::Pipeline& pipeline = strategy.pipelines[p];
     plan.pipelines.push_back(
-        pipeline_plan(pipeline, schemes.at(pipeline.scheme), *table_of[p], batch, share_of[p]));
+        pipeline_plan(pipeline, schemes.of(pipeline), *table_of[p], batch, share_of[p]));
   }
   return plan;
 }

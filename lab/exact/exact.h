@@ -33,7 +33,7 @@ struct ExactPlan {
 // when a sequence fits no pipeline. InputError naming the limits when there are more sequences or lanes.
 // REQUIRES: `schemes` holds every scheme of the strategy.
 std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
-                                    const std::map<strategy::Scheme, plan::SchemeCost>& schemes,
+                                    const plan::SchemeCosts& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths);
 
 // The proved best of every candidate.

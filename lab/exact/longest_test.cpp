@@ -21,12 +21,12 @@ struct Instance {
   Instance(const std::string& text, const cost::CostModel& cost, uint64_t seed)
       : strategy(strategy::parse_strategy(text, kWorld)) {
     int64_t holds = 0;
+    schemes = SchemeCosts({&strategy, 1}, cost, kWorld);
     for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-      schemes.emplace(pipeline.scheme, SchemeCost(pipeline.scheme, cost, kWorld));
-    }
-    for (const auto& [scheme, of] : schemes) {
-      const auto alike = [&](const strategy::Pipeline& pipeline) { return pipeline.scheme == scheme; };
-      groups.push_back({&of, static_cast<int>(std::ranges::count_if(strategy.pipelines, alike))});
+      const SchemeCost& of = schemes.of(pipeline);
+      auto group = std::ranges::find(groups, &of, &SchemeGroup::scheme);
+      if (group == groups.end()) group = groups.insert(groups.end(), {&of, 0});
+      ++group->pipelines;
       holds = std::max(holds, of.max_len_tokens());
     }
     base::Rng rng(seed, 71);
@@ -48,7 +48,7 @@ struct Instance {
   }
 
   strategy::Strategy strategy;
-  std::map<strategy::Scheme, SchemeCost> schemes;
+  SchemeCosts schemes;
   std::vector<SchemeGroup> groups;
   std::vector<int64_t> lengths;
 };

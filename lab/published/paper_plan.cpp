@@ -48,7 +48,7 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const plan::SchemeCost& 
 }  // namespace
 
 std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy,
-                                       const std::map<strategy::Scheme, plan::SchemeCost>& schemes,
+                                       const plan::SchemeCosts& schemes,
                                        const cost::CostModel& cost, std::span<const int64_t> lengths,
                                        const PaperOptions& options) {
   std::vector<const plan::SchemeCost*> scheme_of;
@@ -57,7 +57,7 @@ std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy,
       throw base::InputError(base::text("strategy '", to_text(strategy), "': the published planning knows ",
                                         "no cp > 1: plan with method ours or leave it out"));
     }
-    scheme_of.push_back(&schemes.at(pipeline.scheme));
+    scheme_of.push_back(&schemes.of(pipeline));
   }
   const std::optional<plan::Dispatch> dispatched = dispatch_by_paper(lengths, scheme_of, options);
   if (!dispatched) return std::nullopt;

@@ -70,7 +70,9 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
 
 CostModel::CostModel(Options options) : figures_(figures_of(std::move(options))) {}
 
-CostModel CostModel::with(Options options) const { return {figures_of(std::move(options)), policy_}; }
+CostModel CostModel::with(Options options) const {
+  return {figures_of(std::move(options)), policy_, pace_percent_};
+}
 
 const KindCost& CostModel::kind_cost(const strategy::Scheme& scheme, int64_t position) const {
   const std::vector<KindCost>& kinds = of_tp(options().kinds_by_tp, scheme.tp);
@@ -104,6 +106,12 @@ std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
 
 // Of one kind alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
 Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
+  const Quadratic priced = priced_times(scheme, kind, run);
+  return pace_percent_ == 100 ? priced : priced.share(pace_percent_, 100);
+}
+
+// The same at a pace of 100.
+Quadratic CostModel::priced_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   if (const SchemeTimes* known = published(scheme)) {
     return known->cell_times(kind, program().blocks_in(run).size(), program().blocks().size() / scheme.pp);
   }

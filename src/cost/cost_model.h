@@ -117,8 +117,11 @@ class CostModel {
   int64_t window() const { return options().shape.window; }  // what Work is counted with
 
   // The same machine and model under another policy: that of micro-batches which name none.
-  CostModel under(const strategy::MemoryPolicy& policy) const { return {figures_, policy}; }
+  CostModel under(const strategy::MemoryPolicy& policy) const { return {figures_, policy, pace_percent_}; }
   const strategy::MemoryPolicy& policy() const { return policy_; }
+  // The same on ranks that take so many hundredths of the time for what they compute; transfers, copies and
+  // updates take as long.
+  CostModel slowed(int pace_percent) const { return {figures_, policy_, pace_percent}; }
   // Another machine or model under the same policy.
   CostModel with(Options options) const;
   // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
@@ -205,16 +208,18 @@ class CostModel {
     std::map<int, Sums> sums_by_tp;
   };
   static std::shared_ptr<const Figures> figures_of(Options options);
-  CostModel(std::shared_ptr<const Figures> figures, const strategy::MemoryPolicy& policy)
-      : figures_(std::move(figures)), policy_(policy) {}
+  CostModel(std::shared_ptr<const Figures> figures, const strategy::MemoryPolicy& policy, int pace_percent)
+      : figures_(std::move(figures)), policy_(policy), pace_percent_(pace_percent) {}
 
   // The members of a TP group that share an adapter.
   int64_t nic_sharers(int tp) const { return std::min(tp, options().gpus_per_nic); }
   BlockCounts counts_of(base::Interval run) const;
   Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
+  Quadratic priced_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
 
   std::shared_ptr<const Figures> figures_;
   strategy::MemoryPolicy policy_;
+  int pace_percent_ = 100;
 };
 
 }  // namespace sluice::cost

@@ -172,7 +172,8 @@ UnitOnStage Lowering::on_stage(const PipelineDraft& draft, int stage, int unit) 
 }
 
 int64_t Lowering::attention_ns(const PipelineDraft& draft, const DraftCell& cell) const {
-  cost::Quadratic times = cost_.cell_times(draft.place().scheme, cell.kind, cell.run);
+  const cost::CostModel cost = cost_.slowed(draft.place().pace_percent);
+  cost::Quadratic times = cost.cell_times(draft.place().scheme, cell.kind, cell.run);
   times.b = 0;
   times.c_ns = 0;
   return std::min(cell.duration_ns, times.of_work(draft.work[static_cast<size_t>(cell.unit)]));

@@ -31,6 +31,12 @@ struct StepGraph {
   int64_t makespan_ns = 0;
 
   const Node& node(int id) const { return nodes[static_cast<size_t>(id)]; }
+  // At which its cells were timed (strategy::Pipeline); 100 of other nodes.
+  int pace_percent(const Node& of) const {
+    return is_compute_cell(of.kind)
+               ? plan.pipelines[static_cast<size_t>(of.at()->pipeline)].pipeline.pace_percent
+               : 100;
+  }
   // Ids of all nodes in ascending seq. REQUIRES: the clock has run.
   std::vector<int> in_order() const;
 };

@@ -10,28 +10,19 @@
 namespace sluice::graph {
 namespace {
 
-// By rank and node: its position in the rank's program, −1 where the rank is no member.
-class Positions {
- public:
-  explicit Positions(const StepGraph& graph)
-      : of_ranks_(graph.programs.size(), std::vector<int>(graph.nodes.size(), -1)) {
-    for (size_t rank = 0; rank < graph.programs.size(); ++rank) {
-      const std::vector<int>& program = graph.programs[rank];
-      for (size_t at = 0; at < program.size(); ++at)
-        of_ranks_[rank][static_cast<size_t>(program[at])] = static_cast<int>(at);
-    }
-  }
-  int of(int rank, int node) const {
-    return of_ranks_[static_cast<size_t>(rank)][static_cast<size_t>(node)];
-  }
-
- private:
-  std::vector<std::vector<int>> of_ranks_;
-};
-
-const NodeTime& time_of(const StepTimes& times, const Positions& positions, int rank, int node) {
-  return times[static_cast<size_t>(rank)][static_cast<size_t>(positions.of(rank, node))];
+// Of a node in a rank's program; −1 where the rank is no member. O(log nodes).
+int position_of(const StepGraph& graph, int rank, int node) {
+  const std::vector<int>& program = graph.programs[static_cast<size_t>(rank)];
+  const auto seq_of = [&](int id) { return graph.node(id).seq; };
+  const auto found = std::ranges::lower_bound(program, graph.node(node).seq, {}, seq_of);
+  return found == program.end() || *found != node ? -1 : static_cast<int>(found - program.begin());
 }
+
+const NodeTime& time_of(const StepGraph& graph, const StepTimes& times, int rank, int node) {
+  return times[static_cast<size_t>(rank)][static_cast<size_t>(position_of(graph, rank, node))];
+}
+
+bool is_member(const Node& node, int rank) { return std::ranges::binary_search(node.members, rank); }
 
 int scalars_of(const StepGraph& graph) {
   const auto found = std::ranges::find(graph.nodes, NodeKind::kReduceScalars, &Node::kind);
@@ -52,31 +43,72 @@ std::vector<int> before_on_stream(const StepGraph& graph, size_t rank) {
 }  // namespace
 
 StepTimes planned_times(const StepGraph& graph) {
-  const Positions positions(graph);
   StepTimes times(graph.programs.size());
-  for (size_t rank = 0; rank < times.size(); ++rank) {
-    const std::vector<int> before = before_on_stream(graph, rank);
+  for (int rank = 0; rank < graph.world_size; ++rank) {
+    const std::vector<int>& program = graph.programs[static_cast<size_t>(rank)];
+    const std::vector<int> before = before_on_stream(graph, static_cast<size_t>(rank));
     for (size_t at = 0; at < before.size(); ++at) {
-      const Node& node = graph.node(graph.programs[rank][at]);
+      const Node& node = graph.node(program[at]);
       int64_t reached_ns = before[at] < 0 ? 0 : graph.node(before[at]).end_ns;
       for (const int dependency : node.dependencies) {
-        if (positions.of(static_cast<int>(rank), dependency) < 0) continue;
-        reached_ns = std::max(reached_ns, graph.node(dependency).end_ns);
+        const Node& awaited = graph.node(dependency);
+        if (is_member(awaited, rank)) reached_ns = std::max(reached_ns, awaited.end_ns);
       }
-      times[rank].push_back({reached_ns, node.end_ns, 0});
+      times[static_cast<size_t>(rank)].push_back({reached_ns, node.end_ns, 0});
+    }
+  }
+  return times;
+}
+
+StepTimes times_in(const StepGraph& graph, const Reality& reality) {
+  StepTimes times(graph.programs.size());
+  std::vector<int64_t> end_ns(graph.nodes.size(), 0);
+  std::vector<std::array<int64_t, kStreams>> free_ns(graph.programs.size());
+  for (size_t rank = 0; rank < free_ns.size(); ++rank) free_ns[rank].fill(reality.begin_ns[rank]);
+  struct Member {
+    int64_t reached_ns = 0;
+    int64_t took_ns = 0;
+  };
+  std::vector<Member> members;
+  for (const int id : graph.in_order()) {
+    const Node& node = graph.node(id);
+    const auto stream = static_cast<size_t>(stream_of(node.kind));
+    const bool cell = is_compute_cell(node.kind), local = cell || node.kind == NodeKind::kUpdate;
+    const int64_t exchanges_ns = cell ? node.cell().ring_ns + node.cell().share_ns : 0;
+    int64_t start_ns = 0, longest_ns = 0;
+    members.clear();
+    for (const int rank : node.members) {
+      const auto r = static_cast<size_t>(rank);
+      Member& member = members.emplace_back(Member{free_ns[r][stream], 0});
+      for (const int dependency : node.dependencies) {
+        if (is_member(graph.node(dependency), rank))
+          member.reached_ns = std::max(member.reached_ns, end_ns[static_cast<size_t>(dependency)]);
+      }
+      const double own_ns = static_cast<double>(node.duration_ns - exchanges_ns);
+      member.took_ns = static_cast<int64_t>(own_ns * (local ? reality.pace[r] : reality.link[r])) +
+                       static_cast<int64_t>(static_cast<double>(exchanges_ns) * reality.link[r]);
+      start_ns = std::max(start_ns, member.reached_ns);
+      longest_ns = std::max(longest_ns, member.took_ns);
+    }
+    const int64_t ended_ns = start_ns + longest_ns;
+    end_ns[static_cast<size_t>(id)] = ended_ns;
+    for (size_t m = 0; m < members.size(); ++m) {
+      const auto rank = static_cast<size_t>(node.members[m]);
+      const int64_t waited_ns = cell ? ended_ns - members[m].reached_ns - members[m].took_ns : 0;
+      times[rank].push_back({members[m].reached_ns, ended_ns, waited_ns});
+      free_ns[rank][stream] = ended_ns;
     }
   }
   return times;
 }
 
 void align(const StepGraph& graph, StepTimes& times) {
-  const Positions positions(graph);
   const int scalars = scalars_of(graph);
   int64_t latest_ns = 0;
   for (int rank = 0; rank < graph.world_size; ++rank)
-    latest_ns = std::max(latest_ns, time_of(times, positions, rank, scalars).end_ns);
+    latest_ns = std::max(latest_ns, time_of(graph, times, rank, scalars).end_ns);
   for (int rank = 0; rank < graph.world_size; ++rank) {
-    const int64_t later_ns = latest_ns - time_of(times, positions, rank, scalars).end_ns;
+    const int64_t later_ns = latest_ns - time_of(graph, times, rank, scalars).end_ns;
     for (NodeTime& time : times[static_cast<size_t>(rank)]) {
       time.reached_ns += later_ns;
       time.end_ns += later_ns;
@@ -85,17 +117,22 @@ void align(const StepGraph& graph, StepTimes& times) {
 }
 
 std::vector<int64_t> awaited_ns(const StepGraph& graph, const StepTimes& times) {
-  const Positions positions(graph);
   std::vector<std::map<int, int64_t>> waited_for(times.size());
-  for (const Node& node : graph.nodes) {
-    if (is_compute_cell(node.kind) || node.members.size() < 2) continue;
-    const auto reached_ns = [&](int rank) { return time_of(times, positions, rank, node.id).reached_ns; };
-    const int last = *std::ranges::max_element(node.members, {}, reached_ns);
-    const int other = node.members[node.members.front() == last ? 1 : 0];
-    for (const int rank : node.members) {
-      waited_for[static_cast<size_t>(rank)][rank == last ? other : last] +=
-          time_of(times, positions, rank, node.id).end_ns - reached_ns(rank);
+  std::vector<size_t> at(times.size(), 0);  // by rank: nodes are met in the order of its program
+  for (const int id : graph.in_order()) {
+    const Node& node = graph.node(id);
+    const auto time = [&](int rank) -> const NodeTime& {
+      return times[static_cast<size_t>(rank)][at[static_cast<size_t>(rank)]];
+    };
+    if (!is_compute_cell(node.kind) && node.members.size() > 1) {
+      const int last =
+          *std::ranges::max_element(node.members, {}, [&](int rank) { return time(rank).reached_ns; });
+      const int other = node.members[node.members.front() == last ? 1 : 0];
+      for (const int rank : node.members)
+        waited_for[static_cast<size_t>(rank)][rank == last ? other : last] +=
+            time(rank).end_ns - time(rank).reached_ns;
     }
+    for (const int rank : node.members) ++at[static_cast<size_t>(rank)];
   }
   std::vector<int64_t> awaited(times.size(), 0);
   for (const std::map<int, int64_t>& own : waited_for) {
@@ -135,7 +172,7 @@ namespace {
 // A walk from the end of a step to its beginning.
 class Walk {
  public:
-  Walk(const StepGraph& graph, const StepTimes& times) : graph_(graph), times_(times), positions_(graph) {
+  Walk(const StepGraph& graph, const StepTimes& times) : graph_(graph), times_(times) {
     for (size_t rank = 0; rank < times.size(); ++rank) before_.push_back(before_on_stream(graph, rank));
   }
 
@@ -160,7 +197,7 @@ class Walk {
   }
 
  private:
-  const NodeTime& time(int rank, int node) const { return time_of(times_, positions_, rank, node); }
+  const NodeTime& time(int rank, int node) const { return time_of(graph_, times_, rank, node); }
 
   std::pair<int, int> last() const {
     std::pair<int, int> found{0, -1};
@@ -184,9 +221,9 @@ class Walk {
 
   // What `rank` ended last of all that `node` waited for there.
   int before(int rank, int node) const {
-    int latest = before_[static_cast<size_t>(rank)][static_cast<size_t>(positions_.of(rank, node))];
+    int latest = before_[static_cast<size_t>(rank)][static_cast<size_t>(position_of(graph_, rank, node))];
     for (const int dependency : graph_.node(node).dependencies) {
-      if (positions_.of(rank, dependency) < 0) continue;
+      if (!is_member(graph_.node(dependency), rank)) continue;
       if (latest < 0 || time(rank, dependency).end_ns > time(rank, latest).end_ns) latest = dependency;
     }
     return latest;
@@ -204,7 +241,6 @@ class Walk {
 
   const StepGraph& graph_;
   const StepTimes& times_;
-  const Positions positions_;
   std::vector<std::vector<int>> before_;
   std::vector<PathPiece> pieces_;
 };

@@ -20,6 +20,15 @@ using StepTimes = std::vector<std::vector<NodeTime>>;
 
 // As the clock has them. REQUIRES: it has run.
 StepTimes planned_times(const StepGraph& graph);
+// What differs from the plan, by rank.
+struct Reality {
+  std::vector<double> pace;       // of cells and updates: times their planned duration
+  std::vector<double> link;       // of transfers and rounds, as slow as the slowest of their members
+  std::vector<int64_t> begin_ns;  // when the rank enters the step
+};
+// As ranks run the graph, each stream in the order of its numbers, where durations are others. Members of a
+// cell wait inside for the slowest. REQUIRES: the clock has run; a figure for each rank.
+StepTimes times_in(const StepGraph& graph, const Reality& reality);
 // Measured on clocks that began when each rank did: moves them so that all end their sums of scalars, which
 // no rank leaves before all have reached them, at once.
 void align(const StepGraph& graph, StepTimes& times);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 
 #include "graph/build.h"
 #include "graph/testing.h"
@@ -18,51 +17,6 @@ StepGraph four_ranks() {
   const strategy::StepPlan plan =
       testing::plan_from_text("4x<1,1,1>", {"400, 200", "500", "300, 300", "350+250"}, 4);
   return build(plan, model::parameter_table(shape), testing::small_cost(shape), 4);
-}
-
-// Runs the graph in the order of its numbers with other durations: what members of a cell take differs, and
-// whoever computes less waits inside. `begin_ns`: by rank, when it enters the step.
-struct Reality {
-  std::vector<double> pace;
-  std::vector<int64_t> begin_ns;
-  double links = 1;  // durations of transfers and rounds
-};
-StepTimes run(const StepGraph& graph, const Reality& reality) {
-  StepTimes times(graph.programs.size());
-  std::vector<int64_t> end_ns(graph.nodes.size(), 0);
-  std::vector<std::array<int64_t, kStreams>> free_ns(graph.programs.size());
-  for (size_t rank = 0; rank < free_ns.size(); ++rank) free_ns[rank].fill(reality.begin_ns[rank]);
-  for (const int id : graph.in_order()) {
-    const Node& node = graph.node(id);
-    const auto stream = static_cast<size_t>(stream_of(node.kind));
-    int64_t start_ns = 0, slowest_ns = 0;
-    std::vector<std::pair<int64_t, int64_t>> of_members;  // reached, took
-    for (const int member : node.members) {
-      const auto rank = static_cast<size_t>(member);
-      int64_t reached_ns = free_ns[rank][stream];
-      for (const int dependency : node.dependencies) {
-        const std::vector<int>& members = graph.node(dependency).members;
-        if (std::ranges::find(members, member) != members.end())
-          reached_ns = std::max(reached_ns, end_ns[static_cast<size_t>(dependency)]);
-      }
-      const bool computes = is_compute_cell(node.kind) || node.kind == NodeKind::kUpdate;
-      const double factor = computes ? reality.pace[rank] : reality.links;
-      const auto took_ns = static_cast<int64_t>(static_cast<double>(node.duration_ns) * factor);
-      of_members.emplace_back(reached_ns, took_ns);
-      start_ns = std::max(start_ns, reached_ns);
-      slowest_ns = std::max(slowest_ns, took_ns);
-    }
-    const int64_t ended_ns = start_ns + slowest_ns;
-    end_ns[static_cast<size_t>(id)] = ended_ns;
-    for (size_t m = 0; m < node.members.size(); ++m) {
-      const auto rank = static_cast<size_t>(node.members[m]);
-      const int64_t waited_ns =
-          is_compute_cell(node.kind) ? ended_ns - of_members[m].first - of_members[m].second : 0;
-      times[rank].push_back({of_members[m].first, ended_ns, waited_ns});
-      free_ns[rank][stream] = ended_ns;
-    }
-  }
-  return times;
 }
 
 void expect_whole(const std::vector<PathPiece>& path, const StepTimes& times) {
@@ -99,12 +53,24 @@ TEST(CriticalPath, OfAPlanIsTheWholeStepWithoutExcess) {
   }
 }
 
+TEST(TimesIn, AreThePlansWhereNothingDiffers) {
+  const StepGraph graph = four_ranks();
+  const StepTimes times = times_in(graph, {{1, 1, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 0}});
+  const StepTimes planned = planned_times(graph);
+  for (size_t rank = 0; rank < times.size(); ++rank) {
+    for (size_t at = 0; at < times[rank].size(); ++at) {
+      EXPECT_EQ(times[rank][at].reached_ns, planned[rank][at].reached_ns);
+      EXPECT_EQ(times[rank][at].end_ns, planned[rank][at].end_ns);
+    }
+  }
+}
+
 TEST(CriticalPath, BooksTheExcessOnWhoIsSlow) {
   const StepGraph graph = four_ranks();
   for (int slow = 0; slow < 4; ++slow) {
-    Reality reality{{1, 1, 1, 1}, {0, 0, 0, 0}};
+    Reality reality{{1, 1, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 0}};
     reality.pace[static_cast<size_t>(slow)] = 1.8;
-    const StepTimes times = run(graph, reality);
+    const StepTimes times = times_in(graph, reality);
     const std::vector<PathPiece> path = critical_path(graph, times);
     expect_whole(path, times);
     const PathExcess most = largest_excess(path);
@@ -116,11 +82,11 @@ TEST(CriticalPath, BooksTheExcessOnWhoIsSlow) {
 
 TEST(CriticalPath, BooksTheExcessOnHostsAndLinks) {
   const StepGraph graph = four_ranks();
-  const StepTimes late = run(graph, {{1, 1, 1, 1}, {0, 0, 4'000'000, 0}});
+  const StepTimes late = times_in(graph, {{1, 1, 1, 1}, {1, 1, 1, 1}, {0, 0, 4'000'000, 0}});
   expect_whole(critical_path(graph, late), late);
   EXPECT_EQ(largest_excess(critical_path(graph, late)).rank, 2);
   EXPECT_EQ(largest_excess(critical_path(graph, late)).kind, PathKind::kHost);
-  const StepTimes far = run(graph, {{1, 1, 1, 1}, {0, 0, 0, 0}, 40});
+  const StepTimes far = times_in(graph, {{1, 1, 1, 1}, {1, 1, 40, 1}, {0, 0, 0, 0}});
   const PathKind kind = largest_excess(critical_path(graph, far)).kind;
   EXPECT_TRUE(kind == PathKind::kPull || kind == PathKind::kPush) << name_of(kind);
 }
@@ -129,13 +95,13 @@ TEST(CriticalPath, OfTensorParallelRanksIsTheOneThatWaitsLeast) {
   const model::Shape shape = testing::small_shape(4);
   const strategy::StepPlan plan = testing::plan_from_text("1x<4,1,1>", {"600, 200"}, 4);
   const StepGraph graph = build(plan, model::parameter_table(shape), testing::small_cost(shape), 4);
-  const StepTimes times = run(graph, {{1, 1.6, 1, 1}, {0, 0, 0, 0}});
+  const StepTimes times = times_in(graph, {{1, 1.6, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 0}});
   EXPECT_EQ(largest_excess(critical_path(graph, times)).rank, 1);
 }
 
 TEST(Awaited, IsTheRankThatComesLast) {
   const StepGraph graph = four_ranks();
-  const StepTimes times = run(graph, {{1, 1, 1, 2.5}, {0, 0, 0, 0}});
+  const StepTimes times = times_in(graph, {{1, 1, 1, 2.5}, {1, 1, 1, 1}, {0, 0, 0, 0}});
   const std::vector<int64_t> awaited = awaited_ns(graph, times);
   EXPECT_EQ(std::ranges::max_element(awaited) - awaited.begin(), 3);
   EXPECT_GT(awaited[3], graph.makespan_ns / 2);
@@ -143,7 +109,7 @@ TEST(Awaited, IsTheRankThatComesLast) {
 
 TEST(Align, PutsClocksThatBeganAtOtherTimesTogether) {
   const StepGraph graph = four_ranks();
-  const StepTimes truth = run(graph, {{1, 1.3, 1, 1}, {0, 0, 0, 0}});
+  const StepTimes truth = times_in(graph, {{1, 1.3, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 0}});
   StepTimes shifted = truth;
   for (NodeTime& time : shifted[2]) {
     time.reached_ns -= 5000;

@@ -110,7 +110,8 @@ Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& stra
   const model::Program& program = table.program;
   int64_t count = 1;
   strategy::Scheme deepest;
-  for (const auto& [scheme, ranks] : strategy.pipelines) {
+  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+    const strategy::Scheme& scheme = pipeline.scheme;
     if (scheme.pp > deepest.pp) deepest = scheme;
     const int64_t at_once = int64_t{scheme.tp} * scheme.share;
     for (int stage = 0; stage < scheme.pp; ++stage) {

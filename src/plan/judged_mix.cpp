@@ -25,7 +25,7 @@ JudgingInputs::JudgingInputs(const ProposalOptions& given, int world_size, std::
       cost(model),
       schemes(std::move(usable)),
       fluid(schemes, sample_batches) {
-  for (const SchemeCost& scheme : schemes) by_scheme.emplace(scheme.scheme(), scheme);
+  for (const SchemeCost& scheme : schemes) by_scheme.add(scheme);
   for (const std::vector<int64_t>& lengths : sample_batches) batches.emplace_back(lengths);
 }
 

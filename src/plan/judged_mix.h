@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "plan/fluid.h"
@@ -24,7 +23,7 @@ struct JudgingInputs {
   int ranks;
   const cost::CostModel& cost;
   std::vector<SchemeCost> schemes;
-  std::map<strategy::Scheme, SchemeCost> by_scheme;
+  SchemeCosts by_scheme;
   std::vector<SortedBatch> batches;
   FluidTimes fluid;
 };

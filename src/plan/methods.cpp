@@ -122,11 +122,11 @@ class Plain : public Method {
       const int64_t length = batch.sorted[place];
       std::optional<size_t> least;
       for (size_t p = 0; p < items.size(); ++p) {
-        const SchemeCost& scheme = planner.schemes().at(strategy.pipelines[p].scheme);
+        const SchemeCost& scheme = planner.schemes().of(strategy.pipelines[p]);
         if (scheme.max_len_tokens() >= length && (!least || work_ns[p] < work_ns[*least])) least = p;
       }
       if (!least) return false;
-      const int64_t time_ns = planner.schemes().at(strategy.pipelines[*least].scheme).sequence_ns(length);
+      const int64_t time_ns = planner.schemes().of(strategy.pipelines[*least]).sequence_ns(length);
       items[*least].push_back({batch.sequence_of[place], length, time_ns});
       work_ns[*least] += time_ns;
     }
@@ -142,7 +142,7 @@ class Plain : public Method {
 
   static strategy::PipelinePlan packed(const strategy::Pipeline& pipeline, const std::vector<PackItem>& items,
                                        const Planner& planner) {
-    const int64_t most = planner.schemes().at(pipeline.scheme).max_len_tokens();
+    const int64_t most = planner.schemes().of(pipeline).max_len_tokens();
     strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = most, .units = {}};
     for (const std::vector<int>& bin : first_fit_decreasing(items, most)) {
       strategy::Unit& unit = plan.units.emplace_back();

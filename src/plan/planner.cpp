@@ -80,19 +80,14 @@ Planner::Planner(PlannerOptions options, cost::CostModel cost)
     further.policies = {options_.policies[i]};
     fallbacks_.emplace_back(std::move(further), cost_);
   }
-  for (const Strategy& candidate : options_.candidates) {
-    check_candidate(candidate, options_, cost_);
-    for (const Pipeline& pipeline : candidate.pipelines) {
-      if (schemes_.contains(pipeline.scheme)) continue;
-      schemes_.emplace(pipeline.scheme, SchemeCost(pipeline.scheme, cost_, options_.world_size));
-    }
-  }
+  for (const Strategy& candidate : options_.candidates) check_candidate(candidate, options_, cost_);
+  schemes_ = SchemeCosts(options_.candidates, cost_, options_.world_size);
 }
 
 int64_t Planner::max_len_tokens(const Strategy& strategy) const {
   int64_t longest = 0;
   for (const Pipeline& pipeline : strategy.pipelines) {
-    longest = std::max(longest, schemes_.at(pipeline.scheme).max_len_tokens());
+    longest = std::max(longest, schemes_.of(pipeline).max_len_tokens());
   }
   return longest;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,7 +94,7 @@ class Planner {
 
   // What a method plans with: every candidate's schemes under cost(), and the candidates in the order in
   // which the selection looks at them.
-  const std::map<strategy::Scheme, SchemeCost>& schemes() const { return schemes_; }
+  const SchemeCosts& schemes() const { return schemes_; }
   std::vector<size_t> preference(int64_t step) const;
   int64_t beside_ns(size_t candidate) const {
     return options_.beside_ns.empty() ? 0 : options_.beside_ns[candidate];
@@ -111,7 +110,7 @@ class Planner {
 
   PlannerOptions options_;
   cost::CostModel cost_;
-  std::map<strategy::Scheme, SchemeCost> schemes_;  // of all candidates
+  SchemeCosts schemes_;  // of all candidates
   std::vector<Planner> fallbacks_;                  // one for each further policy
 };
 

@@ -104,4 +104,17 @@ int64_t SchemeCost::micro_batch_ns() const {
   return slowest;
 }
 
+SchemeCosts::SchemeCosts(std::span<const strategy::Strategy> strategies, const cost::CostModel& cost,
+                         int world_size) {
+  for (const strategy::Strategy& strategy : strategies) {
+    for (const strategy::Pipeline& pipeline : strategy.pipelines) add(pipeline, cost, world_size);
+  }
+}
+
+void SchemeCosts::add(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int world_size) {
+  const std::pair kind(pipeline.scheme, pipeline.pace_percent);
+  if (by_kind_.contains(kind)) return;
+  by_kind_.emplace(kind, SchemeCost(pipeline.scheme, cost.slowed(pipeline.pace_percent), world_size));
+}
+
 }  // namespace sluice::plan

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cost/cost_model.h"
 #include "cost/exchange.h"
 #include "plan/scheme_figures.h"
 #include "plan/scheme_floors.h"
+#include "strategy/strategy.h"
 
 namespace sluice::plan {
 
@@ -88,6 +91,24 @@ class SchemeCost {
   int64_t gathering_ns_ = 0;             // of a pass that computes nothing
   int64_t gather_ends_ns_ = 0;           // of one that computes for as long as none takes
   std::vector<cost::Quadratic> stages_;  // those that differ
+};
+
+// Those of a strategy's pipelines: what differs between two is their schemes and their paces.
+class SchemeCosts {
+ public:
+  SchemeCosts() = default;
+  SchemeCosts(std::span<const strategy::Strategy> strategies, const cost::CostModel& cost, int world_size);
+
+  void add(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int world_size);
+  // Of one at a pace of 100.
+  void add(const SchemeCost& scheme) { by_kind_.emplace(std::pair(scheme.scheme(), 100), scheme); }
+  // REQUIRES: it was added.
+  const SchemeCost& of(const strategy::Pipeline& pipeline) const {
+    return by_kind_.at({pipeline.scheme, pipeline.pace_percent});
+  }
+
+ private:
+  std::map<std::pair<strategy::Scheme, int>, SchemeCost> by_kind_;
 };
 
 }  // namespace sluice::plan

@@ -32,11 +32,11 @@ int64_t last_end_ns(const std::vector<PackedPipeline>& packed) {
 }
 
 CandidateSearch::CandidateSearch(const strategy::Strategy& strategy,
-                                 const std::map<strategy::Scheme, SchemeCost>& schemes,
+                                 const SchemeCosts& schemes,
                                  const SortedBatch& batch, Seeds seeds)
     : strategy_(&strategy), batch_(&batch), seeds_(seeds) {
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-    const SchemeCost* scheme = &schemes.at(pipeline.scheme);
+    const SchemeCost* scheme = &schemes.of(pipeline);
     auto group = std::find_if(groups_.begin(), groups_.end(),
                               [&](const SchemeGroup& known) { return known.scheme == scheme; });
     if (group == groups_.end()) group = groups_.insert(groups_.end(), {scheme, 0});

@@ -145,7 +145,7 @@ std::string to_text(const WatchedRun& run) {
   std::string shown = line;
   if (run.ranks.empty())
     return shown + "no paces of ranks: there is one alone, or an older program wrote them\n";
-  shown += text("pace over ", watch::Detector::kWindow, " steps: computed over planned, relative to the median\n");
+  shown += text("pace over ", watch::Detector::Options{}.window, " steps: computed over planned, relative to the median\n");
   shown += "rank   pace   waits ms  mostly for\n";
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const WatchedRank& own = run.ranks[rank];

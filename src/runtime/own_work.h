@@ -32,7 +32,8 @@ struct OwnWork {
   Work cells() const { return Work(attention) += products; }
 };
 
-// Of what `timing` measured, without what cells waited inside for other ranks. Where that is not counted
+// Of what `timing` measured, without what cells waited inside for other ranks, beside what ranks of a pace of
+// 100 take. Where that is not counted
 // (`waits_are_counted` false, on GPUs), cells of one rank alone count, which wait for nobody.
 OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool waits_are_counted);
 

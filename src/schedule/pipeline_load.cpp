@@ -73,11 +73,12 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost,
   return true;
 }
 
-UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
+UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& priced)
     : scheme_(pipeline.scheme),
-      cost_(cost),
-      fused_(scheme_.pp > 1 && !cost.splits_backward(scheme_)),
-      first_backward_stage_(cost.first_backward_stage(scheme_)) {
+      cost_(priced.slowed(pipeline.pace_percent)),
+      fused_(scheme_.pp > 1 && !cost_.splits_backward(scheme_)),
+      first_backward_stage_(cost_.first_backward_stage(scheme_)) {
+  const CostModel& cost = cost_;
   if (scheme_.cp > 1) exchanges_.emplace(scheme_, cost);
   for (int stage = 0; stage < scheme_.pp; ++stage) {
     const base::Interval part = cost.stage_run(scheme_, stage);
@@ -307,29 +308,22 @@ cost::ExchangeChoice UnitTimes::cheapest_exchange(const strategy::Unit& unit, in
 
 namespace {
 
-// Cost models and times of the policies that a pipeline's micro-batches run under.
+// Times of the policies that a pipeline's micro-batches run under.
 class TimesByPolicy {
  public:
   TimesByPolicy(const strategy::Pipeline& pipeline, const CostModel& cost)
       : pipeline_(pipeline), cost_(cost) {}
 
   const UnitTimes& of(const strategy::MemoryPolicy& policy) {
-    std::unique_ptr<Entry>& entry = entries_[policy];
-    if (entry == nullptr) entry = std::make_unique<Entry>(pipeline_, cost_, policy);
-    return entry->times;
+    std::unique_ptr<UnitTimes>& times = times_[policy];
+    if (times == nullptr) times = std::make_unique<UnitTimes>(pipeline_, cost_.under(policy));
+    return *times;
   }
 
  private:
-  struct Entry {
-    Entry(const strategy::Pipeline& pipeline, const CostModel& base, const strategy::MemoryPolicy& policy)
-        : cost(base.under(policy)), times(pipeline, cost) {}
-    CostModel cost;
-    UnitTimes times;
-  };
-
   const strategy::Pipeline& pipeline_;
   const CostModel& cost_;
-  std::map<strategy::MemoryPolicy, std::unique_ptr<Entry>> entries_;
+  std::map<strategy::MemoryPolicy, std::unique_ptr<UnitTimes>> times_;
 };
 
 }  // namespace

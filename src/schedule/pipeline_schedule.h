@@ -91,8 +91,8 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel&
 
 class UnitTable;  // schedule/unit_table.h
 
-// Times of a pipeline's units under the cost model's memory policy, with everything that they share looked up
-// once. `cost` must outlive it.
+// Times of a pipeline's units at its pace, under the cost model's memory policy, with everything that they
+// share looked up once.
 class UnitTimes {
  public:
   UnitTimes(const strategy::Pipeline& pipeline, const cost::CostModel& cost);
@@ -135,7 +135,7 @@ class UnitTimes {
   cost::LanePlace place(size_t stage, int first_lane, int lanes) const;
 
   strategy::Scheme scheme_;
-  const cost::CostModel& cost_;
+  cost::CostModel cost_;  // at the pipeline's pace
   bool fused_;
   int first_backward_stage_;
   std::vector<cost::Quadratic> forward_;  // by stage

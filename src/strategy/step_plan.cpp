@@ -85,6 +85,10 @@ std::string canonical_bytes(const StepPlan& plan) {
   }
   bytes.add(static_cast<int64_t>(plan.pipelines.size()));
   for (const PipelinePlan& pipeline : plan.pipelines) add_pipeline(bytes, pipeline);
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const int pace = plan.pipelines[p].pipeline.pace_percent;
+    if (pace != 100) bytes.add("pace").add(static_cast<int64_t>(p)).add(pace);
+  }
   return bytes.bytes();
 }
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/json_fields.h"
+#include "base/range.h"
 #include "base/text.h"
 #include "strategy/listed_micro_batches.h"
 #include "strategy/pass.h"
@@ -48,6 +50,7 @@ Json pipeline_to_json(const PipelinePlan& plan) {
                {"ranks", plan.pipeline.ranks},
                {"lanes", std::move(lanes)}};
   if (!plan.stage_layers.empty()) json["stage_layers"] = plan.stage_layers;
+  if (plan.pipeline.pace_percent != 100) json["pace_percent"] = plan.pipeline.pace_percent;
   return json;
 }
 
@@ -111,6 +114,8 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
       throw InputError(text(where, " is ", base::excerpt(rank), ": give a rank, counted from 0"));
     plan.pipeline.ranks.push_back(rank.get<int>());
   });
+  if (json.contains("pace_percent"))
+    plan.pipeline.pace_percent = base::require_in(json, "pace_percent", base::Range<int>{1, 10'000}, name);
   if (json.contains("stage_layers")) {
     for_each_item(json, "stage_layers", name, [&](const Json& layers, const std::string& where) {
       if (!base::holds_integer<int64_t>(layers))

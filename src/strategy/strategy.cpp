@@ -109,6 +109,16 @@ Strategy parse_strategy(std::string_view text, int world_size) {
   return strategy;
 }
 
+Strategy at_paces(Strategy strategy, std::span<const int> pace_percent) {
+  for (Pipeline& pipeline : strategy.pipelines) {
+    pipeline.pace_percent = pace_percent.empty() ? 100 : 0;
+    if (pace_percent.empty()) continue;
+    for (const int rank : pipeline.ranks)
+      pipeline.pace_percent = std::max(pipeline.pace_percent, pace_percent[static_cast<size_t>(rank)]);
+  }
+  return strategy;
+}
+
 std::vector<Place> places(const Strategy& strategy, int world_size) {
   std::vector<Place> result(static_cast<size_t>(world_size), Place{.pipeline = -1});
   for (size_t p = 0; p < strategy.pipelines.size(); ++p) {

@@ -1,6 +1,7 @@
 // A strategy is the pipelines of all ranks: S = sum of d_i x P_i. Ranks may be idle.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,8 @@ namespace sluice::strategy {
 struct Pipeline {
   Scheme scheme;
   std::vector<int> ranks;  // scheme.ranks() world ranks; see rank_of for the order
+  // What its slowest rank takes for work that is priced at 100; cells wait for the slowest.
+  int pace_percent = 100;
 
   // The rank of TP index `t`, lane and stage. TP ranks are neighbours, then lanes, then stages:
   // ranks[(stage·cp + lane)·tp + t].
@@ -48,6 +51,9 @@ std::string to_text(const Strategy& strategy);
 // Parses "1x<4,2,1> + 2x<1,1,2>" ("1x" may be left out); ranks are assigned in that order from 0. InputError
 // naming the text, the fault and, where it uses more than `world_size` ranks, both numbers.
 Strategy parse_strategy(std::string_view text, int world_size);
+
+// The same pipelines on ranks of these paces, by world rank; where there are none, of 100.
+Strategy at_paces(Strategy strategy, std::span<const int> pace_percent);
 
 // By world rank: the rank's place, or pipeline = -1 for an idle rank.
 std::vector<Place> places(const Strategy& strategy, int world_size);

@@ -19,14 +19,17 @@ namespace {
 session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
                               const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose) {
   const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
-  const bool kept = inputs.plans != nullptr && purpose == graph::Purpose::kTrain;
-  const PlanKey key{inputs.planner_hash, step, sequences};
+  const bool trains = purpose == graph::Purpose::kTrain;
+  const bool kept = inputs.plans != nullptr && trains;
+  const auto paced = trains && inputs.paced != nullptr ? inputs.paced->at(step) : nullptr;
+  const plan::Planner& planner = paced ? paced->planner : inputs.planner;
+  const PlanKey key{paced ? inputs.planner_hash ^ paced->hash : inputs.planner_hash, step, sequences};
   if (std::optional<strategy::StepPlan> plan =
           kept ? inputs.plans->find(key, inputs.world_size) : std::nullopt) {
-    auto graph = graph::try_build(*plan, inputs.table, inputs.planner.cost(), inputs.world_size, options);
+    auto graph = graph::try_build(*plan, inputs.table, planner.cost(), inputs.world_size, options);
     if (graph) return {.plan = std::move(*plan), .graph = std::move(*graph), .fallback = ""};
   }
-  session::BuiltStep built = session::build_step(inputs.planner, inputs.table, step, sequences, options);
+  session::BuiltStep built = session::build_step(planner, inputs.table, step, sequences, options);
   if (kept && built.fallback.empty()) inputs.plans->keep(key, built.plan);
   return built;
 }

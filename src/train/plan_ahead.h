@@ -16,6 +16,7 @@
 #include "report/step_record.h"
 #include "session/data.h"
 #include "session/planned_step.h"
+#include "train/paced_planners.h"
 #include "train/plan_memory.h"
 #include "train/step_tokens.h"
 
@@ -44,6 +45,7 @@ struct StepInputs {
   graph::LinkPlans* link_plans = nullptr;
   PlanMemory* plans = nullptr;  // where training's are kept, and looked for; null: nowhere
   uint64_t planner_hash = 0;    // of all that `planner` plans with
+  const PacedPlanners* paced = nullptr;  // of training's steps; null: `planner` plans them all
 };
 
 // One step on the calling thread: session::build_step with a warning on rank 0 where it falls back, and this
@@ -65,9 +67,12 @@ class StepSource {
 // Runs a source of steps on a thread of its own, at most `depth` steps ahead of next().
 class PlanAhead final : public StepSource {
  public:
+  static constexpr size_t kDepth = 2;
+  // So many steps behind the one that next() gave last may have been planned, or are being planned.
+  static constexpr int64_t kMostAhead = kDepth + 1;
   // The following step; null when there is none. Called on the background thread only.
   using Source = std::function<std::unique_ptr<PreparedStep>()>;
-  explicit PlanAhead(Source source, size_t depth = 2);
+  explicit PlanAhead(Source source, size_t depth = kDepth);
   ~PlanAhead() override;  // cancels what is left
 
   // The next step; null after the last. Rethrows what the source threw when that step is reached.

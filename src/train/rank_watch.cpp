@@ -82,4 +82,25 @@ std::vector<watch::Detector::Change> RankWatch::look(std::span<const WatchWord> 
   return changes;
 }
 
+std::vector<int> RankWatch::pace_percent(int ranks) const {
+  constexpr double kGrain = 5;
+  constexpr int kMost = 1000;  // who is slower is as good as gone
+  std::vector<int> percent(static_cast<size_t>(ranks), 100);
+  for (const watch::Alarm& alarm : detector_.alarms()) {
+    if (alarm.cause != watch::Cause::kPace) continue;
+    const double rounded = kGrain * std::round(100 * alarm.score / kGrain);
+    percent[static_cast<size_t>(alarm.rank)] = std::clamp(static_cast<int>(rounded), 100, kMost);
+  }
+  return percent;
+}
+
+std::optional<watch::Alarm> RankWatch::slowest() const {
+  std::optional<watch::Alarm> slowest;
+  for (const watch::Alarm& alarm : detector_.alarms()) {
+    const bool slower = !slowest || alarm.score > slowest->score;
+    if (alarm.cause == watch::Cause::kPace && slower) slowest = alarm;
+  }
+  return slowest;
+}
+
 }  // namespace sluice::train

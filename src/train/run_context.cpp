@@ -122,10 +122,9 @@ void RunContext::open_planner() {
   memory.reduce_bytes = config::reduce_bytes(config_.train);
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control().together("planning", [&] {
-    session::PlanningTask task =
-        session::task_of(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size);
-    task.choices.offload_saves_lanes = !device_->device().is_cpu();
-    planner_ = session::make_planner(task);
+    calibrated_.emplace(calibration.options);
+    planner_ = planner_of(config_, options_.launch.world_size);
+    paced_ = std::make_unique<PacedPlanners>(*planner_);
     table_.program = planner_->cost().program();
     session::require_context(*planner_, data_->longest_sequence());
     config_.parallel.proposed = config_.parallel.proposed || config_.parallel.strategies.empty();
@@ -134,6 +133,28 @@ void RunContext::open_planner() {
       config_.parallel.strategies.push_back(strategy::to_text(candidate));
     }
   });
+}
+
+plan::Planner RunContext::planner_of(const config::RunConfig& config, int ranks) const {
+  session::PlanningTask task = session::task_of(config, *data_, *calibrated_, ranks);
+  task.choices.offload_saves_lanes = !device_->device().is_cpu();
+  return session::make_planner(task);
+}
+
+base::Feasible<graph::StepGraph> RunContext::step_of_fewer(
+    int ranks, const std::vector<strategy::Sequence>& sequences) const {
+  config::RunConfig config = config_;
+  config.parallel.strategies.clear();
+  config.parallel.select = {};
+  try {
+    const plan::Planner planner = planner_of(config, ranks);
+    session::require_context(planner, data_->longest_sequence());
+    base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, sequences);
+    if (!plan) return plan.none();
+    return graph::try_build(*plan, table_, planner.cost(), ranks);
+  } catch (const base::InfeasibleError& error) {
+    return base::Infeasible{error.what()};
+  }
 }
 
 // A proposal depends on free memory and the moment; a run that continues on as many ranks, and asks for the
@@ -282,7 +303,8 @@ StepInputs RunContext::planning() const {
           .rank = rank(),
           .link_plans = link_plans_.get(),
           .plans = options_.seat ? options_.seat->plans : nullptr,
-          .planner_hash = all.hash()};
+          .planner_hash = all.hash(),
+          .paced = paced_.get()};
 }
 
 session::PhasedSampler RunContext::sampler() const {

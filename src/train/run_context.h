@@ -58,6 +58,11 @@ class RunContext {
   runtime::Engine& engine() { return *engine_; }
   session::PhasedSampler sampler() const;  // as the checkpoint left it
   StepInputs planning() const;
+  PacedPlanners& paced_planners() { return *paced_; }
+  // How so many ranks would train on the sequences, with strategies that the run would find for them; why they
+  // could not, where some sequence of the run would be too long for them.
+  base::Feasible<graph::StepGraph> step_of_fewer(int ranks,
+                                                 const std::vector<strategy::Sequence>& sequences) const;
   const corpus::PythonTools& tools() const { return options_.tools; }
 
   // What brings every rank the whole model, and the model of what it brought.
@@ -85,6 +90,7 @@ class RunContext {
   void resume();
   void open_planner();
   void keep_proposal();
+  plan::Planner planner_of(const config::RunConfig& config, int ranks) const;
   void open_engine();
   void open_parameters();
   void initialize_parameters();
@@ -103,7 +109,9 @@ class RunContext {
   Resumed resumed_{options_, table_};
   std::optional<RunDevice> device_;
   base::Json calibration_;
+  std::optional<cost::CostModel> calibrated_;
   std::optional<plan::Planner> planner_;
+  std::unique_ptr<PacedPlanners> paced_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
   std::unique_ptr<runtime::Engine> engine_;
   std::vector<at::Tensor> reference_;  // masters of the reference, by bucket; none where none is needed

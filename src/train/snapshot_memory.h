@@ -107,8 +107,11 @@ class SnapshotMemory {
   bool boundary_is_asked() const { return control_->boundary != 0; }
   void set_done() { control_->done = 1; }
   bool is_done() const { return control_->done != 0; }
+  // The worker's word that its rank leaves the run, which goes on without it.
+  void set_leaving() { control_->leaving = 1; }
+  bool is_leaving() const { return control_->leaving != 0; }
   // Before a worker starts.
-  void clear_words() { control_->boundary = control_->done = 0; }
+  void clear_words() { control_->boundary = control_->done = control_->leaving = 0; }
 
  private:
   struct Seal {
@@ -116,12 +119,13 @@ class SnapshotMemory {
     bool unnamed = true;              // its bytes have no name: the folder has no room for them
     Snapshot snapshot;
   };
-  static constexpr uint64_t kFormat = 0x534c5543'00000001;  // of Control
+  static constexpr uint64_t kFormat = 0x534c5543'00000002;  // of Control
   struct Control {
     std::atomic<uint64_t> format = 0;  // kFormat once it is whole
     std::atomic<uint64_t> history = 0;
     std::atomic<int> boundary = 0;
     std::atomic<int> done = 0;
+    std::atomic<int> leaving = 0;
     std::array<Seal, 2> seals;
   };
 

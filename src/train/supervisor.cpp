@@ -110,11 +110,11 @@ class Supervisor final : public membership::World {
       if (!exit_status_) agent_->on_time(base::now_ns());
     }
     stop_worker();
-    if (agent_) tell_the_end();
+    if (agent_ && !left_) tell_the_end();
     const bool useless = *exit_status_ == 0 || *exit_status_ == transport::kReplaceableStatus;
     if (useless || memory_->held().empty()) memory_->remove_name();
     // The run is over: so is what others of its supervisors, which were killed, have left here.
-    if (*exit_status_ == 0 && options_.memory) SnapshotMemory::remove_left(*options_.memory);
+    if (*exit_status_ == 0 && !left_ && options_.memory) SnapshotMemory::remove_left(*options_.memory);
     return *exit_status_;
   }
 
@@ -224,6 +224,13 @@ class Supervisor final : public membership::World {
         base::log_info(reason);
         return end(transport::kReplaceableStatus, "");
     }
+  }
+
+  // The others hear of it as of a loss; what was sealed here its buddy has, too.
+  void leave_the_run() {
+    left_ = true;
+    base::log_warning("this rank leaves the run, which goes on faster without it (watch.act = \"leave\")");
+    end(0, "");
   }
 
   // The first word stays.
@@ -336,6 +343,7 @@ class Supervisor final : public membership::World {
     const bool lost = WIFSIGNALED(status) || WEXITSTATUS(status) == transport::kReplaceableStatus;
     if (!lost) return end(WEXITSTATUS(status), "");
     if (memory_->is_done()) return end(0, "");
+    if (memory_->is_leaving()) return leave_the_run();
     if (agent_->run_end()) return end(*agent_->run_end(), "");
     if (WIFSIGNALED(status)) {
       base::log_warning(
@@ -348,6 +356,8 @@ class Supervisor final : public membership::World {
     transport::Mail::News news = mail_.serve();
     for (const std::string& written : news.messages) {
       if (exit_status_) return;
+      // Nothing is promised any more, though the worker may not have ended yet.
+      if (memory_->is_leaving()) return leave_the_run();
       try {
         agent_->on_message(membership::message_from_text(written), base::now_ns());
       } catch (const base::InputError& error) {
@@ -401,6 +411,7 @@ class Supervisor final : public membership::World {
   int64_t origin_step_ = -2;
   int same_origin_ = 0;
   std::optional<int> exit_status_;
+  bool left_ = false;  // of its own accord, and the run goes on
 };
 
 }  // namespace

@@ -15,9 +15,7 @@
 #include "report/plan_table.h"
 #include "session/sampling.h"
 #include "train/learning_rate.h"
-#include "train/measurements.h"
 #include "train/pairs.h"
-#include "train/rank_watch.h"
 #include "train/reporter.h"
 #include "train/rollouts.h"
 #include "train/run_context.h"
@@ -27,6 +25,7 @@
 #include "train/step_trace.h"
 #include "train/stop_signal.h"
 #include "train/validation.h"
+#include "train/watching.h"
 
 namespace sluice::train {
 
@@ -57,11 +56,10 @@ class Trainer::Impl {
   void tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const;
   StepAgreement agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                       report::StepRecord& record);
-  std::vector<watch::Detector::Change> look(const PreparedStep& step, const runtime::StepResult& result,
-                                            const StepAgreement& agreement, report::StepRecord& record);
   void require_good(const runtime::StepResult& result, int64_t step);
   void begin_snapshot(const RunState& state);
-  void seal_if_due(const PreparedStep& step, const StepAgreement& agreement, int64_t snapshot_ns);
+  void seal_if_due(const PreparedStep& step, const StepAgreement& agreement, bool boundary,
+                   int64_t snapshot_ns);
   bool finish_step(const PreparedStep& step, const StepAgreement& agreement);
   void finish_save_under_way();
   RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler) const;
@@ -78,7 +76,7 @@ class Trainer::Impl {
   std::optional<Samples> samples_;
   std::unique_ptr<StepSource> steps_;
   std::optional<Reporter> reporter_;
-  std::optional<RankWatch> watch_;
+  std::optional<Watching> watching_;
   std::optional<Validation> validation_;
   std::optional<Saver> saver_;
   bool snapshot_beside_ = false;  // of the next step: one was begun
@@ -112,7 +110,7 @@ void Trainer::Impl::run() {
     run_.control().together("preparing samples", [&] { samples_.emplace(run_, *speaker_); });
   steps_ = step_source();
   reporter_.emplace(run_);
-  watch_.emplace(run_.device().pci_bus_id());
+  watching_.emplace(run_);
   validation_.emplace(run_, stop_signal_, *reporter_, config_.rl.rolls_out() ? speaker_.get() : nullptr);
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this](int bucket) {
@@ -168,20 +166,22 @@ void Trainer::Impl::train_steps() {
     const StepAgreement agreement = agree(upcoming, result, record);
     record.time_ns = std::chrono::nanoseconds(steady_clock::now() - begin - between).count();
     record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
-    const std::vector<watch::Detector::Change> changes = look(*step, result, agreement, record);
+    const Watching::News news = watching_->look(*step, result, agreement.watched, record);
     reporter_->tell(record);
-    reporter_->tell(changes, record, step->graph, watch_->paces());
+    reporter_->tell(news.changes, record, step->graph, watching_->paces());
     if (std::ranges::find(config_.log.trace_steps, record.step) != config_.log.trace_steps.end()) {
       write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir,
                        run_.epoch());
     }
     require_good(result, record.step);
-    seal_if_due(*step, agreement, record.snapshot_ns);
+    const bool boundary = agreement.boundary || news.leaver;
+    seal_if_due(*step, agreement, boundary, record.snapshot_ns);
     stop = finish_step(*step, agreement);
-    if (agreement.boundary && !stop && !agreement.last) {
+    if (boundary && !stop && !agreement.last) {
       saver_->finish();
       run_.buddies()->wait();
-      run_.peers().end_epoch("others wait to join");
+      if (news.leaver == run_.rank()) run_.seat()->memory->set_leaving();
+      run_.peers().end_epoch(news.leaver ? text("rank ", *news.leaver, " leaves") : "others wait to join");
     }
     step = std::move(upcoming.step);
   }
@@ -273,7 +273,7 @@ void Trainer::Impl::tell_of_policy(const runtime::StepResult& result, report::St
 StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                                    report::StepRecord& record) {
   StepWord own{.step_ns = result.timing.step_ns};
-  own.watched = watch_->word(result);
+  own.watched = watching_->word(result);
   own.stop = stop_signal_.requested() ? 1 : 0;
   own.save = saver_->word();
   record.checkpoint_blocked_ns = saver_->take_blocked_ns();
@@ -283,21 +283,6 @@ StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::
     own.boundary = run_.seat()->memory->boundary_is_asked() ? 1 : 0;
   }
   return train::agree(run_.control(), upcoming, own, record);
-}
-
-// Every rank sees the same. How the step's nodes lay is gathered every so often, and when something changes.
-std::vector<watch::Detector::Change> Trainer::Impl::look(const PreparedStep& step,
-                                                         const runtime::StepResult& result,
-                                                         const StepAgreement& agreement,
-                                                         report::StepRecord& record) {
-  std::vector<watch::Detector::Change> changes = watch_->look(agreement.watched, step.graph, record);
-  const int64_t every = config_.watch.path_every;
-  const bool begins = std::ranges::any_of(changes, &watch::Detector::Change::begins);
-  if (every > 0 && (begins || (record.step + 1) % every == 0)) {
-    const Measurements measured = gather_measurements(run_.control(), step.graph, result.timing);
-    if (run_.rank() == 0) record.path = path_shares(step.graph, times_of(step.graph, measured));
-  }
-  return changes;
 }
 
 void Trainer::Impl::require_good(const runtime::StepResult& result, int64_t step) {
@@ -321,12 +306,12 @@ void Trainer::Impl::begin_snapshot(const RunState& state) {
 }
 
 // What ends the run needs no snapshot: it is saved.
-void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepAgreement& agreement,
+void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepAgreement& agreement, bool boundary,
                                 int64_t snapshot_ns) {
   Buddies* buddies = run_.buddies();
   if (buddies == nullptr || agreement.last || agreement.stop || agreement.failure) return;
   const int64_t done = step.plan.step + 1;
-  if (!buddies->due(done) && !agreement.boundary) return;
+  if (!buddies->due(done) && !boundary) return;
   begin_snapshot(state_behind(step));
   buddies->schedule(done, snapshot_ns, agreement.step_ns, agreement.between_losses_ns);
 }

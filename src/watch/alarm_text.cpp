@@ -47,7 +47,7 @@ bool is_odd(const Oddity& oddity, double value, double usual) {
 
 std::string what_it_does(const Alarm& alarm) {
   const std::string score = two_digits(alarm.score);
-  const std::string over = text(" over ", Detector::kWindow, " steps");
+  const std::string over = text(" over ", Detector::Options{}.window, " steps");
   switch (alarm.cause) {
     case Cause::kPace:
       return text("is slow: for what it computes it has taken ", score, " times as long as the other ranks",

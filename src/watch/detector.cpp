@@ -47,8 +47,9 @@ Scores scores_of(const Figures& figures, int64_t step_ns) {
           beyond_others(messages, step_ms)};
 }
 
-void Detector::Series::restart(size_t ranks) {
+void Detector::Series::restart(size_t ranks, const Options& options) {
   *this = {};
+  options_ = options;
   logs_.resize(ranks);
   first_.resize(ranks);
   bias_.resize(ranks, 0);
@@ -62,20 +63,20 @@ void Detector::Series::add(std::span<const double> scores) {
     const double own = std::log(scores[rank]);
     if (!logs_[rank].empty()) jumps_.push_back(std::abs(own - logs_[rank].back()));
     logs_[rank].push_back(own);
-    if (logs_[rank].size() > kWindow) logs_[rank].pop_front();
-    if (first_[rank].size() == kFirstSteps) continue;
+    if (std::ssize(logs_[rank]) > options_.window) logs_[rank].pop_front();
+    if (std::ssize(first_[rank]) >= options_.first_steps) continue;
     first_[rank].push_back(own);
-    const double most = std::log(kMostBias);
-    if (first_[rank].size() == kFirstSteps) bias_[rank] = std::clamp(median(first_[rank]), -most, most);
+    const double most = std::log(options_.most_bias);
+    if (std::ssize(first_[rank]) == options_.first_steps) bias_[rank] = std::clamp(median(first_[rank]), -most, most);
   }
-  while (jumps_.size() > kNoiseSteps * logs_.size()) jumps_.pop_front();
+  while (jumps_.size() > static_cast<size_t>(options_.noise_steps) * logs_.size()) jumps_.pop_front();
   if (jumps_.empty()) return;
   const std::vector<double> jumps(jumps_.begin(), jumps_.end());
-  noise_ = 1.4826 * median(jumps) / std::sqrt(2.0 * kWindow);
+  noise_ = 1.4826 * median(jumps) / std::sqrt(2.0 * options_.window);
 }
 
 double Detector::Series::window(size_t rank) const {
-  return logs_[rank].size() < kWindow ? 0 : std::exp(mean(logs_[rank]));
+  return is_known(rank) ? std::exp(mean(logs_[rank])) : 0;
 }
 
 std::vector<double> Detector::Series::windows() const {
@@ -85,12 +86,12 @@ std::vector<double> Detector::Series::windows() const {
 }
 
 bool Detector::Series::is_slow(size_t rank, bool was_slow) const {
-  if (logs_[rank].size() < kWindow) return was_slow;
+  if (!is_known(rank)) return was_slow;
   const double own = mean(logs_[rank]) - bias_[rank];
-  if (was_slow) return own > std::log(kRecovered);
+  if (was_slow) return own > std::log(options_.recovered);
   // Before it is known it may be all that there is.
-  const double unknown = first_[rank].size() < kFirstSteps ? std::log(kMostBias) : 0;
-  return own - unknown > std::log(kSlow) && own > kDeviations * noise_;
+  const double unknown = std::ssize(first_[rank]) < options_.first_steps ? std::log(options_.most_bias) : 0;
+  return own - unknown > std::log(options_.slow) && own > options_.deviations * noise_;
 }
 
 std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) {
@@ -98,7 +99,7 @@ std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) 
   if (ranks == 0) return {};
   if (ranks != ranks_) {
     ranks_ = ranks;
-    for (Series& series : series_) series.restart(ranks);
+    for (Series& series : series_) series.restart(ranks, options_);
     for (std::vector<int64_t>& since : since_) since.assign(ranks, -1);
   }
   std::vector<Change> changes;
@@ -111,7 +112,7 @@ std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) 
       const bool slow = !told[rank] && series_[cause].is_slow(rank, was);
       told[rank] |= slow ? 1 : 0;
       if (slow == was) continue;
-      const int64_t first = slow ? std::max<int64_t>(0, step - kWindow + 1) : since;
+      const int64_t first = slow ? std::max<int64_t>(0, step - options_.window + 1) : since;
       since = slow ? first : -1;
       changes.push_back(
           {{static_cast<int>(rank), static_cast<Cause>(cause), first, series_[cause].window(rank)}, slow});

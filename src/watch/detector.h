@@ -44,19 +44,25 @@ struct Alarm {
 // make the same alarms everywhere.
 class Detector {
  public:
-  static constexpr int kWindow = 8;      // steps that are looked at together
-  static constexpr double kSlow = 1.15;  // of the window: told from here on
-  static constexpr double kRecovered = 1.07;
-  static constexpr int kFirstSteps = 32;
-  static constexpr double kMostBias = 1.2;  // of those
-  static constexpr int kNoiseSteps = 32;    // whose scatter tells what is chance
-  static constexpr double kDeviations = 6;  // of its mean, that a rank must be beyond the others
+  struct Options {
+    int window = 8;      // steps that are looked at together
+    double slow = 1.15;  // of the window: told from here on
+    double recovered = 1.07;
+    int first_steps = 32;
+    double most_bias = 1.2;  // of those
+    int noise_steps = 32;    // whose scatter tells what is chance
+    double deviations = 6;   // of its mean, that a rank must be beyond the others
+  };
 
   struct Change {
     Alarm alarm;
     bool begins = true;  // false: it is over
   };
 
+  Detector() : Detector(Options{}) {}
+  explicit Detector(const Options& options) : options_(options) {}
+
+  const Options& options() const { return options_; }
   // The next step's; another number of ranks begins anew. What changed.
   std::vector<Change> add(int64_t step, const Scores& scores);
   // Those that are on, by cause, then rank.
@@ -68,13 +74,16 @@ class Detector {
   // One cause's scores.
   class Series {
    public:
-    void restart(size_t ranks);
+    void restart(size_t ranks, const Options& options);
     void add(std::span<const double> scores);
     double window(size_t rank) const;  // 0: too little is known
     std::vector<double> windows() const;
     bool is_slow(size_t rank, bool was_slow) const;
 
    private:
+    bool is_known(size_t rank) const { return std::ssize(logs_[rank]) == options_.window; }
+
+    Options options_;
     std::vector<std::deque<double>> logs_;  // by rank, of the last steps in which its score was known
     std::deque<double> jumps_;              // of all ranks: between successive logs
     double noise_ = 0;                      // deviation of a window's mean
@@ -82,6 +91,7 @@ class Detector {
     std::vector<double> bias_;                // by rank, log, from those
   };
 
+  Options options_;
   size_t ranks_ = 0;
   std::array<Series, kCauses> series_;
   std::array<std::vector<int64_t>, kCauses> since_;  // by rank; −1: no alarm

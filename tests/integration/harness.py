@@ -291,7 +291,7 @@ class TestCase(unittest.TestCase):
     def start(self, command, env=None, **options):
         """Starts a command in the test's directory; it is killed with the test."""
         process = subprocess.Popen(command, cwd=self.directory, env=env or environment(), text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+                                   **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})
         self.addCleanup(self.end, process)
         return process
 

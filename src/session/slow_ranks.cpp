@@ -1,0 +1,80 @@
+#include "session/slow_ranks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::session {
+
+using strategy::Pipeline;
+using strategy::Scheme;
+using strategy::Strategy;
+
+namespace {
+
+// Puts as many of the next ranks as there are into a pipeline like this one: with fewer lanes, or stages,
+// where they are too few.
+void add_like(const Scheme& like, std::span<const int>& ranks, Strategy& strategy) {
+  Scheme scheme = like;
+  if (std::ssize(ranks) < scheme.ranks()) scheme.cp = static_cast<int>(ranks.size()) / scheme.pp;
+  if (scheme.cp == 0) scheme = {};
+  const auto taken = static_cast<size_t>(scheme.ranks());
+  strategy.pipelines.push_back({scheme, {ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(taken)}});
+  ranks = ranks.subspan(taken);
+}
+
+}  // namespace
+
+std::vector<Strategy> strategies_around(std::span<const int> pace_percent,
+                                        const std::vector<Strategy>& candidates) {
+  std::vector<int> slow, others;
+  for (int rank = 0; rank < std::ssize(pace_percent); ++rank)
+    (pace_percent[static_cast<size_t>(rank)] > 100 ? slow : others).push_back(rank);
+  if (slow.empty() || others.empty()) return {};
+  std::vector<Strategy> found;
+  const auto add = [&](Strategy strategy, std::span<const int> left) {
+    while (!left.empty()) add_like({}, left, strategy);
+    std::span<const int> alone = slow;
+    while (!alone.empty()) add_like({}, alone, strategy);
+    if (std::ranges::find(found, strategy) == found.end()) found.push_back(std::move(strategy));
+  };
+  add({}, others);
+  bool any_lanes = false;
+  for (const Strategy& candidate : candidates) {
+    const auto is_plain = [](const Pipeline& pipeline) {
+      return pipeline.scheme.tp == 1 && pipeline.scheme.share == 1;
+    };
+    for (const Pipeline& pipeline : candidate.pipelines) any_lanes = any_lanes || pipeline.scheme.cp > 1;
+    if (!std::ranges::all_of(candidate.pipelines, is_plain)) continue;
+    Strategy strategy;
+    std::span<const int> left = others;
+    for (const Pipeline& pipeline : candidate.pipelines) {
+      if (!left.empty()) add_like(pipeline.scheme, left, strategy);
+    }
+    add(std::move(strategy), left);
+  }
+  if (any_lanes) {
+    std::span<const int> left = others;
+    Strategy strategy;
+    add_like({.cp = static_cast<int>(others.size())}, left, strategy);
+    add(std::move(strategy), left);
+  }
+  return found;
+}
+
+plan::Planner planner_at(const plan::Planner& planner, std::span<const int> pace_percent) {
+  plan::PlannerOptions options = planner.options();
+  if (options.selection == plan::Selection::kBest) {
+    // What pull and push add there is not known: no less than under any other.
+    const int64_t most_beside_ns = options.beside_ns.empty() ? 0 : std::ranges::max(options.beside_ns);
+    for (Strategy& around : strategies_around(pace_percent, options.candidates)) {
+      if (std::ranges::find(options.candidates, around) != options.candidates.end()) continue;
+      options.candidates.push_back(std::move(around));
+      if (!options.beside_ns.empty()) options.beside_ns.push_back(most_beside_ns);
+    }
+  }
+  for (Strategy& candidate : options.candidates)
+    candidate = strategy::at_paces(std::move(candidate), pace_percent);
+  return {std::move(options), planner.cost()};
+}
+
+}  // namespace sluice::session
