@@ -14,14 +14,9 @@ class CountedPending final : public Pending {
   void wait() override {
     const auto begin = std::chrono::steady_clock::now();
     inner_->wait();
-    const int64_t waited_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-    clock_->waited_ns += waited_ns;
+    clock_->waited_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
     const int member = inner_->awaited_peer();
-    if (member < 0) return;
-    const auto peer = static_cast<size_t>(ranks_[static_cast<size_t>(member)]);
-    std::vector<int64_t>& of_peers = clock_->waited_for_ns;
-    if (of_peers.size() <= peer) of_peers.resize(peer + 1, 0);
-    of_peers[peer] += waited_ns;
+    clock_->awaited_rank = member < 0 ? -1 : ranks_[static_cast<size_t>(member)];
   }
   int awaited_peer() const override { return inner_->awaited_peer(); }
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "comm/transport.h"
 
@@ -13,8 +12,8 @@ namespace sluice::comm {
 // one thread.
 struct WaitClock {
   int64_t waited_ns = 0;
-  // By world rank, each operation's on whoever it waited for longest; shorter where nobody was.
-  std::vector<int64_t> waited_for_ns;
+  // World rank of whom the last operation waited for longest; −1: nobody, or nobody knows.
+  int awaited_rank = -1;
 };
 
 // The same communicator, whose operations count their waits on `clock`. Where an operation is only ordered

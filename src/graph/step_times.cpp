@@ -94,7 +94,7 @@ StepTimes times_in(const StepGraph& graph, const Reality& reality) {
     end_ns[static_cast<size_t>(id)] = ended_ns;
     for (size_t m = 0; m < members.size(); ++m) {
       const auto rank = static_cast<size_t>(node.members[m]);
-      const int64_t waited_ns = cell ? ended_ns - members[m].reached_ns - members[m].took_ns : 0;
+      const int64_t waited_ns = ended_ns - members[m].reached_ns - members[m].took_ns;
       times[rank].push_back({members[m].reached_ns, ended_ns, waited_ns});
       free_ns[rank][stream] = ended_ns;
     }
@@ -116,24 +116,122 @@ void align(const StepGraph& graph, StepTimes& times) {
   }
 }
 
+namespace {
+
+// What ranks' compute streams wait for between cells, at nodes where several ranks meet.
+class Stalls {
+ public:
+  Stalls(const StepGraph& graph, const StepTimes& times) : graph_(graph), times_(times) {}
+
+  // Calls use(rank, node, from_ns, until_ns) for each stretch in which the rank's computing stood still while
+  // it was in that node: before a cell the node that it waits for, and what that node waited for in turn.
+  template <typename Use>
+  void for_each(Use use) const {
+    for (int rank = 0; rank < graph_.world_size; ++rank) {
+      const std::vector<int>& program = graph_.programs[static_cast<size_t>(rank)];
+      int64_t free_ns = 0;
+      for (size_t at = 0; at < program.size(); ++at) {
+        const Node& node = graph_.node(program[at]);
+        if (stream_of(node.kind) != Stream::kCompute) continue;
+        const NodeTime& own = times_[static_cast<size_t>(rank)][at];
+        walk_back(rank, node, free_ns, own.reached_ns, use);
+        free_ns = own.end_ns;
+      }
+    }
+  }
+
+ private:
+  template <typename Use>
+  void walk_back(int rank, const Node& behind, int64_t from_ns, int64_t until_ns, Use use) const {
+    for (const Node* node = &behind; until_ns > from_ns;) {
+      const Node* awaited = last_before(rank, *node);
+      if (awaited == nullptr || !meets(*awaited)) return;
+      const NodeTime& own = time_of(graph_, times_, rank, awaited->id);
+      until_ns = std::min(until_ns, own.end_ns);
+      const int64_t began_ns = std::max(from_ns, own.reached_ns);
+      if (began_ns < until_ns) use(rank, *awaited, began_ns, until_ns);
+      until_ns = std::min(until_ns, began_ns);
+      node = awaited;
+    }
+  }
+
+  static bool meets(const Node& node) { return !is_compute_cell(node.kind) && node.members.size() > 1; }
+
+  // Of its dependencies on this rank and what its stream ran before it, if that is no computing: what ended
+  // last.
+  const Node* last_before(int rank, const Node& node) const {
+    const Node* last = nullptr;
+    const auto consider = [&](const Node& other) {
+      if (last == nullptr || time_of(graph_, times_, rank, other.id).end_ns >
+                                 time_of(graph_, times_, rank, last->id).end_ns)
+        last = &other;
+    };
+    for (const int dependency : node.dependencies) {
+      if (is_member(graph_.node(dependency), rank)) consider(graph_.node(dependency));
+    }
+    const Stream stream = stream_of(node.kind);
+    if (stream == Stream::kCompute) return last;
+    const std::vector<int>& program = graph_.programs[static_cast<size_t>(rank)];
+    for (int at = position_of(graph_, rank, node.id) - 1; at >= 0; --at) {
+      const Node& before = graph_.node(program[static_cast<size_t>(at)]);
+      if (stream_of(before.kind) != stream) continue;
+      consider(before);
+      break;
+    }
+    return last;
+  }
+
+  const StepGraph& graph_;
+  const StepTimes& times_;
+};
+
+// Who is waited for at a node: until start_ns `last`, then `mover`.
+struct Meeting {
+  int last = -1;
+  int mover = -1;
+  int64_t start_ns = 0;
+};
+
+Meeting meeting_at(const StepGraph& graph, const StepTimes& times, const Node& node) {
+  Meeting found;
+  int64_t least_waited_ns = 0;
+  bool told = false;
+  for (const int rank : node.members) {
+    const NodeTime& own = time_of(graph, times, rank, node.id);
+    if (found.last < 0 || own.reached_ns > found.start_ns) {
+      found.last = rank;
+      found.start_ns = own.reached_ns;
+    }
+    const int64_t took_ns = own.end_ns - own.reached_ns - own.waited_ns;
+    if (found.mover < 0 || took_ns > least_waited_ns) {
+      found.mover = rank;
+      least_waited_ns = took_ns;
+    }
+    told = told || own.waited_ns > 0;
+  }
+  if (!told) found.mover = found.last;
+  return found;
+}
+
+}  // namespace
+
 std::vector<int64_t> awaited_ns(const StepGraph& graph, const StepTimes& times) {
   std::vector<std::map<int, int64_t>> waited_for(times.size());
-  std::vector<size_t> at(times.size(), 0);  // by rank: nodes are met in the order of its program
-  for (const int id : graph.in_order()) {
-    const Node& node = graph.node(id);
-    const auto time = [&](int rank) -> const NodeTime& {
-      return times[static_cast<size_t>(rank)][at[static_cast<size_t>(rank)]];
+  std::map<int, Meeting> meetings;
+  const auto meeting_of = [&](const Node& node) -> const Meeting& {
+    const auto [found, is_new] = meetings.try_emplace(node.id);
+    if (is_new) found->second = meeting_at(graph, times, node);
+    return found->second;
+  };
+  Stalls(graph, times).for_each([&](int rank, const Node& node, int64_t from_ns, int64_t until_ns) {
+    const Meeting& meeting = meeting_of(node);
+    const int other = node.members[node.members.front() == rank ? 1 : 0];
+    const auto wait = [&](int on, int64_t ns) {
+      if (ns > 0) waited_for[static_cast<size_t>(rank)][on == rank ? other : on] += ns;
     };
-    if (!is_compute_cell(node.kind) && node.members.size() > 1) {
-      const int last =
-          *std::ranges::max_element(node.members, {}, [&](int rank) { return time(rank).reached_ns; });
-      const int other = node.members[node.members.front() == last ? 1 : 0];
-      for (const int rank : node.members)
-        waited_for[static_cast<size_t>(rank)][rank == last ? other : last] +=
-            time(rank).end_ns - time(rank).reached_ns;
-    }
-    for (const int rank : node.members) ++at[static_cast<size_t>(rank)];
-  }
+    wait(meeting.last, std::min(until_ns, meeting.start_ns) - from_ns);
+    wait(meeting.mover, until_ns - std::max(from_ns, meeting.start_ns));
+  });
   std::vector<int64_t> awaited(times.size(), 0);
   for (const std::map<int, int64_t>& own : waited_for) {
     if (own.empty()) continue;
@@ -141,6 +239,22 @@ std::vector<int64_t> awaited_ns(const StepGraph& graph, const StepTimes& times) 
     awaited[static_cast<size_t>(most->first)] += most->second;
   }
   for (int64_t& sum : awaited) sum /= std::max<int64_t>(1, std::ssize(times) - 1);
+  return awaited;
+}
+
+std::vector<int64_t> planned_awaited_ns(const StepGraph& graph) {
+  const StepTimes times = planned_times(graph);
+  std::vector<int64_t> awaited(times.size(), 0);
+  Stalls(graph, times).for_each([&](int rank, const Node& node, int64_t from_ns, int64_t until_ns) {
+    const int64_t moves_ns = node.end_ns - node.start_ns;
+    for (const int other : node.members) {
+      if (other == rank) continue;
+      const int64_t late_ns = time_of(graph, times, other, node.id).reached_ns - from_ns;
+      awaited[static_cast<size_t>(other)] +=
+          std::min(until_ns - from_ns, std::max<int64_t>(0, late_ns) + moves_ns);
+    }
+  });
+  for (int64_t& sum : awaited) sum /= std::max<int64_t>(1, std::ssize(awaited) - 1);
   return awaited;
 }
 

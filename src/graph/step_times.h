@@ -13,7 +13,7 @@ namespace sluice::graph {
 struct NodeTime {
   int64_t reached_ns = 0;  // by this rank: its stream was free and what it waits for was done
   int64_t end_ns = 0;
-  int64_t waited_ns = 0;  // of a cell: inside, for other members
+  int64_t waited_ns = 0;  // inside, for other members; 0 where that is not known
 };
 // By rank, then by position in its program, on one clock.
 using StepTimes = std::vector<std::vector<NodeTime>>;
@@ -33,10 +33,13 @@ StepTimes times_in(const StepGraph& graph, const Reality& reality);
 // no rank leaves before all have reached them, at once.
 void align(const StepGraph& graph, StepTimes& times);
 
-// By rank: what others waited for it at transfers and link rounds, each other rank counted for the one whom
-// it waited for most, in the mean over the others. A member waits for whoever reaches the node last, and
-// whoever is last for the first of the others.
+// By rank: what others' computing waited for it between cells, each other rank counted for the one whom it
+// waited for most, in the mean over the others. At a transfer or round a member waits for whoever reaches it
+// last, then for whoever waits least inside; whoever that is, for one of the others.
 std::vector<int64_t> awaited_ns(const StepGraph& graph, const StepTimes& times);
+// By rank: the most of that which the plan explains: wherever others wait by plan, for each rank that is later
+// than they are, whether or not a third one is later still.
+std::vector<int64_t> planned_awaited_ns(const StepGraph& graph);
 
 // What a stretch of the critical path was spent on; kHost: on none of the rank's nodes.
 enum class PathKind : uint8_t { kCompute, kPull, kPush, kStage, kCopy, kScalars, kUpdate, kHost };

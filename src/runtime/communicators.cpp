@@ -69,16 +69,17 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
                              const std::vector<strategy::Strategy>& candidates) {
   std::vector<int> world(static_cast<size_t>(transport.world_size()));
   std::iota(world.begin(), world.end(), 0);
-  const auto of_world = [&](const char* name) {
-    return comm::counting_waits(transport.communicator(name, world), between_cells_.emplace_back(clock()));
+  using graph::Stream;
+  const auto of_world = [&](comm::Transport& by, const char* name, Stream stream) {
+    return comm::counting_waits(by.communicator(name, world), between_cells_[stream] = clock());
   };
-  activation_ = of_world(kActivation);
-  gradient_ = of_world(kGradient);
+  activation_ = of_world(transport, kActivation, Stream::kActivation);
+  gradient_ = of_world(transport, kGradient, Stream::kGradient);
   if (any_lanes(candidates))
     lanes_ = comm::counting_waits(transport.communicator(kLanes, world), lane_waits_);
-  link_inter_ = of_world(kLinkInter);
-  link_intra_ = of_world(kLinkIntra);
-  control_ = control.communicator("step-control", world);
+  link_inter_ = of_world(transport, kLinkInter, Stream::kLinkInter);
+  link_intra_ = of_world(transport, kLinkIntra, Stream::kLinkIntra);
+  control_ = of_world(control, "step-control", Stream::kControl);
   const auto make = [&](const std::string& kind, const std::set<std::vector<int>>& groups, const Clock& waits,
                         ByRanks& made) {
     for (const std::vector<int>& ranks : groups) {
@@ -101,14 +102,9 @@ Waits Communicators::waits() const {
   return waits;
 }
 
-std::vector<int64_t> Communicators::waited_for_ns() const {
-  std::vector<int64_t> by_rank;
-  for (const Clock& clock : between_cells_) {
-    const std::vector<int64_t>& own = clock->waited_for_ns;
-    by_rank.resize(std::max(by_rank.size(), own.size()), 0);
-    for (size_t rank = 0; rank < own.size(); ++rank) by_rank[rank] += own[rank];
-  }
-  return by_rank;
+int Communicators::awaited_rank(graph::Stream stream) const {
+  const auto found = between_cells_.find(stream);
+  return found == between_cells_.end() ? -1 : found->second->awaited_rank;
 }
 
 comm::Communicator& Communicators::share(const std::vector<int>& ranks) {

@@ -8,6 +8,7 @@
 
 #include "comm/counted_waits.h"
 #include "comm/transport.h"
+#include "graph/node.h"
 #include "runtime/waits.h"
 #include "strategy/strategy.h"
 
@@ -40,9 +41,9 @@ class Communicators {
   comm::Communicator& share(const std::vector<int>& ranks);
   // What cells have waited for others inside, of kLanes, kShare and kTensor, where transports wait at all.
   Waits waits() const;
-  // By world rank: what this rank's transfers and link rounds have waited for it; empty where transports don't
-  // say whom they wait for. While no step runs.
-  std::vector<int64_t> waited_for_ns() const;
+  // Whom the last operation of a stream between cells waited for longest; −1: nobody, or transports don't say.
+  // On the stream's thread.
+  int awaited_rank(graph::Stream stream) const;
 
  private:
   // Each is one thread's.
@@ -51,7 +52,7 @@ class Communicators {
   const Clock lane_waits_ = clock();
   const Clock share_waits_ = clock();
   const Clock tensor_waits_ = clock();
-  std::vector<Clock> between_cells_;  // of transfers and link rounds
+  std::map<graph::Stream, Clock> between_cells_;  // of transfers, link rounds and scalars
   std::unique_ptr<comm::Communicator> activation_;
   std::unique_ptr<comm::Communicator> gradient_;
   std::unique_ptr<comm::Communicator> lanes_;

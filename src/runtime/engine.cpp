@@ -93,7 +93,6 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                     optimizer);
   StepResult result;
   const Waits waits_before = communicators_.waits();
-  std::vector<int64_t> waited_for_before = communicators_.waited_for_ns();
   result.timing = executor_->run(graph, rank_, runner);
   transport_.check();
   result.timing.step_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
@@ -101,10 +100,6 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.waits = result.timing.stalled;
   result.waits += communicators_.waits();
   result.waits -= waits_before;
-  result.waited_for_ns = communicators_.waited_for_ns();
-  waited_for_before.resize(result.waited_for_ns.size(), 0);
-  for (size_t rank = 0; rank < waited_for_before.size(); ++rank)
-    result.waited_for_ns[rank] -= waited_for_before[rank];
   result.loss_sum = runner.scalars().loss_sum;
   result.notes = runner.scalars().notes;
   result.targets = runner.scalars().targets;

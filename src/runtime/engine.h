@@ -43,7 +43,6 @@ struct StepResult {
   StepTiming timing;
   OwnWork own;
   Waits waits;  // of the compute stream: between nodes, and for other ranks inside of them
-  std::vector<int64_t> waited_for_ns;  // by world rank (runtime/communicators.h)
 
   double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }
 };

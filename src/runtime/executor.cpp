@@ -71,6 +71,7 @@ struct HostExecutor::Step {
       measurement.end_ns = now_ns() - begin_ns;
       measurement.held_bytes = ops::held_tensor_bytes(c10::kCPU);
       if (computes) measurement.waited_ns = runner.waited_ns() - waited_before;
+      if (!computes) measurement.awaited_rank = runner.awaited_rank(stream);
       if (error && options.on_failure) options.on_failure(error);
       const std::lock_guard lock(mutex);
       done[static_cast<size_t>(at)] = 1;

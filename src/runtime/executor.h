@@ -28,6 +28,8 @@ class NodeRunner {
   virtual void run(const graph::Node& node) = 0;
   // What cells have waited for other ranks inside, since whenever; asked on the compute stream's thread.
   virtual int64_t waited_ns() const { return 0; }
+  // Whom the last node of another stream waited for longest; asked on that stream's thread. −1: nobody knows.
+  virtual int awaited_rank(graph::Stream) const { return -1; }
 };
 
 class Executor {

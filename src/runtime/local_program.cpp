@@ -1,6 +1,7 @@
 #include "runtime/local_program.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace sluice::runtime {
 
@@ -42,9 +43,37 @@ int64_t LocalProgram::link_ready_ns(const std::vector<Measurement>& measured, in
   return ready_ns;
 }
 
+// Of what a node of another stream waited for here, other nodes of that stream included: what ended last; −1:
+// nothing.
+int LocalProgram::last_before(const std::vector<Measurement>& measured, int position) const {
+  int last = -1;
+  const auto consider = [&](int other) {
+    if (last < 0 || measured[static_cast<size_t>(other)].end_ns > measured[static_cast<size_t>(last)].end_ns)
+      last = other;
+  };
+  for (const int dependency : dependencies(position)) consider(dependency);
+  const std::vector<int>& own = queue(stream(position));
+  const auto at = std::ranges::lower_bound(own, position);
+  if (at != own.begin()) consider(*std::prev(at));
+  return last;
+}
+
+// Who held up what stood still from `from_ns` to `until_ns` for `position`, and for what that waited in turn.
+void LocalProgram::add_awaited(const std::vector<Measurement>& measured, int position, int64_t from_ns,
+                               int64_t until_ns, std::map<int, int64_t>& stalled_for) const {
+  while (position >= 0 && until_ns > from_ns && stream(position) != graph::Stream::kCompute) {
+    const Measurement& own = measured[static_cast<size_t>(position)];
+    const int64_t began_ns = std::clamp(own.start_ns, from_ns, until_ns);
+    if (own.awaited_rank >= 0) stalled_for[own.awaited_rank] += until_ns - began_ns;
+    until_ns = began_ns;
+    position = last_before(measured, position);
+    if (position >= 0) until_ns = std::min(until_ns, measured[static_cast<size_t>(position)].end_ns);
+  }
+}
+
 // What the compute stream waited before `position`, free since `free_ns`.
 void LocalProgram::add_stall(const std::vector<Measurement>& measured, int position, int64_t free_ns,
-                             Waits& stalled) const {
+                             StepTiming& timing) const {
   int last = -1;
   int64_t ready_ns = free_ns;
   for (const int dependency : dependencies(position)) {
@@ -55,12 +84,13 @@ void LocalProgram::add_stall(const std::vector<Measurement>& measured, int posit
   }
   if (last < 0) return;
   ready_ns = std::min(ready_ns, measured[static_cast<size_t>(position)].start_ns);
+  add_awaited(measured, last, free_ns, ready_ns, timing.stalled_for);
   if (node(last).kind == graph::NodeKind::kReduceScalars) {
     const int64_t pushed_ns = std::clamp(link_ready_ns(measured, last), free_ns, ready_ns);
-    stalled[WaitCause::kPush] += pushed_ns - free_ns;
+    timing.stalled[WaitCause::kPush] += pushed_ns - free_ns;
     free_ns = pushed_ns;
   }
-  stalled[cause_of(node(last).kind)] += ready_ns - free_ns;
+  timing.stalled[cause_of(node(last).kind)] += ready_ns - free_ns;
 }
 
 StepTiming LocalProgram::timing(const std::vector<Measurement>& measured) const {
@@ -73,7 +103,7 @@ StepTiming LocalProgram::timing(const std::vector<Measurement>& measured) const 
   for (const int position : queue(graph::Stream::kCompute)) {
     const Measurement& own = measured[static_cast<size_t>(position)];
     result.compute_ns += own.end_ns - own.start_ns;
-    add_stall(measured, position, free_ns, result.stalled);
+    add_stall(measured, position, free_ns, result);
     result.link_exposed_ns += std::max<int64_t>(0, link_ready_ns(measured, position) - free_ns);
     free_ns = own.end_ns;
   }

@@ -31,8 +31,11 @@ class LocalProgram {
 
  private:
   int64_t link_ready_ns(const std::vector<Measurement>& measured, int position) const;
+  int last_before(const std::vector<Measurement>& measured, int position) const;
+  void add_awaited(const std::vector<Measurement>& measured, int position, int64_t from_ns, int64_t until_ns,
+                   std::map<int, int64_t>& stalled_for) const;
   void add_stall(const std::vector<Measurement>& measured, int position, int64_t free_ns,
-                 Waits& stalled) const;
+                 StepTiming& timing) const;
 
   const graph::StepGraph& graph_;
   const std::vector<int>& program_;

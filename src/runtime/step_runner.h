@@ -48,6 +48,9 @@ class StepRunner final : public NodeRunner {
 
   void run(const graph::Node& node) override;
   int64_t waited_ns() const override { return resources_.communicators.waits().sum(); }
+  int awaited_rank(graph::Stream stream) const override {
+    return resources_.communicators.awaited_rank(stream);
+  }
 
   const StepScalars& scalars() const { return scalars_; }
   // Of an evaluation, the losses of this rank's rows with a target, as StepTokens has them; of TP ranks the

@@ -31,21 +31,22 @@ WatchWord RankWatch::word(const runtime::StepResult& result) {
       {Figure::kCopyWait, WaitCause::kCopies}, {Figure::kEndWait, WaitCause::kEnd}};
   for (const auto& [figure, cause] : kWaits) sample[figure] = result.waits[cause];
   machine_.take(sample);
-  const auto most = std::ranges::max_element(result.waited_for_ns);
-  if (most != result.waited_for_ns.end()) {
-    word.awaited_rank = most - result.waited_for_ns.begin();
-    word.awaited_ns = *most;
+  for (const auto& [rank, waited_ns] : result.timing.stalled_for) {
+    if (waited_ns <= word.awaited_ns) continue;
+    word.awaited_rank = rank;
+    word.awaited_ns = waited_ns;
   }
   return word;
 }
 
 namespace {
 
-// By rank, as graph::awaited_ns; empty where transports don't say whom they wait for.
+// By rank, as graph::awaited_ns; empty where nobody waited, or no transport says whom it waits for.
 std::vector<int64_t> awaited_by_others(std::span<const WatchWord> words) {
+  if (std::ranges::all_of(words, [](const WatchWord& word) { return word.awaited_rank < 0; })) return {};
   std::vector<int64_t> awaited(words.size(), 0);
   for (const WatchWord& word : words) {
-    if (word.awaited_rank < 0 || word.awaited_rank >= std::ssize(words)) return {};
+    if (word.awaited_rank < 0 || word.awaited_rank >= std::ssize(words)) continue;
     awaited[static_cast<size_t>(word.awaited_rank)] += word.awaited_ns;
   }
   for (int64_t& sum : awaited) sum /= std::max<int64_t>(1, std::ssize(words) - 1);
@@ -63,7 +64,7 @@ std::vector<watch::Detector::Change> RankWatch::look(std::span<const WatchWord> 
   // What is planned is only asked for where something was long.
   constexpr int64_t kPartWorthAsking = 10;
   if (!awaited.empty() && std::ranges::max(awaited) > graph.makespan_ns / kPartWorthAsking) {
-    const std::vector<int64_t> planned = graph::awaited_ns(graph, graph::planned_times(graph));
+    const std::vector<int64_t> planned = graph::planned_awaited_ns(graph);
     for (size_t rank = 0; rank < awaited.size(); ++rank)
       awaited[rank] = std::max<int64_t>(0, awaited[rank] - planned[rank]);
   }

@@ -20,7 +20,7 @@ namespace sluice::train {
 // One rank's part. Trivial to send.
 struct WatchWord {
   watch::Sample sample;
-  int64_t awaited_rank = -1;  // whom its transfers and link rounds waited for most; −1: not known
+  int64_t awaited_rank = -1;  // whom its computing waited for most between cells; −1: nobody, or not known
   int64_t awaited_ns = 0;     // how long
 };
 

@@ -39,8 +39,11 @@ Scores scores_of(const Figures& figures, int64_t step_ns) {
   const double usual_host_ms = known_or(median(figures[Figure::kHost]), 0);
   for (size_t rank = 0; rank < messages.size(); ++rank) {
     const double pace = std::max(1.0, at_or(figures[Figure::kPace], rank, 1));
-    const double late_ms = at_or(figures[Figure::kCompute], rank, 0) * (1 - 1 / pace) +
-                           std::max(0.0, at_or(figures[Figure::kHost], rank, 0) - usual_host_ms);
+    double late_ms = at_or(figures[Figure::kCompute], rank, 0) * (1 - 1 / pace) +
+                     std::max(0.0, at_or(figures[Figure::kHost], rank, 0) - usual_host_ms);
+    // Whoever is late because he waited makes nobody wait himself.
+    for (const Figure waited : {Figure::kStageWait, Figure::kLaneWait, Figure::kShareWait, Figure::kTensorWait})
+      late_ms += at_or(figures[waited], rank, 0);
     messages[rank] = std::max(0.0, messages[rank] - late_ms);
   }
   return {figures[Figure::kPace], figures[Figure::kCopyPace], beyond_others(figures[Figure::kHost], step_ms),
@@ -53,26 +56,37 @@ void Detector::Series::restart(size_t ranks, const Options& options) {
   logs_.resize(ranks);
   first_.resize(ranks);
   bias_.resize(ranks, 0);
+  sums_.resize(ranks, 0);
+  begun_.resize(ranks, 0);
 }
 
 // Noise is told by how far successive scores of a rank lie apart, which one that becomes slow changes once:
 // 1.4826 times their median is a robust deviation of differences, √2 of a single score's.
 void Detector::Series::add(std::span<const double> scores) {
+  ++steps_;
+  const double most_bias = std::log(options_.most_bias);
+  const double slow = std::max(std::log(options_.slow), options_.slow_deviations * noise_);
+  const double most = std::max(std::log(options_.most), options_.most_deviations * noise_);
   for (size_t rank = 0; rank < scores.size(); ++rank) {
     if (!(scores[rank] > 0)) continue;
     const double own = std::log(scores[rank]);
     if (!logs_[rank].empty()) jumps_.push_back(std::abs(own - logs_[rank].back()));
     logs_[rank].push_back(own);
     if (std::ssize(logs_[rank]) > options_.window) logs_[rank].pop_front();
-    if (std::ssize(first_[rank]) >= options_.first_steps) continue;
+    const bool known = std::ssize(first_[rank]) >= options_.first_steps;
+    // Before it is known it may be all that there is.
+    const double bias = known ? bias_[rank] : most_bias;
+    if (sums_[rank] == 0) begun_[rank] = steps_ - 1;
+    sums_[rank] = std::max(0.0, sums_[rank] + std::min(own - bias, most) - slow);
+    if (known) continue;
     first_[rank].push_back(own);
-    const double most = std::log(options_.most_bias);
-    if (std::ssize(first_[rank]) == options_.first_steps) bias_[rank] = std::clamp(median(first_[rank]), -most, most);
+    if (std::ssize(first_[rank]) == options_.first_steps)
+      bias_[rank] = std::clamp(median(first_[rank]), 0.0, most_bias);
   }
   while (jumps_.size() > static_cast<size_t>(options_.noise_steps) * logs_.size()) jumps_.pop_front();
   if (jumps_.empty()) return;
   const std::vector<double> jumps(jumps_.begin(), jumps_.end());
-  noise_ = 1.4826 * median(jumps) / std::sqrt(2.0 * options_.window);
+  noise_ = 1.4826 * median(jumps) / std::sqrt(2.0);
 }
 
 double Detector::Series::window(size_t rank) const {
@@ -89,9 +103,8 @@ bool Detector::Series::is_slow(size_t rank, bool was_slow) const {
   if (!is_known(rank)) return was_slow;
   const double own = mean(logs_[rank]) - bias_[rank];
   if (was_slow) return own > std::log(options_.recovered);
-  // Before it is known it may be all that there is.
-  const double unknown = std::ssize(first_[rank]) < options_.first_steps ? std::log(options_.most_bias) : 0;
-  return own - unknown > std::log(options_.slow) && own > options_.deviations * noise_;
+  return own > std::log(options_.slow) &&
+         sums_[rank] > std::max(options_.enough, options_.enough_deviations * noise_);
 }
 
 std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) {
@@ -112,8 +125,9 @@ std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) 
       const bool slow = !told[rank] && series_[cause].is_slow(rank, was);
       told[rank] |= slow ? 1 : 0;
       if (slow == was) continue;
-      const int64_t first = slow ? std::max<int64_t>(0, step - options_.window + 1) : since;
+      const int64_t first = slow ? std::max<int64_t>(0, step - series_[cause].since(rank) + 1) : since;
       since = slow ? first : -1;
+      if (!slow) series_[cause].forget(rank);
       changes.push_back(
           {{static_cast<int>(rank), static_cast<Cause>(cause), first, series_[cause].window(rank)}, slow});
     }

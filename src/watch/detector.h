@@ -28,7 +28,7 @@ using Scores = std::array<std::vector<double>, kCauses>;
 
 // Pace and copies: relative paces. Host and link: one more than the part of a step of `step_ns` that others
 // waited for the rank, beyond the ranks' median: while it was neither in nodes nor waiting, and for its
-// messages where neither its pace nor its host explains that.
+// messages where neither its pace, its host nor its own waiting explains that.
 Scores scores_of(const Figures& figures, int64_t step_ns);
 
 struct Alarm {
@@ -45,13 +45,20 @@ struct Alarm {
 class Detector {
  public:
   struct Options {
-    int window = 8;      // steps that are looked at together
-    double slow = 1.15;  // of the window: told from here on
+    int window = 8;  // steps whose mean is told, and says that it is over
     double recovered = 1.07;
+    // Sums of what a score's logarithm is beyond `slow`, or so many deviations of its noise, none of a step
+    // beyond `most`; a rank is told when they exceed `enough`, or so many deviations (cumulative sums, Page,
+    // 1954).
+    double slow = 1.1;
+    double slow_deviations = 1.25;
+    double most = 1.3;
+    double most_deviations = 3;
+    double enough = 0.3;
+    double enough_deviations = 8;
     int first_steps = 32;
     double most_bias = 1.2;  // of those
     int noise_steps = 32;    // whose scatter tells what is chance
-    double deviations = 6;   // of its mean, that a rank must be beyond the others
   };
 
   struct Change {
@@ -79,6 +86,8 @@ class Detector {
     double window(size_t rank) const;  // 0: too little is known
     std::vector<double> windows() const;
     bool is_slow(size_t rank, bool was_slow) const;
+    int64_t since(size_t rank) const { return steps_ - begun_[rank]; }  // steps in which its sum grew
+    void forget(size_t rank) { sums_[rank] = 0; }
 
    private:
     bool is_known(size_t rank) const { return std::ssize(logs_[rank]) == options_.window; }
@@ -86,7 +95,10 @@ class Detector {
     Options options_;
     std::vector<std::deque<double>> logs_;  // by rank, of the last steps in which its score was known
     std::deque<double> jumps_;              // of all ranks: between successive logs
-    double noise_ = 0;                      // deviation of a window's mean
+    double noise_ = 0;                      // a score's deviation
+    int64_t steps_ = 0;
+    std::vector<double> sums_;    // by rank
+    std::vector<int64_t> begun_;  // by rank, the step before which its sum was nothing
     std::vector<std::vector<double>> first_;  // by rank, the logs of its first steps
     std::vector<double> bias_;                // by rank, log, from those
   };

@@ -27,8 +27,8 @@ constexpr FigureTraits kTraits[] = {
     {"copy_wait_ms", Unit::kTime, "host memory"},
     {"end_wait_ms", Unit::kTime, "all others' sums at the step's end"},
     {"awaited_ms", Unit::kTime,
-     "that the others' transfers and link rounds waited for it, each rank counted for whom it waited for most, "
-     "in the mean over the others and beyond what the plan has them wait"},
+     "that the others' computing waited for it between cells, each rank counted for whom it waited for most, in "
+     "the mean over the others and beyond what the plan has them wait"},
     {"processors", Unit::kShare, "that its process kept busy"},
     {"run_delay_ms", Unit::kTime, "that its threads were ready and had no processor"},
     {"major_faults", Unit::kCount, "pages that had to be read"},
