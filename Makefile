@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap test-bootstrap configure build everything tested test check sanitize train trial soak fuzz \
-        processors parity integrations wheel bench bench-balance gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
+        processors parity integrations wheel bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
         bench-transformers bench-experts bench-generate bench-fidelity bench-saving format tidy clean
 
 JOBS ?= $(shell nproc)
@@ -62,6 +62,9 @@ train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus a
 # OPTIONS are those of `python3 tests/trial --help`: OPTIONS='--only "kill -9" --seed 2'.
 trial: build ## Strike real runs with every kind of fault at every phase (an hour)
 	SLUICE=$(SLUICE) $(PYTHON) -B tests/trial $(OPTIONS)
+
+trial-slow: build ## Make ranks slow for real: stopped, held to a share of a processor, behind a slow link (ten minutes of silence, too)
+	SLUICE=$(SLUICE) $(PYTHON) -B tests/trial/slow.py --minutes 10
 
 soak: everything ## Run the long tests: kills, random faults, random plans, plans against the checker (two hours)
 	$(CTEST) --test-dir $(BUILD) -C soak -L soak
@@ -149,6 +152,9 @@ rl: build ## Imitate a teacher, then do better by reward alone, 2 ranks (two min
 
 bench-rl: build ## The same with three seeds, four algorithms, and DAPO without each of its parts (ten minutes)
 	$(PYTHON) -B bench/reinforcement.py --sluice $(SLUICE) --out bench/results/reinforcement.json
+
+bench-watching: everything ## Who is named when a rank, a link or a host is slow, in virtual time (20 minutes)
+	$(PYTHON) -B bench/record.py watching
 
 bench-experts: build ## Training a mixture of experts beside plain transformers loops, on a quiet machine (10 minutes)
 	tools/bootstrap --parity

@@ -3,7 +3,8 @@
 // detector stand step times alone and Minder's way on raw metrics, and both with parts left out, as tables in
 // Markdown; bench/record.py watching writes them.
 //
-//   watching_bench [DATA_FOLDER [RUNS [CORPUS...]]]      DATA_FOLDER: bench/data; RUNS with a fault, and as many
+//   watching_bench [DATA_FOLDER [RUNS [CORPUS...]]]      DATA_FOLDER: bench/data; RUNS with a fault, and as
+//   many
 //                                                        without: 1000; CORPUS: wikipedia system
 #include <ATen/Parallel.h>
 
@@ -96,12 +97,13 @@ struct Setting {
 };
 
 Setting setting(const std::string& folder, int gpus, const std::string& corpus) {
-  bench::Case of{.shape = "llama-7b",
-                 .machine = {gpus, std::max(100'000, 3'125 * gpus)},
-                 .corpus = corpus,
-                 .max_cp = std::min(gpus, 8),
-                 .lengths = bench::read_lengths(folder + "/" + corpus + "_lengths.txt", 2, bench::kContextTokens),
-                 .kept = ""};
+  bench::Case of{
+      .shape = "llama-7b",
+      .machine = {gpus, std::max(100'000, 3'125 * gpus)},
+      .corpus = corpus,
+      .max_cp = std::min(gpus, 8),
+      .lengths = bench::read_lengths(folder + "/" + corpus + "_lengths.txt", 2, bench::kContextTokens),
+      .kept = ""};
   const cost::CostModel cost = bench::cost_of(of.shape, std::max(8, gpus));
   plan::PlannerOptions options{.world_size = gpus, .candidates = bench::proposed(of, cost)};
   options.selection = plan::Selection::kCycle;
@@ -142,7 +144,8 @@ std::vector<Fault> faults() {
                  .pace = [](int steps) { return 1 + 0.6 * std::min(1.0, steps / 30.0); }});
   all.push_back({.name = "compute x 1.6, six steps of twelve",
                  .pace = [](int steps) { return steps % 12 < 6 ? 1.6 : 1.0; }});
-  all.push_back({.name = "memory pressure: compute x 1.3, late by a tenth", .pace = constant(1.3), .host = 0.1});
+  all.push_back(
+      {.name = "memory pressure: compute x 1.3, late by a tenth", .pace = constant(1.3), .host = 0.1});
   all.push_back({.name = "link at a half", .link = 2});
   all.push_back({.name = "link at a quarter", .link = 4});
   all.push_back({.name = "link at a tenth", .link = 10});
@@ -155,16 +158,17 @@ std::vector<Fault> faults() {
 
 struct Run {
   const Setting* setting = nullptr;
-  const Fault* fault = nullptr;  // null: none
-  std::set<int> ranks;           // that have it
-  std::vector<watch::Figures> figures;            // by step
+  const Fault* fault = nullptr;                       // null: none
+  std::set<int> ranks;                                // that have it
+  std::vector<watch::Figures> figures;                // by step
   std::vector<std::vector<std::vector<double>>> raw;  // by step, metric and rank, for Minder
-  std::vector<double> slowdown;                   // by step: over the plan
-  std::vector<int64_t> planned_ns;                // by step
+  std::vector<double> slowdown;                       // by step: over the plan
+  std::vector<int64_t> planned_ns;                    // by step
 
   double longer() const {
     double before = 0, behind = 0;
-    for (int step = 0; step < kSteps; ++step) (step < kFaultBegins ? before : behind) += slowdown[static_cast<size_t>(step)];
+    for (int step = 0; step < kSteps; ++step)
+      (step < kFaultBegins ? before : behind) += slowdown[static_cast<size_t>(step)];
     return behind / (kSteps - kFaultBegins) / (before / kFaultBegins);
   }
 };
@@ -196,7 +200,13 @@ watch::Sample sample_of(const graph::StepGraph& graph, const std::vector<graph::
 }
 
 Run simulate(const Setting& setting, const Fault* fault, const Noise& noise, uint64_t seed) {
-  Run run{.setting = &setting, .fault = fault, .ranks = {}, .figures = {}, .raw = {}, .slowdown = {}, .planned_ns = {}};
+  Run run{.setting = &setting,
+          .fault = fault,
+          .ranks = {},
+          .figures = {},
+          .raw = {},
+          .slowdown = {},
+          .planned_ns = {}};
   base::Rng rng(seed, 29);
   const auto ranks = static_cast<size_t>(setting.gpus);
   while (fault != nullptr && std::ssize(run.ranks) < fault->ranks)
@@ -210,7 +220,8 @@ Run simulate(const Setting& setting, const Fault* fault, const Noise& noise, uin
   for (int step = 0; step < kSteps; ++step) {
     const size_t batch = rng.below(kBatches);
     const graph::StepGraph& graph = setting.steps[batch];
-    graph::Reality reality{.pace = std::vector<double>(ranks), .link = std::vector<double>(ranks),
+    graph::Reality reality{.pace = std::vector<double>(ranks),
+                           .link = std::vector<double>(ranks),
                            .begin_ns = std::vector<int64_t>(ranks)};
     constexpr double kHostPart = 0.01;  // of a step
     const auto makespan = static_cast<double>(graph.makespan_ns);
@@ -283,7 +294,8 @@ std::vector<Told> by_step_time(const Run& run) {
   bool on = false;
   for (int step = 2 * kWindow; step < kSteps; ++step) {
     const std::vector<double> before(run.slowdown.begin(), run.slowdown.begin() + kWindow);
-    const std::vector<double> window(run.slowdown.begin() + step - kWindow + 1, run.slowdown.begin() + step + 1);
+    const std::vector<double> window(run.slowdown.begin() + step - kWindow + 1,
+                                     run.slowdown.begin() + step + 1);
     const bool slow = watch::median(window) > kSlow * watch::median(before);
     if (slow && !on) told.push_back({step, -1});
     on = slow;
@@ -336,9 +348,9 @@ Denoisers learnt(const Run& quiet) {
 
 struct Outcome {
   int faulty = 0;
-  double longer = 0;  // steps under the fault, over those before; summed over runs
-  int named = 0;   // runs whose faulty ranks were all told
-  int wrong = 0;   // told ranks that had no fault, or not yet
+  double longer = 0;           // steps under the fault, over those before; summed over runs
+  int named = 0;               // runs whose faulty ranks were all told
+  int wrong = 0;               // told ranks that had no fault, or not yet
   std::vector<double> delays;  // in steps
 
   double precision() const { return named + wrong == 0 ? 1 : static_cast<double>(named) / (named + wrong); }
@@ -357,7 +369,8 @@ struct Outcome {
 };
 
 Outcome judged(const Run& run, const std::vector<Told>& told) {
-  Outcome outcome{.faulty = run.fault != nullptr ? 1 : 0, .longer = run.longer(), .named = 0, .wrong = 0, .delays = {}};
+  Outcome outcome{
+      .faulty = run.fault != nullptr ? 1 : 0, .longer = run.longer(), .named = 0, .wrong = 0, .delays = {}};
   std::set<int> found;
   int last = 0;
   for (const Told& one : told) {
@@ -394,14 +407,19 @@ double quantile(std::vector<double> values, double part) {
 // ---- What plans make of a slow rank.
 
 void print_acting(const std::string& folder) {
-  std::printf("\n## A rank at half speed among 8\n\n"
-              "LLaMA 7B on 8 H100, 20 batches of each corpus, mean step by the clock.\n\n"
-              "| lengths | all alike, ms | one at half speed, not planned for | planned for (`act = \"plan\"`) |\n"
-              "| --- | --- | --- | --- |\n");
+  std::printf(
+      "\n## A rank at half speed among 8\n\n"
+      "LLaMA 7B on 8 H100, 20 batches of each corpus, mean step by the clock.\n\n"
+      "| lengths | all alike, ms | one at half speed, not planned for | planned for (`act = \"plan\"`) |\n"
+      "| --- | --- | --- | --- |\n");
   for (const char* corpus : {"wikipedia", "code", "system"}) {
-    bench::Case of{.shape = "llama-7b", .machine = {8, 100'000}, .corpus = corpus, .max_cp = bench::kAllLanes,
-                   .lengths = bench::read_lengths(folder + "/" + corpus + "_lengths.txt", 2, bench::kContextTokens),
-                   .kept = ""};
+    bench::Case of{
+        .shape = "llama-7b",
+        .machine = {8, 100'000},
+        .corpus = corpus,
+        .max_cp = bench::kAllLanes,
+        .lengths = bench::read_lengths(folder + "/" + corpus + "_lengths.txt", 2, bench::kContextTokens),
+        .kept = ""};
     const cost::CostModel cost = bench::cost_of(of.shape, 8);
     const plan::Planner priced({.world_size = 8, .candidates = bench::proposed(of, cost)}, cost);
     const auto table = model::parameter_table(cost.options().shape);
@@ -420,7 +438,8 @@ void print_acting(const std::string& folder) {
       planned += static_cast<double>(
           graph::build(planner.plan(batch, sequences), table, planner.cost(), 8).makespan_ns);
     }
-    std::printf("| %s | %.0f | x %.2f | x %.2f |\n", corpus, alike / 20e6, unplanned / alike, planned / alike);
+    std::printf("| %s | %.0f | x %.2f | x %.2f |\n", corpus, alike / 20e6, unplanned / alike,
+                planned / alike);
   }
 }
 
@@ -433,67 +452,91 @@ double detection_ms_a_window(const Run& run) {
   return ms * detector.options().window / static_cast<double>(run.figures.size());
 }
 
-}  // namespace
+// ---- All of it.
 
-int main(int count, char** arguments) {
-  const std::string folder = count > 1 ? arguments[1] : "bench/data";
-  const int runs = count > 2 ? std::atoi(arguments[2]) : 1000;
-  std::vector<std::string> corpora(arguments + std::min(count, 3), arguments + count);
-  if (corpora.empty()) corpora = {"wikipedia", "system"};
-  const Noise noise(folder + "/watching_residuals.txt");
-  const std::vector<std::pair<int, int>> sizes = {{4, 24}, {8, 24}, {16, 20}, {64, 20}, {256, 10}, {1024, 2}};
-  std::map<std::pair<int, std::string>, Setting> settings;
-  std::map<std::pair<int, std::string>, Denoisers> denoisers;
-  const auto at = [&](int gpus, const std::string& corpus) {
-    const auto [found, is_new] = settings.try_emplace({gpus, corpus});
+// Settings as they are first asked for, with what Minder has learnt of each.
+class Settings {
+ public:
+  Settings(std::string folder, const Noise& noise) : folder_(std::move(folder)), noise_(noise) {}
+
+  const Setting* of(int gpus, const std::string& corpus) {
+    const auto [found, is_new] = settings_.try_emplace({gpus, corpus});
     if (is_new) {
-      found->second = setting(folder, gpus, corpus);
-      denoisers[{gpus, corpus}] = learnt(simulate(found->second, nullptr, noise, 7));
+      found->second = setting(folder_, gpus, corpus);
+      denoisers_[{gpus, corpus}] = learnt(simulate(found->second, nullptr, noise_, 7));
       std::fprintf(stderr, "%d ranks, %s: planned\n", gpus, corpus.c_str());
     }
     return &found->second;
-  };
-  const watch::Detector::Options usual;
-  const auto without = [&](auto change) {
-    watch::Detector::Options options = usual;
+  }
+  const Denoisers& denoisers(const Run& run) const {
+    return denoisers_.at({run.setting->gpus, run.setting->corpus});
+  }
+
+ private:
+  std::string folder_;
+  const Noise& noise_;
+  std::map<std::pair<int, std::string>, Setting> settings_;
+  std::map<std::pair<int, std::string>, Denoisers> denoisers_;
+};
+
+using Ways = std::vector<std::pair<std::string, Way>>;
+
+Ways ways_of(const Settings& settings) {
+  const auto changed = [](auto change) {
+    watch::Detector::Options options;
     change(options);
     return [options](const Run& run) { return by_detector(run, options, residuals); };
   };
-  const auto denoisers_of = [&](const Run& run) { return denoisers.at({run.setting->gpus, run.setting->corpus}); };
-  const Denoisers none(3);
-  const std::vector<std::pair<std::string, Way>> ways = {
-      {"Sluice", without([](auto&) {})},
-      {"… on raw times instead of residuals", [&](const Run& run) { return by_detector(run, usual, raw_times); }},
-      {"… a step at a time", without([](auto& options) { options.enough = options.enough_deviations = 0; })},
-      {"… without bounds by noise", without([](auto& options) {
+  const auto minders = [&settings](const minder::Options& options) {
+    return [&settings, options](const Run& run) {
+      return by_minder(run, options, settings.denoisers(run), /*on_residuals=*/false);
+    };
+  };
+  const auto plain = [](bool on_residuals) {
+    return [on_residuals](const Run& run) { return by_minder(run, {}, Denoisers(3), on_residuals); };
+  };
+  return {
+      {"Sluice", changed([](auto&) {})},
+      {"… on raw times instead of residuals", [](const Run& run) { return by_detector(run, {}, raw_times); }},
+      {"… a step at a time", changed([](auto& options) { options.enough = options.enough_deviations = 0; })},
+      {"… without bounds by noise", changed([](auto& options) {
          options.slow_deviations = options.most_deviations = options.enough_deviations = 0;
        })},
-      {"… without what a rank was like at first", without([](auto& options) { options.most_bias = 1; })},
+      {"… without what a rank was like at first", changed([](auto& options) { options.most_bias = 1; })},
       {"step times alone (name nobody)", by_step_time},
-      {"Minder on raw metrics", [&](const Run& run) { return by_minder(run, {}, denoisers_of(run), false); }},
-      {"… without denoising", [&](const Run& run) { return by_minder(run, {}, none, false); }},
-      {"… without continuity",
-       [&](const Run& run) { return by_minder(run, {.continuity = 1}, denoisers_of(run), false); }},
-      {"… on our residuals", [&](const Run& run) { return by_minder(run, {}, none, true); }}};
-  std::vector<Tally> tallies(ways.size());
-  const std::vector<Fault> all_faults = faults();
-  // Runs are drawn first, then made by as many threads as there are cores, and added up in their order.
-  struct Drawn {
-    const Setting* setting = nullptr;
-    const Fault* fault = nullptr;
-    std::vector<Outcome> outcomes;  // by way
-    double rank_hours = 0;
-    double detection_ms = 0;
-  };
+      {"Minder on raw metrics", minders({})},
+      {"… without denoising", plain(false)},
+      {"… without continuity", minders({.continuity = 1})},
+      {"… on our residuals", plain(true)}};
+}
+
+// A run that is drawn, and what all ways made of it.
+struct Drawn {
+  const Setting* setting = nullptr;
+  const Fault* fault = nullptr;
+  std::vector<Outcome> outcomes;  // by way
+  double rank_hours = 0;
+  double detection_ms = 0;
+};
+
+// So many with a fault, one kind after the other, and as many without; clusters by chance.
+std::vector<Drawn> draw_runs(int runs, const std::vector<Fault>& faults,
+                             const std::vector<std::string>& corpora, Settings& settings) {
+  constexpr std::pair<int, int> kSizes[] = {{4, 24}, {8, 24}, {16, 20}, {64, 20}, {256, 10}, {1024, 2}};
   std::vector<Drawn> drawn(static_cast<size_t>(2 * runs));
   base::Rng rng(11, 1);
   for (size_t i = 0; i < drawn.size(); ++i) {
     int part = static_cast<int>(rng.below(100));
     size_t size = 0;
-    while (part >= sizes[size].second) part -= sizes[size++].second;
-    drawn[i].setting = at(sizes[size].first, corpora[rng.below(corpora.size())]);
-    if (i % 2 == 0) drawn[i].fault = &all_faults[i / 2 % all_faults.size()];
+    while (part >= kSizes[size].second) part -= kSizes[size++].second;
+    drawn[i].setting = settings.of(kSizes[size].first, corpora[rng.below(corpora.size())]);
+    if (i % 2 == 0) drawn[i].fault = &faults[i / 2 % faults.size()];
   }
+  return drawn;
+}
+
+// On as many threads as there are cores.
+void make_runs(std::vector<Drawn>& drawn, const Ways& ways, const Noise& noise) {
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < drawn.size(); i = next++) {
@@ -512,52 +555,87 @@ int main(int count, char** arguments) {
   for (unsigned thread = 0; thread < std::max(1U, std::thread::hardware_concurrency()); ++thread)
     threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
+}
+
+Tally tally_of(const std::vector<Drawn>& drawn, size_t way) {
+  Tally tally;
+  for (const Drawn& run : drawn) {
+    const Outcome& outcome = run.outcomes[way];
+    if (run.fault == nullptr) {
+      tally.clean.add(outcome);
+      continue;
+    }
+    tally.by_fault[run.fault->name].add(outcome);
+    const bool worth_telling = outcome.longer >= kWorthTelling;
+    (worth_telling ? tally.all : tally.harmless).add(outcome);
+    if (worth_telling) tally.by_ranks[run.setting->gpus].add(outcome);
+  }
+  return tally;
+}
+
+void print_ways(const std::vector<Drawn>& drawn, const Ways& ways) {
+  std::printf(
+      "| who looks | precision | recall | F1 | steps to the alarm, median (p90) | false alarms in clean "
+      "runs |\n| --- | --- | --- | --- | --- | --- |\n");
+  for (size_t way = 0; way < ways.size(); ++way) {
+    const Tally tally = tally_of(drawn, way);
+    Outcome all = tally.all;
+    all.wrong += tally.clean.wrong + tally.harmless.wrong;
+    std::printf("| %s | %.3f | %.3f | %.3f | %.0f (%.0f) | %d |\n", ways[way].first.c_str(), all.precision(),
+                all.recall(), all.f1(), quantile(all.delays, 0.5), quantile(all.delays, 0.9),
+                tally.clean.wrong);
+  }
   double rank_hours = 0, detection_ms = 0;
   for (const Drawn& run : drawn) {
     detection_ms = std::max(detection_ms, run.detection_ms);
     if (run.fault == nullptr) rank_hours += run.rank_hours;
-    for (size_t way = 0; way < ways.size(); ++way) {
-      const Outcome& outcome = run.outcomes[way];
-      Tally& tally = tallies[way];
-      if (run.fault == nullptr) {
-        tally.clean.add(outcome);
-        continue;
-      }
-      tally.by_fault[run.fault->name].add(outcome);
-      if (outcome.longer < kWorthTelling) {
-        tally.harmless.add(outcome);
-      } else {
-        tally.all.add(outcome);
-        tally.by_ranks[run.setting->gpus].add(outcome);
-      }
-    }
   }
-  std::printf("%d runs with a fault and %d without, %d steps each, 4 to 1,024 ranks; lengths:", runs, runs, kSteps);
-  for (const std::string& corpus : corpora) std::printf(" %s", corpus.c_str());
-  std::printf(". Noise of a rank's step: %.1f %%. Faults begin at step %d.\n\n", 100 * noise.deviation(), kFaultBegins);
-  std::printf("| who looks | precision | recall | F1 | steps to the alarm, median (p90) | false alarms in clean runs |\n"
-              "| --- | --- | --- | --- | --- | --- |\n");
-  for (size_t way = 0; way < ways.size(); ++way) {
-    Outcome all = tallies[way].all;
-    all.wrong += tallies[way].clean.wrong + tallies[way].harmless.wrong;
-    std::printf("| %s | %.3f | %.3f | %.3f | %.0f (%.0f) | %d |\n", ways[way].first.c_str(), all.precision(), all.recall(),
-                all.f1(), quantile(all.delays, 0.5), quantile(all.delays, 0.9), tallies[way].clean.wrong);
-  }
-  std::printf("\nRuns whose steps their fault makes longer by 5 %% at least (%d; of the %d others, %d are named); precision "
-              "counts false alarms of all runs. Clean runs are %.0f rank-hours. Looking at 1,024 ranks takes %.1f ms a "
-              "window of %d steps.\n",
-              tallies[0].all.faulty, tallies[0].harmless.faulty, tallies[0].harmless.named, rank_hours, detection_ms,
-              usual.window);
-  std::printf("\n| fault | steps get longer by | recall | steps to the alarm, median (p90) | wrongly named |\n| --- | --- | --- | --- | --- |\n");
-  for (const Fault& fault : all_faults) {
-    const Outcome& outcome = tallies[0].by_fault[fault.name];
+  const Tally own = tally_of(drawn, 0);
+  std::printf(
+      "\nRuns whose steps their fault makes longer by 5 %% at least (%d; of the %d others, %d are named); "
+      "precision counts false alarms of all runs. Clean runs are %.0f rank-hours. Looking at 1,024 ranks "
+      "takes %.1f ms a window of %d steps.\n",
+      own.all.faulty, own.harmless.faulty, own.harmless.named, rank_hours, detection_ms,
+      watch::Detector::Options{}.window);
+}
+
+void print_faults(const Tally& own, const std::vector<Fault>& faults) {
+  std::printf(
+      "\n| fault | steps get longer by | recall | steps to the alarm, median (p90) | wrongly named |\n"
+      "| --- | --- | --- | --- | --- |\n");
+  for (const Fault& fault : faults) {
+    const auto found = own.by_fault.find(fault.name);
+    if (found == own.by_fault.end()) continue;
+    const Outcome& outcome = found->second;
     std::printf("| %s | x %.2f | %.3f | %.0f (%.0f) | %d of %d runs |\n", fault.name.c_str(),
-                outcome.longer / std::max(1, outcome.faulty), outcome.recall(),
-                quantile(outcome.delays, 0.5), quantile(outcome.delays, 0.9), outcome.wrong, outcome.faulty);
+                outcome.longer / std::max(1, outcome.faulty), outcome.recall(), quantile(outcome.delays, 0.5),
+                quantile(outcome.delays, 0.9), outcome.wrong, outcome.faulty);
   }
   std::printf("\n| ranks | recall | wrongly named |\n| --- | --- | --- |\n");
-  for (const auto& [ranks, outcome] : tallies[0].by_ranks)
+  for (const auto& [ranks, outcome] : own.by_ranks)
     std::printf("| %d | %.3f | %d of %d runs |\n", ranks, outcome.recall(), outcome.wrong, outcome.faulty);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string folder = count > 1 ? arguments[1] : "bench/data";
+  const int runs = count > 2 ? std::atoi(arguments[2]) : 1000;
+  std::vector<std::string> corpora(arguments + std::min(count, 3), arguments + count);
+  if (corpora.empty()) corpora = {"wikipedia", "system"};
+  const Noise noise(folder + "/watching_residuals.txt");
+  Settings settings(folder, noise);
+  const Ways ways = ways_of(settings);
+  const std::vector<Fault> all_faults = faults();
+  std::vector<Drawn> drawn = draw_runs(runs, all_faults, corpora, settings);
+  make_runs(drawn, ways, noise);
+  std::printf("%d runs with a fault and %d without, %d steps each, 4 to 1,024 ranks; lengths:", runs, runs,
+              kSteps);
+  for (const std::string& corpus : corpora) std::printf(" %s", corpus.c_str());
+  std::printf(". Noise of a rank's step: %.1f %%. Faults begin at step %d.\n\n", 100 * noise.deviation(),
+              kFaultBegins);
+  print_ways(drawn, ways);
+  print_faults(tally_of(drawn, 0), all_faults);
   print_acting(folder);
   return 0;
 }

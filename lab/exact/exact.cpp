@@ -354,8 +354,7 @@ strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const S
 
 }  // namespace
 
-std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
-                                    const plan::SchemeCosts& schemes,
+std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy, const plan::SchemeCosts& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths) {
   check_limits(strategy, lengths.size());
   const SortedBatch sorted(std::vector<int64_t>(lengths.begin(), lengths.end()));
@@ -379,8 +378,7 @@ std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
   const std::vector<Subset> share_of = shares.by_pipeline(batch.all());
   for (size_t p = 0; p < share_of.size(); ++p) {
     const strategy::Pipeline& pipeline = strategy.pipelines[p];
-    plan.pipelines.push_back(
-        pipeline_plan(pipeline, schemes.of(pipeline), *table_of[p], batch, share_of[p]));
+    plan.pipelines.push_back(pipeline_plan(pipeline, schemes.of(pipeline), *table_of[p], batch, share_of[p]));
   }
   return plan;
 }

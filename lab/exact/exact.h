@@ -32,8 +32,7 @@ struct ExactPlan {
 // pipeline after the other. Units of several lanes have no whole sequences beside what they share. Nothing
 // when a sequence fits no pipeline. InputError naming the limits when there are more sequences or lanes.
 // REQUIRES: `schemes` holds every scheme of the strategy.
-std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
-                                    const plan::SchemeCosts& schemes,
+std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy, const plan::SchemeCosts& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths);
 
 // The proved best of every candidate.

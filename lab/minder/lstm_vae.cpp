@@ -65,8 +65,7 @@ LstmVae::LstmVae(const at::Tensor& windows_NW, const Options& options) : options
     (wrong + divergence * options.divergence).backward();
     error_ = wrong.item<double>();
     const at::NoGradGuard no_grad;
-    const double rate =
-        options.lr * std::sqrt(1 - std::pow(kBeta2, step)) / (1 - std::pow(kBeta1, step));
+    const double rate = options.lr * std::sqrt(1 - std::pow(kBeta2, step)) / (1 - std::pow(kBeta1, step));
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const at::Tensor gradient = parameters_[i].grad();
       first[i].mul_(kBeta1).add_(gradient, 1 - kBeta1);

@@ -1,6 +1,7 @@
 // A variational autoencoder of windows of one metric, as Minder (Deng et al., 2024) denoises them: an LSTM
-// reads a window, its last state gives mean and deviation of a latent vector, and a second LSTM, which is given
-// that vector at every step, says the window again. What it has learnt of quiet windows it says without noise.
+// reads a window, its last state gives mean and deviation of a latent vector, and a second LSTM, which is
+// given that vector at every step, says the window again. What it has learnt of quiet windows it says without
+// noise.
 #pragma once
 
 #include <ATen/core/Tensor.h>

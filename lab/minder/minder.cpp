@@ -19,7 +19,7 @@ Minder::Minder(const Options& options, std::vector<std::shared_ptr<const LstmVae
 std::optional<int> Minder::add(std::span<const std::vector<double>> metrics) {
   std::optional<int> told;
   for (size_t m = 0; m < metrics_.size(); ++m) {
-    Metric& metric = metrics_[m];
+    Watched& metric = metrics_[m];
     metric.samples.push_back(metrics[m]);
     if (std::ssize(metric.samples) > options_.window) metric.samples.pop_front();
     if (std::ssize(metric.samples) < options_.window) continue;
@@ -29,7 +29,7 @@ std::optional<int> Minder::add(std::span<const std::vector<double>> metrics) {
   return told;
 }
 
-std::optional<int> Minder::look(Metric& metric) const {
+std::optional<int> Minder::look(Watched& metric) const {
   at::Tensor windows_NW = normalised(metric.samples);
   if (metric.denoiser) windows_NW = metric.denoiser->denoised(windows_NW);
   const std::vector<double> scores = leave_one_out_scores(windows_NW);

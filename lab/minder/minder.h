@@ -1,10 +1,11 @@
-// Minder's way to find a faulty machine (Deng et al., 2024), as its paper tells it: windows of each metric are
-// denoised, the machine farthest from the others in the window is a candidate, and one that stays the candidate
-// over so many windows in a row is told. It takes machines for alike. Machines are ranks here, and samples are
-// steps.
+// Minder's way to find a faulty machine (Deng et al., 2024), as its paper tells it: windows of each metric
+// are denoised, the machine farthest from the others in the window is a candidate, and one that stays the
+// candidate over so many windows in a row is told. It takes machines for alike. Machines are ranks here, and
+// samples are steps.
 //
-// The paper does not say how distances are normalised, nor its threshold: here a machine's sum of distances to
-// the others is set in units of the scatter of the others' sums (leave-one-out), and the threshold is given.
+// The paper does not say how distances are normalised, nor its threshold: here a machine's sum of distances
+// to the others is set in units of the scatter of the others' sums (leave-one-out), and the threshold is
+// given.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ struct Options {
 // One task's.
 class Minder {
  public:
-  // `denoisers`: by metric, in the order of their priority, what is learnt from the task's quiet windows; null:
-  // windows are taken as they are.
+  // `denoisers`: by metric, in the order of their priority, what is learnt from the task's quiet windows;
+  // null: windows are taken as they are.
   Minder(const Options& options, std::vector<std::shared_ptr<const LstmVae>> denoisers);
 
   // The next sample: by metric, then rank. The rank that is told with it; the first metric that tells one
@@ -40,15 +41,15 @@ class Minder {
     int rank = -1;
     int windows = 0;  // in a row
   };
-  struct Metric {
+  struct Watched {
     std::shared_ptr<const LstmVae> denoiser;
     std::deque<std::vector<double>> samples;  // the window's
     Candidate candidate;
   };
-  std::optional<int> look(Metric& metric) const;
+  std::optional<int> look(Watched& metric) const;
 
   Options options_;
-  std::vector<Metric> metrics_;
+  std::vector<Watched> metrics_;
 };
 
 // A window of each rank, brought into [0, 1] by the window's least and greatest value of all ranks.

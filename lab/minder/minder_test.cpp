@@ -27,7 +27,8 @@ std::shared_ptr<const LstmVae> learnt() {
     std::deque<std::vector<double>> window;
     for (int i = 0; i < 8; ++i) window.push_back(sample(1, step + i, 0));
     const at::Tensor windows = normalised(window);
-    values.insert(values.end(), windows.const_data_ptr<float>(), windows.const_data_ptr<float>() + kRanks * 8);
+    values.insert(values.end(), windows.const_data_ptr<float>(),
+                  windows.const_data_ptr<float>() + kRanks * 8);
   }
   const at::Tensor windows =
       at::from_blob(values.data(), {static_cast<int64_t>(values.size()) / 8, 8}, at::kFloat).clone();

@@ -47,8 +47,7 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const plan::SchemeCost& 
 
 }  // namespace
 
-std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy,
-                                       const plan::SchemeCosts& schemes,
+std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy, const plan::SchemeCosts& schemes,
                                        const cost::CostModel& cost, std::span<const int64_t> lengths,
                                        const PaperOptions& options) {
   std::vector<const plan::SchemeCost*> scheme_of;

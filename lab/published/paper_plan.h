@@ -39,8 +39,7 @@ std::shared_ptr<const plan::Method> paper(PaperOptions options = {});
 
 // Nothing when a sequence fits no pipeline. InputError when a pipeline has more than one lane, which the
 // published planner does not know. REQUIRES: `schemes` holds every scheme.
-std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy,
-                                       const plan::SchemeCosts& schemes,
+std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy, const plan::SchemeCosts& schemes,
                                        const cost::CostModel& cost, std::span<const int64_t> lengths,
                                        const PaperOptions& options);
 

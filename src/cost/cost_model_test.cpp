@@ -33,6 +33,22 @@ TEST(CostModel, CellsAddLayersAndEnds) {
   EXPECT_EQ(cost.stage_times(two, 1).of_sequences(lengths), 2 * (30 + 252 + 350) + 189);
 }
 
+TEST(CostModel, SlowRanksTakeAsManyTimesAsLongForWhatTheyCompute) {
+  const CostModel priced(tiny_options());
+  const std::vector<int64_t> lengths = {4, 2};
+  const auto all = priced.stage_run({}, 0);
+  const CostModel slow = priced.slowed(250);
+  EXPECT_EQ(2 * slow.cell_ns({}, CellKind::kForward, all, lengths),
+            5 * priced.cell_ns({}, CellKind::kForward, all, lengths));
+  EXPECT_EQ(slow.slowed(250).stage_times({}, 0), slow.stage_times({}, 0)) << "a pace, not a factor on one";
+  EXPECT_EQ(slow.slowed(100).stage_times({}, 0), priced.stage_times({}, 0));
+  EXPECT_EQ(slow.under({.recompute = true}).slowed(100).stage_times({}, 0),
+            priced.under({.recompute = true}).stage_times({}, 0));
+  EXPECT_GT(slow.under({.recompute = true}).stage_times({}, 0).b, slow.stage_times({}, 0).b);
+  EXPECT_EQ(slow.update_ns(1000), priced.update_ns(1000));
+  EXPECT_EQ(slow.transfer_ns({.pp = 2}, 100, true), priced.transfer_ns({.pp = 2}, 100, true));
+}
+
 TEST(CostModel, BackwardsEndAtTheFirstTrainedLayer) {
   CostModel::Options options = tiny_options_with_frozen_start();
   const CostModel cost(options);

@@ -181,12 +181,8 @@ int64_t Lowering::attention_ns(const PipelineDraft& draft, const DraftCell& cell
 
 int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell) {
   const strategy::Pass& pass = draft.passes[static_cast<size_t>(cell.unit)];
-  const Cell payload{on_stage(draft, stage, cell.unit),
-                     cell.run,
-                     cell.run.begin == program_.embedding(),
-                     cell.run.end > program_.head(),
-                     cell.ring_ns,
-                     cell.share_ns,
+  const Cell payload{on_stage(draft, stage, cell.unit), cell.run,     cell.run.begin == program_.embedding(),
+                     cell.run.end > program_.head(),    cell.ring_ns, cell.share_ns,
                      attention_ns(draft, cell)};
   Node& node = add(node_kind(cell.kind), tp_ranks(draft.place(), stage, pass), cell.duration_ns, payload);
   std::ranges::sort(node.members);

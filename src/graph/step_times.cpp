@@ -162,8 +162,8 @@ class Stalls {
   const Node* last_before(int rank, const Node& node) const {
     const Node* last = nullptr;
     const auto consider = [&](const Node& other) {
-      if (last == nullptr || time_of(graph_, times_, rank, other.id).end_ns >
-                                 time_of(graph_, times_, rank, last->id).end_ns)
+      if (last == nullptr ||
+          time_of(graph_, times_, rank, other.id).end_ns > time_of(graph_, times_, rank, last->id).end_ns)
         last = &other;
     };
     for (const int dependency : node.dependencies) {
@@ -368,8 +368,8 @@ std::vector<PathPiece> critical_path(const StepGraph& graph, const StepTimes& ti
 PathExcess largest_excess(const std::vector<PathPiece>& path) {
   std::map<std::pair<int, PathKind>, int64_t> excess;
   for (const PathPiece& piece : path) excess[{piece.rank, piece.kind}] += piece.excess_ns();
-  const auto most = std::ranges::max_element(
-      excess, {}, &std::pair<const std::pair<int, PathKind>, int64_t>::second);
+  const auto most =
+      std::ranges::max_element(excess, {}, &std::pair<const std::pair<int, PathKind>, int64_t>::second);
   return {most->first.first, most->first.second, most->second};
 }
 

@@ -37,8 +37,8 @@ void align(const StepGraph& graph, StepTimes& times);
 // waited for most, in the mean over the others. At a transfer or round a member waits for whoever reaches it
 // last, then for whoever waits least inside; whoever that is, for one of the others.
 std::vector<int64_t> awaited_ns(const StepGraph& graph, const StepTimes& times);
-// By rank: the most of that which the plan explains: wherever others wait by plan, for each rank that is later
-// than they are, whether or not a third one is later still.
+// By rank: the most of that which the plan explains: wherever others wait by plan, for each rank that is
+// later than they are, whether or not a third one is later still.
 std::vector<int64_t> planned_awaited_ns(const StepGraph& graph);
 
 // What a stretch of the critical path was spent on; kHost: on none of the rank's nodes.

@@ -110,8 +110,8 @@ class Planner {
 
   PlannerOptions options_;
   cost::CostModel cost_;
-  SchemeCosts schemes_;  // of all candidates
-  std::vector<Planner> fallbacks_;                  // one for each further policy
+  SchemeCosts schemes_;             // of all candidates
+  std::vector<Planner> fallbacks_;  // one for each further policy
 };
 
 }  // namespace sluice::plan

@@ -31,8 +31,7 @@ int64_t last_end_ns(const std::vector<PackedPipeline>& packed) {
   return last;
 }
 
-CandidateSearch::CandidateSearch(const strategy::Strategy& strategy,
-                                 const SchemeCosts& schemes,
+CandidateSearch::CandidateSearch(const strategy::Strategy& strategy, const SchemeCosts& schemes,
                                  const SortedBatch& batch, Seeds seeds)
     : strategy_(&strategy), batch_(&batch), seeds_(seeds) {
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {

@@ -32,8 +32,8 @@ int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
 // What it is made from must outlive it.
 class CandidateSearch {
  public:
-  CandidateSearch(const strategy::Strategy& strategy, const SchemeCosts& schemes,
-                  const SortedBatch& batch, Seeds seeds = {});
+  CandidateSearch(const strategy::Strategy& strategy, const SchemeCosts& schemes, const SortedBatch& batch,
+                  Seeds seeds = {});
 
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 

@@ -56,7 +56,8 @@ namespace {
 std::string pci_bus_id(c10::Device device) {
 #ifdef SLUICE_CUDA
   char name[32] = "";
-  if (device.is_cuda() && cudaDeviceGetPCIBusId(name, sizeof name, device.index()) == cudaSuccess) return name;
+  if (device.is_cuda() && cudaDeviceGetPCIBusId(name, sizeof name, device.index()) == cudaSuccess)
+    return name;
 #else
   static_cast<void>(device);
 #endif

@@ -92,6 +92,29 @@ void draw_row(Markup& out, const Paces& paces, size_t rank) {
   out.leaf("small", paces.slow_steps[rank] > 0 ? text(paces.slow_steps[rank], " slow") : "");
 }
 
+// What the critical path of the newest step that was looked at lay on.
+void draw_path(Markup& out, const SystemRun& run) {
+  const auto looked_at = std::ranges::find_if(run.steps.rbegin(), run.steps.rend(),
+                                              [](const StepRecord& step) { return !step.path.empty(); });
+  if (looked_at == run.steps.rend()) return;
+  constexpr size_t kMostShares = 12;
+  Table table{.head = {"rank", "on", "ms", "planned", "beyond"}, .rows = {}, .letters = "rlrrr"};
+  const auto ms = [](int64_t ns) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.1f", milliseconds(ns));
+    return std::string(digits);
+  };
+  for (const PathShare& share : looked_at->path) {
+    if (table.rows.size() == kMostShares) break;
+    table.rows.push_back({text(share.rank), share.kind, ms(share.time_ns), ms(share.planned_ns),
+                          ms(share.time_ns - share.planned_ns)});
+  }
+  out.leaf("p", {{"class", "caption"}},
+           text("Who made whom wait in step ", looked_at->step,
+                ": its critical path, by rank and by what that did; everything else waited for it."));
+  draw_table(out, table);
+}
+
 }  // namespace
 
 void draw_paces(Markup& out, const RunData& data) {
@@ -120,6 +143,7 @@ void draw_paces(Markup& out, const RunData& data) {
   if (paces.mean.size() > kMostRanks)
     out.leaf("p", {{"class", "caption"}},
              text("The ", kMostRanks, " slowest of ", paces.mean.size(), " ranks."));
+  draw_path(out, data.systems.front());
 }
 
 }  // namespace sluice::report

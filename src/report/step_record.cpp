@@ -201,8 +201,7 @@ void read(const Json& line, const std::string& place, watch::Figures& figures) {
     for (const Json& value : base::require<Json::array_t>(line, key, place)) {
       if (!value.is_null() && !value.is_number())
         throw base::InputError(base::text(place, ": ", key, " holds ", value.dump(), ", which is no number"));
-      figures[figure].push_back(value.is_null() ? watch::kNotKnown
-                                                : value.get<double>());
+      figures[figure].push_back(value.is_null() ? watch::kNotKnown : value.get<double>());
     }
   }
 }

@@ -96,9 +96,9 @@ struct Metric {
   enum class Kind : uint8_t { kCount, kBytes, kMilliseconds, kNumber, kText, kReason };
   // What all ranks' figures make: the first rank's own, their sum, or the greatest of them.
   enum class Fold : uint8_t { kOwn, kSum, kMost };
-  using Member = std::variant<int64_t StepRecord::*, double StepRecord::*,
-                              std::optional<int64_t> StepRecord::*, std::optional<double> StepRecord::*,
-                              std::string StepRecord::*>;
+  using Member =
+      std::variant<int64_t StepRecord::*, double StepRecord::*, std::optional<int64_t> StepRecord::*,
+                   std::optional<double> StepRecord::*, std::string StepRecord::*>;
 
   const char* key;
   Member member;

@@ -49,7 +49,8 @@ std::string longest_wait(const watch::Figures& figures, size_t rank) {
   double most_ms = 0;
   for (const watch::Figure figure : watch::all_figures()) {
     const std::string_view key = watch::traits(figure).key;
-    if (!key.ends_with(kWait) || rank >= figures[figure].size() || !(figures[figure][rank] > most_ms)) continue;
+    if (!key.ends_with(kWait) || rank >= figures[figure].size() || !(figures[figure][rank] > most_ms))
+      continue;
     most_ms = figures[figure][rank];
     longest = key.substr(0, key.size() - kWait.size());
   }
@@ -145,7 +146,8 @@ std::string to_text(const WatchedRun& run) {
   std::string shown = line;
   if (run.ranks.empty())
     return shown + "no paces of ranks: there is one alone, or an older program wrote them\n";
-  shown += text("pace over ", watch::Detector::Options{}.window, " steps: computed over planned, relative to the median\n");
+  shown += text("pace over ", watch::Detector::Options{}.window,
+                " steps: computed over planned, relative to the median\n");
   shown += "rank   pace   waits ms  mostly for\n";
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const WatchedRank& own = run.ranks[rank];

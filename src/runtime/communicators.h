@@ -41,8 +41,8 @@ class Communicators {
   comm::Communicator& share(const std::vector<int>& ranks);
   // What cells have waited for others inside, of kLanes, kShare and kTensor, where transports wait at all.
   Waits waits() const;
-  // Whom the last operation of a stream between cells waited for longest; −1: nobody, or transports don't say.
-  // On the stream's thread.
+  // Whom the last operation of a stream between cells waited for longest; −1: nobody, or transports don't
+  // say. On the stream's thread.
   int awaited_rank(graph::Stream stream) const;
 
  private:

@@ -8,7 +8,7 @@ OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool w
   OwnWork own;
   for (const Measurement& measured : timing.nodes) {
     const graph::Node& node = graph.node(measured.node);
-    Work work{measured.end_ns - measured.start_ns, node.duration_ns};
+    MeasuredWork work{measured.end_ns - measured.start_ns, node.duration_ns};
     if (graph::is_copy(node.kind)) {
       own.copies += work;
     } else if (node.kind == graph::NodeKind::kUpdate) {

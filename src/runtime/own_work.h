@@ -9,7 +9,7 @@
 
 namespace sluice::runtime {
 
-struct Work {
+struct MeasuredWork {
   int64_t measured_ns = 0;
   int64_t planned_ns = 0;  // 0: nothing that can be told apart from waiting
 
@@ -17,7 +17,7 @@ struct Work {
     if (planned_ns <= 0) return 0;
     return static_cast<int64_t>(1e6 * static_cast<double>(measured_ns) / static_cast<double>(planned_ns));
   }
-  Work& operator+=(const Work& other) {
+  MeasuredWork& operator+=(const MeasuredWork& other) {
     measured_ns += other.measured_ns;
     planned_ns += other.planned_ns;
     return *this;
@@ -25,11 +25,11 @@ struct Work {
 };
 
 struct OwnWork {
-  Work attention;  // forwards and backwards that spend more than half of their time there, as planned
-  Work products;   // the others
-  Work copies;     // to and from host memory
-  Work update;     // of the optimiser
-  Work cells() const { return Work(attention) += products; }
+  MeasuredWork attention;  // forwards and backwards that spend more than half of their time there, as planned
+  MeasuredWork products;   // the others
+  MeasuredWork copies;     // to and from host memory
+  MeasuredWork update;     // of the optimiser
+  MeasuredWork cells() const { return MeasuredWork(attention) += products; }
 };
 
 // Of what `timing` measured, without what cells waited inside for other ranks, beside what ranks of a pace of

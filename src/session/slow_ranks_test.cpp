@@ -43,14 +43,15 @@ std::vector<strategy::Sequence> batch(uint64_t seed, int count, int64_t most) {
   base::Rng rng(seed, 5);
   std::vector<strategy::Sequence> sequences;
   for (int i = 0; i < count; ++i)
-    sequences.push_back({.document = i, .length_tokens = rng.between(8, rng.below(4) == 0 ? most : most / 6)});
+    sequences.push_back(
+        {.document = i, .length_tokens = rng.between(8, rng.below(4) == 0 ? most : most / 6)});
   return sequences;
 }
 
 TEST(SlowRanks, AreAloneInTheirPipelines) {
-  const std::vector<strategy::Strategy> found =
-      strategies_around(paces(5, 200), {parse_strategy("<1,1,8>", kWorld), parse_strategy("2x<1,2,2>", kWorld),
-                                        parse_strategy("4x<2,1,1>", kWorld)});
+  const std::vector<strategy::Strategy> found = strategies_around(
+      paces(5, 200), {parse_strategy("<1,1,8>", kWorld), parse_strategy("2x<1,2,2>", kWorld),
+                      parse_strategy("4x<2,1,1>", kWorld)});
   std::vector<std::string> texts;
   for (const strategy::Strategy& strategy : found) {
     texts.push_back(to_text(strategy));
@@ -65,7 +66,8 @@ TEST(SlowRanks, AreAloneInTheirPipelines) {
 
 // What the schedule says, what is proved and what the graph takes agree at any paces.
 TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
-  const std::vector<std::string> texts = {"8x<1,1,1>", "<1,1,8>", "2x<1,2,2>", "2x<2,1,1> + 4x<1,1,1>", "<1,1,8,8>"};
+  const std::vector<std::string> texts = {"8x<1,1,1>", "<1,1,8>", "2x<1,2,2>", "2x<2,1,1> + 4x<1,1,1>",
+                                          "<1,1,8,8>"};
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const plan::Planner priced = planner_of(texts);
     base::Rng rng(seed, 9);
@@ -77,7 +79,8 @@ TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
     int64_t longest_ns = 0;
     for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
       int slowest = 0;
-      for (const int rank : pipeline.pipeline.ranks) slowest = std::max(slowest, pace[static_cast<size_t>(rank)]);
+      for (const int rank : pipeline.pipeline.ranks)
+        slowest = std::max(slowest, pace[static_cast<size_t>(rank)]);
       EXPECT_EQ(pipeline.pipeline.pace_percent, slowest);
       const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorld);
       longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);

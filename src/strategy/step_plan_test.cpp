@@ -230,6 +230,20 @@ TEST(StepPlanJson, ExchangedHeadsShareEverySequence) {
               ThrowsMessage<InputError>(HasSubstr("its nested_lanes are 0 but ring 4 has 2")));
 }
 
+TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
+  StepPlan plan = example_plan();
+  EXPECT_FALSE(to_json(plan).at("pipelines").at(0).contains("pace_percent"));
+  plan.pipelines[0].pipeline.pace_percent = 185;
+  const Json json = to_json(plan);
+  EXPECT_EQ(json.at("pipelines").at(0).at("pace_percent"), 185);
+  EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.pace_percent, 185);
+  EXPECT_NE(hash(plan), hash(example_plan()));
+  Json wrong = json;
+  wrong.erase("hash");
+  wrong["pipelines"][0]["pace_percent"] = 0;
+  EXPECT_THROW(step_plan_from_json(wrong, kWorldSize, "plan"), InputError);
+}
+
 TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
   StepPlan plan = example_plan();
   unit(plan, 1, 0).memory = {.recompute = true, .offload_permille = 300};

@@ -34,6 +34,16 @@ TEST(Strategy, RanksAreAssignedInOrderFromZero) {
   EXPECT_THAT(strategy.pipelines[2].ranks, ElementsAre(4, 5));
 }
 
+TEST(Strategy, APipelineIsAsSlowAsItsSlowestRank) {
+  const Strategy strategy = parse_strategy("2x<1,2,1> + <2,1,1>", 8);
+  const Strategy slow = at_paces(strategy, std::vector<int>{100, 100, 150, 300, 100, 120, 900, 900});
+  EXPECT_EQ(slow.pipelines[0].pace_percent, 100);
+  EXPECT_EQ(slow.pipelines[1].pace_percent, 300);
+  EXPECT_EQ(slow.pipelines[2].pace_percent, 120);
+  EXPECT_EQ(at_paces(slow, {}), strategy);
+  EXPECT_EQ(to_text(slow), to_text(strategy)) << "a pace is no part of its name";
+}
+
 TEST(Strategy, TooManyRanksNamesBothNumbers) {
   EXPECT_THAT([] { parse_strategy("1x<4,2,1> + 2x<1,1,2>", 8); },
               ThrowsMessage<base::InputError>(AllOf(HasSubstr("strategy '1x<4,2,1> + 2x<1,1,2>'"),

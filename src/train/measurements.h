@@ -21,7 +21,8 @@ Measurements gather_measurements(Control& control, const graph::StepGraph& graph
 // On one clock.
 graph::StepTimes times_of(const graph::StepGraph& graph, const Measurements& measured);
 
-// Where the step's critical path lay, by rank and kind, the most time first; not more than a line should hold.
+// Where the step's critical path lay, by rank and kind, the most time first; not more than a line should
+// hold.
 std::vector<report::PathShare> path_shares(const graph::StepGraph& graph, const graph::StepTimes& times);
 
 }  // namespace sluice::train

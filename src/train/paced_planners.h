@@ -23,8 +23,8 @@ class PacedPlanners {
   };
   // Null: the step is the priced planner's.
   std::shared_ptr<const Entry> at(int64_t step) const;
-  // From `step` on ranks take so many hundredths of what they are priced at, by world rank; whatever was to be
-  // from there on is no more. REQUIRES: no such step has been asked for.
+  // From `step` on ranks take so many hundredths of what they are priced at, by world rank; whatever was to
+  // be from there on is no more. REQUIRES: no such step has been asked for.
   void slow_from(int64_t step, std::span<const int> pace_percent);
 
  private:

@@ -43,8 +43,8 @@ struct StepInputs {
   int world_size = 1;
   int rank = 0;
   graph::LinkPlans* link_plans = nullptr;
-  PlanMemory* plans = nullptr;  // where training's are kept, and looked for; null: nowhere
-  uint64_t planner_hash = 0;    // of all that `planner` plans with
+  PlanMemory* plans = nullptr;           // where training's are kept, and looked for; null: nowhere
+  uint64_t planner_hash = 0;             // of all that `planner` plans with
   const PacedPlanners* paced = nullptr;  // of training's steps; null: `planner` plans them all
 };
 

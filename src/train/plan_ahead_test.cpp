@@ -135,6 +135,37 @@ TEST_F(PrepareStep, TakesAPlanThatAnEarlierWorkerKept) {
   EXPECT_EQ(strategy_of("<2,1,1>", 1, 1'001), "1x<2,1,1>") << "for other sequences";
 }
 
+TEST_F(PrepareStep, PlansAtTheRanksPacesFromTheirStepOn) {
+  PlanMemory memory;
+  const corpus::Blend blend = corpus::Blend::open({{(directory_ / "corpus").string(), 1.0}});
+  plan::PlannerOptions options{.world_size = 2, .candidates = {strategy::parse_strategy("2x<1,1,1>", 2)}};
+  const plan::Planner planner(options, cost_);
+  PacedPlanners paced(planner);
+  const StepInputs inputs{planner, table_, 2, 0, nullptr, &memory, 1, &paced};
+  std::vector<corpus::Sample> samples;
+  for (int64_t i = 0; i < 12; ++i) samples.push_back({0, 100 * i, 100});
+  const auto tokens_of = [&](int64_t step, graph::Purpose purpose) {
+    const strategy::StepPlan plan = prepare_step(inputs, blend, step, samples, purpose).plan;
+    std::vector<int64_t> tokens;
+    for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+      tokens.push_back(0);
+      for (const strategy::Unit& unit : pipeline.units) tokens.back() += unit.tokens();
+    }
+    return tokens;
+  };
+  const std::vector<int64_t> alike{600, 600}, slow_first{400, 800};
+  EXPECT_EQ(tokens_of(7, graph::Purpose::kTrain), alike);
+  paced.slow_from(9, std::vector<int>{200, 100});
+  EXPECT_EQ(paced.at(8), nullptr);
+  EXPECT_EQ(tokens_of(8, graph::Purpose::kTrain), alike);
+  EXPECT_EQ(tokens_of(9, graph::Purpose::kTrain), slow_first);
+  EXPECT_EQ(tokens_of(9, graph::Purpose::kTrain), slow_first) << "kept under its paces";
+  EXPECT_EQ(tokens_of(9, graph::Purpose::kEvaluate), alike) << "evaluations keep their plans";
+  paced.slow_from(11, std::vector<int>{100, 100});
+  EXPECT_EQ(tokens_of(10, graph::Purpose::kTrain), slow_first);
+  EXPECT_EQ(tokens_of(11, graph::Purpose::kTrain), alike);
+}
+
 TEST_F(PrepareStep, KeptPlanIsThePlannedOneToItsHash) {
   PlanMemory memory;
   const corpus::Blend blend = corpus::Blend::open({{(directory_ / "corpus").string(), 1.0}});

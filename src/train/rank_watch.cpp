@@ -12,7 +12,7 @@ using watch::Figure;
 WatchWord RankWatch::word(const runtime::StepResult& result) {
   WatchWord word;
   watch::Sample& sample = word.sample;
-  const auto pace = [&](Figure figure, const runtime::Work& work) {
+  const auto pace = [&](Figure figure, const runtime::MeasuredWork& work) {
     if (work.planned_ns > 0) sample[figure] = work.pace_ppm();
   };
   pace(Figure::kPace, result.own.cells());

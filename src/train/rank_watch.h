@@ -36,8 +36,8 @@ class RankWatch {
                                             report::StepRecord& step);
   // By rank, over the last steps; 0: not known.
   std::vector<double> paces() const { return detector_.paces(); }
-  // By rank, what plans should count with in hundredths: 100 but for ranks that are told slow, theirs in steps
-  // of five.
+  // By rank, what plans should count with in hundredths: 100 but for ranks that are told slow, theirs in
+  // steps of five.
   std::vector<int> pace_percent(int ranks) const;
   // The slowest of those that are told slow.
   std::optional<watch::Alarm> slowest() const;

@@ -133,9 +133,10 @@ void Reporter::tell(const std::vector<watch::Detector::Change>& changes, const r
     }
     // What is slow and holds nobody up wakes nobody up.
     constexpr int64_t kPartWorthAWarning = 50;
-    const bool costs = cost.step_ns == 0 || cost.step_ns - cost.without_ns > cost.step_ns / kPartWorthAWarning;
+    const bool costs =
+        cost.step_ns == 0 || cost.step_ns - cost.without_ns > cost.step_ns / kPartWorthAWarning;
     const std::string words = watch::to_text(change, step.figures, cost);
-    change.begins && costs ? base::log_warning(words) : base::log_info(words);
+    change.begins&& costs ? base::log_warning(words) : base::log_info(words);
   }
 }
 

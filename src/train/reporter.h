@@ -37,7 +37,7 @@ class Reporter {
   RunContext& run_;
   const config::RunConfig& config_ = run_.config();
   std::optional<report::MetricsWriter> metrics_;  // rank 0
-  int64_t tokens_ = 0;  // since it was made
+  int64_t tokens_ = 0;                            // since it was made
   bool told_of_prometheus_ = false;
   std::unique_ptr<serve::MetricsEndpoint> endpoint_;  // rank 0's, of log.metrics
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();

@@ -59,8 +59,8 @@ class RunContext {
   session::PhasedSampler sampler() const;  // as the checkpoint left it
   StepInputs planning() const;
   PacedPlanners& paced_planners() { return *paced_; }
-  // How so many ranks would train on the sequences, with strategies that the run would find for them; why they
-  // could not, where some sequence of the run would be too long for them.
+  // How so many ranks would train on the sequences, with strategies that the run would find for them; why
+  // they could not, where some sequence of the run would be too long for them.
   base::Feasible<graph::StepGraph> step_of_fewer(int ranks,
                                                  const std::vector<strategy::Sequence>& sequences) const;
   const corpus::PythonTools& tools() const { return options_.tools; }

@@ -23,7 +23,7 @@ class RunDevice {
             Peers& peers);
 
   c10::Device device() const { return chosen_.device; }
-  const std::string& name() const { return chosen_.name; }  // "CPU", or the GPU's
+  const std::string& name() const { return chosen_.name; }              // "CPU", or the GPU's
   const std::string& pci_bus_id() const { return chosen_.pci_bus_id; }  // of the GPU; empty: none
   // What makes this run slower than its machines could have it, in words, the same on all ranks; empty:
   // nothing.

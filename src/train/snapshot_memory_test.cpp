@@ -103,9 +103,12 @@ TEST(SnapshotMemory, WordsGoBothWays) {
   memory.ask_for_boundary();
   in_worker([&] {
     if (memory.boundary_is_asked()) memory.set_done();
+    memory.set_leaving();
   });
   EXPECT_TRUE(memory.is_done());
+  EXPECT_TRUE(memory.is_leaving());
   memory.clear_words();
+  EXPECT_FALSE(memory.is_leaving());
   EXPECT_FALSE(memory.is_done());
   EXPECT_FALSE(memory.boundary_is_asked());
 }

@@ -23,15 +23,16 @@ std::vector<std::vector<graph::ShareMove>> gather_moves(Control& control,
   if (most == 0) return moves;
   std::vector<int64_t> words;
   for (const graph::ShareMove& move : own) {
-    words.insert(words.end(),
-                 {int64_t{move.node}, move.position, static_cast<int64_t>(move.movement), move.start_ns, move.end_ns});
+    words.insert(words.end(), {int64_t{move.node}, move.position, static_cast<int64_t>(move.movement),
+                               move.start_ns, move.end_ns});
   }
   words.resize(kMoveWords * static_cast<size_t>(most), -1);
   const auto all = control.gather_lists(words);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     for (size_t at = 0; at < all[rank].size() && all[rank][at] >= 0; at += kMoveWords) {
       const int64_t* word = &all[rank][at];
-      moves[rank].push_back({static_cast<int>(word[0]), word[1], static_cast<cost::Movement>(word[2]), word[3], word[4]});
+      moves[rank].push_back(
+          {static_cast<int>(word[0]), word[1], static_cast<cost::Movement>(word[2]), word[3], word[4]});
     }
   }
   return moves;

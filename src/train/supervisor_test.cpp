@@ -219,6 +219,25 @@ TEST_F(Supervisors, ANewcomerJoinsWhenTheWorkersHaveSealedAStep) {
   EXPECT_THAT(lines(), Contains("epoch 1 rank 2 of 3"));
 }
 
+// All workers end behind one step; the others' next epoch is without the rank that has left, whose supervisor
+// ends well and promises nothing any more.
+TEST_F(Supervisors, ARankLeavesAndTheOthersGoOn) {
+  start(3, [folder = folder_](const transport::Launch& launch, const Seat& seat) {
+    say(folder, base::text("epoch ", seat.epoch.number, " rank ", launch.rank, " of ", launch.world_size));
+    if (seat.epoch.number > 0) {
+      wait_for_lines(folder, 5);
+      _exit(0);
+    }
+    wait_for_lines(folder, 3);
+    if (launch.rank == 1) seat.memory->set_leaving();
+    // The others come no sooner than it has said so: they meet behind a step.
+    if (launch.rank != 1) usleep(200'000);
+    _exit(transport::kReplaceableStatus);
+  });
+  EXPECT_EQ(wait_for_all(), (std::map<int, int>{{0, 0}, {1, 0}, {2, 0}}));
+  EXPECT_THAT(lines(), Contains("epoch 1 rank 1 of 2"));
+}
+
 TEST_F(Supervisors, ANewcomerThatIsStoppedBeforeItHasJoinedIsNotMissed) {
   const transport::Socket silent = transport::listen_at("127.0.0.1");
   const transport::Socket listener = transport::listen_at("127.0.0.1");

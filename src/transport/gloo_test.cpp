@@ -125,9 +125,9 @@ void case_late(comm::Transport& transport) {
   group->all_gather(out.data(), in.data(), 8)->wait();
   for (int operation = 0; operation < 2; ++operation) {
     if (transport.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    const comm::PendingPtr pending =
-        operation == 0 ? group->all_to_all(out.data(), bytes, in.data(), bytes)
-                       : group->reduce_scatter(out.data(), in.data(), 1, DType::kFloat64);
+    const comm::PendingPtr pending = operation == 0
+                                         ? group->all_to_all(out.data(), bytes, in.data(), bytes)
+                                         : group->reduce_scatter(out.data(), in.data(), 1, DType::kFloat64);
     pending->wait();
     if (transport.rank() != 1) EXPECT_EQ(pending->awaited_peer(), 1);
   }

@@ -60,8 +60,8 @@ std::string what_it_does(const Alarm& alarm) {
                   two_digits(100 * (alarm.score - 1)), " % of a step more than the other ranks", over);
     case Cause::kLink:
       return text("has a slow link: for its messages the others have waited ",
-                  two_digits(100 * (alarm.score - 1)), " % of a step more than for other ranks' and than planned",
-                  over);
+                  two_digits(100 * (alarm.score - 1)),
+                  " % of a step more than for other ranks' and than planned", over);
   }
   return "";
 }

@@ -18,8 +18,8 @@ struct Cost {
 
 // "rank 5 is slow: …, which wait for it; …: look at …". `figures`: the step's.
 std::string to_text(const Detector::Change& change, const Figures& figures, const Cost& cost = {});
-// What of the rank's figures is unlike the others': "its process kept 0.68 processors busy, the others' 0.99";
-// empty: nothing.
+// What of the rank's figures is unlike the others': "its process kept 0.68 processors busy, the others'
+// 0.99"; empty: nothing.
 std::string evidence(const Figures& figures, size_t rank);
 
 }  // namespace sluice::watch

@@ -42,7 +42,8 @@ Scores scores_of(const Figures& figures, int64_t step_ns) {
     double late_ms = at_or(figures[Figure::kCompute], rank, 0) * (1 - 1 / pace) +
                      std::max(0.0, at_or(figures[Figure::kHost], rank, 0) - usual_host_ms);
     // Whoever is late because he waited makes nobody wait himself.
-    for (const Figure waited : {Figure::kStageWait, Figure::kLaneWait, Figure::kShareWait, Figure::kTensorWait})
+    for (const Figure waited :
+         {Figure::kStageWait, Figure::kLaneWait, Figure::kShareWait, Figure::kTensorWait})
       late_ms += at_or(figures[waited], rank, 0);
     messages[rank] = std::max(0.0, messages[rank] - late_ms);
   }

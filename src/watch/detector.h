@@ -1,5 +1,5 @@
-// Who makes others wait. Each cause has a score by rank and step, 1 for a rank like the others and 1.5 for one
-// that makes what it is of half as long again; a rank whose score stays high is told.
+// Who makes others wait. Each cause has a score by rank and step, 1 for a rank like the others and 1.5 for
+// one that makes what it is of half as long again; a rank whose score stays high is told.
 //
 // Detectors of this field compare times of ranks, as Minder (Deng et al., 2024) compares metrics of machines:
 // they assume that all do alike, which plans for mixed lengths see to that they don't. Residuals of a
@@ -97,8 +97,8 @@ class Detector {
     std::deque<double> jumps_;              // of all ranks: between successive logs
     double noise_ = 0;                      // a score's deviation
     int64_t steps_ = 0;
-    std::vector<double> sums_;    // by rank
-    std::vector<int64_t> begun_;  // by rank, the step before which its sum was nothing
+    std::vector<double> sums_;                // by rank
+    std::vector<int64_t> begun_;              // by rank, the step before which its sum was nothing
     std::vector<std::vector<double>> first_;  // by rank, the logs of its first steps
     std::vector<double> bias_;                // by rank, log, from those
   };

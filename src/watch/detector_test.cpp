@@ -44,8 +44,8 @@ Outcome watched(int ranks, double noise, double factor, uint64_t seed) {
       const double own = rank == 3 && step >= 40 ? factor : 1;
       const double drift = 1 + 0.3 * std::sin(step / 5.0);  // of all of them
       const auto counter = static_cast<uint64_t>(step * ranks + rank);
-      samples.push_back(paced(
-          std::llround(1e6 * own * drift * std::exp(noise * base::random_normal(seed, 1, counter)))));
+      samples.push_back(
+          paced(std::llround(1e6 * own * drift * std::exp(noise * base::random_normal(seed, 1, counter)))));
     }
     for (const Detector::Change& change : detector.add(step, scores_of(samples))) {
       if (!change.begins) continue;
@@ -163,8 +163,9 @@ TEST(AlarmText, SaysWhatARankCostsAndWhatSpeaksForIt) {
   EXPECT_THAT(to_text(change, Figures(samples)), Not(HasSubstr("processors")));
   samples[1][Figure::kProcessors] = 680'000;
   const std::string words = to_text(change, Figures(samples), {1'040'000'000, 812'000'000});
-  EXPECT_THAT(words, HasSubstr("; steps like this one take 1.04 s by their plan, 812.00 ms were it like the "
-                               "others; processors that its process kept busy are 0.68, the others' 0.99: look"));
+  EXPECT_THAT(words,
+              HasSubstr("; steps like this one take 1.04 s by their plan, 812.00 ms were it like the "
+                        "others; processors that its process kept busy are 0.68, the others' 0.99: look"));
   EXPECT_THAT(to_text({change.alarm, false}, Figures(samples)), HasSubstr("rank 1 is no longer slow"));
 }
 

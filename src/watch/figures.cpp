@@ -27,9 +27,11 @@ constexpr FigureTraits kTraits[] = {
     {"copy_wait_ms", Unit::kTime, "host memory"},
     {"end_wait_ms", Unit::kTime, "all others' sums at the step's end"},
     {"awaited_ms", Unit::kTime,
-     "that the others' computing waited for it between cells, each rank counted for whom it waited for most, in "
+     "that the others' computing waited for it between cells, each rank counted for whom it waited for most, "
+     "in "
      "the mean over the others and beyond what the plan has them wait"},
-    {"processors", Unit::kShare, "that its process kept busy"},
+    {"processors", Unit::kShare,
+     "that its process kept busy; this and the following of the last second, or step"},
     {"run_delay_ms", Unit::kTime, "that its threads were ready and had no processor"},
     {"major_faults", Unit::kCount, "pages that had to be read"},
     {"resident_bytes", Unit::kCount, ""},
@@ -41,7 +43,7 @@ constexpr FigureTraits kTraits[] = {
     {"gpu_throttled", Unit::kCount, "NVML's bits of why clocks are held down; 0: they are not"},
     {"gpu_ecc_errors", Unit::kCount, "that could not be corrected, since the driver was loaded"},
     {"gpu_pcie_lanes", Unit::kCount, "in use"},
-    {"gpu_nvlink_errors", Unit::kCount, "CRC and replay, since the driver was loaded"},
+    {"nvlink_errors", Unit::kCount, "CRC and replay, since the driver was loaded"},
 };
 static_assert(std::size(kTraits) == kFigures);
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -73,36 +74,24 @@ GpuHealth::GpuHealth(std::unique_ptr<Library> library, void* device)
 
 GpuHealth::~GpuHealth() = default;
 
-void GpuHealth::take(Sample& sample) {
-  const auto now = std::chrono::steady_clock::now();
-  if (asked_ == std::chrono::steady_clock::time_point{} || now - asked_ >= std::chrono::seconds(1)) {
-    ask();
-    asked_ = now;
-  }
-  for (const Figure figure : all_figures()) {
-    if (newest_[figure] != Sample::kUnknown) sample[figure] = newest_[figure];
-  }
-}
-
-void GpuHealth::ask() {
+void GpuHealth::take(Sample& sample) const {
   const Library& nvml = *library_;
-  newest_ = {};
   unsigned value = 0;
   unsigned long long wide = 0;
   if (nvml.clock && nvml.clock(device_, kClockOfMultiprocessors, &value) == kDone)
-    newest_[Figure::kGpuClock] = value;
-  if (nvml.power && nvml.power(device_, &value) == kDone) newest_[Figure::kGpuPower] = value / 1000;
+    sample[Figure::kGpuClock] = value;
+  if (nvml.power && nvml.power(device_, &value) == kDone) sample[Figure::kGpuPower] = value / 1000;
   if (nvml.temperature && nvml.temperature(device_, kTemperatureOfGpu, &value) == kDone)
-    newest_[Figure::kGpuTemperature] = value;
+    sample[Figure::kGpuTemperature] = value;
   if (nvml.throttle_reasons && nvml.throttle_reasons(device_, &wide) == kDone)
-    newest_[Figure::kGpuThrottled] = static_cast<int64_t>(wide);
+    sample[Figure::kGpuThrottled] = static_cast<int64_t>(wide);
   if (nvml.ecc_errors && nvml.ecc_errors(device_, kUncorrectedErrors, kSinceDriverLoaded, &wide) == kDone)
-    newest_[Figure::kGpuEccErrors] = static_cast<int64_t>(wide);
-  if (nvml.pcie_width && nvml.pcie_width(device_, &value) == kDone) newest_[Figure::kGpuPcieLanes] = value;
+    sample[Figure::kGpuEccErrors] = static_cast<int64_t>(wide);
+  if (nvml.pcie_width && nvml.pcie_width(device_, &value) == kDone) sample[Figure::kGpuPcieLanes] = value;
   for (unsigned link = 0; nvml.nvlink_errors && link < kMostLinks; ++link) {
     for (const int kind : kLinkErrors) {
       if (nvml.nvlink_errors(device_, link, kind, &wide) != kDone) continue;
-      int64_t& errors = newest_[Figure::kGpuNvlinkErrors];
+      int64_t& errors = sample[Figure::kGpuNvlinkErrors];
       errors = std::max<int64_t>(errors, 0) + static_cast<int64_t>(wide);
     }
   }

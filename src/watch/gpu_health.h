@@ -2,7 +2,6 @@
 // driver's, found at run time; who lacks it has no figures.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 
@@ -17,19 +16,15 @@ class GpuHealth {
                                          const char* library = "libnvidia-ml.so.1");
   ~GpuHealth();
 
-  // The newest figures into `sample`; asks the driver at most once a second. What the device does not have
+  // Asks the driver, some milliseconds, and puts its figures into `sample`; what the device does not have
   // stays as it is.
-  void take(Sample& sample);
+  void take(Sample& sample) const;
 
  private:
   struct Library;
   GpuHealth(std::unique_ptr<Library> library, void* device);
-  void ask();
-
   std::unique_ptr<Library> library_;
   void* device_;
-  Sample newest_;
-  std::chrono::steady_clock::time_point asked_{};
 };
 
 }  // namespace sluice::watch

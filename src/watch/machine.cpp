@@ -85,27 +85,33 @@ MachineCounts machine_counts() {
           .network_bytes = network_bytes()};
 }
 
-MachineWatch::MachineWatch(const std::string& pci_bus_id) {
+MachineWatch::MachineWatch(const std::string& pci_bus_id, std::chrono::steady_clock::duration least)
+    : least_(least) {
   if (!pci_bus_id.empty()) gpu_ = GpuHealth::open(pci_bus_id);
 }
 
 MachineWatch::~MachineWatch() = default;
 
 void MachineWatch::take(Sample& sample) {
+  if (std::chrono::steady_clock::now() - since_ >= least_) look();
+  for (const Figure figure : all_figures()) {
+    if (newest_[figure] != kUnknown) sample[figure] = newest_[figure];
+  }
+}
+
+void MachineWatch::look() {
   const auto now = std::chrono::steady_clock::now();
   const MachineCounts counts = machine_counts();
-  const int64_t passed_ns = std::chrono::nanoseconds(now - since_).count();
-  if (passed_ns > 0) {
-    const double share =
-        static_cast<double>(counts.processor_ns - before_.processor_ns) / static_cast<double>(passed_ns);
-    sample[Figure::kProcessors] = static_cast<int64_t>(share * 1e6);
-  }
-  sample[Figure::kRunDelay] = grown(counts.run_delay_ns, before_.run_delay_ns);
-  sample[Figure::kMajorFaults] = grown(counts.major_faults, before_.major_faults);
-  sample[Figure::kResident] = counts.resident_bytes;
-  sample[Figure::kDisk] = grown(counts.disk_bytes, before_.disk_bytes);
-  sample[Figure::kNetwork] = grown(counts.network_bytes, before_.network_bytes);
-  if (gpu_ != nullptr) gpu_->take(sample);
+  const double passed_ns = static_cast<double>(std::chrono::nanoseconds(now - since_).count());
+  const double share = static_cast<double>(counts.processor_ns - before_.processor_ns) / passed_ns;
+  newest_ = {};
+  newest_[Figure::kProcessors] = static_cast<int64_t>(share * 1e6);
+  newest_[Figure::kRunDelay] = grown(counts.run_delay_ns, before_.run_delay_ns);
+  newest_[Figure::kMajorFaults] = grown(counts.major_faults, before_.major_faults);
+  newest_[Figure::kResident] = counts.resident_bytes;
+  newest_[Figure::kDisk] = grown(counts.disk_bytes, before_.disk_bytes);
+  newest_[Figure::kNetwork] = grown(counts.network_bytes, before_.network_bytes);
+  if (gpu_ != nullptr) gpu_->take(newest_);
   before_ = counts;
   since_ = now;
 }

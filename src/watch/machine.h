@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
 
 #include "watch/figures.h"
 
@@ -30,16 +30,22 @@ MachineCounts machine_counts();
 class MachineWatch {
  public:
   // `pci_bus_id`: of the GPU that the rank computes on ("0000:3b:00.0"); empty: none.
-  explicit MachineWatch(const std::string& pci_bus_id = "");
+  // `least`: between two looks.
+  explicit MachineWatch(const std::string& pci_bus_id = "",
+                        std::chrono::steady_clock::duration least = std::chrono::seconds(1));
   ~MachineWatch();
 
-  // Since the call before, or it was made: puts the machine's figures into `sample`. What has no rate, a
-  // clock or a temperature, is asked for at most once a second.
+  // Puts the machine's figures into `sample`: of the time since they were looked at before, which is a second
+  // ago at least; until then those stay.
   void take(Sample& sample);
 
  private:
+  void look();
+
+  Sample newest_;
   MachineCounts before_ = machine_counts();
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  const std::chrono::steady_clock::duration least_;
   std::unique_ptr<GpuHealth> gpu_;  // null without one, or without NVML
 };
 

@@ -17,10 +17,12 @@ void compute_for(std::chrono::milliseconds time) {
 }
 
 TEST(MachineWatch, TellsAProcessThatComputesFromOneThatSleeps) {
-  MachineWatch machine;
-  Sample busy, idle;
+  MachineWatch machine("", std::chrono::milliseconds(50));
+  Sample busy, idle, at_once;
   compute_for(std::chrono::milliseconds(60));
   machine.take(busy);
+  machine.take(at_once);
+  EXPECT_EQ(at_once[Figure::kProcessors], busy[Figure::kProcessors]) << "too soon to look again";
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   machine.take(idle);
   EXPECT_GT(busy[Figure::kProcessors], 2 * idle[Figure::kProcessors]);

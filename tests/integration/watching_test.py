@@ -42,20 +42,20 @@ class Duty:
         self.thread.join()
 
 
-class Watching(TestCase):
+class WatchedRuns(TestCase):
     def configure(self, run, **changes):
         return self.config(run, **{"train__steps": ENDLESS, "train__dtype": "float64", "train__eval_every": 0,
                                    "optimizer__decay": "constant", "parallel__strategies": ["4x<1,1,1>", "2x<1,1,2>"],
                                    "parallel__select": "best", **changes})
 
-    def slow_run(self, name, rank, **changes):
-        """A run whose `rank` is slow from step QUIET on; (directory, process, duty)."""
+    def slow_run(self, name, rank, duty_of=Duty, **changes):
+        """A run whose `rank` is slow from step QUIET on, by what duty_of(process id) does; (directory, process, duty)."""
         run = self.configure(name, **changes)
         with open(self.log(name), "w") as log:
             process = self.start_train(name, RANKS, stderr=log)
         self.wait_for_step(run, QUIET, process)
         worker = children(rank_processes(process.pid)[rank])[0]
-        duty = Duty(worker)
+        duty = duty_of(worker)
         self.addCleanup(duty.stop)
         return run, process, duty
 
@@ -83,12 +83,17 @@ class Watching(TestCase):
         self.train("whole", RANKS)
         self.assert_close_losses(run, whole, 1e-11, 1e-9, goes_on=True)
 
+
+class Watching(WatchedRuns):
     def test_it_is_named_and_plans_give_it_less(self):
+        """A worker is killed while they do: the next epoch begins with ranks that are alike."""
         run, process, duty = self.slow_run("run", 2, watch__act="plan")
         self.wait_for("run", process, "on plans count with rank 2 takes")
         self.wait_for("run", process, "rank 2 is slow")
+        self.wait_for_step(run, self.steps_of(run) + 12, process)
         duty.stop()
-        self.wait_for("run", process, "on plans count with ranks that are alike again")
+        os.kill(children(rank_processes(process.pid)[0])[0], signal.SIGKILL)
+        self.wait_for("run", process, "epoch 1 of 4 ranks")
         lines = self.end_run("run", process, run)
         alarms = {(alarm["rank"], alarm["metric"]) for line in lines for alarm in line.get("alarms", [])}
         self.assertIn((2, "pace"), alarms)
