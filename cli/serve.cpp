@@ -1,9 +1,14 @@
 // sluice serve: an endpoint that speaks OpenAI's language.
 #include <arpa/inet.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <iostream>
+#include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -28,6 +33,7 @@ struct Options : ModelOptions {
   double cache_gib = 4;
   int64_t most_texts = 64;
   int64_t most_waiting = 256;
+  bool follow = false;
 };
 
 bool is_loopback(const std::string& host) {
@@ -64,6 +70,60 @@ class StopAtSignal {
   std::thread thread_;
 };
 
+// Looks for a newer checkpoint of the run every so often, and has the engine take it between two texts.
+class Follow {
+ public:
+  Follow(const storage::Location& location, std::string served, serve::Engine& engine,
+         train::Evaluator& evaluator)
+      : location_(location), served_(std::move(served)), engine_(engine), evaluator_(evaluator) {}
+  ~Follow() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    constexpr std::chrono::seconds kPause{2};
+    std::unique_lock lock(mutex_);
+    while (!ended_.wait_for(lock, kPause, [this] { return done_; })) {
+      lock.unlock();
+      try {
+        look();
+      } catch (const base::Error& error) {
+        tell(error.what());
+      }
+      lock.lock();
+    }
+  }
+
+  void look() {
+    train::ModelSource newest = train::open_model(location_);
+    if (newest.name() == served_) return;
+    if (!engine_.between_texts([&] { evaluator_.reload(newest); })) return;
+    served_ = newest.name();
+    base::log_info(text("serving ", served_));
+  }
+
+  // A run may be writing, or gone for a while: once is enough.
+  void tell(const std::string& fault) {
+    if (std::exchange(told_, fault) != fault) base::log_warning(text("serving ", served_, " still: ", fault));
+  }
+
+  const storage::Location location_;
+  std::string served_;
+  std::string told_;
+  serve::Engine& engine_;
+  train::Evaluator& evaluator_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::thread thread_{[this] { run(); }};
+};
+
 void run(Options options) {
   const transport::Environment told = environment();
   if (const auto key = told.find("SLUICE_API_KEY"); key != told.end()) options.server.key = key->second;
@@ -94,6 +154,8 @@ void run(Options options) {
   options.server.end_tokens = end_tokens_of(model, tokenizer.get());
   if (options.server.model.empty()) options.server.model = options.model;
   serve::Server server(engine, *tokenizer, options.server);
+  std::optional<Follow> follow;
+  if (options.follow) follow.emplace(locate(options.model), model.name(), engine, evaluator);
   const StopAtSignal stop(server);
   base::log_info(text("serving ", model.name(), " at http://", options.server.host, ":", server.port(),
                       "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)), " of cache hold ",
@@ -114,6 +176,8 @@ void add_serve(CLI::App& app) {
       ->check(within(0, 65535))
       ->capture_default_str();
   command->add_option("--name", options->server.model, "What the model is called (default: --model)");
+  command->add_flag("--follow", options->follow,
+                    "Take up each newer checkpoint of the run, when no text is under way");
   command
       ->add_option("--context-length", options->server.context_length,
                    "Most tokens of a prompt and its answer")

@@ -48,6 +48,7 @@ Engine::~Engine() {
     stopping_ = true;
   }
   asked_.notify_all();
+  acted_.notify_all();
   thread_.join();
   fail("the server was stopped");
 }
@@ -86,10 +87,12 @@ void Engine::run() {
     while (true) {
       {
         std::unique_lock lock(mutex_);
-        asked_.wait(lock, [this] { return stopping_ || !new_.empty() || !open_.empty(); });
+        asked_.wait(lock, [this] { return stopping_ || action_ || !new_.empty() || !open_.empty(); });
         if (stopping_) return;
       }
+      if (open_.empty()) act();
       take_new();
+      if (open_.empty()) continue;
       drop_left();
       generator_.step();
       publish();
@@ -98,13 +101,46 @@ void Engine::run() {
     {
       const std::lock_guard lock(mutex_);
       fault_ = error.what();
+      acted_.notify_all();
     }
     fail(error.what());
   }
 }
 
+bool Engine::between_texts(const std::function<void()>& action) {
+  std::unique_lock lock(mutex_);
+  if (stopping_ || !fault_.empty()) return false;
+  action_ = &action;
+  asked_.notify_one();
+  acted_.wait(lock, [this] { return action_ == nullptr || stopping_ || !fault_.empty(); });
+  const bool ran = action_ == nullptr;
+  action_ = nullptr;
+  if (action_fault_) std::rethrow_exception(std::exchange(action_fault_, nullptr));
+  return ran;
+}
+
+void Engine::act() {
+  const std::function<void()>* action = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    action = action_;
+  }
+  if (action == nullptr) return;
+  std::exception_ptr fault;
+  try {
+    (*action)();
+  } catch (...) {
+    fault = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  action_fault_ = fault;
+  action_ = nullptr;
+  acted_.notify_all();
+}
+
 void Engine::take_new() {
   const std::lock_guard lock(mutex_);
+  if (action_ != nullptr) return;  // texts under way come to their end first
   for (; !new_.empty(); new_.pop_front()) {
     const Conversation& conversation = *new_.front();
     const int64_t first = generator_.add(conversation.request(), conversation.manner());

@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -87,6 +89,11 @@ class Engine {
   // failed.
   std::shared_ptr<Conversation> ask(generate::Request request, generate::Manner manner);
 
+  // Runs `action` on the engine's thread when no text is under way: those that are end first, and whoever
+  // asks meanwhile waits. Returns when it has run, and throws what it threw; false when the engine ends
+  // before.
+  bool between_texts(const std::function<void()>& action);
+
   EngineFigures figures() const;
   // Why nothing is said any more, or "".
   std::string fault() const;
@@ -99,6 +106,7 @@ class Engine {
   };
 
   void run();
+  void act();
   void take_new();
   void drop_left();
   void publish();
@@ -113,6 +121,9 @@ class Engine {
   EngineFigures figures_;
   std::string fault_;
   bool stopping_ = false;
+  const std::function<void()>* action_ = nullptr;  // that waits for texts to end
+  std::exception_ptr action_fault_;
+  std::condition_variable acted_;
   std::thread thread_;
 };
 

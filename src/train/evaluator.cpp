@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "layers/head.h"
@@ -79,6 +80,12 @@ class Evaluator::Impl {
     return {result.loss_sum, result.targets};
   }
 
+  void reload(ModelSource& model) {
+    if (model.shape() != table_.shape)
+      throw base::InputError(base::text(model.name(), " is a model of another shape: start anew with it"));
+    model.load(engine_->store());
+  }
+
   generate::WholeModel whole();
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
@@ -125,6 +132,8 @@ Evaluator::~Evaluator() = default;
 EvaluationResult Evaluator::evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
   return impl_->evaluate(blend, samples);
 }
+
+void Evaluator::reload(ModelSource& model) { impl_->reload(model); }
 
 generate::WholeModel Evaluator::whole() { return impl_->whole(); }
 

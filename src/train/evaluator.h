@@ -45,6 +45,10 @@ class Evaluator {
   // no sequence is longer than context_length.
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples);
 
+  // Takes another model's weights in place of its own, also for whoever has whole(). Collective as the
+  // making. InputError, with the weights as they were, when it has another shape.
+  void reload(ModelSource& model);
+
   // The layers as they are, for as long as this lives. REQUIRES: one rank.
   generate::WholeModel whole();
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 import unittest
 
 from chat_corpora_test import PLAIN, TOOLS, WRITER
@@ -244,6 +245,27 @@ class Serve(CommandTest):
         self.assertGreaterEqual(self.server.metric("sluice_requests_left_total") + self.server.metric("sluice_texts_under_way"),
                                 before)
         self.assertEqual(self.server.metric("sluice_texts_waiting"), 0)
+
+    def test_a_run_is_followed(self):
+        config, run = self.folder / "run.toml", self.folder / "followed"
+        train = lambda steps: self.done("train", "--config", config, "--set", f"log.dir={run}", "--set", f"train.steps={steps}",
+                                        "--resume", "auto")
+        train(2)
+        server = Server("--model", run, "--tokenizer", self.folder / "tokenizer", "--follow", "--context-length", 256)
+        self.addCleanup(server.close)
+        ask = lambda: server.ask("completions", prompt="import json", max_tokens=6, temperature=0, logprobs=1)["choices"][0]["logprobs"]
+        before = ask()
+        train(6)
+        deadline = time.monotonic() + 60
+        while (now := ask()) == before and time.monotonic() < deadline:
+            time.sleep(0.2)
+        said = json.loads(self.done("generate", "--model", run, "--tokenizer", self.folder / "tokenizer", "--prompt", "import json",
+                                    "--tokens", 6, "--dtype", "float64", "--threads", 1, "--json"))
+        self.assertNotEqual(now, before)
+        for ours, theirs in zip(now["token_logprobs"], said["logprobs"], strict=True):
+            self.assertAlmostEqual(ours, theirs, delta=1e-11)
+        server.close()
+        self.assertIn("step-6", server.log)
 
     def test_a_key_is_asked_for_and_too_many_are_refused(self):
         server = Server(*self.model, "--texts", 1, "--waiting", 1, "--context-length", 512, SLUICE_API_KEY="secret")
