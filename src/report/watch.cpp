@@ -38,10 +38,6 @@ std::vector<StepRecord> last_steps(const std::filesystem::path& path, int64_t mo
   return steps;
 }
 
-}  // namespace
-
-namespace {
-
 // "pull" of "pull_wait_ms": what most of the rank's waiting is.
 std::string longest_wait(const watch::Figures& figures, size_t rank) {
   constexpr std::string_view kWait = "_wait_ms";
@@ -109,7 +105,7 @@ Json to_json(const WatchedRun& run) {
 
 namespace {
 
-std::string alarms_of(const WatchedRun& run, size_t rank) {
+std::string alarms_text(const WatchedRun& run, size_t rank) {
   const WatchedRank& own = run.ranks[rank];
   if (own.alarms.empty()) return "";
   std::vector<std::string> names;
@@ -121,7 +117,7 @@ std::string alarms_of(const WatchedRun& run, size_t rank) {
 }
 
 // The longest shares of the newest path that was looked at.
-std::string path_of(const StepRecord& step) {
+std::string path_text(const StepRecord& step) {
   constexpr size_t kMostShares = 6;
   std::string shown = text("critical path of step ", step.step, ", ms (planned):\n");
   char line[96];
@@ -153,10 +149,11 @@ std::string to_text(const WatchedRun& run) {
     const WatchedRank& own = run.ranks[rank];
     std::snprintf(line, sizeof line, "%4zu  %5.2f  %9.1f  %-10s", rank, own.pace, own.wait_ms,
                   own.waits_for.c_str());
-    shown += base::trim(line).empty() ? "" : line;
-    shown += alarms_of(run, rank) + "\n";
+    std::string row = line + alarms_text(run, rank);
+    row.resize(row.find_last_not_of(' ') + 1);
+    shown += row + "\n";
   }
-  if (run.path) shown += path_of(*run.path);
+  if (run.path) shown += path_text(*run.path);
   return shown;
 }
 

@@ -2,6 +2,7 @@
 // waited for, how its machine was. A new figure is a value here and a row in figures.cpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -80,7 +81,9 @@ class Figures {
   const std::vector<double>& operator[](Figure figure) const {
     return by_figure_[static_cast<size_t>(figure)];
   }
-  size_t ranks() const { return (*this)[Figure::kPace].size(); }
+  size_t ranks() const {
+    return std::ranges::max_element(by_figure_, {}, &std::vector<double>::size)->size();
+  }
 
  private:
   std::array<std::vector<double>, kFigures> by_figure_;
