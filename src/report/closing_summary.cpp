@@ -122,6 +122,13 @@ std::string closing_summary(const RunData& run) {
     add("fallbacks", text(human_count(fallbacks, "step", "steps"),
                           " without the planner's own plan (\"fallback\" in metrics.jsonl says why)"));
   }
+  std::map<std::pair<int, watch::Cause>, int64_t> alarmed;  // steps, by rank and cause
+  for (const StepRecord& step : steps) {
+    for (const watch::Alarm& alarm : step.alarms) ++alarmed[{alarm.rank, alarm.cause}];
+  }
+  for (const auto& [of, count] : alarmed)
+    add("held up", text("by rank ", of.first, "'s ", watch::name_of(of.second), " for ",
+                        human_count(count, "step", "steps")));
   const auto slower =
       std::ranges::find_if(steps, [](const StepRecord& step) { return !step.degraded.empty(); });
   if (slower != steps.end()) add("degraded", slower->degraded);

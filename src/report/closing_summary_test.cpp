@@ -24,6 +24,15 @@ RunData run_of(std::vector<StepRecord> steps) {
   return run;
 }
 
+TEST(ClosingSummary, NamesWhoMadeOthersWait) {
+  std::vector<StepRecord> steps;
+  for (int64_t step = 0; step < 20; ++step) {
+    steps.push_back(step_of(step, 4.0));
+    if (step >= 15) steps.back().alarms = {{5, watch::Cause::kPace, 12, 1.4}};
+  }
+  EXPECT_THAT(closing_summary(run_of(steps)), HasSubstr("\nheld up         by rank 5's pace for 5 steps\n"));
+}
+
 TEST(ClosingSummary, ShowsLossStrategiesAndPrediction) {
   std::vector<StepRecord> steps;
   for (int64_t step = 0; step < 20; ++step) steps.push_back(step_of(step, step < 10 ? 4.0 : 2.0));
