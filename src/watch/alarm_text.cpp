@@ -109,8 +109,8 @@ std::string to_text(const Detector::Change& change, const Figures& figures, cons
                  base::human_duration(cost.without_ns), " were it like the others")
           : "";
   const std::string why = evidence(figures, static_cast<size_t>(alarm.rank));
-  return text("rank ", alarm.rank, " ", what_it_does(alarm), costs, why.empty() ? "" : "; ", why, ": ",
-              way_out(alarm.cause));
+  return text("rank ", alarm.rank, " ", what_it_does(alarm), ", since step ", alarm.since, costs,
+              why.empty() ? "" : "; ", why, ": ", way_out(alarm.cause));
 }
 
 }  // namespace sluice::watch

@@ -108,6 +108,10 @@ bool Detector::Series::is_slow(size_t rank, bool was_slow) const {
          sums_[rank] > std::max(options_.enough, options_.enough_deviations * noise_);
 }
 
+bool Detector::Series::is_suspected(size_t rank) const {
+  return is_known(rank) && mean(logs_[rank]) - bias_[rank] > std::log(options_.slow);
+}
+
 std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) {
   const size_t ranks = std::ranges::max_element(scores, {}, &std::vector<double>::size)->size();
   if (ranks == 0) return {};
@@ -124,7 +128,7 @@ std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) 
       int64_t& since = since_[cause][rank];
       const bool was = since >= 0;
       const bool slow = !told[rank] && series_[cause].is_slow(rank, was);
-      told[rank] |= slow ? 1 : 0;
+      told[rank] |= slow || series_[cause].is_suspected(rank) ? 1 : 0;
       if (slow == was) continue;
       const int64_t first = slow ? std::max<int64_t>(0, step - series_[cause].since(rank) + 1) : since;
       since = slow ? first : -1;

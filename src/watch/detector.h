@@ -17,7 +17,8 @@
 
 namespace sluice::watch {
 
-// What of a rank holds the others up. Where several do, the first is told.
+// What of a rank holds the others up. Where several do, or may, the first is told: a process that is stopped
+// in the middle of its messages looks like a slow link, too.
 enum class Cause : uint8_t { kPace, kCopies, kHost, kLink };
 inline constexpr size_t kCauses = 4;
 // "pace", "copies", "host", "link": of files and Prometheus.
@@ -55,7 +56,7 @@ class Detector {
     double most = 1.3;
     double most_deviations = 3;
     double enough = 0.3;
-    double enough_deviations = 8;
+    double enough_deviations = 10;
     int first_steps = 32;
     double most_bias = 1.2;  // of those
     int noise_steps = 32;    // whose scatter tells what is chance
@@ -86,6 +87,7 @@ class Detector {
     double window(size_t rank) const;  // 0: too little is known
     std::vector<double> windows() const;
     bool is_slow(size_t rank, bool was_slow) const;
+    bool is_suspected(size_t rank) const;  // over the window, whatever noise may make
     int64_t since(size_t rank) const { return steps_ - begun_[rank]; }  // steps in which its sum grew
     void forget(size_t rank) { sums_[rank] = 0; }
 

@@ -48,6 +48,8 @@ class Quota:
         (self.group / "cgroup.procs").write_text(str(process_id))
 
     def stop(self):
+        if not self.group.exists():
+            return
         for process in (self.group / "cgroup.procs").read_text().split():
             (self.root / "cgroup.procs").write_text(process)
         self.group.rmdir()
@@ -77,7 +79,8 @@ class Slow(WatchedRuns):
         return found
 
     def test_a_worker_that_is_stopped_a_third_of_the_time(self):
-        self.assertIn((2, "pace"), self.named(Third))
+        """Inside its cells or between them, whichever was first."""
+        self.assertTrue({(2, "pace"), (2, "host")} & self.named(Third))
 
     def test_a_worker_that_is_held_to_a_share_of_a_processor(self):
         def quota(process_id):
