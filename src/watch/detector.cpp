@@ -121,14 +121,16 @@ std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) 
     for (std::vector<int64_t>& since : since_) since.assign(ranks, -1);
   }
   std::vector<Change> changes;
-  std::vector<char> told(ranks, 0);
+  std::vector<char> told(ranks, 0), suspected(ranks, 0);  // of an earlier cause
   for (size_t cause = 0; cause < kCauses; ++cause) {
     series_[cause].add(scores[cause]);
     for (size_t rank = 0; rank < ranks; ++rank) {
       int64_t& since = since_[cause][rank];
       const bool was = since >= 0;
-      const bool slow = !told[rank] && series_[cause].is_slow(rank, was);
-      told[rank] |= slow || series_[cause].is_suspected(rank) ? 1 : 0;
+      const bool held_back = told[rank] || (suspected[rank] && !was);
+      const bool slow = !held_back && series_[cause].is_slow(rank, was);
+      told[rank] |= slow ? 1 : 0;
+      suspected[rank] |= series_[cause].is_suspected(rank) ? 1 : 0;
       if (slow == was) continue;
       const int64_t first = slow ? std::max<int64_t>(0, step - series_[cause].since(rank) + 1) : since;
       since = slow ? first : -1;

@@ -132,6 +132,23 @@ TEST(Detector, NamesTheCause) {
   EXPECT_EQ(cause_of(far), Cause::kLink);
 }
 
+// A suspicion holds a later cause back, and does not end what is told already.
+TEST(Detector, TellsAnEarlierCauseFirst) {
+  const auto both = [](double pace, double link) {
+    return Scores{std::vector<double>{1, pace, 1}, {}, {}, std::vector<double>{1, link, 1}};
+  };
+  Detector suspected;
+  for (int step = 0; step < 40; ++step) suspected.add(step, both(1, 1));
+  for (int step = 40; step < 60; ++step) suspected.add(step, both(1.11, step < 50 ? 1 : 1.4));
+  EXPECT_THAT(suspected.alarms(), IsEmpty());
+  Detector told;
+  for (int step = 0; step < 40; ++step) told.add(step, both(1, 1));
+  for (int step = 40; step < 60; ++step) told.add(step, both(1, 1.4));
+  ASSERT_EQ(told.alarms().size(), 1U);
+  for (int step = 60; step < 66; ++step) EXPECT_TRUE(told.add(step, both(1.11, 1.4)).empty());
+  EXPECT_EQ(told.alarms()[0].cause, Cause::kLink);
+}
+
 // A rank that always does what its calibration thinks too easy is like that; one that is far off is not.
 TEST(Detector, KnowsWhatARankWasLikeFromTheStart) {
   for (const auto& [always, alarms] : {std::pair(1.17, 0U), std::pair(1.5, 1U)}) {
