@@ -68,8 +68,11 @@ class WatchedRuns(TestCase):
         self.assertIn(words, self.log(name).read_text())
 
     def end_run(self, name, process, run):
-        """Stops the run once it has all steps that are compared; its records."""
-        self.assertTrue(wait_until(lambda: self.steps_of(run) > COMPARED or process.poll() is not None, RUN_TIMEOUT_S, 0.05))
+        """Stops the run once it has all steps that are compared, and some of its second epoch; its records."""
+        def far_enough():
+            second = '"epoch":1' in (run / "metrics.jsonl").read_text()
+            return (second and self.steps_of(run) > COMPARED) or process.poll() is not None
+        self.assertTrue(wait_until(far_enough, RUN_TIMEOUT_S, 0.05))
         terminate(process.pid)
         self.assertEqual(process.wait(RUN_TIMEOUT_S), 0, self.log(name).read_text()[-3000:])
         return records(run)
