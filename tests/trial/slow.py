@@ -79,8 +79,8 @@ class Slow(WatchedRuns):
         return found
 
     def test_a_worker_that_is_stopped_a_third_of_the_time(self):
-        """Inside its cells or between them, whichever was first."""
-        self.assertTrue({(2, "pace"), (2, "host")} & self.named(Third))
+        """Inside its cells, between them or in the middle of its messages: by whichever shows first."""
+        self.assertIn(2, {rank for rank, _ in self.named(Third)})
 
     def test_a_worker_that_is_held_to_a_share_of_a_processor(self):
         def quota(process_id):
