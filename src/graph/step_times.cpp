@@ -365,12 +365,4 @@ std::vector<PathPiece> critical_path(const StepGraph& graph, const StepTimes& ti
   return Walk(graph, times).run();
 }
 
-PathExcess largest_excess(const std::vector<PathPiece>& path) {
-  std::map<std::pair<int, PathKind>, int64_t> excess;
-  for (const PathPiece& piece : path) excess[{piece.rank, piece.kind}] += piece.excess_ns();
-  const auto most =
-      std::ranges::max_element(excess, {}, &std::pair<const std::pair<int, PathKind>, int64_t>::second);
-  return {most->first.first, most->first.second, most->second};
-}
-
 }  // namespace sluice::graph

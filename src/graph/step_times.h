@@ -63,14 +63,4 @@ struct PathPiece {
 // whichever ended last. In order of time, without gaps from 0 to the step's end. O(nodes · members).
 std::vector<PathPiece> critical_path(const StepGraph& graph, const StepTimes& times);
 
-// Where most of a path's excess over its plan is: the rank and kind whose pieces exceed theirs by most
-// together.
-struct PathExcess {
-  int rank = 0;
-  PathKind kind = PathKind::kHost;
-  int64_t excess_ns = 0;
-};
-// REQUIRES: a path that is not empty.
-PathExcess largest_excess(const std::vector<PathPiece>& path);
-
 }  // namespace sluice::graph

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "graph/build.h"
 #include "graph/testing.h"
@@ -17,6 +19,20 @@ StepGraph four_ranks() {
   const strategy::StepPlan plan =
       testing::plan_from_text("4x<1,1,1>", {"400, 200", "500", "300, 300", "350+250"}, 4);
   return build(plan, model::parameter_table(shape), testing::small_cost(shape), 4);
+}
+
+// The rank and kind whose pieces exceed their plan by most together.
+struct PathExcess {
+  int rank = 0;
+  PathKind kind = PathKind::kHost;
+  int64_t excess_ns = 0;
+};
+PathExcess largest_excess(const std::vector<PathPiece>& path) {
+  std::map<std::pair<int, PathKind>, int64_t> excess;
+  for (const PathPiece& piece : path) excess[{piece.rank, piece.kind}] += piece.excess_ns();
+  const auto most =
+      std::ranges::max_element(excess, {}, &std::pair<const std::pair<int, PathKind>, int64_t>::second);
+  return {most->first.first, most->first.second, most->second};
 }
 
 void expect_whole(const std::vector<PathPiece>& path, const StepTimes& times) {
