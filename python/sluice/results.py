@@ -61,7 +61,7 @@ class Pipeline:
     """The ranks that hold one copy of the model between them, and their work."""
 
     scheme: str
-    """"<tp,pp,cp>", or "<tp,pp,cp,share>"."""
+    """"<tp,pp,cp>", "<tp,pp,cp,share>" or "<tp,pp,cp,share,experts>"."""
     max_len: int
     """Tokens that a micro-batch of one lane may hold."""
     ranks: list[int]

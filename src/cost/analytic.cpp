@@ -139,7 +139,7 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
     std::vector<KindCost>& kinds = options.kinds_by_tp[tp];
     for (const auto& kind : program.kinds()) {
       const model::TokenWork work = kind->work();
-      const model::TokenBytes bytes = kind->bytes(tp, memory.element_bytes);
+      const model::TokenBytes bytes = kind->bytes({tp}, memory.element_bytes);
       const OperationTimes times = kind == program.kinds().front()  ? analysis.embedding(work)
                                    : kind == program.kinds().back() ? analysis.head(work)
                                                                     : analysis.block(work);

@@ -2,8 +2,8 @@
 //
 // `schemes` is for people and other programs: T(l) of one stage under common schemes. What the model is made
 // of stands in `layers` (by TP degree; nanoseconds), `links`, `memory` and `update_ps_per_element`. A file
-// without `layers` is a published table: there `schemes` is what the model is made of. A table without rows of one TP
-// rank gets them derived (cost/derived_rows.h), marked so; they are written with "derived": true.
+// without `layers` is a published table: there `schemes` is what the model is made of. A table without rows
+// of one TP rank gets them derived (cost/derived_rows.h), marked so; they are written with "derived": true.
 #pragma once
 
 #include <string>

@@ -226,14 +226,14 @@ TEST(Analytic, WideModelOnASlowMachineIsTheUsersFault) {
 TEST(Analytic, LayerBytesCountKeyHeadsThatRanksRepeat) {
   // Two key heads on four ranks: a rank has a head of 32 for queries, keys and values, and 84 of the MLP.
   const model::Program program(model::test_shape());
-  const model::TokenBytes bytes = program.kind_at(1).bytes(4, 4);
+  const model::TokenBytes bytes = program.kind_at(1).bytes({4}, 4);
   EXPECT_EQ(bytes.saved, 2 * (128 * 4 + 4) / 4 + (96 + 32 + 2 * 84) * 4 + 4);
   EXPECT_EQ(bytes.deferred, 4 * 128 * 4 / 4 + (96 + 32 + 3 * 84) * 4 - bytes.saved);
   EXPECT_EQ(bytes.forward, 4 * (84 + 128));
   EXPECT_EQ(bytes.backward, 4 * (128 + 84 + 128 + 32));
-  EXPECT_EQ(program.kinds().back()->bytes(4, 4).transient(), 4 * 4 * 128);
+  EXPECT_EQ(program.kinds().back()->bytes({4}, 4).transient(), 4 * 4 * 128);
   // Statistics stay at four bytes in 16 bits.
-  EXPECT_EQ(program.kind_at(1).bytes(1, 2).saved,
+  EXPECT_EQ(program.kind_at(1).bytes({1}, 2).saved,
             2 * (128 * 2 + 4) + (128 + 2 * 64 + 128 + 2 * 336) * 2 + 4 * 4);
 }
 

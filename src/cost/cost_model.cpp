@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/expert_travel.h"
 
 namespace sluice::cost {
 namespace {
@@ -44,6 +45,7 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
     const model::TokenWork work = program.kind_at(position).work();
     if (work.window > 0) ++counts.windowed;
     if (work.scanned > 0) ++counts.recurrent;
+    if (work.visited > 0) ++counts.experts;
     figures->before.push_back(counts);
   }
   for (const auto& [tp, kinds] : options.kinds_by_tp) {
@@ -62,6 +64,14 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
       add(sums.forward, windowed ? times.forward.through_window() : times.forward);
       add(sums.backward_input, windowed ? times.backward_input.through_window() : times.backward_input);
       add(sums.backward_weight, times.backward_weight);
+      const model::TokenWork work = program.kind_at(position).work();
+      const auto add_visited = [&](std::vector<Wide>& of, const Quadratic& all) {
+        if (of.empty()) of.push_back(0);
+        of.push_back(of.back() + all.share(work.visited, std::max<int64_t>(1, work.products)).b);
+      };
+      add_visited(sums.visited_forward, times.forward);
+      add_visited(sums.visited_input, times.backward_input);
+      add_visited(sums.visited_weight, times.backward_weight);
     }
   }
   figures->options = std::move(options);
@@ -106,7 +116,8 @@ std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
 
 // Of one kind alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
 Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
-  const Quadratic priced = priced_times(scheme, kind, run);
+  Quadratic priced = priced_times(scheme, kind, run);
+  if (scheme.experts > 1) priced += divided_times(scheme, kind, run);
   return pace_percent_ == 100 ? priced : priced.share(pace_percent_, 100);
 }
 
@@ -127,11 +138,37 @@ Quadratic CostModel::priced_times(const strategy::Scheme& scheme, CellKind kind,
           narrow(last.a_windowed - first.a_windowed)};
 }
 
+// What a cell takes more where lanes divide experts: the busiest lane's experts, gate and up made again in a
+// backward, because a lane keeps nothing of others' rows, and what of the rows' travel no products hide.
+Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
+  if (scheme.experts == 1 || !options().scheme_times.empty()) return {};
+  if (kind != CellKind::kForward) run = program().walked_back(run);
+  const int64_t layers = counts_of(run).experts;
+  if (layers == 0) return {};
+  const Sums& sums = of_tp(figures_->sums_by_tp, scheme.tp);
+  const auto of_run = [&](const std::vector<Wide>& before) {
+    return before[static_cast<size_t>(run.end)] - before[static_cast<size_t>(run.begin)];
+  };
+  const Wide forward = of_run(sums.visited_forward), weight = of_run(sums.visited_weight);
+  if (kind == CellKind::kBackwardWeight) return {0, narrow(weight * (kBusiestPercent - 100) / 100)};
+  const bool backward = kind == CellKind::kBackwardInput;
+  const Wide again = backward ? forward * 2 / 3 : 0;
+  const Wide once = backward ? of_run(sums.visited_input) : forward;
+  const ExpertTravel travel =
+      expert_travel(options().shape, options().memory.element_bytes, scheme,
+                    {options().intra, options().inter, options().gpus_per_node, options().gpus_per_nic});
+  const Wide moving = Wide{backward ? travel.backward : travel.forward} * layers;
+  const Wide hides = (once + again + (backward ? weight : 0)) * kBusiestPercent / 100;
+  const Wide more = (once + again) * kBusiestPercent / 100 - once;
+  return {0, narrow(more + moving / kUsualWaves + std::max<Wide>(0, moving - hides)),
+          layers * (kUsualWaves + 2) * travel.latency_ns};
+}
+
 CostModel::BlockCounts CostModel::counts_of(base::Interval run) const {
   if (run.empty()) return {};
   const BlockCounts& first = figures_->before[static_cast<size_t>(run.begin)];
   const BlockCounts& last = figures_->before[static_cast<size_t>(run.end)];
-  return {last.windowed - first.windowed, last.recurrent - first.recurrent};
+  return {last.windowed - first.windowed, last.recurrent - first.recurrent, last.experts - first.experts};
 }
 
 // In float or wider, of a TP rank's heads.
@@ -164,8 +201,10 @@ Quadratic CostModel::recompute_times(const strategy::Scheme& scheme, base::Inter
   for (int64_t begin = blocks.begin, end = begin; begin < blocks.end; begin = end) {
     while (end < blocks.end && program().at(end).kind == program().at(begin).kind) ++end;
     const model::TokenWork work = program().kind_at(begin).work();
-    const Quadratic forward = own_times(scheme, CellKind::kForward, {begin, end});
-    times += {0, forward.share(work.recomputed, work.products).b, forward.c_ns};
+    const Quadratic forward = own_times({.tp = scheme.tp, .pp = scheme.pp}, CellKind::kForward, {begin, end});
+    // Rows that travel have their experts' gate and up made again whatever the policy.
+    const int64_t recomputed = work.recomputed - (scheme.experts > 1 ? work.visited * 2 / 3 : 0);
+    times += {0, forward.share(recomputed, work.products).b, forward.c_ns};
   }
   return times;
 }

@@ -126,7 +126,9 @@ class CostModel {
   CostModel with(Options options) const;
   // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
   // policy wants to be rid of: with one, they are done at once.
-  bool splits_backward(const strategy::Scheme& scheme) const { return scheme.pp > 1 && policy_.keeps_all(); }
+  bool splits_backward(const strategy::Scheme& scheme) const {
+    return scheme.pp > 1 && policy_.keeps_all() && scheme.experts == 1;
+  }
 
   // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything
   // below that takes a scheme throws InputError naming it when the calibration has no figures for it.
@@ -194,11 +196,14 @@ class CostModel {
   };
   struct Sums {
     std::vector<Sum> forward, backward_input, backward_weight;
+    // Of the experts that a token visits, what their products have of b.
+    std::vector<Wide> visited_forward, visited_input, visited_weight;
   };
-  // Of blocks that don't pass all their keys round a ring.
+  // Of blocks that don't pass all their keys round a ring, and of those with experts.
   struct BlockCounts {
     int64_t windowed = 0;
     int64_t recurrent = 0;
+    int64_t experts = 0;
   };
   // What holds under every policy.
   struct Figures {
@@ -216,6 +221,7 @@ class CostModel {
   BlockCounts counts_of(base::Interval run) const;
   Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
   Quadratic priced_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
+  Quadratic divided_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
 
   std::shared_ptr<const Figures> figures_;
   strategy::MemoryPolicy policy_;

@@ -224,7 +224,7 @@ TEST(CostModel, RepeatingTheForwardRunsItsLayersOnceMore) {
 TEST(CostModel, RecomputingKeepsBordersAndRepeatsTheForwardWithoutAttention) {
   const CostModel keep(tiny_options());
   const CostModel recompute = keep.under({.recompute = true});
-  const model::TokenBytes bytes = keep.program().kind_at(1).bytes(1, 4);
+  const model::TokenBytes bytes = keep.program().kind_at(1).bytes({1}, 4);
   const Scheme one;
   EXPECT_EQ(MemoryCost(recompute, one).kept_bytes_per_token(1),
             (1000 * bytes.border + bytes.saved - 1) / bytes.saved);

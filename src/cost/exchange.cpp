@@ -79,8 +79,7 @@ namespace {
 // On the fullest stage, with what is at work beyond a ring's.
 int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, int head_lanes) {
   const model::Shape& shape = cost.options().shape;
-  const ExchangeBytes more =
-      exchange_bytes(shape, scheme.tp, cost.options().memory.element_bytes, head_lanes);
+  const ExchangeBytes more = exchange_bytes(shape, scheme, cost.options().memory.element_bytes, head_lanes);
   const int64_t layers = std::ranges::max(stage_layers(cost, scheme));
   const bool counts_work = cost.options().memory.transient_bytes_per_token > 0;
   const int64_t at_work = counts_work ? std::max(more.forward, more.nested) : 0;

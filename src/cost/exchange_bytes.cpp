@@ -11,7 +11,9 @@ namespace sluice::cost {
 // they come; what of the layer is saved later is not there yet. Backward: outputs' gradients as they are,
 // leave and come, twice; then all gradients as they leave and come, and sums of copied heads. Both beside
 // what the MLP's half, the widest otherwise, has at work.
-ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_bytes, int head_lanes) {
+ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& scheme, int64_t element_bytes,
+                             int head_lanes) {
+  const int tp = scheme.tp;
   if (head_lanes == 1) return {};
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t wide = statistic_bytes / element_bytes;
@@ -20,7 +22,7 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_
   const int64_t q = heads.queries * shape.head_dim, block = 2 * heads.keys * shape.head_dim;
   const int64_t run_q = head_lanes * most.queries * shape.head_dim;
   const int64_t run_block = head_lanes * 2 * most.keys * shape.head_dim;
-  const int64_t ffn = model::least_ffn(shape) / tp;
+  const int64_t ffn = model::least_ffn(shape, scheme.experts) / tp;
   const int64_t statistics = (head_lanes * most.queries - heads.queries) * statistic_bytes;
   const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs lie there both ways
   const int64_t travels = 2 * (q + block) + run_q + run_block - (3 * ffn + run_q + q);

@@ -18,7 +18,8 @@ struct ExchangeBytes {
   int64_t nested = 0;      // at work, of one with a ring between runs
 };
 // In runs of so many lanes. REQUIRES: there are heads for it.
-ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_bytes, int head_lanes);
+ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& scheme, int64_t element_bytes,
+                             int head_lanes);
 // Of these, what stays from forward to backward.
 int64_t kept_of(const ExchangeBytes& more, const CostModel& cost);
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "cost/parameter_counts.h"
 #include "cost/share_cost.h"
+#include "model/experts_kind.h"
 
 namespace sluice::cost {
 namespace {
@@ -22,10 +24,10 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   const MemoryModel& memory = options().memory;
   const base::Interval run = cost_.stage_run(scheme_, stage);
   int64_t whole = 0, shared = 0, shared_gradients = 0;
-  std::map<std::pair<int, bool>, int64_t> alike;  // by kind, trained or not
+  std::map<std::tuple<int, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
   for (const int bucket : program().buckets_of(run)) {
-    const auto [position, trained] = program().buckets()[static_cast<size_t>(bucket)];
-    const auto [known, added] = alike.try_emplace({program().at(position).kind, trained});
+    const auto [position, trained, of_experts] = program().buckets()[static_cast<size_t>(bucket)];
+    const auto [known, added] = alike.try_emplace({program().at(position).kind, trained, of_experts});
     if (added) known->second = bucket_elements(program(), memory, bucket, scheme_.tp);
     whole += known->second;
     shared += divide_up(known->second, scheme_.share);
@@ -36,7 +38,10 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   return (options().share_traits.keeps_gathered ? whole : shared) * memory.element_bytes +
          shared_gradients * memory.accumulator_bytes +
          memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
-         (head ? memory.logits_chunk_bytes : 0) + divide_up(memory.attention_bytes, scheme_.tp) +
+         (head ? memory.logits_chunk_bytes : 0) +
+         model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
+                           memory.element_bytes) +
+         divide_up(memory.attention_bytes, scheme_.tp) +
          std::max({window_bytes(CellKind::kForward, run), window_bytes(CellKind::kBackward, run),
                    window_bytes(CellKind::kBackwardWeight, run)});
 }
@@ -62,11 +67,19 @@ void MemoryCost::for_each_kind_of_block(base::Interval run, Visit visit) const {
 }
 
 model::TokenBytes MemoryCost::token_bytes(int64_t position) const {
-  return program().kind_at(position).bytes(scheme_.tp, options().memory.element_bytes);
+  return program().kind_at(position).bytes({.tp = scheme_.tp, .expert_lanes = scheme_.experts},
+                                           options().memory.element_bytes);
 }
 
 int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
-  if (published_ == nullptr) return cost_.kind_cost(scheme_, position).saved_bytes_per_token;
+  if (published_ == nullptr) {
+    const int64_t known = cost_.kind_cost(scheme_, position).saved_bytes_per_token;
+    if (scheme_.experts == 1) return known;
+    // What was measured where lanes gather experts, less what is not kept of rows that travel.
+    const int64_t gathering =
+        program().kind_at(position).bytes({scheme_.tp}, options().memory.element_bytes).saved;
+    return gathering == 0 ? known : wide_divide_up(Wide{known} * token_bytes(position).saved, gathering);
+  }
   return divide_up(published_->saved_bytes_per_token, program().blocks().size() / scheme_.pp);
 }
 
@@ -79,7 +92,7 @@ int64_t MemoryCost::deferred_bytes_per_token(int64_t position) const {
 int64_t MemoryCost::kept_bytes_per_token(int64_t position, int head_lanes) const {
   if (position < program().first_trained()) return 0;
   const int64_t exchanged =
-      kept_of(exchange_bytes(options().shape, scheme_.tp, options().memory.element_bytes, head_lanes), cost_);
+      kept_of(exchange_bytes(options().shape, scheme_, options().memory.element_bytes, head_lanes), cost_);
   const int64_t saved = saved_bytes_per_token(position);
   if (!cost_.policy().recompute) return saved + exchanged;
   // What was measured or published, shared as the kind says.
@@ -255,7 +268,11 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
   std::vector<AtHand> operations;  // of equal ones three show all neighbours that there are
   int64_t kept = 0;                // behind its operation, which the head follows
   for (const base::Interval of : alike_runs(program(), kind, run)) {
-    const ParameterCount count = operation_elements(program(), memory, of.begin, scheme_.tp);
+    const OperationElements own = operation_elements(program(), memory, of.begin, scheme_.tp);
+    // A lane that holds its experts alone has them at hand, and their gradients, all through the step.
+    const int gathered = scheme_.holders_of_experts() == 1 ? 0 : 1;
+    const ParameterCount count{own.others.all + gathered * own.experts.all / scheme_.experts,
+                               own.others.trained + gathered * own.experts.trained / scheme_.experts};
     const bool needs = gathers(program(), kind, of.begin) ||
                        (kind != CellKind::kBackwardWeight && stays_at_hand(program(), of.begin));
     const bool makes = forward ? of.begin == program().head() : true;

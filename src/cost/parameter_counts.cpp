@@ -13,24 +13,28 @@ void add(ParameterCount& to, const model::BucketPlace& bucket, int64_t elements)
 }  // namespace
 
 int64_t bucket_elements(const model::Program& program, const MemoryModel& memory, int bucket, int tp) {
-  const auto [position, trained] = program.buckets()[static_cast<size_t>(bucket)];
+  const model::BucketPlace& place = program.buckets()[static_cast<size_t>(bucket)];
+  const int64_t position = place.position;
   const model::Kind& kind = program.kind_at(position);
-  if (memory.layer_parameters == 0) return model::largest_shard(kind, tp, trained);
+  if (memory.layer_parameters == 0) return model::largest_shard(kind, tp, place);
   const bool end = program.blocks_in({position, position + 1}).empty();
   const int64_t counted = end ? memory.end_parameters : memory.layer_parameters;
   const bool whole = program.at(position).own.size() == 1;
   const auto part = whole ? counted
-                          : static_cast<int64_t>(Wide{counted} * model::largest_shard(kind, 1, trained) /
+                          : static_cast<int64_t>(Wide{counted} * model::largest_shard(kind, 1, place) /
                                                  model::largest_shard(kind, 1));
   return (part + tp - 1) / tp;
 }
 
-ParameterCount operation_elements(const model::Program& program, const MemoryModel& memory, int64_t position,
-                                  int tp) {
-  ParameterCount count;
-  for (const int bucket : program.at(position).buckets)
-    add(count, program.buckets()[static_cast<size_t>(bucket)], bucket_elements(program, memory, bucket, tp));
-  return count;
+OperationElements operation_elements(const model::Program& program, const MemoryModel& memory,
+                                     int64_t position, int tp) {
+  OperationElements elements;
+  for (const int bucket : program.at(position).buckets) {
+    const model::BucketPlace& place = program.buckets()[static_cast<size_t>(bucket)];
+    add(place.of_experts ? elements.experts : elements.others, place,
+        bucket_elements(program, memory, bucket, tp));
+  }
+  return elements;
 }
 
 ParameterCount all_parameters(const model::Program& program, const MemoryModel& memory) {

@@ -15,9 +15,14 @@ struct ParameterCount {
   int64_t all = 0;
   int64_t trained = 0;
 };
-// Of those that an operation reads, and of the whole model.
-ParameterCount operation_elements(const model::Program& program, const MemoryModel& memory, int64_t position,
-                                  int tp);
+// Of those that an operation reads: of experts, and others.
+struct OperationElements {
+  ParameterCount experts;
+  ParameterCount others;
+};
+OperationElements operation_elements(const model::Program& program, const MemoryModel& memory,
+                                     int64_t position, int tp);
+// Of the whole model.
 ParameterCount all_parameters(const model::Program& program, const MemoryModel& memory);
 
 }  // namespace sluice::cost

@@ -59,42 +59,67 @@ const ShareTimes& ShareCost::at(int64_t position) const {
   return by_kind_[static_cast<size_t>(cost_.program().at(position).kind)];
 }
 
+namespace {
+
+// Lanes that hold something between them, those that have the same place in expert groups or all of a share
+// group, on their nodes.
+struct Holders {
+  int64_t count = 1;
+  int64_t in_node = 1;
+  int64_t run = 1;
+};
+
+}  // namespace
+
 // Gathers go round all lanes of a group, so each node takes what it lacks in once, over all adapters of its
-// lanes. In a run each lane sums its part of every run's parts, so to another run it sends one part. The
-// embedding's gradients are the last of a pass: what it takes besides is counted there, where nothing hides
-// it.
+// lanes; of experts each lane takes in its own. In a run each lane sums its part of every run's parts, so to
+// another run it sends one part. The embedding's gradients are the last of a pass: what it takes besides is
+// counted there, where nothing hides it.
 ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs) const {
   const CostModel::Options& options = cost_.options();
   const ShareTraits& traits = options.share_traits;
-  const int64_t share = scheme_.share;
-  const int64_t away = share - runs.lanes_in_node;
   const int64_t ranks_in_node = int64_t{runs.lanes_in_node} * scheme_.tp;
   const int64_t nics = std::max<int64_t>(1, ranks_in_node / options.gpus_per_nic);
   const int64_t sharers = std::min<int64_t>(ranks_in_node, options.gpus_per_nic);
-  const auto round_ns = [&](int64_t part_bytes) {
-    const int64_t inside_ns = options.intra.of_bytes((share - 1) * part_bytes);
-    const int64_t taken_in = divide_up(away * part_bytes * scheme_.tp, nics);
-    return away == 0 ? inside_ns : std::max(inside_ns, options.inter.of_bytes(taken_in));
+  const auto between_nodes_ns = [&](int64_t bytes) { return bytes == 0 ? 0 : options.inter.of_bytes(bytes); };
+  const auto round_ns = [&](const Holders& holders, int64_t part_bytes, int64_t takers) {
+    const int64_t away = holders.count - holders.in_node;
+    return std::max(options.intra.of_bytes((holders.count - 1) * part_bytes),
+                    between_nodes_ns(divide_up(away * part_bytes * takers, nics)));
   };
   // To one lane of each run of `lanes`.
-  const auto straight_ns = [&](int64_t part_bytes, int64_t lanes) {
-    const int64_t inside_ns = options.intra.of_bytes((runs.lanes_in_node / lanes - 1) * part_bytes);
-    return away == 0
-               ? inside_ns
-               : std::max(inside_ns, options.inter.of_bytes(divide_up(away, lanes) * part_bytes * sharers));
+  const auto straight_ns = [&](const Holders& holders, int64_t part_bytes, int64_t lanes) {
+    const int64_t away = holders.count - holders.in_node;
+    return std::max(options.intra.of_bytes((holders.in_node / lanes - 1) * part_bytes),
+                    between_nodes_ns(divide_up(away, lanes) * part_bytes * sharers));
   };
-  const ParameterCount count = operation_elements(cost_.program(), options.memory, position, scheme_.tp);
-  const int64_t gathered = divide_up(count.all, share) * options.memory.element_bytes;
-  const int64_t summed = divide_up(count.trained, share) * options.memory.reduced_bytes();
-  ShareTimes times{.gather_ns = traits.keeps_gathered ? 0 : round_ns(gathered)};
+  ShareTimes times;
   const bool in_runs = runs.behind(scheme_.share) == 2 && !traits.sums_in_ring;
-  if (in_runs) {
-    times.scatter_ns = options.intra.of_bytes((share - share / runs.lanes) * summed);
-    times.between_ns = straight_ns(summed, runs.lanes);
-  } else {
-    times.scatter_ns = traits.sums_in_ring ? round_ns(summed) : straight_ns(summed, 1);
+  const auto add = [&](const Holders& holders, const ParameterCount& count, int64_t takers) {
+    if (holders.count == 1 || count.all == 0) return;
+    const int64_t gathered = divide_up(count.all, holders.count) * options.memory.element_bytes;
+    const int64_t summed = divide_up(count.trained, holders.count) * options.memory.reduced_bytes();
+    if (!traits.keeps_gathered) times.gather_ns += round_ns(holders, gathered, takers);
+    if (in_runs && holders.run > 1) {
+      times.scatter_ns += options.intra.of_bytes((holders.count - holders.count / holders.run) * summed);
+      times.between_ns += straight_ns(holders, summed, holders.run);
+    } else {
+      times.scatter_ns +=
+          traits.sums_in_ring ? round_ns(holders, summed, takers) : straight_ns(holders, summed, 1);
+    }
+  };
+  const OperationElements own = operation_elements(cost_.program(), options.memory, position, scheme_.tp);
+  const int64_t experts = scheme_.experts;
+  const bool divided = experts > 1;
+  ParameterCount together = own.others;
+  if (!divided) together = {own.others.all + own.experts.all, own.others.trained + own.experts.trained};
+  add({scheme_.share, runs.lanes_in_node, runs.lanes}, together, scheme_.tp);
+  if (divided) {
+    const int64_t in_node = std::max<int64_t>(1, runs.lanes_in_node / experts);
+    add({scheme_.holders_of_experts(), in_node, runs.lanes % experts == 0 ? runs.lanes / experts : 1},
+        {divide_up(own.experts.all, experts), divide_up(own.experts.trained, experts)}, ranks_in_node);
   }
-  if (away > 0 && position == cost_.program().embedding())
+  if (scheme_.share > runs.lanes_in_node && position == cost_.program().embedding())
     (in_runs ? times.between_ns : times.scatter_ns) += traits.pass_ns;
   return times;
 }

@@ -39,7 +39,7 @@ Decoder::Decoder(WholeModel model, int64_t pages, int64_t most_texts)
     : model_(std::move(model)),
       cache_(model_.context, model_.table.program, pages * kPageTokens, most_texts, model_.like),
       head_(layers::head_parameters({model_.table, model_.table.program.head(), model_.weights,
-                                     layers::OperationShards::Of::kWeights, 1, 0})) {
+                                     layers::OperationShards::Of::kWeights, {}})) {
   for (int64_t position = 0; position < model_.table.program.head(); ++position) {
     operations_.push_back(layers::make_operation(model_.context, model_.table, position, model_.weights, {}));
   }

@@ -22,7 +22,7 @@ class Activations {
         cost_(cost),
         memory_(cost, scheme),
         head_lanes_(head_lanes),
-        exchange_(cost::exchange_bytes(cost.options().shape, scheme.tp, cost.options().memory.element_bytes,
+        exchange_(cost::exchange_bytes(cost.options().shape, scheme, cost.options().memory.element_bytes,
                                        head_lanes)),
         boundary_(memory_.boundary_bytes_per_token()) {
     const model::Program& program = cost_.program();

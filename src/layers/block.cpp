@@ -104,6 +104,10 @@ class Block final : public Operation {
                    [&](size_t part, StatePtr own) { parts_[part]->backward_weight(std::move(own)); });
   }
 
+  void help(const TravellingRows& rows, Direction direction) const override {
+    for (const auto& part : parts_) part->help(rows, direction);
+  }
+
  private:
   // The last part comes first, and is done with when the one before it is made again.
   template <typename TakeDeferred>

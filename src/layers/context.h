@@ -10,16 +10,24 @@
 #include "layers/lane_channel.h"
 #include "layers/loss.h"
 #include "layers/tensor_parallel.h"
+#include "model/parameters.h"
 #include "model/shape.h"
 #include "ops/rotary.h"
 
 namespace sluice::layers {
+
+// This lane's place among those that divide each layer's experts between them.
+struct ExpertLanes {
+  int lanes = 1;
+  int lane = 0;
+};
 
 // Immutable and cheap to copy.
 struct LayerContext {
   model::Shape shape;
   TensorParallel parallel;
   LaneChannel* lanes = nullptr;    // borrowed; null: no unit lies on several
+  ExpertLanes experts;             // that divide experts between them
   model::BlockType type;           // of these layers
   ops::RotaryTable rotary;         // of layers without a window; positions up to the longest sequence
   ops::RotaryTable window_rotary;  // of those with one
@@ -27,6 +35,8 @@ struct LayerContext {
   double balance_loss = 0;         // factor of the loss that balances experts (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 
+  // Which part of each operation's parameters this rank computes with.
+  model::Cut cut() const { return {parallel.tp, parallel.t, experts.lanes, experts.lane}; }
   // This TP rank's heads; key/value heads are shared by several ranks when tp is larger than their number.
   int64_t local_heads() const { return shape.heads / parallel.tp; }
   // Of the products of queries and keys, before the softmax.

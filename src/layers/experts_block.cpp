@@ -10,9 +10,11 @@
 
 #include <utility>
 
+#include "base/error.h"
 #include "layers/balance.h"
 #include "layers/context.h"
-#include "layers/gated.h"
+#include "layers/expert.h"
+#include "layers/experts_travel.h"
 #include "layers/parameters.h"
 #include "layers/residual.h"
 #include "layers/router.h"
@@ -32,7 +34,18 @@ struct ExpertsSaved {
   at::Tensor gate_up_VG;
   at::Tensor shared_gate_up_TG;
   at::Tensor share_T1;  // factor of what is shared; undefined without one
+  // Where rows travel, in place of gate_up_VG, while they are at hand: the backward makes them again.
+  at::Tensor normed_TH;
 };
+
+// What the weight gradients need of visits.
+struct VisitsGradient {
+  at::Tensor dgate_up_VG, a_VF;  // a: with its weight
+};
+
+void accumulate(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b) {
+  if (gradient.defined()) ops::accumulate_weight_gradient(gradient, a, b);
+}
 
 // What the weight gradients need of a backward; undefined of what is not trained.
 struct ExpertsDeferred {
@@ -57,45 +70,20 @@ std::vector<SavedRows> rows_of(ExpertsDeferred& deferred) {
           {deferred.dy_SH},       {deferred.dy_TH}};
 }
 
-// One gated MLP and the rows that visit it.
-struct Expert {
-  at::Tensor gate_up_GH, down_FH;
-  at::Tensor gate_up_bias_G;  // undefined: none
-  at::Tensor row_N;           // who comes; undefined: all rows, in their order
-  base::Interval visits;      // of V
-  int64_t index = 0;
-};
-
-at::Tensor rows_that_come(const at::Tensor& x_TH, const at::Tensor& row_N) {
-  return row_N.defined() ? x_TH.index_select(0, row_N) : x_TH;
-}
-
-void add_where_they_came_from(const at::Tensor& to_TH, const at::Tensor& row_N, const at::Tensor& from_NH) {
-  if (row_N.defined()) return ops::add_to_rows(to_TH, row_N, from_NH);
-  at::Tensor target_TH = to_TH;
-  target_TH.add_(from_NH);
-}
-
-void add_column_sums(const at::Tensor& to_X, const at::Tensor& from_NX) {
-  at::Tensor target_X = to_X;
-  target_X.add_(from_NX.sum(0, /*keepdim=*/false, to_X.scalar_type()));
-}
-
-at::Tensor of_visits(const at::Tensor& all_VX, const base::Interval& visits) {
-  return all_VX.narrow(0, visits.begin, visits.size());
-}
-
 class ExpertsPart final : public Part {
  public:
   explicit ExpertsPart(const Site& site)
       : context_(site.context),
         experts_(site.context.shape.experts),
-        weights_(experts_parameters(site.own_weights(), experts_.count)),
-        gradients_(experts_parameters(site.own_gradients(), experts_.count)) {}
+        own_(experts_.count / context_.experts.lanes),
+        weights_(experts_parameters(site.own_weights(), experts_.count, own_)),
+        gradients_(experts_parameters(site.own_gradients(), experts_.count, own_)) {}
 
-  at::Tensor forward(const MicroBatchLayout&, const at::Tensor& x_SH, StatePtr* saved) const override {
+  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
     ExpertsSaved half = first_half(x_SH, {}, {});
-    at::Tensor y_SH = second_half(half);
+    at::Tensor y_SH =
+        second_half(half, travels() ? sums_of_travel(layout.travelling, half) : sums_of_visits(half));
+    half.normed_TH.reset();
     if (saved != nullptr) {
       auto state = std::make_unique<TensorState<ExpertsSaved>>();
       state->tensors = std::move(half);
@@ -112,23 +100,27 @@ class ExpertsPart final : public Part {
     left.weight_TK = saved.weight_TK;
     saved = std::move(left);
   }
+  // Where rows travel nobody asks: experts are a block's last part.
   at::Tensor result(const State& state) const override {
+    SLUICE_ASSERT(!travels(), "a part behind experts that rows travel to");
     const auto& saved = tensors_of<ExpertsSaved>(state);
-    return second_half(first_half(saved.x_SH, saved.id_TK, saved.weight_TK));
+    const ExpertsSaved again = first_half(saved.x_SH, saved.id_TK, saved.weight_TK);
+    return second_half(again, sums_of_visits(again));
   }
   void restore(const MicroBatchLayout&, State& state, const at::Tensor& x_SH) const override {
     auto& saved = tensors_of<ExpertsSaved>(state);
-    if (saved.gate_up_VG.defined()) return;
+    if (saved.score_SE.defined()) return;
     saved = first_half(saved.x_SH.defined() ? saved.x_SH : x_SH, saved.id_TK, saved.weight_TK);
   }
   int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
     const at::Tensor& gate_up_EGH = weights_.gate_up_EGH;
     const int64_t element = gate_up_EGH.element_size(), statistic = std::max<int64_t>(4, element);
     const int64_t shared = weights_.shared_gate_up_GH.defined() ? weights_.shared_gate_up_GH.size(0) : 0;
+    // Of rows that travel the normed ones, of others what their experts make of them.
+    const int64_t by_expert = travels() ? gate_up_EGH.size(2) : experts_.per_token * gate_up_EGH.size(1);
     const int64_t shard = gate_up_EGH.size(2) * element + (1 + experts_.count) * statistic;
     return layout.rows / context_.parallel.tp * shard +
-           layout.rows * (element * (experts_.per_token * gate_up_EGH.size(1) + shared) +
-                          (experts_.shared_gate ? statistic : 0));
+           layout.rows * (element * (by_expert + shared) + (experts_.shared_gate ? statistic : 0));
   }
 
   at::Tensor backward_input(const MicroBatchLayout&, StatePtr state, const at::Tensor& dy_SH,
@@ -136,24 +128,50 @@ class ExpertsPart final : public Part {
   void drop_gathered(State& deferred) const override { tensors_of<ExpertsDeferred>(deferred).dy_TH.reset(); }
   void backward_weight(StatePtr deferred) const override;
 
+  void help(const TravellingRows& rows, Direction direction) const override {
+    const at::Tensor none_TH = at::empty({0, weights_.down_EFH.size(2)}, weights_.down_EFH.options());
+    const Routes no_routes{
+        at::empty({0, experts_.per_token}, none_TH.options().dtype(at::kInt)),
+        at::empty({0, experts_.per_token}, none_TH.options().dtype(ops::accumulator_type(none_TH)))};
+    if (direction == Direction::kForward) {
+      travel(rows, no_routes, none_TH, none_TH);
+    } else {
+      travel_backward(rows, no_routes, none_TH, none_TH, none_TH, no_routes.weight_TK);
+    }
+  }
+
  private:
+  bool travels() const { return context_.experts.lanes > 1; }
   // What a forward of x_SH begins with and saves; by these routes, where they are defined.
   ExpertsSaved first_half(const at::Tensor& x_SH, at::Tensor id_TK, at::Tensor weight_TK) const;
-  at::Tensor second_half(const ExpertsSaved& saved) const;
+  // What the visited experts give, then the part's result with those sums.
+  at::Tensor sums_of_visits(const ExpertsSaved& saved) const;
+  at::Tensor sums_of_travel(const TravellingRows& rows, const ExpertsSaved& saved) const;
+  at::Tensor second_half(const ExpertsSaved& saved, const at::Tensor& sum_TH) const;
+
+  // Adds what the experts of all lanes give these rows.
+  void travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
+              const at::Tensor& sum_TH) const;
+  // Adds the gradients of rows and of their weights, and those of this lane's experts: from the rows
+  // themselves, for a lane keeps nothing of others.
+  void travel_backward(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
+                       const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
+                       const at::Tensor& dweight_TK) const;
+  ExpertsTravel travel_of(const TravellingRows& rows, const Routes& routes) const {
+    SLUICE_ASSERT(context_.lanes != nullptr, "rows travel and lanes have no channel");
+    return {*context_.lanes, rows,   context_.experts,
+            experts_.count,  routes, model::wave_rows(context_.experts.lanes)};
+  }
+  // Adds the gradients of rows and of their weights, of visits to experts at hand.
+  VisitsGradient visits_backward(ExpertsSaved& saved, const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
+                                 const at::Tensor& dweight_TK) const;
   // In the type that is computed with. [V, 1]
-  at::Tensor weights_by_visit(const ExpertsSaved& saved, const ops::Visits& visits) const {
-    return saved.weight_TK.reshape({-1, 1})
-        .index_select(0, visits.slot_V)
-        .to(weights_.down_EFH.scalar_type());
+  at::Tensor weights_by_visit(const at::Tensor& weight_TK, const ops::Visits& visits) const {
+    return weight_TK.reshape({-1, 1}).index_select(0, visits.slot_V).to(weights_.down_EFH.scalar_type());
   }
   at::Tensor share_of(const ExpertsSaved& saved) const {
     return saved.share_T1.defined() ? saved.share_T1.to(weights_.down_EFH.scalar_type()) : saved.share_T1;
   }
-  // Of one expert: dx of the rows that come, whose gate and up become their gradients. Sets that of their
-  // weights, where they have some, and a_NF to what their weights' gradients need.
-  at::Tensor backward_expert(const Expert& expert, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,
-                             const at::Tensor& weight_N1, at::Tensor& dweight_N1, at::Tensor& a_NF) const;
-
   // Of this rank's scores; undefined where nothing balances them.
   at::Tensor balance_gradient(const MicroBatchLayout& layout, const ExpertsSaved& saved,
                               const base::Interval& shard) const {
@@ -164,18 +182,6 @@ class ExpertsPart final : public Part {
     return share_QE.index_select(0, row_S).mul_(context_.balance_loss);
   }
 
-  // Those that anybody visits.
-  template <typename Visit>
-  void for_each(const ExpertsParameters& of, const ops::Visits& visits, Visit visit) const {
-    for (int64_t e = 0; e < experts_.count; ++e) {
-      const base::Interval own{visits.begins[static_cast<size_t>(e)],
-                               visits.begins[static_cast<size_t>(e) + 1]};
-      if (own.empty()) continue;
-      const auto part = [e](const at::Tensor& all) { return all.defined() ? all[e] : all; };
-      visit(Expert{part(of.gate_up_EGH), part(of.down_EFH), part(of.gate_up_bias_EG),
-                   of_visits(visits.row_V, own), own, e});
-    }
-  }
   // Of this rank's rows, zero where an expert is not visited. [S, E]
   at::Tensor weights_of_all(const ExpertsSaved& saved) const {
     const base::Interval shard = context_.parallel.shard_rows(saved.id_TK.size(0));
@@ -193,13 +199,12 @@ class ExpertsPart final : public Part {
     ops::accumulate_weight_gradient(gradients_.down_bias_EH, weights_of_all(saved).to(dsum_SH.scalar_type()),
                                     dsum_SH);
   }
-  Expert shared(const ExpertsParameters& of) const {
-    return {of.shared_gate_up_GH, of.shared_down_FH, {}, {}, {}};
-  }
+  Expert shared() const { return {weights_.shared_gate_up_GH, weights_.shared_down_FH, {}, {}, {}}; }
   bool shares() const { return weights_.shared_down_FH.defined(); }
 
   const LayerContext& context_;
   const model::Experts& experts_;
+  int64_t own_;  // experts that this lane has
   ExpertsParameters weights_, gradients_;
 };
 
@@ -215,13 +220,15 @@ ExpertsSaved ExpertsPart::first_half(const at::Tensor& x_SH, at::Tensor id_TK, a
     id_TK = parallel.all_gather_rows(id_SK);
   }
   const at::Tensor normed_TH = parallel.all_gather_rows(normed_SH);
-  const ops::Visits visits = ops::visits_of(id_TK, experts_.count);
-  saved.gate_up_VG = at::empty({visits.row_V.size(0), weights_.gate_up_EGH.size(1)}, normed_TH.options());
-  for_each(weights_, visits, [&](const Expert& expert) {
-    at::Tensor gate_up_NG = of_visits(saved.gate_up_VG, expert.visits);
-    ops::times_transposed_into(gate_up_NG, rows_that_come(normed_TH, expert.row_N), expert.gate_up_GH);
-    if (expert.gate_up_bias_G.defined()) gate_up_NG.add_(expert.gate_up_bias_G);
-  });
+  if (travels()) {
+    saved.normed_TH = normed_TH;
+  } else {
+    const ops::Visits visits = ops::visits_of(id_TK, experts_.count);
+    saved.gate_up_VG = at::empty({visits.row_V.size(0), weights_.gate_up_EGH.size(1)}, normed_TH.options());
+    for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
+      expert.gate_up_into(expert.of_visits(saved.gate_up_VG), expert.rows_of(normed_TH));
+    });
+  }
   if (shares()) saved.shared_gate_up_TG = ops::times_transposed(normed_TH, weights_.shared_gate_up_GH);
   if (weights_.shared_gate_1H.defined()) {
     saved.share_T1 =
@@ -232,20 +239,46 @@ ExpertsSaved ExpertsPart::first_half(const at::Tensor& x_SH, at::Tensor id_TK, a
   return saved;
 }
 
-at::Tensor ExpertsPart::second_half(const ExpertsSaved& saved) const {
+at::Tensor ExpertsPart::sums_of_visits(const ExpertsSaved& saved) const {
   const at::Tensor& gate_up_VG = saved.gate_up_VG;
   const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
-  const at::Tensor weight_V1 = weights_by_visit(saved, visits);
+  const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
   at::Tensor sum_TH = at::zeros({saved.id_TK.size(0), weights_.down_EFH.size(2)}, gate_up_VG.options());
-  const auto add = [&](const Expert& expert, const at::Tensor& gate_up_NG, const at::Tensor& weight_N1) {
-    at::Tensor a_NF = gated(context_, gate_up_NG);
-    if (weight_N1.defined()) a_NF.mul_(weight_N1);
-    add_where_they_came_from(sum_TH, expert.row_N, ops::times(a_NF, expert.down_FH));
-  };
-  for_each(weights_, visits, [&](const Expert& expert) {
-    add(expert, of_visits(gate_up_VG, expert.visits), of_visits(weight_V1, expert.visits));
+  for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
+    expert.add_to_rows(sum_TH,
+                       expert.result(context_, expert.of_visits(gate_up_VG), expert.of_visits(weight_V1)));
   });
-  if (shares()) add(shared(weights_), saved.shared_gate_up_TG, share_of(saved));
+  return sum_TH;
+}
+
+at::Tensor ExpertsPart::sums_of_travel(const TravellingRows& rows, const ExpertsSaved& saved) const {
+  at::Tensor sum_TH = at::zeros_like(saved.normed_TH);
+  travel(rows, {saved.id_TK, saved.weight_TK}, saved.normed_TH, sum_TH);
+  return sum_TH;
+}
+
+void ExpertsPart::travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
+                         const at::Tensor& sum_TH) const {
+  const auto compute = [&](const std::vector<at::Tensor>& came, const ExpertsTravel::Coming& coming) {
+    const at::Tensor& x_NH = came.front();
+    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.visits);
+    at::Tensor sum_NH = at::zeros_like(x_NH);
+    for_each_expert(weights_, own_, coming.visits, [&](const Expert& expert) {
+      const at::Tensor gate_up_G =
+          at::empty({expert.visits.size(), weights_.gate_up_EGH.size(1)}, x_NH.options());
+      expert.gate_up_into(gate_up_G, expert.rows_of(x_NH));
+      expert.add_to_rows(sum_NH, expert.result(context_, gate_up_G, expert.of_visits(weight_V1)));
+    });
+    return std::vector{sum_NH};
+  };
+  travel_of(rows, routes).run({normed_TH}, {sum_TH}, compute);
+}
+
+at::Tensor ExpertsPart::second_half(const ExpertsSaved& saved, const at::Tensor& sum_TH) const {
+  if (shares()) {
+    const Expert all = shared();
+    all.add_to_rows(sum_TH, all.result(context_, saved.shared_gate_up_TG, share_of(saved)));
+  }
   at::Tensor sum_SH = context_.parallel.reduce_scatter_rows(sum_TH);
   if (weights_.down_bias_EH.defined())
     sum_SH.add_(ops::times(weights_of_all(saved).to(sum_SH.scalar_type()), weights_.down_bias_EH));
@@ -254,19 +287,56 @@ at::Tensor ExpertsPart::second_half(const ExpertsSaved& saved) const {
   return sum_SH.add_(saved.x_SH);
 }
 
-at::Tensor ExpertsPart::backward_expert(const Expert& expert, const at::Tensor& dy_NH,
-                                        const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
-                                        at::Tensor& dweight_N1, at::Tensor& a_NF) const {
-  at::Tensor da_NF = ops::times_transposed(dy_NH, expert.down_FH);
-  if (!weight_N1.defined()) {
-    a_NF = gated_backward(context_, da_NF, gate_up_NG);
-  } else {
-    a_NF = gated_backward(context_, da_NF * weight_N1, gate_up_NG);
-    dweight_N1 = da_NF.mul_(a_NF).sum(1, /*keepdim=*/true, ops::accumulator_type(a_NF));
-    a_NF.mul_(weight_N1);
-  }
-  da_NF.reset();
-  return ops::times(gate_up_NG, expert.gate_up_GH);
+void ExpertsPart::travel_backward(const TravellingRows& rows, const Routes& routes,
+                                  const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
+                                  const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK) const {
+  const auto of_expert = [](const at::Tensor& all, const Expert& expert) {
+    return all.defined() ? all[expert.index] : all;
+  };
+  const auto compute = [&](const std::vector<at::Tensor>& came, const ExpertsTravel::Coming& coming) {
+    const at::Tensor &x_NH = came[0], &dsum_NH = came[1];
+    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.visits);
+    at::Tensor dx_NH = at::zeros_like(x_NH), dweight_NK = at::zeros_like(coming.weight_NK);
+    at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), dweight_NK.options());
+    for_each_expert(weights_, own_, coming.visits, [&](const Expert& expert) {
+      const at::Tensor own_x = expert.rows_of(x_NH), dy = expert.rows_of(dsum_NH);
+      const at::Tensor gate_up = at::empty({own_x.size(0), weights_.gate_up_EGH.size(1)}, x_NH.options());
+      expert.gate_up_into(gate_up, own_x);
+      at::Tensor dweight, a;
+      expert.add_to_rows(dx_NH,
+                         expert.backward(context_, dy, gate_up, expert.of_visits(weight_V1), dweight, a));
+      expert.of_visits(dweight_V1).copy_(dweight);
+      accumulate(of_expert(gradients_.down_EFH, expert), a, dy);
+      accumulate(of_expert(gradients_.gate_up_EGH, expert), gate_up, own_x);
+      if (gradients_.gate_up_bias_EG.defined())
+        add_column_sums(gradients_.gate_up_bias_EG[expert.index], gate_up);
+    });
+    dweight_NK.view({-1, 1}).index_copy_(0, coming.visits.slot_V, dweight_V1);
+    return std::vector{dx_NH, dweight_NK};
+  };
+  travel_of(rows, routes).run({normed_TH, dsum_TH}, {dnormed_TH, dweight_TK}, compute);
+}
+
+VisitsGradient ExpertsPart::visits_backward(ExpertsSaved& saved, const at::Tensor& dsum_TH,
+                                            const at::Tensor& dnormed_TH,
+                                            const at::Tensor& dweight_TK) const {
+  const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
+  const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
+  VisitsGradient left{.dgate_up_VG = std::move(saved.gate_up_VG), .a_VF = {}};
+  left.a_VF = at::empty({weight_V1.size(0), weights_.down_EFH.size(1)}, left.dgate_up_VG.options());
+  at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), saved.weight_TK.options());
+  for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
+    const at::Tensor dgate_up_NG = expert.of_visits(left.dgate_up_VG);
+    at::Tensor dweight_N1, a_NF;
+    expert.add_to_rows(dnormed_TH, expert.backward(context_, expert.rows_of(dsum_TH), dgate_up_NG,
+                                                   expert.of_visits(weight_V1), dweight_N1, a_NF));
+    expert.of_visits(dweight_V1).copy_(dweight_N1);
+    if (gradients_.gate_up_bias_EG.defined())
+      add_column_sums(gradients_.gate_up_bias_EG[expert.index], dgate_up_NG);
+    expert.of_visits(left.a_VF).copy_(a_NF);
+  });
+  dweight_TK.view({-1, 1}).index_copy_(0, visits.slot_V, dweight_V1);
+  return left;
 }
 
 at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr state,
@@ -276,30 +346,23 @@ at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr 
   const double factor = context_.shape.residual_scale;
   const at::Tensor dsum_SH = factor == 1.0 ? dy_SH : dy_SH * factor;
   const at::Tensor dsum_TH = parallel.all_gather_rows(dsum_SH);
-  const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
-  const at::Tensor weight_V1 = weights_by_visit(saved, visits);
-  const at::Tensor dgate_up_VG = std::move(saved.gate_up_VG);
-  at::Tensor a_VF = at::empty({weight_V1.size(0), weights_.down_EFH.size(1)}, dgate_up_VG.options());
-  at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), saved.weight_TK.options()), dshare_T1, shared_a_TF;
-  at::Tensor dnormed_TH = at::zeros_like(dsum_TH);
-  for_each(weights_, visits, [&](const Expert& expert) {
-    at::Tensor dweight_N1, a_NF;
-    const at::Tensor dx_NH =
-        backward_expert(expert, rows_that_come(dsum_TH, expert.row_N), of_visits(dgate_up_VG, expert.visits),
-                        of_visits(weight_V1, expert.visits), dweight_N1, a_NF);
-    ops::add_to_rows(dnormed_TH, expert.row_N, dx_NH);
-    of_visits(dweight_V1, expert.visits).copy_(dweight_N1);
-    if (gradients_.gate_up_bias_EG.defined())
-      add_column_sums(gradients_.gate_up_bias_EG[expert.index], of_visits(dgate_up_VG, expert.visits));
-    of_visits(a_VF, expert.visits).copy_(a_NF);
-  });
-  if (shares()) {
-    dnormed_TH.add_(backward_expert(shared(weights_), dsum_TH, saved.shared_gate_up_TG, share_of(saved),
-                                    dshare_T1, shared_a_TF));
+  at::Tensor dnormed_TH = at::zeros_like(dsum_TH), dweight_TK = at::zeros_like(saved.weight_TK);
+  VisitsGradient visited;
+  if (travels()) {
+    if (!saved.normed_TH.defined())
+      saved.normed_TH = parallel.all_gather_rows(enter(context_, saved.x_SH, weights_.norm_H).y_SH);
+    travel_backward(layout.travelling, {saved.id_TK, saved.weight_TK}, saved.normed_TH, dsum_TH, dnormed_TH,
+                    dweight_TK);
+    saved.normed_TH.reset();
+  } else {
+    visited = visits_backward(saved, dsum_TH, dnormed_TH, dweight_TK);
   }
-  const at::Tensor dweight_TK =
-      at::empty_like(saved.weight_TK.view({-1, 1})).index_copy_(0, visits.slot_V, dweight_V1);
-  const at::Tensor dweight_SK = parallel.reduce_scatter_rows(dweight_TK.view(saved.weight_TK.sizes()));
+  at::Tensor dshare_T1, shared_a_TF;
+  if (shares()) {
+    dnormed_TH.add_(shared().backward(context_, dsum_TH, saved.shared_gate_up_TG, share_of(saved), dshare_T1,
+                                      shared_a_TF));
+  }
+  const at::Tensor dweight_SK = parallel.reduce_scatter_rows(dweight_TK);
   const base::Interval shard = parallel.shard_rows(saved.id_TK.size(0));
   const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size());
   if (weights_.down_bias_EH.defined()) down_bias_backward(saved, dsum_SH, id_SK, dweight_SK);
@@ -325,8 +388,8 @@ at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr 
   kept.normed_SH = std::move(input.y_SH);
   if (gradients_.router_EH.defined()) kept.dlogit_SE = dlogit_SE.to(type);
   if (gradients_.shared_gate_1H.defined()) kept.dshare_S1 = dshare_S1.to(type);
-  if (gradients_.gate_up_EGH.defined()) kept.dgate_up_VG = dgate_up_VG;
-  if (gradients_.down_EFH.defined()) kept.a_VF = a_VF;
+  if (gradients_.gate_up_EGH.defined()) kept.dgate_up_VG = visited.dgate_up_VG;
+  if (gradients_.down_EFH.defined()) kept.a_VF = visited.a_VF;
   if (gradients_.shared_gate_up_GH.defined()) kept.shared_dgate_up_TG = saved.shared_gate_up_TG;
   if (gradients_.shared_down_FH.defined()) kept.shared_a_TF = shared_a_TF;
   if (kept.a_VF.defined() || kept.shared_a_TF.defined()) {
@@ -341,16 +404,12 @@ void ExpertsPart::backward_weight(StatePtr state) const {
   ExpertsDeferred deferred = std::move(tensors_of<ExpertsDeferred>(*state));
   const TensorParallel& parallel = context_.parallel;
   const ops::Visits visits = ops::visits_of(deferred.id_TK, experts_.count);
-  const auto accumulate = [&](const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b) {
-    if (gradient.defined()) ops::accumulate_weight_gradient(gradient, a, b);
-  };
   if (deferred.dy_SH.defined()) {
     at::Tensor dy_TH = std::move(deferred.dy_TH);
     if (!dy_TH.defined()) dy_TH = parallel.all_gather_rows(deferred.dy_SH);
     if (deferred.a_VF.defined()) {
-      for_each(gradients_, visits, [&](const Expert& expert) {
-        accumulate(expert.down_FH, of_visits(deferred.a_VF, expert.visits),
-                   rows_that_come(dy_TH, expert.row_N));
+      for_each_expert(gradients_, own_, visits, [&](const Expert& expert) {
+        accumulate(expert.down_FH, expert.of_visits(deferred.a_VF), expert.rows_of(dy_TH));
       });
     }
     if (deferred.shared_a_TF.defined()) accumulate(gradients_.shared_down_FH, deferred.shared_a_TF, dy_TH);
@@ -363,9 +422,8 @@ void ExpertsPart::backward_weight(StatePtr state) const {
   if (!deferred.dgate_up_VG.defined() && !deferred.shared_dgate_up_TG.defined()) return;
   const at::Tensor normed_TH = parallel.all_gather_rows(deferred.normed_SH);
   if (deferred.dgate_up_VG.defined()) {
-    for_each(gradients_, visits, [&](const Expert& expert) {
-      accumulate(expert.gate_up_GH, of_visits(deferred.dgate_up_VG, expert.visits),
-                 rows_that_come(normed_TH, expert.row_N));
+    for_each_expert(gradients_, own_, visits, [&](const Expert& expert) {
+      accumulate(expert.gate_up_GH, expert.of_visits(deferred.dgate_up_VG), expert.rows_of(normed_TH));
     });
   }
   if (deferred.shared_dgate_up_TG.defined())

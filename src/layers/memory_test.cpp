@@ -120,7 +120,7 @@ TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
   shape.experts = {.count = 8, .per_token = 2, .hidden = 192, .shared_hidden = 96, .shared_gate = true};
   for (const bool pushed : {false, true}) {
     OneLayer layer(shape, pushed);
-    const model::TokenBytes counted = model::Program(shape).kind_at(1).bytes(1, 4);
+    const model::TokenBytes counted = model::Program(shape).kind_at(1).bytes({1}, 4);
     const at::Tensor x = layer.row(), dy = layer.row();
     StatePtr saved;
     const double output = 4.0 * 128;
@@ -147,7 +147,7 @@ TEST(Memory, RecurrentLayersHaveAtWorkNoMoreThanCounted) {
   shape.recurrent = {.key_heads = 2, .value_heads = 4, .key_width = 32, .value_width = 48, .convolution = 4};
   shape.block_types = {{.recurrent = true}};
   OneLayer layer(shape);
-  const model::TokenBytes counted = model::Program(shape).kind_at(1).bytes(1, 4);
+  const model::TokenBytes counted = model::Program(shape).kind_at(1).bytes({1}, 4);
   const at::Tensor x = layer.row(), dy = layer.row();
   StatePtr saved;
   const double output = 4.0 * 128;

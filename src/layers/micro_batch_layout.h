@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -50,6 +51,15 @@ struct CachedRows {
   at::Tensor slot_P, goes_on_P;
 };
 
+// What an expert group has of a pass (experts_travel.h).
+struct TravellingRows {
+  std::vector<int> members;   // the lanes, as members of the channel's communicator
+  std::vector<int64_t> rows;  // of each lane
+  bool any() const {
+    return std::ranges::any_of(rows, [](int64_t of_lane) { return of_lane > 0; });
+  }
+};
+
 // Pieces lie end to end without padding; at most tp - 1 inert rows follow, so that every TP rank holds as
 // many rows. Immutable once made; shared by all layers of a stage.
 struct MicroBatchLayout {
@@ -62,6 +72,7 @@ struct MicroBatchLayout {
   RecurrentRows recurrent;  // of those rows, where some of the model's layers are recurrent
   SequenceRows sequences;
   CachedRows cached;
+  TravellingRows travelling;  // where lanes divide experts between them
   int64_t longest = 0;  // one past the largest position: rotary tables must reach so far
 };
 

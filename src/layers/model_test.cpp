@@ -39,7 +39,7 @@ const testing::Environment* const kOneComputeThread =
 enum class Weights { kFused, kDeferred };
 at::Tensor cut(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
   std::vector<at::Tensor> parts;
-  const base::IntervalSet set = model::tp_shard(bucket, tp, t);
+  const base::IntervalSet set = model::shard_of(bucket, {tp, t});
   for (const base::Interval& part : set.intervals()) {
     parts.push_back(flat.narrow(0, part.begin, part.size()));
   }
@@ -48,7 +48,7 @@ at::Tensor cut(const model::Bucket& bucket, const at::Tensor& flat, int tp, int 
 
 void add_back(const model::Bucket& bucket, const at::Tensor& shard, int tp, int t, const at::Tensor& whole) {
   int64_t offset = 0;
-  const base::IntervalSet set = model::tp_shard(bucket, tp, t);
+  const base::IntervalSet set = model::shard_of(bucket, {tp, t});
   for (const base::Interval& part : set.intervals()) {
     whole.narrow(0, part.begin, part.size()).add_(shard.narrow(0, offset, part.size()));
     offset += part.size();
@@ -83,7 +83,7 @@ void expect_bytes(const Case& c, int64_t position, int64_t actual, int64_t own,
   }
   const model::Program program(c.shape);
   const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
-  const int64_t most = program.kind_at(position).bytes(tp, element).*counted * rows;
+  const int64_t most = program.kind_at(position).bytes({tp}, element).*counted * rows;
   if (tp == 1) {
     EXPECT_EQ(actual, most);
   }
@@ -142,7 +142,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
                  &model::TokenBytes::border, layout.rows, tp);
   }
   const HeadParameters head =
-      head_parameters({table, table.program.head(), of(flats), OperationShards::Of::kWeights, tp, t});
+      head_parameters({table, table.program.head(), of(flats), OperationShards::Of::kWeights, {tp, t}});
   const at::Tensor evaluated = head_losses(context, head, flow.activation_SH, chosen);
   operations.back()->forward(flow, Purpose::kTrain);
   for (size_t i = operations.size() - 1; i-- > 0;) {
@@ -156,7 +156,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
     const int64_t most = deferred_bytes(c.shape, cut_of_rank, layout.rows);
     if (c.shape.experts.count > 0 || c.shape.recurrent.key_heads > 0) {
       const model::TokenBytes counted =
-          table.program.kind_at(static_cast<int64_t>(i)).bytes(tp, c10::elementSize(c.dtype));
+          table.program.kind_at(static_cast<int64_t>(i)).bytes({tp}, c10::elementSize(c.dtype));
       // A convolution's gradients are the same however many rows there are.
       const int64_t convolutions = c.shape.recurrent.qkv_width() * c.shape.recurrent.convolution * 8;
       EXPECT_LE(deferred[i]->bytes(), (counted.saved + counted.deferred) * layout.rows + convolutions);

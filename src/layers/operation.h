@@ -52,6 +52,8 @@ struct Flow {
 
 using model::Purpose;
 
+enum class Direction : uint8_t { kForward, kBackward };
+
 class Operation {
  public:
   Operation() = default;
@@ -74,6 +76,10 @@ class Operation {
   virtual void backward_weight(StatePtr) const {}
   // B and W at once: the same sums with less memory.
   virtual void backward(Flow& flow, StatePtr saved) const = 0;
+
+  // What a lane without rows of its own does while others of its expert group go that way: their rows may visit
+  // its experts.
+  virtual void help(const TravellingRows& /*rows*/, Direction /*direction*/) const {}
 };
 
 }  // namespace sluice::layers

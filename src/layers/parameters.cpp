@@ -20,21 +20,21 @@ using model::MlpKind;
 using model::RecurrentKind;
 
 OperationShards::OperationShards(const model::ParameterTable& table, int64_t position,
-                                 const FlatShards& flats, Of of, int tp, int t)
+                                 const FlatShards& flats, Of of, const model::Cut& cut)
     : parameters_(table.program.kind_at(position).parameters()),
       adapter_factor_(table.shape.lora.rank > 0 ? table.shape.lora.factor() : 0),
-      tp_(tp),
-      t_(t) {
+      cut_(cut) {
   if (!flats) return;
   for (const int index : table.program.at(position).buckets) {
     const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
     if (of == Of::kGradients && !bucket.trained) continue;
     const at::Tensor flat = flats(index);
-    const int64_t expected = model::tp_shard(bucket, tp, t).size();
+    if (!flat.defined()) continue;
+    const int64_t expected = model::shard_of(bucket, cut).size();
     SLUICE_ASSERT(flat.dim() == 1 && flat.numel() == expected,
-                  base::text("bucket ", index, " on TP rank ", t, " of ", tp, " has ", expected,
+                  base::text("bucket ", index, " on TP rank ", cut.t, " of ", cut.tp, " has ", expected,
                              " elements, its flat shard ", flat.numel()));
-    const std::vector<model::LocalParameter> locals = model::local_parameters(bucket, tp, t);
+    const std::vector<model::LocalParameter> locals = model::local_parameters(bucket, cut);
     for (size_t i = 0; i < locals.size(); ++i) {
       const auto [offset, rows, columns] = locals[i];
       views_.push_back({&bucket.parameters[i], flat.narrow(0, offset, rows * columns).view({rows, columns})});
@@ -61,7 +61,7 @@ Matrix OperationShards::matrix(std::string_view role) const {
   for (const model::Parameter& left : parameters_) {
     if (left.role != role || left.factor != model::Factor::kLeft) continue;
     int64_t first_row = 0;
-    const std::vector<base::Interval> rows = model::tp_rows(*of, tp_, t_);
+    const std::vector<base::Interval> rows = model::local_rows(*of, cut_);
     for (int group = 0; group < left.adapted; ++group) first_row += rows[static_cast<size_t>(group)].size();
     matrix.adapters.push_back({find(role, model::Factor::kLeft, left.adapted),
                                find(role, model::Factor::kRight, left.adapted), first_row});
@@ -71,7 +71,7 @@ Matrix OperationShards::matrix(std::string_view role) const {
 
 base::Interval OperationShards::rows(std::string_view role) const {
   const auto found = std::ranges::find(views_, role, [](const View& view) { return view.parameter->role; });
-  return found == views_.end() ? base::Interval{} : model::tp_rows(*found->parameter, tp_, t_).front();
+  return found == views_.end() ? base::Interval{} : model::local_rows(*found->parameter, cut_).front();
 }
 
 AttentionParameters attention_parameters(const OperationShards& shards) {
@@ -93,22 +93,22 @@ MlpParameters mlp_parameters(const OperationShards& shards) {
           .norm_behind_H = shards.vector(MlpKind::kNormBehind)};
 }
 
-ExpertsParameters experts_parameters(const OperationShards& shards, int64_t experts) {
+ExpertsParameters experts_parameters(const OperationShards& shards, int64_t experts, int64_t own) {
   const auto by_expert = [&](std::string_view role) {
     const at::Tensor all = shards.tensor(role);
-    return all.defined() ? all.view({experts, all.size(0) / experts, all.size(1)}) : all;
+    return all.defined() ? all.view({own, all.size(0) / own, all.size(1)}) : all;
   };
-  const auto bias_by_expert = [&](std::string_view role) {
+  const auto bias_by_expert = [&](std::string_view role, int64_t of) {
     const at::Tensor all = shards.vector(role);
-    return all.defined() ? all.view({experts, -1}) : all;
+    return all.defined() ? all.view({of, -1}) : all;
   };
   return {.norm_H = shards.vector(ExpertsKind::kNorm),
           .router_EH = shards.tensor(ExpertsKind::kRouter),
           .gate_up_EGH = by_expert(ExpertsKind::kGateUp),
           .down_EFH = by_expert(ExpertsKind::kDown),
           .router_bias_E = shards.vector(ExpertsKind::kRouterBias),
-          .gate_up_bias_EG = bias_by_expert(ExpertsKind::kGateUpBias),
-          .down_bias_EH = bias_by_expert(ExpertsKind::kDownBias),
+          .gate_up_bias_EG = bias_by_expert(ExpertsKind::kGateUpBias, own),
+          .down_bias_EH = bias_by_expert(ExpertsKind::kDownBias, experts),
           .shared_gate_up_GH = shards.tensor(ExpertsKind::kSharedGateUp),
           .shared_down_FH = shards.tensor(ExpertsKind::kSharedDown),
           .shared_gate_1H = shards.tensor(ExpertsKind::kSharedGate)};

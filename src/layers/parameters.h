@@ -14,17 +14,18 @@
 
 namespace sluice::layers {
 
-// This rank's flat shard of a bucket: one-dimensional, tp_shard(bucket, tp, t).size() elements.
+// This rank's flat shard of a bucket, undefined where it has none: one-dimensional, model::shard_of(bucket,
+// cut).size() elements.
 using FlatShards = std::function<at::Tensor(int bucket)>;
 
-// What an operation reads on TP rank t, or its gradients; the views share the shards' storage. What there is
+// What an operation reads on a rank, or its gradients; the views share the shards' storage. What there is
 // not, or what is not trained of gradients, is undefined.
 class OperationShards {
  public:
   enum class Of : uint8_t { kWeights, kGradients };
   // Where `flats` is empty there is nothing.
   OperationShards(const model::ParameterTable& table, int64_t position, const FlatShards& flats, Of of,
-                  int tp, int t);
+                  const model::Cut& cut);
 
   at::Tensor tensor(std::string_view role) const { return find(role, model::Factor::kNone, 0); }
   at::Tensor vector(std::string_view role) const;
@@ -41,8 +42,7 @@ class OperationShards {
 
   const std::vector<model::Parameter>& parameters_;  // the operation's own, of all its buckets
   double adapter_factor_ = 0;
-  int tp_;
-  int t_;
+  model::Cut cut_;
   std::vector<View> views_;
 };
 
@@ -69,12 +69,12 @@ struct MlpParameters {
 
 struct ExpertsParameters {
   at::Tensor norm_H;
-  at::Tensor router_EH;      // of all experts
-  at::Tensor gate_up_EGH;    // of each rows gate, up: x·wᵀ
-  at::Tensor down_EFH;       // of each stored [in, out]: a·w
-  at::Tensor router_bias_E;  // these three: undefined where there are none
-  at::Tensor gate_up_bias_EG;
-  at::Tensor down_bias_EH;       // whole on every TP rank
+  at::Tensor router_EH;          // of all experts
+  at::Tensor gate_up_EGH;        // of each of this rank's rows gate, up: x·wᵀ
+  at::Tensor down_EFH;           // of each of this rank's stored [in, out]: a·w
+  at::Tensor router_bias_E;      // these three: undefined where there are none
+  at::Tensor gate_up_bias_EG;    // of this rank's
+  at::Tensor down_bias_EH;       // of all experts, whole on every rank
   at::Tensor shared_gate_up_GH;  // this and all below: undefined where nothing is shared
   at::Tensor shared_down_FH;
   at::Tensor shared_gate_1H;
@@ -108,7 +108,8 @@ struct HeadParameters {
 
 AttentionParameters attention_parameters(const OperationShards& shards);
 MlpParameters mlp_parameters(const OperationShards& shards);
-ExpertsParameters experts_parameters(const OperationShards& shards, int64_t experts);
+// `own`: how many of the model's experts this rank computes.
+ExpertsParameters experts_parameters(const OperationShards& shards, int64_t experts, int64_t own);
 RecurrentParameters recurrent_parameters(const OperationShards& shards);
 EmbeddingParameters embedding_parameters(const OperationShards& shards);
 HeadParameters head_parameters(const OperationShards& shards);

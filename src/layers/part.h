@@ -42,6 +42,9 @@ class Part {
   virtual void drop_gathered(State& deferred) const = 0;
   // W: adds the matrices' gradients.
   virtual void backward_weight(StatePtr deferred) const = 0;
+
+  // See Operation.
+  virtual void help(const TravellingRows& /*rows*/, Direction /*direction*/) const {}
 };
 
 // Those of an adapter's rows that there are.

@@ -19,6 +19,11 @@ void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme)
     throw base::InputError(
         text("scheme ", to_text(scheme), " cannot cut the model: ", fault, " in parallel.strategies"));
   }
+  const std::string undivided = model::experts_fault(shape, scheme.experts);
+  if (!undivided.empty()) {
+    throw base::InputError(
+        text("scheme ", to_text(scheme), " cannot cut the model: ", undivided, " in parallel.strategies"));
+  }
   const std::string too_many = model::pp_fault(shape, scheme.pp);
   if (!too_many.empty()) {
     throw base::InputError(
@@ -26,24 +31,24 @@ void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme)
   }
 }
 
-// Resident shards by (kind, trained, tp, share, t, place in the share group): all operations of a kind are
-// cut alike.
+// Resident shards by (kind, trained, of experts, tp, t, lanes that divide experts, this one's place among
+// them, parts, part): all operations of a kind are cut alike.
 class ShardCache {
  public:
   const base::IntervalSet& shard(const model::Bucket& bucket, const strategy::Scheme& scheme, int lane,
                                  int t) {
-    const int place = lane - scheme.first_of_group(lane);
-    const auto [found, added] =
-        shards_.try_emplace({bucket.kind, bucket.trained, scheme.tp, scheme.share, t, place});
+    const auto [cut, parts, part] = residence_of(bucket, scheme, lane, t);
+    const auto [found, added] = shards_.try_emplace({bucket.kind, bucket.trained, bucket.of_experts, cut.tp,
+                                                     cut.t, cut.expert_lanes, cut.expert_lane, parts, part});
     if (added) {
-      const base::IntervalSet whole = model::tp_shard(bucket, scheme.tp, t);
-      found->second = whole.part(resident_part(whole.size(), scheme.share, place));
+      const base::IntervalSet whole = model::shard_of(bucket, cut);
+      found->second = whole.part(resident_part(whole.size(), parts, part));
     }
     return found->second;
   }
 
  private:
-  std::map<std::tuple<int, bool, int, int, int, int>, base::IntervalSet> shards_;
+  std::map<std::tuple<int, bool, bool, int, int, int, int, int, int>, base::IntervalSet> shards_;
 };
 
 }  // namespace
@@ -51,6 +56,14 @@ class ShardCache {
 base::Interval resident_part(int64_t elements, int share, int place) {
   const int64_t each = (elements + share - 1) / share;
   return {std::min(elements, place * each), std::min(elements, (place + 1) * each)};
+}
+
+Residence residence_of(const model::Bucket& bucket, const strategy::Scheme& scheme, int lane, int t) {
+  const int place = lane - scheme.first_of_group(lane);
+  if (!bucket.of_experts) return {{scheme.tp, t}, scheme.share, place};
+  return {{scheme.tp, t, scheme.experts, place % scheme.experts},
+          scheme.holders_of_experts(),
+          place / scheme.experts};
 }
 
 base::Interval OwnerLayout::owned(const model::Bucket& bucket, int rank) const {

@@ -23,6 +23,15 @@ struct OwnerLayout {
 // gathered.
 base::Interval resident_part(int64_t elements, int share, int place);
 
+// What a rank holds of a bucket: one of `parts` resident parts of the shard that it computes with.
+struct Residence {
+  model::Cut cut;
+  int parts = 1;
+  int part = 0;
+};
+// Lanes of a share group hold experts' parameters with those that have the same experts.
+Residence residence_of(const model::Bucket& bucket, const strategy::Scheme& scheme, int lane, int t);
+
 // The buckets that a rank computes with, and what it holds of each all through a step, as flat intervals of
 // the bucket.
 struct Holding {

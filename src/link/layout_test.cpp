@@ -88,7 +88,7 @@ TEST(ComputeLayout, ShareGroupsCutTheShardOfTheirLanes) {
   for (const model::Bucket& bucket : table.buckets) {
     for (int lane = 0; lane < 6; lane += 3) {
       for (int t = 0; t < 2; ++t) {
-        const base::IntervalSet whole = model::tp_shard(bucket, 2, t);
+        const base::IntervalSet whole = model::shard_of(bucket, {2, t});
         int64_t next = 0;
         for (const int rank : shared.pipelines[0].share_group(0, lane, t)) {
           const base::IntervalSet& own = layout.shard(bucket.index, rank);
@@ -102,6 +102,42 @@ TEST(ComputeLayout, ShareGroupsCutTheShardOfTheirLanes) {
       }
     }
   }
+}
+
+// Lanes with the same place in their expert groups hold the same experts between them; all else lies as if
+// lanes gathered experts.
+TEST(ComputeLayout, ExpertGroupsDivideExperts) {
+  model::Shape shape = small_shape(2, false);
+  shape.experts = {.count = 4, .per_token = 2, .hidden = 6};
+  const model::ParameterTable table = model::parameter_table(shape);
+  const strategy::Strategy divided = strategy::parse_strategy("<2,1,4,4,2>", 8);
+  const ComputeLayout layout(table, divided, 8);
+  const ComputeLayout gathered(table, strategy::parse_strategy("<2,1,4,4>", 8), 8);
+  int of_experts = 0;
+  for (const model::Bucket& bucket : table.buckets) {
+    if (!bucket.of_experts) {
+      for (int rank = 0; rank < 8; ++rank)
+        EXPECT_EQ(layout.shard(bucket.index, rank), gathered.shard(bucket.index, rank));
+      continue;
+    }
+    ++of_experts;
+    for (int t = 0; t < 2; ++t) {
+      base::IntervalSet all;
+      for (int place = 0; place < 2; ++place) {
+        const base::IntervalSet own = model::shard_of(bucket, {2, t, 2, place});
+        EXPECT_EQ(2 * own.size(), model::shard_of(bucket, {2, t}).size());
+        base::IntervalSet held;
+        for (const int lane : {place, place + 2}) {
+          const int rank = divided.pipelines[0].rank_of(0, lane, t);
+          for (const base::Interval& part : layout.shard(bucket.index, rank).intervals()) held.add(part);
+        }
+        EXPECT_EQ(held, own);
+        for (const base::Interval& part : own.intervals()) all.add(part);
+      }
+      EXPECT_EQ(all.size(), model::shard_of(bucket, {2, t}).size());
+    }
+  }
+  EXPECT_EQ(of_experts, 2);
 }
 
 TEST(ResidentPart, TheLastRanksHoldWhatIsLeft) {
@@ -124,6 +160,7 @@ TEST(ComputeLayout, SchemeThatCannotCutTheModelIsRefusedByName) {
   EXPECT_THAT(message("<3,1,1>"), HasSubstr("<3,1,1>"));
   EXPECT_THAT(message("<1,3,1>"), HasSubstr("3 stages but the model has 2 layers"));
   EXPECT_EQ(message("<4,2,1>"), "accepted");
+  EXPECT_THAT(message("<1,1,4,4,2>"), HasSubstr("2 lanes divide experts, but the model has none"));
 }
 
 TEST(Rounds, OneLayerOfEveryStagePerTpRanks) {

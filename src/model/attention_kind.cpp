@@ -71,7 +71,8 @@ TokenWork AttentionKind::work() const {
           .collectives = 2};
 }
 
-PartBytes AttentionKind::bytes(int tp, int64_t element_bytes) const {
+PartBytes AttentionKind::bytes(const Cut& cut, int64_t element_bytes) const {
+  const int tp = cut.tp;
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t heads = (shape_.heads + tp - 1) / tp;
   const int64_t q = heads * shape_.head_dim;

@@ -96,12 +96,13 @@ TokenWork BlockKind::work() const {
   return work;
 }
 
-TokenBytes BlockKind::bytes(int tp, int64_t element_bytes) const {
+TokenBytes BlockKind::bytes(const Cut& cut, int64_t element_bytes) const {
+  const int tp = cut.tp;
   RowBytes saved, border, until_weight;
   TokenBytes bytes;
   int64_t released = 0;  // by the parts behind
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
-    const PartBytes own = (*part)->bytes(tp, element_bytes);
+    const PartBytes own = (*part)->bytes(cut, element_bytes);
     saved += own.saved;
     border += own.border;
     until_weight += own.until_weight;

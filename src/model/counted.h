@@ -18,8 +18,8 @@ namespace sluice::model {
 // not known.
 Shape counted_from_hugging_face(const base::Json& config, const std::string& name);
 
-// A config.json that reads back to the same shape: its key "computed" is false, so that no other family takes it.
-// REQUIRES: Family::kCounted.
+// A config.json that reads back to the same shape: its key "computed" is false, so that no other family takes
+// it. REQUIRES: Family::kCounted.
 base::Json counted_to_hugging_face(const Shape& shape);
 
 }  // namespace sluice::model

@@ -165,7 +165,7 @@ TEST(Counted, TpCutsAreEvenUpToWhatIsWhole) {
     const Kind& kind = program.kind_at(program.head() - 1);
     EXPECT_EQ(kind.tp_fault(8), "");
     EXPECT_LT(largest_shard(kind, 8), largest_shard(kind, 1) / 7);
-    EXPECT_LT(kind.bytes(8, 2).saved, kind.bytes(1, 2).saved / 2);
+    EXPECT_LT(kind.bytes({8}, 2).saved, kind.bytes({1}, 2).saved / 2);
   }
 }
 

@@ -48,7 +48,7 @@ TokenWork HeadKind::work() const {
 }
 
 // Its input and the gradient of that; the norm's input and gradient, or a chunk's rows of both.
-TokenBytes HeadKind::bytes(int, int64_t element_bytes) const {
+TokenBytes HeadKind::bytes(const Cut&, int64_t element_bytes) const {
   return {.forward = element_bytes * 4 * hidden_};
 }
 

@@ -16,7 +16,7 @@ class EmbeddingKind final : public Kind {
   std::string_view name() const override { return kName; }
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
-  TokenBytes bytes(int, int64_t) const override { return {}; }
+  TokenBytes bytes(const Cut&, int64_t) const override { return {}; }
 
  private:
   int64_t hidden_;
@@ -36,7 +36,7 @@ class HeadKind final : public Kind {
   std::string_view name() const override { return kName; }
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
-  TokenBytes bytes(int tp, int64_t element_bytes) const override;
+  TokenBytes bytes(const Cut& cut, int64_t element_bytes) const override;
 
  private:
   int64_t hidden_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "model/wave_rows.h"
 
 namespace sluice::model {
 namespace {
@@ -19,7 +20,9 @@ Parameter of_experts(int64_t experts, std::string_view role, const std::vector<s
                      int64_t columns, const std::vector<RowGroup>& groups, Start start = Start::kNormal) {
   std::vector<RowGroup> all;
   for (int64_t expert = 0; expert < experts; ++expert) all.insert(all.end(), groups.begin(), groups.end());
-  return matrix(role, of_each_expert(experts, tensors), columns, std::move(all), start);
+  Parameter parameter = matrix(role, of_each_expert(experts, tensors), columns, std::move(all), start);
+  parameter.experts = experts;
+  return parameter;
 }
 
 }  // namespace
@@ -79,10 +82,11 @@ std::string ExpertsKind::tp_fault(int tp) const {
   return tp > experts_.hidden ? base::text("tp ", tp, " is above an expert's hidden ", experts_.hidden) : "";
 }
 
-int64_t least_ffn(const Shape& shape) {
+int64_t least_ffn(const Shape& shape, int expert_lanes) {
   const Experts& experts = shape.experts;
   if (experts.count == 0) return shape.ffn_hidden;
-  const int64_t visited = experts.per_token * experts.hidden + experts.shared_hidden;
+  const int64_t at_hand = expert_lanes > 1 ? 0 : experts.per_token * experts.hidden;
+  const int64_t visited = at_hand + experts.shared_hidden;
   return std::min(shape.ffn_hidden, visited * 3 / 4);
 }
 
@@ -95,21 +99,28 @@ TokenWork ExpertsKind::work() const {
   return {
       .products = router + 3 * hidden_ * visited_hidden(),
       .recomputed = router + 2 * hidden_ * visited_hidden(),
+      .visited = 3 * hidden_ * experts_.per_token * experts_.hidden,
       .elements = 5 * hidden_ + 3 * visited_hidden() + 2 * experts_.count + 4 * experts_.per_token * hidden_,
       .collectives = 2};
 }
 
-PartBytes ExpertsKind::bytes(int tp, int64_t element_bytes) const {
+// Where rows travel a lane keeps nothing of visits, its own rows' or others': what it has at work of them is
+// the same whatever it has of rows (wave_bytes).
+PartBytes ExpertsKind::bytes(const Cut& cut, int64_t element_bytes) const {
+  const int tp = cut.tp;
+  const bool travels = cut.expert_lanes > 1;
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t visits = experts_.per_token;
   const auto of_rank = [tp](int64_t width) { return (width + tp - 1) / tp; };
-  const int64_t ffn = visits * of_rank(experts_.hidden) + of_rank(experts_.shared_hidden);
-  const int64_t widest = of_rank(std::max(experts_.hidden, experts_.shared_hidden));
+  const int64_t shared = of_rank(experts_.shared_hidden);
+  const int64_t ffn = shared + (travels ? 0 : visits * of_rank(experts_.hidden));
+  const int64_t widest = travels ? shared : std::max(of_rank(experts_.hidden), shared);
   const int64_t shard = of_rank(hidden_), gathered = tp > 1 ? hidden_ : 0;
+  const int64_t normed = travels ? hidden_ : 0;  // at hand while its rows travel
   // Of the shared experts' factor; of experts' numbers and weights; and of both in the order of experts.
   const int64_t factor = experts_.shared_gate ? statistic_bytes : 0;
   const int64_t routes = visits * (4 + statistic_bytes);
-  const int64_t order = visits * (16 + 2 * statistic_bytes);
+  const int64_t order = travels ? 0 : visits * (16 + 2 * statistic_bytes);
   const int64_t scores = experts_.count * statistic_bytes;
   const int64_t biased = experts_.biases ? 2 * scores : 0;  // rows' weights of all experts
   PartBytes bytes;
@@ -117,23 +128,38 @@ PartBytes ExpertsKind::bytes(int tp, int64_t element_bytes) const {
   bytes.saved = {hidden_ * element_bytes + statistic_bytes + scores,
                  2 * ffn * element_bytes + routes + factor};
   bytes.border = {0, routes};  // never made again
-  bytes.recomputed = {bytes.saved.shared, bytes.saved.own - routes};
+  bytes.recomputed = {bytes.saved.shared, bytes.saved.own - routes + normed * element_bytes};
   // The normed input and output gradient, the scores' gradient; dgate-up and SwiGLU's output by visit.
   bytes.until_weight = {2 * hidden_ * element_bytes + scores + factor, 3 * ffn * element_bytes + 4 * visits};
   // An expert that all tokens visit: its rows, beside the normed input; SwiGLU's output and its product,
   // beside the sum.
   bytes.forward = order + 2 * scores + biased +
-                  element_bytes * std::max(shard + gathered + hidden_, 2 * hidden_ + widest);
+                  element_bytes * (normed + std::max(shard + gathered + hidden_, 2 * hidden_ + widest));
   // SwiGLU's output by visit, the gathered gradient and: the input's with an expert's gradients, rows and
   // product; what goes through the norm; an expert's rows for its weights.
   const int64_t expert = hidden_ + std::max(3 * widest, widest + hidden_);
   bytes.backward =
       order + 4 * scores + biased +
-      element_bytes *
-          (ffn + gathered + std::max({hidden_ + expert, hidden_ + 2 * shard, 2 * shard + 2 * hidden_}));
+      element_bytes * (normed + ffn + gathered +
+                       std::max({hidden_ + expert, hidden_ + 2 * shard, 2 * shard + 2 * hidden_}));
   bytes.ring_backward = bytes.backward;
   bytes.released = 2 * ffn * element_bytes;
   return bytes;
+}
+
+// The most at once, in a backward. Rows as they set out, come and are at work, and as their gradients are
+// made, leave and come home: of what a wave brings two rows there and one back. And all of them in one
+// expert: its rows, twice, its gate and up, their gradients and SwiGLU's, and what it gives. Beside them
+// numbers of visits.
+int64_t wave_bytes(const Shape& shape, const Cut& cut, int64_t element_bytes) {
+  if (cut.expert_lanes == 1 || shape.experts.count == 0) return 0;
+  const Experts& experts = shape.experts;
+  const int64_t width = (experts.hidden + cut.tp - 1) / cut.tp;
+  const int64_t there = 3 * 2 * shape.hidden, back = 3 * shape.hidden;
+  const int64_t expert = 3 * shape.hidden + 6 * width;
+  constexpr int64_t kVisitBytes = 64;  // numbers, places and weights, in several orders
+  return wave_rows(cut.expert_lanes).most *
+         ((there + back + expert) * element_bytes + experts.per_token * kVisitBytes);
 }
 
 }  // namespace sluice::model

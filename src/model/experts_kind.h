@@ -37,7 +37,7 @@ class ExpertsKind final : public Part {
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
   // At work with all tokens in one expert, so whatever the routing.
-  PartBytes bytes(int tp, int64_t element_bytes) const override;
+  PartBytes bytes(const Cut& cut, int64_t element_bytes) const override;
   // Parameters of the experts that a token does not visit.
   int64_t unvisited() const;
 
@@ -51,7 +51,12 @@ class ExpertsKind final : public Part {
 };
 
 // The inner width of a gated MLP that has no more at work than any layer's, with experts or without: of those
-// what visits hold, two rows of gate and up and one of SwiGLU's, for an MLP's four.
-int64_t least_ffn(const Shape& shape);
+// what visits hold, two rows of gate and up and one of SwiGLU's, for an MLP's four. Where lanes divide
+// experts visits hold nothing.
+int64_t least_ffn(const Shape& shape, int expert_lanes);
+
+// What a rank has at work of rows that visit its experts from other lanes, whatever the routing and however
+// many rows it has itself (layers/experts_travel.h).
+int64_t wave_bytes(const Shape& shape, const Cut& cut, int64_t element_bytes);
 
 }  // namespace sluice::model

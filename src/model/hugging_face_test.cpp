@@ -356,7 +356,8 @@ TEST(ShapeFromHuggingFace, HybridsHaveTheParametersOfTransformersClasses) {
   }
   EXPECT_FALSE(read(hybrid_config("olmo_hybrid")).block_type(3).rotates);
   EXPECT_EQ(read(hybrid_config("qwen3_next")).rotated_width(), 64);
-  EXPECT_THAT(tp_fault(read(hybrid_config("olmo_hybrid")), 4), HasSubstr("tp 4 does not divide 30 key heads of recurrent layers"));
+  EXPECT_THAT(tp_fault(read(hybrid_config("olmo_hybrid")), 4),
+              HasSubstr("tp 4 does not divide 30 key heads of recurrent layers"));
 }
 
 TEST(ShapeFromHuggingFace, HybridsThatAreNotComputedAreRefusedByKeyAndValue) {
@@ -389,11 +390,22 @@ TEST(ShapeFromHuggingFace, HybridsThatAreNotComputedAreRefusedByKeyAndValue) {
               HasSubstr("time_step_limit is"));
 }
 
+// The first layer's bucket that has a parameter of that role.
+const Bucket& bucket_of(const ParameterTable& table, std::string_view role) {
+  const base::Interval own = table.program.at(table.program.blocks().begin).own;
+  for (int64_t index = own.begin; index < own.end; ++index) {
+    const Bucket& bucket = table.buckets[static_cast<size_t>(index)];
+    if (find_parameter(bucket, role) != nullptr) return bucket;
+  }
+  throw base::InputError(base::text("no parameter ", role));
+}
+
 // gpt-oss has one tensor of all experts, [experts, in, out], in which gate and up take turns.
 TEST(HuggingFaceTensors, OfStackedExpertsStandElsewhere) {
   const ParameterTable table = parameter_table(read(experts_config("gpt_oss", "GptOssForCausalLM")));
   const auto only = [&](std::string_view role) {
-    const auto tensors = hugging_face_tensors(table.layer(0), *find_parameter(table.layer(0), role));
+    const Bucket& bucket = bucket_of(table, role);
+    const auto tensors = hugging_face_tensors(bucket, *find_parameter(bucket, role));
     EXPECT_EQ(tensors.size(), 1U);
     return tensors.front();
   };
@@ -419,9 +431,9 @@ TEST(HuggingFaceTensors, OfStackedExpertsStandElsewhere) {
 TEST(HuggingFaceTensors, OfExpertsAreNamedOneByOne) {
   const auto names_of = [](const std::string& type, const char* architecture, std::string_view role) {
     const ParameterTable table = parameter_table(read(experts_config(type, architecture)));
-    const Parameter* const parameter = find_parameter(table.layer(0), role);
+    const Bucket& bucket = bucket_of(table, role);
     std::vector<std::string> names;
-    for (const HuggingFaceTensor& tensor : hugging_face_tensors(table.layer(0), *parameter))
+    for (const HuggingFaceTensor& tensor : hugging_face_tensors(bucket, *find_parameter(bucket, role)))
       names.push_back(tensor.name);
     return names;
   };

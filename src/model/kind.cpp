@@ -67,6 +67,7 @@ TokenWork& TokenWork::operator+=(const TokenWork& other) {
   products += other.products;
   trained += other.trained;
   recomputed += other.recomputed;
+  visited += other.visited;
   attention += other.attention;
   window = std::max(window, other.window);
   scanned += other.scanned;

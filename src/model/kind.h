@@ -16,6 +16,15 @@
 
 namespace sluice::model {
 
+// Which part of an operation's parameters a rank computes with: what TP leaves it of each matrix, and of
+// experts, where lanes divide them, its own.
+struct Cut {
+  int tp = 1;
+  int t = 0;
+  int expert_lanes = 1;
+  int expert_lane = 0;
+};
+
 // A run of rows of a parameter that TP cuts on its own.
 struct RowGroup {
   int64_t rows = 0;  // rows of the whole parameter in this group
@@ -44,6 +53,7 @@ struct Parameter {
   int64_t columns = 0;
   std::vector<RowGroup> groups;  // in row order; rows add up
   bool replicated = false;       // every TP rank holds all of it (norms)
+  int64_t experts = 0;           // of so many it has groups, as many of each; 0: of none
   bool transposed = false;       // stored [in, out], where Hugging Face files hold [out, in]
   // Of how many experts files hold one tensor, [experts, in, out], where rows of gate and up take turns; 0:
   // the rest of this says what they hold.
@@ -80,6 +90,7 @@ struct TokenWork {
   int64_t products = 0;    // multiply-adds of matrices
   int64_t trained = 0;     // of these, with matrices that are trained; of a part unknown, and its block's
   int64_t recomputed = 0;  // of these, what a backward that recomputes does again
+  int64_t visited = 0;     // of these, with the experts that it visits
   int64_t attention = 0;   // multiply-adds with each of the tokens it attends to, scores and values each
   int64_t window = 0;      // of tokens that it attends to at most, itself included; 0: all before it
   int64_t scanned = 0;     // multiply-adds of a recurrence, at attention's rate
@@ -96,9 +107,9 @@ struct RowBytes {
   RowBytes& operator+=(const RowBytes& other);
 };
 
-// Activation bytes a token of one operation on the fullest of tp ranks, as this program computes them where
-// products accumulate into wider gradients in place, as on GPUs (layers/memory_test.cpp holds it against the
-// allocator).
+// Activation bytes a token of one operation on the fullest of the ranks that cut it alike, as this program
+// computes them where products accumulate into wider gradients in place, as on GPUs (layers/memory_test.cpp
+// holds it against the allocator).
 struct TokenBytes {
   int64_t saved = 0;       // kept from forward to backward
   int64_t border = 0;      // of these, what a backward that recomputes the rest needs
@@ -127,7 +138,7 @@ class Kind {
   // Why TP cannot cut it, or "".
   virtual std::string tp_fault(int tp) const = 0;
   virtual TokenWork work() const = 0;
-  virtual TokenBytes bytes(int tp, int64_t element_bytes) const = 0;
+  virtual TokenBytes bytes(const Cut& cut, int64_t element_bytes) const = 0;
 
  protected:
   explicit Kind(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {}
@@ -161,7 +172,7 @@ class Part {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual std::string tp_fault(int tp) const = 0;
   virtual TokenWork work() const = 0;
-  virtual PartBytes bytes(int tp, int64_t element_bytes) const = 0;
+  virtual PartBytes bytes(const Cut& cut, int64_t element_bytes) const = 0;
 };
 
 }  // namespace sluice::model

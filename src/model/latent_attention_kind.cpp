@@ -57,7 +57,8 @@ TokenWork LatentAttentionKind::work() const {
           .collectives = 2};
 }
 
-PartBytes LatentAttentionKind::bytes(int tp, int64_t element_bytes) const {
+PartBytes LatentAttentionKind::bytes(const Cut& cut, int64_t element_bytes) const {
+  const int tp = cut.tp;
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t heads = (shape_.heads + tp - 1) / tp;
   const int64_t keys = heads * key_width(), values = heads * shape_.latent.values;

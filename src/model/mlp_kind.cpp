@@ -36,7 +36,8 @@ TokenWork MlpKind::work() const {
           .collectives = 2};
 }
 
-PartBytes MlpKind::bytes(int tp, int64_t element_bytes) const {
+PartBytes MlpKind::bytes(const Cut& cut, int64_t element_bytes) const {
+  const int tp = cut.tp;
   const int64_t ffn = (shape_.ffn_hidden + tp - 1) / tp;
   const int64_t norm_bytes = norm_bytes_of(shape_, element_bytes);
   const RowBytes input{shape_.hidden * element_bytes + norm_bytes, 2 * ffn * element_bytes};

@@ -20,7 +20,7 @@ class MlpKind final : public Part {
   std::vector<Parameter> parameters() const override;
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
-  PartBytes bytes(int tp, int64_t element_bytes) const override;
+  PartBytes bytes(const Cut& cut, int64_t element_bytes) const override;
 
  private:
   Shape shape_;

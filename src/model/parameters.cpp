@@ -8,22 +8,23 @@
 namespace sluice::model {
 namespace {
 
-// Those of an operation's parameters that are trained, or the others.
 Bucket bucket(const Program& program, int index) {
-  const auto [position, trained] = program.buckets()[static_cast<size_t>(index)];
+  const BucketPlace& own = program.buckets()[static_cast<size_t>(index)];
+  const int64_t position = own.position;
   const bool in_block = program.blocks_in({position, position + 1}).size() == 1;
   Bucket result{.index = index,
                 .position = position,
                 .kind = program.at(position).kind,
                 .layer = in_block ? position - program.blocks().begin : -1,
-                .trained = trained,
+                .trained = own.trained,
+                .of_experts = own.of_experts,
                 .parameters = {}};
   const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
   int64_t place = 0;
   for (Parameter parameter : program.kind_at(position).parameters()) {
     parameter.place = place;
     place += parameter.size();
-    if (parameter.trained != trained) continue;
+    if (!own.has(parameter)) continue;
     parameter.name = prefix + std::string(parameter.role);
     if (parameter.factor != Factor::kNone) {
       parameter.name += base::text(parameter.factor == Factor::kLeft ? ".left" : ".right", parameter.adapted);
@@ -40,6 +41,14 @@ base::Interval units_of_rank(int64_t units, int tp, int t) {
   if (tp <= units) return base::even_part(units, tp, t);
   const int64_t shared = t * units / tp;
   return {shared, shared + 1};
+}
+
+// The groups that a lane computes with, of experts' those of its own.
+base::Interval groups_of_lane(const Parameter& parameter, const Cut& cut) {
+  const auto groups = static_cast<int64_t>(parameter.groups.size());
+  if (parameter.experts == 0) return {0, groups};
+  const base::Interval own = base::even_part(parameter.experts, cut.expert_lanes, cut.expert_lane);
+  return {own.begin * groups / parameter.experts, own.end * groups / parameter.experts};
 }
 
 }  // namespace
@@ -69,27 +78,29 @@ ParameterTable parameter_table(const Shape& shape, Program program) {
   return table;
 }
 
-std::vector<base::Interval> tp_rows(const Parameter& parameter, int tp, int t) {
-  SLUICE_ASSERT(tp >= 1 && t >= 0 && t < tp, base::text("TP rank ", t, " of ", tp));
+std::vector<base::Interval> local_rows(const Parameter& parameter, const Cut& cut) {
+  SLUICE_ASSERT(cut.tp >= 1 && cut.t >= 0 && cut.t < cut.tp, base::text("TP rank ", cut.t, " of ", cut.tp));
+  const base::Interval own = groups_of_lane(parameter, cut);
   std::vector<base::Interval> rows;
   int64_t group_begin = 0;
-  for (const RowGroup& group : parameter.groups) {
+  for (int64_t i = 0; i < own.end; ++i) {
+    const RowGroup& group = parameter.groups[static_cast<size_t>(i)];
     base::Interval local{0, group.rows};
     if (group.units > 0) {
       const int64_t unit_rows = group.rows / group.units;
-      const base::Interval units = units_of_rank(group.units, tp, t);
+      const base::Interval units = units_of_rank(group.units, cut.tp, cut.t);
       local = {units.begin * unit_rows, units.end * unit_rows};
     }
-    rows.push_back({group_begin + local.begin, group_begin + local.end});
+    if (i >= own.begin) rows.push_back({group_begin + local.begin, group_begin + local.end});
     group_begin += group.rows;
   }
   return rows;
 }
 
-base::IntervalSet tp_shard(const Bucket& bucket, int tp, int t) {
+base::IntervalSet shard_of(const Bucket& bucket, const Cut& cut) {
   base::IntervalSet shard;
   for (const Parameter& parameter : bucket.parameters) {
-    for (const base::Interval& rows : tp_rows(parameter, tp, t)) {
+    for (const base::Interval& rows : local_rows(parameter, cut)) {
       shard.add({parameter.offset + rows.begin * parameter.columns,
                  parameter.offset + rows.end * parameter.columns});
     }
@@ -97,21 +108,21 @@ base::IntervalSet tp_shard(const Bucket& bucket, int tp, int t) {
   return shard;
 }
 
-std::vector<LocalParameter> local_parameters(const Bucket& bucket, int tp, int t) {
+std::vector<LocalParameter> local_parameters(const Bucket& bucket, const Cut& cut) {
   std::vector<LocalParameter> all;
   int64_t offset = 0;
   for (const Parameter& parameter : bucket.parameters) {
     LocalParameter& local = all.emplace_back(LocalParameter{.offset = offset, .columns = parameter.columns});
-    for (const base::Interval& rows : tp_rows(parameter, tp, t)) local.rows += rows.size();
+    for (const base::Interval& rows : local_rows(parameter, cut)) local.rows += rows.size();
     offset += local.rows * local.columns;
   }
   return all;
 }
 
-LocalParameter local_parameter(const Bucket& bucket, std::string_view role, int tp, int t) {
+LocalParameter local_parameter(const Bucket& bucket, std::string_view role, const Cut& cut) {
   const Parameter* const found = find_parameter(bucket, role);
   SLUICE_ASSERT(found != nullptr, base::text("bucket ", bucket.index, " has no parameter ", role));
-  return local_parameters(bucket, tp, t)[static_cast<size_t>(found - bucket.parameters.data())];
+  return local_parameters(bucket, cut)[static_cast<size_t>(found - bucket.parameters.data())];
 }
 
 const Parameter* find_parameter(const Bucket& bucket, std::string_view role) {
@@ -131,7 +142,8 @@ int64_t largest_shard_of(const Kind& kind, int tp, Counts counts) {
     int64_t shard = 0;
     for (const Parameter& parameter : kind.parameters()) {
       if (!counts(parameter)) continue;
-      for (const base::Interval& rows : tp_rows(parameter, tp, t)) shard += rows.size() * parameter.columns;
+      for (const base::Interval& rows : local_rows(parameter, {tp, t}))
+        shard += rows.size() * parameter.columns;
     }
     largest = std::max(largest, shard);
   }
@@ -144,8 +156,8 @@ int64_t largest_shard(const Kind& kind, int tp) {
   return largest_shard_of(kind, tp, [](const Parameter&) { return true; });
 }
 
-int64_t largest_shard(const Kind& kind, int tp, bool trained) {
-  return largest_shard_of(kind, tp, [&](const Parameter& own) { return own.trained == trained; });
+int64_t largest_shard(const Kind& kind, int tp, const BucketPlace& bucket) {
+  return largest_shard_of(kind, tp, [&](const Parameter& own) { return bucket.has(own); });
 }
 
 }  // namespace sluice::model

@@ -1,7 +1,7 @@
 // The parameter table: every tensor of a shape, in buckets, with the way TP cuts it.
 //
 // A bucket is what pull and push move as a unit: the parameters of one operation of the model program, those
-// that are trained and those that are not in two (model/program.h). Inside a bucket parameters lie end to end
+// that are held alike (model/program.h). Inside a bucket parameters lie end to end
 // as one flat array. The flat order puts the dimension that TP cuts first, so a shard is a few intervals of
 // rows.
 #pragma once
@@ -19,11 +19,12 @@
 namespace sluice::model {
 
 struct Bucket {
-  int index = 0;       // position in ParameterTable::buckets
-  int64_t position = 0;  // of its operation
-  int kind = 0;          // of its operation, in Program::kinds()
-  int64_t layer = -1;    // its operation's number among the blocks; -1 for the ends
-  bool trained = true;   // all of its parameters or none
+  int index = 0;            // position in ParameterTable::buckets
+  int64_t position = 0;     // of its operation
+  int kind = 0;             // of its operation, in Program::kinds()
+  int64_t layer = -1;       // its operation's number among the blocks; -1 for the ends
+  bool trained = true;      // all of its parameters or none
+  bool of_experts = false;  // likewise
   std::vector<Parameter> parameters;
   int64_t size = 0;  // elements
 };
@@ -51,14 +52,14 @@ struct ParameterTable {
 ParameterTable parameter_table(const Shape& shape, Program program);
 ParameterTable parameter_table(const Shape& shape);
 
-// The rows of `parameter` that TP rank t of tp holds, ascending by group: for each group its units
+// The rows of `parameter` that a rank computes with, ascending by group: for each group its units
 // [t·units/tp, (t+1)·units/tp), or unit ⌊t·units/tp⌋ when tp > units (grouped-query heads shared by
-// several ranks). Laid end to end they form the rank's local matrix.
-// REQUIRES: tp_fault(shape, tp) is empty, 0 <= t < tp.
-std::vector<base::Interval> tp_rows(const Parameter& parameter, int tp, int t);
+// several ranks); of experts' groups those of its own. Laid end to end they form the rank's local matrix.
+// REQUIRES: tp_fault(shape, tp) and experts_fault(shape, expert_lanes) are empty; 0 <= t < tp, and of lanes.
+std::vector<base::Interval> local_rows(const Parameter& parameter, const Cut& cut);
 
 // The same as flat intervals of the bucket, for all its parameters.
-base::IntervalSet tp_shard(const Bucket& bucket, int tp, int t);
+base::IntervalSet shard_of(const Bucket& bucket, const Cut& cut);
 
 // Where a parameter's local matrix lies in the rank's flat shard of the bucket.
 struct LocalParameter {
@@ -67,16 +68,16 @@ struct LocalParameter {
   int64_t columns = 0;
 };
 // Of all its parameters, in their order.
-std::vector<LocalParameter> local_parameters(const Bucket& bucket, int tp, int t);
+std::vector<LocalParameter> local_parameters(const Bucket& bucket, const Cut& cut);
 // REQUIRES: the bucket has a parameter of that role.
-LocalParameter local_parameter(const Bucket& bucket, std::string_view role, int tp, int t);
+LocalParameter local_parameter(const Bucket& bucket, std::string_view role, const Cut& cut);
 
 // The bucket's parameter of that role, no adapter, or null.
 const Parameter* find_parameter(const Bucket& bucket, std::string_view role);
 
-// Elements of the largest TP shard of an operation of this kind, or of its parameters that are trained, or
-// not.
+// Elements of the largest TP shard of an operation of this kind, or of those of its parameters that lie in a
+// bucket.
 int64_t largest_shard(const Kind& kind, int tp);
-int64_t largest_shard(const Kind& kind, int tp, bool trained);
+int64_t largest_shard(const Kind& kind, int tp, const BucketPlace& bucket);
 
 }  // namespace sluice::model

@@ -77,21 +77,21 @@ TEST(ParameterTable, TiedHeadHasOnlyTheFinalNorm) {
 TEST(TpRows, FusedMatricesAreCutGroupByGroup) {
   const Bucket layer = parameter_table(small_shape()).layer(0);
   // q rows 0-7, k rows 8-11, v rows 12-15.
-  EXPECT_THAT(tp_rows(layer.parameters[1], 2, 0),
+  EXPECT_THAT(local_rows(layer.parameters[1], {2, 0}),
               ElementsAre(Interval{0, 4}, Interval{8, 10}, Interval{12, 14}));
-  EXPECT_THAT(tp_rows(layer.parameters[1], 2, 1),
+  EXPECT_THAT(local_rows(layer.parameters[1], {2, 1}),
               ElementsAre(Interval{4, 8}, Interval{10, 12}, Interval{14, 16}));
   // gate rows 0-5, up rows 6-11.
-  EXPECT_THAT(tp_rows(layer.parameters[4], 2, 1), ElementsAre(Interval{3, 6}, Interval{9, 12}));
+  EXPECT_THAT(local_rows(layer.parameters[4], {2, 1}), ElementsAre(Interval{3, 6}, Interval{9, 12}));
   // Norms are whole everywhere.
-  EXPECT_THAT(tp_rows(layer.parameters[0], 2, 1), ElementsAre(Interval{0, 8}));
+  EXPECT_THAT(local_rows(layer.parameters[0], {2, 1}), ElementsAre(Interval{0, 8}));
 }
 
 TEST(TpRows, KeyValueHeadsAreSharedWhenTpExceedsThem) {
   const Bucket layer = parameter_table(small_shape()).layer(0);
   const std::vector<Interval> key_rows = {{8, 10}, {8, 10}, {10, 12}, {10, 12}};
   for (int t = 0; t < 4; ++t) {
-    const std::vector<Interval> rows = tp_rows(layer.parameters[1], 4, t);
+    const std::vector<Interval> rows = local_rows(layer.parameters[1], {4, t});
     EXPECT_EQ(rows[0], (Interval{2 * t, 2 * t + 2}));
     EXPECT_EQ(rows[1], key_rows[static_cast<size_t>(t)]);
     EXPECT_EQ(rows[2].begin, rows[1].begin + 4);
@@ -102,7 +102,7 @@ TEST(TpRows, QueryHeadsMeetTheirKeyValueHeads) {
   for_random_cuts([](const Shape& shape, const ParameterTable& table, int tp) {
     const Parameter& qkv = table.layer(0).parameters[1];
     for (int t = 0; t < tp; ++t) {
-      const std::vector<Interval> rows = tp_rows(qkv, tp, t);
+      const std::vector<Interval> rows = local_rows(qkv, {tp, t});
       const int64_t key_begin = (rows[1].begin - shape.q_width()) / shape.head_dim;
       const int64_t key_end = (rows[1].end - shape.q_width()) / shape.head_dim;
       for (int64_t q = rows[0].begin / shape.head_dim; q < rows[0].end / shape.head_dim; ++q) {
@@ -122,7 +122,7 @@ TEST(TpRows, UnevenVocabularyIsCoveredOnceWithSizesOneApart) {
     const ParameterTable table = parameter_table(shape);
     int64_t next = 0;
     for (int t = 0; t < 4; ++t) {
-      const std::vector<Interval> rows = tp_rows(table.embedding().parameters[0], 4, t);
+      const std::vector<Interval> rows = local_rows(table.embedding().parameters[0], {4, t});
       ASSERT_EQ(rows.size(), 1u);
       EXPECT_EQ(rows[0].begin, next);
       EXPECT_LE(rows[0].size(), vocab / 4 + 1);
@@ -139,7 +139,7 @@ TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
     for (const Bucket& bucket : table.buckets) {
       std::vector<int> holders(static_cast<size_t>(bucket.size), 0);
       for (int t = 0; t < tp; ++t) {
-        const base::IntervalSet shard = tp_shard(bucket, tp, t);
+        const base::IntervalSet shard = shard_of(bucket, {tp, t});
         for (const Interval& interval : shard.intervals()) {
           for (int64_t i = interval.begin; i < interval.end; ++i) ++holders[static_cast<size_t>(i)];
         }
@@ -161,18 +161,37 @@ TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
   });
 }
 
+TEST(Experts, LieInABucketOfTheirOwnAndAreDividedWhole) {
+  Shape shape = small_shape();
+  shape.experts = {.count = 6, .per_token = 2, .hidden = 4, .biases = true};
+  const ParameterTable table = parameter_table(shape);
+  const base::Interval own = table.program.at(1).own;
+  ASSERT_EQ(own.size(), 2);
+  const Bucket& experts = table.buckets[static_cast<size_t>(own.begin) + 1];
+  EXPECT_TRUE(experts.of_experts);
+  EXPECT_FALSE(table.layer(0).of_experts);
+  for (const Parameter& parameter : experts.parameters) {
+    const int64_t of_expert = parameter.rows / 6;
+    const std::vector<Interval> rows = local_rows(parameter, {1, 0, 3, 1});
+    EXPECT_EQ(rows.front().begin, 2 * of_expert) << parameter.name;
+    EXPECT_EQ(rows.back().end, 4 * of_expert) << parameter.name;
+  }
+  EXPECT_EQ(experts_fault(shape, 3), "");
+  EXPECT_EQ(experts_fault(shape, 4), "4 lanes do not divide 6 experts: choose one of 1, 2, 3, 6");
+}
+
 TEST(LocalParameter, LiesWhereTheShardPutsItsRows) {
   for_random_cuts([](const Shape&, const ParameterTable& table, int tp) {
     for (const Bucket& bucket : table.buckets) {
       for (int t = 0; t < tp; ++t) {
-        const base::IntervalSet shard = tp_shard(bucket, tp, t);
+        const base::IntervalSet shard = shard_of(bucket, {tp, t});
         int64_t end = 0;
         for (const Parameter& parameter : bucket.parameters) {
-          const LocalParameter local = local_parameter(bucket, parameter.role, tp, t);
+          const LocalParameter local = local_parameter(bucket, parameter.role, {tp, t});
           EXPECT_EQ(local.columns, parameter.columns);
           EXPECT_EQ(local.offset, end);
           int64_t local_row = 0;
-          for (const Interval& rows : tp_rows(parameter, tp, t)) {
+          for (const Interval& rows : local_rows(parameter, {tp, t})) {
             for (int64_t row = rows.begin; row < rows.end; ++row, ++local_row) {
               ASSERT_EQ(shard.offset_of(parameter.offset + row * parameter.columns),
                         local.offset + local_row * local.columns);

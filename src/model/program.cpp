@@ -51,12 +51,14 @@ Program::Program(const Shape& shape, const KindTimes& times) {
     const auto position = static_cast<int64_t>(body->operations.size());
     Operation& operation = body->operations.emplace_back(Operation{.kind = kind, .own = {}, .buckets = {}});
     operation.own.begin = static_cast<int64_t>(body->buckets.size());
-    for (const bool trained : {true, false}) {
+    for (const BucketPlace bucket :
+         {BucketPlace{position, true, false}, BucketPlace{position, true, true},
+          BucketPlace{position, false, false}, BucketPlace{position, false, true}}) {
       const bool any = std::ranges::any_of(body->kinds[static_cast<size_t>(kind)]->parameters(),
-                                           [&](const Parameter& own) { return own.trained == trained; });
+                                           [&](const Parameter& own) { return bucket.has(own); });
       if (!any) continue;
       operation.buckets.push_back(static_cast<int>(body->buckets.size()));
-      body->buckets.push_back({position, trained});
+      body->buckets.push_back(bucket);
     }
     operation.own.end = static_cast<int64_t>(body->buckets.size());
   };
@@ -143,6 +145,18 @@ Shape short_shape(const Shape& shape) {
 std::string tp_fault(const Shape& shape, int tp) {
   if (tp < 1) return base::text("tp is ", tp, " but must be at least 1");
   return Program(shape).tp_fault(tp);
+}
+
+std::string experts_fault(const Shape& shape, int lanes) {
+  const int64_t experts = shape.experts.count;
+  if (lanes == 1 || (experts > 0 && experts % lanes == 0)) return "";
+  if (experts == 0)
+    return base::text(lanes, " lanes divide experts, but the model has none: leave the degree out");
+  std::vector<std::string> divisors;
+  for (int64_t divisor = 1; divisor <= experts; ++divisor) {
+    if (experts % divisor == 0) divisors.push_back(base::text(divisor));
+  }
+  return base::text(lanes, " lanes do not divide ", experts, " experts: ", base::choices_text(divisors));
 }
 
 std::string pp_fault(const Shape& shape, int pp) {

@@ -25,11 +25,16 @@ struct Operation {
   std::vector<int> buckets;  // whose parameters it reads and whose gradients it writes, ascending
 };
 
-// What pull and push move as a unit: an operation's own parameters that are trained, or those that are not.
-// An operation that has both has two buckets, the trained one first.
+// What pull and push move as a unit: an operation's own parameters that are held alike. An operation has a
+// bucket for each way in which it has some, the trained ones first, of these those of no expert.
 struct BucketPlace {
   int64_t position = 0;  // of the operation
   bool trained = true;
+  bool of_experts = false;  // of each expert the same: lanes may divide them by experts
+
+  bool has(const Parameter& parameter) const {
+    return parameter.trained == trained && (parameter.experts > 0) == of_experts;
+  }
 };
 
 // Immutable and cheap to copy.
@@ -96,6 +101,9 @@ Shape short_shape(const Shape& shape);
 // Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "" when
 // it can: tp divides heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
 std::string tp_fault(const Shape& shape, int tp);
+// Why so many lanes cannot divide this shape's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
+// 4 or 8"), or "".
+std::string experts_fault(const Shape& shape, int lanes);
 // Why a pipeline of so many stages cannot cut this shape ("9 stages but the model has 8 layers"), or "".
 std::string pp_fault(const Shape& shape, int pp);
 

@@ -90,7 +90,8 @@ TokenWork RecurrentKind::work() const {
           .collectives = 2};
 }
 
-PartBytes RecurrentKind::bytes(int tp, int64_t element_bytes) const {
+PartBytes RecurrentKind::bytes(const Cut& cut, int64_t element_bytes) const {
+  const int tp = cut.tp;
   const int64_t wide = std::max<int64_t>(4, element_bytes);
   const int64_t heads = own_.value_heads / tp;
   const int64_t mixed = own_.qkv_width() / tp, values = heads * own_.value_width;

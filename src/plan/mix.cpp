@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <tuple>
 
 #include "base/error.h"
@@ -13,11 +14,12 @@ using strategy::Scheme;
 
 namespace {
 
-// The largest first, of equals the one with more TP, then the one that shares less.
+// The largest first, of equals the one with more TP, then the one that shares less,
+// then the one that divides fewer experts.
 void sort_by_ranks(std::vector<SchemeCost>& schemes) {
   std::ranges::stable_sort(schemes, std::greater<>(), [](const SchemeCost& known) {
     const Scheme& scheme = known.scheme();
-    return std::tuple(scheme.ranks(), scheme.tp, -scheme.share);
+    return std::tuple(scheme.ranks(), scheme.tp, -scheme.share, -scheme.experts);
   });
 }
 
@@ -33,6 +35,33 @@ std::vector<int> lanes_to_search(const Scheme& one_lane, int world_size, int gpu
   return lanes;
 }
 
+// What a pass takes of a lane that has as many tokens as a rank has of a step, gathers included.
+int64_t usual_pass_ns(const SchemeCost& scheme, const SchemeLimits& limits) {
+  const cost::Work work{.tokens = std::max<int64_t>(1, limits.tokens_a_rank * scheme.scheme().tp)};
+  return scheme.unit_ns(work, 1) + scheme.gathers_ns(work);
+}
+
+// Lanes that share as these do and divide experts, as many as make a usual pass shortest; where that is no
+// shorter than the pass of lanes that gather them, and these hold the model, none.
+void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeLimits& limits,
+                      std::vector<SchemeCost>& schemes) {
+  const cost::CostModel& cost = gathering.cost();
+  std::optional<SchemeCost> best;
+  Scheme scheme = gathering.scheme();
+  for (scheme.experts = 2; scheme.experts <= scheme.share; scheme.experts *= 2) {
+    const bool divides = scheme.share % scheme.experts == 0 &&
+                         model::experts_fault(cost.options().shape, scheme.experts).empty();
+    if (!divides) continue;
+    SchemeCost known(scheme, cost, world_size);
+    if (known.max_len_tokens() == 0) continue;
+    if (!best || usual_pass_ns(known, limits) < usual_pass_ns(*best, limits)) best = std::move(known);
+  }
+  if (!best) return;
+  const bool faster =
+      gathering.max_len_tokens() == 0 || usual_pass_ns(*best, limits) < usual_pass_ns(gathering, limits);
+  if (faster) schemes.push_back(*std::move(best));
+}
+
 // One pipeline over all ranks whose lanes all share: each rank keeps of the parameters what it owns of them,
 // so nothing is pulled or pushed.
 void add_all_shared(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
@@ -42,8 +71,9 @@ void add_all_shared(Scheme scheme, const cost::CostModel& cost, int world_size, 
   const bool known =
       std::ranges::any_of(schemes, [&](const SchemeCost& of) { return of.scheme() == scheme; });
   if (known) return;
-  SchemeCost all(scheme, cost, world_size);
-  if (all.max_len_tokens() > 0) schemes.push_back(std::move(all));
+  const SchemeCost all(scheme, cost, world_size);
+  if (all.max_len_tokens() > 0) schemes.push_back(all);
+  add_expert_lanes(all, world_size, limits, schemes);
 }
 
 void add_shares(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
@@ -59,6 +89,7 @@ void add_shares(Scheme scheme, const cost::CostModel& cost, int world_size, cons
     const bool whole_node = scheme.share >= node;
     const bool holds = known.lane_max_len_tokens() >= enough;
     if (known.max_len_tokens() > 0 && (scheme.share == 1 || holds || whole_node)) schemes.push_back(known);
+    if (scheme.share > 1 && (holds || whole_node)) add_expert_lanes(known, world_size, limits, schemes);
     if (scheme.pp > 1 || (scheme.share == 1 && holds) || (whole_node && holds)) return;
     held = held || holds;
   }

@@ -31,6 +31,8 @@ void check_candidate(const Strategy& candidate, const PlannerOptions& options, c
     if (!fault.empty()) throw InputError(text(name, to_text(scheme), ": ", fault));
     const std::string too_many = model::pp_fault(shape, scheme.pp);
     if (!too_many.empty()) throw InputError(text(name, to_text(scheme), " has ", too_many, ": lower pp"));
+    const std::string undivided = model::experts_fault(shape, scheme.experts);
+    if (!undivided.empty()) throw InputError(text(name, to_text(scheme), ": ", undivided));
     if (scheme.share > 1 && !options.method->plans_shared_parameters()) {
       throw InputError(text(name, "this method knows nothing of lanes that share parameters: leave the ",
                             scheme.share, " of ", to_text(scheme), " out, or plan with method 'ours'"));

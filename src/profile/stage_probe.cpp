@@ -18,7 +18,7 @@ namespace sluice::profile {
 namespace {
 
 int64_t shard_size(const model::Bucket& bucket, const layers::TensorParallel& parallel) {
-  return model::tp_shard(bucket, parallel.tp, parallel.t).size();
+  return model::shard_of(bucket, {parallel.tp, parallel.t}).size();
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 
 namespace sluice::runtime {
 
-ShareChannel::Passing ShareChannel::gather(const at::Tensor& own, const at::Tensor& whole) {
+ShareChannel::Passing ShareChannel::gather(const at::Tensor& own, const at::Tensor& whole,
+                                           const std::vector<int>& of) {
   const auto bytes = static_cast<int64_t>(own.nbytes());
-  SLUICE_ASSERT(static_cast<int64_t>(whole.nbytes()) == bytes * members(), "a gather takes all parts");
+  SLUICE_ASSERT(static_cast<int64_t>(whole.nbytes()) == bytes * std::ssize(of), "a gather takes all parts");
   SLUICE_ASSERT(own.is_contiguous() && whole.is_contiguous(), "what lanes share is dense");
+  if (std::ssize(of) < members()) return gather_of_some(own, whole, of);
   moved_bytes_ += bytes * (members() - 1);
   return beside_.run(
       whole.device(),
@@ -16,6 +18,22 @@ ShareChannel::Passing ShareChannel::gather(const at::Tensor& own, const at::Tens
         visit(whole);
       },
       [&] { return group_.all_gather(own.const_data_ptr(), whole.mutable_data_ptr(), bytes); });
+}
+
+// Straight from each to each.
+ShareChannel::Passing ShareChannel::gather_of_some(const at::Tensor& own, const at::Tensor& whole,
+                                                   const std::vector<int>& of) {
+  std::vector<Parcel> parcels;
+  for (size_t i = 0; i < of.size(); ++i) {
+    const at::Tensor part = whole.narrow(0, static_cast<int64_t>(i) * own.numel(), own.numel());
+    if (of[i] == member()) {
+      part.copy_(own);
+      continue;
+    }
+    parcels.push_back({own, of[i], /*sent=*/true});
+    parcels.push_back({part, of[i], /*sent=*/false});
+  }
+  return exchange(parcels, own.device());
 }
 
 ShareChannel::Passing ShareChannel::exchange(const std::vector<Parcel>& parcels, const at::Device& device) {

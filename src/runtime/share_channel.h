@@ -23,8 +23,9 @@ class ShareChannel {
   int members() const { return group_.size(); }
   int member() const { return group_.rank(); }
 
-  // Every member gives `own`; `whole` takes them by member. Both are dense and stay untouched until wait().
-  Passing gather(const at::Tensor& own, const at::Tensor& whole);
+  // Each of these members, this one among them, gives `own`; `whole` takes them in their order. Both are
+  // dense and stay untouched until wait().
+  Passing gather(const at::Tensor& own, const at::Tensor& whole, const std::vector<int>& of);
 
   // A dense tensor that goes to a member, or comes from one. Empty ones do not travel.
   struct Parcel {
@@ -40,6 +41,8 @@ class ShareChannel {
   int64_t moved_bytes() const { return moved_bytes_; }
 
  private:
+  Passing gather_of_some(const at::Tensor& own, const at::Tensor& whole, const std::vector<int>& of);
+
   comm::Communicator& group_;
   layers::SideStream beside_;
   int64_t moved_bytes_ = 0;

@@ -261,5 +261,108 @@ TEST_F(EquivalenceOfSharesAndExchanges, RandomDelaysChangeNothingAtAll) {
   expect_delays_change_nothing(std::move(options));
 }
 
+// Lanes divide experts between them and rows travel: to lanes with and without rows of their own, over nodes,
+// beside every other degree. Of these experts some are visited by nobody, and with a factor that pushes
+// scores apart one by nearly everybody.
+class EquivalenceOfExpertLanes : public testing::Test {
+ protected:
+  static RunOptions options_of(const model::Experts& experts) {
+    RunOptions options;
+    options.shape.experts = experts;
+    options.balance_loss = 0.3;
+    return options;
+  }
+  static RunOptions eight() {
+    return options_of({.count = 8, .per_token = 3, .hidden = 14, .normalised = true});
+  }
+  static void expect_as_one_rank(const RunOptions& one_rank, int world_size,
+                                 const std::vector<std::string>& strategies,
+                                 const std::vector<Plan>& plans = {ringed_plan, dealt_plan}) {
+    const RunRecord reference = run_in_process(one_rank);
+    RunOptions options = one_rank;
+    options.world_size = world_size;
+    for (const std::string& strategy : strategies) {
+      options.strategies = {strategy};
+      for (const Plan& plan : plans) {
+        options.plan = plan;
+        const RunRecord record = run_in_process(options);
+        SCOPED_TRACE(strategy);
+        expect_equal(record, reference, 1e-11, 1e-11);
+        EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+      }
+    }
+  }
+};
+
+TEST_F(EquivalenceOfExpertLanes, AllOfAGroupDivideThem) {
+  expect_as_one_rank(eight(), 4, {"<1,1,2,2,2>", "<1,1,4,4,4>", "<1,1,4,2,2>"});
+}
+TEST_F(EquivalenceOfExpertLanes, SeveralHoldTheSame) {
+  expect_as_one_rank(eight(), 4, {"<1,1,4,4,2>"});
+  expect_as_one_rank(eight(), 8, {"<1,1,8,8,2>", "<1,1,8,8,4>"}, {dealt_plan});
+}
+TEST_F(EquivalenceOfExpertLanes, UnderTensorAndPipelineParallelism) {
+  expect_as_one_rank(eight(), 8, {"<2,1,4,4,2>", "<2,1,2,2,2>", "<1,2,4,4,4>", "<1,2,4,4,2>", "<2,2,2,2,2>"},
+                     {dealt_plan});
+}
+TEST_F(EquivalenceOfExpertLanes, OverNodes) {
+  RunOptions options = eight();
+  options.gpus_per_node = 2;
+  expect_as_one_rank(options, 6, {"<1,1,6,6,2>", "<1,1,4,4,4> + <1,1,2,2,2>"}, {dealt_plan});
+  expect_as_one_rank(options, 6, {"<1,1,6,6,2>"}, {uneven_plan});
+}
+TEST_F(EquivalenceOfExpertLanes, SwitchingEveryStep) {
+  RunOptions options = eight();
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,4,4>", "<1,1,4,4,2>", "<1,1,4,4>",
+                        "<2,1,2,2,2>", "4x<1,1,1>",   "2x<1,1,2,2,2>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+TEST_F(EquivalenceOfExpertLanes, ExchangedHeads) {
+  RunOptions options = eight();
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,4,4>", "<1,1,4,4,2>"};
+  options.plan = packed_plan;
+  options.exchanges = {{.head_lanes = 0}, {.head_lanes = 2}, {.head_lanes = 1}};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+TEST_F(EquivalenceOfExpertLanes, MostExpertsVisitedByNobody) {
+  RunOptions options = options_of({.count = 48, .per_token = 3, .hidden = 6, .normalised = true});
+  options.shape.block_types = {{.experts = true}, {}, {.experts = true}, {.experts = true}};
+  expect_as_one_rank(options, 4, {"<1,1,4,4,4>", "<1,2,2,2,2>"}, {dealt_plan});
+}
+TEST_F(EquivalenceOfExpertLanes, SharedOnesAndBiases) {
+  expect_as_one_rank(
+      options_of({.count = 6, .per_token = 2, .hidden = 10, .shared_hidden = 14, .shared_gate = true}), 4,
+      {"<1,1,4,4,2>", "<2,1,2,2,2>"}, {dealt_plan});
+  expect_as_one_rank(
+      options_of({.count = 6, .per_token = 2, .hidden = 9, .normalised = true, .biases = true}), 4,
+      {"<1,1,2,2,2> + <1,1,2>", "<2,1,2,2,2>"}, {dealt_plan});
+}
+TEST_F(EquivalenceOfExpertLanes, RecomputingAndOffloadingChangeNothingAtAll) {
+  RunOptions options = eight();
+  options.world_size = 4;
+  options.steps = 4;
+  options.shape.layers = 6;
+  options.strategies = {"<1,1,4,4,4>", "<1,2,2,2,2>", "<1,1,4,4,2>"};
+  options.policies = {{}};
+  const RunRecord kept = run_in_process(options);
+  for (const strategy::MemoryPolicy& policy :
+       {strategy::MemoryPolicy{.recompute = true}, {.recompute = true, .offload_permille = 1000}}) {
+    options.policies = {policy};
+    const RunRecord run = run_in_process(options);
+    EXPECT_EQ(run.losses, kept.losses);
+    EXPECT_EQ(run.parameters, kept.parameters);
+  }
+}
+TEST_F(EquivalenceOfExpertLanes, RandomDelaysChangeNothingAtAll) {
+  RunOptions options = eight();
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,4,4>", "<1,1,4,4,2>", "<1,2,2,2,2>"};
+  expect_delays_change_nothing(std::move(options));
+}
+
 }  // namespace
 }  // namespace sluice::runtime

@@ -12,6 +12,21 @@
 
 namespace sluice::runtime {
 
+// Runs of a group are runs of holders where each has as many whole expert groups; else sums go straight.
+ShareWindow::ShareWindow(ParameterStore& store, ShareChannel& channel, const strategy::Scheme& scheme, int t,
+                         int run_lanes, ops::MemoryAccount& memory)
+    : store_(store), channel_(channel), memory_(memory), moved_before_(channel.moved_bytes()) {
+  for (const model::Bucket& bucket : store.table().buckets) {
+    const link::Residence home = link::residence_of(bucket, scheme, channel.member(), t);
+    const int stride = home.cut.expert_lanes;
+    holders_.push_back({.elements = model::shard_of(bucket, home.cut).size(),
+                        .stride = stride,
+                        .count = home.parts,
+                        .own = home.part,
+                        .run = run_lanes % stride == 0 ? run_lanes / stride : 1});
+  }
+}
+
 size_t ShareWindow::note_move(int64_t position, cost::Movement movement) {
   moves_.push_back({.node = node_,
                     .position = position,
@@ -53,38 +68,50 @@ void ShareWindow::begin(const Operation& operation, const Operation* next,
   }
   if (next != nullptr && next->gathers) start_gathers(*next);
   start_sums();
-  if (!operation.makes_gradients || !contributes[static_cast<size_t>(channel_.member())]) return;
+  if (!operation.makes_gradients) return;
   for (const int bucket : operation.buckets) {
-    if (!trained(bucket)) continue;
+    const Holders& holders = holders_of(bucket);
+    if (!trained(bucket) || !this->contributes(holders, holders.own)) continue;
     const at::Tensor& resident = store_.shard(bucket).gradients;
-    gradients_[bucket] = take(whole_elements_[static_cast<size_t>(bucket)], resident.options()).zero_();
+    gradients_[bucket] = holders.count == 1 ? resident.narrow(0, 0, holders.elements)
+                                            : take(holders.elements, resident.options()).zero_();
   }
+}
+
+bool ShareWindow::contributes(const Holders& holders, int holder) const {
+  const auto first = contributes_.begin() + static_cast<ptrdiff_t>(holder) * holders.stride;
+  return std::any_of(first, first + holders.stride, [](char contributes) { return contributes != 0; });
 }
 
 // The parts of a gather lie end to end, so that the shard is what it begins with.
 at::Tensor ShareWindow::parameters(int bucket) const {
-  return parameters_.at(bucket).narrow(0, 0, whole_elements_[static_cast<size_t>(bucket)]);
+  return parameters_.at(bucket).narrow(0, 0, holders_of(bucket).elements);
 }
 
 void ShareWindow::end() {
   finish_gathers();
   finish_sums();
   for (const int bucket : operation_.buckets) {
+    const Holders& holders = holders_of(bucket);
     const auto gathered = parameters_.find(bucket);
     if (gathered != parameters_.end() && !operation_.keeps) {
-      give_back(gathered->second);
+      if (holders.count > 1) give_back(gathered->second);
       parameters_.erase(gathered);
     }
+    if (holders.count == 1) continue;  // its gradients are where they belong
     const auto made = gradients_.find(bucket);
     at::Tensor own = made == gradients_.end() ? at::Tensor() : std::move(made->second);
     if (!operation_.sums_gradients || !trained(bucket)) {
       give_back(own);
       continue;
     }
+    std::vector<char> contribute;
+    for (int holder = 0; holder < holders.count; ++holder)
+      contribute.push_back(contributes(holders, holder) ? 1 : 0);
     sums_.push_back({.bucket = bucket,
                      .position = operation_.position,
-                     .contributes = contributes_,
-                     .between = run_lanes_ == 1,
+                     .contributes = std::move(contribute),
+                     .between = holders.run == 1,
                      .sent = as_they_travel(std::move(own)),
                      .received = {}});
   }
@@ -113,9 +140,16 @@ at::Tensor ShareWindow::as_they_travel(at::Tensor made) {
 void ShareWindow::start_gathers(const Operation& operation) {
   for (const int bucket : operation.buckets) {
     const at::Tensor& own = store_.shard(bucket).sent;
-    const at::Tensor whole = take(own.numel() * channel_.members(), own.options());
+    const Holders& holders = holders_of(bucket);
+    if (holders.count == 1) {
+      parameters_[bucket] = own;
+      continue;
+    }
+    const at::Tensor whole = take(own.numel() * holders.count, own.options());
     const size_t move = note_move(operation.position, cost::Movement::kGather);
-    gathers_.push_back({bucket, whole, channel_.gather(own, whole), move});
+    std::vector<int> members;
+    for (int holder = 0; holder < holders.count; ++holder) members.push_back(member_of(holders, holder));
+    gathers_.push_back({bucket, whole, channel_.gather(own, whole, members), move});
   }
 }
 
@@ -129,37 +163,42 @@ void ShareWindow::finish_gathers() {
 }
 
 bool ShareWindow::gives(const Sum& sum, int run) const {
-  const auto first = sum.contributes.begin() + static_cast<ptrdiff_t>(run) * run_lanes_;
-  return std::any_of(first, first + run_lanes_, [](char contributes) { return contributes != 0; });
+  const int holders = holders_of(sum.bucket).run;
+  const auto first = sum.contributes.begin() + static_cast<ptrdiff_t>(run) * holders;
+  return std::any_of(first, first + holders, [](char contributes) { return contributes != 0; });
 }
 
-base::Interval ShareWindow::part_of(int bucket, int member) const {
-  return link::resident_part(whole_elements_[static_cast<size_t>(bucket)], channel_.members(), member);
+base::Interval ShareWindow::part_of(int bucket, int holder) const {
+  const Holders& holders = holders_of(bucket);
+  return link::resident_part(holders.elements, holders.count, holder);
 }
 
 int64_t ShareWindow::offset_of(int bucket, int run) const {
+  const Holders& holders = holders_of(bucket);
   int64_t offset = 0;
-  for (int before = 0; before < run; ++before) offset += part_of(bucket, alike(before)).size();
+  for (int before = 0; before < run; ++before) offset += part_of(bucket, holders.alike(before)).size();
   return offset;
 }
 
 // A lane without tokens gives nothing and takes the others' parts all the same.
 void ShareWindow::pack_in_run(Sum& sum, Parcels& parcels) {
-  const int first = own_run() * run_lanes_;
-  const int64_t own = offset_of(sum.bucket, runs());
+  const Holders& holders = holders_of(sum.bucket);
+  const int first = holders.own_run() * holders.run;
+  const int64_t own = offset_of(sum.bucket, holders.runs());
   int64_t givers = 0;
-  for (int member = first; member < first + run_lanes_; ++member)
-    givers += member != channel_.member() && sum.contributes[static_cast<size_t>(member)] != 0 ? 1 : 0;
+  for (int holder = first; holder < first + holders.run; ++holder)
+    givers += holder != holders.own && sum.contributes[static_cast<size_t>(holder)] != 0 ? 1 : 0;
   sum.received = take(givers * own, sum.sent.options());
   int64_t at = 0;
-  for (int member = first; member < first + run_lanes_; ++member) {
-    if (member == channel_.member()) continue;
-    for (int run = 0; run < runs() && sum.sent.numel() > 0; ++run) {
-      const base::Interval part = part_of(sum.bucket, run * run_lanes_ + member - first);
+  for (int holder = first; holder < first + holders.run; ++holder) {
+    if (holder == holders.own) continue;
+    const int member = member_of(holders, holder);
+    for (int run = 0; run < holders.runs() && sum.sent.numel() > 0; ++run) {
+      const base::Interval part = part_of(sum.bucket, run * holders.run + holder - first);
       parcels.push_back({sum.sent.narrow(0, part.begin, part.size()), member, /*sent=*/true});
     }
-    for (int run = 0; run < runs() && sum.contributes[static_cast<size_t>(member)] != 0; ++run) {
-      const int64_t elements = part_of(sum.bucket, alike(run)).size();
+    for (int run = 0; run < holders.runs() && sum.contributes[static_cast<size_t>(holder)] != 0; ++run) {
+      const int64_t elements = part_of(sum.bucket, holders.alike(run)).size();
       parcels.push_back({sum.received.narrow(0, at, elements), member, /*sent=*/false});
       at += elements;
     }
@@ -167,20 +206,23 @@ void ShareWindow::pack_in_run(Sum& sum, Parcels& parcels) {
 }
 
 void ShareWindow::pack_between(Sum& sum, Parcels& parcels) {
-  const int64_t own = part_of(sum.bucket, channel_.member()).size();
+  const Holders& holders = holders_of(sum.bucket);
+  const int64_t own = part_of(sum.bucket, holders.own).size();
   int64_t givers = 0;
-  for (int run = 0; run < runs(); ++run) givers += run != own_run() && gives(sum, run) ? 1 : 0;
+  for (int run = 0; run < holders.runs(); ++run)
+    givers += run != holders.own_run() && gives(sum, run) ? 1 : 0;
   sum.received = take(givers * own, sum.sent.options());
   int64_t at = 0;
-  for (int run = 0; run < runs(); ++run) {
-    if (run == own_run()) continue;
+  for (int run = 0; run < holders.runs(); ++run) {
+    if (run == holders.own_run()) continue;
+    const int alike = holders.alike(run), member = member_of(holders, alike);
     if (sum.sent.numel() > 0) {
       const at::Tensor part =
-          sum.sent.narrow(0, offset_of(sum.bucket, run), part_of(sum.bucket, alike(run)).size());
-      parcels.push_back({part, alike(run), /*sent=*/true});
+          sum.sent.narrow(0, offset_of(sum.bucket, run), part_of(sum.bucket, alike).size());
+      parcels.push_back({part, member, /*sent=*/true});
     }
     if (!gives(sum, run)) continue;
-    parcels.push_back({sum.received.narrow(0, at, own), alike(run), /*sent=*/false});
+    parcels.push_back({sum.received.narrow(0, at, own), member, /*sent=*/false});
     at += own;
   }
 }
@@ -189,21 +231,22 @@ void ShareWindow::start_sums() {
   if (sums_.empty()) return;
   Parcels parcels;
   for (Sum& sum : sums_) {
-    sum.move = note_move(sum.position,
-                         sum.between && run_lanes_ > 1 ? cost::Movement::kBetween : cost::Movement::kScatter);
+    const bool behind_runs = sum.between && holders_of(sum.bucket).run > 1;
+    sum.move = note_move(sum.position, behind_runs ? cost::Movement::kBetween : cost::Movement::kScatter);
     sum.between ? pack_between(sum, parcels) : pack_in_run(sum, parcels);
   }
   summing_ = channel_.exchange(parcels, sums_.front().sent.device());
 }
 
 void ShareWindow::add_in_run(const Sum& sum, int run, const at::Tensor& into) const {
-  const int first = own_run() * run_lanes_;
-  const int64_t own = offset_of(sum.bucket, runs());
+  const Holders& holders = holders_of(sum.bucket);
+  const int first = holders.own_run() * holders.run;
+  const int64_t own = offset_of(sum.bucket, holders.runs());
   int64_t at = offset_of(sum.bucket, run);
-  for (int member = first; member < first + run_lanes_; ++member) {
-    if (sum.contributes[static_cast<size_t>(member)] == 0) continue;
-    if (member == channel_.member()) {
-      into.add_(sum.sent.narrow(0, part_of(sum.bucket, alike(run)).begin, into.numel()));
+  for (int holder = first; holder < first + holders.run; ++holder) {
+    if (sum.contributes[static_cast<size_t>(holder)] == 0) continue;
+    if (holder == holders.own) {
+      into.add_(sum.sent.narrow(0, part_of(sum.bucket, holders.alike(run)).begin, into.numel()));
     } else {
       into.add_(sum.received.narrow(0, at, into.numel()));
       at += own;
@@ -213,12 +256,13 @@ void ShareWindow::add_in_run(const Sum& sum, int run, const at::Tensor& into) co
 
 // Where they travel narrower than they are summed, each is summed before it is rounded.
 at::Tensor ShareWindow::sums_of_run(const Sum& sum) {
-  if (!gives(sum, own_run())) return take(0, sum.sent.options());
-  at::Tensor sums = take(offset_of(sum.bucket, runs()), sum.sent.options());
+  const Holders& holders = holders_of(sum.bucket);
+  if (!gives(sum, holders.own_run())) return take(0, sum.sent.options());
+  at::Tensor sums = take(offset_of(sum.bucket, holders.runs()), sum.sent.options());
   const at::Tensor& resident = store_.shard(sum.bucket).gradients;
   const bool narrower = sums.scalar_type() != resident.scalar_type();
-  for (int run = 0; run < runs(); ++run) {
-    const int64_t elements = part_of(sum.bucket, alike(run)).size();
+  for (int run = 0; run < holders.runs(); ++run) {
+    const int64_t elements = part_of(sum.bucket, holders.alike(run)).size();
     const at::Tensor into = sums.narrow(0, offset_of(sum.bucket, run), elements);
     const at::Tensor sum_of = narrower ? take(elements, resident.options()) : into;
     add_in_run(sum, run, sum_of.zero_());
@@ -230,10 +274,11 @@ at::Tensor ShareWindow::sums_of_run(const Sum& sum) {
 }
 
 void ShareWindow::add_runs(const Sum& sum, const at::Tensor& into) const {
+  const Holders& holders = holders_of(sum.bucket);
   int64_t at = 0;
-  for (int run = 0; run < runs(); ++run) {
+  for (int run = 0; run < holders.runs(); ++run) {
     if (!gives(sum, run)) continue;
-    if (run == own_run()) {
+    if (run == holders.own_run()) {
       into.add_(sum.sent.narrow(0, offset_of(sum.bucket, run), into.numel()));
     } else {
       into.add_(sum.received.narrow(0, at, into.numel()));
@@ -254,7 +299,7 @@ void ShareWindow::finish_sums() {
     at::Tensor of_run;
     if (sum.between) {
       add_runs(sum, resident);
-    } else if (runs() == 1) {
+    } else if (holders_of(sum.bucket).runs() == 1) {
       add_in_run(sum, 0, resident);
     } else {
       of_run = sums_of_run(sum);

@@ -15,6 +15,7 @@
 #include "ops/memory_account.h"
 #include "runtime/parameter_store.h"
 #include "runtime/share_channel.h"
+#include "strategy/scheme.h"
 
 namespace sluice::runtime {
 
@@ -47,26 +48,24 @@ class ShareWindow {
     std::chrono::steady_clock::time_point start, end;
   };
 
-  // `run_lanes`: strategy::ShareRuns::lanes. `whole_elements`: by bucket, of the shard that the group holds
-  // between its members. What is at hand counts in `memory`.
-  ShareWindow(ParameterStore& store, ShareChannel& channel, int run_lanes,
-              std::vector<int64_t> whole_elements, ops::MemoryAccount& memory)
-      : store_(store),
-        channel_(channel),
-        run_lanes_(run_lanes),
-        whole_elements_(std::move(whole_elements)),
-        memory_(memory),
-        moved_before_(channel.moved_bytes()) {}
+  // `scheme`: of the group. `run_lanes`: strategy::ShareRuns::lanes. What is at hand counts in `memory`.
+  ShareWindow(ParameterStore& store, ShareChannel& channel, const strategy::Scheme& scheme, int t,
+              int run_lanes, ops::MemoryAccount& memory);
 
   // The operation that follows the last one; `next` is the one behind it, null: it ends its pass.
-  // `contributes`: by member, whether it has tokens; only those add gradients. `node`: of the cell.
+  // `contributes`: by member, whether it has tokens; only those add gradients, and to experts those whose
+  // expert group has some. `node`: of the cell.
   void begin(const Operation& operation, const Operation* next, const std::vector<char>& contributes,
              int node);
   // Whether the parameters of the operation at work are at hand.
   bool holds(const Operation& operation) const { return parameters_.contains(operation.buckets.front()); }
   // The whole shards of the operation at work, one-dimensional. Gradients start at zero.
   at::Tensor parameters(int bucket) const;
-  const at::Tensor& gradients(int bucket) const { return gradients_.at(bucket); }
+  // Undefined where this lane makes none of a bucket's.
+  at::Tensor gradients(int bucket) const {
+    const auto made = gradients_.find(bucket);
+    return made == gradients_.end() ? at::Tensor() : made->second;
+  }
   void end();
 
   // Of this step: parameters received from others and gradients sent to them, and how long it has waited for
@@ -82,10 +81,24 @@ class ShareWindow {
     ShareChannel::Passing passing;
     size_t move = 0;  // index
   };
+  // Who holds the shard of a bucket that this member computes with: the whole group, or of experts' those
+  // that have the same experts, every `stride`-th. They sum in runs of neighbours.
+  struct Holders {
+    int64_t elements = 0;  // of the shard
+    int stride = 1;
+    int count = 1;
+    int own = 0;  // this one
+    int run = 1;  // holders of a run
+
+    int runs() const { return count / run; }
+    int own_run() const { return own / run; }
+    // The holder of a run that has this one's place there.
+    int alike(int of_run) const { return of_run * run + own % run; }
+  };
   struct Sum {
     int bucket = 0;
     int64_t position = 0;
-    std::vector<char> contributes;  // by member
+    std::vector<char> contributes;  // by holder
     bool between = false;           // runs, whose own sums are there
     // As they travel, and empty where there are none: the member's gradients, between runs the sums of its
     // run that it has made, by run. And what came of others: by member of the run, or by run.
@@ -95,6 +108,12 @@ class ShareWindow {
   };
 
   bool trained(int bucket) const;
+  const Holders& holders_of(int bucket) const { return holders_[static_cast<size_t>(bucket)]; }
+  int member_of(const Holders& holders, int holder) const {
+    return holder * holders.stride + channel_.member() % holders.stride;
+  }
+  // Whether the lanes that visit a holder have tokens, itself or its expert group.
+  bool contributes(const Holders& holders, int holder) const;
   size_t note_move(int64_t position, cost::Movement movement);
   // Which is on the device of the step.
   void wait(ShareChannel::Passing& passing, const at::Device& device);
@@ -108,13 +127,8 @@ class ShareWindow {
   void start_sums();
   void finish_sums();
 
-  int runs() const { return channel_.members() / run_lanes_; }
-  int own_run() const { return channel_.member() / run_lanes_; }
-  int own_place() const { return channel_.member() % run_lanes_; }
-  // The lane of a run that has this one's place there.
-  int alike(int run) const { return run * run_lanes_ + own_place(); }
   bool gives(const Sum& sum, int run) const;
-  base::Interval part_of(int bucket, int member) const;
+  base::Interval part_of(int bucket, int holder) const;
   // Of this lane's place: where the part of a run begins when all runs' lie end to end.
   int64_t offset_of(int bucket, int run) const;
   using Parcels = std::vector<ShareChannel::Parcel>;
@@ -128,8 +142,7 @@ class ShareWindow {
 
   ParameterStore& store_;
   ShareChannel& channel_;
-  int run_lanes_;
-  std::vector<int64_t> whole_elements_;
+  std::vector<Holders> holders_;  // by bucket
   ops::MemoryAccount& memory_;
   int64_t moved_before_;
   int64_t waited_ns_ = 0;

@@ -60,6 +60,7 @@ void StepRunner::open_stage(const StepTokens& tokens) {
       resources_.communicators.tensor_parallel(pipeline_->tp_group(place_.stage, place_.lane)), scheme.tp,
       place_.t};
   resources_.context.lanes = resources_.lanes;
+  resources_.context.experts = {scheme.experts, place_.lane - scheme.first_of_experts(place_.lane)};
   run_ = table.program.of_stage(scheme.tp, scheme.pp, place_.stage);
   const auto shards = [&](auto member) {
     return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
@@ -78,11 +79,8 @@ void StepRunner::open_window() {
   comm::Communicator& group =
       resources_.communicators.share(pipeline_->share_group(place_.stage, place_.lane, place_.t));
   ShareChannel& channel = resources_.shares.try_emplace(&group, group).first->second;
-  std::vector<int64_t> whole_elements;
-  for (const model::Bucket& bucket : resources_.store.table().buckets)
-    whole_elements.push_back(model::tp_shard(bucket, scheme.tp, place_.t).size());
   const int run_lanes = strategy::share_runs(*pipeline_, place_.stage, graph_.links->gpus_per_node).lanes;
-  window_.emplace(resources_.store, channel, run_lanes, std::move(whole_elements), activations_);
+  window_.emplace(resources_.store, channel, scheme, place_.t, run_lanes, activations_);
   const int first = scheme.first_of_group(place_.lane);
   for (const strategy::Pass& pass : graph_.passes[static_cast<size_t>(place_.pipeline)]) {
     std::vector<char>& of_pass = contributes_.emplace_back();
@@ -97,6 +95,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
   size_t next = 0;  // of `tokens`
   const std::vector<strategy::Pass>& passes = graph_.passes[static_cast<size_t>(place_.pipeline)];
   for (size_t u = 0; u < passes.size(); ++u) {
+    if (pipeline_->scheme.experts > 1) travelling_.push_back(travelling_rows(passes[u]));
     const int index = passes[u].covers(place_.lane) ? strategy::unit_on(*plan_, passes[u], place_.lane) : -1;
     if (index < 0) continue;
     const strategy::Unit& unit = plan_->units[static_cast<size_t>(index)];
@@ -106,6 +105,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     const MicroBatchTokens& own = tokens[batch.place];
     batch.memory = unit.memory;
     batch.flow.layout = layout_of(unit);
+    if (!travelling_.empty()) batch.flow.layout.travelling = travelling_.back();
     if (run_.begin == program.embedding()) {
       batch.flow.id_T = layers::row_values(own.tokens, batch.flow.layout, device);
     }
@@ -121,6 +121,20 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     batch.away.resize(batch.saved.size());
   }
   SLUICE_ASSERT(next == tokens.size(), base::text("tokens of ", tokens.size(), " micro-batches for ", next));
+}
+
+// Rows of a micro-batch are its tokens, rounded up to a multiple of tp.
+layers::TravellingRows StepRunner::travelling_rows(const strategy::Pass& pass) const {
+  const strategy::Scheme& scheme = pipeline_->scheme;
+  const int first = scheme.first_of_experts(place_.lane);
+  layers::TravellingRows rows;
+  for (int lane = first; lane < first + scheme.experts; ++lane) {
+    const int index = pass.covers(lane) ? strategy::unit_on(*plan_, pass, lane) : -1;
+    const int64_t tokens = index < 0 ? 0 : plan_->units[static_cast<size_t>(index)].tokens_on(lane);
+    rows.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
+    rows.rows.push_back((tokens + scheme.tp - 1) / scheme.tp * scheme.tp);
+  }
+  return rows;
 }
 
 layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const {
@@ -193,14 +207,22 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
   const ShareWindow::Operation own = shared_operation(kind, position);
   const ShareWindow::Operation behind = last ? ShareWindow::Operation{} : shared_operation(kind, next);
   window_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().unit)], node.id);
-  if (batch != nullptr) {
+  const auto pass = static_cast<size_t>(node.cell().unit);
+  const bool helps = batch == nullptr && !travelling_.empty() && travelling_[pass].any();
+  if (batch != nullptr || helps) {
     layers::FlatShards weights, gradients;
     if (window_->holds(own)) weights = [this](int bucket) { return window_->parameters(bucket); };
     if (own.makes_gradients) gradients = [this](int bucket) { return window_->gradients(bucket); };
-    if (kind == cost::CellKind::kBackwardWeight) add_vector_gradients(*batch, position);
-    compute(*batch, *layers::make_operation(resources_.context, resources_.store.table(), position, weights,
-                                            gradients));
-    if (own.makes_gradients && !own.sums_gradients) keep_vector_gradients(*batch, position);
+    const std::unique_ptr<layers::Operation> operation =
+        layers::make_operation(resources_.context, resources_.store.table(), position, weights, gradients);
+    if (helps) {
+      operation->help(travelling_[pass], kind == cost::CellKind::kForward ? layers::Direction::kForward
+                                                                          : layers::Direction::kBackward);
+    } else {
+      if (kind == cost::CellKind::kBackwardWeight) add_vector_gradients(*batch, position);
+      compute(*batch, *operation);
+      if (own.makes_gradients && !own.sums_gradients) keep_vector_gradients(*batch, position);
+    }
   }
   window_->end();
 }
@@ -208,12 +230,16 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
 // Calls visit(gradient) for the part of each vector in what the window has of an operation's gradients.
 template <typename Visit>
 void StepRunner::for_each_vector(int64_t position, Visit visit) const {
-  const model::Bucket& bucket = resources_.store.table().first_of(position);
-  if (!bucket.trained) return;
-  const auto locals = model::local_parameters(bucket, pipeline_->scheme.tp, place_.t);
-  for (size_t i = 0; i < locals.size(); ++i) {
-    if (!bucket.parameters[i].one_dimensional()) continue;
-    visit(window_->gradients(bucket.index).narrow(0, locals[i].offset, locals[i].rows));
+  const model::ParameterTable& table = resources_.store.table();
+  const base::Interval own = table.program.at(position).own;
+  for (int64_t index = own.begin; index < own.end; ++index) {
+    const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
+    if (!bucket.trained) continue;
+    const auto locals = model::local_parameters(bucket, resources_.context.cut());
+    for (size_t i = 0; i < locals.size(); ++i) {
+      if (!bucket.parameters[i].one_dimensional()) continue;
+      visit(window_->gradients(bucket.index).narrow(0, locals[i].offset, locals[i].rows));
+    }
   }
 }
 

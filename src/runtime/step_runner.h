@@ -89,6 +89,8 @@ class StepRunner final : public NodeRunner {
   void open_micro_batches(const StepTokens& tokens);
   // Of this lane's part of a unit; of several lanes, with what the others hold.
   layers::MicroBatchLayout layout_of(const strategy::Unit& unit) const;
+  // Of a pass, those of this lane's expert group.
+  layers::TravellingRows travelling_rows(const strategy::Pass& pass) const;
   // This lane's part of the unit of a cell or transfer; null: it has none of that pass.
   MicroBatch* micro_batch(const graph::Node& node) {
     const auto found = micro_batches_.find(node.at()->unit);
@@ -97,7 +99,8 @@ class StepRunner final : public NodeRunner {
   void open_window();
   ShareWindow::Operation shared_operation(cost::CellKind kind, int64_t position) const;
   // compute(the lane's micro-batch, the operation) for an operation of a cell. Where lanes share parameters
-  // they are brought to hand for it and its gradients seen to, also on a lane without a micro-batch.
+  // they are brought to hand for it and its gradients seen to, also on a lane without a micro-batch, which
+  // helps those of its expert group that have one.
   template <typename Compute>
   void operate(const graph::Node& node, int64_t position, const Compute& compute);
   template <typename Visit>
@@ -135,9 +138,10 @@ class StepRunner final : public NodeRunner {
   base::Interval run_;                            // of the model program: the stage
   // Of the run; none where lanes share parameters.
   std::vector<std::unique_ptr<layers::Operation>> operations_;
-  std::optional<ShareWindow> window_;           // where they do
-  std::vector<std::vector<char>> contributes_;  // by pass, then member of the share group: it has tokens
-  std::map<int, MicroBatch> micro_batches_;     // by unit of the graph, of those that lie on this lane
+  std::optional<ShareWindow> window_;               // where they do
+  std::vector<std::vector<char>> contributes_;      // by pass, then member of the share group: it has tokens
+  std::vector<layers::TravellingRows> travelling_;  // by pass; none where lanes gather all experts
+  std::map<int, MicroBatch> micro_batches_;         // by unit of the graph, of those that lie on this lane
   int64_t exchange_bytes_before_ = 0;
 
   LinkRunner::Memories pull_memories_;

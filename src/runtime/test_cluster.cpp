@@ -44,7 +44,7 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t
     const cost::Quadratic times = cost::Quadratic::from_ns(0.01 / tp, 100.0 / tp, 2000);
     const cost::Quadratic embedding = cost::Quadratic::from_ns(0, 10, 500);
     for (const auto& kind : program.kinds()) {
-      const model::TokenBytes bytes = kind->bytes(tp, comm::size_of(precision.compute));
+      const model::TokenBytes bytes = kind->bytes({tp}, comm::size_of(precision.compute));
       options.kinds_by_tp[tp].push_back({{times, times, times}, bytes.saved, bytes.deferred});
     }
     options.kinds_by_tp[tp].front().times = {embedding, embedding, {}};
@@ -256,12 +256,19 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
     const bool stays = position + 1 == table.program.head();
     const bool comes_back = position >= table.program.first_trained();
     const int gathers = head || embedding || stays || !comes_back ? 1 : 2;
-    for (const int bucket : table.program.at(position).buckets) {
-      const int64_t whole = model::tp_shard(table.buckets[static_cast<size_t>(bucket)], scheme.tp, t).size();
-      const int64_t each = link::resident_part(whole, scheme.share, 0).size();
-      bytes += gathers * scheme.share * (scheme.share - 1) * each * gathered_bytes;
-      if (table.buckets[static_cast<size_t>(bucket)].trained)
-        bytes += summed_elements(contributes, whole, run_lanes) * summed_bytes;
+    for (const int index : table.program.at(position).buckets) {
+      const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
+      // Lanes with other experts hold other shards, as large.
+      const int experts = bucket.of_experts ? scheme.experts : 1, holders = scheme.share / experts;
+      const int64_t whole = model::shard_of(bucket, {scheme.tp, t, experts, 0}).size();
+      const int64_t each = link::resident_part(whole, holders, 0).size();
+      bytes += experts * gathers * holders * (holders - 1) * each * gathered_bytes;
+      if (!bucket.trained) continue;
+      std::vector<bool> holder_contributes(static_cast<size_t>(holders));
+      for (size_t member = 0; member < contributes.size(); ++member)
+        if (contributes[member]) holder_contributes[member / static_cast<size_t>(experts)] = true;
+      const int run = run_lanes % experts == 0 ? run_lanes / experts : 1;
+      bytes += experts * summed_elements(holder_contributes, whole, run) * summed_bytes;
     }
   }
   return bytes;

@@ -1,4 +1,4 @@
-// A scheme says how one pipeline is laid out: <TP, PP, CP, S>.
+// A scheme says how one pipeline is laid out: <TP, PP, CP, S, E>.
 #pragma once
 
 #include <compare>
@@ -15,25 +15,34 @@ struct Scheme {
   // Neighbouring lanes that hold one copy of their stages' parameters between them, a share group; divides
   // cp. 1: each lane holds its own.
   int share = 1;
+  // Neighbouring lanes that divide each layer's experts between them, an expert group, in which rows travel
+  // to the experts that they visit; divides share. 1: each lane gathers all experts.
+  int experts = 1;
 
   int ranks() const { return tp * pp * cp; }
   // The share group of a lane begins here.
   int first_of_group(int lane) const { return lane / share * share; }
+  // The expert group of a lane begins here; lanes of a share group that have the same place in theirs have
+  // the same experts.
+  int first_of_experts(int lane) const { return lane / experts * experts; }
+  int holders_of_experts() const { return share / experts; }
   auto operator<=>(const Scheme&) const = default;
 };
 
-// "<4,2,1>"; with a share above 1 "<4,2,8,4>".
+// "<4,2,1>"; with a share above 1 "<4,2,8,4>", with experts above 1
+// "<4,2,8,4,2>".
 std::string to_text(const Scheme& scheme);
 
 // The reverse; white space is ignored. InputError naming the text otherwise, when a degree is < 1, when the
-// share does not divide cp, or when the ranks exceed 2^20.
+// share does not divide cp or experts the share, or when the ranks exceed 2^20.
 Scheme parse_scheme(std::string_view text);
 
 // The same at a cursor that stands before '<' of a longer text.
 class TextCursor;
 Scheme parse_scheme(TextCursor& cursor);
 
-// What is wrong with a share that does not divide cp, and which do.
+// What is wrong with a share that does not divide cp, or with experts that do not divide the share, and which
+// do; "" where nothing is.
 std::string share_fault(const Scheme& scheme);
 
 }  // namespace sluice::strategy

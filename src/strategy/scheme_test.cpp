@@ -14,16 +14,25 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 TEST(Scheme, PrintsAndParsesBack) {
-  for (const Scheme& scheme :
-       {Scheme{}, Scheme{4, 2, 1}, Scheme{1, 1, 512}, Scheme{8, 16, 4}, Scheme{1, 1, 8, 4}}) {
+  for (const Scheme& scheme : {Scheme{}, Scheme{4, 2, 1}, Scheme{1, 1, 512}, Scheme{8, 16, 4},
+                               Scheme{1, 1, 8, 4}, Scheme{2, 1, 8, 4, 2}}) {
     EXPECT_EQ(parse_scheme(to_text(scheme)), scheme);
   }
   EXPECT_EQ(to_text(Scheme{4, 2, 1}), "<4,2,1>");
   EXPECT_EQ(to_text(Scheme{1, 1, 8, 4}), "<1,1,8,4>");
+  EXPECT_EQ(to_text(Scheme{1, 1, 8, 4, 2}), "<1,1,8,4,2>");
   EXPECT_EQ(parse_scheme("<4,2,2,1>"), (Scheme{4, 2, 2}));
+  EXPECT_EQ(parse_scheme("<4,2,2,2,1>"), (Scheme{4, 2, 2, 2}));
 }
 
 TEST(Scheme, WhiteSpaceIsIgnored) { EXPECT_EQ(parse_scheme("  < 4 ,\t2 , 1 >\n"), (Scheme{4, 2, 1})); }
+
+TEST(Scheme, ExpertGroupsLieInShareGroups) {
+  const Scheme scheme{1, 1, 8, 4, 2};
+  EXPECT_EQ(scheme.holders_of_experts(), 2);
+  EXPECT_EQ(scheme.first_of_group(7), 4);
+  EXPECT_EQ(scheme.first_of_experts(7), 6);
+}
 
 TEST(Scheme, RanksIsTheProduct) { EXPECT_EQ((Scheme{4, 2, 3}).ranks(), 24); }
 
@@ -33,12 +42,18 @@ TEST(Scheme, EveryFaultIsNamedWithTheText) {
       {"4,2,1", "expected '<' at character 1"},
       {"<4,2,1", "'>' is missing"},
       {"<4,2>", "expected ','"},
-      {"<4,2,2,1,1>", "expected '>'"},
+      {"<4,2,2,1,1,1>", "expected '>'"},
       {"<1,1,8,3>",
        "'<1,1,8,3>': share 3 does not divide cp 8, so its lanes make no whole share groups: choose one of 1, "
        "2, 4, 8"},
       {"<1,1,1,2>", "so its lanes make no whole share groups: choose 1"},
       {"<1,1,8,0>", "share is 0: give 1 or more"},
+      {"<1,1,8,4,3>",
+       "experts 3 does not divide share 4, so its share groups make no whole expert groups: choose one of 1, "
+       "2, "
+       "4"},
+      {"<1,1,8,4,8>", "experts 8 does not divide share 4"},
+      {"<1,1,8,4,0>", "experts is 0: give 1 or more"},
       {"<0,2,1>", "tp is 0: give 1 or more"},
       {"<1,0,1>", "pp is 0: give 1 or more"},
       {"<1,1,0>", "cp is 0: give 1 or more"},

@@ -25,6 +25,7 @@ void add_pipeline(base::CanonicalBytes& bytes, const PipelinePlan& plan) {
   const Scheme& scheme = plan.pipeline.scheme;
   bytes.add(int64_t{scheme.tp}).add(int64_t{scheme.pp});
   bytes.add((int64_t{scheme.share - 1} << 32) + scheme.cp);
+  if (scheme.experts > 1) bytes.add(int64_t{scheme.experts});
   bytes.add(static_cast<int64_t>(plan.pipeline.ranks.size()));
   for (const int rank : plan.pipeline.ranks) bytes.add(int64_t{rank});
   for (const int64_t layers : plan.stage_layers) bytes.add(layers);

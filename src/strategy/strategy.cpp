@@ -34,10 +34,11 @@ std::vector<Term> parse_terms(TextCursor& cursor) {
 void validate_pipeline(const Pipeline& pipeline, int index) {
   const Scheme& scheme = pipeline.scheme;
   const std::string name = base::text("pipeline ", index, " ", to_text(scheme));
-  if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1 || scheme.share < 1) {
+  if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1 || scheme.share < 1 || scheme.experts < 1) {
     throw base::InputError(base::text(name, ": a degree is below 1: give 1 or more"));
   }
-  if (scheme.cp % scheme.share != 0) throw base::InputError(base::text(name, ": ", share_fault(scheme)));
+  if (const std::string fault = share_fault(scheme); !fault.empty())
+    throw base::InputError(base::text(name, ": ", fault));
   const bool too_large =
       int64_t{scheme.tp} * scheme.pp > kMaxRanks || int64_t{scheme.tp} * scheme.pp * scheme.cp > kMaxRanks;
   if (too_large)

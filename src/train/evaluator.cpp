@@ -121,7 +121,7 @@ at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
         ->forward(flow, layers::Purpose::kEvaluate);
   }
   const layers::OperationShards shards(table_, table_.program.head(), model.weights,
-                                       layers::OperationShards::Of::kWeights, 1, 0);
+                                       layers::OperationShards::Of::kWeights, {});
   return layers::head_logits(model.context, layers::head_parameters(shards), flow.activation_SH).cpu();
 }
 

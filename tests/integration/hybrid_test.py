@@ -1,5 +1,5 @@
 """Runs of a hybrid, attention beside recurrent layers and experts, are the same on other ranks, under other strategies, resumed
-and with a rank lost: states and convolutions know neither lanes nor epochs."""
+and with a rank lost: states, convolutions and experts know neither lanes nor epochs, whether experts are gathered or rows travel."""
 
 import json
 import os
@@ -15,7 +15,7 @@ CONFIG = {"model_type": "qwen3_next", "hidden_size": 32, "intermediate_size": 48
           "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
           "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16,
           "tie_word_embeddings": True}
-STRATEGIES = ["<1,1,4>", "<2,1,2>", "<1,2,2>", "<1,1,4,2>"]
+STRATEGIES = ["<1,1,4>", "<2,1,2,2,2>", "<1,2,2>", "<1,1,4,4,2>", "<1,1,4,4,4>"]
 
 
 class Hybrid(TestCase):
@@ -45,7 +45,7 @@ class Hybrid(TestCase):
         self.assertGreaterEqual(len({record["strategy"] for record in records(four)}), 3)
         self.assertGreater(sum(record["ring_bytes"] for record in records(four)), 0)
         self.assert_close_checkpoint(four, one, STEPS, 1e-11)
-        self.config("four", ["<1,1,3>", "<1,1,2> + <1,1,1>"])
+        self.config("four", ["<1,1,3>", "<1,1,2,2,2> + <1,1,1>"])
         (self.directory / "four" / "checkpoints" / f"step-{STEPS}").rename(self.directory / "put-away")
         self.train("four", 3, "--resume", "auto")
         self.assertEqual(sorted(losses(four)), list(range(STEPS)))

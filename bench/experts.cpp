@@ -1,0 +1,193 @@
+// What mixtures of experts take on clusters of GPUs, as plans of the analytic costs say, as a table in
+// Markdown; bench/record.py experts writes it.
+//
+// Of each model, cluster and number of tokens a rank: the step of what planning proposes, on batches that the
+// proposal did not see, over the work alone, evenly shared; the strategy that most batches take; what a rank
+// has at hand of gathered parameters and of waves; and the same schemes with every expert gathered (E = 1).
+//
+//   experts_bench [LENGTHS]
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "cost/analytic.h"
+#include "cost/memory_cost.h"
+#include "inputs.h"
+#include "model/experts_kind.h"
+#include "model/hugging_face.h"
+#include "plan/batch_sample.h"
+#include "plan/planner.h"
+#include "plan/propose.h"
+
+namespace {
+
+using namespace sluice;
+
+constexpr int64_t kContextTokens = 32'768;
+constexpr int kFreshBatches = 24;
+
+// As the published config.json files say, where it decides costs.
+constexpr const char* kMixtral = R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
+  "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+  "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32000, "num_local_experts": 8,
+  "num_experts_per_tok": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "hidden_act": "silu",
+  "max_position_embeddings": 32768, "sliding_window": null, "tie_word_embeddings": false})";
+constexpr const char* kQwen3 = R"({"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"],
+  "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_hidden_layers": 48,
+  "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
+  "num_experts_per_tok": 8, "norm_topk_prob": true, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+  "hidden_act": "silu", "max_position_embeddings": 40960, "decoder_sparse_step": 1, "mlp_only_layers": [],
+  "tie_word_embeddings": false})";
+constexpr const char* kGptOss = R"({"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"],
+  "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
+  "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088, "num_local_experts": 128,
+  "num_experts_per_tok": 4, "rms_norm_eps": 1e-5, "rope_theta": 150000, "hidden_act": "silu",
+  "max_position_embeddings": 131072, "sliding_window": 128, "attention_bias": true, "swiglu_limit": 7.0,
+  "tie_word_embeddings": false})";
+constexpr const char* kDeepSeek = R"({"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"],
+  "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61,
+  "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280, "n_routed_experts": 256,
+  "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "kv_lora_rank": 512,
+  "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu", "max_position_embeddings": 163840,
+  "tie_word_embeddings": false})";
+
+struct Setting {
+  const char* name;
+  const char* config;
+  const char* cluster;
+  int ranks;
+};
+constexpr Setting kSettings[] = {
+    {"Mixtral 8x7B", kMixtral, "a800x8", 64}, {"Mixtral 8x7B", kMixtral, "h100x8", 64},
+    {"Qwen3-30B-A3B", kQwen3, "h100x8", 64},  {"gpt-oss-120b", kGptOss, "h100x8", 64},
+    {"gpt-oss-120b", kGptOss, "h100x8", 512}, {"DeepSeek-V3", kDeepSeek, "h100x8", 1024},
+};
+
+cost::CostModel cost_of(const Setting& setting) {
+  const strategy::Cluster cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8);
+  const model::Shape shape =
+      model::shape_to_plan_from_hugging_face(base::parse_json(setting.config, setting.name), setting.name);
+  const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9,
+                                    .element_bytes = 2,
+                                    .host_bytes = cost::host_bytes_of(cluster)};
+  const std::vector<int> degrees = {1, 2, 4, 8};
+  cost::CostModel::Options options =
+      cost::analytic_options(shape, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node);
+  options.memory.reduce_bytes = 2;
+  return cost::CostModel(options);
+}
+
+std::vector<std::vector<int64_t>> batches_of(const std::vector<int64_t>& lengths, int64_t tokens, int batches,
+                                             uint64_t seed) {
+  return plan::stratified_batches(lengths, {.tokens_per_step = tokens, .batches = batches, .seed = seed});
+}
+
+// The mean step over fresh batches, and the strategy of most of them.
+struct Steps {
+  double mean_ns = 0;
+  std::string usual;
+};
+
+Steps steps_of(const std::vector<strategy::Strategy>& candidates,
+               const std::vector<std::vector<int64_t>>& batches, const cost::CostModel& cost, int ranks) {
+  const plan::Planner planner({.world_size = ranks, .candidates = candidates}, cost);
+  Steps steps;
+  std::map<std::string, int> taken;
+  for (const std::vector<int64_t>& batch : batches) {
+    std::vector<strategy::Sequence> sequences;
+    for (const int64_t length : batch) sequences.push_back({.length_tokens = length});
+    const strategy::StepPlan plan = planner.plan(0, sequences);
+    steps.mean_ns += static_cast<double>(plan.estimated_ns) / static_cast<double>(batches.size());
+    ++taken[to_text(plan.strategy())];
+  }
+  steps.usual = std::ranges::max_element(taken, {}, [](const auto& each) { return each.second; })->first;
+  return steps;
+}
+
+// What one rank would take for a batch that needs no memory, over the ranks.
+double alone_ns(const std::vector<std::vector<int64_t>>& batches, const cost::CostModel& cost, int ranks) {
+  double sum = 0;
+  const cost::Quadratic times = cost.stage_times({}, 0);
+  for (const std::vector<int64_t>& batch : batches) {
+    for (const int64_t length : batch)
+      sum +=
+          static_cast<double>(times.of_work(cost::Work::of(std::vector{length}, cost.window())) - times.c_ns);
+  }
+  return sum / static_cast<double>(batches.size()) / ranks;
+}
+
+std::string fixed(double value, int decimals) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+std::string gibibytes(int64_t bytes) {
+  return fixed(static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30), 1);
+}
+
+void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int64_t>& lengths) {
+  const cost::CostModel cost = cost_of(setting);
+  const int64_t tokens = tokens_a_rank * setting.ranks;
+  const std::string head = base::text("| ", setting.name, " | ", setting.ranks, " x ", setting.cluster, " | ",
+                                      tokens_a_rank, " | ");
+  const auto proposed = plan::propose({.world_size = setting.ranks,
+                                       .context_length = kContextTokens,
+                                       .sample_batches = batches_of(lengths, tokens, 48, 1),
+                                       .max_cp = setting.ranks,
+                                       .max_share = setting.ranks},
+                                      cost);
+  if (!proposed) {
+    std::printf("%snone holds it | | | | |\n", head.c_str());
+    return;
+  }
+  const std::vector<strategy::Strategy> candidates = plan::strategies_of(*proposed);
+  const auto fresh = batches_of(lengths, tokens, kFreshBatches, 1'000'003);
+  const double alone = alone_ns(fresh, cost, setting.ranks);
+  const Steps steps = steps_of(candidates, fresh, cost, setting.ranks);
+  std::vector<strategy::Strategy> gathering = candidates;
+  for (strategy::Strategy& candidate : gathering) {
+    for (strategy::Pipeline& pipeline : candidate.pipelines) pipeline.scheme.experts = 1;
+  }
+  std::string gathered = "does not fit";
+  try {
+    gathered = fixed(steps_of(gathering, fresh, cost, setting.ranks).mean_ns / alone, 2);
+  } catch (const base::InputError&) {
+  }
+  const strategy::Scheme scheme =
+      strategy::parse_strategy(steps.usual, setting.ranks).pipelines.front().scheme;
+  const cost::MemoryCost memory(cost, scheme);
+  int64_t window = 0;
+  for (const cost::CellKind kind : {cost::CellKind::kForward, cost::CellKind::kBackward})
+    window = std::max(window, memory.window_bytes(kind, cost.stage_run(scheme, 0)));
+  const int64_t waves =
+      model::wave_bytes(cost.options().shape, {.tp = scheme.tp, .expert_lanes = scheme.experts}, 2);
+  std::printf("%s%s | %.2f | %s | %s | %s |\n", head.c_str(), steps.usual.c_str(), steps.mean_ns / alone,
+              gathered.c_str(), gibibytes(window).c_str(), gibibytes(waves).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const std::vector<int64_t> lengths =
+        bench::read_lengths(argc > 1 ? argv[1] : "bench/data/code_lengths.txt", 2, kContextTokens);
+    std::printf(
+        "| model | GPUs | tokens a rank | usual strategy | step ÷ work | with E = 1 | window, GiB | waves, "
+        "GiB |\n"
+        "|---|---|---:|---|---:|---:|---:|---:|\n");
+    for (const Setting& setting : kSettings) {
+      for (const int64_t tokens : {2'048, 8'192, 32'768}) print(setting, tokens, lengths);
+    }
+  } catch (const base::InputError& error) {
+    std::fprintf(stderr, "experts_bench: %s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,39 @@
+// What lanes that divide a layer's experts between them pay for it.
+#pragma once
+
+#include <cstdint>
+
+#include "cost/link_times.h"
+#include "model/shape.h"
+#include "strategy/scheme.h"
+
+namespace sluice::cost {
+
+// How much longer the busiest lane's experts take than the mean one's, in hundredths. Routers that a balance
+// loss or biases keep even stay within it.
+inline constexpr int64_t kBusiestPercent = 125;
+// The waves that a usual micro-batch travels in: all but one of them hide behind products.
+inline constexpr int64_t kUsualWaves = 4;
+
+// Of lanes that divide `experts` of which a token visits `per_token`, all equally likely: the share that it
+// visits at least one expert of, in millionths.
+int64_t visited_lanes_ppm(int64_t experts, int64_t per_token, int lanes);
+
+// Moving a token's rows of one layer to its experts' lanes and back, in nanoseconds with Quadratic's fixed
+// point: forward a row there and a sum back, backward rows and their gradients there and gradients back. On
+// the slower of the links inside a node and between nodes that its group crosses, where groups fill nodes
+// from the first rank on.
+struct ExpertTravel {
+  int64_t forward = 0;
+  int64_t backward = 0;
+  int64_t latency_ns = 0;  // of an exchange; once a micro-batch and layer there are kUsualWaves + 2
+};
+struct TravelLinks {
+  LinkTimes intra, inter;
+  int gpus_per_node = 8;
+  int gpus_per_nic = 1;
+};
+ExpertTravel expert_travel(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
+                           const TravelLinks& links);
+
+}  // namespace sluice::cost

@@ -1,0 +1,55 @@
+// One expert at work: a gated MLP and the rows that visit it.
+//
+// Row names: T all rows, N those that visit one expert, V visits in the order of experts. Widths: H hidden, F
+// this rank's part of an inner width, G = 2F.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "base/interval.h"
+#include "layers/context.h"
+#include "layers/parameters.h"
+#include "ops/visits.h"
+
+namespace sluice::layers {
+
+struct Expert {
+  at::Tensor gate_up_GH, down_FH;
+  at::Tensor gate_up_bias_G;  // undefined: none
+  at::Tensor row_N;           // who comes; undefined: all rows, in their order
+  base::Interval visits;      // of V
+  int64_t index = 0;          // of the experts at hand
+
+  at::Tensor rows_of(const at::Tensor& x_TH) const;
+  // To the rows that came.
+  void add_to_rows(const at::Tensor& to_TH, const at::Tensor& from_NH) const;
+  at::Tensor of_visits(const at::Tensor& all_VX) const {
+    return all_VX.narrow(0, visits.begin, visits.size());
+  }
+
+  void gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) const;
+  // W_down·swiglu(gate, up) times the visits' weights, which may be undefined: all 1.
+  at::Tensor result(const LayerContext& context, const at::Tensor& gate_up_NG,
+                    const at::Tensor& weight_N1) const;
+  // dx of the rows that came, whose gate and up become their gradients. Sets that of their weights, where
+  // they have some, and a_NF to what their weights' gradients need.
+  at::Tensor backward(const LayerContext& context, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,
+                      const at::Tensor& weight_N1, at::Tensor& dweight_N1, at::Tensor& a_NF) const;
+};
+
+// Those of this rank's experts that anybody visits; visits of others, which come last, are left out.
+template <typename Visit>
+void for_each_expert(const ExpertsParameters& of, int64_t experts, const ops::Visits& visits, Visit visit) {
+  for (int64_t e = 0; e < experts; ++e) {
+    const base::Interval own{visits.begins[static_cast<size_t>(e)],
+                             visits.begins[static_cast<size_t>(e) + 1]};
+    if (own.empty()) continue;
+    const auto part = [e](const at::Tensor& all) { return all.defined() ? all[e] : all; };
+    visit(Expert{part(of.gate_up_EGH), part(of.down_EFH), part(of.gate_up_bias_EG),
+                 visits.row_V.narrow(0, own.begin, own.size()), own, e});
+  }
+}
+
+void add_column_sums(const at::Tensor& to_X, const at::Tensor& from_NX);
+
+}  // namespace sluice::layers
