@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/feasible.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cost/analytic.h"
@@ -158,7 +159,7 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
   std::string gathered = "does not fit";
   try {
     gathered = fixed(steps_of(gathering, fresh, cost, setting.ranks).mean_ns / alone, 2);
-  } catch (const base::InputError&) {
+  } catch (const base::InfeasibleError&) {  // it holds fewer tokens
   }
   const strategy::Scheme scheme =
       strategy::parse_strategy(steps.usual, setting.ranks).pipelines.front().scheme;
