@@ -262,11 +262,11 @@ class LayerBench {
 
   layers::OperationShards weights_of(int64_t position) const {
     const auto flat = [this](int bucket) { return flats_[static_cast<size_t>(bucket)]; };
-    return {table_, position, flat, layers::OperationShards::Of::kWeights, 1, 0};
+    return {table_, position, flat, layers::OperationShards::Of::kWeights, {}};
   }
   layers::OperationShards gradients_of(int64_t position) const {
     const auto flat = [this](int bucket) { return sums_[static_cast<size_t>(bucket)]; };
-    return {table_, position, flat, layers::OperationShards::Of::kGradients, 1, 0};
+    return {table_, position, flat, layers::OperationShards::Of::kGradients, {}};
   }
 
   void run_mlp() {

@@ -62,7 +62,7 @@ Measured measure(const Head& head, int64_t stride) {
     const std::clock_t start = std::clock();
     const layers::HeadResult result =
         layers::head_forward_backward(head.context, head.weights, head.x_SH, targets, head.gradients);
-    measured.loss = result.loss_sum.item<double>();
+    measured.loss = result.sums[0].item<double>();
     if (repeat > 0) measured.cpu_s += static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / kRepeats;
     measured.peak_bytes = ops::peak_tensor_bytes(at::kCPU) - before;
   }
