@@ -7,12 +7,14 @@
 #include "base/text.h"
 #include "layers/attention_block.h"
 #include "layers/experts_block.h"
+#include "layers/latent_attention_block.h"
 #include "layers/mlp_block.h"
 #include "layers/part.h"
 #include "layers/recurrent_block.h"
 #include "model/attention_kind.h"
 #include "model/block_kind.h"
 #include "model/experts_kind.h"
+#include "model/latent_attention_kind.h"
 #include "model/mlp_kind.h"
 #include "model/recurrent_kind.h"
 
@@ -25,6 +27,7 @@ constexpr struct {
   std::unique_ptr<const Part> (*make)(const Site& site);
 } kRegistry[] = {
     {model::AttentionKind::kName, make_attention},
+    {model::LatentAttentionKind::kName, make_latent_attention},
     {model::RecurrentKind::kName, make_recurrent},
     {model::MlpKind::kName, make_mlp},
     {model::ExpertsKind::kName, make_experts},

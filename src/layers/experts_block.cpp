@@ -213,9 +213,9 @@ ExpertsSaved ExpertsPart::first_half(const at::Tensor& x_SH, at::Tensor id_TK, a
   PartInput input = enter(context_, x_SH, weights_.norm_H);
   const at::Tensor normed_SH = std::move(input.y_SH);
   ExpertsSaved saved{.x_SH = x_SH, .inverse_rms_S = std::move(input.inverse_rms_S)};
-  saved.score_SE = router_scores(normed_SH, weights_.router_EH, weights_.router_bias_E);
+  saved.score_SE = router_scores(experts_, normed_SH, weights_.router_EH, weights_.router_bias_E);
   if (!id_TK.defined()) {
-    const at::Tensor id_SK = ops::highest(saved.score_SE, experts_.per_token);
+    const at::Tensor id_SK = chosen_experts(experts_, saved.score_SE, weights_.router_correction_E);
     weight_TK = parallel.all_gather_rows(route_weights(experts_, saved.score_SE, id_SK));
     id_TK = parallel.all_gather_rows(id_SK);
   }

@@ -73,11 +73,15 @@ class NoWaiting {
 #endif
 };
 
-// What an operation keeps: by the rank's own formula, or of models with experts or recurrent layers by what
-// their kind counts of the fullest rank.
+// Whether the formulas of layers/memory.h are of other layers, so that the kind's own count instead.
+bool is_counted_by_kind(const model::Shape& shape) {
+  return shape.experts.count > 0 || shape.recurrent.key_heads > 0 || shape.latent.kv_rank > 0;
+}
+
+// What an operation keeps: by the rank's own formula, or by what its kind counts of the fullest rank.
 void expect_bytes(const Case& c, int64_t position, int64_t actual, int64_t own,
                   int64_t model::TokenBytes::*counted, int64_t rows, int tp) {
-  if (c.shape.experts.count == 0 && c.shape.recurrent.key_heads == 0) {
+  if (!is_counted_by_kind(c.shape)) {
     EXPECT_EQ(actual, own);
     return;
   }
@@ -154,7 +158,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   for (size_t i = 1; weights == Weights::kDeferred && i + 1 < operations.size(); ++i) {
     const int64_t most = deferred_bytes(c.shape, cut_of_rank, layout.rows);
-    if (c.shape.experts.count > 0 || c.shape.recurrent.key_heads > 0) {
+    if (is_counted_by_kind(c.shape)) {
       const model::TokenBytes counted =
           table.program.kind_at(static_cast<int64_t>(i)).bytes({tp}, c10::elementSize(c.dtype));
       // A convolution's gradients are the same however many rows there are.
@@ -365,6 +369,31 @@ const std::vector<Variation>& variations() {
          s.residual_scale = 0.7;
        }},
       // Most of these visit nobody.
+      {"LatentAttention",
+       [](Shape& s) {
+         s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+         s.kv_heads = s.heads;
+         s.head_dim = 8;
+         s.rotated = 2;
+       }},
+      {"LatentAttentionOfWideValuesWithExperts",
+       [](Shape& s) {
+         s.latent = {.q_rank = 9, .kv_rank = 5, .unrotated = 4, .rotated = 4, .values = 8};
+         s.kv_heads = s.heads;
+         s.head_dim = 8;
+         s.rotated = 4;
+         s.attention_scale = 0.5;
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13};
+         s.block_types = {{}, {.experts = true}};
+       }},
+      {"ExpertsOfGroupsByCorrectedSigmoids",
+       [](Shape& s) {
+         s.experts = {.count = 8, .per_token = 3, .hidden = 10, .normalised = true, .shared_hidden = 9};
+         s.experts.sigmoid = s.experts.corrected = true;
+         s.experts.groups = 4;
+         s.experts.groups_chosen = 2;
+         s.experts.factor = 2.5;
+       }},
       {"ManyExperts", [](Shape& s) { s.experts = {.count = 90, .per_token = 1, .hidden = 4}; }},
   };
   return all;

@@ -7,6 +7,7 @@
 #include "model/attention_kind.h"
 #include "model/end_kinds.h"
 #include "model/experts_kind.h"
+#include "model/latent_attention_kind.h"
 #include "model/mlp_kind.h"
 #include "model/recurrent_kind.h"
 
@@ -16,6 +17,7 @@ using model::AttentionKind;
 using model::EmbeddingKind;
 using model::ExpertsKind;
 using model::HeadKind;
+using model::LatentAttentionKind;
 using model::MlpKind;
 using model::RecurrentKind;
 
@@ -86,6 +88,17 @@ AttentionParameters attention_parameters(const OperationShards& shards) {
           .norm_behind_H = shards.vector(AttentionKind::kNormBehind)};
 }
 
+LatentParameters latent_parameters(const OperationShards& shards) {
+  return {.norm_H = shards.vector(LatentAttentionKind::kNorm),
+          .q_narrow_QH = shards.tensor(LatentAttentionKind::kQNarrow),
+          .q_norm_Q = shards.vector(LatentAttentionKind::kQNorm),
+          .kv_narrow_KH = shards.tensor(LatentAttentionKind::kKvNarrow),
+          .kv_norm_K = shards.vector(LatentAttentionKind::kKvNorm),
+          .q_PQ = shards.tensor(LatentAttentionKind::kQ),
+          .kv_PK = shards.tensor(LatentAttentionKind::kKv),
+          .out_VH = shards.matrix(LatentAttentionKind::kOut)};
+}
+
 MlpParameters mlp_parameters(const OperationShards& shards) {
   return {.mlp_norm_H = shards.vector(MlpKind::kNorm),
           .gate_up_GH = shards.matrix(MlpKind::kGateUp),
@@ -106,6 +119,7 @@ ExpertsParameters experts_parameters(const OperationShards& shards, int64_t expe
           .router_EH = shards.tensor(ExpertsKind::kRouter),
           .gate_up_EGH = by_expert(ExpertsKind::kGateUp),
           .down_EFH = by_expert(ExpertsKind::kDown),
+          .router_correction_E = shards.vector(ExpertsKind::kCorrection),
           .router_bias_E = shards.vector(ExpertsKind::kRouterBias),
           .gate_up_bias_EG = bias_by_expert(ExpertsKind::kGateUpBias, own),
           .down_bias_EH = bias_by_expert(ExpertsKind::kDownBias, experts),

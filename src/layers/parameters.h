@@ -60,6 +60,17 @@ struct AttentionParameters {
   at::Tensor norm_behind_H;
 };
 
+struct LatentParameters {
+  at::Tensor norm_H;
+  at::Tensor q_narrow_QH;  // these four whole on every TP rank: x·wᵀ
+  at::Tensor q_norm_Q;
+  at::Tensor kv_narrow_KH;  // the keys' rotated part behind what keys and values are made from
+  at::Tensor kv_norm_K;
+  at::Tensor q_PQ;   // of each head rows unrotated, rotated: x·wᵀ
+  at::Tensor kv_PK;  // of each head rows of unrotated keys, values: x·wᵀ
+  Matrix out_VH;     // stored [in, out]: a·w
+};
+
 struct MlpParameters {
   at::Tensor mlp_norm_H;  // likewise
   Matrix gate_up_GH;      // rows gate, up: x·wᵀ
@@ -69,13 +80,14 @@ struct MlpParameters {
 
 struct ExpertsParameters {
   at::Tensor norm_H;
-  at::Tensor router_EH;          // of all experts
-  at::Tensor gate_up_EGH;        // of each of this rank's rows gate, up: x·wᵀ
-  at::Tensor down_EFH;           // of each of this rank's stored [in, out]: a·w
-  at::Tensor router_bias_E;      // these three: undefined where there are none
-  at::Tensor gate_up_bias_EG;    // of this rank's
-  at::Tensor down_bias_EH;       // of all experts, whole on every rank
-  at::Tensor shared_gate_up_GH;  // this and all below: undefined where nothing is shared
+  at::Tensor router_EH;            // of all experts
+  at::Tensor gate_up_EGH;          // of each of this rank's rows gate, up: x·wᵀ
+  at::Tensor down_EFH;             // of each of this rank's stored [in, out]: a·w
+  at::Tensor router_correction_E;  // of all experts; undefined where there is none
+  at::Tensor router_bias_E;        // these three: undefined where there are none
+  at::Tensor gate_up_bias_EG;      // of this rank's
+  at::Tensor down_bias_EH;         // of all experts, whole on every rank
+  at::Tensor shared_gate_up_GH;    // this and all below: undefined where nothing is shared
   at::Tensor shared_down_FH;
   at::Tensor shared_gate_1H;
 };
@@ -107,6 +119,7 @@ struct HeadParameters {
 };
 
 AttentionParameters attention_parameters(const OperationShards& shards);
+LatentParameters latent_parameters(const OperationShards& shards);
 MlpParameters mlp_parameters(const OperationShards& shards);
 // `own`: how many of the model's experts this rank computes.
 ExpertsParameters experts_parameters(const OperationShards& shards, int64_t experts, int64_t own);

@@ -2,34 +2,65 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_softmax.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <limits>
+#include <tuple>
+
 #include "ops/linear.h"
+#include "ops/visits.h"
 
 namespace sluice::layers {
 
-at::Tensor router_scores(const at::Tensor& normed_SH, const at::Tensor& router_EH, const at::Tensor& bias_E) {
-  const at::Tensor logit_SE = ops::wide_times_transposed(normed_SH, router_EH);
+at::Tensor router_scores(const model::Experts& experts, const at::Tensor& normed_SH,
+                         const at::Tensor& router_EH, const at::Tensor& bias_E) {
+  at::Tensor logit_SE = ops::wide_times_transposed(normed_SH, router_EH);
   if (bias_E.defined()) logit_SE.add_(bias_E);
-  return at::_softmax(logit_SE, 1, /*half_to_float=*/false);
+  return experts.sigmoid ? logit_SE.sigmoid_() : at::_softmax(logit_SE, 1, /*half_to_float=*/false);
+}
+
+at::Tensor chosen_experts(const model::Experts& experts, const at::Tensor& score_SE,
+                          const at::Tensor& correction_E) {
+  at::Tensor merit_SE =
+      correction_E.defined() ? score_SE + correction_E.to(score_SE.scalar_type()) : score_SE;
+  if (experts.groups > 1) {
+    const int64_t rows = merit_SE.size(0), of_group = experts.count / experts.groups;
+    const at::Tensor merit_SGN = merit_SE.view({rows, experts.groups, of_group});
+    const at::Tensor best_SG = std::get<0>(at::topk(merit_SGN, 2, 2)).sum(2);
+    const at::Tensor group_SC = ops::highest(best_SG, experts.groups_chosen).to(at::kLong);
+    const at::Tensor left_out_SG =
+        at::ones({rows, experts.groups}, score_SE.options().dtype(at::kBool)).scatter_(1, group_SC, false);
+    merit_SE = merit_SGN.masked_fill(left_out_SG.unsqueeze(2), -std::numeric_limits<double>::infinity())
+                   .view({rows, experts.count});
+  }
+  return ops::highest(merit_SE, experts.per_token);
 }
 
 at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK) {
   at::Tensor chosen_SK = score_SE.gather(1, id_SK.to(at::kLong));
   if (experts.normalised) chosen_SK.div_(chosen_SK.sum(1, /*keepdim=*/true));
-  return chosen_SK;
+  return experts.factor == 1.0 ? chosen_SK : chosen_SK.mul_(experts.factor);
 }
 
 at::Tensor router_gradient(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK,
                            const at::Tensor& dweight_SK, const at::Tensor& dscore_SE) {
   const at::Tensor index_SK = id_SK.to(at::kLong);
-  at::Tensor dchosen_SK = dweight_SK;
+  at::Tensor dchosen_SK = experts.factor == 1.0 ? dweight_SK : dweight_SK * experts.factor;
   if (experts.normalised) {
     const at::Tensor chosen_SK = score_SE.gather(1, index_SK), sum_S1 = chosen_SK.sum(1, true);
-    dchosen_SK = (dweight_SK - (dweight_SK * chosen_SK).sum(1, true).div_(sum_S1)).div_(sum_S1);
+    dchosen_SK = (dchosen_SK - (dchosen_SK * chosen_SK).sum(1, true).div_(sum_S1)).div_(sum_S1);
   }
   at::Tensor all_SE = at::zeros_like(score_SE).scatter_(1, index_SK, dchosen_SK);
+  if (experts.sigmoid) {
+    if (dscore_SE.defined()) {
+      const at::Tensor sum_S1 = score_SE.sum(1, true);
+      all_SE.add_((dscore_SE - (dscore_SE * score_SE).sum(1, true).div_(sum_S1)).div_(sum_S1));
+    }
+    return all_SE.mul_(score_SE).mul_(1 - score_SE);
+  }
   if (dscore_SE.defined()) all_SE.add_(dscore_SE);
   return all_SE.sub_((all_SE * score_SE).sum(1, true)).mul_(score_SE);
 }

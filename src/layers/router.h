@@ -9,15 +9,21 @@
 
 namespace sluice::layers {
 
-// A softmax over all experts of rows·routerᵀ and their biases, which may be undefined, in float (double for
-// double). [S, E]
-at::Tensor router_scores(const at::Tensor& normed_SH, const at::Tensor& router_EH, const at::Tensor& bias_E);
+// A softmax over all experts of rows·routerᵀ and their biases, which may be undefined, or of each the
+// sigmoid, in float (double for double). [S, E]
+at::Tensor router_scores(const model::Experts& experts, const at::Tensor& normed_SH,
+                         const at::Tensor& router_EH, const at::Tensor& bias_E);
+
+// Whom rows visit: of the groups of experts whose two highest scores have the highest sums those with the
+// highest scores; corrected ones, where `correction_E` is defined. Of equal ones the leftmost. int32 [S, K]
+at::Tensor chosen_experts(const model::Experts& experts, const at::Tensor& score_SE,
+                          const at::Tensor& correction_E);
 
 // What the chosen experts' outputs are multiplied with. [S, K]
 at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK);
 
-// The gradient of rows·routerᵀ from that of the weights, and from one of the scores themselves, which may be
-// undefined; which experts are chosen has none.
+// The gradient of rows·routerᵀ from that of the weights, and from one of the scores' shares of their sum,
+// which may be undefined; which experts are chosen has none.
 at::Tensor router_gradient(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK,
                            const at::Tensor& dweight_SK, const at::Tensor& dscore_SE = {});
 

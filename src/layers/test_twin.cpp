@@ -54,7 +54,8 @@ struct TwinLayer {
   at::Tensor attention_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, mlp_norm, gate, up, down;
   at::Tensor sinks, out_bias, attention_norm_behind, mlp_norm_behind;
   at::Tensor router, experts_gate_up, experts_down, shared_gate_up, shared_down, shared_gate;
-  at::Tensor router_bias, experts_gate_up_bias, experts_down_bias;
+  at::Tensor router_bias, experts_gate_up_bias, experts_down_bias, router_correction;
+  at::Tensor q_narrow, kv_narrow, kv_norm, latent_q, latent_kv;
 };
 
 at::Tensor part_of(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
@@ -134,7 +135,13 @@ TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
           whole("shared_gate"),
           vector("router_bias"),
           vector("experts_gate_up_bias"),
-          vector("experts_down_bias")};
+          vector("experts_down_bias"),
+          vector("router_correction"),
+          whole("q_narrow"),
+          whole("kv_narrow"),
+          vector("kv_norm"),
+          whole("q"),
+          whole("kv")};
 }
 
 at::Tensor twin_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight) {
@@ -175,7 +182,45 @@ at::Tensor twin_heads(const model::Shape& shape, const at::Tensor& y, const at::
   return shape.block_type(layer).rotates ? twin_rotate(shape, all, layer) : all;
 }
 
+// Pairs side by side turn, as in the papers. x [heads, length, dimension]
+at::Tensor twin_rotate_pairs(const model::Shape& shape, const at::Tensor& x) {
+  const model::RopeTable table = model::rope_table(shape.rope, x.size(2), 64);
+  const at::Tensor position = at::arange(x.size(1), at::kDouble).unsqueeze(1);
+  const at::Tensor angle = position * at::tensor(table.inverse_frequencies, at::kDouble);
+  const at::Tensor c = angle.cos() * table.attention_scale, s = angle.sin() * table.attention_scale;
+  const at::Tensor a = x.slice(2, 0, x.size(2), 2), b = x.slice(2, 1, x.size(2), 2);
+  return at::stack({a * c - b * s, b * c + a * s}, 3).flatten(2);
+}
+
+at::Tensor twin_latent_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y) {
+  const model::Latent& latent = shape.latent;
+  const int64_t length = y.size(0), width = latent.unrotated + latent.rotated;
+  const auto norm = [](const at::Tensor& x, const at::Tensor& weight) {
+    return x * at::rsqrt(x.square().mean(-1, true) + 1e-6) * weight;
+  };
+  const auto heads = [&](const at::Tensor& x) { return x.view({length, shape.heads, -1}).transpose(0, 1); };
+  const at::Tensor q = heads(at::matmul(norm(at::matmul(y, w.q_narrow.t()), w.q_norm), w.latent_q.t()));
+  const at::Tensor narrow = at::matmul(y, w.kv_narrow.t());
+  const at::Tensor kv =
+      heads(at::matmul(norm(narrow.narrow(1, 0, latent.kv_rank), w.kv_norm), w.latent_kv.t()));
+  const at::Tensor shared = narrow.narrow(1, latent.kv_rank, latent.rotated).unsqueeze(0);
+  const at::Tensor turned = twin_rotate_pairs(shape, shared).expand({shape.heads, length, latent.rotated});
+  const at::Tensor queries =
+      at::cat({q.narrow(2, 0, latent.unrotated),
+               twin_rotate_pairs(shape, q.narrow(2, latent.unrotated, latent.rotated))},
+              2);
+  const at::Tensor keys = at::cat({kv.narrow(2, 0, latent.unrotated), turned}, 2);
+  const at::Tensor unseen = at::ones({length, length}, at::kBool).triu(1);
+  const double scale =
+      shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(static_cast<double>(width));
+  const at::Tensor scores = (at::matmul(queries, keys.transpose(1, 2)) * scale)
+                                .masked_fill(unseen, -std::numeric_limits<double>::infinity());
+  const at::Tensor values = kv.narrow(2, latent.unrotated, latent.values);
+  return at::matmul(at::softmax(scores, -1), values).transpose(0, 1).reshape({length, -1});
+}
+
 at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y, int64_t layer) {
+  if (shape.latent.kv_rank > 0) return twin_latent_attention(shape, w, y);
   const int64_t length = y.size(0), group = shape.heads / shape.kv_heads;
   const at::Tensor q = twin_heads(shape, y, w.q, w.q_bias, w.q_norm, layer);
   const at::Tensor k = twin_heads(shape, y, w.k, w.k_bias, w.k_norm, layer).repeat_interleave(group, 0);
@@ -224,13 +269,22 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
   const model::Experts& experts = shape.experts;
   at::Tensor logits = at::matmul(y, w.router.t());
   if (experts.biases) logits = logits + w.router_bias;
-  const at::Tensor scores = at::softmax(logits, 1);
-  const at::Tensor chosen = std::get<1>(at::topk(scores, experts.per_token, 1));
+  const at::Tensor scores = experts.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
+  at::Tensor merits = experts.corrected ? scores + w.router_correction : scores;
+  if (experts.groups > 1) {
+    const at::Tensor by_group = merits.view({y.size(0), experts.groups, -1});
+    const at::Tensor best = std::get<0>(at::topk(by_group, 2, 2)).sum(2);
+    const at::Tensor last = std::get<0>(at::topk(best, experts.groups_chosen, 1)).select(1, -1).unsqueeze(1);
+    merits = at::where((best >= last).unsqueeze(2), by_group, at::full_like(by_group, -1e9)).view_as(merits);
+  }
+  const at::Tensor chosen = std::get<1>(at::topk(merits, experts.per_token, 1));
   const at::Tensor visits = at::zeros_like(scores).scatter_(1, chosen, 1.0);
   at::Tensor weights = scores * visits;
   const auto even = static_cast<double>(experts.per_token) / static_cast<double>(experts.count);
-  balance = balance + (visits.mean(0) / even * scores.mean(0)).sum() * static_cast<double>(y.size(0));
+  const at::Tensor shares = scores / scores.sum(1, true);
+  balance = balance + (visits.mean(0) / even * shares.mean(0)).sum() * static_cast<double>(y.size(0));
   if (experts.normalised) weights = weights / weights.sum(1, true);
+  weights = weights * experts.factor;
   at::Tensor sum = at::zeros_like(y);
   const int64_t width = experts.hidden;
   for (int64_t e = 0; e < experts.count; ++e) {

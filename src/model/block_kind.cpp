@@ -19,8 +19,7 @@ std::unique_ptr<const Part> make(const Shape& shape, const BlockType& type) {
   return std::make_unique<const Kind>(shape, type);
 }
 
-// The parts that a block can join. A new one needs a line here, and one in layers/block.cpp to be computed;
-// latent attention is only counted.
+// The parts that a block can join. A new one needs a line here, and one in layers/block.cpp to be computed.
 constexpr struct {
   std::string_view name;
   std::unique_ptr<const Part> (*make)(const Shape& shape, const BlockType& type);

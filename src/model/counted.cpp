@@ -194,8 +194,7 @@ void read_heads(const Fields& fields, Shape& shape) {
     latent.rotated = fields.count("qk_rope_head_dim", ranges.head_dim);
     latent.values = fields.count("v_head_dim", ranges.head_dim);
     shape.kv_heads = shape.heads;
-    const int64_t both = latent.unrotated + latent.rotated + latent.values;
-    shape.head_dim = 2 * ((both + 3) / 4);
+    shape.head_dim = latent.unrotated + latent.rotated;
     return;
   }
   shape.kv_heads = fields.count_or(shape.heads, "num_key_value_heads", ranges.heads);

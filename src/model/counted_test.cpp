@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "model/hugging_face.h"
@@ -53,6 +54,13 @@ Json deepseek_v3() {
     "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0}, "routed_scaling_factor": 2.5,
     "scoring_func": "sigmoid", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 4,
     "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280})");
+}
+
+Json deepseek_v2() {
+  Json config = deepseek_v3();
+  config["model_type"] = "deepseek_v2";
+  config["architectures"] = {"DeepseekV2ForCausalLM"};
+  return config;
 }
 
 Json gpt_oss() {
@@ -170,7 +178,7 @@ TEST(Counted, TpCutsAreEvenUpToWhatIsWhole) {
 }
 
 TEST(Counted, WhatDecidesCostsAndIsNotKnownIsRefusedWithItsValue) {
-  Json other = deepseek_v3();
+  Json other = deepseek_v2();
   other["ssm_state_size"] = 16;
   EXPECT_THAT([&] { counted(other); },
               ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: ssm_state_size is 16"),
@@ -179,10 +187,10 @@ TEST(Counted, WhatDecidesCostsAndIsNotKnownIsRefusedWithItsValue) {
   linear["layer_types"] = Json(24, "linear_attention");
   EXPECT_THAT([&] { counted(linear); },
               ThrowsMessage<InputError>(HasSubstr("layer_types[0] is \"linear_attention\"")));
-  Json relu = deepseek_v3();
+  Json relu = deepseek_v2();
   relu["hidden_act"] = "relu2";
   EXPECT_THAT([&] { counted(relu); }, ThrowsMessage<InputError>(HasSubstr("hidden_act is \"relu2\"")));
-  Json many = deepseek_v3();
+  Json many = deepseek_v2();
   many["num_experts_per_tok"] = 300;
   EXPECT_THAT([&] { counted(many); }, ThrowsMessage<InputError>(HasSubstr("num_experts_per_tok")));
 }
@@ -196,9 +204,27 @@ TEST(Counted, MultimodalModelsAreReferredToTheirTextConfig) {
 }
 
 TEST(Counted, WhatComputesRefusesItWithAWayOut) {
-  EXPECT_THAT([] { shape_from_hugging_face(deepseek_v3(), "config.json"); },
-              ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: model_type is \"deepseek_v3\""),
+  EXPECT_THAT([] { shape_from_hugging_face(deepseek_v2(), "config.json"); },
+              ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: model_type is \"deepseek_v2\""),
                                               HasSubstr("sluice plan and simulate count"))));
+}
+
+// The published file in BF16: what is counted is what is computed.
+TEST(Counted, DeepSeekV3IsComputedWhereItsWeightsAreNotQuantised) {
+  Json config = deepseek_v3();
+  config.erase("quantization_config");
+  config["rope_scaling"]["mscale_all_dim"] = 1.0;
+  const Shape computed = shape_from_hugging_face(config, "config.json");
+  EXPECT_EQ(computed.family, Family::kDeepSeekV3);
+  EXPECT_EQ(parameter_count(computed), parameter_table(computed).size());
+  // Beside what is counted the router's corrections of 58 layers.
+  EXPECT_EQ(parameter_count(computed), parameter_count(counted(deepseek_v3())) + 58 * 256);
+  const double m = 0.1 * std::log(40.0) + 1;
+  EXPECT_NEAR(computed.attention_scale, m * m / std::sqrt(192.0), 1e-12);
+  EXPECT_EQ(computed.rope.attention_factor, 1.0);
+  EXPECT_EQ(shape_from_hugging_face(Json::parse(shape_to_hugging_face(computed, "bfloat16", 4096).dump()),
+                                    "config.json"),
+            computed);
 }
 
 }  // namespace

@@ -10,12 +10,12 @@ namespace sluice::model {
 
 using base::Json;
 
-void read_expert_layers(const Json& config, const std::string& name, Shape& shape) {
+void read_expert_layers(const Json& config, const std::string& name, Shape& shape, int64_t absent_dense) {
   const auto count_or = [&](int64_t absent, const char* key, const base::Range<int64_t>& range) {
     const bool there = config.contains(key) && !config.at(key).is_null();
     return there ? base::require_in(config, key, range, name) : absent;
   };
-  const int64_t dense = count_or(0, "first_k_dense_replace", {0, kShapeRanges.layers.most});
+  const int64_t dense = count_or(absent_dense, "first_k_dense_replace", {0, kShapeRanges.layers.most});
   const int64_t every = count_or(1, "moe_layer_freq", kShapeRanges.layers);
   const int64_t step = count_or(1, "decoder_sparse_step", kShapeRanges.layers);
   shape.block_types.resize(static_cast<size_t>(shape.layers));
@@ -31,6 +31,12 @@ void read_expert_layers(const Json& config, const std::string& name, Shape& shap
     if (!fits) refuse(name, "mlp_only_layers", layer, "layers of the model there");
     shape.block_types[layer.get<size_t>()].experts = false;
   }
+}
+
+int64_t first_with_experts(const Shape& shape) {
+  int64_t layer = 0;
+  while (layer < shape.layers && !shape.block_type(layer).experts) ++layer;
+  return layer;
 }
 
 void write_expert_layers(const Shape& shape, Json& config) {

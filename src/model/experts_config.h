@@ -8,10 +8,12 @@
 
 namespace sluice::model {
 
-// Says of each layer, in the shape's block types, whether it has experts: first_k_dense_replace,
-// moe_layer_freq, decoder_sparse_step and mlp_only_layers, those that there are. InputError naming `name`,
-// key and value for layers that the model has not.
-void read_expert_layers(const base::Json& config, const std::string& name, Shape& shape);
+// Says of each layer, in the shape's block types, whether it has experts: first_k_dense_replace (absent:
+// `dense`), moe_layer_freq, decoder_sparse_step and mlp_only_layers, those that there are. InputError naming
+// `name`, key and value for layers that the model has not.
+void read_expert_layers(const base::Json& config, const std::string& name, Shape& shape, int64_t dense = 0);
+// The same of a shape whose first layers alone have an MLP, by that key.
+int64_t first_with_experts(const Shape& shape);
 
 // The same layers by mlp_only_layers, and nothing where all have experts.
 void write_expert_layers(const Shape& shape, base::Json& config);

@@ -57,6 +57,10 @@ std::vector<Parameter> ExpertsKind::parameters() const {
                                     {own, own}, Start::kZero));
     parameters.push_back(whole(kDownBias, "mlp.experts.down_proj_bias", count * hidden_, 1, Start::kZero));
   }
+  if (experts_.corrected) {
+    parameters.push_back(whole(kCorrection, "mlp.gate.e_score_correction_bias", count, 1, Start::kZero));
+    parameters.back().trained = false;
+  }
   if (experts_.shared_hidden > 0) {
     const RowGroup shared{experts_.shared_hidden, experts_.shared_hidden};
     parameters.push_back(matrix(kSharedGateUp,
@@ -122,7 +126,9 @@ PartBytes ExpertsKind::bytes(const Cut& cut, int64_t element_bytes) const {
   const int64_t routes = visits * (4 + statistic_bytes);
   const int64_t order = travels ? 0 : visits * (16 + 2 * statistic_bytes);
   const int64_t scores = experts_.count * statistic_bytes;
-  const int64_t biased = experts_.biases ? 2 * scores : 0;  // rows' weights of all experts
+  // Rows' weights of all experts; scores as they are corrected and those of chosen groups.
+  const int64_t biased = (experts_.biases ? 2 * scores : 0) + (experts_.corrected ? scores : 0) +
+                         (experts_.groups > 1 ? 2 * scores : 0);
   PartBytes bytes;
   // Its input, the norm's scale and the scores; gate and up by visit, and the routes.
   bytes.saved = {hidden_ * element_bytes + statistic_bytes + scores,

@@ -44,6 +44,11 @@ inline constexpr TensorNames kGptOssTensors[] = {
     {ExpertsKind::kGateUpBias, kGptOssGateUpBias, /*stacked=*/true},
     {ExpertsKind::kDown, kGptOssDown, /*stacked=*/true},
     {ExpertsKind::kDownBias, kGptOssDownBias, /*stacked=*/true}};
+inline constexpr std::string_view kGlmSharedGateUp[] = {"mlp.shared_experts.gate_proj.weight",
+                                                        "mlp.shared_experts.up_proj.weight"};
+inline constexpr std::string_view kGlmSharedDown[] = {"mlp.shared_experts.down_proj.weight"};
+inline constexpr TensorNames kGlmTensors[] = {{ExpertsKind::kSharedGateUp, kGlmSharedGateUp},
+                                              {ExpertsKind::kSharedDown, kGlmSharedDown}};
 inline constexpr std::string_view kGraniteGateUp[] = {"shared_mlp.input_linear.weight"};
 inline constexpr std::string_view kGraniteDown[] = {"shared_mlp.output_linear.weight"};
 inline constexpr TensorNames kGraniteHybridTensors[] = {{MlpKind::kGateUp, kGraniteGateUp},

@@ -119,6 +119,8 @@ int64_t kv_heads_of(const Json& config, const FamilyEntry& family, const Shape& 
 
 int64_t head_dim_of(const Json& config, const FamilyEntry& family, const Shape& shape,
                     const std::string& name) {
+  const int64_t latent = shape.latent.unrotated + shape.latent.rotated;
+  if (latent > 0) return latent;
   if (config.contains("head_dim") && !config.at("head_dim").is_null()) {
     return base::require_in(config, "head_dim", kShapeRanges.head_dim, name);
   }

@@ -47,7 +47,7 @@ const std::vector<RopeType>& rope_types() {
       {"yarn",
        RopeScaling::kYarn,
        {"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow",
-        "truncate"}},
+        "truncate", "mscale", "mscale_all_dim"}},
       {"longrope",
        RopeScaling::kLongRope,
        {"factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor"}},
@@ -158,6 +158,13 @@ Rope rope_of(const Json& dictionary, const Json& config, double absent_theta, co
     rope.beta_fast = factor_or(rope.beta_fast, dictionary, "beta_fast", where);
     rope.beta_slow = factor_or(rope.beta_slow, dictionary, "beta_slow", where);
     rope.attention_factor = factor_or(0.0, dictionary, "attention_factor", where);
+    const double one = factor_or(0.0, dictionary, "mscale", where);
+    const double other = rope.mscale_all_dim = factor_or(0.0, dictionary, "mscale_all_dim", where);
+    const auto stretched = [&](double by) {
+      return rope.factor <= 1 ? 1.0 : 0.1 * by * std::log(rope.factor) + 1;
+    };
+    if (rope.attention_factor == 0 && one > 0 && other > 0)
+      rope.attention_factor = stretched(one) / stretched(other);
     rope.truncate = get_or<bool>(dictionary, "truncate", true, where);
   }
   return rope;
@@ -211,6 +218,7 @@ Json rope_to_hugging_face(const Rope& rope) {
   if (yarn) {
     stretched.update({{"factor", rope.factor}, {"beta_fast", rope.beta_fast}, {"beta_slow", rope.beta_slow}});
   }
+  if (rope.mscale_all_dim > 0) stretched["mscale_all_dim"] = rope.mscale_all_dim;
   if (!rope.truncate) stretched["truncate"] = false;
   if (rope.attention_factor > 0) stretched["attention_factor"] = rope.attention_factor;
   if (!yarn) stretched.update({{"short_factor", rope.short_factors}, {"long_factor", rope.long_factors}});

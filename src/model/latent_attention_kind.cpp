@@ -14,26 +14,28 @@ std::vector<Parameter> LatentAttentionKind::parameters() const {
     parameter.replicated = true;
     return parameter;
   };
-  std::vector<Parameter> parameters = {norm("attention_norm", "input_layernorm.weight", shape_.hidden)};
+  std::vector<Parameter> parameters = {norm(kNorm, "input_layernorm.weight", shape_.hidden)};
   if (latent.q_rank > 0) {
-    parameters.push_back(whole("q_narrow", "self_attn.q_a_proj.weight", latent.q_rank, shape_.hidden));
-    parameters.push_back(norm("q_norm", "self_attn.q_a_layernorm.weight", latent.q_rank));
+    parameters.push_back(whole(kQNarrow, "self_attn.q_a_proj.weight", latent.q_rank, shape_.hidden));
+    parameters.push_back(norm(kQNorm, "self_attn.q_a_layernorm.weight", latent.q_rank));
   }
   const int64_t q_from = latent.q_rank > 0 ? latent.q_rank : shape_.hidden;
-  parameters.push_back(matrix("q", {"self_attn.q_b_proj.weight"}, q_from, {by_head(key_width())}));
-  parameters.push_back(whole("kv_narrow", "self_attn.kv_a_proj_with_mqa.weight",
+  parameters.push_back(matrix(kQ, {"self_attn.q_b_proj.weight"}, q_from, {by_head(key_width())}));
+  parameters.push_back(whole(kKvNarrow, "self_attn.kv_a_proj_with_mqa.weight",
                              latent.kv_rank + latent.rotated, shape_.hidden));
-  parameters.push_back(norm("kv_norm", "self_attn.kv_a_layernorm.weight", latent.kv_rank));
-  parameters.push_back(matrix("kv", {"self_attn.kv_b_proj.weight"}, latent.kv_rank,
+  parameters.push_back(norm(kKvNorm, "self_attn.kv_a_layernorm.weight", latent.kv_rank));
+  parameters.push_back(matrix(kKv, {"self_attn.kv_b_proj.weight"}, latent.kv_rank,
                               {by_head(latent.unrotated + latent.values)}));
-  parameters.push_back(matrix("attention_out", {"self_attn.o_proj.weight"}, shape_.hidden,
-                              {by_head(latent.values)}, Start::kResidual));
+  parameters.push_back(
+      matrix(kOut, {"self_attn.o_proj.weight"}, shape_.hidden, {by_head(latent.values)}, Start::kResidual));
+  parameters.back().transposed = true;
   if (shape_.qkv_bias) {
     parameters.push_back(whole("narrow_bias", "self_attn.a_proj.bias", narrow(), 1));
   }
   if (shape_.out_bias) {
     parameters.push_back(whole("attention_out_bias", "self_attn.o_proj.bias", shape_.hidden, 1));
   }
+  for (Parameter& parameter : parameters) parameter.adapts = false;
   return parameters;
 }
 
@@ -57,24 +59,25 @@ TokenWork LatentAttentionKind::work() const {
           .collectives = 2};
 }
 
+// Queries, keys, values and what they attend to are all as wide as keys.
 PartBytes LatentAttentionKind::bytes(const Cut& cut, int64_t element_bytes) const {
   const int tp = cut.tp;
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t heads = (shape_.heads + tp - 1) / tp;
   const int64_t keys = heads * key_width(), values = heads * shape_.latent.values;
-  const int64_t all = 2 * keys + 2 * values;  // queries, keys, values and attention's output
-  const RowBytes input{shape_.hidden * element_bytes + statistic_bytes, 0};
+  const int64_t made = keys + heads * (shape_.latent.unrotated + shape_.latent.values);  // from narrow rows
+  const int64_t hidden = shape_.hidden;
   PartBytes bytes;
-  bytes.saved = {input.shared,
-                 (all + narrow()) * element_bytes + heads * statistic_bytes + 2 * statistic_bytes};
-  bytes.border = {shape_.hidden * element_bytes, values * element_bytes + heads * statistic_bytes};
-  bytes.until_weight = {2 * shape_.hidden * element_bytes, (all + 2 * narrow()) * element_bytes};
-  bytes.recomputed = {statistic_bytes, (all - values + narrow()) * element_bytes + 2 * statistic_bytes};
-  bytes.forward = element_bytes * keys;
-  bytes.backward = element_bytes * (2 * shape_.hidden + narrow() + keys + values);
+  bytes.saved = {(hidden + narrow()) * element_bytes + statistic_bytes,
+                 4 * keys * element_bytes + heads * statistic_bytes};
+  bytes.border = {hidden * element_bytes, keys * element_bytes + heads * statistic_bytes};
+  bytes.until_weight = {(2 * hidden + narrow()) * element_bytes, (made + narrow() + values) * element_bytes};
+  bytes.recomputed = {statistic_bytes + narrow() * element_bytes, 3 * keys * element_bytes};
+  bytes.forward = element_bytes * (2 * hidden + 2 * narrow() + made + values);
+  bytes.backward = element_bytes * (3 * hidden + 3 * narrow() + 3 * keys + 2 * made + 2 * values);
   // As of attention: two blocks pass by, and gradients of one added, sent and come, some of them wide.
   const int64_t wide = statistic_bytes / element_bytes;
-  const int64_t block = keys + values;
+  const int64_t block = 2 * keys;
   bytes.ring_backward =
       bytes.backward + element_bytes * ((4 + wide) * block + (wide > 1 ? block + wide * keys : 0));
   return bytes;

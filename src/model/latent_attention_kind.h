@@ -1,6 +1,7 @@
 // Latent attention (MLA; DeepSeek-AI, DeepSeek-V2, 2024, section 2.1): keys and values of all heads are made
-// from one narrow row of a token, queries from another. Counted, not computed, as training computes it: with
-// keys and values of every head, which is also what lanes exchange. What is narrow is whole on every TP rank.
+// from one narrow row of a token, queries from another. As training computes it: with keys and values of
+// every head, which is also what lanes exchange. Values are as wide as keys, by zeros. What is narrow is
+// whole on every TP rank, each of which makes it of its own rows.
 #pragma once
 
 #include "model/kind.h"
@@ -11,6 +12,15 @@ namespace sluice::model {
 class LatentAttentionKind final : public Part {
  public:
   static constexpr std::string_view kName = "latent_attention";
+  static constexpr std::string_view kNorm = "attention_norm";
+  static constexpr std::string_view kQNarrow = "q_narrow";
+  static constexpr std::string_view kQNorm = "q_norm";
+  static constexpr std::string_view kQ = "q";
+  static constexpr std::string_view kKvNarrow = "kv_narrow";
+  static constexpr std::string_view kKvNorm = "kv_norm";
+  static constexpr std::string_view kKv = "kv";
+  static constexpr std::string_view kOut = "attention_out";  // stored [in, out]: a·w
+  static constexpr double kNormEps = 1e-6;                   // of narrow rows, whatever the shape's
 
   explicit LatentAttentionKind(const Shape& shape, const BlockType& /*type*/) : shape_(shape) {}
 

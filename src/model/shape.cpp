@@ -48,7 +48,15 @@ void validate_experts(const Shape& shape) {
     throw InputError("model: experts have their norm before them: a norm behind is not computed");
   const ShapeRanges& ranges = kShapeRanges;
   base::require_in_range("model: experts", experts.count, ranges.experts);
-  base::require_in_range("model: experts of a token", experts.per_token, {1, experts.count});
+  base::require_in_range("model: groups of experts", experts.groups, {1, experts.count});
+  const int64_t of_group = experts.count / experts.groups;
+  if (experts.count % experts.groups != 0 || (experts.groups > 1 && of_group < 2)) {
+    throw InputError(text("model: ", experts.groups, " groups of ", experts.count,
+                          " experts: give a number that divides them, of groups of two or more"));
+  }
+  base::require_in_range("model: groups that a token chooses", experts.groups_chosen, {1, experts.groups});
+  base::require_in_range("model: experts of a token", experts.per_token,
+                         {1, experts.groups_chosen * of_group});
   base::require_in_range("model: hidden of an expert", experts.hidden, ranges.ffn_hidden);
   base::require_in_range("model: hidden of shared experts", experts.shared_hidden,
                          {0, ranges.ffn_hidden.most});
@@ -80,7 +88,8 @@ void validate_latent(const Latent& latent) {
   base::require_in_range("model: rank of latent keys and values", latent.kv_rank, ranges.hidden);
   base::require_in_range("model: unrotated width of a head", latent.unrotated, {0, ranges.head_dim.most});
   base::require_in_range("model: rotated width of a head", latent.rotated, ranges.head_dim);
-  base::require_in_range("model: width of a head's values", latent.values, ranges.head_dim);
+  base::require_in_range("model: width of a head's values", latent.values,
+                         {1, std::min(ranges.head_dim.most, latent.unrotated + latent.rotated)});
 }
 
 void validate_rope(const Rope& rope, const Shape& shape) {

@@ -22,6 +22,7 @@ struct Rope {
   double beta_fast = 32.0;                          // yarn
   double beta_slow = 1.0;                           // yarn
   bool truncate = true;                             // yarn: its ramp begins and ends at whole pairs
+  double mscale_all_dim = 0.0;                      // yarn: of latent attention's scores; 0: they stay
   double attention_factor = 0.0;                    // yarn, longrope; 0, of yarn: 0.1·ln(factor) + 1
   // longrope, by pair: what frequencies are divided by, up to the original context and beyond it.
   std::vector<double> short_factors, long_factors;
@@ -47,6 +48,8 @@ enum class Family : uint8_t {
   kQwen3Moe,
   kOlmoe,
   kGptOss,
+  kGlm4Moe,
+  kDeepSeekV3,
   kOlmoHybrid,
   kQwen3_5,
   kQwen3_5Moe,
@@ -74,7 +77,7 @@ struct BlockType {
 };
 
 // Attention whose queries, keys and values are made from narrow rows that tokens keep of themselves
-// (DeepSeek's MLA). Counted only.
+// (DeepSeek's MLA).
 struct Latent {
   int64_t q_rank = 0;     // 0: queries are made from the rows themselves
   int64_t kv_rank = 0;    // 0: attention is not latent
@@ -85,7 +88,9 @@ struct Latent {
 };
 
 // Experts where a layer else has an MLP, each gated as that is. Of its scores of all experts, a softmax, a
-// token visits those with the highest and weighs what they give it by them.
+// token visits those with the highest and weighs what they give it by them. DeepSeek-V3's way (2024, section
+// 2.1.2) has sigmoids for scores, numbers of experts that count where they are chosen and not where they
+// weigh, and chooses from some groups of neighbouring experts: those whose two best are best together.
 struct Experts {
   int64_t count = 0;  // 0: none
   int64_t per_token = 0;
@@ -94,6 +99,11 @@ struct Experts {
   int64_t shared_hidden = 0;  // of what every token visits; 0: nothing
   bool shared_gate = false;   // a factor of that, by token
   bool biases = false;        // of router and experts
+  bool sigmoid = false;       // scores are sigmoids
+  bool corrected = false;     // experts have numbers that are added to scores where they are chosen
+  int64_t groups = 1;         // of as many neighbours
+  int64_t groups_chosen = 1;  // of a token
+  double factor = 1.0;        // of a token's weights
   bool operator==(const Experts&) const = default;
 };
 
@@ -140,7 +150,7 @@ struct Shape {
   int64_t hidden = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;  // heads must be a multiple
-  // hidden ÷ heads unless a config.json says otherwise; latent: the mean of keys' and values' widths
+  // hidden ÷ heads unless a config.json says otherwise; of latent attention the width of keys
   int64_t head_dim = 0;
   int64_t ffn_hidden = 0;
   int64_t vocab = 0;

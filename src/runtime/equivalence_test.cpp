@@ -516,6 +516,20 @@ const std::vector<FamilyCase>& hybrids() {
                                     {.experts = true, .recurrent = true},
                                     {.experts = true}};
                  }},
+      FamilyCase{"DeepSeekV3",
+                 [](Shape& s) {
+                   s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+                   s.kv_heads = s.heads;
+                   s.head_dim = 8;
+                   s.rotated = 2;
+                   s.experts = {
+                       .count = 8, .per_token = 2, .hidden = 9, .normalised = true, .shared_hidden = 11};
+                   s.experts.sigmoid = s.experts.corrected = true;
+                   s.experts.groups = 4;
+                   s.experts.groups_chosen = 2;
+                   s.experts.factor = 2.5;
+                   s.block_types = {{}, {.experts = true}, {.experts = true}, {.experts = true}};
+                 }},
       FamilyCase{"GraniteHybrid", [](Shape& s) {
                    s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                                   .key_heads = 6,

@@ -41,6 +41,9 @@ def random_model(config, seed, scale=2.0):
                 parameter.add_(0.1 * torch.randn_like(parameter))
             else:
                 parameter.mul_(scale)
+        for name, buffer in model.named_buffers():
+            if name.endswith("correction_bias"):
+                buffer.add_(0.1 * torch.randn_like(buffer))
     return model
 
 
@@ -138,13 +141,27 @@ class RoutingMargin:
     def __init__(self, model):
         self.least = math.inf
         self._experts = getattr(model.config, "num_experts_per_tok", None)
-        routers = [m for m in model.modules() if type(m).__name__.endswith("TopKRouter")]
+        routers = [m for m in model.modules() if type(m).__name__.lower().endswith("topkrouter")]
         self._hooks = [router.register_forward_hook(self._look) for router in routers]
 
-    def _look(self, _router, _inputs, outputs):
-        scores = outputs[0].float().softmax(-1).sort(descending=True).values
-        chosen, left = scores[:, self._experts - 1], scores[:, self._experts]
-        self.least = min(self.least, ((chosen - left) / chosen).min().item())
+    def _look(self, router, _inputs, outputs):
+        logits = outputs[0].float()
+        if not hasattr(router, "e_score_correction_bias"):
+            self._see(logits.softmax(-1), self._experts)
+            return
+        scores = logits.sigmoid() + router.e_score_correction_bias
+        if router.num_group > 1:
+            by_group = scores.view(len(scores), router.num_group, -1)
+            best = by_group.topk(2, dim=-1).values.sum(-1)
+            self._see(best, router.topk_group)
+            left_out = torch.ones_like(best).scatter_(1, best.topk(router.topk_group).indices, 0).bool()
+            scores = by_group.masked_fill(left_out.unsqueeze(-1), -math.inf).flatten(1)
+        self._see(scores, self._experts)
+
+    def _see(self, scores, count):
+        ordered = scores.sort(descending=True).values
+        chosen, left = ordered[:, count - 1], ordered[:, count]
+        self.least = min(self.least, ((chosen - left) / chosen.abs()).min().item())
 
     def __enter__(self):
         return self

@@ -1,0 +1,261 @@
+#include "layers/latent_attention_block.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+
+#include <utility>
+
+#include "layers/lane_attention.h"
+#include "layers/parameters.h"
+#include "layers/rank_norm.h"
+#include "layers/residual.h"
+#include "model/latent_attention_kind.h"
+#include "ops/linear.h"
+#include "ops/rotary.h"
+
+namespace sluice::layers {
+namespace {
+
+struct LatentSaved {
+  at::Tensor x_SH;
+  at::Tensor inverse_rms_S;
+  at::Tensor narrow_SN;  // before their norms
+  Attended attended;
+};
+
+// What the weight gradients need of a backward; undefined of what is not trained.
+struct LatentDeferred {
+  at::Tensor normed_SH, dnarrow_SN;
+  at::Tensor narrow_TN;  // normed
+  at::Tensor dq_TD, dkv_TD;
+  at::Tensor a_TV;
+  at::Tensor dy_SH;
+  at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
+};
+
+std::vector<SavedRows> rows_of(LatentSaved& saved) {
+  return {{saved.x_SH},
+          {saved.inverse_rms_S},
+          {saved.narrow_SN},
+          {saved.attended.qkv_AR},
+          {saved.attended.result.out_TND},
+          {saved.attended.result.lse_NT, 1},
+          {saved.attended.a_TQ}};
+}
+
+std::vector<SavedRows> rows_of(LatentDeferred& deferred) {
+  return {{deferred.normed_SH}, {deferred.dnarrow_SN}, {deferred.narrow_TN}, {deferred.dq_TD},
+          {deferred.dkv_TD},    {deferred.a_TV},       {deferred.dy_SH},     {deferred.dy_TH}};
+}
+
+// Of pairs side by side the firsts, then the seconds; and back. Of the last dimension.
+at::Tensor halves_of(const at::Tensor& pairs) {
+  return pairs.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2);
+}
+at::Tensor pairs_of(const at::Tensor& halves) {
+  return halves.unflatten(-1, {2, -1}).transpose(-1, -2).flatten(-2);
+}
+
+void accumulate(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b) {
+  if (gradient.defined()) ops::accumulate_weight_gradient(gradient, a.contiguous(), b.contiguous());
+}
+
+class LatentAttentionPart final : public Part {
+ public:
+  explicit LatentAttentionPart(const Site& site)
+      : context_(site.context),
+        latent_(site.context.shape.latent),
+        position_(site.position),
+        weights_(latent_parameters(site.own_weights())),
+        gradients_(latent_parameters(site.own_gradients())) {}
+
+  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
+    auto state = std::make_unique<TensorState<LatentSaved>>();
+    LatentSaved& own = state->tensors;
+    own.x_SH = x_SH;
+    make_narrow(own);
+    const bool caches = saved == nullptr && layout.cached.cache != nullptr;
+    own.attended = attend(context_, layout, heads_of(layout, normed_and_gathered(own.narrow_SN)), {},
+                          caches ? layout.cached.cache->of(position_) : CachedKeys{});
+    at::Tensor y_SH = join(context_, x_SH, values_of(own.attended), exit_of(weights_));
+    if (saved != nullptr) *saved = std::move(state);
+    return y_SH;
+  }
+
+  void drop_recomputable(State& state, Input input) const override {
+    auto& saved = tensors_of<LatentSaved>(state);
+    if (input == Input::kMadeAgain) saved.x_SH.reset();
+    saved.inverse_rms_S.reset();
+    saved.narrow_SN.reset();
+    drop_exchanged(saved.attended);
+  }
+  at::Tensor result(const State& state) const override {
+    const auto& saved = tensors_of<LatentSaved>(state);
+    return join(context_, saved.x_SH, values_of(saved.attended), exit_of(weights_));
+  }
+  void restore(const MicroBatchLayout& layout, State& state, const at::Tensor& x_SH) const override {
+    auto& saved = tensors_of<LatentSaved>(state);
+    if (!saved.x_SH.defined()) saved.x_SH = x_SH;
+    if (saved.attended.qkv_AR.defined()) return;
+    make_narrow(saved);
+    layers::restore(context_, layout, heads_of(layout, normed_and_gathered(saved.narrow_SN)), saved.attended);
+  }
+  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
+    const int64_t element = weights_.q_PQ.element_size(),
+                  attended = layout.heads.exchanges() ? layout.heads.rows() : layout.rows;
+    return layout.rows / context_.parallel.tp * (std::max<int64_t>(4, element) + narrow() * element) +
+           attended * 3 * context_.local_heads() * context_.shape.head_dim * element;
+  }
+
+  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,
+                            StatePtr& deferred) const override;
+  void drop_gathered(State& deferred) const override { tensors_of<LatentDeferred>(deferred).dy_TH.reset(); }
+  void backward_weight(StatePtr deferred) const override;
+
+ private:
+  static Exit exit_of(const LatentParameters& of) { return {of.out_VH, {}, {}}; }
+  int64_t narrow() const { return latent_.q_rank + latent_.kv_rank + latent_.rotated; }
+  // Of a narrow row: what queries are made from, what keys and values are, and the keys' rotated part.
+  at::Tensor for_queries(const at::Tensor& narrow_RN) const { return narrow_RN.narrow(1, 0, latent_.q_rank); }
+  at::Tensor for_keys(const at::Tensor& narrow_RN) const {
+    return narrow_RN.narrow(1, latent_.q_rank, latent_.kv_rank);
+  }
+  at::Tensor rotated_keys(const at::Tensor& narrow_RN) const {
+    return narrow_RN.narrow(1, latent_.q_rank + latent_.kv_rank, latent_.rotated);
+  }
+  // What was narrow already has norms of its own, which don't know the shape's (transformers' classes).
+  static RankNorm norm_of(int64_t width) { return {{}, width, 1, model::LatentAttentionKind::kNormEps, 0}; }
+
+  void make_narrow(LatentSaved& saved) const {
+    PartInput input = enter(context_, saved.x_SH, weights_.norm_H);
+    saved.inverse_rms_S = std::move(input.inverse_rms_S);
+    saved.narrow_SN = at::cat({ops::times_transposed(input.y_SH, weights_.q_narrow_QH),
+                               ops::times_transposed(input.y_SH, weights_.kv_narrow_KH)},
+                              1);
+  }
+  at::Tensor normed_and_gathered(const at::Tensor& narrow_SN) const {
+    return context_.parallel.all_gather_rows(
+        at::cat({norm_of(latent_.q_rank).forward(for_queries(narrow_SN).contiguous(), weights_.q_norm_Q),
+                 norm_of(latent_.kv_rank).forward(for_keys(narrow_SN).contiguous(), weights_.kv_norm_K),
+                 rotated_keys(narrow_SN)},
+                1));
+  }
+  // Queries, keys and values as attention takes them, rotated.
+  at::Tensor heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const;
+  void turn(const MicroBatchLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
+    const int64_t heads = 2 * context_.local_heads(), width = context_.shape.head_dim;
+    ops::rotate(qkv_TP.narrow(1, 0, heads * width).view({qkv_TP.size(0), heads, width}),
+                context_.own_rotary(), layout.position_T, rotation);
+  }
+  at::Tensor values_of(const Attended& attended) const {
+    return attended.output_TQ()
+        .unflatten(1, {-1, context_.shape.head_dim})
+        .narrow(2, 0, latent_.values)
+        .flatten(1);
+  }
+  at::Tensor by_head(const at::Tensor& x_TW) const { return x_TW.unflatten(1, {context_.local_heads(), -1}); }
+
+  const LayerContext& context_;
+  const model::Latent& latent_;
+  int64_t position_;
+  LatentParameters weights_, gradients_;
+};
+
+at::Tensor LatentAttentionPart::heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const {
+  const int64_t rows = narrow_TN.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
+  const at::Tensor q_THD = by_head(ops::times_transposed(for_queries(narrow_TN).contiguous(), weights_.q_PQ));
+  const at::Tensor kv_THD = by_head(ops::times_transposed(for_keys(narrow_TN).contiguous(), weights_.kv_PK));
+  const int64_t rotated = latent_.rotated, unrotated = latent_.unrotated;
+  at::Tensor qkv_T3HD = at::zeros({rows, 3, heads, width}, narrow_TN.options());
+  const auto of = [&](int64_t which, int64_t begin, int64_t count) {
+    return qkv_T3HD.select(1, which).narrow(2, begin, count);
+  };
+  of(0, 0, rotated).copy_(halves_of(q_THD.narrow(2, unrotated, rotated)));
+  of(0, rotated, unrotated).copy_(q_THD.narrow(2, 0, unrotated));
+  of(1, 0, rotated).copy_(halves_of(rotated_keys(narrow_TN)).unsqueeze(1).expand({rows, heads, rotated}));
+  of(1, rotated, unrotated).copy_(kv_THD.narrow(2, 0, unrotated));
+  of(2, 0, latent_.values).copy_(kv_THD.narrow(2, unrotated, latent_.values));
+  at::Tensor qkv_TP = qkv_T3HD.view({rows, 3 * heads * width});
+  turn(layout, qkv_TP, ops::Rotation::kForward);
+  return qkv_TP;
+}
+
+at::Tensor LatentAttentionPart::backward_input(const MicroBatchLayout& layout, StatePtr state,
+                                               const at::Tensor& dy_SH, StatePtr& deferred) const {
+  const TensorParallel& parallel = context_.parallel;
+  LatentSaved saved = std::move(tensors_of<LatentSaved>(*state));
+  const at::Tensor dproduct_SH = join_backward(context_, dy_SH, exit_of(weights_), {}, exit_of(gradients_));
+  const at::Tensor dy_TH = parallel.all_gather_rows(dproduct_SH);
+  const at::Tensor da_TV = times_transposed(dy_TH, weights_.out_VH);
+  const int64_t rows = da_TV.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
+  at::Tensor da_THD = at::zeros({rows, heads, width}, da_TV.options());
+  da_THD.narrow(2, 0, latent_.values).copy_(by_head(da_TV));
+  at::Tensor dqkv_TP = attend_backward(context_, layout, da_THD.flatten(1), saved.attended, {});
+  da_THD.reset();
+  turn(layout, dqkv_TP, ops::Rotation::kBackward);
+
+  const at::Tensor d_T3HD = dqkv_TP.view({rows, 3, heads, width});
+  const int64_t rotated = latent_.rotated, unrotated = latent_.unrotated;
+  const auto of = [&](int64_t which, int64_t begin, int64_t count) {
+    return d_T3HD.select(1, which).narrow(2, begin, count);
+  };
+  const at::Tensor dq_TD = at::cat({of(0, rotated, unrotated), pairs_of(of(0, 0, rotated))}, 2).flatten(1);
+  const at::Tensor dkv_TD = at::cat({of(1, rotated, unrotated), of(2, 0, latent_.values)}, 2).flatten(1);
+  const at::Tensor drotated_TR = pairs_of(of(1, 0, rotated).sum(1));
+  at::Tensor dnarrow_SN = parallel.reduce_scatter_rows(
+      at::cat({ops::times(dq_TD, weights_.q_PQ), ops::times(dkv_TD, weights_.kv_PK), drotated_TR}, 1));
+  dnarrow_SN =
+      at::cat({norm_of(latent_.q_rank)
+                   .backward(for_queries(dnarrow_SN).contiguous(), for_queries(saved.narrow_SN).contiguous(),
+                             weights_.q_norm_Q, gradients_.q_norm_Q),
+               norm_of(latent_.kv_rank)
+                   .backward(for_keys(dnarrow_SN).contiguous(), for_keys(saved.narrow_SN).contiguous(),
+                             weights_.kv_norm_K, gradients_.kv_norm_K),
+               rotated_keys(dnarrow_SN)},
+              1);
+  const int64_t q = latent_.q_rank;
+  at::Tensor dnormed_SH = ops::times(dnarrow_SN.narrow(1, 0, q).contiguous(), weights_.q_narrow_QH);
+  dnormed_SH.add_(ops::times(dnarrow_SN.narrow(1, q, narrow() - q).contiguous(), weights_.kv_narrow_KH));
+  PartInputGradient input = enter_backward(context_, dnormed_SH, saved.x_SH, weights_.norm_H,
+                                           saved.inverse_rms_S, dy_SH, gradients_.norm_H);
+
+  auto left = std::make_unique<TensorState<LatentDeferred>>();
+  LatentDeferred& kept = left->tensors;
+  if (gradients_.q_narrow_QH.defined() || gradients_.kv_narrow_KH.defined()) {
+    kept.normed_SH = std::move(input.y_SH);
+    kept.dnarrow_SN = dnarrow_SN;
+  }
+  if (gradients_.q_PQ.defined()) kept.dq_TD = dq_TD;
+  if (gradients_.kv_PK.defined()) kept.dkv_TD = dkv_TD;
+  if (kept.dq_TD.defined() || kept.dkv_TD.defined()) kept.narrow_TN = normed_and_gathered(saved.narrow_SN);
+  if (gradients_.out_VH.wanted()) {
+    kept.a_TV = values_of(saved.attended);
+    kept.dy_SH = dproduct_SH;
+    kept.dy_TH = dy_TH;
+  }
+  deferred = std::move(left);
+  return input.dx_SH;
+}
+
+void LatentAttentionPart::backward_weight(StatePtr state) const {
+  LatentDeferred deferred = std::move(tensors_of<LatentDeferred>(*state));
+  if (deferred.a_TV.defined()) {
+    if (!deferred.dy_TH.defined()) deferred.dy_TH = context_.parallel.all_gather_rows(deferred.dy_SH);
+    accumulate_gradient(gradients_.out_VH, {}, deferred.a_TV, deferred.dy_TH);
+  }
+  if (deferred.dq_TD.defined()) accumulate(gradients_.q_PQ, deferred.dq_TD, for_queries(deferred.narrow_TN));
+  if (deferred.dkv_TD.defined()) accumulate(gradients_.kv_PK, deferred.dkv_TD, for_keys(deferred.narrow_TN));
+  if (!deferred.dnarrow_SN.defined()) return;
+  const int64_t q = latent_.q_rank;
+  accumulate(gradients_.q_narrow_QH, deferred.dnarrow_SN.narrow(1, 0, q), deferred.normed_SH);
+  accumulate(gradients_.kv_narrow_KH, deferred.dnarrow_SN.narrow(1, q, narrow() - q), deferred.normed_SH);
+}
+
+}  // namespace
+
+std::unique_ptr<const Part> make_latent_attention(const Site& site) {
+  return std::make_unique<const LatentAttentionPart>(site);
+}
+
+}  // namespace sluice::layers
