@@ -100,7 +100,8 @@ constexpr std::string_view kDeepSeekKeys[] = {"attention_bias",
                                               "seq_aux",
                                               "ep_size",
                                               "quantization_config",
-                                              "head_dim"};
+                                              "head_dim",
+                                              "qk_head_dim"};
 
 constexpr std::string_view kOlmoHybridKeys[] = {
     "layer_types",           "linear_num_key_heads",   "linear_num_value_heads",  "linear_key_head_dim",
@@ -597,6 +598,7 @@ void read_deepseek_v3(const Json& config, const std::string& name, Shape& shape)
   latent.values = base::require_in(config, "v_head_dim", kShapeRanges.head_dim, name);
   const auto heads = base::require_in(config, "num_attention_heads", kShapeRanges.heads, name);
   require_only(config, "num_key_value_heads", heads, name);
+  require_only(config, "qk_head_dim", latent.unrotated + latent.rotated, name);
   shape.rotated = latent.rotated;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!config.contains(key) || !config.at(key).is_object()) continue;
