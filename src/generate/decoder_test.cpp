@@ -159,6 +159,13 @@ INSTANTIATE_TEST_SUITE_P(
                              s.tie_embeddings = true;
                            }},
                     Family{"Window", [](model::Shape& s) { s.window = 7; }},
+                    Family{"LatentAttention",
+                           [](model::Shape& s) {
+                             s.latent = {.q_rank = 9, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+                             s.kv_heads = s.heads;
+                             s.head_dim = 8;
+                             s.rotated = 2;
+                           }},
                     Family{"WindowsThatAlternateWithSinksAndCaps",
                            [](model::Shape& s) {
                              s.window = 20;
