@@ -66,7 +66,7 @@ MODELS = {"llama": {}, "tied": {"tie_word_embeddings": True}, "qwen2": {"family"
           "glm4_moe": {"family": "glm4_moe", "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1,
                        "moe_intermediate_size": 32, "n_shared_experts": 2, "first_k_dense_replace": 1, "use_qk_norm": True,
                        "routed_scaling_factor": 2.5, "num_mtp_layers": 0, "pad_token_id": None},
-          "deepseek_v3": {"family": "deepseek_v3", "kv_heads": 8, "head_dim": 16, "q_lora_rank": 64, "kv_lora_rank": 48,
+          "deepseek_v3": {"family": "deepseek_v3", "kv_heads": 4, "head_dim": 16, "q_lora_rank": 64, "kv_lora_rank": 48,
                           "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16, "n_routed_experts": 8,
                           "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2, "moe_intermediate_size": 32,
                           "n_shared_experts": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5, "num_mtp_layers": 0,
@@ -87,7 +87,7 @@ def compare(comparison, sluice, scratch, model):
     documents = program.zipf_documents(LENGTHS * 2, SHAPE["vocab"], seed=2)
     program.write_corpus(scratch / "corpus", documents)
     model_directory = scratch / model
-    reference.save(reference.random_model(reference.model_config(**SHAPE, **MODELS[model]), seed=1), model_directory)
+    reference.save(reference.random_model(reference.model_config(**{**SHAPE, **MODELS[model]}), seed=1), model_directory)
     optimizer = {**OPTIMIZER, "clip": CLIP.get(model, OPTIMIZER["clip"])}
     config = configuration(scratch, model_directory, LAYOUTS["one rank"][1], optimizer)
     batches = [program.batch(sluice, config, step, documents) for step in range(STEPS)]
