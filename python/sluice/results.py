@@ -83,6 +83,11 @@ class Pipeline:
         return self._numbers[3] if len(self._numbers) > 3 else 1
 
     @property
+    def experts(self) -> int:
+        """How many neighbouring lanes divide each layer's experts between them; 1: each gathers all."""
+        return self._numbers[4] if len(self._numbers) > 4 else 1
+
+    @property
     def _numbers(self) -> list[int]:
         return [int(number) for number in self.scheme.strip("<>").split(",")]
 

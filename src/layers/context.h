@@ -22,12 +22,19 @@ struct ExpertLanes {
   int lane = 0;
 };
 
+// How unevenly rows visited these lanes' experts, forward: the busiest lane's visits over the mean lane's.
+struct ExpertLoad {
+  double sum = 0;  // over layers and micro-batches
+  int64_t count = 0;
+};
+
 // Immutable and cheap to copy.
 struct LayerContext {
   model::Shape shape;
   TensorParallel parallel;
   LaneChannel* lanes = nullptr;    // borrowed; null: no unit lies on several
   ExpertLanes experts;             // that divide experts between them
+  ExpertLoad* load = nullptr;      // borrowed, added to; null: nobody asks
   model::BlockType type;           // of these layers
   ops::RotaryTable rotary;         // of layers without a window; positions up to the longest sequence
   ops::RotaryTable window_rotary;  // of those with one

@@ -16,6 +16,7 @@
 #include "layers/expert.h"
 #include "layers/experts_travel.h"
 #include "layers/parameters.h"
+#include "layers/product.h"
 #include "layers/residual.h"
 #include "layers/router.h"
 #include "ops/linear.h"
@@ -42,10 +43,6 @@ struct ExpertsSaved {
 struct VisitsGradient {
   at::Tensor dgate_up_VG, a_VF;  // a: with its weight
 };
-
-void accumulate(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b) {
-  if (gradient.defined()) ops::accumulate_weight_gradient(gradient, a, b);
-}
 
 // What the weight gradients need of a backward; undefined of what is not trained.
 struct ExpertsDeferred {
@@ -271,7 +268,12 @@ void ExpertsPart::travel(const TravellingRows& rows, const Routes& routes, const
     });
     return std::vector{sum_NH};
   };
-  travel_of(rows, routes).run({normed_TH}, {sum_TH}, compute);
+  const ExpertsTravel way = travel_of(rows, routes);
+  if (context_.load != nullptr) {
+    context_.load->sum += way.busiest();
+    ++context_.load->count;
+  }
+  way.run({normed_TH}, {sum_TH}, compute);
 }
 
 at::Tensor ExpertsPart::second_half(const ExpertsSaved& saved, const at::Tensor& sum_TH) const {
@@ -306,8 +308,8 @@ void ExpertsPart::travel_backward(const TravellingRows& rows, const Routes& rout
       expert.add_to_rows(dx_NH,
                          expert.backward(context_, dy, gate_up, expert.of_visits(weight_V1), dweight, a));
       expert.of_visits(dweight_V1).copy_(dweight);
-      accumulate(of_expert(gradients_.down_EFH, expert), a, dy);
-      accumulate(of_expert(gradients_.gate_up_EGH, expert), gate_up, own_x);
+      accumulate_gradient(of_expert(gradients_.down_EFH, expert), a, dy);
+      accumulate_gradient(of_expert(gradients_.gate_up_EGH, expert), gate_up, own_x);
       if (gradients_.gate_up_bias_EG.defined())
         add_column_sums(gradients_.gate_up_bias_EG[expert.index], gate_up);
     });
@@ -409,25 +411,28 @@ void ExpertsPart::backward_weight(StatePtr state) const {
     if (!dy_TH.defined()) dy_TH = parallel.all_gather_rows(deferred.dy_SH);
     if (deferred.a_VF.defined()) {
       for_each_expert(gradients_, own_, visits, [&](const Expert& expert) {
-        accumulate(expert.down_FH, expert.of_visits(deferred.a_VF), expert.rows_of(dy_TH));
+        accumulate_gradient(expert.down_FH, expert.of_visits(deferred.a_VF), expert.rows_of(dy_TH));
       });
     }
-    if (deferred.shared_a_TF.defined()) accumulate(gradients_.shared_down_FH, deferred.shared_a_TF, dy_TH);
+    if (deferred.shared_a_TF.defined())
+      accumulate_gradient(gradients_.shared_down_FH, deferred.shared_a_TF, dy_TH);
     deferred.a_VF.reset();
     deferred.shared_a_TF.reset();
   }
-  if (deferred.dlogit_SE.defined()) accumulate(gradients_.router_EH, deferred.dlogit_SE, deferred.normed_SH);
+  if (deferred.dlogit_SE.defined())
+    accumulate_gradient(gradients_.router_EH, deferred.dlogit_SE, deferred.normed_SH);
   if (deferred.dshare_S1.defined())
-    accumulate(gradients_.shared_gate_1H, deferred.dshare_S1, deferred.normed_SH);
+    accumulate_gradient(gradients_.shared_gate_1H, deferred.dshare_S1, deferred.normed_SH);
   if (!deferred.dgate_up_VG.defined() && !deferred.shared_dgate_up_TG.defined()) return;
   const at::Tensor normed_TH = parallel.all_gather_rows(deferred.normed_SH);
   if (deferred.dgate_up_VG.defined()) {
     for_each_expert(gradients_, own_, visits, [&](const Expert& expert) {
-      accumulate(expert.gate_up_GH, expert.of_visits(deferred.dgate_up_VG), expert.rows_of(normed_TH));
+      accumulate_gradient(expert.gate_up_GH, expert.of_visits(deferred.dgate_up_VG),
+                          expert.rows_of(normed_TH));
     });
   }
   if (deferred.shared_dgate_up_TG.defined())
-    accumulate(gradients_.shared_gate_up_GH, deferred.shared_dgate_up_TG, normed_TH);
+    accumulate_gradient(gradients_.shared_gate_up_GH, deferred.shared_dgate_up_TG, normed_TH);
 }
 
 }  // namespace

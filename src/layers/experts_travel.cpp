@@ -1,13 +1,12 @@
 #include "layers/experts_travel.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/nonzero.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -91,9 +90,9 @@ void ExpertsTravel::learn_routes(const TravellingRows& rows, const Routes& own) 
   channel_.exchange(parcels).wait(own.id_TK.device());
 }
 
-// The host learns all counts at once.
+// The host learns all counts at once: of each lane's rows run by run, and of all its visits.
 RunCounts ExpertsTravel::count_runs(const TravellingRows& rows, int64_t run_rows,
-                                    std::vector<at::Tensor>& visits_TL) const {
+                                    std::vector<at::Tensor>& visits_TL) {
   const auto runs_of = [&](int64_t own) { return (own + run_rows - 1) / run_rows; };
   std::vector<at::Tensor> counts_RL;
   for (const Routes& routes : routes_) {
@@ -102,16 +101,22 @@ RunCounts ExpertsTravel::count_runs(const TravellingRows& rows, int64_t run_rows
     at::Tensor visits = at::zeros({runs * run_rows, lanes()}, lane_TK.options());
     visits.narrow(0, 0, own).scatter_(1, lane_TK, 1);
     counts_RL.push_back(visits.view({runs, run_rows, lanes()}).sum(1));
+    counts_RL.push_back(at::bincount(lane_TK.reshape(-1), {}, lanes()).unsqueeze(0));
     visits_TL.push_back(visits.narrow(0, 0, own));
   }
   const at::Tensor all = at::cat(counts_RL).cpu().contiguous();
   const auto* next = all.const_data_ptr<int64_t>();
   RunCounts counts(lanes(), runs_of(std::ranges::max(rows.rows)));
+  std::vector<int64_t> visits(static_cast<size_t>(lanes()), 0);
   for (int from = 0; from < lanes(); ++from) {
     for (int64_t run = 0; run < runs_of(rows.rows[static_cast<size_t>(from)]); ++run) {
       for (int to = 0; to < lanes(); ++to) counts.at(run, from, to) = *next++;
     }
+    for (int64_t& to : visits) to += *next++;
   }
+  const auto total = std::accumulate(visits.begin(), visits.end(), int64_t{0});
+  if (total > 0)
+    busiest_ = static_cast<double>(std::ranges::max(visits) * lanes()) / static_cast<double>(total);
   return counts;
 }
 

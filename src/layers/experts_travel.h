@@ -77,6 +77,8 @@ class ExpertsTravel {
   void run(const std::vector<at::Tensor>& rows_TX, const std::vector<at::Tensor>& sums_TX,
            const Compute& compute) const;
 
+  // Visits of the busiest lane over those of the mean one; 1 where nobody has rows.
+  double busiest() const { return busiest_; }
   int64_t waves() const { return std::ssize(waves_); }
   int64_t own_experts() const { return experts_ / lanes(); }
 
@@ -98,8 +100,7 @@ class ExpertsTravel {
 
   int lanes() const { return place_.lanes; }
   void learn_routes(const TravellingRows& rows, const Routes& own);
-  RunCounts count_runs(const TravellingRows& rows, int64_t run_rows,
-                       std::vector<at::Tensor>& visits_TL) const;
+  RunCounts count_runs(const TravellingRows& rows, int64_t run_rows, std::vector<at::Tensor>& visits_TL);
   int64_t coming_rows(int64_t wave) const;
   Coming coming_in(int64_t wave) const;
   std::vector<at::Tensor> set_out(int64_t wave, const std::vector<at::Tensor>& rows_TX,
@@ -115,6 +116,7 @@ class ExpertsTravel {
   ExpertLanes place_;
   std::vector<int> members_;
   int64_t experts_;
+  double busiest_ = 1;
   std::vector<Routes> routes_;  // by lane
   std::vector<base::Interval> waves_;
   std::vector<Way> coming_, going_;  // by the other lane, this one among them

@@ -57,10 +57,6 @@ at::Tensor pairs_of(const at::Tensor& halves) {
   return halves.unflatten(-1, {2, -1}).transpose(-1, -2).flatten(-2);
 }
 
-void accumulate(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b) {
-  if (gradient.defined()) ops::accumulate_weight_gradient(gradient, a.contiguous(), b.contiguous());
-}
-
 class LatentAttentionPart final : public Part {
  public:
   explicit LatentAttentionPart(const Site& site)
@@ -244,12 +240,15 @@ void LatentAttentionPart::backward_weight(StatePtr state) const {
     if (!deferred.dy_TH.defined()) deferred.dy_TH = context_.parallel.all_gather_rows(deferred.dy_SH);
     accumulate_gradient(gradients_.out_VH, {}, deferred.a_TV, deferred.dy_TH);
   }
-  if (deferred.dq_TD.defined()) accumulate(gradients_.q_PQ, deferred.dq_TD, for_queries(deferred.narrow_TN));
-  if (deferred.dkv_TD.defined()) accumulate(gradients_.kv_PK, deferred.dkv_TD, for_keys(deferred.narrow_TN));
+  if (deferred.dq_TD.defined())
+    accumulate_gradient(gradients_.q_PQ, deferred.dq_TD, for_queries(deferred.narrow_TN));
+  if (deferred.dkv_TD.defined())
+    accumulate_gradient(gradients_.kv_PK, deferred.dkv_TD, for_keys(deferred.narrow_TN));
   if (!deferred.dnarrow_SN.defined()) return;
   const int64_t q = latent_.q_rank;
-  accumulate(gradients_.q_narrow_QH, deferred.dnarrow_SN.narrow(1, 0, q), deferred.normed_SH);
-  accumulate(gradients_.kv_narrow_KH, deferred.dnarrow_SN.narrow(1, q, narrow() - q), deferred.normed_SH);
+  accumulate_gradient(gradients_.q_narrow_QH, deferred.dnarrow_SN.narrow(1, 0, q), deferred.normed_SH);
+  accumulate_gradient(gradients_.kv_narrow_KH, deferred.dnarrow_SN.narrow(1, q, narrow() - q),
+                      deferred.normed_SH);
 }
 
 }  // namespace

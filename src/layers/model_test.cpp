@@ -342,6 +342,13 @@ const std::vector<Variation>& variations() {
            other.apply(s);
          }
        }},
+  };
+  return all;
+}
+
+// Recurrent layers, alone and beside others.
+const std::vector<Variation>& expert_variations() {
+  static const std::vector<Variation> all = {
       {"Experts", [](Shape& s) { s.experts = {.count = 5, .per_token = 2, .hidden = 13}; }},
       {"ExpertsWithNormalisedWeights",
        [](Shape& s) {
@@ -394,12 +401,10 @@ const std::vector<Variation>& variations() {
          s.experts.groups_chosen = 2;
          s.experts.factor = 2.5;
        }},
-      {"ManyExperts", [](Shape& s) { s.experts = {.count = 90, .per_token = 1, .hidden = 4}; }},
-  };
+      {"ManyExperts", [](Shape& s) { s.experts = {.count = 90, .per_token = 1, .hidden = 4}; }}};
   return all;
 }
 
-// Recurrent layers, alone and beside others.
 const std::vector<Variation>& recurrent_variations() {
   static const std::vector<Variation> all = {
       {"Recurrent",
@@ -549,6 +554,8 @@ TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()),
                          [](const auto& info) { return info.param.name; });

@@ -83,4 +83,9 @@ void accumulate_gradient(const Matrix& gradient, const std::vector<NarrowRows>& 
   }
 }
 
+void accumulate_gradient(const at::Tensor& gradient_AB, const at::Tensor& a_TA, const at::Tensor& b_TB) {
+  if (gradient_AB.defined())
+    ops::accumulate_weight_gradient(gradient_AB, a_TA.contiguous(), b_TB.contiguous());
+}
+
 }  // namespace sluice::layers

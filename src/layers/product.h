@@ -54,5 +54,7 @@ std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient
 // Adds to what is wanted of `gradient`, that of w being aᵀ·b (ops::accumulate_weight_gradient).
 void accumulate_gradient(const Matrix& gradient, const std::vector<NarrowRows>& narrow,
                          const at::Tensor& a_TA, const at::Tensor& b_TB);
+// The same of a matrix that has no adapters; nothing where its gradient is undefined.
+void accumulate_gradient(const at::Tensor& gradient_AB, const at::Tensor& a_TA, const at::Tensor& b_TB);
 
 }  // namespace sluice::layers

@@ -10,6 +10,29 @@ namespace sluice::model {
 
 using base::Json;
 
+// Losses that balance experts are a training run's to ask for, so the file's coefficient of one says nothing.
+// Their number stands under one of two names, or under both.
+void read_experts(const Json& config, int64_t hidden, const std::string& name, Shape& shape) {
+  Experts& experts = shape.experts;
+  const char* const count = config.contains("num_experts") ? "num_experts" : "num_local_experts";
+  experts.count = base::require_in(config, count, kShapeRanges.experts, name);
+  require_only(config, "num_local_experts", experts.count, name);
+  experts.per_token =
+      base::require_in(config, "num_experts_per_tok", base::Range<int64_t>{1, experts.count}, name);
+  experts.hidden = hidden;
+  experts.normalised = base::get_or<bool>(config, "norm_topk_prob", false, name);
+}
+
+void write_experts(const Shape& shape, Json& config) {
+  config["num_experts"] = shape.experts.count;
+  config["num_experts_per_tok"] = shape.experts.per_token;
+  config["norm_topk_prob"] = shape.experts.normalised;
+}
+
+int64_t width(const Json& config, const char* key, const std::string& name) {
+  return base::require_in(config, key, kShapeRanges.ffn_hidden, name);
+}
+
 void read_expert_layers(const Json& config, const std::string& name, Shape& shape, int64_t absent_dense) {
   const auto count_or = [&](int64_t absent, const char* key, const base::Range<int64_t>& range) {
     const bool there = config.contains(key) && !config.at(key).is_null();

@@ -8,6 +8,13 @@
 
 namespace sluice::model {
 
+// Whose number is num_experts or num_local_experts; `hidden`: of one. InputError naming `name`, key and
+// value.
+void read_experts(const base::Json& config, int64_t hidden, const std::string& name, Shape& shape);
+void write_experts(const Shape& shape, base::Json& config);
+// An inner width of experts or MLPs.
+int64_t width(const base::Json& config, const char* key, const std::string& name);
+
 // Says of each layer, in the shape's block types, whether it has experts: first_k_dense_replace (absent:
 // `dense`), moe_layer_freq, decoder_sparse_step and mlp_only_layers, those that there are. InputError naming
 // `name`, key and value for layers that the model has not.

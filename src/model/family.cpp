@@ -7,6 +7,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "model/config_keys.h"
+#include "model/deepseek_families.h"
 #include "model/experts_config.h"
 #include "model/hugging_face_rope.h"
 #include "model/recurrent_config.h"
@@ -56,52 +57,6 @@ constexpr std::string_view kGptOssKeys[] = {
     "sliding_window",         "layer_types",         "num_local_experts",   "num_experts_per_tok",
     "experts_per_token",      "swiglu_alpha",        "swiglu_limit",        "attention_bias",
     "initial_context_length", "quantization_config", "router_aux_loss_coef"};
-
-constexpr std::string_view kGlmKeys[] = {"attention_bias",
-                                         "use_qk_norm",
-                                         "partial_rotary_factor",
-                                         "n_routed_experts",
-                                         "n_shared_experts",
-                                         "num_local_experts",
-                                         "num_experts_per_tok",
-                                         "moe_intermediate_size",
-                                         "norm_topk_prob",
-                                         "routed_scaling_factor",
-                                         "n_group",
-                                         "topk_group",
-                                         "moe_layer_freq",
-                                         "first_k_dense_replace",
-                                         "num_nextn_predict_layers",
-                                         "num_mtp_layers"};
-
-constexpr std::string_view kDeepSeekKeys[] = {"attention_bias",
-                                              "q_lora_rank",
-                                              "kv_lora_rank",
-                                              "qk_nope_head_dim",
-                                              "qk_rope_head_dim",
-                                              "v_head_dim",
-                                              "rope_interleave",
-                                              "n_routed_experts",
-                                              "n_shared_experts",
-                                              "num_local_experts",
-                                              "num_experts_per_tok",
-                                              "moe_intermediate_size",
-                                              "norm_topk_prob",
-                                              "routed_scaling_factor",
-                                              "n_group",
-                                              "topk_group",
-                                              "moe_layer_freq",
-                                              "first_k_dense_replace",
-                                              "num_nextn_predict_layers",
-                                              "num_mtp_layers",
-                                              "scoring_func",
-                                              "topk_method",
-                                              "aux_loss_alpha",
-                                              "seq_aux",
-                                              "ep_size",
-                                              "quantization_config",
-                                              "head_dim",
-                                              "qk_head_dim"};
 
 constexpr std::string_view kOlmoHybridKeys[] = {
     "layer_types",           "linear_num_key_heads",   "linear_num_value_heads",  "linear_key_head_dim",
@@ -365,29 +320,6 @@ void read_gemma3(const Json& config, const std::string& name, Shape& shape) {
   if (shape.window > 0) shape.window_rope = window_rope_from_hugging_face(config, 10000.0, name);
 }
 
-// Losses that balance experts are a training run's to ask for, so the file's coefficient of one says nothing.
-// Their number stands under one of two names, or under both.
-void read_experts(const Json& config, int64_t hidden, const std::string& name, Shape& shape) {
-  Experts& experts = shape.experts;
-  const char* const count = config.contains("num_experts") ? "num_experts" : "num_local_experts";
-  experts.count = base::require_in(config, count, kShapeRanges.experts, name);
-  require_only(config, "num_local_experts", experts.count, name);
-  experts.per_token =
-      base::require_in(config, "num_experts_per_tok", base::Range<int64_t>{1, experts.count}, name);
-  experts.hidden = hidden;
-  experts.normalised = get_or<bool>(config, "norm_topk_prob", false, name);
-}
-
-void write_experts(const Shape& shape, Json& config) {
-  config["num_experts"] = shape.experts.count;
-  config["num_experts_per_tok"] = shape.experts.per_token;
-  config["norm_topk_prob"] = shape.experts.normalised;
-}
-
-int64_t width(const Json& config, const char* key, const std::string& name) {
-  return base::require_in(config, key, kShapeRanges.ffn_hidden, name);
-}
-
 void read_mixtral(const Json& config, const std::string& name, Shape& shape) {
   require_only(config, "router_jitter_noise", 0.0, name);
   read_window(config, 0, name, shape);
@@ -519,113 +451,6 @@ void write_gpt_oss(const Shape& shape, Json& config) {
   config["pad_token_id"] = nullptr;
 }
 
-// Experts by DeepSeek-V3's rule. What predicts further tokens is not trained, and its tensors are not read.
-void read_scored_experts(const Json& config, int64_t absent_dense, const std::string& name, Shape& shape) {
-  const auto count_or = [&](int64_t absent, const char* key, const base::Range<int64_t>& range) {
-    const bool there = config.contains(key) && !config.at(key).is_null();
-    return there ? base::require_in(config, key, range, name) : absent;
-  };
-  Experts& experts = shape.experts;
-  experts.count = base::require_in(config, "n_routed_experts", kShapeRanges.experts, name);
-  require_only(config, "num_local_experts", experts.count, name);
-  experts.per_token =
-      base::require_in(config, "num_experts_per_tok", base::Range<int64_t>{1, experts.count}, name);
-  experts.hidden = width(config, "moe_intermediate_size", name);
-  experts.shared_hidden = count_or(1, "n_shared_experts", {0, kShapeRanges.experts.most}) * experts.hidden;
-  experts.normalised = get_or<bool>(config, "norm_topk_prob", true, name);
-  experts.sigmoid = experts.corrected = true;
-  experts.groups = count_or(1, "n_group", {1, experts.count});
-  experts.groups_chosen = count_or(1, "topk_group", {1, experts.groups});
-  if (config.contains("routed_scaling_factor"))
-    experts.factor = base::require_in(config, "routed_scaling_factor", kShapeRanges.factor, name);
-  read_expert_layers(config, name, shape, absent_dense);
-  drop_usual_types(shape);
-}
-
-void write_scored_experts(const Shape& shape, Json& config) {
-  const Experts& experts = shape.experts;
-  config.update({{"n_routed_experts", experts.count},
-                 {"n_shared_experts", experts.shared_hidden / experts.hidden},
-                 {"num_experts_per_tok", experts.per_token},
-                 {"moe_intermediate_size", experts.hidden},
-                 {"norm_topk_prob", experts.normalised},
-                 {"routed_scaling_factor", experts.factor},
-                 {"n_group", experts.groups},
-                 {"topk_group", experts.groups_chosen},
-                 {"first_k_dense_replace", first_with_experts(shape)},
-                 {"num_nextn_predict_layers", 0}});
-}
-
-void write_rotated(const Shape& shape, Json& config) {
-  Json rope = rope_to_hugging_face(shape.rope);
-  if (rope.is_null()) rope = {{"rope_type", "default"}};
-  rope["rope_theta"] = shape.rope.theta;
-  rope["partial_rotary_factor"] =
-      static_cast<double>(shape.rotated_width()) / static_cast<double>(shape.head_dim);
-  config.erase("rope_theta");
-  config.erase("rope_scaling");
-  config["rope_parameters"] = std::move(rope);
-}
-
-void read_glm4_moe(const Json& config, const std::string& name, Shape& shape) {
-  shape.qkv_bias = get_or<bool>(config, "attention_bias", false, name);
-  if (get_or<bool>(config, "use_qk_norm", false, name)) shape.qk_norm = QkNorm::kEachHead;
-  read_scored_experts(config, 1, name, shape);
-}
-
-void write_glm4_moe(const Shape& shape, Json& config) {
-  config["attention_bias"] = shape.qkv_bias;
-  config["use_qk_norm"] = shape.qk_norm == QkNorm::kEachHead;
-  write_scored_experts(shape, config);
-  write_rotated(shape, config);
-  config["pad_token_id"] = nullptr;
-}
-
-// Of yarn's two factors of queries and keys one is of scores: scale · m², with m = 0.1 · mscale_all_dim ·
-// ln(factor) + 1; what is left of the other, rotary positions have.
-void read_deepseek_v3(const Json& config, const std::string& name, Shape& shape) {
-  require_off(config, "attention_bias", name);
-  require_only(config, "rope_interleave", true, name);
-  require_only(config, "scoring_func", "sigmoid", name);
-  require_only(config, "topk_method", "noaux_tc", name);
-  if (config.contains("quantization_config") && !config.at("quantization_config").is_null())
-    refuse(name, "quantization_config", config.at("quantization_config"), "files in BF16 or wider");
-  Latent& latent = shape.latent;
-  latent.q_rank = base::require_in(config, "q_lora_rank", kShapeRanges.hidden, name);
-  latent.kv_rank = base::require_in(config, "kv_lora_rank", kShapeRanges.hidden, name);
-  latent.unrotated = base::require_in(config, "qk_nope_head_dim", kShapeRanges.head_dim, name);
-  latent.rotated = base::require_in(config, "qk_rope_head_dim", kShapeRanges.head_dim, name);
-  latent.values = base::require_in(config, "v_head_dim", kShapeRanges.head_dim, name);
-  const auto heads = base::require_in(config, "num_attention_heads", kShapeRanges.heads, name);
-  require_only(config, "num_key_value_heads", heads, name);
-  require_only(config, "qk_head_dim", latent.unrotated + latent.rotated, name);
-  shape.rotated = latent.rotated;
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!config.contains(key) || !config.at(key).is_object()) continue;
-    const Json& rope = config.at(key);
-    if (!rope.contains("mscale_all_dim") || rope.at("mscale_all_dim").is_null()) continue;
-    const double all = base::require_in(rope, "mscale_all_dim", kShapeRanges.factor, name);
-    const double factor = base::require_in(rope, "factor", kShapeRanges.rope_factor, name);
-    const double m = factor <= 1 ? 1.0 : 0.1 * all * std::log(factor) + 1;
-    shape.attention_scale = m * m / std::sqrt(static_cast<double>(latent.unrotated + latent.rotated));
-  }
-  read_scored_experts(config, 3, name, shape);
-}
-
-void write_deepseek_v3(const Shape& shape, Json& config) {
-  const Latent& latent = shape.latent;
-  config.update({{"attention_bias", false},
-                 {"rope_interleave", true},
-                 {"q_lora_rank", latent.q_rank},
-                 {"kv_lora_rank", latent.kv_rank},
-                 {"qk_nope_head_dim", latent.unrotated},
-                 {"qk_rope_head_dim", latent.rotated},
-                 {"v_head_dim", latent.values},
-                 {"head_dim", latent.rotated}});
-  write_scored_experts(shape, config);
-  config["pad_token_id"] = nullptr;
-}
-
 // Positions turn nothing where the file says that their base is null.
 bool has_rope(const Json& config) {
   const auto null = [](const Json& in) { return in.contains("rope_theta") && in.at("rope_theta").is_null(); };
@@ -702,7 +527,7 @@ void read_qwen3_next(const Json& config, const std::string& name, Shape& shape) 
 void write_qwen3_5(const Shape& shape, Json& config) {
   config["attention_bias"] = false;
   write_gated_delta(shape, config);
-  write_rotated(shape, config);
+  write_partial_rope(shape, config);
 }
 
 void write_qwen3_5_moe(const Shape& shape, Json& config) {

@@ -225,4 +225,15 @@ Json rope_to_hugging_face(const Rope& rope) {
   return stretched;
 }
 
+void write_partial_rope(const Shape& shape, Json& config) {
+  Json rope = rope_to_hugging_face(shape.rope);
+  if (rope.is_null()) rope = {{"rope_type", "default"}};
+  rope["rope_theta"] = shape.rope.theta;
+  rope["partial_rotary_factor"] =
+      static_cast<double>(shape.rotated_width()) / static_cast<double>(shape.head_dim);
+  config.erase("rope_theta");
+  config.erase("rope_scaling");
+  config["rope_parameters"] = std::move(rope);
+}
+
 }  // namespace sluice::model

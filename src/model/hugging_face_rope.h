@@ -20,4 +20,7 @@ std::optional<Rope> window_rope_from_hugging_face(const base::Json& config, doub
 // The value of rope_scaling; null without scaling.
 base::Json rope_to_hugging_face(const Rope& rope);
 
+// The keys of a shape that turns a part of each head, in place of those that are there.
+void write_partial_rope(const Shape& shape, base::Json& config);
+
 }  // namespace sluice::model

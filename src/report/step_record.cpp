@@ -41,9 +41,12 @@ constexpr Metric kMetrics[] = {
     {"pull_bytes", &Step::pull_bytes, Kind::kBytes, Fold::kSum, nullptr, "of parameters that ranks received"},
     {"push_bytes", &Step::push_bytes, Kind::kBytes, Fold::kSum, nullptr, "of gradients that ranks sent"},
     {"ring_bytes", &Step::ring_bytes, Kind::kBytes, Fold::kSum, nullptr,
-     "for attention, sent between lanes by whichever exchange"},
+     "for attention and to experts, sent between lanes by whichever exchange"},
     {"share_bytes", &Step::share_bytes, Kind::kBytes, Fold::kSum, nullptr,
      "gathered and summed between lanes that share parameters"},
+    {"busiest_experts", &Step::busiest_experts, Kind::kNumber, Fold::kOwn, "train/busiest_experts",
+     "where lanes divide experts, visits of the busiest lane over the mean, of rank 0's; planning takes "
+     "1.25"},
     {"unfused_attention", &Step::unfused_attention, Kind::kCount, Fold::kSum, nullptr,
      "calls for attention that no fused kernel of their GPU takes"},
     {"corpus_bytes", &Step::corpus_bytes, Kind::kBytes, Fold::kSum, nullptr,

@@ -53,6 +53,7 @@ struct StepRecord {
   int64_t push_bytes = 0;
   int64_t ring_bytes = 0;
   int64_t share_bytes = 0;
+  std::optional<double> busiest_experts;
   int64_t unfused_attention = 0;
   int64_t corpus_bytes = 0;
   int64_t link_exposed_ns = 0;

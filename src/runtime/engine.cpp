@@ -109,6 +109,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   if (optimizer != nullptr)
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
   result.exchange_bytes = runner.exchange_bytes();
+  result.busiest_experts = runner.busiest_experts();
   if (runner.window() != nullptr) {
     result.share_bytes = runner.window()->moved_bytes();
     result.gather_exposed_ns = runner.window()->waited_ns();

@@ -34,7 +34,8 @@ struct StepResult {
   int64_t pulled_bytes = 0;    // received by this rank
   int64_t pushed_bytes = 0;    // sent by this rank
   int64_t exchange_bytes = 0;  // sent by this rank to other lanes
-  int64_t share_bytes = 0;     // of what lanes share: parameters that this rank received, gradients it sent
+  std::optional<double> busiest_experts;  // StepRunner
+  int64_t share_bytes = 0;  // of what lanes share: parameters that this rank received, gradients it sent
   int64_t gather_exposed_ns = 0;  // that its cells waited for either
   int64_t host_peak_bytes = 0;    // offloaded activations of this rank
   // Of this rank's device, in tensors, where they are counted (ops/tensor_memory.h); elsewhere parameters,

@@ -60,6 +60,7 @@ void StepRunner::open_stage(const StepTokens& tokens) {
       resources_.communicators.tensor_parallel(pipeline_->tp_group(place_.stage, place_.lane)), scheme.tp,
       place_.t};
   resources_.context.lanes = resources_.lanes;
+  resources_.context.load = &load_;
   resources_.context.experts = {scheme.experts, place_.lane - scheme.first_of_experts(place_.lane)};
   run_ = table.program.of_stage(scheme.tp, scheme.pp, place_.stage);
   const auto shards = [&](auto member) {

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "graph/step_graph.h"
@@ -65,6 +66,12 @@ class StepRunner final : public NodeRunner {
   const ShareWindow* window() const { return window_ ? &*window_ : nullptr; }
   // Most that offloaded rows took of host memory at any time.
   int64_t peak_host_bytes() const { return host_.peak_bytes(); }
+  // Of experts that this rank's lane divides with others (layers::ExpertLoad), the mean; null: it divides
+  // none.
+  std::optional<double> busiest_experts() const {
+    if (load_.count == 0) return std::nullopt;
+    return load_.sum / static_cast<double>(load_.count);
+  }
   // That this rank sent to other lanes.
   int64_t exchange_bytes() const {
     return resources_.lanes != nullptr ? resources_.lanes->sent_bytes() - exchange_bytes_before_ : 0;
@@ -143,6 +150,7 @@ class StepRunner final : public NodeRunner {
   std::vector<layers::TravellingRows> travelling_;  // by pass; none where lanes gather all experts
   std::map<int, MicroBatch> micro_batches_;         // by unit of the graph, of those that lie on this lane
   int64_t exchange_bytes_before_ = 0;
+  layers::ExpertLoad load_;
 
   LinkRunner::Memories pull_memories_;
   LinkRunner::Memories push_memories_;

@@ -250,6 +250,7 @@ report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runt
   record.push_bytes = result.pushed_bytes;
   record.ring_bytes = result.exchange_bytes;
   record.share_bytes = result.share_bytes;
+  record.busiest_experts = result.busiest_experts;
   record.corpus_bytes = step.corpus_bytes;
   record.link_exposed_ns = result.timing.link_exposed_ns;
   record.gather_exposed_ns = result.gather_exposed_ns;

@@ -47,6 +47,11 @@ class PlanningCommands(CommandTest):
         self.assertEqual(planned.returncode, 0, planned.stderr)
         self.assertRegex(planned.stderr, "granitemoe is counted, not computed: .* parameters, .* passed by a token")
         self.assertGreater(json.loads(planned.stdout)["estimated_ns"], 0)
+        divided = self.done("plan", "--model", folder, *inputs, "--strategies", "1x<1,1,16,16,8>", "--explain")
+        self.assertIn("<1,1,16,16,8>", divided)
+        refused = call("plan", "--model", folder, *inputs, "--strategies", "1x<1,1,16,16,16>")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("16 lanes do not divide 8 experts: choose one of 1, 2, 4, 8", refused.stderr)
         compared = self.done("simulate", "--model", folder, *inputs, "--steps", 2, "--strategies", "16x<1,1,1>",
                              "--out", self.folder / "simulated")
         facts = json.loads((self.folder / "simulated" / "simulation.json").read_text())["facts"]

@@ -44,6 +44,9 @@ class Hybrid(TestCase):
         self.assert_close_losses(four, one, 1e-11, 1e-11)
         self.assertGreaterEqual(len({record["strategy"] for record in records(four)}), 3)
         self.assertGreater(sum(record["ring_bytes"] for record in records(four)), 0)
+        divided = [record for record in records(four) if re.search(r"<\d+,\d+,\d+,\d+,\d+>", record["strategy"])]
+        self.assertTrue(divided)
+        self.assertTrue(all(record["busiest_experts"] >= 1 for record in divided))
         self.assert_close_checkpoint(four, one, STEPS, 1e-11)
         self.config("four", ["<1,1,3>", "<1,1,2,2,2> + <1,1,1>"])
         (self.directory / "four" / "checkpoints" / f"step-{STEPS}").rename(self.directory / "put-away")
