@@ -35,14 +35,17 @@ std::vector<int> lanes_to_search(const Scheme& one_lane, int world_size, int gpu
   return lanes;
 }
 
-// What a pass takes of a lane that has as many tokens as a rank has of a step, gathers included.
-int64_t usual_pass_ns(const SchemeCost& scheme, const SchemeLimits& limits) {
-  const cost::Work work{.tokens = std::max<int64_t>(1, limits.tokens_a_rank * scheme.scheme().tp)};
-  return scheme.unit_ns(work, 1) + scheme.gathers_ns(work);
+// What a token takes of a pass of lanes that have as many as a rank has of a step, or as many as they hold,
+// gathers included, in picoseconds.
+int64_t usual_token_ps(const SchemeCost& scheme, const SchemeLimits& limits) {
+  const int64_t most = std::max<int64_t>(1, scheme.lane_max_len_tokens());
+  const cost::Work work{.tokens = std::clamp<int64_t>(limits.tokens_a_rank * scheme.scheme().tp, 1, most)};
+  return static_cast<int64_t>(cost::Wide{scheme.unit_ns(work, 1) + scheme.gathers_ns(work)} * 1000 /
+                              work.tokens);
 }
 
-// Lanes that share as these do and divide experts, as many as make a usual pass shortest; where that is no
-// shorter than the pass of lanes that gather them, and these hold the model, none.
+// Lanes that share as these do and divide experts, as many as make a usual token's pass shortest; where that
+// is no shorter than with lanes that gather them, and these hold the model, none.
 void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeLimits& limits,
                       std::vector<SchemeCost>& schemes) {
   const cost::CostModel& cost = gathering.cost();
@@ -54,11 +57,11 @@ void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeL
     if (!divides) continue;
     SchemeCost known(scheme, cost, world_size);
     if (known.max_len_tokens() == 0) continue;
-    if (!best || usual_pass_ns(known, limits) < usual_pass_ns(*best, limits)) best = std::move(known);
+    if (!best || usual_token_ps(known, limits) < usual_token_ps(*best, limits)) best = std::move(known);
   }
   if (!best) return;
   const bool faster =
-      gathering.max_len_tokens() == 0 || usual_pass_ns(*best, limits) < usual_pass_ns(gathering, limits);
+      gathering.max_len_tokens() == 0 || usual_token_ps(*best, limits) < usual_token_ps(gathering, limits);
   if (faster) schemes.push_back(*std::move(best));
 }
 
