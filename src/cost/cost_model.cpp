@@ -140,8 +140,9 @@ Quadratic CostModel::priced_times(const strategy::Scheme& scheme, CellKind kind,
 
 // What a cell takes more where lanes divide experts: the busiest lane's experts, gate and up made again in a
 // backward, because a lane keeps nothing of others' rows, and what of the rows' travel no products hide.
+// REQUIRES: scheme.experts > 1.
 Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
-  if (scheme.experts == 1 || !options().scheme_times.empty()) return {};
+  if (!options().scheme_times.empty()) return {};
   if (kind != CellKind::kForward) run = program().walked_back(run);
   const int64_t layers = counts_of(run).experts;
   if (layers == 0) return {};

@@ -405,7 +405,8 @@ at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr 
 void ExpertsPart::backward_weight(StatePtr state) const {
   ExpertsDeferred deferred = std::move(tensors_of<ExpertsDeferred>(*state));
   const TensorParallel& parallel = context_.parallel;
-  const ops::Visits visits = ops::visits_of(deferred.id_TK, experts_.count);
+  const bool of_visits = deferred.a_VF.defined() || deferred.dgate_up_VG.defined();
+  const ops::Visits visits = of_visits ? ops::visits_of(deferred.id_TK, experts_.count) : ops::Visits();
   if (deferred.dy_SH.defined()) {
     at::Tensor dy_TH = std::move(deferred.dy_TH);
     if (!dy_TH.defined()) dy_TH = parallel.all_gather_rows(deferred.dy_SH);

@@ -15,7 +15,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "base/interval.h"
@@ -89,8 +88,7 @@ class ExpertsTravel {
     at::Tensor row_R;
     std::vector<int64_t> begins;
     at::Tensor rows_of(int64_t wave) const {
-      const auto at = static_cast<size_t>(wave);
-      return row_R.narrow(0, begins[at], begins[at + 1] - begins[at]);
+      return row_R.narrow(0, begins[static_cast<size_t>(wave)], count(wave));
     }
     int64_t count(int64_t wave) const {
       const auto at = static_cast<size_t>(wave);

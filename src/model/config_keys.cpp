@@ -1,7 +1,6 @@
 #include "model/config_keys.h"
 
 #include "base/error.h"
-#include "base/json_fields.h"
 #include "base/text.h"
 
 namespace sluice::model {
@@ -27,6 +26,12 @@ bool is_off(const Json& value) { return value.is_null() || value == Json(false);
 
 void require_off(const Json& config, const std::string& key, const std::string& name) {
   if (config.contains(key) && !is_off(config.at(key))) refuse(name, key, config.at(key), "models without it");
+}
+
+int64_t size_or(int64_t absent, const Json& config, const char* key, const base::Range<int64_t>& range,
+                const std::string& name) {
+  const bool there = config.contains(key) && !config.at(key).is_null();
+  return there ? base::require_in(config, key, range, name) : absent;
 }
 
 void require_only(const Json& config, const std::string& key, const Json& only, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 
 namespace sluice::model {
 
@@ -19,6 +20,9 @@ bool changes_no_arithmetic(std::string_view key);
 bool is_off(const base::Json& value);
 // InputError when the key is there and on.
 void require_off(const base::Json& config, const std::string& key, const std::string& name);
+// The key's value, or `absent` where it is not there or null. InputError outside of `range`.
+int64_t size_or(int64_t absent, const base::Json& config, const char* key, const base::Range<int64_t>& range,
+                const std::string& name);
 // InputError when the key is there, not null, and not `only`.
 void require_only(const base::Json& config, const std::string& key, const base::Json& only,
                   const std::string& name);

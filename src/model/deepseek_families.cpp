@@ -17,21 +17,18 @@ namespace {
 
 // Experts by DeepSeek-V3's rule. What predicts further tokens is not trained, and its tensors are not read.
 void read_scored_experts(const Json& config, int64_t absent_dense, const std::string& name, Shape& shape) {
-  const auto count_or = [&](int64_t absent, const char* key, const base::Range<int64_t>& range) {
-    const bool there = config.contains(key) && !config.at(key).is_null();
-    return there ? base::require_in(config, key, range, name) : absent;
-  };
   Experts& experts = shape.experts;
   experts.count = base::require_in(config, "n_routed_experts", kShapeRanges.experts, name);
   require_only(config, "num_local_experts", experts.count, name);
   experts.per_token =
       base::require_in(config, "num_experts_per_tok", base::Range<int64_t>{1, experts.count}, name);
   experts.hidden = width(config, "moe_intermediate_size", name);
-  experts.shared_hidden = count_or(1, "n_shared_experts", {0, kShapeRanges.experts.most}) * experts.hidden;
+  experts.shared_hidden =
+      size_or(1, config, "n_shared_experts", {0, kShapeRanges.experts.most}, name) * experts.hidden;
   experts.normalised = get_or<bool>(config, "norm_topk_prob", true, name);
   experts.sigmoid = experts.corrected = true;
-  experts.groups = count_or(1, "n_group", {1, experts.count});
-  experts.groups_chosen = count_or(1, "topk_group", {1, experts.groups});
+  experts.groups = size_or(1, config, "n_group", {1, experts.count}, name);
+  experts.groups_chosen = size_or(1, config, "topk_group", {1, experts.groups}, name);
   if (config.contains("routed_scaling_factor"))
     experts.factor = base::require_in(config, "routed_scaling_factor", kShapeRanges.factor, name);
   read_expert_layers(config, name, shape, absent_dense);

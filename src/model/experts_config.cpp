@@ -34,13 +34,10 @@ int64_t width(const Json& config, const char* key, const std::string& name) {
 }
 
 void read_expert_layers(const Json& config, const std::string& name, Shape& shape, int64_t absent_dense) {
-  const auto count_or = [&](int64_t absent, const char* key, const base::Range<int64_t>& range) {
-    const bool there = config.contains(key) && !config.at(key).is_null();
-    return there ? base::require_in(config, key, range, name) : absent;
-  };
-  const int64_t dense = count_or(absent_dense, "first_k_dense_replace", {0, kShapeRanges.layers.most});
-  const int64_t every = count_or(1, "moe_layer_freq", kShapeRanges.layers);
-  const int64_t step = count_or(1, "decoder_sparse_step", kShapeRanges.layers);
+  const int64_t dense =
+      size_or(absent_dense, config, "first_k_dense_replace", {0, kShapeRanges.layers.most}, name);
+  const int64_t every = size_or(1, config, "moe_layer_freq", kShapeRanges.layers, name);
+  const int64_t step = size_or(1, config, "decoder_sparse_step", kShapeRanges.layers, name);
   shape.block_types.resize(static_cast<size_t>(shape.layers));
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
     shape.block_types[static_cast<size_t>(layer)].experts =

@@ -14,12 +14,6 @@ using base::Json;
 bool is_recurrent_type(const Json& type) { return type == "linear_attention" || type == "mamba"; }
 bool is_attention_type(const Json& type) { return type == "full_attention" || type == "attention"; }
 
-int64_t size_or(int64_t absent, const Json& config, const char* key, base::Range<int64_t> range,
-                const std::string& name) {
-  const bool there = config.contains(key) && !config.at(key).is_null();
-  return there ? base::require_in(config, key, range, name) : absent;
-}
-
 void write_recurrent_types(const Shape& shape, Json& config) {
   Json types = Json::array();
   for (int64_t layer = 0; layer < shape.layers; ++layer)

@@ -9,8 +9,8 @@ namespace sluice::model {
 // A lane's rows are cut into runs of so many; a wave is as many runs of all lanes as keep what any lane takes
 // in, or sends, within `most`. A run of all lanes always fits, for a row goes to a lane once.
 struct WaveRows {
-  int64_t run = 128;
-  int64_t most = 8192;
+  int64_t run = 0;
+  int64_t most = 0;
 };
 
 // As many rows as keep products busy; of many lanes at least a run of each.

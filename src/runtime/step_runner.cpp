@@ -130,8 +130,7 @@ layers::TravellingRows StepRunner::travelling_rows(const strategy::Pass& pass) c
   const int first = scheme.first_of_experts(place_.lane);
   layers::TravellingRows rows;
   for (int lane = first; lane < first + scheme.experts; ++lane) {
-    const int index = pass.covers(lane) ? strategy::unit_on(*plan_, pass, lane) : -1;
-    const int64_t tokens = index < 0 ? 0 : plan_->units[static_cast<size_t>(index)].tokens_on(lane);
+    const int64_t tokens = strategy::tokens_on(*plan_, pass, lane);
     rows.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
     rows.rows.push_back((tokens + scheme.tp - 1) / scheme.tp * scheme.tp);
   }
