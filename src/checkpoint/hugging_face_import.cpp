@@ -248,7 +248,7 @@ void TensorFolder::read(const model::Bucket& bucket, Interval interval, float* v
       const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
       const Interval whole{begin, begin + tensor.rows * parameter.columns};
       const Interval common = base::intersect(whole, interval);
-      if (common.empty() || parameter.factor != model::Factor::kNone) continue;
+      if (common.empty() || !parameter.is_published()) continue;
       const Source& source = sources_.at(tensor.name);
       const Interval inside{common.begin - begin, common.end - begin};
       float* to = values + (common.begin - interval.begin);

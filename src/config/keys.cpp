@@ -48,6 +48,8 @@ constexpr Word<Aggregate> kAggregates[] = {{"auto", Aggregate::kAuto},
 constexpr Word<Choose> kChoose[] = {{"auto", Choose::kAuto}, {"yes", Choose::kYes}, {"no", Choose::kNo}};
 constexpr Word<WatchAct> kWatchActs[] = {
     {"tell", WatchAct::kTell}, {"plan", WatchAct::kPlan}, {"leave", WatchAct::kLeave}};
+constexpr Word<BalanceOver> kBalances[] = {{"sequence", BalanceOver::kSequence},
+                                           {"step", BalanceOver::kStep}};
 constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
 constexpr Word<Recompute> kRecomputes[] = {
     {"auto", Recompute::kAuto}, {"none", Recompute::kNone}, {"full", Recompute::kFull}};
@@ -131,8 +133,13 @@ void visit_train(RunConfig& config, Fields& keys) {
       "factor of the squared log of the softmax's denominator in what is minimised, as 1e-4 (PaLM); the loss "
       "told stays the cross-entropy; 0: none");
   keys("balance_loss", Number(train.balance_loss, {0.0, 10.0}),
-       "factor of a loss that balances experts, by sequence, as 1e-3 (kinds.md); the loss told stays the "
-       "cross-entropy; 0: none");
+       "factor of a loss that balances experts, as 1e-3 (kinds.md); the loss told stays the cross-entropy; "
+       "0: none");
+  keys("balance_over", Choice(train.balance_over, kBalances),
+       "whose visits that counts: the sequence's or all of the last step");
+  keys("correction_rate", Number(train.correction_rate, {0.0, 1.0}),
+       "a step's change of the numbers that routers of DeepSeek-V3's and GLM's kind add to scores, against "
+       "experts visited more than the mean one; 0: they stay");
   keys("device", Choice(train.device, kDevices), "auto: a GPU where there is one");
   keys("deterministic", Flag(train.deterministic),
        "on GPUs the same bits each time, at the cost of speed; on CPUs always so");

@@ -47,12 +47,15 @@ void require_learnable(const RunConfig& config) {
 // What of the shape is trained.
 void tune(RunConfig& config) {
   model::Shape& shape = *config.model.shape;
+  if (config.train.balance_loss > 0) {
+    if (shape.experts.count == 0) {
+      throw base::InputError(base::text("train.balance_loss is ", config.train.balance_loss,
+                                        ", but the model has no experts: leave it out"));
+    }
+    if (config.train.balance_over == BalanceOver::kStep) model::remember_loads(shape);
+  }
   model::adapt(shape, {config.lora.rank, config.lora.alpha, config.lora.targets});
   model::freeze(shape, config.train.freeze);
-  if (config.train.balance_loss > 0 && shape.experts.count == 0) {
-    throw base::InputError(base::text("train.balance_loss is ", config.train.balance_loss,
-                                      ", but the model has no experts: leave it out"));
-  }
   if (config.optimizer.groups.empty()) return;
   const std::vector<std::string> names = model::tensor_names(model::parameter_table(shape));
   for (const GroupConfig& group : config.optimizer.groups)

@@ -47,6 +47,8 @@ struct PhaseConfig {
 
 enum class ComputeType : uint8_t { kFloat32, kBFloat16, kFloat64 };
 enum class ReduceType : uint8_t { kFloat32, kBFloat16 };
+// Whose visits a balance of experts counts: the token's sequence's, or the last step's.
+enum class BalanceOver : uint8_t { kSequence, kStep };
 enum class DeviceChoice : uint8_t { kAuto, kCpu, kCuda };
 
 struct TrainConfig {
@@ -61,9 +63,10 @@ struct TrainConfig {
   ComputeType dtype = ComputeType::kFloat32;
   // Of gradients on their way between lanes that share parameters.
   ReduceType reduce_dtype = ReduceType::kFloat32;
-  double balance_loss =
-      0;              // factor of the loss that balances experts by sequence (layers/balance.h); 0: none
-  double z_loss = 0;  // factor of log²Z beside the cross-entropy (layers/loss.h); 0: none
+  double balance_loss = 0;  // factor of the loss that balances experts (layers/balance.h); 0: none
+  BalanceOver balance_over = BalanceOver::kSequence;
+  double correction_rate = 0.001;  // of routers that have corrections (model::Learns), a step
+  double z_loss = 0;               // factor of log²Z beside the cross-entropy (layers/loss.h); 0: none
   DeviceChoice device = DeviceChoice::kAuto;
   bool deterministic = false;       // on GPUs the same bits each time, slower; on CPUs always
   std::vector<std::string> freeze;  // patterns of names of parameters that are not trained (model/tuning.h)

@@ -3,6 +3,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 
 #include <vector>
 
@@ -47,6 +50,11 @@ at::Tensor shares_of_visits(LaneChannel* lanes, const SequenceRows& sequences, c
   }
   even[count] = 0;
   return (visits_QE * ops::upload(host, id_TK.device()).unsqueeze(1)).to(like);
+}
+
+at::Tensor shares_of_loads(const at::Tensor& visits_E) {
+  const at::Tensor mean = visits_E.mean();
+  return at::where(mean > 0, visits_E / mean, at::ones_like(visits_E));
 }
 
 }  // namespace sluice::layers

@@ -1,7 +1,9 @@
-// A loss that balances experts and does not know how the batch was cut: by sequence, wherever its pieces lie
-// (DeepSeek-V3, 2024, equations 17 to 20). A sequence of T tokens adds, for each of them,
-//   factor · Σ_e f_e · P_e,   f_e = E/(K·T) · its visits to e,   P_e = mean of its rows' scores of e.
-// Visits are no function of parameters, so its gradient of a row's score is factor · f_e.
+// Losses that balance experts and do not know how the batch was cut. Each token adds
+//   factor · Σ_e f_e · p_e,   p_e: its score of e,   f_e: E times the share of visits that go to e,
+// of its sequence's visits, wherever that's pieces lie (DeepSeek-V3, 2024, equations 17 to 20); or of all
+// visits of the step before (Qiu et al., Demons in the Detail, 2025, balance over a whole batch: of this step
+// nobody knows them before its last micro-batch). Visits are no function of parameters, so the gradient of a
+// row's score is factor · f_e.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,5 +18,8 @@ namespace sluice::layers {
 // be null.
 at::Tensor shares_of_visits(LaneChannel* lanes, const SequenceRows& sequences, const at::Tensor& id_TK,
                             int64_t experts, const at::TensorOptions& like);
+
+// f of a step in which experts had so many visits: all 1 where there were none. [E]
+at::Tensor shares_of_loads(const at::Tensor& visits_E);
 
 }  // namespace sluice::layers

@@ -1,6 +1,7 @@
 #include "layers/experts_block.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/bincount.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sigmoid.h>
@@ -8,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -173,10 +175,31 @@ class ExpertsPart final : public Part {
   at::Tensor balance_gradient(const MicroBatchLayout& layout, const ExpertsSaved& saved,
                               const base::Interval& shard) const {
     if (context_.balance_loss == 0) return {};
+    if (weights_.router_loads_E.defined()) {
+      at::Tensor dscore_SE = at::zeros_like(saved.score_SE);
+      const at::Tensor share_E = shares_of_loads(weights_.router_loads_E.to(dscore_SE.scalar_type()));
+      tokens_of(layout, shard, dscore_SE).copy_(share_E.mul_(context_.balance_loss));
+      return dscore_SE;
+    }
     const at::Tensor share_QE = shares_of_visits(context_.lanes, layout.sequences, saved.id_TK,
                                                  experts_.count, saved.score_SE.options());
     const at::Tensor row_S = layout.sequences.sequence_T.narrow(0, shard.begin, shard.size());
     return share_QE.index_select(0, row_S).mul_(context_.balance_loss);
+  }
+  // The rows of this rank's shard that stand for tokens.
+  static at::Tensor tokens_of(const MicroBatchLayout& layout, const base::Interval& shard,
+                              const at::Tensor& all_SX) {
+    return all_SX.narrow(0, 0, std::clamp<int64_t>(layout.tokens - shard.begin, 0, shard.size()));
+  }
+  // What is counted of this rank's rows in a gradient's place (model::Learns).
+  void count_visits(const MicroBatchLayout& layout, const base::Interval& shard,
+                    const at::Tensor& id_SK) const {
+    const at::Tensor &beyond_E = gradients_.router_correction_E, &loads_E = gradients_.router_loads_E;
+    if (!beyond_E.defined() && !loads_E.defined()) return;
+    const at::Tensor visited = tokens_of(layout, shard, id_SK);
+    const at::Tensor visits_E = at::bincount(visited.reshape(-1), {}, experts_.count);
+    if (loads_E.defined()) at::Tensor(loads_E).add_(visits_E);
+    if (beyond_E.defined()) at::Tensor(beyond_E).add_(visits_E * experts_.count - visited.numel());
   }
 
   // Of this rank's rows, zero where an expert is not visited. [S, E]
@@ -371,6 +394,7 @@ at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr 
   const at::Tensor dlogit_SE =
       router_gradient(experts_, saved.score_SE, id_SK, dweight_SK, balance_gradient(layout, saved, shard));
 
+  count_visits(layout, shard, id_SK);
   if (gradients_.router_bias_E.defined()) add_column_sums(gradients_.router_bias_E, dlogit_SE);
   at::Tensor dnormed_SH = parallel.reduce_scatter_rows(dnormed_TH);
   const at::ScalarType type = dnormed_SH.scalar_type();

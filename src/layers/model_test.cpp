@@ -571,6 +571,15 @@ TEST(Model, BalanceOfExpertsIsThatOfWholeSequences) {
   for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
 }
 
+// Loads of random weights: any positive numbers. Visits are counted of rows that stand for tokens alone.
+TEST(Model, BalanceOfExpertsOverTheLastStepIsByItsLoads) {
+  Case c{small_shape(12, 4, true), {5, 1, 9, 17, 2, 1}};
+  c.shape.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true, .remembers_loads = true};
+  c.balance_loss = 0.3;
+  const Data data = random_data(c);
+  for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
+}
+
 TEST(Model, DeferredWeightGradientsEqualFusedOnesExactly) {
   const Case c{small_shape(12, 4, true), {5, 1, 9, 17}};
   const Data data = random_data(c);

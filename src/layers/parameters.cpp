@@ -120,6 +120,7 @@ ExpertsParameters experts_parameters(const OperationShards& shards, int64_t expe
           .gate_up_EGH = by_expert(ExpertsKind::kGateUp),
           .down_EFH = by_expert(ExpertsKind::kDown),
           .router_correction_E = shards.vector(ExpertsKind::kCorrection),
+          .router_loads_E = shards.vector(ExpertsKind::kLoads),
           .router_bias_E = shards.vector(ExpertsKind::kRouterBias),
           .gate_up_bias_EG = bias_by_expert(ExpertsKind::kGateUpBias, own),
           .down_bias_EH = bias_by_expert(ExpertsKind::kDownBias, experts),

@@ -83,11 +83,12 @@ struct ExpertsParameters {
   at::Tensor router_EH;            // of all experts
   at::Tensor gate_up_EGH;          // of each of this rank's rows gate, up: x·wᵀ
   at::Tensor down_EFH;             // of each of this rank's stored [in, out]: a·w
-  at::Tensor router_correction_E;  // of all experts; undefined where there is none
-  at::Tensor router_bias_E;        // these three: undefined where there are none
-  at::Tensor gate_up_bias_EG;      // of this rank's
-  at::Tensor down_bias_EH;         // of all experts, whole on every rank
-  at::Tensor shared_gate_up_GH;    // this and all below: undefined where nothing is shared
+  at::Tensor router_correction_E;  // these two of all experts; undefined where there are none
+  at::Tensor router_loads_E;
+  at::Tensor router_bias_E;      // these three: undefined where there are none
+  at::Tensor gate_up_bias_EG;    // of this rank's
+  at::Tensor down_bias_EH;       // of all experts, whole on every rank
+  at::Tensor shared_gate_up_GH;  // this and all below: undefined where nothing is shared
   at::Tensor shared_down_FH;
   at::Tensor shared_gate_1H;
 };

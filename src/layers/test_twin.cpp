@@ -54,7 +54,7 @@ struct TwinLayer {
   at::Tensor attention_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, mlp_norm, gate, up, down;
   at::Tensor sinks, out_bias, attention_norm_behind, mlp_norm_behind;
   at::Tensor router, experts_gate_up, experts_down, shared_gate_up, shared_down, shared_gate;
-  at::Tensor router_bias, experts_gate_up_bias, experts_down_bias, router_correction;
+  at::Tensor router_bias, experts_gate_up_bias, experts_down_bias, router_correction, router_loads;
   at::Tensor q_narrow, kv_narrow, kv_norm, latent_q, latent_kv;
 };
 
@@ -137,6 +137,7 @@ TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
           vector("experts_gate_up_bias"),
           vector("experts_down_bias"),
           vector("router_correction"),
+          vector("router_loads"),
           whole("q_narrow"),
           whole("kv_narrow"),
           vector("kv_norm"),
@@ -262,10 +263,14 @@ at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const at::Te
   return at::matmul(twin_gated(shape, at::matmul(y, gate.t()), at::matmul(y, up.t())), down);
 }
 
+// Sums beside the loss.
+struct Terms {
+  at::Tensor balance = at::zeros({}, at::kDouble);  // without its factor
+  at::Tensor counted = at::zeros({}, at::kDouble);  // whose gradients are what is counted in their place
+};
+
 // All experts compute all rows; what a row has not chosen weighs 0.
-// `balance`: what that loss, without its factor, is added to.
-at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
-                        at::Tensor& balance) {
+at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y, Terms& terms) {
   const model::Experts& experts = shape.experts;
   at::Tensor logits = at::matmul(y, w.router.t());
   if (experts.biases) logits = logits + w.router_bias;
@@ -282,7 +287,19 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
   at::Tensor weights = scores * visits;
   const auto even = static_cast<double>(experts.per_token) / static_cast<double>(experts.count);
   const at::Tensor shares = scores / scores.sum(1, true);
-  balance = balance + (visits.mean(0) / even * shares.mean(0)).sum() * static_cast<double>(y.size(0));
+  const at::Tensor visited = visits.sum(0).detach();
+  if (experts.remembers_loads) {
+    const at::Tensor loads = w.router_loads.detach();
+    terms.balance = terms.balance + (shares * (loads / loads.mean())).sum();
+    terms.counted = terms.counted + (w.router_loads * visited).sum();
+  } else {
+    terms.balance =
+        terms.balance + (visits.mean(0) / even * shares.mean(0)).sum() * static_cast<double>(y.size(0));
+  }
+  if (experts.corrected) {
+    const at::Tensor beyond = (visited - visited.mean()) * experts.count;
+    terms.counted = terms.counted + (w.router_correction * beyond).sum();
+  }
   if (experts.normalised) weights = weights / weights.sum(1, true);
   weights = weights * experts.factor;
   at::Tensor sum = at::zeros_like(y);
@@ -401,7 +418,7 @@ at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
 }
 
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
-                       at::Tensor& balance) {
+                       Terms& terms) {
   const model::ParameterTable table = model::parameter_table(c.shape);
   const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
   // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
@@ -425,7 +442,7 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
       return w.out_bias.defined() ? a + w.out_bias : a;
     });
     x = joined(x, w.mlp_norm, w.mlp_norm_behind, [&](const at::Tensor& y) {
-      return c.shape.block_type(i).experts ? twin_experts(c.shape, w, y, balance)
+      return c.shape.block_type(i).experts ? twin_experts(c.shape, w, y, terms)
                                            : twin_mlp(c.shape, y, w.gate, w.up, w.down);
     });
   }
@@ -444,18 +461,19 @@ Outcome run_twin(const Case& c, const Data& data) {
     leaves.push_back(flat.to(at::kDouble).clone().requires_grad_(true));
   }
   at::Tensor loss = at::zeros({}, at::kDouble), z_loss = at::zeros({}, at::kDouble);
-  at::Tensor balance = at::zeros({}, at::kDouble);
+  Terms terms;
   const at::Tensor ids = at::tensor(data.ids, at::kLong), targets = at::tensor(data.targets, at::kLong);
   int64_t begin = 0;
   for (const int64_t length : c.lengths) {
-    const at::Tensor logits = twin_logits(c, leaves, ids.narrow(0, begin, length), balance);
+    const at::Tensor logits = twin_logits(c, leaves, ids.narrow(0, begin, length), terms);
     const at::Tensor own = targets.narrow(0, begin, length);
     loss = loss + at::nll_loss_nd(at::log_softmax(logits, 1), own, {}, at::Reduction::Sum, -1);
     z_loss = z_loss + (at::logsumexp(logits, 1).square() * own.ge(0)).sum();
     begin += length;
   }
   return {loss.item<double>(),
-          torch::autograd::grad({loss + c.z_loss * z_loss + c.balance_loss * balance}, leaves)};
+          torch::autograd::grad({loss + c.z_loss * z_loss + c.balance_loss * terms.balance + terms.counted},
+                                leaves)};
 }
 
 }  // namespace sluice::layers

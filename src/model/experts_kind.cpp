@@ -59,7 +59,7 @@ std::vector<Parameter> ExpertsKind::parameters() const {
   }
   if (experts_.corrected) {
     parameters.push_back(whole(kCorrection, "mlp.gate.e_score_correction_bias", count, 1, Start::kZero));
-    parameters.back().trained = false;
+    parameters.back().learns = Learns::kAsCorrection;
   }
   if (experts_.shared_hidden > 0) {
     const RowGroup shared{experts_.shared_hidden, experts_.shared_hidden};
@@ -72,6 +72,10 @@ std::vector<Parameter> ExpertsKind::parameters() const {
   }
   if (experts_.shared_gate) {
     parameters.push_back(whole(kSharedGate, "mlp.shared_expert_gate.weight", 1, hidden_));
+  }
+  if (experts_.remembers_loads) {
+    parameters.push_back(whole(kLoads, "mlp.gate.loads", count, 1, Start::kZero));
+    parameters.back().learns = Learns::kAsLoads;
   }
   for (Parameter& parameter : parameters) parameter.adapts = false;
   return parameters;

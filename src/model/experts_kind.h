@@ -25,8 +25,10 @@ class ExpertsKind final : public Part {
   static constexpr std::string_view kGateUpBias = "experts_gate_up_bias";
   static constexpr std::string_view kDownBias =
       "experts_down_bias";  // of each `hidden`, whole on every TP rank
-  // [experts, 1], whole on every TP rank and not trained: what Experts::corrected adds to scores.
+  // [experts, 1], whole on every TP rank and counted (Learns): what Experts::corrected adds to scores, and
+  // the last step's visits of Experts::remembers_loads.
   static constexpr std::string_view kCorrection = "router_correction";
+  static constexpr std::string_view kLoads = "router_loads";
   static constexpr std::string_view kSharedGateUp = "shared_gate_up";
   static constexpr std::string_view kSharedDown = "shared_down";
   static constexpr std::string_view kSharedGate = "shared_gate";  // [1, hidden], whole on every TP rank

@@ -41,6 +41,12 @@ enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter, kDecay, 
 // has as many rows, cut as they are, and right the matrix's columns.
 enum class Factor : uint8_t { kNone, kLeft, kRight };
 
+// How an update changes a trained parameter: by its gradient, as the optimiser says; or by what passes count
+// in a gradient's place. A correction counts each expert's visits beyond the mean one's, times experts, which
+// makes whole numbers, and goes a fixed step against their sign (Wang et al., Auxiliary-Loss-Free Load
+// Balancing, 2024); loads become the visits themselves.
+enum class Learns : uint8_t { kByGradient, kAsCorrection, kAsLoads };
+
 // One tensor as stored: `rows` x `columns`, row-major; norms and biases are rows = width, columns = 1.
 struct Parameter {
   std::string_view role;          // what it is to its kind: "qkv"; of an adapter the matrix's
@@ -62,11 +68,14 @@ struct Parameter {
   Start start = Start::kNormal;
   bool adapts = true;   // may have adapters
   bool trained = true;  // frozen ones have no gradient, and neither push nor optimiser knows them
-  std::string name;     // of the whole model: "layers.3.qkv"
-  int64_t offset = 0;   // first element in the bucket's flat array
-  int64_t place = 0;    // first element in that of all the operation's parameters, whatever is frozen
+  Learns learns = Learns::kByGradient;
+  std::string name;    // of the whole model: "layers.3.qkv"
+  int64_t offset = 0;  // first element in the bucket's flat array
+  int64_t place = 0;   // first element in that of all the operation's parameters, whatever is frozen
 
   int64_t size() const { return rows * columns; }
+  // Whether others' files have it, as neither adapters nor what a run remembers.
+  bool is_published() const { return factor == Factor::kNone && learns != Learns::kAsLoads; }
   // Weight decay applies to matrices, not to one-dimensional parameters.
   bool one_dimensional() const { return columns == 1 && factor == Factor::kNone; }
 };

@@ -94,16 +94,17 @@ struct Latent {
 struct Experts {
   int64_t count = 0;  // 0: none
   int64_t per_token = 0;
-  int64_t hidden = 0;         // of one
-  bool normalised = false;    // a token's weights are divided by their sum
-  int64_t shared_hidden = 0;  // of what every token visits; 0: nothing
-  bool shared_gate = false;   // a factor of that, by token
-  bool biases = false;        // of router and experts
-  bool sigmoid = false;       // scores are sigmoids
-  bool corrected = false;     // experts have numbers that are added to scores where they are chosen
-  int64_t groups = 1;         // of as many neighbours
-  int64_t groups_chosen = 1;  // of a token
-  double factor = 1.0;        // of a token's weights
+  int64_t hidden = 0;            // of one
+  bool normalised = false;       // a token's weights are divided by their sum
+  int64_t shared_hidden = 0;     // of what every token visits; 0: nothing
+  bool shared_gate = false;      // a factor of that, by token
+  bool biases = false;           // of router and experts
+  bool sigmoid = false;          // scores are sigmoids
+  bool corrected = false;        // experts have numbers that are added to scores where they are chosen
+  bool remembers_loads = false;  // how many visits each had in the last step, to balance by (tuning.h)
+  int64_t groups = 1;            // of as many neighbours
+  int64_t groups_chosen = 1;     // of a token
+  double factor = 1.0;           // of a token's weights
   bool operator==(const Experts&) const = default;
 };
 

@@ -191,6 +191,8 @@ void adapt(Shape& shape, const Lora& lora) {
   shape.lora = std::move(resolved);
 }
 
+void remember_loads(Shape& shape) { shape.experts.remembers_loads = true; }
+
 LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::vector<std::string>>& groups) {
   LearningRuns runs(table.buckets.size());
   for (const Bucket& bucket : table.buckets) {
@@ -205,7 +207,8 @@ LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::v
         runs[static_cast<size_t>(bucket.index)].push_back(
             {.elements = {begin, begin + tensor.rows * parameter.columns},
              .group = group == groups.end() ? -1 : static_cast<int>(group - groups.begin()),
-             .one_dimensional = parameter.one_dimensional()});
+             .one_dimensional = parameter.one_dimensional(),
+             .learns = parameter.learns});
       }
     }
   }
@@ -215,13 +218,14 @@ LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::v
 bool is_tuned(const Shape& shape) {
   const auto frozen = [](const BlockType& type) { return type.frozen != 0; };
   return shape.lora.rank > 0 || shape.frozen_embedding != 0 || shape.frozen_head != 0 ||
-         std::ranges::any_of(shape.block_types, frozen);
+         shape.experts.remembers_loads || std::ranges::any_of(shape.block_types, frozen);
 }
 
 Shape untuned(const Shape& shape) {
   if (!is_tuned(shape)) return shape;
   Shape plain = shape;
   plain.lora = {};
+  plain.experts.remembers_loads = false;
   plain.frozen_embedding = plain.frozen_head = 0;
   for (BlockType& type : plain.block_types) type.frozen = 0;
   // Types that say nothing are left out, as readers of config.json do.
@@ -244,6 +248,7 @@ base::Json tuning_to_json(const Shape& shape) {
     }
   }
   base::Json json = {{"frozen", frozen}};
+  if (shape.experts.remembers_loads) json["remembers_loads"] = true;
   if (shape.lora.rank > 0) {
     json["lora"] = {{"rank", shape.lora.rank}, {"alpha", shape.lora.alpha}, {"targets", shape.lora.targets}};
   }
@@ -252,6 +257,7 @@ base::Json tuning_to_json(const Shape& shape) {
 
 void read_tuning(const base::Json& json, const std::string& name, Shape& shape) {
   if (json.is_null()) return;
+  if (base::get_or<bool>(json, "remembers_loads", false, name)) remember_loads(shape);
   if (const base::Json* lora = base::find(json, "lora")) {
     adapt(shape, {.rank = base::require_in(*lora, "rank", kRanks, name),
                   .alpha = base::require_in(*lora, "alpha", kAlphas, name),

@@ -32,24 +32,29 @@ void freeze(Shape& shape, const std::vector<std::string>& patterns);
 // them); everything else is frozen. InputError naming a target that no block has.
 void adapt(Shape& shape, const Lora& lora);
 
+// Each layer's experts have beside them how often they were visited in the last step, which a loss may
+// balance them by. REQUIRES: there are experts, and nothing is frozen or adapted yet.
+void remember_loads(Shape& shape);
+
 // Elements of a bucket, of one parameter, that learn alike: as the first of some groups says, one of whose
 // patterns matches their name, or as all others do.
 struct LearningRun {
   base::Interval elements;
   int group = -1;  // -1: none
   bool one_dimensional = false;
+  Learns learns = Learns::kByGradient;
 };
 // By bucket, of those that are trained; ascending.
 using LearningRuns = std::vector<std::vector<LearningRun>>;
 LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::vector<std::string>>& groups);
 
-// Whether anything is frozen or adapted.
+// Whether anything is frozen, adapted or remembered.
 bool is_tuned(const Shape& shape);
-// The same model, all of it trained, without adapters: what it is in Hugging Face files.
+// The same model, all of it trained, without adapters and memory: what it is in Hugging Face files.
 Shape untuned(const Shape& shape);
 
-// A checkpoint's word for it: null, or the adapters and the names of frozen tensors. The second adds it to an
-// untuned shape; InputError naming `name` and the key.
+// A checkpoint's word for it: null, or the adapters, what is remembered and the names of frozen tensors. The
+// second adds it to an untuned shape; InputError naming `name` and the key.
 base::Json tuning_to_json(const Shape& shape);
 void read_tuning(const base::Json& json, const std::string& name, Shape& shape);
 

@@ -138,6 +138,24 @@ TEST(Tuning, ReadsBackFromJson) {
   EXPECT_EQ(read, shape);
 }
 
+TEST(Tuning, WhatIsRememberedIsInCheckpointsAlone) {
+  Shape shape = test_shape(2);
+  shape.experts = {.count = 4, .per_token = 2, .hidden = 8};
+  const Shape plain = shape;
+  remember_loads(shape);
+  freeze(shape, {"*.embed_tokens"});
+  EXPECT_EQ(untuned(shape), plain);
+  Shape again = plain;
+  read_tuning(tuning_to_json(shape), "test", again);
+  EXPECT_EQ(again, shape);
+  for (const Bucket& bucket : parameter_table(shape).buckets) {
+    if (const Parameter* loads = find_parameter(bucket, "router_loads")) {
+      EXPECT_TRUE(loads->trained);
+      EXPECT_FALSE(loads->is_published());
+    }
+  }
+}
+
 TEST(LearningRuns, AreOfTheFirstGroupThatMatches) {
   Shape shape = test_shape(2);
   freeze(shape, {"model.embed_tokens"});

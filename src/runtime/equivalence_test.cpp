@@ -78,6 +78,24 @@ TEST_F(EquivalenceOfExchanges, BalanceOfExpertsDoesNotKnowTheStrategy) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
+// What is counted of a step is whole numbers, so not even their order matters.
+TEST_F(EquivalenceOfExchanges, CountsOfExpertsDoNotKnowTheStrategy) {
+  RunOptions options;
+  options.shape.experts = {
+      .count = 6, .per_token = 2, .hidden = 14, .normalised = true, .sigmoid = true, .corrected = true};
+  options.shape.experts.remembers_loads = true;
+  options.balance_loss = 0.05;
+  const RunRecord uncorrected = run_in_process(options);
+  options.correction_rate = 0.02;
+  const RunRecord reference = run_in_process(options);
+  EXPECT_NE(reference.losses.back(), uncorrected.losses.back());
+  options.world_size = 8;
+  options.plan = packed_plan;
+  options.exchanges = {{}, {.head_lanes = 0}};
+  options.strategies = {"<1,1,8>", "<2,1,4>", "<1,2,4>", "<1,1,8,8,2>", "8x<1,1,1>", "<2,2,2,2,2>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
 TEST_F(EquivalenceOnLanes, WholeSequencesMoveNoRingBytes) {
   RunOptions options;
   options.world_size = 4;

@@ -18,13 +18,56 @@ AdamW::Rates AdamW::rates_of(const model::LearningRun& run) const {
   return {group.lr, group.weight_decay.value_or(usual)};
 }
 
+namespace {
+
+// What learns by gradient of an owner slice: runs as long as may be.
+std::vector<base::Interval> with_gradients(const ParameterStore& store, int bucket) {
+  std::vector<base::Interval> runs;
+  for (const model::LearningRun& run : store.learning(bucket)) {
+    const base::Interval own = base::intersect(store.owner(bucket).owned, run.elements);
+    if (own.empty() || run.learns != model::Learns::kByGradient) continue;
+    if (!runs.empty() && runs.back().end == own.begin) {
+      runs.back().end = own.end;
+    } else {
+      runs.push_back(own);
+    }
+  }
+  return runs;
+}
+
+// Of gradients as they were summed.
+void update_counted(ParameterStore& store, double correction_rate) {
+  for (const model::Bucket& bucket : store.table().buckets) {
+    const OwnerSlice& slice = store.owner(bucket.index);
+    for (const model::LearningRun& run : store.learning(bucket.index)) {
+      const base::Interval own = base::intersect(slice.owned, run.elements);
+      if (own.empty() || run.learns == model::Learns::kByGradient) continue;
+      store.wait_for_readers(bucket.index);
+      const auto part = [&](const at::Tensor& of) {
+        return of.narrow(0, own.begin - slice.owned.begin, own.size());
+      };
+      const at::Tensor counted = part(slice.gradient);
+      if (run.learns == model::Learns::kAsCorrection) {
+        part(slice.master).sub_(counted.sign(), correction_rate);
+      } else {
+        part(slice.master).copy_(counted);
+      }
+      part(store.compute_copy(bucket.index)).copy_(part(slice.master));
+    }
+  }
+}
+
+}  // namespace
+
 double squared_gradient_norm(const ParameterStore& store) {
   std::vector<at::Tensor> norms;
   for (const model::Bucket& bucket : store.table().buckets) {
-    const at::Tensor& gradient = store.owner(bucket.index).gradient;
-    if (gradient.numel() == 0) continue;  // nothing owned, or not trained
-    norms.push_back(
-        at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double));
+    const OwnerSlice& slice = store.owner(bucket.index);
+    for (const base::Interval run : with_gradients(store, bucket.index)) {
+      const at::Tensor gradient = slice.gradient.narrow(0, run.begin - slice.owned.begin, run.size());
+      norms.push_back(
+          at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double));
+    }
   }
   double squares = 0;
   for (const double norm : read_numbers(norms)) squares += norm * norm;
@@ -58,6 +101,7 @@ struct Slices {
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm) {
   double scale = 1.0 / static_cast<double>(targets);
   if (options.clip > 0) scale *= std::min(1.0, options.clip / (gradient_norm + 1e-6));
+  update_counted(store, options.correction_rate);
 #ifdef SLUICE_CUDA
   if (update_by_kernel(store, options, scale)) return;
 #endif
@@ -71,7 +115,8 @@ void update(ParameterStore& store, const AdamW& options, int64_t targets, double
     std::map<AdamW::Rates, Slices> by_rates;
     for (const model::LearningRun& run : store.learning(bucket.index)) {
       const base::Interval own = base::intersect(slice.owned, run.elements);
-      if (!own.empty()) by_rates[options.rates_of(run)].add(slice, own, step);
+      const bool learns = run.learns == model::Learns::kByGradient;
+      if (learns && !own.empty()) by_rates[options.rates_of(run)].add(slice, own, step);
     }
     store.wait_for_readers(bucket.index);
     for (auto& [rates, slices] : by_rates) slices.apply(options, rates);

@@ -22,9 +22,10 @@ struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // decoupled; none on one-dimensional parameters
-  double clip = 1.0;          // global norm; 0: off
-  int64_t update = 1;         // this update's number, from 1 (bias correction)
+  double weight_decay = 0.1;   // decoupled; none on one-dimensional parameters
+  double clip = 1.0;           // global norm; 0: off
+  double correction_rate = 0;  // of model::Learns::kAsCorrection, a step
+  int64_t update = 1;          // this update's number, from 1 (bias correction)
   std::vector<LearningGroup> groups;
 
   struct Rates {
@@ -35,11 +36,12 @@ struct AdamW {
   Rates rates_of(const model::LearningRun& run) const;
 };
 
-// Sum of squares of this rank's owner gradients, in double.
+// Sum of squares of this rank's owner gradients, in double; what is counted in their place is none.
 double squared_gradient_norm(const ParameterStore& store);
 
 // Divides gradients by `targets`, clips to `options.clip` given the global norm of the divided gradients,
-// and applies one AdamW update to every owner slice; refreshes the compute copies. Leaves undefined what the
+// and applies one AdamW update to every owner slice, or what its model::Learns says; refreshes the compute
+// copies. Leaves undefined what the
 // gradients are afterwards.
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm);
 

@@ -47,7 +47,7 @@ bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradie
     const OwnerSlice& slice = store.owner(bucket.index);
     for (const model::LearningRun& run : store.learning(bucket.index)) {
       const base::Interval own = base::intersect(slice.owned, run.elements);
-      if (own.empty()) continue;
+      if (own.empty() || run.learns != model::Learns::kByGradient) continue;
       runs.push_back(run_of(slice, store.compute_copy(bucket.index), own, options, options.rates_of(run)));
     }
   }

@@ -112,6 +112,40 @@ TEST(Optimizer, EachGroupHasItsOwnRates) {
   EXPECT_TRUE(at::equal(masters.front(), as_usual.front()));
 }
 
+// A fixed step against what was counted, or what was counted itself; neither is a gradient, whatever groups
+// say.
+TEST(Optimizer, CountedParametersFollowTheirCounts) {
+  model::Shape shape = kShape;
+  shape.experts = {.count = 5, .per_token = 2, .hidden = 8, .corrected = true, .remembers_loads = true};
+  const model::ParameterTable table = model::parameter_table(shape);
+  ParameterStore store(table, {.precision = {comm::DType::kBFloat16}});
+  store.set_learning(model::learning_runs(table, {{"*.mlp.gate.*"}}));
+  initialize(store, 5);
+  const auto part = [&](int bucket, const model::Parameter& of, const at::Tensor& flat) {
+    return flat.narrow(0, of.offset - store.owner(bucket).owned.begin, of.size());
+  };
+  double squares = 0;
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      const at::Tensor gradient = part(bucket.index, parameter, store.owner(bucket.index).gradient);
+      gradient.copy_(at::arange(parameter.size()) - 2);
+      if (parameter.learns == model::Learns::kByGradient) squares += gradient.square().sum().item<double>();
+    }
+  }
+  EXPECT_NEAR(squared_gradient_norm(store), squares, 1e-6 * squares);
+  update(store, {.correction_rate = 0.25, .groups = {{.lr = 7}}}, /*targets=*/100, /*gradient_norm=*/1e3);
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const auto& [role, expected] :
+         {std::pair("router_correction", std::vector{0.25, 0.25, 0.0, -0.25, -0.25}),
+          {"router_loads", {-2.0, -1.0, 0.0, 1.0, 2.0}}}) {
+      const model::Parameter* of = model::find_parameter(bucket, role);
+      if (of == nullptr) continue;
+      for (const at::Tensor& flat : {store.owner(bucket.index).master, store.compute_copy(bucket.index)})
+        EXPECT_TRUE(at::equal(part(bucket.index, *of, flat).to(at::kDouble), at::tensor(expected))) << role;
+    }
+  }
+}
+
 // A group that says it decays vectors too.
 TEST(Optimizer, DecayOfAGroupIsOfItsVectorsToo) {
   const AdamW options{.weight_decay = 0.1, .groups = {{.lr = 1, .weight_decay = 0.3}, {.lr = 1}}};

@@ -441,6 +441,7 @@ class RankRun {
   void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
     const graph::StepGraph graph = graph_of(cost, step, 3, graph::Purpose::kTrain);
     AdamW optimizer;
+    optimizer.correction_rate = options_.correction_rate;
     optimizer.lr = 3e-3;
     optimizer.update = step + 1;
     const StepResult result = engine.train(graph, tokens_of(graph), optimizer);

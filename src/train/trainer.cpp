@@ -210,6 +210,7 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
   adam.eps = configured.eps;
   adam.weight_decay = configured.weight_decay;
   adam.clip = configured.clip;
+  adam.correction_rate = config_.train.correction_rate;
   adam.update = step + 1;
   for (const config::GroupConfig& group : configured.groups) {
     // The same schedule, all of it in proportion.
