@@ -138,8 +138,9 @@ Quadratic CostModel::priced_times(const strategy::Scheme& scheme, CellKind kind,
           narrow(last.a_windowed - first.a_windowed)};
 }
 
-// What a cell takes more where lanes divide experts: the busiest lane's experts, gate and up made again in a
-// backward, because a lane keeps nothing of others' rows, and what of the rows' travel no products hide.
+// What a cell takes more where lanes divide experts: the busiest lane's experts; gate and up made again in a
+// backward, of what a lane has of visits beyond the mean one or, where the policy keeps none, of all; and
+// what of the rows' travel no products hide.
 // REQUIRES: scheme.experts > 1.
 Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   if (!options().scheme_times.empty()) return {};
@@ -153,14 +154,16 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
   const Wide forward = of_run(sums.visited_forward), weight = of_run(sums.visited_weight);
   if (kind == CellKind::kBackwardWeight) return {0, narrow(weight * (kBusiestPercent - 100) / 100)};
   const bool backward = kind == CellKind::kBackwardInput;
-  const Wide again = backward ? forward * 2 / 3 : 0;
+  const bool keeps_travelled = options().share_traits.keeps_travelled;
+  const int64_t kept_percent = !policy_.keeps_visits() ? 0 : keeps_travelled ? kBusiestPercent : 100;
+  const Wide again = backward ? forward * 2 / 3 * (kBusiestPercent - kept_percent) / 100 : 0;
   const Wide once = backward ? of_run(sums.visited_input) : forward;
   const ExpertTravel travel =
       expert_travel(options().shape, options().memory.element_bytes, scheme,
                     {options().intra, options().inter, options().gpus_per_node, options().gpus_per_nic});
-  const Wide moving = Wide{backward ? travel.backward : travel.forward} * layers;
-  const Wide hides = (once + again + (backward ? weight : 0)) * kBusiestPercent / 100;
-  const Wide more = (once + again) * kBusiestPercent / 100 - once;
+  const Wide moving = Wide{backward && !keeps_travelled ? travel.backward : travel.forward} * layers;
+  const Wide hides = (once + (backward ? weight : 0)) * kBusiestPercent / 100 + again;
+  const Wide more = once * (kBusiestPercent - 100) / 100 + again;
   return {0, narrow(more + moving / kUsualWaves + std::max<Wide>(0, moving - hides)),
           layers * (kUsualWaves + 2) * travel.latency_ns};
 }

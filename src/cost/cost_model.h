@@ -53,6 +53,11 @@ struct ShareTraits {
   bool sums_in_ring = false;
   // Parameters are gathered once a step, outside passes, and stay whole (ZeRO-2).
   bool keeps_gathered = false;
+  // What lanes do not divide by experts each holds whole, and sums its gradients once, behind all passes
+  // (data parallelism with optimiser states cut by ZeRO-1).
+  bool holds_whole = false;
+  // All that is made of rows that travelled to experts stays until the backward: the rows come once.
+  bool keeps_travelled = false;
   // What a pass takes besides where its share groups lie on several nodes, as measured by somebody.
   int64_t pass_ns = 0;
   bool operator==(const ShareTraits&) const = default;
@@ -127,7 +132,7 @@ class CostModel {
   // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
   // policy wants to be rid of: with one, they are done at once.
   bool splits_backward(const strategy::Scheme& scheme) const {
-    return scheme.pp > 1 && policy_.keeps_all() && scheme.experts == 1;
+    return scheme.pp > 1 && scheme.experts == 1 && !policy_.recompute && policy_.offload_permille == 0;
   }
 
   // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything

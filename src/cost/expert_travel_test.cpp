@@ -6,6 +6,8 @@
 
 #include "cost/analytic.h"
 #include "cost/memory_cost.h"
+#include "cost/share_cost.h"
+#include "strategy/share_runs.h"
 
 namespace sluice::cost {
 namespace {
@@ -71,7 +73,46 @@ TEST(DividedExperts, TakeLongerTheMoreLanesRowsVisit) {
   EXPECT_FALSE(cost.splits_backward({.pp = 2, .cp = 8, .share = 8, .experts = 2}));
 }
 
-// Of a lane that has its experts to itself nothing of them is gathered, and no lane keeps visits.
+// Keeping less of visits costs their products again, and none but rivals keep rows that travelled.
+TEST(DividedExperts, MakeAgainWhatIsNotKept) {
+  const CostModel cost = cost_on(8);
+  const strategy::Scheme scheme{.cp = 8, .share = 8, .experts = 8};
+  const auto backward_b = [&](const CostModel& of) {
+    return of.cell_times(scheme, CellKind::kBackward, of.program().blocks()).b;
+  };
+  CostModel::Options options = cost.options();
+  options.share_traits.keeps_travelled = true;
+  const CostModel keeping(options), recomputing = cost.under({.recompute = true}),
+                                    visiting_again = cost.under({.visits_again = true});
+  EXPECT_LT(backward_b(keeping), backward_b(cost));
+  EXPECT_LT(backward_b(cost), backward_b(visiting_again));
+  EXPECT_LT(backward_b(visiting_again), backward_b(recomputing));
+  EXPECT_LT(MemoryCost(visiting_again, scheme).held_bytes_per_token(),
+            MemoryCost(cost, scheme).held_bytes_per_token());
+  EXPECT_EQ(MemoryCost(visiting_again, {.cp = 8}).held_bytes_per_token(),
+            MemoryCost(cost, {.cp = 8}).held_bytes_per_token());
+  EXPECT_GT(MemoryCost(keeping, scheme).held_bytes_per_token(),
+            MemoryCost(cost, scheme).held_bytes_per_token());
+  EXPECT_EQ(keeping.cell_times(scheme, CellKind::kForward, cost.program().blocks()),
+            cost.cell_times(scheme, CellKind::kForward, cost.program().blocks()));
+}
+
+// As data parallelism holds them: only experts are divided, and nothing is at hand for a while.
+TEST(DividedExperts, LeaveAllElseWholeWhereItIsNotShared) {
+  const CostModel cost = cost_on(8);
+  const strategy::Scheme scheme{.cp = 8, .share = 8, .experts = 8};
+  CostModel::Options options = cost.options();
+  options.share_traits.holds_whole = true;
+  const CostModel whole(options);
+  EXPECT_EQ(MemoryCost(whole, scheme).window_bytes(CellKind::kBackward, cost.program().blocks()), 0);
+  const ShareCost sharing(whole, scheme, strategy::share_runs(scheme, 8));
+  for (int64_t position = 0; position < cost.program().size(); ++position)
+    EXPECT_EQ(sharing.at(position), ShareTimes{});
+  EXPECT_GT(MemoryCost(whole, scheme).fixed_bytes(8), MemoryCost(cost, scheme).fixed_bytes(8));
+  EXPECT_LT(MemoryCost(whole, scheme).fixed_bytes(8), MemoryCost(whole, {.cp = 8}).fixed_bytes(8));
+}
+
+// Of a lane that has its experts to itself nothing of them is gathered; what is kept of visits is as much.
 TEST(DividedExperts, LeaveLessAtHand) {
   const CostModel cost = cost_on(8);
   const auto memory = [&](int experts) {
@@ -82,7 +123,7 @@ TEST(DividedExperts, LeaveLessAtHand) {
   };
   EXPECT_GT(window(1), 2 * window(4));
   EXPECT_GT(window(4), window(8));
-  EXPECT_LT(memory(8).held_bytes_per_token(), memory(1).held_bytes_per_token());
+  EXPECT_EQ(memory(8).held_bytes_per_token(), memory(1).held_bytes_per_token());
 }
 
 }  // namespace

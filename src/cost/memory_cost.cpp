@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cost/expert_travel.h"
 #include "cost/parameter_counts.h"
 #include "cost/share_cost.h"
 #include "model/experts_kind.h"
@@ -23,20 +24,23 @@ MemoryCost::MemoryCost(CostModel cost, const strategy::Scheme& scheme)
 int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   const MemoryModel& memory = options().memory;
   const base::Interval run = cost_.stage_run(scheme_, stage);
-  int64_t whole = 0, shared = 0, shared_gradients = 0;
+  const ShareTraits& traits = options().share_traits;
+  int64_t parameters = 0, gradients = 0;
   std::map<std::tuple<int, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
   for (const int bucket : program().buckets_of(run)) {
     const auto [position, trained, of_experts] = program().buckets()[static_cast<size_t>(bucket)];
     const auto [known, added] = alike.try_emplace({program().at(position).kind, trained, of_experts});
     if (added) known->second = bucket_elements(program(), memory, bucket, scheme_.tp);
-    whole += known->second;
-    shared += divide_up(known->second, scheme_.share);
-    if (trained) shared_gradients += divide_up(known->second, scheme_.share);
+    // A lane's own experts, and others' parameters where they are not shared.
+    const int64_t whole = of_experts ? divide_up(known->second, scheme_.experts) : known->second;
+    const int64_t shared =
+        traits.holds_whole && !of_experts ? whole : divide_up(known->second, scheme_.share);
+    parameters += traits.keeps_gathered ? whole : shared;
+    if (trained) gradients += shared;
   }
   const ParameterCount all = all_parameters(program(), memory);
   const bool head = run.end > program().head();
-  return (options().share_traits.keeps_gathered ? whole : shared) * memory.element_bytes +
-         shared_gradients * memory.accumulator_bytes +
+  return parameters * memory.element_bytes + gradients * memory.accumulator_bytes +
          memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
          (head ? memory.logits_chunk_bytes : 0) +
          model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
@@ -67,8 +71,9 @@ void MemoryCost::for_each_kind_of_block(base::Interval run, Visit visit) const {
 }
 
 model::TokenBytes MemoryCost::token_bytes(int64_t position) const {
-  return program().kind_at(position).bytes({.tp = scheme_.tp, .expert_lanes = scheme_.experts},
-                                           options().memory.element_bytes);
+  return program().kind_at(position).bytes(
+      {.tp = scheme_.tp, .expert_lanes = scheme_.experts, .keeps_visits = cost_.policy().keeps_visits()},
+      options().memory.element_bytes);
 }
 
 int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
@@ -78,9 +83,21 @@ int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
     // What was measured where lanes gather experts, less what is not kept of rows that travel.
     const int64_t gathering =
         program().kind_at(position).bytes({scheme_.tp}, options().memory.element_bytes).saved;
-    return gathering == 0 ? known : wide_divide_up(Wide{known} * token_bytes(position).saved, gathering);
+    const int64_t own =
+        gathering == 0 ? known : wide_divide_up(Wide{known} * token_bytes(position).saved, gathering);
+    return own + travelled_bytes_per_token(position);
   }
   return divide_up(published_->saved_bytes_per_token, program().blocks().size() / scheme_.pp);
+}
+
+// As if routing were even.
+int64_t MemoryCost::travelled_bytes_per_token(int64_t position) const {
+  const bool stays = options().share_traits.keeps_travelled && !options().repeat_forward;
+  if (!stays || program().kind_at(position).work().visited == 0) return 0;
+  const model::Experts& experts = options().shape.experts;
+  const Wide lanes = Wide{visited_lanes_ppm(experts.count, experts.per_token, scheme_.experts)} *
+                     scheme_.experts * options().shape.hidden * options().memory.element_bytes;
+  return wide_divide_up(lanes, 1'000'000);
 }
 
 int64_t MemoryCost::deferred_bytes_per_token(int64_t position) const {
@@ -271,8 +288,10 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
     const OperationElements own = operation_elements(program(), memory, of.begin, scheme_.tp);
     // A lane that holds its experts alone has them at hand, and their gradients, all through the step.
     const int gathered = scheme_.holders_of_experts() == 1 ? 0 : 1;
-    const ParameterCount count{own.others.all + gathered * own.experts.all / scheme_.experts,
-                               own.others.trained + gathered * own.experts.trained / scheme_.experts};
+    const int others = options().share_traits.holds_whole ? 0 : 1;
+    const ParameterCount count{
+        others * own.others.all + gathered * own.experts.all / scheme_.experts,
+        others * own.others.trained + gathered * own.experts.trained / scheme_.experts};
     const bool needs = gathers(program(), kind, of.begin) ||
                        (kind != CellKind::kBackwardWeight && stays_at_hand(program(), of.begin));
     const bool makes = forward ? of.begin == program().head() : true;

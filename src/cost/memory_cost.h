@@ -35,6 +35,8 @@ class MemoryCost {
   int64_t saved_bytes_per_token(int64_t position) const;
   int64_t kept_bytes_per_token(int64_t position, int head_lanes = 1) const;
   int64_t deferred_bytes_per_token(int64_t position) const;
+  // Of rows that travelled to experts, where they stay (ShareTraits::keeps_travelled).
+  int64_t travelled_bytes_per_token(int64_t position) const;
   // What a token takes of the device from forward to backward, on the fullest stage.
   int64_t held_bytes_per_token() const;
   // What a backward of the run has made again at any time, a token.

@@ -113,7 +113,7 @@ ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs
   const bool divided = experts > 1;
   ParameterCount together = own.others;
   if (!divided) together = {own.others.all + own.experts.all, own.others.trained + own.experts.trained};
-  add({scheme_.share, runs.lanes_in_node, runs.lanes}, together, scheme_.tp);
+  if (!traits.holds_whole) add({scheme_.share, runs.lanes_in_node, runs.lanes}, together, scheme_.tp);
   if (divided) {
     const int64_t in_node = std::max<int64_t>(1, runs.lanes_in_node / experts);
     add({scheme_.holders_of_experts(), in_node, runs.lanes % experts == 0 ? runs.lanes / experts : 1},

@@ -34,11 +34,10 @@ struct ExpertsSaved {
   at::Tensor inverse_rms_S;
   at::Tensor score_SE;
   at::Tensor id_TK, weight_TK;  // the routes
-  at::Tensor gate_up_VG;
+  at::Tensor gate_up_VG;        // where rows travel: what KeptVisits has room for
   at::Tensor shared_gate_up_TG;
-  at::Tensor share_T1;  // factor of what is shared; undefined without one
-  // Where rows travel, in place of gate_up_VG, while they are at hand: the backward makes them again.
-  at::Tensor normed_TH;
+  at::Tensor share_T1;   // factor of what is shared; undefined without one
+  at::Tensor normed_TH;  // where rows travel, while they are at hand
 };
 
 // What the weight gradients need of visits.
@@ -69,6 +68,24 @@ std::vector<SavedRows> rows_of(ExpertsDeferred& deferred) {
           {deferred.dy_SH},       {deferred.dy_TH}};
 }
 
+// What a lane keeps of visits by rows that travelled: gate and up of as many as its own rows make, those of
+// the first experts of the first waves that fit. The rest a backward makes again, so routers decide of time
+// alone, not of memory.
+class KeptVisits {
+ public:
+  explicit KeptVisits(at::Tensor room_VG) : room_VG_(std::move(room_VG)) {}
+  // The next `visits`, in the same order forward and backward; undefined: they are not kept.
+  at::Tensor next(int64_t visits) {
+    if (!room_VG_.defined() || used_ + visits > room_VG_.size(0)) return {};
+    used_ += visits;
+    return room_VG_.narrow(0, used_ - visits, visits);
+  }
+
+ private:
+  at::Tensor room_VG_;  // undefined: none
+  int64_t used_ = 0;
+};
+
 class ExpertsPart final : public Part {
  public:
   explicit ExpertsPart(const Site& site)
@@ -80,6 +97,8 @@ class ExpertsPart final : public Part {
 
   at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
     ExpertsSaved half = first_half(x_SH, {}, {});
+    if (travels() && saved != nullptr && layout.travelling.keeps)
+      half.gate_up_VG = visits_of(half.id_TK.numel(), x_SH);
     at::Tensor y_SH =
         second_half(half, travels() ? sums_of_travel(layout.travelling, half) : sums_of_visits(half));
     half.normed_TH.reset();
@@ -133,9 +152,9 @@ class ExpertsPart final : public Part {
         at::empty({0, experts_.per_token}, none_TH.options().dtype(at::kInt)),
         at::empty({0, experts_.per_token}, none_TH.options().dtype(ops::accumulator_type(none_TH)))};
     if (direction == Direction::kForward) {
-      travel(rows, no_routes, none_TH, none_TH);
+      travel(rows, no_routes, none_TH, none_TH, {});
     } else {
-      travel_backward(rows, no_routes, none_TH, none_TH, none_TH, no_routes.weight_TK);
+      travel_backward(rows, no_routes, none_TH, none_TH, none_TH, no_routes.weight_TK, {});
     }
   }
 
@@ -148,14 +167,13 @@ class ExpertsPart final : public Part {
   at::Tensor sums_of_travel(const TravellingRows& rows, const ExpertsSaved& saved) const;
   at::Tensor second_half(const ExpertsSaved& saved, const at::Tensor& sum_TH) const;
 
-  // Adds what the experts of all lanes give these rows.
+  // Adds what the experts of all lanes give these rows. `kept_VG`: of KeptVisits.
   void travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
-              const at::Tensor& sum_TH) const;
-  // Adds the gradients of rows and of their weights, and those of this lane's experts: from the rows
-  // themselves, for a lane keeps nothing of others.
+              const at::Tensor& sum_TH, const at::Tensor& kept_VG) const;
+  // Adds the gradients of rows and of their weights, and those of this lane's experts.
   void travel_backward(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
-                       const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
-                       const at::Tensor& dweight_TK) const;
+                       const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
+                       const at::Tensor& kept_VG) const;
   ExpertsTravel travel_of(const TravellingRows& rows, const Routes& routes) const {
     SLUICE_ASSERT(context_.lanes != nullptr, "rows travel and lanes have no channel");
     return {*context_.lanes, rows,   context_.experts,
@@ -164,6 +182,10 @@ class ExpertsPart final : public Part {
   // Adds the gradients of rows and of their weights, of visits to experts at hand.
   VisitsGradient visits_backward(ExpertsSaved& saved, const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
                                  const at::Tensor& dweight_TK) const;
+  // Room for gate and up.
+  at::Tensor visits_of(int64_t visits, const at::Tensor& like) const {
+    return at::empty({visits, weights_.gate_up_EGH.size(1)}, like.options());
+  }
   // In the type that is computed with. [V, 1]
   at::Tensor weights_by_visit(const at::Tensor& weight_TK, const ops::Visits& visits) const {
     return weight_TK.reshape({-1, 1}).index_select(0, visits.slot_V).to(weights_.down_EFH.scalar_type());
@@ -244,7 +266,7 @@ ExpertsSaved ExpertsPart::first_half(const at::Tensor& x_SH, at::Tensor id_TK, a
     saved.normed_TH = normed_TH;
   } else {
     const ops::Visits visits = ops::visits_of(id_TK, experts_.count);
-    saved.gate_up_VG = at::empty({visits.row_V.size(0), weights_.gate_up_EGH.size(1)}, normed_TH.options());
+    saved.gate_up_VG = visits_of(visits.row_V.size(0), normed_TH);
     for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
       expert.gate_up_into(expert.of_visits(saved.gate_up_VG), expert.rows_of(normed_TH));
     });
@@ -273,21 +295,22 @@ at::Tensor ExpertsPart::sums_of_visits(const ExpertsSaved& saved) const {
 
 at::Tensor ExpertsPart::sums_of_travel(const TravellingRows& rows, const ExpertsSaved& saved) const {
   at::Tensor sum_TH = at::zeros_like(saved.normed_TH);
-  travel(rows, {saved.id_TK, saved.weight_TK}, saved.normed_TH, sum_TH);
+  travel(rows, {saved.id_TK, saved.weight_TK}, saved.normed_TH, sum_TH, saved.gate_up_VG);
   return sum_TH;
 }
 
 void ExpertsPart::travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
-                         const at::Tensor& sum_TH) const {
+                         const at::Tensor& sum_TH, const at::Tensor& kept_VG) const {
+  KeptVisits kept(kept_VG);
   const auto compute = [&](const std::vector<at::Tensor>& came, const ExpertsTravel::Coming& coming) {
     const at::Tensor& x_NH = came.front();
     const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.visits);
     at::Tensor sum_NH = at::zeros_like(x_NH);
     for_each_expert(weights_, own_, coming.visits, [&](const Expert& expert) {
-      const at::Tensor gate_up_G =
-          at::empty({expert.visits.size(), weights_.gate_up_EGH.size(1)}, x_NH.options());
-      expert.gate_up_into(gate_up_G, expert.rows_of(x_NH));
-      expert.add_to_rows(sum_NH, expert.result(context_, gate_up_G, expert.of_visits(weight_V1)));
+      at::Tensor gate_up_NG = kept.next(expert.visits.size());
+      if (!gate_up_NG.defined()) gate_up_NG = visits_of(expert.visits.size(), x_NH);
+      expert.gate_up_into(gate_up_NG, expert.rows_of(x_NH));
+      expert.add_to_rows(sum_NH, expert.result(context_, gate_up_NG, expert.of_visits(weight_V1)));
     });
     return std::vector{sum_NH};
   };
@@ -314,7 +337,9 @@ at::Tensor ExpertsPart::second_half(const ExpertsSaved& saved, const at::Tensor&
 
 void ExpertsPart::travel_backward(const TravellingRows& rows, const Routes& routes,
                                   const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
-                                  const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK) const {
+                                  const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
+                                  const at::Tensor& kept_VG) const {
+  KeptVisits kept(kept_VG);
   const auto of_expert = [](const at::Tensor& all, const Expert& expert) {
     return all.defined() ? all[expert.index] : all;
   };
@@ -325,8 +350,11 @@ void ExpertsPart::travel_backward(const TravellingRows& rows, const Routes& rout
     at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), dweight_NK.options());
     for_each_expert(weights_, own_, coming.visits, [&](const Expert& expert) {
       const at::Tensor own_x = expert.rows_of(x_NH), dy = expert.rows_of(dsum_NH);
-      const at::Tensor gate_up = at::empty({own_x.size(0), weights_.gate_up_EGH.size(1)}, x_NH.options());
-      expert.gate_up_into(gate_up, own_x);
+      at::Tensor gate_up = kept.next(expert.visits.size());
+      if (!gate_up.defined()) {
+        gate_up = visits_of(expert.visits.size(), x_NH);
+        expert.gate_up_into(gate_up, own_x);
+      }
       at::Tensor dweight, a;
       expert.add_to_rows(dx_NH,
                          expert.backward(context_, dy, gate_up, expert.of_visits(weight_V1), dweight, a));
@@ -377,8 +405,9 @@ at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr 
     if (!saved.normed_TH.defined())
       saved.normed_TH = parallel.all_gather_rows(enter(context_, saved.x_SH, weights_.norm_H).y_SH);
     travel_backward(layout.travelling, {saved.id_TK, saved.weight_TK}, saved.normed_TH, dsum_TH, dnormed_TH,
-                    dweight_TK);
+                    dweight_TK, saved.gate_up_VG);
     saved.normed_TH.reset();
+    saved.gate_up_VG.reset();
   } else {
     visited = visits_backward(saved, dsum_TH, dnormed_TH, dweight_TK);
   }

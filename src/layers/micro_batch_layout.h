@@ -55,6 +55,7 @@ struct CachedRows {
 struct TravellingRows {
   std::vector<int> members;   // the lanes, as members of the channel's communicator
   std::vector<int64_t> rows;  // of each lane
+  bool keeps = true;          // what experts make of them until the backward, as far as there is room
   bool any() const {
     return std::ranges::any_of(rows, [](int64_t of_lane) { return of_lane > 0; });
   }
@@ -73,7 +74,7 @@ struct MicroBatchLayout {
   SequenceRows sequences;
   CachedRows cached;
   TravellingRows travelling;  // where lanes divide experts between them
-  int64_t longest = 0;  // one past the largest position: rotary tables must reach so far
+  int64_t longest = 0;        // one past the largest position: rotary tables must reach so far
 };
 
 // How far a model's layers see, which is what layouts are made for.

@@ -112,8 +112,8 @@ TokenWork ExpertsKind::work() const {
       .collectives = 2};
 }
 
-// Where rows travel a lane keeps nothing of visits, its own rows' or others': what it has at work of them is
-// the same whatever it has of rows (wave_bytes).
+// Where rows travel a lane keeps of visits as much as its own rows' would take, whoever's they are, or
+// nothing; what it has at work of them is the same whatever it has of rows (wave_bytes).
 PartBytes ExpertsKind::bytes(const Cut& cut, int64_t element_bytes) const {
   const int tp = cut.tp;
   const bool travels = cut.expert_lanes > 1;
@@ -121,7 +121,8 @@ PartBytes ExpertsKind::bytes(const Cut& cut, int64_t element_bytes) const {
   const int64_t visits = experts_.per_token;
   const auto of_rank = [tp](int64_t width) { return (width + tp - 1) / tp; };
   const int64_t shared = of_rank(experts_.shared_hidden);
-  const int64_t ffn = shared + (travels ? 0 : visits * of_rank(experts_.hidden));
+  const int64_t all = shared + visits * of_rank(experts_.hidden);
+  const int64_t ffn = travels ? shared : all, kept = travels && !cut.keeps_visits ? shared : all;
   const int64_t widest = travels ? shared : std::max(of_rank(experts_.hidden), shared);
   const int64_t shard = of_rank(hidden_), gathered = tp > 1 ? hidden_ : 0;
   const int64_t normed = travels ? hidden_ : 0;  // at hand while its rows travel
@@ -136,7 +137,7 @@ PartBytes ExpertsKind::bytes(const Cut& cut, int64_t element_bytes) const {
   PartBytes bytes;
   // Its input, the norm's scale and the scores; gate and up by visit, and the routes.
   bytes.saved = {hidden_ * element_bytes + statistic_bytes + scores,
-                 2 * ffn * element_bytes + routes + factor};
+                 2 * kept * element_bytes + routes + factor};
   bytes.border = {0, routes};  // never made again
   bytes.recomputed = {bytes.saved.shared, bytes.saved.own - routes + normed * element_bytes};
   // The normed input and output gradient, the scores' gradient; dgate-up and SwiGLU's output by visit.
@@ -153,7 +154,7 @@ PartBytes ExpertsKind::bytes(const Cut& cut, int64_t element_bytes) const {
       element_bytes * (normed + ffn + gathered +
                        std::max({hidden_ + expert, hidden_ + 2 * shard, 2 * shard + 2 * hidden_}));
   bytes.ring_backward = bytes.backward;
-  bytes.released = 2 * ffn * element_bytes;
+  bytes.released = 2 * kept * element_bytes;
   return bytes;
 }
 

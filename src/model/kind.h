@@ -23,6 +23,7 @@ struct Cut {
   int t = 0;
   int expert_lanes = 1;
   int expert_lane = 0;
+  bool keeps_visits = true;  // from forward to backward, of rows that travel to experts
 };
 
 // A run of rows of a parameter that TP cuts on its own.

@@ -59,13 +59,19 @@ bool hides(const SchemeCost& scheme, int64_t length) {
                cost::Work::of_lane(tokens, length, lanes, scheme.cost().window()));
 }
 
+cost::CostModel offloading(const cost::CostModel& cost, int permille) {
+  strategy::MemoryPolicy policy = cost.policy();
+  policy.offload_permille = permille;
+  return cost.under(policy);
+}
+
 }  // namespace
 
 std::optional<strategy::MemoryPolicy> hidden_offload(const cost::CostModel& cost,
                                                      std::span<const strategy::Strategy> strategies,
                                                      int world_size, int64_t length) {
   for (int permille = kStepPermille; permille <= kMilli; permille += kStepPermille) {
-    const cost::CostModel under = cost.under({cost.policy().recompute, permille});
+    const cost::CostModel under = offloading(cost, permille);
     for (const strategy::Strategy& strategy : strategies) {
       for (const strategy::Pipeline& pipeline : strategy.pipelines) {
         const SchemeCost scheme(pipeline.scheme, under, world_size);
@@ -80,7 +86,7 @@ int hidden_permille(const cost::CostModel& cost, std::span<const strategy::Strat
                     int world_size) {
   int hidden = 0;
   for (int permille = kStepPermille; permille <= kMilli; permille += kStepPermille) {
-    const cost::CostModel under = cost.under({cost.policy().recompute, permille});
+    const cost::CostModel under = offloading(cost, permille);
     for (const strategy::Strategy& strategy : strategies) {
       for (const strategy::Pipeline& pipeline : strategy.pipelines) {
         const SchemeCost scheme(pipeline.scheme, under, world_size);

@@ -128,7 +128,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
 layers::TravellingRows StepRunner::travelling_rows(const strategy::Pass& pass) const {
   const strategy::Scheme& scheme = pipeline_->scheme;
   const int first = scheme.first_of_experts(place_.lane);
-  layers::TravellingRows rows;
+  layers::TravellingRows rows{.members = {}, .rows = {}, .keeps = pass.memory.keeps_visits()};
   for (int lane = first; lane < first + scheme.experts; ++lane) {
     const int64_t tokens = strategy::tokens_on(*plan_, pass, lane);
     rows.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));

@@ -161,23 +161,44 @@ std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask
   return sum_ns;
 }
 
-// The planner that offloads what is always hidden, where that makes steps shorter.
-std::optional<plan::Planner> planner_with_fewer_lanes(const plan::Planner& planner,
-                                                      const PlanningTask& task) {
-  const PlannerChoices& choices = task.choices;
-  const bool chooses = choices.hides_offload && choices.offload_saves_lanes && !choices.policies.empty() &&
-                       choices.method == plan::ours() && !task.sample_batches.empty();
-  if (!chooses) return std::nullopt;
-  PlanningTask offloading = task;
-  strategy::MemoryPolicy& first = offloading.choices.policies.front();
-  first.offload_permille =
-      plan::hidden_permille(task.cost.under(first), planner.options().candidates, task.world_size);
-  if (first.offload_permille == 0) return std::nullopt;
-  plan::Planner other = planner_under(offloading);
+// Whether a run may have another first policy than the first it names.
+bool chooses_policy(const PlanningTask& task) {
+  return !task.choices.policies.empty() && task.choices.method == plan::ours() &&
+         !task.sample_batches.empty();
+}
+
+// Planned under `policies`, where steps of sample batches then end sooner.
+void plan_under_if_sooner(std::vector<strategy::MemoryPolicy> policies, PlanningTask& task,
+                          plan::Planner& planner) {
+  PlanningTask changed = task;
+  changed.choices.policies = std::move(policies);
+  plan::Planner other = planner_under(changed);
   const std::optional<int64_t> before_ns = steps_ns(planner, task), after_ns = steps_ns(other, task);
-  if (!before_ns || !after_ns || *after_ns >= *before_ns - *before_ns / plan::kNegligiblePart)
-    return std::nullopt;
-  return other;
+  if (!before_ns || !after_ns || *after_ns >= *before_ns - *before_ns / plan::kNegligiblePart) return;
+  planner = std::move(other);
+  task = std::move(changed);
+}
+
+// What experts make of rows that travel made again, so that lanes hold more.
+void save_visits(PlanningTask& task, plan::Planner& planner) {
+  const auto travels = [](const strategy::Strategy& candidate) {
+    return std::ranges::any_of(candidate.pipelines,
+                               [](const auto& pipeline) { return pipeline.scheme.experts > 1; });
+  };
+  if (!chooses_policy(task) || std::ranges::none_of(planner.options().candidates, travels)) return;
+  std::vector<strategy::MemoryPolicy> policies = task.choices.policies;
+  for (strategy::MemoryPolicy& policy : policies) policy.visits_again = !policy.recompute;
+  plan_under_if_sooner(std::move(policies), task, planner);
+}
+
+// What is always hidden offloaded, likewise.
+void save_lanes(PlanningTask& task, plan::Planner& planner) {
+  const PlannerChoices& choices = task.choices;
+  if (!chooses_policy(task) || !choices.hides_offload || !choices.offload_saves_lanes) return;
+  std::vector<strategy::MemoryPolicy> policies = choices.policies;
+  policies.front().offload_permille =
+      plan::hidden_permille(task.cost.under(policies.front()), planner.options().candidates, task.world_size);
+  if (policies.front().offload_permille > 0) plan_under_if_sooner(std::move(policies), task, planner);
 }
 
 void refuse_small_host(const plan::Planner& planner, int64_t length) {
@@ -238,9 +259,11 @@ std::vector<plan::Proposal> propose(const PlanningTask& task) {
 }
 
 plan::Planner make_planner(const PlanningTask& task) {
-  plan::Planner planner = planner_under(task);
-  std::optional<plan::Planner> other = planner_with_fewer_lanes(planner, task);
-  return other ? std::move(*other) : std::move(planner);
+  PlanningTask chosen = task;
+  plan::Planner planner = planner_under(chosen);
+  save_visits(chosen, planner);
+  save_lanes(chosen, planner);
+  return planner;
 }
 
 void require_context(const plan::Planner& planner, int64_t context_length) {

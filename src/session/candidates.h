@@ -21,8 +21,10 @@ struct PlannerChoices {
   int max_cp = 0;     // most lanes of their pipelines; 0: as many as the method plans
   bool share = true;  // whether these may share parameters
   plan::Selection selection = plan::Selection::kBest;
-  int fixed_candidate = 0;                       // of kFixed
-  std::vector<strategy::MemoryPolicy> policies;  // tried in order; empty: the cost model's
+  int fixed_candidate = 0;  // of kFixed
+  // Tried in order; empty: the cost model's. Where lanes divide experts all of them make visits again, where
+  // by plans of sample batches steps then end sooner.
+  std::vector<strategy::MemoryPolicy> policies;
   // Second among them one more, where it makes a candidate hold the context: offloading a share whose copies
   // a layer's forward hides (plan/offload.h). Without policies it does nothing.
   bool hides_offload = false;

@@ -1,15 +1,19 @@
 #include "strategy/memory_policy.h"
 
+#include <vector>
+
 #include "base/error.h"
 #include "base/text.h"
 
 namespace sluice::strategy {
 
 std::string to_text(const MemoryPolicy& policy) {
-  if (policy.keeps_all()) return "keep";
-  if (policy.offload_permille == 0) return "recompute";
-  const std::string offload = base::text("offload ", static_cast<double>(policy.offload_permille) / 1000);
-  return policy.recompute ? "recompute, " + offload : offload;
+  std::vector<std::string> savings;
+  if (policy.recompute) savings.emplace_back("recompute");
+  if (policy.visits_again) savings.emplace_back("visits again");
+  if (policy.offload_permille > 0)
+    savings.push_back(base::text("offload ", static_cast<double>(policy.offload_permille) / 1000));
+  return savings.empty() ? "keep" : base::join(savings, ", ");
 }
 
 void validate(const MemoryPolicy& policy) {

@@ -34,6 +34,7 @@ Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
   if (!unit.memory.keeps_all()) {
     json["memory"] = {{"recompute", unit.memory.recompute},
                       {"offload_permille", unit.memory.offload_permille}};
+    if (unit.memory.visits_again) json["memory"]["visits_again"] = true;
   }
   return json;
 }
@@ -92,7 +93,8 @@ ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name
     const Json& memory = json.at("memory");
     const std::string where = text(name, ": memory");
     micro_batch.memory = {.recompute = base::get_or<bool>(memory, "recompute", false, where),
-                          .offload_permille = base::get_or<int>(memory, "offload_permille", 0, where)};
+                          .offload_permille = base::get_or<int>(memory, "offload_permille", 0, where),
+                          .visits_again = base::get_or<bool>(memory, "visits_again", false, where)};
   }
   for_each_item(json, "pieces", name, [&](const Json& piece, const std::string& where) {
     micro_batch.pieces.push_back({.sequence = base::require<int32_t>(piece, "sequence", where),

@@ -252,6 +252,11 @@ TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
   EXPECT_EQ(json["pipelines"][1]["lanes"][0][0]["memory"]["offload_permille"], 300);
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan.json").pipelines, plan.pipelines);
   EXPECT_EQ(to_text(unit(plan, 1, 0).memory), "recompute, offload 0.3");
+  const uint64_t before = hash(plan);
+  unit(plan, 1, 0).memory.visits_again = true;
+  EXPECT_EQ(step_plan_from_json(to_json(plan), kWorldSize, "plan.json").pipelines, plan.pipelines);
+  EXPECT_EQ(to_text(unit(plan, 1, 0).memory), "recompute, visits again, offload 0.3");
+  EXPECT_NE(hash(plan), before);
 }
 
 // A lane's list of micro-batches.
