@@ -3,13 +3,18 @@
 //
 // Of each model, cluster and number of tokens a rank: the step of what planning proposes, on batches that the
 // proposal did not see, over the work alone, evenly shared; the strategy that most batches take; what a rank
-// has at hand of gathered parameters and of waves; and the same schemes with every expert gathered (E = 1).
+// has at hand of gathered parameters and of waves; the same schemes with every expert gathered (E = 1); and
+// the steps of rivals, the best of their layouts by enumeration, over ours. Steps are whole ones, by
+// the clock.
 //
 //   experts_bench [LENGTHS]
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -18,19 +23,23 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/memory_cost.h"
+#include "graph/build.h"
 #include "inputs.h"
 #include "model/experts_kind.h"
 #include "model/hugging_face.h"
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
-#include "plan/propose.h"
+#include "session/candidates.h"
+#include "study/deepspeed.h"
+#include "study/megatron.h"
 
 namespace {
 
 using namespace sluice;
 
 constexpr int64_t kContextTokens = 32'768;
-constexpr int kFreshBatches = 24;
+constexpr int kFreshBatches = 8;
+constexpr int kRivalBatches = 12;  // that rivals are tuned on
 
 // As the published config.json files say, where it decides costs.
 constexpr const char* kMixtral = R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
@@ -89,22 +98,25 @@ std::vector<std::vector<int64_t>> batches_of(const std::vector<int64_t>& lengths
   return plan::stratified_batches(lengths, {.tokens_per_step = tokens, .batches = batches, .seed = seed});
 }
 
+// A whole step by the clock: pull, passes, push and update.
+int64_t step_ns(const strategy::StepPlan& plan, const cost::CostModel& cost, int ranks) {
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  return graph::build(plan, table, cost, ranks, {.disabled_passes = {"verify"}}).makespan_ns;
+}
+
 // The mean step over fresh batches, and the strategy of most of them.
 struct Steps {
   double mean_ns = 0;
   std::string usual;
 };
 
-Steps steps_of(const std::vector<strategy::Strategy>& candidates,
-               const std::vector<std::vector<int64_t>>& batches, const cost::CostModel& cost, int ranks) {
-  const plan::Planner planner({.world_size = ranks, .candidates = candidates}, cost);
+Steps steps_of(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
   Steps steps;
   std::map<std::string, int> taken;
   for (const std::vector<int64_t>& batch : batches) {
-    std::vector<strategy::Sequence> sequences;
-    for (const int64_t length : batch) sequences.push_back({.length_tokens = length});
-    const strategy::StepPlan plan = planner.plan(0, sequences);
-    steps.mean_ns += static_cast<double>(plan.estimated_ns) / static_cast<double>(batches.size());
+    const strategy::StepPlan plan = planner.plan(0, plan::sequences_of(batch));
+    steps.mean_ns += static_cast<double>(step_ns(plan, planner.cost(), planner.options().world_size)) /
+                     static_cast<double>(batches.size());
     ++taken[to_text(plan.strategy())];
   }
   steps.usual = std::ranges::max_element(taken, {}, [](const auto& each) { return each.second; })->first;
@@ -123,6 +135,43 @@ double alone_ns(const std::vector<std::vector<int64_t>>& batches, const cost::Co
   return sum / static_cast<double>(batches.size()) / ranks;
 }
 
+// The mean step of what was proposed, with every expert gathered; 0: it does not fit.
+double gathering_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
+  plan::PlannerOptions options = planner.options();
+  options.beside_ns.clear();
+  for (strategy::Strategy& candidate : options.candidates) {
+    for (strategy::Pipeline& pipeline : candidate.pipelines) pipeline.scheme.experts = 1;
+  }
+  try {
+    return steps_of(plan::Planner(std::move(options), planner.cost()), batches).mean_ns;
+  } catch (const base::InfeasibleError&) {
+    return 0;
+  }
+}
+
+struct Rival {
+  std::string configuration = "does not fit";
+  double mean_ns = 0;
+};
+
+using MakeSystem = std::unique_ptr<study::System> (*)(const study::SystemInputs&);
+
+Rival rival(MakeSystem make, const study::SystemInputs& inputs,
+            const std::vector<std::vector<int64_t>>& batches) {
+  try {
+    const std::unique_ptr<study::System> system = make(inputs);
+    Rival found{.configuration = system->configuration()};
+    for (const std::vector<int64_t>& batch : batches) {
+      const study::SystemStep step = system->step(0, plan::sequences_of(batch));
+      const int64_t ns = step.before_ns + step_ns(step.plan, system->cost(), inputs.world_size);
+      found.mean_ns += static_cast<double>(ns) / static_cast<double>(batches.size());
+    }
+    return found;
+  } catch (const base::InfeasibleError&) {
+    return {};
+  }
+}
+
 std::string fixed(double value, int decimals) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", decimals, value);
@@ -133,34 +182,28 @@ std::string gibibytes(int64_t bytes) {
   return fixed(static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30), 1);
 }
 
+std::string multiple(double ns, double of_ns) { return ns == 0 ? "does not fit" : fixed(ns / of_ns, 2); }
+
 void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int64_t>& lengths) {
   const cost::CostModel cost = cost_of(setting);
   const int64_t tokens = tokens_a_rank * setting.ranks;
   const std::string head = base::text("| ", setting.name, " | ", setting.ranks, " x ", setting.cluster, " | ",
                                       tokens_a_rank, " | ");
-  const auto proposed = plan::propose({.world_size = setting.ranks,
-                                       .context_length = kContextTokens,
-                                       .sample_batches = batches_of(lengths, tokens, 48, 1),
-                                       .max_cp = setting.ranks,
-                                       .max_share = setting.ranks},
-                                      cost);
-  if (!proposed) {
-    std::printf("%snone holds it | | | | |\n", head.c_str());
+  session::PlanningTask task{.world_size = setting.ranks,
+                             .cost = cost,
+                             .context_length = kContextTokens,
+                             .sample_batches = batches_of(lengths, tokens, 48, 1)};
+  task.choices.policies = {{}};
+  std::optional<plan::Planner> planner;
+  try {
+    planner = session::make_planner(task);
+  } catch (const base::InfeasibleError&) {
+    std::printf("%snone holds it | | | | | | | |\n", head.c_str());
     return;
   }
-  const std::vector<strategy::Strategy> candidates = plan::strategies_of(*proposed);
   const auto fresh = batches_of(lengths, tokens, kFreshBatches, 1'000'003);
   const double alone = alone_ns(fresh, cost, setting.ranks);
-  const Steps steps = steps_of(candidates, fresh, cost, setting.ranks);
-  std::vector<strategy::Strategy> gathering = candidates;
-  for (strategy::Strategy& candidate : gathering) {
-    for (strategy::Pipeline& pipeline : candidate.pipelines) pipeline.scheme.experts = 1;
-  }
-  std::string gathered = "does not fit";
-  try {
-    gathered = fixed(steps_of(gathering, fresh, cost, setting.ranks).mean_ns / alone, 2);
-  } catch (const base::InfeasibleError&) {  // it holds fewer tokens
-  }
+  const Steps steps = steps_of(*planner, fresh);
   const strategy::Scheme scheme =
       strategy::parse_strategy(steps.usual, setting.ranks).pipelines.front().scheme;
   const cost::MemoryCost memory(cost, scheme);
@@ -169,8 +212,25 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
     window = std::max(window, memory.window_bytes(kind, cost.stage_run(scheme, 0)));
   const int64_t waves =
       model::wave_bytes(cost.options().shape, {.tp = scheme.tp, .expert_lanes = scheme.experts}, 2);
-  std::printf("%s%s | %.2f | %s | %s | %s |\n", head.c_str(), steps.usual.c_str(), steps.mean_ns / alone,
-              gathered.c_str(), gibibytes(window).c_str(), gibibytes(waves).c_str());
+  std::printf("%s%s%s | %.2f | %s | %s | %s | ", head.c_str(), steps.usual.c_str(),
+              planner->cost().policy().visits_again ? ", visits again" : "", steps.mean_ns / alone,
+              multiple(gathering_ns(*planner, fresh), alone).c_str(), gibibytes(window).c_str(),
+              gibibytes(waves).c_str());
+  const study::SystemInputs inputs{.cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8),
+                                   .world_size = setting.ranks,
+                                   .cost = cost,
+                                   .context_length = kContextTokens,
+                                   .max_cp = setting.ranks,
+                                   .sample_batches = batches_of(lengths, tokens, kRivalBatches, 1)};
+  std::vector<std::string> rivals;
+  for (const auto make : {static_cast<MakeSystem>(study::make_megatron), study::make_fsdp,
+                          static_cast<MakeSystem>(study::make_deepspeed)}) {
+    const Rival found = rival(make, inputs, fresh);
+    rivals.push_back(found.mean_ns == 0
+                         ? found.configuration
+                         : base::text(fixed(found.mean_ns / steps.mean_ns, 2), ": ", found.configuration));
+  }
+  std::printf("%s |\n", base::join(rivals, " | ").c_str());
   std::fflush(stdout);
 }
 
@@ -182,8 +242,8 @@ int main(int argc, char** argv) {
         bench::read_lengths(argc > 1 ? argv[1] : "bench/data/code_lengths.txt", 2, kContextTokens);
     std::printf(
         "| model | GPUs | tokens a rank | usual strategy | step ÷ work | with E = 1 | window, GiB | waves, "
-        "GiB |\n"
-        "|---|---|---:|---|---:|---:|---:|---:|\n");
+        "GiB | Megatron-LM | FSDP | DeepSpeed |\n"
+        "|---|---|---:|---|---:|---:|---:|---:|---|---|---|\n");
     for (const Setting& setting : kSettings) {
       for (const int64_t tokens : {2'048, 8'192, 32'768}) print(setting, tokens, lengths);
     }

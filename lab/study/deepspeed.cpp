@@ -19,8 +19,6 @@ namespace {
 using published::GroupProgram;
 using strategy::Exchange;
 
-constexpr size_t kSampleStride = 4;  // of the sample batches that configurations are chosen by
-
 // A program of such sharding on this machine.
 struct Variant {
   Sharding sharding = Sharding::kZero3;
@@ -30,9 +28,9 @@ struct Variant {
 };
 
 Variant variant_of(const SystemInputs& inputs, Sharding sharding, bool recompute, Exchange exchange,
-                   int tp = 1) {
+                   const strategy::Scheme& degrees = {}) {
   cost::CostModel cost = sharded_cost(inputs.cost, sharding, recompute, inputs.world_size);
-  GroupProgram program = sharded_program(sharding, tp, 1, exchange, cost, inputs.world_size);
+  GroupProgram program = sharded_program(sharding, degrees, exchange, cost, inputs.world_size);
   return {sharding, recompute, std::move(cost), program};
 }
 
@@ -45,26 +43,35 @@ std::vector<Variant> ulysses_variants(const SystemInputs& inputs) {
   return variants;
 }
 
-std::vector<Variant> torchtitan_variants(const SystemInputs& inputs) {
-  std::vector<Variant> variants;
-  for (const strategy::Scheme& scheme : inputs.cost.schemes(inputs.world_size)) {
-    const int tp = scheme.tp;
-    if (scheme.pp > 1 || tp > inputs.cost.options().gpus_per_node || inputs.world_size % tp != 0) continue;
-    for (const Sharding sharding : {Sharding::kZero3, Sharding::kHsdp}) {
+// Its experts lie in ranks that divide them under all stages but the third, which gathers them.
+std::vector<Variant> deepspeed_variants(const SystemInputs& inputs) {
+  std::vector<Variant> variants = ulysses_variants(inputs);
+  for (const int experts : expert_degrees(inputs.cost.options().shape, inputs.world_size)) {
+    if (experts == 1) continue;
+    for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2}) {
       for (const bool recompute : {false, true})
-        variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kRing, tp));
-      variants.push_back(variant_of(inputs, sharding, false, Exchange::kRing, tp));
-      variants.back().program.memory.recompute = true;
+        variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kHeads, {.experts = experts}));
     }
   }
   return variants;
 }
 
-std::vector<std::vector<int64_t>> some_batches(const SystemInputs& inputs) {
-  std::vector<std::vector<int64_t>> some;
-  for (size_t b = 0; b < inputs.sample_batches.size(); b += kSampleStride)
-    some.push_back(inputs.sample_batches[b]);
-  return some;
+std::vector<Variant> torchtitan_variants(const SystemInputs& inputs) {
+  std::vector<Variant> variants;
+  for (const strategy::Scheme& scheme : inputs.cost.schemes(inputs.world_size)) {
+    const int tp = scheme.tp;
+    if (scheme.pp > 1 || tp > inputs.cost.options().gpus_per_node || inputs.world_size % tp != 0) continue;
+    for (const int experts : expert_degrees(inputs.cost.options().shape, inputs.world_size / tp)) {
+      const strategy::Scheme degrees{.tp = tp, .experts = experts};
+      for (const Sharding sharding : {Sharding::kZero3, Sharding::kHsdp}) {
+        for (const bool recompute : {false, true})
+          variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kRing, degrees));
+        variants.push_back(variant_of(inputs, sharding, false, Exchange::kRing, degrees));
+        variants.back().program.memory.recompute = true;
+      }
+    }
+  }
+  return variants;
 }
 
 std::string recompute_text(const Variant& variant) {
@@ -87,6 +94,7 @@ std::unique_ptr<System> system_of(const Variant& variant, const published::Stati
   add("DP", scheme.cp / choice.group_lanes);
   add("TP", scheme.tp);
   degrees.push_back(base::text(width_name, choice.group_lanes));
+  add("EP", scheme.experts);
   return fixed_layout(base::text(base::join(degrees, " "), recompute_text(variant), ", ", sharding),
                       variant.cost,
                       [variant, choice, ranks = scheme.ranks()](const std::vector<int64_t>& lengths,
@@ -121,7 +129,7 @@ std::optional<Found> best_of(const std::vector<Variant>& variants, const SystemI
 }  // namespace
 
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs) {
-  const std::vector<Variant> variants = ulysses_variants(inputs);
+  const std::vector<Variant> variants = deepspeed_variants(inputs);
   const std::optional<Found> best = best_of(variants, inputs);
   if (!best) fail(inputs, "no Ulysses group");
   return system_of(*best->variant, best->choice, "SP", name_of(best->variant->sharding));

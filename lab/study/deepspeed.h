@@ -1,11 +1,12 @@
 // DeepSpeed: static data parallelism over groups of ranks that cut sequences with Ulysses, ZeRO, and full
-// recompute where that pays. The group's size divides the heads. First-fit decreasing makes micro-batches,
+// recompute where that pays; of mixtures of experts DeepSpeed-MoE's expert parallelism beside the first two
+// stages. The group's size divides the heads. First-fit decreasing makes micro-batches,
 // dealt to the groups in turns. Size, stage of ZeRO, recompute and length of packs are the best by
 // enumeration.
 //
 // FSDP with context parallelism as torchtitan runs it: the same with a ring in place of Ulysses, TP inside
 // nodes, HSDP beside full sharding, and selective recompute (strategy::MemoryPolicy::recompute) beside full.
-// One stage.
+// One stage. Experts are gathered, or divided by neighbouring ranks.
 //
 // FlexSP: groups of different sizes at once (published/flex_sp.h), its stage of ZeRO and recompute by
 // enumeration.

@@ -15,6 +15,9 @@ namespace sluice::study {
 // By the lengths of a batch and the costs that its graph will be timed with; without step and sequences.
 using StepOfLengths = std::function<SystemStep(const std::vector<int64_t>&, const cost::CostModel&)>;
 
+// The sample batches that a layout is chosen by where trying each takes long: every fourth.
+std::vector<std::vector<int64_t>> some_batches(const SystemInputs& inputs);
+
 std::unique_ptr<System> fixed_layout(std::string configuration, cost::CostModel cost, StepOfLengths step_of);
 
 }  // namespace sluice::study

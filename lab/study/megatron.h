@@ -1,5 +1,8 @@
 // Megatron-LM: one static strategy for all batches, the best by enumeration. First-fit decreasing makes
 // micro-batches, every lane of a pipeline holding its share of each sequence; 1F1B without a split backward.
+// Of mixtures of experts also with expert parallelism as a degree of its own, which divides data and context
+// parallel ranks, and with full recompute: neighbouring ranks divide experts and hold all else whole, so
+// those that are in one expert group go through their micro-batches together.
 #pragma once
 
 #include <memory>

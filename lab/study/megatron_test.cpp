@@ -55,5 +55,31 @@ TEST(Megatron, ContextThatNothingHoldsIsInfeasible) {
   EXPECT_THROW(make_megatron(test_inputs(100'000'000)), base::InfeasibleError);
 }
 
+// So large that experts must be divided, by neighbours or between nodes.
+SystemInputs inputs_of_experts() {
+  model::Shape shape = cost::small_shape();
+  shape.experts = {.count = 64, .per_token = 2, .hidden = shape.ffn_hidden};
+  SystemInputs inputs = test_inputs(700);
+  const std::vector<int> degrees = {1};
+  inputs.cost = cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 240'000'000}, degrees, 4));
+  return inputs;
+}
+
+TEST(Rivals, DivideExpertsThatNoRankHolds) {
+  const SystemInputs inputs = inputs_of_experts();
+  const auto sequences = test_sequences(test_lengths(3, inputs.context_length));
+  for (const auto make :
+       {static_cast<std::unique_ptr<System> (*)(const SystemInputs&)>(make_megatron), make_fsdp,
+        static_cast<std::unique_ptr<System> (*)(const SystemInputs&)>(make_deepspeed)}) {
+    const auto system = make(inputs);
+    const SystemStep step = system->step(2, sequences);
+    const graph::StepGraph graph = expect_runs_all(step, sequences, system->cost(), inputs.world_size);
+    EXPECT_GE(graph.makespan_ns, step.plan.estimated_ns) << system->configuration();
+    const bool gathers = make == make_fsdp;
+    EXPECT_TRUE(gathers || system->configuration().find(" EP") != std::string::npos)
+        << system->configuration();
+  }
+}
+
 }  // namespace
 }  // namespace sluice::study

@@ -6,6 +6,7 @@
 
 #include "cost/share_cost.h"
 #include "model/parameter_count.h"
+#include "model/program.h"
 
 namespace sluice::study {
 namespace {
@@ -60,16 +61,25 @@ const char* name_of(Sharding sharding) {
   return "";
 }
 
-published::GroupProgram sharded_program(Sharding sharding, int tp, int pp, strategy::Exchange exchange,
-                                        const cost::CostModel& cost, int world_size) {
-  strategy::Scheme scheme{.tp = tp, .pp = pp, .cp = world_size / (tp * pp)};
-  scheme.share = scheme.cp;
-  if (sharding == Sharding::kZero1) scheme.share = 1;
+published::GroupProgram sharded_program(Sharding sharding, const strategy::Scheme& degrees,
+                                        strategy::Exchange exchange, const cost::CostModel& cost,
+                                        int world_size) {
+  strategy::Scheme scheme = degrees;
+  scheme.cp = scheme.share = world_size / (scheme.tp * scheme.pp);
+  if (sharding == Sharding::kZero1) scheme.share = scheme.experts;
   if (sharding == Sharding::kHsdp) {
-    scheme.share = std::clamp(cost.options().gpus_per_node / tp, 1, scheme.cp);
-    while (scheme.cp % scheme.share != 0) --scheme.share;
+    scheme.share = std::clamp(cost.options().gpus_per_node / scheme.tp, scheme.experts, scheme.cp);
+    while (scheme.cp % scheme.share != 0 || scheme.share % scheme.experts != 0) --scheme.share;
   }
   return {.scheme = scheme, .exchange = exchange};
+}
+
+std::vector<int> expert_degrees(const model::Shape& shape, int lanes) {
+  std::vector<int> degrees = {1};
+  for (int lanes_of = 2; shape.experts.count > 0 && lanes % lanes_of == 0; lanes_of *= 2) {
+    if (model::experts_fault(shape, lanes_of).empty()) degrees.push_back(lanes_of);
+  }
+  return degrees;
 }
 
 cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, bool recompute, int world_size) {
@@ -77,6 +87,8 @@ cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, boo
   options.backward_cells = cost::BackwardCells::kOne;
   options.share_traits.sums_in_ring = true;
   options.share_traits.keeps_gathered = sharding == Sharding::kZero2;
+  options.share_traits.holds_whole = sharding == Sharding::kZero1;
+  options.share_traits.keeps_travelled = true;
   if (sharding == Sharding::kHsdp)
     options.memory.owner_bytes_per_parameter *= std::max(1, world_size / options.gpus_per_node);
   return cost.with(std::move(options));

@@ -25,10 +25,17 @@ enum class Sharding : uint8_t { kZero1, kZero2, kZero3, kHsdp };
 const char* name_of(Sharding sharding);  // "ZeRO-1", …, "HSDP"
 
 // A program whose stages' lanes share as said, on all ranks, and the costs of such a program: one backward
-// cell, sums that go round a ring, and full recompute where asked.
-published::GroupProgram sharded_program(Sharding sharding, int tp, int pp, strategy::Exchange exchange,
-                                        const cost::CostModel& cost, int world_size);
+// cell, sums that go round a ring, and full recompute where asked. Where neighbouring lanes divide experts
+// (`experts` above 1) they keep what they make of rows that travelled, and routing is as even, and the travel
+// as well hidden, as ours is taken to be. REQUIRES: `experts` is of expert_degrees.
+published::GroupProgram sharded_program(Sharding sharding, const strategy::Scheme& degrees,
+                                        strategy::Exchange exchange, const cost::CostModel& cost,
+                                        int world_size);
 cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, bool recompute, int world_size);
+
+// By how many neighbouring lanes a program's experts may be divided: 1, and powers of two that divide lanes
+// and experts.
+std::vector<int> expert_degrees(const model::Shape& shape, int lanes);
 
 // What gathering all parameters once takes, kZero2's before a step; else 0.
 int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program,

@@ -28,13 +28,13 @@ TEST(RivalTraits, EveryStageOfZeroHoldsMore) {
   int64_t held = 0;
   for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
     const cost::CostModel cost = sharded_cost(published, sharding, false, 16);
-    const auto program = sharded_program(sharding, 1, 1, strategy::Exchange::kHeads, cost, 16);
+    const auto program = sharded_program(sharding, {}, strategy::Exchange::kHeads, cost, 16);
     const int64_t tokens = published::capacity_tokens(program, 1, cost, 16);
     EXPECT_GT(tokens, held) << name_of(sharding);
     held = tokens;
   }
   const cost::CostModel copied = sharded_cost(published, Sharding::kHsdp, false, 16);
-  const auto program = sharded_program(Sharding::kHsdp, 1, 1, strategy::Exchange::kRing, copied, 16);
+  const auto program = sharded_program(Sharding::kHsdp, {}, strategy::Exchange::kRing, copied, 16);
   EXPECT_EQ(program.scheme.share, 8);
   EXPECT_LT(published::capacity_tokens(program, 1, copied, 16), held);
 }
@@ -43,7 +43,7 @@ TEST(RivalTraits, OnlyZero2GathersOutsideItsPasses) {
   const cost::CostModel published(cost::shipped("a800-13b").options);
   for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
     const cost::CostModel cost = sharded_cost(published, sharding, false, 16);
-    const auto program = sharded_program(sharding, 1, 1, strategy::Exchange::kHeads, cost, 16);
+    const auto program = sharded_program(sharding, {}, strategy::Exchange::kHeads, cost, 16);
     EXPECT_EQ(gather_once_ns(sharding, program, cost) > 0, sharding == Sharding::kZero2);
   }
 }
