@@ -3,6 +3,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json_fields.h"
@@ -18,7 +19,9 @@
 #include "cli/said_file.h"
 #include "generate/generator.h"
 #include "serve/api.h"
+#include "strategy/strategy.h"
 #include "train/evaluator.h"
+#include "train/held_model.h"
 #include "transport/gloo.h"
 
 namespace sluice::cli {
@@ -39,9 +42,31 @@ struct Options : ModelOptions {
   double cache_gib = 4;
   int64_t most_texts = 64;
   int nproc = 1;
+  std::string strategy;
   bool json = false;
   transport::Launch launch;
 };
+
+// Which ranks say a prompt together. Each alone unless a strategy says otherwise.
+struct Speakers {
+  strategy::Place place;
+  int64_t pipelines = 1;
+  int first_rank = 0;  // of this one's pipeline: tells what is said
+  bool together = false;
+  bool tells() const { return place.stage == 0 && place.t == 0; }
+};
+
+Speakers speakers_of(const Options& options, const model::Shape& shape) {
+  const int ranks = options.launch.world_size, own = options.launch.rank;
+  if (options.strategy.empty())
+    return {.place = {.pipeline = own}, .pipelines = ranks, .first_rank = own, .together = false};
+  const strategy::Strategy strategy = train::speaking_strategy(options.strategy, shape, ranks, "--strategy");
+  Speakers speakers{.place = strategy::places(strategy, ranks)[static_cast<size_t>(own)],
+                    .pipelines = std::ssize(strategy.pipelines),
+                    .together = ranks > 1};
+  speakers.first_rank = strategy.pipelines[static_cast<size_t>(speakers.place.pipeline)].rank_of(0, 0, 0);
+  return speakers;
+}
 
 // The prompt's tokens as a document begins.
 std::vector<int64_t> tokens_of(const corpus::Tokenizer* tokenizer, const Prompt& prompt, int64_t vocabulary) {
@@ -93,7 +118,7 @@ base::Json said_json(const Task& task, int sample, const generate::Said& said, c
 // Pages for as many texts as are under way at once, the longest ones, if they all run to their end; no more
 // than the memory allows.
 int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_t most_texts,
-                  const generate::WholeModel& model) {
+                  const generate::HeldModel& model) {
   std::vector<int64_t> pages;
   for (const Task& task : tasks) {
     const int64_t tokens = static_cast<int64_t>(task.tokens.size()) + options.tokens;
@@ -117,22 +142,27 @@ void log_speed(const generate::Generator& generator, double seconds) {
                                     : ""));
 }
 
-// Calls take(task, generator) when all samples of a prompt have ended, and forgets them.
+// Calls take(task, generator) when all samples of a prompt have ended, on the rank that tells, and forgets
+// them. Collective over all ranks that have the model together.
 template <typename Take>
-void say(train::ModelSource& model, const Options& options, const corpus::Tokenizer* tokenizer,
-         std::vector<Task>& tasks, Take take) {
+void say(train::ModelSource& model, const Options& options, const Speakers& speakers,
+         const corpus::Tokenizer* tokenizer, std::vector<Task>& tasks, Take take) {
   int64_t longest = 0;
   for (const Task& task : tasks) longest = std::max(longest, static_cast<int64_t>(task.tokens.size()));
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = longest + options.tokens;
-  // Each rank is alone with its model; only the machine is shared.
-  evaluation.launch.local_rank = options.launch.local_rank;
-  evaluation.launch.local_size = options.launch.local_size;
+  if (speakers.together) {
+    evaluation.launch = options.launch;
+    evaluation.strategy = options.strategy;
+  } else {  // alone with its model; only the machine is shared
+    evaluation.launch.local_rank = options.launch.local_rank;
+    evaluation.launch.local_size = options.launch.local_size;
+  }
   train::Evaluator evaluator(model, evaluation);
-  const generate::WholeModel whole = evaluator.whole();
+  const generate::HeldModel held = evaluator.held();
   const int64_t most_texts = std::clamp<int64_t>(std::ssize(tasks) * options.samples, 1, options.most_texts);
-  const int64_t pages = pages_for(tasks, options, most_texts, whole);
-  const generate::Decoder decoder(whole, pages, most_texts);
+  const int64_t pages = pages_for(tasks, options, most_texts, held);
+  const generate::Decoder decoder(held, pages, most_texts);
   generate::Manner manner{.sampling = options.sampling};
   manner.end_tokens = end_tokens_of(model, tokenizer);
   if (!options.stops.empty()) {
@@ -147,8 +177,9 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
     task.first_text = generator.add({task.tokens, options.tokens, options.samples}, manner);
   }
   const auto begin = std::chrono::steady_clock::now();
-  base::Progress progress("generating",
-                          static_cast<int64_t>(tasks.size()) * options.samples * options.tokens);
+  std::optional<base::Progress> progress;
+  if (speakers.tells())
+    progress.emplace("generating", static_cast<int64_t>(tasks.size()) * options.samples * options.tokens);
   int64_t closed = 0;  // tokens of prompts that are answered, as if each of their texts had all it may have
   // True when it is answered; else adds what is said behind it.
   const auto close = [&](const Task& task, int64_t& said) {
@@ -160,7 +191,7 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
       said += finished ? options.tokens : static_cast<int64_t>(generator.said(text).tokens.size());
     }
     if (ended < options.samples) return false;
-    take(task, generator);
+    if (speakers.tells()) take(task, generator);
     for (int64_t text = task.first_text; text < end; ++text) generator.drop(text);
     return true;
   };
@@ -174,10 +205,13 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
       (answered ? closed : open) += said;
       return answered;
     });
-    progress.set(closed + open);
+    if (progress) progress->set(closed + open);
   }
-  progress.finish();
-  log_speed(generator, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  if (speakers.tells()) {
+    progress->finish();
+    log_speed(generator, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  if (speakers.together) evaluator.wait_for_all();  // all is said
 }
 
 void answer_one(const Options& options) {
@@ -186,22 +220,27 @@ void answer_one(const Options& options) {
   Prompt prompt{.name = "the prompt", .text = options.prompt};
   if (prompt.text == "-") prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
   std::vector<Task> tasks{{prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)}};
-  say(model, options, tokenizer.get(), tasks, [&](const Task& task, const generate::Generator& generator) {
-    for (int sample = 0; sample < options.samples; ++sample) {
-      base::Json json =
-          said_json(task, sample, generator.said(task.first_text + sample), options, tokenizer.get());
-      if (!options.json) {
-        std::cout << prompt.text << json["text"].get<std::string>() << "\n";
-        continue;
-      }
-      json["model"] = model.name();
-      std::cout << base::json_text(json, 2) << "\n";
-    }
-  });
+  const Speakers speakers = speakers_of(options, model.shape());
+  if (speakers.pipelines > 1)
+    throw base::InputError(text("--strategy is '", options.strategy, "', of ", speakers.pipelines,
+                                " pipelines, and one --prompt is one pipeline's: give a file of --prompts"));
+  say(model, options, speakers, tokenizer.get(), tasks,
+      [&](const Task& task, const generate::Generator& generator) {
+        for (int sample = 0; sample < options.samples; ++sample) {
+          base::Json json =
+              said_json(task, sample, generator.said(task.first_text + sample), options, tokenizer.get());
+          if (!options.json) {
+            std::cout << prompt.text << json["text"].get<std::string>() << "\n";
+            continue;
+          }
+          json["model"] = model.name();
+          std::cout << base::json_text(json, 2) << "\n";
+        }
+      });
 }
 
-// Each rank has the whole model and prompts of its own; what they say lies in files beside the last one until
-// all is said, so that whoever is started anew goes on.
+// Each pipeline has the whole model and prompts of its own; what they say lies in files beside the last one
+// until all is said, so that whoever is started anew goes on.
 void answer_file(const Options& options) {
   train::ModelSource model = train::open_model(locate(options.model));
   const std::vector<Prompt> prompts = read_prompts(options.prompts);
@@ -227,28 +266,30 @@ void answer_file(const Options& options) {
                             {"seed", options.sampling.seed},
                             {"stop", options.stops},
                             {"dtype", options.dtype}};
-  SaidFile file(options.out, options.launch.rank, about);
+  const Speakers speakers = speakers_of(options, model.shape());
+  SaidFile file(options.out, speakers.first_rank, about);
   std::vector<Task> tasks;
   for (const Prompt& prompt : prompts) {
-    const bool own = prompt.index % options.launch.world_size == options.launch.rank;
+    const bool own = prompt.index % speakers.pipelines == speakers.place.pipeline;
     if (own && !file.has(prompt.index))
       tasks.push_back({prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)});
   }
-  if (!tasks.empty()) {
-    say(model, options, tokenizer.get(), tasks, [&](const Task& task, const generate::Generator& generator) {
-      std::vector<base::Json> lines;
-      for (int sample = 0; sample < options.samples; ++sample)
-        lines.push_back(
-            said_json(task, sample, generator.said(task.first_text + sample), options, tokenizer.get()));
-      file.add(lines);
-    });
+  if (!tasks.empty() || speakers.together) {
+    say(model, options, speakers, tokenizer.get(), tasks,
+        [&](const Task& task, const generate::Generator& generator) {
+          std::vector<base::Json> lines;
+          for (int sample = 0; sample < options.samples; ++sample)
+            lines.push_back(
+                said_json(task, sample, generator.said(task.first_text + sample), options, tokenizer.get()));
+          file.add(lines);
+        });
   }
   const auto join = [&](const auto&) {
     file.join(prompts.size());
     return std::string();
   };
-  if (options.launch.world_size == 1) {
-    join(0);
+  if (options.launch.world_size == 1 || speakers.together) {
+    if (options.launch.rank == 0) join(0);
     return;
   }
   constexpr int64_t kPatienceNs = int64_t{30} * 24 * 3600 * 1'000'000'000;
@@ -260,8 +301,11 @@ void run(const Options& options) {
   if (options.prompts.empty() == options.prompt.empty())
     throw base::InputError(
         "generate goes on from one --prompt or from those in a file of --prompts: give one of the two");
-  if (options.prompts.empty() && options.launch.world_size > 1)
-    throw base::InputError("one --prompt is one rank's: leave out --nproc, or give a file of --prompts");
+  if (options.prompts.empty() && options.launch.world_size > 1 && options.strategy.empty()) {
+    throw base::InputError(
+        "one --prompt is one rank's: leave out --nproc, give a --strategy of one pipeline, or a file of "
+        "--prompts");
+  }
   if (!options.prompts.empty() && options.out.empty())
     throw base::InputError("--prompts are answered into a file: name it with --out");
   options.prompts.empty() ? answer_one(options) : answer_file(options);
@@ -331,6 +375,10 @@ void add_generate(CLI::App& app) {
       ->check(within(0, 4096))
       ->take_last()
       ->capture_default_str();
+  command->add_option(
+      "--strategy", options->strategy,
+      "How ranks have the model between them, as 2x<4,1,1>: pipelines of TP ranks and stages, each "
+      "with prompts of its own; without it each rank has all of it");
   command->add_flag("--json", options->json, "Print the result as JSON");
   command->callback([options] { run_as_told(*options); });
 }

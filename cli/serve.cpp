@@ -141,7 +141,7 @@ void run(Options options) {
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = options.server.context_length;
   train::Evaluator evaluator(model, evaluation);
-  const generate::WholeModel whole = evaluator.whole();
+  const generate::HeldModel whole = evaluator.held();
   const int64_t page_bytes = generate::Decoder::page_bytes(whole);
   const int64_t wanted = (options.server.context_length / generate::kPageTokens + 1) * options.most_texts;
   const int64_t pages =

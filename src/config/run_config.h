@@ -160,6 +160,7 @@ struct ParallelConfig {
   int max_cp = 0;                     // most lanes of a pipeline that "auto" may propose; 0: all ranks'
   bool share = true;                  // whether its lanes may share parameters
   std::string calibration = "auto";   // a file | a shipped name | analytic | auto
+  std::string speaking;               // what the model says samples and responses with; empty: what holds it
   int gpus_per_node = 8;
 };
 

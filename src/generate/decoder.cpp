@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/max.h>
 
@@ -35,29 +36,87 @@ std::vector<base::Interval> rows_of(const std::vector<int64_t>& pages, int64_t b
 
 }  // namespace
 
-Decoder::Decoder(WholeModel model, int64_t pages, int64_t most_texts)
+Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
     : model_(std::move(model)),
-      cache_(model_.context, model_.table.program, pages * kPageTokens, most_texts, model_.like),
-      head_(layers::head_parameters({model_.table, model_.table.program.head(), model_.weights,
-                                     layers::OperationShards::Of::kWeights, {}})) {
-  for (int64_t position = 0; position < model_.table.program.head(); ++position) {
+      cache_(model_.context, model_.table.program,
+             model_.table.program.blocks_in(model_.run(model_.stages.own)), pages * kPageTokens, most_texts,
+             model_.like) {
+  const int64_t head = model_.table.program.head();
+  const base::Interval run = model_.run(model_.stages.own);
+  for (int64_t position = run.begin; position < std::min(run.end, head); ++position)
     operations_.push_back(layers::make_operation(model_.context, model_.table, position, model_.weights, {}));
+  if (run.end > head) {
+    head_ = layers::head_parameters(
+        {model_.table, head, model_.weights, layers::OperationShards::Of::kWeights, model_.context.cut()});
   }
 }
 
-int64_t Decoder::page_bytes(const WholeModel& model) {
-  const auto element_bytes = static_cast<int64_t>(model.like.dtype().itemsize());
-  return kPageTokens * layers::KeyCache::bytes_per_token(model.context, model.table.program, element_bytes);
+namespace {
+
+int64_t page_bytes_of(const HeldModel& model, int stage) {
+  const model::Program& program = model.table.program;
+  return kPageTokens * layers::KeyCache::bytes_per_token(model.context, program,
+                                                         program.blocks_in(model.run(stage)),
+                                                         static_cast<int64_t>(model.like.dtype().itemsize()));
 }
 
-// Of a model without attention pages take nothing, and any number will do.
-int64_t Decoder::pages_in(const WholeModel& model, double bytes, int64_t most_texts) {
+}  // namespace
+
+int64_t Decoder::page_bytes(const HeldModel& model) { return page_bytes_of(model, model.stages.own); }
+
+// The fullest stage's. Of a model without attention pages take nothing, and any number will do.
+int64_t Decoder::pages_in(const HeldModel& model, double bytes, int64_t most_texts) {
   constexpr double kMost = 1 << 24;
+  double pages = kMost;
   const auto element_bytes = static_cast<int64_t>(model.like.dtype().itemsize());
-  const int64_t text = layers::KeyCache::bytes_per_text(model.context, model.table.program, element_bytes);
-  const double left = bytes - static_cast<double>(text * most_texts);
-  const auto page = static_cast<double>(std::max<int64_t>(1, page_bytes(model)));
-  return static_cast<int64_t>(std::clamp(left / page, 0.0, kMost));
+  const model::Program& program = model.table.program;
+  for (int stage = 0; stage < model.stages.count(); ++stage) {
+    const base::Interval blocks = program.blocks_in(model.run(stage));
+    const int64_t text = layers::KeyCache::bytes_per_text(model.context, program, blocks, element_bytes);
+    const double left = bytes - static_cast<double>(text * most_texts);
+    pages = std::min(pages, left / static_cast<double>(std::max<int64_t>(1, page_bytes_of(model, stage))));
+  }
+  return static_cast<int64_t>(std::max(pages, 0.0));
+}
+
+at::Tensor Decoder::from_stage_before(int64_t rows) const {
+  at::Tensor x_SH = at::empty({rows, model_.context.shape.hidden}, model_.like);
+  const Stages& stages = model_.stages;
+  stages.group
+      ->receive(x_SH.mutable_data_ptr(), static_cast<int64_t>(x_SH.nbytes()),
+                stages.members[static_cast<size_t>(stages.own) - 1])
+      ->wait();
+  return x_SH;
+}
+
+void Decoder::to_next_stage(const at::Tensor& x_SH) const {
+  const at::Tensor sent = x_SH.contiguous();
+  const Stages& stages = model_.stages;
+  stages.group
+      ->send(sent.const_data_ptr(), static_cast<int64_t>(sent.nbytes()),
+             stages.members[static_cast<size_t>(stages.own) + 1])
+      ->wait();
+}
+
+void Decoder::share(std::span<double> figures) const {
+  const Stages& stages = model_.stages;
+  if (stages.count() == 1 || figures.empty()) return;
+  const auto count = static_cast<int64_t>(figures.size());
+  const at::Tensor host = at::from_blob(figures.data(), {count}, at::kDouble);
+  const at::Tensor moved = host.to(model_.like.device(), /*non_blocking=*/false, /*copy=*/true);
+  const auto bytes = static_cast<int64_t>(moved.nbytes());
+  std::vector<comm::Message> messages;
+  if (stages.last()) {
+    for (int stage = 0; stage < stages.own; ++stage) {
+      messages.push_back({.send = moved.const_data_ptr(),
+                          .bytes = bytes,
+                          .peer = stages.members[static_cast<size_t>(stage)]});
+    }
+  } else {
+    messages.push_back({.receive = moved.mutable_data_ptr(), .bytes = bytes, .peer = stages.members.back()});
+  }
+  stages.group->exchange(messages)->wait();
+  host.copy_(moved);
 }
 
 Passed Decoder::forward(std::span<const Piece> pieces, const Scheduler& scheduler) const {
@@ -79,13 +138,24 @@ Passed Decoder::forward(std::span<const Piece> pieces, const Scheduler& schedule
   }
   const at::Device device = model_.like.device();
   layers::Flow flow;
-  flow.layout =
-      layers::cached_micro_batch_layout(cached, cache_, 1, device, layers::reach_of(model_.context.shape));
-  flow.id_T = layers::row_values(ids, flow.layout, device);
+  const layers::TensorParallel& parallel = model_.context.parallel;
+  flow.layout = layers::cached_micro_batch_layout(cached, cache_, parallel.tp, device,
+                                                  layers::reach_of(model_.context.shape));
+  if (model_.stages.own == 0) {
+    flow.id_T = layers::row_values(ids, flow.layout, device);
+  } else {
+    flow.activation_SH = from_stage_before(flow.layout.rows / parallel.tp);
+  }
   for (const auto& operation : operations_) operation->forward(flow, layers::Purpose::kEvaluate);
   Passed passed{.logits_PV = at::empty({0, model_.context.shape.vocab}, at::kDouble), .scores = {}};
+  if (!speaks()) {
+    to_next_stage(flow.activation_SH);
+    return passed;
+  }
+  if (wanted.empty() && scored.empty()) return passed;
+  const at::Tensor x_TH = parallel.all_gather_rows(flow.activation_SH);
   const auto rows = [&](const std::vector<int64_t>& of) {
-    return flow.activation_SH.index_select(0, ops::to_device(of, device));
+    return x_TH.index_select(0, ops::to_device(of, device));
   };
   if (!wanted.empty())
     passed.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();

@@ -1,13 +1,17 @@
 // The model, forward only, on the next tokens of many texts at once, whose earlier tokens' keys and values
-// stay.
+// stay. Several ranks may have it between them: TP ranks cut its layers, stages of a pipeline have some of
+// them each. All of these have the same texts and go through the same passes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "base/interval.h"
+#include "comm/transport.h"
 #include "generate/scheduler.h"
 #include "layers/key_cache.h"
 #include "layers/operation.h"
@@ -16,12 +20,27 @@
 
 namespace sluice::generate {
 
-// A model whose layers one rank has whole.
-struct WholeModel {
+// The ranks of one TP index that have a model's layers one behind the other.
+struct Stages {
+  comm::Communicator* group = nullptr;  // borrowed; null: one stage
+  std::vector<int> members;             // of it, by stage
+  int own = 0;
+  int count() const { return std::max<int>(1, static_cast<int>(members.size())); }
+  bool last() const { return own + 1 == count(); }
+};
+
+// What a rank has of a model, in a stage or whole.
+struct HeldModel {
   const model::ParameterTable& table;
-  layers::LayerContext context;  // its rotary tables reach as far as any text
+  layers::LayerContext context;  // with its TP group; its rotary tables reach as far as any text
   layers::FlatShards weights;
   at::TensorOptions like;  // device and type of what is computed
+  Stages stages = {};
+
+  // The operations of a stage.
+  base::Interval run(int stage) const {
+    return table.program.of_stage(context.parallel.tp, stages.count(), stage);
+  }
 };
 
 // What the model makes of a token that was given, of all that could stand there.
@@ -31,7 +50,7 @@ struct Score {
   double likeliest_log_probability = 0;
 };
 
-// Of one pass.
+// Of one pass; empty but on the last stage.
 struct Passed {
   // Logits behind the last token of each piece that says something, in their order: [pieces, vocabulary],
   // double, in host memory.
@@ -42,24 +61,32 @@ struct Passed {
 class Decoder {
  public:
   // With a cache of so many pages, and room for so many texts at once. The model must outlive it.
-  Decoder(WholeModel model, int64_t pages, int64_t most_texts);
+  Decoder(HeldModel model, int64_t pages, int64_t most_texts);
 
-  // REQUIRES: pieces of `scheduler`, whose pages these are.
+  // Collective over the ranks that have the model. REQUIRES: pieces of `scheduler`, whose pages these are.
   Passed forward(std::span<const Piece> pieces, const Scheduler& scheduler) const;
+  // Likewise: brings figures from the last stage to all, which know how many there are.
+  void share(std::span<double> figures) const;
+  bool speaks() const { return model_.stages.last(); }
 
   // Of recurrent layers states of prompts' ends are not there any more when another sample wants them.
   bool shares_prompts() const { return model_.context.shape.recurrent.key_heads == 0; }
 
-  // What a page takes, and how many of them so many bytes hold beside what each of so many texts takes.
-  static int64_t page_bytes(const WholeModel& model);
-  static int64_t pages_in(const WholeModel& model, double bytes, int64_t most_texts);
+  // What a page takes of this rank.
+  static int64_t page_bytes(const HeldModel& model);
+  // How many pages so many bytes of each rank hold beside what each of so many texts takes: the same on all
+  // ranks of the model.
+  static int64_t pages_in(const HeldModel& model, double bytes, int64_t most_texts);
 
  private:
   std::vector<Score> scores_of(const at::Tensor& x_RH, const std::vector<int64_t>& target_R) const;
 
-  WholeModel model_;
+  at::Tensor from_stage_before(int64_t rows) const;
+  void to_next_stage(const at::Tensor& x_SH) const;
+
+  HeldModel model_;
   layers::KeyCache cache_;
-  std::vector<std::unique_ptr<layers::Operation>> operations_;  // all but the head
+  std::vector<std::unique_ptr<layers::Operation>> operations_;  // of its stage, but the head
   layers::HeadParameters head_;
 };
 

@@ -7,8 +7,12 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "base/rng.h"
+#include "base/text.h"
+#include "comm/fake.h"
 #include "generate/generator.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
@@ -22,7 +26,7 @@ model::Shape small_shape() {
   return {.layers = 3, .hidden = 24, .heads = 6, .kv_heads = 2, .head_dim = 8, .ffn_hidden = 30, .vocab = 53};
 }
 
-// A model of random weights on one rank, in FP64.
+// A model of random weights, in FP64.
 class Model {
  public:
   explicit Model(const model::Shape& shape)
@@ -38,14 +42,28 @@ class Model {
     }
   }
 
-  WholeModel whole() const {
+  // What a rank has of it, TP ranks being neighbours.
+  HeldModel part(int tp, int t, comm::Communicator* tensor_parallel, const Stages& stages) const {
+    layers::LayerContext context = context_;
+    context.parallel = {tensor_parallel, tp, t};
+    const auto weights = [this, cut = context.cut()](int bucket) {
+      const base::IntervalSet shard = model::shard_of(table_.buckets[static_cast<size_t>(bucket)], cut);
+      std::vector<at::Tensor> parts;
+      for (const base::Interval interval : shard.intervals())
+        parts.push_back(weights_[static_cast<size_t>(bucket)].narrow(0, interval.begin, interval.size()));
+      return at::cat(parts);
+    };
+    return {table_, context, weights, at::dtype(at::kDouble), stages};
+  }
+
+  HeldModel whole() const {
     return {table_, context_, [this](int bucket) { return weights_[static_cast<size_t>(bucket)]; },
             at::dtype(at::kDouble)};
   }
 
   // Of every token of a text, all at once.
   at::Tensor logits(const std::vector<int64_t>& tokens) const {
-    const WholeModel model = whole();
+    const HeldModel model = whole();
     layers::Flow flow;
     flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size())}}, 1, at::kCPU,
                                              layers::reach_of(table_.shape));
@@ -149,72 +167,145 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
   }
 }
 
+struct Asked {
+  Request request;
+  Manner manner;
+};
+
+std::vector<Said> say_all(const HeldModel& model, const std::vector<Asked>& asked) {
+  constexpr int64_t kPages = 9, kTexts = 4;
+  const Decoder decoder(model, kPages, kTexts);
+  Generator generator(decoder, {.pages = kPages, .most_texts = kTexts, .most_rows = 40});
+  for (const auto& [request, manner] : asked) generator.add(request, manner);
+  while (generator.step()) {
+  }
+  std::vector<Said> said;
+  for (int64_t text = 0; text < generator.scheduler().texts(); ++text) said.push_back(generator.said(text));
+  return said;
+}
+
+// Of every rank of one pipeline.
+std::vector<std::vector<Said>> say_all_on(const Model& model, int tp, int pp,
+                                          const std::vector<Asked>& asked) {
+  comm::FakeWorld world(tp * pp);
+  std::vector<std::vector<Said>> said(static_cast<size_t>(tp * pp));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < tp * pp; ++rank) {
+    threads.emplace_back([&, rank] {
+      const int stage = rank / tp, t = rank % tp;
+      const auto transport = world.transport(rank);
+      std::vector<int> tp_ranks, all, stage_ranks;
+      for (int each = 0; each < tp; ++each) tp_ranks.push_back(stage * tp + each);
+      for (int each = 0; each < pp; ++each) stage_ranks.push_back(each * tp + t);
+      for (int each = 0; each < tp * pp; ++each) all.push_back(each);
+      const auto between_stages = transport->communicator("stages", all);
+      const auto tensor_parallel =
+          tp > 1 ? transport->communicator(base::text("tp", stage), tp_ranks) : nullptr;
+      const Stages stages =
+          pp > 1 ? Stages{.group = between_stages.get(), .members = stage_ranks, .own = stage} : Stages{};
+      said[static_cast<size_t>(rank)] = say_all(model.part(tp, t, tensor_parallel.get(), stages), asked);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return said;
+}
+
+// Draws, scores and what is put off for want of pages do not know how ranks have the model between them.
+TEST_P(Families, SayTheSameOnAnyRanks) {
+  const Model model(shape_);
+  base::Rng rng(5);
+  std::vector<Asked> asked;
+  for (uint64_t number = 0; number < 5; ++number) {
+    asked.push_back({{random_tokens(rng, rng.between(1, 70)), rng.between(1, 30),
+                      shape_.recurrent.key_heads == 0 && number == 1 ? 3 : 1, number % 2 == 0},
+                     {.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .number = number}});
+  }
+  asked.back().manner.ends = [](const Said& said) { return said.tokens.size() == 2; };
+  const std::vector<Said> alone = say_all(model.whole(), asked);
+  for (const auto& [tp, pp] : {std::pair(2, 1), {1, 3}, {2, 2}, {1, 2}}) {
+    if (!model::tp_fault(shape_, tp).empty()) continue;
+    SCOPED_TRACE(base::text("<", tp, ",", pp, ",1>"));
+    for (const std::vector<Said>& said : say_all_on(model, tp, pp, asked)) {
+      ASSERT_EQ(said.size(), alone.size());
+      for (size_t i = 0; i < said.size(); ++i) {
+        ASSERT_EQ(said[i].tokens, alone[i].tokens);
+        EXPECT_EQ(said[i].ended, alone[i].ended);
+        ASSERT_EQ(said[i].prompt.size(), alone[i].prompt.size());
+        for (size_t token = 0; token < said[i].tokens.size(); ++token)
+          EXPECT_NEAR(said[i].log_probabilities[token], alone[i].log_probabilities[token], 1e-11);
+        for (size_t row = 0; row < said[i].prompt.size(); ++row) {
+          EXPECT_NEAR(said[i].prompt[row].log_probability, alone[i].prompt[row].log_probability, 1e-11);
+          EXPECT_EQ(said[i].prompt[row].likeliest, alone[i].prompt[row].likeliest);
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Cases, Families,
-    testing::Values(Family{"Llama", [](model::Shape&) {}},
-                    Family{"NormedHeadsAndBiases",
-                           [](model::Shape& s) {
-                             s.qk_norm = model::QkNorm::kEachHead;
-                             s.qkv_bias = true;
-                             s.tie_embeddings = true;
-                           }},
-                    Family{"Window", [](model::Shape& s) { s.window = 7; }},
-                    Family{"LatentAttention",
-                           [](model::Shape& s) {
-                             s.latent = {.q_rank = 9, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
-                             s.kv_heads = s.heads;
-                             s.head_dim = 8;
-                             s.rotated = 2;
-                           }},
-                    Family{"WindowsThatAlternateWithSinksAndCaps",
-                           [](model::Shape& s) {
-                             s.window = 20;
-                             s.block_types = {{.windowed = true}, {}, {.windowed = true}};
-                             s.sinks = s.out_bias = true;
-                             s.score_cap = 2.0;
-                             s.logit_cap = 5.0;
-                           }},
-                    Family{"NormsAround",
-                           [](model::Shape& s) {
-                             s.norm_place = model::NormPlace::kAround;
-                             s.norm_offset = 1.0;
-                             s.activation = model::Activation::kGeluTanh;
-                           }},
-                    Family{"Experts",
-                           [](model::Shape& s) {
-                             s.experts = {.count = 6, .per_token = 2, .hidden = 9, .normalised = true};
-                             s.block_types = {{}, {.experts = true}, {.experts = true}};
-                           }},
-                    Family{"Recurrent",
-                           [](model::Shape& s) {
-                             s.recurrent = {.key_heads = 2,
-                                            .value_heads = 4,
-                                            .key_width = 5,
-                                            .value_width = 3,
-                                            .convolution = 4};
-                             s.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
-                           }},
-                    Family{"Mamba2",
-                           [](model::Shape& s) {
-                             s.recurrent = {.recurrence = model::Recurrence::kMamba2,
-                                            .key_heads = 1,
-                                            .value_heads = 4,
-                                            .key_width = 5,
-                                            .value_width = 3,
-                                            .convolution = 4,
-                                            .convolution_bias = true};
-                             s.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
-                           }},
-                    Family{"RecurrentAlone",
-                           [](model::Shape& s) {
-                             s.recurrent = {.key_heads = 3,
-                                            .value_heads = 3,
-                                            .key_width = 4,
-                                            .value_width = 6,
-                                            .convolution = 2,
-                                            .rate_scale = 2.0};
-                             s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
-                           }}),
+    testing::Values(
+        Family{"Llama", [](model::Shape&) {}},
+        Family{"NormedHeadsAndBiases",
+               [](model::Shape& s) {
+                 s.qk_norm = model::QkNorm::kEachHead;
+                 s.qkv_bias = true;
+                 s.tie_embeddings = true;
+               }},
+        Family{"Window", [](model::Shape& s) { s.window = 7; }},
+        Family{"LatentAttention",
+               [](model::Shape& s) {
+                 s.latent = {.q_rank = 9, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+                 s.kv_heads = s.heads;
+                 s.head_dim = 8;
+                 s.rotated = 2;
+               }},
+        Family{"WindowsThatAlternateWithSinksAndCaps",
+               [](model::Shape& s) {
+                 s.window = 20;
+                 s.block_types = {{.windowed = true}, {}, {.windowed = true}};
+                 s.sinks = s.out_bias = true;
+                 s.score_cap = 2.0;
+                 s.logit_cap = 5.0;
+               }},
+        Family{"NormsAround",
+               [](model::Shape& s) {
+                 s.norm_place = model::NormPlace::kAround;
+                 s.norm_offset = 1.0;
+                 s.activation = model::Activation::kGeluTanh;
+               }},
+        Family{"Experts",
+               [](model::Shape& s) {
+                 s.experts = {.count = 6, .per_token = 2, .hidden = 9, .normalised = true};
+                 s.block_types = {{}, {.experts = true}, {.experts = true}};
+               }},
+        Family{"Recurrent",
+               [](model::Shape& s) {
+                 s.recurrent = {
+                     .key_heads = 2, .value_heads = 4, .key_width = 5, .value_width = 3, .convolution = 4};
+                 s.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
+               }},
+        Family{"Mamba2",
+               [](model::Shape& s) {
+                 s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                                .key_heads = 1,
+                                .value_heads = 4,
+                                .key_width = 5,
+                                .value_width = 3,
+                                .convolution = 4,
+                                .convolution_bias = true};
+                 s.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
+               }},
+        Family{"RecurrentAlone",
+               [](model::Shape& s) {
+                 s.recurrent = {.key_heads = 3,
+                                .value_heads = 3,
+                                .key_width = 4,
+                                .value_width = 6,
+                                .convolution = 2,
+                                .rate_scale = 2.0};
+                 s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
+               }}),
     [](const auto& info) { return info.param.name; });
 
 Said all_said(const Decoder& decoder, const Manner& manner) {

@@ -1,5 +1,6 @@
 // Texts behind prompts: a scheduler decides what goes through the model, the decoder takes it there, and what
-// comes out is drawn from.
+// comes out is drawn from. Ranks that have a model between them each have one, are told the same, and hear
+// the same.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +64,13 @@ class Generator {
     options.shares_prompts = options.shares_prompts && decoder.shares_prompts();
     return options;
   }
-  void hear(int64_t text, std::span<const double> logits);
+  // What comes next of each piece that says something, and what was asked of prompts: on all ranks.
+  struct Heard {
+    std::vector<Choice> choices;
+    std::vector<Score> scores;
+  };
+  Heard listen(std::span<const Piece> pieces) const;
+  void hear(int64_t text, const Choice& choice);
 
   const Decoder& decoder_;
   Scheduler scheduler_;

@@ -4,6 +4,7 @@
 #include "layers/head.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -185,12 +186,21 @@ at::Tensor head_losses(const LayerContext& context, const HeadParameters& weight
   return loss_R;
 }
 
-at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH) {
-  SLUICE_ASSERT(context.parallel.tp == 1, base::text("logits with tp ", context.parallel.tp));
-  const ops::RmsNorm norm = final_norm(context, weights, x_SH);
-  const at::Tensor logits = ops::wide_times_transposed(norm.y_TH, weights.output_VH);
-  cap_logits(context, logits);
-  return logits;
+// Ranks give as many entries each, so those with fewer than the widest zeros behind theirs.
+at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_RH) {
+  const int64_t tp = context.parallel.tp, vocabulary = context.shape.vocab;
+  const ops::RmsNorm norm = final_norm(context, weights, x_RH);
+  const at::Tensor logits_RV = ops::wide_times_transposed(norm.y_TH, weights.output_VH);
+  cap_logits(context, logits_RV);
+  if (tp == 1) return logits_RV;
+  const int64_t widest = (vocabulary + tp - 1) / tp;
+  const at::Tensor own_WR = at::zeros({widest, logits_RV.size(0)}, logits_RV.options());
+  own_WR.narrow(0, 0, weights.vocabulary.size()).copy_(logits_RV.t());
+  const at::Tensor all_WR = context.parallel.all_gather_rows(own_WR);
+  std::vector<at::Tensor> parts;
+  for (int64_t t = 0; t < tp; ++t)
+    parts.push_back(all_WR.narrow(0, t * widest, base::even_part(vocabulary, tp, t).size()));
+  return at::cat(parts).t().contiguous();
 }
 
 }  // namespace sluice::layers

@@ -48,8 +48,8 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
 at::Tensor head_losses(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                        const Targets& targets);
 
-// All logits [rows, vocabulary], float or wider, for tests and parity checks. REQUIRES: tp = 1.
-at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH);
+// All logits of rows that every TP rank has, the same on each: [rows, vocabulary], float or wider.
+at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_RH);
 
 // The rows of one chunk: as many as keep a rank's logits within context.logits_chunk_bytes, at least 64.
 int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes);

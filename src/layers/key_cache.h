@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/interval.h"
 #include "layers/context.h"
 #include "model/program.h"
 
@@ -29,9 +30,9 @@ struct CachedStates {
 
 class KeyCache {
  public:
-  // Room for so many tokens, and so many texts, in each block. `like`: device and type.
-  KeyCache(const LayerContext& context, const model::Program& program, int64_t rows, int64_t texts,
-           const at::TensorOptions& like);
+  // Room for so many tokens, and so many texts, in each of these blocks. `like`: device and type.
+  KeyCache(const LayerContext& context, const model::Program& program, base::Interval blocks, int64_t rows,
+           int64_t texts, const at::TensorOptions& like);
 
   // REQUIRES of both: the position in the program of a block that has such.
   CachedKeys of(int64_t position) const;
@@ -39,11 +40,11 @@ class KeyCache {
     return states_[static_cast<size_t>(position - first_block_)];
   }
 
-  // What a token takes in all blocks, and a text beside its tokens.
+  // What a token takes in these blocks, and a text beside its tokens.
   static int64_t bytes_per_token(const LayerContext& context, const model::Program& program,
-                                 int64_t element_bytes);
+                                 base::Interval blocks, int64_t element_bytes);
   static int64_t bytes_per_text(const LayerContext& context, const model::Program& program,
-                                int64_t element_bytes);
+                                base::Interval blocks, int64_t element_bytes);
 
  private:
   int64_t first_block_;

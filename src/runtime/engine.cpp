@@ -64,7 +64,8 @@ StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tok
   return run(graph, tokens, nullptr, row_losses);
 }
 
-layers::FlatShards Engine::hold(const std::shared_ptr<const graph::LinkPlan>& links) {
+Engine::Part Engine::hold(const strategy::Strategy& strategy,
+                          const std::shared_ptr<const graph::LinkPlan>& links) {
   const LinkWires& wires = wires_of(links);
   store_.open_step(links->layout.holdings(rank_), ParameterStore::Gradients::kNone);
   const LinkRunner::Memories memories = pull_memories(store_);
@@ -73,7 +74,21 @@ layers::FlatShards Engine::hold(const std::shared_ptr<const graph::LinkPlan>& li
     link_intra_.run(round.intra, memories, options_.precision.compute);
   }
   transport_.check();
-  return [this](int bucket) { return store_.shard(bucket).parameters; };
+  Part part{.context = context_,
+            .weights = [this](int bucket) { return store_.shard(bucket).parameters; },
+            .stage_ranks = {},
+            .between_stages = &communicators_.activation()};
+  const strategy::Place place =
+      strategy::places(strategy, transport_.world_size())[static_cast<size_t>(rank_)];
+  if (place.pipeline < 0) return part;
+  const strategy::Pipeline& pipeline = strategy.pipelines[static_cast<size_t>(place.pipeline)];
+  const int tp = pipeline.scheme.tp;
+  part.context.parallel = {communicators_.tensor_parallel(pipeline.tp_group(place.stage, place.lane)), tp,
+                           place.t};
+  part.stage = place.stage;
+  for (int stage = 0; stage < pipeline.scheme.pp; ++stage)
+    part.stage_ranks.push_back(pipeline.rank_of(stage, place.lane, place.t));
+  return part;
 }
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,

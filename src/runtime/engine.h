@@ -79,9 +79,19 @@ class Engine {
   StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens,
                       std::vector<std::vector<double>>* row_losses = nullptr);
 
-  // Collective: this rank's shards of the parameters as a step under the link plan would compute with them.
-  // They stay until release(), or the next step.
-  layers::FlatShards hold(const std::shared_ptr<const graph::LinkPlan>& links);
+  // This rank's part of the model.
+  struct Part {
+    layers::LayerContext context;  // with its TP group
+    layers::FlatShards weights;
+    // The ranks of its lane and TP index, by stage, members of the communicator between them.
+    std::vector<int> stage_ranks;
+    int stage = 0;
+    comm::Communicator* between_stages = nullptr;
+  };
+  // Collective: as a step of the strategy, whose links these are, would compute with it. It stays until
+  // release(), or the next step; a rank that is idle has none of it. REQUIRES: one of the candidates, which
+  // shares no parameters.
+  Part hold(const strategy::Strategy& strategy, const std::shared_ptr<const graph::LinkPlan>& links);
   // Lets go of them and their memory: a step may hold far less.
   void release() { store_.close_step(); }
   // Of one rank.

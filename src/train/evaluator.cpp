@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <numeric>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/analytic.h"
@@ -14,6 +16,7 @@
 #include "runtime/engine.h"
 #include "runtime/make_executor.h"
 #include "session/run_planning.h"
+#include "train/held_model.h"
 #include "train/plan_ahead.h"
 #include "train/precision.h"
 #include "transport/device_transport.h"
@@ -70,7 +73,16 @@ class Evaluator::Impl {
     engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates,
                                                 device_transport_ ? *device_transport_ : *transport_,
                                                 runtime::make_executor(device_, {}), engine);
+    std::vector<int> all(static_cast<size_t>(launch_.world_size));
+    std::iota(all.begin(), all.end(), 0);
+    meeting_ = transport_->communicator("meeting", all);
     model.load(engine_->store());
+  }
+
+  void wait_for_all() {
+    const char here = 0;
+    std::vector<char> all(static_cast<size_t>(launch_.world_size));
+    meeting_->all_gather(&here, all.data(), 1)->wait();
   }
 
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
@@ -86,7 +98,7 @@ class Evaluator::Impl {
     model.load(engine_->store());
   }
 
-  generate::WholeModel whole();
+  generate::HeldModel held();
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
  private:
@@ -95,6 +107,7 @@ class Evaluator::Impl {
   plan::Planner planner_;
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<comm::Transport> device_transport_;  // null on the CPU
+  std::unique_ptr<comm::Communicator> meeting_;
   runtime::Precision precision_;
   c10::Device device_ = c10::kCPU;
   int64_t context_length_;
@@ -102,16 +115,23 @@ class Evaluator::Impl {
   std::unique_ptr<runtime::Engine> engine_;
 };
 
-generate::WholeModel Evaluator::Impl::whole() {
+generate::HeldModel Evaluator::Impl::held() {
   const at::TensorOptions like =
       at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)).device(device_);
+  if (launch_.world_size > 1) {
+    const strategy::Strategy& strategy = planner_.options().candidates.front();
+    return held_model(table_,
+                      engine_->hold(strategy, link_plans_.of(table_, strategy,
+                                                             {launch_.world_size, launch_.local_size, 1})),
+                      like);
+  }
   // A bucket's weights: one rank owns all of each.
   return {table_, layers::layer_context(table_.shape, {}, context_length_, like),
           [this](int bucket) { return engine_->store().compute_copy(bucket); }, like};
 }
 
 at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
-  const generate::WholeModel model = whole();
+  const generate::HeldModel model = held();
   layers::Flow flow;
   flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_,
                                            layers::reach_of(table_.shape));
@@ -135,7 +155,9 @@ EvaluationResult Evaluator::evaluate(const corpus::Blend& blend, const std::vect
 
 void Evaluator::reload(ModelSource& model) { impl_->reload(model); }
 
-generate::WholeModel Evaluator::whole() { return impl_->whole(); }
+generate::HeldModel Evaluator::held() { return impl_->held(); }
+
+void Evaluator::wait_for_all() { impl_->wait_for_all(); }
 
 at::Tensor Evaluator::logits(const std::vector<int64_t>& tokens) { return impl_->logits(tokens); }
 

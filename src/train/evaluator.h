@@ -49,8 +49,12 @@ class Evaluator {
   // making. InputError, with the weights as they were, when it has another shape.
   void reload(ModelSource& model);
 
-  // The layers as they are, for as long as this lives. REQUIRES: one rank.
-  generate::WholeModel whole();
+  // What this rank has of the model as it is, for as long as this lives, no batch is evaluated and it is not
+  // reloaded; of one rank also then. Collective. REQUIRES: pipelines of one lane.
+  generate::HeldModel held();
+
+  // Collective: returns when all ranks have come here.
+  void wait_for_all();
 
   // [tokens, vocabulary] of one sequence on its own, float or wider, in host memory.
   // REQUIRES: 1 to context_length tokens below the vocabulary; one rank.

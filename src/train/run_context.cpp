@@ -15,6 +15,7 @@
 #include "runtime/make_executor.h"
 #include "session/run_planning.h"
 #include "train/calibration.h"
+#include "train/held_model.h"
 #include "train/precision.h"
 
 namespace sluice::train {
@@ -198,7 +199,12 @@ void RunContext::open_engine() {
   executor.on_failure = [this](std::exception_ptr failure) { peers_.end_process(failure); };
   executor.watch = &peers_.nodes();
   const auto connecting = activity().shared("making the communicators");
-  engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, device_->transport(),
+  std::vector<strategy::Strategy> strategies = planner_->options().candidates;
+  if (config_.rl.rolls_out() || config_.train.sample_every > 0) {
+    speaking_ = speaking_strategy_of_run();
+    strategies.push_back(*speaking_);
+  }
+  engine_ = std::make_unique<runtime::Engine>(table_, strategies, device_->transport(),
                                               runtime::make_executor(device_->device(), std::move(executor)),
                                               options);
   std::vector<std::vector<std::string>> groups;
@@ -236,17 +242,35 @@ void RunContext::exchange_reference() {
   store.refresh_compute_copies();
 }
 
-std::shared_ptr<const graph::LinkPlan> RunContext::whole_links() const {
+// As few ranks a model as hold it beside what they own and the cache: TP inside a node first.
+strategy::Strategy RunContext::speaking_strategy_of_run() const {
   const int ranks = options_.launch.world_size;
+  if (!config_.parallel.speaking.empty()) {
+    return speaking_strategy(config_.parallel.speaking, table_.shape, ranks, "[config] parallel.speaking");
+  }
   const cost::CostModel::Options& machine = cost().options();
-  return link_plans_->of(table_, strategy::parse_strategy(text(ranks, "x<1,1,1>"), ranks),
-                         {ranks, machine.gpus_per_node, machine.gpus_per_nic});
+  const cost::MemoryModel& memory = machine.memory;
+  const int64_t all = table_.size(), owned = (all + ranks - 1) / ranks;
+  const auto cache = static_cast<int64_t>(config_.rl.cache_gib * 0x1p30);
+  const int64_t room = memory.device_bytes - memory.owner_bytes(owned, owned) - cache;
+  int tp = 1, pp = 1;
+  const auto holds = [&] { return all * memory.element_bytes / (int64_t{tp} * pp) <= room; };
+  const auto may = [&](int more_tp, int more_pp) {
+    return ranks % (more_tp * more_pp) == 0 && model::tp_fault(table_.shape, more_tp).empty() &&
+           model::pp_fault(table_.shape, more_pp).empty();
+  };
+  while (!holds() && 2 * tp <= machine.gpus_per_node && may(2 * tp, pp)) tp *= 2;
+  while (!holds() && may(tp, 2 * pp)) pp *= 2;
+  return strategy::parse_strategy(text(ranks / (tp * pp), "x<", tp, ",", pp, ",1>"), ranks);
 }
 
-generate::WholeModel RunContext::whole_model(layers::FlatShards weights) const {
+generate::HeldModel RunContext::hold_speaking() {
   const runtime::ParameterStore::Options& store = engine_->store().options();
-  return {table_, engine_->context(), std::move(weights),
-          at::TensorOptions().dtype(runtime::scalar_type(store.precision.compute)).device(store.device)};
+  const cost::CostModel::Options& machine = cost().options();
+  const graph::LinkMachine links{options_.launch.world_size, machine.gpus_per_node, machine.gpus_per_nic};
+  return held_model(
+      table_, engine_->hold(*speaking_, link_plans_->of(table_, *speaking_, links)),
+      at::TensorOptions().dtype(runtime::scalar_type(store.precision.compute)).device(store.device));
 }
 
 void RunContext::open_parameters() {

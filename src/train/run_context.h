@@ -65,9 +65,10 @@ class RunContext {
                                                  const std::vector<strategy::Sequence>& sequences) const;
   const corpus::PythonTools& tools() const { return options_.tools; }
 
-  // What brings every rank the whole model, and the model of what it brought.
-  std::shared_ptr<const graph::LinkPlan> whole_links() const;
-  generate::WholeModel whole_model(layers::FlatShards weights) const;
+  // What the model says texts with: pipelines of one lane. REQUIRES: the run samples, or rolls out.
+  const strategy::Strategy& speaking() const { return *speaking_; }
+  // Collective: this rank's part of the model under that, until engine().release().
+  generate::HeldModel hold_speaking();
 
   // For as long as it lives the parameters are those that the run began with, on all ranks. REQUIRES: rl.kl,
   // or dpo; no step is under way.
@@ -91,6 +92,7 @@ class RunContext {
   void open_planner();
   void keep_proposal();
   plan::Planner planner_of(const config::RunConfig& config, int ranks) const;
+  strategy::Strategy speaking_strategy_of_run() const;
   void open_engine();
   void open_parameters();
   void initialize_parameters();
@@ -113,6 +115,7 @@ class RunContext {
   std::optional<plan::Planner> planner_;
   std::unique_ptr<PacedPlanners> paced_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
+  std::optional<strategy::Strategy> speaking_;
   std::unique_ptr<runtime::Engine> engine_;
   std::vector<at::Tensor> reference_;  // masters of the reference, by bucket; none where none is needed
   std::unique_ptr<Buddies> buddies_;

@@ -26,9 +26,9 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const config::RunConfig& config,
                               ", by which responses are read: build the corpus with sluice corpus build"));
 }
 
-// The k-th of each rank's share, rank by rank.
-bool is_own(size_t index, int rank, int ranks) {
-  return static_cast<int>(index % static_cast<size_t>(ranks)) == rank;
+// The k-th of each pipeline's share, pipeline by pipeline.
+bool is_of(size_t index, int pipeline, size_t pipelines) {
+  return static_cast<int>(index % pipelines) == pipeline;
 }
 
 Json to_json(const std::vector<Response>& responses) {
@@ -58,7 +58,7 @@ Speaker::Speaker(RunContext& run) : run_(run) {
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
     if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());
-    links_ = run.whole_links();
+    place_ = strategy::places(run.speaking(), run.control().world_size())[static_cast<size_t>(run.rank())];
   });
 }
 
@@ -77,7 +77,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
                                                     int64_t most_tokens, Manner manner) {
   const config::RunConfig& config = run_.config();
   const int64_t pull_begin = base::now_ns();
-  const generate::WholeModel model = run_.whole_model(run_.engine().hold(links_));
+  const generate::HeldModel model = run_.hold_speaking();
   times_.pulling_ns = base::now_ns() - pull_begin;
   const int64_t begin = base::now_ns();
 
@@ -86,8 +86,8 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   for (const std::vector<int32_t>& prompt : prompts)
     longest = std::max(longest, std::min(context, std::ssize(prompt) + most_tokens));
   const int64_t pages_a_text = longest / generate::kPageTokens + 1;
-  const int64_t own_prompts =
-      (std::ssize(prompts) + run_.control().world_size() - 1) / run_.control().world_size();
+  const auto pipelines = std::ssize(run_.speaking().pipelines);
+  const int64_t own_prompts = (std::ssize(prompts) + pipelines - 1) / pipelines;
   const int64_t most_texts =
       std::min<int64_t>(config.rl.most_texts, std::max<int64_t>(1, own_prompts) * samples);
   const int64_t room = generate::Decoder::pages_in(model, config.rl.cache_gib * 0x1p30, most_texts);
@@ -104,7 +104,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
                        .end_tokens = end_tokens_};
   std::vector<int64_t> first_texts(prompts.size(), -1);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (!is_own(i, run_.rank(), run_.control().world_size())) continue;
+    if (!is_of(i, place_.pipeline, run_.speaking().pipelines.size())) continue;
     const std::vector<int64_t> prompt(prompts[i].begin(), prompts[i].end());
     way.number = numbers[i];
     first_texts[i] =
@@ -112,8 +112,9 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   }
   while (generator.step()) run_.activity().advance();
   std::vector<std::vector<Response>> responses(prompts.size());
+  const bool tells = place_.stage == 0 && place_.t == 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    for (int sample = 0; first_texts[i] >= 0 && sample < samples; ++sample) {
+    for (int sample = 0; tells && first_texts[i] >= 0 && sample < samples; ++sample) {
       const generate::Said& said = generator.said(first_texts[i] + sample);
       Response& response = responses[i].emplace_back();
       response.tokens.assign(said.tokens.begin(), said.tokens.end());
@@ -152,10 +153,12 @@ void Speaker::share(std::vector<std::vector<Response>>& responses) {
   for (const std::vector<Response>& of_prompt : responses) own.push_back(to_json(of_prompt));
   times_.tokens = 0;
   const std::vector<std::string> of_ranks = run_.control().gather_texts(own.dump());
-  for (int rank = 0; rank < run_.control().world_size(); ++rank) {
-    const Json all = base::parse_json(of_ranks[static_cast<size_t>(rank)], "responses");
+  const std::vector<strategy::Pipeline>& pipelines = run_.speaking().pipelines;
+  for (size_t pipeline = 0; pipeline < pipelines.size(); ++pipeline) {
+    const auto first = static_cast<size_t>(pipelines[pipeline].rank_of(0, 0, 0));
+    const Json all = base::parse_json(of_ranks[first], "responses");
     for (size_t i = 0; i < responses.size(); ++i) {
-      if (!is_own(i, rank, run_.control().world_size())) continue;
+      if (!is_of(i, static_cast<int>(pipeline), pipelines.size())) continue;
       responses[i] = responses_from_json(all.at(i));
       for (const Response& response : responses[i]) times_.tokens += std::ssize(response.tokens);
     }

@@ -1,4 +1,5 @@
-// What the model of a run says: every rank holds all of it for a while, and says some of the texts.
+// What the model of a run says: pipelines of one lane hold it for a while (RunContext::speaking), and each
+// says some of the texts.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +53,7 @@ class Speaker {
   const SpeakingTimes& times() const { return times_; }  // of the last answer()
 
  private:
-  // Of this rank's share of the prompts; of others none.
+  // Of its pipeline's share of the prompts; of others none, and on all but the pipeline's first rank none.
   std::vector<std::vector<Response>> say_own(std::span<const std::vector<int32_t>> prompts,
                                              std::span<const uint64_t> numbers, int samples,
                                              int64_t most_tokens, Manner manner);
@@ -64,7 +65,7 @@ class Speaker {
   std::unique_ptr<corpus::Tokenizer> tokenizer_;
   std::unique_ptr<rl::Reward> reward_;
   std::vector<int64_t> end_tokens_;
-  std::shared_ptr<const graph::LinkPlan> links_;  // that bring each rank everything
+  strategy::Place place_;  // of this rank
   SpeakingTimes times_;
 };
 

@@ -1,0 +1,40 @@
+#include "train/held_model.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "model/program.h"
+
+namespace sluice::train {
+
+using base::InputError;
+using base::text;
+
+generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engine::Part part,
+                               const at::TensorOptions& like) {
+  generate::HeldModel model{table, std::move(part.context), std::move(part.weights), like, {}};
+  if (part.stage_ranks.size() > 1)
+    model.stages = {part.between_stages, std::move(part.stage_ranks), part.stage};
+  return model;
+}
+
+strategy::Strategy speaking_strategy(const std::string& told, const model::Shape& shape, int world_size,
+                                     const std::string& option) {
+  const strategy::Strategy strategy = strategy::parse_strategy(told, world_size);
+  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+    const strategy::Scheme& scheme = pipeline.scheme;
+    if (scheme.cp > 1) {
+      throw InputError(text(option, " is '", told, "', but texts are said by pipelines of one lane, and ",
+                            to_text(scheme), " has ", scheme.cp, ": several pipelines say several texts"));
+    }
+    for (const std::string& fault : {model::tp_fault(shape, scheme.tp), model::pp_fault(shape, scheme.pp)}) {
+      if (!fault.empty()) throw InputError(text(option, " is '", told, "': ", fault));
+    }
+  }
+  if (strategy.ranks() == world_size) return strategy;
+  throw InputError(text(option, " is '", told, "', of ", strategy.ranks(), " ranks, but there are ",
+                        world_size, ": give pipelines for all of them"));
+}
+
+}  // namespace sluice::train

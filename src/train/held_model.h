@@ -1,0 +1,20 @@
+// What a rank holds of the model that a strategy's pipelines say texts with.
+#pragma once
+
+#include <string>
+
+#include "generate/decoder.h"
+#include "runtime/engine.h"
+#include "strategy/strategy.h"
+
+namespace sluice::train {
+
+// Of what the engine holds.
+generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engine::Part part,
+                               const at::TensorOptions& like);
+
+// InputError naming `option` unless the text's pipelines, of one lane each, are of all ranks.
+strategy::Strategy speaking_strategy(const std::string& text, const model::Shape& shape, int world_size,
+                                     const std::string& option);
+
+}  // namespace sluice::train
