@@ -40,6 +40,8 @@ using namespace sluice;
 constexpr int64_t kContextTokens = 32'768;
 constexpr int kFreshBatches = 8;
 constexpr int kRivalBatches = 12;  // that rivals are tuned on
+constexpr int kManyRanks = 512;    // of which planning, and enumerating layouts, takes long: fewer batches
+constexpr int kFewBatches = 4;
 
 // As the published config.json files say, where it decides costs.
 constexpr const char* kMixtral = R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
@@ -187,12 +189,13 @@ std::string multiple(double ns, double of_ns) { return ns == 0 ? "does not fit" 
 void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int64_t>& lengths) {
   const cost::CostModel cost = cost_of(setting);
   const int64_t tokens = tokens_a_rank * setting.ranks;
+  const bool many = setting.ranks >= kManyRanks;
   const std::string head = base::text("| ", setting.name, " | ", setting.ranks, " x ", setting.cluster, " | ",
                                       tokens_a_rank, " | ");
   session::PlanningTask task{.world_size = setting.ranks,
                              .cost = cost,
                              .context_length = kContextTokens,
-                             .sample_batches = batches_of(lengths, tokens, 48, 1)};
+                             .sample_batches = batches_of(lengths, tokens, many ? kRivalBatches : 48, 1)};
   task.choices.policies = {{}};
   std::optional<plan::Planner> planner;
   try {
@@ -201,7 +204,7 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
     std::printf("%snone holds it | | | | | | | |\n", head.c_str());
     return;
   }
-  const auto fresh = batches_of(lengths, tokens, kFreshBatches, 1'000'003);
+  const auto fresh = batches_of(lengths, tokens, many ? kFewBatches : kFreshBatches, 1'000'003);
   const double alone = alone_ns(fresh, cost, setting.ranks);
   const Steps steps = steps_of(*planner, fresh);
   const strategy::Scheme scheme =
@@ -216,12 +219,13 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
               planner->cost().policy().visits_again ? ", visits again" : "", steps.mean_ns / alone,
               multiple(gathering_ns(*planner, fresh), alone).c_str(), gibibytes(window).c_str(),
               gibibytes(waves).c_str());
-  const study::SystemInputs inputs{.cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8),
-                                   .world_size = setting.ranks,
-                                   .cost = cost,
-                                   .context_length = kContextTokens,
-                                   .max_cp = setting.ranks,
-                                   .sample_batches = batches_of(lengths, tokens, kRivalBatches, 1)};
+  const study::SystemInputs inputs{
+      .cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8),
+      .world_size = setting.ranks,
+      .cost = cost,
+      .context_length = kContextTokens,
+      .max_cp = setting.ranks,
+      .sample_batches = batches_of(lengths, tokens, many ? kFewBatches : kRivalBatches, 1)};
   std::vector<std::string> rivals;
   for (const auto make : {static_cast<MakeSystem>(study::make_megatron), study::make_fsdp,
                           static_cast<MakeSystem>(study::make_deepspeed)}) {
@@ -245,7 +249,9 @@ int main(int argc, char** argv) {
         "GiB | Megatron-LM | FSDP | DeepSpeed |\n"
         "|---|---|---:|---|---:|---:|---:|---:|---|---|---|\n");
     for (const Setting& setting : kSettings) {
-      for (const int64_t tokens : {2'048, 8'192, 32'768}) print(setting, tokens, lengths);
+      for (const int64_t tokens : {2'048, 8'192, 32'768}) {
+        if (setting.ranks < kManyRanks || tokens == 8'192) print(setting, tokens, lengths);
+      }
     }
   } catch (const base::InputError& error) {
     std::fprintf(stderr, "experts_bench: %s\n", error.what());

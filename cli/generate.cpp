@@ -312,16 +312,7 @@ void run(const Options& options) {
 }
 
 void run_as_told(Options options) {
-  if (options.nproc == 1) return run(options);
-  if (options.nproc > 1) {
-    const int exit_status = launch_again(options.nproc);
-    if (exit_status != 0) std::exit(exit_status);
-    return;
-  }
-  end_after([&] {
-    options.launch = transport::launch_from(environment());
-    run(options);
-  });
+  run_on_ranks(options.nproc, options.launch, [&] { run(options); });
 }
 
 void add_sampling(CLI::App& command, Options& options) {

@@ -174,4 +174,17 @@ void end_after(const std::function<void()>& action) {
   ::_exit(0);
 }
 
+void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action) {
+  if (nproc == 1) return action();
+  if (nproc > 1) {
+    const int exit_status = launch_again(nproc);
+    if (exit_status != 0) std::exit(exit_status);
+    return;
+  }
+  end_after([&] {
+    launch = transport::launch_from(environment());
+    action();
+  });
+}
+
 }  // namespace sluice::cli

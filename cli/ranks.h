@@ -31,6 +31,10 @@ int launch_ranks(const RankOptions& options, const std::string& command,
 // count, and waits for them. Returns the exit status.
 int launch_again(int ranks);
 
+// Runs `action` in this process, alone or, with `nproc` 0, as a rank of its launcher, which `launch` then says,
+// and ends it; or in so many local ranks.
+void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action);
+
 // The process as one rank. Its log goes to stderr; with kRunDirectory, which is made, to a file there as
 // well. What fails is left to the collective set-up: every rank may fail of the same, and one of them should
 // say so.

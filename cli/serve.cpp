@@ -18,8 +18,11 @@
 #include "cli/generation.h"
 #include "cli/model_options.h"
 #include "cli/number.h"
+#include "cli/ranks.h"
+#include "generate/company.h"
 #include "serve/server.h"
 #include "train/evaluator.h"
+#include "train/held_model.h"
 
 namespace sluice::cli {
 
@@ -34,6 +37,9 @@ struct Options : ModelOptions {
   int64_t most_texts = 64;
   int64_t most_waiting = 256;
   bool follow = false;
+  int nproc = 1;
+  std::string strategy;
+  transport::Launch launch;
 };
 
 bool is_loopback(const std::string& host) {
@@ -124,6 +130,22 @@ class Follow {
   std::thread thread_{[this] { run(); }};
 };
 
+void require_one_pipeline(const Options& options, const model::Shape& shape) {
+  const int ranks = options.launch.world_size;
+  if (ranks == 1) return;
+  if (options.strategy.empty()) {
+    throw base::InputError(text(ranks, " ranks serve one model: say how they have it between them with ",
+                                "--strategy, as <", ranks, ",1,1>"));
+  }
+  const size_t pipelines =
+      train::speaking_strategy(options.strategy, shape, ranks, "--strategy").pipelines.size();
+  if (pipelines > 1) {
+    throw base::InputError(text("--strategy is '", options.strategy, "', of ", pipelines,
+                                " pipelines: start a server for each"));
+  }
+  if (options.follow) throw base::InputError("--follow is one rank's: leave it out, or serve on one rank");
+}
+
 void run(Options options) {
   const transport::Environment told = environment();
   if (const auto key = told.find("SLUICE_API_KEY"); key != told.end()) options.server.key = key->second;
@@ -136,19 +158,30 @@ void run(Options options) {
   const sigset_t stopping = StopAtSignal::stopping();
   pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
   train::ModelSource model = train::open_model(locate(options.model));
+  require_one_pipeline(options, model.shape());
   const std::unique_ptr<corpus::Tokenizer> tokenizer =
       tokenizer_of(options.tokenizer, model, Needed::kForChats);
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = options.server.context_length;
+  evaluation.launch = options.launch;
+  evaluation.strategy = options.strategy;
   train::Evaluator evaluator(model, evaluation);
-  const generate::HeldModel whole = evaluator.held();
-  const int64_t page_bytes = generate::Decoder::page_bytes(whole);
+  const generate::HeldModel held = evaluator.held();
+  const int64_t page_bytes = generate::Decoder::page_bytes(held);
   const int64_t wanted = (options.server.context_length / generate::kPageTokens + 1) * options.most_texts;
   const int64_t pages =
-      std::min(wanted, generate::Decoder::pages_in(whole, options.cache_gib * 0x1p30, options.most_texts));
-  const generate::Decoder decoder(whole, pages, options.most_texts);
-  serve::Engine engine(decoder, {.scheduler = {.pages = pages, .most_texts = options.most_texts},
-                                 .most_waiting = options.most_waiting});
+      std::min(wanted, generate::Decoder::pages_in(held, options.cache_gib * 0x1p30, options.most_texts));
+  const generate::Decoder decoder(held, pages, options.most_texts);
+  const generate::SchedulerOptions scheduler{.pages = pages, .most_texts = options.most_texts};
+  if (options.launch.rank > 0) {
+    generate::Generator generator(decoder, scheduler);
+    return generate::follow(evaluator.ranks(), generator);
+  }
+  std::optional<generate::Company> company;
+  if (options.launch.world_size > 1) company.emplace(evaluator.ranks());
+  serve::Engine engine(decoder, {.scheduler = scheduler,
+                                 .most_waiting = options.most_waiting,
+                                 .company = company ? &*company : nullptr});
   options.server.context_length = std::min(options.server.context_length, pages * generate::kPageTokens);
   options.server.vocabulary = model.shape().vocab;
   options.server.end_tokens = end_tokens_of(model, tokenizer.get());
@@ -195,8 +228,17 @@ void add_serve(CLI::App& app) {
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
+  command
+      ->add_option("--nproc", options->nproc, "Serve on so many local ranks; 0: be one rank of the launcher")
+      ->check(within(0, 4096))
+      ->take_last()
+      ->capture_default_str();
+  command->add_option(
+      "--strategy", options->strategy,
+      "How several ranks have the model between them, as <4,1,1>: one pipeline of TP ranks and stages");
   add_computing_options(*command, *options);
-  command->callback([options] { run(*options); });
+  command->callback(
+      [options] { run_on_ranks(options->nproc, options->launch, [options] { run(*options); }); });
 }
 
 }  // namespace sluice::cli

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "comm/fake.h"
+#include "generate/company.h"
 #include "generate/generator.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
@@ -240,6 +241,69 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
       }
     }
   }
+}
+
+// One rank hears what is to be said, of texts that end by its own rule or are left; the other follows.
+TEST(Company, FollowersSayWhatTheLeaderSays) {
+  const Model model(small_shape());
+  const SchedulerOptions options{.pages = 9, .most_texts = 4, .most_rows = 40};
+  const auto lead = [&](const HeldModel& held, Company* company) {
+    const Decoder decoder(held, options.pages, options.most_texts);
+    Generator generator(decoder, options);
+    base::Rng rng(6);
+    std::vector<Said> said;
+    std::vector<int64_t> open;
+    const auto drop = [&](int64_t text) {
+      said.push_back(generator.said(text));
+      generator.drop(text);
+      if (company != nullptr) company->drop(text);
+      std::erase(open, text);
+    };
+    for (uint64_t number = 0; number < 40 || !open.empty(); ++number) {
+      if (number < 40 && number % 3 == 0) {
+        const Request request{random_tokens(rng, rng.between(1, 60)), rng.between(1, 40)};
+        const Manner manner{.sampling = {.temperature = 0.9, .top_p = 0.9, .seed = 2},
+                            .number = number,
+                            .end_tokens = {7},
+                            .ends = [](const Said& so_far) { return so_far.tokens.size() == 9; }};
+        open.push_back(generator.add(request, manner));
+        if (company != nullptr) company->add(request, manner);
+      }
+      if (number == 20 && !open.empty()) drop(open.back());
+      if (number == 21 && company != nullptr) company->wait();
+      if (company != nullptr) company->pass();
+      generator.step();
+      for (const int64_t text : std::vector(open)) {
+        if (generator.finished(text)) drop(text);
+      }
+    }
+    if (company != nullptr) company->end();
+    EXPECT_EQ(generator.scheduler().free_pages(), options.pages);
+    return said;
+  };
+  const std::vector<Said> alone = lead(model.whole(), nullptr);
+  comm::FakeWorld world(2);
+  std::vector<Said> said;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto transport = world.transport(rank);
+      const auto all = transport->communicator("all", {0, 1}), tp = transport->communicator("tp", {0, 1});
+      const HeldModel part = model.part(2, rank, tp.get(), {});
+      if (rank == 0) {
+        Company company(*all);
+        said = lead(part, &company);
+        return;
+      }
+      const Decoder decoder(part, options.pages, options.most_texts);
+      Generator generator(decoder, options);
+      follow(*all, generator);
+      EXPECT_EQ(generator.scheduler().free_pages(), options.pages);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(said.size(), alone.size());
+  for (size_t i = 0; i < said.size(); ++i) EXPECT_EQ(said[i].tokens, alone[i].tokens);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -58,6 +58,7 @@ class Engine {
     std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
     double balance_loss = 0;                                             // as of layers::LayerContext
     double temperature = 1;                                              // that logits are divided by
+    bool trains = true;  // else there is no room for it, and train() may not be called
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
   };

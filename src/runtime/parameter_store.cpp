@@ -44,7 +44,7 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
     slice.owned = layout.owned(bucket, options.rank);
     slice.master = at::zeros({slice.owned.size()}, master);
     for (at::Tensor* tensor : {&slice.exp_avg, &slice.exp_avg_sq, &slice.gradient}) {
-      *tensor = at::zeros({bucket.trained ? slice.owned.size() : 0}, master);
+      *tensor = at::zeros({bucket.trained && options.trains ? slice.owned.size() : 0}, master);
     }
   }
   refresh_compute_copies();

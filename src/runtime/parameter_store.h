@@ -17,7 +17,8 @@
 namespace sluice::runtime {
 
 // One bucket's slice in the optimisation phase: elements [owned.begin, owned.end) of its flat array.
-// Buckets that are not trained have neither moments nor gradient: these are empty.
+// Buckets that are not trained, and stores that train none, have neither moments nor gradient: these are
+// empty.
 struct OwnerSlice {
   base::Interval owned;
   at::Tensor master;      // master dtype, 1-D
@@ -40,6 +41,7 @@ class ParameterStore {
     int world_size = 1;
     Precision precision;
     c10::Device device = c10::kCPU;
+    bool trains = true;  // else no slice has moments and gradient
   };
   // All slices zero.
   ParameterStore(const model::ParameterTable& table, const Options& options);

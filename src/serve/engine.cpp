@@ -1,6 +1,7 @@
 #include "serve/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -51,6 +52,7 @@ Engine::~Engine() {
   acted_.notify_all();
   thread_.join();
   fail("the server was stopped");
+  if (options_.company != nullptr && fault_.empty()) options_.company->end();
 }
 
 std::shared_ptr<Conversation> Engine::ask(generate::Request request, generate::Manner manner) {
@@ -82,18 +84,30 @@ std::string Engine::fault() const {
   return fault_;
 }
 
+// False: the engine ends.
+bool Engine::wait_until_asked() {
+  constexpr std::chrono::minutes kPatience{1};
+  const auto asked = [this] { return stopping_ || action_ || !new_.empty() || !open_.empty(); };
+  std::unique_lock lock(mutex_);
+  while (!asked_.wait_for(lock, kPatience, asked)) {
+    if (options_.company != nullptr) options_.company->wait();
+  }
+  return !stopping_;
+}
+
+void Engine::drop(int64_t text) {
+  generator_.drop(text);
+  if (options_.company != nullptr) options_.company->drop(text);
+}
+
 void Engine::run() {
   try {
-    while (true) {
-      {
-        std::unique_lock lock(mutex_);
-        asked_.wait(lock, [this] { return stopping_ || action_ || !new_.empty() || !open_.empty(); });
-        if (stopping_) return;
-      }
+    while (wait_until_asked()) {
       if (open_.empty()) act();
       take_new();
       if (open_.empty()) continue;
       drop_left();
+      if (options_.company != nullptr) options_.company->pass();
       generator_.step();
       publish();
     }
@@ -144,6 +158,7 @@ void Engine::take_new() {
   for (; !new_.empty(); new_.pop_front()) {
     const Conversation& conversation = *new_.front();
     const int64_t first = generator_.add(conversation.request(), conversation.manner());
+    if (options_.company != nullptr) options_.company->add(conversation.request(), conversation.manner());
     open_.push_back({std::move(new_.front()), first});
   }
 }
@@ -153,7 +168,7 @@ void Engine::drop_left() {
     const auto& [conversation, first] = open;
     if (!conversation->left()) return false;
     for (int sample = 0; sample < conversation->request().samples; ++sample) {
-      if (!conversation->ended(sample)) generator_.drop(first + sample);
+      if (!conversation->ended(sample)) drop(first + sample);
     }
     return true;
   });
@@ -167,7 +182,7 @@ void Engine::publish() {
       if (conversation->ended(sample)) continue;
       const bool finished = generator_.finished(first + sample);
       conversation->show(sample, generator_.said(first + sample), finished);
-      if (finished) generator_.drop(first + sample);
+      if (finished) drop(first + sample);
     }
   }
   std::erase_if(open_, [](const Open& open) { return open.conversation->all_ended(); });

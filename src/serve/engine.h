@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "generate/company.h"
 #include "generate/generator.h"
 
 namespace sluice::serve {
@@ -60,7 +61,8 @@ class Conversation {
 
 struct EngineOptions {
   generate::SchedulerOptions scheduler;
-  int64_t most_waiting = 256;  // conversations that have not begun
+  int64_t most_waiting = 256;            // conversations that have not begun
+  generate::Company* company = nullptr;  // borrowed; of the ranks that have the model with this one
 };
 
 // What it does, for whoever watches.
@@ -80,7 +82,7 @@ struct EngineFigures {
 
 class Engine {
  public:
-  // The decoder must outlive it.
+  // The decoder must outlive it, and the company, which it leads and ends.
   Engine(const generate::Decoder& decoder, const EngineOptions& options);
   // Ends all conversations with a fault.
   ~Engine();
@@ -106,6 +108,8 @@ class Engine {
   };
 
   void run();
+  bool wait_until_asked();
+  void drop(int64_t text);
   void act();
   void take_new();
   void drop_left();

@@ -70,20 +70,17 @@ class Evaluator::Impl {
     engine.host_transport = transport_.get();
     engine.precision = precision_;
     engine.context_length = context_length_;
+    engine.trains = false;
     engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates,
                                                 device_transport_ ? *device_transport_ : *transport_,
                                                 runtime::make_executor(device_, {}), engine);
     std::vector<int> all(static_cast<size_t>(launch_.world_size));
     std::iota(all.begin(), all.end(), 0);
-    meeting_ = transport_->communicator("meeting", all);
+    ranks_ = transport_->communicator("ranks", all);
     model.load(engine_->store());
   }
 
-  void wait_for_all() {
-    const char here = 0;
-    std::vector<char> all(static_cast<size_t>(launch_.world_size));
-    meeting_->all_gather(&here, all.data(), 1)->wait();
-  }
+  comm::Communicator& ranks() { return *ranks_; }
 
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
     const PreparedStep step = prepare_step({planner_, table_, launch_.world_size, launch_.rank, &link_plans_},
@@ -107,7 +104,7 @@ class Evaluator::Impl {
   plan::Planner planner_;
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<comm::Transport> device_transport_;  // null on the CPU
-  std::unique_ptr<comm::Communicator> meeting_;
+  std::unique_ptr<comm::Communicator> ranks_;
   runtime::Precision precision_;
   c10::Device device_ = c10::kCPU;
   int64_t context_length_;
@@ -157,7 +154,13 @@ void Evaluator::reload(ModelSource& model) { impl_->reload(model); }
 
 generate::HeldModel Evaluator::held() { return impl_->held(); }
 
-void Evaluator::wait_for_all() { impl_->wait_for_all(); }
+comm::Communicator& Evaluator::ranks() { return impl_->ranks(); }
+
+void Evaluator::wait_for_all() {
+  const char here = 0;
+  std::vector<char> all(static_cast<size_t>(ranks().size()));
+  ranks().all_gather(&here, all.data(), 1)->wait();
+}
 
 at::Tensor Evaluator::logits(const std::vector<int64_t>& tokens) { return impl_->logits(tokens); }
 

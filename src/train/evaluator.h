@@ -53,6 +53,8 @@ class Evaluator {
   // reloaded; of one rank also then. Collective. REQUIRES: pipelines of one lane.
   generate::HeldModel held();
 
+  // Of all ranks, in host memory.
+  comm::Communicator& ranks();
   // Collective: returns when all ranks have come here.
   void wait_for_all();
 

@@ -19,9 +19,21 @@ generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engi
   return model;
 }
 
+namespace {
+
+strategy::Strategy parsed(const std::string& told, int world_size, const std::string& option) {
+  try {
+    return strategy::parse_strategy(told, world_size);
+  } catch (const InputError& error) {
+    throw InputError(text(option, ": ", error.what()));
+  }
+}
+
+}  // namespace
+
 strategy::Strategy speaking_strategy(const std::string& told, const model::Shape& shape, int world_size,
                                      const std::string& option) {
-  const strategy::Strategy strategy = strategy::parse_strategy(told, world_size);
+  const strategy::Strategy strategy = parsed(told, world_size, option);
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
     if (scheme.cp > 1) {

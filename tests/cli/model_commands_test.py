@@ -127,7 +127,10 @@ class ModelCommands(CommandTest):
     def test_what_is_said_knows_neither_ranks_nor_cache_nor_company(self):
         alone = self.generated("alone.jsonl", self.PROMPTS, *self.DRAWN, "--threads", 1)
         self.assertEqual([(line["index"], line["sample"]) for line in alone], [(i, s) for i in range(4) for s in range(2)])
-        for name, arguments in {"ranks": ("--nproc", 3), "tight": ("--cache-gib", 1.3e-4), "one": ("--texts", 1)}.items():
+        for name, arguments in {"ranks": ("--nproc", 3), "tight": ("--cache-gib", 1.3e-4), "one": ("--texts", 1),
+                                "tensor": ("--nproc", 2, "--strategy", "<2,1,1>"),
+                                "stages": ("--nproc", 3, "--strategy", "<1,2,1> + <1,1,1>"),
+                                "both": ("--nproc", 4, "--strategy", "<2,2,1>")}.items():
             with self.subTest(name):
                 other = self.generated(f"{name}.jsonl", self.PROMPTS, *self.DRAWN, *arguments)
                 for ours, theirs in zip(alone, other, strict=True):
@@ -136,10 +139,11 @@ class ModelCommands(CommandTest):
                         self.assertAlmostEqual(own, other_one, delta=1e-11)
                 self.assertEqual(list(self.folder.glob(f"{name}.jsonl.part-*")), [])
         # A prompt is answered as it is alone, by --prompt too.
-        single = json.loads(self.done("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus",
-                                      "--prompt", "def main():", "--tokens", 12, "--dtype", "float64", "--json",
-                                      *self.DRAWN[:-3], 1, *self.DRAWN[-2:]))
-        self.assertEqual(single["ids"], alone[0]["ids"])
+        for ranks in ((), ("--nproc", 2, "--strategy", "<1,2,1>")):
+            single = json.loads(self.done("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus",
+                                          "--prompt", "def main():", "--tokens", 12, "--dtype", "float64", "--json", *ranks,
+                                          *self.DRAWN[:-3], 1, *self.DRAWN[-2:]))
+            self.assertEqual(single["ids"], alone[0]["ids"])
 
     def test_a_generation_that_was_ended_says_the_rest(self):
         long = ("--tokens", 400, "--texts", 1, "--threads", 1)
@@ -178,6 +182,9 @@ class ModelCommands(CommandTest):
         self.assertIn("name it with --out", refused("--prompts", prompts))
         self.assertIn("give the cache more memory", refused("--prompts", prompts, *out, "--cache-gib", 1e-5))
         self.assertIn("top_p", refused("--prompt", "a", "--top-p", 0))
+        for strategy, told in {"<1,1,2>": "pipelines of one lane", "<1,1,1>": "give pipelines for all of them",
+                               "2x<1,1,1>": "give a file of --prompts", "<1,40,1>": "start more ranks", "1x": "--strategy: "}.items():
+            self.assertIn(told, refused("--prompt", "a", "--nproc", 2, "--strategy", strategy))
         self.assertIn("there is no folder", refused("--prompts", prompts, "--out", self.folder / "none" / "said.jsonl"))
         bad = self.folder / "bad.jsonl"
         bad.write_text('{"prompt": "a"}\n{"text": "b"}\n')

@@ -58,12 +58,13 @@ def score(prompt, response, reference):
     words = response.split()
     return sum(word in "01234" for word in words) / max(len(words), 1)
 """
-# Pairs of layouts: rollouts have whole models on each rank, updates these.
+# Pairs of layouts: of updates, and of rollouts ("": whole models on each rank).
 LAYOUTS = {
-    "tensor": (2, '["1x<2,1,1>"]'),
-    "stages": (2, '["1x<1,2,1>"]'),
-    "lanes": (3, '["1x<1,1,3>"]'),
-    "shared": (4, '["1x<1,1,4,4>", "1x<2,1,1> + 2x<1,1,1>"]'),
+    "tensor": (2, '["1x<2,1,1>"]', ""),
+    "stages": (2, '["1x<1,2,1>"]', "<2,1,1>"),
+    "lanes": (3, '["1x<1,1,3>"]', "<1,2,1> + <1,1,1>"),
+    "shared": (4, '["1x<1,1,4,4>", "1x<2,1,1> + 2x<1,1,1>"]', "<2,2,1>"),
+    "mixed": (4, '["2x<1,2,1>"]', "2x<2,1,1>"),
 }
 FIGURES = ("loss", "reward", "grad_norm", "entropy", "divergence", "validation_loss", "response_tokens")
 
@@ -117,9 +118,15 @@ class Reinforcement(CommandTest):
         return errors
 
     def test_every_layout_says_and_learns_the_same(self):
-        for name, (ranks, strategies) in LAYOUTS.items():
+        for name, (ranks, strategies, speaking) in LAYOUTS.items():
             with self.subTest(name):
-                self.assert_same(self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"'))
+                self.assert_same(self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"',
+                                            parallel__speaking=f'"{speaking}"'))
+
+    def test_layouts_of_rollouts_that_cannot_be(self):
+        for speaking, fault in {"<1,1,2>": "pipelines of one lane", "<1,1,1>": "give pipelines for all of them",
+                                "<1,2": "parallel.speaking"}.items():
+            self.assertIn(fault, self.refused(2, parallel__speaking=f'"{speaking}"'))
 
     def test_rollouts_know_what_updates_find(self):
         rollouts = [line for line in self.expected if "draws" in line]

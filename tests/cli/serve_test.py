@@ -14,7 +14,7 @@ import time
 import unittest
 
 from chat_corpora_test import PLAIN, TOOLS, WRITER
-from commands import SLUICE, CommandTest
+from commands import SLUICE, CommandTest, call
 
 VOCABULARY = 258
 CONFIG = """
@@ -92,6 +92,7 @@ def events(content):
 
 
 class Serve(CommandTest):
+    ranks = ()  # that serve
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -109,7 +110,7 @@ class Serve(CommandTest):
         config.write_text(CONFIG.format(folder=cls.folder, vocabulary=VOCABULARY))
         cls.done("train", "--config", config)
         cls.model = ("--model", cls.folder / "run", "--tokenizer", tokenizer)
-        cls.server = Server(*cls.model, "--name", "small", "--texts", 8, "--waiting", 40, "--context-length", 256)
+        cls.server = Server(*cls.model, *cls.ranks, "--name", "small", "--texts", 8, "--waiting", 40, "--context-length", 256)
         cls.addClassCleanup(cls.server.close)
 
     def generated(self, prompt, *arguments):
@@ -296,6 +297,21 @@ class Serve(CommandTest):
                                text=True, timeout=60)
         self.assertEqual(taken.returncode, 2)
         self.assertIn("another program does", taken.stderr)
+
+
+class ServeOnRanks(Serve):
+    """The same of one model on two stages of two TP ranks each."""
+
+    ranks = ("--nproc", 4, "--strategy", "<2,2,1>")
+    test_a_file_of_prompts_may_have_chats = test_a_run_is_followed = None  # of other commands, of one rank
+    test_a_key_is_asked_for_and_too_many_are_refused = test_other_machines_are_not_let_in_without_a_key = None
+
+    def test_what_ranks_cannot_serve_is_refused(self):
+        for arguments, told in {("--strategy", "2x<1,1,1>"): "start a server for each", (): "--strategy",
+                                ("--strategy", "<2,1,1>", "--follow"): "--follow is one rank's"}.items():
+            done = call("serve", *self.model, "--nproc", 2, *arguments)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(told, done.stderr)
 
 
 if __name__ == "__main__":

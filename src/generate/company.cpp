@@ -1,0 +1,78 @@
+#include "generate/company.h"
+
+#include <string>
+
+#include "base/json_fields.h"
+
+namespace sluice::generate {
+namespace {
+
+base::Json to_json(const Request& request, const Manner& manner) {
+  const Sampling& sampling = manner.sampling;
+  return {{"prompt", request.prompt},
+          {"most_tokens", request.most_tokens},
+          {"samples", request.samples},
+          {"scored", request.scored},
+          {"temperature", sampling.temperature},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"seed", sampling.seed},
+          {"number", manner.number},
+          {"end_tokens", manner.end_tokens}};
+}
+
+void add_to(Generator& generator, const base::Json& json) {
+  const auto value = [&](const char* key, auto& to) { json.at(key).get_to(to); };
+  Request request;
+  value("prompt", request.prompt);
+  value("most_tokens", request.most_tokens);
+  value("samples", request.samples);
+  value("scored", request.scored);
+  Manner manner;
+  Sampling& sampling = manner.sampling;
+  value("temperature", sampling.temperature);
+  value("top_k", sampling.top_k);
+  value("top_p", sampling.top_p);
+  value("min_p", sampling.min_p);
+  value("seed", sampling.seed);
+  value("number", manner.number);
+  value("end_tokens", manner.end_tokens);
+  generator.add(request, manner);
+}
+
+}  // namespace
+
+void Company::add(const Request& request, const Manner& manner) { told_.push_back(to_json(request, manner)); }
+
+void Company::drop(int64_t text) { told_.push_back(text); }
+
+void Company::tell(Order order) {
+  const std::string told = told_.empty() ? "" : told_.dump();
+  const Head head{order, static_cast<int64_t>(told.size())};
+  std::vector<comm::Message> heads, bodies;
+  for (int member = 1; member < members_.size(); ++member) {
+    heads.push_back({.send = &head, .bytes = sizeof head, .peer = member});
+    bodies.push_back({.send = told.data(), .bytes = head.bytes, .peer = member});
+  }
+  members_.exchange(heads)->wait();
+  if (head.bytes > 0) members_.exchange(bodies)->wait();
+  told_.clear();
+}
+
+void follow(comm::Communicator& members, Generator& generator) {
+  Company::Head head;
+  while (true) {
+    members.receive(&head, sizeof head, 0)->wait();
+    std::string told(static_cast<size_t>(head.bytes), ' ');
+    if (head.bytes > 0) {
+      members.receive(told.data(), head.bytes, 0)->wait();
+      for (const base::Json& each : base::parse_json(told, "what is to be said"))
+        each.is_number() ? generator.drop(each.get<int64_t>()) : add_to(generator, each);
+    }
+    if (head.order == Company::kEnd) return;
+    if (head.order == Company::kPass) generator.step();
+  }
+}
+
+}  // namespace sluice::generate

@@ -1,0 +1,46 @@
+// Ranks that have a model between them, of which one hears what is to be said: it leads, and before each pass
+// tells the others' generators what its own was told.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/json.h"
+#include "comm/transport.h"
+#include "generate/generator.h"
+
+namespace sluice::generate {
+
+// The leader's side: member 0 of a communicator that moves host memory. Throws what that throws.
+class Company {
+ public:
+  explicit Company(comm::Communicator& members) : members_(members) {}
+
+  // What its generator was told since the last pass, in that order. What ends a text otherwise than its
+  // tokens (Manner::ends) the others don't know: such texts are dropped before the next pass.
+  void add(const Request& request, const Manner& manner);
+  void drop(int64_t text);
+
+  // The others go through the next pass; or have nothing to do yet, so that nobody loses patience; or are
+  // done.
+  void pass() { tell(kPass); }
+  void wait() { tell(kWait); }
+  void end() { tell(kEnd); }
+
+ private:
+  friend void follow(comm::Communicator& members, Generator& generator);
+  enum Order : int64_t { kPass, kWait, kEnd };
+  struct Head {
+    int64_t order = kWait;
+    int64_t bytes = 0;  // of the JSON behind it
+  };
+  void tell(Order order);
+
+  comm::Communicator& members_;
+  base::Json told_ = base::Json::array();
+};
+
+// The others' side: does what the leader says until it is done. REQUIRES: a generator made as the leader's.
+void follow(comm::Communicator& members, Generator& generator);
+
+}  // namespace sluice::generate
