@@ -7,6 +7,11 @@
 namespace sluice::generate {
 namespace {
 
+struct Head {
+  Company::Order order = Company::Order::kWait;
+  int64_t bytes = 0;  // of the JSON behind it
+};
+
 base::Json to_json(const Request& request, const Manner& manner) {
   const Sampling& sampling = manner.sampling;
   return {{"prompt", request.prompt},
@@ -61,7 +66,7 @@ void Company::tell(Order order) {
 }
 
 void follow(comm::Communicator& members, Generator& generator) {
-  Company::Head head;
+  Head head;
   while (true) {
     members.receive(&head, sizeof head, 0)->wait();
     std::string told(static_cast<size_t>(head.bytes), ' ');
@@ -70,8 +75,8 @@ void follow(comm::Communicator& members, Generator& generator) {
       for (const base::Json& each : base::parse_json(told, "what is to be said"))
         each.is_number() ? generator.drop(each.get<int64_t>()) : add_to(generator, each);
     }
-    if (head.order == Company::kEnd) return;
-    if (head.order == Company::kPass) generator.step();
+    if (head.order == Company::Order::kEnd) return;
+    if (head.order == Company::Order::kPass) generator.step();
   }
 }
 

@@ -23,17 +23,12 @@ class Company {
 
   // The others go through the next pass; or have nothing to do yet, so that nobody loses patience; or are
   // done.
-  void pass() { tell(kPass); }
-  void wait() { tell(kWait); }
-  void end() { tell(kEnd); }
+  enum class Order : int64_t { kPass, kWait, kEnd };
+  void pass() { tell(Order::kPass); }
+  void wait() { tell(Order::kWait); }
+  void end() { tell(Order::kEnd); }
 
  private:
-  friend void follow(comm::Communicator& members, Generator& generator);
-  enum Order : int64_t { kPass, kWait, kEnd };
-  struct Head {
-    int64_t order = kWait;
-    int64_t bytes = 0;  // of the JSON behind it
-  };
   void tell(Order order);
 
   comm::Communicator& members_;

@@ -65,8 +65,8 @@ StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tok
   return run(graph, tokens, nullptr, row_losses);
 }
 
-Engine::Part Engine::hold(const strategy::Strategy& strategy,
-                          const std::shared_ptr<const graph::LinkPlan>& links) {
+Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
+                               const std::shared_ptr<const graph::LinkPlan>& links) {
   const LinkWires& wires = wires_of(links);
   store_.open_step(links->layout.holdings(rank_), ParameterStore::Gradients::kNone);
   const LinkRunner::Memories memories = pull_memories(store_);
@@ -75,10 +75,10 @@ Engine::Part Engine::hold(const strategy::Strategy& strategy,
     link_intra_.run(round.intra, memories, options_.precision.compute);
   }
   transport_.check();
-  Part part{.context = context_,
-            .weights = [this](int bucket) { return store_.shard(bucket).parameters; },
-            .stage_ranks = {},
-            .between_stages = &communicators_.activation()};
+  ModelPart part{.context = context_,
+                 .weights = [this](int bucket) { return store_.shard(bucket).parameters; },
+                 .stage_ranks = {},
+                 .between_stages = &communicators_.activation()};
   const strategy::Place place =
       strategy::places(strategy, transport_.world_size())[static_cast<size_t>(rank_)];
   if (place.pipeline < 0) return part;

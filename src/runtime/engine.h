@@ -81,7 +81,7 @@ class Engine {
                       std::vector<std::vector<double>>* row_losses = nullptr);
 
   // This rank's part of the model.
-  struct Part {
+  struct ModelPart {
     layers::LayerContext context;  // with its TP group
     layers::FlatShards weights;
     // The ranks of its lane and TP index, by stage, members of the communicator between them.
@@ -92,7 +92,7 @@ class Engine {
   // Collective: as a step of the strategy, whose links these are, would compute with it. It stays until
   // release(), or the next step; a rank that is idle has none of it. REQUIRES: one of the candidates, which
   // shares no parameters.
-  Part hold(const strategy::Strategy& strategy, const std::shared_ptr<const graph::LinkPlan>& links);
+  ModelPart hold(const strategy::Strategy& strategy, const std::shared_ptr<const graph::LinkPlan>& links);
   // Lets go of them and their memory: a step may hold far less.
   void release() { store_.close_step(); }
   // Of one rank.

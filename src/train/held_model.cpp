@@ -11,7 +11,7 @@ namespace sluice::train {
 using base::InputError;
 using base::text;
 
-generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engine::Part part,
+generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engine::ModelPart part,
                                const at::TensorOptions& like) {
   generate::HeldModel model{table, std::move(part.context), std::move(part.weights), like, {}};
   if (part.stage_ranks.size() > 1)

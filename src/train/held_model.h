@@ -10,7 +10,7 @@
 namespace sluice::train {
 
 // Of what the engine holds.
-generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engine::Part part,
+generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engine::ModelPart part,
                                const at::TensorOptions& like);
 
 // InputError naming `option` unless the text's pipelines, of one lane each, are of all ranks.

@@ -243,7 +243,7 @@ class Preferences(CommandTest):
         self.train("half", 2, train__steps=3, checkpoint__every=3)
         runs = [self.train("half", 3, "--resume", "auto", checkpoint__every=3)]
         runs += [self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"')
-                 for name, (ranks, strategies) in LAYOUTS.items()]
+                 for name, (ranks, strategies, _) in LAYOUTS.items()]
         for run in runs:
             for own, other in zip(run, expected, strict=True):
                 for key in ("loss", "margin", "accuracy", "grad_norm"):

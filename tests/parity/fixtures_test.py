@@ -55,7 +55,7 @@ def compare_training(comparison, sluice, fixture, expected, scratch):
             "model": {"hf": str(fixture)},
             "data": {"train": [[str(fixture / "corpus"), 1.0]], "context_length": expected["context_length"],
                      "tokens_per_step": sum(map(len, expected["sequences"]))},
-            "train": {"steps": len(expected["losses"]), "threads": 1, "device": "cpu"},
+            "train": {"steps": len(expected["losses"]), "threads": 1, "device": "cpu", "correction_rate": 0.0},
             "optimizer": expected["optimizer"],
             "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
             "memory": {"device_gib": 1, "margin_gib": 0.125},
