@@ -1,0 +1,106 @@
+"""Experts that are balanced while they train: by corrections that learn, by a loss over sequences or steps; resumed on other
+ranks, and exported."""
+
+import json
+import pathlib
+import struct
+import unittest
+
+from commands import CommandTest
+
+MODEL = pathlib.Path(__file__).resolve().parent.parent / "data" / "parity" / "glm4_moe"
+STEPS = 60
+CONFIG = f"""
+[model]
+hf = "{MODEL}"
+[data]
+train = [["{MODEL}/corpus", 1.0]]
+context_length = 64
+tokens_per_step = 256
+[train]
+steps = {STEPS}
+threads = 1
+dtype = "float64"
+correction_rate = 0
+[optimizer]
+lr = 3e-3
+warmup_steps = 5
+decay = "constant"
+[parallel]
+strategies = ["<1,1,4,4,4>"]
+calibration = "analytic"
+[memory]
+device_gib = 1.0
+margin_gib = 0.1
+[log]
+tensorboard = false
+"""
+CORRECTED = ("--set", "train.correction_rate=0.01")
+OVER_STEPS = ("--set", "train.balance_loss=0.02", "--set", 'train.balance_over="step"')
+MEMORY = "mlp.gate.loads"
+
+
+def tensors_of(path):
+    """Of a file of safetensors: its float32 tensors by name."""
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    tensors = {}
+    for name, about in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = about["data_offsets"]
+        tensors[name] = data[8 + length + begin:8 + length + end]
+    return tensors
+
+
+class Balance(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.config = cls.folder / "run.toml"
+        cls.config.write_text(CONFIG)
+
+    @classmethod
+    def train(cls, name, ranks, *arguments):
+        cls.done("train", "--config", cls.config, "--nproc", ranks, "--set", f'log.dir="{cls.folder}/{name}"', *arguments)
+        return [json.loads(line) for line in (cls.folder / name / "metrics.jsonl").read_text().splitlines()]
+
+    def test_the_busiest_lane_comes_down(self):
+        """Over the mean one, in the last third of steps."""
+        busiest = {}
+        for name, arguments in {"left": (), "corrected": CORRECTED, "steps": OVER_STEPS,
+                                "sequences": ("--set", "train.balance_loss=0.02")}.items():
+            last = [line["busiest_experts"] for line in self.train(name, 4, *arguments)][-STEPS // 3:]
+            busiest[name] = sum(last) / len(last)
+        self.assertGreater(busiest["left"], 1.6)
+        for name in ("corrected", "steps", "sequences"):
+            self.assertLess(busiest[name], 1.45, busiest)
+
+    def test_counts_are_resumed_on_other_ranks(self):
+        for name, arguments in {"by_corrections": CORRECTED, "by_steps": OVER_STEPS}.items():
+            with self.subTest(name):
+                whole = self.train(name, 4, *arguments)
+                half = f"{name}_half"
+                self.train(half, 4, *arguments, "--set", "train.steps=20", "--set", "checkpoint.every=20")
+                rest = self.train(half, 2, *arguments, "--set", "checkpoint.every=20", "--resume", "auto", "--set",
+                                  'parallel.strategies=["<1,1,2,2,2>"]')
+                for own, other in zip(rest, whole, strict=True):
+                    for key in ("loss", "grad_norm"):
+                        self.assertLess(abs(own[key] - other[key]), 1e-9 * abs(other[key]), (key, own["step"]))
+
+    def test_folders_have_corrections_and_no_memory(self):
+        self.train("exported", 2, *CORRECTED, *OVER_STEPS, "--set", "train.steps=4", "--set", "checkpoint.every=4", "--set",
+                   'parallel.strategies=["<1,1,2,2,2>"]')
+        self.done("export", self.folder / "exported", "--out", self.folder / "model")
+        before, after = (tensors_of(path / "model.safetensors") for path in (MODEL, self.folder / "model"))
+        self.assertEqual(set(before), set(after))
+        self.assertFalse(any(MEMORY in name for name in after))
+        corrections = [name for name in after if name.endswith("e_score_correction_bias")]
+        self.assertTrue(corrections)
+        for name in corrections:
+            self.assertNotEqual(before[name], after[name])
+
+
+if __name__ == "__main__":
+    unittest.main()
