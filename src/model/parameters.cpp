@@ -134,7 +134,7 @@ const Parameter* find_parameter(const Bucket& bucket, std::string_view role) {
 
 namespace {
 
-// Of those that `counts` takes.
+// Of those that `counts` takes. All experts are alike: those of one count for each.
 template <typename Counts>
 int64_t largest_shard_of(const Kind& kind, int tp, Counts counts) {
   int64_t largest = 0;
@@ -142,8 +142,9 @@ int64_t largest_shard_of(const Kind& kind, int tp, Counts counts) {
     int64_t shard = 0;
     for (const Parameter& parameter : kind.parameters()) {
       if (!counts(parameter)) continue;
-      for (const base::Interval& rows : local_rows(parameter, {tp, t}))
-        shard += rows.size() * parameter.columns;
+      const auto alike = static_cast<int>(std::max<int64_t>(1, parameter.experts));
+      for (const base::Interval& rows : local_rows(parameter, {tp, t, alike}))
+        shard += alike * rows.size() * parameter.columns;
     }
     largest = std::max(largest, shard);
   }
