@@ -40,7 +40,8 @@ using namespace sluice;
 constexpr int64_t kContextTokens = 32'768;
 constexpr int kFreshBatches = 8;
 constexpr int kRivalBatches = 12;  // that rivals are tuned on
-constexpr int kManyRanks = 512;    // of which enumerating layouts takes hours: ours alone, on few batches
+constexpr int kManyRanks = 512;    // of which enumerating layouts takes long: few batches
+constexpr int kMostRanks = 512;    // that rivals' layouts are enumerated of
 constexpr int kFewBatches = 4;
 
 // As the published config.json files say, where it decides costs.
@@ -219,13 +220,14 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
               planner->cost().policy().visits_again ? ", visits again" : "", steps.mean_ns / alone,
               multiple(gathering_ns(*planner, fresh), alone).c_str(), gibibytes(window).c_str(),
               gibibytes(waves).c_str());
-  const study::SystemInputs inputs{.cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8),
-                                   .world_size = setting.ranks,
-                                   .cost = cost,
-                                   .context_length = kContextTokens,
-                                   .max_cp = setting.ranks,
-                                   .sample_batches = batches_of(lengths, tokens, kRivalBatches, 1)};
-  if (many) {
+  const study::SystemInputs inputs{
+      .cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8),
+      .world_size = setting.ranks,
+      .cost = cost,
+      .context_length = kContextTokens,
+      .max_cp = setting.ranks,
+      .sample_batches = batches_of(lengths, tokens, many ? kFewBatches : kRivalBatches, 1)};
+  if (setting.ranks > kMostRanks) {
     std::printf("| | |\n");
     return;
   }
