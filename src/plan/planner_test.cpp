@@ -182,7 +182,9 @@ TEST(Planner, APlainMethodServesWhereNothingElseDoes) {
       const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorldSize);
       end_ns = std::max(end_ns, schedule::schedule_pipeline(load).makespan_ns);
     }
-    if (longest == held) EXPECT_EQ(plan.estimated_ns, end_ns);
+    if (longest == held) {
+      EXPECT_EQ(plan.estimated_ns, end_ns);
+    }
     EXPECT_GE(end_ns, ours.plan(1, sequences).estimated_ns);
   }
   EXPECT_FALSE(planner.try_plan(2, sequences_of({planner.max_len_tokens() + 1})));

@@ -147,7 +147,9 @@ TEST_F(TrainingLoop, ListedBatchesRepeatADrawnRun) {
   const std::vector<base::Json> repeated = train(config("listed", listed), "auto");
   ASSERT_EQ(repeated.size(), drawn.size());
   for (size_t i = 0; i < drawn.size(); ++i) {
-    if (drawn[i].contains("loss")) EXPECT_EQ(repeated[i].at("loss"), drawn[i].at("loss")) << i;
+    if (drawn[i].contains("loss")) {
+      EXPECT_EQ(repeated[i].at("loss"), drawn[i].at("loss")) << i;
+    }
   }
 }
 
