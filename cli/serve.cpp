@@ -177,11 +177,9 @@ void run(Options options) {
     generate::Generator generator(decoder, scheduler);
     return generate::follow(evaluator.ranks(), generator);
   }
-  std::optional<generate::Company> company;
-  if (options.launch.world_size > 1) company.emplace(evaluator.ranks());
   serve::Engine engine(decoder, {.scheduler = scheduler,
                                  .most_waiting = options.most_waiting,
-                                 .company = company ? &*company : nullptr});
+                                 .company = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
   options.server.context_length = std::min(options.server.context_length, pages * generate::kPageTokens);
   options.server.vocabulary = model.shape().vocab;
   options.server.end_tokens = end_tokens_of(model, tokenizer.get());

@@ -265,9 +265,8 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("calibration", Text(parallel.calibration),
        "a file | a shipped name | analytic | auto: rank 0 measures once");
   keys("speaking", Text(parallel.speaking),
-       "strategy that samples and responses are said under, pipelines of one lane, as '4x<2,1,1>'; '': with "
-       "as "
-       "few ranks a model as hold it");
+       "strategy that samples and responses are said under, pipelines of one lane, as '4x<2,1,1>'; '': "
+       "with as few ranks a model as hold it");
   keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
 }
 

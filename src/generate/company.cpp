@@ -48,20 +48,25 @@ void add_to(Generator& generator, const base::Json& json) {
 
 }  // namespace
 
-void Company::add(const Request& request, const Manner& manner) { told_.push_back(to_json(request, manner)); }
+void Company::add(const Request& request, const Manner& manner) {
+  if (members_ != nullptr) told_.push_back(to_json(request, manner));
+}
 
-void Company::drop(int64_t text) { told_.push_back(text); }
+void Company::drop(int64_t text) {
+  if (members_ != nullptr) told_.push_back(text);
+}
 
 void Company::tell(Order order) {
+  if (members_ == nullptr) return;
   const std::string told = told_.empty() ? "" : told_.dump();
   const Head head{order, static_cast<int64_t>(told.size())};
   std::vector<comm::Message> heads, bodies;
-  for (int member = 1; member < members_.size(); ++member) {
+  for (int member = 1; member < members_->size(); ++member) {
     heads.push_back({.send = &head, .bytes = sizeof head, .peer = member});
     bodies.push_back({.send = told.data(), .bytes = head.bytes, .peer = member});
   }
-  members_.exchange(heads)->wait();
-  if (head.bytes > 0) members_.exchange(bodies)->wait();
+  members_->exchange(heads)->wait();
+  if (head.bytes > 0) members_->exchange(bodies)->wait();
   told_.clear();
 }
 

@@ -14,7 +14,8 @@ namespace sluice::generate {
 // The leader's side: member 0 of a communicator that moves host memory. Throws what that throws.
 class Company {
  public:
-  explicit Company(comm::Communicator& members) : members_(members) {}
+  // Null: the leader is alone, and tells nobody.
+  explicit Company(comm::Communicator* members) : members_(members) {}
 
   // What its generator was told since the last pass, in that order. What ends a text otherwise than its
   // tokens (Manner::ends) the others don't know: such texts are dropped before the next pass.
@@ -31,7 +32,7 @@ class Company {
  private:
   void tell(Order order);
 
-  comm::Communicator& members_;
+  comm::Communicator* members_;  // borrowed
   base::Json told_ = base::Json::array();
 };
 

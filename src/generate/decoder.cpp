@@ -34,6 +34,13 @@ std::vector<base::Interval> rows_of(const std::vector<int64_t>& pages, int64_t b
   return runs;
 }
 
+int64_t page_bytes_of(const HeldModel& model, int stage) {
+  const model::Program& program = model.table.program;
+  return kPageTokens * layers::KeyCache::bytes_per_token(model.context, program,
+                                                         program.blocks_in(model.run(stage)),
+                                                         static_cast<int64_t>(model.like.dtype().itemsize()));
+}
+
 }  // namespace
 
 Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
@@ -50,17 +57,6 @@ Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
         {model_.table, head, model_.weights, layers::OperationShards::Of::kWeights, model_.context.cut()});
   }
 }
-
-namespace {
-
-int64_t page_bytes_of(const HeldModel& model, int stage) {
-  const model::Program& program = model.table.program;
-  return kPageTokens * layers::KeyCache::bytes_per_token(model.context, program,
-                                                         program.blocks_in(model.run(stage)),
-                                                         static_cast<int64_t>(model.like.dtype().itemsize()));
-}
-
-}  // namespace
 
 int64_t Decoder::page_bytes(const HeldModel& model) { return page_bytes_of(model, model.stages.own); }
 

@@ -247,16 +247,17 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
 TEST(Company, FollowersSayWhatTheLeaderSays) {
   const Model model(small_shape());
   const SchedulerOptions options{.pages = 9, .most_texts = 4, .most_rows = 40};
-  const auto lead = [&](const HeldModel& held, Company* company) {
+  const auto lead = [&](const HeldModel& held, comm::Communicator* members) {
     const Decoder decoder(held, options.pages, options.most_texts);
     Generator generator(decoder, options);
+    Company company(members);
     base::Rng rng(6);
     std::vector<Said> said;
     std::vector<int64_t> open;
     const auto drop = [&](int64_t text) {
       said.push_back(generator.said(text));
       generator.drop(text);
-      if (company != nullptr) company->drop(text);
+      company.drop(text);
       std::erase(open, text);
     };
     for (uint64_t number = 0; number < 40 || !open.empty(); ++number) {
@@ -267,17 +268,17 @@ TEST(Company, FollowersSayWhatTheLeaderSays) {
                             .end_tokens = {7},
                             .ends = [](const Said& so_far) { return so_far.tokens.size() == 9; }};
         open.push_back(generator.add(request, manner));
-        if (company != nullptr) company->add(request, manner);
+        company.add(request, manner);
       }
       if (number == 20 && !open.empty()) drop(open.back());
-      if (number == 21 && company != nullptr) company->wait();
-      if (company != nullptr) company->pass();
+      if (number == 21) company.wait();
+      company.pass();
       generator.step();
       for (const int64_t text : std::vector(open)) {
         if (generator.finished(text)) drop(text);
       }
     }
-    if (company != nullptr) company->end();
+    company.end();
     EXPECT_EQ(generator.scheduler().free_pages(), options.pages);
     return said;
   };
@@ -291,8 +292,7 @@ TEST(Company, FollowersSayWhatTheLeaderSays) {
       const auto all = transport->communicator("all", {0, 1}), tp = transport->communicator("tp", {0, 1});
       const HeldModel part = model.part(2, rank, tp.get(), {});
       if (rank == 0) {
-        Company company(*all);
-        said = lead(part, &company);
+        said = lead(part, all.get());
         return;
       }
       const Decoder decoder(part, options.pages, options.most_texts);

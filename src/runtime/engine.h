@@ -95,8 +95,6 @@ class Engine {
   ModelPart hold(const strategy::Strategy& strategy, const std::shared_ptr<const graph::LinkPlan>& links);
   // Lets go of them and their memory: a step may hold far less.
   void release() { store_.close_step(); }
-  // Of one rank.
-  const layers::LayerContext& context() const { return context_; }
 
  private:
   StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,

@@ -41,7 +41,10 @@ void Conversation::fail(const std::string& fault) {
 }
 
 Engine::Engine(const generate::Decoder& decoder, const EngineOptions& options)
-    : options_(options), generator_(decoder, options.scheduler), thread_([this] { run(); }) {}
+    : options_(options),
+      generator_(decoder, options.scheduler),
+      company_(options.company),
+      thread_([this] { run(); }) {}
 
 Engine::~Engine() {
   {
@@ -52,7 +55,7 @@ Engine::~Engine() {
   acted_.notify_all();
   thread_.join();
   fail("the server was stopped");
-  if (options_.company != nullptr && fault_.empty()) options_.company->end();
+  if (fault_.empty()) company_.end();
 }
 
 std::shared_ptr<Conversation> Engine::ask(generate::Request request, generate::Manner manner) {
@@ -89,15 +92,13 @@ bool Engine::wait_until_asked() {
   constexpr std::chrono::minutes kPatience{1};
   const auto asked = [this] { return stopping_ || action_ || !new_.empty() || !open_.empty(); };
   std::unique_lock lock(mutex_);
-  while (!asked_.wait_for(lock, kPatience, asked)) {
-    if (options_.company != nullptr) options_.company->wait();
-  }
+  while (!asked_.wait_for(lock, kPatience, asked)) company_.wait();
   return !stopping_;
 }
 
 void Engine::drop(int64_t text) {
   generator_.drop(text);
-  if (options_.company != nullptr) options_.company->drop(text);
+  company_.drop(text);
 }
 
 void Engine::run() {
@@ -107,7 +108,7 @@ void Engine::run() {
       take_new();
       if (open_.empty()) continue;
       drop_left();
-      if (options_.company != nullptr) options_.company->pass();
+      company_.pass();
       generator_.step();
       publish();
     }
@@ -158,7 +159,7 @@ void Engine::take_new() {
   for (; !new_.empty(); new_.pop_front()) {
     const Conversation& conversation = *new_.front();
     const int64_t first = generator_.add(conversation.request(), conversation.manner());
-    if (options_.company != nullptr) options_.company->add(conversation.request(), conversation.manner());
+    company_.add(conversation.request(), conversation.manner());
     open_.push_back({std::move(new_.front()), first});
   }
 }

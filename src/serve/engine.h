@@ -61,8 +61,8 @@ class Conversation {
 
 struct EngineOptions {
   generate::SchedulerOptions scheduler;
-  int64_t most_waiting = 256;            // conversations that have not begun
-  generate::Company* company = nullptr;  // borrowed; of the ranks that have the model with this one
+  int64_t most_waiting = 256;             // conversations that have not begun
+  comm::Communicator* company = nullptr;  // borrowed; of the ranks that have the model, which it leads
 };
 
 // What it does, for whoever watches.
@@ -82,7 +82,7 @@ struct EngineFigures {
 
 class Engine {
  public:
-  // The decoder must outlive it, and the company, which it leads and ends.
+  // The decoder and the company must outlive it.
   Engine(const generate::Decoder& decoder, const EngineOptions& options);
   // Ends all conversations with a fault.
   ~Engine();
@@ -118,6 +118,7 @@ class Engine {
 
   EngineOptions options_;
   generate::Generator generator_;
+  generate::Company company_;
   mutable std::mutex mutex_;
   std::condition_variable asked_;
   std::deque<std::shared_ptr<Conversation>> new_;

@@ -3,12 +3,16 @@ ranks, and exported."""
 
 import json
 import pathlib
-import struct
+import sys
 import unittest
 
-from commands import CommandTest
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS / "integration"))
 
-MODEL = pathlib.Path(__file__).resolve().parent.parent / "data" / "parity" / "glm4_moe"
+from commands import CommandTest  # noqa: E402
+from harness import read_safetensors  # noqa: E402
+
+MODEL = TESTS / "data" / "parity" / "glm4_moe"
 STEPS = 45
 CONFIG = f"""
 [model]
@@ -38,20 +42,6 @@ tensorboard = false
 CORRECTED = ("--set", "train.correction_rate=0.01")
 OVER_STEPS = ("--set", "train.balance_loss=0.02", "--set", 'train.balance_over="step"')
 MEMORY = "mlp.gate.loads"
-
-
-def tensors_of(path):
-    """Of a file of safetensors: its float32 tensors by name."""
-    data = path.read_bytes()
-    length = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + length])
-    tensors = {}
-    for name, about in header.items():
-        if name == "__metadata__":
-            continue
-        begin, end = about["data_offsets"]
-        tensors[name] = data[8 + length + begin:8 + length + end]
-    return tensors
 
 
 class Balance(CommandTest):
@@ -91,7 +81,7 @@ class Balance(CommandTest):
         self.train("exported", 2, *CORRECTED, *OVER_STEPS, "--set", "train.steps=4", "--set", "checkpoint.every=4", "--set",
                    'parallel.strategies=["<1,1,2,2,2>"]')
         self.done("export", self.folder / "exported", "--out", self.folder / "model")
-        before, after = (tensors_of(path / "model.safetensors") for path in (MODEL, self.folder / "model"))
+        before, after = (read_safetensors(path / "model.safetensors") for path in (MODEL, self.folder / "model"))
         self.assertEqual(set(before), set(after))
         self.assertFalse(any(MEMORY in name for name in after))
         corrections = [name for name in after if name.endswith("e_score_correction_bias")]
