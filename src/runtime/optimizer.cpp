@@ -24,12 +24,11 @@ namespace {
 std::vector<base::Interval> with_gradients(const ParameterStore& store, int bucket) {
   std::vector<base::Interval> runs;
   for (const model::LearningRun& run : store.learning(bucket)) {
-    const base::Interval own = base::intersect(store.owner(bucket).owned, run.elements);
-    if (own.empty() || run.learns != model::Learns::kByGradient) continue;
-    if (!runs.empty() && runs.back().end == own.begin) {
-      runs.back().end = own.end;
+    if (run.learns != model::Learns::kByGradient) continue;
+    if (!runs.empty() && runs.back().end == run.elements.begin) {
+      runs.back().end = run.elements.end;
     } else {
-      runs.push_back(own);
+      runs.push_back(run.elements);
     }
   }
   return runs;
@@ -40,11 +39,10 @@ void update_counted(ParameterStore& store, double correction_rate) {
   for (const model::Bucket& bucket : store.table().buckets) {
     const OwnerSlice& slice = store.owner(bucket.index);
     for (const model::LearningRun& run : store.learning(bucket.index)) {
-      const base::Interval own = base::intersect(slice.owned, run.elements);
-      if (own.empty() || run.learns == model::Learns::kByGradient) continue;
+      if (run.learns == model::Learns::kByGradient) continue;
       store.wait_for_readers(bucket.index);
       const auto part = [&](const at::Tensor& of) {
-        return of.narrow(0, own.begin - slice.owned.begin, own.size());
+        return of.narrow(0, run.elements.begin - slice.owned.begin, run.elements.size());
       };
       const at::Tensor counted = part(slice.gradient);
       if (run.learns == model::Learns::kAsCorrection) {
@@ -114,9 +112,8 @@ void update(ParameterStore& store, const AdamW& options, int64_t targets, double
     slice.gradient.mul_(scale);
     std::map<AdamW::Rates, Slices> by_rates;
     for (const model::LearningRun& run : store.learning(bucket.index)) {
-      const base::Interval own = base::intersect(slice.owned, run.elements);
-      const bool learns = run.learns == model::Learns::kByGradient;
-      if (learns && !own.empty()) by_rates[options.rates_of(run)].add(slice, own, step);
+      if (run.learns == model::Learns::kByGradient)
+        by_rates[options.rates_of(run)].add(slice, run.elements, step);
     }
     store.wait_for_readers(bucket.index);
     for (auto& [rates, slices] : by_rates) slices.apply(options, rates);

@@ -46,9 +46,9 @@ bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradie
     if (bucket.trained) store.wait_for_readers(bucket.index);
     const OwnerSlice& slice = store.owner(bucket.index);
     for (const model::LearningRun& run : store.learning(bucket.index)) {
-      const base::Interval own = base::intersect(slice.owned, run.elements);
-      if (own.empty() || run.learns != model::Learns::kByGradient) continue;
-      runs.push_back(run_of(slice, store.compute_copy(bucket.index), own, options, options.rates_of(run)));
+      if (run.learns != model::Learns::kByGradient) continue;
+      runs.push_back(
+          run_of(slice, store.compute_copy(bucket.index), run.elements, options, options.rates_of(run)));
     }
   }
   const c10::cuda::CUDAGuard guard(of.device);

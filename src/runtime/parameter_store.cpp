@@ -32,7 +32,6 @@ void grow(at::Tensor& arena, int64_t size, at::TensorOptions options) {
 ParameterStore::ParameterStore(const model::ParameterTable& table, const Options& options)
     : table_(table),
       options_(options),
-      learning_(model::learning_runs(table, {})),
       owners_(table.buckets.size()),
       compute_copies_(table.buckets.size()),
       shards_(table.buckets.size()),
@@ -47,7 +46,17 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
       *tensor = at::zeros({bucket.trained && options.trains ? slice.owned.size() : 0}, master);
     }
   }
+  set_learning(model::learning_runs(table, {}));
   refresh_compute_copies();
+}
+
+void ParameterStore::set_learning(model::LearningRuns runs) {
+  for (size_t bucket = 0; bucket < runs.size(); ++bucket) {
+    for (model::LearningRun& run : runs[bucket])
+      run.elements = base::intersect(owners_[bucket].owned, run.elements);
+    std::erase_if(runs[bucket], [](const model::LearningRun& run) { return run.elements.empty(); });
+  }
+  learning_ = std::move(runs);
 }
 
 void ParameterStore::refresh_compute_copies() {

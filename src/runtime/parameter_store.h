@@ -55,12 +55,13 @@ class ParameterStore {
   const at::Tensor& compute_copy(int bucket) const { return compute_copies_[static_cast<size_t>(bucket)]; }
   void refresh_compute_copies();
 
-  // Which runs of a bucket's elements learn alike; none of one that is not trained. Without set_learning each
-  // parameter is in no group.
+  // Which runs of its slice of a bucket learn alike; none of one that is not trained. Without set_learning
+  // each parameter is in no group.
   const std::vector<model::LearningRun>& learning(int bucket) const {
     return learning_[static_cast<size_t>(bucket)];
   }
-  void set_learning(model::LearningRuns runs) { learning_ = std::move(runs); }
+  // `runs`: of whole buckets.
+  void set_learning(model::LearningRuns runs);
 
   // `wait(bucket)` is called before an update changes that bucket's slice, in the table's order: it returns
   // when nobody else reads that slice any more.
