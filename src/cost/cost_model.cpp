@@ -114,6 +114,17 @@ std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
   return schemes;
 }
 
+int64_t CostModel::seated(const strategy::Scheme& scheme, int64_t of_all) const {
+  const int64_t even = divide_up(of_all, scheme.experts), spare = options().spare_experts;
+  if (scheme.experts == 1 || spare == 0) return even;
+  return even + divide_up(of_all, options().shape.experts.count) * spare;
+}
+
+int64_t CostModel::busiest_percent(const strategy::Scheme& scheme) const {
+  const auto known = options().busiest_percent.find(scheme.experts);
+  return known == options().busiest_percent.end() ? kBusiestPercent : known->second;
+}
+
 // Of one kind alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
 Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   Quadratic priced = priced_times(scheme, kind, run);
@@ -152,18 +163,19 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
     return before[static_cast<size_t>(run.end)] - before[static_cast<size_t>(run.begin)];
   };
   const Wide forward = of_run(sums.visited_forward), weight = of_run(sums.visited_weight);
-  if (kind == CellKind::kBackwardWeight) return {0, narrow(weight * (kBusiestPercent - 100) / 100)};
+  const int64_t busiest = busiest_percent(scheme);
+  if (kind == CellKind::kBackwardWeight) return {0, narrow(weight * (busiest - 100) / 100)};
   const bool backward = kind == CellKind::kBackwardInput;
   const bool keeps_travelled = options().share_traits.keeps_travelled;
-  const int64_t kept_percent = !policy_.keeps_visits() ? 0 : keeps_travelled ? kBusiestPercent : 100;
-  const Wide again = backward ? forward * 2 / 3 * (kBusiestPercent - kept_percent) / 100 : 0;
+  const int64_t kept_percent = !policy_.keeps_visits() ? 0 : keeps_travelled ? busiest : 100;
+  const Wide again = backward ? forward * 2 / 3 * (busiest - kept_percent) / 100 : 0;
   const Wide once = backward ? of_run(sums.visited_input) : forward;
   const ExpertTravel travel =
       expert_travel(options().shape, options().memory.element_bytes, scheme,
                     {options().intra, options().inter, options().gpus_per_node, options().gpus_per_nic});
   const Wide moving = Wide{backward && !keeps_travelled ? travel.backward : travel.forward} * layers;
-  const Wide hides = (once + (backward ? weight : 0)) * kBusiestPercent / 100 + again;
-  const Wide more = once * (kBusiestPercent - 100) / 100 + again;
+  const Wide hides = (once + (backward ? weight : 0)) * busiest / 100 + again;
+  const Wide more = once * (busiest - 100) / 100 + again;
   return {0, narrow(more + moving / kUsualWaves + std::max<Wide>(0, moving - hides)),
           layers * (kUsualWaves + 2) * travel.latency_ns};
 }

@@ -112,6 +112,11 @@ class CostModel {
     ShareTraits share_traits;
     ExchangeSet exchanges;       // that planners choose from
     model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
+    // Where lanes divide experts: seats of a lane beyond its even part of them (strategy/expert_placement.h);
+    // and by how many lanes these are, what the busiest one's experts take, in hundredths of the mean one's.
+    // Of others kBusiestPercent is taken.
+    int spare_experts = 0;
+    std::map<int, int> busiest_percent = {};
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
     // passes stands in the bytes above.
     bool repeat_forward = false;
@@ -134,6 +139,10 @@ class CostModel {
   bool splits_backward(const strategy::Scheme& scheme) const {
     return scheme.pp > 1 && scheme.experts == 1 && !policy_.recompute && policy_.offload_permille == 0;
   }
+
+  // Of parameters of all of a layer's experts, how many a lane has seats for.
+  int64_t seated(const strategy::Scheme& scheme, int64_t of_all) const;
+  int64_t busiest_percent(const strategy::Scheme& scheme) const;
 
   // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything
   // below that takes a scheme throws InputError naming it when the calibration has no figures for it.

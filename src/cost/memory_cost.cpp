@@ -32,9 +32,9 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
     const auto [known, added] = alike.try_emplace({program().at(position).kind, trained, of_experts});
     if (added) known->second = bucket_elements(program(), memory, bucket, scheme_.tp);
     // A lane's own experts, and others' parameters where they are not shared.
-    const int64_t whole = of_experts ? divide_up(known->second, scheme_.experts) : known->second;
-    const int64_t shared =
-        traits.holds_whole && !of_experts ? whole : divide_up(known->second, scheme_.share);
+    const int64_t whole = of_experts ? cost_.seated(scheme_, known->second) : known->second;
+    const int holders = of_experts ? scheme_.holders_of_experts() : traits.holds_whole ? 1 : scheme_.share;
+    const int64_t shared = divide_up(whole, holders);
     parameters += traits.keeps_gathered ? whole : shared;
     if (trained) gradients += shared;
   }
@@ -290,8 +290,8 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
     const int gathered = scheme_.holders_of_experts() == 1 ? 0 : 1;
     const int others = options().share_traits.holds_whole ? 0 : 1;
     const ParameterCount count{
-        others * own.others.all + gathered * own.experts.all / scheme_.experts,
-        others * own.others.trained + gathered * own.experts.trained / scheme_.experts};
+        others * own.others.all + gathered * cost_.seated(scheme_, own.experts.all),
+        others * own.others.trained + gathered * cost_.seated(scheme_, own.experts.trained)};
     const bool needs = gathers(program(), kind, of.begin) ||
                        (kind != CellKind::kBackwardWeight && stays_at_hand(program(), of.begin));
     const bool makes = forward ? of.begin == program().head() : true;

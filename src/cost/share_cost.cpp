@@ -117,7 +117,7 @@ ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs
   if (divided) {
     const int64_t in_node = std::max<int64_t>(1, runs.lanes_in_node / experts);
     add({scheme_.holders_of_experts(), in_node, runs.lanes % experts == 0 ? runs.lanes / experts : 1},
-        {divide_up(own.experts.all, experts), divide_up(own.experts.trained, experts)}, ranks_in_node);
+        {cost_.seated(scheme_, own.experts.all), cost_.seated(scheme_, own.experts.trained)}, ranks_in_node);
   }
   if (scheme_.share > runs.lanes_in_node && position == cost_.program().embedding())
     (in_runs ? times.between_ns : times.scatter_ns) += traits.pass_ns;

@@ -54,7 +54,7 @@ Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
     operations_.push_back(layers::make_operation(model_.context, model_.table, position, model_.weights, {}));
   if (run.end > head) {
     head_ = layers::head_parameters(
-        {model_.table, head, model_.weights, layers::OperationShards::Of::kWeights, model_.context.cut()});
+        {model_.table, head, model_.weights, layers::OperationShards::Of::kWeights, model_.context.cut(/*layer=*/-1)});
   }
 }
 

@@ -47,7 +47,7 @@ class Model {
   HeldModel part(int tp, int t, comm::Communicator* tensor_parallel, const Stages& stages) const {
     layers::LayerContext context = context_;
     context.parallel = {tensor_parallel, tp, t};
-    const auto weights = [this, cut = context.cut()](int bucket) {
+    const auto weights = [this, cut = context.cut(/*layer=*/-1)](int bucket) {
       const base::IntervalSet shard = model::shard_of(table_.buckets[static_cast<size_t>(bucket)], cut);
       std::vector<at::Tensor> parts;
       for (const base::Interval interval : shard.intervals())

@@ -47,6 +47,7 @@ std::string key_of(const strategy::Strategy& strategy, const LinkMachine& machin
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     key.add(strategy::to_text(pipeline.scheme));
     for (const int rank : pipeline.ranks) key.add(rank);
+    if (pipeline.placement) pipeline.placement->add_to(key.add("placement"));
   }
   return key.bytes();
 }

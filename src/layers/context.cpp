@@ -1,5 +1,8 @@
 #include "layers/context.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "model/program.h"
@@ -18,6 +21,23 @@ constexpr int64_t kGpuLogitsBytes = int64_t{1} << 30;
 
 int64_t default_logits_chunk_bytes(const at::Device& device) {
   return device.is_cpu() ? kCpuLogitsBytes : kGpuLogitsBytes;
+}
+
+void ExpertLoad::add(int64_t layer, double busiest, std::span<const int64_t> visits_E,
+                     const at::Tensor& id_TK) {
+  sum += busiest;
+  ++count;
+  const auto at = static_cast<size_t>(layer);
+  if (visits.size() <= at) visits.resize(at + 1);
+  visits[at].resize(visits_E.size());
+  for (size_t expert = 0; expert < visits_E.size(); ++expert) visits[at][expert] += visits_E[expert];
+  if (!asks_together) return;
+  if (together.size() <= at) together.resize(at + 1);
+  const at::Tensor visited_TE =
+      at::zeros({id_TK.size(0), std::ssize(visits_E)}, id_TK.options().dtype(at::kFloat))
+          .scatter_(1, id_TK.to(at::kLong), 1);
+  const at::Tensor pairs_EE = visited_TE.t().mm(visited_TE).to(at::kDouble);
+  together[at] = together[at].defined() ? together[at] + pairs_EE : pairs_EE;
 }
 
 LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,

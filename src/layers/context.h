@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "layers/lane_channel.h"
 #include "layers/loss.h"
@@ -20,12 +22,27 @@ namespace sluice::layers {
 struct ExpertLanes {
   int lanes = 1;
   int lane = 0;
+  // By layer of the model the experts of each seat (model/expert_seats.h); none: even parts in their order.
+  std::span<const std::vector<int>> seats = {};
+
+  std::span<const int> seats_of(int64_t layer) const {
+    return seats.empty() || layer < 0 ? std::span<const int>() : seats[static_cast<size_t>(layer)];
+  }
 };
 
-// How unevenly rows visited these lanes' experts, forward: the busiest lane's visits over the mean lane's.
+// How rows visited experts that lanes divide, forward.
 struct ExpertLoad {
-  double sum = 0;  // over layers and micro-batches
+  // The busiest lane's visits over the mean lane's: the sum over layers and micro-batches, and their number.
+  double sum = 0;
   int64_t count = 0;
+  // By layer of the model, and expert: visits of this lane's rows. None of a layer that ran none.
+  std::vector<std::vector<int64_t>> visits;
+  // Likewise, of pairs of experts those of its rows that visited both, double [E, E]; where it is asked for.
+  std::vector<at::Tensor> together;
+  bool asks_together = false;
+
+  // `id_TK`: the experts of the rows.
+  void add(int64_t layer, double busiest, std::span<const int64_t> visits_E, const at::Tensor& id_TK);
 };
 
 // Immutable and cheap to copy.
@@ -42,8 +59,16 @@ struct LayerContext {
   double balance_loss = 0;         // factor of the loss that balances experts (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 
-  // Which part of each operation's parameters this rank computes with.
-  model::Cut cut() const { return {parallel.tp, parallel.t, experts.lanes, experts.lane}; }
+  // Which part of an operation's parameters this rank computes with; `layer`: its number among the blocks.
+  model::Cut cut(int64_t layer) const {
+    const std::span<const int> all = experts.seats_of(layer);
+    const size_t own = all.size() / static_cast<size_t>(experts.lanes);
+    return {.tp = parallel.tp,
+            .t = parallel.t,
+            .expert_lanes = experts.lanes,
+            .expert_lane = experts.lane,
+            .own_experts = all.subspan(own * static_cast<size_t>(experts.lane), own)};
+  }
   // This TP rank's heads; key/value heads are shared by several ranks when tp is larger than their number.
   int64_t local_heads() const { return shape.heads / parallel.tp; }
   // Of the products of queries and keys, before the softmax.

@@ -21,6 +21,7 @@
 #include "layers/product.h"
 #include "layers/residual.h"
 #include "layers/router.h"
+#include "model/expert_seats.h"
 #include "ops/linear.h"
 #include "ops/simd.h"
 #include "ops/visits.h"
@@ -91,7 +92,9 @@ class ExpertsPart final : public Part {
   explicit ExpertsPart(const Site& site)
       : context_(site.context),
         experts_(site.context.shape.experts),
-        own_(experts_.count / context_.experts.lanes),
+        layer_(site.layer()),
+        seats_(seats_of(context_.experts, layer_, experts_.count)),
+        own_(std::ssize(seats_) / context_.experts.lanes),
         weights_(experts_parameters(site.own_weights(), experts_.count, own_)),
         gradients_(experts_parameters(site.own_gradients(), experts_.count, own_)) {}
 
@@ -160,6 +163,10 @@ class ExpertsPart final : public Part {
 
  private:
   bool travels() const { return context_.experts.lanes > 1; }
+  static std::vector<int> seats_of(const ExpertLanes& lanes, int64_t layer, int64_t experts) {
+    const std::span<const int> placed = lanes.seats_of(layer);
+    return placed.empty() ? model::even_seats(experts) : std::vector<int>(placed.begin(), placed.end());
+  }
   // What a forward of x_SH begins with and saves; by these routes, where they are defined.
   ExpertsSaved first_half(const at::Tensor& x_SH, at::Tensor id_TK, at::Tensor weight_TK) const;
   // What the visited experts give, then the part's result with those sums.
@@ -176,8 +183,13 @@ class ExpertsPart final : public Part {
                        const at::Tensor& kept_VG) const;
   ExpertsTravel travel_of(const TravellingRows& rows, const Routes& routes) const {
     SLUICE_ASSERT(context_.lanes != nullptr, "rows travel and lanes have no channel");
-    return {*context_.lanes, rows,   context_.experts,
-            experts_.count,  routes, model::wave_rows(context_.experts.lanes)};
+    return {*context_.lanes,
+            rows,
+            context_.experts,
+            experts_.count,
+            seats_,
+            routes,
+            model::wave_rows(context_.experts.lanes)};
   }
   // Adds the gradients of rows and of their weights, of visits to experts at hand.
   VisitsGradient visits_backward(ExpertsSaved& saved, const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
@@ -246,7 +258,9 @@ class ExpertsPart final : public Part {
 
   const LayerContext& context_;
   const model::Experts& experts_;
-  int64_t own_;  // experts that this lane has
+  int64_t layer_;
+  std::vector<int> seats_;  // of all lanes their experts
+  int64_t own_;             // experts that this lane has
   ExpertsParameters weights_, gradients_;
 };
 
@@ -315,10 +329,7 @@ void ExpertsPart::travel(const TravellingRows& rows, const Routes& routes, const
     return std::vector{sum_NH};
   };
   const ExpertsTravel way = travel_of(rows, routes);
-  if (context_.load != nullptr) {
-    context_.load->sum += way.busiest();
-    ++context_.load->count;
-  }
+  if (context_.load != nullptr) context_.load->add(layer_, way.busiest(), way.visits(), routes.id_TK);
   way.run({normed_TH}, {sum_TH}, compute);
 }
 

@@ -4,6 +4,9 @@
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <numeric>
@@ -12,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/expert_seats.h"
 
 namespace sluice::layers {
 
@@ -46,13 +50,19 @@ std::vector<base::Interval> waves_of(const RunCounts& counts, int64_t most_rows)
 }
 
 ExpertsTravel::ExpertsTravel(LaneChannel& channel, const TravellingRows& rows, const ExpertLanes& place,
-                             int64_t experts, const Routes& own, const model::WaveRows& bound)
-    : channel_(channel), place_(place), members_(rows.members), experts_(experts) {
+                             int64_t experts, std::span<const int> seats, const Routes& own,
+                             const model::WaveRows& bound)
+    : channel_(channel),
+      place_(place),
+      members_(rows.members),
+      experts_(experts),
+      seats_(seats.begin(), seats.end()) {
   SLUICE_ASSERT(std::ssize(rows.rows) == lanes() && own.id_TK.size(0) == rows.rows[place.lane],
                 base::text(own.id_TK.size(0), " rows travel in a group of ", rows.rows.size()));
   learn_routes(rows, own);
+  take_seats();
   std::vector<at::Tensor> visits_TL;  // by lane: whether a row visits a lane
-  const RunCounts counts = count_runs(rows, bound.run, visits_TL);
+  const RunCounts counts = count_runs(rows, bound.run, own.id_TK, visits_TL);
   waves_ = waves_of(counts, bound.most);
   const auto way = [&](int from, int to) {
     Way found{visits_TL[static_cast<size_t>(from)].select(1, to).nonzero().view(-1), {0}};
@@ -90,21 +100,72 @@ void ExpertsTravel::learn_routes(const TravellingRows& rows, const Routes& own) 
   channel_.exchange(parcels).wait(own.id_TK.device());
 }
 
-// The host learns all counts at once: of each lane's rows run by run, and of all its visits.
-RunCounts ExpertsTravel::count_runs(const TravellingRows& rows, int64_t run_rows,
+// Each visit takes a seat of its expert's: the only one, or one as all lanes deal them alike.
+void ExpertsTravel::take_seats() {
+  const at::TensorOptions ids = routes_.front().id_TK.options();
+  if (std::ssize(seats_) > experts_) {
+    std::vector<at::Tensor> dealt = dealt_seats();
+    for (size_t lane = 0; lane < dealt.size(); ++lane) routes_[lane].id_TK = std::move(dealt[lane]);
+    return;
+  }
+  std::vector<int> seat_of(seats_.size());
+  for (size_t seat = 0; seat < seats_.size(); ++seat)
+    seat_of[static_cast<size_t>(seats_[seat])] = static_cast<int>(seat);
+  const at::Tensor seat_of_E = at::tensor(seat_of, ids);
+  for (Routes& routes : routes_) {
+    const at::Tensor& id_TK = routes.id_TK;
+    routes.id_TK = seat_of_E.index_select(0, id_TK.view(-1)).view(id_TK.sizes());
+  }
+}
+
+// Of an expert with several the first visits, in the order of lanes and rows, have the first seat's. The host
+// learns counts for it.
+std::vector<at::Tensor> ExpertsTravel::dealt_seats() const {
+  std::vector<at::Tensor> ids;
+  std::vector<int64_t> of_lane;
+  for (const Routes& routes : routes_) {
+    ids.push_back(routes.id_TK.view(-1));
+    of_lane.push_back(routes.id_TK.numel());
+  }
+  const at::Tensor id_V = at::cat(ids);
+  const ops::Visits by_expert = ops::visits_of(id_V.view({-1, 1}), experts_);
+  std::vector<int64_t> visits(by_expert.begins.begin() + 1, by_expert.begins.end());
+  std::adjacent_difference(visits.begin(), visits.end(), visits.begin());
+  const std::vector<int64_t> dealt = model::dealt_visits(visits, seats_, lanes());
+  std::vector<int> order(seats_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int seat) { return seats_[static_cast<size_t>(seat)]; });
+  std::vector<int64_t> in_order;
+  for (const int seat : order) in_order.push_back(dealt[static_cast<size_t>(seat)]);
+  const at::Tensor count_N = at::tensor(in_order, id_V.options().dtype(at::kLong));
+  const at::Tensor sorted_V =
+      at::repeat_interleave(at::tensor(order, id_V.options()), count_N, /*dim=*/0, id_V.numel());
+  at::Tensor seat_V = at::empty_like(id_V);
+  seat_V.index_copy_(0, by_expert.slot_V, sorted_V);
+  std::vector<at::Tensor> seats = seat_V.split_with_sizes(of_lane);
+  for (size_t lane = 0; lane < seats.size(); ++lane)
+    seats[lane] = seats[lane].view(routes_[lane].id_TK.sizes());
+  return seats;
+}
+
+// The host learns all counts at once: of each lane's rows run by run, of all its visits, and of its own rows
+// by expert.
+RunCounts ExpertsTravel::count_runs(const TravellingRows& rows, int64_t run_rows, const at::Tensor& own_id_TK,
                                     std::vector<at::Tensor>& visits_TL) {
   const auto runs_of = [&](int64_t own) { return (own + run_rows - 1) / run_rows; };
   std::vector<at::Tensor> counts_RL;
   for (const Routes& routes : routes_) {
     const int64_t own = routes.id_TK.size(0), runs = runs_of(own);
-    const at::Tensor lane_TK = routes.id_TK.div(own_experts(), "floor").to(at::kLong);
+    const at::Tensor lane_TK = routes.id_TK.div(own_seats(), "floor").to(at::kLong);
     at::Tensor visits = at::zeros({runs * run_rows, lanes()}, lane_TK.options());
     visits.narrow(0, 0, own).scatter_(1, lane_TK, 1);
     counts_RL.push_back(visits.view({runs, run_rows, lanes()}).sum(1));
     counts_RL.push_back(at::bincount(lane_TK.reshape(-1), {}, lanes()).unsqueeze(0));
     visits_TL.push_back(visits.narrow(0, 0, own));
   }
-  const at::Tensor all = at::cat(counts_RL).cpu().contiguous();
+  for (at::Tensor& counts : counts_RL) counts = counts.reshape(-1);
+  counts_RL.push_back(at::bincount(own_id_TK.view(-1), {}, experts_));
+  const at::Tensor all = at::cat(counts_RL).cpu();
   const auto* next = all.const_data_ptr<int64_t>();
   RunCounts counts(lanes(), runs_of(std::ranges::max(rows.rows)));
   std::vector<int64_t> visits(static_cast<size_t>(lanes()), 0);
@@ -114,6 +175,7 @@ RunCounts ExpertsTravel::count_runs(const TravellingRows& rows, int64_t run_rows
     }
     for (int64_t& to : visits) to += *next++;
   }
+  visits_.assign(next, next + experts_);
   const auto total = std::accumulate(visits.begin(), visits.end(), int64_t{0});
   if (total > 0)
     busiest_ = static_cast<double>(std::ranges::max(visits) * lanes()) / static_cast<double>(total);
@@ -134,12 +196,12 @@ ExpertsTravel::Coming ExpertsTravel::coming_in(int64_t wave) const {
     ids.push_back(routes_[static_cast<size_t>(lane)].id_TK.index_select(0, row_N));
     weights.push_back(routes_[static_cast<size_t>(lane)].weight_TK.index_select(0, row_N));
   }
-  const at::Tensor local_NK = at::cat(ids).sub_(place_.lane * own_experts());
-  const at::Tensor elsewhere_NK = (local_NK < 0).logical_or_(local_NK >= own_experts());
-  Coming coming{.rows = coming_rows(wave),
-                .visits = ops::visits_of(local_NK.masked_fill(elsewhere_NK, own_experts()).contiguous(),
-                                         own_experts() + 1),
-                .weight_NK = at::cat(weights)};
+  const at::Tensor local_NK = at::cat(ids).sub_(place_.lane * own_seats());
+  const at::Tensor elsewhere_NK = (local_NK < 0).logical_or_(local_NK >= own_seats());
+  Coming coming{
+      .rows = coming_rows(wave),
+      .visits = ops::visits_of(local_NK.masked_fill(elsewhere_NK, own_seats()).contiguous(), own_seats() + 1),
+      .weight_NK = at::cat(weights)};
   coming.visits.begins.pop_back();
   const int64_t own = coming.visits.begins.back();
   coming.visits.row_V = coming.visits.row_V.narrow(0, 0, own);

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/interval.h"
@@ -26,7 +27,8 @@
 
 namespace sluice::layers {
 
-// Which experts rows visit, int32, and how much each counts. [T, K]
+// Which experts rows visit, or of these which seats (model/expert_seats.h), int32, and how much each counts.
+// [T, K]
 struct Routes {
   at::Tensor id_TK, weight_TK;
 };
@@ -57,12 +59,12 @@ std::vector<base::Interval> waves_of(const RunCounts& counts, int64_t most_rows)
 
 class ExpertsTravel {
  public:
-  // Of `experts` in all; `own` are the routes of this lane's rows, of which there may be none. Exchanges
-  // routes.
+  // Of so many experts in all; `seats`: their experts, lane by lane. `own` are the routes of this lane's
+  // rows, of which there may be none. Exchanges routes.
   ExpertsTravel(LaneChannel& channel, const TravellingRows& rows, const ExpertLanes& place, int64_t experts,
-                const Routes& own, const model::WaveRows& bound);
+                std::span<const int> seats, const Routes& own, const model::WaveRows& bound);
 
-  // Rows that came: their visits of this lane's experts, numbered from 0, and their weights.
+  // Rows that came: their visits of this lane's seats, numbered from 0, and their weights.
   struct Coming {
     int64_t rows = 0;
     ops::Visits visits;
@@ -79,7 +81,9 @@ class ExpertsTravel {
   // Visits of the busiest lane over those of the mean one; 1 where nobody has rows.
   double busiest() const { return busiest_; }
   int64_t waves() const { return std::ssize(waves_); }
-  int64_t own_experts() const { return experts_ / lanes(); }
+  // By expert, of this lane's rows.
+  const std::vector<int64_t>& visits() const { return visits_; }
+  int64_t own_seats() const { return std::ssize(seats_) / lanes(); }
 
  private:
   using Parcels = std::vector<LaneChannel::Parcel>;
@@ -98,7 +102,10 @@ class ExpertsTravel {
 
   int lanes() const { return place_.lanes; }
   void learn_routes(const TravellingRows& rows, const Routes& own);
-  RunCounts count_runs(const TravellingRows& rows, int64_t run_rows, std::vector<at::Tensor>& visits_TL);
+  void take_seats();
+  std::vector<at::Tensor> dealt_seats() const;
+  RunCounts count_runs(const TravellingRows& rows, int64_t run_rows, const at::Tensor& own_id_TK,
+                       std::vector<at::Tensor>& visits_TL);
   int64_t coming_rows(int64_t wave) const;
   Coming coming_in(int64_t wave) const;
   std::vector<at::Tensor> set_out(int64_t wave, const std::vector<at::Tensor>& rows_TX,
@@ -114,8 +121,10 @@ class ExpertsTravel {
   ExpertLanes place_;
   std::vector<int> members_;
   int64_t experts_;
+  std::vector<int> seats_;
+  std::vector<int64_t> visits_;
   double busiest_ = 1;
-  std::vector<Routes> routes_;  // by lane
+  std::vector<Routes> routes_;  // by lane; of seats, once these are taken
   std::vector<base::Interval> waves_;
   std::vector<Way> coming_, going_;  // by the other lane, this one among them
 };

@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "comm/fake.h"
+#include "model/expert_seats.h"
 
 namespace sluice::layers {
 namespace {
@@ -25,7 +26,9 @@ struct TravelCase {
   int64_t per_token = 3;
   Routing routing = Routing::kRandom;
   model::WaveRows bound{3, 12};
+  std::vector<int> placed = {};  // by seat; none: even parts
 
+  std::vector<int> seats() const { return placed.empty() ? model::even_seats(experts) : placed; }
   int lanes() const { return static_cast<int>(rows.size()); }
 };
 void PrintTo(const TravelCase& c, std::ostream* stream) {
@@ -53,35 +56,42 @@ struct Travelled {
   at::Tensor visits_TK;  // how often each came: once
   int64_t waves = 0;
   int64_t most_rows = 0;
+  double busiest = 0;
 };
 
 Travelled travel(const TravelCase& c, int lane, const Routes& routes, const at::Tensor& x_TH,
-                   comm::Communicator& communicator) {
+                 comm::Communicator& communicator) {
   LaneChannel channel(communicator);
   std::vector<int> members(c.rows.size());
   std::iota(members.begin(), members.end(), 0);
-  const ExpertsTravel way(channel, {members, c.rows}, {c.lanes(), lane}, c.experts, routes, c.bound);
-  const int64_t first = lane * way.own_experts();
-  Travelled outcome{at::zeros_like(x_TH), at::zeros_like(routes.weight_TK), way.waves(), 0};
+  const ExpertsTravel way(channel, {members, c.rows}, {c.lanes(), lane}, c.experts, c.seats(), routes,
+                          c.bound);
+  const std::vector<int> seats = c.seats();
+  const int64_t first = lane * way.own_seats();
+  Travelled outcome{at::zeros_like(x_TH), at::zeros_like(routes.weight_TK), way.waves()};
   way.run({x_TH}, {outcome.sum_TH, outcome.visits_TK},
           [&](const std::vector<at::Tensor>& came, const ExpertsTravel::Coming& coming) {
             const at::Tensor& x_NH = came.front();
             outcome.most_rows = std::max(outcome.most_rows, coming.rows);
             EXPECT_EQ(x_NH.size(0), coming.rows);
-            EXPECT_EQ(std::ssize(coming.visits.begins), way.own_experts() + 1);
+            EXPECT_EQ(std::ssize(coming.visits.begins), way.own_seats() + 1);
             at::Tensor sum_NH = at::zeros_like(x_NH), visits_NK = at::zeros_like(coming.weight_NK);
-            for (int64_t e = 0; e < way.own_experts(); ++e) {
+            for (int64_t e = 0; e < way.own_seats(); ++e) {
+              const double factor = seats[static_cast<size_t>(first + e)] + 1;
               for (int64_t v = coming.visits.begins[static_cast<size_t>(e)];
                    v < coming.visits.begins[static_cast<size_t>(e) + 1]; ++v) {
                 const int64_t row = coming.visits.row_V[v].item<int64_t>();
                 const int64_t slot = coming.visits.slot_V[v].item<int64_t>();
                 const at::Tensor weight = coming.weight_NK.view(-1)[slot];
-                sum_NH[row].add_(static_cast<double>(first + e + 1) * weight * x_NH[row]);
+                sum_NH[row].add_(factor * weight * x_NH[row]);
                 visits_NK.view(-1)[slot].add_(1);
               }
             }
             return std::vector{sum_NH, visits_NK};
           });
+  const at::Tensor visits_E = at::bincount(routes.id_TK.view(-1), {}, c.experts);
+  EXPECT_TRUE(at::equal(at::tensor(way.visits(), at::kLong), visits_E));
+  outcome.busiest = way.busiest();
   return outcome;
 }
 
@@ -116,6 +126,9 @@ TEST_P(ExpertsTravels, SumsAllVisitsWithinTheBound) {
     EXPECT_TRUE(at::allclose(outcomes[lane].sum_TH, factor_T1 * x_TH[lane], 1e-13, 1e-13)) << lane;
     EXPECT_TRUE(outcomes[lane].visits_TK.eq(1).all().item<bool>()) << lane;
     EXPECT_EQ(outcomes[lane].waves, outcomes.front().waves);
+    if (c.routing == Routing::kOneExpert && !c.placed.empty()) {
+      EXPECT_LT(outcomes[lane].busiest, 1.05);
+    }
     EXPECT_LE(outcomes[lane].most_rows, c.bound.most);
   }
   const int64_t longest = std::ranges::max(c.rows);
@@ -131,7 +144,14 @@ INSTANTIATE_TEST_SUITE_P(
         TravelCase{.rows = {40, 40, 40, 40}, .routing = Routing::kOneExpert},
         TravelCase{.rows = {17, 23, 5}, .experts = 12, .routing = Routing::kNeighbours, .bound = {4, 12}},
         TravelCase{.rows = {9, 9, 9, 9, 9, 9, 9, 9}, .per_token = 8, .bound = {1, 8}},
-        TravelCase{.rows = {33, 2}, .per_token = 1, .bound = {128, 1024}}, TravelCase{.rows = {0, 0}}),
+        TravelCase{.rows = {33, 2}, .per_token = 1, .bound = {128, 1024}}, TravelCase{.rows = {0, 0}},
+        // Seats in another order, and several for some, for those that all rows visit on every lane.
+        TravelCase{.rows = {20, 0, 7, 1}, .placed = {3, 6, 0, 7, 1, 4, 2, 5}},
+        TravelCase{.rows = {20, 9, 7, 1}, .placed = {0, 3, 6, 0, 1, 7, 1, 4, 7, 2, 3, 5}},
+        TravelCase{.rows = {0, 0, 31, 0}, .placed = {0, 3, 6, 0, 1, 7, 1, 4, 7, 2, 3, 5}},
+        TravelCase{.rows = {40, 40, 40, 40},
+                   .routing = Routing::kOneExpert,
+                   .placed = {0, 1, 2, 3, 4, 0, 1, 2, 4, 5, 0, 1, 2, 5, 6, 0, 1, 2, 6, 7}}),
     [](const auto& info) { return base::text("Case", info.index); });
 
 // Wave by wave as many runs as fit; a run alone always travels.

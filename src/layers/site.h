@@ -17,10 +17,12 @@ struct Site {
   const FlatShards& weights;
   const FlatShards& gradients;
 
+  // Its operation's number among the blocks, -1 of the model's ends.
+  int64_t layer() const { return table.first_of(position).layer; }
   OperationShards own_weights() const { return shards(weights, OperationShards::Of::kWeights); }
   OperationShards own_gradients() const { return shards(gradients, OperationShards::Of::kGradients); }
   OperationShards shards(const FlatShards& flats, OperationShards::Of of) const {
-    return {table, position, flats, of, context.cut()};
+    return {table, position, flats, of, context.cut(layer())};
   }
 };
 

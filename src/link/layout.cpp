@@ -31,15 +31,37 @@ void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme)
   }
 }
 
+std::string placement_fault(const model::ParameterTable& table, const strategy::ExpertPlacement& placement) {
+  const int64_t layers = table.shape.layers;
+  if (std::ssize(placement.layers) != layers)
+    return text("its experts are placed in ", placement.layers.size(), " layers of ", layers);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const std::vector<int>& seats = placement.layers[static_cast<size_t>(layer)];
+    const int64_t placed = seats.empty() ? 0 : std::ranges::max(seats) + 1;
+    const int64_t experts = table.shape.block_type(layer).experts ? table.shape.experts.count : 0;
+    if (placed != experts) return text("layer ", layer, " places ", placed, " experts and has ", experts);
+  }
+  return "";
+}
+
+void require_placeable(const model::ParameterTable& table, const strategy::Pipeline& pipeline) {
+  if (!pipeline.placement) return;
+  const std::string fault = placement_fault(table, *pipeline.placement);
+  if (fault.empty()) return;
+  throw base::InputError(
+      text("a pipeline ", to_text(pipeline.scheme), ": ", fault, ": make its plan again for this model"));
+}
+
 // Resident shards by (kind, trained, of experts, tp, t, lanes that divide experts, this one's place among
-// them, parts, part): all operations of a kind are cut alike.
+// them, its experts where they are placed, parts, part): all operations of a kind are cut alike.
 class ShardCache {
  public:
-  const base::IntervalSet& shard(const model::Bucket& bucket, const strategy::Scheme& scheme, int lane,
+  const base::IntervalSet& shard(const model::Bucket& bucket, const strategy::Pipeline& pipeline, int lane,
                                  int t) {
-    const auto [cut, parts, part] = residence_of(bucket, scheme, lane, t);
-    const auto [found, added] = shards_.try_emplace({bucket.kind, bucket.trained, bucket.of_experts, cut.tp,
-                                                     cut.t, cut.expert_lanes, cut.expert_lane, parts, part});
+    const auto [cut, parts, part] = residence_of(bucket, pipeline, lane, t);
+    const auto [found, added] =
+        shards_.try_emplace({bucket.kind, bucket.trained, bucket.of_experts, cut.tp, cut.t, cut.expert_lanes,
+                             cut.expert_lane, cut.own_experts.data(), parts, part});
     if (added) {
       const base::IntervalSet whole = model::shard_of(bucket, cut);
       found->second = whole.part(resident_part(whole.size(), parts, part));
@@ -48,7 +70,7 @@ class ShardCache {
   }
 
  private:
-  std::map<std::tuple<int, bool, bool, int, int, int, int, int, int>, base::IntervalSet> shards_;
+  std::map<std::tuple<int, bool, bool, int, int, int, int, const int*, int, int>, base::IntervalSet> shards_;
 };
 
 }  // namespace
@@ -58,10 +80,15 @@ base::Interval resident_part(int64_t elements, int share, int place) {
   return {std::min(elements, place * each), std::min(elements, (place + 1) * each)};
 }
 
-Residence residence_of(const model::Bucket& bucket, const strategy::Scheme& scheme, int lane, int t) {
+Residence residence_of(const model::Bucket& bucket, const strategy::Pipeline& pipeline, int lane, int t) {
+  const strategy::Scheme& scheme = pipeline.scheme;
   const int place = lane - scheme.first_of_group(lane);
   if (!bucket.of_experts) return {{scheme.tp, t}, scheme.share, place};
-  return {{scheme.tp, t, scheme.experts, place % scheme.experts},
+  return {{.tp = scheme.tp,
+           .t = t,
+           .expert_lanes = scheme.experts,
+           .expert_lane = place % scheme.experts,
+           .own_experts = pipeline.experts_of(bucket.layer, lane)},
           scheme.holders_of_experts(),
           place / scheme.experts};
 }
@@ -78,14 +105,15 @@ ComputeLayout::ComputeLayout(const model::ParameterTable& table, const strategy:
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
     require_cuttable(table.shape, scheme);
+    require_placeable(table, pipeline);
     for (int stage = 0; stage < scheme.pp; ++stage) {
       for (const int index : table.program.buckets_of(table.program.of_stage(scheme.tp, scheme.pp, stage))) {
         const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
         for (int lane = 0; lane < scheme.cp; ++lane) {
           for (int t = 0; t < scheme.tp; ++t) {
             const int rank = pipeline.rank_of(stage, lane, t);
-            const base::IntervalSet& shard = cache.shard(bucket, scheme, lane, t);
-            const int64_t room = cache.shard(bucket, scheme, scheme.first_of_group(lane), t).size();
+            const base::IntervalSet& shard = cache.shard(bucket, pipeline, lane, t);
+            const int64_t room = cache.shard(bucket, pipeline, scheme.first_of_group(lane), t).size();
             holdings_[static_cast<size_t>(rank)].push_back({index, shard, room});
           }
         }

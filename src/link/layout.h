@@ -30,7 +30,7 @@ struct Residence {
   int part = 0;
 };
 // Lanes of a share group hold experts' parameters with those that have the same experts.
-Residence residence_of(const model::Bucket& bucket, const strategy::Scheme& scheme, int lane, int t);
+Residence residence_of(const model::Bucket& bucket, const strategy::Pipeline& pipeline, int lane, int t);
 
 // The buckets that a rank computes with, and what it holds of each all through a step, as flat intervals of
 // the bucket.
@@ -45,8 +45,8 @@ struct Holding {
 // and that shard by the lanes of its share group; groups replicate; idle ranks hold nothing.
 class ComputeLayout {
  public:
-  // Throws base::InputError when a scheme cannot cut the shape (model::tp_fault, more stages than layers),
-  // naming the scheme and the fault.
+  // Throws base::InputError when a scheme cannot cut the shape (model::tp_fault, more stages than layers), or
+  // a placement is of other experts, naming the scheme and the fault.
   ComputeLayout(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size);
 
   int world_size() const { return static_cast<int>(holdings_.size()); }

@@ -140,6 +140,43 @@ TEST(ComputeLayout, ExpertGroupsDivideExperts) {
   EXPECT_EQ(of_experts, 2);
 }
 
+// A lane holds the experts that have seats there, of one with several each of its lanes.
+TEST(ComputeLayout, PlacedExpertsLieWhereTheirSeatsAre) {
+  model::Shape shape = small_shape(2, false);
+  shape.experts = {.count = 4, .per_token = 2, .hidden = 6};
+  shape.block_types = {{}, {.experts = true}};
+  const model::ParameterTable table = model::parameter_table(shape);
+  strategy::Strategy strategy = strategy::parse_strategy("<2,1,4,4,2>", 8);
+  strategy.pipelines[0].placement =
+      std::make_shared<const strategy::ExpertPlacement>(strategy::ExpertPlacement{{{}, {0, 1, 3, 0, 2, 3}}});
+  const ComputeLayout layout(table, strategy, 8);
+  for (const model::Bucket& bucket : table.buckets) {
+    if (!bucket.of_experts) continue;
+    for (int t = 0; t < 2; ++t) {
+      const auto of_expert = [&](int expert) { return model::shard_of(bucket, {2, t, 4, expert}); };
+      for (int place = 0; place < 2; ++place) {
+        std::set<int64_t> own, held;
+        const auto add = [](std::set<int64_t>& to, const base::IntervalSet& from) {
+          for (const base::Interval& part : from.intervals()) {
+            for (int64_t element = part.begin; element < part.end; ++element) to.insert(element);
+          }
+        };
+        for (const int expert : strategy.pipelines[0].experts_of(1, place)) add(own, of_expert(expert));
+        for (const int lane : {place, place + 2}) {
+          add(held, layout.shard(bucket.index, strategy.pipelines[0].rank_of(0, lane, t)));
+        }
+        EXPECT_EQ(held, own);
+        EXPECT_EQ(std::ssize(held), 3 * of_expert(0).size());
+      }
+    }
+  }
+  strategy.pipelines[0].placement =
+      std::make_shared<const strategy::ExpertPlacement>(strategy::ExpertPlacement{{{}, {0, 1}}});
+  EXPECT_THAT(
+      [&] { ComputeLayout(table, strategy, 8); },
+      testing::ThrowsMessage<base::InputError>(testing::HasSubstr("layer 1 places 2 experts and has 4")));
+}
+
 TEST(ResidentPart, TheLastRanksHoldWhatIsLeft) {
   EXPECT_EQ(resident_part(10, 4, 0), (base::Interval{0, 3}));
   EXPECT_EQ(resident_part(10, 4, 3), (base::Interval{9, 10}));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,8 @@ struct Cut {
   int expert_lanes = 1;
   int expert_lane = 0;
   bool keeps_visits = true;  // from forward to backward, of rows that travel to experts
+  // The lane's own experts, ascending; none: its even part of them.
+  std::span<const int> own_experts = {};
 };
 
 // A run of rows of a parameter that TP cuts on its own.

@@ -43,12 +43,17 @@ base::Interval units_of_rank(int64_t units, int tp, int t) {
   return {shared, shared + 1};
 }
 
-// The groups that a lane computes with, of experts' those of its own.
-base::Interval groups_of_lane(const Parameter& parameter, const Cut& cut) {
-  const auto groups = static_cast<int64_t>(parameter.groups.size());
-  if (parameter.experts == 0) return {0, groups};
-  const base::Interval own = base::even_part(parameter.experts, cut.expert_lanes, cut.expert_lane);
-  return {own.begin * groups / parameter.experts, own.end * groups / parameter.experts};
+// By group, whether a lane computes with it: of experts' with those of its own.
+std::vector<char> groups_of_lane(const Parameter& parameter, const Cut& cut) {
+  const size_t groups = parameter.groups.size();
+  if (parameter.experts == 0) return std::vector<char>(groups, 1);
+  std::vector<char> own(groups, 0);
+  const auto of_expert = static_cast<ptrdiff_t>(groups) / parameter.experts;
+  const auto take = [&](int64_t expert) { std::fill_n(own.begin() + expert * of_expert, of_expert, 1); };
+  const base::Interval even = base::even_part(parameter.experts, cut.expert_lanes, cut.expert_lane);
+  for (const int expert : cut.own_experts) take(expert);
+  for (int64_t expert = even.begin; cut.own_experts.empty() && expert < even.end; ++expert) take(expert);
+  return own;
 }
 
 }  // namespace
@@ -80,18 +85,18 @@ ParameterTable parameter_table(const Shape& shape, Program program) {
 
 std::vector<base::Interval> local_rows(const Parameter& parameter, const Cut& cut) {
   SLUICE_ASSERT(cut.tp >= 1 && cut.t >= 0 && cut.t < cut.tp, base::text("TP rank ", cut.t, " of ", cut.tp));
-  const base::Interval own = groups_of_lane(parameter, cut);
+  const std::vector<char> own = groups_of_lane(parameter, cut);
   std::vector<base::Interval> rows;
   int64_t group_begin = 0;
-  for (int64_t i = 0; i < own.end; ++i) {
-    const RowGroup& group = parameter.groups[static_cast<size_t>(i)];
+  for (size_t i = 0; i < own.size(); ++i) {
+    const RowGroup& group = parameter.groups[i];
     base::Interval local{0, group.rows};
     if (group.units > 0) {
       const int64_t unit_rows = group.rows / group.units;
       const base::Interval units = units_of_rank(group.units, cut.tp, cut.t);
       local = {units.begin * unit_rows, units.end * unit_rows};
     }
-    if (i >= own.begin) rows.push_back({group_begin + local.begin, group_begin + local.end});
+    if (own[i] != 0) rows.push_back({group_begin + local.begin, group_begin + local.end});
     group_begin += group.rows;
   }
   return rows;

@@ -105,7 +105,8 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .lanes = lanes_ ? &*lanes_ : nullptr,
                      .shares = shares_,
                      .wires = wires,
-                     .context = context_},
+                     .context = context_,
+                     .asks_together = options_.asks_together},
                     optimizer);
   StepResult result;
   const Waits waits_before = communicators_.waits();
@@ -126,6 +127,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
   result.exchange_bytes = runner.exchange_bytes();
   result.busiest_experts = runner.busiest_experts();
+  result.experts = runner.expert_load();
   if (runner.window() != nullptr) {
     result.share_bytes = runner.window()->moved_bytes();
     result.gather_exposed_ns = runner.window()->waited_ns();

@@ -35,6 +35,7 @@ struct StepResult {
   int64_t pushed_bytes = 0;    // sent by this rank
   int64_t exchange_bytes = 0;  // sent by this rank to other lanes
   std::optional<double> busiest_experts;  // StepRunner
+  layers::ExpertLoad experts;             // of rows of this rank's lane, where lanes divide experts
   int64_t share_bytes = 0;  // of what lanes share: parameters that this rank received, gradients it sent
   int64_t gather_exposed_ns = 0;  // that its cells waited for either
   int64_t host_peak_bytes = 0;    // offloaded activations of this rank
@@ -58,7 +59,8 @@ class Engine {
     std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
     double balance_loss = 0;                                             // as of layers::LayerContext
     double temperature = 1;                                              // that logits are divided by
-    bool trains = true;  // else there is no room for it, and train() may not be called
+    bool asks_together = false;  // which experts rows visit together (layers::ExpertLoad)
+    bool trains = true;          // else there is no room for it, and train() may not be called
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
   };

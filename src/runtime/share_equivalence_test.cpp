@@ -328,6 +328,22 @@ TEST_F(EquivalenceOfExpertLanes, ExchangedHeads) {
   options.exchanges = {{.head_lanes = 0}, {.head_lanes = 2}, {.head_lanes = 1}};
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
+// Experts lie elsewhere in every step, some on several lanes.
+TEST_F(EquivalenceOfExpertLanes, PlacedAnewInEveryStep) {
+  RunOptions options = eight();
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 8;
+  for (const int spare : {0, 2}) {
+    options.spare_experts = spare;
+    for (const char* strategy : {"<1,1,8,8,4>", "<2,2,2,2,2>", "2x<1,1,4,4,2>"}) {
+      options.strategies = {strategy};
+      SCOPED_TRACE(base::text(strategy, ", ", spare, " to spare"));
+      const RunRecord record = run_in_process(options);
+      expect_equal(record, reference, 1e-11, 1e-11);
+      EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+    }
+  }
+}
 TEST_F(EquivalenceOfExpertLanes, MostExpertsVisitedByNobody) {
   RunOptions options = options_of({.count = 48, .per_token = 3, .hidden = 6, .normalised = true});
   options.shape.block_types = {{.experts = true}, {}, {.experts = true}, {.experts = true}};

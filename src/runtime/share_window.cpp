@@ -13,11 +13,11 @@
 namespace sluice::runtime {
 
 // Runs of a group are runs of holders where each has as many whole expert groups; else sums go straight.
-ShareWindow::ShareWindow(ParameterStore& store, ShareChannel& channel, const strategy::Scheme& scheme, int t,
+ShareWindow::ShareWindow(ParameterStore& store, ShareChannel& channel, const strategy::Pipeline& pipeline, int t,
                          int run_lanes, ops::MemoryAccount& memory)
     : store_(store), channel_(channel), memory_(memory), moved_before_(channel.moved_bytes()) {
   for (const model::Bucket& bucket : store.table().buckets) {
-    const link::Residence home = link::residence_of(bucket, scheme, channel.member(), t);
+    const link::Residence home = link::residence_of(bucket, pipeline, channel.member(), t);
     const int stride = home.cut.expert_lanes;
     holders_.push_back({.elements = model::shard_of(bucket, home.cut).size(),
                         .stride = stride,

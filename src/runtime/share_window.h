@@ -15,7 +15,7 @@
 #include "ops/memory_account.h"
 #include "runtime/parameter_store.h"
 #include "runtime/share_channel.h"
-#include "strategy/scheme.h"
+#include "strategy/strategy.h"
 
 namespace sluice::runtime {
 
@@ -48,8 +48,8 @@ class ShareWindow {
     std::chrono::steady_clock::time_point start, end;
   };
 
-  // `scheme`: of the group. `run_lanes`: strategy::ShareRuns::lanes. What is at hand counts in `memory`.
-  ShareWindow(ParameterStore& store, ShareChannel& channel, const strategy::Scheme& scheme, int t,
+  // `pipeline`: the group's. `run_lanes`: strategy::ShareRuns::lanes. What is at hand counts in `memory`.
+  ShareWindow(ParameterStore& store, ShareChannel& channel, const strategy::Pipeline& pipeline, int t,
               int run_lanes, ops::MemoryAccount& memory);
 
   // The operation that follows the last one; `next` is the one behind it, null: it ends its pass.

@@ -60,8 +60,10 @@ void StepRunner::open_stage(const StepTokens& tokens) {
       resources_.communicators.tensor_parallel(pipeline_->tp_group(place_.stage, place_.lane)), scheme.tp,
       place_.t};
   resources_.context.lanes = resources_.lanes;
-  resources_.context.load = &load_;
+  resources_.context.load = place_.t == 0 ? &load_ : nullptr;  // TP ranks have the same rows
+  load_.asks_together = resources_.asks_together;
   resources_.context.experts = {scheme.experts, place_.lane - scheme.first_of_experts(place_.lane)};
+  if (pipeline_->placement) resources_.context.experts.seats = pipeline_->placement->layers;
   run_ = table.program.of_stage(scheme.tp, scheme.pp, place_.stage);
   const auto shards = [&](auto member) {
     return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
@@ -81,7 +83,7 @@ void StepRunner::open_window() {
       resources_.communicators.share(pipeline_->share_group(place_.stage, place_.lane, place_.t));
   ShareChannel& channel = resources_.shares.try_emplace(&group, group).first->second;
   const int run_lanes = strategy::share_runs(*pipeline_, place_.stage, graph_.links->gpus_per_node).lanes;
-  window_.emplace(resources_.store, channel, scheme, place_.t, run_lanes, activations_);
+  window_.emplace(resources_.store, channel, *pipeline_, place_.t, run_lanes, activations_);
   const int first = scheme.first_of_group(place_.lane);
   for (const strategy::Pass& pass : graph_.passes[static_cast<size_t>(place_.pipeline)]) {
     std::vector<char>& of_pass = contributes_.emplace_back();
@@ -235,7 +237,7 @@ void StepRunner::for_each_vector(int64_t position, Visit visit) const {
   for (int64_t index = own.begin; index < own.end; ++index) {
     const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
     if (!bucket.trained) continue;
-    const auto locals = model::local_parameters(bucket, resources_.context.cut());
+    const auto locals = model::local_parameters(bucket, resources_.context.cut(bucket.layer));
     for (size_t i = 0; i < locals.size(); ++i) {
       if (!bucket.parameters[i].one_dimensional()) continue;
       visit(window_->gradients(bucket.index).narrow(0, locals[i].offset, locals[i].rows));

@@ -31,6 +31,7 @@ struct StepResources {
   ShareChannels& shares;
   const LinkWires& wires;
   layers::LayerContext context;  // its `parallel` and `lanes` are set by the step
+  bool asks_together = false;    // as of layers::ExpertLoad
 };
 
 // Sums over all ranks, known after ReduceScalars.
@@ -72,6 +73,7 @@ class StepRunner final : public NodeRunner {
     if (load_.count == 0) return std::nullopt;
     return load_.sum / static_cast<double>(load_.count);
   }
+  const layers::ExpertLoad& expert_load() const { return load_; }
   // That this rank sent to other lanes.
   int64_t exchange_bytes() const {
     return resources_.lanes != nullptr ? resources_.lanes->sent_bytes() - exchange_bytes_before_ : 0;

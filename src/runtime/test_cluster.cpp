@@ -15,6 +15,7 @@
 #include "comm/fake.h"
 #include "graph/build.h"
 #include "graph/memory.h"
+#include "model/expert_seats.h"
 #include "model/head_parts.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
@@ -260,7 +261,12 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
       const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
       // Lanes with other experts hold other shards, as large.
       const int experts = bucket.of_experts ? scheme.experts : 1, holders = scheme.share / experts;
-      const int64_t whole = model::shard_of(bucket, {scheme.tp, t, experts, 0}).size();
+      const int64_t whole =
+          model::shard_of(bucket, {.tp = scheme.tp,
+                                   .t = t,
+                                   .expert_lanes = experts,
+                                   .own_experts = plan.pipeline.experts_of(bucket.layer, 0)})
+              .size();
       const int64_t each = link::resident_part(whole, holders, 0).size();
       bytes += experts * gathers * holders * (holders - 1) * each * gathered_bytes;
       if (!bucket.trained) continue;
@@ -419,12 +425,44 @@ class RankRun {
         *sequence.loss_tokens += has_loss(sequence, position, options_.loss_one_in) ? 1 : 0;
     }
     strategy::StepPlan plan = options_.plan(step, batch, strategy, options_.max_tokens);
+    if (options_.spare_experts >= 0) place_experts(plan, base::Rng(17, static_cast<uint64_t>(step)));
     set_policies(plan);
     for (strategy::PipelinePlan& pipeline : plan.pipelines) strategy::assign_passes(pipeline);
     set_exchanges(plan);
     strategy::validate(plan, options_.world_size);
     const graph::BuildOptions build{.purpose = purpose, .disabled_passes = {}, .link_plans = &link_plans_};
     return graph::build(plan, table_, cost, options_.world_size, build);
+  }
+
+  void place_experts(strategy::StepPlan& plan, base::Rng rng) const {
+    const model::Shape& shape = table_.shape;
+    for (strategy::PipelinePlan& each : plan.pipelines) {
+      const int lanes = each.pipeline.scheme.experts;
+      if (lanes == 1) continue;
+      strategy::ExpertPlacement placement;
+      for (int64_t layer = 0; layer < shape.layers; ++layer) {
+        std::vector<int>& seats = placement.layers.emplace_back();
+        if (!shape.block_type(layer).experts) continue;
+        const std::vector<int> even = shuffled(rng, shape.experts.count);
+        for (int lane = 0; lane < lanes; ++lane) {
+          const base::Interval part = base::even_part(std::ssize(even), lanes, lane);
+          std::vector<int> own(even.begin() + part.begin, even.begin() + part.end);
+          for (const int expert : shuffled(rng, shape.experts.count)) {
+            if (std::ssize(own) == part.size() + options_.spare_experts) break;
+            if (std::ranges::find(own, expert) == own.end()) own.push_back(expert);
+          }
+          std::ranges::sort(own);
+          seats.insert(seats.end(), own.begin(), own.end());
+        }
+      }
+      each.pipeline.placement = std::make_shared<const strategy::ExpertPlacement>(std::move(placement));
+    }
+  }
+  static std::vector<int> shuffled(base::Rng& rng, int64_t count) {
+    std::vector<int> all = model::even_seats(count);
+    for (int64_t i = count - 1; i > 0; --i)
+      std::swap(all[static_cast<size_t>(i)], all[static_cast<size_t>(rng.between(0, i))]);
+    return all;
   }
 
   StepTokens tokens_of(const graph::StepGraph& graph) const {

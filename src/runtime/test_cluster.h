@@ -106,6 +106,9 @@ struct RunOptions {
   // Unit i of several lanes exchanges as exchanges[i mod size] says; where that is heads, whole sequences
   // beside the shared ones are cut too.
   std::vector<LaneExchange> exchanges = {{}};
+  // Where lanes divide experts these lie by chance, with so many seats more than even parts, anew in each
+  // step; -1: as even parts.
+  int spare_experts = -1;
 };
 // Trains from the same initial weights on the same batches, all ranks in this process.
 RunRecord run_in_process(const RunOptions& options);

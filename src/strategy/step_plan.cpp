@@ -90,6 +90,8 @@ std::string canonical_bytes(const StepPlan& plan) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     const int pace = plan.pipelines[p].pipeline.pace_percent;
     if (pace != 100) bytes.add("pace").add(static_cast<int64_t>(p)).add(pace);
+    if (const auto& placement = plan.pipelines[p].pipeline.placement)
+      placement->add_to(bytes.add("placement").add(static_cast<int64_t>(p)));
   }
   return bytes.bytes();
 }

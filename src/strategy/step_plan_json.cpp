@@ -39,6 +39,16 @@ Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
   return json;
 }
 
+// By layer, then lane of an expert group.
+Json placement_to_json(const ExpertPlacement& placement, int lanes) {
+  Json layers = Json::array();
+  for (int64_t layer = 0; layer < std::ssize(placement.layers); ++layer) {
+    Json& listed = layers.emplace_back(Json::array());
+    for (int lane = 0; lane < lanes; ++lane) listed.push_back(placement.of_lane(layer, lanes, lane));
+  }
+  return layers;
+}
+
 Json pipeline_to_json(const PipelinePlan& plan) {
   Json lanes = Json::array();
   for (const std::vector<MicroBatch>& lane : micro_batches(plan)) {
@@ -52,6 +62,8 @@ Json pipeline_to_json(const PipelinePlan& plan) {
                {"lanes", std::move(lanes)}};
   if (!plan.stage_layers.empty()) json["stage_layers"] = plan.stage_layers;
   if (plan.pipeline.pace_percent != 100) json["pace_percent"] = plan.pipeline.pace_percent;
+  if (plan.pipeline.placement)
+    json["experts"] = placement_to_json(*plan.pipeline.placement, plan.pipeline.scheme.experts);
   return json;
 }
 
@@ -104,6 +116,29 @@ ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name
   return micro_batch;
 }
 
+ExpertPlacement placement_from_json(const Json& json, int lanes, const std::string& name) {
+  ExpertPlacement placement;
+  for_each_item(json, "experts", name, [&](const Json& layer, const std::string& layer_name) {
+    std::vector<int>& seats = placement.layers.emplace_back();
+    size_t of_each = 0;
+    for_each_item(layer, layer_name, [&](const Json& lane, const std::string& lane_name) {
+      for_each_item(lane, lane_name, [&](const Json& expert, const std::string& where) {
+        if (!base::holds_integer<int>(expert))
+          throw InputError(text(where, " is ", base::excerpt(expert), ": give an expert, counted from 0"));
+        seats.push_back(expert.get<int>());
+      });
+      if (&lane == &layer.front()) of_each = lane.size();
+      if (lane.size() != of_each)
+        throw InputError(text(lane_name, " has ", lane.size(), " experts: give every lane as many"));
+    });
+    if (layer.size() != static_cast<size_t>(lanes)) {
+      throw InputError(
+          text(layer_name, " lists experts of ", layer.size(), " lanes: give one list for each of ", lanes));
+    }
+  });
+  return placement;
+}
+
 // The pipeline without its units; `lanes` receives what they are made from.
 PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
                                 std::vector<std::vector<ListedMicroBatch>>& lanes) {
@@ -118,6 +153,10 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
   });
   if (json.contains("pace_percent"))
     plan.pipeline.pace_percent = base::require_in(json, "pace_percent", base::Range<int>{1, 10'000}, name);
+  if (json.contains("experts")) {
+    plan.pipeline.placement = std::make_shared<const ExpertPlacement>(
+        placement_from_json(json, plan.pipeline.scheme.experts, name));
+  }
   if (json.contains("stage_layers")) {
     for_each_item(json, "stage_layers", name, [&](const Json& layers, const std::string& where) {
       if (!base::holds_integer<int64_t>(layers))

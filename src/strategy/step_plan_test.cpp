@@ -244,6 +244,32 @@ TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
   EXPECT_THROW(step_plan_from_json(wrong, kWorldSize, "plan"), InputError);
 }
 
+TEST(StepPlanJson, PlacedExpertsStandLaneByLane) {
+  StepPlan plan = example_plan();
+  Pipeline& pipeline = plan.pipelines[0].pipeline;
+  const int lanes = pipeline.scheme.experts;
+  ASSERT_EQ(lanes, 1);
+  pipeline.placement = std::make_shared<const ExpertPlacement>(ExpertPlacement{{{}, {0, 1, 2}}});
+  const Json json = to_json(plan);
+  EXPECT_EQ(json.at("pipelines").at(0).at("experts"), Json::parse("[[[]], [[0, 1, 2]]]"));
+  EXPECT_FALSE(json.at("pipelines").at(1).contains("experts"));
+  EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan.json").pipelines, plan.pipelines);
+  EXPECT_NE(hash(plan), hash(example_plan()));
+  const std::pair<const char*, const char*> faults[] = {
+      {"[[[]], [[0, 2]]]", "layer 1: expert 1 lies on no lane"},
+      {"[[[]], [[1, 0]]]", "layer 1: the experts of lane 0 are not in ascending order"},
+      {"[[[]], [[0], [1]]]", "lists experts of 2 lanes: give one list for each of 1"},
+      {"[[[]], [[0], [1, 2]]]", "has 2 experts: give every lane as many"},
+      {"[[[]], [[\"first\"]]]", "give an expert, counted from 0"}};
+  for (const auto& [experts, fault] : faults) {
+    Json wrong = json;
+    wrong.erase("hash");
+    wrong["pipelines"][0]["experts"] = Json::parse(experts);
+    EXPECT_THAT([&] { step_plan_from_json(wrong, kWorldSize, "plan.json"); },
+                ThrowsMessage<InputError>(HasSubstr(fault)));
+  }
+}
+
 TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
   StepPlan plan = example_plan();
   unit(plan, 1, 0).memory = {.recompute = true, .offload_permille = 300};

@@ -47,6 +47,11 @@ void validate_pipeline(const Pipeline& pipeline, int index) {
     throw base::InputError(base::text(name, ": it needs ", scheme.ranks(), " ranks but lists ",
                                       pipeline.ranks.size(), ": list each once"));
   }
+  if (pipeline.placement) {
+    const std::string fault = placement_fault(*pipeline.placement, scheme.experts);
+    if (!fault.empty())
+      throw base::InputError(base::text(name, ": ", fault, ": give each expert a lane, or none a seat"));
+  }
   for (int stage = 0; scheme.share > 1 && stage < scheme.pp; ++stage) {
     for (int lane = 0; lane < scheme.cp; ++lane) {
       const std::vector<int> group = pipeline.share_group(stage, lane, 0);
@@ -70,6 +75,18 @@ std::vector<int> Pipeline::share_group(int stage, int lane, int t) const {
   const int first = scheme.first_of_group(lane);
   for (int of = first; of < first + scheme.share; ++of) group.push_back(rank_of(stage, of, t));
   return group;
+}
+
+std::span<const int> Pipeline::experts_of(int64_t layer, int lane) const {
+  if (!placement) return {};
+  return placement->of_lane(layer, scheme.experts, lane - scheme.first_of_experts(lane));
+}
+
+bool Pipeline::operator==(const Pipeline& other) const {
+  const bool as_placed =
+      placement == other.placement ||
+      (placement != nullptr && other.placement != nullptr && *placement == *other.placement);
+  return as_placed && scheme == other.scheme && ranks == other.ranks && pace_percent == other.pace_percent;
 }
 
 int Strategy::ranks() const {
@@ -116,6 +133,14 @@ Strategy at_paces(Strategy strategy, std::span<const int> pace_percent) {
     if (pace_percent.empty()) continue;
     for (const int rank : pipeline.ranks)
       pipeline.pace_percent = std::max(pipeline.pace_percent, pace_percent[static_cast<size_t>(rank)]);
+  }
+  return strategy;
+}
+
+Strategy with_placements(Strategy strategy, const ExpertPlacements& placements) {
+  for (Pipeline& pipeline : strategy.pipelines) {
+    const auto found = placements.find(pipeline.scheme.experts);
+    pipeline.placement = found == placements.end() ? nullptr : found->second;
   }
   return strategy;
 }

@@ -1,11 +1,13 @@
 // A strategy is the pipelines of all ranks: S = sum of d_i x P_i. Ranks may be idle.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "strategy/expert_placement.h"
 #include "strategy/scheme.h"
 
 namespace sluice::strategy {
@@ -16,6 +18,7 @@ struct Pipeline {
   std::vector<int> ranks;  // scheme.ranks() world ranks; see rank_of for the order
   // What its slowest rank takes for work that is priced at 100; cells wait for the slowest.
   int pace_percent = 100;
+  std::shared_ptr<const ExpertPlacement> placement = nullptr;  // null: even parts of experts in their order
 
   // The rank of TP index `t`, lane and stage. TP ranks are neighbours, then lanes, then stages:
   // ranks[(stage·cp + lane)·tp + t].
@@ -26,8 +29,10 @@ struct Pipeline {
   std::vector<int> tp_group(int stage, int lane) const;
   // The ranks of TP index `t` on the lanes that share a lane's parameters, in the order of lanes.
   std::vector<int> share_group(int stage, int lane, int t) const;
+  // A lane's experts of a layer, ascending; none: its even part of them, or all where it divides none.
+  std::span<const int> experts_of(int64_t layer, int lane) const;
 
-  bool operator==(const Pipeline&) const = default;
+  bool operator==(const Pipeline& other) const;
 };
 
 // Where a rank stands in its pipeline.
@@ -54,6 +59,9 @@ Strategy parse_strategy(std::string_view text, int world_size);
 
 // The same pipelines on ranks of these paces, by world rank; where there are none, of 100.
 Strategy at_paces(Strategy strategy, std::span<const int> pace_percent);
+
+// The same with experts placed, where there is a placement for as many lanes as divide them.
+Strategy with_placements(Strategy strategy, const ExpertPlacements& placements);
 
 // By world rank: the rank's place, or pipeline = -1 for an idle rank.
 std::vector<Place> places(const Strategy& strategy, int world_size);
