@@ -50,6 +50,9 @@ constexpr Word<WatchAct> kWatchActs[] = {
     {"tell", WatchAct::kTell}, {"plan", WatchAct::kPlan}, {"leave", WatchAct::kLeave}};
 constexpr Word<BalanceOver> kBalances[] = {{"sequence", BalanceOver::kSequence},
                                            {"step", BalanceOver::kStep}};
+constexpr Word<PlaceExperts> kPlaceExperts[] = {{"order", PlaceExperts::kInOrder},
+                                                {"loads", PlaceExperts::kByLoads},
+                                                {"together", PlaceExperts::kTogether}};
 constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
 constexpr Word<Recompute> kRecomputes[] = {
     {"auto", Recompute::kAuto}, {"none", Recompute::kNone}, {"full", Recompute::kFull}};
@@ -267,6 +270,12 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("speaking", Text(parallel.speaking),
        "strategy that samples and responses are said under, pipelines of one lane, as '4x<2,1,1>'; '': "
        "with as few ranks a model as hold it");
+  keys("place_experts", Choice(parallel.place_experts, kPlaceExperts),
+       "where lanes divide experts: even parts in their order; or, anew every place_every steps, so that by "
+       "the visits since then lanes have alike; together: and those that rows visit together on one lane");
+  keys("place_every", Number(parallel.place_every, {1, 1 << 20}), "steps");
+  keys("spare_experts", Number(parallel.spare_experts, {0, 1 << 12}),
+       "experts that a lane has room for beyond an even part: copies of those that are visited most");
   keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
 }
 

@@ -54,6 +54,12 @@ void tune(RunConfig& config) {
     }
     if (config.train.balance_over == BalanceOver::kStep) model::remember_loads(shape);
   }
+  const int64_t spare = config.parallel.spare_experts;
+  if (spare > shape.experts.count / 2) {
+    throw base::InputError(
+        base::text("parallel.spare_experts is ", spare, ", but the model has ", shape.experts.count,
+                   " experts, of which two lanes have half each: ", "give at most as many as that leaves"));
+  }
   model::adapt(shape, {config.lora.rank, config.lora.alpha, config.lora.targets});
   model::freeze(shape, config.train.freeze);
   if (config.optimizer.groups.empty()) return;

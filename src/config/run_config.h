@@ -150,6 +150,10 @@ struct Select {
 };
 enum class StageCut : uint8_t { kTime, kLayers };
 
+// Where lanes divide experts, what they lie by: parts in their order; visits so far; those and which were
+// visited together.
+enum class PlaceExperts : uint8_t { kInOrder, kByLoads, kTogether };
+
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
   bool proposed = false;                // whether a run filled them in for "auto"
@@ -161,6 +165,9 @@ struct ParallelConfig {
   bool share = true;                  // whether its lanes may share parameters
   std::string calibration = "auto";   // a file | a shipped name | analytic | auto
   std::string speaking;               // what the model says samples and responses with; empty: what holds it
+  PlaceExperts place_experts = PlaceExperts::kInOrder;
+  int64_t place_every = 10;  // steps
+  int spare_experts = 0;     // seats of a lane beyond an even part, for copies of those that are visited most
   int gpus_per_node = 8;
 };
 

@@ -143,6 +143,7 @@ PlannerChoices choices_of(const config::RunConfig& config, int world_size) {
 
 cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, const cost::CostModel& cost) {
   cost::CostModel::Options options = cost::with_loss_share(cost.options(), data.loss_ppm());
+  options.spare_experts = config.parallel.spare_experts;
   if (config.parallel.stages == config::StageCut::kTime) {
     const std::vector<int64_t> lengths = data.sequence_lengths();
     if (!lengths.empty()) options = cost::cut_by_time(std::move(options), lengths);

@@ -34,6 +34,16 @@ std::vector<std::vector<int64_t>> Control::gather_lists(const std::vector<int64_
   return by_rank;
 }
 
+void Control::add_up(std::vector<double>& values) {
+  const int64_t ranks = world_size(), each = (std::ssize(values) + ranks - 1) / ranks;
+  std::vector<double> all(static_cast<size_t>(each * ranks), 0), own(static_cast<size_t>(each));
+  std::ranges::copy(values, all.begin());
+  const auto waiting = activity_.waiting();
+  communicator_->reduce_scatter(all.data(), own.data(), each, comm::DType::kFloat64)->wait();
+  communicator_->all_gather(own.data(), all.data(), each * int64_t{sizeof(double)})->wait();
+  std::copy_n(all.begin(), values.size(), values.begin());
+}
+
 std::vector<std::string> Control::gather_texts(const std::string& own) {
   const std::vector<int64_t> sizes = gather(std::ssize(own));
   const auto most = static_cast<size_t>(std::ranges::max(sizes));

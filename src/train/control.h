@@ -46,6 +46,8 @@ class Control {
   std::vector<std::vector<int64_t>> gather_lists(const std::vector<int64_t>& words);
   // The same of texts, however long.
   std::vector<std::string> gather_texts(const std::string& own);
+  // Each value becomes the sum of all ranks'. REQUIRES: as many on every rank.
+  void add_up(std::vector<double>& values);
   // Whether some rank says so.
   bool any(bool own);
   // One rank's text on every rank.

@@ -21,9 +21,9 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
   const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
   const bool trains = purpose == graph::Purpose::kTrain;
   const bool kept = inputs.plans != nullptr && trains;
-  const auto paced = trains && inputs.paced != nullptr ? inputs.paced->at(step) : nullptr;
-  const plan::Planner& planner = paced ? paced->planner : inputs.planner;
-  const PlanKey key{paced ? inputs.planner_hash ^ paced->hash : inputs.planner_hash, step, sequences};
+  const auto learnt = trains && inputs.learnt != nullptr ? inputs.learnt->at(step) : nullptr;
+  const plan::Planner& planner = learnt ? learnt->planner : inputs.planner;
+  const PlanKey key{learnt ? inputs.planner_hash ^ learnt->hash : inputs.planner_hash, step, sequences};
   if (std::optional<strategy::StepPlan> plan =
           kept ? inputs.plans->find(key, inputs.world_size) : std::nullopt) {
     auto graph = graph::try_build(*plan, inputs.table, planner.cost(), inputs.world_size, options);

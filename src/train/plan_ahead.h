@@ -16,8 +16,8 @@
 #include "report/step_record.h"
 #include "session/data.h"
 #include "session/planned_step.h"
-#include "train/paced_planners.h"
 #include "train/plan_memory.h"
+#include "train/step_planners.h"
 #include "train/step_tokens.h"
 
 namespace sluice::train {
@@ -45,7 +45,7 @@ struct StepInputs {
   graph::LinkPlans* link_plans = nullptr;
   PlanMemory* plans = nullptr;           // where training's are kept, and looked for; null: nowhere
   uint64_t planner_hash = 0;             // of all that `planner` plans with
-  const PacedPlanners* paced = nullptr;  // of training's steps; null: `planner` plans them all
+  const StepPlanners* learnt = nullptr;  // of training's steps; null: `planner` plans them all
 };
 
 // One step on the calling thread: session::build_step with a warning on rank 0 where it falls back, and this

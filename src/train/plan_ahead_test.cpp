@@ -140,7 +140,7 @@ TEST_F(PrepareStep, PlansAtTheRanksPacesFromTheirStepOn) {
   const corpus::Blend blend = corpus::Blend::open({{(directory_ / "corpus").string(), 1.0}});
   plan::PlannerOptions options{.world_size = 2, .candidates = {strategy::parse_strategy("2x<1,1,1>", 2)}};
   const plan::Planner planner(options, cost_);
-  PacedPlanners paced(planner);
+  StepPlanners paced(planner);
   const StepInputs inputs{planner, table_, 2, 0, nullptr, &memory, 1, &paced};
   std::vector<corpus::Sample> samples;
   for (int64_t i = 0; i < 12; ++i) samples.push_back({0, 100 * i, 100});

@@ -125,7 +125,7 @@ void RunContext::open_planner() {
   control().together("planning", [&] {
     calibrated_.emplace(calibration.options);
     planner_ = planner_of(config_, options_.launch.world_size);
-    paced_ = std::make_unique<PacedPlanners>(*planner_);
+    step_planners_ = std::make_unique<StepPlanners>(*planner_);
     table_.program = planner_->cost().program();
     session::require_context(*planner_, data_->longest_sequence());
     config_.parallel.proposed = config_.parallel.proposed || config_.parallel.strategies.empty();
@@ -194,6 +194,7 @@ void RunContext::open_engine() {
   options.loss = loss_of(config_);
   options.temperature = config_.rl.rolls_out() ? config_.rl.temperature : 1;
   options.balance_loss = config_.train.balance_loss;
+  options.asks_together = config_.parallel.place_experts == config::PlaceExperts::kTogether;
   options.host_transport = &peers_.transport();
   runtime::HostExecutor::Options executor;
   executor.on_failure = [this](std::exception_ptr failure) { peers_.end_process(failure); };
@@ -328,7 +329,7 @@ StepInputs RunContext::planning() const {
           .link_plans = link_plans_.get(),
           .plans = options_.seat ? options_.seat->plans : nullptr,
           .planner_hash = all.hash(),
-          .paced = paced_.get()};
+          .learnt = step_planners_.get()};
 }
 
 session::PhasedSampler RunContext::sampler() const {

@@ -58,7 +58,7 @@ class RunContext {
   runtime::Engine& engine() { return *engine_; }
   session::PhasedSampler sampler() const;  // as the checkpoint left it
   StepInputs planning() const;
-  PacedPlanners& paced_planners() { return *paced_; }
+  StepPlanners& step_planners() { return *step_planners_; }
   // How so many ranks would train on the sequences, with strategies that the run would find for them; why
   // they could not, where some sequence of the run would be too long for them.
   base::Feasible<graph::StepGraph> step_of_fewer(int ranks,
@@ -113,7 +113,7 @@ class RunContext {
   base::Json calibration_;
   std::optional<cost::CostModel> calibrated_;
   std::optional<plan::Planner> planner_;
-  std::unique_ptr<PacedPlanners> paced_;
+  std::unique_ptr<StepPlanners> step_planners_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
   std::optional<strategy::Strategy> speaking_;
   std::unique_ptr<runtime::Engine> engine_;

@@ -56,7 +56,7 @@ void Watching::plan_at_paces(int64_t step) {
   }
   if (!other) return;
   const int64_t from = step + 1 + PlanAhead::kMostAhead + 1;
-  run_.paced_planners().slow_from(from, paces);
+  run_.step_planners().slow_from(from, paces);
   planned_paces_ = paces;
   if (run_.rank() != 0) return;
   std::vector<std::string> slow;

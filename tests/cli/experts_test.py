@@ -9,7 +9,7 @@ import unittest
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS / "integration"))
 
-from commands import CommandTest  # noqa: E402
+from commands import CommandTest, call  # noqa: E402
 from harness import read_safetensors  # noqa: E402
 
 MODEL = TESTS / "data" / "parity" / "glm4_moe"
@@ -66,6 +66,28 @@ class Balance(CommandTest):
         self.assertGreater(busiest["left"], 1.6)
         for name in ("corrected", "steps", "sequences"):
             self.assertLess(busiest[name], 1.45, busiest)
+
+    def test_placed_experts_even_lanes_out_and_change_no_loss(self):
+        """Visits say where experts lie; a copy of the most visited on each lane leaves nothing."""
+        placing = ("--set", 'parallel.place_experts="loads"', "--set", "parallel.place_every=5")
+        runs = {name: self.train(name, 4, "--set", "train.steps=20", *arguments)
+                for name, arguments in {"in_order": (), "placed": placing,
+                                        "copied": (*placing, "--set", "parallel.spare_experts=1"),
+                                        "together": ("--set", 'parallel.place_experts="together"', *placing[2:])}.items()}
+        busiest = {name: sum(line["busiest_experts"] for line in lines[10:]) for name, lines in runs.items()}
+        self.assertLess(busiest["placed"], 0.97 * busiest["in_order"])
+        self.assertLess(busiest["together"], busiest["in_order"])
+        self.assertLess(busiest["copied"] / 10, 1.05)
+        for name, lines in runs.items():
+            for own, other in zip(lines, runs["in_order"], strict=True):
+                for key in ("loss", "grad_norm"):
+                    self.assertLess(abs(own[key] - other[key]), 1e-11 * abs(other[key]), (name, key, own["step"]))
+        self.assertGreater(runs["copied"][-1]["pull_bytes"], runs["in_order"][-1]["pull_bytes"])
+
+    def test_more_copies_than_experts_are_refused(self):
+        refused = call("train", "--config", self.config, "--set", "parallel.spare_experts=5")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("parallel.spare_experts is 5, but the model has 8 experts", refused.stderr)
 
     def test_counts_are_resumed_on_other_ranks(self):
         counted = (*CORRECTED, *OVER_STEPS, "--set", "checkpoint.every=12")

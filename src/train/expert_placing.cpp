@@ -1,0 +1,80 @@
+#include "train/expert_placing.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace sluice::train {
+namespace {
+
+bool divides_experts(const plan::Planner& planner) {
+  return std::ranges::any_of(planner.options().candidates, [](const strategy::Strategy& candidate) {
+    return std::ranges::any_of(
+        candidate.pipelines, [](const strategy::Pipeline& pipeline) { return pipeline.scheme.experts > 1; });
+  });
+}
+
+}  // namespace
+
+ExpertPlacing::ExpertPlacing(RunContext& run) : run_(run), config_(run.config().parallel) {
+  const model::Shape& shape = *run.config().model.shape;
+  if (config_.place_experts == config::PlaceExperts::kInOrder || !divides_experts(run.planning().planner))
+    return;
+  layers_ = shape.layers;
+  experts_ = shape.experts.count;
+  const bool pairs = config_.place_experts == config::PlaceExperts::kTogether;
+  counts_.resize(static_cast<size_t>(layers_ * experts_ * (pairs ? 1 + experts_ : 1)), 0);
+}
+
+void ExpertPlacing::look(int64_t step, const runtime::StepResult& result) {
+  if (!places()) return;
+  count(result.experts);
+  // Steps that may have been planned already stay as they are, on all ranks.
+  const int64_t from = step + 1 + PlanAhead::kMostAhead + 1;
+  if ((step + 1) % config_.place_every != 0 || from >= run_.config().train.steps) return;
+  const std::vector<plan::ExpertUse> use = agreed_use();
+  run_.step_planners().place_from(from, use);
+  if (run_.rank() != 0) return;
+  const auto placed = run_.step_planners().at(from);
+  std::vector<std::string> busiest;
+  for (const auto& [lanes, percent] : placed->planner.cost().options().busiest_percent)
+    busiest.push_back(base::text("of ", lanes, " lanes ", percent, " %"));
+  base::log_info(base::text("from step ", from, " on experts lie as they were visited: the busiest has ",
+                            base::join(busiest, ", "), " of the mean one's visits"));
+}
+
+void ExpertPlacing::count(const layers::ExpertLoad& load) {
+  const auto of_layer = std::ssize(counts_) / layers_;
+  for (size_t layer = 0; layer < load.visits.size(); ++layer) {
+    const auto first = counts_.begin() + static_cast<ptrdiff_t>(layer) * of_layer;
+    const std::vector<int64_t>& visits = load.visits[layer];
+    for (size_t expert = 0; expert < visits.size(); ++expert)
+      first[static_cast<ptrdiff_t>(expert)] += static_cast<double>(visits[expert]);
+    if (layer >= load.together.size() || !load.together[layer].defined()) continue;
+    const at::Tensor pairs = load.together[layer].cpu().contiguous();
+    const auto* const from = pairs.const_data_ptr<double>();
+    std::transform(from, from + pairs.numel(), first + experts_, first + experts_, std::plus());
+  }
+}
+
+std::vector<plan::ExpertUse> ExpertPlacing::agreed_use() {
+  run_.control().add_up(counts_);
+  const auto of_layer = std::ssize(counts_) / layers_;
+  std::vector<plan::ExpertUse> use(static_cast<size_t>(layers_));
+  for (int64_t layer = 0; layer < layers_; ++layer) {
+    if (!run_.config().model.shape->block_type(layer).experts) continue;
+    const auto first = counts_.begin() + layer * of_layer;
+    plan::ExpertUse& own = use[static_cast<size_t>(layer)];
+    own.visits.assign(first, first + experts_);
+    own.together.assign(first + experts_, first + of_layer);
+  }
+  std::ranges::fill(counts_, 0);
+  return use;
+}
+
+}  // namespace sluice::train

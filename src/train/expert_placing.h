@@ -1,0 +1,37 @@
+// Experts that lanes divide, laid anew as routers visit them (parallel.place_experts). Nothing moves for it:
+// what a lane pulls at a step's beginning is its experts, whichever they are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/place_experts.h"
+#include "runtime/engine.h"
+#include "train/run_context.h"
+
+namespace sluice::train {
+
+// The same on every rank.
+class ExpertPlacing {
+ public:
+  // `run` is open; it outlives this.
+  explicit ExpertPlacing(RunContext& run);
+
+  // Counts a step's visits. Every parallel.place_every steps, collective: all ranks' counts since then say
+  // where experts lie in plans of later steps.
+  void look(int64_t step, const runtime::StepResult& result);
+
+ private:
+  bool places() const { return layers_ > 0; }
+  void count(const layers::ExpertLoad& load);
+  std::vector<plan::ExpertUse> agreed_use();
+
+  RunContext& run_;
+  const config::ParallelConfig& config_;
+  int64_t layers_ = 0;  // of the model; 0: nothing is placed
+  int64_t experts_ = 0;
+  // Layer by layer of this rank's visits, those by expert, then where they are asked for by pair.
+  std::vector<double> counts_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,44 @@
+#include "train/step_planners.h"
+
+#include <iterator>
+#include <utility>
+
+#include "base/hash.h"
+#include "session/placed_experts.h"
+#include "session/slow_ranks.h"
+
+namespace sluice::train {
+
+std::shared_ptr<const StepPlanners::Entry> StepPlanners::at(int64_t step) const {
+  const std::lock_guard lock(mutex_);
+  const auto behind = entries_.upper_bound(step);
+  return behind == entries_.begin() ? nullptr : std::prev(behind)->second;
+}
+
+void StepPlanners::slow_from(int64_t step, std::span<const int> pace_percent) {
+  pace_percent_.assign(pace_percent.begin(), pace_percent.end());
+  enter(step);
+}
+
+void StepPlanners::place_from(int64_t step, std::span<const plan::ExpertUse> use) {
+  use_.assign(use.begin(), use.end());
+  enter(step);
+}
+
+void StepPlanners::enter(int64_t step) {
+  plan::Planner planner = use_.empty() ? priced_ : session::planner_placing(priced_, use_);
+  if (!pace_percent_.empty()) planner = session::planner_at(planner, pace_percent_);
+  base::CanonicalBytes bytes;
+  for (const int pace : pace_percent_) bytes.add(pace);
+  for (const strategy::Strategy& candidate : planner.options().candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      if (pipeline.placement) pipeline.placement->add_to(bytes);
+    }
+  }
+  auto entry = std::make_shared<const Entry>(std::move(planner), bytes.hash());
+  const std::lock_guard lock(mutex_);
+  entries_.erase(entries_.lower_bound(step), entries_.end());
+  entries_.emplace(step, std::move(entry));
+}
+
+}  // namespace sluice::train
