@@ -156,8 +156,8 @@ bench-rl: build ## The same with three seeds, four algorithms, and DAPO without 
 bench-watching: everything ## Who is named when a rank, a link or a host is slow, in virtual time (20 minutes)
 	$(PYTHON) -B bench/record.py watching
 
-bench-experts: everything ## Mixtures of experts planned on GPUs, and trained beside plain transformers loops (10 minutes)
-	$(PYTHON) -B bench/record.py experts
+bench-experts: everything ## Mixtures of experts planned on GPUs, routed unevenly, and trained beside plain transformers loops (15 minutes)
+	$(PYTHON) -B bench/record.py experts imbalance
 	tools/bootstrap --parity
 	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/transformers_throughput.py --sluice $(SLUICE) --only experts \
 	  --out bench/results/experts.json

@@ -19,14 +19,12 @@
 
 #include "base/error.h"
 #include "base/feasible.h"
-#include "base/json.h"
 #include "base/text.h"
-#include "cost/analytic.h"
 #include "cost/memory_cost.h"
+#include "expert_models.h"
 #include "graph/build.h"
 #include "inputs.h"
 #include "model/experts_kind.h"
-#include "model/hugging_face.h"
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "session/candidates.h"
@@ -44,32 +42,6 @@ constexpr int kManyRanks = 512;    // of which enumerating layouts takes long: f
 constexpr int kMostRanks = 512;    // that rivals' layouts are enumerated of
 constexpr int kFewBatches = 4;
 
-// As the published config.json files say, where it decides costs.
-constexpr const char* kMixtral = R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
-  "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-  "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32000, "num_local_experts": 8,
-  "num_experts_per_tok": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "hidden_act": "silu",
-  "max_position_embeddings": 32768, "sliding_window": null, "tie_word_embeddings": false})";
-constexpr const char* kQwen3 = R"({"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"],
-  "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_hidden_layers": 48,
-  "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
-  "num_experts_per_tok": 8, "norm_topk_prob": true, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
-  "hidden_act": "silu", "max_position_embeddings": 40960, "decoder_sparse_step": 1, "mlp_only_layers": [],
-  "tie_word_embeddings": false})";
-constexpr const char* kGptOss = R"({"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"],
-  "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
-  "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088, "num_local_experts": 128,
-  "num_experts_per_tok": 4, "rms_norm_eps": 1e-5, "rope_theta": 150000, "hidden_act": "silu",
-  "max_position_embeddings": 131072, "sliding_window": 128, "attention_bias": true, "swiglu_limit": 7.0,
-  "tie_word_embeddings": false})";
-constexpr const char* kDeepSeek = R"({"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"],
-  "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61,
-  "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280, "n_routed_experts": 256,
-  "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "kv_lora_rank": 512,
-  "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
-  "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu", "max_position_embeddings": 163840,
-  "tie_word_embeddings": false})";
-
 struct Setting {
   const char* name;
   const char* config;
@@ -77,24 +49,10 @@ struct Setting {
   int ranks;
 };
 constexpr Setting kSettings[] = {
-    {"Mixtral 8x7B", kMixtral, "a800x8", 64}, {"Mixtral 8x7B", kMixtral, "h100x8", 64},
-    {"Qwen3-30B-A3B", kQwen3, "h100x8", 64},  {"gpt-oss-120b", kGptOss, "h100x8", 64},
-    {"gpt-oss-120b", kGptOss, "h100x8", 512}, {"DeepSeek-V3", kDeepSeek, "h100x8", 1024},
+    {"Mixtral 8x7B", bench::kMixtral, "a800x8", 64}, {"Mixtral 8x7B", bench::kMixtral, "h100x8", 64},
+    {"Qwen3-30B-A3B", bench::kQwen3, "h100x8", 64},  {"gpt-oss-120b", bench::kGptOss, "h100x8", 64},
+    {"gpt-oss-120b", bench::kGptOss, "h100x8", 512}, {"DeepSeek-V3", bench::kDeepSeek, "h100x8", 1024},
 };
-
-cost::CostModel cost_of(const Setting& setting) {
-  const strategy::Cluster cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8);
-  const model::Shape shape =
-      model::shape_to_plan_from_hugging_face(base::parse_json(setting.config, setting.name), setting.name);
-  const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9,
-                                    .element_bytes = 2,
-                                    .host_bytes = cost::host_bytes_of(cluster)};
-  const std::vector<int> degrees = {1, 2, 4, 8};
-  cost::CostModel::Options options =
-      cost::analytic_options(shape, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node);
-  options.memory.reduce_bytes = 2;
-  return cost::CostModel(options);
-}
 
 std::vector<std::vector<int64_t>> batches_of(const std::vector<int64_t>& lengths, int64_t tokens, int batches,
                                              uint64_t seed) {
@@ -188,7 +146,7 @@ std::string gibibytes(int64_t bytes) {
 std::string multiple(double ns, double of_ns) { return ns == 0 ? "does not fit" : fixed(ns / of_ns, 2); }
 
 void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int64_t>& lengths) {
-  const cost::CostModel cost = cost_of(setting);
+  const cost::CostModel cost(bench::expert_costs(setting.config, setting.cluster, setting.ranks));
   const int64_t tokens = tokens_a_rank * setting.ranks;
   const bool many = setting.ranks >= kManyRanks;
   const std::string head = base::text("| ", setting.name, " | ", setting.ranks, " x ", setting.cluster, " | ",
