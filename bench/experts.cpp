@@ -3,9 +3,9 @@
 //
 // Of each model, cluster and number of tokens a rank: the step of what planning proposes, on batches that the
 // proposal did not see, over the work alone, evenly shared; the strategy that most batches take; what a rank
-// has at hand of gathered parameters and of waves; the same schemes with every expert gathered (E = 1); and
-// the steps of rivals, the best of their layouts by enumeration, over ours. Steps are whole ones, by
-// the clock.
+// has at hand of gathered parameters and of waves; the same schemes with every expert gathered (E = 1), and
+// with rows that travel before and behind products instead of beside them; and the steps of rivals, the best
+// of their layouts by enumeration, over ours. Steps are whole ones, by the clock.
 //
 //   experts_bench [LENGTHS]
 #include <algorithm>
@@ -96,18 +96,31 @@ double alone_ns(const std::vector<std::vector<int64_t>>& batches, const cost::Co
   return sum / static_cast<double>(batches.size()) / ranks;
 }
 
-// The mean step of what was proposed, with every expert gathered; 0: it does not fit.
-double gathering_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
-  plan::PlannerOptions options = planner.options();
+// The mean step of the planner's work by other costs; 0: it does not fit.
+double mean_ns(plan::PlannerOptions options, const cost::CostModel& cost,
+               const std::vector<std::vector<int64_t>>& batches) {
   options.beside_ns.clear();
-  for (strategy::Strategy& candidate : options.candidates) {
-    for (strategy::Pipeline& pipeline : candidate.pipelines) pipeline.scheme.experts = 1;
-  }
   try {
-    return steps_of(plan::Planner(std::move(options), planner.cost()), batches).mean_ns;
+    return steps_of(plan::Planner(std::move(options), cost), batches).mean_ns;
   } catch (const base::InfeasibleError&) {
     return 0;
   }
+}
+
+// Of what was proposed, with every expert gathered.
+double gathering_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
+  plan::PlannerOptions options = planner.options();
+  for (strategy::Strategy& candidate : options.candidates) {
+    for (strategy::Pipeline& pipeline : candidate.pipelines) pipeline.scheme.experts = 1;
+  }
+  return mean_ns(std::move(options), planner.cost(), batches);
+}
+
+// Where no product hides travel.
+double waiting_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
+  cost::CostModel::Options costs = planner.cost().options();
+  costs.share_traits.travel_waits = true;
+  return mean_ns(planner.options(), planner.cost().with(std::move(costs)), batches);
 }
 
 struct Rival {
@@ -160,7 +173,7 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
   try {
     planner = session::make_planner(task);
   } catch (const base::InfeasibleError&) {
-    std::printf("%snone holds it | | | | | | | |\n", head.c_str());
+    std::printf("%snone holds it | | | | | | | | |\n", head.c_str());
     return;
   }
   const auto fresh = batches_of(lengths, tokens, many ? kFewBatches : kFreshBatches, 1'000'003);
@@ -174,10 +187,11 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
     window = std::max(window, memory.window_bytes(kind, cost.stage_run(scheme, 0)));
   const int64_t waves =
       model::wave_bytes(cost.options().shape, {.tp = scheme.tp, .expert_lanes = scheme.experts}, 2);
-  std::printf("%s%s%s | %.2f | %s | %s | %s | ", head.c_str(), steps.usual.c_str(),
+  std::printf("%s%s%s | %.2f | %s | %s | %s | %s | ", head.c_str(), steps.usual.c_str(),
               planner->cost().policy().visits_again ? ", visits again" : "", steps.mean_ns / alone,
-              multiple(gathering_ns(*planner, fresh), alone).c_str(), gibibytes(window).c_str(),
-              gibibytes(waves).c_str());
+              multiple(gathering_ns(*planner, fresh), alone).c_str(),
+              scheme.experts > 1 ? multiple(waiting_ns(*planner, fresh), alone).c_str() : "",
+              gibibytes(window).c_str(), gibibytes(waves).c_str());
   const study::SystemInputs inputs{
       .cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8),
       .world_size = setting.ranks,
@@ -208,9 +222,10 @@ int main(int argc, char** argv) {
     const std::vector<int64_t> lengths =
         bench::read_lengths(argc > 1 ? argv[1] : "bench/data/code_lengths.txt", 2, kContextTokens);
     std::printf(
-        "| model | GPUs | tokens a rank | usual strategy | step ÷ work | with E = 1 | window, GiB | waves, "
+        "| model | GPUs | tokens a rank | usual strategy | step ÷ work | with E = 1 | travel waits | window, "
+        "GiB | waves, "
         "GiB | Megatron-LM | FSDP | DeepSpeed |\n"
-        "|---|---|---:|---|---:|---:|---:|---:|---|---|---|\n");
+        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|---|---|\n");
     for (const Setting& setting : kSettings) {
       for (const int64_t tokens : {2'048, 8'192, 32'768}) {
         if (setting.ranks < kManyRanks || tokens == 8'192) print(setting, tokens, lengths);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/expert_travel.h"
+#include "model/latent_attention_kind.h"
 
 namespace sluice::cost {
 namespace {
@@ -176,8 +177,9 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
   const Wide moving = Wide{backward && !keeps_travelled ? travel.backward : travel.forward} * layers;
   const Wide hides = (once + (backward ? weight : 0)) * busiest / 100 + again;
   const Wide more = once * (busiest - 100) / 100 + again;
-  return {0, narrow(more + moving / kUsualWaves + std::max<Wide>(0, moving - hides)),
-          layers * (kUsualWaves + 2) * travel.latency_ns};
+  const Wide shown =
+      options().share_traits.travel_waits ? moving : moving / kUsualWaves + std::max<Wide>(0, moving - hides);
+  return {0, narrow(more + shown), layers * (kUsualWaves + 2) * travel.latency_ns};
 }
 
 CostModel::BlockCounts CostModel::counts_of(base::Interval run) const {
@@ -264,8 +266,24 @@ int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, b
 
 // Queries and outputs would be no fewer: docs/decisions/0005-ring-payload.md.
 int64_t CostModel::ring_bytes_per_token(const strategy::Scheme& scheme) const {
+  const model::Latent& latent = options().shape.latent;
+  if (latent.kv_rank > 0) return (latent.kv_rank + latent.rotated) * options().memory.element_bytes;
   const int64_t kv_heads = divide_up(options().shape.kv_heads, scheme.tp);
   return 2 * kv_heads * options().shape.head_dim * options().memory.element_bytes;
+}
+
+// Of narrow rows: in proportion to the products of a block; a backward makes them again, and two gradients as
+// large.
+int64_t CostModel::keys_made_again(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
+  const int64_t made = model::products_of_keys(options().shape);
+  if (made == 0) return 0;
+  Wide sum = 0;
+  const base::Interval blocks = program().blocks_in(run);
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    const Wide forward = kind_cost(scheme, position).times.forward.b;
+    sum += forward * made / program().kind_at(position).work().products;
+  }
+  return narrow((kind == CellKind::kForward ? sum : 3 * sum) * pace_percent_ / 100);
 }
 
 RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
@@ -280,6 +298,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
   return {.link = same_node ? options().intra : options().inter,
           .layers = program().blocks_in(run).size() - counts.windowed - counts.recurrent,
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * sharers,
+          .made_per_token = keys_made_again(scheme, kind, run),
           .a = times.a,
           .windowed_layers = counts.windowed,
           .window = window(),

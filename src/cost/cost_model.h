@@ -58,6 +58,8 @@ struct ShareTraits {
   bool holds_whole = false;
   // All that is made of rows that travelled to experts stays until the backward: the rows come once.
   bool keeps_travelled = false;
+  // Rows travel to experts and back before and behind their products, not beside other waves'.
+  bool travel_waits = false;
   // What a pass takes besides where its share groups lie on several nodes, as measured by somebody.
   int64_t pass_ns = 0;
   bool operator==(const ShareTraits&) const = default;
@@ -135,9 +137,12 @@ class CostModel {
   // Another machine or model under the same policy.
   CostModel with(Options options) const;
   // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
-  // policy wants to be rid of: with one, they are done at once.
+  // policy wants to be rid of: with one, they are done at once; and where lanes have others' rows at hand, of
+  // experts or narrow keys, only in the input gradient.
   bool splits_backward(const strategy::Scheme& scheme) const {
-    return scheme.pp > 1 && scheme.experts == 1 && !policy_.recompute && policy_.offload_permille == 0;
+    const bool narrow_rings = options().shape.latent.kv_rank > 0 && scheme.cp > 1;
+    return scheme.pp > 1 && scheme.experts == 1 && !narrow_rings && !policy_.recompute &&
+           policy_.offload_permille == 0;
   }
 
   // Of parameters of all of a layer's experts, how many a lane has seats for.
@@ -191,7 +196,8 @@ class CostModel {
   // The ring's transfers in such a cell; `same_node`: its lanes lie in one. REQUIRES: kind != kBackward.
   RingTimes ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                        bool same_node) const;
-  // Keys and values of a token in one layer, on one of tp ranks.
+  // What goes round of a token in one layer, on one of tp ranks: its keys and values, or the narrow row that
+  // they are made of.
   int64_t ring_bytes_per_token(const strategy::Scheme& scheme) const;
   // What a lane sends of a recurrent layer's states for one piece of a sequence.
   int64_t state_bytes(const strategy::Scheme& scheme) const;
@@ -201,6 +207,7 @@ class CostModel {
   int64_t update_ns(int64_t owned_elements) const;
 
  private:
+  int64_t keys_made_again(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
   // Sums over the operations before a position, so that a run of them costs two look-ups.
   struct Sum {
     Wide a = 0;

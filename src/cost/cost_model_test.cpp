@@ -113,6 +113,29 @@ TEST(CostModel, RingsCostWhatAttentionDoesNotHide) {
   EXPECT_EQ(forward.exposed_ns(lane, 1), 0);
 }
 
+// Narrow rows of 24 elements go round, and 75 foreign tokens' keys and values are made of them in each layer.
+TEST(CostModel, NarrowRowsCostWhatIsMadeOfThem) {
+  CostModel::Options options = tiny_options();
+  options.shape.latent = {.q_rank = 8, .kv_rank = 16, .unrotated = 8, .rotated = 8, .values = 8};
+  options.shape.kv_heads = options.shape.heads;
+  const CostModel cost(options);
+  const Scheme scheme{.pp = 2, .cp = 4};
+  EXPECT_EQ(cost.ring_bytes_per_token(scheme), 24 * 4);
+  EXPECT_EQ(cost.ring_bytes_per_token({.tp = 2}), 24 * 4) << "whole on every TP rank";
+  EXPECT_FALSE(cost.splits_backward(scheme));
+  EXPECT_TRUE(cost.splits_backward({.pp = 2}));
+  const base::Interval part{1, 4};
+  const RingTimes forward = cost.ring_times(scheme, CellKind::kForward, part, true);
+  const Work lane = Work::of_lane(25, 100, 4);
+  const int64_t made_ns = forward.made_per_token * 75 >> Quadratic::kFractionBits;
+  EXPECT_GT(made_ns, 0);
+  EXPECT_NEAR(static_cast<double>(forward.exposed_ns(lane, 4)),
+              std::max<double>(made_ns, 3 * 3 * 2410 - 2812), 2);
+  const RingTimes backward = cost.ring_times(scheme, CellKind::kBackwardInput, part, true);
+  EXPECT_NEAR(static_cast<double>(backward.made_per_token), 3.0 * static_cast<double>(forward.made_per_token),
+              3);
+}
+
 TEST(Work, LanesShareAttentionAndKeepTheirTokens) {
   const Work lane = Work::of_lane(34, 101, 3);
   EXPECT_EQ(lane.tokens, 34);

@@ -11,9 +11,10 @@ int64_t LinkTimes::of_bytes(int64_t bytes) const {
 namespace {
 
 // Of what `transfers_ns` takes beside `attention`, of which lanes hide all but the part on what they held at
-// first.
-int64_t exposed_beside(Wide transfers_ns, Wide attention, int lanes) {
-  const Wide exposed = (transfers_ns << Quadratic::kFractionBits) - (attention - divide(attention, lanes));
+// first, and beside what is made of what comes.
+int64_t exposed_beside(Wide transfers_ns, Wide attention, Wide made, int lanes) {
+  const Wide exposed =
+      (transfers_ns << Quadratic::kFractionBits) - (attention - divide(attention, lanes)) - made;
   return exposed <= 0 ? 0 : whole_ns(exposed);
 }
 
@@ -29,13 +30,16 @@ int64_t RingTimes::exposed_in_windows_ns(const Work& shared, int lanes) const {
   const auto tokens = static_cast<int64_t>(std::clamp<Wide>(seen, 0, most));
   const int64_t steps = std::min<int64_t>(lanes - 1, 2 * divide_up(tokens, shared.tokens));
   const int64_t step_ns = link.of_bytes(bytes_per_token * tokens) + link.latency_ns * (steps - 1);
-  return exposed_beside(Wide{windowed_layers} * step_ns, Wide{a_windowed} * shared.windowed, lanes);
+  return exposed_beside(Wide{windowed_layers} * step_ns, Wide{a_windowed} * shared.windowed, /*made=*/0,
+                        lanes);
 }
 
 int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
   if (layers == 0 || lanes == 1) return exposed_in_windows_ns(shared, lanes);
   const Wide steps_ns = Wide{lanes - 1} * layers * link.of_bytes(bytes_per_token * shared.tokens);
-  return exposed_beside(steps_ns, Wide{a} * shared.squares, lanes) + exposed_in_windows_ns(shared, lanes);
+  const Wide made = Wide{made_per_token} * shared.tokens * (lanes - 1);
+  return whole_ns(made) + exposed_beside(steps_ns, Wide{a} * shared.squares, made, lanes) +
+         exposed_in_windows_ns(shared, lanes);
 }
 
 }  // namespace sluice::cost

@@ -20,6 +20,8 @@ struct LinkTimes {
 // to its neighbour while it attends to the block before; the backward pass moves their gradients as well.
 // Layer by layer the longer of the two counts, so beside its work the cell takes
 //   (k − 1) · max(0, layers · step − attention ÷ k).
+// Where what goes round is narrower than keys and values, lanes make these of it again, which hides transfers
+// and takes its time.
 // Layers with a window pass on only what their tokens see of the lanes before and behind: about a window for
 // each of a lane's two chunks of a sequence, at most what the others pass on, in no more than twice as many
 // steps as a window spans chunks.
@@ -27,6 +29,7 @@ struct RingTimes {
   LinkTimes link;               // between neighbouring lanes
   int64_t layers = 0;           // 0: nothing moves
   int64_t bytes_per_token = 0;  // that a lane passes on in a step of a layer
+  int64_t made_per_token = 0;   // keys and values of all layers again, of a token that comes: as Quadratic::b
   int64_t a = 0;                // of attention in these layers: Quadratic::a
   int64_t windowed_layers = 0;  // beside them
   int64_t window = 0;

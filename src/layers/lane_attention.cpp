@@ -90,20 +90,25 @@ CachedKeys of_run(const CachedKeys& cached, const HeadPart& part, const HeadPart
 }
 
 ops::AttentionResult attend_run(const LayerContext& context, const MicroBatchLayout& layout,
-                                const ops::AttentionInput& input) {
+                                const ops::AttentionInput& input, const TravellingKeys* keys) {
   if (layout.attended.ring.lanes == 1) return ops::attention(input, layout.attended.sequences);
-  if (input.window == 0) return ring_attention(*context.lanes, layout.attended, input);
+  const WholeKeys whole(input);
+  if (input.window == 0)
+    return ring_attention(*context.lanes, layout.attended, input, keys != nullptr ? *keys : whole);
   const auto& [sequences, window] = layout.windowed;
   return window_attention(*context.lanes, window, sequences, input);
 }
 
 void attend_run_backward(const LayerContext& context, const MicroBatchLayout& layout,
                          const at::Tensor& dout_TND, const ops::AttentionInput& input,
-                         const ops::AttentionResult& saved, const ops::AttentionGradient& gradient) {
+                         const ops::AttentionResult& saved, const ops::AttentionGradient& gradient,
+                         const TravellingKeys* keys) {
   if (layout.attended.ring.lanes == 1) {
     ops::attention_backward(dout_TND, input, saved, layout.attended.sequences, gradient);
   } else if (input.window == 0) {
-    ring_attention_backward(*context.lanes, layout.attended, dout_TND, input, saved, gradient);
+    const WholeKeys whole(input, gradient);
+    ring_attention_backward(*context.lanes, layout.attended, dout_TND, input, saved, gradient,
+                            keys != nullptr ? *keys : whole);
   } else {
     const auto& [sequences, window] = layout.windowed;
     window_attention_backward(*context.lanes, window, sequences, dout_TND, input, saved, gradient);
@@ -118,13 +123,13 @@ at::Tensor of_heads(const at::Tensor& x_N, const HeadPart& part, const HeadPart&
 // Runs of heads attend one after the other: each has keys of its own, so nothing travels twice.
 ops::AttentionResult attend_rows(const LayerContext& context, const MicroBatchLayout& layout,
                                  const HeadPart& part, const at::Tensor& qkv_AR, const at::Tensor& sinks_N,
-                                 const CachedKeys& cached) {
+                                 const CachedKeys& cached, const TravellingKeys* keys) {
   std::vector<at::Tensor> out, lse;
   ops::AttentionResult result;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
     const ops::AttentionInput input = input_of(context, part, run, qkv_AR);
     result = cached.k_RKD.defined() ? attend_cached(layout, input, of_run(cached, part, run))
-                                    : attend_run(context, layout, input);
+                                    : attend_run(context, layout, input, keys);
     if (sinks_N.defined()) ops::add_sinks(result, of_heads(sinks_N, part, run));
     out.push_back(std::move(result.out_TND));
     lse.push_back(std::move(result.lse_NT));
@@ -142,7 +147,7 @@ ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& r
 // Gradient of qkv_AR, in its place where its keys and values are not needed to the end.
 at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLayout& layout,
                                 const HeadPart& part, const at::Tensor& dout_AND, const Attended& attended,
-                                const Sinks& sinks) {
+                                const Sinks& sinks, const TravellingKeys* keys) {
   const bool ring = layout.attended.ring.lanes > 1;
   const at::Tensor dqkv_AR = ring ? at::empty_like(attended.qkv_AR) : attended.qkv_AR;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
@@ -155,7 +160,7 @@ at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLay
       ops::sinks_backward(dout_run_AND, saved, of_heads(sinks.sinks_N, part, run),
                           of_heads(sinks.gradients_N, part, run));
     }
-    attend_run_backward(context, layout, dout_run_AND, input, saved, gradient);
+    attend_run_backward(context, layout, dout_run_AND, input, saved, gradient, keys);
   }
   return dqkv_AR;
 }
@@ -177,7 +182,7 @@ at::Tensor returned(const LayerContext& context, const MicroBatchLayout& layout,
 }  // namespace
 
 Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
-                const at::Tensor& sinks_N, const CachedKeys& cached) {
+                const at::Tensor& sinks_N, const CachedKeys& cached, const TravellingKeys* keys) {
   const HeadPart part = own_part(context, layout);
   Attended attended;
   const bool exchanges = layout.heads.exchanges();
@@ -185,7 +190,7 @@ Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at:
   if (exchanges)
     attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
   qkv_TP.reset();
-  attended.result = attend_rows(context, layout, part, attended.qkv_AR, sinks_N, cached);
+  attended.result = attend_rows(context, layout, part, attended.qkv_AR, sinks_N, cached, keys);
   if (!exchanges) return attended;
   const int64_t width = context.local_heads() * context.shape.head_dim;
   attended.a_TQ = returned(context, layout, query_cut(context, layout.heads), attended.result.out_TND, width);
@@ -206,14 +211,14 @@ void restore(const LayerContext& context, const MicroBatchLayout& layout, const 
 }
 
 at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
-                           Attended& attended, const Sinks& sinks) {
+                           Attended& attended, const Sinks& sinks, const TravellingKeys* keys) {
   const bool exchanges = layout.heads.exchanges();
   const int64_t dimension = context.shape.head_dim;
   at::Tensor dout_AND = heads_view(da_TQ, dimension);
   if (exchanges) dout_AND = exchanged(context, layout, query_cut(context, layout.heads), da_TQ);
   da_TQ.reset();
   const at::Tensor dqkv_AR =
-      attend_rows_backward(context, layout, own_part(context, layout), dout_AND, attended, sinks);
+      attend_rows_backward(context, layout, own_part(context, layout), dout_AND, attended, sinks, keys);
   attended.qkv_AR.reset();
   if (!exchanges) return dqkv_AR;
   attended.result = {};
@@ -221,6 +226,10 @@ at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& 
   const int64_t heads = context.local_heads() + 2 * context.local_kv_heads();
   return returned(context, layout, qkv_cut(context, layout.heads), heads_view(dqkv_AR, dimension),
                   heads * dimension);
+}
+
+bool goes_round(const LayerContext& context, const MicroBatchLayout& layout) {
+  return layout.attended.ring.lanes > 1 && !layout.heads.exchanges() && context.window() == 0;
 }
 
 }  // namespace sluice::layers

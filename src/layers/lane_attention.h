@@ -10,6 +10,7 @@
 #include "layers/context.h"
 #include "layers/key_cache.h"
 #include "layers/micro_batch_layout.h"
+#include "layers/travelling_keys.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
@@ -31,9 +32,11 @@ struct Sinks {
 };
 
 // qkv_TP [rows, P] is rotated. All lanes of the unit call each of these at once. `cached`: of the layer,
-// where the layout has a cache; its rows' keys and values are put there first.
+// where the layout has a cache; its rows' keys and values are put there first. `keys`: what goes round where
+// these do; null: they do themselves.
 Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
-                const at::Tensor& sinks_N, const CachedKeys& cached = {});
+                const at::Tensor& sinks_N, const CachedKeys& cached = {},
+                const TravellingKeys* keys = nullptr);
 
 // Leaves what restore() cannot make again from queries, keys and values without attending: the output and the
 // log-sum-exp.
@@ -42,8 +45,13 @@ void drop_exchanged(Attended& attended);
 void restore(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
              Attended& attended);
 
-// The gradient of qkv_TP, zero in inert rows. Leaves of `attended` output_TQ() alone.
+// The gradient of qkv_TP, zero in inert rows. Leaves of `attended` output_TQ() alone. `keys`: as of attend();
+// what other lanes' queries give to their gradients is in theirs alone.
 at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
-                           Attended& attended, const Sinks& sinks);
+                           Attended& attended, const Sinks& sinks, const TravellingKeys* keys = nullptr);
+
+// Whether something other than keys and values may go round in their place: their heads are not exchanged
+// before, and no window has lanes ask for rows.
+bool goes_round(const LayerContext& context, const MicroBatchLayout& layout);
 
 }  // namespace sluice::layers

@@ -3,7 +3,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
+#include <optional>
 #include <utility>
 
 #include "layers/lane_attention.h"
@@ -57,6 +59,59 @@ at::Tensor pairs_of(const at::Tensor& halves) {
   return halves.unflatten(-1, {2, -1}).transpose(-1, -2).flatten(-2);
 }
 
+// Narrow rows go round, with the keys' rotated part as it is turned.
+class NarrowKeys final : public TravellingKeys {
+ public:
+  // `rows_TW`: of the lane, what keys and values are made from and then the rotated part. A backward adds to
+  // the gradients of both.
+  NarrowKeys(const model::Latent& latent, const at::Tensor& kv_PK, at::Tensor rows_TW,
+             const at::Tensor& dkv_PK = {}, const at::Tensor& drows_TW = {})
+      : latent_(latent), kv_PK_(kv_PK), rows_TW_(std::move(rows_TW)), dkv_PK_(dkv_PK), drows_TW_(drows_TW) {}
+
+  int64_t width() const override { return latent_.kv_rank + latent_.rotated; }
+  void put(base::Interval rows, const at::Tensor& to_BW) const override {
+    at::Tensor(to_BW).copy_(rows_TW_.narrow(0, rows.begin, rows.size()));
+  }
+  at::Tensor keys_of(const at::Tensor& rows_BW) const override {
+    const at::Tensor kv_BHD = ops::times_transposed(narrow_in(rows_BW).contiguous(), kv_PK_)
+                                  .unflatten(1, {-1, latent_.unrotated + latent_.values});
+    const int64_t rows = rows_BW.size(0), heads = kv_BHD.size(1);
+    const at::Tensor keys_BJD =
+        at::zeros({rows, 2 * heads, latent_.rotated + latent_.unrotated}, rows_BW.options());
+    const at::Tensor k_BHD = keys_BJD.narrow(1, 0, heads), v_BHD = keys_BJD.narrow(1, heads, heads);
+    k_BHD.narrow(2, 0, latent_.rotated)
+        .copy_(rotated_in(rows_BW).unsqueeze(1).expand({rows, heads, latent_.rotated}));
+    k_BHD.narrow(2, latent_.rotated, latent_.unrotated).copy_(kv_BHD.narrow(2, 0, latent_.unrotated));
+    v_BHD.narrow(2, 0, latent_.values).copy_(kv_BHD.narrow(2, latent_.unrotated, latent_.values));
+    return keys_BJD;
+  }
+  at::Tensor gradient(const at::Tensor& rows_BW, const at::Tensor& dkeys_BJD) const override {
+    const int64_t heads = dkeys_BJD.size(1) / 2;
+    const at::Tensor dk_BHD = dkeys_BJD.narrow(1, 0, heads), dv_BHD = dkeys_BJD.narrow(1, heads, heads);
+    const at::Tensor dkv_BD =
+        at::cat({dk_BHD.narrow(2, latent_.rotated, latent_.unrotated), dv_BHD.narrow(2, 0, latent_.values)},
+                2)
+            .flatten(1)
+            .to(rows_BW.scalar_type());
+    if (dkv_PK_.defined()) accumulate_gradient(dkv_PK_, dkv_BD, narrow_in(rows_BW).contiguous());
+    return at::cat(
+        {ops::times(dkv_BD, kv_PK_).to(dkeys_BJD.scalar_type()), dk_BHD.narrow(2, 0, latent_.rotated).sum(1)},
+        1);
+  }
+  void add(base::Interval rows, const at::Tensor& drows_BW) const override {
+    drows_TW_.narrow(0, rows.begin, rows.size()).add_(drows_BW);
+  }
+
+ private:
+  at::Tensor narrow_in(const at::Tensor& rows_BW) const { return rows_BW.narrow(1, 0, latent_.kv_rank); }
+  at::Tensor rotated_in(const at::Tensor& rows_BW) const {
+    return rows_BW.narrow(1, latent_.kv_rank, latent_.rotated);
+  }
+
+  const model::Latent& latent_;
+  at::Tensor kv_PK_, rows_TW_, dkv_PK_, drows_TW_;
+};
+
 class LatentAttentionPart final : public Part {
  public:
   explicit LatentAttentionPart(const Site& site)
@@ -72,8 +127,13 @@ class LatentAttentionPart final : public Part {
     own.x_SH = x_SH;
     make_narrow(own);
     const bool caches = saved == nullptr && layout.cached.cache != nullptr;
-    own.attended = attend(context_, layout, heads_of(layout, normed_and_gathered(own.narrow_SN)), {},
-                          caches ? layout.cached.cache->of(position_) : CachedKeys{});
+    at::Tensor narrow_TN = normed_and_gathered(own.narrow_SN), qkv_TP = heads_of(layout, narrow_TN);
+    std::optional<NarrowKeys> keys;
+    if (goes_round(context_, layout)) keys.emplace(latent_, weights_.kv_PK, travelling(narrow_TN, qkv_TP));
+    narrow_TN.reset();
+    own.attended =
+        attend(context_, layout, std::move(qkv_TP), {},
+               caches ? layout.cached.cache->of(position_) : CachedKeys{}, keys ? &*keys : nullptr);
     at::Tensor y_SH = join(context_, x_SH, values_of(own.attended), exit_of(weights_));
     if (saved != nullptr) *saved = std::move(state);
     return y_SH;
@@ -139,6 +199,11 @@ class LatentAttentionPart final : public Part {
   }
   // Queries, keys and values as attention takes them, rotated.
   at::Tensor heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const;
+  // What goes round of the lane's rows: keys of all heads begin with the rotated part.
+  at::Tensor travelling(const at::Tensor& narrow_TN, const at::Tensor& qkv_TP) const {
+    const int64_t first_key = context_.local_heads() * context_.shape.head_dim;
+    return at::cat({for_keys(narrow_TN), qkv_TP.narrow(1, first_key, latent_.rotated)}, 1);
+  }
   void turn(const MicroBatchLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
     const int64_t heads = 2 * context_.local_heads(), width = context_.shape.head_dim;
     ops::rotate(qkv_TP.narrow(1, 0, heads * width).view({qkv_TP.size(0), heads, width}),
@@ -187,8 +252,20 @@ at::Tensor LatentAttentionPart::backward_input(const MicroBatchLayout& layout, S
   const int64_t rows = da_TV.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
   at::Tensor da_THD = at::zeros({rows, heads, width}, da_TV.options());
   da_THD.narrow(2, 0, latent_.values).copy_(by_head(da_TV));
-  at::Tensor dqkv_TP = attend_backward(context_, layout, da_THD.flatten(1), saved.attended, {});
+  std::optional<NarrowKeys> keys;
+  at::Tensor dtravelling_TW;  // by other lanes' queries
+  if (goes_round(context_, layout)) {
+    const at::Tensor rows_TW = travelling(normed_and_gathered(saved.narrow_SN), saved.attended.qkv_AR);
+    dtravelling_TW = at::zeros_like(rows_TW);
+    keys.emplace(latent_, weights_.kv_PK, rows_TW, gradients_.kv_PK, dtravelling_TW);
+  }
+  at::Tensor dqkv_TP =
+      attend_backward(context_, layout, da_THD.flatten(1), saved.attended, {}, keys ? &*keys : nullptr);
   da_THD.reset();
+  if (keys) {
+    dqkv_TP.narrow(1, heads * width, latent_.rotated)
+        .add_(dtravelling_TW.narrow(1, latent_.kv_rank, latent_.rotated));
+  }
   turn(layout, dqkv_TP, ops::Rotation::kBackward);
 
   const at::Tensor d_T3HD = dqkv_TP.view({rows, 3, heads, width});
@@ -199,8 +276,10 @@ at::Tensor LatentAttentionPart::backward_input(const MicroBatchLayout& layout, S
   const at::Tensor dq_TD = at::cat({of(0, rotated, unrotated), pairs_of(of(0, 0, rotated))}, 2).flatten(1);
   const at::Tensor dkv_TD = at::cat({of(1, rotated, unrotated), of(2, 0, latent_.values)}, 2).flatten(1);
   const at::Tensor drotated_TR = pairs_of(of(1, 0, rotated).sum(1));
-  at::Tensor dnarrow_SN = parallel.reduce_scatter_rows(
-      at::cat({ops::times(dq_TD, weights_.q_PQ), ops::times(dkv_TD, weights_.kv_PK), drotated_TR}, 1));
+  at::Tensor dkeys_TK = ops::times(dkv_TD, weights_.kv_PK);
+  if (keys) dkeys_TK.add_(dtravelling_TW.narrow(1, 0, latent_.kv_rank));
+  at::Tensor dnarrow_SN =
+      parallel.reduce_scatter_rows(at::cat({ops::times(dq_TD, weights_.q_PQ), dkeys_TK, drotated_TR}, 1));
   dnarrow_SN =
       at::cat({norm_of(latent_.q_rank)
                    .backward(for_queries(dnarrow_SN).contiguous(), for_queries(saved.narrow_SN).contiguous(),

@@ -1,12 +1,10 @@
-// T: rows of the micro-batch, N: query heads, K: key/value heads, D: dimensions of a head, B: rows of a
-// block, J = 2K: a row of a block has its keys' heads and then its values'.
+// T: rows of the micro-batch, N: query heads, D: dimensions of a head; B, W, J as in travelling_keys.h.
 //
 // The softmax over all keys is merged from those over the blocks (ops::merge). Backward is the sum over the
 // blocks too: with the merged lse and δ = Σ dout·out of the whole, P and dS of a block need no other block's
 // keys.
 #include "layers/ring_attention.h"
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -26,20 +24,17 @@ Transfer pass(LaneChannel& channel, const RingLayout& ring, const at::Tensor& to
       std::array{Parcel{from, ring.previous, Parcel::Way::kFrom}, Parcel{to, ring.next, Parcel::Way::kTo}});
 }
 
-// Keys and values on their way: what a lane attends to, and what comes next.
+// What goes round: the rows of the block that a lane attends to, and of what comes next.
 class Blocks {
  public:
-  Blocks(LaneChannel& channel, const RingLayout& ring, const ops::AttentionInput& input)
-      : channel_(channel), ring_(ring), heads_(input.k_TKD.size(1)) {
-    for (at::Tensor& buffer : buffers_) {
-      buffer = at::empty({ring.most_rows(), 2 * heads_, input.k_TKD.size(2)}, input.k_TKD.options());
-    }
-    const at::Tensor own_BJD = of_step(0);
+  Blocks(LaneChannel& channel, const RingLayout& ring, const TravellingKeys& keys,
+         const at::TensorOptions& like)
+      : channel_(channel), ring_(ring), keys_(keys) {
+    for (at::Tensor& buffer : buffers_) buffer = at::empty({ring.most_rows(), keys.width()}, like);
+    const at::Tensor own_BW = of_step(0);
     int64_t row = 0;
     for (const base::Interval rows : ring.own_rows) {
-      const at::Tensor to_BJD = own_BJD.narrow(0, row, rows.size());
-      to_BJD.narrow(1, 0, heads_).copy_(input.k_TKD.narrow(0, rows.begin, rows.size()));
-      to_BJD.narrow(1, heads_, heads_).copy_(input.v_TKD.narrow(0, rows.begin, rows.size()));
+      keys.put(rows, own_BW.narrow(0, row, rows.size()));
       row += rows.size();
     }
   }
@@ -50,19 +45,18 @@ class Blocks {
     return pass(channel_, ring_, of_step(step), of_step(step + 1));
   }
 
-  // Queries of the input, keys and values of the step's block.
-  ops::AttentionInput with_keys_of(const ops::AttentionInput& input, int step) const {
-    return input.on(of_step(step));
-  }
-
- private:
   at::Tensor of_step(int step) const {
     return buffers_[static_cast<size_t>(step % 2)].narrow(0, 0, ring_.rows_in_step(step));
   }
+  // Queries of the input, keys and values of the step's block.
+  ops::AttentionInput with_keys_of(const ops::AttentionInput& input, int step) const {
+    return input.on(keys_.keys_of(of_step(step)));
+  }
 
+ private:
   LaneChannel& channel_;
   const RingLayout& ring_;
-  int64_t heads_;
+  const TravellingKeys& keys_;
   std::array<at::Tensor, 2> buffers_;
 };
 
@@ -70,35 +64,27 @@ class Blocks {
 // out at the first step after their block's own and are home after the last.
 class BlockGradients {
  public:
-  BlockGradients(LaneChannel& channel, const RingLayout& ring, const ops::AttentionInput& input,
-                 const at::TensorOptions& wide)
-      : channel_(channel), ring_(ring), keys_(input.k_TKD), wide_(wide) {}
+  BlockGradients(LaneChannel& channel, const RingLayout& ring, const TravellingKeys& keys,
+                 const at::TensorOptions& like)
+      : channel_(channel), ring_(ring), keys_(keys), like_(like) {}
 
-  // Zeros for what this lane contributes in a step.
-  at::Tensor contribution(int step) const {
-    return at::zeros({ring_.rows_in_step(step), 2 * keys_.size(1), keys_.size(2)}, wide_);
-  }
-
-  // Adds the contribution to what has come and sends the sum on.
-  void add_and_pass_on(const at::Tensor& own_BJD, int step) {
+  // Adds this lane's contribution of a step to what has come and sends the sum on.
+  void add_and_pass_on(const at::Tensor& own_BW, int step) {
     if (passing_) {
-      passing_->wait(keys_.device());
-      own_BJD.add_(come_BJD_);
+      passing_->wait(like_.device());
+      own_BW.add_(come_BW_);
     }
-    sent_BJD_ = own_BJD.to(keys_.scalar_type());
-    come_BJD_ = at::empty({ring_.rows_in_step(step + 1), 2 * keys_.size(1), keys_.size(2)}, keys_.options());
-    passing_ = pass(channel_, ring_, sent_BJD_, come_BJD_);
+    sent_BW_ = own_BW.to(like_.dtype());
+    come_BW_ = at::empty({ring_.rows_in_step(step + 1), keys_.width()}, like_);
+    passing_ = pass(channel_, ring_, sent_BW_, come_BW_);
   }
 
-  void add_home(const ops::AttentionGradient& gradient) {
+  void add_home() {
     if (!passing_) return;  // one lane
-    passing_->wait(keys_.device());
-    const int64_t heads = keys_.size(1);
+    passing_->wait(like_.device());
     int64_t row = 0;
     for (const base::Interval rows : ring_.own_rows) {
-      const at::Tensor come_BJD = come_BJD_.narrow(0, row, rows.size());
-      gradient.dk_TKD.narrow(0, rows.begin, rows.size()).add_(come_BJD.narrow(1, 0, heads));
-      gradient.dv_TKD.narrow(0, rows.begin, rows.size()).add_(come_BJD.narrow(1, heads, heads));
+      keys_.add(rows, come_BW_.narrow(0, row, rows.size()));
       row += rows.size();
     }
   }
@@ -106,18 +92,18 @@ class BlockGradients {
  private:
   LaneChannel& channel_;
   const RingLayout& ring_;
-  at::Tensor keys_;
-  at::TensorOptions wide_;
-  at::Tensor sent_BJD_, come_BJD_;
+  const TravellingKeys& keys_;
+  at::TensorOptions like_;
+  at::Tensor sent_BW_, come_BW_;
   Transfer passing_;
 };
 
 }  // namespace
 
 ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& rows,
-                                    const ops::AttentionInput& input) {
+                                    const ops::AttentionInput& input, const TravellingKeys& keys) {
   const RingLayout& ring = rows.ring;
-  Blocks blocks(channel, ring, input);
+  Blocks blocks(channel, ring, keys, input.k_TKD.options());
   ops::AttentionResult seen;
   for (int step = 0; step < ring.lanes; ++step) {
     Transfer passing = blocks.pass_on(step);
@@ -135,12 +121,12 @@ ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& ro
 
 void ring_attention_backward(LaneChannel& channel, const AttendedRows& rows, const at::Tensor& dout_TND,
                              const ops::AttentionInput& input, const ops::AttentionResult& saved,
-                             const ops::AttentionGradient& gradient) {
+                             const ops::AttentionGradient& gradient, const TravellingKeys& keys) {
   const RingLayout& ring = rows.ring;
   const int64_t heads = input.k_TKD.size(1);
   const at::TensorOptions wide = saved.lse_NT.options();
-  Blocks blocks(channel, ring, input);
-  BlockGradients gradients(channel, ring, input, wide);
+  Blocks blocks(channel, ring, keys, input.k_TKD.options());
+  BlockGradients gradients(channel, ring, keys, input.k_TKD.options());
   at::Tensor dq_TND;
   for (int step = 0; step < ring.lanes; ++step) {
     Transfer passing = blocks.pass_on(step);
@@ -148,15 +134,15 @@ void ring_attention_backward(LaneChannel& channel, const AttendedRows& rows, con
       ops::attention_backward(dout_TND, input, saved, rows.sequences, gradient);
       dq_TND = gradient.dq_TND.to(wide.dtype());
     } else {
-      const at::Tensor own_BJD = gradients.contribution(step);
+      const at::Tensor own_BJD = at::zeros({ring.rows_in_step(step), 2 * heads, input.k_TKD.size(2)}, wide);
       ops::attend_blocks_backward(dout_TND, blocks.with_keys_of(input, step), saved,
                                   ring.steps[static_cast<size_t>(step - 1)],
                                   {dq_TND, own_BJD.narrow(1, 0, heads), own_BJD.narrow(1, heads, heads)});
-      gradients.add_and_pass_on(own_BJD, step);
+      gradients.add_and_pass_on(keys.gradient(blocks.of_step(step), own_BJD), step);
     }
     if (passing) passing->wait(input.q_TND.device());
   }
-  gradients.add_home(gradient);
+  gradients.add_home();
   if (!dq_TND.is_same(gradient.dq_TND)) gradient.dq_TND.copy_(dq_TND);
 }
 

@@ -4,21 +4,23 @@
 
 #include "layers/lane_channel.h"
 #include "layers/micro_batch_layout.h"
+#include "layers/travelling_keys.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
 
 // All lanes of the ring call it at once, with their own rows. While a lane attends to one block the next is
 // on its way; sequences of its own move nothing. Returns what ops::attention would for the lane's rows if
-// it held all keys. Memory beside the result: two blocks of keys and values.
+// it held all keys. Memory beside the result: two blocks of what goes round, and keys and values of one.
 ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& rows,
-                                    const ops::AttentionInput& input);
+                                    const ops::AttentionInput& input, const TravellingKeys& keys);
 
-// Keys and values go round again, and the sums of their gradients one step behind them, in the inputs' type.
-// Writes all rows of `gradient`, which must not be the input. Memory: two blocks and three of gradients.
+// The same rows go round again, and the sums of their gradients one step behind them, in the inputs' type.
+// Writes all rows of `gradient`, which must not be the input: of its keys what the lane's own queries and, of
+// WholeKeys, all others' give. Memory: two blocks and three of gradients.
 void ring_attention_backward(LaneChannel& channel, const AttendedRows& rows, const at::Tensor& dout_TND,
                              const ops::AttentionInput& input, const ops::AttentionResult& saved,
-                             const ops::AttentionGradient& gradient);
+                             const ops::AttentionGradient& gradient, const TravellingKeys& keys);
 
 // Bytes that all lanes of a ring send together for `tokens` shared tokens in one layer, on one TP rank:
 // k − 1 times every key and value forwards; twice as much backwards.

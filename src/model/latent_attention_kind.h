@@ -1,7 +1,7 @@
 // Latent attention (MLA; DeepSeek-AI, DeepSeek-V2, 2024, section 2.1): keys and values of all heads are made
 // from one narrow row of a token, queries from another. As training computes it: with keys and values of
-// every head, which is also what lanes exchange. Values are as wide as keys, by zeros. What is narrow is
-// whole on every TP rank, each of which makes it of its own rows.
+// every head, which is also what lanes that exchange heads send; round a ring go narrow rows. Values are as
+// wide as keys, by zeros. What is narrow is whole on every TP rank, each of which makes it of its own rows.
 #pragma once
 
 #include "model/kind.h"
@@ -37,5 +37,10 @@ class LatentAttentionKind final : public Part {
 
   Shape shape_;
 };
+
+// Multiply-adds a token that make keys and values of all heads of its narrow row; 0 for other attention.
+inline int64_t products_of_keys(const Shape& shape) {
+  return shape.latent.kv_rank * shape.heads * (shape.latent.unrotated + shape.latent.values);
+}
 
 }  // namespace sluice::model

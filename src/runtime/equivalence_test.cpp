@@ -568,6 +568,33 @@ const std::vector<FamilyCase>& hybrids() {
   return cases;
 }
 
+// Of latent attention the narrow rows go round, and lanes make others' keys and values of them; under
+// exchanged heads, and runs of them, keys and values do.
+TEST(EquivalenceOfLatentRings, NarrowRowsGoRound) {
+  RunOptions options;
+  options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+  options.shape.kv_heads = options.shape.heads;
+  options.shape.head_dim = 8;
+  options.shape.rotated = 2;
+  const RunRecord reference = run_in_process(options);
+  options.plan = &ringed_plan;
+  for (const auto& [ranks, strategy, head_lanes] : {std::tuple(4, "<1,1,4>", 1),
+                                                    {6, "<2,1,3>", 1},
+                                                    {6, "<1,2,3>", 1},
+                                                    {4, "<1,1,4,4>", 1},
+                                                    {6, "<1,2,3,3>", 1},
+                                                    {4, "<1,1,4>", 2},
+                                                    {4, "<1,1,4>", 0}}) {
+    SCOPED_TRACE(base::text(strategy, ", runs of ", head_lanes));
+    options.world_size = ranks;
+    options.strategies = {strategy};
+    options.exchanges = {{.head_lanes = head_lanes}};
+    const RunRecord record = run_in_process(options);
+    expect_equal(record, reference, 1e-11, 1e-11);
+    EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
+  }
+}
+
 class EquivalenceOfFamilies : public testing::TestWithParam<FamilyCase> {
  protected:
   void SetUp() override {

@@ -199,9 +199,10 @@ namespace {
 
 // What lanes send in one forward and in one backward of a layer, on one TP rank. Of heads: a lane sends its
 // rows of the others' queries, keys and values, and the others' rows of its own outputs; backward their
-// gradients the other way. A ring passes k − 1 times every key and value, backward their gradients as well.
+// gradients the other way. A ring passes k − 1 times every key and value, backward their gradients as well;
+// rings of single lanes the narrow rows that they are made of, where there are any.
 std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, const model::HeadCounts& heads,
-                                                int64_t head_bytes) {
+                                                int64_t head_bytes, int64_t narrow_bytes) {
   const int run = unit.head_lanes();
   int64_t tokens = 0, headed = 0, ringed = 0;
   for (const strategy::UnitSequence& shared : unit.sequences) tokens += shared.length_tokens;
@@ -212,7 +213,8 @@ std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, cons
     const model::HeadPart part = model::head_part(heads, run, lane % run);
     const int64_t others = run == 1 ? 0 : run_tokens - unit.tokens_on(unit.first_lane + lane);
     headed += 2 * (part.queries.size() + part.keys.size()) * others * head_bytes;
-    if (lane < run) ringed += (unit.lanes / run - 1) * tokens * 2 * part.keys.size() * head_bytes;
+    const int64_t row_bytes = run == 1 && narrow_bytes > 0 ? narrow_bytes : 2 * part.keys.size() * head_bytes;
+    if (lane < run) ringed += (unit.lanes / run - 1) * tokens * row_bytes;
   }
   return {headed + ringed, headed + 2 * ringed};
 }
@@ -305,11 +307,15 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
   const int64_t walked_back = table.program.walked_back(blocks).size();
   int64_t bytes = 0;
   const int64_t head_bytes = shape.head_dim * comm::size_of(dtype);
+  const model::Latent& latent = shape.latent;
+  const int64_t narrow_bytes =
+      latent.kv_rank > 0 ? (latent.kv_rank + latent.rotated) * comm::size_of(dtype) : 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const int tp = pipeline.pipeline.scheme.tp;
     for (const strategy::Unit& unit : pipeline.units) {
       if (unit.lanes == 1) continue;
-      const auto [forward, backward] = unit_exchange_bytes(unit, model::head_counts(shape, tp), head_bytes);
+      const auto [forward, backward] =
+          unit_exchange_bytes(unit, model::head_counts(shape, tp), head_bytes, narrow_bytes);
       // Where activations are made again heads are exchanged again, as in the forward; rings pass nothing.
       const int64_t again = unit.memory.recompute && unit.head_lanes() > 1 ? 2 * forward - backward : 0;
       bytes += tp * (blocks.size() * forward + walked_back * (backward + again));
