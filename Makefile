@@ -129,7 +129,7 @@ paper: everything ## Simulate the published evaluation (resumes; ten minutes of 
 	$(BUILD)/paper_evaluation
 	$(PYTHON) -B lab/evaluation/paper_page.py
 
-long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; two minutes of one core) and write docs/long_context.md
+long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; a quarter of an hour of one core) and write docs/long_context.md
 	$(BUILD)/long_context
 	$(PYTHON) -B lab/evaluation/long_context_page.py
 

@@ -3,6 +3,7 @@
 // JSON a result, appended to the file given; results that stand there already are not made again.
 // lab/evaluation/long_context_page.py makes docs/long_context.md of it.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -34,9 +35,11 @@ using base::Json;
 constexpr int64_t kDocuments = 100'000;    // of a corpus
 constexpr int64_t kStepTokens = 32 << 20;  // as published
 constexpr int kRanks = 1024;
+constexpr int kShareLanes = 64;       // of mixtures of experts
 constexpr size_t kSampleStride = 12;  // of the 48 sample batches, which ascend by their longest sequence
 
 struct Case {
+  std::string model;  // a shipped shape, or a folder beside this file
   std::string corpus;
   int64_t context = 0;
 };
@@ -47,11 +50,15 @@ struct Candidate {
   std::function<std::unique_ptr<study::System>(const study::SystemInputs&)> make;
 };
 
-// With one pipeline of all ranks for each of the TP degrees.
+// With one pipeline of all ranks for each of the TP degrees; of mixtures of experts, whose parameters a lane
+// does not hold, one more whose lanes share them.
 std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std::vector<int>& degrees) {
   for (const int tp : degrees) {
     inputs.choices.strategies.push_back(
         strategy::parse_strategy(base::text("1x<", tp, ",1,", kRanks / tp, ">"), kRanks));
+    if (inputs.cost.options().shape.experts.count == 0 || degrees.size() == 1) continue;
+    inputs.choices.strategies.push_back(
+        strategy::parse_strategy(base::text("1x<", tp, ",1,", kRanks / tp, ",", kShareLanes, ">"), kRanks));
   }
   return study::system_kind("sluice").make(inputs);
 }
@@ -104,7 +111,8 @@ study::Scenario scenario_of(const Case& of, int64_t steps) {
   session::PlanningOptions options;
   options.gpus = kRanks;
   options.cluster = "h100x8";
-  options.model = "llama-7b";
+  const auto folder = std::filesystem::path("lab/evaluation") / of.model;
+  options.model = std::filesystem::exists(folder) ? folder.string() : of.model;
   options.context_length = of.context;
   options.tokens_per_step = kStepTokens;
   const std::vector<int32_t> lengths = study::lengths_by(study::length_law(of.corpus), kDocuments);
@@ -134,7 +142,7 @@ Json result_of(const report::SystemRun& run) {
 
 // What a law of lengths comes to, to hold against what is published.
 void describe(const std::string& corpus, bench::ResultLines& results) {
-  const Json key = {{"corpus", corpus}, {"context", 0}, {"layout", ""}, {"system", "lengths"}};
+  const Json key = {{"model", ""}, {"corpus", corpus}, {"context", 0}, {"layout", ""}, {"system", "lengths"}};
   if (results.has(key)) return;
   const std::vector<int32_t> lengths = study::lengths_by(study::length_law(corpus), kDocuments);
   const double all = std::accumulate(lengths.begin(), lengths.end(), 0.0);
@@ -171,14 +179,17 @@ Json least_work(const study::Scenario& scenario) {
 
 void simulate(const Case& of, int64_t steps, const std::string& only, bench::ResultLines& results) {
   const study::Scenario scenario = scenario_of(of, steps);
-  const Json floor = {
-      {"corpus", of.corpus}, {"context", of.context}, {"layout", "any"}, {"system", "least_work"}};
+  const auto key_of = [&](const std::string& layout, const std::string& system) -> Json {
+    return {{"model", of.model},
+            {"corpus", of.corpus},
+            {"context", of.context},
+            {"layout", layout},
+            {"system", system}};
+  };
+  const Json floor = key_of("any", "least_work");
   if (!results.has(floor)) results.add(floor, least_work(scenario));
   for (const Candidate& candidate : candidates()) {
-    const Json key = {{"corpus", of.corpus},
-                      {"context", of.context},
-                      {"layout", candidate.layout},
-                      {"system", candidate.name}};
+    const Json key = key_of(candidate.layout, candidate.name);
     if (results.has(key) || (!only.empty() && only != candidate.name)) continue;
     try {
       const auto system = candidate.make(scenario.inputs);
@@ -200,19 +211,25 @@ int main(int argc, char** argv) {
   CLI::App app("Contexts of 1M and 2M tokens on 1,024 GPUs, simulated");
   std::string out = "bench/results/long_context.jsonl";
   std::string only;
-  std::string corpus;
+  std::string corpus, model;
   int64_t steps = 3;
   app.add_option("--out", out, "Results are appended here")->capture_default_str();
   app.add_option("--system", only, "Only this one");
   app.add_option("--corpus", corpus, "Only this one: github or byted");
+  app.add_option("--model", model, "Only this one: llama-7b or mixtral-8x7b");
   app.add_option("--steps", steps, "Simulated steps a scenario and system")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
-    bench::ResultLines results(out, {"corpus", "context", "layout", "system"});
+    bench::ResultLines results(out, {"model", "corpus", "context", "layout", "system"});
+    const auto simulate_if_asked = [&](const Case& of) {
+      if ((model.empty() || model == of.model) && (corpus.empty() || corpus == of.corpus))
+        simulate(of, steps, only, results);
+    };
     for (const char* name : {"github", "byted"}) {
       if (!corpus.empty() && corpus != name) continue;
       describe(name, results);
-      for (const int64_t context : {2 << 20, 1 << 20}) simulate({name, context}, steps, only, results);
+      for (const int64_t context : {2 << 20, 1 << 20}) simulate_if_asked({"llama-7b", name, context});
+      simulate_if_asked({"mixtral-8x7b", name, 2 << 20});
     }
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

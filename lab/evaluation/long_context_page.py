@@ -23,11 +23,12 @@ PUBLISHED = [("static_cp", "static DP and CP"), ("lanes", "dynamic communication
 
 
 def load(path):
-    rows = {}
+    """Rows by (corpus, context, layout, system), by model; "": what lengths are."""
+    models = {}
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        rows[(row["corpus"], row["context"], row["layout"], row["system"])] = row
-    return rows
+        models.setdefault(row["model"], {})[(row["corpus"], row["context"], row["layout"], row["system"])] = row
+    return models
 
 
 def table(head, rows):
@@ -52,11 +53,11 @@ class Page:
         own, static = self.seconds(scenario, layout, system), self.seconds(scenario, over, "static_cp")
         return None if own is None or static is None else static / own
 
-    def cell(self, scenario, layout, system):
+    def cell(self, scenario, layout, system, over=None):
         own = self.seconds(scenario, layout, system)
         if own is None:
             return "–"
-        over = "tp1" if layout == "any" else layout
+        over = over or ("tp1" if layout == "any" else layout)
         return f"{own:.1f} s ({self.speedup(scenario, layout, system, over):.2f}x)"
 
     def systems(self):
@@ -69,6 +70,13 @@ class Page:
                 for layout, system, name in self.systems()]
         note = "\nRows of any layout are held against static CP on lanes of one GPU.\n"
         return table(["lanes", "step", *map(title, SCENARIOS)], rows) + note
+
+    def mixture(self):
+        """On lanes of a node, for a GPU does not hold the model."""
+        scenarios = [scenario for scenario in SCENARIOS if (*scenario, "tp8", "static_cp") in self.rows]
+        rows = [[LAYOUTS[layout], name, *(self.cell(scenario, layout, system, "tp8") for scenario in scenarios)]
+                for layout, system, name in self.systems() if layout != "tp1"]
+        return table(["lanes", "step", *map(title, scenarios)], rows)
 
     def quoted(self):
         """{step of the published ablation: how many times faster than static CP, as text}"""
@@ -146,11 +154,12 @@ class Page:
 
 
 def main():
-    page = Page(load(ROOT / "bench" / "results" / "long_context.jsonl"))
+    models = load(ROOT / "bench" / "results" / "long_context.jsonl")
+    page = Page(models[""] | models["llama-7b"])
     (ROOT / "docs" / "figures" / "long_context.svg").write_text(page.figure())
     first = page.rows[(*SCENARIOS[0], "tp1", "static_cp")]
     sections = {**page.figures(), "FIGURE": "![Speed-up over static CP](figures/long_context.svg)",
-                "SPEEDUPS": page.speedups(), "PUBLISHED": page.published(),
+                "SPEEDUPS": page.speedups(), "MIXTURE": Page(models["mixtral-8x7b"]).mixture(), "PUBLISHED": page.published(),
                 "SHARES": page.shares(), "LENGTHS": page.lengths(), "STEPS": str(len(first["times_ns"])),
                 "DEVICE": f"{first['device_bytes'] / GIB:.0f} GiB",
                 "DOCUMENTS": f"{page.rows[('byted', 0, '', 'lengths')]['documents']:,}"}
