@@ -47,7 +47,7 @@ class Seating {
 
  private:
   static constexpr int64_t kVisit = 5040;  // loads are in such parts, which most numbers of seats divide
-  static constexpr size_t kMostRounds = 100;
+  static constexpr size_t kMostRounds = 20;
 
   size_t lanes() const { return load_.size(); }
   int64_t together(size_t a, size_t b) const { return a == b ? 0 : use_.together[a * experts_ + b]; }
@@ -175,26 +175,30 @@ class Seating {
     for (size_t lane = 0; lane < lanes(); ++lane) {
       for (const size_t other : seated_[lane]) count(lane, other, 1);
     }
-    for (size_t round = 0; round < kMostRounds * lanes(); ++round) {
-      int64_t most_gain = 0;
-      Swap best{};
+    // Of each two lanes the swap that gains most, over and over.
+    bool changed = true;
+    for (size_t round = 0; round < kMostRounds && changed; ++round) {
+      changed = false;
       for (size_t a = 0; a < lanes(); ++a) {
         for (size_t b = a + 1; b < lanes(); ++b) {
+          int64_t most_gain = 0;
+          Swap best{};
           for_each_swap(a, b, [&](const Swap& swap, size_t x, size_t y, int64_t load) {
             const int64_t gain = with[b][x] + with[a][y] - with[a][x] - with[b][y] - 2 * together(x, y);
             if (gain <= most_gain || load > most_load) return;
             most_gain = gain;
             best = swap;
           });
+          if (most_gain == 0) continue;
+          changed = true;
+          const size_t x = seated_[a][best.at_a], y = seated_[b][best.at_b];
+          make(best);
+          count(a, x, -1);
+          count(a, y, 1);
+          count(b, y, -1);
+          count(b, x, 1);
         }
       }
-      if (most_gain == 0) return;
-      const size_t x = seated_[best.a][best.at_a], y = seated_[best.b][best.at_b];
-      make(best);
-      count(best.a, x, -1);
-      count(best.a, y, 1);
-      count(best.b, y, -1);
-      count(best.b, x, 1);
     }
   }
 

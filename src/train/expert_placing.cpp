@@ -43,8 +43,8 @@ void ExpertPlacing::look(int64_t step, const runtime::StepResult& result) {
   const auto placed = run_.step_planners().at(from);
   std::vector<std::string> busiest;
   for (const auto& [lanes, percent] : placed->planner.cost().options().busiest_percent)
-    busiest.push_back(base::text("of ", lanes, " lanes ", percent, " %"));
-  base::log_info(base::text("from step ", from, " on experts lie as they were visited: the busiest has ",
+    busiest.push_back(base::text("of ", lanes, " lanes the busiest has ", percent, " %"));
+  base::log_info(base::text("from step ", from, " on experts lie as they were visited: ",
                             base::join(busiest, ", "), " of the mean one's visits"));
 }
 
