@@ -14,21 +14,10 @@ namespace {
 using base::text;
 
 void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme) {
-  const std::string fault = model::tp_fault(shape, scheme.tp);
-  if (!fault.empty()) {
-    throw base::InputError(
-        text("scheme ", to_text(scheme), " cannot cut the model: ", fault, " in parallel.strategies"));
-  }
-  const std::string undivided = model::experts_fault(shape, scheme.experts);
-  if (!undivided.empty()) {
-    throw base::InputError(
-        text("scheme ", to_text(scheme), " cannot cut the model: ", undivided, " in parallel.strategies"));
-  }
-  const std::string too_many = model::pp_fault(shape, scheme.pp);
-  if (!too_many.empty()) {
-    throw base::InputError(
-        text("scheme ", to_text(scheme), " has ", too_many, ": lower pp in parallel.strategies"));
-  }
+  const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.experts);
+  if (fault.empty()) return;
+  throw base::InputError(
+      text("scheme ", to_text(scheme), " cannot cut the model: ", fault, " in parallel.strategies"));
 }
 
 std::string placement_fault(const model::ParameterTable& table, const strategy::ExpertPlacement& placement) {

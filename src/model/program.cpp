@@ -160,7 +160,14 @@ std::string experts_fault(const Shape& shape, int lanes) {
 }
 
 std::string pp_fault(const Shape& shape, int pp) {
-  return pp > shape.layers ? base::text(pp, " stages but the model has ", shape.layers, " layers") : "";
+  if (pp <= shape.layers) return "";
+  return base::text(pp, " stages but the model has ", shape.layers, " layers: lower pp");
+}
+
+std::string cut_fault(const Shape& shape, int tp, int pp, int expert_lanes) {
+  std::string fault = tp_fault(shape, tp);
+  if (fault.empty()) fault = pp_fault(shape, pp);
+  return fault.empty() ? experts_fault(shape, expert_lanes) : fault;
 }
 
 }  // namespace sluice::model

@@ -79,7 +79,7 @@ TEST(Program, FaultsOfBlocksComeFirst) {
   EXPECT_EQ(tp_fault(shape, 3), "tp 3 does not divide 4 heads: choose one of 1, 2");
   EXPECT_EQ(tp_fault(shape, 4), "tp 4 is above vocab 2: choose one of 1, 2");
   EXPECT_EQ(pp_fault(shape, 4), "");
-  EXPECT_EQ(pp_fault(shape, 5), "5 stages but the model has 4 layers");
+  EXPECT_EQ(pp_fault(shape, 5), "5 stages but the model has 4 layers: lower pp");
 }
 
 }  // namespace

@@ -26,13 +26,8 @@ void check_candidate(const Strategy& candidate, const PlannerOptions& options, c
   strategy::validate(candidate, options.world_size);
   for (const Pipeline& pipeline : candidate.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
-    const model::Shape& shape = cost.options().shape;
-    const std::string fault = model::tp_fault(shape, scheme.tp);
+    const std::string fault = model::cut_fault(cost.options().shape, scheme.tp, scheme.pp, scheme.experts);
     if (!fault.empty()) throw InputError(text(name, to_text(scheme), ": ", fault));
-    const std::string too_many = model::pp_fault(shape, scheme.pp);
-    if (!too_many.empty()) throw InputError(text(name, to_text(scheme), " has ", too_many, ": lower pp"));
-    const std::string undivided = model::experts_fault(shape, scheme.experts);
-    if (!undivided.empty()) throw InputError(text(name, to_text(scheme), ": ", undivided));
     if (scheme.share > 1 && !options.method->plans_shared_parameters()) {
       throw InputError(text(name, "this method knows nothing of lanes that share parameters: leave the ",
                             scheme.share, " of ", to_text(scheme), " out, or plan with method 'ours'"));

@@ -112,7 +112,7 @@ TEST(Planner, CandidatesThatCannotRunAreNamed) {
     return message_of([&] { Planner(options_of({text}), test_cost(128'000'000, 3)); });
   };
   EXPECT_EQ(message("<1,4,1>"),
-            "2 strategy '1x<1,4,1>': <1,4,1> has 4 stages but the model has 3 layers: lower pp");
+            "2 strategy '1x<1,4,1>': <1,4,1>: 4 stages but the model has 3 layers: lower pp");
   EXPECT_EQ(message("<3,1,1>"),
             "2 strategy '1x<3,1,1>': <3,1,1>: tp 3 does not divide 4 heads: choose one of 1, 2, 4");
   EXPECT_EQ(message_of([] { Planner({.world_size = 1}, test_cost()); }).front(), '2');

@@ -28,14 +28,9 @@ constexpr double kGiB = 1 << 30;
 
 void check_against_model(const strategy::Strategy& candidate, const model::Shape& shape) {
   for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-    const std::string fault = model::tp_fault(shape, pipeline.scheme.tp);
+    const strategy::Scheme& scheme = pipeline.scheme;
+    const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.experts);
     if (!fault.empty()) throw InputError(text("strategy ", strategy::to_text(candidate), ": ", fault));
-    const std::string undivided = model::experts_fault(shape, pipeline.scheme.experts);
-    if (!undivided.empty()) throw InputError(text("strategy ", strategy::to_text(candidate), ": ", undivided));
-    const std::string too_many = model::pp_fault(shape, pipeline.scheme.pp);
-    if (!too_many.empty()) {
-      throw InputError(text("strategy ", strategy::to_text(candidate), " has ", too_many, ": lower pp"));
-    }
   }
 }
 

@@ -40,9 +40,8 @@ strategy::Strategy speaking_strategy(const std::string& told, const model::Shape
       throw InputError(text(option, " is '", told, "', but texts are said by pipelines of one lane, and ",
                             to_text(scheme), " has ", scheme.cp, ": several pipelines say several texts"));
     }
-    for (const std::string& fault : {model::tp_fault(shape, scheme.tp), model::pp_fault(shape, scheme.pp)}) {
-      if (!fault.empty()) throw InputError(text(option, " is '", told, "': ", fault));
-    }
+    const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.experts);
+    if (!fault.empty()) throw InputError(text(option, " is '", told, "': ", fault));
   }
   if (strategy.ranks() == world_size) return strategy;
   throw InputError(text(option, " is '", told, "', of ", strategy.ranks(), " ranks, but there are ",
