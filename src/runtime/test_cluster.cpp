@@ -412,7 +412,7 @@ class RankRun {
     const cost::CostModel cost(std::move(machine));
     for (int64_t step = 0; step < options_.steps; ++step) {
       train_step(engine, cost, step);
-      if (step % 5 == 0) evaluate(engine, cost, step);
+      if (step % 3 == 0) evaluate(engine, cost, step);
     }
     record_parameters(engine.store());
   }

@@ -60,7 +60,7 @@ int64_t usual_steps();
 struct RunRecord {
   std::vector<double> losses;
   std::vector<double> gradient_norms;
-  std::vector<double> evaluated_losses;                   // of other batches, after every fifth step
+  std::vector<double> evaluated_losses;                   // of other batches, after every third step
   std::map<std::string, std::vector<double>> parameters;  // whole tensors, by name
   // Of all ranks, by step.
   std::vector<int64_t> pulled_bytes;
