@@ -223,8 +223,7 @@ int main(int argc, char** argv) {
         bench::read_lengths(argc > 1 ? argv[1] : "bench/data/code_lengths.txt", 2, kContextTokens);
     std::printf(
         "| model | GPUs | tokens a rank | usual strategy | step ÷ work | with E = 1 | travel waits | window, "
-        "GiB | waves, "
-        "GiB | Megatron-LM | FSDP | DeepSpeed |\n"
+        "GiB | waves, GiB | Megatron-LM | FSDP | DeepSpeed |\n"
         "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|---|---|\n");
     for (const Setting& setting : kSettings) {
       for (const int64_t tokens : {2'048, 8'192, 32'768}) {

@@ -130,13 +130,12 @@ std::vector<size_t> chosen(const Shares& shares, int64_t count, base::Rng& rng) 
 
 // Ways for experts to lie.
 struct Way {
-  const char* name;
   int spare = 0;
   bool placed = true;
   bool together = false;
 };
 constexpr Way kWays[] = {
-    {"in order", 0, false}, {"placed"}, {"1 to spare", 1}, {"2 to spare", 2}, {"together", 0, true, true}};
+    {.placed = false}, {}, {.spare = 1}, {.spare = 2}, {.together = true}};  // as the table's columns
 constexpr size_t kWayCount = std::size(kWays);
 
 // What came of one workload, by way.
