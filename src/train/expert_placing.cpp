@@ -19,6 +19,13 @@ bool divides_experts(const plan::Planner& planner) {
   });
 }
 
+// Not where all steps had lanes gather experts: then nobody knows how these are visited.
+bool are_visited(const std::vector<plan::ExpertUse>& use) {
+  return std::ranges::any_of(use, [](const plan::ExpertUse& layer) {
+    return std::ranges::any_of(layer.visits, [](int64_t visits) { return visits > 0; });
+  });
+}
+
 }  // namespace
 
 ExpertPlacing::ExpertPlacing(RunContext& run) : run_(run), config_(run.config().parallel) {
@@ -38,6 +45,7 @@ void ExpertPlacing::look(int64_t step, const runtime::StepResult& result) {
   const int64_t from = step + 1 + PlanAhead::kMostAhead + 1;
   if ((step + 1) % config_.place_every != 0 || from >= run_.config().train.steps) return;
   const std::vector<plan::ExpertUse> use = agreed_use();
+  if (!are_visited(use)) return;
   run_.step_planners().place_from(from, use);
   if (run_.rank() != 0) return;
   const auto placed = run_.step_planners().at(from);
