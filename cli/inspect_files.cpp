@@ -73,8 +73,10 @@ std::string recurrent_text(const model::Shape& shape) {
   int64_t layers = 0;
   for (int64_t layer = 0; layer < shape.layers; ++layer) layers += shape.block_type(layer).recurrent ? 1 : 0;
   if (layers == 0) return "";
-  return text(", ", base::human_count(layers, "recurrent layer", "recurrent layers"), " (",
-              own.recurrence == model::Recurrence::kMamba2 ? "Mamba-2" : "gated delta rule", ", ",
+  const char* const name = own.recurrence == model::Recurrence::kMamba2 ? "Mamba-2"
+                           : own.recurrence == model::Recurrence::kGla  ? "gated linear attention"
+                                                                        : "gated delta rule";
+  return text(", ", base::human_count(layers, "recurrent layer", "recurrent layers"), " (", name, ", ",
               own.value_heads, " heads of ", own.key_width, " x ", own.value_width, ")");
 }
 

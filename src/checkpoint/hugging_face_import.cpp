@@ -199,7 +199,9 @@ void TensorFolder::locate_tensors() {
     }
   }
   require_no_others();
-  type_ = sources_.at("model.embed_tokens.weight").tensor->type;
+  const model::Bucket& embedding = table_.embedding();
+  type_ = sources_.at(model::hugging_face_tensors(embedding, embedding.parameters.front()).front().name)
+              .tensor->type;
 }
 
 void TensorFolder::require_no_others() const {

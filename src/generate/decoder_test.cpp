@@ -369,6 +369,29 @@ INSTANTIATE_TEST_SUITE_P(
                                 .convolution = 2,
                                 .rate_scale = 2.0};
                  s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
+               }},
+        Family{"Gla",
+               [](model::Shape& s) {
+                 s.recurrent = {.recurrence = model::Recurrence::kGla,
+                                .key_heads = 2,
+                                .value_heads = 2,
+                                .key_width = 4,
+                                .value_width = 6,
+                                .convolution = 1,
+                                .decay_rank = 3};
+                 s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
+               }},
+        Family{"WithoutAnMlp",
+               [](model::Shape& s) {
+                 s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                                .key_heads = 1,
+                                .value_heads = 4,
+                                .key_width = 5,
+                                .value_width = 3,
+                                .convolution = 4,
+                                .convolution_bias = true};
+                 s.ffn_hidden = 0;
+                 s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
                }}),
     [](const auto& info) { return info.param.name; });
 

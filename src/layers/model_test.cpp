@@ -405,6 +405,16 @@ const std::vector<Variation>& expert_variations() {
   return all;
 }
 
+model::Recurrent gla() {
+  return {.recurrence = model::Recurrence::kGla,
+          .key_heads = 12,
+          .value_heads = 12,
+          .key_width = 3,
+          .value_width = 2,
+          .convolution = 1,
+          .decay_rank = 4};
+}
+
 const std::vector<Variation>& recurrent_variations() {
   static const std::vector<Variation> all = {
       {"Recurrent",
@@ -467,6 +477,29 @@ const std::vector<Variation>& recurrent_variations() {
                         .convolution = 2};
          s.experts = {.count = 5, .per_token = 2, .hidden = 13};
          s.block_types = {{.experts = true, .recurrent = true}, {.recurrent = true}};
+       }},
+      {"Mamba2WithoutAnMlp",
+       [](Shape& s) {
+         s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                        .key_heads = 12,
+                        .value_heads = 24,
+                        .key_width = 3,
+                        .value_width = 2,
+                        .convolution = 4,
+                        .convolution_bias = true};
+         s.ffn_hidden = 0;
+         s.block_types = {{.recurrent = true}, {.recurrent = true}};
+       }},
+      {"GatedLinearAttention",
+       [](Shape& s) {
+         s.recurrent = gla();
+         s.block_types = {{.recurrent = true}, {.recurrent = true}};
+       }},
+      {"GatedLinearAttentionBesideAttention",
+       [](Shape& s) {
+         s.recurrent = gla();
+         s.norm_place = model::NormPlace::kBehind;
+         s.block_types = {{.recurrent = true}, {}};
        }},
   };
   return all;

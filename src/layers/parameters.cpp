@@ -132,6 +132,7 @@ ExpertsParameters experts_parameters(const OperationShards& shards, int64_t expe
 RecurrentParameters recurrent_parameters(const OperationShards& shards) {
   return {.norm_H = shards.vector(RecurrentKind::kNorm),
           .qkv_CH = shards.matrix(RecurrentKind::kQkv),
+          .decay_narrow_LH = shards.tensor(RecurrentKind::kDecayNarrow),
           .rates_RH = shards.matrix(RecurrentKind::kRates),
           .gate_VH = shards.matrix(RecurrentKind::kGate),
           .convolution_CW = shards.tensor(RecurrentKind::kConvolution),

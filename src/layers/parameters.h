@@ -97,11 +97,12 @@ struct RecurrentParameters {
   at::Tensor norm_H;
   // x·wᵀ, with rows as model/recurrent_kind.h says; what the first has of the others is undefined in them.
   Matrix qkv_CH;
-  Matrix rates_RH;
+  at::Tensor decay_narrow_LH;
+  Matrix rates_RH;  // of GLA [R, L]
   Matrix gate_VH;
   at::Tensor convolution_CW;  // this and its bias as the rows lie
   at::Tensor convolution_bias_C;
-  at::Tensor decay_N;  // these three by value head
+  at::Tensor decay_N;  // these three by value head, biases by decay
   at::Tensor step_bias_N;
   at::Tensor skip_N;       // of Mamba-2
   at::Tensor head_norm_D;  // of a head's width, of Mamba-2 of all heads'

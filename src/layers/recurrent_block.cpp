@@ -6,6 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softplus.h>
@@ -24,6 +25,7 @@
 #include "layers/residual.h"
 #include "ops/device.h"
 #include "ops/gated_norm.h"
+#include "ops/linear.h"
 #include "ops/recurrence.h"
 #include "ops/short_convolution.h"
 #include "ops/simd.h"
@@ -35,8 +37,9 @@ namespace {
 struct RecurrentSaved {
   at::Tensor x_SH;
   at::Tensor inverse_rms_S;
-  at::Tensor qkv_AC;   // before the convolution
-  at::Tensor rate_AR;  // numbers of rates and decays
+  at::Tensor qkv_AC;     // before the convolution
+  at::Tensor narrow_TL;  // of GLA: what decays are made from
+  at::Tensor rate_AR;    // numbers of rates and decays
   at::Tensor gate_TV;
   at::Tensor out_TV;      // o
   at::Tensor margin_XC;   // what other pieces have in margins; undefined: nothing
@@ -47,6 +50,7 @@ struct RecurrentSaved {
 struct RecurrentDeferred {
   at::Tensor normed_SH;
   at::Tensor dqkv_TC, drate_TR, dgate_TV;
+  at::Tensor narrow_TL, dnarrow_TL;
   at::Tensor dconvolution_CW;
   at::Tensor a_TV;
   at::Tensor dy_SH;
@@ -55,18 +59,22 @@ struct RecurrentDeferred {
 };
 
 std::vector<SavedRows> rows_of(RecurrentSaved& saved) {
-  return {{saved.x_SH},    {saved.inverse_rms_S}, {saved.qkv_AC},    {saved.rate_AR},
+  return {{saved.x_SH},    {saved.inverse_rms_S}, {saved.qkv_AC},    {saved.narrow_TL}, {saved.rate_AR},
           {saved.gate_TV}, {saved.out_TV},        {saved.margin_XC}, {saved.begin_PHKD}};
 }
 
 std::vector<SavedRows> rows_of(RecurrentDeferred& deferred) {
   std::vector<SavedRows> rows{{deferred.normed_SH},       {deferred.dqkv_TC}, {deferred.drate_TR},
                               {deferred.dgate_TV},        {deferred.a_TV},    {deferred.dy_SH},
-                              {deferred.dconvolution_CW}, {deferred.dy_TH}};
+                              {deferred.dconvolution_CW}, {deferred.dy_TH},   {deferred.narrow_TL},
+                              {deferred.dnarrow_TL}};
   for (std::vector<NarrowRows>* narrow : {&deferred.qkv, &deferred.rates, &deferred.gate, &deferred.out})
     add_rows(*narrow, rows);
   return rows;
 }
+
+// Of GLA's logarithms of decays, so that these begin close to 1.
+constexpr double kDecayDivisor = 16;
 
 // A vector over its Euclidean length, as published implementations round that off.
 constexpr double kLengthEps = 1e-6;
@@ -131,7 +139,8 @@ class RecurrentPart final : public Part {
   void drop_recomputable(State& state, Input input) const override {
     auto& saved = tensors_of<RecurrentSaved>(state);
     if (input == Input::kMadeAgain) saved.x_SH.reset();
-    for (at::Tensor* made_again : {&saved.inverse_rms_S, &saved.qkv_AC, &saved.rate_AR, &saved.gate_TV})
+    for (at::Tensor* made_again :
+         {&saved.inverse_rms_S, &saved.qkv_AC, &saved.narrow_TL, &saved.rate_AR, &saved.gate_TV})
       made_again->reset();
   }
   at::Tensor result(const State& state) const override {
@@ -158,7 +167,7 @@ class RecurrentPart final : public Part {
     return layout.rows / context_.parallel.tp * statistic +
            element * (attended * (2 * heads.key_columns() + heads.value_columns() +
                                   shape_.numbers() * heads.values()) +
-                      layout.rows * all_heads().value_columns());
+                      layout.rows * (all_heads().value_columns() + shape_.decay_rank));
   }
 
   at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,
@@ -175,7 +184,7 @@ class RecurrentPart final : public Part {
     at::Tensor marginal_RC;
     ops::ShortConvolution convolution;
     at::Tensor q_AGK, k_AGK;  // of a delta rule: before they are brought to their length
-    at::Tensor number_AN;     // of decays, with their biases; rates are input.rate_TH over rate_scale
+    at::Tensor number_AN;     // of decays, with their biases
     at::Tensor skip_N1;       // of Mamba-2, in float
     at::Tensor key_of_value;  // undefined: all key heads serve as many
   };
@@ -211,12 +220,13 @@ class RecurrentPart final : public Part {
 
   // What rows are projected to, or the gradients of that.
   struct Projected {
-    at::Tensor qkv_TC, rate_TR, gate_TV;
+    at::Tensor qkv_TC, rate_TR, gate_TV, narrow_TL = {};
   };
   Projected project(const at::Tensor& normed_TH) const {
     Projected made{.qkv_TC = times_transposed(normed_TH, weights_.qkv_CH)};
     if (mamba()) return parted_mamba(made.qkv_TC);
-    made.rate_TR = times_transposed(normed_TH, weights_.rates_RH);
+    if (narrows()) made.narrow_TL = ops::times_transposed(normed_TH, weights_.decay_narrow_LH);
+    made.rate_TR = times_transposed(narrows() ? made.narrow_TL : normed_TH, weights_.rates_RH);
     if (shape_.by_key_head) return parted(made);
     made.gate_TV = times_transposed(normed_TH, weights_.gate_VH);
     return made;
@@ -269,6 +279,7 @@ class RecurrentPart final : public Part {
     return {.x_SH = x_SH,
             .inverse_rms_S = std::move(input.inverse_rms_S),
             .qkv_AC = to_attended_rows(layout, made.qkv_TC, &LaneHeads::qkv),
+            .narrow_TL = std::move(made.narrow_TL),
             .rate_AR = to_attended_rows(layout, made.rate_TR, &LaneHeads::rates),
             .gate_TV = std::move(made.gate_TV)};
   }
@@ -298,6 +309,7 @@ class RecurrentPart final : public Part {
     const CachedStates& states = layout.cached.cache->states_of(position_);
     at::Tensor state_LHKD = states.state_LHKD, last_LMC = states.last_LMC;
     state_LHKD.index_copy_(0, layout.cached.slot_P, end_PHKD);
+    if (!convolves()) return;
     const at::Tensor last_XC = marginal_RC.index_select(0, layout.recurrent.rows.last_X);
     last_LMC.index_copy_(0, layout.cached.slot_P,
                          last_XC.view({end_PHKD.size(0), -1, last_XC.size(1)}).to(last_LMC.scalar_type()));
@@ -318,6 +330,9 @@ class RecurrentPart final : public Part {
   }
   static at::Tensor wide(const at::Tensor& x) { return x.to(ops::accumulator_type(x)); }
   bool mamba() const { return shape_.recurrence == model::Recurrence::kMamba2; }
+  bool delta() const { return shape_.recurrence == model::Recurrence::kGatedDelta; }
+  bool narrows() const { return shape_.decay_rank > 0; }
+  bool convolves() const { return shape_.convolution > 1; }
   double query_scale() const { return 1 / std::sqrt(static_cast<double>(shape_.key_width)); }
   static Exit exit_of(const RecurrentParameters& of) { return {of.out_VH, {}, {}}; }
 
@@ -331,25 +346,31 @@ RecurrentPart::Mixed RecurrentPart::mix(const MicroBatchLayout& layout, const Re
   const LaneHeads heads = own_heads(layout);
   const base::Interval own = heads.value_heads();
   Mixed mixed;
-  mixed.convolution.w_CW = taken(weights_.convolution_CW, heads.convolution());
-  if (shape_.convolution_bias)
-    mixed.convolution.bias_C = taken(weights_.convolution_bias_C, heads.convolution());
-  mixed.marginal_RC = ops::with_margins(layout.recurrent.rows, saved.qkv_AC, saved.margin_XC);
-  const at::Tensor all_AC =
-      ops::short_convolution(layout.recurrent.rows, mixed.marginal_RC, mixed.convolution);
+  at::Tensor all_AC;
+  if (convolves()) {
+    mixed.convolution.w_CW = taken(weights_.convolution_CW, heads.convolution());
+    if (shape_.convolution_bias)
+      mixed.convolution.bias_C = taken(weights_.convolution_bias_C, heads.convolution());
+    mixed.marginal_RC = ops::with_margins(layout.recurrent.rows, saved.qkv_AC, saved.margin_XC);
+    all_AC = ops::short_convolution(layout.recurrent.rows, mixed.marginal_RC, mixed.convolution);
+  } else {
+    all_AC = wide(saved.qkv_AC);
+  }
   const int64_t keys = heads.key_columns();
   const auto by_head = [&](int64_t begin, int64_t width, int64_t count, int64_t of_head) {
     return all_AC.narrow(1, begin, width).reshape({-1, count, of_head});
   };
   ops::RecurrenceInput& input = mixed.input;
-  input.delta = !mamba();
+  input.delta = delta();
   input.q_TGK = by_head(0, keys, heads.keys(), shape_.key_width);
   input.k_TGK = by_head(keys, keys, heads.keys(), shape_.key_width);
-  if (!mamba()) {
+  if (delta()) {
     mixed.q_AGK = input.q_TGK;
     mixed.k_AGK = input.k_TGK;
     input.q_TGK = mixed.q_AGK * inverse_length(mixed.q_AGK).mul_(query_scale());
     input.k_TGK = mixed.k_AGK * inverse_length(mixed.k_AGK);
+  } else if (!mamba()) {
+    input.q_TGK = input.q_TGK * query_scale();
   }
   input.v_THD = by_head(2 * keys, heads.value_columns(), heads.values(), shape_.value_width);
   if (!heads.even()) {
@@ -357,15 +378,22 @@ RecurrentPart::Mixed RecurrentPart::mix(const MicroBatchLayout& layout, const Re
     input.q_TGK = input.q_TGK.index_select(1, mixed.key_of_value);
     input.k_TGK = input.k_TGK.index_select(1, mixed.key_of_value);
   }
-  const auto own_part = [&](const at::Tensor& x_N) { return wide(x_N.narrow(0, own.begin, own.size())); };
+  const auto part_of = [](const at::Tensor& x_N, base::Interval some) {
+    return wide(x_N.narrow(0, some.begin, some.size()));
+  };
   const at::Tensor numbers_AR = wide(saved.rate_AR);
-  const int64_t decays = numbers_AR.size(1) - own.size();  // they come last
-  mixed.number_AN = numbers_AR.narrow(1, decays, own.size()) + own_part(weights_.step_bias_N);
+  const base::Interval decays = heads.decays();
+  mixed.number_AN = numbers_AR.narrow(1, numbers_AR.size(1) - decays.size(), decays.size()) +
+                    part_of(weights_.step_bias_N, decays);
+  if (!weights_.decay_N.defined()) {
+    input.log_decay = at::log_sigmoid(mixed.number_AN).div_(kDecayDivisor).unflatten(1, {own.size(), -1});
+    return mixed;
+  }
   const at::Tensor step_AN = at::softplus(mixed.number_AN);
   input.rate_TH =
       mamba() ? step_AN : at::sigmoid(numbers_AR.narrow(1, 0, own.size())).mul_(shape_.rate_scale);
-  input.log_decay = step_AN * own_part(weights_.decay_N).exp().neg_();
-  if (weights_.skip_N.defined()) mixed.skip_N1 = own_part(weights_.skip_N).unsqueeze(1);
+  input.log_decay = step_AN * part_of(weights_.decay_N, own).exp().neg_();
+  if (weights_.skip_N.defined()) mixed.skip_N1 = part_of(weights_.skip_N, own).unsqueeze(1);
   return mixed;
 }
 
@@ -376,16 +404,21 @@ RecurrentPart::MixedGradient RecurrentPart::mix_backward(const MicroBatchLayout&
   const LaneHeads heads = own_heads(layout);
   const base::Interval own = heads.value_heads();
   const ops::RecurrenceInput& input = mixed.input;
-  const auto add = [&](const at::Tensor& to_N, const at::Tensor& d_AN) {
-    if (to_N.defined()) to_N.narrow(0, own.begin, own.size()).add_(d_AN.sum(0));
+  const auto add = [&](const at::Tensor& to_N, base::Interval some, const at::Tensor& d_AN) {
+    if (to_N.defined()) to_N.narrow(0, some.begin, some.size()).add_(d_AN.sum(0));
   };
-  add(gradients_.decay_N, gradient.dlog_decay * input.log_decay);
-  const at::Tensor slope_N =
-      weights_.decay_N.narrow(0, own.begin, own.size()).to(mixed.number_AN.scalar_type()).exp().neg_();
-  at::Tensor dstep_AN = gradient.dlog_decay * slope_N;
-  if (mamba()) dstep_AN.add_(gradient.drate_TH);
-  const at::Tensor dnumber_AN = dstep_AN.mul_(at::sigmoid(mixed.number_AN));
-  add(gradients_.step_bias_N, dnumber_AN);
+  at::Tensor dnumber_AN;
+  if (!weights_.decay_N.defined()) {
+    dnumber_AN = gradient.dlog_decay.flatten(1) * at::sigmoid(mixed.number_AN.neg()).div_(kDecayDivisor);
+  } else {
+    add(gradients_.decay_N, own, gradient.dlog_decay * input.log_decay);
+    const at::Tensor slope_N =
+        weights_.decay_N.narrow(0, own.begin, own.size()).to(mixed.number_AN.scalar_type()).exp().neg_();
+    at::Tensor dstep_AN = gradient.dlog_decay * slope_N;
+    if (mamba()) dstep_AN.add_(gradient.drate_TH);
+    dnumber_AN = dstep_AN.mul_(at::sigmoid(mixed.number_AN));
+  }
+  add(gradients_.step_bias_N, heads.decays(), dnumber_AN);
 
   const auto of_key_heads = [&](const at::Tensor& d_AHK) {
     if (!mixed.key_of_value.defined()) return d_AHK;
@@ -393,20 +426,22 @@ RecurrentPart::MixedGradient RecurrentPart::mix_backward(const MicroBatchLayout&
         .index_add_(1, mixed.key_of_value, d_AHK);
   };
   at::Tensor dq = of_key_heads(gradient.dq_TGK), dk = of_key_heads(gradient.dk_TGK), drate_AR = dnumber_AN;
-  if (!mamba()) {
+  if (!mamba()) dq = dq.mul(query_scale());
+  if (delta()) {
     const at::Tensor open_AN = input.rate_TH / shape_.rate_scale;
     drate_AR = at::cat({gradient.drate_TH * input.rate_TH * (1 - open_AN), dnumber_AN}, 1);
-    dq = unit_backward(dq.mul(query_scale()), mixed.q_AGK, inverse_length(mixed.q_AGK));
+    dq = unit_backward(dq, mixed.q_AGK, inverse_length(mixed.q_AGK));
     dk = unit_backward(dk, mixed.k_AGK, inverse_length(mixed.k_AGK));
   }
   const at::Tensor dall_AC = at::cat({dq.flatten(1), dk.flatten(1), gradient.dv_THD.flatten(1)}, 1);
+  const at::ScalarType type = saved.qkv_AC.scalar_type();
+  if (!convolves()) return {dall_AC.to(type), drate_AR.to(type)};
   const ops::MarginRows& rows = layout.recurrent.rows;
   const at::Tensor drows_RC =
       ops::short_convolution_backward(rows, dall_AC, mixed.marginal_RC, mixed.convolution, dconvolution);
   const at::Tensor dqkv_AC = drows_RC.index_select(0, rows.own_T);
   if (layout.recurrent.margins.any())
     margins_backward(context_.lanes, layout.recurrent, drows_RC.index_select(0, rows.margin_X), dqkv_AC);
-  const at::ScalarType type = saved.qkv_AC.scalar_type();
   return {dqkv_AC.to(type), drate_AR.to(type)};
 }
 
@@ -472,7 +507,12 @@ at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePt
   if (shape_.by_key_head) d = joined(d);
 
   at::Tensor dnormed_TH = times(d.qkv_TC, weights_.qkv_CH);
-  if (d.rate_TR.defined()) dnormed_TH.add_(times(d.rate_TR, weights_.rates_RH));
+  if (narrows()) {
+    d.narrow_TL = times(d.rate_TR, weights_.rates_RH);
+    dnormed_TH.add_(ops::times(d.narrow_TL, weights_.decay_narrow_LH));
+  } else if (d.rate_TR.defined()) {
+    dnormed_TH.add_(times(d.rate_TR, weights_.rates_RH));
+  }
   if (d.gate_TV.defined()) dnormed_TH.add_(times(d.gate_TV, weights_.gate_VH));
   PartInputGradient input = enter_backward(context_, parallel.reduce_scatter_rows(dnormed_TH), saved.x_SH,
                                            weights_.norm_H, saved.inverse_rms_S, dy_SH, gradients_.norm_H);
@@ -485,6 +525,11 @@ at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePt
   };
   keep(weights_.qkv_CH, gradients_.qkv_CH, d.qkv_TC, kept.dqkv_TC, kept.qkv);
   keep(weights_.rates_RH, gradients_.rates_RH, d.rate_TR, kept.drate_TR, kept.rates);
+  if (gradients_.decay_narrow_LH.defined()) {
+    kept.dnarrow_TL = d.narrow_TL;
+    kept.normed_SH = input.y_SH;
+  }
+  if (kept.drate_TR.defined()) kept.narrow_TL = std::move(saved.narrow_TL);
   keep(weights_.gate_VH, gradients_.gate_VH, d.gate_TV, kept.dgate_TV, kept.gate);
   deferred = std::move(left);
   return input.dx_SH;
@@ -504,8 +549,12 @@ void RecurrentPart::backward_weight(StatePtr state) const {
   const at::Tensor normed_TH = parallel.all_gather_rows(deferred.normed_SH);
   if (deferred.dqkv_TC.defined())
     accumulate_gradient(gradients_.qkv_CH, deferred.qkv, deferred.dqkv_TC, normed_TH);
-  if (deferred.drate_TR.defined())
-    accumulate_gradient(gradients_.rates_RH, deferred.rates, deferred.drate_TR, normed_TH);
+  if (deferred.drate_TR.defined()) {
+    accumulate_gradient(gradients_.rates_RH, deferred.rates, deferred.drate_TR,
+                        narrows() ? deferred.narrow_TL : normed_TH);
+  }
+  if (deferred.dnarrow_TL.defined())
+    accumulate_gradient(gradients_.decay_narrow_LH, deferred.dnarrow_TL, normed_TH);
   if (deferred.dgate_TV.defined())
     accumulate_gradient(gradients_.gate_VH, deferred.gate, deferred.dgate_TV, normed_TH);
 }

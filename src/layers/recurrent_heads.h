@@ -30,10 +30,14 @@ class LaneHeads {
             of_heads(part_.queries, shape_.value_width, 2 * behind)};
   }
   std::vector<base::Interval> rates() const {
-    std::vector<base::Interval> all{part_.queries};
-    if (shape_.numbers() == 2) all.push_back(of_heads(part_.queries, 1, all_.queries));
+    std::vector<base::Interval> all{of_heads(part_.queries, decays_of_head(), 0)};
+    if (rated()) all.push_back(of_heads(part_.queries, 1, all_.queries));
     return all;
   }
+  // Of a value head's numbers: whether a rate comes first, and how many are decays.
+  bool rated() const { return shape_.recurrence == model::Recurrence::kGatedDelta; }
+  int64_t decays_of_head() const { return shape_.numbers() - (rated() ? 1 : 0); }
+  base::Interval decays() const { return of_heads(part_.queries, decays_of_head(), 0); }
   std::vector<base::Interval> outputs() const { return {of_heads(part_.queries, shape_.value_width, 0)}; }
   // Of a convolution's rows, which lie as files have them, those of queries, keys and values.
   std::vector<base::Interval> convolution() const {

@@ -322,6 +322,17 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
   return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
 }
 
+// Of channels [T, C]; as they are where there is none.
+at::Tensor twin_convolution(const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias) {
+  if (!weight.defined()) return x;
+  const at::Tensor before = at::zeros({weight.size(1) - 1, x.size(1)}, x.options());
+  const std::vector<int64_t> one{1}, none{0};
+  const at::Tensor mixed =
+      at::conv1d(at::cat({before, x}).t().unsqueeze(0), weight.unsqueeze(1), bias, one, none, one, x.size(1));
+  return at::silu(mixed).squeeze(0).t();
+}
+
 // One row at a time.
 at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
                            const std::vector<at::Tensor>& flats, const at::Tensor& y) {
@@ -329,7 +340,6 @@ at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
   const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
   const int64_t length = y.size(0), keys = own.key_heads * own.key_width,
                 shared = own.value_heads / own.key_heads;
-  const at::Tensor before = at::zeros({own.convolution - 1, own.qkv_width()}, y.options());
   at::Tensor projected = at::matmul(y, whole("recurrent_qkv").t()),
              numbers = at::matmul(y, whole("recurrent_rates").t());
   at::Tensor gate;
@@ -345,12 +355,7 @@ at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
   } else {
     gate = at::matmul(y, whole("recurrent_gate").t());
   }
-  const at::Tensor qkv = at::cat({before, projected}).t().unsqueeze(0);
-  const std::vector<int64_t> one{1}, none{0};
-  const at::Tensor mixed = at::silu(at::conv1d(qkv, whole("recurrent_convolution").unsqueeze(1), std::nullopt,
-                                               one, none, one, own.qkv_width()))
-                               .squeeze(0)
-                               .t();
+  const at::Tensor mixed = twin_convolution(projected, whole("recurrent_convolution"), std::nullopt);
   const auto heads = [&](int64_t begin, int64_t count, int64_t width) {
     return mixed.narrow(1, begin, count * width).reshape({length, count, width});
   };
@@ -386,15 +391,9 @@ at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
   const int64_t shared = own.value_heads / own.key_heads;
   const auto parts = at::matmul(y, whole("recurrent_qkv").t())
                          .split_with_sizes({values, own.qkv_width(), own.value_heads}, 1);
-  const at::Tensor before = at::zeros({own.convolution - 1, own.qkv_width()}, y.options());
-  const std::vector<int64_t> one{1}, none{0};
   std::optional<at::Tensor> bias;
   if (own.convolution_bias) bias = whole("recurrent_convolution_bias").view(-1);
-  const at::Tensor mixed =
-      at::silu(at::conv1d(at::cat({before, parts[1]}).t().unsqueeze(0),
-                          whole("recurrent_convolution").unsqueeze(1), bias, one, none, one, own.qkv_width()))
-          .squeeze(0)
-          .t();
+  const at::Tensor mixed = twin_convolution(parts[1], whole("recurrent_convolution"), bias);
   const auto heads = [&](int64_t begin, int64_t count, int64_t width) {
     return mixed.narrow(1, begin, count * width).reshape({length, count, width});
   };
@@ -417,6 +416,34 @@ at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
   return at::matmul(normed.flatten(1) * whole("recurrent_head_norm").view(-1), whole("recurrent_out"));
 }
 
+// GLA's, likewise.
+at::Tensor twin_gla(const model::ParameterTable& table, int64_t position,
+                    const std::vector<at::Tensor>& flats, const at::Tensor& y) {
+  const model::Recurrent& own = table.shape.recurrent;
+  const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
+  const int64_t length = y.size(0), keys = own.key_heads * own.key_width;
+  const auto parts =
+      at::matmul(y, whole("recurrent_qkv").t()).split_with_sizes({keys, keys, own.values()}, 1);
+  const auto heads = [&](const at::Tensor& x) { return x.reshape({length, own.value_heads, -1}); };
+  const at::Tensor q = heads(parts[0]) / std::sqrt(static_cast<double>(own.key_width)), k = heads(parts[1]),
+                   v = heads(parts[2]);
+  const at::Tensor numbers =
+      at::matmul(at::matmul(y, whole("recurrent_decay_narrow").t()), whole("recurrent_rates").t()) +
+      whole("recurrent_step_bias").view(-1);
+  const at::Tensor decay = heads(at::log_sigmoid(numbers) / 16).exp();
+  at::Tensor state = at::zeros({own.value_heads, own.key_width, own.value_width}, y.options());
+  std::vector<at::Tensor> rows;
+  for (int64_t i = 0; i < length; ++i) {
+    state = state * decay[i].unsqueeze(2) + k[i].unsqueeze(2) * v[i].unsqueeze(1);
+    rows.push_back(at::einsum("hkd,hk->hd", {state, q[i]}));
+  }
+  const at::Tensor out = at::stack(rows);
+  const at::Tensor normed =
+      out * at::rsqrt(out.square().mean(-1, true) + own.norm_eps) * whole("recurrent_head_norm").view(-1);
+  const at::Tensor gate = at::silu(at::matmul(y, whole("recurrent_gate").t()));
+  return at::matmul(normed.flatten(1) * gate, whole("recurrent_out"));
+}
+
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
                        Terms& terms) {
   const model::ParameterTable table = model::parameter_table(c.shape);
@@ -437,10 +464,13 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
     x = joined(x, norm_before, w.attention_norm_behind, [&](const at::Tensor& y) {
       if (recurrent && c.shape.recurrent.recurrence == model::Recurrence::kMamba2)
         return twin_mamba(table, position, flats, y);
+      if (recurrent && c.shape.recurrent.recurrence == model::Recurrence::kGla)
+        return twin_gla(table, position, flats, y);
       if (recurrent) return twin_recurrence(table, position, flats, y);
       const at::Tensor a = at::matmul(twin_attention(c.shape, w, y, i), w.out);
       return w.out_bias.defined() ? a + w.out_bias : a;
     });
+    if (c.shape.ffn_hidden == 0) continue;
     x = joined(x, w.mlp_norm, w.mlp_norm_behind, [&](const at::Tensor& y) {
       return c.shape.block_type(i).experts ? twin_experts(c.shape, w, y, terms)
                                            : twin_mlp(c.shape, y, w.gate, w.up, w.down);

@@ -35,13 +35,7 @@ std::vector<Parameter> parameters_of(const Shape& shape, const BlockType& type,
   std::vector<Parameter> all, adapters;
   for (const auto& part : parts) std::ranges::move(part->parameters(), std::back_inserter(all));
   for (Parameter& parameter : all) {
-    for (const TensorNames& names : entry_of(shape.family).tensors) {
-      if (names.role != parameter.role) continue;
-      parameter.tensors.assign(names.tensors.begin(), names.tensors.end());
-      const bool by_expert = parameter.tensors.front().find(kOfExpert) != std::string::npos;
-      if (by_expert) parameter.tensors = of_each_expert(shape.experts.count, parameter.tensors);
-      if (names.stacked) parameter.stacked = shape.experts.count;
-    }
+    name_tensors(shape, parameter);
     std::ranges::move(adapters_of(parameter, shape.lora), std::back_inserter(adapters));
   }
   std::ranges::move(adapters, std::back_inserter(all));
@@ -58,7 +52,10 @@ BlockKind::BlockKind(const Shape& shape_of_model, const BlockType& type)
   const std::string_view mixes = type.recurrent ? RecurrentKind::kName
                                  : latent       ? LatentAttentionKind::kName
                                                 : AttentionKind::kName;
-  for (const std::string_view part : {mixes, type.experts ? ExpertsKind::kName : MlpKind::kName}) {
+  std::vector<std::string_view> parts{mixes};
+  if (type.experts) parts.push_back(ExpertsKind::kName);
+  if (!type.experts && shape.ffn_hidden > 0) parts.push_back(MlpKind::kName);
+  for (const std::string_view part : parts) {
     const auto* const found =
         std::ranges::find(kRegistry, part, [](const auto& entry) { return entry.name; });
     SLUICE_ASSERT(found != std::end(kRegistry), base::text("no part '", part, "'"));

@@ -1,12 +1,20 @@
 #include "model/end_kinds.h"
 
 #include "base/text.h"
+#include "model/family.h"
 
 namespace sluice::model {
 namespace {
 
 std::string vocabulary_fault(int64_t vocab, int tp) {
   return tp > vocab ? base::text("tp ", tp, " is above vocab ", vocab) : "";
+}
+
+std::vector<Parameter> embedding_parameters(const Shape& shape) {
+  std::vector<Parameter> parameters = {matrix(EmbeddingKind::kTable, {"model.embed_tokens.weight"},
+                                              shape.hidden, {{shape.vocab, shape.vocab}})};
+  name_tensors(shape, parameters.front());
+  return parameters;
 }
 
 std::vector<Parameter> head_parameters(const Shape& shape) {
@@ -16,14 +24,14 @@ std::vector<Parameter> head_parameters(const Shape& shape) {
     parameters.push_back(
         matrix(HeadKind::kOutput, {"lm_head.weight"}, shape.hidden, {{shape.vocab, shape.vocab}}));
   }
+  for (Parameter& parameter : parameters) name_tensors(shape, parameter);
   return parameters;
 }
 
 }  // namespace
 
 EmbeddingKind::EmbeddingKind(const Shape& shape)
-    : Kind(frozen_by(shape.frozen_embedding, {matrix(kTable, {"model.embed_tokens.weight"}, shape.hidden,
-                                                     {{shape.vocab, shape.vocab}})})),
+    : Kind(frozen_by(shape.frozen_embedding, embedding_parameters(shape))),
       hidden_(shape.hidden),
       vocab_(shape.vocab) {}
 

@@ -97,9 +97,48 @@ constexpr std::string_view kGraniteHybridKeys[] = {"embedding_multiplier",
                                                    "mamba_conv_bias",
                                                    "mamba_proj_bias",
                                                    "time_step_limit",
-                                                   "shared_intermediate_size",
+                                                   "intermediate_size",
                                                    "position_embedding_type",
                                                    "rope_theta"};
+constexpr KeyName kGraniteHybridNames[] = {{"intermediate_size", "shared_intermediate_size"}};
+
+constexpr std::string_view kMamba2Keys[] = {"num_heads",        "head_dim",
+                                            "state_size",       "expand",
+                                            "conv_kernel",      "n_groups",
+                                            "use_bias",         "use_conv_bias",
+                                            "time_step_rank",   "time_step_min",
+                                            "time_step_max",    "time_step_floor",
+                                            "residual_in_fp32", "rescale_prenorm_residual",
+                                            "chunk_size",       "time_step_limit",
+                                            "rms_norm",         "norm_before_gate"};
+constexpr KeyName kMamba2Names[] = {{"num_attention_heads", "num_heads"},
+                                    {"num_key_value_heads", "n_groups"},
+                                    {"intermediate_size", ""},
+                                    {"rms_norm_eps", "layer_norm_epsilon"}};
+
+constexpr std::string_view kGlaKeys[] = {"expand_k",
+                                         "expand_v",
+                                         "hidden_ratio",
+                                         "num_kv_heads",
+                                         "feature_map",
+                                         "attn_mode",
+                                         "conv_size",
+                                         "use_short_conv",
+                                         "use_output_gate",
+                                         "clamp_min",
+                                         "elementwise_affine",
+                                         "use_gk",
+                                         "use_gv",
+                                         "attn",
+                                         "fuse_norm",
+                                         "fuse_swiglu",
+                                         "fuse_cross_entropy",
+                                         "fuse_linear_cross_entropy",
+                                         "use_l2warp",
+                                         "attnres_block_size"};
+constexpr KeyName kGlaNames[] = {{"num_attention_heads", "num_heads"},
+                                 {"num_key_value_heads", "num_kv_heads"},
+                                 {"rms_norm_eps", "norm_eps"}};
 
 void read_llama(const Json&, const std::string&, Shape&) {}
 
@@ -561,18 +600,46 @@ void read_granite_hybrid(const Json& config, const std::string& name, Shape& sha
   } else {
     for (BlockType& type : shape.block_types) type.recurrent = true;
   }
-  read_mamba2(config, name, shape);
+  read_mamba2(config, kGraniteMambaKeys, name, shape);
 }
 
 void write_granite_hybrid(const Shape& shape, Json& config) {
   write_granite(shape, config);
   config.erase("mlp_bias");
-  write_mamba2(shape, config);
+  write_mamba2(shape, kGraniteMambaKeys, config);
+  write_recurrent_types(shape, config);
   config["num_local_experts"] = 0;
-  config["shared_intermediate_size"] = shape.ffn_hidden;
   const bool rotates = std::ranges::any_of(shape.block_types, &BlockType::rotates);
   config["position_embedding_type"] = rotates ? Json("rope") : Json();
   config["pad_token_id"] = nullptr;
+}
+
+// Without an MLP: what mixes tokens is all that a block does.
+void read_mamba2_model(const Json& config, const std::string& name, Shape& shape) {
+  if (config.contains("rms_norm")) require_only(config, "rms_norm", true, name);
+  if (config.contains("norm_before_gate")) require_only(config, "norm_before_gate", false, name);
+  shape.block_types.assign(static_cast<size_t>(shape.layers), {.rotates = false, .recurrent = true});
+  read_mamba2(config, kMamba2ModelKeys, name, shape);
+}
+
+void write_mamba2_model(const Shape& shape, Json& config) {
+  write_mamba2(shape, kMamba2ModelKeys, config);
+  config["time_step_rank"] = "auto";
+}
+
+void read_gla_model(const Json& config, const std::string& name, Shape& shape) {
+  for (const char* key : {"feature_map", "clamp_min", "attn", "attnres_block_size"})
+    require_only(config, key, nullptr, name);
+  for (const char* key : {"use_output_gate", "elementwise_affine", "use_gk"})
+    require_only(config, key, true, name);
+  for (const char* key : {"use_short_conv", "use_gv"}) require_only(config, key, false, name);
+  shape.block_types.assign(static_cast<size_t>(shape.layers), {.rotates = false, .recurrent = true});
+  read_gla(config, name, shape);
+}
+
+void write_gla_model(const Shape& shape, Json& config) {
+  write_gla(shape, config);
+  config["hidden_act"] = "swish";
 }
 
 constexpr FamilyEntry kFamilies[] = {
@@ -758,11 +825,32 @@ constexpr FamilyEntry kFamilies[] = {
     {.family = Family::kGraniteHybrid,
      .model_type = "granitemoehybrid",
      .architecture = "GraniteMoeHybridForCausalLM",
-     .mlp_width = "shared_intermediate_size",
+     .renamed = kGraniteHybridNames,
      .keys = kGraniteHybridKeys,
      .tensors = kGraniteHybridTensors,
      .read = read_granite_hybrid,
      .write = write_granite_hybrid},
+    {.family = Family::kMamba2,
+     .model_type = "mamba2",
+     .architecture = "Mamba2ForCausalLM",
+     .absent_kv_heads = 8,
+     .absent_head_dim = 64,
+     .absent_norm_eps = 1e-5,
+     .trunk = "backbone",
+     .renamed = kMamba2Names,
+     .keys = kMamba2Keys,
+     .tensors = kMamba2Tensors,
+     .read = read_mamba2_model,
+     .write = write_mamba2_model},
+    {.family = Family::kGla,
+     .model_type = "gla",
+     .architecture = "GLAForCausalLM",
+     .hidden_act = "swish",
+     .renamed = kGlaNames,
+     .keys = kGlaKeys,
+     .tensors = kGlaTensors,
+     .read = read_gla_model,
+     .write = write_gla_model},
 };
 
 }  // namespace
@@ -775,6 +863,16 @@ const FamilyEntry& entry_of(Family family) {
   const auto* const found = std::ranges::find(kFamilies, family, &FamilyEntry::family);
   SLUICE_ASSERT(found != std::end(kFamilies), "a family that is not registered");
   return *found;
+}
+
+void name_tensors(const Shape& shape, Parameter& parameter) {
+  for (const TensorNames& names : entry_of(shape.family).tensors) {
+    if (names.role != parameter.role) continue;
+    parameter.tensors.assign(names.tensors.begin(), names.tensors.end());
+    const bool by_expert = parameter.tensors.front().find(kOfExpert) != std::string::npos;
+    if (by_expert) parameter.tensors = of_each_expert(shape.experts.count, parameter.tensors);
+    if (names.stacked) parameter.stacked = shape.experts.count;
+  }
 }
 
 }  // namespace sluice::model

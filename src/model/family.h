@@ -10,9 +10,16 @@
 
 #include "base/json.h"
 #include "model/family_tensors.h"
+#include "model/kind.h"
 #include "model/shape.h"
 
 namespace sluice::model {
+
+// A key that all families have, as one's files call it; "": they lack it.
+struct KeyName {
+  std::string_view common;
+  std::string_view own;
+};
 
 struct FamilyEntry {
   Family family = Family::kLlama;
@@ -25,10 +32,11 @@ struct FamilyEntry {
   double absent_rope_theta = 10000.0;
   bool absent_tied = false;
   std::string_view hidden_act = "silu";
-  bool biases = false;         // attention_bias may say that attention has them
-  bool ropes_by_type = false;  // rope_parameters may have a dictionary for each type of layers
-  std::string_view mlp_width = "intermediate_size";
-  double absent_rotated = 1.0;  // below 1: positions turn only so much of a head, or what a key says
+  bool biases = false;               // attention_bias may say that attention has them
+  bool ropes_by_type = false;        // rope_parameters may have a dictionary for each type of layers
+  std::string_view trunk = "model";  // what all tensors of blocks are in
+  std::span<const KeyName> renamed;  // keys of all families that its files call otherwise
+  double absent_rotated = 1.0;       // below 1: positions turn only so much of a head, or what a key says
   std::span<const std::string_view> keys;  // that it reads beside those of all families
   std::span<const TensorNames> tensors;
   // Sets what is the family's own. InputError naming `name`, the key and the value that Sluice does not
@@ -40,5 +48,8 @@ struct FamilyEntry {
 
 std::span<const FamilyEntry> families();
 const FamilyEntry& entry_of(Family family);
+
+// Calls a parameter's tensors as files of the shape's family do.
+void name_tensors(const Shape& shape, Parameter& parameter);
 
 }  // namespace sluice::model

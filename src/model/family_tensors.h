@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "model/attention_kind.h"
+#include "model/end_kinds.h"
 #include "model/experts_kind.h"
 #include "model/mlp_kind.h"
 #include "model/recurrent_kind.h"
@@ -73,6 +74,32 @@ inline constexpr TensorNames kQwen3_5Tensors[] = {{RecurrentKind::kQkv, kQwenRec
                                                   {RecurrentKind::kGate, kQwenRecurrentGate},
                                                   {RecurrentKind::kHeadNorm, kQwenRecurrentNorm},
                                                   {RecurrentKind::kOut, kQwenRecurrentOut}};
+inline constexpr std::string_view kMambaTable[] = {"backbone.embeddings.weight"};
+inline constexpr std::string_view kMambaFinalNorm[] = {"backbone.norm_f.weight"};
+inline constexpr std::string_view kMambaNorm[] = {"norm.weight"};
+inline constexpr std::string_view kMambaIn[] = {"mixer.in_proj.weight"};
+inline constexpr std::string_view kMambaConvolution[] = {"mixer.conv1d.weight"};
+inline constexpr std::string_view kMambaConvolutionBias[] = {"mixer.conv1d.bias"};
+inline constexpr std::string_view kMambaDecay[] = {"mixer.A_log"};
+inline constexpr std::string_view kMambaStepBias[] = {"mixer.dt_bias"};
+inline constexpr std::string_view kMambaSkip[] = {"mixer.D"};
+inline constexpr std::string_view kMambaHeadNorm[] = {"mixer.norm.weight"};
+inline constexpr std::string_view kMambaOut[] = {"mixer.out_proj.weight"};
+inline constexpr TensorNames kMamba2Tensors[] = {{EmbeddingKind::kTable, kMambaTable},
+                                                 {HeadKind::kNorm, kMambaFinalNorm},
+                                                 {RecurrentKind::kNorm, kMambaNorm},
+                                                 {RecurrentKind::kQkv, kMambaIn},
+                                                 {RecurrentKind::kConvolution, kMambaConvolution},
+                                                 {RecurrentKind::kConvolutionBias, kMambaConvolutionBias},
+                                                 {RecurrentKind::kDecay, kMambaDecay},
+                                                 {RecurrentKind::kStepBias, kMambaStepBias},
+                                                 {RecurrentKind::kSkip, kMambaSkip},
+                                                 {RecurrentKind::kHeadNorm, kMambaHeadNorm},
+                                                 {RecurrentKind::kOut, kMambaOut}};
+inline constexpr std::string_view kGlaTable[] = {"model.embeddings.weight"};
+inline constexpr std::string_view kGlaMlpNorm[] = {"mlp_norm.weight"};
+inline constexpr TensorNames kGlaTensors[] = {{EmbeddingKind::kTable, kGlaTable},
+                                              {MlpKind::kNorm, kGlaMlpNorm}};
 inline constexpr TensorNames kPhiTensors[] = {{AttentionKind::kQkv, kFusedQkv},
                                               {MlpKind::kGateUp, kFusedGateUp}};
 

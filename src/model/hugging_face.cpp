@@ -102,19 +102,27 @@ void refuse_unsupported(const Json& config, const FamilyEntry& family, const std
   require_only(config, "attention_dropout", 0.0, name);
   if (family.absent_rotated == 1.0) require_only(config, "partial_rotary_factor", 1.0, name);
   for (const auto& [key, value] : config.items()) {
-    const bool own = std::ranges::find(family.keys, key) != family.keys.end();
+    const bool own = std::ranges::find(family.keys, key) != family.keys.end() ||
+                     std::ranges::find(family.renamed, key, &KeyName::own) != family.renamed.end();
     if (own || is_one_of(kShapeKeys, key) || is_one_of(kIgnoredKeys, key) || is_off(value)) continue;
     throw InputError(text(name, ": ", key, " is ", base::excerpt(value),
                           ", a key that Sluice does not compute: remove it if it does not change the model"));
   }
 }
 
+// What the family's files call a key; "": they lack it.
+std::string own_key(const FamilyEntry& family, std::string_view common) {
+  const auto found = std::ranges::find(family.renamed, common, &KeyName::common);
+  return std::string(found == family.renamed.end() ? common : found->own);
+}
+
 int64_t kv_heads_of(const Json& config, const FamilyEntry& family, const Shape& shape,
                     const std::string& name) {
+  const std::string key = own_key(family, "num_key_value_heads");
   // Null means as many as heads.
-  const bool absent = !config.contains("num_key_value_heads");
+  const bool absent = !config.contains(key);
   const int64_t otherwise = absent && family.absent_kv_heads > 0 ? family.absent_kv_heads : shape.heads;
-  return get_or<int64_t>(config, "num_key_value_heads", otherwise, name);
+  return get_or<int64_t>(config, key.c_str(), otherwise, name);
 }
 
 int64_t head_dim_of(const Json& config, const FamilyEntry& family, const Shape& shape,
@@ -159,8 +167,8 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
   const FamilyEntry& family = family_of(config, name);
   refuse_unsupported(config, family, name);
   const ShapeRanges& ranges = kShapeRanges;
-  const auto count = [&](const char* key, const base::Range<int64_t>& range) {
-    return base::require_in(config, key, range, name);
+  const auto count = [&](const char* common, const base::Range<int64_t>& range) {
+    return base::require_in(config, own_key(family, common).c_str(), range, name);
   };
 
   Shape shape{.family = family.family};
@@ -171,12 +179,14 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
   shape.kv_heads = kv_heads_of(config, family, shape, name);
   shape.head_dim = head_dim_of(config, family, shape, name);
   // Where all layers have experts, files may lack the width of an MLP.
-  const std::string mlp(family.mlp_width);
+  const std::string mlp = own_key(family, "intermediate_size");
   const bool has_mlp = config.contains(mlp) || !config.contains("moe_intermediate_size");
-  shape.ffn_hidden = count(has_mlp ? mlp.c_str() : "moe_intermediate_size", ranges.ffn_hidden);
+  if (!mlp.empty() && shape.ffn_hidden == 0)
+    shape.ffn_hidden = count(has_mlp ? "intermediate_size" : "moe_intermediate_size", ranges.ffn_hidden);
   shape.vocab = count("vocab_size", ranges.vocab);
   shape.tie_embeddings = get_or<bool>(config, "tie_word_embeddings", family.absent_tied, name);
-  shape.norm_eps = get_or<double>(config, "rms_norm_eps", family.absent_norm_eps, name);
+  shape.norm_eps =
+      get_or<double>(config, own_key(family, "rms_norm_eps").c_str(), family.absent_norm_eps, name);
   const Json rope = family.absent_rotated < 1.0 ? take_rotated(config, family, name, shape) : config;
   shape.rope = rope_from_hugging_face(rope, family.absent_rope_theta, family.ropes_by_type, name);
   try {
@@ -227,6 +237,10 @@ Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t
                  {"rope_theta", shape.rope.theta},
                  {"rope_scaling", rope_to_hugging_face(shape.rope)},
                  {"torch_dtype", dtype}};
+  for (const auto& [common, own] : family.renamed) {
+    if (!own.empty()) config[std::string(own)] = config.at(std::string(common));
+    config.erase(std::string(common));
+  }
   family.write(shape, config);
   return config;
 }
@@ -249,14 +263,13 @@ void stack(const Parameter& parameter, HuggingFaceTensor& tensor) {
 }  // namespace
 
 std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const Parameter& parameter) {
-  const std::string prefix = bucket.layer >= 0 ? text("model.layers.", bucket.layer, ".") : "";
   std::vector<HuggingFaceTensor> tensors;
   int64_t row_begin = 0;
   for (size_t i = 0; i < parameter.tensors.size(); ++i) {
     // One tensor has all groups, several have one each.
     const int64_t rows = parameter.tensors.size() == 1 ? parameter.rows : parameter.groups[i].rows;
     HuggingFaceTensor& tensor = tensors.emplace_back();
-    tensor.name = prefix + parameter.tensors[i];
+    tensor.name = bucket.path + parameter.tensors[i];
     tensor.row_begin = row_begin;
     tensor.rows = rows;
     tensor.columns = parameter.columns;

@@ -577,8 +577,8 @@ TEST(ShapeFromHuggingFace, Phi3IsStretchedByFactorsOfEachPair) {
 TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
   const std::pair<std::function<void(Json&)>, std::string> refusals[] = {
       {[](Json& j) { j = Json::array(); }, "holds an object"},
-      {[](Json& j) { j["model_type"] = "mamba2"; },
-       "model_type is \"mamba2\" but Sluice computes only llama, mistral, qwen2, qwen3, phi3, granite"},
+      {[](Json& j) { j["model_type"] = "rwkv7"; },
+       "model_type is \"rwkv7\" but Sluice computes only llama, mistral, qwen2, qwen3, phi3, granite"},
       {[](Json& j) { j.erase("model_type"); }, "'model_type' is missing"},
       {[](Json& j) { j["architectures"] = {"Qwen2ForCausalLM"}; }, "architectures is [\"Qwen2ForCausalLM\"]"},
       {[](Json& j) { j["architectures"] = {"LlamaForSequenceClassification"}; }, "architectures is"},

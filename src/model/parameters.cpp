@@ -4,11 +4,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/family.h"
 
 namespace sluice::model {
 namespace {
 
-Bucket bucket(const Program& program, int index) {
+Bucket bucket(const Shape& shape, const Program& program, int index) {
   const BucketPlace& own = program.buckets()[static_cast<size_t>(index)];
   const int64_t position = own.position;
   const bool in_block = program.blocks_in({position, position + 1}).size() == 1;
@@ -16,10 +17,12 @@ Bucket bucket(const Program& program, int index) {
                 .position = position,
                 .kind = program.at(position).kind,
                 .layer = in_block ? position - program.blocks().begin : -1,
+                .path = {},
                 .trained = own.trained,
                 .of_experts = own.of_experts,
                 .parameters = {}};
   const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
+  if (in_block) result.path = base::text(entry_of(shape.family).trunk, ".", prefix);
   int64_t place = 0;
   for (Parameter parameter : program.kind_at(position).parameters()) {
     parameter.place = place;
@@ -78,7 +81,7 @@ ParameterTable parameter_table(const Shape& shape) {
 ParameterTable parameter_table(const Shape& shape, Program program) {
   ParameterTable table{.shape = shape, .program = std::move(program), .buckets = {}};
   for (size_t index = 0; index < table.program.buckets().size(); ++index) {
-    table.buckets.push_back(bucket(table.program, static_cast<int>(index)));
+    table.buckets.push_back(bucket(shape, table.program, static_cast<int>(index)));
   }
   return table;
 }

@@ -23,6 +23,7 @@ struct Bucket {
   int64_t position = 0;     // of its operation
   int kind = 0;             // of its operation, in Program::kinds()
   int64_t layer = -1;       // its operation's number among the blocks; -1 for the ends
+  std::string path;         // of a block in Hugging Face files: "model.layers.3."
   bool trained = true;      // all of its parameters or none
   bool of_experts = false;  // likewise
   std::vector<Parameter> parameters;

@@ -1,5 +1,7 @@
 #include "model/recurrent_config.h"
 
+#include <cmath>
+
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "model/config_keys.h"
@@ -14,12 +16,8 @@ using base::Json;
 bool is_recurrent_type(const Json& type) { return type == "linear_attention" || type == "mamba"; }
 bool is_attention_type(const Json& type) { return type == "full_attention" || type == "attention"; }
 
-void write_recurrent_types(const Shape& shape, Json& config) {
-  Json types = Json::array();
-  for (int64_t layer = 0; layer < shape.layers; ++layer)
-    types.push_back(shape.block_type(layer).recurrent ? "linear_attention" : "full_attention");
-  config["layer_types"] = types;
-}
+// Of one row there would be none.
+constexpr base::Range<int64_t> kConvolutions{2, kShapeRanges.convolution.most};
 
 }  // namespace
 
@@ -52,7 +50,7 @@ void read_gated_delta(const Json& config, const std::string& name, const Recurre
   own.value_heads = size("linear_num_value_heads", ranges.heads, absent.value_heads);
   own.key_width = size("linear_key_head_dim", ranges.recurrent_width, absent.key_width);
   own.value_width = size("linear_value_head_dim", ranges.recurrent_width, absent.value_width);
-  own.convolution = size("linear_conv_kernel_dim", ranges.convolution, 4);
+  own.convolution = size("linear_conv_kernel_dim", kConvolutions, 4);
 }
 
 void write_gated_delta(const Shape& shape, Json& config) {
@@ -65,26 +63,26 @@ void write_gated_delta(const Shape& shape, Json& config) {
   write_recurrent_types(shape, config);
 }
 
-void read_mamba2(const Json& config, const std::string& name, Shape& shape) {
+void read_mamba2(const Json& config, const Mamba2Keys& keys, const std::string& name, Shape& shape) {
   const ShapeRanges& ranges = kShapeRanges;
-  require_off(config, "mamba_proj_bias", name);
+  require_off(config, keys.bias, name);
   Recurrent& own = shape.recurrent;
   own.recurrence = Recurrence::kMamba2;
-  own.key_heads = size_or(1, config, "mamba_n_groups", ranges.heads, name);
-  own.value_heads = size_or(128, config, "mamba_n_heads", ranges.heads, name);
-  own.key_width = size_or(256, config, "mamba_d_state", ranges.recurrent_width, name);
-  own.convolution = size_or(4, config, "mamba_d_conv", ranges.convolution, name);
-  own.convolution_bias = base::get_or<bool>(config, "mamba_conv_bias", true, name);
-  own.norm_eps = base::get_or<double>(config, "rms_norm_eps", 1e-6, name);
+  own.key_heads = size_or(keys.absent_groups, config, keys.groups, ranges.heads, name);
+  own.value_heads = size_or(keys.absent_heads, config, keys.heads, ranges.heads, name);
+  own.key_width = size_or(keys.absent_state, config, keys.state, ranges.recurrent_width, name);
+  own.convolution = size_or(4, config, keys.convolution, kConvolutions, name);
+  own.convolution_bias = base::get_or<bool>(config, keys.convolution_bias, true, name);
+  own.norm_eps = base::get_or<double>(config, keys.eps, keys.absent_eps, name);
   const int64_t hidden = base::require_in(config, "hidden_size", ranges.hidden, name);
-  const int64_t width = size_or(2, config, "mamba_expand", {1, 64}, name) * hidden;
+  const int64_t width = size_or(2, config, keys.expand, {1, 64}, name) * hidden;
   if (width % own.value_heads != 0) {
-    refuse(name, "mamba_n_heads", own.value_heads,
-           base::text("heads that divide mamba_expand times hidden_size, ", width));
+    refuse(name, keys.heads, own.value_heads,
+           base::text("heads that divide ", keys.expand, " times hidden_size, ", width));
   }
   own.value_width = width / own.value_heads;
-  if (config.contains("mamba_d_head") && config.at("mamba_d_head") != "auto")
-    require_only(config, "mamba_d_head", own.value_width, name);
+  if (config.contains(keys.head_width) && config.at(keys.head_width) != "auto")
+    require_only(config, keys.head_width, own.value_width, name);
   // Steps have no bounds but those that softplus gives: JSON has no infinity, so files write it otherwise.
   if (!config.contains("time_step_limit") || config.at("time_step_limit").is_null()) return;
   const Json& limit = config.at("time_step_limit");
@@ -92,17 +90,65 @@ void read_mamba2(const Json& config, const std::string& name, Shape& shape) {
   if (!unbounded) refuse(name, "time_step_limit", limit, "steps without bounds, [0, Infinity]");
 }
 
-void write_mamba2(const Shape& shape, Json& config) {
+void write_mamba2(const Shape& shape, const Mamba2Keys& keys, Json& config) {
   const Recurrent& own = shape.recurrent;
-  config["mamba_n_groups"] = own.key_heads;
-  config["mamba_n_heads"] = own.value_heads;
-  config["mamba_d_state"] = own.key_width;
-  config["mamba_d_head"] = own.value_width;
-  config["mamba_d_conv"] = own.convolution;
-  config["mamba_expand"] = own.values() / shape.hidden;
-  config["mamba_conv_bias"] = own.convolution_bias;
-  config["mamba_proj_bias"] = false;
-  write_recurrent_types(shape, config);
+  config[keys.groups] = own.key_heads;
+  config[keys.heads] = own.value_heads;
+  config[keys.state] = own.key_width;
+  config[keys.head_width] = own.value_width;
+  config[keys.convolution] = own.convolution;
+  config[keys.expand] = own.values() / shape.hidden;
+  config[keys.convolution_bias] = own.convolution_bias;
+  config[keys.bias] = false;
+}
+
+// Of transformers' class in fla: decays are sixteenths of logarithms of sigmoids, made from sixteen numbers.
+void read_gla(const Json& config, const std::string& name, Shape& shape) {
+  const ShapeRanges& ranges = kShapeRanges;
+  const int64_t hidden = base::require_in(config, "hidden_size", ranges.hidden, name);
+  const int64_t heads = base::require_in(config, "num_heads", ranges.heads, name);
+  if (config.contains("num_kv_heads") && !config.at("num_kv_heads").is_null())
+    require_only(config, "num_kv_heads", heads, name);
+  // A head's part of so much of the rows' width.
+  const auto width = [&](const char* key, double absent) {
+    const double factor =
+        config.contains(key) ? base::require_in(config, key, base::Range<double>{1e-3, 64.0}, name) : absent;
+    const auto all = std::llround(factor * static_cast<double>(hidden));
+    if (all < heads || all % heads != 0 ||
+        std::abs(static_cast<double>(all) - factor * static_cast<double>(hidden)) > 1e-6)
+      refuse(name, key, factor,
+             base::text("so much of hidden_size ", hidden, " that num_heads ", heads, " divide it"));
+    return all / heads;
+  };
+  shape.recurrent = {.recurrence = Recurrence::kGla,
+                     .key_heads = heads,
+                     .value_heads = heads,
+                     .key_width = width("expand_k", 0.5),
+                     .value_width = width("expand_v", 1.0),
+                     .convolution = 1,
+                     .decay_rank = 16,
+                     .norm_eps = base::get_or<double>(config, "norm_eps", 1e-6, name)};
+  if (config.contains("intermediate_size") && !config.at("intermediate_size").is_null()) return;
+  // Two thirds of so many times the rows' width, up to a multiple of 256.
+  const int64_t ratio = size_or(4, config, "hidden_ratio", {1, 1024}, name);
+  shape.ffn_hidden = (hidden * ratio * 2 / 3 + 255) / 256 * 256;
+}
+
+void write_gla(const Shape& shape, Json& config) {
+  const Recurrent& own = shape.recurrent;
+  const auto of_hidden = [&](int64_t width) {
+    return static_cast<double>(own.key_heads * width) / static_cast<double>(shape.hidden);
+  };
+  config["expand_k"] = of_hidden(own.key_width);
+  config["expand_v"] = of_hidden(own.value_width);
+  config["use_short_conv"] = false;
+}
+
+void write_recurrent_types(const Shape& shape, Json& config) {
+  Json types = Json::array();
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    types.push_back(shape.block_type(layer).recurrent ? "linear_attention" : "full_attention");
+  config["layer_types"] = types;
 }
 
 }  // namespace sluice::model

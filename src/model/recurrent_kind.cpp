@@ -18,9 +18,9 @@ std::vector<Parameter> RecurrentKind::mamba_parameters() const {
   out.transposed = true;
   std::vector<Parameter> parameters{
       norm(kNorm, "input_layernorm.weight", shape_.hidden, shape_.norm_offset),
-      matrix(kQkv, {"mamba.in_proj.weight"}, shape_.hidden, {values, values, keys, keys, heads}),
-      std::move(convolution)};
-  if (own_.convolution_bias)
+      matrix(kQkv, {"mamba.in_proj.weight"}, shape_.hidden, {values, values, keys, keys, heads})};
+  if (own_.convolution > 1) parameters.push_back(std::move(convolution));
+  if (own_.convolution > 1 && own_.convolution_bias)
     parameters.push_back(matrix(kConvolutionBias, {"mamba.conv1d.bias"}, 1, mixed, Start::kZero));
   parameters.push_back(matrix(kDecay, {"mamba.A_log"}, 1, {heads}, Start::kDecay));
   parameters.push_back(matrix(kStepBias, {"mamba.dt_bias"}, 1, {heads}, Start::kStep));
@@ -30,8 +30,29 @@ std::vector<Parameter> RecurrentKind::mamba_parameters() const {
   return parameters;
 }
 
+std::vector<Parameter> RecurrentKind::gla_parameters() const {
+  const RowGroup keys{own_.key_heads * own_.key_width, own_.key_heads};
+  const RowGroup values{own_.values(), own_.value_heads};
+  Parameter narrow = matrix(kDecayNarrow, {"attn.gk_proj.0.weight"}, shape_.hidden, {{own_.decay_rank, 0}});
+  narrow.replicated = true;
+  Parameter decays = matrix(kRates, {"attn.gk_proj.1.weight"}, own_.decay_rank, {keys});
+  narrow.adapts = decays.adapts = false;
+  Parameter out = matrix(kOut, {"attn.o_proj.weight"}, shape_.hidden, {values}, Start::kResidual);
+  out.transposed = true;
+  return {norm(kNorm, "attn_norm.weight", shape_.hidden),
+          matrix(kQkv, {"attn.q_proj.weight", "attn.k_proj.weight", "attn.v_proj.weight"}, shape_.hidden,
+                 {keys, keys, values}),
+          std::move(narrow),
+          std::move(decays),
+          matrix(kStepBias, {"attn.gk_proj.1.bias"}, 1, {keys}, Start::kZero),
+          matrix(kGate, {"attn.g_proj.weight"}, shape_.hidden, {values}),
+          norm(kHeadNorm, "attn.g_norm_swish_gate.weight", own_.value_width),
+          std::move(out)};
+}
+
 std::vector<Parameter> RecurrentKind::parameters() const {
   if (own_.recurrence == Recurrence::kMamba2) return mamba_parameters();
+  if (own_.recurrence == Recurrence::kGla) return gla_parameters();
   const RowGroup keys{own_.key_heads * own_.key_width, own_.key_heads};
   const RowGroup values{own_.value_heads * own_.value_width, own_.value_heads};
   const RowGroup heads{own_.value_heads, own_.value_heads};
@@ -55,7 +76,7 @@ std::vector<Parameter> RecurrentKind::parameters() const {
                                 shape_.hidden, {heads, heads}));
     parameters.push_back(matrix(kGate, {"linear_attn.g_proj.weight"}, shape_.hidden, {values}));
   }
-  parameters.push_back(std::move(convolution));
+  if (own_.convolution > 1) parameters.push_back(std::move(convolution));
   parameters.push_back(matrix(kDecay, {"linear_attn.A_log"}, 1, {heads}, Start::kDecay));
   parameters.push_back(matrix(kStepBias, {"linear_attn.dt_bias"}, 1, {heads}, Start::kStep));
   parameters.push_back(norm(kHeadNorm, "linear_attn.o_norm.weight", own_.value_width));
@@ -78,7 +99,9 @@ constexpr int64_t kChunk = 64;  // of most (ops/recurrence.h)
 // outputs; and what a state gives updates and outputs and gets of updates.
 TokenWork RecurrentKind::work() const {
   const int64_t mixed = own_.qkv_width(), values = own_.values();
-  const int64_t products = shape_.hidden * (mixed + 2 * values + own_.numbers() * own_.value_heads);
+  const int64_t numbers = own_.numbers() * own_.value_heads, narrow = own_.decay_rank;
+  const int64_t made = narrow > 0 ? narrow * (shape_.hidden + numbers) : shape_.hidden * numbers;
+  const int64_t products = shape_.hidden * (mixed + 2 * values) + made;
   const int64_t solved = own_.recurrence == Recurrence::kGatedDelta ? 1 : 0;
   const int64_t of_head = (1 + 2 * solved) * kChunk * own_.key_width +
                           (1 + solved) * kChunk * own_.value_width +
@@ -99,10 +122,10 @@ PartBytes RecurrentKind::bytes(const Cut& cut, int64_t element_bytes) const {
   const int64_t hidden_bytes = shape_.hidden * element_bytes;
   const int64_t norm_bytes = norm_bytes_of(shape_, element_bytes);
   PartBytes bytes;
-  bytes.saved = {hidden_bytes + norm_bytes, (projected + values) * element_bytes};
+  bytes.saved = {hidden_bytes + norm_bytes, (projected + values + own_.decay_rank) * element_bytes};
   bytes.border = {hidden_bytes, values * element_bytes};
-  bytes.until_weight = {2 * hidden_bytes, (projected + values) * element_bytes};
-  bytes.recomputed = {norm_bytes, projected * element_bytes};
+  bytes.until_weight = {2 * hidden_bytes, (projected + values + 2 * own_.decay_rank) * element_bytes};
+  bytes.recomputed = {norm_bytes, (projected + own_.decay_rank) * element_bytes};
   // In float: what the convolution takes and gives, and heads of it at their length. By value head and place
   // of a chunk, which are at most a quarter more than rows: queries, keys, values, what keys read of states,
   // and squares of a chunk: scores, overlaps and what solves them.

@@ -21,14 +21,16 @@ class RecurrentKind final : public Part {
   static constexpr std::string_view kNorm = "recurrent_norm";
   // Rows q, k, v, or by key head q, k, v, gate, or of Mamba-2 gate, v, k, q, step: x·wᵀ
   static constexpr std::string_view kQkv = "recurrent_qkv";
-  // Rows rates, decays, one a value head, or by key head these: x·wᵀ; of Mamba-2 this and the gate are absent
+  // Rows rates, decays, one a value head, or by key head these: x·wᵀ; of GLA decays of key channels, from the
+  // narrow rows; of Mamba-2 this and the gate are absent
   static constexpr std::string_view kRates = "recurrent_rates";
-  static constexpr std::string_view kGate = "recurrent_gate";                // x·wᵀ; by key head absent
-  static constexpr std::string_view kConvolution = "recurrent_convolution";  // a row for each of q, k, v's
+  static constexpr std::string_view kDecayNarrow = "recurrent_decay_narrow";  // of GLA: x·wᵀ
+  static constexpr std::string_view kGate = "recurrent_gate";                 // x·wᵀ; by key head absent
+  static constexpr std::string_view kConvolution = "recurrent_convolution";   // a row for each of q, k, v's
   // In the order of kQkv's rows; their biases
   static constexpr std::string_view kConvolutionBias = "recurrent_convolution_bias";
   static constexpr std::string_view kDecay = "recurrent_decay";         // logarithms, one a value head
-  static constexpr std::string_view kStepBias = "recurrent_step_bias";  // likewise, before softplus
+  static constexpr std::string_view kStepBias = "recurrent_step_bias";  // of each decay, before softplus
   static constexpr std::string_view kSkip = "recurrent_skip";  // of Mamba-2: how much of a value passes by
   static constexpr std::string_view kHeadNorm = "recurrent_head_norm";  // of a value head's width, or of all
   static constexpr std::string_view kOut = "recurrent_out";             // stored [in, out]: a·w
@@ -43,6 +45,7 @@ class RecurrentKind final : public Part {
 
  private:
   std::vector<Parameter> mamba_parameters() const;
+  std::vector<Parameter> gla_parameters() const;
 
   Shape shape_;
   Recurrent own_;

@@ -74,7 +74,10 @@ void validate_recurrent(const Shape& shape) {
   base::require_in_range("model: convolution of recurrent layers", own.convolution, ranges.convolution);
   base::require_in_range("model: scale of recurrent layers' rates", own.rate_scale, {1.0, 2.0});
   base::require_in_range("model: norm_eps of recurrent layers", own.norm_eps, ranges.norm_eps);
-  if (own.value_heads % own.key_heads != 0) {
+  const bool gla = own.recurrence == Recurrence::kGla;
+  base::require_in_range("model: rank of recurrent layers' decays", own.decay_rank,
+                         gla ? ranges.hidden : base::Range<int64_t>{0, 0});
+  if (own.value_heads % own.key_heads != 0 || (gla && own.value_heads != own.key_heads)) {
     throw InputError(text("model: recurrent layers have ", own.value_heads,
                           " value heads, no multiple of their ", own.key_heads,
                           " key heads: give one that is"));
@@ -143,7 +146,12 @@ void validate(const Shape& shape) {
   base::require_in_range("model: heads", shape.heads, ranges.heads);
   base::require_in_range("model: kv_heads", shape.kv_heads, ranges.heads);
   base::require_in_range(head_dim_name(shape), shape.head_dim, ranges.head_dim);
-  base::require_in_range("model: ffn_hidden", shape.ffn_hidden, ranges.ffn_hidden);
+  // Recurrent layers alone can do without.
+  const auto mixes_by_attention = [&](const BlockType& type) { return !type.recurrent; };
+  const bool attends =
+      shape.block_types.empty() || std::ranges::any_of(shape.block_types, mixes_by_attention);
+  base::require_in_range("model: ffn_hidden", shape.ffn_hidden,
+                         {attends ? ranges.ffn_hidden.least : 0, ranges.ffn_hidden.most});
   base::require_in_range("model: vocab", shape.vocab, ranges.vocab);
   base::require_in_range("model: norm_eps", shape.norm_eps, ranges.norm_eps);
   if (shape.heads % shape.kv_heads != 0) {

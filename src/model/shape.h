@@ -55,6 +55,8 @@ enum class Family : uint8_t {
   kQwen3_5Moe,
   kQwen3Next,
   kGraniteHybrid,
+  kMamba2,
+  kGla,
   kCounted,
 };
 
@@ -108,8 +110,9 @@ struct Experts {
   bool operator==(const Experts&) const = default;
 };
 
-// Recurrences of ops/recurrence.h: Yang et al., Gated Delta Networks, 2024; Dao and Gu, Mamba-2, 2024.
-enum class Recurrence : uint8_t { kGatedDelta, kMamba2 };
+// Recurrences of ops/recurrence.h: Yang et al., Gated Delta Networks, 2024; Dao and Gu, Mamba-2, 2024; Yang
+// et al., Gated Linear Attention, 2023.
+enum class Recurrence : uint8_t { kGatedDelta, kMamba2, kGla };
 
 // A recurrence where a layer else has attention. Neighbouring value heads share a key head. Of Mamba-2 value
 // heads are its heads, key heads the groups of B (keys) and C (queries), key widths its states; norms are of
@@ -120,17 +123,21 @@ struct Recurrent {
   int64_t value_heads = 0;
   int64_t key_width = 0;
   int64_t value_width = 0;
-  int64_t convolution =
-      0;  // rows that its convolution of queries, keys and values sees, a row's own included
+  // Rows that its convolution of queries, keys and values sees, a row's own included; 1: there is none.
+  int64_t convolution = 0;
   double rate_scale = 1.0;  // rates are up to so much; above 1 states may turn
+  int64_t decay_rank = 0;   // of GLA, whose decays are made from rows so narrow
   double norm_eps = 1e-5;   // of the norm of each head's output
   // Whether what a key head and its value heads are made of stands together, head by head: queries, keys,
   // values and gates; and rates and decays.
   bool by_key_head = false;
   bool convolution_bias = false;
   int64_t values() const { return value_heads * value_width; }
-  // Numbers that a token chooses of each value head: a rate and a decay, or both by one step.
-  int64_t numbers() const { return recurrence == Recurrence::kMamba2 ? 1 : 2; }
+  // Numbers that a token chooses of each value head: a rate and a decay, both by one step, or of GLA a decay
+  // of each key channel.
+  int64_t numbers() const {
+    return recurrence == Recurrence::kGatedDelta ? 2 : recurrence == Recurrence::kMamba2 ? 1 : key_width;
+  }
   int64_t qkv_width() const { return 2 * key_heads * key_width + values(); }
   bool operator==(const Recurrent&) const = default;
 };
@@ -153,7 +160,7 @@ struct Shape {
   int64_t kv_heads = 0;  // heads must be a multiple
   // hidden ÷ heads unless a config.json says otherwise; of latent attention the width of keys
   int64_t head_dim = 0;
-  int64_t ffn_hidden = 0;
+  int64_t ffn_hidden = 0;  // 0: blocks without experts have no MLP behind what mixes tokens
   int64_t vocab = 0;
   bool tie_embeddings = false;
   double norm_eps = 1e-5;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 #include "base/json_fields.h"
@@ -84,14 +85,14 @@ void set_frozen(Shape& shape, const ParameterTable& table, const std::vector<std
 std::vector<std::string> linear_modules(const Shape& shape) {
   std::vector<std::string> modules;
   const Program program(shape);
-  for (const auto& kind : program.kinds()) {
+  const std::span kinds(program.kinds());
+  for (const auto& kind : kinds.subspan(1, kinds.size() - 2)) {
     for (const Parameter& parameter : kind->parameters()) {
       const bool adapts = parameter.adapts && !parameter.one_dimensional();
       if (!adapts || parameter.factor != Factor::kNone) continue;
       for (const std::string& tensor : parameter.tensors) {
         const std::string module(module_of(tensor));
-        const bool of_block = tensor != "model.embed_tokens.weight" && tensor != "lm_head.weight";
-        if (of_block && std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
+        if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
       }
     }
   }

@@ -25,23 +25,23 @@ struct ProductShape {
   int64_t inner = 0;    // what is summed over
 };
 
-// c = a·b or c += a·b, where the forms tell how a and b lie in memory. In a thread of a parallel region it
-// runs on that thread alone.
+// c = factor·a·b or c += factor·a·b, where the forms tell how a and b lie in memory. In a thread of a
+// parallel region it runs on that thread alone.
 template <Form kA, Form kB, typename T>
-void multiply(const ProductShape& shape, const T* a, const T* b, T* c, Result result) {
+void multiply(const ProductShape& shape, const T* a, const T* b, T* c, Result result, T factor = 1) {
   // Row-major matrices are the transposed column-major ones: cᵀ = bᵀ·aᵀ.
   const char form_a = kA == Form::kPlain ? 'N' : 'T', form_b = kB == Form::kPlain ? 'N' : 'T';
   const int m = static_cast<int>(shape.columns), n = static_cast<int>(shape.rows),
             k = static_cast<int>(shape.inner);
   const int width_a = kA == Form::kPlain ? k : n, width_b = kB == Form::kPlain ? m : k;
-  const T one = 1, beta = result == Result::kReplaced ? 0 : 1;
+  const T beta = result == Result::kReplaced ? 0 : 1;
   const auto gemm = [] {
     if constexpr (sizeof(T) == 4)
       return &sgemm_;
     else
       return &dgemm_;
   }();
-  gemm(&form_b, &form_a, &m, &n, &k, &one, b, &width_b, a, &width_a, &beta, c, &m);
+  gemm(&form_b, &form_a, &m, &n, &k, &factor, b, &width_b, a, &width_a, &beta, c, &m);
 }
 
 }  // namespace sluice::ops

@@ -8,6 +8,7 @@
 #include "ops/attention_input.h"
 #include "ops/rms_norm_result.h"
 #include "ops/rotary_table.h"
+#include "ops/state_pass.h"
 
 namespace sluice::ops::gpu {
 
@@ -46,5 +47,13 @@ void embedding_lookup_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T,
 at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin);
 at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& whole_R3,
                                   const at::Tensor& target_R, int64_t begin, at::ScalarType dtype);
+
+// False, with nothing done, for chunks that the kernels do not take; all in float.
+bool pass_states(const StatePass& pass);
+bool decayed_products(const at::Tensor& a_BCK, const at::Tensor& b_BCK, const at::Tensor& sum_BCK,
+                      const at::Tensor& products_BCC);
+bool decayed_products_backward(const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK,
+                               const at::Tensor& b_BCK, const at::Tensor& sum_BCK, const at::Tensor& da_BCK,
+                               const at::Tensor& db_BCK);
 
 }  // namespace sluice::ops::gpu

@@ -203,4 +203,87 @@ at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor&
   return gradient_RV;
 }
 
+namespace {
+
+bool all_float(std::initializer_list<at::Tensor> tensors) {
+  return std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
+    return !tensor.defined() ||
+           (tensor.is_cuda() && tensor.is_contiguous() && tensor.scalar_type() == at::kFloat);
+  });
+}
+const float* floats(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr;
+}
+float* changed(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
+}
+
+kernels::DecayedProducts decayed(const at::Tensor& a_BCK, const at::Tensor& b_BCK,
+                                 const at::Tensor& sum_BCK) {
+  return {.a = floats(a_BCK),
+          .b = floats(b_BCK),
+          .sum = floats(sum_BCK),
+          .batch = a_BCK.size(0),
+          .rows = a_BCK.size(1),
+          .keys = a_BCK.size(2)};
+}
+
+}  // namespace
+
+bool pass_states(const StatePass& pass) {
+  const int64_t rows = pass.rows_BCX.size(1), keys = pass.state_SKX.size(1);
+  const bool taken = rows <= kernels::kMostChunkRows && keys <= kernels::kMostKeys &&
+                     all_float({pass.state_SKX, pass.rows_BCX, pass.read_BCK, pass.end_BW1, pass.added_BKX,
+                                pass.left_BCK, pass.came_BKX});
+  if (!taken) return false;
+  const kernels::StatePass all{.state = changed(pass.state_SKX),
+                               .rows = changed(pass.rows_BCX),
+                               .read = floats(pass.read_BCK),
+                               .read_factor = static_cast<float>(pass.read_factor),
+                               .end = floats(pass.end_BW1),
+                               .ends = pass.end_BW1.size(1),
+                               .added = floats(pass.added_BKX),
+                               .left = floats(pass.left_BCK),
+                               .left_factor = static_cast<float>(pass.left_factor),
+                               .came = changed(pass.came_BKX),
+                               .level_begins = pass.chunks.level_begins_L1.const_data_ptr<int64_t>(),
+                               .levels = std::ssize(pass.chunks.levels),
+                               .tasks = pass.state_SKX.size(0),
+                               .heads = pass.heads,
+                               .chunk = rows,
+                               .keys = keys,
+                               .columns = pass.state_SKX.size(2),
+                               .back = pass.back};
+  launch_for(pass.state_SKX, "a pass of states",
+             [&](cudaStream_t stream) { return kernels::launch_pass_states(all, stream); });
+  return true;
+}
+
+bool decayed_products(const at::Tensor& a_BCK, const at::Tensor& b_BCK, const at::Tensor& sum_BCK,
+                      const at::Tensor& products_BCC) {
+  if (a_BCK.size(1) > kernels::kMostChunkRows || !all_float({a_BCK, b_BCK, sum_BCK, products_BCC}))
+    return false;
+  kernels::DecayedProducts all = decayed(a_BCK, b_BCK, sum_BCK);
+  all.products = changed(products_BCC);
+  launch_for(a_BCK, "decayed products",
+             [&](cudaStream_t stream) { return kernels::launch_decayed_products(all, stream); });
+  return true;
+}
+
+bool decayed_products_backward(const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK,
+                               const at::Tensor& b_BCK, const at::Tensor& sum_BCK, const at::Tensor& da_BCK,
+                               const at::Tensor& db_BCK) {
+  if (a_BCK.size(1) > kernels::kMostChunkRows ||
+      !all_float({a_BCK, b_BCK, sum_BCK, dproducts_BCC, da_BCK, db_BCK})) {
+    return false;
+  }
+  kernels::DecayedProducts all = decayed(a_BCK, b_BCK, sum_BCK);
+  all.products = changed(dproducts_BCC);
+  all.da = changed(da_BCK);
+  all.db = changed(db_BCK);
+  launch_for(a_BCK, "decayed products' backward",
+             [&](cudaStream_t stream) { return kernels::launch_decayed_products_backward(all, stream); });
+  return true;
+}
+
 }  // namespace sluice::ops::gpu

@@ -152,4 +152,46 @@ struct AttentionMerge {
 // `element`: of more_out.
 Status launch_attention_merge(Element element, const AttentionMerge& merge, Stream stream);
 
+inline constexpr int64_t kMostChunkRows = 64;
+inline constexpr int64_t kMostKeys = 256;
+
+// ops/state_pass.h, all in float. REQUIRES: at most kMostChunkRows rows of a chunk and kMostKeys keys.
+struct StatePass {
+  float* state = nullptr;       // [tasks, keys, columns]
+  float* rows = nullptr;        // [chunks · heads, chunk, columns]
+  const float* read = nullptr;  // [chunks · heads, chunk, keys]; or null
+  float read_factor = 1;
+  const float* end = nullptr;  // [chunks · heads, ends]
+  int64_t ends = 1;
+  const float* added = nullptr;  // [chunks · heads, keys, columns]; or null
+  const float* left = nullptr;   // as read
+  float left_factor = 1;
+  float* came = nullptr;                  // as added, which it may be
+  const int64_t* level_begins = nullptr;  // [levels + 1]: of chunks
+  int64_t levels = 0;
+  int64_t tasks = 0;  // pieces · heads
+  int64_t heads = 0;
+  int64_t chunk = 0;  // its rows
+  int64_t keys = 0;
+  int64_t columns = 0;
+  bool back = false;
+};
+Status launch_pass_states(const StatePass& pass, Stream stream);
+
+// products[i, j] = Σ_k a[i, k]·b[j, k]·exp(sum[i, k] − sum[j, k]) where j is not behind i, else 0. Backward
+// adds what a gradient of the products gives a and b. REQUIRES: at most kMostChunkRows rows.
+struct DecayedProducts {
+  const float* a = nullptr;  // [batch, rows, keys], as b and sum
+  const float* b = nullptr;
+  const float* sum = nullptr;
+  float* products = nullptr;  // [batch, rows, rows]
+  float* da = nullptr;        // backward: as a
+  float* db = nullptr;
+  int64_t batch = 0;
+  int64_t rows = 0;
+  int64_t keys = 0;
+};
+Status launch_decayed_products(const DecayedProducts& products, Stream stream);
+Status launch_decayed_products_backward(const DecayedProducts& products, Stream stream);
+
 }  // namespace sluice::ops::kernels

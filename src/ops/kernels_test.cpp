@@ -6,6 +6,7 @@
 
 #include <array>
 #include <set>
+#include <tuple>
 
 #define SLUICE_CUDA_ON_HOST
 #include "ops/attention.h"
@@ -16,8 +17,10 @@
 #include "ops/embedding_kernels.cu"
 #include "ops/norm.h"
 #include "ops/norm_kernels.cu"
+#include "ops/recurrence_kernels.cu"
 #include "ops/rotary.h"
 #include "ops/rotary_kernels.cu"
+#include "ops/state_pass.h"
 #include "ops/swiglu.h"
 #include "ops/swiglu_kernels.cu"
 
@@ -251,6 +254,120 @@ TEST_P(Kernels, Embedding) {
               0);
     aten::embedding_lookup_backward(wide(dx), ids, begin, expected);
     expect_close(dtable, expected);
+  }
+}
+
+// Of single precision alone, as all of a recurrence.
+at::Tensor floats(at::IntArrayRef shape) { return at::randn(shape, at::kFloat); }
+void expect_near(const at::Tensor& actual, const at::Tensor& expected) {
+  const double most = expected.abs().max().item<double>();
+  EXPECT_LE((wide(actual) - expected).abs().max().item<double>(), 1e-5 * most);
+}
+
+// Pieces of some chunks and of few, with each of what may be absent, and what came in the place of what is
+// added.
+TEST(RecurrenceKernels, StatesPassFromChunkToChunk) {
+  at::manual_seed(5);
+  const int64_t heads = 2;
+  for (const auto& [chunk, keys, columns, by_channel] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t, bool>>{
+           {16, 5, 3, true}, {64, 40, 17, false}, {3, 70, 16, true}, {64, 32, 35, true}}) {
+    const RecurrenceChunks chunks =
+        recurrence_chunks({chunk * 2 + 1, 1, chunk * 3, chunk}, chunk * 6 + 4, at::kCPU, chunk);
+    const int64_t pieces = chunks.pieces(), batch = chunks.row_M.size(0) / chunk * heads;
+    for (const auto& [reads, leaves, adds, tells, back] :
+         std::vector<std::tuple<bool, bool, bool, bool, bool>>{{true, true, false, true, false},
+                                                               {false, true, false, false, false},
+                                                               {true, true, true, true, true},
+                                                               {true, false, true, true, true},
+                                                               {false, false, true, false, true}}) {
+      const auto all = [&](bool there, int64_t rows, int64_t width) {
+        return there ? floats({batch, rows, width}) * 0.3 : at::Tensor();
+      };
+      StatePass pass{.chunks = chunks,
+                     .heads = heads,
+                     .back = back,
+                     .state_SKX = floats({pieces * heads, keys, columns}),
+                     .rows_BCX = floats({batch, chunk, columns}),
+                     .read_BCK = all(reads, chunk, keys),
+                     .read_factor = back ? 1.0 : -1.0,
+                     .end_BW1 = at::rand({batch, by_channel ? keys : 1, 1}, at::kFloat),
+                     .added_BKX = all(adds, keys, columns),
+                     .left_BCK = all(leaves, chunk, keys),
+                     .left_factor = back ? -1.0 : 1.0,
+                     .came_BKX = {}};
+      if (tells) pass.came_BKX = adds ? pass.added_BKX : at::zeros({batch, keys, columns}, at::kFloat);
+      const auto wide_of = [](const at::Tensor& x) { return x.defined() ? wide(x).clone() : x; };
+      StatePass expected = pass;
+      for (at::Tensor StatePass::*each : {&StatePass::state_SKX, &StatePass::rows_BCX, &StatePass::read_BCK,
+                                          &StatePass::end_BW1, &StatePass::added_BKX, &StatePass::left_BCK})
+        expected.*each = wide_of(pass.*each);
+      if (tells) expected.came_BKX = adds ? expected.added_BKX : wide_of(pass.came_BKX);
+      StatePass on_cpu = pass;
+      on_cpu.state_SKX = pass.state_SKX.clone();
+      on_cpu.rows_BCX = pass.rows_BCX.clone();
+      if (tells) on_cpu.came_BKX = pass.came_BKX.clone();
+      if (tells && adds) on_cpu.added_BKX = on_cpu.came_BKX;
+      const auto address = [](const at::Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; };
+      ASSERT_EQ(kernels::launch_pass_states({.state = address(pass.state_SKX),
+                                             .rows = address(pass.rows_BCX),
+                                             .read = address(pass.read_BCK),
+                                             .read_factor = static_cast<float>(pass.read_factor),
+                                             .end = address(pass.end_BW1),
+                                             .ends = pass.end_BW1.size(1),
+                                             .added = address(pass.added_BKX),
+                                             .left = address(pass.left_BCK),
+                                             .left_factor = static_cast<float>(pass.left_factor),
+                                             .came = address(pass.came_BKX),
+                                             .level_begins = chunks.level_begins_L1.data_ptr<int64_t>(),
+                                             .levels = std::ssize(chunks.levels),
+                                             .tasks = pieces * heads,
+                                             .heads = heads,
+                                             .chunk = chunk,
+                                             .keys = keys,
+                                             .columns = columns,
+                                             .back = back},
+                                            {}),
+                0);
+      pass_states(on_cpu);
+      aten::pass_states(expected);
+      for (const StatePass* actual : {&pass, &on_cpu}) {
+        expect_near(actual->state_SKX, expected.state_SKX);
+        expect_near(actual->rows_BCX, expected.rows_BCX);
+        if (tells) expect_near(actual->came_BKX, expected.came_BKX);
+      }
+    }
+  }
+}
+
+// Decays that all but forget, and that hardly do.
+TEST(RecurrenceKernels, ProductsOfRowsThatDecayByChannel) {
+  at::manual_seed(5);
+  for (const auto& [batch, rows, keys] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t>>{{2, 1, 3}, {1, 17, 40}, {2, 64, 33}, {1, 64, 64}}) {
+    const at::Tensor a = floats({batch, rows, keys}), b = floats({batch, rows, keys});
+    const at::Tensor sum = (-8 * floats({batch, rows, keys}).square()).cumsum(1);
+    const at::Tensor dproducts = floats({batch, rows, rows}).tril();
+    const at::Tensor late = wide(sum).unsqueeze(2), early = wide(sum).unsqueeze(1);
+    const at::Tensor behind = at::ones({rows, rows}, at::kBool).triu(1).unsqueeze(2);
+    const at::Tensor decay = (late - early).masked_fill(behind, -INFINITY).exp();
+    const at::Tensor products = at::full({batch, rows, rows}, 777.0, at::kFloat);
+    kernels::DecayedProducts all{.a = a.data_ptr<float>(),
+                                 .b = b.data_ptr<float>(),
+                                 .sum = sum.data_ptr<float>(),
+                                 .products = products.data_ptr<float>(),
+                                 .batch = batch,
+                                 .rows = rows,
+                                 .keys = keys};
+    ASSERT_EQ(kernels::launch_decayed_products(all, {}), 0);
+    expect_near(products, at::einsum("bik,bjk,bijk->bij", {wide(a), wide(b), decay}));
+    const at::Tensor da = at::ones_like(a), db = at::ones_like(b);
+    all.products = dproducts.data_ptr<float>();
+    all.da = da.data_ptr<float>();
+    all.db = db.data_ptr<float>();
+    ASSERT_EQ(kernels::launch_decayed_products_backward(all, {}), 0);
+    expect_near(da - 1, at::einsum("bij,bjk,bijk->bik", {wide(dproducts), wide(b), decay}));
+    expect_near(db - 1, at::einsum("bij,bik,bijk->bjk", {wide(dproducts), wide(a), decay}));
   }
 }
 

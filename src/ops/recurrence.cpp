@@ -17,37 +17,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
-#include "ops/device.h"
+#include "ops/gpu.h"
 #include "ops/simd.h"
+#include "ops/state_pass.h"
 
 namespace sluice::ops {
 namespace {
 
-// Blocks of a chunk between whose rows decays by channel multiply element by element.
+// The smallest blocks of a chunk that decays by channel are taken in.
 constexpr int64_t kBlock = 16;
-
-// The size that costs least: its places, and for each chunk as much as so many for the state that it updates.
-// At most a quarter more places than rows, which is what is counted on (model/recurrent_kind.cpp).
-int64_t best_chunk(const std::vector<int64_t>& lengths) {
-  constexpr int64_t kSizes[] = {64, 32, 16, 8, 4, 2, 1};
-  constexpr int64_t kStateRows = 48;
-  const int64_t rows = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  int64_t best = 0, least = 0;
-  for (const int64_t size : kSizes) {
-    int64_t chunks = 0;
-    for (const int64_t length : lengths) chunks += (length + size - 1) / size;
-    const int64_t cost = chunks * (size + kStateRows);
-    if (4 * chunks * size > 5 * rows || (best != 0 && cost >= least)) continue;
-    best = size;
-    least = cost;
-  }
-  return best;
-}
 
 at::Tensor turned(const at::Tensor& x) { return x.transpose(-1, -2); }
 
@@ -58,26 +39,40 @@ at::Tensor decays_between(const at::Tensor& sum_BC1) {
   return (sum_BC1 - turned(sum_BC1)).masked_fill_(behind_CC, -INFINITY).exp_();
 }
 
-// Σ_k a_ik·b_jk·exp(sum_ik − sum_jk) over rows j that are not behind i. Between blocks of rows both factors
-// are taken from the later block's first row, so that neither grows; within one each pair has its own.
+// Σ_k a_ik·b_jk·exp(sum_ik − sum_jk) over rows j that are not behind i. Decays by channel are two factors,
+// each taken from the first row of the block that i is in: of rows before that neither grows; of a block's
+// own the second does, so blocks are as large as decays allow. Where those of the smallest are too strong,
+// each pair of rows of one has its own.
 class Decayed {
  public:
   // `between_BCC`: decays_between() of decays by head.
-  Decayed(const at::Tensor& sum_BCW, const at::Tensor& between_BCC) : sum_(sum_BCW), between_(between_BCC) {}
+  Decayed(const at::Tensor& sum_BCW, const at::Tensor& between_BCC) : sum_(sum_BCW), between_(between_BCC) {
+    if (between_.defined() || !sum_.is_cpu()) return;
+    for (const int64_t size : {rows(), kBlock}) {
+      block_ = size;
+      mild_ = is_mild();
+      if (mild_) return;
+    }
+  }
 
   at::Tensor products(const at::Tensor& a_BCK, const at::Tensor& b_BCK) const {
     if (between_.defined()) return at::bmm(a_BCK, turned(b_BCK)).mul_(between_);
     at::Tensor all_BCC = at::zeros({a_BCK.size(0), rows(), rows()}, a_BCK.options());
+    if constexpr (gpu::kBuilt) {
+      if (gpu::decayed_products(a_BCK, b_BCK, sum_, all_BCC)) return all_BCC;
+    }
     for_each_block([&](base::Interval late) {
       const at::Tensor a = part(a_BCK, late), to_BLC = part(all_BCC, late);
-      if (late.begin > 0) {
-        const at::Tensor b = part(b_BCK, {0, late.begin}) * from_early(late);
-        to_BLC.narrow(2, 0, late.begin).copy_(at::bmm(a * to_late(late), turned(b)));
+      const base::Interval early = factored(late);
+      if (!early.empty()) {
+        const at::Tensor b = part(b_BCK, early) * from_early(late, early);
+        to_BLC.narrow(2, 0, early.end).copy_(at::bmm(a * to_late(late), turned(b)));
       }
+      if (mild_) return;
       const at::Tensor b_BLLK = part(b_BCK, late).unsqueeze(1) * within(late);
       to_BLC.narrow(2, late.begin, late.size()).copy_(at::matmul(b_BLLK, a.unsqueeze(3)).squeeze(3));
     });
-    return all_BCC;
+    return mild_ ? all_BCC.tril_() : all_BCC;
   }
 
   // Adds what a gradient of the products, zero where j is behind i, gives their factors.
@@ -89,14 +84,19 @@ class Decayed {
       db_BCK.baddbmm_(turned(d_BCC), a_BCK);
       return;
     }
+    if constexpr (gpu::kBuilt) {
+      if (gpu::decayed_products_backward(dproducts_BCC, a_BCK, b_BCK, sum_, da_BCK, db_BCK)) return;
+    }
     for_each_block([&](base::Interval late) {
       const at::Tensor a = part(a_BCK, late), d_BLC = part(dproducts_BCC, late);
-      if (late.begin > 0) {
-        const base::Interval early{0, late.begin};
-        const at::Tensor d = d_BLC.narrow(2, 0, late.begin), to = to_late(late), from = from_early(late);
+      const base::Interval early = factored(late);
+      if (!early.empty()) {
+        const at::Tensor d = d_BLC.narrow(2, 0, early.end), to = to_late(late),
+                         from = from_early(late, early);
         part(da_BCK, late).add_(at::bmm(d, part(b_BCK, early) * from).mul_(to));
         part(db_BCK, early).add_(at::bmm(turned(d), a * to).mul_(from));
       }
+      if (mild_) return;
       const at::Tensor d = d_BLC.narrow(2, late.begin, late.size());
       at::Tensor decay_BLLK = within(late);
       const at::Tensor b_BLLK = part(b_BCK, late).unsqueeze(1) * decay_BLLK;
@@ -112,14 +112,26 @@ class Decayed {
   }
   template <typename Visit>
   void for_each_block(Visit visit) const {
-    for (int64_t begin = 0; begin < rows(); begin += kBlock)
-      visit(base::Interval{begin, std::min(begin + kBlock, rows())});
+    for (int64_t begin = 0; begin < rows(); begin += block_)
+      visit(base::Interval{begin, std::min(begin + block_, rows())});
   }
+  // Whether what decays of blocks grow to when they are undone is far from overflowing.
+  bool is_mild() const {
+    const double most = sum_.scalar_type() == at::kDouble ? 300 : 40;
+    bool mild = true;
+    for_each_block([&](base::Interval block) {
+      const at::Tensor lost = sum_.narrow(1, block.begin, 1) - sum_.narrow(1, block.end - 1, 1);
+      mild = mild && lost.max().item<double>() <= most;
+    });
+    return mild;
+  }
+  // The rows whose products with a block's are made of two factors.
+  base::Interval factored(base::Interval late) const { return {0, mild_ ? late.end : late.begin}; }
   at::Tensor to_late(base::Interval late) const {
     return (part(sum_, late) - sum_.narrow(1, late.begin, 1)).exp_();
   }
-  at::Tensor from_early(base::Interval late) const {
-    return (sum_.narrow(1, late.begin, 1) - part(sum_, {0, late.begin})).exp_();
+  at::Tensor from_early(base::Interval late, base::Interval early) const {
+    return (sum_.narrow(1, late.begin, 1) - part(sum_, early)).exp_();
   }
   at::Tensor within(base::Interval late) const {
     const at::Tensor sum = part(sum_, late);
@@ -130,6 +142,8 @@ class Decayed {
 
   const at::Tensor& sum_;
   const at::Tensor& between_;
+  int64_t block_ = kBlock;
+  bool mild_ = false;
 };
 
 at::Tensor with_row_of_zeros(const at::Tensor& x_TX) {
@@ -144,46 +158,6 @@ at::Tensor as_decays(const at::Tensor& x_BCK, int64_t width) {
 }
 
 }  // namespace
-
-RecurrenceChunks recurrence_chunks(const std::vector<int64_t>& lengths, int64_t rows,
-                                   const at::Device& device, int64_t chunk) {
-  SLUICE_ASSERT(!lengths.empty(), "a recurrence over no pieces");
-  RecurrenceChunks chunks;
-  chunks.chunk = chunk > 0 ? chunk : best_chunk(lengths);
-  chunks.rows = rows;
-  const auto count = [&](int64_t piece) {
-    return (lengths[static_cast<size_t>(piece)] + chunks.chunk - 1) / chunks.chunk;
-  };
-  std::vector<int64_t> begins{0}, order(lengths.size());
-  for (const int64_t length : lengths) begins.push_back(begins.back() + length);
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater(), count);
-  std::vector<int64_t> row_of_place, place_of_row(static_cast<size_t>(rows), -1),
-      state_of_piece(order.size());
-  for (size_t state = 0; state < order.size(); ++state)
-    state_of_piece[static_cast<size_t>(order[state])] = static_cast<int64_t>(state);
-  int64_t made = 0;
-  for (int64_t level = 0; level < count(order.front()); ++level) {
-    const int64_t first = made;
-    for (const int64_t piece : order) {
-      if (count(piece) <= level) break;
-      const int64_t begin = begins[static_cast<size_t>(piece)] + level * chunks.chunk;
-      for (int64_t place = 0; place < chunks.chunk; ++place) {
-        const bool there = begin + place < begins[static_cast<size_t>(piece) + 1];
-        if (there) place_of_row[static_cast<size_t>(begin + place)] = made * chunks.chunk + place;
-        row_of_place.push_back(there ? begin + place : rows);
-      }
-      ++made;
-    }
-    chunks.levels.push_back({first, made});
-  }
-  std::ranges::replace(place_of_row, -1, made * chunks.chunk);
-  chunks.row_M = to_device(row_of_place, device);
-  chunks.place_T = to_device(place_of_row, device);
-  chunks.piece_of_state_P = to_device(order, device);
-  chunks.state_of_piece_P = to_device(state_of_piece, device);
-  return chunks;
-}
 
 at::Tensor Recurrence::gathered(const at::Tensor& x_TX) const {
   const int64_t heads = x_TX.size(1);
@@ -242,7 +216,7 @@ Recurrence::Recurrence(const RecurrenceInput& input, const RecurrenceChunks& chu
 }
 
 at::Tensor Recurrence::updates(const at::Tensor& value_BCX) const {
-  at::Tensor u_BCX = rated_ ? value_BCX * rate_BC1 : value_BCX;
+  const at::Tensor u_BCX = rated_ ? value_BCX * rate_BC1 : value_BCX.clone();
   return delta_ ? at::bmm(inverse_BCC, u_BCX) : u_BCX;
 }
 
@@ -256,46 +230,60 @@ at::Tensor Recurrence::by_piece(const at::Tensor& state_SKX) const {
   return state_SKX.view({chunks_.pieces(), heads_, key_width_, -1}).index_select(0, chunks_.state_of_piece_P);
 }
 
-template <typename Visit>
-void Recurrence::pass(const at::Tensor& state_SKX, const at::Tensor& u_BCX, Visit visit) const {
-  for (const base::Interval& level : chunks_.levels) {
-    at::Tensor now = state_SKX.narrow(0, 0, level.size() * heads_);
-    at::Tensor u = of_level(u_BCX, level);
-    if (delta_) u = at::baddbmm(u, of_level(reads_BCK, level), now, /*beta=*/1, /*alpha=*/-1);
-    visit(level, now, u);
-    now.mul_(of_level(end_BW1, level)).baddbmm_(turned(of_level(left_BCK, level)), u);
-  }
+void Recurrence::pass(const at::Tensor& state_SKX, const at::Tensor& u_BCX,
+                      const at::Tensor& came_BKX) const {
+  pass_states({.chunks = chunks_,
+               .heads = heads_,
+               .state_SKX = state_SKX,
+               .rows_BCX = u_BCX,
+               .read_BCK = reads_BCK,
+               .read_factor = -1,
+               .end_BW1 = end_BW1,
+               .added_BKX = {},
+               .left_BCK = left_BCK,
+               .came_BKX = came_BKX});
+}
+
+void Recurrence::pass_back(const at::Tensor& dstate_SKX, const at::Tensor& du_BCX, const at::Tensor& came_BKX,
+                           const at::Tensor& added_BKX) const {
+  pass_states({.chunks = chunks_,
+               .heads = heads_,
+               .back = true,
+               .state_SKX = dstate_SKX,
+               .rows_BCX = du_BCX,
+               .read_BCK = left_BCK,
+               .end_BW1 = end_BW1,
+               .added_BKX = added_BKX,
+               .left_BCK = reads_BCK,
+               .left_factor = -1,
+               .came_BKX = came_BKX});
 }
 
 at::Tensor Recurrence::forward(const at::Tensor& begin_PHKD, at::Tensor* end_PHKD) const {
-  const at::Tensor out_BCD = at::empty_like(v_BCD), in_BCK = q_BCK * in_BCW;
-  const at::Tensor state_SKD = states(begin_PHKD, width_);
-  pass(state_SKD, updates(v_BCD), [&](base::Interval level, const at::Tensor& state, const at::Tensor& u) {
-    at::Tensor out = of_level(out_BCD, level);
-    at::bmm_out(out, of_level(score_BCC, level), u);
-    out.baddbmm_(of_level(in_BCK, level), state);
-  });
+  const at::Tensor state_SKD = states(begin_PHKD, width_), u_BCD = updates(v_BCD);
+  const at::Tensor came_BKD = at::empty({v_BCD.size(0), key_width_, width_}, v_BCD.options());
+  pass(state_SKD, u_BCD, came_BKD);
   if (end_PHKD != nullptr) *end_PHKD = by_piece(state_SKD);
-  return scattered(out_BCD);
+  return scattered(at::bmm(score_BCC, u_BCD).baddbmm_(q_BCK * in_BCW, came_BKD));
 }
 
 // Columns of a state don't know of each other, so a state that begins as [0 | I] ends as [added |
 // transition].
 Recurrence::Passage Recurrence::passage() const {
   const int64_t pieces = chunks_.pieces();
-  const auto nothing = [](base::Interval, const at::Tensor&, const at::Tensor&) {};
   at::Tensor state_SKX = states({}, width_);
   if (!delta_) {
-    pass(state_SKX, updates(v_BCD), nothing);
+    pass(state_SKX, updates(v_BCD), {});
     at::Tensor decay_SK1 = at::ones({pieces * heads_, key_width_, 1}, v_BCD.options());
     for (const base::Interval& level : chunks_.levels)
-      decay_SK1.narrow(0, 0, level.size() * heads_).mul_(of_level(end_BW1, level));
+      decay_SK1.narrow(0, 0, level.size() * heads_)
+          .mul_(end_BW1.narrow(0, level.begin * heads_, level.size() * heads_));
     return {by_piece(state_SKX), by_piece(decay_SK1)};
   }
   const at::Tensor one_SKK =
       at::eye(key_width_, v_BCD.options()).expand({pieces * heads_, key_width_, key_width_});
   state_SKX = at::cat({state_SKX, one_SKK}, 2);
-  pass(state_SKX, at::constant_pad_nd(updates(v_BCD), {0, key_width_}), nothing);
+  pass(state_SKX, at::constant_pad_nd(updates(v_BCD), {0, key_width_}), {});
   const at::Tensor both = by_piece(state_SKX);
   return {both.narrow(3, 0, width_), both.narrow(3, width_, key_width_)};
 }
@@ -318,16 +306,8 @@ at::Tensor Recurrence::Passage::back_of(const at::Tensor& dend_HKD, int64_t piec
 // A chunk's rows backward: du of its updates, dr = inverseᵀ·du, and what its begin gets past and through
 // them.
 at::Tensor Recurrence::begin_gradient(const at::Tensor& dout_THD) const {
-  const at::Tensor dout_BCD = gathered(dout_THD), in_BCK = q_BCK * in_BCW;
-  at::Tensor dstate_SKD = states({}, width_);
-  for (auto level = chunks_.levels.rbegin(); level != chunks_.levels.rend(); ++level) {
-    at::Tensor now = dstate_SKD.narrow(0, 0, level->size() * heads_);
-    const at::Tensor dout = of_level(dout_BCD, *level);
-    at::Tensor du = at::bmm(turned(of_level(score_BCC, *level)), dout);
-    if (delta_) du.baddbmm_(of_level(left_BCK, *level), now);
-    now.mul_(of_level(end_BW1, *level)).baddbmm_(turned(of_level(in_BCK, *level)), dout);
-    if (delta_) now.baddbmm_(turned(of_level(reads_BCK, *level)), du, /*beta=*/1, /*alpha=*/-1);
-  }
+  const at::Tensor dout_BCD = gathered(dout_THD), dstate_SKD = states({}, width_);
+  pass_back(dstate_SKD, at::bmm(turned(score_BCC), dout_BCD), {}, at::bmm(turned(q_BCK * in_BCW), dout_BCD));
   return by_piece(dstate_SKD);
 }
 
@@ -336,35 +316,18 @@ RecurrenceGradient Recurrence::backward(const at::Tensor& dout_THD, const at::Te
   const at::Tensor dout_BCD = gathered(dout_THD);
   // Forward again: what chunks begin with and what they add.
   at::Tensor state_BKD = at::empty({v_BCD.size(0), key_width_, width_}, v_BCD.options());
-  const at::Tensor u_BCD = at::empty_like(v_BCD);
-  pass(states(begin_PHKD, width_), updates(v_BCD),
-       [&](base::Interval level, const at::Tensor& state, const at::Tensor& u) {
-         of_level(state_BKD, level).copy_(state);
-         of_level(u_BCD, level).copy_(u);
-       });
+  const at::Tensor u_BCD = updates(v_BCD);
+  pass(states(begin_PHKD, width_), u_BCD, state_BKD);
 
   // Backward through states: the gradients of what u are the solution to, of what rows leave and of what of a
   // state is left.
-  const at::Tensor dr_BCD = at::empty_like(v_BCD), dleft_BCK = at::empty_like(k_BCK);
-  const at::Tensor dend_BK1 = at::empty({v_BCD.size(0), key_width_, 1}, v_BCD.options());
-  at::Tensor dstate_SKD = states(dend_PHKD, width_);
-  for (auto level = chunks_.levels.rbegin(); level != chunks_.levels.rend(); ++level) {
-    at::Tensor now = dstate_SKD.narrow(0, 0, level->size() * heads_);
-    const at::Tensor dout = of_level(dout_BCD, *level), state = of_level(state_BKD, *level);
-    at::Tensor du = at::bmm(turned(of_level(score_BCC, *level)), dout);
-    du.baddbmm_(of_level(left_BCK, *level), now);
-    at::Tensor dleft = of_level(dleft_BCK, *level);
-    at::bmm_out(dleft, of_level(u_BCD, *level), turned(now));
-    of_level(dend_BK1, *level).copy_((state * now).sum(2, /*keepdim=*/true));
-    const at::Tensor asked = of_level(q_BCK, *level) * of_level(in_BCW, *level);
-    now.mul_(of_level(end_BW1, *level)).baddbmm_(turned(asked), dout);
-    if (delta_) {
-      now.baddbmm_(turned(of_level(reads_BCK, *level)), du, /*beta=*/1, /*alpha=*/-1);
-      du = at::bmm(turned(of_level(inverse_BCC, *level)), du);
-    }
-    of_level(dr_BCD, *level).copy_(du);
-  }
-  dstate_SKD.reset();
+  at::Tensor dr_BCD = at::bmm(turned(score_BCC), dout_BCD);
+  at::Tensor dstate_BKD = at::bmm(turned(q_BCK * in_BCW), dout_BCD);
+  pass_back(states(dend_PHKD, width_), dr_BCD, dstate_BKD, dstate_BKD);
+  if (delta_) dr_BCD = at::bmm(turned(inverse_BCC), dr_BCD);
+  const at::Tensor dleft_BCK = at::bmm(u_BCD, turned(dstate_BKD));
+  const at::Tensor dend_BK1 = dstate_BKD.mul_(state_BKD).sum(2, /*keepdim=*/true);
+  dstate_BKD.reset();
 
   RecurrenceGradient gradient;
   const int64_t decays = sum_BCW.size(2);

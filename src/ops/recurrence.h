@@ -21,25 +21,9 @@
 #include <vector>
 
 #include "base/interval.h"
+#include "ops/recurrence_chunks.h"
 
 namespace sluice::ops {
-
-// How pieces that lie end to end are cut. Chunks are ordered by their place in their pieces, so that those
-// that states reach at once stand together.
-struct RecurrenceChunks {
-  int64_t chunk = 0;                   // C
-  int64_t rows = 0;                    // T, those behind the last piece included
-  at::Tensor row_M;                    // int64 [N·C]: which row a place has; T: none
-  at::Tensor place_T;                  // int64 [T]: where a row's place is; N·C: nowhere
-  std::vector<base::Interval> levels;  // of N: the first chunks of pieces, then their second ones, …
-  at::Tensor piece_of_state_P, state_of_piece_P;  // int64: pieces with most chunks come first
-
-  int64_t pieces() const { return state_of_piece_P.size(0); }
-};
-// Of `rows` rows, of which those behind the pieces are left alone: their outputs and gradients are zero.
-// `chunk` 0: what wastes least on pieces of these lengths. REQUIRES: at least one piece, lengths > 0.
-RecurrenceChunks recurrence_chunks(const std::vector<int64_t>& lengths, int64_t rows,
-                                   const at::Device& device, int64_t chunk = 0);
 
 struct RecurrenceInput {
   at::Tensor q_TGK;
@@ -88,15 +72,14 @@ class Recurrence {
   at::Tensor gathered(const at::Tensor& x_TX) const;       // [T, H, W] -> [B, C, W]
   at::Tensor scattered(const at::Tensor& x_BCW) const;     // back, in rows [T, H, W]
   at::Tensor by_key_heads(const at::Tensor& x_BCK) const;  // [T, G, K], summed over a key head's
-  at::Tensor of_level(const at::Tensor& x_BX, base::Interval level) const {
-    return x_BX.narrow(0, level.begin * heads_, level.size() * heads_);
-  }
   at::Tensor states(const at::Tensor& given_PHKD, int64_t columns) const;  // in their order, a copy
   at::Tensor by_piece(const at::Tensor& state_SKX) const;                  // and back
-  // Passes states on to the last chunk; visit(level, the states that its chunks begin with) comes first.
-  template <typename Visit>
-  void pass(const at::Tensor& state_SKX, const at::Tensor& u_BCX, Visit visit) const;
-  at::Tensor updates(const at::Tensor& value_BCX) const;  // u, of states that are zero
+  // From the first chunks to the last: changes u of states that are zero to what it is, and the states; tells
+  // what came to each chunk. And back, with gradients, where something is added at each.
+  void pass(const at::Tensor& state_SKX, const at::Tensor& u_BCX, const at::Tensor& came_BKX) const;
+  void pass_back(const at::Tensor& dstate_SKX, const at::Tensor& du_BCX, const at::Tensor& came_BKX,
+                 const at::Tensor& added_BKX) const;
+  at::Tensor updates(const at::Tensor& value_BCX) const;  // u, of states that are zero; a copy
 
   const RecurrenceChunks& chunks_;
   int64_t heads_, key_heads_, key_width_, width_;

@@ -6,10 +6,14 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "base/json.h"
 #include "ops/gated_norm.h"
 #include "ops/short_convolution.h"
 
@@ -158,6 +162,49 @@ TEST_P(RecurrenceTest, ChunksOfAnySizeGiveTheSame) {
   for (at::Tensor* x : {&single.q_TGK, &single.k_TGK, &single.v_THD, &single.log_decay, &single.rate_TH})
     if (x->defined()) *x = x->to(at::kFloat);
   EXPECT_LT(error_of(Recurrence(single, chosen).forward({}).to(at::kDouble), out), 1e-4);
+}
+
+// What flash-linear-attention's references make of the same (tests/parity/recurrence_parity.py), which
+// compute in single precision. SLUICE_RECURRENCES names another file of them.
+TEST(Recurrence, IsThatOfPublishedReferences) {
+  const char* const named = std::getenv("SLUICE_RECURRENCES");
+  const auto kept = std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/parity/recurrences.json";
+  for (const base::Json& of : base::read_json(named != nullptr ? named : kept)) {
+    const auto number = [&](const char* key) { return of.at(key).get<int64_t>(); };
+    const int64_t heads = number("heads"), keys = number("keys"), values = number("values");
+    const auto tensor = [&](const std::string& key, std::vector<int64_t> sizes) {
+      if (!of.contains(key)) return at::Tensor();
+      sizes.insert(sizes.begin(), -1);
+      return at::tensor(of.at(key).get<std::vector<double>>(), at::kDouble).view(sizes);
+    };
+    const std::vector<int64_t> by_key{heads, keys}, by_value{heads, values}, state{heads, keys, values};
+    const std::vector<int64_t> by_decay = of.at("by_channel").get<bool>() ? by_key : std::vector{heads};
+    const RecurrenceInput input{tensor("q", by_key) / std::sqrt(static_cast<double>(keys)),
+                                tensor("k", by_key),
+                                tensor("v", by_value),
+                                tensor("log_decay", by_decay),
+                                tensor("rate", {heads}),
+                                of.at("delta").get<bool>()};
+    const auto lengths = of.at("lengths").get<std::vector<int64_t>>();
+    const RecurrenceChunks chunks = recurrence_chunks(lengths, input.v_THD.size(0), at::kCPU);
+    const Recurrence recurrence(input, chunks);
+    const auto name = of.at("name").get<std::string>();
+    constexpr double kTolerance = 1e-5;
+    at::Tensor end;
+    EXPECT_LT(error_of(recurrence.forward(tensor("begin", state), &end), tensor("out", by_value)), kTolerance)
+        << name;
+    EXPECT_LT(error_of(end, tensor("end", state)), kTolerance) << name;
+    const RecurrenceGradient gradient =
+        recurrence.backward(tensor("dout", by_value), tensor("begin", state), tensor("dend", state));
+    const at::Tensor dq = gradient.dq_TGK / std::sqrt(static_cast<double>(keys));
+    EXPECT_LT(error_of(dq, tensor("dq", by_key)), kTolerance) << name;
+    EXPECT_LT(error_of(gradient.dk_TGK, tensor("dk", by_key)), kTolerance) << name;
+    EXPECT_LT(error_of(gradient.dv_THD, tensor("dv", by_value)), kTolerance) << name;
+    EXPECT_LT(error_of(gradient.dlog_decay, tensor("dlog_decay", by_decay)), kTolerance) << name;
+    if (input.rate_TH.defined()) {
+      EXPECT_LT(error_of(gradient.drate_TH, tensor("drate", {heads})), kTolerance) << name;
+    }
+  }
 }
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) {

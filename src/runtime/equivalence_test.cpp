@@ -548,7 +548,8 @@ const std::vector<FamilyCase>& hybrids() {
                    s.experts.factor = 2.5;
                    s.block_types = {{}, {.experts = true}, {.experts = true}, {.experts = true}};
                  }},
-      FamilyCase{"GraniteHybrid", [](Shape& s) {
+      FamilyCase{"GraniteHybrid",
+                 [](Shape& s) {
                    s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                                   .key_heads = 6,
                                   .value_heads = 12,
@@ -564,6 +565,28 @@ const std::vector<FamilyCase>& hybrids() {
                                     {.rotates = false, .recurrent = true},
                                     {.rotates = false},
                                     {.rotates = false, .recurrent = true}};
+                 }},
+      FamilyCase{"Mamba2",
+                 [](Shape& s) {
+                   s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                                  .key_heads = 6,
+                                  .value_heads = 12,
+                                  .key_width = 4,
+                                  .value_width = 3,
+                                  .convolution = 4,
+                                  .convolution_bias = true};
+                   s.ffn_hidden = 0;
+                   s.block_types.assign(4, {.rotates = false, .recurrent = true});
+                 }},
+      FamilyCase{"Gla", [](Shape& s) {
+                   s.recurrent = {.recurrence = model::Recurrence::kGla,
+                                  .key_heads = 6,
+                                  .value_heads = 6,
+                                  .key_width = 4,
+                                  .value_width = 5,
+                                  .convolution = 1,
+                                  .decay_rank = 3};
+                   s.block_types.assign(4, {.rotates = false, .recurrent = true});
                  }}};
   return cases;
 }

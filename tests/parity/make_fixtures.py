@@ -25,7 +25,7 @@ DOUBT = 2e-5  # of a score; FP32 is 1e-6 off after as many steps
 SHAPE = dict(layers=3, hidden=32, heads=4, ffn_hidden=56, vocab=192, positions=POSITIONS)
 OPTIMIZER = dict(lr=5e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0, warmup_steps=4, decay="cosine",
                  min_lr=5e-4)
-CALM = {"olmo_hybrid": 8, "qwen3_5": 12, "qwen3_5_moe": 9}
+CALM = {"gla": 8, "olmo_hybrid": 8, "qwen3_5": 12, "qwen3_5_moe": 9}
 CASES = {
     "gqa": {"kv_heads": 2},
     "tied_llama3": {"kv_heads": 4, "tie_word_embeddings": True,
@@ -80,6 +80,9 @@ CASES = {
                        "shared_intermediate_size": 56, "mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_state": 6,
                        "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0625,
                        "logits_scaling": 8.0, "tie_word_embeddings": True},
+    "mamba2": {"kv_heads": 2, "family": "mamba2", "num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 6,
+               "initializer_range": 0.02, "tie_word_embeddings": True},
+    "gla": {"kv_heads": 4, "family": "gla", "expand_k": 0.75, "expand_v": 1.25, "rms_norm_eps": 0.05},
     "qwen3_next": {"kv_heads": 2, "family": "qwen3_next", "head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2,
                    "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20, "mlp_only_layers": [1],
                    "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
@@ -104,7 +107,7 @@ def make(name, changes):
 def make_with_seed(folder, changes, seed):
     shutil.rmtree(folder, ignore_errors=True)
     reference.save(reference.random_model(reference.model_config(**SHAPE, **changes), seed=seed, scale=4), folder)
-    (folder / "generation_config.json").unlink()
+    (folder / "generation_config.json").unlink(missing_ok=True)
     documents = program.zipf_documents(LENGTHS, SHAPE["vocab"], seed=5)
     program.write_corpus(folder / "corpus", documents)
 

@@ -96,6 +96,9 @@ CASES = {
                    "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "decoder_sparse_step": 2,
                    "linear_num_key_heads": 3, "linear_num_value_heads": 6, "linear_key_head_dim": 16,
                    "linear_value_head_dim": 8},
+    "mamba2": {"family": "mamba2", "layers": 3, "num_heads": 16, "head_dim": 8, "n_groups": 1, "state_size": 12,
+               "use_conv_bias": False},
+    "gla": {"family": "gla", "layers": 3, "expand_k": 0.25, "expand_v": 2.0, "ffn_hidden": None, "tie_word_embeddings": True},
     "sharded": {"tie_word_embeddings": True},
     "bfloat16": {},
 }

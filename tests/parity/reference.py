@@ -7,21 +7,32 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import gla  # noqa: F401: it registers its classes
+
 torch.set_num_threads(1)  # tiny models: more threads only wait for each other
 transformers.utils.logging.disable_progress_bar()
 
 
+# What families call figures that all have, where they call them otherwise; None: they have none.
+OWN_KEYS = {"gla": {"num_attention_heads": "num_heads", "num_key_value_heads": None, "rms_norm_eps": "norm_eps", "head_dim": None},
+            "mamba2": {"num_attention_heads": None, "num_key_value_heads": None, "intermediate_size": None,
+                       "rms_norm_eps": "layer_norm_epsilon", "max_position_embeddings": None}}
+
+
 def model_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, family="llama", **others):
     """The configuration of transformers' class of a family (its model_type)."""
-    return AutoConfig.for_model(family, num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
-                                num_key_value_heads=kv_heads, intermediate_size=ffn_hidden, vocab_size=vocab,
-                                max_position_embeddings=positions,
-                                **{"rms_norm_eps": 1e-5, "head_dim": hidden // heads, **others})
+    figures = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
+               "intermediate_size": ffn_hidden, "vocab_size": vocab, "max_position_embeddings": positions,
+               "rms_norm_eps": 1e-5, "head_dim": hidden // heads, **others}
+    own = OWN_KEYS.get(family, {})
+    return AutoConfig.for_model(family, **{own.get(key, key): value for key, value in figures.items()
+                                           if own.get(key, key) is not None})
 
 
 def attention_of(config):
-    """PyTorch's kernel, which takes neither caps nor sinks."""
-    return "eager" if getattr(config, "attn_logit_softcapping", None) or config.model_type == "gpt_oss" else "sdpa"
+    """PyTorch's kernel, which takes neither caps nor sinks; and where there is none at all."""
+    without = getattr(config, "attn_logit_softcapping", None) or config.model_type in ("gpt_oss", "mamba2", "gla")
+    return "eager" if without else "sdpa"
 
 
 def implementations(config):
