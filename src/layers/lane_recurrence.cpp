@@ -268,7 +268,7 @@ void margins_backward(LaneChannel* channel, const RecurrentRows& rows, const at:
 
 at::Tensor begin_states(LaneChannel* channel, const RecurrentRows& rows, const ops::Recurrence& recurrence) {
   if (rows.scanned.empty()) return {};
-  const ops::Recurrence::Passage passage = recurrence.passage();
+  const ops::RecurrencePassage passage = recurrence.passage();
   const auto step = [&](const at::Tensor& begin, int64_t piece, base::Interval columns) {
     return passage.of(begin, piece, columns);
   };
@@ -278,7 +278,7 @@ at::Tensor begin_states(LaneChannel* channel, const RecurrentRows& rows, const o
 at::Tensor end_gradients(LaneChannel* channel, const RecurrentRows& rows, const ops::Recurrence& recurrence,
                          const at::Tensor& dout_THD) {
   if (rows.scanned.empty()) return {};
-  ops::Recurrence::Passage passage = recurrence.passage();
+  ops::RecurrencePassage passage = recurrence.passage();
   passage.added_PHKD = recurrence.begin_gradient(dout_THD);
   std::vector<ScannedPiece> back = rows.scanned;
   for (ScannedPiece& piece : back) {

@@ -471,16 +471,19 @@ at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePt
   MixedGradient gradient;
   {
     const Mixed mixed = mix(layout, saved);
-    const ops::Recurrence recurrence(mixed.input, layout.recurrent.chunks);
     const at::Tensor dout_AHD = dout_AV.unflatten(1, {-1, shape_.value_width});
-    const at::Tensor dend_PHKD = end_gradients(context_.lanes, layout.recurrent, recurrence, dout_AHD);
+    ops::RecurrenceGradient of_input;
+    {
+      const ops::Recurrence recurrence(mixed.input, layout.recurrent.chunks);
+      const at::Tensor dend_PHKD = end_gradients(context_.lanes, layout.recurrent, recurrence, dout_AHD);
+      of_input = recurrence.backward(dout_AHD, saved.begin_PHKD, dend_PHKD);
+    }
     const auto zeros_for = [&](const at::Tensor& own, const at::Tensor& wanted) {
       return wanted.defined() ? at::zeros(own.sizes(), mixed.marginal_RC.options()) : at::Tensor();
     };
     const ops::ShortConvolution dconvolution{
         zeros_for(mixed.convolution.w_CW, gradients_.convolution_CW),
         zeros_for(mixed.convolution.bias_C, gradients_.convolution_bias_C)};
-    ops::RecurrenceGradient of_input = recurrence.backward(dout_AHD, saved.begin_PHKD, dend_PHKD);
     if (mixed.skip_N1.defined()) {
       const base::Interval heads = own_heads(layout).value_heads();
       const at::Tensor wide_AHD = wide(dout_AHD);

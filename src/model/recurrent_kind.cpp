@@ -126,18 +126,31 @@ PartBytes RecurrentKind::bytes(const Cut& cut, int64_t element_bytes) const {
   bytes.border = {hidden_bytes, values * element_bytes};
   bytes.until_weight = {2 * hidden_bytes, (projected + values + 2 * own_.decay_rank) * element_bytes};
   bytes.recomputed = {norm_bytes, (projected + own_.decay_rank) * element_bytes};
-  // In float: what the convolution takes and gives, and heads of it at their length. By value head and place
-  // of a chunk, which are at most a quarter more than rows: queries, keys, values, what keys read of states,
-  // and squares of a chunk: scores, overlaps and what solves them.
+  // In float. By row, of which margins make a quarter more where sequences are short: what the convolution
+  // takes and gives, what of that is brought to its length or is scaled, and as backward ends all of these
+  // again and gradients beside them.
+  const auto with_more = [](int64_t elements) { return elements + elements / 4; };
+  const bool gated = own_.recurrence == Recurrence::kGatedDelta, gla = own_.recurrence == Recurrence::kGla;
+  const bool convolves = own_.convolution > 1;
   const int64_t own_keys = own_.key_heads / tp * own_.key_width;
-  const int64_t keys = heads * own_.key_width, squares = kChunk * heads;
-  const int64_t states = heads * own_.key_width * own_.value_width / kChunk;
-  const auto by_place = [](int64_t elements) { return elements + elements / 4; };
-  const int64_t held = mixed + 4 * own_keys + values + by_place(4 * keys + values + 4 * squares);
-  bytes.forward = wide * (held + by_place(keys + std::max(3 * squares, 4 * values)));
-  bytes.backward =
-      wide * (held + by_place(std::max(6 * keys + 4 * squares, 4 * keys + values + states) + 4 * values)) +
-      element_bytes * (5 * values + (tp > 1 ? shape_.hidden : 0));
+  const int64_t made = with_more((convolves ? 2 : 1) * mixed) +
+                       (gated ? 2
+                        : gla ? 1
+                              : 0) *
+                           own_keys +
+                       2 * values;
+  const int64_t mixes = with_more((convolves ? 8 : 2) * mixed) + 4 * own_keys + values;
+  // By value head and place of a chunk, which are at most a quarter more than rows: keys' width, values',
+  // rows of a chunk, and what a chunk's states are of a place (ops/recurrence_heads.h).
+  const int64_t k = heads * own_.key_width, d = values, c = heads * kChunk;
+  const int64_t s = heads * own_.key_width * own_.value_width / kChunk;
+  const int64_t held = gated ? 4 * k + d + 4 * c : gla ? 6 * k + d + c : 3 * k + d + 2 * c;
+  const int64_t there = std::max({3 * c + k, k + 2 * d + s, 4 * d});
+  const int64_t back =
+      std::max({k + 3 * d + 2 * s, 2 * k + 6 * d + s, gla ? 11 * k + 4 * d + c : 5 * k + 4 * d + 2 * c});
+  bytes.forward = wide * (made + with_more(held + there));
+  bytes.backward = wide * (made + std::max(with_more(held + back), mixes)) +
+                   element_bytes * (5 * values + (tp > 1 ? shape_.hidden : 0));
   // Of one matrix a product beside what it is parted into, and gradients beside what they are joined to.
   if (own_.by_key_head || own_.recurrence == Recurrence::kMamba2) {
     bytes.forward += projected * element_bytes;

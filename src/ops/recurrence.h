@@ -18,7 +18,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "base/interval.h"
 #include "ops/recurrence_chunks.h"
@@ -41,61 +41,43 @@ struct RecurrenceGradient {
   at::Tensor drate_TH;  // undefined where the rate is
 };
 
-// One micro-batch with what all passes over its chunks need. States are in float (double of double); an
-// undefined one is zero. Nothing of the input is written.
+// What pieces that are cut from longer sequences do to a state: end = transition·begin + added.
+struct RecurrencePassage {
+  at::Tensor added_PHKD;
+  at::Tensor transition;  // [P, H, K, K], or of δ = 0, where it is diagonal, [P, H, K, 1]
+  at::Tensor of(const at::Tensor& begin_HKD, int64_t piece, base::Interval columns) const;
+  // Of a gradient on its way back, which `added` belongs to.
+  at::Tensor back_of(const at::Tensor& dend_HKD, int64_t piece, base::Interval columns) const;
+};
+
+class HeadsRecurrence;
+
+// One micro-batch. States are in float (double of double); an undefined one is zero. Nothing of the input is
+// written. As many heads are worked on at once as take no more memory than all would if chunks were of
+// kUsualChunk rows: of many sequences shorter than that, each of which has states, fewer.
 class Recurrence {
  public:
-  Recurrence(const RecurrenceInput& input, const RecurrenceChunks& chunks);
+  Recurrence(RecurrenceInput input, const RecurrenceChunks& chunks);
 
   // o [T, H, D] of pieces that begin with these states, in float (double of double). `end_PHKD`: null, or
   // what they end with.
   at::Tensor forward(const at::Tensor& begin_PHKD, at::Tensor* end_PHKD = nullptr) const;
-
-  // What pieces that are cut from longer sequences do to a state: end = transition·begin + added.
-  struct Passage {
-    at::Tensor added_PHKD;
-    at::Tensor transition;  // [P, H, K, K], or of δ = 0, where it is diagonal, [P, H, K, 1]
-    at::Tensor of(const at::Tensor& begin_HKD, int64_t piece, base::Interval columns) const;
-    // Of a gradient on its way back, which `added` belongs to.
-    at::Tensor back_of(const at::Tensor& dend_HKD, int64_t piece, base::Interval columns) const;
-  };
-  Passage passage() const;
+  RecurrencePassage passage() const;
   // The same of the gradient of an end on its way to that of the begin: dbegin = transitionᵀ·dend + added.
   at::Tensor begin_gradient(const at::Tensor& dout_THD) const;
-
   // `dend_PHKD`: of the states that pieces end with; undefined: zero.
   RecurrenceGradient backward(const at::Tensor& dout_THD, const at::Tensor& begin_PHKD,
                               const at::Tensor& dend_PHKD) const;
 
  private:
-  // By batch B = N·H, of chunk n and head h the one at n·H + h.
-  at::Tensor gathered(const at::Tensor& x_TX) const;       // [T, H, W] -> [B, C, W]
-  at::Tensor scattered(const at::Tensor& x_BCW) const;     // back, in rows [T, H, W]
-  at::Tensor by_key_heads(const at::Tensor& x_BCK) const;  // [T, G, K], summed over a key head's
-  at::Tensor states(const at::Tensor& given_PHKD, int64_t columns) const;  // in their order, a copy
-  at::Tensor by_piece(const at::Tensor& state_SKX) const;                  // and back
-  // From the first chunks to the last: changes u of states that are zero to what it is, and the states; tells
-  // what came to each chunk. And back, with gradients, where something is added at each.
-  void pass(const at::Tensor& state_SKX, const at::Tensor& u_BCX, const at::Tensor& came_BKX) const;
-  void pass_back(const at::Tensor& dstate_SKX, const at::Tensor& du_BCX, const at::Tensor& came_BKX,
-                 const at::Tensor& added_BKX) const;
-  at::Tensor updates(const at::Tensor& value_BCX) const;  // u, of states that are zero; a copy
+  // visit(some heads' recurrence, which of the value heads they are), one after the other.
+  template <typename Visit>
+  void for_each_part(Visit visit) const;
 
+  RecurrenceInput input_;
   const RecurrenceChunks& chunks_;
-  int64_t heads_, key_heads_, key_width_, width_;
-  bool delta_;
-  bool rated_;
-  at::Tensor q_BCK, k_BCK, v_BCD, rate_BC1;
-  at::Tensor sum_BCW;      // of log decays within the chunk, up to each row; W: 1 or K
-  at::Tensor in_BCW;       // what a row still has of the state that the chunk begins with
-  at::Tensor left_BCW;     // what the chunk's end still has of a row
-  at::Tensor end_BW1;      // and of the state that it begins with
-  at::Tensor left_BCK;     // of keys
-  at::Tensor between_BCC;  // of decays by head: what a row has of one not behind it
-  at::Tensor score_BCC;    // of a row's queries with keys up to its own, decayed
-  at::Tensor overlap_BCC;  // of its keys with those before, decayed; δ = 1
-  at::Tensor inverse_BCC;  // of I + β·overlap
-  at::Tensor reads_BCK;    // inverse·β·(k∘in): what u loses by the state that the chunk begins with
+  int64_t at_once_;                               // value heads
+  std::shared_ptr<const HeadsRecurrence> whole_;  // where that is all
 };
 
 }  // namespace sluice::ops

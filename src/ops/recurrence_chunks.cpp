@@ -13,7 +13,7 @@ namespace {
 // The size that costs least: its places, and for each chunk as much as so many for the state that it updates.
 // At most a quarter more places than rows, which is what is counted on (model/recurrent_kind.cpp).
 int64_t best_chunk(const std::vector<int64_t>& lengths) {
-  constexpr int64_t kSizes[] = {64, 32, 16, 8, 4, 2, 1};
+  constexpr int64_t kSizes[] = {kUsualChunk, 32, 16, 8, 4, 2, 1};
   constexpr int64_t kStateRows = 48;
   const int64_t rows = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   int64_t best = 0, least = 0;

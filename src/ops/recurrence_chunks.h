@@ -11,6 +11,9 @@
 
 namespace sluice::ops {
 
+// Rows of a chunk where sequences are not short.
+inline constexpr int64_t kUsualChunk = 64;
+
 // How pieces that lie end to end are cut. Chunks are ordered by their place in their pieces, so that those
 // that states reach at once stand together.
 struct RecurrenceChunks {

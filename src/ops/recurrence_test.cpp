@@ -15,6 +15,7 @@
 
 #include "base/json.h"
 #include "ops/gated_norm.h"
+#include "ops/recurrence_heads.h"
 #include "ops/short_convolution.h"
 
 namespace sluice::ops {
@@ -135,8 +136,8 @@ TEST_P(RecurrenceTest, IsItsDefinitionForwardAndBackward) {
   }
 
   // What pieces do to states that come later.
-  const Recurrence::Passage there = recurrence.passage();
-  Recurrence::Passage back = there;
+  const RecurrencePassage there = recurrence.passage();
+  RecurrencePassage back = there;
   back.added_PHKD = recurrence.begin_gradient(dout);
   EXPECT_LT(error_of(back.added_PHKD, from_outputs[0]), kTolerance);
   for (int64_t piece = 0; piece < std::ssize(lengths); ++piece) {
@@ -162,6 +163,38 @@ TEST_P(RecurrenceTest, ChunksOfAnySizeGiveTheSame) {
   for (at::Tensor* x : {&single.q_TGK, &single.k_TGK, &single.v_THD, &single.log_decay, &single.rate_TH})
     if (x->defined()) *x = x->to(at::kFloat);
   EXPECT_LT(error_of(Recurrence(single, chosen).forward({}).to(at::kDouble), out), 1e-4);
+}
+
+// Of sequences so short that heads take turns, those of one key head too.
+TEST(Recurrence, HeadsThatTakeTurnsGiveWhatAllGiveAtOnce) {
+  at::manual_seed(3);
+  const std::vector<int64_t> lengths(20, 2);
+  const int64_t rows = 40, heads = 8, width = 32;
+  for (const int64_t key_heads : {1, 2, 8}) {
+    const auto random = [&](int64_t some) { return at::randn({rows, some, width}, at::kDouble); };
+    const RecurrenceInput input{random(key_heads),
+                                random(key_heads) / 8,
+                                random(heads),
+                                -at::rand({rows, heads}, at::kDouble),
+                                at::rand({rows, heads}, at::kDouble),
+                                true};
+    const RecurrenceChunks chunks = recurrence_chunks(lengths, rows, at::kCPU);
+    const at::Tensor begin = at::randn({20, heads, width, width}, at::kDouble), dout = random(heads);
+    const Recurrence turns(input, chunks);
+    const HeadsRecurrence all(input, chunks);
+    at::Tensor end, expected_end;
+    EXPECT_LT(error_of(turns.forward(begin, &end), all.forward(begin, &expected_end)), 1e-13);
+    EXPECT_LT(error_of(end, expected_end), 1e-13);
+    EXPECT_LT(error_of(turns.passage().transition, all.passage().transition), 1e-13);
+    EXPECT_LT(error_of(turns.begin_gradient(dout), all.begin_gradient(dout)), 1e-13);
+    const RecurrenceGradient actual = turns.backward(dout, begin, begin),
+                             expected = all.backward(dout, begin, begin);
+    EXPECT_LT(error_of(actual.dq_TGK, expected.dq_TGK), 1e-13);
+    EXPECT_LT(error_of(actual.dk_TGK, expected.dk_TGK), 1e-13);
+    EXPECT_LT(error_of(actual.dv_THD, expected.dv_THD), 1e-13);
+    EXPECT_LT(error_of(actual.dlog_decay, expected.dlog_decay), 1e-13);
+    EXPECT_LT(error_of(actual.drate_TH, expected.drate_TH), 1e-13);
+  }
 }
 
 // What flash-linear-attention's references make of the same (tests/parity/recurrence_parity.py), which
