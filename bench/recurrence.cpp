@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace {
 using namespace sluice;
 
 constexpr int64_t kHeads = 8, kWidth = 64;
-constexpr int kRounds = 5;
+constexpr int kRounds = 9;
 
 struct Load {
   const char* name;
@@ -46,31 +47,31 @@ ops::RecurrenceInput input_of(const Load& load) {
           at::sigmoid(random({rows, kHeads})), load.delta};
 }
 
-// The least of several rounds, milliseconds.
-template <typename Work>
-double milliseconds(Work work) {
-  work();
-  double least = 1e30;
-  for (int round = 0; round < kRounds; ++round) {
-    const int64_t begin = base::now_ns();
-    work();
-    least = std::min(least, static_cast<double>(base::now_ns() - begin) / 1e6);
+// The least of several rounds of each, which take turns; milliseconds.
+std::vector<double> milliseconds(const std::vector<std::function<void()>>& all) {
+  std::vector<double> least(all.size(), 1e30);
+  for (int round = 0; round <= kRounds; ++round) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int64_t begin = base::now_ns();
+      all[i]();
+      const double took = static_cast<double>(base::now_ns() - begin) / 1e6;
+      if (round > 0) least[i] = std::min(least[i], took);
+    }
   }
   return least;
 }
 
-double pass_ms(const Load& load, int64_t chunk) {
-  const ops::RecurrenceInput input = input_of(load);
-  const at::Tensor dout = at::randn({rows_of(load), kHeads, kWidth}, at::kFloat);
-  const ops::RecurrenceChunks chunks = ops::recurrence_chunks(load.lengths, rows_of(load), at::kCPU, chunk);
-  return milliseconds([&] {
+std::function<void()> pass_of(const Load& load, int64_t chunk) {
+  const int64_t rows = rows_of(load);
+  return [input = input_of(load), dout = at::randn({rows, kHeads, kWidth}, at::kFloat),
+          chunks = ops::recurrence_chunks(load.lengths, rows, at::kCPU, chunk)] {
     const at::Tensor out = ops::Recurrence(input, chunks).forward({});
     ops::Recurrence(input, chunks).backward(dout, {}, {});
-  });
+  };
 }
 
 // Three products of so many multiply-adds, as a matrix has forward and backward.
-double products_ms(int64_t rows) {
+std::function<void()> products_of(int64_t rows) {
   model::Shape shape = model::named_shape("llama-7b");
   shape.recurrent = {.key_heads = kHeads,
                      .value_heads = kHeads,
@@ -81,11 +82,11 @@ double products_ms(int64_t rows) {
   const int64_t scanned = model::Program(shape).kind_at(1).work().scanned;
   const int64_t inner = 512, outer = scanned / inner;
   const at::Tensor x = at::randn({rows, inner}), w = at::randn({inner, outer}), dy = at::randn({rows, outer});
-  return milliseconds([&] {
+  return [=] {
     at::mm(x, w);
     at::mm(dy, w.t());
     at::mm(x.t(), dy);
-  });
+  };
 }
 
 }  // namespace
@@ -109,14 +110,12 @@ int main() {
       "|\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
   for (const Load& load : loads) {
     std::printf("| %s |", load.name);
-    double best = 1e30;
-    for (const int64_t chunk : {16, 32, 64, 128}) {
-      const double ms = pass_ms(load, chunk);
-      best = std::min(best, ms);
-      std::printf(" %.1f |", ms);
-    }
-    const double chosen = pass_ms(load, 0);
-    std::printf(" %.1f | %.2f | %.1f |\n", chosen, chosen / best, chosen / products_ms(rows_of(load)));
+    std::vector<std::function<void()>> all;
+    for (const int64_t chunk : {16, 32, 64, 128, 0}) all.push_back(pass_of(load, chunk));
+    all.push_back(products_of(rows_of(load)));
+    const std::vector<double> ms = milliseconds(all);
+    for (size_t i = 0; i < 5; ++i) std::printf(" %.1f |", ms[i]);
+    std::printf(" %.2f | %.1f |\n", ms[4] / *std::min_element(ms.begin(), ms.begin() + 4), ms[4] / ms[5]);
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
+#include "ops/recurrence.h"
 #include "ops/rotary.h"
 #include "ops/swiglu.h"
 
@@ -168,6 +169,33 @@ TEST_P(DeviceOps, CudnnAttendsOnHopperAndBlackwell) {
   const std::string report = attention_report();
   if (report.find("need Hopper or Blackwell") != std::string::npos) GTEST_SKIP() << report;
   EXPECT_EQ(report.rfind("cuDNN ", 0), 0) << report;
+}
+
+// By head and by channel, with the delta rule and without; of sequences of many chunks and of one.
+TEST_P(DeviceOps, Recurrence) {
+  const std::vector<int64_t> lengths = {1, 130, 64, 17};
+  const int64_t rows = 212, heads = 4, keys = 40, values = 33;
+  for (const bool by_channel : {false, true}) {
+    for (const bool delta : {false, true}) {
+      const Pair q = random({rows, 2, keys}), k = random({rows, 2, keys}), v = random({rows, heads, values});
+      const Pair decay = by_channel ? random({rows, heads, keys}) : random({rows, heads});
+      const Pair rate = random({rows, heads}), dout = random({rows, heads, values});
+      const auto input = [&](at::Tensor Pair::*on) {
+        return RecurrenceInput{q.*on, k.*on / 16, v.*on, -(decay.*on).square() / 8, at::sigmoid(rate.*on),
+                               delta};
+      };
+      const RecurrenceChunks chunks = recurrence_chunks(lengths, rows, at::kCPU),
+                             on_gpu = recurrence_chunks(lengths, rows, kGpu);
+      const Recurrence expected(input(&Pair::cpu), chunks), actual(input(&Pair::gpu), on_gpu);
+      expect_close(actual.forward({}), expected.forward({}), "outputs");
+      const RecurrenceGradient e = expected.backward(dout.cpu, {}, {}), a = actual.backward(dout.gpu, {}, {});
+      expect_close(a.dq_TGK, e.dq_TGK, "dq");
+      expect_close(a.dk_TGK, e.dk_TGK, "dk");
+      expect_close(a.dv_THD, e.dv_THD, "dv");
+      expect_close(a.dlog_decay, e.dlog_decay, "dlog_decay");
+      expect_close(a.drate_TH, e.drate_TH, "drate");
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, DeviceOps, testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
