@@ -80,15 +80,24 @@ std::string recurrent_text(const model::Shape& shape) {
               own.value_heads, " heads of ", own.key_width, " x ", own.value_width, ")");
 }
 
+bool attends(const model::Shape& shape) {
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    if (!shape.block_type(layer).recurrent) return true;
+  }
+  return false;
+}
+
 std::string shape_text(const model::Shape& shape) {
   const int64_t parameters = model::parameter_count(shape), active = model::active_parameter_count(shape);
   const bool computed = shape.family != model::Family::kCounted;
   return text(computed ? "" : text("model_type ", shape.counted, " is counted, not computed: "),
               human_count(parameters), " parameters",
               active < parameters ? text(" (a token passes ", human_count(active), ")") : "", ": ",
-              model::layers_text(shape), recurrent_text(shape), ", ", heads_text(shape), ", ",
-              ffn_text(shape), ", vocabulary ", shape.vocab, shape.tie_embeddings ? ", tied embeddings" : "",
-              computed ? text(", rope theta ", shape.rope.theta) : "");
+              model::layers_text(shape), recurrent_text(shape),
+              attends(shape) ? ", " + heads_text(shape) : "",
+              shape.ffn_hidden > 0 ? ", " + ffn_text(shape) : "", ", vocabulary ", shape.vocab,
+              shape.tie_embeddings ? ", tied embeddings" : "",
+              computed && attends(shape) ? text(", rope theta ", shape.rope.theta) : "");
 }
 
 void print_tensor(const checkpoint::TensorInfo& tensor) {
