@@ -1,6 +1,7 @@
 // The ends of a model: the embedding, and the head with final norm and loss.
 #pragma once
 
+#include "model/end_roles.h"
 #include "model/kind.h"
 #include "model/shape.h"
 
@@ -9,7 +10,7 @@ namespace sluice::model {
 class EmbeddingKind final : public Kind {
  public:
   static constexpr std::string_view kName = "embedding";
-  static constexpr std::string_view kTable = "embedding";
+  static constexpr std::string_view kTable = kEmbeddingRole;
 
   explicit EmbeddingKind(const Shape& shape);
 
@@ -28,8 +29,8 @@ class EmbeddingKind final : public Kind {
 class HeadKind final : public Kind {
  public:
   static constexpr std::string_view kName = "head";
-  static constexpr std::string_view kNorm = "final_norm";
-  static constexpr std::string_view kOutput = "head";  // absent where embeddings are tied
+  static constexpr std::string_view kNorm = kFinalNormRole;
+  static constexpr std::string_view kOutput = kHeadRole;  // absent where embeddings are tied
 
   explicit HeadKind(const Shape& shape);
 

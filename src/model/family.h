@@ -15,12 +15,6 @@
 
 namespace sluice::model {
 
-// A key that all families have, as one's files call it; "": they lack it.
-struct KeyName {
-  std::string_view common;
-  std::string_view own;
-};
-
 struct FamilyEntry {
   Family family = Family::kLlama;
   std::string_view model_type;    // "qwen3"

@@ -1,17 +1,23 @@
-// How files of families call their tensors where LLaMA's are called otherwise. For the registry of families
-// alone.
+// How files of families call their keys and tensors where LLaMA's are called otherwise. For the registry of
+// families alone.
 #pragma once
 
 #include <span>
 #include <string_view>
 
 #include "model/attention_kind.h"
-#include "model/end_kinds.h"
+#include "model/end_roles.h"
 #include "model/experts_kind.h"
 #include "model/mlp_kind.h"
 #include "model/recurrent_kind.h"
 
 namespace sluice::model {
+
+// A key that all families have, as one's files call it; "": they lack it.
+struct KeyName {
+  std::string_view common;
+  std::string_view own;
+};
 
 // Names of a parameter's tensors in files of a family that calls them otherwise than LLaMA's.
 struct TensorNames {
@@ -85,8 +91,8 @@ inline constexpr std::string_view kMambaStepBias[] = {"mixer.dt_bias"};
 inline constexpr std::string_view kMambaSkip[] = {"mixer.D"};
 inline constexpr std::string_view kMambaHeadNorm[] = {"mixer.norm.weight"};
 inline constexpr std::string_view kMambaOut[] = {"mixer.out_proj.weight"};
-inline constexpr TensorNames kMamba2Tensors[] = {{EmbeddingKind::kTable, kMambaTable},
-                                                 {HeadKind::kNorm, kMambaFinalNorm},
+inline constexpr TensorNames kMamba2Tensors[] = {{kEmbeddingRole, kMambaTable},
+                                                 {kFinalNormRole, kMambaFinalNorm},
                                                  {RecurrentKind::kNorm, kMambaNorm},
                                                  {RecurrentKind::kQkv, kMambaIn},
                                                  {RecurrentKind::kConvolution, kMambaConvolution},
@@ -98,8 +104,7 @@ inline constexpr TensorNames kMamba2Tensors[] = {{EmbeddingKind::kTable, kMambaT
                                                  {RecurrentKind::kOut, kMambaOut}};
 inline constexpr std::string_view kGlaTable[] = {"model.embeddings.weight"};
 inline constexpr std::string_view kGlaMlpNorm[] = {"mlp_norm.weight"};
-inline constexpr TensorNames kGlaTensors[] = {{EmbeddingKind::kTable, kGlaTable},
-                                              {MlpKind::kNorm, kGlaMlpNorm}};
+inline constexpr TensorNames kGlaTensors[] = {{kEmbeddingRole, kGlaTable}, {MlpKind::kNorm, kGlaMlpNorm}};
 inline constexpr TensorNames kPhiTensors[] = {{AttentionKind::kQkv, kFusedQkv},
                                               {MlpKind::kGateUp, kFusedGateUp}};
 

@@ -8,7 +8,7 @@
 #include "ops/attention_input.h"
 #include "ops/rms_norm_result.h"
 #include "ops/rotary_table.h"
-#include "ops/state_pass.h"
+#include "ops/state_pass_input.h"
 
 namespace sluice::ops::gpu {
 

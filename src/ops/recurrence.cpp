@@ -1,8 +1,5 @@
 #include "ops/recurrence.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/addcmul.h>
-#include <ATen/ops/baddbmm.h>
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
@@ -57,22 +54,6 @@ class Parts {
 };
 
 }  // namespace
-
-at::Tensor RecurrencePassage::of(const at::Tensor& begin_HKD, int64_t piece, base::Interval columns) const {
-  const at::Tensor added = added_PHKD[piece].narrow(2, columns.begin, columns.size());
-  if (!begin_HKD.defined()) return added.contiguous();
-  const at::Tensor by = transition[piece];
-  return by.size(2) == 1 ? at::addcmul(added, by, begin_HKD) : at::baddbmm(added, by, begin_HKD);
-}
-
-at::Tensor RecurrencePassage::back_of(const at::Tensor& dend_HKD, int64_t piece,
-                                      base::Interval columns) const {
-  const at::Tensor added = added_PHKD[piece].narrow(2, columns.begin, columns.size());
-  if (!dend_HKD.defined()) return added.contiguous();
-  const at::Tensor by = transition[piece];
-  return by.size(2) == 1 ? at::addcmul(added, by, dend_HKD)
-                         : at::baddbmm(added, by.transpose(1, 2), dend_HKD);
-}
 
 Recurrence::Recurrence(RecurrenceInput input, const RecurrenceChunks& chunks)
     : input_(std::move(input)), chunks_(chunks), at_once_(heads_at_once(input_, chunks)) {

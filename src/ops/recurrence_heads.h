@@ -6,7 +6,8 @@
 
 #include <cstdint>
 
-#include "ops/recurrence.h"
+#include "ops/recurrence_chunks.h"
+#include "ops/recurrence_values.h"
 
 namespace sluice::ops {
 

@@ -1,7 +1,7 @@
 // ops/state_pass.h, and products of rows that decay by channel (ops/recurrence.h). All that a chunk needs of
-// another chunk is its state, so a block takes some columns of one head's states of a piece through all of its
-// chunks; what it reads of rows passes through shared memory a few keys at a time. Products of rows take an
-// exponential for each pair of rows and key, whatever the decays: as many as multiply-adds.
+// another chunk is its state, so a block takes some columns of one head's states of a piece through all of
+// its chunks; what it reads of rows passes through shared memory a few keys at a time. Products of rows take
+// an exponential for each pair of rows and key, whatever the decays: as many as multiply-adds.
 #include "ops/kernel_parts.h"
 
 namespace sluice::ops::kernels {
@@ -76,7 +76,8 @@ __global__ void pass_states(StatePass pass) {
         const int64_t k = first + key, at = (b * pass.keys + k) * pass.columns + column;
         const float now = state[k][x], added = pass.added != nullptr && there ? pass.added[at] : 0.0F;
         if (pass.came != nullptr && there) pass.came[at] = now;
-        state[k][x] = now * pass.end[b * pass.ends + (pass.ends == 1 ? 0 : k)] + added + pass.left_factor * more;
+        state[k][x] =
+            now * pass.end[b * pass.ends + (pass.ends == 1 ? 0 : k)] + added + pass.left_factor * more;
       }
       __syncthreads();
     }

@@ -5,31 +5,9 @@
 // of their chunks; X columns.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-
-#include "ops/recurrence_chunks.h"
+#include "ops/state_pass_input.h"
 
 namespace sluice::ops {
-
-// At each chunk, of the state that comes to it:
-//   rows  += read_factor·read·state
-//   state  = end∘state + added + left_factor·leftᵀ·rows
-struct StatePass {
-  const RecurrenceChunks& chunks;
-  int64_t heads = 0;
-  bool back = false;     // from the last chunks to the first
-  at::Tensor state_SKX;  // what comes to each piece; then what leaves it
-  at::Tensor rows_BCX;   // changed in place
-  at::Tensor read_BCK;   // undefined: rows stay as they are
-  double read_factor = 1;
-  at::Tensor end_BW1;    // W: 1 or K
-  at::Tensor added_BKX;  // undefined: zero
-  at::Tensor left_BCK;   // undefined: zero
-  double left_factor = 1;
-  at::Tensor came_BKX;  // takes what came to each chunk; undefined: that isn't wanted. May be added_BKX
-};
 
 void pass_states(const StatePass& pass);
 

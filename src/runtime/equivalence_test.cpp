@@ -566,18 +566,6 @@ const std::vector<FamilyCase>& hybrids() {
                                     {.rotates = false},
                                     {.rotates = false, .recurrent = true}};
                  }},
-      FamilyCase{"Mamba2",
-                 [](Shape& s) {
-                   s.recurrent = {.recurrence = model::Recurrence::kMamba2,
-                                  .key_heads = 6,
-                                  .value_heads = 12,
-                                  .key_width = 4,
-                                  .value_width = 3,
-                                  .convolution = 4,
-                                  .convolution_bias = true};
-                   s.ffn_hidden = 0;
-                   s.block_types.assign(4, {.rotates = false, .recurrent = true});
-                 }},
       FamilyCase{"Gla", [](Shape& s) {
                    s.recurrent = {.recurrence = model::Recurrence::kGla,
                                   .key_heads = 6,
