@@ -119,6 +119,38 @@ class Choice final : public FieldValue {
 template <typename E, size_t kCount>
 Choice(E&, const Word<E> (&)[kCount]) -> Choice<E>;
 
+// A word for what is inside nodes and one for what is between them, or one for both.
+template <typename E>
+class InAndBetween final : public FieldValue {
+ public:
+  InAndBetween(std::array<E, 2>& value, std::span<const Word<E>> words) : value_(value), words_(words) {}
+  void read(TomlSection& section, const std::string& key) override {
+    const std::vector<std::string> given = section.read_texts(key);
+    const auto known = [&](const std::string& word) {
+      return std::ranges::count(words_, word, &Word<E>::text) > 0;
+    };
+    if (given.empty() || given.size() > 2 || !std::ranges::all_of(given, known))
+      section.refuse(key, base::text(base::join(texts_of(words_), ", "),
+                                     ", or two of them, [inside nodes, between them]"));
+    value_ = {value_of(words_, given.front()), value_of(words_, given.back())};
+  }
+  void write(toml::table& table, const std::string& key) const override {
+    const auto text = [&](E value) { return std::ranges::find(words_, value, &Word<E>::value)->text; };
+    if (value_[0] == value_[1]) {
+      table.insert(key, text(value_[0]));
+    } else {
+      table.insert(key, toml::array{text(value_[0]), text(value_[1])});
+    }
+  }
+  std::string expectation() const override { return base::join(texts_of(words_), " | "); }
+
+ private:
+  std::array<E, 2>& value_;
+  std::span<const Word<E>> words_;
+};
+template <typename E, size_t kCount>
+InAndBetween(std::array<E, 2>&, const Word<E> (&)[kCount]) -> InAndBetween<E>;
+
 // One text or several; `word` stands for none ("auto").
 class Texts final : public FieldValue {
  public:

@@ -26,6 +26,11 @@ constexpr Word<corpus::Overflow> kOverflows[] = {{"truncate", corpus::Overflow::
                                                  {"drop", corpus::Overflow::kDrop}};
 constexpr Word<ReduceType> kReduceTypes[] = {{"float32", ReduceType::kFloat32},
                                              {"bfloat16", ReduceType::kBFloat16}};
+constexpr Word<Travel> kTravels[] = {{"auto", Travel::kAuto},
+                                     {"float32", Travel::kAsTheyAre},
+                                     {"bfloat16", Travel::kBFloat16},
+                                     {"int8", Travel::kInt8},
+                                     {"int4", Travel::kInt4}};
 constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"linear", Decay::kLinear},
                                    {"constant", Decay::kConstant},
@@ -337,6 +342,13 @@ void visit_watch(RunConfig& config, Fields& keys) {
        "steps between two looks at what the critical path lay on; 0: never");
 }
 
+void visit_link(RunConfig& config, Fields& keys) {
+  keys("push", InAndBetween(config.link.push, kTravels),
+       "of gradients on their way to their owners, or two: inside nodes and between them; sums are float32, "
+       "and counts, "
+       "norms and biases travel so. auto: bfloat16 where that computes, else as they are summed");
+}
+
 constexpr Section kSections[] = {
     {"model", "", visit_model},
     {"data", "", visit_data},
@@ -345,6 +357,7 @@ constexpr Section kSections[] = {
     {"optimizer", "AdamW, as PyTorch computes it", visit_optimizer},
     {"lora", "adapters (fine_tuning.md)", visit_lora},
     {"parallel", "", visit_parallel},
+    {"link", "what travels between ranks (training.md)", visit_link},
     {"cluster", "for plan and simulate; training asks the machine (train --dry-run takes --cluster)",
      visit_cluster},
     {"memory", "", visit_memory},

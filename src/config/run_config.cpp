@@ -16,6 +16,22 @@ int64_t longest_context(const RunConfig& config) {
 
 int64_t reduce_bytes(const TrainConfig& train) { return train.reduce_dtype == ReduceType::kBFloat16 ? 2 : 0; }
 
+strategy::PushCodecs push_codecs(const RunConfig& config) {
+  using strategy::Codec;
+  const bool narrow = config.train.dtype == ComputeType::kBFloat16;
+  const auto codec = [&](Travel travel) {
+    switch (travel) {
+      case Travel::kAuto: return narrow ? Codec::kBFloat16 : Codec::kNone;
+      case Travel::kAsTheyAre: return Codec::kNone;
+      case Travel::kBFloat16: return Codec::kBFloat16;
+      case Travel::kInt8: return Codec::kInt8;
+      case Travel::kInt4: return Codec::kInt4;
+    }
+    return Codec::kNone;
+  };
+  return {codec(config.link.push[0]), codec(config.link.push[1])};
+}
+
 bool goes_on(const DataConfig& before, const DataConfig& after) {
   return before.batches.empty() && after.batches.empty() && before.train == after.train &&
          before.context_length == after.context_length && before.overflow == after.overflow &&

@@ -13,6 +13,7 @@
 #include "corpus/sampler.h"
 #include "model/shape.h"
 #include "strategy/cluster.h"
+#include "strategy/wire_codec.h"
 
 namespace sluice::config {
 
@@ -216,6 +217,12 @@ struct WatchConfig {
   int64_t path_every = 100;  // steps between looks at the critical path; 0: never
 };
 
+// In what numbers travel; auto: in bfloat16 where that computes, else as they are.
+enum class Travel : uint8_t { kAuto, kAsTheyAre, kBFloat16, kInt8, kInt4 };
+struct LinkConfig {
+  std::array<Travel, 2> push{};  // gradients, inside nodes and between them
+};
+
 struct RunConfig {
   ModelConfig model;
   DataConfig data;                  // from step 0 on
@@ -225,6 +232,7 @@ struct RunConfig {
   OptimizerConfig optimizer;
   LoraConfig lora;
   ParallelConfig parallel;
+  LinkConfig link;
   ClusterConfig cluster;
   MemoryConfig memory;
   CheckpointConfig checkpoint;
@@ -242,6 +250,9 @@ void resolve_model(RunConfig& config, ModelUse use = ModelUse::kCompute);
 
 // What a gradient element takes on its way between lanes that share parameters: cost::MemoryModel's.
 int64_t reduce_bytes(const TrainConfig& train);
+
+// What [link] means with this dtype.
+strategy::PushCodecs push_codecs(const RunConfig& config);
 
 // Whether a phase goes on with the documents where the one before it stopped: they are drawn, and at most
 // tokens_per_step differs.

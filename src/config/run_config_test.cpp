@@ -148,6 +148,22 @@ TEST(RunConfig, OverridesTakeTomlValuesAndBareWords) {
   EXPECT_EQ(config.log.dir, "runs/x");
 }
 
+TEST(RunConfig, GradientsTravelAsOneWordOrTwoSay) {
+  using strategy::Codec;
+  const auto codecs = [](std::vector<std::string> overrides) {
+    return push_codecs(parse_config(kSmall, "run.toml", overrides));
+  };
+  EXPECT_EQ(codecs({}), (strategy::PushCodecs{Codec::kNone, Codec::kNone}));
+  EXPECT_EQ(codecs({"train.dtype=bfloat16"}), (strategy::PushCodecs{Codec::kBFloat16, Codec::kBFloat16}));
+  EXPECT_EQ(codecs({"train.dtype=bfloat16", "link.push=float32"}),
+            (strategy::PushCodecs{Codec::kNone, Codec::kNone}));
+  EXPECT_EQ(codecs({"link.push=int4"}), (strategy::PushCodecs{Codec::kInt4, Codec::kInt4}));
+  EXPECT_EQ(codecs({"link.push=['int8', 'int4']"}), (strategy::PushCodecs{Codec::kInt8, Codec::kInt4}));
+  for (const char* bad :
+       {"link.push=int3", "link.push=['int8', 'int4', 'int4']", "link.push=[]", "link.push=4"})
+    EXPECT_NE(fault(kSmall, {bad}).find("link.push is"), std::string::npos) << fault(kSmall, {bad});
+}
+
 TEST(RunConfig, UnknownKeyNamesTheNearest) {
   const std::string message = fault(kSmall, {"data.context_lenght=64"});
   EXPECT_NE(message.find("unknown key 'data.context_lenght'"), std::string::npos) << message;

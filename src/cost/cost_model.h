@@ -21,6 +21,7 @@
 #include "model/shape.h"
 #include "strategy/memory_policy.h"
 #include "strategy/scheme.h"
+#include "strategy/wire_codec.h"
 
 namespace sluice::cost {
 
@@ -105,6 +106,7 @@ class CostModel {
     LinkTimes host{0, 10'000'000'000};  // a rank's copies to or from host memory
     int64_t update_ps_per_element = 0;  // optimiser step, picoseconds an owned element
     MemoryModel memory;
+    strategy::PushCodecs push;  // how gradients travel to their owners
     int gpus_per_node = 8;
     int gpus_per_nic = 1;  // neighbouring ones that share a network adapter; divides gpus_per_node
     // Where it has rows, they take the place of the map above and a scheme without a row cannot be planned.

@@ -67,7 +67,7 @@ class Lowering {
   }
   void depend(int node, int on) { graph_.nodes[static_cast<size_t>(node)].dependencies.push_back(on); }
 
-  int add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous);
+  int add_exchange(NodeKind kind, int round, int64_t bytes, int previous);
   UnitOnStage on_stage(const PipelineDraft& draft, int stage, int unit) const;
   int64_t attention_ns(const PipelineDraft& draft, const DraftCell& cell) const;
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
@@ -104,9 +104,8 @@ void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
   graph_.nodes.reserve(nodes);
 }
 
-int Lowering::add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous) {
+int Lowering::add_exchange(NodeKind kind, int round, int64_t bytes, int previous) {
   const bool intra = kind == NodeKind::kPullIntra || kind == NodeKind::kPushIntra;
-  const int64_t bytes = elements * element_bytes;
   Node& node = add(kind, all_ranks_, cost_.exchange_ns(bytes, intra), LinkRound{round});
   node.bytes = bytes;
   if (previous >= 0) node.dependencies.push_back(previous);
@@ -121,9 +120,9 @@ void Lowering::add_pulls() {
     const LinkPlan::Busiest& busiest = links_.pull.busiest[r];
     const int round = static_cast<int>(r);
     if (links_.has_inter()) {
-      inter = add_exchange(NodeKind::kPullInter, round, busiest.inter_elements, element_bytes, inter);
+      inter = add_exchange(NodeKind::kPullInter, round, busiest.inter_elements * element_bytes, inter);
     }
-    intra = add_exchange(NodeKind::kPullIntra, round, busiest.intra_elements, element_bytes, intra);
+    intra = add_exchange(NodeKind::kPullIntra, round, busiest.intra_elements * element_bytes, intra);
     if (inter >= 0) depend(intra, inter);
     pulls_.push_back(intra);
   }
@@ -131,16 +130,20 @@ void Lowering::add_pulls() {
 
 void Lowering::add_pushes() {
   if (purpose_ == Purpose::kEvaluate) return;
-  const int64_t element_bytes = cost_.options().memory.accumulator_bytes;
+  const auto bytes = [&](strategy::Codec codec, int64_t elements) {
+    return strategy::coded_bytes(codec, elements, cost_.options().memory.accumulator_bytes);
+  };
+  const strategy::PushCodecs& codecs = cost_.options().push;
   int inter = -1;
   int intra = -1;
   for (size_t r = links_.push.busiest.size(); r-- > 0;) {
     const LinkPlan::Busiest& busiest = links_.push.busiest[r];
     const int round = static_cast<int>(r);
-    intra = add_exchange(NodeKind::kPushIntra, round, busiest.intra_elements, element_bytes, intra);
+    intra = add_exchange(NodeKind::kPushIntra, round, bytes(codecs.in_node, busiest.intra_elements), intra);
     for (const int cell : push_after_[r]) depend(intra, cell);
     if (links_.has_inter()) {
-      inter = add_exchange(NodeKind::kPushInter, round, busiest.inter_elements, element_bytes, inter);
+      inter = add_exchange(NodeKind::kPushInter, round, bytes(codecs.between_nodes, busiest.inter_elements),
+                           inter);
       depend(inter, intra);
     }
   }

@@ -41,6 +41,15 @@ class Locator {
   Address owner_or_compute(int bucket, Interval slice) const {
     return owns(bucket, slice) ? owner(bucket, slice) : compute(bucket, slice);
   }
+  // Which elements of a slice that stands at `offset` no codec may change.
+  void add_exact(int bucket, Interval slice, int64_t offset, std::vector<Interval>& to) const {
+    for (const model::Parameter& parameter : table_.buckets[static_cast<size_t>(bucket)].parameters) {
+      if (!parameter.one_dimensional() && parameter.learns == model::Learns::kByGradient) continue;
+      const Interval part = base::intersect(slice, {parameter.offset, parameter.offset + parameter.size()});
+      if (part.empty()) continue;
+      to.push_back({offset + part.begin - slice.begin, offset + part.end - slice.begin});
+    }
+  }
 
  private:
   const model::ParameterTable& table_;
@@ -219,11 +228,17 @@ std::vector<Term> push_terms(WireLevel& level, const std::vector<Transfer>& tran
   for (const auto& [bucket, slice, receiver, sender] : transfers) {
     if (sender == receiver) continue;
     if (sender == locator.rank()) {
-      add_copy(level.pack, {locator.compute(bucket, slice), send.take(receiver, slice.size()), slice.size()});
+      const Address to = send.take(receiver, slice.size());
+      add_copy(level.pack, {locator.compute(bucket, slice), to, slice.size()});
+      locator.add_exact(bucket, slice, to.offset, level.exact_sent);
     } else if (receiver == locator.rank()) {
-      terms.push_back({bucket, slice, order(sender), receive.take(sender, slice.size())});
+      const Address from = receive.take(sender, slice.size());
+      terms.push_back({bucket, slice, order(sender), from});
+      locator.add_exact(bucket, slice, from.offset, level.exact_received);
     }
   }
+  for (std::vector<Interval>* exact : {&level.exact_sent, &level.exact_received})
+    std::ranges::sort(*exact, {}, &Interval::begin);
   return terms;
 }
 
@@ -304,6 +319,20 @@ void add_up(const std::vector<const Element*>& sources, Element* to, int64_t ele
 int64_t WireLevel::sent() const { return total(send_elements); }
 
 int64_t WireLevel::received() const { return total(receive_elements); }
+
+std::vector<int64_t> wire_bytes(const std::vector<int64_t>& elements, const std::vector<Interval>& exact,
+                                strategy::Codec codec, int64_t wide) {
+  std::vector<int64_t> bytes;
+  int64_t begin = 0;
+  for (const int64_t count : elements) {
+    int64_t own = strategy::coded_bytes(codec, count, wide);
+    for (const Interval& some : exact)
+      if (codec != strategy::Codec::kNone) own += base::intersect(some, {begin, begin + count}).size() * wide;
+    bytes.push_back(own);
+    begin += count;
+  }
+  return bytes;
+}
 
 bool WireLevel::idle() const { return pack.empty() && unpack.empty() && sums.empty(); }
 

@@ -15,7 +15,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/interval.h"
 #include "link/route.h"
+#include "strategy/wire_codec.h"
 
 namespace sluice::link {
 
@@ -53,6 +55,10 @@ struct WireLevel {
   std::vector<Copy> unpack;  // after it: from the wire, and local moves
   std::vector<Sum> sums;     // after it; push only
   std::vector<Address> sources;
+  // Of a push, ascending: elements of the buffers that no codec may change (counts, and one-dimensional
+  // parameters' gradients, which are few).
+  std::vector<base::Interval> exact_sent;
+  std::vector<base::Interval> exact_received;
 
   int64_t sent() const;  // elements over all peers
   int64_t received() const;
@@ -63,6 +69,12 @@ struct RoundWire {
   WireLevel inter;
   WireLevel intra;
 };
+
+// Bytes by peer of what stands in a buffer: those of all elements coded, then of the exact ones as they are,
+// of `wide` bytes each.
+std::vector<int64_t> wire_bytes(const std::vector<int64_t>& elements,
+                                const std::vector<base::Interval>& exact, strategy::Codec codec,
+                                int64_t wide);
 
 // The plan of `rank` for one round. `round` comes from route() or from route_of_rank() of this rank.
 RoundWire pull_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
@@ -87,7 +99,7 @@ Element* locate(const BucketMemory<Element>& memory, Element* wire, const Addres
 }
 
 // Element is float, double, or uint16_t for any 16-bit type (copies only). `send` and `receive` hold
-// sent() and received() elements. A wire narrower than the accumulators would convert in these two only.
+// sent() and received() elements; what travels narrower is coded behind the one and before the other.
 template <typename Element>
 void pack(const WireLevel& level, const BucketMemory<Element>& memory, Element* send);
 // REQUIRES: without sums when Element is uint16_t.

@@ -106,7 +106,8 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .shares = shares_,
                      .wires = wires,
                      .context = context_,
-                     .asks_together = options_.asks_together},
+                     .asks_together = options_.asks_together,
+                     .push = options_.push},
                     optimizer);
   StepResult result;
   const Waits waits_before = communicators_.waits();
@@ -124,7 +125,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.gradient_norm = runner.gradient_norm();
   result.pulled_bytes = wires.pulled_elements * comm::size_of(options_.precision.compute);
   if (optimizer != nullptr)
-    result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
+    result.pushed_bytes = wires.pushed_bytes(options_.push, comm::size_of(options_.precision.master()));
   result.exchange_bytes = runner.exchange_bytes();
   result.busiest_experts = runner.busiest_experts();
   result.experts = runner.expert_load();

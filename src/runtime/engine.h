@@ -53,6 +53,7 @@ class Engine {
  public:
   struct Options {
     Precision precision;
+    strategy::PushCodecs push;  // how gradients travel to their owners
     c10::Device device = c10::kCPU;
     int64_t context_length = 2048;   // longest sequence: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)

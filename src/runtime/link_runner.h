@@ -21,6 +21,9 @@ struct LinkWires {
   std::vector<link::RoundWire> push;
   int64_t pulled_elements = 0;  // received by this rank in pull
   int64_t pushed_elements = 0;  // sent by this rank in push
+
+  // Bytes of these by codecs, elements taking so many as they are.
+  int64_t pushed_bytes(const strategy::PushCodecs& codecs, int64_t wide) const;
 };
 // Asserts that pull brings exactly the rank's shards less what it owns, and push takes as much home.
 LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank);
@@ -34,12 +37,18 @@ class LinkRunner {
   using Memories = LinkMemories;
   // Packs, exchanges and unpacks `level`.
   void run(const link::WireLevel& level, const Memories& memories, comm::DType dtype);
+  // The same with what travels coded; `seed` is another one for each of a step's exchanges, and step.
+  void run_coded(const link::WireLevel& level, const Memories& memories, comm::DType dtype,
+                 strategy::Codec codec, uint64_t seed);
 
  private:
+  void exchange(const std::vector<int64_t>& send_bytes, const std::vector<int64_t>& receive_bytes);
+
   comm::Communicator& communicator_;
   std::unique_ptr<LinkMover> mover_;  // made for the device of the first run
   at::Tensor send_;                   // bytes
   at::Tensor receive_;                // bytes
+  at::Tensor wide_;                   // what is coded, or was
 };
 
 // What pull and push move in the step that `store` has open.

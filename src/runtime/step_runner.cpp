@@ -159,15 +159,23 @@ void StepRunner::run(const Node& node) {
   const auto wire = [&](const std::vector<link::RoundWire>& wires) -> const link::RoundWire& {
     return wires[static_cast<size_t>(node.round())];
   };
+  // Of one exchange of one step on one rank.
+  const auto chance = [&](int exchange) {
+    const uint64_t update = optimizer_ == nullptr ? 0 : static_cast<uint64_t>(optimizer_->update);
+    return (update * 0x9e3779b97f4a7c15U) ^ (static_cast<uint64_t>(exchange) << 40) ^
+           (static_cast<uint64_t>(rank_) << 48);
+  };
   switch (node.kind) {
     case NodeKind::kPullInter:
       return resources_.link_inter.run(wire(resources_.wires.pull).inter, pull_memories_, compute);
     case NodeKind::kPullIntra:
       return resources_.link_intra.run(wire(resources_.wires.pull).intra, pull_memories_, compute);
     case NodeKind::kPushIntra:
-      return resources_.link_intra.run(wire(resources_.wires.push).intra, push_memories_, master);
+      return resources_.link_intra.run_coded(wire(resources_.wires.push).intra, push_memories_, master,
+                                             resources_.push.in_node, chance(2 * node.round()));
     case NodeKind::kPushInter:
-      return resources_.link_inter.run(wire(resources_.wires.push).inter, push_memories_, master);
+      return resources_.link_inter.run_coded(wire(resources_.wires.push).inter, push_memories_, master,
+                                             resources_.push.between_nodes, chance(2 * node.round() + 1));
     case NodeKind::kForward: return forward(node);
     case NodeKind::kBackward:
     case NodeKind::kBackwardInput: return backward(node);

@@ -32,6 +32,7 @@ struct StepResources {
   const LinkWires& wires;
   layers::LayerContext context;  // its `parallel` and `lanes` are set by the step
   bool asks_together = false;    // as of layers::ExpertLoad
+  strategy::PushCodecs push;     // how gradients travel
 };
 
 // Sums over all ranks, known after ReduceScalars.

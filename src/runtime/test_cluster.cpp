@@ -396,6 +396,7 @@ class RankRun {
   void operator()() {
     Engine::Options engine_options;
     engine_options.precision = precision();
+    engine_options.push = options_.push;
     engine_options.context_length = 512;
     engine_options.logits_chunk_bytes = 4096;
     engine_options.device = options_.device;
@@ -494,6 +495,7 @@ class RankRun {
     const auto ranks = static_cast<size_t>(options_.world_size);
     if (record_.pulled_bytes.size() <= at) {
       record_.pulled_bytes.resize(at + 1);
+      record_.pushed_bytes.resize(at + 1);
       record_.exchange_bytes.resize(at + 1);
       record_.share_bytes.resize(at + 1);
       record_.peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
@@ -501,6 +503,7 @@ class RankRun {
       record_.host_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
     }
     record_.pulled_bytes[at] += result.pulled_bytes;
+    record_.pushed_bytes[at] += result.pushed_bytes;
     record_.exchange_bytes[at] += result.exchange_bytes;
     record_.share_bytes[at] += result.share_bytes;
     const auto rank = static_cast<size_t>(rank_);

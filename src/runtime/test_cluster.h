@@ -64,6 +64,7 @@ struct RunRecord {
   std::map<std::string, std::vector<double>> parameters;  // whole tensors, by name
   // Of all ranks, by step.
   std::vector<int64_t> pulled_bytes;
+  std::vector<int64_t> pushed_bytes;
   std::vector<int64_t> exchange_bytes;
   std::vector<int64_t> expected_exchange_bytes;  // by the formula
   // What lanes that share parameters received of them and sent of their gradients, and what theory says.
@@ -90,6 +91,7 @@ struct RunOptions {
   int64_t loss_one_in = 1;  // as of made_up_tokens
   comm::DType dtype = comm::DType::kFloat64;
   comm::DType reduce = comm::DType::kFloat32;  // Precision::reduce
+  strategy::PushCodecs push;                   // how gradients travel
   double z_loss = 0;                           // as of layers::with_z_loss
   double balance_loss = 0;                     // as of layers::LayerContext
   double correction_rate = 0;                  // as of AdamW

@@ -167,6 +167,7 @@ RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& 
   machine.calibration = calibration_of(
       config, options.calibration.empty() ? config.parallel.calibration : options.calibration, machine);
   machine.calibration.options.memory.reduce_bytes = config::reduce_bytes(config.train);
+  machine.calibration.options.push = config::push_codecs(config);
   return machine;
 }
 

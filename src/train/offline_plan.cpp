@@ -36,6 +36,7 @@ session::RunMachine this_machine(config::RunConfig config, int ranks) {
   machine.calibration = unmeasured_calibration(
       {config, base::Json(), precision_of(config.train), device.device, device.memory_bytes}, ranks);
   machine.calibration.options.memory.reduce_bytes = config::reduce_bytes(config.train);
+  machine.calibration.options.push = config::push_codecs(config);
   return machine;
 }
 

@@ -1,0 +1,132 @@
+// What fewer bits of gradients between nodes are worth, by analytic costs alone, as a table in Markdown;
+// bench/record.py wire writes it.
+//
+// Of each model, number of GPUs and speed between nodes: whole steps, by the clock, of data parallelism whose
+// replicas are nodes (parameters shared inside each, gradients pushed between them), with gradients as they
+// are and by each codec; and of the strategy that planning would take instead, with gradients between lanes
+// in bfloat16. The time of coding is not in it.
+//
+//   wire_bench [LENGTHS]
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cost/analytic.h"
+#include "graph/build.h"
+#include "inputs.h"
+#include "plan/batch_sample.h"
+#include "plan/planner.h"
+#include "session/candidates.h"
+#include "strategy/wire_codec.h"
+
+namespace {
+
+using namespace sluice;
+using strategy::Codec;
+
+constexpr int64_t kContextTokens = 24'576;
+constexpr int64_t kTokensOfRank = 4096;
+constexpr int kBatches = 4;
+constexpr double kGigabytes[] = {50, 20, 10, 3};
+
+struct Setting {
+  const char* model;
+  int ranks;
+};
+constexpr Setting kSettings[] = {{"llama-7b", 64}, {"llama-7b", 128}, {"llama-32b", 64}, {"llama-32b", 128}};
+
+constexpr std::pair<const char*, strategy::PushCodecs> kPushes[] = {
+    {"as they are", {}},
+    {"bfloat16", {Codec::kBFloat16, Codec::kBFloat16}},
+    {"8 bits", {Codec::kInt8, Codec::kInt8}},
+    {"8 and 4 bits", {Codec::kInt8, Codec::kInt4}}};
+
+cost::CostModel::Options costs_of(const Setting& setting, double gigabytes) {
+  const strategy::Cluster cluster = strategy::cluster_preset("h100x8", setting.ranks / 8);
+  const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9,
+                                    .element_bytes = 2,
+                                    .host_bytes = cost::host_bytes_of(cluster)};
+  const std::vector<int> degrees = {1, 2, 4, 8};
+  cost::CostModel::Options options = cost::analytic_options(
+      model::named_shape(setting.model), cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node);
+  options.inter.bytes_per_s = static_cast<int64_t>(gigabytes * 1e9);
+  return options;
+}
+
+std::vector<std::vector<int64_t>> batches_of(const std::vector<int64_t>& lengths, int ranks) {
+  return plan::stratified_batches(
+      lengths, {.tokens_per_step = ranks * kTokensOfRank, .batches = kBatches, .seed = 11});
+}
+
+// The mean step; what is planned does not depend on the codec.
+double step_ms(const std::vector<strategy::StepPlan>& plans, const cost::CostModel& cost, int ranks) {
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  double sum = 0;
+  for (const strategy::StepPlan& plan : plans)
+    sum += static_cast<double>(
+        graph::build(plan, table, cost, ranks, {.disabled_passes = {"verify"}}).makespan_ns);
+  return sum / 1e6 / static_cast<double>(plans.size());
+}
+
+std::vector<strategy::StepPlan> plans_of(const plan::Planner& planner,
+                                         const std::vector<std::vector<int64_t>>& batches) {
+  std::vector<strategy::StepPlan> plans;
+  for (const std::vector<int64_t>& batch : batches)
+    plans.push_back(planner.plan(0, plan::sequences_of(batch)));
+  return plans;
+}
+
+plan::Planner planner_of(const cost::CostModel& cost, int ranks, std::vector<strategy::Strategy> candidates) {
+  return plan::Planner({.world_size = ranks, .candidates = std::move(candidates)}, cost);
+}
+
+void print_row(const Setting& setting, double gigabytes, const std::vector<int64_t>& lengths) {
+  const cost::CostModel cost(costs_of(setting, gigabytes));
+  const auto batches = batches_of(lengths, setting.ranks);
+  const std::string by_nodes = base::text(setting.ranks / 8, "x<1,1,8,8>"),
+                    shared = base::text("1x<1,1,", setting.ranks, ",", setting.ranks, ">");
+  const auto plans =
+      plans_of(planner_of(cost, setting.ranks, {strategy::parse_strategy(by_nodes, setting.ranks)}), batches);
+  std::printf("| %s | %d | %.0f |", setting.model, setting.ranks, gigabytes);
+  double wide = 0;
+  for (const auto& [name, push] : kPushes) {
+    cost::CostModel::Options options = cost.options();
+    options.push = push;
+    const double ms = step_ms(plans, cost.with(options), setting.ranks);
+    if (push == strategy::PushCodecs{}) {
+      wide = ms;
+      std::printf(" %.0f |", ms);
+    } else {
+      std::printf(" %.0f (%.2f) |", ms, wide / ms);
+    }
+  }
+  cost::CostModel::Options narrow = cost.options();
+  narrow.memory.reduce_bytes = 2;
+  const cost::CostModel of_lanes = cost.with(narrow);
+  const auto over_all = plans_of(
+      planner_of(of_lanes, setting.ranks, {strategy::parse_strategy(shared, setting.ranks)}), batches);
+  std::printf(" %.0f |\n", step_ms(over_all, of_lanes, setting.ranks));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<int64_t> lengths =
+      bench::read_lengths(argc > 1 ? argv[1] : "bench/data/system_lengths.txt", 1, kContextTokens);
+  std::printf(
+      "H100s, eight a node, %lld tokens a rank, context %lld; milliseconds, and over gradients as they "
+      "are:\n\n",
+      static_cast<long long>(kTokensOfRank), static_cast<long long>(kContextTokens));
+  std::printf("| model | GPUs | GB/s of an adapter |");
+  for (const auto& [name, push] : kPushes) std::printf(" %s |", name);
+  std::printf(" shared over all lanes |\n|---|---:|---:|");
+  for (size_t i = 0; i <= std::size(kPushes); ++i) std::printf("---:|");
+  std::printf("\n");
+  for (const Setting& setting : kSettings) {
+    for (const double gigabytes : kGigabytes) print_row(setting, gigabytes, lengths);
+  }
+  return 0;
+}
