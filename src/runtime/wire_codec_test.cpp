@@ -90,6 +90,23 @@ TEST(WireCodec, RoundsWithoutErrorInTheMeanAndAlikeForASeed) {
   }
 }
 
+// Whole numbers of 8 bits to the bit; of 4 a sum's order may round one the other way.
+TEST(WireCodec, IsAsByLibraryOperators) {
+  at::manual_seed(5);
+  for (const int64_t numbers : {1, 128, 200, 5000}) {
+    const at::Tensor x = at::randn({numbers}, at::kFloat);
+    EXPECT_TRUE(at::equal(encode(Codec::kInt8, x, 9), aten::encode(Codec::kInt8, x, 9)));
+    const at::Tensor own = encode(Codec::kInt4, x, 9), theirs = aten::encode(Codec::kInt4, x, 9);
+    EXPECT_LE((own != theirs).sum().item<int64_t>(), own.numel() / 10 + 4);
+    for (const Codec codec : {Codec::kInt8, Codec::kInt4}) {
+      const at::Tensor y = at::empty_like(x), z = at::empty_like(x), bytes = encode(codec, x, 9);
+      decode(codec, bytes, y);
+      aten::decode(codec, bytes, z);
+      EXPECT_LE((y - z).abs().max().item<double>(), 1e-5);
+    }
+  }
+}
+
 // A transform spreads a large number over its group, whose others would else come back as zero.
 TEST(WireCodec, OneLargeNumberDoesNotTakeAllOfAGroup) {
   at::Tensor x = at::full({128}, 0.05, at::kFloat);
