@@ -22,7 +22,7 @@ class GLAConfig(PretrainedConfig):
         self.expand_k, self.expand_v = expand_k, expand_v
         self.intermediate_size, self.hidden_ratio = intermediate_size, hidden_ratio
         self.norm_eps, self.vocab_size, self.hidden_act = norm_eps, vocab_size, hidden_act
-        self.initializer_range = initializer_range
+        self.initializer_range, self.eos_token_id = initializer_range, None
 
 
 def recurrence(q, k, v, log_decay):

@@ -76,8 +76,8 @@ MODELS = {"llama": {}, "tied": {"tie_word_embeddings": True}, "qwen2": {"family"
           "granite_hybrid": {"family": "granitemoehybrid", "pad_token_id": None, "num_local_experts": 0,
                              "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
                              "shared_intermediate_size": 128, "mamba_n_heads": 16, "mamba_n_groups": 2, "mamba_d_state": 16},
-          "mamba2": {"family": "mamba2", "num_heads": 16, "head_dim": 16, "n_groups": 2, "state_size": 16},
-          "gla": {"family": "gla", "kv_heads": 4},
+          "mamba2": {"family": "mamba2", "num_heads": 16, "head_dim": 8, "n_groups": 2, "state_size": 16, "initializer_range": 0.02},
+          "gla": {"family": "gla", "kv_heads": 4, "rms_norm_eps": 0.05},
           "qwen3_5": {"family": "qwen3_5_text", "head_dim": 32, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
                       "linear_key_head_dim": 16, "linear_value_head_dim": 16}}
 
