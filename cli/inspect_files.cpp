@@ -67,11 +67,16 @@ std::string ffn_text(const model::Shape& shape) {
   return base::join(parts, ", ");
 }
 
+int64_t recurrent_layers(const model::Shape& shape) {
+  int64_t layers = 0;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) layers += shape.block_type(layer).recurrent ? 1 : 0;
+  return layers;
+}
+
 // ", 36 recurrent layers (gated delta rule, 32 heads of 128 x 128)", or nothing.
 std::string recurrent_text(const model::Shape& shape) {
   const model::Recurrent& own = shape.recurrent;
-  int64_t layers = 0;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) layers += shape.block_type(layer).recurrent ? 1 : 0;
+  const int64_t layers = recurrent_layers(shape);
   if (layers == 0) return "";
   const char* const name = own.recurrence == model::Recurrence::kMamba2 ? "Mamba-2"
                            : own.recurrence == model::Recurrence::kGla  ? "gated linear attention"
@@ -80,24 +85,17 @@ std::string recurrent_text(const model::Shape& shape) {
               own.value_heads, " heads of ", own.key_width, " x ", own.value_width, ")");
 }
 
-bool attends(const model::Shape& shape) {
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    if (!shape.block_type(layer).recurrent) return true;
-  }
-  return false;
-}
-
 std::string shape_text(const model::Shape& shape) {
   const int64_t parameters = model::parameter_count(shape), active = model::active_parameter_count(shape);
   const bool computed = shape.family != model::Family::kCounted;
+  const bool attends = recurrent_layers(shape) < shape.layers;
   return text(computed ? "" : text("model_type ", shape.counted, " is counted, not computed: "),
               human_count(parameters), " parameters",
               active < parameters ? text(" (a token passes ", human_count(active), ")") : "", ": ",
-              model::layers_text(shape), recurrent_text(shape),
-              attends(shape) ? ", " + heads_text(shape) : "",
+              model::layers_text(shape), recurrent_text(shape), attends ? ", " + heads_text(shape) : "",
               shape.ffn_hidden > 0 ? ", " + ffn_text(shape) : "", ", vocabulary ", shape.vocab,
               shape.tie_embeddings ? ", tied embeddings" : "",
-              computed && attends(shape) ? text(", rope theta ", shape.rope.theta) : "");
+              computed && attends ? text(", rope theta ", shape.rope.theta) : "");
 }
 
 void print_tensor(const checkpoint::TensorInfo& tensor) {

@@ -26,11 +26,11 @@ constexpr Word<corpus::Overflow> kOverflows[] = {{"truncate", corpus::Overflow::
                                                  {"drop", corpus::Overflow::kDrop}};
 constexpr Word<ReduceType> kReduceTypes[] = {{"float32", ReduceType::kFloat32},
                                              {"bfloat16", ReduceType::kBFloat16}};
-constexpr Word<Travel> kTravels[] = {{"auto", Travel::kAuto},
-                                     {"float32", Travel::kAsTheyAre},
-                                     {"bfloat16", Travel::kBFloat16},
-                                     {"int8", Travel::kInt8},
-                                     {"int4", Travel::kInt4}};
+constexpr Word<std::optional<strategy::Codec>> kCodecs[] = {{"auto", std::nullopt},
+                                                            {"float32", strategy::Codec::kNone},
+                                                            {"bfloat16", strategy::Codec::kBFloat16},
+                                                            {"int8", strategy::Codec::kInt8},
+                                                            {"int4", strategy::Codec::kInt4}};
 constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"linear", Decay::kLinear},
                                    {"constant", Decay::kConstant},
@@ -343,10 +343,9 @@ void visit_watch(RunConfig& config, Fields& keys) {
 }
 
 void visit_link(RunConfig& config, Fields& keys) {
-  keys("push", InAndBetween(config.link.push, kTravels),
+  keys("push", InAndBetween(config.link.push, kCodecs),
        "of gradients on their way to their owners, or two: inside nodes and between them; sums are float32, "
-       "and counts, "
-       "norms and biases travel so. auto: bfloat16 where that computes, else as they are summed");
+       "and counts, norms and biases travel so. auto: bfloat16 where that computes, else as they are summed");
 }
 
 constexpr Section kSections[] = {

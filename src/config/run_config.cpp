@@ -18,18 +18,8 @@ int64_t reduce_bytes(const TrainConfig& train) { return train.reduce_dtype == Re
 
 strategy::PushCodecs push_codecs(const RunConfig& config) {
   using strategy::Codec;
-  const bool narrow = config.train.dtype == ComputeType::kBFloat16;
-  const auto codec = [&](Travel travel) {
-    switch (travel) {
-      case Travel::kAuto: return narrow ? Codec::kBFloat16 : Codec::kNone;
-      case Travel::kAsTheyAre: return Codec::kNone;
-      case Travel::kBFloat16: return Codec::kBFloat16;
-      case Travel::kInt8: return Codec::kInt8;
-      case Travel::kInt4: return Codec::kInt4;
-    }
-    return Codec::kNone;
-  };
-  return {codec(config.link.push[0]), codec(config.link.push[1])};
+  const Codec otherwise = config.train.dtype == ComputeType::kBFloat16 ? Codec::kBFloat16 : Codec::kNone;
+  return {config.link.push[0].value_or(otherwise), config.link.push[1].value_or(otherwise)};
 }
 
 bool goes_on(const DataConfig& before, const DataConfig& after) {

@@ -217,10 +217,9 @@ struct WatchConfig {
   int64_t path_every = 100;  // steps between looks at the critical path; 0: never
 };
 
-// In what numbers travel; auto: in bfloat16 where that computes, else as they are.
-enum class Travel : uint8_t { kAuto, kAsTheyAre, kBFloat16, kInt8, kInt4 };
 struct LinkConfig {
-  std::array<Travel, 2> push{};  // gradients, inside nodes and between them
+  // Of gradients, inside nodes and between them; none: bfloat16 where that computes, else as they are.
+  std::array<std::optional<strategy::Codec>, 2> push{};
 };
 
 struct RunConfig {

@@ -171,8 +171,8 @@ void write_granite_hybrid(const Shape& shape, Json& config) {
 
 // Without an MLP: what mixes tokens is all that a block does.
 void read_mamba2_model(const Json& config, const std::string& name, Shape& shape) {
-  if (config.contains("rms_norm")) require_only(config, "rms_norm", true, name);
-  if (config.contains("norm_before_gate")) require_only(config, "norm_before_gate", false, name);
+  require_only(config, "rms_norm", true, name);
+  require_only(config, "norm_before_gate", false, name);
   shape.block_types.assign(static_cast<size_t>(shape.layers), {.rotates = false, .recurrent = true});
   read_mamba2(config, kMamba2ModelKeys, name, shape);
 }

@@ -133,12 +133,9 @@ PartBytes RecurrentKind::bytes(const Cut& cut, int64_t element_bytes) const {
   const bool gated = own_.recurrence == Recurrence::kGatedDelta, gla = own_.recurrence == Recurrence::kGla;
   const bool convolves = own_.convolution > 1;
   const int64_t own_keys = own_.key_heads / tp * own_.key_width;
-  const int64_t made = with_more((convolves ? 2 : 1) * mixed) +
-                       (gated ? 2
-                        : gla ? 1
-                              : 0) *
-                           own_keys +
-                       2 * values;
+  int64_t made = with_more((convolves ? 2 : 1) * mixed) + 2 * values;
+  if (gated) made += 2 * own_keys;
+  if (gla) made += own_keys;
   const int64_t mixes = with_more((convolves ? 8 : 2) * mixed) + 4 * own_keys + values;
   // By value head and place of a chunk, which are at most a quarter more than rows: keys' width, values',
   // rows of a chunk, and what a chunk's states are of a place (ops/recurrence_heads.h).
