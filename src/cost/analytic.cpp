@@ -59,6 +59,51 @@ class Analysis {
             {}};
   }
 
+  DecodeCost decode(const model::Kind& kind, DecodeShare share, int lanes) const {
+    const model::TokenWork work = kind.work();
+    const bool alone = share == DecodeShare::kExperts, beside = share == DecodeShare::kBesideExperts;
+    double matrices = 0, of_experts = 0;  // elements
+    for (const model::Parameter& parameter : kind.parameters())
+      (parameter.experts > 0 ? of_experts : matrices) +=
+          real(parameter.size()) / (parameter.replicated ? 1 : tp_);
+    // Of the experts, by a row.
+    const double visited = of_experts == 0 ? 0 : std::min(1.0, real(work.visited) / tp_ / of_experts);
+    // A row of the embedding is read where it is wanted.
+    if (work.products == 0 || alone) matrices = 0;
+    of_experts = beside ? 0 : of_experts / lanes;
+    const int64_t multiplied = alone ? work.visited / lanes : work.products - (beside ? work.visited : 0);
+    const double products = 2 * real(multiplied) / tp_ / rates_.product_flops_per_ns;
+    // Gathers and scatters around experts alone are as around a part of a block.
+    const int collectives = alone ? 2 : work.collectives;
+    const double elements = alone ? real(work.elements) / 2 / lanes : real(work.elements);
+    const double others = element_bytes_ * elements / tp_ / rates_.memory_bytes_per_ns +
+                          (alone ? 1.0 / lanes : 1.0) * collectives * collective_ns_per_token();
+    const double fixed = rates_.layer_overhead_ns / (alone ? 2 : 1) + collectives * collective_latency_ns();
+    const auto read_ns = [&](double rows) {
+      const double touched = of_experts * (1 - std::pow(1 - visited, rows));
+      return (matrices + touched) * element_bytes_ / rates_.memory_bytes_per_ns;
+    };
+    DecodeCost cost;
+    const auto add = [&](double rows) {
+      const double ns = fixed + rows * others + std::max(read_ns(rows), rows * products);
+      cost.by_rows.push_back({.rows = std::llround(rows), .ns = std::llround(ns)});
+    };
+    constexpr double kMostRows = 1 << 16;
+    const double balanced = std::ceil(read_ns(kMostRows) / std::max(products, 1e-9));
+    for (double rows = 1; rows <= kMostRows; rows *= 2) {
+      add(rows);
+      if (rows < balanced && balanced < 2 * rows) add(balanced);
+    }
+    if (alone) return cost;
+    const model::CacheBytes cache = kind.cache({.tp = tp_}, static_cast<int64_t>(element_bytes_));
+    const double pair = 4 * real(work.attention) / tp_ / rates_.attention_forward_flops_per_ns;
+    const double key = std::max(pair, real(cache.token) / rates_.memory_bytes_per_ns);
+    cost.key = Quadratic::from_ns(key, 0, 0).a;
+    cost.pair = Quadratic::from_ns(pair, 0, 0).a;
+    cost.text_ns = std::llround(2 * real(cache.text) / rates_.memory_bytes_per_ns);
+    return cost;
+  }
+
  private:
   // A wide model on a slow device leaves the range of coefficients.
   Quadratic times(double a_ns, double b_ns, double c_ns) const {
@@ -93,6 +138,7 @@ Rates rates_of(const strategy::Cluster& cluster) {
           .attention_backward_flops_per_ns = 0.45 * cluster.flops_per_ns,
           // Devices balance about one byte of memory traffic against 100 FLOPs of products.
           .elementwise_bytes_per_ns = cluster.flops_per_ns / 100,
+          .memory_bytes_per_ns = cluster.device_bytes_per_ns,
           .layer_overhead_ns = 20 * kLaunchNs,
           .collective = cluster.intra_node,
           .intra_node = cluster.intra_node,
@@ -105,6 +151,11 @@ Rates rates_of(const strategy::Cluster& cluster) {
 
 int64_t host_bytes_of(const strategy::Cluster& cluster) {
   return cluster.host_memory_bytes / cluster.gpus_per_node;
+}
+
+DecodeCost analytic_decode(const model::Kind& kind, const model::Shape& shape, const Rates& rates,
+                           int64_t element_bytes, int tp, DecodeShare share, int lanes) {
+  return Analysis(shape, rates, element_bytes, tp).decode(kind, share, lanes);
 }
 
 std::string analytic_source(const model::Shape& shape, const std::string& where) {
@@ -143,7 +194,7 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
       const OperationTimes times = kind == program.kinds().front()  ? analysis.embedding(work)
                                    : kind == program.kinds().back() ? analysis.head(work)
                                                                     : analysis.block(work);
-      kinds.push_back({times, bytes.saved, bytes.deferred});
+      kinds.push_back({times, bytes.saved, bytes.deferred, analysis.decode(*kind, DecodeShare::kAll, 1)});
       options.memory.transient_bytes_per_token =
           std::max(options.memory.transient_bytes_per_token, bytes.transient());
     }

@@ -11,6 +11,9 @@
 //   collectives  with tp > 1 each moves e·hidden·(tp − 1)/tp bytes a token through a rank's link: four in
 //                forward (gather and reduce-scatter around attention and MLP), four in the input gradient,
 //                four gathers in the weight gradient.
+// What passes of text generation take: rows' products or the matrices' bytes read, whichever takes longer
+// (of experts those that some row visits, if each visits any alike); elementwise traffic and collectives as
+// above; a key's bytes read for a row, 4·q_width FLOPs a pair; a state read and written.
 // l² terms make a; bytes and FLOPs a token make b; latencies and overheads make c. The head has three
 // products (logits and two gradients); embedding and head gather or scatter once each way.
 #pragma once
@@ -30,6 +33,7 @@ struct Rates {
   double attention_forward_flops_per_ns = 20;
   double attention_backward_flops_per_ns = 20;
   double elementwise_bytes_per_ns = 4;
+  double memory_bytes_per_ns = 8;   // read from a device's memory
   double layer_overhead_ns = 50e3;  // of each pass over a layer, whatever the tokens
   strategy::LinkSpeed collective{.bytes_per_ns = 1, .latency_ns = 50e3};  // of a TP group; bytes of a rank
   strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};
@@ -44,6 +48,13 @@ struct Rates {
 Rates rates_of(const strategy::Cluster& cluster);
 // A device's even part of its node's host memory.
 int64_t host_bytes_of(const strategy::Cluster& cluster);
+
+// What a rank has of an operation while texts are said: all of it; what is beside the experts of its layer,
+// the router included; or a lane's even part of the experts alone, to which the rows of all lanes come.
+enum class DecodeShare : uint8_t { kAll, kBesideExperts, kExperts };
+// REQUIRES: lanes divide the experts, where they are meant.
+DecodeCost analytic_decode(const model::Kind& kind, const model::Shape& shape, const Rates& rates,
+                           int64_t element_bytes, int tp, DecodeShare share, int lanes = 1);
 
 struct AnalyticMemory {
   int64_t device_bytes = 0;  // margin already taken off

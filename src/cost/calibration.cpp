@@ -46,6 +46,14 @@ Json to_json(const LinkTimes& link) {
   return {{"latency_ns", link.latency_ns}, {"bytes_per_s", link.bytes_per_s}};
 }
 
+// Absent where it is not known.
+void put_decode(Json& row, const std::string& key, const DecodeCost& cost) {
+  if (cost.by_rows.empty()) return;
+  Json rows = Json::array();
+  for (const auto& [count, ns] : cost.by_rows) rows.push_back({count, ns});
+  row[key] = {{"rows", rows}, {"key", to_ns(cost.key)}, {"pair", to_ns(cost.pair)}, {"text", cost.text_ns}};
+}
+
 // Reads members of one object; errors name the file and the path of the key.
 class Reader {
  public:
@@ -68,6 +76,31 @@ class Reader {
   }
 
   bool has(const std::string& key) const { return json_.contains(key); }
+
+  // Nothing where it is absent.
+  DecodeCost decode(const std::string& key) const {
+    if (!has(key)) return {};
+    const Reader reader = object(key);
+    DecodeCost cost{.key = Quadratic::from_ns(reader.real("key", 0x1p20), 0, 0).a,
+                    .pair = Quadratic::from_ns(reader.real("pair", 0x1p20), 0, 0).a,
+                    .text_ns = reader.integer("text", 0, kMostNs)};
+    const Json& rows = reader.member("rows");
+    if (!rows.is_array() || rows.empty())
+      base::refuse(rows, "rows", "pairs of rows and nanoseconds", reader.where_);
+    for (const Json& row : rows) {
+      const int64_t least = cost.by_rows.empty() ? 1 : cost.by_rows.back().rows + 1;
+      const auto number = [&](size_t at, int64_t from) {
+        const auto [known, value] = row.is_array() && row.size() == 2 && base::holds_integer<int64_t>(row[at])
+                                        ? std::pair{true, row[at].get<int64_t>()}
+                                        : std::pair{false, int64_t{0}};
+        if (!known || value < from || value > kMostNs)
+          base::refuse(row, "rows", "ascending rows, each with its nanoseconds", reader.where_);
+        return value;
+      };
+      cost.by_rows.push_back({.rows = number(0, least), .ns = number(1, 0)});
+    }
+    return cost;
+  }
 
   // a, b and c of this object.
   Quadratic times() const {
@@ -158,11 +191,14 @@ Json layers_to_json(const CostModel::Options& options) {
                   {"backward_weight", to_json(block.times.backward_weight)},
                   {"saved_bytes_per_token", block.saved_bytes_per_token},
                   {"deferred_bytes_per_token", block.deferred_bytes_per_token}};
+      put_decode(row, "decode", block.decode);
       if (kind == 1) {
         const OperationTimes& embedding = kinds.front().times;
         row.update({{"embedding_forward", to_json(embedding.forward)},
                     {"embedding_backward", to_json(embedding.backward_input)},
                     {"head", to_json(kinds.back().times.forward)}});
+        put_decode(row, "embedding_decode", kinds.front().decode);
+        put_decode(row, "head_decode", kinds.back().decode);
       } else {
         row["kind"] = kind;
       }
@@ -197,7 +233,10 @@ void read_layer(const Json& json, const std::string& where, const model::Program
                            reader.quadratic("embedding_backward", kAllowed),
                            {}};
     kinds.back().times = {reader.quadratic("head", kRefused), {}, {}};
+    kinds.front().decode = reader.decode("embedding_decode");
+    kinds.back().decode = reader.decode("head_decode");
   }
+  block.decode = reader.decode("decode");
   block.saved_bytes_per_token = reader.integer("saved_bytes_per_token", 1, kMostBytesPerToken);
   block.deferred_bytes_per_token = reader.integer("deferred_bytes_per_token", 0, kMostBytesPerToken);
 }

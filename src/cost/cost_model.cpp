@@ -90,6 +90,28 @@ const KindCost& CostModel::kind_cost(const strategy::Scheme& scheme, int64_t pos
   return kinds[static_cast<size_t>(program().at(position).kind)];
 }
 
+bool CostModel::decodes(const strategy::Scheme& scheme) const {
+  if (!options().kinds_by_tp.contains(scheme.tp)) return false;
+  return std::ranges::none_of(options().kinds_by_tp.at(scheme.tp),
+                              [](const KindCost& kind) { return kind.decode.by_rows.empty(); });
+}
+
+int64_t CostModel::decode_ns(const strategy::Scheme& scheme, base::Interval run,
+                             const DecodeWork& work) const {
+  const std::vector<KindCost>& kinds = of_tp(options().kinds_by_tp, scheme.tp);
+  std::vector<int64_t> count(kinds.size());
+  for (int64_t position = run.begin; position < run.end; ++position)
+    ++count[static_cast<size_t>(program().at(position).kind)];
+  int64_t sum = 0;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (count[kind] == 0) continue;
+    const bool windowed = program().kinds()[kind]->work().window > 0;
+    const int64_t rows = kind + 1 == kinds.size() ? work.spoken : work.rows;
+    sum += count[kind] * cost::decode_ns(kinds[kind].decode, work, rows, windowed);
+  }
+  return sum * pace_percent_ / 100;
+}
+
 const SchemeTimes* CostModel::published(const strategy::Scheme& scheme) const {
   return options().scheme_times.empty() ? nullptr : &row_of(options().scheme_times, scheme);
 }

@@ -13,6 +13,7 @@
 
 #include "base/interval.h"
 #include "cost/cell_kind.h"
+#include "cost/decode_cost.h"
 #include "cost/exchange_set.h"
 #include "cost/link_times.h"
 #include "cost/published_table.h"
@@ -40,6 +41,7 @@ struct KindCost {
   OperationTimes times;
   int64_t saved_bytes_per_token = 0;     // kept from forward to backward
   int64_t deferred_bytes_per_token = 0;  // beyond those, until a deferred weight gradient
+  DecodeCost decode = {};
   bool operator==(const KindCost&) const = default;
 };
 
@@ -189,6 +191,11 @@ class CostModel {
   }
   // The first stage that a backward pass reaches; scheme.pp: none, for the head alone is trained.
   int first_backward_stage(const strategy::Scheme& scheme) const;
+
+  // Whether it is known what passes take that say something, under the scheme's TP degree.
+  bool decodes(const strategy::Scheme& scheme) const;
+  // One such pass on a run of the model program, or several of them. REQUIRES: decodes().
+  int64_t decode_ns(const strategy::Scheme& scheme, base::Interval run, const DecodeWork& work) const;
 
   // Stage-to-stage transfer of `tokens` rows of activations, cut over tp senders in parallel. Between nodes
   // those on one adapter share it, as they do in rings.

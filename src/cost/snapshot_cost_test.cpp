@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-CostModel::Options options_of() {
+CostModel::Options snapshot_options() {
   CostModel::Options options = tiny_options();
   options.memory.element_bytes = 2;
   options.gpus_per_node = 4;
@@ -25,7 +25,7 @@ CostModel::Options options_of() {
 constexpr int64_t kParameters = 5 * 30'848 + 2 * 6'400 + 64;
 
 TEST(SnapshotCost, CopiesMasterAndMomentsOfARanksShare) {
-  const SnapshotCost snapshots = snapshot_cost(CostModel(options_of()), 4);
+  const SnapshotCost snapshots = snapshot_cost(CostModel(snapshot_options()), 4);
   EXPECT_EQ(snapshots.slice_bytes, 12 * kParameters / 4);
   EXPECT_EQ(snapshots.host_bytes, 48 * kParameters / 4);
   EXPECT_EQ(snapshots.time_ns, snapshots.slice_bytes / 2 + 10 + snapshots.slice_bytes)
@@ -33,7 +33,7 @@ TEST(SnapshotCost, CopiesMasterAndMomentsOfARanksShare) {
 }
 
 TEST(SnapshotCost, BetweenNodesRanksShareAnAdapter) {
-  const SnapshotCost snapshots = snapshot_cost(CostModel(options_of()), 8);
+  const SnapshotCost snapshots = snapshot_cost(CostModel(snapshot_options()), 8);
   EXPECT_EQ(snapshots.slice_bytes, 12 * kParameters / 8);
   EXPECT_EQ(snapshots.time_ns, snapshots.slice_bytes / 2 + 20 + 2 * 2 * snapshots.slice_bytes);
 }

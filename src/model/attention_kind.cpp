@@ -115,4 +115,9 @@ PartBytes AttentionKind::bytes(const Cut& cut, int64_t element_bytes) const {
   return bytes;
 }
 
+// Keys and values of all tokens, also where a window sees the last ones alone.
+CacheBytes AttentionKind::cache(const Cut& cut, int64_t element_bytes) const {
+  return {.token = 2 * std::max<int64_t>(1, shape_.kv_heads / cut.tp) * shape_.head_dim * element_bytes};
+}
+
 }  // namespace sluice::model

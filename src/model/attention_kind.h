@@ -28,6 +28,7 @@ class AttentionKind final : public Part {
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
   PartBytes bytes(const Cut& cut, int64_t element_bytes) const override;
+  CacheBytes cache(const Cut& cut, int64_t element_bytes) const override;
 
  private:
   Shape shape_;

@@ -92,6 +92,12 @@ TokenWork BlockKind::work() const {
   return work;
 }
 
+CacheBytes BlockKind::cache(const Cut& cut, int64_t element_bytes) const {
+  CacheBytes bytes;
+  for (const auto& part : parts_) bytes += part->cache(cut, element_bytes);
+  return bytes;
+}
+
 TokenBytes BlockKind::bytes(const Cut& cut, int64_t element_bytes) const {
   const int tp = cut.tp;
   RowBytes saved, border, until_weight;

@@ -19,6 +19,7 @@ class BlockKind final : public Kind {
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
   TokenBytes bytes(const Cut& cut, int64_t element_bytes) const override;
+  CacheBytes cache(const Cut& cut, int64_t element_bytes) const override;
   const std::vector<std::unique_ptr<const Part>>& parts() const { return parts_; }
   const BlockType& type() const { return type_; }
   // As the block is of it: where its norms stand may differ from other blocks'.

@@ -76,6 +76,12 @@ TokenWork& TokenWork::operator+=(const TokenWork& other) {
   return *this;
 }
 
+CacheBytes& CacheBytes::operator+=(const CacheBytes& other) {
+  token += other.token;
+  text += other.text;
+  return *this;
+}
+
 RowBytes& RowBytes::operator+=(const RowBytes& other) {
   shared += other.shared;
   own += other.own;

@@ -138,6 +138,14 @@ struct TokenBytes {
   int64_t transient() const { return forward > backward ? forward : backward; }
 };
 
+// What stays while text is generated, on the fullest of the ranks that cut an operation alike: of each token
+// that has gone through it, and of a text besides.
+struct CacheBytes {
+  int64_t token = 0;
+  int64_t text = 0;
+  CacheBytes& operator+=(const CacheBytes& other);
+};
+
 class Kind {
  public:
   Kind(const Kind&) = delete;
@@ -152,6 +160,7 @@ class Kind {
   virtual std::string tp_fault(int tp) const = 0;
   virtual TokenWork work() const = 0;
   virtual TokenBytes bytes(const Cut& cut, int64_t element_bytes) const = 0;
+  virtual CacheBytes cache(const Cut&, int64_t /*element_bytes*/) const { return {}; }
 
  protected:
   explicit Kind(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {}
@@ -186,6 +195,7 @@ class Part {
   virtual std::string tp_fault(int tp) const = 0;
   virtual TokenWork work() const = 0;
   virtual PartBytes bytes(const Cut& cut, int64_t element_bytes) const = 0;
+  virtual CacheBytes cache(const Cut&, int64_t /*element_bytes*/) const { return {}; }
 };
 
 }  // namespace sluice::model

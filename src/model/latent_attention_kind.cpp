@@ -83,4 +83,9 @@ PartBytes LatentAttentionKind::bytes(const Cut& cut, int64_t element_bytes) cons
   return bytes;
 }
 
+// Keys and values of all heads, as wide as keys.
+CacheBytes LatentAttentionKind::cache(const Cut& cut, int64_t element_bytes) const {
+  return {.token = 2 * (shape_.heads / cut.tp) * key_width() * element_bytes};
+}
+
 }  // namespace sluice::model

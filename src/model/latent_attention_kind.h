@@ -29,6 +29,7 @@ class LatentAttentionKind final : public Part {
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
   PartBytes bytes(const Cut& cut, int64_t element_bytes) const override;
+  CacheBytes cache(const Cut& cut, int64_t element_bytes) const override;
 
  private:
   int64_t key_width() const { return shape_.latent.unrotated + shape_.latent.rotated; }  // and queries'

@@ -157,4 +157,11 @@ PartBytes RecurrentKind::bytes(const Cut& cut, int64_t element_bytes) const {
   return bytes;
 }
 
+// States as wide as they are summed, and the rows that a convolution still sees.
+CacheBytes RecurrentKind::cache(const Cut& cut, int64_t element_bytes) const {
+  const int64_t state = own_.value_heads * own_.key_width * own_.value_width;
+  const int64_t last = std::max<int64_t>(0, own_.convolution - 1) * own_.qkv_width();
+  return {.text = (state * std::max<int64_t>(4, element_bytes) + last * element_bytes) / cut.tp};
+}
+
 }  // namespace sluice::model

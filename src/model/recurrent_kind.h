@@ -42,6 +42,7 @@ class RecurrentKind final : public Part {
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
   PartBytes bytes(const Cut& cut, int64_t element_bytes) const override;
+  CacheBytes cache(const Cut& cut, int64_t element_bytes) const override;
 
  private:
   std::vector<Parameter> mamba_parameters() const;

@@ -83,6 +83,7 @@ nodes = 2
 gpus_per_node = 8
 device_memory_bytes = 85520809984
 flops_per_ns = 495e3
+device_bytes_per_ns = 2680
 host_bytes_per_ns = 48
 host_memory_bytes = 2199023255552
 intra_node = {bytes_per_ns = 360, latency_ns = 5e3}

@@ -24,6 +24,8 @@ constexpr base::Range<int64_t> kMemoryBytes{1, int64_t{1} << 50};
 constexpr base::Range<double> kFlopsPerNs{1e-3, 1e9};
 constexpr base::Range<double> kBytesPerNs{1e-6, 1e6};
 constexpr base::Range<double> kLatencyNs{0, 1e9};  // a second
+// Of devices whose memory's speed nobody says: between those of the presets.
+constexpr double kFlopsAByte = 150;
 
 // One core a rank over loopback: 24 µs for a small message and 1 byte/ns in a ring, measured with Gloo on
 // two cores; FP32 products of a small model. A probe of the machine replaces it in training.
@@ -32,6 +34,7 @@ Cluster local() {
           .gpus_per_node = 4,
           .device_memory_bytes = 2 * kGiB,
           .flops_per_ns = 30,
+          .device_bytes_per_ns = 8,
           .intra_node = {1.0, 24e3},
           .inter_node = {1.0, 24e3},
           .nics_per_node = 4,
@@ -40,15 +43,16 @@ Cluster local() {
 }
 
 // Memory: 81,252 MiB (the limit in Hydraulis' planner). Compute: half of 312 TFLOP/s (NVIDIA's data sheet,
-// dense BF16), about what large products in training attain. Links: NVLink 400 GB/s both ways together and
-// 200 GB/s InfiniBand a node of eight (Hydraulis, section 8.1), so 200 GB/s a direction and device, and 25
-// GB/s of each of eight adapters; 80 % of either attained. PCIe 4.0 x16: 32 GB/s, 75 % attained. Latencies
-// and host memory: typical values.
+// dense BF16), about what large products in training attain; 80 % of 2,039 GB/s of its memory. Links: NVLink
+// 400 GB/s both ways together and 200 GB/s InfiniBand a node of eight (Hydraulis, section 8.1), so 200 GB/s a
+// direction and device, and 25 GB/s of each of eight adapters; 80 % of either attained. PCIe 4.0 x16: 32
+// GB/s, 75 % attained. Latencies and host memory: typical values.
 Cluster a800x8() {
   return {.name = "a800x8",
           .gpus_per_node = 8,
           .device_memory_bytes = 81252 * kMiB,
           .flops_per_ns = 156e3,
+          .device_bytes_per_ns = 1631,
           .intra_node = {160, 5e3},
           .inter_node = {20, 10e3},
           .nics_per_node = 8,
@@ -57,13 +61,15 @@ Cluster a800x8() {
 }
 
 // NVIDIA's A100 and DGX A100 data sheets: 40 GB (40,536 MiB in Hydraulis' planner), 312 TFLOP/s dense BF16
-// (half attained), NVLink 600 GB/s both ways together, eight 200 Gb/s adapters a node (80 % attained),
-// PCIe 4.0 x16 32 GB/s (75 %), 1 TB of host memory. Latencies: typical values.
+// (half attained), memory 1,555 GB/s (80 % attained), NVLink 600 GB/s both ways together, eight 200 Gb/s
+// adapters a node (80 % attained), PCIe 4.0 x16 32 GB/s (75 %), 1 TB of host memory. Latencies: typical
+// values.
 Cluster a100x8() {
   return {.name = "a100x8",
           .gpus_per_node = 8,
           .device_memory_bytes = 40536 * kMiB,
           .flops_per_ns = 156e3,
+          .device_bytes_per_ns = 1244,
           .intra_node = {240, 5e3},
           .inter_node = {20, 10e3},
           .nics_per_node = 8,
@@ -71,14 +77,15 @@ Cluster a100x8() {
           .host_memory_bytes = 1024 * kGiB};
 }
 
-// NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, 989 TFLOP/s dense BF16 (half attained), NVLink
-// 900 GB/s both ways together, eight 400 Gb/s adapters a node (80 % attained), PCIe 5.0 x16 64 GB/s (75 %),
-// 2 TB of host memory. Latencies: typical values.
+// NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, 989 TFLOP/s dense BF16 (half attained), memory
+// 3,350 GB/s (80 %), NVLink 900 GB/s both ways together, eight 400 Gb/s adapters a node (80 % attained),
+// PCIe 5.0 x16 64 GB/s (75 %), 2 TB of host memory. Latencies: typical values.
 Cluster h100x8() {
   return {.name = "h100x8",
           .gpus_per_node = 8,
           .device_memory_bytes = 81559 * kMiB,
           .flops_per_ns = 495e3,
+          .device_bytes_per_ns = 2680,
           .intra_node = {360, 5e3},
           .inter_node = {40, 10e3},
           .nics_per_node = 8,
@@ -86,11 +93,12 @@ Cluster h100x8() {
           .host_memory_bytes = 2048 * kGiB};
 }
 
-// NVIDIA's H200 SXM data sheet: an H100 with 141 GB (143,771 MiB as its driver reports).
+// NVIDIA's H200 SXM data sheet: an H100 with 141 GB (143,771 MiB as its driver reports) at 4,800 GB/s.
 Cluster h200x8() {
   Cluster cluster = h100x8();
   cluster.name = "h200x8";
   cluster.device_memory_bytes = 143771 * kMiB;
+  cluster.device_bytes_per_ns = 3840;
   return cluster;
 }
 
@@ -143,6 +151,7 @@ Json to_json(const Cluster& cluster) {
           {"gpus_per_node", cluster.gpus_per_node},
           {"device_memory_bytes", cluster.device_memory_bytes},
           {"flops_per_ns", cluster.flops_per_ns},
+          {"device_bytes_per_ns", cluster.device_bytes_per_ns},
           {"intra_node", to_json(cluster.intra_node)},
           {"inter_node", to_json(cluster.inter_node)},
           {"nics_per_node", cluster.nics_per_node},
@@ -162,6 +171,9 @@ Cluster cluster_from_json(const Json& json, const std::string& name) {
       .gpus_per_node = base::require_in(json, "gpus_per_node", kDevices, name),
       .device_memory_bytes = base::require_in(json, "device_memory_bytes", kMemoryBytes, name),
       .flops_per_ns = base::require_in(json, "flops_per_ns", kFlopsPerNs, name),
+      .device_bytes_per_ns = json.contains("device_bytes_per_ns")
+                                 ? base::require_in(json, "device_bytes_per_ns", kBytesPerNs, name)
+                                 : json.at("flops_per_ns").get<double>() / kFlopsAByte,
       .intra_node = link_from_json(json, "intra_node", name),
       .inter_node = link_from_json(json, "inter_node", name),
       .nics_per_node = base::require_in(
@@ -193,6 +205,7 @@ void validate(const Cluster& cluster) {
   }
   require("device_memory_bytes", cluster.device_memory_bytes, kMemoryBytes);
   require("flops_per_ns", cluster.flops_per_ns, kFlopsPerNs);
+  require("device_bytes_per_ns", cluster.device_bytes_per_ns, kBytesPerNs);
   require("intra_node.bytes_per_ns", cluster.intra_node.bytes_per_ns, kBytesPerNs);
   require("intra_node.latency_ns", cluster.intra_node.latency_ns, kLatencyNs);
   require("inter_node.bytes_per_ns", cluster.inter_node.bytes_per_ns, kBytesPerNs);

@@ -24,12 +24,13 @@ struct Cluster {
   int nodes = 1;
   int gpus_per_node = 1;  // devices of any kind
   int64_t device_memory_bytes = 0;
-  double flops_per_ns = 0;        // dense 16-bit matrix products; 1 FLOP/ns is 1 GFLOP/s
-  LinkSpeed intra_node;           // between devices of a node
-  LinkSpeed inter_node;           // between nodes, of one NIC
-  int nics_per_node = 1;          // divides gpus_per_node
-  double host_bytes_per_ns = 0;   // a device's copies to and from host memory
-  int64_t host_memory_bytes = 0;  // of one node
+  double flops_per_ns = 0;         // dense 16-bit matrix products; 1 FLOP/ns is 1 GFLOP/s
+  double device_bytes_per_ns = 0;  // read from its own memory
+  LinkSpeed intra_node;            // between devices of a node
+  LinkSpeed inter_node;            // between nodes, of one NIC
+  int nics_per_node = 1;           // divides gpus_per_node
+  double host_bytes_per_ns = 0;    // a device's copies to and from host memory
+  int64_t host_memory_bytes = 0;   // of one node
 
   int gpus() const { return nodes * gpus_per_node; }
   int gpus_per_nic() const { return gpus_per_node / nics_per_node; }
