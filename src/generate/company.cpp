@@ -12,7 +12,7 @@ struct Head {
   int64_t bytes = 0;  // of the JSON behind it
 };
 
-base::Json to_json(const Request& request, const Manner& manner) {
+base::Json to_json(const inference::Request& request, const Manner& manner) {
   const Sampling& sampling = manner.sampling;
   return {{"prompt", request.prompt},
           {"most_tokens", request.most_tokens},
@@ -29,7 +29,7 @@ base::Json to_json(const Request& request, const Manner& manner) {
 
 void add_to(Generator& generator, const base::Json& json) {
   const auto value = [&](const char* key, auto& to) { json.at(key).get_to(to); };
-  Request request;
+  inference::Request request;
   value("prompt", request.prompt);
   value("most_tokens", request.most_tokens);
   value("samples", request.samples);
@@ -48,7 +48,7 @@ void add_to(Generator& generator, const base::Json& json) {
 
 }  // namespace
 
-void Company::add(const Request& request, const Manner& manner) {
+void Company::add(const inference::Request& request, const Manner& manner) {
   if (members_ != nullptr) told_.push_back(to_json(request, manner));
 }
 

@@ -19,7 +19,7 @@ class Company {
 
   // What its generator was told since the last pass, in that order. What ends a text otherwise than its
   // tokens (Manner::ends) the others don't know: such texts are dropped before the next pass.
-  void add(const Request& request, const Manner& manner);
+  void add(const inference::Request& request, const Manner& manner);
   void drop(int64_t text);
 
   // The others go through the next pass; or have nothing to do yet, so that nobody loses patience; or are

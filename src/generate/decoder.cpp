@@ -15,64 +15,28 @@
 #include "ops/device.h"
 
 namespace sluice::generate {
-namespace {
-
-// The cache's rows of a text's tokens [begin, end); pages that lie side by side are one run.
-std::vector<base::Interval> rows_of(const std::vector<int64_t>& pages, int64_t begin, int64_t end) {
-  std::vector<base::Interval> runs;
-  for (int64_t token = begin; token < end;) {
-    const int64_t in_page = token % kPageTokens;
-    const int64_t row = pages[static_cast<size_t>(token / kPageTokens)] * kPageTokens + in_page;
-    const int64_t rows = std::min(kPageTokens - in_page, end - token);
-    if (!runs.empty() && runs.back().end == row) {
-      runs.back().end += rows;
-    } else {
-      runs.push_back({row, row + rows});
-    }
-    token += rows;
-  }
-  return runs;
-}
-
-int64_t page_bytes_of(const HeldModel& model, int stage) {
-  const model::Program& program = model.table.program;
-  return kPageTokens * layers::KeyCache::bytes_per_token(model.context, program,
-                                                         program.blocks_in(model.run(stage)),
-                                                         static_cast<int64_t>(model.like.dtype().itemsize()));
-}
-
-}  // namespace
-
 Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
     : model_(std::move(model)),
       cache_(model_.context, model_.table.program,
-             model_.table.program.blocks_in(model_.run(model_.stages.own)), pages * kPageTokens, most_texts,
-             model_.like) {
+             model_.table.program.blocks_in(model_.run(model_.stages.own)), pages * inference::kPageTokens,
+             most_texts, model_.like) {
   const int64_t head = model_.table.program.head();
   const base::Interval run = model_.run(model_.stages.own);
   for (int64_t position = run.begin; position < std::min(run.end, head); ++position)
     operations_.push_back(layers::make_operation(model_.context, model_.table, position, model_.weights, {}));
   if (run.end > head) {
-    head_ = layers::head_parameters(
-        {model_.table, head, model_.weights, layers::OperationShards::Of::kWeights, model_.context.cut(/*layer=*/-1)});
+    head_ =
+        layers::head_parameters({model_.table, head, model_.weights, layers::OperationShards::Of::kWeights,
+                                 model_.context.cut(/*layer=*/-1)});
   }
 }
 
-int64_t Decoder::page_bytes(const HeldModel& model) { return page_bytes_of(model, model.stages.own); }
+int64_t Decoder::page_bytes(const HeldModel& model) {
+  return inference::kPageTokens * inference::cache_of(model.cut(), model.stages.own).token;
+}
 
-// The fullest stage's. Of a model without attention pages take nothing, and any number will do.
 int64_t Decoder::pages_in(const HeldModel& model, double bytes, int64_t most_texts) {
-  constexpr double kMost = 1 << 24;
-  double pages = kMost;
-  const auto element_bytes = static_cast<int64_t>(model.like.dtype().itemsize());
-  const model::Program& program = model.table.program;
-  for (int stage = 0; stage < model.stages.count(); ++stage) {
-    const base::Interval blocks = program.blocks_in(model.run(stage));
-    const int64_t text = layers::KeyCache::bytes_per_text(model.context, program, blocks, element_bytes);
-    const double left = bytes - static_cast<double>(text * most_texts);
-    pages = std::min(pages, left / static_cast<double>(std::max<int64_t>(1, page_bytes_of(model, stage))));
-  }
-  return static_cast<int64_t>(std::max(pages, 0.0));
+  return inference::pages_in(model.cut(), bytes, most_texts);
 }
 
 at::Tensor Decoder::from_stage_before(int64_t rows) const {
@@ -115,10 +79,11 @@ void Decoder::share(std::span<double> figures) const {
   host.copy_(moved);
 }
 
-Passed Decoder::forward(std::span<const Piece> pieces, const Scheduler& scheduler) const {
+Passed Decoder::forward(std::span<const inference::Piece> pieces,
+                        const inference::Scheduler& scheduler) const {
   std::vector<layers::CachedPiece> cached;
   std::vector<int64_t> ids, wanted, scored, targets;
-  for (const Piece& piece : pieces) {
+  for (const inference::Piece& piece : pieces) {
     const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
     for (int64_t row = 0; row < piece.scored; ++row) {
       scored.push_back(static_cast<int64_t>(ids.size()) + row);
@@ -128,8 +93,8 @@ Passed Decoder::forward(std::span<const Piece> pieces, const Scheduler& schedule
     if (piece.says) wanted.push_back(static_cast<int64_t>(ids.size()) - 1);
     cached.push_back({.length = piece.end - piece.begin,
                       .begin = piece.begin,
-                      .before = rows_of(piece.pages, 0, piece.begin),
-                      .own = rows_of(piece.pages, piece.begin, piece.end),
+                      .before = inference::rows_of(piece.pages, 0, piece.begin),
+                      .own = inference::rows_of(piece.pages, piece.begin, piece.end),
                       .slot = piece.slot});
   }
   const at::Device device = model_.like.device();

@@ -12,7 +12,8 @@
 
 #include "base/interval.h"
 #include "comm/transport.h"
-#include "generate/scheduler.h"
+#include "inference/room.h"
+#include "inference/scheduler.h"
 #include "layers/key_cache.h"
 #include "layers/operation.h"
 #include "layers/parameters.h"
@@ -37,6 +38,12 @@ struct HeldModel {
   at::TensorOptions like;  // device and type of what is computed
   Stages stages = {};
 
+  inference::HeldCut cut() const {
+    return {.program = table.program,
+            .tp = context.parallel.tp,
+            .stages = stages.count(),
+            .element_bytes = static_cast<int64_t>(like.dtype().itemsize())};
+  }
   // The operations of a stage.
   base::Interval run(int stage) const {
     return table.program.of_stage(context.parallel.tp, stages.count(), stage);
@@ -64,10 +71,11 @@ class Decoder {
   Decoder(HeldModel model, int64_t pages, int64_t most_texts);
 
   // Collective over the ranks that have the model. REQUIRES: pieces of `scheduler`, whose pages these are.
-  Passed forward(std::span<const Piece> pieces, const Scheduler& scheduler) const;
+  Passed forward(std::span<const inference::Piece> pieces, const inference::Scheduler& scheduler) const;
   // Likewise: brings figures from the last stage to all, which know how many there are.
   void share(std::span<double> figures) const;
   bool speaks() const { return model_.stages.last(); }
+  const HeldModel& model() const { return model_; }
 
   // Of recurrent layers states of prompts' ends are not there any more when another sample wants them.
   bool shares_prompts() const { return model_.context.shape.recurrent.key_heads == 0; }

@@ -146,7 +146,7 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
       const std::vector<int64_t> prompt = random_tokens(rng, rng.between(1, 90));
       const int samples = number == 2 ? 3 : 1;
       manner.number = number;
-      const Request request{prompt, rng.between(1, 50), samples, /*scored=*/number % 2 == 0};
+      const inference::Request request{prompt, rng.between(1, 50), samples, /*scored=*/number % 2 == 0};
       asked.push_back({prompt, samples, generator.add(request, manner)});
     }
     while (generator.step()) {
@@ -169,7 +169,7 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
 }
 
 struct Asked {
-  Request request;
+  inference::Request request;
   Manner manner;
 };
 
@@ -246,7 +246,7 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
 // One rank hears what is to be said, of texts that end by its own rule or are left; the other follows.
 TEST(Company, FollowersSayWhatTheLeaderSays) {
   const Model model(small_shape());
-  const SchedulerOptions options{.pages = 9, .most_texts = 4, .most_rows = 40};
+  const inference::SchedulerOptions options{.pages = 9, .most_texts = 4, .most_rows = 40};
   const auto lead = [&](const HeldModel& held, comm::Communicator* members) {
     const Decoder decoder(held, options.pages, options.most_texts);
     Generator generator(decoder, options);
@@ -262,7 +262,7 @@ TEST(Company, FollowersSayWhatTheLeaderSays) {
     };
     for (uint64_t number = 0; number < 40 || !open.empty(); ++number) {
       if (number < 40 && number % 3 == 0) {
-        const Request request{random_tokens(rng, rng.between(1, 60)), rng.between(1, 40)};
+        const inference::Request request{random_tokens(rng, rng.between(1, 60)), rng.between(1, 40)};
         const Manner manner{.sampling = {.temperature = 0.9, .top_p = 0.9, .seed = 2},
                             .number = number,
                             .end_tokens = {7},

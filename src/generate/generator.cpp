@@ -4,7 +4,7 @@
 
 namespace sluice::generate {
 
-int64_t Generator::add(const Request& request, const Manner& manner) {
+int64_t Generator::add(const inference::Request& request, const Manner& manner) {
   validate(manner.sampling);
   constexpr uint64_t kMostSamples = uint64_t{1} << 24;
   const int64_t first = scheduler_.add(request);
@@ -20,13 +20,13 @@ void Generator::drop(int64_t text) {
 }
 
 // Ranks of one TP group have the same logits to the bit, so they choose alike; other stages are told.
-Generator::Heard Generator::listen(std::span<const Piece> pieces) const {
+Generator::Heard Generator::listen(std::span<const inference::Piece> pieces) const {
   Passed passed = decoder_.forward(pieces, scheduler_);
   Heard heard{.choices = {}, .scores = std::move(passed.scores)};
   const auto vocabulary = static_cast<size_t>(passed.logits_PV.size(1));
   const double* row = passed.logits_PV.const_data_ptr<double>();
   size_t scored = 0;
-  for (const Piece& piece : pieces) {
+  for (const inference::Piece& piece : pieces) {
     scored += static_cast<size_t>(piece.scored);
     if (!piece.says) continue;
     Choice& choice = heard.choices.emplace_back();
@@ -73,12 +73,15 @@ void Generator::hear(int64_t index, const Choice& choice) {
 }
 
 bool Generator::step() {
-  const std::vector<Piece> pieces = scheduler_.next();
+  const std::vector<inference::Piece> pieces = scheduler_.next();
   if (pieces.empty()) return false;
+  last_pass_ = {};
+  for (const inference::Piece& piece : pieces)
+    last_pass_.add(piece.begin, piece.end, piece.says, decoder_.model().context.shape.window);
   const Heard heard = listen(pieces);
   auto choice = heard.choices.begin();
   auto score = heard.scores.begin();
-  for (const Piece& piece : pieces) {
+  for (const inference::Piece& piece : pieces) {
     // A text that was put off is scored again, alike.
     std::vector<Score>& scores = texts_.at(piece.text).said.prompt;
     if (piece.scored > 0)

@@ -8,9 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cost/decode_cost.h"
 #include "generate/decoder.h"
 #include "generate/sampling.h"
-#include "generate/scheduler.h"
+#include "inference/scheduler.h"
 
 namespace sluice::generate {
 
@@ -36,11 +37,11 @@ struct Manner {
 class Generator {
  public:
   // The decoder's cache has options.pages, and room for options.most_texts.
-  Generator(const Decoder& decoder, SchedulerOptions options)
+  Generator(const Decoder& decoder, inference::SchedulerOptions options)
       : decoder_(decoder), scheduler_(shared_by(decoder, options)) {}
 
   // The first of the request's texts; its other samples follow. InputError as Scheduler::add.
-  int64_t add(const Request& request, const Manner& manner);
+  int64_t add(const inference::Request& request, const Manner& manner);
 
   // One pass through the model. False: all texts have ended.
   bool step();
@@ -50,9 +51,10 @@ class Generator {
   // Ends a text where it is, and forgets it.
   void drop(int64_t text);
 
-  const Scheduler& scheduler() const { return scheduler_; }
+  const inference::Scheduler& scheduler() const { return scheduler_; }
   int64_t spoken() const { return spoken_; }  // tokens of all texts
   int64_t passes() const { return passes_; }
+  const cost::DecodeWork& last_pass() const { return last_pass_; }
 
  private:
   struct Text {
@@ -60,7 +62,7 @@ class Generator {
     uint64_t stream = 0;  // of draws
     Said said;
   };
-  static SchedulerOptions shared_by(const Decoder& decoder, SchedulerOptions options) {
+  static inference::SchedulerOptions shared_by(const Decoder& decoder, inference::SchedulerOptions options) {
     options.shares_prompts = options.shares_prompts && decoder.shares_prompts();
     return options;
   }
@@ -69,13 +71,14 @@ class Generator {
     std::vector<Choice> choices;
     std::vector<Score> scores;
   };
-  Heard listen(std::span<const Piece> pieces) const;
+  Heard listen(std::span<const inference::Piece> pieces) const;
   void hear(int64_t text, const Choice& choice);
 
   const Decoder& decoder_;
-  Scheduler scheduler_;
+  inference::Scheduler scheduler_;
   std::unordered_map<int64_t, Text> texts_;
   int64_t spoken_ = 0, passes_ = 0;
+  cost::DecodeWork last_pass_;
 };
 
 }  // namespace sluice::generate

@@ -1,6 +1,6 @@
 // What stays of blocks while text is generated, so that a text's next token is one row: keys and values of
 // every token that has gone through them, of recurrent ones each text's state. Who has which rows and slots
-// is somebody else's to say (generate/scheduler.h).
+// is somebody else's to say (inference/scheduler.h).
 //
 // R: rows of the cache, K: key heads of this TP rank, D: dimensions of a head; L: slots of texts.
 #pragma once
@@ -30,21 +30,19 @@ struct CachedStates {
 
 class KeyCache {
  public:
-  // Room for so many tokens, and so many texts, in each of these blocks. `like`: device and type.
+  // Room for so many tokens, and so many texts, in each of these blocks (model::Kind::cache says what they
+  // take). `like`: device and type.
   KeyCache(const LayerContext& context, const model::Program& program, base::Interval blocks, int64_t rows,
            int64_t texts, const at::TensorOptions& like);
+
+  // As if texts had gone through: of measurements.
+  void fill_randomly() const;
 
   // REQUIRES of both: the position in the program of a block that has such.
   CachedKeys of(int64_t position) const;
   const CachedStates& states_of(int64_t position) const {
     return states_[static_cast<size_t>(position - first_block_)];
   }
-
-  // What a token takes in these blocks, and a text beside its tokens.
-  static int64_t bytes_per_token(const LayerContext& context, const model::Program& program,
-                                 base::Interval blocks, int64_t element_bytes);
-  static int64_t bytes_per_text(const LayerContext& context, const model::Program& program,
-                                base::Interval blocks, int64_t element_bytes);
 
  private:
   int64_t first_block_;

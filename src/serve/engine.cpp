@@ -9,7 +9,7 @@
 
 namespace sluice::serve {
 
-Conversation::Conversation(generate::Request request, generate::Manner manner)
+Conversation::Conversation(inference::Request request, generate::Manner manner)
     : request_(std::move(request)),
       manner_(std::move(manner)),
       texts_(static_cast<size_t>(request_.samples)) {}
@@ -58,9 +58,9 @@ Engine::~Engine() {
   if (fault_.empty()) company_.end();
 }
 
-std::shared_ptr<Conversation> Engine::ask(generate::Request request, generate::Manner manner) {
+std::shared_ptr<Conversation> Engine::ask(inference::Request request, generate::Manner manner) {
   generate::validate(manner.sampling);
-  generate::require_room(request, options_.scheduler.pages);
+  inference::require_room(std::ssize(request.prompt), request.most_tokens, options_.scheduler.pages);
   auto conversation = std::make_shared<Conversation>(std::move(request), std::move(manner));
   {
     const std::lock_guard lock(mutex_);
@@ -187,7 +187,7 @@ void Engine::publish() {
     }
   }
   std::erase_if(open_, [](const Open& open) { return open.conversation->all_ended(); });
-  const generate::Scheduler& scheduler = generator_.scheduler();
+  const inference::Scheduler& scheduler = generator_.scheduler();
   const std::lock_guard lock(mutex_);
   figures_.spoken_tokens = generator_.spoken();
   figures_.passes = generator_.passes();

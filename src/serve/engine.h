@@ -26,7 +26,7 @@ class Conversation {
     bool finished = false;
   };
 
-  Conversation(generate::Request request, generate::Manner manner);
+  Conversation(inference::Request request, generate::Manner manner);
 
   // The asker's side. Waits for something that the caller has not seen (`seen` of its last call, 0 at first),
   // and returns how much there is; the same as `seen` where all texts have ended. Throws base::RunError when
@@ -38,7 +38,7 @@ class Conversation {
   void leave() { left_ = true; }  // nobody waits any more
 
   // The speaker's side.
-  const generate::Request& request() const { return request_; }
+  const inference::Request& request() const { return request_; }
   const generate::Manner& manner() const { return manner_; }
   bool left() const { return left_; }
   bool ended(int sample) const { return texts_[static_cast<size_t>(sample)].finished; }
@@ -48,7 +48,7 @@ class Conversation {
   void fail(const std::string& fault);
 
  private:
-  const generate::Request request_;
+  const inference::Request request_;
   const generate::Manner manner_;
   std::atomic<bool> left_ = false;
   std::mutex mutex_;
@@ -60,7 +60,7 @@ class Conversation {
 };
 
 struct EngineOptions {
-  generate::SchedulerOptions scheduler;
+  inference::SchedulerOptions scheduler;
   int64_t most_waiting = 256;             // conversations that have not begun
   comm::Communicator* company = nullptr;  // borrowed; of the ranks that have the model, which it leads
 };
@@ -89,7 +89,7 @@ class Engine {
 
   // Null: as many wait already as may. InputError when no cache could hold it; RunError once the engine has
   // failed.
-  std::shared_ptr<Conversation> ask(generate::Request request, generate::Manner manner);
+  std::shared_ptr<Conversation> ask(inference::Request request, generate::Manner manner);
 
   // Runs `action` on the engine's thread when no text is under way: those that are end first, and whoever
   // asks meanwhile waits. Returns when it has run, and throws what it threw; false when the engine ends

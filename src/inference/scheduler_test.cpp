@@ -1,4 +1,4 @@
-#include "generate/scheduler.h"
+#include "inference/scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 
-namespace sluice::generate {
+namespace sluice::inference {
 namespace {
 
 using testing::HasSubstr;
@@ -148,4 +148,4 @@ TEST(Scheduler, AnyLoadEndsWithAllPagesBack) {
 }
 
 }  // namespace
-}  // namespace sluice::generate
+}  // namespace sluice::inference

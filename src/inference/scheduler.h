@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "generate/pages.h"
+#include "inference/pages.h"
 
-namespace sluice::generate {
+namespace sluice::inference {
 
 struct SchedulerOptions {
   int64_t pages = 0;         // of the cache
@@ -32,9 +32,9 @@ struct Request {
   bool scored = false;          // the first wants to know what the model makes of the prompt itself
 };
 
-// InputError when a cache of so many pages could not hold one of its texts alone. REQUIRES: a prompt of at
-// least one token, at least one token to say.
-void require_room(const Request& request, int64_t pages);
+// InputError when a cache of so many pages could not hold a text of so many tokens given, and so many said,
+// alone. REQUIRES: at least one of each.
+void require_room(int64_t given, int64_t most_tokens, int64_t pages);
 
 // The next tokens of one text, [begin, end). Its keys and values from token 0 on lie in `pages`.
 struct Piece {
@@ -107,4 +107,4 @@ class Scheduler {
   int64_t evictions_ = 0;
 };
 
-}  // namespace sluice::generate
+}  // namespace sluice::inference

@@ -6,9 +6,16 @@
 #include <cstdint>
 #include <vector>
 
-namespace sluice::generate {
+#include "base/interval.h"
+
+namespace sluice::inference {
 
 inline constexpr int64_t kPageTokens = 32;
+inline int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+// The cache's rows of a text's tokens [begin, end), whose pages these are; pages that lie side by side are
+// one run.
+std::vector<base::Interval> rows_of(const std::vector<int64_t>& pages, int64_t begin, int64_t end);
 
 class PagePool {
  public:
@@ -16,8 +23,9 @@ class PagePool {
   explicit PagePool(int64_t pages);
 
   // A page nobody holds, now held once; −1: there is none. The one behind `last` where that is free, so that
-  // a text's pages lie side by side.
-  int64_t take(int64_t last = -1);
+  // a text's pages lie side by side: rows in one run are read up to twice as fast. Of a text that has none,
+  // and may come to have `most`, one with so many free ones behind it where there is such.
+  int64_t take(int64_t last = -1, int64_t most = 1);
   // REQUIRES of both: the page is held.
   void share(int64_t page);
   void give_back(int64_t page);
@@ -26,9 +34,11 @@ class PagePool {
   int64_t free() const { return free_; }
 
  private:
+  int64_t first_of_run(int64_t pages) const;
+
   std::vector<int32_t> holders_;  // by page
   int64_t next_ = 0;              // where looking for a free one begins
   int64_t free_ = 0;
 };
 
-}  // namespace sluice::generate
+}  // namespace sluice::inference

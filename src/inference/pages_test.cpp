@@ -1,4 +1,4 @@
-#include "generate/pages.h"
+#include "inference/pages.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace sluice::generate {
+namespace sluice::inference {
 namespace {
 
 TEST(PagePool, PagesOfATextLieSideBySide) {
@@ -65,4 +65,4 @@ TEST(PagePool, AMillionEventsLeaveNoPageWithTwoOwnersAndLoseNone) {
 }
 
 }  // namespace
-}  // namespace sluice::generate
+}  // namespace sluice::inference

@@ -1,35 +1,28 @@
-#include "generate/scheduler.h"
+#include "inference/scheduler.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/text.h"
 
-namespace sluice::generate {
-namespace {
-
-int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
-
-}  // namespace
-
+namespace sluice::inference {
 Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pages) {
   for (int64_t slot = options.most_texts; slot-- > 0;) free_slots_.push_back(slot);
 }
 
-void require_room(const Request& request, int64_t pages) {
-  const auto given = static_cast<int64_t>(request.prompt.size());
-  SLUICE_ASSERT(given > 0 && request.most_tokens > 0 && request.samples > 0, "a request without tokens");
+void require_room(int64_t given, int64_t most_tokens, int64_t pages) {
+  SLUICE_ASSERT(given > 0 && most_tokens > 0, "a request without tokens");
   // The last token said is never looked at again.
-  const int64_t needed = pages_for(given + request.most_tokens - 1);
+  const int64_t needed = pages_for(given + most_tokens - 1);
   if (needed <= pages) return;
-  throw base::InputError(base::text(
-      "a prompt of ", given, " tokens and ", request.most_tokens, " to be said need ", needed * kPageTokens,
-      " tokens of cache, but it holds ", pages * kPageTokens, ": say less, or give the cache more memory"));
+  throw base::InputError(base::text("a prompt of ", given, " tokens and ", most_tokens, " to be said need ",
+                                    needed * kPageTokens, " tokens of cache, but it holds ",
+                                    pages * kPageTokens, ": say less, or give the cache more memory"));
 }
 
 int64_t Scheduler::add(const Request& request) {
-  require_room(request, pool_.size());
   const auto given = static_cast<int64_t>(request.prompt.size());
+  require_room(given, request.most_tokens, pool_.size());
   const int64_t most = given + request.most_tokens;
   const int64_t first = texts();
   for (int sample = 0; sample < request.samples; ++sample) {
@@ -45,7 +38,7 @@ bool Scheduler::hold(Text& text, int64_t tokens) {
   const int64_t more = pages_for(tokens) - static_cast<int64_t>(text.pages.size());
   if (more > pool_.free()) return false;
   for (int64_t i = 0; i < more; ++i)
-    text.pages.push_back(pool_.take(text.pages.empty() ? -1 : text.pages.back()));
+    text.pages.push_back(pool_.take(text.pages.empty() ? -1 : text.pages.back(), pages_for(text.most - 1)));
   return true;
 }
 
@@ -161,4 +154,4 @@ void Scheduler::drop(int64_t index) {
   std::erase(waiting_, index);
 }
 
-}  // namespace sluice::generate
+}  // namespace sluice::inference

@@ -1,0 +1,177 @@
+#include "inference/expert_serving.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "cost/expert_travel.h"
+
+namespace sluice::inference {
+namespace {
+
+constexpr int64_t kMillion = 1'000'000;
+
+bool has_experts(const model::Kind& kind) {
+  return std::ranges::any_of(kind.parameters(),
+                             [](const model::Parameter& each) { return each.experts > 0; });
+}
+
+// Of a rank, in bytes: of experts, and of all else.
+struct ParameterBytes {
+  int64_t experts = 0;
+  int64_t others = 0;
+};
+ParameterBytes bytes_of(const model::Program& program, const ExpertLayout& layout, int64_t element_bytes) {
+  ParameterBytes bytes;
+  for (int64_t position = 0; position < program.size(); ++position) {
+    for (const model::Parameter& parameter : program.kind_at(position).parameters()) {
+      const int64_t size = parameter.size() * element_bytes;
+      if (parameter.experts > 0) {
+        bytes.experts += size / (layout.expert_tp * layout.expert_lanes);
+      } else {
+        bytes.others += size / (parameter.replicated ? 1 : layout.attention_tp);
+      }
+    }
+  }
+  return bytes;
+}
+
+std::vector<int> tp_degrees(const model::Shape& shape, int most) {
+  std::vector<int> degrees;
+  for (int tp = 1; tp <= most; tp *= 2) {
+    if (model::tp_fault(shape, tp).empty()) degrees.push_back(tp);
+  }
+  return degrees;
+}
+
+}  // namespace
+
+ExpertServer::ExpertServer(const model::Shape& shape, const ServingMachine& machine, const Demand& demand)
+    : shape_(shape), program_(shape), machine_(machine), demand_(demand) {
+  SLUICE_ASSERT(shape.experts.count > 0, "a model without experts");
+}
+
+// Of a micro-batch's rows on all attention lanes together; whoever sends or receives most.
+int64_t ExpertServer::transfer_ns(const ExpertLayout& layout, int64_t rows) const {
+  const int lanes = layout.expert_lanes;
+  const bool in_node = layout.ranks() / layout.groups <= machine_.gpus_per_node;
+  const strategy::LinkSpeed& link = in_node ? machine_.rates.intra_node : machine_.rates.inter_node;
+  const int sharers = in_node ? 1 : machine_.rates.gpus_per_nic;
+  const int64_t visited_ppm = cost::visited_lanes_ppm(shape_.experts.count, shape_.experts.per_token, lanes);
+  int64_t copies = rows * visited_ppm / kMillion;  // that one expert lane gets
+  if (!layout.apart) copies = copies * (lanes - 1) / lanes;
+  const int64_t row_bytes = shape_.hidden * machine_.element_bytes;
+  const int64_t received = copies * row_bytes / layout.expert_tp;
+  const int64_t sent = copies * lanes / layout.attention_lanes * row_bytes / layout.attention_tp;
+  if (copies == 0) return 0;
+  return std::llround(link.latency_ns +
+                      static_cast<double>(std::max(received, sent) * sharers) / link.bytes_per_ns);
+}
+
+LayerTimes ExpertServer::times_of(const model::Kind& kind, const ExpertLayout& layout, int64_t texts) const {
+  const cost::DecodeWork work = steady_work(demand_, texts, shape_.window);
+  const bool experts = has_experts(kind);
+  const auto cost_of = [&](cost::DecodeShare share, int tp, int lanes) {
+    return cost::analytic_decode(kind, shape_, machine_.rates, machine_.element_bytes, tp, share, lanes);
+  };
+  const cost::DecodeCost attention =
+      cost_of(experts ? cost::DecodeShare::kBesideExperts : cost::DecodeShare::kAll, layout.attention_tp, 1);
+  LayerTimes times;
+  times.attention_ns = cost::decode_ns(attention, work, work.rows, kind.work().window > 0) / work.passes;
+  if (!experts) return times;
+  const int64_t rows = work.rows * layout.attention_lanes;
+  const cost::DecodeCost own = cost_of(cost::DecodeShare::kExperts, layout.expert_tp, layout.expert_lanes);
+  times.experts_ns = cost::of_rows_ns(own.by_rows, rows);
+  if (layout.expert_lanes > 1) times.experts_ns = times.experts_ns * cost::kBusiestPercent / 100;
+  times.transfer_ns = transfer_ns(layout, rows);
+  return times;
+}
+
+ExpertServing ExpertServer::with_texts(const ExpertLayout& layout, int64_t texts) const {
+  ExpertServing serving{.layout = layout, .texts = texts};
+  std::map<const model::Kind*, LayerTimes> by_kind;
+  const base::Interval blocks = program_.blocks();
+  const int64_t m = layout.micro_batches;
+  model::CacheBytes cache;
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    const model::Kind& kind = program_.kind_at(position);
+    const auto [found, added] = by_kind.try_emplace(&kind);
+    if (added) found->second = times_of(kind, layout, texts);
+    const LayerTimes& times = found->second;
+    serving.layers.push_back(times);
+    cache += kind.cache({.tp = layout.attention_tp}, machine_.element_bytes);
+    const int64_t trip = times.attention_ns + times.experts_ns + 2 * times.transfer_ns;
+    serving.pass_ns += std::max(m * std::max(times.attention_ns, times.experts_ns), trip);
+  }
+  const cost::DecodeWork work = steady_work(demand_, texts, shape_.window);
+  for (const int64_t end : {program_.embedding(), program_.head()}) {
+    const cost::DecodeCost cost =
+        cost::analytic_decode(program_.kind_at(end), shape_, machine_.rates, machine_.element_bytes,
+                              layout.attention_tp, cost::DecodeShare::kAll);
+    serving.ends_ns += cost::of_rows_ns(cost.by_rows, end == program_.head() ? work.spoken : work.rows);
+  }
+  serving.pass_ns += m * serving.ends_ns;
+  const ParameterBytes parameters = bytes_of(program_, layout, machine_.element_bytes);
+  const int64_t text_bytes = pages_for(demand_.tokens()) * kPageTokens * cache.token + cache.text;
+  serving.attention_bytes =
+      parameters.others + m * texts * text_bytes + (layout.apart ? 0 : parameters.experts);
+  serving.expert_bytes = parameters.experts;
+  return serving;
+}
+
+ExpertServing ExpertServer::serve(const ExpertLayout& layout) const {
+  const int64_t texts = most_texts([&](int64_t texts) {
+    const ExpertServing serving = with_texts(layout, texts);
+    return std::max(serving.attention_bytes, serving.expert_bytes) <= machine_.device_bytes &&
+           serving.pass_ns <= demand_.between_ns;
+  });
+  ExpertServing serving = with_texts(layout, std::max<int64_t>(1, texts));
+  serving.texts = texts;
+  return serving;
+}
+
+std::vector<ExpertLayout> ExpertServer::divided_layouts(int world_size) const {
+  std::vector<ExpertLayout> layouts;
+  for (const int tp : tp_degrees(shape_, machine_.gpus_per_node)) {
+    for (int lanes = 2; tp * lanes <= world_size; lanes *= 2) {
+      if (world_size % (tp * lanes) != 0 || shape_.experts.count % lanes != 0) continue;
+      layouts.push_back({.attention_tp = tp,
+                         .attention_lanes = lanes,
+                         .expert_tp = tp,
+                         .expert_lanes = lanes,
+                         .groups = world_size / (tp * lanes)});
+    }
+  }
+  return layouts;
+}
+
+std::vector<ExpertLayout> ExpertServer::apart_layouts(int world_size) const {
+  constexpr int kMostMicroBatches = 4;
+  std::vector<ExpertLayout> layouts;
+  const std::vector<int> degrees = tp_degrees(shape_, machine_.gpus_per_node);
+  for (int groups = 1; groups <= world_size; groups *= 2) {
+    if (world_size % groups != 0) break;
+    const int ranks = world_size / groups;
+    for (const int expert_tp : degrees) {
+      for (int lanes = 1; lanes <= shape_.experts.count && lanes * expert_tp < ranks; ++lanes) {
+        if (shape_.experts.count % lanes != 0) continue;
+        for (const int attention_tp : degrees) {
+          const int left = ranks - lanes * expert_tp;
+          if (left % attention_tp != 0) continue;
+          for (int m = 1; m <= kMostMicroBatches; ++m) {
+            layouts.push_back({.apart = true,
+                               .attention_tp = attention_tp,
+                               .attention_lanes = left / attention_tp,
+                               .expert_tp = expert_tp,
+                               .expert_lanes = lanes,
+                               .micro_batches = m,
+                               .groups = groups});
+          }
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
+}  // namespace sluice::inference

@@ -1,0 +1,61 @@
+// Which ranks say texts together: pipelines of one lane, TP ranks and stages, that have the model each, and
+// what a load of texts takes on them. More ranks a pipeline read its matrices faster and hold more texts;
+// fewer have fewer collectives to wait for.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "inference/passes.h"
+#include "inference/room.h"
+#include "strategy/strategy.h"
+
+namespace sluice::inference {
+
+// One such pass, or several, one stage after the other. `in_node`: the pipeline's ranks lie in one.
+int64_t pass_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, const cost::DecodeWork& work,
+                bool in_node);
+
+// Of the fullest stage's ranks.
+int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme);
+
+// What a rank has for texts.
+struct TextRoom {
+  double cache_bytes = 0;
+  int64_t most_texts = 256;  // under way at once
+};
+
+// How a pipeline's scheduler goes about so many texts, none longer than `longest`: no more pages than those
+// take, at most what the room holds.
+SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int64_t texts, int64_t longest);
+
+// Schemes of pipelines that say texts, all alike: of each that divides the ranks, cuts the model and leaves
+// of `room_bytes` a rank something beside its parameters. Those of fewest ranks first; never none where any
+// scheme cuts the model so far (then the one with the least parameters a rank).
+std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int world_size, int64_t room_bytes);
+
+struct SayingLayout {
+  strategy::Scheme scheme;
+  int pipelines = 1;
+  int64_t pulling_ns = 0;
+  int64_t saying_ns = 0;  // of the slowest pipeline
+  int64_t passes = 0;     // likewise
+  int64_t evictions = 0;  // of all
+  int64_t ns() const { return pulling_ns + saying_ns; }
+  strategy::Strategy strategy() const;
+};
+
+// The requests dealt to the scheme's pipelines in turn. REQUIRES: cost.decodes(scheme), a load.
+// InputError when the cache cannot hold the longest text.
+SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, std::span<const Lengths> load,
+                 const TextRoom& room, int world_size);
+// Of each scheme whose passes are known and whose cache holds the longest text; the fastest first, of equal
+// ones that of fewer ranks a pipeline. Empty: of none.
+std::vector<SayingLayout> saying_layouts(const cost::CostModel& cost,
+                                         std::span<const strategy::Scheme> schemes,
+                                         std::span<const Lengths> load, const TextRoom& room, int world_size);
+
+}  // namespace sluice::inference

@@ -1,0 +1,118 @@
+#include "inference/layouts.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cost/analytic.h"
+#include "cost/test_model.h"
+#include "inference/serving.h"
+
+namespace sluice::inference {
+namespace {
+
+// Twelve layers of 2,048: 1.2 GB in 16 bits, on devices of 8 GB that read 2,000 bytes a nanosecond.
+cost::CostModel model_of(int64_t device_bytes = int64_t{8} << 30) {
+  const model::Shape shape{.layers = 12,
+                           .hidden = 2048,
+                           .heads = 16,
+                           .kv_heads = 8,
+                           .head_dim = 128,
+                           .ffn_hidden = 5504,
+                           .vocab = 32'000};
+  const cost::Rates rates{.product_flops_per_ns = 300e3,
+                          .attention_forward_flops_per_ns = 200e3,
+                          .attention_backward_flops_per_ns = 150e3,
+                          .elementwise_bytes_per_ns = 2000,
+                          .memory_bytes_per_ns = 2000,
+                          .layer_overhead_ns = 30e3,
+                          .collective = {.bytes_per_ns = 200, .latency_ns = 5e3},
+                          .intra_node = {.bytes_per_ns = 200, .latency_ns = 5e3},
+                          .inter_node = {.bytes_per_ns = 20, .latency_ns = 10e3}};
+  const int degrees[] = {1, 2, 4, 8};
+  return cost::CostModel(
+      cost::analytic_options(shape, rates, {.device_bytes = device_bytes, .element_bytes = 2}, degrees, 8));
+}
+
+std::vector<Lengths> load_of(int64_t requests, int64_t said) {
+  std::vector<Lengths> load;
+  for (int64_t i = 0; i < requests; ++i) load.push_back({100, said, {said / 2 + i % 7, said}});
+  return load;
+}
+
+TEST(SayingSchemes, HoldTheModelAndDivideTheRanks) {
+  const cost::CostModel cost = model_of();
+  const int64_t whole = parameter_bytes(cost, {});
+  EXPECT_EQ(saying_schemes(cost, 4, 2 * whole).front(), (strategy::Scheme{}));
+  for (const strategy::Scheme& scheme : saying_schemes(cost, 16, whole / 3)) {
+    EXPECT_GE(scheme.ranks(), 4) << to_text(scheme);
+    EXPECT_EQ(16 % scheme.ranks(), 0);
+    EXPECT_LE(scheme.tp, 8);
+  }
+  EXPECT_EQ(saying_schemes(cost, 16, whole / 3).front().tp, 4);  // TP before stages
+  EXPECT_EQ(saying_schemes(cost, 2, 1).size(), 1);               // none fits: what fits best
+  EXPECT_EQ(saying_schemes(cost, 2, 1).front().ranks(), 2);
+}
+
+TEST(SayingLayouts, FewLongTextsTakeMoreRanksAPipelineThanManyShortOnes) {
+  const cost::CostModel cost = model_of();
+  const std::vector<strategy::Scheme> schemes = saying_schemes(cost, 8, cost.options().memory.device_bytes);
+  const TextRoom room{.cache_bytes = 4e9};
+  const std::vector<SayingLayout> few = saying_layouts(cost, schemes, load_of(4, 4000), room, 8);
+  const std::vector<SayingLayout> many = saying_layouts(cost, schemes, load_of(2000, 60), room, 8);
+  EXPECT_GT(few.front().scheme.tp, many.front().scheme.tp);
+  EXPECT_EQ(few.front().pipelines * few.front().scheme.ranks(), 8);
+  for (size_t i = 1; i < few.size(); ++i) EXPECT_LE(few[i - 1].ns(), few[i].ns());
+}
+
+TEST(SayingLayouts, LeaveOutWhereTheLongestTextFindsNoRoom) {
+  const cost::CostModel cost = model_of();
+  // Of one rank a token takes 12 · 2 · 8 · 128 · 2 bytes.
+  const TextRoom room{.cache_bytes = 12.0 * 2 * 8 * 128 * 2 * 3000};
+  const strategy::Scheme schemes[] = {{}, {.tp = 2}};
+  const std::vector<SayingLayout> layouts = saying_layouts(cost, schemes, load_of(4, 4000), room, 2);
+  ASSERT_EQ(layouts.size(), 1);
+  EXPECT_EQ(layouts.front().scheme.tp, 2);
+}
+
+TEST(SayingLayouts, SlowestPipelineCounts) {
+  const cost::CostModel cost = model_of();
+  std::vector<Lengths> load(2, Lengths{10, 1000, {10}});
+  load[1].said = {1000};
+  const SayingLayout two = say(cost, {}, load, {.cache_bytes = 4e9}, 2);
+  EXPECT_EQ(two.passes, 1000);
+  EXPECT_EQ(two.saying_ns, say(cost, {}, {&load[1], 1}, {.cache_bytes = 4e9}, 1).saying_ns);
+}
+
+TEST(Serving, KeepsTimeAndMemoryWithTheMostTexts) {
+  const cost::CostModel cost = model_of();
+  const Demand demand{.prompt = 400, .response = 200, .between_ns = 20'000'000};
+  for (const ServingLayout& layout : serving_layouts(cost, demand, 8)) {
+    if (layout.texts == 0) continue;
+    EXPECT_LE(layout.pass_ns, demand.between_ns);
+    EXPECT_LE(layout.bytes, cost.options().memory.device_bytes);
+  }
+  const auto best = [&](const Demand& of) { return serving_layouts(cost, of, 8).front(); };
+  Demand slow = demand, elsewhere = demand;
+  slow.between_ns *= 4;
+  elsewhere.prompts_elsewhere = true;
+  EXPECT_GE(best(slow).tokens_per_s(), best(demand).tokens_per_s());
+  EXPECT_GT(best(elsewhere).tokens_per_s(), best(demand).tokens_per_s());
+}
+
+TEST(Serving, SteadyWorkIsThatOfTextsOneBehindTheOther) {
+  // A thousand texts, eight at a time: as many passes as said tokens by eight, near enough.
+  const Demand demand{.prompt = 64, .response = 50};
+  const std::vector<Lengths> load(1000, Lengths{64, 50, {50}});
+  const Passes passes = passes_of(load, {.pages = 1000, .most_texts = 8}, 0);
+  const cost::DecodeWork steady = steady_work(demand, 8, 0);
+  cost::Wide keys = 0;
+  for (const cost::DecodeWork& work : passes.work) keys += work.all.keys;
+  const double rounds = 1000.0 / 8;
+  EXPECT_NEAR(static_cast<double>(passes.count), rounds * static_cast<double>(steady.passes),
+              0.03 * static_cast<double>(passes.count));
+  EXPECT_NEAR(static_cast<double>(keys), rounds * static_cast<double>(steady.all.keys),
+              0.03 * static_cast<double>(keys));
+}
+
+}  // namespace
+}  // namespace sluice::inference

@@ -1,0 +1,59 @@
+#include "inference/serving.h"
+
+#include <algorithm>
+
+namespace sluice::inference {
+
+cost::DecodeWork steady_work(const Demand& demand, int64_t texts, int64_t window) {
+  cost::DecodeWork one{.passes = demand.response};
+  one.add_one_each(demand.prompt, window);
+  cost::DecodeWork prompts;
+  if (!demand.prompts_elsewhere && demand.prompt > 0) prompts.add(0, demand.prompt, /*says=*/false, window);
+  cost::DecodeWork work{.passes = demand.response, .texts = texts, .rows = texts, .spoken = texts};
+  work.rows += (texts * prompts.rows + demand.response - 1) / demand.response;
+  const auto times = [&](const cost::DecodeWork::Sight& said, const cost::DecodeWork::Sight& given) {
+    return cost::DecodeWork::Sight{.keys = texts * (said.keys + given.keys),
+                                   .chunk_keys = texts * given.chunk_keys,
+                                   .pairs = texts * given.pairs};
+  };
+  work.all = times(one.all, prompts.all);
+  work.windowed = times(one.windowed, prompts.windowed);
+  return work;
+}
+
+std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const Demand& demand,
+                                           int world_size) {
+  const cost::MemoryModel& memory = cost.options().memory;
+  std::vector<ServingLayout> layouts;
+  for (const strategy::Scheme& scheme : saying_schemes(cost, world_size, memory.device_bytes)) {
+    if (!cost.decodes(scheme)) continue;
+    const bool in_node = cost.options().gpus_per_node % scheme.ranks() == 0;
+    const HeldCut cut{cost.program(), scheme.tp, scheme.pp, memory.element_bytes};
+    const int64_t parameters = parameter_bytes(cost, scheme);
+    const auto bytes_of = [&](int64_t texts) {
+      int64_t fullest = 0;
+      for (int stage = 0; stage < scheme.pp; ++stage) {
+        const model::CacheBytes cache = cache_of(cut, stage);
+        const int64_t text = pages_for(demand.tokens()) * kPageTokens * cache.token + cache.text;
+        fullest = std::max(fullest, texts * text);
+      }
+      const int64_t rows = steady_work(demand, texts, 0).rows;
+      return parameters + fullest + rows * memory.transient_bytes_per_token;
+    };
+    const auto pass = [&](int64_t texts) {
+      const cost::DecodeWork work = steady_work(demand, texts, cost.window());
+      return pass_ns(cost, scheme, work, in_node) / work.passes;
+    };
+    ServingLayout layout{.scheme = scheme, .pipelines = world_size / scheme.ranks()};
+    layout.texts = most_texts([&](int64_t texts) {
+      return bytes_of(texts) <= memory.device_bytes && pass(texts) <= demand.between_ns;
+    });
+    layout.pass_ns = layout.texts > 0 ? pass(layout.texts) : pass(1);
+    layout.bytes = bytes_of(std::max<int64_t>(1, layout.texts));
+    layouts.push_back(layout);
+  }
+  std::ranges::stable_sort(layouts, std::greater(), &ServingLayout::tokens_per_s);
+  return layouts;
+}
+
+}  // namespace sluice::inference
