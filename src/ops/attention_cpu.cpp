@@ -14,9 +14,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ops/blas.h"
@@ -67,7 +70,13 @@ Parts parts_of(const PackedSequences& sequences, int64_t window) {
   return parts;
 }
 
-// Tasks of one run write different rows: the first of `blocks` that share none, which are left out then.
+Reach reach_of(const AttentionBlock& block, int64_t window) {
+  const Sight all{block.keys.size(), kUnbounded};
+  return {block.queries, block.keys, window > 0 ? Sight{block.ahead, window} : all};
+}
+
+// Of a backward tasks of one run write different rows, of queries and of keys: the first of `blocks` that
+// share none, which are left out then.
 Parts next_parts(std::span<const AttentionBlock>& blocks, int64_t window) {
   Parts parts;
   const auto meets = [](base::Interval a, base::Interval b) { return !base::intersect(a, b).empty(); };
@@ -76,10 +85,40 @@ Parts next_parts(std::span<const AttentionBlock>& blocks, int64_t window) {
       return meets(part.queries, block.queries) || meets(part.keys, block.keys);
     });
     if (shares) break;
-    const Sight all{block.keys.size(), kUnbounded};
-    parts.push_back({block.queries, block.keys, window > 0 ? Sight{block.ahead, window} : all});
+    parts.push_back(reach_of(block, window));
   }
   blocks = blocks.subspan(parts.size());
+  return parts;
+}
+
+// Blocks by the rows that they write: those of each part in their order, parts share none. The part with most
+// to do first, so that threads end together.
+std::vector<Parts> parts_by_rows(std::span<const AttentionBlock> blocks, int64_t window) {
+  std::vector<size_t> by_begin(blocks.size());
+  std::iota(by_begin.begin(), by_begin.end(), size_t{0});
+  std::ranges::stable_sort(by_begin, {}, [&](size_t i) { return blocks[i].queries.begin; });
+  std::vector<std::pair<int64_t, Parts>> found;  // with the pairs of a row and a key
+  int64_t end = -1;
+  std::vector<size_t> own;
+  const auto close = [&] {
+    if (own.empty()) return;
+    std::ranges::sort(own);
+    auto& [pairs, parts] = found.emplace_back();
+    for (const size_t i : own) {
+      parts.push_back(reach_of(blocks[i], window));
+      pairs += blocks[i].queries.size() * blocks[i].keys.size();
+    }
+    own.clear();
+  };
+  for (const size_t i : by_begin) {
+    if (blocks[i].queries.begin >= end) close();
+    own.push_back(i);
+    end = std::max(end, blocks[i].queries.end);
+  }
+  close();
+  std::ranges::stable_sort(found, std::greater(), [](const auto& part) { return part.first; });
+  std::vector<Parts> parts;
+  for (auto& [pairs, of_rows] : found) parts.push_back(std::move(of_rows));
   return parts;
 }
 
@@ -124,16 +163,24 @@ void for_each_key_tile(const HeadTask& task, int64_t token, int64_t tokens, Visi
   }
 }
 
-// Calls make_worker() once a thread and what it returns for every task.
-template <typename MakeWorker>
-void for_each_task(const Parts& parts, int64_t key_heads, MakeWorker make_worker) {
+// Calls make_worker() once a thread and what it returns for every part and key head; a part may be several,
+// one after the other.
+template <typename Part, typename MakeWorker>
+void for_each_task(const std::vector<Part>& parts, int64_t key_heads, MakeWorker make_worker) {
   const int64_t tasks = static_cast<int64_t>(parts.size()) * key_heads;
   std::atomic<int64_t> next = 0;
   at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), tasks), 1, [&](int64_t, int64_t) {
     auto worker = make_worker();
+    const auto run = [&](const Reach& part, int64_t key_head) {
+      worker.run(HeadTask{part.queries, part.keys, part.sight, key_head});
+    };
     for (int64_t i = next++; i < tasks; i = next++) {
-      const Reach& part = parts[static_cast<size_t>(i / key_heads)];
-      worker.run(HeadTask{part.queries, part.keys, part.sight, i % key_heads});
+      const Part& part = parts[static_cast<size_t>(i / key_heads)];
+      if constexpr (std::is_same_v<Part, Reach>) {
+        run(part, i % key_heads);
+      } else {
+        for (const Reach& each : part) run(each, i % key_heads);
+      }
     }
   });
 }
@@ -560,15 +607,15 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
 
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
-  while (!blocks.empty()) {
-    const Parts parts = next_parts(blocks, input.window);
-    const Sizes sizes(input, parts);
-    SLUICE_DISPATCH(input.q_TND, "attend_blocks", [&] {
-      for_each_task(parts, sizes.key_heads, [&] {
-        return ForwardWorker<scalar_t, at::opmath_type<scalar_t>, Task::kBlock>(input, seen, sizes);
-      });
+  const std::vector<Parts> parts = parts_by_rows(blocks, input.window);
+  Parts all;
+  for (const AttentionBlock& block : blocks) all.push_back(reach_of(block, input.window));
+  const Sizes sizes(input, all);
+  SLUICE_DISPATCH(input.q_TND, "attend_blocks", [&] {
+    for_each_task(parts, sizes.key_heads, [&] {
+      return ForwardWorker<scalar_t, at::opmath_type<scalar_t>, Task::kBlock>(input, seen, sizes);
     });
-  }
+  });
 }
 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
