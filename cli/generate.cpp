@@ -17,7 +17,11 @@
 #include "cli/number.h"
 #include "cli/ranks.h"
 #include "cli/said_file.h"
+#include "cost/analytic.h"
 #include "generate/generator.h"
+#include "inference/layouts.h"
+#include "profile/probe.h"
+#include "runtime/precision.h"
 #include "serve/api.h"
 #include "strategy/strategy.h"
 #include "train/evaluator.h"
@@ -43,6 +47,7 @@ struct Options : ModelOptions {
   int64_t most_texts = 64;
   int nproc = 1;
   std::string strategy;
+  bool predict = false;
   bool json = false;
   transport::Launch launch;
 };
@@ -122,7 +127,7 @@ int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_
   std::vector<int64_t> pages;
   for (const Task& task : tasks) {
     const int64_t tokens = static_cast<int64_t>(task.tokens.size()) + options.tokens;
-    pages.insert(pages.end(), static_cast<size_t>(options.samples), tokens / generate::kPageTokens + 1);
+    pages.insert(pages.end(), static_cast<size_t>(options.samples), tokens / inference::kPageTokens + 1);
   }
   std::ranges::sort(pages, std::greater());
   int64_t wanted = 0;
@@ -130,13 +135,47 @@ int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_
   return std::min(wanted, generate::Decoder::pages_in(model, options.cache_gib * 0x1p30, most_texts));
 }
 
-void log_speed(const generate::Generator& generator, double seconds) {
+// What passes of a model that ranks hold so should take, as measured on a short one of its kinds.
+class Prediction {
+ public:
+  explicit Prediction(const generate::HeldModel& model)
+      : scheme_{.tp = model.context.parallel.tp, .pp = model.stages.count()} {
+    const model::Shape& shape = model.context.shape;
+    const at::ScalarType type = model.like.dtype().toScalarType();
+    const comm::DType dtype = runtime::dtype_of(type);
+    cost::CostModel::Options options =
+        cost::analytic_options(shape, {}, {.element_bytes = comm::size_of(dtype)}, {{scheme_.tp}}, 1);
+    constexpr int64_t kLongest = 2048;
+    const std::vector<cost::DecodeCost> measured = profile::probe_decoding(
+        {.shape = shape, .dtype = dtype, .device = model.like.device(), .longest_tokens = kLongest},
+        model.context.parallel);
+    for (size_t kind = 0; kind < measured.size(); ++kind)
+      options.kinds_by_tp.at(scheme_.tp)[kind].decode = measured[kind];
+    cost_.emplace(std::move(options));
+  }
+
+  void add(const cost::DecodeWork& pass) {
+    ns_ += inference::pass_ns(*cost_, scheme_, pass, /*in_node=*/true);
+  }
+  int64_t ns() const { return ns_; }
+
+ private:
+  strategy::Scheme scheme_;
+  std::optional<cost::CostModel> cost_;
+  int64_t ns_ = 0;
+};
+
+void log_speed(const generate::Generator& generator, double seconds,
+               const std::optional<Prediction>& prediction) {
   const auto rate = static_cast<double>(generator.spoken()) / std::max(seconds, 1e-9);
   const int64_t evictions = generator.scheduler().evictions();
   base::log_info(text("said ", base::human_count(generator.spoken(), "token", "tokens"), " in ",
                       base::human_count(generator.scheduler().texts(), "text", "texts"), ", ",
                       base::human_count(static_cast<int64_t>(rate)), " a second, ",
                       base::human_count(generator.passes()), " passes",
+                      prediction ? text(", which should take ", base::human_duration(prediction->ns()),
+                                        " and took ", base::human_duration(std::llround(seconds * 1e9)))
+                                 : "",
                       evictions > 0 ? text("; texts were put off ", base::human_count(evictions),
                                            " times for want of cache: raise --cache-gib")
                                     : ""));
@@ -176,6 +215,8 @@ void say(train::ModelSource& model, const Options& options, const Speakers& spea
     manner.number = static_cast<uint64_t>(task.prompt.index);
     task.first_text = generator.add({task.tokens, options.tokens, options.samples}, manner);
   }
+  std::optional<Prediction> prediction;
+  if (options.predict) prediction.emplace(held);
   const auto begin = std::chrono::steady_clock::now();
   std::optional<base::Progress> progress;
   if (speakers.tells())
@@ -198,6 +239,7 @@ void say(train::ModelSource& model, const Options& options, const Speakers& spea
   bool more = true;
   while (more) {
     more = generator.step();
+    if (more && prediction) prediction->add(generator.last_pass());
     int64_t open = 0;
     std::erase_if(tasks, [&](const Task& task) {
       int64_t said = 0;
@@ -209,7 +251,8 @@ void say(train::ModelSource& model, const Options& options, const Speakers& spea
   }
   if (speakers.tells()) {
     progress->finish();
-    log_speed(generator, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    log_speed(generator, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+              prediction);
   }
   if (speakers.together) evaluator.wait_for_all();  // all is said
 }
@@ -370,6 +413,9 @@ void add_generate(CLI::App& app) {
       "--strategy", options->strategy,
       "How ranks have the model between them, as 2x<4,1,1>: pipelines of TP ranks and stages, each "
       "with prompts of its own; without it each rank has all of it");
+  command->add_flag(
+      "--predict", options->predict,
+      "Measure first what passes through the model take, and say at the end what they should have");
   command->add_flag("--json", options->json, "Print the result as JSON");
   command->callback([options] { run_as_told(*options); });
 }

@@ -1,6 +1,7 @@
 // sluice plan: the plan of steps, of a run or of a cluster one may not have, without running them.
 #include <chrono>
 #include <iostream>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/number.h"
+#include "cli/plan_serving.h"
 #include "cli/planning.h"
 #include "cli/slow_notice.h"
 #include "cost/snapshot_cost.h"
@@ -36,6 +38,7 @@ struct Arguments {
   bool explain = false;
   std::filesystem::path out;
   bool json = false;
+  ServingArguments serving;
 };
 
 Planning make_planning(const Arguments& arguments) {
@@ -86,6 +89,52 @@ class Steps {
   graph::LinkPlans links_;
 };
 
+// Which ranks would say a rollout's responses, and what it takes beside its updates.
+std::string rollout_text(const Planning& planning, int64_t update_ns) {
+  const auto& [saying, load, updates] = *planning.rollout;
+  const cost::CostModel& cost = planning.planner.cost();
+  int64_t tokens = 0, responses = 0;
+  for (const inference::Lengths& request : load) {
+    responses += std::ssize(request.said);
+    for (const int64_t said : request.said) tokens += said;
+  }
+  const std::string what = text("rollout of ", base::human_count(responses, "response", "responses"), " to ",
+                                base::human_count(std::ssize(load), "prompt", "prompts"), ", ",
+                                base::human_count(tokens, "token", "tokens"), " in all");
+  const std::vector<inference::SayingLayout> layouts =
+      inference::saying_layouts(cost, saying.schemes, load, saying.room, saying.world_size);
+  if (layouts.empty())
+    return text(
+        what, ": the calibration does not say what passes take, so as few ranks as hold the model say it\n");
+  std::vector<std::vector<std::string>> rows = {{"  layout", "pull", "saying", "passes", "put off"}};
+  for (const inference::SayingLayout& layout : layouts) {
+    rows.push_back({"  " + to_text(layout.strategy()), base::human_duration(layout.pulling_ns),
+                    base::human_duration(layout.saying_ns), base::human_count(layout.passes),
+                    base::human_count(layout.evictions)});
+  }
+  std::string lines = text(what, "\n", base::table_text(rows, "lrrrr"));
+  const int64_t all_ns = layouts.front().ns() + updates * update_ns;
+  lines += text("colocated: ", base::human_duration(layouts.front().ns()), " + ",
+                base::human_count(updates, "update", "updates"), " of ", base::human_duration(update_ns),
+                " = ", base::human_duration(all_ns), "\n");
+  // Some ranks say what the others train on one rollout later, which scale as well as anything can.
+  int64_t best_ns = all_ns;
+  int best_ranks = 0;
+  for (int ranks = 1; ranks < saying.world_size; ranks *= 2) {
+    const int left = saying.world_size - ranks;
+    const std::vector<inference::SayingLayout> apart =
+        inference::saying_layouts(cost, saying.schemes_of(ranks), load, saying.room, ranks);
+    if (apart.empty()) continue;
+    const int64_t ns = std::max(apart.front().ns(), updates * update_ns * saying.world_size / left);
+    if (ns < best_ns) std::tie(best_ns, best_ranks) = std::pair(ns, ranks);
+  }
+  if (best_ranks == 0) return lines;
+  return text(
+      lines, "apart: at best ", base::human_duration(best_ns), ", ", best_ranks, " of ", saying.world_size,
+      " ranks saying what the others train on a rollout later; not done, for the responses would be an "
+      "older policy's\n");
+}
+
 void plan_one(Planning& planning, const Arguments& arguments) {
   const session::BuiltStep built = Steps(planning).next();
   const strategy::StepPlan& plan = built.plan;
@@ -104,7 +153,9 @@ void plan_one(Planning& planning, const Arguments& arguments) {
   }
   if (!arguments.explain) return;
   const std::string explanation = report::explanation_text(report::explain(plan, planning.planner));
-  (arguments.json ? std::cerr : std::cout << "\n") << explanation;
+  std::ostream& out = arguments.json ? std::cerr : std::cout << "\n";
+  out << explanation;
+  if (planning.rollout) out << "\n" << rollout_text(planning, built.graph.makespan_ns);
 }
 
 // Lines of --batches, to a file or to standard output.
@@ -170,6 +221,11 @@ void skip_to(int64_t step, session::PhasedSampler& sampler) {
 }
 
 void run(const Arguments& arguments) {
+  if (arguments.serving.serving) {
+    session::PlanningOptions inputs = arguments.inputs;
+    if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
+    return plan_serving(inputs, arguments.serving, arguments.json);
+  }
   Planning planning = [&] {
     const SlowNotice notice("choosing strategies to plan with");
     return make_planning(arguments);
@@ -209,8 +265,10 @@ void add_plan(CLI::App& app) {
           ->check(within(int64_t{1}, kMostSteps));
   command->add_flag("--explain", arguments->explain, "Say why: choice, last pipeline, next best, bound")
       ->excludes(batches);
-  command->add_option("--out", arguments->out, "Write plan.json, or the lines of --batches, here");
+  CLI::Option* out =
+      command->add_option("--out", arguments->out, "Write plan.json, or the lines of --batches, here");
   command->add_flag("--json", arguments->json, "Print the content of plan.json instead of a table");
+  add_serving_options(*command, arguments->serving, {command->get_option("--config"), batches, out});
   command->callback([arguments] { run(*arguments); });
 }
 

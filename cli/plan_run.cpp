@@ -3,6 +3,7 @@
 #include "cli/planning.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
+#include "session/sampling.h"
 #include "train/offline_plan.h"
 
 namespace sluice::cli {
@@ -22,6 +23,18 @@ Planning planning_of_run(const RunPlanningOptions& options) {
   Planning planned{std::move(planning.planner), planning.data.sampler()};
   if (config.elastic.enabled && planned.planner.options().world_size > 1)
     planned.buddy_every = config.elastic.buddy_every.value_or(0);
+  if (config.rl.rolls_out()) {
+    corpus::Sampler prompts(planning.data.phases.front().training.sources(),
+                            session::one_by_one(planning.data.phases.front().sampling));
+    std::vector<int64_t> lengths;
+    while (std::ssize(lengths) < config.rl.prompts_per_step) {
+      const int64_t length = prompts.next().samples.front().length_tokens;
+      if (length < config.data.context_length) lengths.push_back(length);
+    }
+    const plan::Planner& planner = planned.planner;
+    planned.rollout = {session::saying_of(config, planner.cost(), planner.options().world_size),
+                       session::expected_load(config, lengths), config.rl.updates};
+  }
   return planned;
 }
 

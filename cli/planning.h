@@ -10,6 +10,7 @@
 #include "plan/planner.h"
 #include "session/phased_sampler.h"
 #include "session/planning_inputs.h"
+#include "session/saying.h"
 
 namespace sluice::cli {
 
@@ -26,6 +27,13 @@ struct Planning {
   session::PhasedSampler sampler;
   // Of a run that goes on when ranks are lost: steps between its snapshots, 0 for what they cost decides.
   std::optional<int64_t> buddy_every = std::nullopt;
+  // Of a run that learns from what it says.
+  struct Rollout {
+    session::Saying saying;
+    std::vector<inference::Lengths> load;  // as it is expected
+    int64_t updates = 1;
+  };
+  std::optional<Rollout> rollout = std::nullopt;
 };
 
 // With the inputs' strategies, or proposed ones where none are given.

@@ -168,11 +168,11 @@ void run(Options options) {
   train::Evaluator evaluator(model, evaluation);
   const generate::HeldModel held = evaluator.held();
   const int64_t page_bytes = generate::Decoder::page_bytes(held);
-  const int64_t wanted = (options.server.context_length / generate::kPageTokens + 1) * options.most_texts;
+  const int64_t wanted = (options.server.context_length / inference::kPageTokens + 1) * options.most_texts;
   const int64_t pages =
       std::min(wanted, generate::Decoder::pages_in(held, options.cache_gib * 0x1p30, options.most_texts));
   const generate::Decoder decoder(held, pages, options.most_texts);
-  const generate::SchedulerOptions scheduler{.pages = pages, .most_texts = options.most_texts};
+  const inference::SchedulerOptions scheduler{.pages = pages, .most_texts = options.most_texts};
   if (options.launch.rank > 0) {
     generate::Generator generator(decoder, scheduler);
     return generate::follow(evaluator.ranks(), generator);
@@ -180,7 +180,7 @@ void run(Options options) {
   serve::Engine engine(decoder, {.scheduler = scheduler,
                                  .most_waiting = options.most_waiting,
                                  .company = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
-  options.server.context_length = std::min(options.server.context_length, pages * generate::kPageTokens);
+  options.server.context_length = std::min(options.server.context_length, pages * inference::kPageTokens);
   options.server.vocabulary = model.shape().vocab;
   options.server.end_tokens = end_tokens_of(model, tokenizer.get());
   if (options.server.model.empty()) options.server.model = options.model;
@@ -190,7 +190,7 @@ void run(Options options) {
   const StopAtSignal stop(server);
   base::log_info(text("serving ", model.name(), " at http://", options.server.host, ":", server.port(),
                       "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)), " of cache hold ",
-                      base::human_count(pages * generate::kPageTokens, "token", "tokens"),
+                      base::human_count(pages * inference::kPageTokens, "token", "tokens"),
                       options.server.key.empty() ? "; nobody is asked for a key" : ""));
   server.run();
 }

@@ -41,7 +41,8 @@ const Word<std::string> kExchanges[] = {
     {"auto", "auto"}, {"ring", "ring"}, {"heads", "heads"}, {"nested", "nested"}, {"cycle", "cycle"}};
 constexpr Word<RlAlgorithm> kAlgorithms[] = {
     {"none", RlAlgorithm::kNone},      {"grpo", RlAlgorithm::kGrpo},           {"dapo", RlAlgorithm::kDapo},
-    {"dr_grpo", RlAlgorithm::kDrGrpo}, {"reinforce", RlAlgorithm::kReinforce}, {"dpo", RlAlgorithm::kDpo}};
+    {"dr_grpo", RlAlgorithm::kDrGrpo}, {"reinforce", RlAlgorithm::kReinforce}, {"dpo", RlAlgorithm::kDpo},
+    {"kto", RlAlgorithm::kKto}};
 constexpr Word<Baseline> kBaselines[] = {{"auto", Baseline::kAuto},
                                          {"group", Baseline::kGroup},
                                          {"mean", Baseline::kMean},
@@ -157,10 +158,10 @@ void visit_train(RunConfig& config, Fields& keys) {
 void visit_rl(RunConfig& config, Fields& keys) {
   RlConfig& rl = config.rl;
   keys("algorithm", Choice(rl.algorithm, kAlgorithms),
-       "none: documents are what is learnt; all but dpo decide what follows where it says auto "
+       "none: documents are what is learnt; all but dpo and kto decide what follows where it says auto "
        "(reinforcement.md)");
   keys("prompts_per_step", Number(rl.prompts_per_step, {1, 1 << 20}),
-       "prompts of a rollout, or pairs of a step");
+       "prompts of a rollout; of a step pairs, or answers of either kind");
   keys("group", Number(rl.group, {1, 1 << 16}), "responses to each prompt");
   keys("updates", Number(rl.updates, {1, 1 << 16}), "steps that a rollout is trained on in");
   keys("max_response", Number(rl.max_response, {1, (int64_t{1} << 31) - 1}), "tokens of a response at most");
@@ -188,8 +189,11 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
   keys("most_texts", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
   keys("rejected", Texts(rl.rejected),
-       "of dpo: corpora of the worse answers, in the order and numbering of data.train's");
-  keys("beta", Number(rl.beta, {1e-6, 1e3}), "of dpo");
+       "of dpo and kto: corpora of the worse answers; of dpo in the order and numbering of data.train's");
+  keys("beta", Number(rl.beta, {1e-6, 1e3}), "of dpo and kto: how near to the reference they stay");
+  keys("desirable_weight", Number(rl.desirable_weight, {0.0, 1e6}),
+       "of kto: of losses of data.train's answers");
+  keys("undesirable_weight", Number(rl.undesirable_weight, {0.0, 1e6}), "of kto: of losses of rl.rejected's");
 }
 
 // Tables, written [[optimizer.groups]].

@@ -75,7 +75,7 @@ struct TrainConfig {
 
 // Learning from rewards or preferences; what the algorithm decides where a key says auto stands in
 // rl/objective.h.
-enum class RlAlgorithm : uint8_t { kNone, kGrpo, kDapo, kDrGrpo, kReinforce, kDpo };
+enum class RlAlgorithm : uint8_t { kNone, kGrpo, kDapo, kDrGrpo, kReinforce, kDpo, kKto };
 // What the rewards of a group are measured against: its mean in its own deviations, its mean, or the mean of
 // the others.
 enum class Baseline : uint8_t { kAuto, kGroup, kMean, kOthers };
@@ -104,11 +104,15 @@ struct RlConfig {
   double cache_gib = 1;  // of a rank, for keys and values of what is being said
   int64_t most_texts = 256;
   std::vector<std::string>
-      rejected;       // of dpo: corpora of answers worse than data.train's, document by document
-  double beta = 0.1;  // of dpo
+      rejected;       // of dpo, kto: corpora of answers worse than data.train's; of dpo document by document
+  double beta = 0.1;  // likewise
+  double desirable_weight = 1;  // of kto: data.train's answers' losses
+  double undesirable_weight = 1;
 
   // Whether steps train on what the model says itself.
-  bool rolls_out() const { return algorithm != RlAlgorithm::kNone && algorithm != RlAlgorithm::kDpo; }
+  bool rolls_out() const { return algorithm != RlAlgorithm::kNone && !prefers(); }
+  // Whether they train on answers that are better and worse.
+  bool prefers() const { return algorithm == RlAlgorithm::kDpo || algorithm == RlAlgorithm::kKto; }
 };
 
 // Adapters (model::Lora).

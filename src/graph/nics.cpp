@@ -20,7 +20,7 @@ bool boundary_crosses(const strategy::Pipeline& pipeline, int boundary, int gpus
 }  // namespace
 
 Nics::Nics(const StepGraph& graph) : graph_(graph) {
-  if (!graph.links->has_inter()) return;
+  if (!graph.links || !graph.links->has_inter()) return;
   for (const strategy::PipelinePlan& plan : graph.plan.pipelines) {
     std::vector<char>& crosses = crosses_.emplace_back();
     for (int boundary = 0; boundary + 1 < plan.pipeline.scheme.pp; ++boundary) {

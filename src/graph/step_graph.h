@@ -24,7 +24,8 @@ struct StepGraph {
   Purpose purpose = Purpose::kTrain;
   strategy::StepPlan plan;
   std::vector<std::vector<strategy::Pass>> passes;  // of the plan, by pipeline
-  std::shared_ptr<const LinkPlan> links;            // layout and rounds of the pipelines at work
+  // Layout and rounds of the pipelines at work; null where no parameters move.
+  std::shared_ptr<const LinkPlan> links;
   std::vector<Node> nodes;
   // By rank: ids of the nodes it is a member of, in ascending seq.
   std::vector<std::vector<int>> programs;

@@ -11,6 +11,7 @@
 #include "cost/fit.h"
 #include "layers/head.h"
 #include "model/program.h"
+#include "profile/decode_fit.h"
 #include "profile/link_probe.h"
 #include "profile/machine.h"
 #include "profile/ranks.h"
@@ -53,6 +54,14 @@ std::vector<int> tp_block(int rank, int tp, int world_size) {
   return block;
 }
 
+// Each shape once more.
+void time_decoding(const StageProbe& stage, const DecodeShapes& shapes, DecodeTimes& times) {
+  for (size_t i = 0; i < shapes.all.size(); ++i) {
+    const auto [texts, before, rows] = shapes.all[i];
+    times[i].push_back(stage.decode(texts, before, rows));
+  }
+}
+
 // One TP degree's groups at work.
 class DegreeProbe {
  public:
@@ -88,6 +97,25 @@ class DegreeProbe {
       run_all();
     }
     return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_, model::Program(shape_));
+  }
+
+  // Collective over all ranks; by kind, nothing on a rank that is left over.
+  std::vector<cost::DecodeCost> measure_decoding(Ranks& ranks, int64_t budget_ns) const {
+    const DecodeShapes shapes(longest_tokens(lengths_), stage_ == nullptr ? 0 : stage_->token_bytes());
+    DecodeTimes times(shapes.all.size());
+    const auto run_all = [&] {
+      if (stage_ != nullptr) time_decoding(*stage_, shapes, times);
+    };
+    Stopwatch stopwatch(device_);
+    run_all();
+    const int64_t repetitions =
+        ranks.agree(std::llround(static_cast<double>(budget_ns) / std::max(1.0, stopwatch.lap_ns())));
+    for (auto& of_shape : times) of_shape.clear();
+    ranks.barrier();
+    for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastRepetitions, kMostRepetitions); ++i)
+      run_all();
+    if (stage_ == nullptr) return {};
+    return fit_decoding(shapes, times, model::Program(shape_));
   }
 
   // By kind.
@@ -154,7 +182,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   std::map<int, std::vector<KindFit>> fits_by_tp;
   cost::CostModel::Options model = cost::analytic_options(options.shape, cost::Rates{}, memory_of(options),
                                                           options.tp_degrees, options.gpus_per_node);
-  const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) + 1;
+  const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * (options.decodes ? 2 : 1) + 1;
   for (const int tp : options.tp_degrees) {
     DegreeProbe degree(options, tp, transport);
     FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
@@ -162,8 +190,12 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
     // A rank that is left over has measured nothing; rank 0's figures count.
     for (size_t kind = 0; kind < times.kinds.size(); ++kind) {
       const ActivationBytes& bytes = degree.bytes()[kind];
-      model.kinds_by_tp[tp][kind] = {times.kinds[kind], bytes.saved, bytes.deferred};
+      model.kinds_by_tp[tp][kind] = {times.kinds[kind], bytes.saved, bytes.deferred, {}};
     }
+    if (!options.decodes) continue;
+    std::vector<cost::DecodeCost> decoding = degree.measure_decoding(ranks, options.budget_ns / shares);
+    for (size_t kind = 0; kind < decoding.size(); ++kind)
+      model.kinds_by_tp[tp][kind].decode = std::move(decoding[kind]);
   }
   LinkProbeOptions links;
   links.shape = options.shape;
@@ -182,6 +214,18 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
 }
 
 }  // namespace
+
+std::vector<cost::DecodeCost> probe_decoding(const StageProbe::Options& options,
+                                             const layers::TensorParallel& parallel) {
+  constexpr int kRepetitions = 5;
+  const StageProbe stage(options, parallel);
+  const DecodeShapes shapes(options.longest_tokens, stage.token_bytes());
+  DecodeTimes times(shapes.all.size());
+  time_decoding(stage, shapes, times);  // warms up
+  for (auto& of_shape : times) of_shape.clear();
+  for (int i = 0; i < kRepetitions; ++i) time_decoding(stage, shapes, times);
+  return fit_decoding(shapes, times, model::Program(options.shape));
+}
 
 std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length) {
   const int64_t longest = std::clamp(context_length, kLeastTokens, kLongestTokens);

@@ -33,6 +33,7 @@ struct ProbeOptions {
   int gpus_per_node = 8;
   // Of the sequences of each micro-batch that is timed; empty: probe_lengths(context_length).
   std::vector<std::vector<int64_t>> lengths;
+  bool decodes = false;               // whether passes that say texts are timed, too
   std::string name = "probe";         // its communicators' names begin so; unique on a transport
   int64_t budget_ns = 3'000'000'000;  // aimed at; a few repetitions are taken whatever they cost
 };
@@ -52,6 +53,11 @@ struct ProbeResult {
 // Collective over all ranks; rank 0's figures count for all. Call it with the thread count of training.
 // InputError when a TP degree cannot cut the shape or exceeds the world size.
 ProbeResult probe(const ProbeOptions& options, comm::Transport& transport);
+
+// What passes that say texts take of each kind on the ranks of a TP group, as the first of them measures it;
+// a second or so of a small model. Collective over the group.
+std::vector<cost::DecodeCost> probe_decoding(const StageProbe::Options& options,
+                                             const layers::TensorParallel& parallel);
 
 // The lengths of the micro-batches that are timed: long and short sequences at equal and at different sums.
 // A probe before a run stays at or below 2,048 tokens; longer sequences follow the fit.

@@ -7,9 +7,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "generate/sampling.h"
+#include "inference/pages.h"
+#include "layers/head.h"
+#include "layers/key_cache.h"
 #include "layers/make_operation.h"
 #include "layers/operation.h"
 #include "model/parameters.h"
+#include "ops/device.h"
 #include "profile/timing.h"
 #include "runtime/precision.h"
 
@@ -150,6 +155,64 @@ StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
     times[kind].backward_ns += stopwatch.lap_ns() / p.blocks_of(kind);
   });
   times.front().backward_ns = times.front().backward_input_ns;
+  return times;
+}
+
+int64_t StageProbe::token_bytes() const {
+  model::CacheBytes bytes;
+  const model::Program& program = parts_->table.program;
+  for (int64_t position = 0; position < program.size(); ++position)
+    bytes += program.kind_at(position).cache({.tp = parts_->context.parallel.tp},
+                                             comm::size_of(parts_->options.dtype));
+  return bytes.token;
+}
+
+std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t rows) const {
+  const Parts& p = *parts_;
+  const model::Program& program = p.table.program;
+  const c10::Device device = p.options.device;
+  const int64_t pages = inference::pages_for(before + rows);
+  const layers::KeyCache cache(p.context, program, program.blocks(), texts * pages * inference::kPageTokens,
+                               texts, p.tensors(p.options.dtype));
+  cache.fill_randomly();
+  std::vector<layers::CachedPiece> pieces;
+  std::vector<int64_t> ids, last;
+  for (int64_t text = 0; text < texts; ++text) {
+    const int64_t first = text * pages * inference::kPageTokens, own = first + before;
+    pieces.push_back(
+        {.length = rows,
+         .begin = before,
+         .before = before > 0 ? std::vector<base::Interval>{{first, own}} : std::vector<base::Interval>{},
+         .own = {{own, own + rows}},
+         .slot = text});
+    for (int64_t row = 0; row < rows; ++row) ids.push_back((text + row) * 7919 % p.options.shape.vocab);
+    last.push_back(static_cast<int64_t>(ids.size()) - 1);
+  }
+  std::vector<double> times(program.kinds().size());
+  Stopwatch stopwatch(device);
+  layers::Flow flow;
+  flow.layout = layers::cached_micro_batch_layout(pieces, cache, p.context.parallel.tp, device,
+                                                  layers::reach_of(p.options.shape));
+  flow.id_T = layers::row_values(ids, flow.layout, device);
+  p.for_each_run([&](int64_t begin, int64_t end, size_t kind) {
+    if (kind + 1 == times.size()) return;
+    for (int64_t i = begin; i < end; ++i) p.at(i).forward(flow, layers::Purpose::kEvaluate);
+    times[kind] += stopwatch.lap_ns() / p.blocks_of(kind);
+  });
+  const at::Tensor x_TH = p.context.parallel.all_gather_rows(flow.activation_SH);
+  const auto weights = [&](int bucket) { return p.weights[static_cast<size_t>(bucket)]; };
+  const layers::HeadParameters head = layers::head_parameters(
+      {p.table, program.head(), weights, layers::OperationShards::Of::kWeights, p.context.cut(/*layer=*/-1)});
+  const at::Tensor logits_PV =
+      layers::head_logits(p.context, head, x_TH.index_select(0, ops::to_device(last, device)))
+          .to(at::kDouble)
+          .cpu();
+  const auto vocabulary = static_cast<size_t>(logits_PV.size(1));
+  for (int64_t text = 0; text < texts; ++text) {
+    const double* row = logits_PV.const_data_ptr<double>() + text * logits_PV.size(1);
+    generate::choose({row, vocabulary}, {.temperature = 1}, static_cast<uint64_t>(text), before + rows);
+  }
+  times.back() = stopwatch.lap_ns();
   return times;
 }
 

@@ -48,6 +48,14 @@ class StageProbe {
   // REQUIRES: 2 <= length, and all lengths together <= longest_tokens.
   StageTimes run(const std::vector<int64_t>& lengths);
 
+  // The forward of one operation by kind, where of each of `texts` the keys of `before` tokens stay and
+  // `rows` go through; the head's of drawing what comes behind each text. Nanoseconds. REQUIRES: rows >= 1,
+  // before + rows <= longest_tokens.
+  std::vector<double> decode(int64_t texts, int64_t before, int64_t rows) const;
+
+  // Of the keys and values of a token in all its blocks.
+  int64_t token_bytes() const;
+
   // By kind, from a forward and backward of `tokens` tokens in one sequence.
   std::vector<ActivationBytes> activation_bytes(int64_t tokens);
 

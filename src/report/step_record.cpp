@@ -92,6 +92,12 @@ constexpr Metric kMetrics[] = {
     {"response_p99", &Step::response_p99, Kind::kCount, Fold::kOwn, "rl/response_p99", "", kSparse},
     {"rollout_ms", &Step::rollout_ns, Kind::kMilliseconds, Fold::kOwn, "time/rollout_ms",
      "that pulling whole models and saying responses took; not in time_ms", kSparse},
+    {"rollout_predicted_ms", &Step::rollout_predicted_ns, Kind::kMilliseconds, Fold::kOwn, nullptr,
+     "what it would have been if responses had been as long as the rollout's before, of the first any length "
+     "as likely; null where no calibration says what passes take",
+     kSparse},
+    {"speaking", &Step::speaking, Kind::kReason, Fold::kOwn, nullptr, "the strategy that said responses",
+     kSparse},
     {"reward_ms", &Step::reward_ns, Kind::kMilliseconds, Fold::kOwn, "time/reward_ms", "likewise, rewards",
      kSparse},
     {"clip_fraction", &Step::clip_fraction, Kind::kNumber, Fold::kOwn, "rl/clip_fraction",

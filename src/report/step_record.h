@@ -72,7 +72,7 @@ struct StepRecord {
   std::vector<PathShare> path;       // the longest first; empty: not looked at
   std::optional<int64_t> slowest_rank;
   std::optional<double> slowest_pace;
-  // Of steps that learn from rewards or preferences; the first nine of a rollout, by its first step.
+  // Of steps that learn from rewards or preferences; the first eleven of a rollout, by its first step.
   std::optional<double> reward;
   std::optional<double> entropy;
   std::optional<int64_t> groups_kept;
@@ -81,6 +81,8 @@ struct StepRecord {
   std::optional<double> response_mean;
   std::optional<int64_t> response_p99;
   std::optional<int64_t> rollout_ns;
+  std::optional<int64_t> rollout_predicted_ns;
+  std::string speaking;
   std::optional<int64_t> reward_ns;
   std::optional<double> clip_fraction;
   std::optional<double> divergence;

@@ -25,5 +25,11 @@ inline c10::ScalarType scalar_type(comm::DType dtype) {
   }
   return c10::ScalarType::Undefined;
 }
+// REQUIRES: the type of one.
+inline comm::DType dtype_of(c10::ScalarType type) {
+  return type == c10::ScalarType::Double     ? comm::DType::kFloat64
+         : type == c10::ScalarType::BFloat16 ? comm::DType::kBFloat16
+                                             : comm::DType::kFloat32;
+}
 
 }  // namespace sluice::runtime

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "session/candidates.h"
 #include "session/sampling.h"
+#include "session/saying.h"
 
 namespace sluice::session {
 
@@ -35,12 +36,11 @@ std::vector<ValidationData> open_validation(const config::DataConfig& data, corp
 }
 
 // A document that `rl` trains on is the beginning of what it sees: responses, or a second answer, come to it.
-// Their lengths are not known before; all up to the longest are taken for equally likely, and one of those is
-// there.
+// Their lengths are not known before; one of the longest is there.
 std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig& rl,
                                                           const DataPhase& phase) {
   corpus::Sampler prompts(phase.training.sources(), one_by_one(phase.sampling));
-  constexpr int64_t kSteps = 32, kLengths = 8;
+  constexpr int64_t kSteps = 32;
   const bool pairs = phase.rejected.has_value();
   const int64_t copies = pairs ? 2 : rl.group;
   const int64_t prompts_per_step =
@@ -50,8 +50,8 @@ std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig
   list->repeats = true;
   const auto length_of = [&](const corpus::Sample& prompt, int64_t copy) {
     int64_t length = prompt.length_tokens;
-    if (pairs && copy == 1) length = phase.rejected->length(prompt.document);
-    if (!pairs) length += rl.max_response * (copy % kLengths + 1) / kLengths;
+    if (pairs && copy == 1) length = phase.rejected->length(prompt.document % phase.rejected->documents());
+    if (!pairs) length += expected_response(rl, copy);
     return std::clamp<int64_t>(length, 2, phase.sampling.context_length);
   };
   for (int64_t step = 0; step < kSteps; ++step) {
@@ -65,7 +65,7 @@ std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig
   }
   if (const auto longest = session::longest_sequence(phase.training.sources(), phase.sampling);
       longest && !pairs)
-    list->steps.front().front() = {longest->document, 0, length_of(*longest, kLengths - 1)};
+    list->steps.front().front() = {longest->document, 0, length_of(*longest, kExpectedLengths - 1)};
   return list;
 }
 
@@ -85,7 +85,8 @@ corpus::Blend open_rejected(const config::RlConfig& rl, const corpus::Blend& cho
   for (const std::string& prefix : rl.rejected) prefixes.emplace_back(prefix, 1.0);
   corpus::Blend rejected = corpus::Blend::open(prefixes, indexed);
   require_conversations(rejected, "rl.rejected");
-  if (rejected.documents() == chosen.documents()) return rejected;
+  if (rl.algorithm == config::RlAlgorithm::kKto || rejected.documents() == chosen.documents())
+    return rejected;
   throw base::InputError(text("[config] rl.rejected has ", rejected.documents(), " documents, data.train ",
                               chosen.documents(), ": they are pairs, in the same order"));
 }

@@ -27,6 +27,13 @@ cost::AnalyticMemory analytic_memory(const CalibrationRequest& request) {
 
 constexpr const char* kEarlier = "the checkpoint's calibration";
 
+// Responses are said by as few ranks as suits them, whatever trains.
+std::vector<int> measured_degrees(const config::RunConfig& config, int world_size) {
+  std::vector<int> degrees = session::tensor_parallel_degrees(config, world_size);
+  if (config.rl.rolls_out() && std::ranges::count(degrees, 1) == 0) degrees.insert(degrees.begin(), 1);
+  return degrees;
+}
+
 bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_degrees) {
   return std::ranges::all_of(tp_degrees,
                              [&](int tp) { return calibration.options.kinds_by_tp.contains(tp); });
@@ -80,6 +87,7 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
   probe.context_length = config::longest_context(request.config);
   probe.device_bytes = request.device_bytes;
   probe.gpus_per_node = request.config.parallel.gpus_per_node;
+  probe.decodes = request.config.rl.rolls_out();
   return probe;
 }
 
@@ -101,12 +109,13 @@ cost::Calibration with_machine(cost::Calibration calibration, const CalibrationR
 
 cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int world_size) {
   const std::string& source = request.config.parallel.calibration;
-  const std::vector<int> tp_degrees = session::tensor_parallel_degrees(request.config, world_size);
   if (source == "auto" || source == "analytic") {
     return {"analytic", cost::analytic_source(*request.config.model.shape, "a CPU core"),
             cost::analytic_options(*request.config.model.shape, cost::Rates{}, analytic_memory(request),
-                                   tp_degrees, request.config.parallel.gpus_per_node)};
+                                   measured_degrees(request.config, world_size),
+                                   request.config.parallel.gpus_per_node)};
   }
+  const std::vector<int> tp_degrees = session::tensor_parallel_degrees(request.config, world_size);
   cost::Calibration calibration = cost::find_calibration(source);
   require_model(calibration, request, source);
   require_covering(calibration, tp_degrees, source);
@@ -122,7 +131,7 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
       calibration = unmeasured_calibration(request, control.world_size());
       return;
     }
-    tp_degrees = session::tensor_parallel_degrees(request.config, control.world_size());
+    tp_degrees = measured_degrees(request.config, control.world_size());
     const std::optional<cost::Calibration> earlier = earlier_calibration(request.earlier);
     measure = !earlier || is_of_another_model(*earlier, request) || !covers(*earlier, tp_degrees);
     if (!measure) calibration = with_machine(*earlier, request);

@@ -24,6 +24,7 @@ profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns) {
                       session::tensor_parallel_degrees(config, options.launch.world_size));
     probe.lengths = profile::profile_lengths(config::longest_context(config));
     probe.budget_ns = budget_ns;
+    probe.decodes = true;
     const auto measuring = context->activity().shared("measuring the machine");
     result = profile::probe(probe, context->device().transport());
     context->peers().leave();

@@ -55,16 +55,17 @@ namespace {
 
 // What a step that learns from rewards or preferences says beside the others; empty of any other.
 std::string of_learning(const report::StepRecord& step) {
-  char words[192] = "";
+  char words[256] = "";
   if (step.reward) {
     std::snprintf(
         words, sizeof words,
         "  reward %.3f  kept %lld groups of %lld draws  response %.1f mean, %lld p99  gap %.0e  rollout "
-        "%.1f ms",
+        "%.1f ms by %s",
         *step.reward, static_cast<long long>(step.groups_kept.value_or(0)),
         static_cast<long long>(step.draws.value_or(0)), step.response_mean.value_or(0),
         static_cast<long long>(step.response_p99.value_or(0)), step.rollout_gap.value_or(0),
-        report::milliseconds(step.rollout_ns.value_or(0) + step.reward_ns.value_or(0)));
+        report::milliseconds(step.rollout_ns.value_or(0) + step.reward_ns.value_or(0)),
+        step.speaking.c_str());
   } else if (step.margin) {
     std::snprintf(words, sizeof words, "  margin %.3f  right %.1f %%", *step.margin,
                   1e2 * step.accuracy.value_or(0));

@@ -89,6 +89,9 @@ std::vector<Rollouts::Group> Rollouts::draw() {
   for (size_t i = 0; i < groups.size(); ++i) groups[i].responses = std::move(responses[i]);
   const SpeakingTimes& times = speaker_.times();
   told_.rollout_ns = told_.rollout_ns.value_or(0) + times.pulling_ns + times.speaking_ns;
+  if (times.predicted_ns)
+    told_.rollout_predicted_ns = told_.rollout_predicted_ns.value_or(0) + *times.predicted_ns;
+  told_.speaking = to_text(run_.speaking());
   told_.reward_ns = told_.reward_ns.value_or(0) + times.rewarding_ns;
   told_.response_tokens = told_.response_tokens.value_or(0) + times.tokens;
   return groups;

@@ -204,8 +204,7 @@ void RunContext::open_engine() {
   const auto connecting = activity().shared("making the communicators");
   std::vector<strategy::Strategy> strategies = planner_->options().candidates;
   if (config_.rl.rolls_out() || config_.train.sample_every > 0) {
-    speaking_ = speaking_strategy_of_run();
-    strategies.push_back(*speaking_);
+    for (strategy::Strategy& candidate : speaking_candidates()) strategies.push_back(std::move(candidate));
   }
   engine_ = std::make_unique<runtime::Engine>(table_, strategies, device_->transport(),
                                               runtime::make_executor(device_->device(), std::move(executor)),
@@ -216,7 +215,7 @@ void RunContext::open_engine() {
 }
 
 bool RunContext::needs_reference() const {
-  return config_.rl.algorithm == config::RlAlgorithm::kDpo || (config_.rl.rolls_out() && config_.rl.kl > 0);
+  return config_.rl.prefers() || (config_.rl.rolls_out() && config_.rl.kl > 0);
 }
 
 void RunContext::initialize_parameters() {
@@ -245,26 +244,40 @@ void RunContext::exchange_reference() {
   store.refresh_compute_copies();
 }
 
-// As few ranks a model as hold it beside what they own and the cache: TP inside a node first.
-strategy::Strategy RunContext::speaking_strategy_of_run() const {
+// Where nobody says which, all that hold the model beside what ranks own and the cache; those of fewest ranks
+// until a rollout's lengths are known.
+std::vector<strategy::Strategy> RunContext::speaking_candidates() {
   const int ranks = options_.launch.world_size;
   if (!config_.parallel.speaking.empty()) {
-    return speaking_strategy(config_.parallel.speaking, table_.shape, ranks, "[config] parallel.speaking");
+    speaking_ =
+        speaking_strategy(config_.parallel.speaking, table_.shape, ranks, "[config] parallel.speaking");
+    return {*speaking_};
   }
-  const cost::CostModel::Options& machine = cost().options();
-  const cost::MemoryModel& memory = machine.memory;
-  const int64_t all = table_.size(), owned = (all + ranks - 1) / ranks;
-  const auto cache = static_cast<int64_t>(config_.rl.cache_gib * 0x1p30);
-  const int64_t room = memory.device_bytes - memory.owner_bytes(owned, owned) - cache;
-  int tp = 1, pp = 1;
-  const auto holds = [&] { return all * memory.element_bytes / (int64_t{tp} * pp) <= room; };
-  const auto may = [&](int more_tp, int more_pp) {
-    return ranks % (more_tp * more_pp) == 0 && model::tp_fault(table_.shape, more_tp).empty() &&
-           model::pp_fault(table_.shape, more_pp).empty();
-  };
-  while (!holds() && 2 * tp <= machine.gpus_per_node && may(2 * tp, pp)) tp *= 2;
-  while (!holds() && may(tp, 2 * pp)) pp *= 2;
-  return strategy::parse_strategy(text(ranks / (tp * pp), "x<", tp, ",", pp, ",1>"), ranks);
+  saying_ = session::saying_of(config_, cost(), ranks);
+  std::vector<strategy::Strategy> candidates;
+  for (const strategy::Scheme& scheme : saying_->schemes)
+    candidates.push_back(inference::SayingLayout{scheme, ranks / scheme.ranks()}.strategy());
+  speaking_ = candidates.front();
+  return candidates;
+}
+
+std::optional<inference::SayingLayout> RunContext::speak_as_suits(
+    std::span<const int64_t> prompts, const std::vector<std::vector<int64_t>>& said_before) {
+  const std::vector<inference::Lengths> load = session::expected_load(config_, prompts, said_before);
+  session::Saying choice;
+  if (saying_) {
+    choice = *saying_;
+  } else {
+    choice = session::saying_of(config_, cost(), options_.launch.world_size);
+    choice.schemes = {speaking_->pipelines.front().scheme};
+    const bool alike = std::ranges::all_of(speaking_->pipelines, [&](const strategy::Pipeline& pipeline) {
+      return pipeline.scheme == choice.schemes.front();
+    });
+    if (!alike) return std::nullopt;
+  }
+  std::optional<inference::SayingLayout> best = choice.best_for(cost(), load);
+  if (best && saying_) speaking_ = best->strategy();
+  return best;
 }
 
 generate::HeldModel RunContext::hold_speaking() {

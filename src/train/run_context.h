@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "generate/decoder.h"
 #include "runtime/engine.h"
 #include "session/data.h"
+#include "session/saying.h"
 #include "train/buddies.h"
 #include "train/peers.h"
 #include "train/plan_ahead.h"
@@ -67,6 +69,10 @@ class RunContext {
 
   // What the model says texts with: pipelines of one lane. REQUIRES: the run samples, or rolls out.
   const strategy::Strategy& speaking() const { return *speaking_; }
+  // From now on that which says a rollout of such prompts soonest, if responses are as those before; what it
+  // takes, where that is known. The same on every rank.
+  std::optional<inference::SayingLayout> speak_as_suits(std::span<const int64_t> prompts,
+                                                        const std::vector<std::vector<int64_t>>& said_before);
   // Collective: this rank's part of the model under that, until engine().release().
   generate::HeldModel hold_speaking();
 
@@ -92,7 +98,7 @@ class RunContext {
   void open_planner();
   void keep_proposal();
   plan::Planner planner_of(const config::RunConfig& config, int ranks) const;
-  strategy::Strategy speaking_strategy_of_run() const;
+  std::vector<strategy::Strategy> speaking_candidates();
   void open_engine();
   void open_parameters();
   void initialize_parameters();
@@ -115,7 +121,8 @@ class RunContext {
   std::optional<plan::Planner> planner_;
   std::unique_ptr<StepPlanners> step_planners_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
-  std::optional<strategy::Strategy> speaking_;
+  std::optional<session::Saying> saying_;       // which of its schemes; none: it is configured
+  std::optional<strategy::Strategy> speaking_;  // at present
   std::unique_ptr<runtime::Engine> engine_;
   std::vector<at::Tensor> reference_;  // masters of the reference, by bucket; none where none is needed
   std::unique_ptr<Buddies> buddies_;

@@ -58,7 +58,6 @@ Speaker::Speaker(RunContext& run) : run_(run) {
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
     if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());
-    place_ = strategy::places(run.speaking(), run.control().world_size())[static_cast<size_t>(run.rank())];
   });
 }
 
@@ -76,6 +75,8 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
                                                     std::span<const uint64_t> numbers, int samples,
                                                     int64_t most_tokens, Manner manner) {
   const config::RunConfig& config = run_.config();
+  const strategy::Place place =
+      strategy::places(run_.speaking(), run_.control().world_size())[static_cast<size_t>(run_.rank())];
   const int64_t pull_begin = base::now_ns();
   const generate::HeldModel model = run_.hold_speaking();
   times_.pulling_ns = base::now_ns() - pull_begin;
@@ -85,26 +86,27 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   int64_t longest = 0;  // text that there may be
   for (const std::vector<int32_t>& prompt : prompts)
     longest = std::max(longest, std::min(context, std::ssize(prompt) + most_tokens));
-  const int64_t pages_a_text = longest / generate::kPageTokens + 1;
+  const int64_t pages_a_text = longest / inference::kPageTokens + 1;
   const auto pipelines = std::ssize(run_.speaking().pipelines);
   const int64_t own_prompts = (std::ssize(prompts) + pipelines - 1) / pipelines;
-  const int64_t most_texts =
-      std::min<int64_t>(config.rl.most_texts, std::max<int64_t>(1, own_prompts) * samples);
-  const int64_t room = generate::Decoder::pages_in(model, config.rl.cache_gib * 0x1p30, most_texts);
-  const int64_t pages = std::min(room, pages_a_text * most_texts);
+  const inference::TextRoom room{.cache_bytes = config.rl.cache_gib * 0x1p30,
+                                 .most_texts = config.rl.most_texts};
+  const inference::SchedulerOptions options =
+      inference::scheduler_options(model.cut(), room, own_prompts * samples, longest);
+  const int64_t pages = options.pages, most_texts = options.most_texts;
   if (pages < pages_a_text) {
     throw base::InputError(text("[config] rl.cache_gib is ", config.rl.cache_gib, ", room for ",
-                                pages * generate::kPageTokens, " tokens, but a text may have ", longest,
+                                pages * inference::kPageTokens, " tokens, but a text may have ", longest,
                                 ": raise it"));
   }
   const generate::Decoder decoder(model, pages, most_texts);
-  generate::Generator generator(decoder, {.pages = pages, .most_texts = most_texts});
+  generate::Generator generator(decoder, options);
   generate::Manner way{.sampling = {.temperature = manner == Manner::kGreedy ? 0.0 : 1.0,
                                     .seed = static_cast<uint64_t>(config.data.seed)},
                        .end_tokens = end_tokens_};
   std::vector<int64_t> first_texts(prompts.size(), -1);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (!is_of(i, place_.pipeline, run_.speaking().pipelines.size())) continue;
+    if (!is_of(i, place.pipeline, run_.speaking().pipelines.size())) continue;
     const std::vector<int64_t> prompt(prompts[i].begin(), prompts[i].end());
     way.number = numbers[i];
     first_texts[i] =
@@ -112,7 +114,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   }
   while (generator.step()) run_.activity().advance();
   std::vector<std::vector<Response>> responses(prompts.size());
-  const bool tells = place_.stage == 0 && place_.t == 0;
+  const bool tells = place.stage == 0 && place.t == 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
     for (int sample = 0; tells && first_texts[i] >= 0 && sample < samples; ++sample) {
       const generate::Said& said = generator.said(first_texts[i] + sample);
@@ -181,7 +183,12 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
                                                    std::span<const uint64_t> numbers, int samples,
                                                    Manner manner) {
   std::vector<std::vector<int32_t>> prompts;
-  for (const rl::Question& question : questions) prompts.push_back(question.prompt);
+  std::vector<int64_t> lengths;
+  for (const rl::Question& question : questions) {
+    prompts.push_back(question.prompt);
+    lengths.push_back(std::ssize(question.prompt));
+  }
+  const std::optional<inference::SayingLayout> layout = run_.speak_as_suits(lengths, said_before_);
   std::vector<std::vector<Response>> responses;
   {
     const auto saying = run_.activity().own("saying responses");
@@ -190,6 +197,12 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
   }
   run_.control().together("rewarding responses", [&] { reward(questions, responses); });
   share(responses);
+  times_.predicted_ns = layout ? std::optional(layout->ns()) : std::nullopt;
+  said_before_.clear();
+  for (const std::vector<Response>& of_question : responses) {
+    std::vector<int64_t>& said = said_before_.emplace_back();
+    for (const Response& response : of_question) said.push_back(std::ssize(response.tokens));
+  }
   return responses;
 }
 

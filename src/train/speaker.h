@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,9 +26,10 @@ struct Response {
 
 struct SpeakingTimes {
   int64_t pulling_ns = 0;
-  int64_t speaking_ns = 0;   // of the slowest rank
-  int64_t rewarding_ns = 0;  // likewise
-  int64_t tokens = 0;        // of all responses
+  int64_t speaking_ns = 0;              // of the slowest rank
+  int64_t rewarding_ns = 0;             // likewise
+  int64_t tokens = 0;                   // of all responses
+  std::optional<int64_t> predicted_ns;  // of pulling and speaking; none: not known
 };
 
 class Speaker {
@@ -65,7 +67,7 @@ class Speaker {
   std::unique_ptr<corpus::Tokenizer> tokenizer_;
   std::unique_ptr<rl::Reward> reward_;
   std::vector<int64_t> end_tokens_;
-  strategy::Place place_;  // of this rank
+  std::vector<std::vector<int64_t>> said_before_;  // tokens of the last rollout's responses, by question
   SpeakingTimes times_;
 };
 

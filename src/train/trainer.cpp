@@ -16,7 +16,7 @@
 #include "session/sampling.h"
 #include "train/expert_placing.h"
 #include "train/learning_rate.h"
-#include "train/pairs.h"
+#include "train/preferences.h"
 #include "train/reporter.h"
 #include "train/rollouts.h"
 #include "train/run_context.h"
@@ -136,7 +136,7 @@ void Trainer::Impl::run() {
 
 std::unique_ptr<StepSource> Trainer::Impl::step_source() {
   if (config_.rl.rolls_out()) return std::make_unique<Rollouts>(run_, *speaker_);
-  if (!run_.learns_from_corpora()) return std::make_unique<Pairs>(run_);
+  if (!run_.learns_from_corpora()) return std::make_unique<Preferences>(run_);
   return std::make_unique<PlanAhead>(
       training_steps(run_.planning(), run_.data(), run_.sampler(), config_.train.steps));
 }

@@ -1,5 +1,4 @@
-// Steps on pairs of answers, one better than the other: direct preference optimisation (Rafailov et al., DPO,
-// 2023).
+// Steps on answers of which some are better than others (rl/preference.h).
 #pragma once
 
 #include <memory>
@@ -11,13 +10,13 @@
 
 namespace sluice::train {
 
-// The loss of a pair is −log σ(β·m), m = log(p/p_ref)(chosen) − log(p/p_ref)(rejected) of whole answers. Its
-// gradient is that of −Σ log p, by tokens, times β·σ(−β·m) and the answer's sign, so a forward pass before
-// the step tells all that the head needs.
-class Pairs final : public StepSource {
+// The gradient of such a loss is that of −Σ log p, by tokens, times a figure of the answer, so a forward pass
+// before the step tells all that the head needs. Better answers are data.train's; worse ones are of the same
+// documents of rl.rejected (dpo), or whichever are next there (kto).
+class Preferences final : public StepSource {
  public:
   // The run is open and outlives it.
-  explicit Pairs(RunContext& run);
+  explicit Preferences(RunContext& run);
 
   // Collective, by the thread that runs steps.
   std::unique_ptr<PreparedStep> next() override;
@@ -25,6 +24,8 @@ class Pairs final : public StepSource {
  private:
   rl::MiniBatch draw();
   report::StepRecord weigh(rl::MiniBatch& batch);
+  int64_t rejected_document(int64_t chosen) const;
+  rl::MiniBatch elsewhere(const rl::MiniBatch& batch) const;
 
   RunContext& run_;
   const config::RlConfig& config_;

@@ -1,0 +1,131 @@
+// What an iteration of reinforcement learning takes on a cluster one may not have, by costs alone, as tables
+// in Markdown; bench/record.py rollouts writes them.
+//
+// An iteration says responses of heavy-tailed lengths, brings parameters to where they are said, and trains
+// on the responses in mini-batches. Saying: every layout, one text after the other by the scheduler that
+// runs. Updates: this planner's, and the best fixed layout of the systems that verl trains with, by one
+// clock.
+//
+//   rollouts_bench [MODEL …]
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/text.h"
+#include "cost/parameter_counts.h"
+#include "inference/layouts.h"
+#include "session/planning_inputs.h"
+#include "study/comparison.h"
+
+namespace {
+
+using namespace sluice;
+
+constexpr int kGpus = 64, kSamples = 16, kUpdates = 16;
+constexpr int64_t kPrompt = 512;
+constexpr double kCacheShare = 0.5;  // of a device's memory, beside what it owns
+
+// Lengths of responses: lognormal, cut where a rollout is.
+struct Tail {
+  const char* name;
+  int responses;
+  double median, sigma;
+  int64_t most;
+};
+constexpr Tail kTails[] = {{"median 2,500, sigma 0.9, at most 20,480", 8192, 2500, 0.9, 20'480},
+                           {"median 1,000, sigma 1.2, at most 20,480", 8192, 1000, 1.2, 20'480},
+                           {"median 4,000, sigma 0.8, at most 32,768", 2048, 4000, 0.8, 32'768}};
+
+std::vector<inference::Lengths> load_of(const Tail& tail) {
+  base::Rng rng(7);
+  std::vector<inference::Lengths> load(static_cast<size_t>(tail.responses / kSamples));
+  for (inference::Lengths& request : load) {
+    request = {.prompt = kPrompt, .most_tokens = tail.most, .said = {}};
+    for (int sample = 0; sample < kSamples; ++sample) {
+      // Box and Muller's.
+      const double normal =
+          std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(2 * std::numbers::pi * rng.uniform());
+      const double tokens = std::exp(std::log(tail.median) + tail.sigma * normal);
+      request.said.push_back(std::clamp<int64_t>(std::llround(tokens), 1, tail.most));
+    }
+  }
+  return load;
+}
+
+int64_t tokens_of(const std::vector<inference::Lengths>& load) {
+  int64_t tokens = 0;
+  for (const inference::Lengths& request : load)
+    for (const int64_t said : request.said) tokens += said + request.prompt;
+  return tokens;
+}
+
+session::PlanningInputs inputs_of(const std::string& model, const std::vector<inference::Lengths>& load,
+                                  int64_t most) {
+  std::vector<int32_t> lengths;
+  for (const inference::Lengths& request : load)
+    for (const int64_t said : request.said) lengths.push_back(static_cast<int32_t>(said + request.prompt));
+  session::PlanningOptions options{.gpus = kGpus, .cluster = "h100x8", .model = model};
+  options.context_length = kPrompt + most;
+  options.tokens_per_step = tokens_of(load) / kUpdates;
+  return session::resolve_planning(options, std::move(lengths));
+}
+
+double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+// Of all updates of a rollout; NaN where the system can't.
+double updates_s(const study::SystemResult& result) {
+  if (result.run.steps.empty()) return std::nan("");
+  double sum = 0;
+  for (const report::StepRecord& step : result.run.steps) sum += seconds(step.time_ns);
+  return sum;
+}
+
+void print_tail(const std::string& model, const Tail& tail) {
+  const std::vector<inference::Lengths> load = load_of(tail);
+  const session::PlanningInputs inputs = inputs_of(model, load, tail.most);
+  const cost::CostModel cost = inputs.cost();
+  const int64_t device = cost.options().memory.device_bytes;
+  const inference::TextRoom room{.cache_bytes = kCacheShare * static_cast<double>(device),
+                                 .most_texts = 1024};
+  const cost::MemoryModel& memory = cost.options().memory;
+  const int64_t owned = cost::all_parameters(cost.program(), memory).all / kGpus;
+  const int64_t left = device - static_cast<int64_t>(room.cache_bytes) - memory.owner_bytes(owned, owned);
+  const std::vector<inference::SayingLayout> layouts =
+      inference::saying_layouts(cost, inference::saying_schemes(cost, kGpus, left), load, room, kGpus);
+  std::printf("\n**%s, %s responses of %s** (%.1fM tokens with prompts of %lld)\n\n", model.c_str(),
+              base::human_count(tail.responses).c_str(), tail.name,
+              static_cast<double>(tokens_of(load)) / 1e6, static_cast<long long>(kPrompt));
+  std::printf(
+      "| saying on | bring parameters, ms | say, s | over the best | put off |\n|---|---:|---:|---:|---:|\n");
+  for (const inference::SayingLayout& layout : layouts) {
+    std::printf("| %s | %.0f | %.1f | %.2f | %lld |\n", to_text(layout.strategy()).c_str(),
+                1e3 * seconds(layout.pulling_ns), seconds(layout.saying_ns),
+                static_cast<double>(layout.ns()) / static_cast<double>(layouts.front().ns()),
+                static_cast<long long>(layout.evictions));
+  }
+  const study::Scenario scenario = study::scenario_of(inputs, kUpdates, /*max_cp=*/0);
+  const std::vector<study::SystemResult> results =
+      study::compare(scenario, {.systems = {"sluice", "megatron", "deepspeed"}});
+  const double saying = seconds(layouts.front().ns());
+  std::printf("\n| updates by | %d updates, s | iteration, s | over Sluice |\n|---|---:|---:|---:|\n",
+              kUpdates);
+  const double ours = saying + updates_s(results.front());
+  for (const study::SystemResult& result : results) {
+    const double updates = updates_s(result);
+    std::printf("| %s | %.1f | %.1f | %.2f |\n", result.run.name.c_str(), updates, saying + updates,
+                (saying + updates) / ours);
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  std::vector<std::string> models(words + 1, words + count);
+  if (models.empty()) models = {"llama-7b", "llama-32b"};
+  std::printf("%d H100s, eight a node; half of a device's memory is for keys and values.\n", kGpus);
+  for (const std::string& model : models)
+    for (const Tail& tail : kTails) print_tail(model, tail);
+}

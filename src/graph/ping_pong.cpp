@@ -1,0 +1,75 @@
+#include "graph/ping_pong.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "graph/clock.h"
+
+namespace sluice::graph {
+namespace {
+
+class Lowering {
+ public:
+  Lowering() {
+    graph_.world_size = 2;
+    graph_.purpose = Purpose::kEvaluate;
+  }
+
+  // −1: nothing to wait for.
+  int add(NodeKind kind, std::vector<int> members, int stage, int micro_batch, int64_t duration_ns,
+          int after) {
+    Node& node = graph_.nodes.emplace_back();
+    node.id = static_cast<int>(graph_.nodes.size()) - 1;
+    node.kind = kind;
+    node.members = std::move(members);
+    node.duration_ns = duration_ns;
+    if (after >= 0) node.dependencies = {after};
+    const UnitOnStage at{
+        .pipeline = 0, .stage = stage, .unit = micro_batch, .lane = 0, .micro_batch = micro_batch};
+    if (is_transfer(kind)) {
+      node.payload = Transfer{at};
+    } else {
+      node.payload = Cell{at};
+    }
+    return node.id;
+  }
+  StepGraph timed() {
+    run_clock(graph_);
+    return std::move(graph_);
+  }
+
+ private:
+  StepGraph graph_;
+};
+
+}  // namespace
+
+StepGraph ping_pong(std::span<const PingPongLayer> layers, int micro_batches) {
+  SLUICE_ASSERT(!layers.empty() && micro_batches >= 1, "ping-pong of nothing");
+  Lowering lowering;
+  std::vector<int> last(static_cast<size_t>(micro_batches), -1);
+  for (const PingPongLayer& layer : layers) {
+    for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+      int& at = last[static_cast<size_t>(micro_batch)];
+      const auto then = [&](NodeKind kind, std::vector<int> members, int stage, int64_t duration_ns) {
+        at = lowering.add(kind, std::move(members), stage, micro_batch, duration_ns, at);
+      };
+      then(NodeKind::kForward, {0}, 0, layer.attention_ns);
+      if (layer.experts_ns == 0) continue;
+      then(NodeKind::kSendActivation, {0, 1}, 0, layer.there_ns);
+      then(NodeKind::kForward, {1}, 1, layer.experts_ns);
+      then(NodeKind::kSendGradient, {0, 1}, 0, layer.back_ns);
+    }
+  }
+  return lowering.timed();
+}
+
+int64_t ping_pong_ns(const PingPongLayer& layer, int64_t layers, int micro_batches) {
+  const int64_t slower = std::max(layer.attention_ns, layer.experts_ns);
+  const int64_t trip = layer.attention_ns + layer.there_ns + layer.experts_ns + layer.back_ns;
+  if (micro_batches * slower >= trip) return trip + slower * (micro_batches * layers - 1);
+  return trip * layers + slower * (micro_batches - 1);
+}
+
+}  // namespace sluice::graph

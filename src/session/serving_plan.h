@@ -1,0 +1,34 @@
+// Which layouts a cluster serves a model with, and how many tokens a second they say: `plan --serving`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "inference/serving.h"
+#include "session/planning_inputs.h"
+
+namespace sluice::session {
+
+struct ServingRow {
+  // Pipelines say texts with this program (parallel.speaking, --strategy); lanes that divide experts, and
+  // experts apart from attention, are planned alone.
+  enum class Of : uint8_t { kPipelines, kDivided, kApart };
+  Of of = Of::kPipelines;
+  std::string layout;
+  int64_t texts = 0;    // under way on all ranks; 0: none in time, or in memory
+  int64_t pass_ns = 0;  // between a text's tokens; of one text alone where there are none
+  double tokens_per_s = 0;
+  int64_t bytes = 0;  // of the fullest rank
+
+  std::string fault(const inference::Demand& demand, int64_t device_bytes) const;
+};
+
+// The most tokens a second first: all pipelines, and of experts' layouts the best few of each kind.
+std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inference::Demand& demand);
+
+base::Json to_json(const ServingRow& row, int gpus);
+const char* name_of(ServingRow::Of of);
+
+}  // namespace sluice::session
