@@ -119,6 +119,19 @@ class Replay {
     return true;
   }
 
+  int64_t expected_pages(const Text& text, int64_t under_way) const {
+    const int64_t end = text.given + expectation_.of(text.most - text.given, under_way) - 1;
+    return std::max(pages_for(std::max(end, text.tokens)), text.pages) - text.of_prompt;
+  }
+
+  bool has_room_for(const Text& text) const {
+    int64_t said = 0;
+    for (const size_t running : running_) said += texts_[running].tokens - texts_[running].given;
+    int64_t expected = expected_pages(text, said);
+    for (const size_t running : running_) expected += expected_pages(texts_[running], said);
+    return expected <= options_.pages;
+  }
+
   Piece piece_of(size_t index, int64_t end) {
     const Piece piece{index, texts_[index].cached, end};
     texts_[index].cached = end;
@@ -148,7 +161,8 @@ class Replay {
       const int64_t taken = std::min(text.tokens - text.cached, options_.most_rows - rows);
       const int64_t wanted = std::min(text.cached + taken + 1, text.most - 1);
       const bool alone = running_.empty();
-      if (!hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken))) {
+      if ((!alone && !has_room_for(text)) ||
+          !hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken))) {
         give_back(text);
         break;
       }
@@ -218,6 +232,7 @@ class Replay {
     std::erase_if(running_, [&](size_t index) {
       Text& text = texts_[index];
       if (text.tokens < text.end) return false;
+      expectation_.add(text.tokens - text.given);
       give_back(text);
       return true;
     });
@@ -235,7 +250,8 @@ class Replay {
   std::vector<Text> texts_;
   std::deque<size_t> waiting_;
   std::vector<size_t> running_;  // the oldest first
-  bool refused_ = false;         // nobody came in the last pass, nor could
+  Expectation expectation_;
+  bool refused_ = false;  // nobody came in the last pass, nor could
   Passes result_;
 };
 

@@ -53,15 +53,30 @@ void Scheduler::share_prompt(Text& text) {
     text.pages.push_back(first.pages[static_cast<size_t>(page)]);
     pool_.share(text.pages.back());
   }
+  text.shared = whole;
   text.cached = whole * kPageTokens;
 }
 
 void Scheduler::give_back(Text& text) {
   for (const int64_t page : text.pages) pool_.give_back(page);
   text.pages.clear();
-  text.cached = 0;
+  text.cached = text.shared = 0;
   if (text.slot >= 0) free_slots_.push_back(text.slot);
   text.slot = -1;
+}
+
+// Of its own, until it ends.
+int64_t Scheduler::expected_pages(const Text& text, int64_t under_way) const {
+  const int64_t end = text.given + expectation_.of(text.most - text.given, under_way) - 1;
+  return std::max(pages_for(std::max(end, std::ssize(text.tokens))), std::ssize(text.pages)) - text.shared;
+}
+
+bool Scheduler::has_room_for(const Text& text) const {
+  int64_t said = 0;
+  for (const int64_t running : running_) said += std::ssize(at(running).tokens) - at(running).given;
+  int64_t expected = expected_pages(text, said);
+  for (const int64_t running : running_) expected += expected_pages(at(running), said);
+  return expected <= pool_.size();
 }
 
 Piece Scheduler::piece_of(int64_t index, int64_t end) {
@@ -119,7 +134,8 @@ std::vector<Piece> Scheduler::next() {
     // Room for the next token too, where it can be had: else it would be put off at once.
     const int64_t wanted = std::min(text.cached + taken + 1, text.most - 1);
     const bool alone = running_.empty();
-    if (!hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken))) {
+    if ((!alone && !has_room_for(text)) ||
+        !hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken))) {
       give_back(text);
       break;
     }
@@ -140,6 +156,7 @@ void Scheduler::said(int64_t index, int64_t token, bool ends) {
   Text& text = at(index);
   text.tokens.push_back(token);
   if (!ends && static_cast<int64_t>(text.tokens.size()) < text.most) return;
+  expectation_.add(static_cast<int64_t>(text.tokens.size()) - text.given);
   give_back(text);
   text.state = State::kFinished;
   std::erase(running_, index);

@@ -3,10 +3,12 @@
 // the same decide alike.
 //
 // Texts that are under way come first, a token each; then those that wait, the first asked first, by as much
-// of what they were given as fits. Where pages run out the youngest text under way gives its own back and
-// waits again, in front; what it has said is then given to it.
+// of what they were given as fits, where all that are under way are expected to find room until they end:
+// each is taken to say as much as texts did so far. Where pages run out all the same the
+// youngest text under way gives its own back and waits again, in front; what it has said is then given to it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <unordered_map>
@@ -23,6 +25,21 @@ struct SchedulerOptions {
   // Whether what a request's samples begin with goes through the model once; states of recurrent layers are
   // kept as of a text's end alone.
   bool shares_prompts = true;
+};
+
+// How much texts say: the tokens that were said, by those under way too, over the texts that have ended,
+// which is likeliest where texts end at random; and as if one had ended after a sixteenth of what it may say.
+struct Expectation {
+  int64_t texts = 0;  // that ended
+  int64_t said = 0;   // tokens of all of them
+  void add(int64_t tokens) {
+    ++texts;
+    said += tokens;
+  }
+  // Of a text that may say so many, while those under way have said so many.
+  int64_t of(int64_t most, int64_t under_way) const {
+    return std::min(most, (said + under_way + most / 16) / (texts + 1));
+  }
 };
 
 struct Request {
@@ -83,7 +100,8 @@ class Scheduler {
     int64_t first = 0;   // the request's first text, whose prompt's pages the others may share
     int64_t cached = 0;  // tokens whose keys and values are there
     std::vector<int64_t> pages;
-    int64_t slot = -1;  // while it is under way
+    int64_t shared = 0;  // of these, the first text's
+    int64_t slot = -1;   // while it is under way
     bool scored = false;
     State state = State::kWaiting;
   };
@@ -93,6 +111,8 @@ class Scheduler {
   // Whether the text has pages for so many tokens now; takes them where there are enough.
   bool hold(Text& text, int64_t tokens);
   void share_prompt(Text& text);
+  int64_t expected_pages(const Text& text, int64_t under_way) const;
+  bool has_room_for(const Text& text) const;
   void give_back(Text& text);
   bool make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces);
   Piece piece_of(int64_t text, int64_t end);
@@ -105,6 +125,7 @@ class Scheduler {
   std::vector<int64_t> running_;     // the oldest first
   std::vector<int64_t> free_slots_;  // the next one last
   int64_t evictions_ = 0;
+  Expectation expectation_;
 };
 
 }  // namespace sluice::inference
