@@ -95,7 +95,7 @@ parity: everything ## Compare with transformers and torch.optim (installs 4 GB t
 	tools/bootstrap --parity
 	$(CTEST) --test-dir $(BUILD) -C parity -L parity
 
-integrations: everything ## Run the Python package inside released Megatron, verl, transformers and accelerate
+integrations: everything ## Run the Python package inside released Megatron, verl, TRL, transformers and accelerate
 	tools/bootstrap --integrations
 	$(CTEST) --test-dir $(BUILD) -C integrations -L integrations
 

@@ -46,9 +46,9 @@ constexpr std::array kShapeKeys = {
     "attention_dropout",
 };
 
-// Keys that change nothing in the arithmetic of training.
+// Keys that change nothing in the arithmetic of training; nor do those that begin with an underscore, notes of
+// transformers' own on where a file comes from and what computed it.
 constexpr std::array kIgnoredKeys = {
-    "_name_or_path",
     "transformers_version",
     "torch_dtype",
     "dtype",
@@ -104,7 +104,8 @@ void refuse_unsupported(const Json& config, const FamilyEntry& family, const std
   for (const auto& [key, value] : config.items()) {
     const bool own = std::ranges::find(family.keys, key) != family.keys.end() ||
                      std::ranges::find(family.renamed, key, &KeyName::own) != family.renamed.end();
-    if (own || is_one_of(kShapeKeys, key) || is_one_of(kIgnoredKeys, key) || is_off(value)) continue;
+    const bool ignored = key.starts_with('_') || is_one_of(kIgnoredKeys, key);
+    if (own || ignored || is_one_of(kShapeKeys, key) || is_off(value)) continue;
     throw InputError(text(name, ": ", key, " is ", base::excerpt(value),
                           ", a key that Sluice does not compute: remove it if it does not change the model"));
   }

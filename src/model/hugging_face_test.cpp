@@ -672,6 +672,7 @@ TEST(ShapeFromHuggingFace, KeysThatAreOffOrIrrelevantPass) {
   config["quantization_config"] = nullptr;
   config["use_sliding_window"] = false;
   config["_name_or_path"] = "somewhere";
+  config["_attn_implementation_autoset"] = true;
   config["partial_rotary_factor"] = 1.0;
   config["attention_dropout"] = 0;
   EXPECT_EQ(read(config), read(old_config()));
