@@ -25,7 +25,10 @@ KeyCache::KeyCache(const LayerContext& context, const model::Program& program, b
     at::Tensor& both = both_.emplace_back();
     CachedStates& states = states_.emplace_back();
     if (!is_recurrent(program, position)) {
-      both = at::empty({rows, 2 * context.local_kv_heads(), context.shape.head_dim}, like);
+      const model::Latent& latent = context.shape.latent;
+      both = latent.kv_rank > 0
+                 ? at::empty({rows, 1, latent.kv_rank + latent.rotated}, like)
+                 : at::empty({rows, 2 * context.local_kv_heads(), context.shape.head_dim}, like);
       continue;
     }
     states = {at::empty({texts, own.value_heads / tp, own.key_width, own.value_width}, wide),
@@ -53,6 +56,7 @@ void KeyCache::fill_randomly() const {
 
 CachedKeys KeyCache::of(int64_t position) const {
   const at::Tensor& both_RJD = both_[static_cast<size_t>(position - first_block_)];
+  if (both_RJD.size(1) == 1) return {both_RJD, both_RJD};
   const int64_t heads = both_RJD.size(1) / 2;
   return {both_RJD.narrow(1, 0, heads), both_RJD.narrow(1, heads, heads)};
 }

@@ -16,7 +16,7 @@
 
 namespace sluice::layers {
 
-// Of one block.
+// Of one block. Of latent attention keys and values are one narrow row of one head, both the same.
 struct CachedKeys {
   at::Tensor k_RKD;  // rotated
   at::Tensor v_RKD;
@@ -46,7 +46,7 @@ class KeyCache {
 
  private:
   int64_t first_block_;
-  std::vector<at::Tensor> both_;      // by block: [R, 2K, D]; undefined of recurrent ones
+  std::vector<at::Tensor> both_;  // by block: [R, 2K, D], narrow rows [R, 1, W]; undefined of recurrent ones
   std::vector<CachedStates> states_;  // by block; undefined of others
 };
 

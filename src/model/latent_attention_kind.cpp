@@ -83,9 +83,9 @@ PartBytes LatentAttentionKind::bytes(const Cut& cut, int64_t element_bytes) cons
   return bytes;
 }
 
-// Keys and values of all heads, as wide as keys.
-CacheBytes LatentAttentionKind::cache(const Cut& cut, int64_t element_bytes) const {
-  return {.token = 2 * (shape_.heads / cut.tp) * key_width() * element_bytes};
+// The narrow row that keys and values of all heads are made of, whole on every TP rank.
+CacheBytes LatentAttentionKind::cache(const Cut&, int64_t element_bytes) const {
+  return {.token = (shape_.latent.kv_rank + shape_.latent.rotated) * element_bytes};
 }
 
 }  // namespace sluice::model

@@ -44,4 +44,11 @@ inline int64_t products_of_keys(const Shape& shape) {
   return shape.latent.kv_rank * shape.heads * (shape.latent.unrotated + shape.latent.values);
 }
 
+// Multiply-adds of a row with each token whose narrow row stayed, scores and values each; 0 for other
+// attention.
+inline int64_t products_with_narrow(const Shape& shape) {
+  return shape.heads * (2 * shape.latent.kv_rank + shape.latent.rotated) / 2 *
+         (shape.latent.kv_rank > 0 ? 1 : 0);
+}
+
 }  // namespace sluice::model
