@@ -21,6 +21,7 @@ void require_room(int64_t given, int64_t most_tokens, int64_t pages) {
 }
 
 int64_t Scheduler::add(const Request& request) {
+  settled_ = false;
   const auto given = static_cast<int64_t>(request.prompt.size());
   require_room(given, request.most_tokens, pool_.size());
   const int64_t most = given + request.most_tokens;
@@ -109,6 +110,7 @@ bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<Piece>& piec
 }
 
 std::vector<Piece> Scheduler::next() {
+  const int64_t evictions_before = evictions_, under_way_before = under_way();
   std::vector<Piece> pieces;
   int64_t rows = 0;
   // Those that say something with one row more, then those that have not yet heard all they were given.
@@ -149,6 +151,9 @@ std::vector<Piece> Scheduler::next() {
   }
   SLUICE_ASSERT(!pieces.empty() || (running_.empty() && waiting_.empty()),
                 "texts wait for pages that none holds");
+  // Who was not let in now will not be while nobody leaves: fewer and fewer pages are free.
+  settled_ = under_way() == under_way_before && evictions_ == evictions_before && rows == under_way() &&
+             std::ssize(pieces) == under_way() && std::ranges::all_of(pieces, &Piece::says);
   return pieces;
 }
 
@@ -156,19 +161,51 @@ void Scheduler::said(int64_t index, int64_t token, bool ends) {
   Text& text = at(index);
   text.tokens.push_back(token);
   if (!ends && static_cast<int64_t>(text.tokens.size()) < text.most) return;
-  expectation_.add(static_cast<int64_t>(text.tokens.size()) - text.given);
-  give_back(text);
-  text.state = State::kFinished;
-  std::erase(running_, index);
+  finish(index);
 }
 
 void Scheduler::drop(int64_t index) {
   Text& text = at(index);
   if (text.state == State::kFinished) return;
+  if (text.state == State::kWaiting) std::erase(waiting_, index);
+  finish(index);
+}
+
+void Scheduler::finish(int64_t index) {
+  Text& text = at(index);
+  if (const int64_t said = std::ssize(text.tokens) - text.given; said > 0) expectation_.add(said);
   give_back(text);
   text.state = State::kFinished;
   std::erase(running_, index);
-  std::erase(waiting_, index);
+  settled_ = settled_ && waiting_.empty();
+}
+
+int64_t Scheduler::alike(int64_t most) const {
+  if (!settled_) return 0;
+  const auto fits = [&](int64_t passes) {
+    int64_t more = 0;
+    for (const int64_t text : running_) {
+      const Text& own = at(text);
+      more += std::max<int64_t>(0, pages_for(own.cached + passes) - std::ssize(own.pages));
+    }
+    return more <= pool_.free();
+  };
+  if (fits(most)) return most;
+  int64_t good = 0;
+  while (most - good > 1) {
+    const int64_t middle = good + (most - good) / 2;
+    (fits(middle) ? good : most) = middle;
+  }
+  return good;
+}
+
+void Scheduler::pass_alike(int64_t passes, int64_t token) {
+  for (const int64_t index : running_) {
+    Text& text = at(index);
+    hold(text, text.cached + passes);
+    text.cached += passes;
+    text.tokens.insert(text.tokens.end(), static_cast<size_t>(passes), token);
+  }
 }
 
 }  // namespace sluice::inference

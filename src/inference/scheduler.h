@@ -79,6 +79,12 @@ class Scheduler {
   void said(int64_t text, int64_t token, bool ends);
   // Ends a text here. REQUIRES: between passes.
   void drop(int64_t text);
+
+  // How many passes follow, up to `most`, that take a row of each text under way and nothing else if none of
+  // them ends: nobody comes in or is put off. 0: not known.
+  int64_t alike(int64_t most) const;
+  // So many at once, as if `token` had been said in each by all. REQUIRES: passes <= alike(passes).
+  void pass_alike(int64_t passes, int64_t token);
   // That it was there at all. REQUIRES: finished.
   void forget(int64_t text) { texts_.erase(text); }
 
@@ -87,6 +93,7 @@ class Scheduler {
   bool finished(int64_t text) const { return at(text).state == State::kFinished; }
   int64_t texts() const { return next_text_; }  // that were ever asked for
   int64_t under_way() const { return static_cast<int64_t>(running_.size()); }
+  const std::vector<int64_t>& running() const { return running_; }  // the oldest first
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t free_pages() const { return pool_.free(); }
   int64_t evictions() const { return evictions_; }
@@ -114,6 +121,7 @@ class Scheduler {
   int64_t expected_pages(const Text& text, int64_t under_way) const;
   bool has_room_for(const Text& text) const;
   void give_back(Text& text);
+  void finish(int64_t text);
   bool make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces);
   Piece piece_of(int64_t text, int64_t end);
 
@@ -126,6 +134,7 @@ class Scheduler {
   std::vector<int64_t> free_slots_;  // the next one last
   int64_t evictions_ = 0;
   Expectation expectation_;
+  bool settled_ = false;  // the last pass was as the next one will be, if no text ends
 };
 
 }  // namespace sluice::inference
