@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/latent_attention_kind.h"
 #include "model/program.h"
 
 namespace sluice::cost {
@@ -97,7 +98,10 @@ class Analysis {
     if (alone) return cost;
     const model::CacheBytes cache = kind.cache({.tp = tp_}, static_cast<int64_t>(element_bytes_));
     const double pair = 4 * real(work.attention) / tp_ / rates_.attention_forward_flops_per_ns;
-    const double key = std::max(pair, real(cache.token) / rates_.memory_bytes_per_ns);
+    const int64_t attended =
+        std::max(work.attention, work.attention > 0 ? model::products_with_narrow(shape_) : 0);
+    const double multiplied_ns = 4 * real(attended) / tp_ / rates_.attention_forward_flops_per_ns;
+    const double key = std::max(multiplied_ns, real(cache.token) / rates_.memory_bytes_per_ns);
     cost.key = Quadratic::from_ns(key, 0, 0).a;
     cost.pair = Quadratic::from_ns(pair, 0, 0).a;
     cost.text_ns = std::llround(2 * real(cache.text) / rates_.memory_bytes_per_ns);

@@ -89,11 +89,10 @@ class Reader {
       base::refuse(rows, "rows", "pairs of rows and nanoseconds", reader.where_);
     for (const Json& row : rows) {
       const int64_t least = cost.by_rows.empty() ? 1 : cost.by_rows.back().rows + 1;
+      const bool pair = row.is_array() && row.size() == 2;
       const auto number = [&](size_t at, int64_t from) {
-        const auto [known, value] = row.is_array() && row.size() == 2 && base::holds_integer<int64_t>(row[at])
-                                        ? std::pair{true, row[at].get<int64_t>()}
-                                        : std::pair{false, int64_t{0}};
-        if (!known || value < from || value > kMostNs)
+        const int64_t value = pair && base::holds_integer<int64_t>(row[at]) ? row[at].get<int64_t>() : -1;
+        if (value < from || value > kMostNs)
           base::refuse(row, "rows", "ascending rows, each with its nanoseconds", reader.where_);
         return value;
       };

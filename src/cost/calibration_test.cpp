@@ -39,6 +39,18 @@ TEST(Calibration, SurvivesTheFileBitByBit) {
   EXPECT_EQ(after.options.gpus_per_nic, before.options.gpus_per_nic);
 }
 
+TEST(Calibration, PassesMayBeUnknownButNotWrong) {
+  Json unknown = small_json();
+  for (Json& layer : unknown["layers"]) layer.erase("decode");
+  EXPECT_FALSE(CostModel(calibration_from_json(unknown, "file").options).decodes({}));
+  EXPECT_TRUE(CostModel(calibration_from_json(small_json(), "file").options).decodes({}));
+  for (const char* rows : {"[]", "[[2, 5], [1, 6]]", "[[1]]", "[[1, -3]]", "[[1, 2.5]]", "7"}) {
+    Json json = small_json();
+    json["layers"][0]["decode"]["rows"] = Json::parse(rows);
+    EXPECT_THROW(calibration_from_json(json, "file"), base::InputError) << rows;
+  }
+}
+
 TEST(Calibration, SharedAdaptersAreKept) {
   Json json = small_json();
   json["gpus_per_nic"] = 2;

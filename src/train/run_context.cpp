@@ -248,35 +248,29 @@ void RunContext::exchange_reference() {
 // until a rollout's lengths are known.
 std::vector<strategy::Strategy> RunContext::speaking_candidates() {
   const int ranks = options_.launch.world_size;
-  if (!config_.parallel.speaking.empty()) {
-    speaking_ =
-        speaking_strategy(config_.parallel.speaking, table_.shape, ranks, "[config] parallel.speaking");
-    return {*speaking_};
-  }
   saying_ = session::saying_of(config_, cost(), ranks);
   std::vector<strategy::Strategy> candidates;
-  for (const strategy::Scheme& scheme : saying_->schemes)
-    candidates.push_back(inference::SayingLayout{scheme, ranks / scheme.ranks()}.strategy());
+  if (!config_.parallel.speaking.empty()) {
+    candidates = {
+        speaking_strategy(config_.parallel.speaking, table_.shape, ranks, "[config] parallel.speaking")};
+    const std::vector<strategy::Pipeline>& pipelines = candidates.front().pipelines;
+    saying_->schemes.clear();  // nothing is left to choose; what different pipelines take is not known
+    if (std::ranges::all_of(pipelines,
+                            [&](const auto& each) { return each.scheme == pipelines.front().scheme; }))
+      saying_->schemes = {pipelines.front().scheme};
+  } else {
+    for (const strategy::Scheme& scheme : saying_->schemes)
+      candidates.push_back(inference::SayingLayout{scheme, ranks / scheme.ranks()}.strategy());
+  }
   speaking_ = candidates.front();
   return candidates;
 }
 
 std::optional<inference::SayingLayout> RunContext::speak_as_suits(
     std::span<const int64_t> prompts, const std::vector<std::vector<int64_t>>& said_before) {
-  const std::vector<inference::Lengths> load = session::expected_load(config_, prompts, said_before);
-  session::Saying choice;
-  if (saying_) {
-    choice = *saying_;
-  } else {
-    choice = session::saying_of(config_, cost(), options_.launch.world_size);
-    choice.schemes = {speaking_->pipelines.front().scheme};
-    const bool alike = std::ranges::all_of(speaking_->pipelines, [&](const strategy::Pipeline& pipeline) {
-      return pipeline.scheme == choice.schemes.front();
-    });
-    if (!alike) return std::nullopt;
-  }
-  std::optional<inference::SayingLayout> best = choice.best_for(cost(), load);
-  if (best && saying_) speaking_ = best->strategy();
+  const std::optional<inference::SayingLayout> best =
+      saying_->best_for(cost(), session::expected_load(config_, prompts, said_before));
+  if (best) speaking_ = best->strategy();
   return best;
 }
 

@@ -121,7 +121,7 @@ class RunContext {
   std::optional<plan::Planner> planner_;
   std::unique_ptr<StepPlanners> step_planners_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
-  std::optional<session::Saying> saying_;       // which of its schemes; none: it is configured
+  std::optional<session::Saying> saying_;       // schemes to choose from
   std::optional<strategy::Strategy> speaking_;  // at present
   std::unique_ptr<runtime::Engine> engine_;
   std::vector<at::Tensor> reference_;  // masters of the reference, by bucket; none where none is needed

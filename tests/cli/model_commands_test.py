@@ -171,6 +171,12 @@ class ModelCommands(CommandTest):
             self.assertLess(max(abs(one - other) for one, other in logprobs), 1e-11)
         self.assertFalse(part.exists())
 
+    def test_passes_are_predicted(self):
+        done = call("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus", "--prompt", "def",
+                    "--tokens", 8, "--threads", 1, "--predict")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "said 8 tokens in 1 text, .* 8 passes, which should take .* and took ")
+
     def test_what_cannot_be_generated_is_refused_with_a_way_out(self):
         def refused(*arguments):
             done = call("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus", *arguments)

@@ -66,6 +66,38 @@ class PlanningCommands(CommandTest):
         (folder / "config.json").write_text(json.dumps(config | {"ssm_state_size": 16}))
         self.refused(2, 'config.json: ssm_state_size is 16, a key whose costs', "plan", "--model", folder, *inputs)
 
+    def test_layouts_that_serve_keep_time_and_memory(self):
+        given = ("plan", "--serving", "--model", "llama-7b", "--cluster", "h100x8", "--gpus", 8, "--between-tokens-ms", 40)
+        served = json.loads(self.done(*given, "--json"))
+        best = served["layouts"][0]
+        self.assertEqual((served["gpus"], served["prompt_tokens"], best["kind"]), (8, 512, "pipelines"))
+        for layout in served["layouts"]:
+            self.assertLessEqual(layout["tokens_per_s"], best["tokens_per_s"])
+            if layout["texts"]:
+                self.assertLessEqual(layout["between_tokens_ms"], 40)
+                self.assertLessEqual(layout["bytes"], 81559 * 2**20)
+        slower = json.loads(self.done(*given[:-1], 400, "--json"))["layouts"][0]
+        self.assertGreaterEqual(slower["tokens_per_s"], best["tokens_per_s"])
+        table = self.done(*given[:-1], 0.01)
+        self.assertRegex(table, "one text's tokens are .* apart, more than 10.00 us")
+        self.assertRegex(self.done("plan", "--serving", "--model", "llama-32b", "--cluster", "a100x8", "--gpus", 1),
+                         "one text needs .* of a device's")
+        self.refused(2, "--batches excludes --serving", "plan", "--serving", "--batches", 3, "--model", "llama-7b")
+        self.refused(2, "--prompts requires --serving", "plan", *self.inputs, "--prompts", 3)
+        self.refused(2, "calibration a800-7b is a table of training times", "plan", "--serving", "--calibration", "a800-7b")
+
+    def test_experts_apart_from_attention_are_planned(self):
+        folder = self.folder / "apart"
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({
+            "model_type": "granitemoe", "hidden_size": 4096, "intermediate_size": 4096, "num_attention_heads": 32,
+            "num_hidden_layers": 32, "num_key_value_heads": 8, "num_experts_per_tok": 2, "num_local_experts": 16,
+            "vocab_size": 32000}))
+        table = self.done("plan", "--serving", "--model", folder, "--cluster", "h100x8", "--gpus", 24, "--prompts-elsewhere")
+        self.assertRegex(table, r"attention \d+x<\d>, experts \d+x<\d>, \d micro-batch")
+        self.assertRegex(table, r"\d+x<\d> that divide experts")
+        self.assertIn("planned, not run", table)
+
     def test_wrong_usage_is_refused_in_a_line(self):
         self.refused(2, "^sluice: there is no command 'proposse': did you mean 'propose'", "proposse")
         self.refused(2, "^sluice: there is no command 'x': known are corpus, lengths, propose", "x")
