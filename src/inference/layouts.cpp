@@ -85,14 +85,14 @@ strategy::Strategy SayingLayout::strategy() const {
 }
 
 SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, std::span<const Lengths> load,
-                 const TextRoom& room, int world_size) {
+                 const TextRoom& room, int world_size, int most_pipelines) {
   SLUICE_ASSERT(cost.decodes(scheme), "passes of unknown cost");
   SayingLayout layout{.scheme = scheme, .pipelines = world_size / scheme.ranks()};
   const int gpus_per_node = cost.options().gpus_per_node;
   const bool in_node = gpus_per_node % scheme.ranks() == 0;
   layout.pulling_ns = cost.exchange_ns(parameter_bytes(cost, scheme), world_size <= gpus_per_node);
   const int64_t longest = longest_of(load);
-  for (int pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
+  for (int pipeline = 0; pipeline < std::min(layout.pipelines, most_pipelines); ++pipeline) {
     const std::vector<Lengths> own = dealt(load, pipeline, layout.pipelines);
     int64_t texts = 0, ns = 0;
     for (const Lengths& request : own) texts += std::ssize(request.said);
@@ -109,14 +109,14 @@ SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, st
 
 std::vector<SayingLayout> saying_layouts(const cost::CostModel& cost,
                                          std::span<const strategy::Scheme> schemes,
-                                         std::span<const Lengths> load, const TextRoom& room,
-                                         int world_size) {
+                                         std::span<const Lengths> load, const TextRoom& room, int world_size,
+                                         int most_pipelines) {
   std::vector<SayingLayout> layouts;
   for (const strategy::Scheme& scheme : schemes) {
     if (!cost.decodes(scheme)) continue;
     const int64_t held = scheduler_options(cut_of(cost, scheme), room, 1, longest_of(load)).pages;
     if (held < pages_for(longest_of(load) - 1)) continue;
-    layouts.push_back(say(cost, scheme, load, room, world_size));
+    layouts.push_back(say(cost, scheme, load, room, world_size, most_pipelines));
   }
   std::ranges::stable_sort(layouts, {}, &SayingLayout::ns);
   return layouts;

@@ -3,6 +3,7 @@
 // fewer have fewer collectives to wait for.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -48,14 +49,15 @@ struct SayingLayout {
   strategy::Strategy strategy() const;
 };
 
-// The requests dealt to the scheme's pipelines in turn. REQUIRES: cost.decodes(scheme), a load.
-// InputError when the cache cannot hold the longest text.
+// The requests dealt to the scheme's pipelines in turn, of which so many are looked at. REQUIRES:
+// cost.decodes(scheme), a load. InputError when the cache cannot hold the longest text.
 SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, std::span<const Lengths> load,
-                 const TextRoom& room, int world_size);
+                 const TextRoom& room, int world_size, int most_pipelines = INT_MAX);
 // Of each scheme whose passes are known and whose cache holds the longest text; the fastest first, of equal
 // ones that of fewer ranks a pipeline. Empty: of none.
 std::vector<SayingLayout> saying_layouts(const cost::CostModel& cost,
                                          std::span<const strategy::Scheme> schemes,
-                                         std::span<const Lengths> load, const TextRoom& room, int world_size);
+                                         std::span<const Lengths> load, const TextRoom& room, int world_size,
+                                         int most_pipelines = INT_MAX);
 
 }  // namespace sluice::inference

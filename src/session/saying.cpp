@@ -9,10 +9,12 @@ namespace sluice::session {
 
 std::optional<inference::SayingLayout> Saying::best_for(const cost::CostModel& cost,
                                                         std::span<const inference::Lengths> load) const {
-  std::vector<inference::SayingLayout> layouts =
-      inference::saying_layouts(cost, schemes, load, room, world_size);
+  // Pipelines have much the same to say: a few tell schemes apart.
+  constexpr int kLookedAt = 4;
+  const std::vector<inference::SayingLayout> layouts =
+      inference::saying_layouts(cost, schemes, load, room, world_size, kLookedAt);
   if (layouts.empty()) return std::nullopt;
-  return layouts.front();
+  return inference::say(cost, layouts.front().scheme, load, room, world_size);
 }
 
 std::vector<strategy::Scheme> Saying::schemes_of(int ranks) const {
