@@ -3,7 +3,8 @@
 Prompts differ in length by a factor of twenty, all texts run to the same number of tokens, greedily, in FP32. transformers
 answers them (a) as one padded batch with `generate`, the longest prompts deciding for all, and (b) with its continuous
 batching, `generate_batch`. Systems take turns round by round; a ratio is one round's. Every system's ids are compared: they
-are the same but where two likeliest tokens are as likely to the last digits.
+are the same but where two likeliest tokens are as likely to the last digits. What Sluice's passes took stands beside what they should have
+taken by what it measures of the model's layers before.
 
     make bench-generate
 """
@@ -32,6 +33,7 @@ SHAPE = dict(layers=4, hidden=256, heads=8, kv_heads=4, ffn_hidden=672, vocab=20
 MODELS = {"llama": {}, "mixtral": {"family": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}}
 GOALS = {"padded": 3.0, "continuous": 1.2}
 LONGEST = 1024
+PREDICTED = []  # what passes should take, over what they took
 
 
 def write_tokenizer(folder):
@@ -56,14 +58,19 @@ def say_sluice(args, folder, prompts):
     (scratch / "prompts.jsonl").write_text("".join(json.dumps({"ids": prompt}) + "\n" for prompt in prompts))
     done = run([os.path.abspath(args.sluice), "generate", "--model", str(folder), "--prompts", str(scratch / "prompts.jsonl"),
                 "--out", str(scratch / "said.jsonl"), "--tokens", str(args.tokens), "--threads", str(args.threads),
-                "--device", "cpu"], capture_output=True, text=True)
+                "--device", "cpu", "--predict"], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
     said = [json.loads(line)["ids"] for line in (scratch / "said.jsonl").read_text().splitlines()]
     # From the first pass to the last, as the loops below are timed.
-    taken = re.search(r"generating: done in (.*)", done.stderr).group(1)
+    taken = seconds(re.search(r"generating: done in (.*)", done.stderr).group(1))
+    PREDICTED.append(seconds(re.search(r"which should take (.*) and took", done.stderr).group(1)) / taken)
+    return said, taken
+
+
+def seconds(duration):
     units = {"min": 60, "s": 1, "ms": 1e-3}
-    return said, sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) (min|ms|s)\b", taken))
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) (min|ms|s)\b", duration))
 
 
 def say_padded(args, folder, prompts):
@@ -102,6 +109,7 @@ def compare(args, name, folder):
     reference.random_model(config, seed=1, scale=4).save_pretrained(folder)
     write_tokenizer(folder)
     prompts = make_prompts(args)
+    PREDICTED.clear()
     rates, same = {system: [] for system in args.systems}, {}
     for round_index in range(args.rounds):
         said = {}
@@ -113,7 +121,7 @@ def compare(args, name, folder):
     ratios = {system: spread([ours / theirs for ours, theirs in zip(rates["sluice"], rates[system])], 2)
               for system in args.systems[1:]}
     return {"model": name, "tokens_per_s": {system: spread(rates[system], 0) for system in args.systems},
-            "ratio_over": ratios, "goals": GOALS, "texts_with_the_same_ids": same}
+            "ratio_over": ratios, "goals": GOALS, "predicted_over_taken": spread(PREDICTED, 3), "texts_with_the_same_ids": same}
 
 
 def options():

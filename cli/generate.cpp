@@ -138,7 +138,7 @@ int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_
 // What passes of a model that ranks hold so should take, as measured on a short one of its kinds.
 class Prediction {
  public:
-  explicit Prediction(const generate::HeldModel& model)
+  Prediction(const generate::HeldModel& model, const generate::Sampling& sampling)
       : scheme_{.tp = model.context.parallel.tp, .pp = model.stages.count()} {
     const model::Shape& shape = model.context.shape;
     const at::ScalarType type = model.like.dtype().toScalarType();
@@ -146,9 +146,12 @@ class Prediction {
     cost::CostModel::Options options =
         cost::analytic_options(shape, {}, {.element_bytes = comm::size_of(dtype)}, {{scheme_.tp}}, 1);
     constexpr int64_t kLongest = 2048;
-    const std::vector<cost::DecodeCost> measured = profile::probe_decoding(
-        {.shape = shape, .dtype = dtype, .device = model.like.device(), .longest_tokens = kLongest},
-        model.context.parallel);
+    const std::vector<cost::DecodeCost> measured = profile::probe_decoding({.shape = shape,
+                                                                            .dtype = dtype,
+                                                                            .device = model.like.device(),
+                                                                            .longest_tokens = kLongest,
+                                                                            .sampling = sampling},
+                                                                           model.context.parallel);
     for (size_t kind = 0; kind < measured.size(); ++kind)
       options.kinds_by_tp.at(scheme_.tp)[kind].decode = measured[kind];
     cost_.emplace(std::move(options));
@@ -216,7 +219,7 @@ void say(train::ModelSource& model, const Options& options, const Speakers& spea
     task.first_text = generator.add({task.tokens, options.tokens, options.samples}, manner);
   }
   std::optional<Prediction> prediction;
-  if (options.predict) prediction.emplace(held);
+  if (options.predict) prediction.emplace(held, options.sampling);
   const auto begin = std::chrono::steady_clock::now();
   std::optional<base::Progress> progress;
   if (speakers.tells())

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "generate/sampling.h"
 #include "inference/pages.h"
 #include "layers/head.h"
 #include "layers/key_cache.h"
@@ -210,7 +209,7 @@ std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t ro
   const auto vocabulary = static_cast<size_t>(logits_PV.size(1));
   for (int64_t text = 0; text < texts; ++text) {
     const double* row = logits_PV.const_data_ptr<double>() + text * logits_PV.size(1);
-    generate::choose({row, vocabulary}, {.temperature = 1}, static_cast<uint64_t>(text), before + rows);
+    generate::choose({row, vocabulary}, p.options.sampling, static_cast<uint64_t>(text), before + rows);
   }
   times.back() = stopwatch.lap_ns();
   return times;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/transport.h"
+#include "generate/sampling.h"
 #include "layers/tensor_parallel.h"
 #include "model/shape.h"
 
@@ -39,6 +40,7 @@ class StageProbe {
     c10::Device device = c10::kCPU;
     int64_t longest_tokens = 2048;   // of a micro-batch: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // as in ProbeOptions
+    generate::Sampling sampling{.temperature = 1};
   };
   // `parallel` and its group must outlive the probe. InputError when tp cannot cut the shape.
   StageProbe(const Options& options, const layers::TensorParallel& parallel);
