@@ -17,11 +17,8 @@
 #include "cli/number.h"
 #include "cli/ranks.h"
 #include "cli/said_file.h"
-#include "cost/analytic.h"
 #include "generate/generator.h"
-#include "inference/layouts.h"
-#include "profile/probe.h"
-#include "runtime/precision.h"
+#include "profile/pass_prediction.h"
 #include "serve/api.h"
 #include "strategy/strategy.h"
 #include "train/evaluator.h"
@@ -135,41 +132,8 @@ int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_
   return std::min(wanted, generate::Decoder::pages_in(model, options.cache_gib * 0x1p30, most_texts));
 }
 
-// What passes of a model that ranks hold so should take, as measured on a short one of its kinds.
-class Prediction {
- public:
-  Prediction(const generate::HeldModel& model, const generate::Sampling& sampling)
-      : scheme_{.tp = model.context.parallel.tp, .pp = model.stages.count()} {
-    const model::Shape& shape = model.context.shape;
-    const at::ScalarType type = model.like.dtype().toScalarType();
-    const comm::DType dtype = runtime::dtype_of(type);
-    cost::CostModel::Options options =
-        cost::analytic_options(shape, {}, {.element_bytes = comm::size_of(dtype)}, {{scheme_.tp}}, 1);
-    constexpr int64_t kLongest = 2048;
-    const std::vector<cost::DecodeCost> measured = profile::probe_decoding({.shape = shape,
-                                                                            .dtype = dtype,
-                                                                            .device = model.like.device(),
-                                                                            .longest_tokens = kLongest,
-                                                                            .sampling = sampling},
-                                                                           model.context.parallel);
-    for (size_t kind = 0; kind < measured.size(); ++kind)
-      options.kinds_by_tp.at(scheme_.tp)[kind].decode = measured[kind];
-    cost_.emplace(std::move(options));
-  }
-
-  void add(const cost::DecodeWork& pass) {
-    ns_ += inference::pass_ns(*cost_, scheme_, pass, /*in_node=*/true);
-  }
-  int64_t ns() const { return ns_; }
-
- private:
-  strategy::Scheme scheme_;
-  std::optional<cost::CostModel> cost_;
-  int64_t ns_ = 0;
-};
-
 void log_speed(const generate::Generator& generator, double seconds,
-               const std::optional<Prediction>& prediction) {
+               const std::optional<profile::PassPrediction>& prediction) {
   const auto rate = static_cast<double>(generator.spoken()) / std::max(seconds, 1e-9);
   const int64_t evictions = generator.scheduler().evictions();
   base::log_info(text("said ", base::human_count(generator.spoken(), "token", "tokens"), " in ",
@@ -218,7 +182,7 @@ void say(train::ModelSource& model, const Options& options, const Speakers& spea
     manner.number = static_cast<uint64_t>(task.prompt.index);
     task.first_text = generator.add({task.tokens, options.tokens, options.samples}, manner);
   }
-  std::optional<Prediction> prediction;
+  std::optional<profile::PassPrediction> prediction;
   if (options.predict) prediction.emplace(held, options.sampling);
   const auto begin = std::chrono::steady_clock::now();
   std::optional<base::Progress> progress;

@@ -54,7 +54,11 @@ int64_t pass_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, con
 SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int64_t texts, int64_t longest) {
   const int64_t most_texts = std::clamp<int64_t>(texts, 1, room.most_texts);
   const int64_t held = pages_in(cut, room.cache_bytes, most_texts);
-  return {.pages = std::min(held, (longest / kPageTokens + 1) * most_texts), .most_texts = most_texts};
+  bool states = false;
+  for (int stage = 0; stage < cut.stages; ++stage) states = states || cache_of(cut, stage).text > 0;
+  return {.pages = std::min(held, (longest / kPageTokens + 1) * most_texts),
+          .most_texts = most_texts,
+          .shares_prompts = !states};
 }
 
 std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int world_size,

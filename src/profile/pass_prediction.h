@@ -1,0 +1,28 @@
+// What a generator's passes should take: its model's layers are measured first, on a short model of the same
+// kinds (some seconds of a small one), then each pass that runs is priced.
+#pragma once
+
+#include <cstdint>
+
+#include "cost/cost_model.h"
+#include "generate/decoder.h"
+#include "generate/sampling.h"
+
+namespace sluice::profile {
+
+class PassPrediction {
+ public:
+  // Collective over the TP group that the model's context has. Transfers between stages are taken for
+  // loopback.
+  PassPrediction(const generate::HeldModel& model, const generate::Sampling& sampling);
+
+  void add(const cost::DecodeWork& pass);
+  int64_t ns() const { return ns_; }  // of all that were added
+
+ private:
+  strategy::Scheme scheme_;
+  cost::CostModel cost_;
+  int64_t ns_ = 0;
+};
+
+}  // namespace sluice::profile
