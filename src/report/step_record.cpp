@@ -104,11 +104,12 @@ constexpr Metric kMetrics[] = {
      "of tokens whose advantage pulled no more", kSparse},
     {"divergence", &Step::divergence, Kind::kNumber, Fold::kOwn, "rl/divergence",
      "from the reference, nats a token (k3)", kSparse},
-    {"rollout_gap", &Step::rollout_gap, Kind::kNumber, Fold::kOwn, "rl/rollout_gap",
+    {"rollout_logprob_gap", &Step::rollout_logprob_gap, Kind::kNumber, Fold::kOwn, "rl/rollout_logprob_gap",
      "mean |log p - the rollout's|; in a rollout's first step what two layouts and rounding make", kSparse},
     {"margin", &Step::margin, Kind::kNumber, Fold::kOwn, "rl/margin", "of pairs, in nats times rl.beta",
      kSparse},
-    {"accuracy", &Step::accuracy, Kind::kNumber, Fold::kOwn, "rl/accuracy", "of pairs: margins above 0",
+    {"accuracy", &Step::accuracy, Kind::kNumber, Fold::kOwn, "rl/accuracy",
+     "of pairs: margins above 0; of a rollout's responses: a reward of 1 or more from each of rl.rewards",
      kSparse},
 };
 

@@ -86,7 +86,7 @@ struct StepRecord {
   std::optional<int64_t> reward_ns;
   std::optional<double> clip_fraction;
   std::optional<double> divergence;
-  std::optional<double> rollout_gap;
+  std::optional<double> rollout_logprob_gap;
   std::optional<double> margin;
   std::optional<double> accuracy;
   // Of a simulated step.

@@ -63,7 +63,7 @@ std::string of_learning(const report::StepRecord& step) {
         "%.1f ms by %s",
         *step.reward, static_cast<long long>(step.groups_kept.value_or(0)),
         static_cast<long long>(step.draws.value_or(0)), step.response_mean.value_or(0),
-        static_cast<long long>(step.response_p99.value_or(0)), step.rollout_gap.value_or(0),
+        static_cast<long long>(step.response_p99.value_or(0)), step.rollout_logprob_gap.value_or(0),
         report::milliseconds(step.rollout_ns.value_or(0) + step.reward_ns.value_or(0)),
         step.speaking.c_str());
   } else if (step.margin) {

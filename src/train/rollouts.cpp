@@ -106,11 +106,12 @@ void Rollouts::keep(std::vector<Group>& drawn, std::vector<Group>& kept) {
 }
 
 void Rollouts::describe(const std::vector<Group>& groups) {
-  std::vector<double> rewards, entropies;
+  std::vector<double> rewards, right, entropies;
   std::vector<int64_t> lengths;
   for (const Group& group : groups) {
     for (const Response& response : group.responses) {
       rewards.push_back(response.reward);
+      right.push_back(response.reward >= static_cast<double>(config_.rewards.size()) ? 1 : 0);
       lengths.push_back(std::ssize(response.tokens));
       for (const double log_p : response.log_probabilities) entropies.push_back(-log_p);
     }
@@ -118,6 +119,7 @@ void Rollouts::describe(const std::vector<Group>& groups) {
   std::ranges::sort(lengths);
   const auto count = static_cast<double>(lengths.size());
   told_.reward = mean_of(rewards);
+  told_.accuracy = mean_of(right);
   told_.entropy = mean_of(entropies);
   told_.response_mean =
       static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) / count;

@@ -273,7 +273,7 @@ void Trainer::Impl::tell_of_policy(const runtime::StepResult& result, report::St
   };
   record.clip_fraction = mean(layers::PolicyNote::kClipped);
   record.divergence = mean(layers::PolicyNote::kDivergence);
-  record.rollout_gap = mean(layers::PolicyNote::kGap);
+  record.rollout_logprob_gap = mean(layers::PolicyNote::kGap);
 }
 
 StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::StepResult& result,

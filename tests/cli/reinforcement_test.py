@@ -66,7 +66,7 @@ LAYOUTS = {
     "shared": (4, '["1x<1,1,4,4>", "1x<2,1,1> + 2x<1,1,1>"]', "<2,2,1>"),
     "mixed": (4, '["2x<1,2,1>"]', "2x<2,1,1>"),
 }
-FIGURES = ("loss", "reward", "grad_norm", "entropy", "divergence", "validation_loss", "response_tokens")
+FIGURES = ("loss", "reward", "accuracy", "grad_norm", "entropy", "divergence", "validation_loss", "response_tokens")
 
 
 class Reinforcement(CommandTest):
@@ -132,9 +132,9 @@ class Reinforcement(CommandTest):
         rollouts = [line for line in self.expected if "draws" in line]
         self.assertEqual([line["step"] for line in rollouts], [0, 2, 4])
         for line in rollouts:
-            self.assertLess(line["rollout_gap"], 1e-12)
+            self.assertLess(line["rollout_logprob_gap"], 1e-12)
             self.assertEqual(line["clip_fraction"], 0)
-        self.assertGreater(self.expected[1]["rollout_gap"], 1e-9, "the second update is of another policy")
+        self.assertGreater(self.expected[1]["rollout_logprob_gap"], 1e-9, "the second update is of another policy")
 
     def test_groups_may_hold_more_texts_than_the_cache(self):
         self.assert_same(self.train("tight", 2, rl__cache_gib=0.0001, rl__most_texts=3))
