@@ -105,7 +105,7 @@ int64_t CostModel::decode_ns(const strategy::Scheme& scheme, base::Interval run,
   int64_t sum = 0;
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
     if (count[kind] == 0) continue;
-    const bool windowed = program().kinds()[kind]->work().window > 0;
+    const bool windowed = window() > 0 && program().kinds()[kind]->work().window > 0;
     const int64_t rows = kind + 1 == kinds.size() ? work.spoken : work.rows;
     sum += count[kind] * cost::decode_ns(kinds[kind].decode, work, rows, windowed);
   }

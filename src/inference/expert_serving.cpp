@@ -92,14 +92,12 @@ ExpertServing ExpertServer::with_texts(const ExpertLayout& layout, int64_t texts
   std::map<const model::Kind*, LayerTimes> by_kind;
   const base::Interval blocks = program_.blocks();
   const int64_t m = layout.micro_batches;
-  model::CacheBytes cache;
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
     const model::Kind& kind = program_.kind_at(position);
     const auto [found, added] = by_kind.try_emplace(&kind);
     if (added) found->second = times_of(kind, layout, texts);
     const LayerTimes& times = found->second;
     serving.layers.push_back(times);
-    cache += kind.cache({.tp = layout.attention_tp}, machine_.element_bytes);
     const int64_t trip = times.attention_ns + times.experts_ns + 2 * times.transfer_ns;
     serving.pass_ns += std::max(m * std::max(times.attention_ns, times.experts_ns), trip);
   }
@@ -112,7 +110,8 @@ ExpertServing ExpertServer::with_texts(const ExpertLayout& layout, int64_t texts
   }
   serving.pass_ns += m * serving.ends_ns;
   const ParameterBytes parameters = bytes_of(program_, layout, machine_.element_bytes);
-  const int64_t text_bytes = pages_for(demand_.tokens()) * kPageTokens * cache.token + cache.text;
+  const HeldCut attention{program_, layout.attention_tp, /*stages=*/1, machine_.element_bytes};
+  const int64_t text_bytes = demand_.text_bytes(cache_of(attention, 0));
   serving.attention_bytes =
       parameters.others + m * texts * text_bytes + (layout.apart ? 0 : parameters.experts);
   serving.expert_bytes = parameters.experts;

@@ -33,9 +33,7 @@ std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const De
     const auto bytes_of = [&](int64_t texts) {
       int64_t fullest = 0;
       for (int stage = 0; stage < scheme.pp; ++stage) {
-        const model::CacheBytes cache = cache_of(cut, stage);
-        const int64_t text = pages_for(demand.tokens()) * kPageTokens * cache.token + cache.text;
-        fullest = std::max(fullest, texts * text);
+        fullest = std::max(fullest, texts * demand.text_bytes(cache_of(cut, stage)));
       }
       const int64_t rows = steady_work(demand, texts, 0).rows;
       return parameters + fullest + rows * memory.transient_bytes_per_token;

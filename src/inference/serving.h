@@ -2,8 +2,8 @@
 // follow each other in no more than so long. Figures are of the steady state, of means.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "inference/layouts.h"
@@ -16,8 +16,10 @@ struct Demand {
   int64_t between_ns = 50'000'000;  // tokens of a text, at most
   bool prompts_elsewhere = false;   // other devices compute their keys and values
 
-  // Tokens of the cache that a text needs in the end.
-  int64_t tokens() const { return prompt + response; }
+  // What a text takes of a rank in the end, that keeps so much of it.
+  int64_t text_bytes(const model::CacheBytes& cache) const {
+    return pages_for(prompt + response) * kPageTokens * cache.token + cache.text;
+  }
 };
 
 // Passes in which so many texts are under way, one after a text's other, and each that ends makes room for

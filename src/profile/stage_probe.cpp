@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "inference/pages.h"
+#include "inference/room.h"
 #include "layers/head.h"
 #include "layers/key_cache.h"
 #include "layers/make_operation.h"
@@ -158,12 +159,9 @@ StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
 }
 
 int64_t StageProbe::token_bytes() const {
-  model::CacheBytes bytes;
-  const model::Program& program = parts_->table.program;
-  for (int64_t position = 0; position < program.size(); ++position)
-    bytes += program.kind_at(position).cache({.tp = parts_->context.parallel.tp},
-                                             comm::size_of(parts_->options.dtype));
-  return bytes.token;
+  const inference::HeldCut whole{parts_->table.program, parts_->context.parallel.tp, /*stages=*/1,
+                                 comm::size_of(parts_->options.dtype)};
+  return inference::cache_of(whole, 0).token;
 }
 
 std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t rows) const {
