@@ -82,7 +82,9 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
 CostModel::CostModel(Options options) : figures_(figures_of(std::move(options))) {}
 
 CostModel CostModel::with(Options options) const {
-  return {figures_of(std::move(options)), policy_, pace_percent_};
+  CostModel model = *this;
+  model.figures_ = figures_of(std::move(options));
+  return model;
 }
 
 const KindCost& CostModel::kind_cost(const strategy::Scheme& scheme, int64_t position) const {
@@ -152,6 +154,11 @@ int64_t CostModel::busiest_percent(const strategy::Scheme& scheme) const {
 Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   Quadratic priced = priced_times(scheme, kind, run);
   if (scheme.experts > 1) priced += divided_times(scheme, kind, run);
+  if (branches()) {
+    const Quadratic attended = priced.share(attended_ppm_, kWhole);
+    priced.a = attended.a;
+    priced.a_windowed = attended.a_windowed;
+  }
   return pace_percent_ == 100 ? priced : priced.share(pace_percent_, 100);
 }
 

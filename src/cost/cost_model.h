@@ -133,11 +133,27 @@ class CostModel {
   int64_t window() const { return options().shape.window; }  // what Work is counted with
 
   // The same machine and model under another policy: that of micro-batches which name none.
-  CostModel under(const strategy::MemoryPolicy& policy) const { return {figures_, policy, pace_percent_}; }
+  CostModel under(const strategy::MemoryPolicy& policy) const {
+    CostModel model = *this;
+    model.policy_ = policy;
+    return model;
+  }
   const strategy::MemoryPolicy& policy() const { return policy_; }
   // The same on ranks that take so many hundredths of the time for what they compute; transfers, copies and
   // updates take as long.
-  CostModel slowed(int pace_percent) const { return {figures_, policy_, pace_percent}; }
+  CostModel slowed(int pace_percent) const {
+    CostModel model = *this;
+    model.pace_percent_ = pace_percent;
+    return model;
+  }
+  // The same of sequences with branches, priced by their lengths alone: they attend to so many millionths of
+  // what others of their lengths do, and work on copies, as lanes on a ring do.
+  CostModel branching(int64_t attended_ppm) const {
+    CostModel model = *this;
+    model.attended_ppm_ = attended_ppm;
+    return model;
+  }
+  bool branches() const { return attended_ppm_ != kWhole; }
   // Another machine or model under the same policy.
   CostModel with(Options options) const;
   // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
@@ -243,9 +259,6 @@ class CostModel {
     std::map<int, Sums> sums_by_tp;
   };
   static std::shared_ptr<const Figures> figures_of(Options options);
-  CostModel(std::shared_ptr<const Figures> figures, const strategy::MemoryPolicy& policy, int pace_percent)
-      : figures_(std::move(figures)), policy_(policy), pace_percent_(pace_percent) {}
-
   // The members of a TP group that share an adapter.
   int64_t nic_sharers(int tp) const { return std::min(tp, options().gpus_per_nic); }
   BlockCounts counts_of(base::Interval run) const;
@@ -256,6 +269,8 @@ class CostModel {
   std::shared_ptr<const Figures> figures_;
   strategy::MemoryPolicy policy_;
   int pace_percent_ = 100;
+  static constexpr int64_t kWhole = 1'000'000;
+  int64_t attended_ppm_ = kWhole;
 };
 
 }  // namespace sluice::cost

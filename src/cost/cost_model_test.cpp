@@ -6,6 +6,7 @@
 #include "cost/memory_cost.h"
 #include "cost/test_model.h"
 #include "model/tuning.h"
+#include "strategy/step_plan.h"
 
 namespace sluice::cost {
 namespace {
@@ -144,6 +145,23 @@ TEST(Work, LanesShareAttentionAndKeepTheirTokens) {
 }
 
 // Pairs of a token with those that it sees, twice, but for what l² leaves out of l·(l + 1) too.
+// Pairs of a token and one that it sees, twice and without itself on the diagonal, as squares count them.
+TEST(Work, BranchesAttendToThePrefixAndThemselves) {
+  const strategy::UnitSequence alike{0, 100 + 3 * 40, 100, 40};
+  EXPECT_EQ(Work::of_lane(220, alike, 1).squares, 100 * 100 + 3 * (140 * 140 - 100 * 100));
+  EXPECT_EQ(Work::of_lane(220, alike, 1).tokens, 220);
+  for (const int64_t window : {1, 30, 90, 120, 500}) {
+    const int64_t text = windowed_square(140, window), prefix = windowed_square(100, window);
+    EXPECT_EQ(Work::of_lane(220, alike, 1, window).windowed, prefix + 3 * (text - prefix));
+  }
+  EXPECT_EQ(Work::of_lane(55, alike, 4).squares, Work::of_lane(220, alike, 1).squares / 4);
+  // Of different ones the sum of squares is that of their mean token's.
+  const strategy::Sequence sequence{.length_tokens = 10 + 60, .branches = {10, 50}};
+  const strategy::UnitSequence different = strategy::unit_sequence(0, sequence);
+  EXPECT_NEAR(static_cast<double>(Work::of_lane(70, different, 1).squares),
+              10 * 10 + 2 * 10 * 60 + 10 * 10 + 50 * 50, 60);
+}
+
 TEST(Work, WindowsAreCountedByThePairsThatTheyLeave) {
   for (const int64_t window : {1, 3, 10}) {
     for (int64_t length = 0; length <= 20; ++length) {

@@ -198,7 +198,8 @@ int64_t MemoryCost::transient_bytes_per_token() const {
   int64_t most = 0;
   for_each_kind_of_block(program().blocks(), [&](int64_t position) {
     const model::TokenBytes bytes = token_bytes(position);
-    const int64_t backward = plain + (scheme_.cp > 1 ? ring_bytes_at_work(bytes) : 0);
+    const bool copies = scheme_.cp > 1 || cost_.branches();
+    const int64_t backward = plain + (copies ? ring_bytes_at_work(bytes) : 0);
     most = std::max(most, backward + recomputed_bytes_per_token({position, position + 1}));
     const int64_t dropped = dropped_bytes_per_token(position);
     if (dropped > 0) most = std::max(most, std::min(plain, bytes.forward) + dropped);
@@ -227,7 +228,7 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
 }
 
 int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,
-                                  int lanes) const {
+                                  bool copies) const {
   const int64_t most = options().memory.transient_bytes_per_token;
   int64_t working = 0;
   if (kind == CellKind::kForward) {
@@ -242,7 +243,7 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
   for_each_kind_of_block(run, [&](int64_t position) {
     const model::TokenBytes bytes = token_bytes(position);
     int64_t own = std::max(std::min(most, bytes.backward), attention_bytes_per_token()) +
-                  (lanes > 1 ? ring_bytes_at_work(bytes) : 0);
+                  (copies ? ring_bytes_at_work(bytes) : 0);
     // What is deferred counts from the start; of the layer at work only the gradient behind it comes on top.
     if (kind == CellKind::kBackwardInput) {
       own += boundary_bytes_per_token() - deferred_bytes_per_token(position);

@@ -47,11 +47,11 @@ class MemoryCost {
   // blocks all but the last two do.
   int64_t offloaded_bytes(int64_t position, int64_t tokens, int head_lanes = 1) const;
 
-  // What a cell of a micro-batch on `lanes` lanes has at work beside all of the above, at most: of a block,
-  // or with the head a chunk of logits. No more than `loss_tokens` of its tokens have a loss: no others reach
-  // the head's products.
+  // What a cell of a micro-batch has at work beside all of the above, at most: of a block, or with the head a
+  // chunk of logits. `copies`: gradients of attention are added up apart, over a ring or from branches. No
+  // more than `loss_tokens` of its tokens have a loss: no others reach the head's products.
   int64_t working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,
-                        int lanes) const;
+                        bool copies) const;
   // Where lanes share parameters: what such a cell has of gathered parameters and of gradients that are being
   // summed, at most: parameters of two neighbouring operations and of a block that is kept, gradients of two,
   // those of one also as they travel, and what a rank receives of the sums; where lanes sum in runs, of

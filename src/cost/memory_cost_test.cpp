@@ -76,7 +76,7 @@ TEST(MemoryCost, OffloadingLeavesTwoLayersAndFillsTheHost) {
 TEST(MemoryCost, HeadsHaveAtWorkWhatRowsWithALossNeed) {
   const CostModel cost(tiny_options());
   const auto working = [&](int tp, int64_t loss_tokens) {
-    return MemoryCost(cost, {.tp = tp}).working_bytes(CellKind::kForward, {6, 7}, 1000, loss_tokens, 1);
+    return MemoryCost(cost, {.tp = tp}).working_bytes(CellKind::kForward, {6, 7}, 1000, loss_tokens, false);
   };
   EXPECT_EQ(working(1, 1000), 1000 * 300);
   EXPECT_EQ(working(1, 50), 1000 * 75 + 50 * 225);
@@ -94,7 +94,7 @@ TEST(MemoryCost, NothingIsKeptBelowTheFirstTrainedLayer) {
   EXPECT_EQ(memory.held_bytes_per_token(), 3 * 1000 + 256);
   EXPECT_EQ(MemoryCost(cost.under({.offload_permille = 500}), {}).held_bytes_per_token(), 2500 + 256);
   // Its forward still makes what it then drops.
-  EXPECT_EQ(memory.working_bytes(CellKind::kForward, {2, 3}, 1, 1, 1), 1000 + 300);
+  EXPECT_EQ(memory.working_bytes(CellKind::kForward, {2, 3}, 1, 1, false), 1000 + 300);
 }
 
 TEST(MemoryCost, CreditOfAnotherPolicyIsItsShareOfTheMemory) {

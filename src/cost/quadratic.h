@@ -5,6 +5,7 @@
 #include <span>
 
 #include "cost/fixed_point.h"
+#include "strategy/unit.h"
 
 namespace sluice::cost {
 
@@ -19,6 +20,9 @@ struct Work {
   // One lane's part of a sequence of `length` tokens that is cut evenly over `lanes` of them: its own tokens,
   // and a lane's share of the squares, rounded up so that no lane's is lost.
   static Work of_lane(int64_t piece_tokens, int64_t length, int lanes, int64_t window = 0);
+  // The same of one that may have branches, each of which attends to the prefix and to itself.
+  static Work of_lane(int64_t piece_tokens, const strategy::UnitSequence& sequence, int lanes,
+                      int64_t window = 0);
   Work& operator+=(const Work& other);
   Work& operator-=(const Work& other);
 };

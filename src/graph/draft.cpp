@@ -22,6 +22,12 @@ cost::Work fullest_work(const strategy::PipelinePlan& plan, const strategy::Pass
   };
   const strategy::Unit& unit =
       unit_at(*std::ranges::max_element(pass.units, {}, [&](int index) { return unit_at(index).tokens(); }));
+  if (unit.lanes == 1) {
+    cost::Work work;
+    for (const strategy::UnitSequence& sequence : unit.sequences)
+      work += cost::Work::of_lane(sequence.length_tokens, sequence, 1, window);
+    return work;
+  }
   int fullest = unit.first_lane;
   while (unit.tokens_on(fullest) < unit.tokens()) ++fullest;
   std::vector<int64_t> lengths;

@@ -55,12 +55,13 @@ class Activations {
   }
 
   // While it runs, beside what it takes and what is there.
-  int64_t working(const Node& node, int64_t tokens, int64_t loss_tokens, int lanes) const {
+  int64_t working(const Node& node, int64_t tokens, int64_t loss_tokens, int lanes, bool branches) const {
     // With heads exchanged between all lanes there is no ring.
-    const int ring_lanes = head_lanes_ > 1 && head_lanes_ == lanes ? 1 : lanes;
+    const bool in_ring = lanes > 1 && head_lanes_ != lanes;
     const int64_t passing = node.kind == NodeKind::kForward && kept_of(node).empty() ? boundary_ : 0;
     return window(node) +
-           memory_.working_bytes(node.cell_kind(), node.cell().run, tokens, loss_tokens, ring_lanes) +
+           memory_.working_bytes(node.cell_kind(), node.cell().run, tokens, loss_tokens,
+                                 in_ring || branches) +
            tokens * (exchange_at_work(node, lanes) + passing);
   }
 
@@ -139,13 +140,14 @@ class PlannedActivations {
     for (const auto& passes : graph.passes) parts_.emplace_back(passes.size());
   }
 
-  // What the lane of a cell's member has of its unit, over how many lanes that lies, and in runs of how many
-  // they exchange heads.
+  // What the lane of a cell's member has of its unit, over how many lanes that lies, in runs of how many they
+  // exchange heads, and whether some sequence has branches.
   struct OnLane {
     int64_t tokens = 0;
     int64_t loss_tokens = 0;  // at most
     int lanes = 1;
     int head_lanes = 1;
+    bool branches = false;
   };
 
   const Activations& of(const Node& node, const OnLane& part) {
@@ -171,13 +173,21 @@ class PlannedActivations {
         const strategy::Unit& unit = plan.units[static_cast<size_t>(index)];
         for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
           parts[static_cast<size_t>(lane - pass.first_lane)] = {unit.tokens_on(lane), loss_tokens(unit, lane),
-                                                                unit.lanes, unit.head_lanes()};
+                                                                unit.lanes, unit.head_lanes(),
+                                                                has_branches(unit)};
       }
     }
     return parts[static_cast<size_t>(places_[static_cast<size_t>(rank)].lane - node.cell().lane)];
   }
 
  private:
+  static bool has_branches(const strategy::Unit& unit) {
+    const auto some = [](const std::vector<strategy::UnitSequence>& sequences) {
+      return std::ranges::any_of(sequences, &strategy::UnitSequence::has_branches);
+    };
+    return some(unit.sequences) || std::ranges::any_of(unit.own, some);
+  }
+
   // Wherever in a sequence they lie, a lane has no more of them than of its tokens.
   int64_t loss_tokens(const strategy::Unit& unit, int lane) const {
     int64_t most = 0;
@@ -215,7 +225,8 @@ void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int 
     const PlannedActivations::OnLane& part = activations.part(node, rank);
     const Activations& of_cell = activations.of(node, part);
     if (graph.purpose == Purpose::kTrain) bytes += of_cell.taken(node, part.tokens);
-    const int64_t during = bytes + of_cell.working(node, part.tokens, part.loss_tokens, part.lanes);
+    const int64_t during =
+        bytes + of_cell.working(node, part.tokens, part.loss_tokens, part.lanes, part.branches);
     if (graph.purpose == Purpose::kTrain) bytes -= of_cell.returned(node, part.tokens);
     visit(node, during, bytes);
   }

@@ -32,8 +32,11 @@ class OneLanePacker {
         options_(packing.options),
         times_(packing.timer.times()),
         table_(packing.scheme.scheme().pp) {
-    for (const auto& [sequence, tokens] : packing.sequences)
-      items_.push_back({.sequence = sequence, .tokens = tokens, .work_ns = scheme_.sequence_ns(tokens)});
+    for (const strategy::UnitSequence& of : packing.sequences) {
+      items_.push_back({.sequence = of.sequence,
+                        .tokens = of.length_tokens,
+                        .work_ns = scheme_.sequence_ns(of.length_tokens)});
+    }
   }
 
   std::optional<TimedUnits> run() {

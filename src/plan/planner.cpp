@@ -8,6 +8,7 @@
 #include "cost/cut_stages.h"
 #include "model/program.h"
 #include "plan/relax.h"
+#include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
 namespace {
@@ -48,6 +49,41 @@ std::optional<strategy::Scheme> smallest_scheme(int64_t length, int world_size, 
     return SchemeCost(scheme, cost, world_size).max_len_tokens() >= length;
   });
   return found == schemes.end() ? std::nullopt : std::optional(*found);
+}
+
+}  // namespace
+
+namespace {
+
+// Of the squares of the sequences' lengths, how many millionths their tokens attend to.
+int64_t attended_ppm(const std::vector<Sequence>& sequences) {
+  cost::Work attended, all;
+  for (const Sequence& sequence : sequences) {
+    const int64_t length = sequence.length_tokens;
+    attended += cost::Work::of_lane(length, strategy::unit_sequence(0, sequence), 1);
+    all += cost::Work::of_lane(length, length, 1);
+  }
+  return std::clamp<int64_t>(static_cast<int64_t>(attended.squares * 1'000'000 / all.squares), 1, 999'999);
+}
+
+// Gives the plan of bare sequences their branches, and times it anew.
+void add_branches(const std::vector<Sequence>& sequences, const cost::CostModel& cost, int world_size,
+                  StepPlan& plan) {
+  plan.sequences = sequences;
+  plan.lower_bound_ns = 0;
+  plan.bounded_by.clear();
+  plan.estimated_ns = 0;
+  const auto add = [&](strategy::UnitSequence& of) {
+    of = strategy::unit_sequence(of.sequence, sequences[static_cast<size_t>(of.sequence)]);
+  };
+  for (strategy::PipelinePlan& pipeline : plan.pipelines) {
+    for (strategy::Unit& unit : pipeline.units) {
+      std::ranges::for_each(unit.sequences, add);
+      for (auto& own : unit.own) std::ranges::for_each(own, add);
+    }
+    const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, world_size);
+    plan.estimated_ns = std::max(plan.estimated_ns, schedule::schedule_pipeline(load).makespan_ns);
+  }
 }
 
 }  // namespace
@@ -115,6 +151,8 @@ std::optional<StepPlan> Planner::plan_under_policy(int64_t step,
 
 base::Feasible<StepPlan> Planner::try_plan(int64_t step, const std::vector<Sequence>& sequences) const {
   SLUICE_ASSERT(step >= 0, text("step ", step));
+  if (std::ranges::any_of(sequences, [](const Sequence& s) { return !s.branches.empty(); }))
+    return plan_branches(step, sequences);
   if (std::optional<StepPlan> plan = plan_under_policy(step, sequences)) return std::move(*plan);
   for (const Planner& fallback : fallbacks_) {
     std::optional<StepPlan> plan = fallback.plan_under_policy(step, sequences);
@@ -123,6 +161,15 @@ base::Feasible<StepPlan> Planner::try_plan(int64_t step, const std::vector<Seque
     return std::move(*plan);
   }
   return (fallbacks_.empty() ? *this : fallbacks_.back()).none_of(step, sequences);
+}
+
+base::Feasible<StepPlan> Planner::plan_branches(int64_t step, const std::vector<Sequence>& sequences) const {
+  std::vector<Sequence> bare = sequences;
+  for (Sequence& sequence : bare) sequence.branches.clear();
+  const Planner by_length(options_, cost_.branching(attended_ppm(sequences)));
+  base::Feasible<StepPlan> plan = by_length.try_plan(step, bare);
+  if (plan) add_branches(sequences, cost_, options_.world_size, *plan);
+  return plan;
 }
 
 base::Infeasible Planner::none_of(int64_t step, const std::vector<Sequence>& sequences) const {

@@ -84,7 +84,9 @@ class Planner {
   // beat (0 where the method knows none). `candidates` holds those that hold the batch, in the order in which
   // they were looked at, with what is beside their schedules; with ours() one that its bound ruled out stands
   // with its bound, and one that was given up with what it would not end below. Micro-batches that fit under
-  // an earlier policy than their step's are given it where the schedule gains. Thread-safe.
+  // an earlier policy than their step's are given it where the schedule gains. Sequences with branches are
+  // placed by their lengths, attention priced by what the batch's see in the mean; the plan that comes of it
+  // is timed for what each has, and without a bound. Thread-safe.
   base::Feasible<strategy::StepPlan> try_plan(int64_t step,
                                               const std::vector<strategy::Sequence>& sequences) const;
   // The same, where nothing else is left to try: InfeasibleError.
@@ -107,6 +109,8 @@ class Planner {
   std::optional<strategy::StepPlan> plan_under_policy(int64_t step,
                                                       const std::vector<strategy::Sequence>& sequences) const;
   base::Infeasible none_of(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
+  base::Feasible<strategy::StepPlan> plan_branches(int64_t step,
+                                                   const std::vector<strategy::Sequence>& sequences) const;
 
   PlannerOptions options_;
   cost::CostModel cost_;

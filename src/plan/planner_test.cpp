@@ -63,6 +63,36 @@ TEST(Planner, PlansAreValidAndScoredByTheirSchedule) {
   }
 }
 
+// Placed by their lengths, timed by what they attend to.
+TEST(Planner, SequencesWithBranchesAreTimedForWhatTheyAttendTo) {
+  const Planner planner(options_of({"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,4,1>", "<1,1,4>", "<1,2,2>"}),
+                        test_cost());
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    std::vector<Sequence> sequences = random_sequences(seed, 2000);
+    base::Rng rng(seed, 12);
+    const StepPlan whole = planner.plan(static_cast<int64_t>(seed), sequences);
+    for (Sequence& sequence : sequences) {
+      int64_t left = sequence.length_tokens - rng.between(1, sequence.length_tokens);
+      while (left > 0 && rng.below(8) > 0) {
+        sequence.branches.push_back(rng.between(1, left));
+        left -= sequence.branches.back();
+      }
+    }
+    const StepPlan plan = planner.plan(static_cast<int64_t>(seed), sequences);
+    ASSERT_NO_THROW(strategy::validate(plan, kWorldSize)) << "seed " << seed;
+    EXPECT_EQ(plan.sequences, sequences);
+    int64_t longest_ns = 0;
+    for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+      const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, planner.cost(), kWorldSize);
+      longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
+    }
+    EXPECT_EQ(plan.estimated_ns, longest_ns);
+    const bool some = std::ranges::any_of(sequences, [](const Sequence& s) { return !s.branches.empty(); });
+    EXPECT_EQ(plan.lower_bound_ns > 0, !some);
+    EXPECT_LE(plan.estimated_ns, whole.estimated_ns * 105 / 100);
+  }
+}
+
 TEST(Planner, SameInputsGiveTheSameBytes) {
   const std::vector<std::string> texts = {"4x<1,1,1>", "<1,2,1> + <2,1,1>"};
   const Planner one(options_of(texts), test_cost());

@@ -23,7 +23,7 @@ using strategy::PipelinePlan;
 struct UnitWork {
   UnitWork(const strategy::Unit& unit, int64_t window) {
     for (const strategy::UnitSequence& sequence : unit.sequences)
-      shared += cost::Work::of_lane(0, sequence.length_tokens, unit.lanes, window);
+      shared += cost::Work::of_lane(0, sequence, unit.lanes, window);
     if (unit.own.empty()) {
       shared.tokens = unit.tokens();
       lanes.push_back(shared);
@@ -33,7 +33,7 @@ struct UnitWork {
       cost::Work work{.tokens = unit.tokens_on(lane), .windowed = shared.windowed, .squares = shared.squares};
       int64_t shared_tokens = work.tokens;
       for (const strategy::UnitSequence& whole : unit.own[static_cast<size_t>(lane - unit.first_lane)]) {
-        work += cost::Work::of_lane(0, whole.length_tokens, 1, window);
+        work += cost::Work::of_lane(0, whole, 1, window);
         shared_tokens -= whole.length_tokens;
       }
       shared.tokens = std::max(shared.tokens, shared_tokens);

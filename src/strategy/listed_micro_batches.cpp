@@ -58,7 +58,9 @@ class UnitReader {
     return sequences_[static_cast<size_t>(piece.sequence)].length_tokens;
   }
   bool is_whole(const Piece& piece) const { return piece.tokens() == length_of(piece); }
-  UnitSequence sequence_of(const Piece& piece) const { return {piece.sequence, length_of(piece)}; }
+  UnitSequence sequence_of(const Piece& piece) const {
+    return unit_sequence(piece.sequence, sequences_[static_cast<size_t>(piece.sequence)]);
+  }
 
   void check_pieces(const Spot& spot) const {
     for (const Piece& piece : at(spot).pieces) {

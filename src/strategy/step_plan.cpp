@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -41,6 +42,21 @@ void add_pipeline(base::CanonicalBytes& bytes, const PipelinePlan& plan) {
 
 }  // namespace
 
+int64_t Sequence::prefix_tokens() const {
+  return length_tokens - std::accumulate(branches.begin(), branches.end(), int64_t{0});
+}
+
+UnitSequence unit_sequence(int32_t index, const Sequence& sequence) {
+  UnitSequence unit{.sequence = index, .length_tokens = sequence.length_tokens};
+  if (sequence.branches.empty()) return unit;
+  unit.prefix_tokens = sequence.prefix_tokens();
+  const int64_t all = sequence.length_tokens - unit.prefix_tokens;
+  __int128 squares = 0;
+  for (const int64_t branch : sequence.branches) squares += static_cast<__int128>(branch) * branch;
+  unit.branch_tokens = static_cast<int64_t>((squares + all / 2) / all);
+  return unit;
+}
+
 std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
   std::vector<int64_t> lengths;
   for (const Sequence& sequence : sequences) lengths.push_back(sequence.length_tokens);
@@ -71,7 +87,11 @@ int64_t StepPlan::tokens() const {
   return total;
 }
 
-int64_t StepPlan::targets() const { return tokens() - static_cast<int64_t>(sequences.size()); }
+int64_t StepPlan::targets() const {
+  int64_t last = 0;  // positions that nothing follows; a prefix is followed by its branches
+  for (const Sequence& sequence : sequences) last += std::max<int64_t>(1, std::ssize(sequence.branches));
+  return tokens() - last;
+}
 
 int64_t StepPlan::gap_ppm() const {
   if (lower_bound_ns <= 0) return 0;
@@ -84,6 +104,9 @@ std::string canonical_bytes(const StepPlan& plan) {
   bytes.add("sluice.plan/1").add(plan.step).add(static_cast<int64_t>(plan.sequences.size()));
   for (const Sequence& sequence : plan.sequences) {
     bytes.add(sequence.document).add(sequence.begin_token).add(sequence.length_tokens);
+    if (sequence.branches.empty()) continue;
+    bytes.add("branches").add(std::ssize(sequence.branches));
+    for (const int64_t branch : sequence.branches) bytes.add(branch);
   }
   bytes.add(static_cast<int64_t>(plan.pipelines.size()));
   for (const PipelinePlan& pipeline : plan.pipelines) add_pipeline(bytes, pipeline);

@@ -21,8 +21,18 @@ struct Sequence {
   // Targets that have a loss; none where it isn't known: perhaps all. What a plan is proved with; no part of
   // its identity.
   std::optional<int64_t> loss_tokens = {};
+  // Texts that go on from its first tokens, their shared prefix: how long each is behind that. They lie end
+  // to end and see the prefix and themselves, not each other. None: it is one text.
+  std::vector<int64_t> branches = {};
+  int64_t prefix_tokens() const;  // REQUIRES: it has branches
   bool operator==(const Sequence&) const = default;
 };
+
+// InputError naming the sequence with that index unless its branches have tokens each, and leave it some.
+void validate_branches(const Sequence& sequence, size_t index);
+
+// As units have it, the one with that index. REQUIRES: its branches are valid.
+UnitSequence unit_sequence(int32_t index, const Sequence& sequence);
 
 std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences);
 
@@ -66,7 +76,7 @@ struct StepPlan {
 
   Strategy strategy() const;
   int64_t tokens() const;   // positions of all sequences
-  int64_t targets() const;  // sum over sequences of length − 1
+  int64_t targets() const;  // of every text a position less than it has
   // (estimated − lower bound) ÷ lower bound in parts per million; 0 without a bound.
   int64_t gap_ppm() const;
 
@@ -90,7 +100,8 @@ StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::
 // InputError naming the fault unless
 // - the strategy is valid;
 // - the layers of stages, where they are said, are as many numbers above 0 as there are stages;
-// - every sequence is in exactly one unit, as long as it is;
+// - the branches of sequences are valid;
+// - every sequence is in exactly one unit, as long as it is, with its branches;
 // - every unit lies on lanes of its pipeline, in the order of injection, and gives each of them tokens, but
 //   no more than the pipeline's max_len_tokens;
 // - units of several lanes have different numbers >= 0; those that exchange heads have no whole sequences

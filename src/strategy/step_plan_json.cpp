@@ -182,9 +182,17 @@ StepPlan unchecked_from_json(const Json& json, const std::string& name) {
   StepPlan plan;
   plan.step = base::require<int64_t>(json, "step", name);
   for_each_item(json, "sequences", name, [&](const Json& sequence, const std::string& where) {
-    plan.sequences.push_back({.document = base::require<int64_t>(sequence, "document", where),
-                              .begin_token = base::get_or<int64_t>(sequence, "begin", 0, where),
-                              .length_tokens = base::require<int64_t>(sequence, "length", where)});
+    Sequence& read = plan.sequences.emplace_back();
+    read.document = base::require<int64_t>(sequence, "document", where);
+    read.begin_token = base::get_or<int64_t>(sequence, "begin", 0, where);
+    read.length_tokens = base::require<int64_t>(sequence, "length", where);
+    if (!sequence.contains("branches")) return;
+    for_each_item(sequence, "branches", where, [&](const Json& branch, const std::string& place) {
+      if (!base::holds_integer<int64_t>(branch))
+        throw InputError(text(place, " is ", base::excerpt(branch), ": give a branch's tokens"));
+      read.branches.push_back(branch.get<int64_t>());
+    });
+    validate_branches(read, plan.sequences.size() - 1);
   });
   for_each_item(json, "pipelines", name, [&](const Json& pipeline, const std::string& where) {
     std::vector<std::vector<ListedMicroBatch>> lanes;
@@ -226,6 +234,7 @@ Json to_json(const StepPlan& plan) {
     sequences.push_back({{"document", sequence.document},
                          {"begin", sequence.begin_token},
                          {"length", sequence.length_tokens}});
+    if (!sequence.branches.empty()) sequences.back()["branches"] = sequence.branches;
   }
   Json pipelines = Json::array();
   for (const PipelinePlan& pipeline : plan.pipelines) pipelines.push_back(pipeline_to_json(pipeline));

@@ -230,6 +230,38 @@ TEST(StepPlanJson, ExchangedHeadsShareEverySequence) {
               ThrowsMessage<InputError>(HasSubstr("its nested_lanes are 0 but ring 4 has 2")));
 }
 
+TEST(StepPlanJson, BranchesStandWithTheirSequence) {
+  StepPlan plan = example_plan();
+  const uint64_t without = hash(plan);
+  const auto branch = [&](size_t sequence, std::vector<int64_t> branches, UnitSequence& of) {
+    plan.sequences[sequence].branches = std::move(branches);
+    of = unit_sequence(static_cast<int32_t>(sequence), plan.sequences[sequence]);
+  };
+  branch(0, {1, 6}, unit(plan, 0, 1).sequences[0]);  // over two lanes
+  branch(2, {2, 1}, unit(plan, 1, 0).sequences[1]);
+  EXPECT_EQ(plan.targets(), 23 - 2 - 1 - 2 - 1);
+  EXPECT_EQ(unit(plan, 0, 1).sequences[0].prefix_tokens, 3);
+  EXPECT_EQ(unit(plan, 0, 1).sequences[0].branch_tokens, 5);  // 37 ÷ 7
+  validate(plan, kWorldSize);
+  EXPECT_NE(hash(plan), without);
+  const StepPlan again = step_plan_from_json(Json::parse(to_json(plan).dump()), kWorldSize, "a plan");
+  EXPECT_EQ(canonical_bytes(again), canonical_bytes(plan));
+  EXPECT_EQ(again.pipelines, plan.pipelines);
+  for (const std::vector<int64_t>& wrong : {std::vector<int64_t>{10}, {4, 6}, {0}, {-1}, {1, INT64_MAX}}) {
+    StepPlan faulty = plan;
+    faulty.sequences[0].branches = wrong;
+    EXPECT_THROW(validate(faulty, kWorldSize), InputError);
+  }
+  StepPlan faulty = plan;
+  faulty.sequences[0].branches = {2, 5};
+  EXPECT_THAT([&] { validate(faulty, kWorldSize); },
+              ThrowsMessage<InputError>(HasSubstr("sequence 0 has other branches there than in the batch")));
+  Json json = to_json(plan);
+  json["sequences"][0]["branches"] = {1, 9};
+  EXPECT_THAT([&] { step_plan_from_json(json, kWorldSize, "a plan"); },
+              ThrowsMessage<InputError>(HasSubstr("a branch of 9, where 9 are left")));
+}
+
 TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
   StepPlan plan = example_plan();
   EXPECT_FALSE(to_json(plan).at("pipelines").at(0).contains("pace_percent"));

@@ -27,6 +27,7 @@ void validate_sequences(const StepPlan& plan) {
       throw InputError(text("sequence ", s, ": length ", sequence.length_tokens, " is outside [1, ",
                             kMaxLengthTokens, "]"));
     }
+    validate_branches(sequence, s);
   }
 }
 
@@ -126,6 +127,8 @@ class UnitChecks {
       throw InputError(text(name, ": sequence ", s, " has ", of.length_tokens, " tokens there but ",
                             plan_.sequences[s].length_tokens, " in the batch"));
     }
+    if (of != unit_sequence(of.sequence, plan_.sequences[s]))
+      throw InputError(text(name, ": sequence ", s, " has other branches there than in the batch"));
     if (planned[s]++ != 0) throw InputError(text(name, ": sequence ", s, " is in two micro-batches"));
   }
 
@@ -150,6 +153,18 @@ class UnitChecks {
 };
 
 }  // namespace
+
+void validate_branches(const Sequence& sequence, size_t index) {
+  int64_t left = sequence.length_tokens;
+  for (const int64_t branch : sequence.branches) {
+    if (branch < 1 || branch >= left) {
+      throw InputError(text("sequence ", index, " of ", sequence.length_tokens, " tokens: a branch of ",
+                            branch, ", where ", left,
+                            " are left: each needs one, and the prefix that they share one"));
+    }
+    left -= branch;
+  }
+}
 
 void validate(const StepPlan& plan, int world_size) {
   validate(plan.strategy(), world_size);

@@ -40,9 +40,23 @@ base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk) {
 
 std::vector<Piece> lane_pieces(const UnitSequence& sequence, int lanes, int lane) {
   std::vector<Piece> pieces;
-  for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
-    const base::Interval tokens = causal_chunk(sequence.length_tokens, lanes, chunk);
-    if (!tokens.empty()) pieces.push_back({sequence.sequence, tokens.begin, tokens.end});
+  const auto add = [&](int64_t begin, int64_t end) {
+    if (begin < end) pieces.push_back({sequence.sequence, begin, end});
+  };
+  const int64_t length = sequence.length_tokens;
+  const int64_t prefix = sequence.has_branches() ? sequence.prefix_tokens : length;
+  // How many of the first `tokens` of all chunks are of the prefix.
+  const auto of_prefix = [&](int64_t tokens) {
+    return static_cast<int64_t>(static_cast<__int128>(tokens) * prefix / length);
+  };
+  const auto chunks = {lane, 2 * lanes - 1 - lane};
+  for (const int chunk : chunks) {
+    const base::Interval tokens = causal_chunk(length, lanes, chunk);
+    add(of_prefix(tokens.begin), of_prefix(tokens.end));
+  }
+  for (const int chunk : chunks) {
+    const base::Interval tokens = causal_chunk(length, lanes, chunk);
+    add(prefix + tokens.begin - of_prefix(tokens.begin), prefix + tokens.end - of_prefix(tokens.end));
   }
   return pieces;
 }

@@ -35,6 +35,11 @@ Exchange parse_exchange(const std::string& name);
 struct UnitSequence {
   int32_t sequence = 0;  // index into StepPlan::sequences
   int64_t length_tokens = 0;
+  // Of one with branches (Sequence::branches): what they share, and how long the branch of their mean token
+  // is, Σ l² ÷ Σ l to nearest, from which what they attend to follows. None: 0.
+  int64_t prefix_tokens = 0;
+  int64_t branch_tokens = 0;
+  bool has_branches() const { return branch_tokens > 0; }
   bool operator==(const UnitSequence&) const = default;
 };
 
@@ -66,7 +71,8 @@ struct Unit {
 
 // Balanced causal cutting: a sequence is cut into 2·lanes chunks, of which lane j holds chunk j and chunk
 // 2·lanes − 1 − j, so that all have the same part of its attention; the empty chunks of short sequences are
-// left out.
+// left out. Where branches share a prefix a chunk is a part of that and one of what they have together, in
+// proportion, and as many tokens as without; a lane has its parts of the prefix first.
 std::vector<Piece> lane_pieces(const UnitSequence& sequence, int lanes, int lane);
 
 // Chunk `chunk` of the 2k chunks of a sequence of `length_tokens` on k lanes.

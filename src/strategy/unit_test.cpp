@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace sluice::strategy {
@@ -76,6 +78,39 @@ TEST(InjectionOrder, CrossingUnitsHaveNone) {
   EXPECT_FALSE(injection_order({{0, 1}, {1, 0}}).has_value());
   EXPECT_THROW(in_injection_order({Unit{.lanes = 2}, Unit{.lanes = 2}}, {{0, 1}, {1, 0}}),
                base::AssertionError);
+}
+
+// Chunks hold as many tokens as without branches, every lane its part of the prefix, and all of them all.
+TEST(LanePieces, OfBranchesAreACuttingOfTheSameTokens) {
+  for (const int64_t length : {2, 9, 64, 1000}) {
+    for (const int64_t prefix : {int64_t{1}, length / 3 + 1, length - 1}) {
+      for (int lanes = 1; lanes <= 9; ++lanes) {
+        const UnitSequence with{7, length, prefix, 1}, without{7, length};
+        std::vector<Piece> all;
+        for (int lane = 0; lane < lanes; ++lane) {
+          const std::vector<Piece> pieces = lane_pieces(with, lanes, lane);
+          int64_t tokens = 0, plain = 0, of_prefix = 0;
+          for (const Piece& piece : pieces) {
+            EXPECT_TRUE(piece.end <= prefix || piece.begin >= prefix);
+            tokens += piece.tokens();
+            of_prefix += piece.end <= prefix ? piece.tokens() : 0;
+          }
+          for (const Piece& piece : lane_pieces(without, lanes, lane)) plain += piece.tokens();
+          EXPECT_EQ(tokens, plain);
+          EXPECT_LE(of_prefix, prefix / lanes + 2);
+          EXPECT_TRUE(std::ranges::is_sorted(pieces, {}, &Piece::begin));
+          all.insert(all.end(), pieces.begin(), pieces.end());
+        }
+        std::ranges::sort(all, {}, &Piece::begin);
+        int64_t next = 0;
+        for (const Piece& piece : all) {
+          EXPECT_EQ(piece.begin, next);
+          next = piece.end;
+        }
+        EXPECT_EQ(next, length);
+      }
+    }
+  }
 }
 
 }  // namespace
