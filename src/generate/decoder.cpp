@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/interval.h"
+#include "layers/cached_lanes.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
 #include "ops/device.h"
@@ -18,8 +19,9 @@ namespace sluice::generate {
 Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
     : model_(std::move(model)),
       cache_(model_.context, model_.table.program,
-             model_.table.program.blocks_in(model_.run(model_.stages.own)), pages * inference::kPageTokens,
-             most_texts, model_.like) {
+             model_.table.program.blocks_in(model_.run(model_.stages.own)),
+             (pages + model_.lanes.count() - 1) / model_.lanes.count() * inference::kPageTokens, most_texts,
+             model_.like) {
   const int64_t head = model_.table.program.head();
   const base::Interval run = model_.run(model_.stages.own);
   for (int64_t position = run.begin; position < std::min(run.end, head); ++position)
@@ -79,9 +81,36 @@ void Decoder::share(std::span<double> figures) const {
   host.copy_(moved);
 }
 
+layers::MicroBatchLayout Decoder::layout_of(std::span<const inference::Piece> pieces) const {
+  const int tp = model_.context.parallel.tp;
+  const layers::Reach reach = layers::reach_of(model_.context.shape);
+  if (model_.lanes.count() > 1) {
+    std::vector<layers::PagedPiece> paged;
+    for (const inference::Piece& piece : pieces)
+      paged.push_back({piece.end - piece.begin, piece.begin, piece.pages});
+    return layers::paged_micro_batch_layout(paged,
+                                            {model_.lanes.members, model_.lanes.own, inference::kPageTokens},
+                                            cache_, tp, model_.like.device(), reach);
+  }
+  std::vector<layers::CachedPiece> cached;
+  for (const inference::Piece& piece : pieces) {
+    cached.push_back({.length = piece.end - piece.begin,
+                      .begin = piece.begin,
+                      .before = inference::rows_of(piece.pages, 0, piece.begin),
+                      .own = inference::rows_of(piece.pages, piece.begin, piece.end),
+                      .slot = piece.slot});
+  }
+  return layers::cached_micro_batch_layout(cached, cache_, tp, model_.like.device(), reach);
+}
+
+at::Tensor Decoder::rows_of(const layers::MicroBatchLayout& layout, const at::Tensor& x_TH,
+                            const std::vector<int64_t>& rows) const {
+  if (model_.lanes.count() == 1) return x_TH.index_select(0, ops::to_device(rows, x_TH.device()));
+  return layers::rows_of_pass(*model_.context.lanes, layout.cached.lanes, x_TH, rows);
+}
+
 Passed Decoder::forward(std::span<const inference::Piece> pieces,
                         const inference::Scheduler& scheduler) const {
-  std::vector<layers::CachedPiece> cached;
   std::vector<int64_t> ids, wanted, scored, targets;
   for (const inference::Piece& piece : pieces) {
     const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
@@ -91,17 +120,15 @@ Passed Decoder::forward(std::span<const inference::Piece> pieces,
     }
     ids.insert(ids.end(), tokens.begin() + piece.begin, tokens.begin() + piece.end);
     if (piece.says) wanted.push_back(static_cast<int64_t>(ids.size()) - 1);
-    cached.push_back({.length = piece.end - piece.begin,
-                      .begin = piece.begin,
-                      .before = inference::rows_of(piece.pages, 0, piece.begin),
-                      .own = inference::rows_of(piece.pages, piece.begin, piece.end),
-                      .slot = piece.slot});
   }
   const at::Device device = model_.like.device();
   layers::Flow flow;
   const layers::TensorParallel& parallel = model_.context.parallel;
-  flow.layout = layers::cached_micro_batch_layout(cached, cache_, parallel.tp, device,
-                                                  layers::reach_of(model_.context.shape));
+  flow.layout = layout_of(pieces);
+  if (model_.lanes.count() > 1) {
+    const base::Interval own = flow.layout.cached.lanes.own_rows();
+    ids = {ids.begin() + own.begin, ids.begin() + own.end};
+  }
   if (model_.stages.own == 0) {
     flow.id_T = layers::row_values(ids, flow.layout, device);
   } else {
@@ -115,9 +142,7 @@ Passed Decoder::forward(std::span<const inference::Piece> pieces,
   }
   if (wanted.empty() && scored.empty()) return passed;
   const at::Tensor x_TH = parallel.all_gather_rows(flow.activation_SH);
-  const auto rows = [&](const std::vector<int64_t>& of) {
-    return x_TH.index_select(0, ops::to_device(of, device));
-  };
+  const auto rows = [&](const std::vector<int64_t>& of) { return rows_of(flow.layout, x_TH, of); };
   if (!wanted.empty())
     passed.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();
   if (!scored.empty()) passed.scores = scores_of(rows(scored), targets);

@@ -1,6 +1,7 @@
 // The model, forward only, on the next tokens of many texts at once, whose earlier tokens' keys and values
 // stay. Several ranks may have it between them: TP ranks cut its layers, stages of a pipeline have some of
-// them each. All of these have the same texts and go through the same passes.
+// them each, lanes have all of it and some of the cache each. All of these have the same texts and go through
+// the same passes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,6 +31,13 @@ struct Stages {
   bool last() const { return own + 1 == count(); }
 };
 
+// The ranks of one TP index and stage that have the cache between them.
+struct Lanes {
+  std::vector<int> members;  // of the communicator of context.lanes, by lane; none: one lane
+  int own = 0;
+  int count() const { return std::max<int>(1, static_cast<int>(members.size())); }
+};
+
 // What a rank has of a model, in a stage or whole.
 struct HeldModel {
   const model::ParameterTable& table;
@@ -37,12 +45,14 @@ struct HeldModel {
   layers::FlatShards weights;
   at::TensorOptions like;  // device and type of what is computed
   Stages stages = {};
+  Lanes lanes = {};
 
   inference::HeldCut cut() const {
     return {.program = table.program,
             .tp = context.parallel.tp,
             .stages = stages.count(),
-            .element_bytes = static_cast<int64_t>(like.dtype().itemsize())};
+            .element_bytes = static_cast<int64_t>(like.dtype().itemsize()),
+            .lanes = lanes.count()};
   }
   // The operations of a stage.
   base::Interval run(int stage) const {
@@ -67,7 +77,8 @@ struct Passed {
 
 class Decoder {
  public:
-  // With a cache of so many pages, and room for so many texts at once. The model must outlive it.
+  // With a cache of so many pages, over all lanes, and room for so many texts at once. The model must outlive
+  // it.
   Decoder(HeldModel model, int64_t pages, int64_t most_texts);
 
   // Collective over the ranks that have the model. REQUIRES: pieces of `scheduler`, whose pages these are.
@@ -82,13 +93,17 @@ class Decoder {
 
   // What a page takes of this rank.
   static int64_t page_bytes(const HeldModel& model);
-  // How many pages so many bytes of each rank hold beside what each of so many texts takes: the same on all
-  // ranks of the model.
+  // How many pages so many bytes of each rank hold beside what each of so many texts takes, over all lanes:
+  // the same on all ranks of the model.
   static int64_t pages_in(const HeldModel& model, double bytes, int64_t most_texts);
 
  private:
   std::vector<Score> scores_of(const at::Tensor& x_RH, const std::vector<int64_t>& target_R) const;
 
+  layers::MicroBatchLayout layout_of(std::span<const inference::Piece> pieces) const;
+  // Of rows of the pass what the layers put out.
+  at::Tensor rows_of(const layers::MicroBatchLayout& layout, const at::Tensor& x_TH,
+                     const std::vector<int64_t>& rows) const;
   at::Tensor from_stage_before(int64_t rows) const;
   void to_next_stage(const at::Tensor& x_SH) const;
 

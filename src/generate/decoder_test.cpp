@@ -15,6 +15,7 @@
 #include "comm/fake.h"
 #include "generate/company.h"
 #include "generate/generator.h"
+#include "inference/layouts.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
 
@@ -186,25 +187,35 @@ std::vector<Said> say_all(const HeldModel& model, const std::vector<Asked>& aske
 }
 
 // Of every rank of one pipeline.
-std::vector<std::vector<Said>> say_all_on(const Model& model, int tp, int pp,
+std::vector<std::vector<Said>> say_all_on(const Model& model, const strategy::Scheme& scheme,
                                           const std::vector<Asked>& asked) {
-  comm::FakeWorld world(tp * pp);
-  std::vector<std::vector<Said>> said(static_cast<size_t>(tp * pp));
+  const auto [tp, pp, cp, share, experts] = scheme;
+  comm::FakeWorld world(scheme.ranks());
+  std::vector<std::vector<Said>> said(static_cast<size_t>(scheme.ranks()));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < tp * pp; ++rank) {
-    threads.emplace_back([&, rank] {
-      const int stage = rank / tp, t = rank % tp;
+  const auto rank_of = [tp = tp, cp = cp](int stage, int lane, int t) {
+    return (stage * cp + lane) * tp + t;
+  };
+  for (int rank = 0; rank < scheme.ranks(); ++rank) {
+    threads.emplace_back([&, rank, tp = tp, pp = pp, cp = cp] {
+      const int stage = rank / tp / cp, lane = rank / tp % cp, t = rank % tp;
       const auto transport = world.transport(rank);
-      std::vector<int> tp_ranks, all, stage_ranks;
-      for (int each = 0; each < tp; ++each) tp_ranks.push_back(stage * tp + each);
-      for (int each = 0; each < pp; ++each) stage_ranks.push_back(each * tp + t);
-      for (int each = 0; each < tp * pp; ++each) all.push_back(each);
+      std::vector<int> tp_ranks, all, stage_ranks, lane_ranks;
+      for (int each = 0; each < tp; ++each) tp_ranks.push_back(rank_of(stage, lane, each));
+      for (int each = 0; each < pp; ++each) stage_ranks.push_back(rank_of(each, lane, t));
+      for (int each = 0; each < cp; ++each) lane_ranks.push_back(rank_of(stage, each, t));
+      for (int each = 0; each < scheme.ranks(); ++each) all.push_back(each);
       const auto between_stages = transport->communicator("stages", all);
+      const auto between_lanes = transport->communicator("lanes", all);
       const auto tensor_parallel =
-          tp > 1 ? transport->communicator(base::text("tp", stage), tp_ranks) : nullptr;
+          tp > 1 ? transport->communicator(base::text("tp", stage, " ", lane), tp_ranks) : nullptr;
       const Stages stages =
           pp > 1 ? Stages{.group = between_stages.get(), .members = stage_ranks, .own = stage} : Stages{};
-      said[static_cast<size_t>(rank)] = say_all(model.part(tp, t, tensor_parallel.get(), stages), asked);
+      layers::LaneChannel channel(*between_lanes);
+      HeldModel part = model.part(tp, t, tensor_parallel.get(), stages);
+      part.context.lanes = &channel;
+      if (cp > 1) part.lanes = {lane_ranks, lane};
+      said[static_cast<size_t>(rank)] = say_all(part, asked);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -223,10 +234,19 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
   }
   asked.back().manner.ends = [](const Said& said) { return said.tokens.size() == 2; };
   const std::vector<Said> alone = say_all(model.whole(), asked);
-  for (const auto& [tp, pp] : {std::pair(2, 1), {1, 3}, {2, 2}, {1, 2}}) {
-    if (!model::tp_fault(shape_, tp).empty()) continue;
-    SCOPED_TRACE(base::text("<", tp, ",", pp, ",1>"));
-    for (const std::vector<Said>& said : say_all_on(model, tp, pp, asked)) {
+  for (const auto& [tp, pp, cp] : {std::tuple(2, 1, 1),
+                                   {1, 3, 1},
+                                   {2, 2, 1},
+                                   {1, 2, 1},
+                                   {1, 1, 2},
+                                   {1, 1, 3},
+                                   {2, 1, 2},
+                                   {1, 2, 2},
+                                   {1, 1, 8}}) {
+    const strategy::Scheme scheme{.tp = tp, .pp = pp, .cp = cp};
+    if (!model::tp_fault(shape_, tp).empty() || !inference::lanes_fault(shape_, scheme).empty()) continue;
+    SCOPED_TRACE(to_text(scheme));
+    for (const std::vector<Said>& said : say_all_on(model, scheme, asked)) {
       ASSERT_EQ(said.size(), alone.size());
       for (size_t i = 0; i < said.size(); ++i) {
         ASSERT_EQ(said[i].tokens, alone[i].tokens);

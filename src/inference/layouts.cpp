@@ -1,10 +1,12 @@
 #include "inference/layouts.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/parameter_counts.h"
+#include "model/pass_rows.h"
 
 namespace sluice::inference {
 namespace {
@@ -16,7 +18,7 @@ int64_t longest_of(std::span<const Lengths> load) {
 }
 
 HeldCut cut_of(const cost::CostModel& cost, const strategy::Scheme& scheme) {
-  return {cost.program(), scheme.tp, scheme.pp, cost.options().memory.element_bytes};
+  return {cost.program(), scheme.tp, scheme.pp, cost.options().memory.element_bytes, scheme.cp};
 }
 
 std::vector<Lengths> dealt(std::span<const Lengths> load, int pipeline, int pipelines) {
@@ -27,6 +29,19 @@ std::vector<Lengths> dealt(std::span<const Lengths> load, int pipeline, int pipe
 }
 
 }  // namespace
+
+std::string lanes_fault(const model::Shape& shape, const strategy::Scheme& scheme) {
+  if (scheme.cp == 1) return "";
+  const std::string name = base::text(to_text(scheme), " has ", scheme.cp, " lanes, ");
+  if (scheme.share > 1)
+    return base::text(name, "which share parameters: texts are said by lanes that have them each, as <",
+                      scheme.tp, ",", scheme.pp, ",", scheme.cp, "> does");
+  if (shape.recurrent.key_heads > 0)
+    return name + "but states of recurrent layers cannot be divided: give pipelines of one lane";
+  if (shape.latent.kv_rank > 0)
+    return name + "but narrow keys of latent attention are not divided: give pipelines of one lane";
+  return "";
+}
 
 int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme) {
   const cost::MemoryModel& memory = cost.options().memory;
@@ -40,8 +55,44 @@ int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& sch
   return fullest * memory.element_bytes;
 }
 
+namespace {
+
+cost::DecodeWork of_lane(const strategy::Scheme& scheme, cost::DecodeWork work) {
+  const auto divide = [&](cost::Wide& all) { all = (all + scheme.cp - 1) / scheme.cp; };
+  for (cost::DecodeWork::Sight* sight : {&work.all, &work.windowed}) {
+    divide(sight->keys);
+    divide(sight->chunk_keys);
+    divide(sight->pairs);
+  }
+  if (model::cuts_pass(work.rows, scheme.cp)) work.rows = (work.rows + scheme.cp - 1) / scheme.cp;
+  return work;
+}
+
+// What lanes give each other in every layer of such passes.
+int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
+                         const cost::DecodeWork& work, bool in_node) {
+  const model::Shape& shape = cost.options().shape;
+  const int64_t element_bytes = cost.options().memory.element_bytes;
+  const int64_t queries = shape.heads / scheme.tp, keys = (shape.kv_heads + scheme.tp - 1) / scheme.tp;
+  const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
+  const bool cut = model::cuts_pass(work.rows, scheme.cp);
+  const int64_t own_rows = cut ? (work.rows + scheme.cp - 1) / scheme.cp : work.rows;
+  const int64_t others = own_rows * (scheme.cp - 1);
+  const int64_t found = cost.exchange_ns(others * queries * (shape.head_dim + 1) * wide_bytes, in_node);
+  const int64_t gathered =
+      cut ? cost.exchange_ns(others * (queries + 2 * keys) * shape.head_dim * element_bytes, in_node) : 0;
+  return work.passes * cost.program().blocks().size() * (found + gathered);
+}
+
+}  // namespace
+
 int64_t pass_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, const cost::DecodeWork& work,
                 bool in_node) {
+  if (scheme.cp > 1) {
+    const strategy::Scheme one_lane{.tp = scheme.tp, .pp = scheme.pp};
+    return pass_ns(cost, one_lane, of_lane(scheme, work), in_node) +
+           between_lanes_ns(cost, scheme, work, in_node);
+  }
   int64_t ns = work.passes * (scheme.pp - 1) * cost.transfer_ns(scheme, work.rows, in_node);
   for (int stage = 0; stage < scheme.pp; ++stage)
     ns += cost.decode_ns(scheme, cost.stage_run(scheme, stage), work);
@@ -73,13 +124,17 @@ std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int wo
       const strategy::Scheme scheme{.tp = tp, .pp = pp};
       const int64_t bytes = parameter_bytes(cost, scheme);
       if (bytes < room_bytes) schemes.push_back(scheme);
+      for (int cp = 2; pp == 1 && tp * cp <= machine.gpus_per_node && world_size % (tp * cp) == 0; cp *= 2) {
+        const strategy::Scheme lanes{.tp = tp, .pp = 1, .cp = cp};
+        if (bytes < room_bytes && lanes_fault(machine.shape, lanes).empty()) schemes.push_back(lanes);
+      }
       if (bytes < parameter_bytes(cost, least)) least = scheme;
     }
   }
   if (schemes.empty()) schemes.push_back(least);
   // TP inside a node first.
   std::ranges::sort(schemes, {}, [](const strategy::Scheme& scheme) {
-    return std::pair(scheme.tp * scheme.pp, scheme.pp);
+    return std::tuple(scheme.ranks(), scheme.cp, scheme.pp);
   });
   return schemes;
 }
@@ -117,7 +172,7 @@ std::vector<SayingLayout> saying_layouts(const cost::CostModel& cost,
                                          int most_pipelines) {
   std::vector<SayingLayout> layouts;
   for (const strategy::Scheme& scheme : schemes) {
-    if (!cost.decodes(scheme)) continue;
+    if (!cost.decodes(scheme) || (scheme.cp > 1 && longest_of(load) < kLongTextTokens)) continue;
     const int64_t held = scheduler_options(cut_of(cost, scheme), room, 1, longest_of(load)).pages;
     if (held < pages_for(longest_of(load) - 1)) continue;
     layouts.push_back(say(cost, scheme, load, room, world_size, most_pipelines));

@@ -1,6 +1,6 @@
-// Which ranks say texts together: pipelines of one lane, TP ranks and stages, that have the model each, and
-// what a load of texts takes on them. More ranks a pipeline read its matrices faster and hold more texts;
-// fewer have fewer collectives to wait for.
+// Which ranks say texts together: pipelines, of TP ranks and stages, that have the model each, and what a
+// load of texts takes on them. More ranks a pipeline read its matrices faster and hold more texts; fewer have
+// fewer collectives to wait for. Lanes have a cache between them: for prompts that one doesn't hold.
 #pragma once
 
 #include <climits>
@@ -16,7 +16,14 @@
 
 namespace sluice::inference {
 
-// One such pass, or several, one stage after the other. `in_node`: the pipeline's ranks lie in one.
+// Why lanes of such a pipeline cannot have the cache between them; empty where they can: keys of latent
+// attention and states of recurrent layers stay whole, and lanes that share parameters have none of their own
+// to compute with.
+std::string lanes_fault(const model::Shape& shape, const strategy::Scheme& scheme);
+
+// One such pass, or several, one stage after the other. `in_node`: the pipeline's ranks lie in one. Of lanes
+// each takes its part of rows, unless they are few, and of keys; queries, keys and values go to all of them,
+// and what they find comes back (layers/cached_lanes.h), which nothing hides.
 int64_t pass_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, const cost::DecodeWork& work,
                 bool in_node);
 
@@ -33,9 +40,13 @@ struct TextRoom {
 // take, at most what the room holds.
 SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int64_t texts, int64_t longest);
 
+// Texts so long may be said by lanes, or take more than another layout's cache holds.
+inline constexpr int64_t kLongTextTokens = 8192;
+
 // Schemes of pipelines that say texts, all alike: of each that divides the ranks, cuts the model and leaves
-// of `room_bytes` a rank something beside its parameters. Those of fewest ranks first; never none where any
-// scheme cuts the model so far (then the one with the least parameters a rank).
+// of `room_bytes` a rank something beside its parameters. One-stage pipelines have lanes in a node, too,
+// where the model lets them. Those of fewest ranks first; never none where any scheme cuts the model so far
+// (then the one with the least parameters a rank).
 std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int world_size, int64_t room_bytes);
 
 struct SayingLayout {
@@ -53,7 +64,8 @@ struct SayingLayout {
 // cost.decodes(scheme), a load. InputError when the cache cannot hold the longest text.
 SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, std::span<const Lengths> load,
                  const TextRoom& room, int world_size, int most_pipelines = INT_MAX);
-// Of each scheme whose passes are known and whose cache holds the longest text; the fastest first, of equal
+// Of each scheme whose passes are known and whose cache holds the longest text, of several lanes if that is a
+// long one; the fastest first, of equal
 // ones that of fewer ranks a pipeline. Empty: of none.
 std::vector<SayingLayout> saying_layouts(const cost::CostModel& cost,
                                          std::span<const strategy::Scheme> schemes,

@@ -22,7 +22,7 @@ int64_t pages_in(const HeldCut& cut, double bytes, int64_t most_texts) {
     const double left = bytes - static_cast<double>(cache.text * most_texts);
     pages = std::min(pages, left / static_cast<double>(std::max<int64_t>(1, kPageTokens * cache.token)));
   }
-  return static_cast<int64_t>(std::max(pages, 0.0));
+  return static_cast<int64_t>(std::max(pages, 0.0)) * cut.lanes;
 }
 
 }  // namespace sluice::inference

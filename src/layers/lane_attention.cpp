@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "layers/cached_lanes.h"
 #include "layers/head_exchange.h"
 #include "layers/ring_attention.h"
 #include "model/head_parts.h"
@@ -63,6 +64,16 @@ ops::AttentionInput input_of(const LayerContext& context, const HeadPart& part, 
           .cap = context.shape.score_cap};
 }
 
+// What the queries have attended to, and blocks of the input's keys beside.
+void attend_more(const ops::AttentionInput& input, std::span<const ops::AttentionBlock> blocks,
+                 ops::AttentionResult& result) {
+  if (blocks.empty()) return;
+  const at::ScalarType type = result.out_TND.scalar_type();
+  result.out_TND = result.out_TND.to(result.lse_NT.scalar_type());
+  ops::attend_blocks(input, blocks, result);
+  result.out_TND = result.out_TND.to(type);
+}
+
 // Puts the rows' keys and values where they stay, and attends to those before them too.
 ops::AttentionResult attend_cached(const MicroBatchLayout& layout, const ops::AttentionInput& input,
                                    const CachedKeys& cached) {
@@ -71,15 +82,10 @@ ops::AttentionResult attend_cached(const MicroBatchLayout& layout, const ops::At
   k_RKD.index_copy_(0, rows.row_T, input.k_TKD.narrow(0, 0, layout.tokens));
   v_RKD.index_copy_(0, rows.row_T, input.v_TKD.narrow(0, 0, layout.tokens));
   ops::AttentionResult result = ops::attention(input, layout.attended.sequences);
-  const std::vector<ops::AttentionBlock>& before = input.window > 0 ? rows.before_in_window : rows.before;
-  if (before.empty()) return result;
-  const at::ScalarType type = result.out_TND.scalar_type();
-  result.out_TND = result.out_TND.to(result.lse_NT.scalar_type());
   ops::AttentionInput on_cache = input;
   on_cache.k_TKD = k_RKD;
   on_cache.v_TKD = v_RKD;
-  ops::attend_blocks(on_cache, before, result);
-  result.out_TND = result.out_TND.to(type);
+  attend_more(on_cache, input.window > 0 ? rows.before_in_window : rows.before, result);
   return result;
 }
 
@@ -89,9 +95,19 @@ CachedKeys of_run(const CachedKeys& cached, const HeadPart& part, const HeadPart
   return {cached.k_RKD.narrow(1, first, heads), cached.v_RKD.narrow(1, first, heads)};
 }
 
+// Of a run that has whole sequences.
+std::span<const ops::AttentionBlock> prefixes_of(const MicroBatchLayout& layout,
+                                                 const ops::AttentionInput& input) {
+  return input.window > 0 ? layout.attended.prefixes_in_window : layout.attended.prefixes;
+}
+
 ops::AttentionResult attend_run(const LayerContext& context, const MicroBatchLayout& layout,
                                 const ops::AttentionInput& input, const TravellingKeys* keys) {
-  if (layout.attended.ring.lanes == 1) return ops::attention(input, layout.attended.sequences);
+  if (layout.attended.ring.lanes == 1) {
+    ops::AttentionResult result = ops::attention(input, layout.attended.sequences);
+    attend_more(input, prefixes_of(layout, input), result);
+    return result;
+  }
   const WholeKeys whole(input);
   if (input.window == 0)
     return ring_attention(*context.lanes, layout.attended, input, keys != nullptr ? *keys : whole);
@@ -105,6 +121,7 @@ void attend_run_backward(const LayerContext& context, const MicroBatchLayout& la
                          const TravellingKeys* keys) {
   if (layout.attended.ring.lanes == 1) {
     ops::attention_backward(dout_TND, input, saved, layout.attended.sequences, gradient);
+    add_blocks_backward(dout_TND, input, saved, prefixes_of(layout, input), gradient);
   } else if (input.window == 0) {
     const WholeKeys whole(input, gradient);
     ring_attention_backward(*context.lanes, layout.attended, dout_TND, input, saved, gradient,
@@ -128,8 +145,13 @@ ops::AttentionResult attend_rows(const LayerContext& context, const MicroBatchLa
   ops::AttentionResult result;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
     const ops::AttentionInput input = input_of(context, part, run, qkv_AR);
-    result = cached.k_RKD.defined() ? attend_cached(layout, input, of_run(cached, part, run))
-                                    : attend_run(context, layout, input, keys);
+    if (!cached.k_RKD.defined()) {
+      result = attend_run(context, layout, input, keys);
+    } else if (layout.cached.lanes.members.empty()) {
+      result = attend_cached(layout, input, of_run(cached, part, run));
+    } else {
+      result = attend_over_lanes(*context.lanes, layout, input, of_run(cached, part, run));
+    }
     if (sinks_N.defined()) ops::add_sinks(result, of_heads(sinks_N, part, run));
     out.push_back(std::move(result.out_TND));
     lse.push_back(std::move(result.lse_NT));
@@ -148,8 +170,8 @@ ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& r
 at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLayout& layout,
                                 const HeadPart& part, const at::Tensor& dout_AND, const Attended& attended,
                                 const Sinks& sinks, const TravellingKeys* keys) {
-  const bool ring = layout.attended.ring.lanes > 1;
-  const at::Tensor dqkv_AR = ring ? at::empty_like(attended.qkv_AR) : attended.qkv_AR;
+  const bool in_blocks = layout.attended.ring.lanes > 1 || !layout.attended.prefixes.empty();
+  const at::Tensor dqkv_AR = in_blocks ? at::empty_like(attended.qkv_AR) : attended.qkv_AR;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
     const ops::AttentionInput input = input_of(context, part, run, attended.qkv_AR);
     const ops::AttentionInput parts = input_of(context, part, run, dqkv_AR);

@@ -7,6 +7,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
@@ -30,6 +31,9 @@ constexpr int64_t kDimensions = 8;
 struct Sequence {
   int64_t length = 0;
   int lane = -1;
+  std::vector<int64_t> branches = {};  // how long those are that share what is left of it
+
+  int64_t prefix() const { return length - std::accumulate(branches.begin(), branches.end(), int64_t{0}); }
 };
 
 struct LaneCase {
@@ -72,9 +76,53 @@ ops::AttentionInput input_of(const LaneCase& c, const Values& values) {
   return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions)), c.window, c.cap};
 }
 
-LaneOutcome run_whole(const LaneCase& c, const Values& values) {
+// Every branch behind a prefix of its own: as long as these are, and their rows in Values. Of a prefix the
+// first counts.
+struct Repeated {
   std::vector<int64_t> lengths;
-  for (const Sequence& sequence : c.sequences) lengths.push_back(sequence.length);
+  std::vector<int64_t> rows;
+  std::vector<double> counts;
+};
+
+Repeated repeated(const LaneCase& c) {
+  Repeated all;
+  int64_t row = 0;
+  const auto add = [&](int64_t begin, int64_t end, bool counts) {
+    for (int64_t i = begin; i < end; ++i) all.rows.push_back(row + i);
+    all.counts.insert(all.counts.end(), static_cast<size_t>(end - begin), counts ? 1.0 : 0.0);
+  };
+  for (const Sequence& sequence : c.sequences) {
+    const int64_t prefix = sequence.prefix();
+    int64_t begin = prefix;
+    if (sequence.branches.empty()) all.lengths.push_back(prefix), add(0, prefix, true);
+    for (const int64_t branch : sequence.branches) {
+      all.lengths.push_back(prefix + branch);
+      add(0, prefix, begin == prefix);
+      add(begin, begin + branch, true);
+      begin += branch;
+    }
+    row += sequence.length;
+  }
+  return all;
+}
+
+LaneOutcome run_repeated(const LaneCase& c, const Values& values, const std::vector<int64_t>& lengths);
+
+LaneOutcome run_whole(const LaneCase& c, const Values& values) {
+  const Repeated all = repeated(c);
+  const at::Tensor row_E = at::tensor(all.rows, at::kLong);
+  const at::Tensor counts_E = at::tensor(all.counts, at::kDouble).to(c.dtype).view({-1, 1, 1});
+  const auto taken = [&](const at::Tensor& of) { return of.index_select(0, row_E); };
+  const LaneOutcome outcome = run_repeated(
+      c, {taken(values.q), taken(values.k), taken(values.v), taken(values.dout) * counts_E}, all.lengths);
+  const auto home = [&](const at::Tensor& of, const at::Tensor& like) {
+    return at::zeros_like(like).index_add_(0, row_E, of);
+  };
+  return {home(outcome.out * counts_E, values.q), home(outcome.dq, values.q), home(outcome.dk, values.k),
+          home(outcome.dv, values.v)};
+}
+
+LaneOutcome run_repeated(const LaneCase& c, const Values& values, const std::vector<int64_t>& lengths) {
   const ops::PackedSequences packed = ops::packed_sequences(lengths, at::kCPU);
   const ops::AttentionInput input = input_of(c, values);
   const ops::AttentionResult saved = ops::attention(input, packed);
@@ -94,18 +142,42 @@ Lane lane_of(const LaneCase& c, int lane) {
   Lane result;
   int64_t row = 0;
   for (size_t i = 0; i < c.sequences.size(); ++i) {
-    const auto [length, owner] = c.sequences[i];
-    if (owner == lane) {
-      result.pieces.push_back({.length = length});
-      result.rows.push_back({row, row + length});
+    const Sequence& sequence = c.sequences[i];
+    const int family = static_cast<int>(i) * 8;
+    const bool shared = sequence.lane < 0;
+    const int64_t prefix = sequence.prefix();
+    const auto add = [&](base::Interval tokens) {
+      int64_t begin = prefix;
+      const base::Interval first = base::intersect(tokens, {0, prefix});
+      if (!first.empty()) {
+        result.pieces.push_back({.length = first.size(),
+                                 .begin = first.begin,
+                                 .shared = shared ? family : -1,
+                                 .family = sequence.branches.empty() ? -1 : family});
+        result.rows.push_back({row + first.begin, row + first.end});
+      }
+      for (size_t b = 0; b < sequence.branches.size(); ++b) {
+        const base::Interval part = base::intersect(tokens, {begin, begin + sequence.branches[b]});
+        if (!part.empty()) {
+          result.pieces.push_back({.length = part.size(),
+                                   .begin = prefix + part.begin - begin,
+                                   .shared = shared ? family + 1 + static_cast<int>(b) : -1,
+                                   .family = family,
+                                   .branch = true});
+          result.rows.push_back({row + part.begin, row + part.end});
+        }
+        begin += sequence.branches[b];
+      }
+    };
+    if (sequence.lane == lane) add({0, sequence.length});
+    // Of the prefix and of all branches together causal chunks.
+    for (const base::Interval all : {base::Interval{0, prefix}, {prefix, sequence.length}}) {
+      for (const int chunk : {lane, 2 * c.lanes - 1 - lane}) {
+        const base::Interval tokens = base::even_part(all.size(), 2 * c.lanes, chunk);
+        if (shared && !tokens.empty()) add({all.begin + tokens.begin, all.begin + tokens.end});
+      }
     }
-    for (const int chunk : {lane, 2 * c.lanes - 1 - lane}) {
-      const base::Interval tokens = base::even_part(length, 2 * c.lanes, chunk);
-      if (owner >= 0 || tokens.empty()) continue;
-      result.pieces.push_back({tokens.size(), tokens.begin, static_cast<int>(i)});
-      result.rows.push_back({row + tokens.begin, row + tokens.end});
-    }
-    row += length;
+    row += sequence.length;
   }
   return result;
 }
@@ -217,6 +289,8 @@ int64_t windowed_keys(const LaneCase& c) {
 }
 
 void expect_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
+  const auto branches = [](const Sequence& sequence) { return !sequence.branches.empty(); };
+  if (c.window > 0 && std::ranges::any_of(c.sequences, branches)) return;
   const int64_t headed = head_bytes_by_formula(c, head_bytes);
   int64_t keys = 0;  // of a run's lanes
   for (int lane = 0; lane < c.head_lanes; ++lane)
@@ -292,6 +366,27 @@ TEST_P(RingAttention, MovesNothingForSequencesOfALane) {
   expect_close(run_lanes(c, values), run_whole(c, values), 0);
 }
 
+// Branches of one token and of many, behind prefixes of one token and of many, whole and cut.
+std::vector<Sequence> with_branches(int lanes) {
+  std::vector<Sequence> sequences = {{.length = 150, .branches = {1, 60, 22}},
+                                     {.length = 31},
+                                     {.length = 90, .branches = {40, 49}},
+                                     {.length = 12, .branches = {3, 3, 1, 2}}};
+  for (int lane = 0; lane < lanes; ++lane)
+    sequences.push_back({.length = 20 + lane, .lane = lane, .branches = {9, 4 + lane, 2}});
+  return sequences;
+}
+
+TEST_P(RingAttention, OfBranchesEqualsThemBehindTheirOwnPrefixes) {
+  for (const int64_t window : {0, 2, 4, 25, 70}) {
+    SCOPED_TRACE(window);
+    LaneCase c{GetParam(), with_branches(GetParam())};
+    c.window = window;
+    const Values values = random_values(c);
+    expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
+  }
+}
+
 TEST_P(RingAttention, InSinglePrecision) {
   const LaneCase c{GetParam(), {{.length = 90}}, at::kFloat};
   const Values values = random_values(c);
@@ -362,6 +457,16 @@ TEST_P(HeadExchange, OfPackedSequences) {
   const std::vector<Sequence> sequences = {
       {.length = 29}, {.length = 1}, {.length = 160}, {.length = 3}, {.length = 77}};
   expect_as_whole(of(sequences, {12, 4}), 1e-13);
+}
+
+TEST_P(HeadExchange, OfBranches) {
+  for (const int64_t window : {0, 25}) {
+    LaneCase c =
+        of({{.length = 150, .branches = {1, 60, 22}}, {.length = 29}, {.length = 90, .branches = {40, 49}}},
+           {12, 4});
+    c.window = window;
+    expect_as_whole(c, 1e-13);
+  }
 }
 
 TEST_P(HeadExchange, ThroughAWindow) {

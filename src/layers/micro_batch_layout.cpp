@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/pass_rows.h"
 #include "ops/device.h"
 
 namespace sluice::layers {
@@ -150,10 +151,13 @@ Reach reach_of(const model::Shape& shape) { return {shape.window, shape.recurren
 MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device,
                                     const Reach& reach) {
   for (const PieceSpan& piece : pieces) {
-    SLUICE_ASSERT(piece.shared < 0 && piece.begin == 0, "a piece of a unit of several lanes on one lane");
+    SLUICE_ASSERT(piece.shared < 0 && (piece.begin == 0 || piece.branch),
+                  "a piece of a unit of several lanes on one lane");
   }
   MicroBatchLayout layout = rows_of(pieces, tp, device);
   layout.attended.sequences = packed(pieces, device);
+  layout.attended.prefixes = prefix_blocks(pieces);
+  if (reach.window > 0) layout.attended.prefixes_in_window = prefix_blocks_in_window(pieces, reach.window);
   layout.sequences = sequence_rows({.lane = 0, .members = {0}, .lanes = {pieces}}, layout, device);
   if (reach.convolution > 0)
     layout.recurrent = recurrent_rows_of({.members = {0}, .lanes = {pieces}}, layout.rows, reach, device);
@@ -176,12 +180,18 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
     }
   }
   const RingSpans ring = ring_of_runs(unit, std::move(runs));
-  layout.attended.sequences = packed(ring.lanes[static_cast<size_t>(ring.lane)], device);
+  const std::vector<PieceSpan>& attending = ring.lanes[static_cast<size_t>(ring.lane)];
+  layout.attended.sequences = packed(attending, device);
+  layout.attended.prefixes = prefix_blocks(attending);
   if (reach.convolution > 0) {
     const int64_t rows = layout.heads.exchanges() ? layout.heads.rows() : layout.rows;
     layout.recurrent = recurrent_rows_of(ring, rows, reach, device);
   }
-  if (ring.lanes.size() == 1) return layout;
+  if (ring.lanes.size() == 1) {
+    if (reach.window > 0)
+      layout.attended.prefixes_in_window = prefix_blocks_in_window(attending, reach.window);
+    return layout;
+  }
   layout.attended.ring = ring_layout(ring);
   if (reach.window > 0) layout.windowed = windowed_rows(ring, reach.window, device);
   return layout;
@@ -220,6 +230,95 @@ MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& piece
     layout.recurrent = recurrent_rows_of({.members = {0}, .lanes = {spans}}, layout.rows, reach, device);
   }
   layout.cached = std::move(cached);
+  return layout;
+}
+
+namespace {
+
+// What a lane has of the pages of a pass's pieces.
+class LanePages {
+ public:
+  LanePages(const CacheLanes& lanes, int64_t window) : lanes_(lanes), window_(window) {}
+
+  void add(const PagedPiece& piece, int64_t row) {
+    const int64_t end = piece.begin + piece.length;
+    const base::Interval queries{row, row + piece.length};
+    for (int64_t number = 0; number < std::ssize(piece.pages); ++number) {
+      const int64_t page = piece.pages[static_cast<size_t>(number)];
+      const auto count = std::ssize(lanes_.members);
+      if (page % count != lanes_.own) continue;
+      const int64_t first = number * lanes_.page_rows, kept = page / count * lanes_.page_rows;
+      const base::Interval tokens = base::intersect({first, first + lanes_.page_rows}, {0, end});
+      add_before(queries, {first, std::min(tokens.end, piece.begin)}, kept, piece.begin);
+      const base::Interval own = base::intersect(tokens, {piece.begin, end});
+      if (own.empty()) continue;
+      const int64_t own_row = row + own.begin - piece.begin, at = kept + own.begin - first;
+      for (int64_t i = 0; i < own.size(); ++i) {
+        kept_rows.push_back(own_row + i);
+        cache_rows.push_back(at + i);
+      }
+      within.push_back({{own_row, queries.end}, {at, at + own.size()}, 0});
+    }
+  }
+
+  std::vector<int64_t> kept_rows, cache_rows;
+  std::vector<ops::AttentionBlock> before, before_in_window, within;
+
+ private:
+  void add_before(base::Interval queries, base::Interval tokens, int64_t kept, int64_t begin) {
+    if (tokens.empty()) return;
+    const base::Interval keys{kept, kept + tokens.size()};
+    // The first row sees furthest back.
+    if (window_ > 0 && tokens.end > begin + 1 - window_)
+      before_in_window.push_back({queries, keys, begin - tokens.begin});
+    ops::AttentionBlock* last = before.empty() ? nullptr : &before.back();
+    if (last != nullptr && last->queries == queries && last->keys.end == keys.begin) {
+      last->keys.end = keys.end;
+    } else {
+      before.push_back({queries, keys});
+    }
+  }
+
+  const CacheLanes& lanes_;
+  int64_t window_;
+};
+
+std::vector<base::Interval> computed_rows(int64_t rows, int64_t lanes) {
+  std::vector<base::Interval> computed;
+  const bool cut = model::cuts_pass(rows, lanes);
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    computed.push_back(cut ? base::even_part(rows, lanes, lane) : base::Interval{0, rows});
+  return computed;
+}
+
+}  // namespace
+
+MicroBatchLayout paged_micro_batch_layout(const std::vector<PagedPiece>& pieces, const CacheLanes& lanes,
+                                          const KeyCache& cache, int tp, const at::Device& device,
+                                          const Reach& reach) {
+  SLUICE_ASSERT(lanes.members.size() > 1 && reach.convolution == 0, "a cache of one lane, or of states");
+  LanePages pages(lanes, reach.window);
+  CacheOfLanes of{.members = lanes.members, .own = lanes.own};
+  for (const PagedPiece& piece : pieces) {
+    pages.add(piece, of.pass_rows);
+    of.pass_rows += piece.length;
+  }
+  of.rows = computed_rows(of.pass_rows, std::ssize(lanes.members));
+  std::vector<PieceSpan> spans;
+  int64_t row = 0;
+  for (const PagedPiece& piece : pieces) {
+    const base::Interval own = base::intersect(of.own_rows(), {row, row + piece.length});
+    if (!own.empty()) spans.push_back({.length = own.size(), .begin = piece.begin + own.begin - row});
+    row += piece.length;
+  }
+  MicroBatchLayout layout = rows_of(spans, tp, device);
+  of.kept_row_T = ops::to_device(pages.kept_rows, device);
+  of.within = std::move(pages.within);
+  layout.cached = {.cache = &cache,
+                   .row_T = ops::to_device(pages.cache_rows, device),
+                   .before = std::move(pages.before),
+                   .before_in_window = std::move(pages.before_in_window),
+                   .lanes = std::move(of)};
   return layout;
 }
 

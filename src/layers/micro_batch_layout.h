@@ -21,7 +21,11 @@ class KeyCache;
 // The rows that a lane attends with: the micro-batch's, or where heads are exchanged those of its run.
 struct AttendedRows {
   ops::PackedSequences sequences;  // what attends without other lanes' keys: a sequence's pieces are one
-  RingLayout ring;                 // whose blocks have the other keys
+  // Between these: what branches see of the lane's pieces of their prefixes, all of it or through the model's
+  // window.
+  std::vector<ops::AttentionBlock> prefixes;
+  std::vector<ops::AttentionBlock> prefixes_in_window;  // of one lane
+  RingLayout ring;                                      // whose blocks have the other keys
 };
 
 // The same through a window, where a ring has several lanes.
@@ -39,6 +43,22 @@ struct SequenceRows {
   std::vector<int> others;       // these lanes, as members of the channel's communicator
 };
 
+// Lanes that have the cache between them, each its pages of every text, and go through the same passes
+// (cached_lanes.h). Blocks' queries are then rows of the whole pass, and row_T is of those that stay here.
+struct CacheOfLanes {
+  std::vector<int> members;  // of the channel's communicator, by lane; none: one lane has it all
+  int own = 0;
+  // The pass's rows that each lane computes: parts of them, or where they are few all of them.
+  std::vector<base::Interval> rows;
+  int64_t pass_rows = 0;
+  at::Tensor kept_row_T;  // int64: which of the pass's rows stay here
+  // What rows see of those of their own piece, as far as these stay here and stand before them.
+  std::vector<ops::AttentionBlock> within;
+
+  base::Interval own_rows() const { return rows[static_cast<size_t>(own)]; }
+  bool all_compute_all() const { return own_rows().size() == pass_rows; }
+};
+
 // Where the rows of texts that are being generated meet what stays of those before them (key_cache.h).
 struct CachedRows {
   const KeyCache* cache = nullptr;  // borrowed; null: nothing stays, and pieces begin where sequences do
@@ -49,6 +69,7 @@ struct CachedRows {
   // Of recurrent layers: each piece's slot, int64 [pieces]; and 1 where it goes on from what that has, else
   // 0.
   at::Tensor slot_P, goes_on_P;
+  CacheOfLanes lanes;
 };
 
 // What an expert group has of a pass (experts_travel.h).
@@ -84,7 +105,7 @@ struct Reach {
 };
 Reach reach_of(const model::Shape& shape);
 
-// Of whole sequences. REQUIRES: at least one piece, every length > 0.
+// Of whole sequences, which follow their prefixes. REQUIRES: at least one piece, every length > 0.
 MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device,
                                     const Reach& reach = {});
 
@@ -112,6 +133,22 @@ struct CachedPiece {
 // REQUIRES: at least one piece, every length > 0, no row of the cache twice.
 MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& pieces, const KeyCache& cache,
                                            int tp, const at::Device& device, const Reach& reach = {});
+
+// The same of lanes. Page p of a text's lies on lane p mod k, there as page p ÷ k.
+struct PagedPiece {
+  int64_t length = 0;
+  int64_t begin = 0;
+  std::vector<int64_t> pages;  // of its tokens [0, begin + length), so many rows each
+};
+struct CacheLanes {
+  std::vector<int> members;
+  int own = 0;
+  int64_t page_rows = 1;
+};
+// REQUIRES: two lanes or more; no recurrent layers.
+MicroBatchLayout paged_micro_batch_layout(const std::vector<PagedPiece>& pieces, const CacheLanes& lanes,
+                                          const KeyCache& cache, int tp, const at::Device& device,
+                                          const Reach& reach = {});
 
 // `values`, one a token, followed by `filler` for the inert rows, on `device`: token ids and targets as
 // int64, with -1 for rows that have none.

@@ -100,6 +100,20 @@ class BlockGradients {
 
 }  // namespace
 
+void add_blocks_backward(const at::Tensor& dout_TND, const ops::AttentionInput& input,
+                         const ops::AttentionResult& saved, std::span<const ops::AttentionBlock> blocks,
+                         const ops::AttentionGradient& gradient) {
+  if (blocks.empty()) return;
+  const at::ScalarType wide = saved.lse_NT.scalar_type();
+  const ops::AttentionGradient sum{gradient.dq_TND.to(wide), gradient.dk_TKD.to(wide),
+                                   gradient.dv_TKD.to(wide)};
+  ops::attend_blocks_backward(dout_TND, input, saved, blocks, sum);
+  if (sum.dq_TND.is_same(gradient.dq_TND)) return;
+  gradient.dq_TND.copy_(sum.dq_TND);
+  gradient.dk_TKD.copy_(sum.dk_TKD);
+  gradient.dv_TKD.copy_(sum.dv_TKD);
+}
+
 ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& rows,
                                     const ops::AttentionInput& input, const TravellingKeys& keys) {
   const RingLayout& ring = rows.ring;
@@ -110,6 +124,7 @@ ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& ro
     if (step == 0) {
       seen = ops::attention(input, rows.sequences);
       seen.out_TND = seen.out_TND.to(seen.lse_NT.scalar_type());
+      ops::attend_blocks(input, rows.prefixes, seen);
     } else {
       ops::attend_blocks(blocks.with_keys_of(input, step), ring.steps[static_cast<size_t>(step - 1)], seen);
     }
@@ -132,6 +147,7 @@ void ring_attention_backward(LaneChannel& channel, const AttendedRows& rows, con
     Transfer passing = blocks.pass_on(step);
     if (step == 0) {
       ops::attention_backward(dout_TND, input, saved, rows.sequences, gradient);
+      add_blocks_backward(dout_TND, input, saved, rows.prefixes, gradient);
       dq_TND = gradient.dq_TND.to(wide.dtype());
     } else {
       const at::Tensor own_BJD = at::zeros({ring.rows_in_step(step), 2 * heads, input.k_TKD.size(2)}, wide);

@@ -2,6 +2,8 @@
 // Attention, Liu et al. 2023), with causal cutting so that every lane has as much to do in every step.
 #pragma once
 
+#include <span>
+
 #include "layers/lane_channel.h"
 #include "layers/micro_batch_layout.h"
 #include "layers/travelling_keys.h"
@@ -21,6 +23,12 @@ ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& ro
 void ring_attention_backward(LaneChannel& channel, const AttendedRows& rows, const at::Tensor& dout_TND,
                              const ops::AttentionInput& input, const ops::AttentionResult& saved,
                              const ops::AttentionGradient& gradient, const TravellingKeys& keys);
+
+// Adds what blocks of the lane's own rows contribute, in whichever type `gradient` is; that must not be the
+// input. Memory: the gradients once more in lse's type, where that is another.
+void add_blocks_backward(const at::Tensor& dout_TND, const ops::AttentionInput& input,
+                         const ops::AttentionResult& saved, std::span<const ops::AttentionBlock> blocks,
+                         const ops::AttentionGradient& gradient);
 
 // Bytes that all lanes of a ring send together for `tokens` shared tokens in one layer, on one TP rank:
 // k − 1 times every key and value forwards; twice as much backwards.

@@ -14,13 +14,19 @@ struct PlacedPiece {
   base::Interval rows;
 };
 
-std::vector<PlacedPiece> shared_in_micro_batch(const std::vector<PieceSpan>& pieces) {
+std::vector<PlacedPiece> placed_pieces(const std::vector<PieceSpan>& pieces) {
   std::vector<PlacedPiece> placed;
   int64_t row = 0;
   for (const PieceSpan& piece : pieces) {
-    if (piece.shared >= 0) placed.push_back({piece, {row, row + piece.length}});
+    placed.push_back({piece, {row, row + piece.length}});
     row += piece.length;
   }
+  return placed;
+}
+
+std::vector<PlacedPiece> shared_in_micro_batch(const std::vector<PieceSpan>& pieces) {
+  std::vector<PlacedPiece> placed = placed_pieces(pieces);
+  std::erase_if(placed, [](const PlacedPiece& piece) { return piece.piece.shared < 0; });
   return placed;
 }
 
@@ -35,22 +41,25 @@ std::vector<PlacedPiece> shared_in_block(const std::vector<PieceSpan>& pieces) {
   return placed;
 }
 
-// The block's rows before the piece in its sequence: they lie end to end.
-base::Interval seen_by(const PieceSpan& queries, const std::vector<PlacedPiece>& block) {
+// Of the block's rows those before the piece, in its own sequence or in its prefix: they lie end to end.
+enum class Seen : uint8_t { kOwn, kPrefix };
+base::Interval seen_by(const PieceSpan& queries, const std::vector<PlacedPiece>& block, Seen what) {
   base::Interval keys;
   for (const auto& [piece, rows] : block) {
-    if (piece.shared != queries.shared || piece.begin + piece.length > queries.begin) continue;
+    const Seen of = piece.branch == queries.branch ? Seen::kOwn : Seen::kPrefix;
+    if (of != what || !queries.sees(piece) || piece.begin + piece.length > queries.begin) continue;
     SLUICE_ASSERT(keys.empty() || keys.end == rows.begin, "pieces of a sequence lie apart in a ring's block");
     keys = {keys.empty() ? rows.begin : keys.begin, rows.end};
   }
   return keys;
 }
 
+// Queries that see the same keys are one block.
 std::vector<ops::AttentionBlock> attention_blocks(const std::vector<PlacedPiece>& own,
-                                                  const std::vector<PlacedPiece>& block) {
+                                                  const std::vector<PlacedPiece>& block, Seen what) {
   std::vector<ops::AttentionBlock> blocks;
   for (const auto& [piece, rows] : own) {
-    const base::Interval keys = seen_by(piece, block);
+    const base::Interval keys = seen_by(piece, block, what);
     if (keys.empty()) continue;
     if (!blocks.empty() && blocks.back().keys == keys && blocks.back().queries.end == rows.begin) {
       blocks.back().queries.end = rows.end;
@@ -64,6 +73,11 @@ std::vector<ops::AttentionBlock> attention_blocks(const std::vector<PlacedPiece>
 }
 
 }  // namespace
+
+std::vector<ops::AttentionBlock> prefix_blocks(const std::vector<PieceSpan>& pieces) {
+  const std::vector<PlacedPiece> placed = placed_pieces(pieces);
+  return attention_blocks(placed, placed, Seen::kPrefix);
+}
 
 int64_t RingLayout::most_rows() const { return *std::ranges::max_element(block_rows); }
 
@@ -87,8 +101,11 @@ RingLayout ring_layout(const RingSpans& ring) {
     }
   }
   for (int step = 1; step < lanes; ++step) {
-    layout.steps.push_back(
-        attention_blocks(own, blocks[static_cast<size_t>((ring.lane + lanes - step) % lanes)]));
+    const std::vector<PlacedPiece>& block = blocks[static_cast<size_t>((ring.lane + lanes - step) % lanes)];
+    std::vector<ops::AttentionBlock>& seen = layout.steps.emplace_back();
+    for (const Seen what : {Seen::kOwn, Seen::kPrefix}) {
+      for (const ops::AttentionBlock& each : attention_blocks(own, block, what)) seen.push_back(each);
+    }
   }
   return layout;
 }

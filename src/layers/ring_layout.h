@@ -14,6 +14,16 @@ struct PieceSpan {
   int64_t length = 0;  // tokens
   int64_t begin = 0;   // position of the first token in its sequence
   int shared = -1;     // which of the ring's sequences it is a piece of; -1: it is a whole sequence
+  // Sequences that go on from another see all of it, beside themselves: a prefix and its branches are one
+  // family. Positions of branches follow the prefix's. -1: of none.
+  int family = -1;
+  bool branch = false;
+
+  // Whether its tokens see the other's, as far as these stand before them.
+  bool sees(const PieceSpan& other) const {
+    if (branch && !other.branch && family == other.family) return true;
+    return shared >= 0 && shared == other.shared;
+  }
 };
 
 // The tied micro-batches of a ring, seen from one of its lanes.
@@ -47,7 +57,11 @@ struct RingLayout {
 };
 
 // REQUIRES: pieces of a sequence ascend in every micro-batch and overlap none of another lane; all queries of
-// a lane that see anything of a block's sequence see the same of it, as with causal cutting.
+// a lane that see anything of a block's sequence see the same of it, as with causal cutting; those of a
+// prefix lie end to end, and so do those of its branches.
 RingLayout ring_layout(const RingSpans& ring);
+
+// What branches in a micro-batch see of its own pieces of their prefixes.
+std::vector<ops::AttentionBlock> prefix_blocks(const std::vector<PieceSpan>& pieces);
 
 }  // namespace sluice::layers

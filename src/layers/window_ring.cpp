@@ -16,9 +16,9 @@ namespace {
 
 using ops::AttentionBlock;
 
-// A piece of a shared sequence with its rows in its lane's micro-batch.
+// A piece with its rows in its lane's micro-batch.
 struct Placed {
-  int sequence = -1;
+  PieceSpan piece;
   base::Interval positions;
   int64_t row = 0;
 
@@ -27,11 +27,11 @@ struct Placed {
   }
 };
 
-std::vector<Placed> shared_pieces(const std::vector<PieceSpan>& pieces) {
+std::vector<Placed> located_pieces(const std::vector<PieceSpan>& pieces) {
   std::vector<Placed> placed;
   int64_t row = 0;
   for (const PieceSpan& piece : pieces) {
-    if (piece.shared >= 0) placed.push_back({piece.shared, {piece.begin, piece.begin + piece.length}, row});
+    placed.push_back({piece, {piece.begin, piece.begin + piece.length}, row});
     row += piece.length;
   }
   return placed;
@@ -39,7 +39,7 @@ std::vector<Placed> shared_pieces(const std::vector<PieceSpan>& pieces) {
 
 // Of a piece's keys, those that some of the queries see.
 base::Interval seen_of(const Placed& keys, const Placed& queries, int64_t window) {
-  if (keys.sequence != queries.sequence) return {};
+  if (!queries.piece.sees(keys.piece)) return {};
   return base::intersect(keys.positions, {queries.positions.begin - window + 1, queries.positions.end});
 }
 
@@ -75,6 +75,21 @@ Sight sight(const std::vector<Placed>& seeing, const std::vector<Placed>& seen, 
     sight.count += all.size();
   }
   return sight;
+}
+
+// What pieces of one lane see of those of it that stand before them, of pairs that `counts` of.
+template <typename Counts>
+std::vector<AttentionBlock> blocks_between(const std::vector<Placed>& own, int64_t window,
+                                           const Counts& counts) {
+  std::vector<AttentionBlock> blocks;
+  for (const Placed& queries : own) {
+    for (const Placed& keys : own) {
+      if (keys.positions.begin >= queries.positions.begin || !counts(queries, keys)) continue;
+      const base::Interval some = seen_of(keys, queries, window);
+      if (!some.empty()) blocks.push_back(block_of(queries, some, keys.rows_of(some), window));
+    }
+  }
+  return blocks;
 }
 
 // Whether some lane sees anything of the one so many lanes before it.
@@ -155,22 +170,27 @@ class Travel {
 
 }  // namespace
 
+std::vector<AttentionBlock> prefix_blocks_in_window(const std::vector<PieceSpan>& pieces, int64_t window) {
+  return blocks_between(located_pieces(pieces), window, [](const Placed& queries, const Placed& keys) {
+    return queries.piece.branch && !keys.piece.branch;
+  });
+}
+
 WindowLayout window_layout(const RingSpans& ring, int64_t window) {
   const auto lanes = static_cast<int>(ring.lanes.size());
-  std::vector<std::vector<Placed>> pieces;
-  for (const std::vector<PieceSpan>& lane : ring.lanes) pieces.push_back(shared_pieces(lane));
+  std::vector<std::vector<Placed>> pieces;  // by lane, those of shared sequences
+  for (const std::vector<PieceSpan>& lane : ring.lanes) {
+    pieces.push_back(located_pieces(lane));
+    std::erase_if(pieces.back(), [](const Placed& placed) { return placed.piece.shared < 0; });
+  }
   const auto pieces_of = [&](int lane) -> const std::vector<Placed>& {
     return pieces[static_cast<size_t>(lane)];
   };
   const std::vector<Placed>& own = pieces_of(ring.lane);
-  WindowLayout layout{.lanes = lanes, .own_blocks = {}, .steps = {}};
-  for (const Placed& queries : own) {
-    for (const Placed& keys : own) {
-      if (keys.positions.begin >= queries.positions.begin) continue;
-      const base::Interval some = seen_of(keys, queries, window);
-      if (!some.empty()) layout.own_blocks.push_back(block_of(queries, some, keys.rows_of(some), window));
-    }
-  }
+  WindowLayout layout{.lanes = lanes,
+                      .own_blocks = blocks_between(located_pieces(ring.lanes[static_cast<size_t>(ring.lane)]),
+                                                   window, [](const Placed&, const Placed&) { return true; }),
+                      .steps = {}};
   for (int behind = 1; behind < lanes; ++behind) {
     if (!some_see(pieces, behind, window)) continue;
     Sight received = sight(own, pieces_of((ring.lane + lanes - behind) % lanes), window);

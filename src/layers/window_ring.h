@@ -13,9 +13,8 @@
 namespace sluice::layers {
 
 struct WindowLayout {
-  int lanes = 1;  // 1: no other lane is seen
-  std::vector<ops::AttentionBlock>
-      own_blocks;  // between the lane's own pieces, whose rows are keys and queries
+  int lanes = 1;                                // 1: no other lane is seen
+  std::vector<ops::AttentionBlock> own_blocks;  // between the lane's own pieces
   struct Step {
     int to = -1;  // members of the lanes' communicator
     int from = -1;
@@ -27,6 +26,10 @@ struct WindowLayout {
   // same steps, so that what two of them exchange comes in one order.
   std::vector<Step> steps;
 };
+
+// What branches in a micro-batch see of its own pieces of their prefixes.
+std::vector<ops::AttentionBlock> prefix_blocks_in_window(const std::vector<PieceSpan>& pieces,
+                                                         int64_t window);
 
 // REQUIRES: window > 0; pieces of a sequence ascend in every micro-batch and overlap none of another lane.
 WindowLayout window_layout(const RingSpans& ring, int64_t window);

@@ -32,7 +32,7 @@ cost::CostModel measured(const generate::HeldModel& model, const strategy::Schem
 }  // namespace
 
 PassPrediction::PassPrediction(const generate::HeldModel& model, const generate::Sampling& sampling)
-    : scheme_{.tp = model.context.parallel.tp, .pp = model.stages.count()},
+    : scheme_{.tp = model.context.parallel.tp, .pp = model.stages.count(), .cp = model.lanes.count()},
       cost_(measured(model, scheme_, sampling)) {}
 
 void PassPrediction::add(const cost::DecodeWork& pass) {

@@ -12,8 +12,8 @@ namespace sluice::profile {
 
 class PassPrediction {
  public:
-  // Collective over the TP group that the model's context has. Transfers between stages are taken for
-  // loopback.
+  // Collective over the TP group that the model's context has. Transfers between stages and lanes are taken
+  // for loopback.
   PassPrediction(const generate::HeldModel& model, const generate::Sampling& sampling);
 
   void add(const cost::DecodeWork& pass);

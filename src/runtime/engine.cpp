@@ -89,6 +89,10 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
   part.stage = place.stage;
   for (int stage = 0; stage < pipeline.scheme.pp; ++stage)
     part.stage_ranks.push_back(pipeline.rank_of(stage, place.lane, place.t));
+  part.lane = place.lane;
+  for (int lane = 0; lane < pipeline.scheme.cp; ++lane)
+    part.lane_ranks.push_back(pipeline.rank_of(place.stage, lane, place.t));
+  part.context.lanes = lanes_ ? &*lanes_ : nullptr;
   return part;
 }
 

@@ -91,6 +91,9 @@ class Engine {
     std::vector<int> stage_ranks;
     int stage = 0;
     comm::Communicator* between_stages = nullptr;
+    // Those of its stage and TP index, by lane, members of the communicator of context.lanes.
+    std::vector<int> lane_ranks = {};
+    int lane = 0;
   };
   // Collective: as a step of the strategy, whose links these are, would compute with it. It stays until
   // release(), or the next step; a rank that is idle has none of it. REQUIRES: one of the candidates, which

@@ -12,27 +12,12 @@
 #include "layers/make_operation.h"
 #include "runtime/read_numbers.h"
 #include "runtime/stream_use.h"
+#include "runtime/unit_spans.h"
 
 namespace sluice::runtime {
 
 using graph::Node;
 using graph::NodeKind;
-
-namespace {
-
-// What one lane has of a unit. Where heads are exchanged all of it is shared with the other lanes, in a ring
-// what is no whole sequence.
-std::vector<layers::PieceSpan> spans_of(const strategy::Unit& unit, int lane,
-                                        const strategy::StepPlan& plan) {
-  std::vector<layers::PieceSpan> spans;
-  for (const strategy::Piece& piece : unit.pieces_on(lane)) {
-    const int shared = unit.head_lanes() == 1 && plan.is_whole(piece) ? -1 : int{piece.sequence};
-    spans.push_back({.length = piece.tokens(), .begin = piece.begin, .shared = shared});
-  }
-  return spans;
-}
-
-}  // namespace
 
 StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens& tokens,
                        const StepResources& resources, const AdamW* optimizer)
@@ -144,11 +129,11 @@ layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const
   const int tp = pipeline_->scheme.tp;
   const layers::Reach reach = layers::reach_of(resources_.context.shape);
   if (unit.lanes == 1)
-    return layers::micro_batch_layout(spans_of(unit, place_.lane, graph_.plan), tp, device, reach);
+    return layers::micro_batch_layout(unit_spans(unit, place_.lane, graph_.plan), tp, device, reach);
   layers::UnitSpans spans{.lane = place_.lane - unit.first_lane, .head_lanes = unit.head_lanes()};
   for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
     spans.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
-    spans.lanes.push_back(spans_of(unit, lane, graph_.plan));
+    spans.lanes.push_back(unit_spans(unit, lane, graph_.plan));
   }
   return layers::unit_micro_batch_layout(spans, tp, device, reach);
 }

@@ -76,7 +76,7 @@ strategy::StepPlan empty_plan(int64_t step, const std::vector<strategy::Sequence
 }
 
 strategy::UnitSequence unit_sequence(const strategy::StepPlan& plan, size_t sequence) {
-  return {static_cast<int32_t>(sequence), plan.sequences[sequence].length_tokens};
+  return strategy::unit_sequence(static_cast<int32_t>(sequence), plan.sequences[sequence]);
 }
 
 // The lanes [first, first + lanes) get a unit of one sequence, which gives it its number.
@@ -373,6 +373,18 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
 
 namespace {
 
+// Cuts two of three sequences, as far as they reach, into a prefix and so many branches of different lengths.
+void branch(strategy::Sequence& sequence, int branches) {
+  base::Rng rng(23, static_cast<uint64_t>(sequence.document));
+  if (rng.below(3) == 0) return;
+  int64_t left = sequence.length_tokens - rng.between(1, sequence.length_tokens);
+  while (left > 0 && std::ssize(sequence.branches) + 1 < branches) {
+    sequence.branches.push_back(rng.between(1, left));
+    left -= sequence.branches.back();
+  }
+  if (left > 0) sequence.branches.push_back(left);
+}
+
 // What one rank does; rank 0 records scalars, every rank its owner slices.
 class RankRun {
  public:
@@ -427,6 +439,7 @@ class RankRun {
     const auto& strategy = strategies_[static_cast<size_t>(step) % strategies_.size()];
     std::vector<strategy::Sequence> batch = random_batch(seed, step, options_.sequences, 64);
     for (strategy::Sequence& sequence : batch) {
+      if (options_.branches > 0) branch(sequence, options_.branches);
       sequence.loss_tokens = 0;
       for (int64_t position = 0; position < sequence.length_tokens; ++position)
         *sequence.loss_tokens += has_loss(sequence, position, options_.loss_one_in) ? 1 : 0;

@@ -88,6 +88,7 @@ struct RunOptions {
   int64_t device_bytes = kAmpleBytes;
   int64_t steps = usual_steps();
   int64_t sequences = 9;    // of a step
+  int branches = 0;         // at most, of some sequences
   int64_t loss_one_in = 1;  // as of made_up_tokens
   comm::DType dtype = comm::DType::kFloat64;
   comm::DType reduce = comm::DType::kFloat32;  // Precision::reduce

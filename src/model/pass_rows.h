@@ -1,0 +1,15 @@
+// How lanes that say texts together cut a pass's rows.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::model {
+
+// Each has a part of them where that is so many at least. Fewer take as long as one does, for matrices are
+// read all the same: then every lane computes all, and nothing is gathered.
+inline bool cuts_pass(int64_t rows, int64_t lanes) {
+  constexpr int64_t kFewestOfLane = 8;
+  return rows >= kFewestOfLane * lanes;
+}
+
+}  // namespace sluice::model
