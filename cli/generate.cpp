@@ -55,7 +55,7 @@ struct Speakers {
   int64_t pipelines = 1;
   int first_rank = 0;  // of this one's pipeline: tells what is said
   bool together = false;
-  bool tells() const { return place.stage == 0 && place.t == 0; }
+  bool tells() const { return place.stage == 0 && place.lane == 0 && place.t == 0; }
 };
 
 Speakers speakers_of(const Options& options, const model::Shape& shape) {

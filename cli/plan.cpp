@@ -1,10 +1,12 @@
 // sluice plan: the plan of steps, of a run or of a cluster one may not have, without running them.
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <tuple>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/interval.h"
 #include "base/json_fields.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -17,6 +19,7 @@
 #include "cost/snapshot_cost.h"
 #include "report/explain.h"
 #include "report/plan_table.h"
+#include "session/answers.h"
 #include "session/planned_step.h"
 #include "session/sampling.h"
 
@@ -67,23 +70,43 @@ class Steps {
                                       planning.planner.cost().program())) {}
 
   session::BuiltStep next() {
-    const corpus::Batch batch = planning_.sampler.next();
-    const SlowNotice notice(text("planning step ", batch.step, " of ",
-                                 base::human_count(std::ssize(batch.samples), "sequence", "sequences")));
+    const auto [step, sequences] = next_batch();
+    const SlowNotice notice(text("planning step ", step, " of ",
+                                 base::human_count(std::ssize(sequences), "sequence", "sequences")));
     const auto start = std::chrono::steady_clock::now();
     session::BuiltStep built =
-        session::try_build_step(planning_.planner, table_, batch.step, session::sequences_of(batch.samples),
-                                {.link_plans = &links_})
-            .or_throw(text("step ", batch.step));
+        session::try_build_step(planning_.planner, table_, step, sequences, {.link_plans = &links_})
+            .or_throw(text("step ", step));
     built.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
     if (!built.fallback.empty()) {
-      base::log_warning(text("step ", batch.step, ": planning failed (", built.fallback,
+      base::log_warning(text("step ", step, ": planning failed (", built.fallback,
                              "); this is the plan that a run would fall back to"));
     }
     return built;
   }
 
  private:
+  struct Batch {
+    int64_t step = 0;
+    std::vector<strategy::Sequence> sequences;
+  };
+  // Of documents, or the next update on a rollout.
+  Batch next_batch() {
+    const corpus::Batch drawn = planning_.sampler.next();
+    if (!planning_.rollout) return {drawn.step, session::sequences_of(drawn.samples)};
+    const auto& [saying, load, updates, shares] = *planning_.rollout;
+    const int64_t parts = std::min(updates, std::ssize(load));
+    const base::Interval part = base::even_part(std::ssize(load), parts, drawn.step % parts);
+    std::vector<session::Answers> answers;
+    for (int64_t i = part.begin; i < part.end; ++i) {
+      const inference::Lengths& request = load[static_cast<size_t>(i)];
+      session::Answers& each = answers.emplace_back(request.prompt);
+      for (const int64_t said : request.said) each.lengths.push_back(request.prompt + said);
+    }
+    return {drawn.step, shares ? session::best_answer_sequences(planning_.planner, drawn.step, answers)
+                               : session::answer_sequences(answers, 1)};
+  }
+
   Planning& planning_;
   model::ParameterTable table_;
   graph::LinkPlans links_;
@@ -91,7 +114,7 @@ class Steps {
 
 // Which ranks would say a rollout's responses, and what it takes beside its updates.
 std::string rollout_text(const Planning& planning, int64_t update_ns) {
-  const auto& [saying, load, updates] = *planning.rollout;
+  const auto& [saying, load, updates, shares] = *planning.rollout;
   const cost::CostModel& cost = planning.planner.cost();
   int64_t tokens = 0, responses = 0;
   for (const inference::Lengths& request : load) {

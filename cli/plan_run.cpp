@@ -3,6 +3,7 @@
 #include "cli/planning.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
+#include "session/answers.h"
 #include "session/sampling.h"
 #include "train/offline_plan.h"
 
@@ -33,7 +34,8 @@ Planning planning_of_run(const RunPlanningOptions& options) {
     }
     const plan::Planner& planner = planned.planner;
     planned.rollout = {session::saying_of(config, planner.cost(), planner.options().world_size),
-                       session::expected_load(config, lengths), config.rl.updates};
+                       session::expected_load(config, lengths), config.rl.updates,
+                       session::shares_prompts(config, planner.cost().options().shape)};
   }
   return planned;
 }

@@ -32,6 +32,7 @@ struct Planning {
     session::Saying saying;
     std::vector<inference::Lengths> load;  // as it is expected
     int64_t updates = 1;
+    bool shares_prompts = false;
   };
   std::optional<Rollout> rollout = std::nullopt;
 };

@@ -169,6 +169,7 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("rewards", Texts(rl.rewards),
        "summed: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's own answer");
   keys("reward_timeout_s", Number(rl.reward_timeout_s, {1e-3, 1e6}), "for one response");
+  keys("python", Path(rl.python), "interpreter that has what reward functions import; empty: python3");
   keys("held_out", Number(rl.held_out, {0, 1 << 24}),
        "prompts of each validation set that are answered, greedily, at evaluations");
   keys("baseline", Choice(rl.baseline, kBaselines),
@@ -188,6 +189,8 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "last tokens of max_response in which the reward falls by up to 1");
   keys("cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
   keys("most_texts", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
+  keys("share_prompts", Flag(rl.share_prompts),
+       "whether steps may compute a prompt once for several answers to it");
   keys("rejected", Texts(rl.rejected),
        "of dpo and kto: corpora of the worse answers; of dpo in the order and numbering of data.train's");
   keys("beta", Number(rl.beta, {1e-6, 1e3}), "of dpo and kto: how near to the reference they stay");
@@ -277,8 +280,8 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("calibration", Text(parallel.calibration),
        "a file | a shipped name | analytic | auto: rank 0 measures once");
   keys("speaking", Text(parallel.speaking),
-       "strategy that samples and responses are said under, pipelines of one lane, as '4x<2,1,1>'; '': "
-       "with as few ranks a model as hold it");
+       "strategy that samples and responses are said under, as '4x<2,1,1>'; '': with as few ranks a model as "
+       "hold it");
   keys("place_experts", Choice(parallel.place_experts, kPlaceExperts),
        "where lanes divide experts: even parts in their order; or, anew every place_every steps, so that by "
        "the visits since then lanes have alike; together: and those that rows visit together on one lane");

@@ -91,7 +91,8 @@ struct RlConfig {
   double temperature = 1;                     // of the policy: it speaks so, and is trained so
   std::vector<std::string> rewards{"exact"};  // rl/reward.h
   double reward_timeout_s = 10;
-  int64_t held_out = 256;  // prompts of each validation set that are answered at evaluations
+  std::filesystem::path python;  // that runs rewards of Python; empty: the PATH's python3
+  int64_t held_out = 256;        // prompts of each validation set that are answered at evaluations
   Baseline baseline = Baseline::kAuto;
   Aggregate aggregate = Aggregate::kAuto;
   std::optional<double> clip_low;
@@ -103,6 +104,7 @@ struct RlConfig {
   std::optional<int64_t> overlong_buffer;
   double cache_gib = 1;  // of a rank, for keys and values of what is being said
   int64_t most_texts = 256;
+  bool share_prompts = true;  // steps compute a prompt once for several answers (session/answers.h)
   std::vector<std::string>
       rejected;       // of dpo, kto: corpora of answers worse than data.train's; of dpo document by document
   double beta = 0.1;  // likewise

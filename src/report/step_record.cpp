@@ -90,6 +90,8 @@ constexpr Metric kMetrics[] = {
     {"response_mean", &Step::response_mean, Kind::kNumber, Fold::kOwn, "rl/response_mean",
      "tokens of a response", kSparse},
     {"response_p99", &Step::response_p99, Kind::kCount, Fold::kOwn, "rl/response_p99", "", kSparse},
+    {"shared_prompt_tokens", &Step::shared_prompt_tokens, Kind::kCount, Fold::kOwn, nullptr,
+     "of prompts that the step did not compute again for another answer", kSparse},
     {"rollout_ms", &Step::rollout_ns, Kind::kMilliseconds, Fold::kOwn, "time/rollout_ms",
      "that pulling whole models and saying responses took; not in time_ms", kSparse},
     {"rollout_predicted_ms", &Step::rollout_predicted_ns, Kind::kMilliseconds, Fold::kOwn, nullptr,

@@ -80,6 +80,7 @@ struct StepRecord {
   std::optional<int64_t> response_tokens;
   std::optional<double> response_mean;
   std::optional<int64_t> response_p99;
+  std::optional<int64_t> shared_prompt_tokens;
   std::optional<int64_t> rollout_ns;
   std::optional<int64_t> rollout_predicted_ns;
   std::string speaking;

@@ -1,6 +1,7 @@
 #include "rl/episode.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/json_fields.h"
 
@@ -25,40 +26,45 @@ std::optional<Question> question_of(const corpus::Blend& blend, int64_t document
   return question_of(tokens, mask);
 }
 
-Json to_json(std::span<const MiniBatch> batches) {
-  Json json = Json::array();
-  for (const MiniBatch& batch : batches) {
-    Json& episodes = json.emplace_back(Json::array());
-    for (const Episode& episode : batch) {
-      episodes.push_back({{"tokens", episode.tokens},
-                          {"prompt_tokens", episode.prompt_tokens},
-                          {"reward", episode.reward},
-                          {"advantage", episode.advantage},
-                          {"weight", episode.weight},
-                          {"sampled", episode.sampled},
-                          {"old", episode.old},
-                          {"reference", episode.reference}});
-    }
-  }
-  return json;
+namespace {
+
+Json to_json(const Episode& episode) {
+  return {{"tokens", episode.tokens}, {"prompt_tokens", episode.prompt_tokens},
+          {"reward", episode.reward}, {"advantage", episode.advantage},
+          {"weight", episode.weight}, {"sampled", episode.sampled},
+          {"old", episode.old},       {"reference", episode.reference}};
 }
 
-std::vector<MiniBatch> mini_batches_from_json(const Json& json, const std::string& name) {
-  std::vector<MiniBatch> batches;
-  for (const Json& episodes : json) {
-    MiniBatch& batch = batches.emplace_back();
-    for (const Json& episode : episodes) {
-      batch.push_back({base::require<std::vector<int32_t>>(episode, "tokens", name),
-                       base::require<int64_t>(episode, "prompt_tokens", name),
-                       base::require<double>(episode, "reward", name),
-                       base::require<double>(episode, "advantage", name),
-                       base::require<double>(episode, "weight", name),
-                       base::require<std::vector<double>>(episode, "sampled", name),
-                       base::require<std::vector<double>>(episode, "old", name),
-                       base::require<std::vector<double>>(episode, "reference", name)});
-    }
+Episode episode_from_json(const Json& json, const std::string& name) {
+  return {.tokens = base::require<std::vector<int32_t>>(json, "tokens", name),
+          .prompt_tokens = base::require<int64_t>(json, "prompt_tokens", name),
+          .reward = base::require<double>(json, "reward", name),
+          .advantage = base::require<double>(json, "advantage", name),
+          .weight = base::require<double>(json, "weight", name),
+          .sampled = base::require<std::vector<double>>(json, "sampled", name),
+          .old = base::require<std::vector<double>>(json, "old", name),
+          .reference = base::require<std::vector<double>>(json, "reference", name)};
+}
+
+}  // namespace
+
+Json to_json(const Rollout& rollout) {
+  Json batches = Json::array();
+  for (const MiniBatch& batch : rollout.batches) {
+    Json& episodes = batches.emplace_back(Json::array());
+    for (const Episode& episode : batch) episodes.push_back(to_json(episode));
   }
-  return batches;
+  return {{"batches", std::move(batches)}, {"said", rollout.said}};
+}
+
+Rollout rollout_from_json(const Json& json, const std::string& name) {
+  Rollout rollout{.batches = {},
+                  .said = base::require<std::vector<std::vector<int64_t>>>(json, "said", name)};
+  for (const Json& episodes : base::require<Json>(json, "batches", name)) {
+    MiniBatch& batch = rollout.batches.emplace_back();
+    for (const Json& episode : episodes) batch.push_back(episode_from_json(episode, name));
+  }
+  return rollout;
 }
 
 }  // namespace sluice::rl

@@ -40,8 +40,14 @@ struct Episode {
 };
 using MiniBatch = std::vector<Episode>;
 
+// What a rollout leaves for later steps.
+struct Rollout {
+  std::vector<MiniBatch> batches;          // not trained on yet
+  std::vector<std::vector<int64_t>> said;  // tokens of its responses, by question
+  bool operator==(const Rollout&) const = default;
+};
 // Numbers keep their bits. InputError naming `name` when it is none.
-base::Json to_json(std::span<const MiniBatch> batches);
-std::vector<MiniBatch> mini_batches_from_json(const base::Json& json, const std::string& name);
+base::Json to_json(const Rollout& rollout);
+Rollout rollout_from_json(const base::Json& json, const std::string& name);
 
 }  // namespace sluice::rl

@@ -25,7 +25,7 @@ TEST(EpisodeTest, DocumentsWithoutPromptOrAnswerAskNothing) {
   EXPECT_FALSE(question_of({}, {}));
 }
 
-TEST(EpisodeTest, MiniBatchesKeepTheirBits) {
+TEST(EpisodeTest, RolloutsKeepTheirBits) {
   const Episode episode{.tokens = {1, 2, 3},
                         .prompt_tokens = 2,
                         .reward = 0.7,
@@ -34,15 +34,16 @@ TEST(EpisodeTest, MiniBatchesKeepTheirBits) {
                         .sampled = {-1e-300},
                         .old = {-0.1},
                         .reference = {}};
-  const std::vector<MiniBatch> batches{{episode, episode}, {}, {episode}};
-  const base::Json json = base::Json::parse(to_json(batches).dump());
-  EXPECT_EQ(mini_batches_from_json(json, "a test"), batches);
+  const Rollout rollout{.batches = {{episode, episode}, {}, {episode}}, .said = {{7, 1}, {}}};
+  const base::Json json = base::Json::parse(to_json(rollout).dump());
+  EXPECT_EQ(rollout_from_json(json, "a test"), rollout);
   EXPECT_EQ(episode.response_tokens(), 1);
 }
 
-TEST(EpisodeTest, WhatIsNoMiniBatchIsNamed) {
-  EXPECT_THROW(mini_batches_from_json(base::Json::parse(R"([[{"tokens": "x"}]])"), "a test"),
-               base::InputError);
+TEST(EpisodeTest, WhatIsNoRolloutIsNamed) {
+  for (const char* text : {R"([[{"tokens": "x"}]])", R"({"said": [], "batches": [[{"tokens": "x"}]]})",
+                           R"({"said": ["x"], "batches": []})"})
+    EXPECT_THROW(rollout_from_json(base::Json::parse(text), "a test"), base::InputError) << text;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace sluice::train {
 struct RunState {
   int64_t step = 0;                             // steps done; the next step's number
   std::optional<corpus::SamplerState> sampler;  // none in imported models: data are skipped up to `step`
-  base::Json rollout;  // mini-batches that are not trained on yet (rl/episode.h); null: none
+  base::Json rollout;  // what it leaves for later steps (rl/episode.h); null: nothing
   std::vector<corpus::CorpusIdentity> corpora;  // trained on; none in imported models and by older programs
   base::Json calibration;
   std::string config;                             // resolved TOML

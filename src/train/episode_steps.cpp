@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/error.h"
+#include "base/interval.h"
 #include "base/text.h"
 #include "layers/policy_loss.h"
+#include "session/answers.h"
 
 namespace sluice::train {
 namespace {
@@ -15,11 +18,29 @@ namespace {
 using strategy::Piece;
 using strategy::Sequence;
 
-// Calls visit(token) for the places in a response of the targets of a piece's positions.
+// Calls visit(episode, tokens) for what a piece has of each: of their first tokens, which they share, only of
+// the first one's.
 template <typename Visit>
-void for_each_target(const rl::Episode& episode, const Piece& piece, const Visit& visit) {
-  const int64_t first = std::max<int64_t>(piece.begin + 1, episode.prompt_tokens);
-  const int64_t end = std::min<int64_t>(piece.end + 1, std::ssize(episode.tokens));
+void for_each_episode(const Sequence& sequence, const Piece& piece, const Visit& visit) {
+  const base::Interval rows{piece.begin, piece.end};
+  if (sequence.branches.empty()) return visit(sequence.document, rows);
+  const int64_t prefix = sequence.prefix_tokens();
+  const base::Interval shared = base::intersect(rows, {0, prefix});
+  if (!shared.empty()) visit(sequence.document, shared);
+  int64_t begin = prefix, episode = sequence.document;
+  for (const int64_t length : sequence.branches) {
+    const base::Interval own = base::intersect(rows, {begin, begin + length});
+    if (!own.empty()) visit(episode, base::Interval{prefix + own.begin - begin, prefix + own.end - begin});
+    begin += length;
+    ++episode;
+  }
+}
+
+// Calls visit(token) for the places in a response of these tokens' targets.
+template <typename Visit>
+void for_each_target(const rl::Episode& episode, base::Interval tokens, const Visit& visit) {
+  const int64_t first = std::max<int64_t>(tokens.begin + 1, episode.prompt_tokens);
+  const int64_t end = std::min<int64_t>(tokens.end + 1, std::ssize(episode.tokens));
   for (int64_t target = first; target < end; ++target) visit(target - episode.prompt_tokens);
 }
 
@@ -34,17 +55,25 @@ struct RowLogProbability {
 
 void EpisodeTokens::add_tokens(const Sequence& sequence, const Piece& piece,
                                runtime::MicroBatchTokens& rows) const {
-  const std::vector<int32_t>& tokens = episodes_[static_cast<size_t>(sequence.document)].tokens;
-  rows.tokens.insert(rows.tokens.end(), tokens.begin() + piece.begin, tokens.begin() + piece.end);
+  for_each_episode(sequence, piece, [&](int64_t episode, base::Interval part) {
+    const std::vector<int32_t>& tokens = episodes_[static_cast<size_t>(episode)].tokens;
+    rows.tokens.insert(rows.tokens.end(), tokens.begin() + part.begin, tokens.begin() + part.end);
+  });
 }
 
 void EpisodeTokens::add_targets(const Sequence& sequence, const Piece& piece,
                                 runtime::MicroBatchTokens& rows) const {
-  const rl::Episode& episode = episodes_[static_cast<size_t>(sequence.document)];
-  std::vector<int64_t> targets(static_cast<size_t>(piece.tokens()), -1);
-  for_each_target(episode, piece, [&](int64_t token) {
+  for_each_episode(sequence, piece, [&](int64_t episode, base::Interval part) {
+    add_targets(episodes_[static_cast<size_t>(episode)], part, rows);
+  });
+}
+
+void EpisodeTokens::add_targets(const rl::Episode& episode, base::Interval tokens,
+                                runtime::MicroBatchTokens& rows) {
+  std::vector<int64_t> targets(static_cast<size_t>(tokens.size()), -1);
+  for_each_target(episode, tokens, [&](int64_t token) {
     const int64_t place = episode.prompt_tokens + token;
-    targets[static_cast<size_t>(place - 1 - piece.begin)] = episode.tokens[static_cast<size_t>(place)];
+    targets[static_cast<size_t>(place - 1 - tokens.begin)] = episode.tokens[static_cast<size_t>(place)];
     const auto known = [&](const std::vector<double>& values) {
       return values.empty() ? layers::PolicyRow::kNone : values[static_cast<size_t>(token)];
     };
@@ -59,23 +88,41 @@ void EpisodeTokens::add_targets(const Sequence& sequence, const Piece& piece,
   rows.targets.insert(rows.targets.end(), targets.begin(), targets.end());
 }
 
-std::vector<Sequence> sequences_of(const rl::MiniBatch& episodes) {
-  std::vector<Sequence> sequences;
+namespace {
+
+std::vector<session::Answers> answers_of(const rl::MiniBatch& episodes) {
+  std::vector<session::Answers> answers;
+  std::span<const int32_t> prompt;
   for (const rl::Episode& episode : episodes) {
-    sequences.push_back({.document = std::ssize(sequences),
-                         .length_tokens = std::ssize(episode.tokens),
-                         .loss_tokens = episode.response_tokens()});
+    const auto own = std::span(episode.tokens).first(static_cast<size_t>(episode.prompt_tokens));
+    if (answers.empty() || !std::ranges::equal(own, prompt)) answers.push_back({episode.prompt_tokens, {}});
+    answers.back().lengths.push_back(std::ssize(episode.tokens));
+    prompt = own;
   }
-  return sequences;
+  return answers;
+}
+
+}  // namespace
+
+PreparedStep prepare_episodes(RunContext& run, const rl::MiniBatch& episodes, int64_t step,
+                              graph::Purpose purpose) {
+  const StepInputs inputs = run.planning();
+  const bool shares = session::shares_prompts(run.config(), inputs.planner.cost().options().shape);
+  const std::vector<session::Answers> answers = answers_of(episodes);
+  const std::vector<Sequence> sequences = shares
+                                              ? session::best_answer_sequences(inputs.planner, step, answers)
+                                              : session::answer_sequences(answers, 1);
+  const EpisodeTokens tokens(episodes);
+  PreparedStep prepared = prepare_step(inputs, sequences, &tokens, step, purpose);
+  prepared.known.shared_prompt_tokens = session::shared_tokens(sequences);
+  return prepared;
 }
 
 std::vector<std::vector<double>> log_probabilities(RunContext& run, const rl::MiniBatch& episodes,
                                                    int64_t step) {
-  const StepInputs inputs = run.planning();
   PreparedStep prepared;
   run.control().together("planning an evaluation of responses", [&] {
-    const EpisodeTokens tokens(episodes);
-    prepared = prepare_step(inputs, sequences_of(episodes), &tokens, step, graph::Purpose::kEvaluate);
+    prepared = prepare_episodes(run, episodes, step, graph::Purpose::kEvaluate);
   });
   std::vector<std::vector<double>> losses;
   {
@@ -83,13 +130,15 @@ std::vector<std::vector<double>> log_probabilities(RunContext& run, const rl::Mi
     run.engine().evaluate(prepared.graph, prepared.tokens, &losses);
   }
   std::vector<RowLogProbability> own;
-  const auto micro_batches = pieces_of_rank(prepared.plan, inputs.world_size, inputs.rank);
+  const auto micro_batches = pieces_of_rank(prepared.plan, run.planning().world_size, run.rank());
   for (size_t m = 0; m < losses.size(); ++m) {
     auto loss = losses[m].begin();
     for (const Piece& piece : micro_batches[m]) {
-      const auto episode = prepared.plan.sequences[static_cast<size_t>(piece.sequence)].document;
-      for_each_target(episodes[static_cast<size_t>(episode)], piece, [&](int64_t token) {
-        own.push_back({episode, token, -*loss++});
+      const Sequence& sequence = prepared.plan.sequences[static_cast<size_t>(piece.sequence)];
+      for_each_episode(sequence, piece, [&](int64_t episode, base::Interval part) {
+        for_each_target(episodes[static_cast<size_t>(episode)], part, [&](int64_t token) {
+          own.push_back({episode, token, -*loss++});
+        });
       });
     }
     SLUICE_ASSERT(loss == losses[m].end(), "losses of other rows than those with a target");

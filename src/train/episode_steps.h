@@ -1,4 +1,5 @@
-// Steps on episodes: their tokens for the graph, and their log-probabilities from an evaluation.
+// Steps on episodes: their sequences and tokens for the graph, and their log-probabilities from an
+// evaluation. Neighbouring episodes with the same prompt may be branches of one sequence (session/answers.h).
 #pragma once
 
 #include <vector>
@@ -8,7 +9,8 @@
 
 namespace sluice::train {
 
-// Of a mini-batch, whose episodes are the sequences' documents. Borrows it.
+// Of a mini-batch, of whose episodes a sequence has that of its document's number, or of its branches those
+// from there on. Borrows it.
 class EpisodeTokens final : public TokenSource {
  public:
   explicit EpisodeTokens(const rl::MiniBatch& episodes) : episodes_(episodes) {}
@@ -19,10 +21,14 @@ class EpisodeTokens final : public TokenSource {
                    runtime::MicroBatchTokens& rows) const override;
 
  private:
+  static void add_targets(const rl::Episode& episode, base::Interval tokens, runtime::MicroBatchTokens& rows);
+
   const rl::MiniBatch& episodes_;
 };
 
-std::vector<strategy::Sequence> sequences_of(const rl::MiniBatch& episodes);
+// Planned, with tokens. Collective where planning's mistakes are told.
+PreparedStep prepare_episodes(RunContext& run, const rl::MiniBatch& episodes, int64_t step,
+                              graph::Purpose purpose);
 
 // Collective: the model's log-probabilities of each response's tokens, the same on every rank, under the plan
 // that an evaluation of the mini-batch gets. `step` names it, for people.

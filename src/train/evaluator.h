@@ -50,7 +50,7 @@ class Evaluator {
   void reload(ModelSource& model);
 
   // What this rank has of the model as it is, for as long as this lives, no batch is evaluated and it is not
-  // reloaded; of one rank also then. Collective. REQUIRES: pipelines of one lane.
+  // reloaded; of one rank also then. Collective. REQUIRES: pipelines that can say texts (speaking_strategy).
   generate::HeldModel held();
 
   // Of all ranks, in host memory.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "inference/layouts.h"
 #include "model/program.h"
 
 namespace sluice::train {
@@ -16,6 +17,7 @@ generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engi
   generate::HeldModel model{table, std::move(part.context), std::move(part.weights), like, {}};
   if (part.stage_ranks.size() > 1)
     model.stages = {part.between_stages, std::move(part.stage_ranks), part.stage};
+  if (part.lane_ranks.size() > 1) model.lanes = {std::move(part.lane_ranks), part.lane};
   return model;
 }
 
@@ -36,10 +38,8 @@ strategy::Strategy speaking_strategy(const std::string& told, const model::Shape
   const strategy::Strategy strategy = parsed(told, world_size, option);
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
-    if (scheme.cp > 1) {
-      throw InputError(text(option, " is '", told, "', but texts are said by pipelines of one lane, and ",
-                            to_text(scheme), " has ", scheme.cp, ": several pipelines say several texts"));
-    }
+    const std::string apart = inference::lanes_fault(shape, scheme);
+    if (!apart.empty()) throw InputError(text(option, " is '", told, "': ", apart));
     const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.experts);
     if (!fault.empty()) throw InputError(text(option, " is '", told, "': ", fault));
   }

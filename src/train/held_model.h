@@ -13,7 +13,7 @@ namespace sluice::train {
 generate::HeldModel held_model(const model::ParameterTable& table, runtime::Engine::ModelPart part,
                                const at::TensorOptions& like);
 
-// InputError naming `option` unless the text's pipelines, of one lane each, are of all ranks.
+// InputError naming `option` unless the text's pipelines can say texts, and are of all ranks.
 strategy::Strategy speaking_strategy(const std::string& text, const model::Shape& shape, int world_size,
                                      const std::string& option);
 

@@ -32,7 +32,7 @@ struct PreparedStep {
   int64_t corpus_bytes = 0;            // read for `tokens`
   int64_t predicted_peak_bytes = 0;    // of the fullest rank
   corpus::SamplerState sampler_after;  // what a checkpoint after this step stores
-  base::Json rollout_after;            // likewise, where steps are of a rollout; null: nothing
+  base::Json rollout_after;            // likewise, of runs that roll out; else null
   uint64_t agreement = 0;              // hash of plan and graph: equal on all ranks
 };
 

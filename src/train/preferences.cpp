@@ -125,10 +125,9 @@ std::unique_ptr<PreparedStep> Preferences::next() {
   rl::MiniBatch batch = draw();
   report::StepRecord known = weigh(batch);
   auto step = std::make_unique<PreparedStep>();
-  run_.control().together("planning a step on preferences", [&] {
-    const EpisodeTokens tokens(batch);
-    *step = prepare_step(run_.planning(), sequences_of(batch), &tokens, step_, graph::Purpose::kTrain);
-  });
+  run_.control().together("planning a step on preferences",
+                          [&] { *step = prepare_episodes(run_, batch, step_, graph::Purpose::kTrain); });
+  known.shared_prompt_tokens = step->known.shared_prompt_tokens;
   step->known = std::move(known);
   step->sampler_after = chosen_.state();
   step->sampler_after.step = ++step_;

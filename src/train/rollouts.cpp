@@ -1,6 +1,7 @@
 #include "train/rollouts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -39,8 +40,10 @@ Rollouts::Rollouts(RunContext& run, Speaker& speaker)
       step_(run.resumed().step) {
   const RunState& resumed = run.resumed();
   if (resumed.sampler) prompts_.restore(*resumed.sampler);
-  for (rl::MiniBatch& batch : rl::mini_batches_from_json(resumed.rollout, "the rollout in the checkpoint"))
-    batches_.push_back(std::move(batch));
+  if (resumed.rollout.is_null()) return;
+  rl::Rollout rollout = rl::rollout_from_json(resumed.rollout, "the rollout in the checkpoint");
+  std::ranges::move(rollout.batches, std::back_inserter(batches_));
+  speaker_.remember(std::move(rollout.said));
 }
 
 std::unique_ptr<PreparedStep> Rollouts::next() {
@@ -50,16 +53,14 @@ std::unique_ptr<PreparedStep> Rollouts::next() {
   const rl::MiniBatch batch = std::move(batches_.front());
   batches_.pop_front();
   auto step = std::make_unique<PreparedStep>();
-  run_.control().together("planning an update", [&] {
-    const EpisodeTokens tokens(batch);
-    *step = prepare_step(run_.planning(), sequences_of(batch), &tokens, step_, graph::Purpose::kTrain);
-  });
+  run_.control().together("planning an update",
+                          [&] { *step = prepare_episodes(run_, batch, step_, graph::Purpose::kTrain); });
+  told_.shared_prompt_tokens = step->known.shared_prompt_tokens;
   step->known = std::exchange(told_, {});
   ++step_;
   step->sampler_after = prompts_.state();
   step->sampler_after.step = step_;
-  if (!batches_.empty())
-    step->rollout_after = rl::to_json(std::vector<rl::MiniBatch>(batches_.begin(), batches_.end()));
+  step->rollout_after = rl::to_json({{batches_.begin(), batches_.end()}, speaker_.said_before()});
   return step;
 }
 

@@ -67,7 +67,7 @@ class RunContext {
                                                  const std::vector<strategy::Sequence>& sequences) const;
   const corpus::PythonTools& tools() const { return options_.tools; }
 
-  // What the model says texts with: pipelines of one lane. REQUIRES: the run samples, or rolls out.
+  // What the model says texts with. REQUIRES: the run samples, or rolls out.
   const strategy::Strategy& speaking() const { return *speaking_; }
   // From now on that which says a rollout of such prompts soonest, if responses are as those before; what it
   // takes, where that is known. The same on every rank.

@@ -54,7 +54,8 @@ Speaker::Speaker(RunContext& run) : run_(run) {
   run.control().together("preparing rewards", [&] {
     const config::RlConfig& rl = run.config().rl;
     tokenizer_ = tokenizer_of(run.config(), run.tools());
-    if (rl.rolls_out()) reward_ = rl::make_reward(rl.rewards, {rl.reward_timeout_s, run.tools()});
+    const corpus::PythonTools tools{.interpreter = rl.python, .scripts = run.tools().scripts};
+    if (rl.rolls_out()) reward_ = rl::make_reward(rl.rewards, {rl.reward_timeout_s, tools});
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
     if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());
@@ -114,7 +115,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   }
   while (generator.step()) run_.activity().advance();
   std::vector<std::vector<Response>> responses(prompts.size());
-  const bool tells = place.stage == 0 && place.t == 0;
+  const bool tells = place.stage == 0 && place.lane == 0 && place.t == 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
     for (int sample = 0; tells && first_texts[i] >= 0 && sample < samples; ++sample) {
       const generate::Said& said = generator.said(first_texts[i] + sample);

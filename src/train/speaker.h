@@ -1,4 +1,4 @@
-// What the model of a run says: pipelines of one lane hold it for a while (RunContext::speaking), and each
+// What the model of a run says: pipelines hold it for a while (RunContext::speaking), and each
 // says some of the texts.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "corpus/tokenizer.h"
@@ -53,6 +54,10 @@ class Speaker {
   // Without what ended it.
   std::string text_of(std::span<const int32_t> tokens) const;
   const SpeakingTimes& times() const { return times_; }  // of the last answer()
+  // How many tokens the last answer()'s responses had, by question; by them the next one's layout is chosen.
+  // A run that is resumed gives those from before.
+  const std::vector<std::vector<int64_t>>& said_before() const { return said_before_; }
+  void remember(std::vector<std::vector<int64_t>> said) { said_before_ = std::move(said); }
 
  private:
   // Of its pipeline's share of the prompts; of others none, and on all but the pipeline's first rank none.
@@ -67,7 +72,7 @@ class Speaker {
   std::unique_ptr<corpus::Tokenizer> tokenizer_;
   std::unique_ptr<rl::Reward> reward_;
   std::vector<int64_t> end_tokens_;
-  std::vector<std::vector<int64_t>> said_before_;  // tokens of the last rollout's responses, by question
+  std::vector<std::vector<int64_t>> said_before_;
   SpeakingTimes times_;
 };
 

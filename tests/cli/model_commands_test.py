@@ -130,7 +130,10 @@ class ModelCommands(CommandTest):
         for name, arguments in {"ranks": ("--nproc", 3), "tight": ("--cache-gib", 1.3e-4), "one": ("--texts", 1),
                                 "tensor": ("--nproc", 2, "--strategy", "<2,1,1>"),
                                 "stages": ("--nproc", 3, "--strategy", "<1,2,1> + <1,1,1>"),
-                                "both": ("--nproc", 4, "--strategy", "<2,2,1>")}.items():
+                                "both": ("--nproc", 4, "--strategy", "<2,2,1>"),
+                                "lanes": ("--nproc", 3, "--strategy", "<1,1,3>"),
+                                "lanes of both": ("--nproc", 5, "--strategy", "<2,1,2> + <1,1,1>"),
+                                "lanes with little": ("--nproc", 4, "--strategy", "<1,1,4>", "--cache-gib", 4e-5)}.items():
             with self.subTest(name):
                 other = self.generated(f"{name}.jsonl", self.PROMPTS, *self.DRAWN, *arguments)
                 for ours, theirs in zip(alone, other, strict=True):
@@ -188,7 +191,7 @@ class ModelCommands(CommandTest):
         self.assertIn("name it with --out", refused("--prompts", prompts))
         self.assertIn("give the cache more memory", refused("--prompts", prompts, *out, "--cache-gib", 1e-5))
         self.assertIn("top_p", refused("--prompt", "a", "--top-p", 0))
-        for strategy, told in {"<1,1,2>": "pipelines of one lane", "<1,1,1>": "give pipelines for all of them",
+        for strategy, told in {"<1,1,2,2>": "which share parameters", "<1,1,1>": "give pipelines for all of them",
                                "2x<1,1,1>": "give a file of --prompts", "<1,40,1>": "start more ranks", "1x": "--strategy: "}.items():
             self.assertIn(told, refused("--prompt", "a", "--nproc", 2, "--strategy", strategy))
         self.assertIn("there is no folder", refused("--prompts", prompts, "--out", self.folder / "none" / "said.jsonl"))

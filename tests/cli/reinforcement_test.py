@@ -63,6 +63,7 @@ LAYOUTS = {
     "tensor": (2, '["1x<2,1,1>"]', ""),
     "stages": (2, '["1x<1,2,1>"]', "<2,1,1>"),
     "lanes": (3, '["1x<1,1,3>"]', "<1,2,1> + <1,1,1>"),
+    "lanes that speak": (4, '["4x<1,1,1>"]', "2x<1,1,2>"),
     "shared": (4, '["1x<1,1,4,4>", "1x<2,1,1> + 2x<1,1,1>"]', "<2,2,1>"),
     "mixed": (4, '["2x<1,2,1>"]', "2x<2,1,1>"),
 }
@@ -123,8 +124,17 @@ class Reinforcement(CommandTest):
                 self.assert_same(self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"',
                                             parallel__speaking=f'"{speaking}"'))
 
+    def test_prompts_computed_once_or_for_every_response(self):
+        def shared(lines):
+            return {line["shared_prompt_tokens"] for line in lines if "loss" in line}
+        self.assertGreater(min(shared(self.expected)), 0)
+        for name, ranks, strategies in (("alone", 1, '["1x<1,1,1>"]'), ("alone_in_a_ring", 3, '["1x<1,1,3>"]')):
+            lines = self.train(name, ranks, parallel__strategies=strategies, rl__share_prompts="false")
+            self.assertEqual(shared(lines), {0})
+            self.assert_same(lines)
+
     def test_layouts_of_rollouts_that_cannot_be(self):
-        for speaking, fault in {"<1,1,2>": "pipelines of one lane", "<1,1,1>": "give pipelines for all of them",
+        for speaking, fault in {"<1,1,2,2>": "which share parameters", "<1,1,1>": "give pipelines for all of them",
                                 "<1,2": "parallel.speaking"}.items():
             self.assertIn(fault, self.refused(2, parallel__speaking=f'"{speaking}"'))
 
@@ -241,7 +251,9 @@ class Preferences(CommandTest):
         self.assertAlmostEqual(expected[0]["loss"], 0.6931471805599453, places=12)
         self.assertGreater(expected[-1]["margin"], 0)
         self.train("half", 2, train__steps=3, checkpoint__every=3)
-        runs = [self.train("half", 3, "--resume", "auto", checkpoint__every=3)]
+        runs = [self.train("half", 3, "--resume", "auto", checkpoint__every=3),
+                self.train("alone", 1, rl__share_prompts="false")]
+        self.assertGreater(expected[0]["shared_prompt_tokens"], runs[-1][0]["shared_prompt_tokens"])
         runs += [self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"')
                  for name, (ranks, strategies, _) in LAYOUTS.items()]
         for run in runs:

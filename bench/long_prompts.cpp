@@ -1,0 +1,65 @@
+// What a long prompt takes on a node of GPUs, by costs alone, as a table in Markdown; bench/record.py
+// long_prompts writes it: one GPU, lanes that have its cache between them, and TP.
+//
+//   long_prompts_bench [MODEL …]
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "inference/layouts.h"
+#include "session/planning_inputs.h"
+
+namespace {
+
+using namespace sluice;
+
+constexpr int kGpus = 8;
+constexpr int64_t kPrompts[] = {8192, 32'768, 131'072};
+
+void print_model(const std::string& model) {
+  session::PlanningOptions options{.gpus = kGpus, .cluster = "h100x8", .model = model};
+  const cost::CostModel cost = session::resolve_machine(options).cost();
+  for (const char* name : {"<1,1,1>", "<1,1,2>", "<1,1,4>", "<1,1,8>", "<2,1,4>", "<8,1,1>"}) {
+    const strategy::Scheme scheme = strategy::parse_scheme(name);
+    const double left = static_cast<double>(cost.options().memory.device_bytes) -
+                        static_cast<double>(inference::parameter_bytes(cost, scheme));
+    const inference::TextRoom room{.cache_bytes = left, .most_texts = 1};
+    const inference::HeldCut cut{cost.program(), scheme.tp, scheme.pp, cost.options().memory.element_bytes,
+                                 scheme.cp};
+    const int64_t held = inference::pages_in(cut, left, 1) * inference::kPageTokens;
+    std::printf("| %s | %s | %s |", model.c_str(), name, base::human_count(held).c_str());
+    for (const int64_t prompt : kPrompts) {
+      if (held <= prompt) {
+        std::printf(" – | – |");
+        continue;
+      }
+      const std::vector<inference::Lengths> load = {{.prompt = prompt, .most_tokens = 1, .said = {1}}};
+      const inference::Passes passes =
+          inference::passes_of(load, inference::scheduler_options(cut, room, 1, prompt + 1), cost.window());
+      int64_t prefill_ns = 0;
+      for (const cost::DecodeWork& work : passes.work)
+        prefill_ns += inference::pass_ns(cost, scheme, work, /*in_node=*/true);
+      cost::DecodeWork next;
+      next.add(prompt, prompt + 1, /*says=*/true, cost.window());
+      std::printf(" %.2f | %.1f |", static_cast<double>(prefill_ns) / 1e9,
+                  static_cast<double>(inference::pass_ns(cost, scheme, next, true)) / 1e6);
+    }
+    std::printf("\n");
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  std::vector<std::string> models(words + 1, words + count);
+  if (models.empty()) models = {"llama-7b", "llama-32b"};
+  std::printf(
+      "One text on %d H100s of a node; all of a GPU's memory beside its parameters is cache.\n\n| model | "
+      "ranks | longest text |",
+      kGpus);
+  for (const int64_t prompt : kPrompts)
+    std::printf(" %sK prompt, s | a token, ms |", base::human_count(prompt / 1024).c_str());
+  std::printf("\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
+  for (const std::string& model : models) print_model(model);
+}

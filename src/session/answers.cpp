@@ -1,0 +1,88 @@
+#include "session/answers.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/interval.h"
+#include "session/planned_step.h"
+
+namespace sluice::session {
+namespace {
+
+using strategy::Sequence;
+
+// What a plan's step takes as its planner compares candidates.
+int64_t step_ns(const plan::Planner& planner, const strategy::StepPlan& plan) {
+  const auto& candidates = planner.options().candidates;
+  const auto taken = std::ranges::find(candidates, plan.strategy());
+  if (taken == candidates.end()) return plan.estimated_ns;
+  return plan.estimated_ns + planner.beside_ns(static_cast<size_t>(taken - candidates.begin()));
+}
+
+Sequence sequence_of(const Answers& answers, base::Interval texts, int64_t first) {
+  Sequence sequence{.document = first + texts.begin, .loss_tokens = 0};
+  const int64_t prefix = texts.size() > 1 ? answers.prompt_tokens - 1 : 0;
+  sequence.length_tokens = prefix;
+  for (int64_t text = texts.begin; text < texts.end; ++text) {
+    const int64_t length = answers.lengths[static_cast<size_t>(text)];
+    sequence.length_tokens += length - prefix;
+    *sequence.loss_tokens += length - answers.prompt_tokens;
+    if (prefix > 0) sequence.branches.push_back(length - prefix);
+  }
+  return sequence;
+}
+
+}  // namespace
+
+bool shares_prompts(const config::RunConfig& config, const model::Shape& shape) {
+  const bool counts_rows =
+      shape.experts.count > 0 &&
+      (config.train.balance_loss > 0 || (shape.experts.corrected && config.train.correction_rate > 0));
+  return config.rl.share_prompts && !counts_rows && shape.recurrent.key_heads == 0;
+}
+
+std::vector<Sequence> answer_sequences(std::span<const Answers> answers, int64_t together) {
+  std::vector<Sequence> sequences;
+  int64_t first = 0;
+  for (const Answers& each : answers) {
+    const int64_t texts = std::ssize(each.lengths);
+    const int64_t most = each.prompt_tokens > 1 ? together : 1;
+    const int64_t parts = (texts + most - 1) / most;
+    for (int64_t part = 0; part < parts; ++part)
+      sequences.push_back(sequence_of(each, base::even_part(texts, parts, part), first));
+    first += texts;
+  }
+  return sequences;
+}
+
+std::vector<Sequence> best_answer_sequences(const plan::Planner& planner, int64_t step,
+                                            std::span<const Answers> answers) {
+  int64_t most = 1;
+  for (const Answers& each : answers) most = std::max<int64_t>(most, std::ssize(each.lengths));
+  std::vector<Sequence> best = answer_sequences(answers, 1);
+  std::optional<int64_t> best_ns;
+  for (int64_t together = most;; together = (together + 1) / 2) {
+    std::vector<Sequence> sequences = answer_sequences(answers, together);
+    const auto longest = std::ranges::max_element(sequences, {}, &Sequence::length_tokens);
+    const bool held = longest->length_tokens <= planner.max_len_tokens();
+    if (held || together == 1) {
+      const auto planned = plan_step(planner, step, sequences);
+      if (planned && (!best_ns || step_ns(planner, planned->plan) < *best_ns)) {
+        best_ns = step_ns(planner, planned->plan);
+        best = std::move(sequences);
+      }
+    }
+    if (together == 1) return best;
+  }
+}
+
+int64_t shared_tokens(std::span<const Sequence> sequences) {
+  int64_t tokens = 0;
+  for (const Sequence& sequence : sequences) {
+    if (!sequence.branches.empty()) tokens += sequence.prefix_tokens() * (std::ssize(sequence.branches) - 1);
+  }
+  return tokens;
+}
+
+}  // namespace sluice::session

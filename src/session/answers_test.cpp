@@ -1,0 +1,80 @@
+#include "session/answers.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "cost/analytic.h"
+
+namespace sluice::session {
+namespace {
+
+constexpr int kRanks = 4;
+
+plan::Planner planner_with(const std::vector<std::string>& texts) {
+  const model::Shape shape{
+      .layers = 2, .hidden = 32, .heads = 2, .kv_heads = 2, .head_dim = 16, .ffn_hidden = 64, .vocab = 128};
+  constexpr int kDegrees[] = {1, 2};
+  const cost::AnalyticMemory memory{.device_bytes = 64 << 20, .logits_chunk_bytes = 1 << 16};
+  plan::PlannerOptions options{.world_size = kRanks};
+  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kRanks));
+  return {std::move(options),
+          cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kDegrees, kRanks))};
+}
+
+int64_t estimated_ns(const plan::Planner& planner, const std::vector<strategy::Sequence>& sequences) {
+  return planner.plan(0, sequences).estimated_ns;
+}
+
+TEST(Answers, ArePutTogetherInOrder) {
+  const std::vector<Answers> answers = {{5, {9, 6, 7}}, {1, {4, 3}}, {8, {10}}};
+  const std::vector<strategy::Sequence> apart = answer_sequences(answers, 1);
+  ASSERT_EQ(apart.size(), 6u);
+  for (size_t i = 0; i < apart.size(); ++i) EXPECT_EQ(apart[i].document, static_cast<int64_t>(i));
+  EXPECT_EQ(apart[1].length_tokens, 6);
+  EXPECT_EQ(apart[1].loss_tokens, 1);
+  const std::vector<strategy::Sequence> together = answer_sequences(answers, 8);
+  ASSERT_EQ(together.size(), 4u);  // a prompt of one token is each answer's own
+  EXPECT_EQ(together[0].length_tokens, 4 + 5 + 2 + 3);
+  EXPECT_EQ(together[0].branches, (std::vector<int64_t>{5, 2, 3}));
+  EXPECT_EQ(together[0].prefix_tokens(), 4);
+  EXPECT_EQ(together[0].loss_tokens, 4 + 1 + 2);
+  EXPECT_EQ(together[1].document, 3);
+  EXPECT_TRUE(together[3].branches.empty());
+  EXPECT_EQ(shared_tokens(together), 8);
+  const std::vector<strategy::Sequence> pairs = answer_sequences(answers, 2);
+  EXPECT_EQ(pairs[0].branches.size() + pairs[1].branches.size(), 2u);  // one and two: one stands alone
+  EXPECT_EQ(shared_tokens(pairs), 4);
+}
+
+// Whatever the batch, what is chosen ends no later than answers one by one, or all together.
+TEST(Answers, TheChoiceIsTheSoonest) {
+  const plan::Planner planner = planner_with({"4x<1,1,1>", "2x<2,1,1>", "<1,1,4>", "<1,2,2>"});
+  base::Rng rng(3);
+  int64_t shared = 0, apart = 0;
+  for (int round = 0; round < 30; ++round) {
+    std::vector<Answers> answers(static_cast<size_t>(rng.between(1, 12)));
+    for (Answers& each : answers) {
+      each.prompt_tokens = rng.between(1, round % 2 == 0 ? 40 : 900);
+      for (int64_t i = rng.between(1, 8); i > 0; --i)
+        each.lengths.push_back(each.prompt_tokens + rng.between(1, 300));
+    }
+    const auto chosen = best_answer_sequences(planner, 0, answers);
+    const int64_t chosen_ns = estimated_ns(planner, chosen);
+    EXPECT_LE(chosen_ns, estimated_ns(planner, answer_sequences(answers, 1)));
+    EXPECT_LE(chosen_ns, estimated_ns(planner, answer_sequences(answers, 8)));
+    (shared_tokens(chosen) > 0 ? shared : apart) += 1;
+  }
+  EXPECT_GT(shared, 0);
+  EXPECT_GT(apart, 0);
+}
+
+TEST(Answers, ThatNobodyHoldsTogetherAreTakenApart) {
+  const plan::Planner planner = planner_with({"4x<1,1,1>"});
+  const int64_t longest = planner.max_len_tokens();
+  const std::vector<Answers> answers = {{longest / 4, std::vector<int64_t>(16, longest / 2)}};
+  const auto chosen = best_answer_sequences(planner, 0, answers);
+  for (const strategy::Sequence& sequence : chosen) EXPECT_LE(sequence.length_tokens, longest);
+}
+
+}  // namespace
+}  // namespace sluice::session
