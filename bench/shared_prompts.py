@@ -35,7 +35,7 @@ algorithm = "grpo"
 prompts_per_step = {prompts}
 group = {samples}
 max_response = {answer}
-rewards = ["regex:[02468]$"]
+reward = ["regex:[02468]$"]
 held_out = 0
 [parallel]
 calibration = "analytic"

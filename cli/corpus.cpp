@@ -25,6 +25,9 @@ struct Arguments {
   corpus::BuildOptions build;
   std::string delimiter;
   double sample_mb = 10;
+  bool prompts = false, pairs = false;
+  corpus::AnswerKeys keys;
+  std::string chosen_key = "chosen", rejected_key = "rejected";
   bool json = false;
 };
 
@@ -113,24 +116,23 @@ void warn_of_losses(const corpus::BuildResult& result) {
   }
 }
 
-void print_json(const corpus::BuildResult& result) {
-  base::Json json = {{"prefix", result.prefix.string()},
-                     {"tokenizer", result.tokenizer.string()},
-                     {"documents", result.counts.documents},
-                     {"tokens", result.lengths.tokens()},
-                     {"bytes", result.counts.bytes},
-                     {"vocabulary", result.vocabulary},
-                     {"begin_id", result.begin_id},
-                     {"end_id", result.end_id},
-                     {"continued_documents", result.continued_documents},
-                     {"unigram_entropy_nats", result.unigram_entropy_nats},
-                     {"binary_files", result.counts.binary_files},
-                     {"other_files", other_files(result)},
-                     {"refused_documents", result.counts.refused_documents},
-                     {"changed_documents", result.changed_documents},
-                     {"learnt_tokens", result.learnt_tokens},
-                     {"rewritten_documents", result.rewritten_documents}};
-  std::cout << base::json_text(json, 2) << "\n";
+base::Json to_json(const corpus::BuildResult& result) {
+  return {{"prefix", result.prefix.string()},
+          {"tokenizer", result.tokenizer.string()},
+          {"documents", result.counts.documents},
+          {"tokens", result.lengths.tokens()},
+          {"bytes", result.counts.bytes},
+          {"vocabulary", result.vocabulary},
+          {"begin_id", result.begin_id},
+          {"end_id", result.end_id},
+          {"continued_documents", result.continued_documents},
+          {"unigram_entropy_nats", result.unigram_entropy_nats},
+          {"binary_files", result.counts.binary_files},
+          {"other_files", other_files(result)},
+          {"refused_documents", result.counts.refused_documents},
+          {"changed_documents", result.changed_documents},
+          {"learnt_tokens", result.learnt_tokens},
+          {"rewritten_documents", result.rewritten_documents}};
 }
 
 void print_text(const corpus::BuildResult& result) {
@@ -155,10 +157,16 @@ void run(const std::shared_ptr<Arguments>& arguments) {
   if (build.tokenizer_file.empty() == (build.train_vocabulary == 0)) {
     throw base::InputError("choose a tokenizer: either --tokenizer FILE or --train-tokenizer VOCAB");
   }
+  if (arguments->prompts && arguments->pairs)
+    throw base::InputError("--prompts have one answer, --pairs have two: give one of the two");
+  if (arguments->prompts || arguments->pairs) {
+    build.documents.chats = true;
+    build.documents.answers = arguments->keys;
+  }
   if (!build.tokenizer.chat_template.empty() && !build.documents.chats)
     throw base::InputError("--chat-template renders conversations: give --chat with it");
   if (build.documents.chats && build.train_vocabulary > 0)
-    throw base::InputError("--chat needs a tokenizer with a chat template: give --tokenizer FOLDER");
+    throw base::InputError("conversations need a tokenizer with a chat template: give --tokenizer FOLDER");
   if (arguments->sample_mb < 0.001)
     throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
   build.sample_bytes = static_cast<int64_t>(arguments->sample_mb * 1e6);
@@ -168,14 +176,27 @@ void run(const std::shared_ptr<Arguments>& arguments) {
   build.on_progress = [progress](std::string_view stage, int64_t done, int64_t total) {
     (*progress)(stage, done, total);
   };
-  const corpus::BuildResult result = corpus::build_corpus(build);
-  progress.reset();
-  warn_of_losses(result);
-  if (arguments->json) {
-    print_json(result);
-  } else {
-    print_text(result);
+  base::Json told = base::Json::object();
+  const auto build_one = [&](const std::string& name) {
+    const corpus::BuildResult result = corpus::build_corpus(build);
+    progress.reset();
+    warn_of_losses(result);
+    if (!arguments->json) print_text(result);
+    told[name] = to_json(result);
+  };
+  if (!arguments->pairs) {
+    build_one("corpus");
+    if (arguments->json) std::cout << base::json_text(told["corpus"], 2) << "\n";
+    return;
   }
+  const std::filesystem::path folder = build.directory;
+  for (const auto& [name, key] :
+       {std::pair("chosen", arguments->chosen_key), {"rejected", arguments->rejected_key}}) {
+    build.directory = folder / name;
+    build.documents.answers->answer = key;
+    build_one(name);
+  }
+  if (arguments->json) std::cout << base::json_text(told, 2) << "\n";
 }
 
 }  // namespace
@@ -207,6 +228,18 @@ void add_corpus(CLI::App& app) {
       "--chat", options.documents.chats,
       "Inputs are conversations, JSON objects with messages: render them by the tokenizer's chat template "
       "and write corpus.mask, which lets only what the assistant says count");
+  build->add_flag("--prompts", arguments->prompts,
+                  "Inputs are problems and answers, JSON objects with prompt and answer, each a text or a "
+                  "list of messages: as "
+                  "--chat of a user and an assistant");
+  build->add_flag("--pairs", arguments->pairs,
+                  "Inputs are prompts with two answers, chosen and rejected: two corpora, in --out's chosen "
+                  "and rejected");
+  build->add_option("--prompt-key", arguments->keys.prompt, "Of --prompts and --pairs")
+      ->capture_default_str();
+  build->add_option("--answer-key", arguments->keys.answer, "Of --prompts")->capture_default_str();
+  build->add_option("--chosen-key", arguments->chosen_key, "Of --pairs")->capture_default_str();
+  build->add_option("--rejected-key", arguments->rejected_key, "Of --pairs")->capture_default_str();
   build->add_option("--chat-template", options.tokenizer.chat_template,
                     "A Jinja file to render conversations by instead of the tokenizer's own template");
   build->add_option("--sample-mb", arguments->sample_mb, "Megabytes of text that training reads at most")

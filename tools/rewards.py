@@ -47,7 +47,7 @@ def read_text():
 def load(path, name):
     spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
     if spec is None or not pathlib.Path(path).is_file():
-        raise BadReward(f"cannot read {path}: rl.rewards names a Python file that is not there")
+        raise BadReward(f"cannot read {path}: rl.reward names a Python file that is not there")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(pathlib.Path(path).resolve().parent))
     try:

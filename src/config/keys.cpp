@@ -51,6 +51,7 @@ constexpr Word<Aggregate> kAggregates[] = {{"auto", Aggregate::kAuto},
                                            {"token", Aggregate::kToken},
                                            {"sequence", Aggregate::kSequence},
                                            {"constant", Aggregate::kConstant}};
+constexpr Word<Mapping> kMappings[] = {{"auto", Mapping::kAuto}, {"colocated", Mapping::kColocated}};
 constexpr Word<Choose> kChoose[] = {{"auto", Choose::kAuto}, {"yes", Choose::kYes}, {"no", Choose::kNo}};
 constexpr Word<WatchAct> kWatchActs[] = {
     {"tell", WatchAct::kTell}, {"plan", WatchAct::kPlan}, {"leave", WatchAct::kLeave}};
@@ -162,11 +163,13 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "(reinforcement.md)");
   keys("prompts_per_step", Number(rl.prompts_per_step, {1, 1 << 20}),
        "prompts of a rollout; of a step pairs, or answers of either kind");
+  keys("draw", OptionalNumber<int64_t>(rl.draw, {1, 1 << 20}, "auto"),
+       "prompts that are answered at once where prompts are drawn again; auto: prompts_per_step");
   keys("group", Number(rl.group, {1, 1 << 16}), "responses to each prompt");
   keys("updates", Number(rl.updates, {1, 1 << 16}), "steps that a rollout is trained on in");
   keys("max_response", Number(rl.max_response, {1, (int64_t{1} << 31) - 1}), "tokens of a response at most");
   keys("temperature", Number(rl.temperature, {1e-3, 1e3}), "of the policy, in rollouts and updates alike");
-  keys("rewards", Texts(rl.rewards),
+  keys("reward", Texts(rl.reward),
        "summed: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's own answer");
   keys("reward_timeout_s", Number(rl.reward_timeout_s, {1e-3, 1e6}), "for one response");
   keys("python", Path(rl.python), "interpreter that has what reward functions import; empty: python3");
@@ -191,6 +194,9 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("most_texts", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
   keys("share_prompts", Flag(rl.share_prompts),
        "whether steps may compute a prompt once for several answers to it");
+  keys("mapping", Choice(rl.mapping, kMappings),
+       "which ranks say responses: those that train on them, in turn; auto chooses among what is exactly "
+       "on-policy, which is that");
   keys("rejected", Texts(rl.rejected),
        "of dpo and kto: corpora of the worse answers; of dpo in the order and numbering of data.train's");
   keys("beta", Number(rl.beta, {1e-6, 1e3}), "of dpo and kto: how near to the reference they stay");

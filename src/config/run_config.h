@@ -82,14 +82,18 @@ enum class Baseline : uint8_t { kAuto, kGroup, kMean, kOthers };
 enum class Aggregate : uint8_t { kAuto, kToken, kSequence, kConstant };
 enum class Choose : uint8_t { kAuto, kYes, kNo };
 
+// Which ranks say and which train: all do both.
+enum class Mapping : uint8_t { kAuto, kColocated };
+
 struct RlConfig {
   RlAlgorithm algorithm = RlAlgorithm::kNone;
-  int64_t prompts_per_step = 32;              // of a rollout: groups that train
-  int group = 8;                              // responses to each
-  int64_t updates = 1;                        // mini-batches that a rollout is cut into
-  int64_t max_response = 1024;                // tokens
-  double temperature = 1;                     // of the policy: it speaks so, and is trained so
-  std::vector<std::string> rewards{"exact"};  // rl/reward.h
+  int64_t prompts_per_step = 32;             // of a rollout: groups that train
+  std::optional<int64_t> draw;               // prompts of a draw where they are drawn again; none: as many
+  int group = 8;                             // responses to each
+  int64_t updates = 1;                       // mini-batches that a rollout is cut into
+  int64_t max_response = 1024;               // tokens
+  double temperature = 1;                    // of the policy: it speaks so, and is trained so
+  std::vector<std::string> reward{"exact"};  // rl/reward.h
   double reward_timeout_s = 10;
   std::filesystem::path python;  // that runs rewards of Python; empty: the PATH's python3
   int64_t held_out = 256;        // prompts of each validation set that are answered at evaluations
@@ -104,6 +108,7 @@ struct RlConfig {
   std::optional<int64_t> overlong_buffer;
   double cache_gib = 1;  // of a rank, for keys and values of what is being said
   int64_t most_texts = 256;
+  Mapping mapping = Mapping::kAuto;
   bool share_prompts = true;  // steps compute a prompt once for several answers (session/answers.h)
   std::vector<std::string>
       rejected;       // of dpo, kto: corpora of answers worse than data.train's; of dpo document by document

@@ -84,6 +84,8 @@ std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptio
   bytes.add(options.documents.text_key).add(options.documents.delimiter);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
   bytes.add(options.documents.chats ? 1 : 0).add(template_of(options));
+  if (options.documents.answers)
+    bytes.add(options.documents.answers->prompt).add(options.documents.answers->answer);
   bytes.add(options.tokenizer.begin_token).add(options.tokenizer.end_token);
   if (!options.tokenizer_file.empty()) {
     const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
@@ -135,8 +137,8 @@ void require_documents(const BuildResult& result, const BuildOptions& options, s
   const DocumentCounts& counts = result.counts;
   if (counts.documents > 0) return;
   if (options.documents.chats) {
-    throw InputError(
-        text("none of ", files, " input files holds a conversation: give JSON Lines with messages"));
+    throw InputError(text("none of ", files, " input files holds a conversation: give JSON Lines with ",
+                          options.documents.answers ? options.documents.answers->answer : "messages"));
   }
   throw InputError(text("none of ", files, " input files holds text: ", counts.binary_files, " are binary, ",
                         counts.refused_documents, " documents are not UTF-8, ", counts.empty_documents,

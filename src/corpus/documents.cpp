@@ -263,6 +263,28 @@ bool takes_chat(const RawDocument& document, DocumentCounts& counts) {
   return true;
 }
 
+std::string conversation_of(const RawDocument& document, const AnswerKeys& keys) {
+  const base::Json object = base::parse_json(document.bytes, document.place);
+  base::Json messages = base::Json::array();
+  const auto add = [&](const std::string& key, const std::string& role) {
+    const auto found = object.find(key);
+    if (found == object.end() || !(found->is_string() || found->is_array())) {
+      throw InputError(text(document.place, ": there is neither a text nor a list of messages under '", key,
+                            "': name the key of ", role == "user" ? "prompts" : "answers"));
+    }
+    if (found->is_string()) {
+      messages.push_back({{"role", role}, {"content", *found}});
+    } else {
+      for (const base::Json& message : *found) messages.push_back(message);
+    }
+  };
+  const auto answer = object.find(keys.answer);
+  const bool whole = answer != object.end() && answer->is_array() && !object.contains(keys.prompt);
+  if (!whole) add(keys.prompt, "user");
+  add(keys.answer, "assistant");
+  return base::Json{{"messages", std::move(messages)}}.dump();
+}
+
 void texts_of(const RawDocument& document, const DocumentOptions& options, DocumentCounts& counts,
               const std::function<void(std::string_view)>& visit) {
   base::Json json;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +15,18 @@
 
 namespace sluice::corpus {
 
+// What conversations are made of where objects have no messages: a text, or a list of messages, each.
+struct AnswerKeys {
+  std::string prompt = "prompt";
+  std::string answer = "answer";
+};
+
 struct DocumentOptions {
-  bool chats = false;             // documents are conversations, JSON objects with messages
-  std::string text_key = "text";  // of a JSON object, or the column of a table: its document
-  std::string split = "train";    // of data sets that have several
-  std::string delimiter;          // cuts documents further, each part keeping it at its end; empty: none
+  bool chats = false;                 // documents are conversations, JSON objects with messages
+  std::optional<AnswerKeys> answers;  // of chats: objects are prompts and answers instead
+  std::string text_key = "text";      // of a JSON object, or the column of a table: its document
+  std::string split = "train";        // of data sets that have several
+  std::string delimiter;              // cuts documents further, each part keeping it at its end; empty: none
   // Of the files taken from directories, .gz, .zst and .bz2 apart, which may follow.
   std::vector<std::string> suffixes = {".py", ".txt",  ".md", ".c",  ".cc",    ".cpp",     ".h",    ".rs",
                                        ".go", ".java", ".js", ".ts", ".jsonl", ".parquet", ".arrow"};
@@ -84,6 +92,11 @@ void read_documents(const InputFile& file, const DocumentOptions& options, Docum
 // Whether it is a conversation that can be rendered; counts it, or as refused when it is not UTF-8.
 // InputError naming its place when it is malformed. REQUIRES: options.chats.
 bool takes_chat(const RawDocument& document, DocumentCounts& counts);
+
+// The conversation of a prompt and its answer: a user's and an assistant's message where they are texts;
+// where both are lists that of the answer may hold the prompt, which then has no key. InputError naming its
+// place and the key that is missing.
+std::string conversation_of(const RawDocument& document, const AnswerKeys& keys);
 
 // Calls `visit` for the texts of one of them, cut at the delimiter. InputError naming its place when it is
 // malformed or has no text.

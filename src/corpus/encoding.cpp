@@ -37,13 +37,13 @@ struct EncodedBatch {
   int64_t rewritten_documents = 0;
 };
 
-EncodedBatch encode_chats(const Batch& batch, const Tokenizer& tokenizer) {
+EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, const Tokenizer& tokenizer) {
   EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> chats;
   std::vector<const RawDocument*> documents;
   for (const RawDocument& document : batch.documents) {
     if (!takes_chat(document, encoded.counts)) continue;
-    chats.push_back(document.bytes);
+    chats.push_back(options.answers ? conversation_of(document, *options.answers) : document.bytes);
     documents.push_back(&document);
   }
   std::vector<EncodedChat> answers = tokenizer.encode_chats(chats);
@@ -58,7 +58,7 @@ EncodedBatch encode_chats(const Batch& batch, const Tokenizer& tokenizer) {
 }
 
 EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const Tokenizer& tokenizer) {
-  if (options.chats) return encode_chats(batch, tokenizer);
+  if (options.chats) return encode_chats(batch, options, tokenizer);
   EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> texts;
   for (const RawDocument& document : batch.documents) {

@@ -111,7 +111,7 @@ constexpr Metric kMetrics[] = {
     {"margin", &Step::margin, Kind::kNumber, Fold::kOwn, "rl/margin", "of pairs, in nats times rl.beta",
      kSparse},
     {"accuracy", &Step::accuracy, Kind::kNumber, Fold::kOwn, "rl/accuracy",
-     "of pairs: margins above 0; of a rollout's responses: a reward of 1 or more from each of rl.rewards",
+     "of pairs: margins above 0; of a rollout's responses: a reward of 1 or more from each of rl.reward",
      kSparse},
 };
 

@@ -111,7 +111,7 @@ std::unique_ptr<Reward> one_reward(const std::string& name, const RewardOptions&
     return std::make_unique<PythonReward>(
         std::vector<std::string>{rest.substr(0, last), rest.substr(last + 1), timeout}, name, options);
   }
-  throw base::InputError(text("[config] rl.rewards names ", "\"", name, "\"",
+  throw base::InputError(text("[config] rl.reward names ", "\"", name, "\"",
                               ": give exact, number, regex:PATTERN or python:FILE.py:FUNCTION"));
 }
 
@@ -137,7 +137,7 @@ std::string last_number(const std::string& text) {
 std::unique_ptr<Reward> make_reward(std::span<const std::string> names, const RewardOptions& options) {
   std::vector<std::unique_ptr<Reward>> parts;
   for (const std::string& name : names) parts.push_back(one_reward(name, options));
-  if (parts.empty()) throw base::InputError("[config] rl.rewards is empty: name at least one");
+  if (parts.empty()) throw base::InputError("[config] rl.reward is empty: name at least one");
   if (parts.size() == 1) return std::move(parts.front());
   return std::make_unique<Sum>(std::move(parts));
 }

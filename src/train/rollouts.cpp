@@ -68,8 +68,10 @@ std::vector<Rollouts::Group> Rollouts::draw() {
   std::vector<Group> groups;
   std::vector<rl::Question> questions;
   std::vector<uint64_t> numbers;
-  for (int64_t tries = 0; std::ssize(groups) < config_.prompts_per_step; ++tries) {
-    if (tries > 100 * config_.prompts_per_step) {
+  const int64_t wanted =
+      objective_.draws_again ? config_.draw.value_or(config_.prompts_per_step) : config_.prompts_per_step;
+  for (int64_t tries = 0; std::ssize(groups) < wanted; ++tries) {
+    if (tries > 100 * wanted) {
       throw base::InputError(text("of ", tries, " documents only ", groups.size(),
                                   " have a prompt that leaves room for a response in ",
                                   run_.config().data.context_length, " tokens: raise data.context_length"));
@@ -112,7 +114,7 @@ void Rollouts::describe(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     for (const Response& response : group.responses) {
       rewards.push_back(response.reward);
-      right.push_back(response.reward >= static_cast<double>(config_.rewards.size()) ? 1 : 0);
+      right.push_back(response.reward >= static_cast<double>(config_.reward.size()) ? 1 : 0);
       lengths.push_back(std::ssize(response.tokens));
       for (const double log_p : response.log_probabilities) entropies.push_back(-log_p);
     }
@@ -143,7 +145,8 @@ void Rollouts::roll_out() {
   told_.groups_kept = std::ssize(kept);
   if (kept.empty()) {
     if (run_.rank() == 0)
-      base::log_info(text("nothing is left to learn: in ", draws, " draws of ", config_.prompts_per_step,
+      base::log_info(text("nothing is left to learn: in ", draws, " draws of ",
+                          config_.draw.value_or(config_.prompts_per_step),
                           " prompts all responses to each had the same reward, ", *told_.reward,
                           " in the mean"));
     return;

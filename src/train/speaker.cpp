@@ -55,7 +55,7 @@ Speaker::Speaker(RunContext& run) : run_(run) {
     const config::RlConfig& rl = run.config().rl;
     tokenizer_ = tokenizer_of(run.config(), run.tools());
     const corpus::PythonTools tools{.interpreter = rl.python, .scripts = run.tools().scripts};
-    if (rl.rolls_out()) reward_ = rl::make_reward(rl.rewards, {rl.reward_timeout_s, tools});
+    if (rl.rolls_out()) reward_ = rl::make_reward(rl.reward, {rl.reward_timeout_s, tools});
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
     if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());

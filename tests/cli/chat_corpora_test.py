@@ -82,6 +82,40 @@ class ChatCorpora(CommandTest):
         _, parts = self.learnt(MARKED, CHAT)
         self.assertEqual(parts, ["<think>hm</think>Hello<|im_end|>", "<think>so</think>Vu.<|im_end|>"])
 
+    def written(self, *parts):
+        folder = self.corpus.joinpath(*parts)
+        return [(folder / name).read_bytes() for name in ("corpus.bin", "corpus.mask", "corpus.idx")]
+
+    def test_prompts_and_pairs_are_conversations(self):
+        def chat(answer):
+            self.assertEqual(self.build(MARKED, [conversation([*CHAT[:2], ("assistant", answer)])]).returncode, 0)
+            return self.written()
+        yes, no = chat("yes"), chat("no")
+        prompt = conversation(CHAT[:2])["messages"]
+        def told(answer):
+            return [{"role": "assistant", "content": answer}]
+        for row in ({"prompt": prompt, "answer": "yes"}, {"prompt": prompt, "answer": told("yes")},
+                    {"answer": prompt + told("yes"), "other": 1}):
+            self.assertEqual(self.build(MARKED, [row], "--prompts").returncode, 0)
+            self.assertEqual(self.written(), yes)
+        self.assertEqual(self.build(MARKED, [{"q": "Hi", "a": "yes"}], "--prompts", "--prompt-key", "q", "--answer-key", "a").returncode, 0)
+        texts = self.written()
+        self.assertEqual(self.build(MARKED, [conversation([("user", "Hi"), ("assistant", "yes")])]).returncode, 0)
+        self.assertEqual(self.written(), texts)
+        for row in ({"prompt": prompt, "chosen": "yes", "rejected": "no"},
+                    {"chosen": prompt + told("yes"), "rejected": prompt + told("no")}):
+            built = self.build(MARKED, [row], "--pairs")
+            self.assertEqual(built.returncode, 0, built.stderr)
+            self.assertEqual(set(json.loads(built.stdout)), {"chosen", "rejected"})
+            self.assertEqual((self.written("chosen"), self.written("rejected")), (yes, no))
+        for row, arguments, told in (({"prompt": "a"}, ("--prompts",), "under 'answer': name the key of answers"),
+                                     ({"answer": "a"}, ("--prompts",), "under 'prompt': name the key of prompts"),
+                                     ({"prompt": "a", "chosen": 3}, ("--pairs",), "under 'chosen'"),
+                                     ({}, ("--pairs", "--prompts"), "give one of the two")):
+            built = self.build(MARKED, [row], *arguments)
+            self.assertEqual(built.returncode, 2)
+            self.assertIn(told, built.stderr)
+
     def test_without_marks_the_difference_of_prefixes_is_learnt(self):
         _, parts = self.learnt(PLAIN, CHAT)
         self.assertEqual(parts, ["<think>hm</think>Hello<|im_end|>\n", "<think>so</think>Vu.<|im_end|>\n"])

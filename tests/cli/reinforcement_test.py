@@ -38,7 +38,7 @@ max_response = 20
 most_draws = 2
 kl = 0.02
 held_out = 8
-rewards = ["regex:^[0-4 ]*5", "python:{folder}/low.py:score"]
+reward = ["regex:^[0-4 ]*5", "python:{folder}/low.py:score"]
 [optimizer]
 lr = 1e-3
 warmup_steps = 1
@@ -192,14 +192,14 @@ class Reinforcement(CommandTest):
                     f"    if calls <= 60: return calls % 3\n    {body}\n")
                 name = re.sub("[^a-z]", "", body)
                 status, errors = self.ended(self.arguments(
-                    name, 2, rl__rewards=f'["python:{self.folder}/bad.py:score"]', checkpoint__every=100,
+                    name, 2, rl__reward=f'["python:{self.folder}/bad.py:score"]', checkpoint__every=100,
                     rl__reward_timeout_s=0.5, train__steps=40, rl__held_out=0))
                 self.assertNotEqual(status, 0)
                 self.assertIn(told, errors)
                 self.assertTrue(list((self.folder / name / "checkpoints").glob("step-*")), errors)
 
     def test_nothing_left_to_learn_ends_the_run(self):
-        status, errors = self.ended(self.arguments("done", 2, rl__rewards='["regex:never"]', checkpoint__every=100))
+        status, errors = self.ended(self.arguments("done", 2, rl__reward='["regex:never"]', checkpoint__every=100))
         self.assertEqual(status, 0, errors)
         self.assertIn("nothing is left to learn: in 2 draws of 6 prompts", errors)
 
@@ -209,8 +209,8 @@ class Reinforcement(CommandTest):
         self.done("corpus", "build", plain, "--tokenizer", self.folder / "tokenizer.json", "--out", self.folder / "plain")
         for settings, told in (
                 ({"data__train": f'[["{self.folder}/plain/corpus", 1.0]]'}, "needs conversations in data.train"),
-                ({"rl__rewards": '["best"]'}, 'rl.rewards names "best"'),
-                ({"rl__rewards": "[]"}, "rl.rewards is empty"),
+                ({"rl__reward": '["best"]'}, 'rl.reward names "best"'),
+                ({"rl__reward": "[]"}, "rl.reward is empty"),
                 ({"rl__group": 1}, "rl.group is 1"),
                 ({"train__z_loss": 0.1}, "train.z_loss is 0.1"),
                 ({"rl__algorithm": '"ppo"'}, "none, grpo, dapo, dr_grpo, reinforce"),

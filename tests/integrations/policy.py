@@ -32,7 +32,7 @@ prompts_per_step = 8
 group = 4
 updates = 2
 max_response = {most}
-rewards = ["python:{folder}/low.py:score"]
+reward = ["python:{folder}/low.py:score"]
 dual_clip = 3.0
 [optimizer]
 lr = 3e-2

@@ -96,7 +96,7 @@ class TrlTest(PolicyTest):
 
     def preference_step(self, algorithm, count, **settings):
         """The models before training and before the second step, and that step's line."""
-        settings = {"rl__algorithm": f'"{algorithm}"', "rl__rewards": "[]", **self.corpora(count), **settings}
+        settings = {"rl__algorithm": f'"{algorithm}"', "rl__reward": "[]", **self.corpora(count), **settings}
         begin = self.run_of(f"begin-{algorithm}", 1, **settings, optimizer__lr=0)
         reference = self.model_after(begin, 1)
         run = self.run_of(algorithm, 2, "begun.toml", **settings, model__hf=f'"{begin}/model-1"', optimizer__lr="3e-2")
