@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace sluice::base {
 
@@ -34,6 +36,16 @@ class BoundedQueue {
     items_.pop_front();
     not_full_.notify_one();
     return item;
+  }
+
+  // All that wait, in their order, as soon as one does. None once closed and drained.
+  std::vector<T> pop_all() {
+    std::unique_lock lock(mutex_);
+    not_empty_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    std::vector<T> items(std::make_move_iterator(items_.begin()), std::make_move_iterator(items_.end()));
+    items_.clear();
+    not_full_.notify_all();
+    return items;
   }
 
   // Wakes everybody: pushes fail from now on, pops drain what is left.

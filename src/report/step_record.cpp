@@ -100,7 +100,7 @@ constexpr Metric kMetrics[] = {
      kSparse},
     {"speaking", &Step::speaking, Kind::kReason, Fold::kOwn, nullptr, "the strategy that said responses",
      kSparse},
-    {"reward_ms", &Step::reward_ns, Kind::kMilliseconds, Fold::kOwn, "time/reward_ms", "likewise, rewards",
+    {"reward_ms", &Step::reward_ns, Kind::kMilliseconds, Fold::kOwn, "time/reward_ms", "that rewards took longer than what they are of",
      kSparse},
     {"clip_fraction", &Step::clip_fraction, Kind::kNumber, Fold::kOwn, "rl/clip_fraction",
      "of tokens whose advantage pulled no more", kSparse},

@@ -96,32 +96,6 @@ TEST_F(EquivalenceOfExchanges, CountsOfExpertsDoNotKnowTheStrategy) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// A prefix and its branches lie whole beside others, in rings, in runs that exchange heads, behind windows,
-// and where parameters and experts are shared.
-TEST_F(EquivalenceOfExchanges, BranchesDoNotKnowTheStrategy) {
-  model::Shape plain = small_shape();
-  model::Shape windowed = small_shape();
-  windowed.window = 7;
-  windowed.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
-  model::Shape experts = small_shape();
-  experts.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
-  for (const model::Shape& shape : {plain, windowed, experts}) {
-    RunOptions options;
-    options.shape = shape;
-    options.branches = 4;
-    const RunRecord reference = run_in_process(options);
-    options.world_size = 8;
-    options.exchanges = {{}, {.head_lanes = 0}, {.head_lanes = 2}};
-    options.strategies = {"<1,1,8>", "<2,1,4>", "<1,2,4>", "8x<1,1,1>", "<1,1,8,2>", "<1,2,3> + <2,1,1>"};
-    for (const Plan& plan : {Plan(packed_plan), Plan(dealt_plan), Plan(ringed_plan)}) {
-      options.plan = plan;
-      const RunRecord record = run_in_process(options);
-      expect_equal(record, reference, 1e-11, 1e-11);
-      if (shape.window == 0) EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
-    }
-  }
-}
-
 TEST_F(EquivalenceOnLanes, WholeSequencesMoveNoRingBytes) {
   RunOptions options;
   options.world_size = 4;

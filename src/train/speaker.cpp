@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "corpus/load_tokenizer.h"
 #include "generate/generator.h"
+#include "rl/reward_queue.h"
 #include "train/model_source.h"
 
 namespace sluice::train {
@@ -36,6 +37,16 @@ Json to_json(const std::vector<Response>& responses) {
   for (const Response& response : responses)
     json.push_back({response.tokens, response.log_probabilities, response.ended, response.reward});
   return json;
+}
+
+Response response_of(const generate::Said& said) {
+  Response response{.tokens = {said.tokens.begin(), said.tokens.end()},
+                    .log_probabilities = said.log_probabilities,
+                    .ended = said.ended};
+  if (said.end_token < 0) return response;
+  response.tokens.push_back(static_cast<int32_t>(said.end_token));
+  response.log_probabilities.push_back(said.end_log_probability);
+  return response;
 }
 
 std::vector<Response> responses_from_json(const Json& json) {
@@ -74,7 +85,7 @@ std::string Speaker::text_of(std::span<const int32_t> tokens) const {
 
 std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<int32_t>> prompts,
                                                     std::span<const uint64_t> numbers, int samples,
-                                                    int64_t most_tokens, Manner manner) {
+                                                    int64_t most_tokens, Manner manner, const Ended& ended) {
   const config::RunConfig& config = run_.config();
   const strategy::Place place =
       strategy::places(run_.speaking(), run_.control().world_size())[static_cast<size_t>(run_.rank())];
@@ -113,41 +124,28 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
     first_texts[i] =
         generator.add({prompt, std::min<int64_t>(most_tokens, context - std::ssize(prompt)), samples}, way);
   }
-  while (generator.step()) run_.activity().advance();
   std::vector<std::vector<Response>> responses(prompts.size());
-  const bool tells = place.stage == 0 && place.lane == 0 && place.t == 0;
+  std::vector<std::pair<size_t, int>> open;  // prompts and samples, on the rank that tells
   for (size_t i = 0; i < prompts.size(); ++i) {
-    for (int sample = 0; tells && first_texts[i] >= 0 && sample < samples; ++sample) {
-      const generate::Said& said = generator.said(first_texts[i] + sample);
-      Response& response = responses[i].emplace_back();
-      response.tokens.assign(said.tokens.begin(), said.tokens.end());
-      response.log_probabilities = said.log_probabilities;
-      response.ended = said.ended;
-      if (said.end_token < 0) continue;
-      response.tokens.push_back(static_cast<int32_t>(said.end_token));
-      response.log_probabilities.push_back(said.end_log_probability);
-    }
+    const bool tells = place.stage == 0 && place.lane == 0 && place.t == 0;
+    if (!tells || first_texts[i] < 0) continue;
+    responses[i].resize(static_cast<size_t>(samples));
+    for (int sample = 0; sample < samples; ++sample) open.emplace_back(i, sample);
+  }
+  while (generator.step()) {
+    run_.activity().advance();
+    std::erase_if(open, [&](const std::pair<size_t, int>& of) {
+      const auto [prompt, sample] = of;
+      const int64_t number = first_texts[prompt] + sample;
+      if (!generator.finished(number)) return false;
+      Response& response = responses[prompt][static_cast<size_t>(sample)];
+      response = response_of(generator.said(number));
+      if (ended) ended(prompt, sample, response);
+      return true;
+    });
   }
   times_.speaking_ns = base::now_ns() - begin;
   return responses;
-}
-
-void Speaker::reward(std::span<const rl::Question> questions, std::vector<std::vector<Response>>& responses) {
-  const int64_t begin = base::now_ns();
-  std::vector<rl::Answer> answers;
-  std::vector<Response*> answered;
-  for (size_t i = 0; i < questions.size(); ++i) {
-    if (responses[i].empty()) continue;
-    const std::string prompt = text_of(questions[i].prompt);
-    const std::string reference = text_of(questions[i].answer);
-    for (Response& response : responses[i]) {
-      answers.push_back({prompt, text_of(response.tokens), reference});
-      answered.push_back(&response);
-    }
-  }
-  const std::vector<double> rewards = reward_->of(answers);
-  for (size_t i = 0; i < rewards.size(); ++i) answered[i]->reward = rewards[i];
-  times_.rewarding_ns = base::now_ns() - begin;
 }
 
 // Everybody's to everybody.
@@ -191,12 +189,27 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
   }
   const std::optional<inference::SayingLayout> layout = run_.speak_as_suits(lengths, said_before_);
   std::vector<std::vector<Response>> responses;
+  rl::RewardQueue rewards(*reward_);
+  std::vector<std::pair<size_t, int>> rewarded;  // in the order of the queue
   {
     const auto saying = run_.activity().own("saying responses");
-    responses = say_own(prompts, numbers, samples, run_.config().rl.max_response, manner);
+    responses = say_own(prompts, numbers, samples, run_.config().rl.max_response, manner,
+                        [&](size_t question, int sample, const Response& response) {
+                          const auto& [prompt, answer] = questions[question];
+                          rewards.add({text_of(prompt), text_of(response.tokens), text_of(answer)});
+                          rewarded.emplace_back(question, sample);
+                        });
     run_.engine().release();
   }
-  run_.control().together("rewarding responses", [&] { reward(questions, responses); });
+  const int64_t said_ns = base::now_ns();
+  run_.control().together("rewarding responses", [&] {
+    const std::vector<double> found = rewards.finish();
+    for (size_t i = 0; i < found.size(); ++i) {
+      const auto [question, sample] = rewarded[i];
+      responses[question][static_cast<size_t>(sample)].reward = found[i];
+    }
+  });
+  times_.rewarding_ns = base::now_ns() - said_ns;
   share(responses);
   times_.predicted_ns = layout ? std::optional(layout->ns()) : std::nullopt;
   said_before_.clear();

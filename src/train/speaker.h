@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,7 +29,7 @@ struct Response {
 struct SpeakingTimes {
   int64_t pulling_ns = 0;
   int64_t speaking_ns = 0;              // of the slowest rank
-  int64_t rewarding_ns = 0;             // likewise
+  int64_t rewarding_ns = 0;             // likewise, that rewards took longer
   int64_t tokens = 0;                   // of all responses
   std::optional<int64_t> predicted_ns;  // of pulling and speaking; none: not known
 };
@@ -45,8 +46,8 @@ class Speaker {
   std::vector<std::vector<Response>> say(std::span<const std::vector<int32_t>> prompts,
                                          std::span<const uint64_t> numbers, int samples, int64_t most_tokens,
                                          Manner manner);
-  // Collective: the same to each question, rewarded. RunError on every rank when a reward fails on one.
-  // REQUIRES: a run with rollouts.
+  // Collective: the same to each question, rewarded while others are said. RunError on every rank when a
+  // reward fails on one. REQUIRES: a run with rollouts.
   std::vector<std::vector<Response>> answer(std::span<const rl::Question> questions,
                                             std::span<const uint64_t> numbers, int samples, Manner manner);
 
@@ -60,11 +61,12 @@ class Speaker {
   void remember(std::vector<std::vector<int64_t>> said) { said_before_ = std::move(said); }
 
  private:
+  // Called with each response when it has ended, by the rank that tells, and the prompt's number.
+  using Ended = std::function<void(size_t prompt, int sample, const Response& response)>;
   // Of its pipeline's share of the prompts; of others none, and on all but the pipeline's first rank none.
   std::vector<std::vector<Response>> say_own(std::span<const std::vector<int32_t>> prompts,
                                              std::span<const uint64_t> numbers, int samples,
-                                             int64_t most_tokens, Manner manner);
-  void reward(std::span<const rl::Question> questions, std::vector<std::vector<Response>>& responses);
+                                             int64_t most_tokens, Manner manner, const Ended& ended = {});
   void share(std::vector<std::vector<Response>>& responses);
   bool is_end(int64_t token) const;
 

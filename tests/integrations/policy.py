@@ -109,7 +109,7 @@ class PolicyTest(unittest.TestCase):
     def step(self, algorithm, kl):
         """The mini-batch of the rollout's second update, the model before it, and its line of metrics."""
         run = self.run_of(f"{algorithm}_{kl}", rl__algorithm=f'"{algorithm}"', rl__kl=kl)
-        (batch,) = json.loads((run / "checkpoints" / "step-1" / "manifest.json").read_text())["rollout"]
+        (batch,) = json.loads((run / "checkpoints" / "step-1" / "manifest.json").read_text())["rollout"]["batches"]
         return batch, self.model_after(run, 1), self.line_of(run, 1)
 
     def assert_step(self, line, loss, norm):

@@ -1,0 +1,35 @@
+#include "rl/reward_queue.h"
+
+#include <limits>
+#include <utility>
+
+namespace sluice::rl {
+
+RewardQueue::RewardQueue(Reward& reward)
+    : answers_(std::numeric_limits<size_t>::max()), thread_([this, &reward] { run(reward); }) {}
+
+RewardQueue::~RewardQueue() {
+  answers_.close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RewardQueue::run(Reward& reward) {
+  for (std::vector<Answer> batch = answers_.pop_all(); !batch.empty(); batch = answers_.pop_all()) {
+    if (error_) continue;  // what is left is let go
+    try {
+      const std::vector<double> rewards = reward.of(batch);
+      rewards_.insert(rewards_.end(), rewards.begin(), rewards.end());
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+}
+
+std::vector<double> RewardQueue::finish() {
+  answers_.close();
+  thread_.join();
+  if (error_) std::rethrow_exception(error_);
+  return std::move(rewards_);
+}
+
+}  // namespace sluice::rl

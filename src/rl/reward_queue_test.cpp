@@ -1,0 +1,55 @@
+#include "rl/reward_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <string>
+
+#include "base/error.h"
+
+namespace sluice::rl {
+namespace {
+
+// What the answer says as a number; throws where it says none.
+class Spoken final : public Reward {
+ public:
+  std::vector<double> of(std::span<const Answer> answers) override {
+    std::vector<double> rewards;
+    for (const Answer& answer : answers) {
+      if (answer.response.empty()) throw base::RunError("nothing was said");
+      rewards.push_back(std::stod(answer.response));
+    }
+    ++batches;
+    return rewards;
+  }
+  std::atomic<int> batches = 0;
+};
+
+TEST(RewardQueue, RewardsInTheOrderOfAnswers) {
+  for (const int count : {0, 1, 1000}) {
+    Spoken reward;
+    RewardQueue queue(reward);
+    for (int i = 0; i < count; ++i) queue.add({"", std::to_string(i), ""});
+    std::vector<double> expected(static_cast<size_t>(count));
+    std::iota(expected.begin(), expected.end(), 0.0);
+    EXPECT_EQ(queue.finish(), expected);
+    EXPECT_LE(reward.batches, count);
+  }
+}
+
+TEST(RewardQueue, AFailureIsToldAtTheEnd) {
+  Spoken reward;
+  RewardQueue queue(reward);
+  for (const char* said : {"1", "", "2"}) queue.add({"", said, ""});
+  EXPECT_THROW(queue.finish(), base::RunError);
+}
+
+TEST(RewardQueue, MayBeLeftUnfinished) {
+  Spoken reward;
+  RewardQueue queue(reward);
+  queue.add({"", "1", ""});
+}
+
+}  // namespace
+}  // namespace sluice::rl
