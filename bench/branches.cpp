@@ -6,16 +6,15 @@
 // kinds.
 //
 //   branches_bench [MODEL …]
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <numbers>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/rng.h"
+#include "lognormal.h"
 #include "model/parameters.h"
 #include "session/answers.h"
 #include "session/planned_step.h"
@@ -35,11 +34,7 @@ std::vector<session::Answers> mini_batch(int64_t prompt, uint64_t seed) {
   for (session::Answers& answers : batch) {
     answers.prompt_tokens = prompt;
     for (int sample = 0; sample < kSamples; ++sample) {
-      // Box and Muller's.
-      const double normal =
-          std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(2 * std::numbers::pi * rng.uniform());
-      const double tokens = kMedian * std::exp(kSigma * normal);
-      answers.lengths.push_back(prompt + std::clamp<int64_t>(std::llround(tokens), 1, kMostAnswer));
+      answers.lengths.push_back(prompt + bench::lognormal_tokens(rng, kMedian, kSigma, kMostAnswer));
     }
   }
   return batch;

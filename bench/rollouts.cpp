@@ -9,7 +9,6 @@
 //   rollouts_bench [MODEL …]
 #include <cmath>
 #include <cstdio>
-#include <numbers>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "base/text.h"
 #include "cost/parameter_counts.h"
 #include "inference/layouts.h"
+#include "lognormal.h"
 #include "session/planning_inputs.h"
 #include "study/comparison.h"
 
@@ -45,11 +45,7 @@ std::vector<inference::Lengths> load_of(const Tail& tail) {
   for (inference::Lengths& request : load) {
     request = {.prompt = kPrompt, .most_tokens = tail.most, .said = {}};
     for (int sample = 0; sample < kSamples; ++sample) {
-      // Box and Muller's.
-      const double normal =
-          std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(2 * std::numbers::pi * rng.uniform());
-      const double tokens = std::exp(std::log(tail.median) + tail.sigma * normal);
-      request.said.push_back(std::clamp<int64_t>(std::llround(tokens), 1, tail.most));
+      request.said.push_back(bench::lognormal_tokens(rng, tail.median, tail.sigma, tail.most));
     }
   }
   return load;

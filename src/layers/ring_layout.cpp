@@ -75,6 +75,7 @@ std::vector<ops::AttentionBlock> attention_blocks(const std::vector<PlacedPiece>
 }  // namespace
 
 std::vector<ops::AttentionBlock> prefix_blocks(const std::vector<PieceSpan>& pieces) {
+  if (std::ranges::none_of(pieces, &PieceSpan::branch)) return {};
   const std::vector<PlacedPiece> placed = placed_pieces(pieces);
   return attention_blocks(placed, placed, Seen::kPrefix);
 }

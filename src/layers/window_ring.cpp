@@ -171,6 +171,7 @@ class Travel {
 }  // namespace
 
 std::vector<AttentionBlock> prefix_blocks_in_window(const std::vector<PieceSpan>& pieces, int64_t window) {
+  if (std::ranges::none_of(pieces, &PieceSpan::branch)) return {};
   return blocks_between(located_pieces(pieces), window, [](const Placed& queries, const Placed& keys) {
     return queries.piece.branch && !keys.piece.branch;
   });
