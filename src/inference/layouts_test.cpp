@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "cost/analytic.h"
 #include "cost/test_model.h"
@@ -74,6 +76,27 @@ TEST(SayingLayouts, LeaveOutWhereTheLongestTextFindsNoRoom) {
   EXPECT_EQ(layouts.front().scheme.tp, 2);
 }
 
+// A prompt that no rank's cache holds is said by lanes, and one that any holds is read sooner by them.
+TEST(SayingLayouts, LanesHoldAndReadLongPrompts) {
+  const cost::CostModel cost = model_of();
+  const std::vector<strategy::Scheme> schemes = saying_schemes(cost, 8, cost.options().memory.device_bytes);
+  const double token_bytes = 12.0 * 2 * 8 * 128 * 2;
+  const std::vector<Lengths> load = {{30'000, 10, {10}}};
+  const std::vector<SayingLayout> tight =
+      saying_layouts(cost, schemes, load, {.cache_bytes = token_bytes * 5000}, 8);
+  ASSERT_FALSE(tight.empty());
+  for (const SayingLayout& layout : tight) EXPECT_GE(layout.scheme.ranks(), 8) << to_text(layout.scheme);
+  EXPECT_TRUE(std::ranges::any_of(tight, [](const SayingLayout& of) { return of.scheme.cp == 8; }));
+  const auto ns_of = [&](int lanes) {
+    return say(cost, {.cp = lanes}, load, {.cache_bytes = token_bytes * 40'000}, 8).saying_ns;
+  };
+  EXPECT_LT(ns_of(2), ns_of(1) * 6 / 10);
+  EXPECT_LT(ns_of(8), ns_of(1) / 2);
+  // Of short texts nobody asks.
+  for (const SayingLayout& layout : saying_layouts(cost, schemes, load_of(4, 4000), {.cache_bytes = 4e9}, 8))
+    EXPECT_EQ(layout.scheme.cp, 1);
+}
+
 TEST(SayingLayouts, SlowestPipelineCounts) {
   const cost::CostModel cost = model_of();
   std::vector<Lengths> load(2, Lengths{10, 1000, {10}});
@@ -96,6 +119,16 @@ TEST(Serving, KeepsTimeAndMemoryWithTheMostTexts) {
   slow.between_ns *= 4;
   elsewhere.prompts_elsewhere = true;
   EXPECT_GE(best(slow).tokens_per_s(), best(demand).tokens_per_s());
+  Demand long_texts = demand;
+  long_texts.prompt = 60'000;
+  int64_t alone = 0, on_lanes = 0;  // texts of one rank, and of eight lanes
+  for (const ServingLayout& layout : serving_layouts(cost, long_texts, 8)) {
+    if (layout.scheme == strategy::Scheme{}) alone = layout.texts;
+    if (layout.scheme == strategy::Scheme{.cp = 8}) on_lanes = layout.texts;
+    EXPECT_LE(layout.texts == 0 ? 0 : layout.bytes, cost.options().memory.device_bytes);
+  }
+  EXPECT_GE(on_lanes, 8 * alone);
+  EXPECT_GT(on_lanes, 0);
   EXPECT_GT(best(elsewhere).tokens_per_s(), best(demand).tokens_per_s());
 }
 

@@ -26,14 +26,16 @@ std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const De
   const cost::MemoryModel& memory = cost.options().memory;
   std::vector<ServingLayout> layouts;
   for (const strategy::Scheme& scheme : saying_schemes(cost, world_size, memory.device_bytes)) {
-    if (!cost.decodes(scheme)) continue;
+    const bool is_long = demand.prompt + demand.response >= kLongTextTokens;
+    if (!cost.decodes(scheme) || (scheme.cp > 1 && !is_long)) continue;
     const bool in_node = cost.options().gpus_per_node % scheme.ranks() == 0;
-    const HeldCut cut{cost.program(), scheme.tp, scheme.pp, memory.element_bytes};
+    const HeldCut cut{cost.program(), scheme.tp, scheme.pp, memory.element_bytes, scheme.cp};
     const int64_t parameters = parameter_bytes(cost, scheme);
     const auto bytes_of = [&](int64_t texts) {
       int64_t fullest = 0;
       for (int stage = 0; stage < scheme.pp; ++stage) {
-        fullest = std::max(fullest, texts * demand.text_bytes(cache_of(cut, stage)));
+        const int64_t all = texts * demand.text_bytes(cache_of(cut, stage));
+        fullest = std::max(fullest, (all + scheme.cp - 1) / scheme.cp);
       }
       const int64_t rows = steady_work(demand, texts, 0).rows;
       return parameters + fullest + rows * memory.transient_bytes_per_token;

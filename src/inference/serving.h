@@ -55,7 +55,7 @@ struct ServingLayout {
   }
 };
 
-// Of every scheme that the cost model knows and that divides the ranks; the most tokens a second first, those
+// Of every scheme that the cost model knows and that divides the ranks, of several lanes for long texts alone; the most tokens a second first, those
 // that can't keep the time, or hold no text, last and without texts.
 std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const Demand& demand, int world_size);
 

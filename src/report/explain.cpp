@@ -130,6 +130,8 @@ Explanation explain(const StepPlan& plan, const plan::Planner& planner) {
                           .lower_bound_ns = plan.lower_bound_ns,
                           .gap_ppm = plan.gap_ppm(),
                           .bounded_by = plan.bounded_by};
+  for (const strategy::Sequence& sequence : plan.sequences)
+    explanation.branches += std::ssize(sequence.branches);
   for (const strategy::Strategy& candidate : planner.options().candidates) {
     explanation.candidates.push_back(explain_candidate(candidate, plan, explanation.longest_tokens, planner));
   }

@@ -42,6 +42,7 @@ struct Explanation {
   int64_t tokens = 0;
   int64_t median_tokens = 0;
   int64_t longest_tokens = 0;
+  int64_t branches = 0;  // of all sequences
   std::string strategy;
   plan::Selection selection = plan::Selection::kBest;
   int64_t estimated_ns = 0;

@@ -141,6 +141,15 @@ TEST(Explain, SaysWhatIsNotKnown) {
   EXPECT_THAT(told, testing::HasSubstr("This method proves no lower bound."));
 }
 
+TEST(Explain, SaysThatSequencesBranch) {
+  Explanation explanation = example();
+  explanation.lower_bound_ns = 0;
+  explanation.branches = 128;
+  const std::string told = explanation_text(explanation);
+  EXPECT_THAT(told, testing::HasSubstr("behind prefixes that they share lie 128 branches."));
+  EXPECT_THAT(told, testing::HasSubstr("Of sequences with branches no lower bound is proved."));
+}
+
 TEST(Explain, EveryProofHasItsWords) {
   using plan::Proof;
   for (const Proof proof : {Proof::kPath, Proof::kPrices, Proof::kPigeonhole, Proof::kRings}) {

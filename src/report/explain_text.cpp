@@ -28,7 +28,11 @@ std::string batch_text(const Explanation& explanation) {
                                  : text("; the longest has ", human_count(explanation.longest_tokens),
                                         ", half of them at most ", human_count(explanation.median_tokens));
   return text("Step ", explanation.step, " has ", sequences_text(explanation.sequences, explanation.tokens),
-              " in all", spread, ".\n");
+              " in all", spread,
+              explanation.branches == 0 ? ""
+                                        : text("; behind prefixes that they share lie ",
+                                               human_count(explanation.branches, "branch", "branches")),
+              ".\n");
 }
 
 // The fastest candidate other than the chosen one, where there is one that holds the batch.
@@ -146,6 +150,7 @@ std::string proof_text(const std::string& bounded_by, int64_t longest_tokens) {
 }
 
 std::string bound_text(const Explanation& explanation) {
+  if (explanation.branches > 0) return "Of sequences with branches no lower bound is proved.\n";
   if (explanation.lower_bound_ns == 0) return "This method proves no lower bound.\n";
   return text("No plan of these candidates takes less than ", human_duration(explanation.lower_bound_ns),
               ", so this one is within ", human_percent(static_cast<double>(explanation.gap_ppm) / 1e6),
