@@ -1,7 +1,8 @@
 """Tokens per second that are said behind many prompts: `sluice generate` beside transformers on the same processors.
 
-Prompts differ in length by a factor of twenty, all texts run to the same number of tokens, greedily, in FP32. transformers
-answers them (a) as one padded batch with `generate`, the longest prompts deciding for all, and (b) with its continuous
+Prompts differ in length by a factor of twenty, or are those of a question that examples/ext_agents.py asks of a long text: seekers'
+prompts of a part each, round after round with the facts that have been noted, and a reducer's that grow. All texts run to the
+same number of tokens, greedily, in FP32. transformers answers them (a) as one padded batch with `generate`, the longest prompts deciding for all, and (b) with its continuous
 batching, `generate_batch`. Systems take turns round by round; a ratio is one round's. Every system's ids are compared: they
 are the same but where two likeliest tokens are as likely to the last digits. What Sluice's passes took stands beside what they should have
 taken by what it measures of the model's layers before.
@@ -10,6 +11,7 @@ taken by what it measures of the model's layers before.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import random
@@ -17,14 +19,16 @@ import re
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 import torch
 import transformers
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "tests" / folder) for folder in ("parity", "integration")]
+sys.path[:0] = [*(str(HERE.parent / "tests" / folder) for folder in ("parity", "integration")), str(HERE.parent / "examples")]
 
+import ext_agents  # noqa: E402
 import reference  # noqa: E402
 from harness import revision  # noqa: E402
 from transformers_throughput import hardware, spread  # noqa: E402
@@ -46,10 +50,42 @@ def write_tokenizer(folder):
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def make_prompts(args):
+def lengths_apart(args):
     source = random.Random(args.seed)
     return [[source.randrange(SHAPE["vocab"]) for _ in range(int(args.shortest * 20 ** source.random()))]
             for _ in range(args.prompts)]
+
+
+class Told:
+    """In an endpoint's place: a seeker notes two facts of its part each time, a reducer wants twelve. Keeps the prompts."""
+
+    def __init__(self, source):
+        self.source, self.prompts = source, []
+
+    def ask(self, who, system, user):
+        self.prompts.append(f"{system} {user}")
+        if who.startswith("reducer"):
+            return "UNKNOWN" if user.count("\n- ") < 11 else "so"
+        return "\n".join(f"{self.source.randrange(1, 10)}: {words(self.source, 12)}" for _ in range(2))
+
+
+def words(source, count):
+    return " ".join(f"w{source.randrange(SHAPE['vocab'])}" for _ in range(count))
+
+
+def agents(args):
+    """Prompts as that program sends them, all there at once; a word is a token."""
+    source = random.Random(args.seed)
+    told = Told(source)
+    text = words(source, 8 * 400)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        parts = ext_agents.parts_of([text], len(text) // 8 + 8)
+        facts, _ = ext_agents.seek(told, words(source, 10), parts, 3, 16, pool)
+    ext_agents.reduce(told, words(source, 10), facts)
+    return [[zlib.crc32(word.encode()) % SHAPE["vocab"] for word in prompt.split()] for prompt in told.prompts]
+
+
+LOADS = {"lengths apart": lengths_apart, "agents": agents}
 
 
 def say_sluice(args, folder, prompts):
@@ -104,11 +140,11 @@ def same_share(ours, theirs):
     return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
 
 
-def compare(args, name, folder):
+def compare(args, name, load, folder):
     config = reference.model_config(**SHAPE, positions=LONGEST, **MODELS[name], eos_token_id=None)
     reference.random_model(config, seed=1, scale=4).save_pretrained(folder)
     write_tokenizer(folder)
-    prompts = make_prompts(args)
+    prompts = LOADS[load](args)
     PREDICTED.clear()
     rates, same = {system: [] for system in args.systems}, {}
     for round_index in range(args.rounds):
@@ -116,11 +152,12 @@ def compare(args, name, folder):
         for system in args.systems:
             said[system], seconds = SYSTEMS[system](args, folder, prompts)
             rates[system].append(sum(map(len, said[system])) / seconds)
-            print(f"{name}, round {round_index + 1} of {args.rounds}: {system} {rates[system][-1]:.0f} tokens/s", file=sys.stderr)
+            print(f"{name}, {load}, round {round_index + 1} of {args.rounds}: {system} {rates[system][-1]:.0f} tokens/s", file=sys.stderr)
         same = {system: round(same_share(said["sluice"], said[system]), 3) for system in args.systems[1:]}
     ratios = {system: spread([ours / theirs for ours, theirs in zip(rates["sluice"], rates[system])], 2)
               for system in args.systems[1:]}
-    return {"model": name, "tokens_per_s": {system: spread(rates[system], 0) for system in args.systems},
+    lengths = sorted(map(len, prompts))
+    return {"model": name, "load": load, "prompts": len(lengths), "prompt_tokens": [lengths[0], lengths[-1]], "tokens_per_s": {system: spread(rates[system], 0) for system in args.systems},
             "ratio_over": ratios, "goals": GOALS, "predicted_over_taken": spread(PREDICTED, 3), "texts_with_the_same_ids": same}
 
 
@@ -143,15 +180,15 @@ def main():
     args = options()
     torch.set_num_threads(args.threads)
     report = {"command": " ".join(["python", *sys.argv]), "revision": revision(), "hardware": hardware(), "threads": args.threads,
-              "torch": torch.__version__, "transformers": transformers.__version__, "shape": SHAPE, "prompts": args.prompts,
-              "prompt_tokens": [args.shortest, 20 * args.shortest], "tokens": args.tokens, "rounds": args.rounds}
+              "torch": torch.__version__, "transformers": transformers.__version__, "shape": SHAPE, "tokens": args.tokens,
+              "rounds": args.rounds}
     with tempfile.TemporaryDirectory() as scratch:
         report["throughput"] = []
-        for name in MODELS:
+        for name, load in [*((name, "lengths apart") for name in MODELS), ("llama", "agents")]:
             if args.only in (None, name):
-                folder = Path(scratch) / name
+                folder = Path(scratch) / f"{name} {load}"
                 folder.mkdir()
-                report["throughput"].append(compare(args, name, folder))
+                report["throughput"].append(compare(args, name, load, folder))
     print(json.dumps(report, indent=2))
     if args.out:
         Path(args.out).write_text(json.dumps(report, indent=2) + "\n")
