@@ -24,7 +24,7 @@ struct Sequence {
   // Texts that go on from its first tokens, their shared prefix: how long each is behind that. They lie end
   // to end and see the prefix and themselves, not each other. None: it is one text.
   std::vector<int64_t> branches = {};
-  int64_t prefix_tokens() const;  // REQUIRES: it has branches
+  int64_t prefix_tokens() const;  // all of one text
   bool operator==(const Sequence&) const = default;
 };
 

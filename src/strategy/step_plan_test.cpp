@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "strategy/branches.h"
 
 namespace sluice::strategy {
 namespace {
@@ -260,6 +261,25 @@ TEST(StepPlanJson, BranchesStandWithTheirSequence) {
   json["sequences"][0]["branches"] = {1, 9};
   EXPECT_THAT([&] { step_plan_from_json(json, kWorldSize, "a plan"); },
               ThrowsMessage<InputError>(HasSubstr("a branch of 9, where 9 are left")));
+}
+
+TEST(ForEachPart, EveryRowIsOfTheTextThatItBelongsTo) {
+  const Sequence sequence{.length_tokens = 10, .branches = {1, 4, 2}};
+  for (int64_t begin = 0; begin < 10; ++begin) {
+    for (int64_t end = begin + 1; end <= 10; ++end) {
+      int64_t row = begin;
+      for_each_part(sequence, {0, begin, end}, [&](int branch, base::Interval tokens) {
+        const int64_t first = std::vector<int64_t>{0, 3, 4, 8}[static_cast<size_t>(branch + 1)];
+        EXPECT_EQ(row, branch < 0 ? tokens.begin : first + tokens.begin - 3);
+        row += tokens.size();
+      });
+      EXPECT_EQ(row, end);
+    }
+  }
+  for_each_part({.length_tokens = 10}, {0, 2, 7}, [](int branch, base::Interval tokens) {
+    EXPECT_EQ(branch, -1);
+    EXPECT_EQ(tokens, (base::Interval{2, 7}));
+  });
 }
 
 TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {

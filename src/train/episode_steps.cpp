@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "layers/policy_loss.h"
 #include "session/answers.h"
+#include "strategy/branches.h"
 
 namespace sluice::train {
 namespace {
@@ -22,18 +23,9 @@ using strategy::Sequence;
 // the first one's.
 template <typename Visit>
 void for_each_episode(const Sequence& sequence, const Piece& piece, const Visit& visit) {
-  const base::Interval rows{piece.begin, piece.end};
-  if (sequence.branches.empty()) return visit(sequence.document, rows);
-  const int64_t prefix = sequence.prefix_tokens();
-  const base::Interval shared = base::intersect(rows, {0, prefix});
-  if (!shared.empty()) visit(sequence.document, shared);
-  int64_t begin = prefix, episode = sequence.document;
-  for (const int64_t length : sequence.branches) {
-    const base::Interval own = base::intersect(rows, {begin, begin + length});
-    if (!own.empty()) visit(episode, base::Interval{prefix + own.begin - begin, prefix + own.end - begin});
-    begin += length;
-    ++episode;
-  }
+  strategy::for_each_part(sequence, piece, [&](int branch, base::Interval tokens) {
+    visit(sequence.document + std::max(branch, 0), tokens);
+  });
 }
 
 // Calls visit(token) for the places in a response of these tokens' targets.

@@ -23,6 +23,11 @@ std::vector<double> rewards_of(const std::vector<Response>& responses) {
   return rewards;
 }
 
+// That are answered at once.
+int64_t prompts_of_draw(const config::RlConfig& config, const rl::Objective& objective) {
+  return objective.draws_again ? config.draw.value_or(config.prompts_per_step) : config.prompts_per_step;
+}
+
 double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) /
          static_cast<double>(std::max<size_t>(values.size(), 1));
@@ -68,8 +73,7 @@ std::vector<Rollouts::Group> Rollouts::draw() {
   std::vector<Group> groups;
   std::vector<rl::Question> questions;
   std::vector<uint64_t> numbers;
-  const int64_t wanted =
-      objective_.draws_again ? config_.draw.value_or(config_.prompts_per_step) : config_.prompts_per_step;
+  const int64_t wanted = prompts_of_draw(config_, objective_);
   for (int64_t tries = 0; std::ssize(groups) < wanted; ++tries) {
     if (tries > 100 * wanted) {
       throw base::InputError(text("of ", tries, " documents only ", groups.size(),
@@ -145,10 +149,9 @@ void Rollouts::roll_out() {
   told_.groups_kept = std::ssize(kept);
   if (kept.empty()) {
     if (run_.rank() == 0)
-      base::log_info(text("nothing is left to learn: in ", draws, " draws of ",
-                          config_.draw.value_or(config_.prompts_per_step),
-                          " prompts all responses to each had the same reward, ", *told_.reward,
-                          " in the mean"));
+      base::log_info(
+          text("nothing is left to learn: in ", draws, " draws of ", prompts_of_draw(config_, objective_),
+               " prompts all responses to each had the same reward, ", *told_.reward, " in the mean"));
     return;
   }
   shape(kept);

@@ -1,6 +1,8 @@
 #include "train/speaker.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json_fields.h"
@@ -191,12 +193,19 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
   std::vector<std::vector<Response>> responses;
   rl::RewardQueue rewards(*reward_);
   std::vector<std::pair<size_t, int>> rewarded;  // in the order of the queue
+  std::map<size_t, rl::Answer> asked;            // by question, without a response
   {
     const auto saying = run_.activity().own("saying responses");
     responses = say_own(prompts, numbers, samples, run_.config().rl.max_response, manner,
                         [&](size_t question, int sample, const Response& response) {
-                          const auto& [prompt, answer] = questions[question];
-                          rewards.add({text_of(prompt), text_of(response.tokens), text_of(answer)});
+                          const auto [known, added] = asked.try_emplace(question);
+                          if (added) {
+                            const auto& [prompt, reference] = questions[question];
+                            known->second = {text_of(prompt), "", text_of(reference)};
+                          }
+                          rl::Answer answer = known->second;
+                          answer.response = text_of(response.tokens);
+                          rewards.add(std::move(answer));
                           rewarded.emplace_back(question, sample);
                         });
     run_.engine().release();

@@ -1,0 +1,29 @@
+// What a piece has of a sequence's prefix and of each of its branches.
+#pragma once
+
+#include <cstdint>
+
+#include "base/interval.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::strategy {
+
+// Calls visit(branch, tokens) for each of them, in their order: -1 with tokens of the prefix, which is all of
+// a sequence without branches; then a branch's number with its own, counted from the prefix's begin on.
+template <typename Visit>
+void for_each_part(const Sequence& sequence, const Piece& piece, const Visit& visit) {
+  const base::Interval rows{piece.begin, piece.end};
+  const int64_t prefix = sequence.prefix_tokens();
+  const base::Interval of_prefix = base::intersect(rows, {0, prefix});
+  if (!of_prefix.empty()) visit(-1, of_prefix);
+  int64_t begin = prefix;
+  int branch = 0;
+  for (const int64_t length : sequence.branches) {
+    const base::Interval own = base::intersect(rows, {begin, begin + length});
+    if (!own.empty()) visit(branch, base::Interval{prefix + own.begin - begin, prefix + own.end - begin});
+    begin += length;
+    ++branch;
+  }
+}
+
+}  // namespace sluice::strategy
