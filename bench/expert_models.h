@@ -49,7 +49,7 @@ inline cost::CostModel::Options expert_costs(const char* config, const char* clu
   const std::vector<int> degrees = {1, 2, 4, 8};
   cost::CostModel::Options options =
       cost::analytic_options(shape, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node);
-  options.memory.reduce_bytes = 2;
+  options.codecs.sums = {strategy::Codec::kBFloat16, strategy::Codec::kBFloat16};
   return options;
 }
 

@@ -2,9 +2,9 @@
 // bench/record.py wire writes it.
 //
 // Of each model, number of GPUs and speed between nodes: whole steps, by the clock, of data parallelism whose
-// replicas are nodes (parameters shared inside each, gradients pushed between them), with gradients as they
-// are and by each codec; and of the strategy that planning would take instead, with gradients between lanes
-// in bfloat16. The time of coding is not in it.
+// replicas are nodes (parameters shared inside each, pulled and pushed between them) and of the strategy that
+// planning would take instead, one copy over all lanes; with what travels as it is and by each codec. The
+// time of coding is in it, as cost/analytic.h assumes it.
 //
 //   wire_bench [LENGTHS]
 #include <cstdio>
@@ -37,11 +37,24 @@ struct Setting {
 };
 constexpr Setting kSettings[] = {{"llama-7b", 64}, {"llama-7b", 128}, {"llama-32b", 64}, {"llama-32b", 128}};
 
-constexpr std::pair<const char*, strategy::PushCodecs> kPushes[] = {
+struct Column {
+  const char* name;
+  strategy::WireCodecs codecs;
+};
+constexpr strategy::LevelCodecs kNarrow{Codec::kBFloat16, Codec::kBFloat16}, kOf8{Codec::kInt8, Codec::kInt8},
+    kOf8And4{Codec::kInt8, Codec::kInt4};
+// Of replicas, what is pushed and pulled; of shared parameters, what is summed and gathered.
+constexpr Column kReplicas[] = {
     {"as they are", {}},
-    {"bfloat16", {Codec::kBFloat16, Codec::kBFloat16}},
-    {"8 bits", {Codec::kInt8, Codec::kInt8}},
-    {"8 and 4 bits", {Codec::kInt8, Codec::kInt4}}};
+    {"push bfloat16", {.push = kNarrow, .sums = kNarrow}},
+    {"push 8 bits", {.push = kOf8, .sums = kOf8}},
+    {"push 8 and 4", {.push = kOf8And4, .sums = kOf8And4}},
+    {"… and pull 4-bit differences",
+     {.pull = strategy::PullCodec::kInt4Difference, .push = kOf8And4, .sums = kOf8And4}}};
+constexpr Column kShared[] = {{"as they are", {}},
+                              {"sums bfloat16", {.sums = kNarrow}},
+                              {"sums 8 and 4 bits", {.sums = kOf8And4}},
+                              {"… and gather 8 bits", {.sums = kOf8And4, .gather = Codec::kInt8}}};
 
 cost::CostModel::Options costs_of(const Setting& setting, double gigabytes) {
   const strategy::Cluster cluster = strategy::cluster_preset("h100x8", setting.ranks / 8);
@@ -82,6 +95,23 @@ plan::Planner planner_of(const cost::CostModel& cost, int ranks, std::vector<str
   return plan::Planner({.world_size = ranks, .candidates = std::move(candidates)}, cost);
 }
 
+template <size_t kCount>
+void print_columns(const Column (&columns)[kCount], const std::vector<strategy::StepPlan>& plans,
+                   const cost::CostModel& cost, int ranks) {
+  double wide = 0;
+  for (const Column& column : columns) {
+    cost::CostModel::Options options = cost.options();
+    options.codecs = column.codecs;
+    const double ms = step_ms(plans, cost.with(options), ranks);
+    if (column.codecs == strategy::WireCodecs{}) {
+      wide = ms;
+      std::printf(" %.0f |", ms);
+    } else {
+      std::printf(" %.0f (%.2f) |", ms, wide / ms);
+    }
+  }
+}
+
 void print_row(const Setting& setting, double gigabytes, const std::vector<int64_t>& lengths) {
   const cost::CostModel cost(costs_of(setting, gigabytes));
   const auto batches = batches_of(lengths, setting.ranks);
@@ -90,24 +120,11 @@ void print_row(const Setting& setting, double gigabytes, const std::vector<int64
   const auto plans =
       plans_of(planner_of(cost, setting.ranks, {strategy::parse_strategy(by_nodes, setting.ranks)}), batches);
   std::printf("| %s | %d | %.0f |", setting.model, setting.ranks, gigabytes);
-  double wide = 0;
-  for (const auto& [name, push] : kPushes) {
-    cost::CostModel::Options options = cost.options();
-    options.push = push;
-    const double ms = step_ms(plans, cost.with(options), setting.ranks);
-    if (push == strategy::PushCodecs{}) {
-      wide = ms;
-      std::printf(" %.0f |", ms);
-    } else {
-      std::printf(" %.0f (%.2f) |", ms, wide / ms);
-    }
-  }
-  cost::CostModel::Options narrow = cost.options();
-  narrow.memory.reduce_bytes = 2;
-  const cost::CostModel of_lanes = cost.with(narrow);
-  const auto over_all = plans_of(
-      planner_of(of_lanes, setting.ranks, {strategy::parse_strategy(shared, setting.ranks)}), batches);
-  std::printf(" %.0f |\n", step_ms(over_all, of_lanes, setting.ranks));
+  print_columns(kReplicas, plans, cost, setting.ranks);
+  const auto over_all =
+      plans_of(planner_of(cost, setting.ranks, {strategy::parse_strategy(shared, setting.ranks)}), batches);
+  print_columns(kShared, over_all, cost, setting.ranks);
+  std::printf("\n");
   std::fflush(stdout);
 }
 
@@ -117,13 +134,14 @@ int main(int argc, char** argv) {
   const std::vector<int64_t> lengths =
       bench::read_lengths(argc > 1 ? argv[1] : "bench/data/system_lengths.txt", 1, kContextTokens);
   std::printf(
-      "H100s, eight a node, %lld tokens a rank, context %lld; milliseconds, and over gradients as they "
-      "are:\n\n",
+      "H100s, eight a node, %lld tokens a rank, context %lld; milliseconds, and over what travels as "
+      "it is:\n\n",
       static_cast<long long>(kTokensOfRank), static_cast<long long>(kContextTokens));
   std::printf("| model | GPUs | GB/s of an adapter |");
-  for (const auto& [name, push] : kPushes) std::printf(" %s |", name);
-  std::printf(" shared over all lanes |\n|---|---:|---:|");
-  for (size_t i = 0; i <= std::size(kPushes); ++i) std::printf("---:|");
+  for (const Column& column : kReplicas) std::printf(" replicas: %s |", column.name);
+  for (const Column& column : kShared) std::printf(" shared: %s |", column.name);
+  std::printf("\n|---|---:|---:|");
+  for (size_t i = 0; i < std::size(kReplicas) + std::size(kShared); ++i) std::printf("---:|");
   std::printf("\n");
   for (const Setting& setting : kSettings) {
     for (const double gigabytes : kGigabytes) print_row(setting, gigabytes, lengths);

@@ -31,6 +31,15 @@ constexpr Word<std::optional<strategy::Codec>> kCodecs[] = {{"auto", std::nullop
                                                             {"bfloat16", strategy::Codec::kBFloat16},
                                                             {"int8", strategy::Codec::kInt8},
                                                             {"int4", strategy::Codec::kInt4}};
+constexpr Word<strategy::PullCodec> kPullCodecs[] = {
+    {"auto", strategy::PullCodec::kNone},
+    {"bfloat16", strategy::PullCodec::kBFloat16},
+    {"int8-difference", strategy::PullCodec::kInt8Difference},
+    {"int4-difference", strategy::PullCodec::kInt4Difference}};
+constexpr Word<strategy::Codec> kGatherCodecs[] = {{"auto", strategy::Codec::kNone},
+                                                   {"bfloat16", strategy::Codec::kBFloat16},
+                                                   {"int8", strategy::Codec::kInt8},
+                                                   {"int4", strategy::Codec::kInt4}};
 constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"linear", Decay::kLinear},
                                    {"constant", Decay::kConstant},
@@ -356,9 +365,18 @@ void visit_watch(RunConfig& config, Fields& keys) {
 }
 
 void visit_link(RunConfig& config, Fields& keys) {
+  keys(
+      "pull", Choice(config.link.pull, kPullCodecs),
+      "of parameters on their way from their owners. int8-difference, int4-difference: what an update "
+      "changed, to ranks that have the step before's; all ranks compute with the same numbers. auto: as they "
+      "compute");
   keys("push", InAndBetween(config.link.push, kCodecs),
-       "of gradients on their way to their owners, or two: inside nodes and between them; sums are float32, "
-       "and counts, norms and biases travel so. auto: bfloat16 where that computes, else as they are summed");
+       "of gradients on their way to their owners, and to each other's sums where lanes share parameters, or "
+       "two: inside nodes and between them; sums are float32, and counts, norms and biases travel so. auto: "
+       "bfloat16 to owners where that computes, else as they are summed, or as train.reduce_dtype says");
+  keys("gather", Choice(config.link.gather, kGatherCodecs),
+       "of parameters that lanes share, on their way to each other; all lanes of a group compute with what "
+       "travelled. auto: as they compute");
 }
 
 constexpr Section kSections[] = {

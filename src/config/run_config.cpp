@@ -14,12 +14,19 @@ int64_t longest_context(const RunConfig& config) {
   return longest;
 }
 
-int64_t reduce_bytes(const TrainConfig& train) { return train.reduce_dtype == ReduceType::kBFloat16 ? 2 : 0; }
-
-strategy::PushCodecs push_codecs(const RunConfig& config) {
+strategy::WireCodecs wire_codecs(const RunConfig& config) {
   using strategy::Codec;
-  const Codec otherwise = config.train.dtype == ComputeType::kBFloat16 ? Codec::kBFloat16 : Codec::kNone;
-  return {config.link.push[0].value_or(otherwise), config.link.push[1].value_or(otherwise)};
+  const auto& [in_node, between] = config.link.push;
+  const bool narrow = config.train.dtype == ComputeType::kBFloat16;  // parameters are, as they are
+  const Codec push = narrow ? Codec::kBFloat16 : Codec::kNone;
+  const Codec sums = config.train.reduce_dtype == ReduceType::kBFloat16 ? Codec::kBFloat16 : Codec::kNone;
+  const auto summed = [sums](std::optional<Codec> given) {
+    return given.value_or(Codec::kNone) == Codec::kNone ? sums : *given;
+  };
+  return {.pull = config.link.pull,
+          .push = {in_node.value_or(push), between.value_or(push)},
+          .sums = {summed(in_node), summed(between)},
+          .gather = narrow && config.link.gather == Codec::kBFloat16 ? Codec::kNone : config.link.gather};
 }
 
 bool goes_on(const DataConfig& before, const DataConfig& after) {

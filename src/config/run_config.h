@@ -229,8 +229,10 @@ struct WatchConfig {
 };
 
 struct LinkConfig {
+  strategy::PullCodec pull = strategy::PullCodec::kNone;
   // Of gradients, inside nodes and between them; none: bfloat16 where that computes, else as they are.
   std::array<std::optional<strategy::Codec>, 2> push{};
+  strategy::Codec gather = strategy::Codec::kNone;
 };
 
 struct RunConfig {
@@ -258,11 +260,8 @@ enum class ModelUse : uint8_t { kCompute, kPlan };
 // and model::freeze; and when a pattern of a group matches nothing.
 void resolve_model(RunConfig& config, ModelUse use = ModelUse::kCompute);
 
-// What a gradient element takes on its way between lanes that share parameters: cost::MemoryModel's.
-int64_t reduce_bytes(const TrainConfig& train);
-
-// What [link] means with this dtype.
-strategy::PushCodecs push_codecs(const RunConfig& config);
+// What [link] means, and train.reduce_dtype, with this dtype.
+strategy::WireCodecs wire_codecs(const RunConfig& config);
 
 // Whether a phase goes on with the documents where the one before it stopped: they are drawn, and at most
 // tokens_per_step differs.

@@ -151,17 +151,35 @@ TEST(RunConfig, OverridesTakeTomlValuesAndBareWords) {
 TEST(RunConfig, GradientsTravelAsOneWordOrTwoSay) {
   using strategy::Codec;
   const auto codecs = [](std::vector<std::string> overrides) {
-    return push_codecs(parse_config(kSmall, "run.toml", overrides));
+    return wire_codecs(parse_config(kSmall, "run.toml", overrides)).push;
   };
-  EXPECT_EQ(codecs({}), (strategy::PushCodecs{Codec::kNone, Codec::kNone}));
-  EXPECT_EQ(codecs({"train.dtype=bfloat16"}), (strategy::PushCodecs{Codec::kBFloat16, Codec::kBFloat16}));
+  EXPECT_EQ(codecs({}), (strategy::LevelCodecs{Codec::kNone, Codec::kNone}));
+  EXPECT_EQ(codecs({"train.dtype=bfloat16"}), (strategy::LevelCodecs{Codec::kBFloat16, Codec::kBFloat16}));
   EXPECT_EQ(codecs({"train.dtype=bfloat16", "link.push=float32"}),
-            (strategy::PushCodecs{Codec::kNone, Codec::kNone}));
-  EXPECT_EQ(codecs({"link.push=int4"}), (strategy::PushCodecs{Codec::kInt4, Codec::kInt4}));
-  EXPECT_EQ(codecs({"link.push=['int8', 'int4']"}), (strategy::PushCodecs{Codec::kInt8, Codec::kInt4}));
+            (strategy::LevelCodecs{Codec::kNone, Codec::kNone}));
+  EXPECT_EQ(codecs({"link.push=int4"}), (strategy::LevelCodecs{Codec::kInt4, Codec::kInt4}));
+  EXPECT_EQ(codecs({"link.push=['int8', 'int4']"}), (strategy::LevelCodecs{Codec::kInt8, Codec::kInt4}));
+  const auto sums = [](std::vector<std::string> overrides) {
+    return wire_codecs(parse_config(kSmall, "run.toml", overrides)).sums;
+  };
+  EXPECT_EQ(sums({"train.dtype=bfloat16"}), (strategy::LevelCodecs{Codec::kNone, Codec::kNone}));
+  EXPECT_EQ(sums({"train.reduce_dtype=bfloat16"}),
+            (strategy::LevelCodecs{Codec::kBFloat16, Codec::kBFloat16}));
+  EXPECT_EQ(sums({"train.reduce_dtype=bfloat16", "link.push=['auto', 'int4']"}),
+            (strategy::LevelCodecs{Codec::kBFloat16, Codec::kInt4}));
   for (const char* bad :
        {"link.push=int3", "link.push=['int8', 'int4', 'int4']", "link.push=[]", "link.push=4"})
     EXPECT_NE(fault(kSmall, {bad}).find("link.push is"), std::string::npos) << fault(kSmall, {bad});
+}
+
+TEST(RunConfig, ParametersTravelAsTheirLevelsCan) {
+  const auto codecs = [](std::vector<std::string> overrides) {
+    return wire_codecs(parse_config(kSmall, "run.toml", overrides));
+  };
+  EXPECT_EQ(codecs({"link.pull=int4-difference"}).pull, strategy::PullCodec::kInt4Difference);
+  EXPECT_EQ(codecs({"link.gather=int8"}).gather, strategy::Codec::kInt8);
+  EXPECT_NE(fault(kSmall, {"link.pull=int4"}).find("int4-difference"), std::string::npos);
+  EXPECT_NE(fault(kSmall, {"link.gather=int4-difference"}).find("link.gather is"), std::string::npos);
 }
 
 TEST(RunConfig, UnknownKeyNamesTheNearest) {

@@ -150,7 +150,9 @@ Rates rates_of(const strategy::Cluster& cluster) {
           .gpus_per_nic = cluster.gpus_per_nic(),
           .host = {cluster.host_bytes_per_ns, kLaunchNs},
           // 16 bytes read and 14 written for an element's master, two states, gradient and 16-bit copy.
-          .update_ns_per_element = 30 / (cluster.flops_per_ns / 100)};
+          .update_ns_per_element = 30 / (cluster.flops_per_ns / 100),
+          // A number read, and written as a byte and a part of a factor; read again, and added.
+          .code_ns_per_element = 18 / (cluster.flops_per_ns / 100)};
 }
 
 int64_t host_bytes_of(const strategy::Cluster& cluster) {
@@ -178,6 +180,7 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                              .inter = link_times(rates.inter_node),
                              .host = link_times(rates.host),
                              .update_ps_per_element = std::llround(rates.update_ns_per_element * 1000),
+                             .code_ps_per_element = std::llround(rates.code_ns_per_element * 1000),
                              .memory = {.device_bytes = memory.device_bytes,
                                         .element_bytes = memory.element_bytes,
                                         .accumulator_bytes = memory.accumulator_bytes,

@@ -41,6 +41,7 @@ struct Rates {
   int gpus_per_nic = 1;
   strategy::LinkSpeed host{.bytes_per_ns = 5, .latency_ns = 5e3};  // copies to and from host memory
   double update_ns_per_element = 2;
+  double code_ns_per_element = 1;  // a number coded for the wire, and one read
 };
 
 // The rates of a described cluster. Attention attains 60 % of dense products forward and 45 % backward (what

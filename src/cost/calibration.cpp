@@ -369,6 +369,7 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
                  {"host", to_json(options.host)}}},
                {"memory", memory_to_json(options.memory)},
                {"update_ps_per_element", options.update_ps_per_element},
+               {"code_ps_per_element", options.code_ps_per_element},
                {"gpus_per_node", options.gpus_per_node}});
   if (options.gpus_per_nic > 1) json["gpus_per_nic"] = options.gpus_per_nic;
   if (model::is_tuned(options.shape)) json["tuning"] = model::tuning_to_json(options.shape);
@@ -396,6 +397,8 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   if (links.has("host")) options.host = links.link("host");
   options.memory = memory_from_json(reader.object("memory"));
   options.update_ps_per_element = reader.integer("update_ps_per_element", 0, kMostNs);
+  if (reader.has("code_ps_per_element"))
+    options.code_ps_per_element = reader.integer("code_ps_per_element", 0, kMostNs);
   options.gpus_per_node = static_cast<int>(reader.integer("gpus_per_node", 1, kMostGpusPerNode));
   if (reader.has("gpus_per_nic")) {
     options.gpus_per_nic = static_cast<int>(reader.integer("gpus_per_nic", 1, options.gpus_per_node));

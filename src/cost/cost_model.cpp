@@ -340,6 +340,12 @@ int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {
   return (same_node ? options().intra : options().inter).of_bytes(busiest_bytes);
 }
 
+// Rounding to bfloat16 is a copy, as packing is.
+int64_t CostModel::code_ns(strategy::Codec codec, int64_t elements) const {
+  const bool copied = codec == strategy::Codec::kNone || codec == strategy::Codec::kBFloat16;
+  return copied ? 0 : divide_nearest(Wide{elements} * options().code_ps_per_element, 1000);
+}
+
 int64_t CostModel::update_ns(int64_t owned_elements) const {
   return divide_nearest(Wide{owned_elements} * options().update_ps_per_element, 1000);
 }

@@ -69,11 +69,9 @@ struct ShareTraits {
 };
 
 struct MemoryModel {
-  int64_t device_bytes = 0;       // what a rank may use, margin already taken off
-  int64_t element_bytes = 4;      // of a compute parameter
-  int64_t accumulator_bytes = 4;  // of a gradient accumulator element
-  // Of one on its way to the lane that sums it, where lanes share parameters; 0: accumulator_bytes.
-  int64_t reduce_bytes = 0;
+  int64_t device_bytes = 0;                // what a rank may use, margin already taken off
+  int64_t element_bytes = 4;               // of a compute parameter
+  int64_t accumulator_bytes = 4;           // of a gradient accumulator element
   int64_t owner_bytes_per_parameter = 16;  // master, two Adam states and gradient slice
   int64_t transient_bytes_per_token = 0;   // at work on the largest micro-batch, without rings; 0: none
   int64_t logits_chunk_bytes = 0;
@@ -91,7 +89,14 @@ struct MemoryModel {
     const int64_t states = 3 * std::max<int64_t>(4, element_bytes);
     return all * owner_bytes_per_parameter - (all - trained) * std::min(states, owner_bytes_per_parameter);
   }
-  int64_t reduced_bytes() const { return reduce_bytes > 0 ? reduce_bytes : accumulator_bytes; }
+  // Of codecs: an owner's copies apart from masters that have as many bits; and, an element of what it owns
+  // and of what a rank holds, 16 bits of a difference and its part of a factor.
+  int64_t pull_bytes(strategy::PullCodec codec, int64_t owned, int64_t held) const {
+    if (codec == strategy::PullCodec::kNone) return 0;
+    const int64_t copies = element_bytes >= 4 ? owned * element_bytes : 0;
+    if (!strategy::is_difference(codec)) return copies;
+    return copies + (owned + held) * 2 + (owned + held) * strategy::kFactorBytes / strategy::kCodecGroup;
+  }
   bool operator==(const MemoryModel&) const = default;
 };
 
@@ -107,8 +112,11 @@ class CostModel {
     LinkTimes inter;                    // between nodes, of one network adapter
     LinkTimes host{0, 10'000'000'000};  // a rank's copies to or from host memory
     int64_t update_ps_per_element = 0;  // optimiser step, picoseconds an owned element
+    int64_t code_ps_per_element = 0;    // a number written in 8 bits, and one read
     MemoryModel memory;
-    strategy::PushCodecs push;  // how gradients travel to their owners
+    strategy::WireCodecs codecs;  // how parameters and gradients travel
+    // Steps change their strategy, and nobody has the parameters of the step before.
+    bool whole_pulls = false;
     int gpus_per_node = 8;
     int gpus_per_nic = 1;  // neighbouring ones that share a network adapter; divides gpus_per_node
     // Where it has rows, they take the place of the map above and a scheme without a row cannot be planned.
@@ -229,6 +237,8 @@ class CostModel {
 
   // One world exchange whose busiest rank, or between nodes its busiest adapter, moves `bytes`.
   int64_t exchange_ns(int64_t busiest_bytes, bool same_node) const;
+  // So many numbers coded, and as many made numbers again.
+  int64_t code_ns(strategy::Codec codec, int64_t elements) const;
   int64_t update_ns(int64_t owned_elements) const;
 
  private:

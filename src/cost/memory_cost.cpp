@@ -42,6 +42,7 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   const bool head = run.end > program().head();
   return parameters * memory.element_bytes + gradients * memory.accumulator_bytes +
          memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
+         memory.pull_bytes(options().codecs.pull, divide_up(all.all, world_size), parameters) +
          (head ? memory.logits_chunk_bytes : 0) +
          model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
                            memory.element_bytes) +
@@ -281,6 +282,7 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
     int64_t parameters = 0;
     int64_t made = 0;    // gradients
     int64_t summed = 0;  // of these
+    int64_t exact = 0;   // elements that no codec changes
   };
   const bool forward = kind == CellKind::kForward;
   std::vector<AtHand> operations;  // of equal ones three show all neighbours that there are
@@ -297,12 +299,29 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
                        (kind != CellKind::kBackwardWeight && stays_at_hand(program(), of.begin));
     const bool makes = forward ? of.begin == program().head() : true;
     const AtHand at_hand{needs ? count.all : 0, makes ? count.trained : 0,
-                         sums_gradients(program(), kind, of.begin) ? count.trained : 0};
+                         sums_gradients(program(), kind, of.begin) ? count.trained : 0,
+                         exact_elements(program(), of.begin)};
     operations.insert(operations.end(), static_cast<size_t>(std::min<int64_t>(of.size(), 3)), at_hand);
     if (forward && stays_at_hand(program(), of.end - 1)) kept = count.all;
   }
   const int runs = strategy::share_run_lanes(scheme_, options().gpus_per_node);
   const bool in_runs = runs > 1 && runs < scheme_.share && !options().share_traits.sums_in_ring;
+  const strategy::WireCodecs& codecs = options().codecs;
+  // Of that many elements, in parts of holders, each of which has a last group; of `exact` elements none is
+  // changed.
+  const auto coded = [&](strategy::Codec codec, int64_t elements, int64_t exact, int64_t wide) {
+    return strategy::coded_bytes(codec, elements, wide) +
+           scheme_.share * strategy::coded_bytes(codec, 1, wide) + exact * wide;
+  };
+  // Of `elements` gradients what is sent and what is received, and `own` of them that stay; where they are
+  // coded, one part at work on it, too.
+  const auto summing = [&](const AtHand& of, strategy::Codec codec, int64_t elements, int64_t own) {
+    if (codec == strategy::Codec::kNone || elements == 0) return 2 * elements * memory.accumulator_bytes;
+    return 2 * coded(codec, elements, of.exact, memory.accumulator_bytes) +
+           (own + divide_up(of.summed, scheme_.share)) * memory.accumulator_bytes;
+  };
+  const strategy::Codec first =
+      runs == 1 && runs < scheme_.share ? codecs.sums.between_nodes : codecs.sums.in_node;
   const size_t last = operations.size();
   operations.insert(operations.end(), 2, {});  // behind the last one
   int64_t most = 0;
@@ -310,12 +329,32 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
     int64_t parameters = operations[i].parameters + operations[i + 1].parameters + (i + 1 >= last ? kept : 0);
     if (options().share_traits.keeps_gathered) parameters = 0;
     int64_t bytes = parameters * memory.element_bytes + operations[i].made * memory.accumulator_bytes;
-    if (i > 0) bytes += 2 * operations[i - 1].summed * memory.reduced_bytes();  // sent and received
+    if (codecs.gather != strategy::Codec::kNone) {
+      const int64_t travelling = std::max(operations[i].parameters, operations[i + 1].parameters);
+      const int64_t exact = scheme_.share * std::max(operations[i].exact, operations[i + 1].exact);
+      bytes += 2 * coded(codecs.gather, travelling, exact, memory.element_bytes);
+    }
+    const auto own = [&](int64_t summed) { return divide_up(summed, runs > 1 ? runs : scheme_.share); };
+    if (i > 0) {
+      const AtHand& before = operations[i - 1];
+      bytes += summing(before, first, before.summed, own(before.summed));
+    }
+    // Behind the operation its gradients are coded, while those before are gone.
+    if (first != strategy::Codec::kNone) {
+      const AtHand& now = operations[i];
+      most = std::max(most, operations[i + 1].parameters * memory.element_bytes +
+                                now.made * memory.accumulator_bytes +
+                                summing(now, first, now.summed, own(now.summed)));
+    }
     if (in_runs && i > 0) {
       // A lane's part of what the runs sum, and a part at work on it in wider sums.
       const int64_t before = i > 1 ? operations[i - 2].summed : 0;
-      bytes += 2 * divide_up(before, runs) * memory.reduced_bytes() +
-               divide_up(operations[i - 1].summed, scheme_.share) * memory.accumulator_bytes;
+      const int64_t made = divide_up(operations[i - 1].summed, runs);
+      int64_t of_runs = summing(operations[i - (i > 1 ? 2 : 1)], codecs.sums.between_nodes,
+                                divide_up(before, runs), divide_up(before, scheme_.share));
+      if (codecs.sums.between_nodes != strategy::Codec::kNone)
+        of_runs = std::max(of_runs, summing(operations[i - 1], codecs.sums.between_nodes, made, made));
+      bytes += of_runs + divide_up(operations[i - 1].summed, scheme_.share) * memory.accumulator_bytes;
     }
     most = std::max(most, bytes);
   }

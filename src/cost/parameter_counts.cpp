@@ -37,6 +37,13 @@ OperationElements operation_elements(const model::Program& program, const Memory
   return elements;
 }
 
+int64_t exact_elements(const model::Program& program, int64_t position) {
+  int64_t elements = 0;
+  for (const model::Parameter& parameter : program.kind_at(position).parameters())
+    if (parameter.keeps_its_bits()) elements += parameter.size();
+  return elements;
+}
+
 ParameterCount all_parameters(const model::Program& program, const MemoryModel& memory) {
   ParameterCount count, of_kind;
   for (int64_t position = 0; position < program.size(); ++position) {

@@ -22,6 +22,8 @@ struct OperationElements {
 };
 OperationElements operation_elements(const model::Program& program, const MemoryModel& memory,
                                      int64_t position, int tp);
+// Of an operation's parameters, those that travel as they are whatever codec the others have, on any rank.
+int64_t exact_elements(const model::Program& program, int64_t position);
 // Of the whole model.
 ParameterCount all_parameters(const model::Program& program, const MemoryModel& memory);
 

@@ -97,15 +97,32 @@ ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs
   const bool in_runs = runs.behind(scheme_.share) == 2 && !traits.sums_in_ring;
   const auto add = [&](const Holders& holders, const ParameterCount& count, int64_t takers) {
     if (holders.count == 1 || count.all == 0) return;
-    const int64_t gathered = divide_up(count.all, holders.count) * options.memory.element_bytes;
-    const int64_t summed = divide_up(count.trained, holders.count) * options.memory.reduced_bytes();
-    if (!traits.keeps_gathered) times.gather_ns += round_ns(holders, gathered, takers);
+    const strategy::WireCodecs& codecs = options.codecs;
+    const int64_t gathered = strategy::coded_bytes(codecs.gather, divide_up(count.all, holders.count),
+                                                   options.memory.element_bytes);
+    const auto summed = [&](strategy::Codec codec) {
+      return strategy::coded_bytes(codec, divide_up(count.trained, holders.count),
+                                   options.memory.accumulator_bytes);
+    };
+    const int64_t in_node = summed(codecs.sums.in_node), between = summed(codecs.sums.between_nodes);
+    const int64_t part = divide_up(count.all, holders.count), own = divide_up(count.trained, holders.count);
+    if (!traits.keeps_gathered) {
+      times.gather_ns += round_ns(holders, gathered, takers);
+      times.code_gather_ns += cost_.code_ns(codecs.gather, (holders.count + 1) * part / 2);
+    }
     if (in_runs && holders.run > 1) {
-      times.scatter_ns += options.intra.of_bytes((holders.count - holders.count / holders.run) * summed);
-      times.between_ns += straight_ns(holders, summed, holders.run);
+      times.scatter_ns += options.intra.of_bytes((holders.count - holders.count / holders.run) * in_node);
+      times.between_ns += straight_ns(holders, between, holders.run);
+      times.code_sum_ns +=
+          cost_.code_ns(codecs.sums.in_node, (holders.count - holders.count / holders.run) * own) +
+          cost_.code_ns(codecs.sums.between_nodes, (holders.count / holders.run - 1) * own);
     } else {
+      const bool straight = holders.run == 1 && runs.lanes < scheme_.share;
+      const int64_t sent = straight ? between : in_node;
       times.scatter_ns +=
-          traits.sums_in_ring ? round_ns(holders, summed, takers) : straight_ns(holders, summed, 1);
+          traits.sums_in_ring ? round_ns(holders, sent, takers) : straight_ns(holders, sent, 1);
+      times.code_sum_ns += cost_.code_ns(straight ? codecs.sums.between_nodes : codecs.sums.in_node,
+                                         (holders.count - 1) * own);
     }
   };
   const OperationElements own = operation_elements(cost_.program(), options.memory, position, scheme_.tp);
@@ -155,6 +172,11 @@ std::vector<SharedOperations> ShareCost::operations(CellKind kind, base::Interva
     const Wide after =
         until_alone_ns == blocks_alone_ns ? Wide{blocks_ns} : blocks_ns * until_alone_ns / whole;
     operations[i].compute_ns = static_cast<int64_t>(after - before);
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const ShareTimes& times = at(runs[i].begin);
+    operations[i].compute_ns += runs[i].size() * ((operations[i].gather_ns > 0 ? times.code_gather_ns : 0) +
+                                                  (operations[i].scatter_ns > 0 ? times.code_sum_ns : 0));
   }
   return operations;
 }

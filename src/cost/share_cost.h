@@ -27,6 +27,9 @@ struct ShareTimes {
   int64_t gather_ns = 0;
   int64_t scatter_ns = 0;
   int64_t between_ns = 0;
+  // That the lane codes and reads what travels, behind the operation that it waits for: of gathers, of sums.
+  int64_t code_gather_ns = 0;
+  int64_t code_sum_ns = 0;
   bool operator==(const ShareTimes&) const = default;
 };
 

@@ -113,16 +113,21 @@ int Lowering::add_exchange(NodeKind kind, int round, int64_t bytes, int previous
 }
 
 void Lowering::add_pulls() {
-  const int64_t element_bytes = cost_.options().memory.element_bytes;
+  const cost::CostModel::Options& options = cost_.options();
+  const bool whole = options.whole_pulls && strategy::is_difference(options.codecs.pull);
+  const auto bytes = [&](int64_t elements) {
+    return strategy::pulled_bytes(whole ? strategy::PullCodec::kNone : options.codecs.pull, elements,
+                                  options.memory.element_bytes);
+  };
   int inter = -1;
   int intra = -1;
   for (size_t r = 0; r < links_.pull.busiest.size(); ++r) {
     const LinkPlan::Busiest& busiest = links_.pull.busiest[r];
     const int round = static_cast<int>(r);
     if (links_.has_inter()) {
-      inter = add_exchange(NodeKind::kPullInter, round, busiest.inter_elements * element_bytes, inter);
+      inter = add_exchange(NodeKind::kPullInter, round, bytes(busiest.inter_elements), inter);
     }
-    intra = add_exchange(NodeKind::kPullIntra, round, busiest.intra_elements * element_bytes, intra);
+    intra = add_exchange(NodeKind::kPullIntra, round, bytes(busiest.intra_elements), intra);
     if (inter >= 0) depend(intra, inter);
     pulls_.push_back(intra);
   }
@@ -133,17 +138,19 @@ void Lowering::add_pushes() {
   const auto bytes = [&](strategy::Codec codec, int64_t elements) {
     return strategy::coded_bytes(codec, elements, cost_.options().memory.accumulator_bytes);
   };
-  const strategy::PushCodecs& codecs = cost_.options().push;
+  const strategy::LevelCodecs& codecs = cost_.options().codecs.push;
   int inter = -1;
   int intra = -1;
   for (size_t r = links_.push.busiest.size(); r-- > 0;) {
     const LinkPlan::Busiest& busiest = links_.push.busiest[r];
     const int round = static_cast<int>(r);
     intra = add_exchange(NodeKind::kPushIntra, round, bytes(codecs.in_node, busiest.intra_elements), intra);
+    graph_.nodes.back().duration_ns += cost_.code_ns(codecs.in_node, busiest.intra_elements);
     for (const int cell : push_after_[r]) depend(intra, cell);
     if (links_.has_inter()) {
       inter = add_exchange(NodeKind::kPushInter, round, bytes(codecs.between_nodes, busiest.inter_elements),
                            inter);
+      graph_.nodes.back().duration_ns += cost_.code_ns(codecs.between_nodes, busiest.inter_elements);
       depend(inter, intra);
     }
   }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "model/program.h"
+#include "strategy/wire_codec.h"
 
 namespace sluice::link {
 namespace {
@@ -82,8 +83,14 @@ Residence residence_of(const model::Bucket& bucket, const strategy::Pipeline& pi
           place / scheme.experts};
 }
 
+base::Interval owned_part(int64_t bucket_size, int ranks, int rank) {
+  if (bucket_size < strategy::kLeastDifferences) return base::even_part(bucket_size, ranks, rank);
+  const base::Interval groups = base::even_part(strategy::codec_groups(bucket_size), ranks, rank);
+  return {groups.begin * strategy::kCodecGroup, std::min(bucket_size, groups.end * strategy::kCodecGroup)};
+}
+
 base::Interval OwnerLayout::owned(const model::Bucket& bucket, int rank) const {
-  return base::even_part(bucket.size, ranks, rank);
+  return owned_part(bucket.size, ranks, rank);
 }
 
 ComputeLayout::ComputeLayout(const model::ParameterTable& table, const strategy::Strategy& strategy,

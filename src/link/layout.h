@@ -12,7 +12,10 @@
 
 namespace sluice::link {
 
-// Every bucket is cut evenly over all ranks: rank r owns base::even_part(size, ranks, r).
+// Every bucket is cut evenly over all ranks, so that owners are equal to an element; one of
+// strategy::kLeastDifferences elements or more between groups of numbers that are coded together
+// (strategy::kCodecGroup), so that each group has one owner, however many ranks there are.
+base::Interval owned_part(int64_t bucket_size, int ranks, int rank);
 struct OwnerLayout {
   int ranks = 1;
   base::Interval owned(const model::Bucket& bucket, int rank) const;

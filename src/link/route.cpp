@@ -111,8 +111,8 @@ void for_each_mutual_slice(int64_t bucket_size, const std::vector<Holder>& holde
     const std::vector<NodeHolders> nodes = by_node(groups, active, gpus_per_node);
     if (nodes.empty()) continue;
     for (Interval rest{begin, changes[next].position}; !rest.empty();) {
-      while (base::even_part(bucket_size, world_size, owner).end <= rest.begin) ++owner;
-      const int64_t end = std::min(rest.end, base::even_part(bucket_size, world_size, owner).end);
+      while (owned_part(bucket_size, world_size, owner).end <= rest.begin) ++owner;
+      const int64_t end = std::min(rest.end, owned_part(bucket_size, world_size, owner).end);
       visit(Interval{rest.begin, end}, owner, nodes);
       rest.begin = end;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <type_traits>
@@ -18,33 +19,39 @@ using base::Interval;
 
 enum class Direction { kPull, kPush };
 
-// One rank's view: where elements of buckets lie in its memory.
+Interval groups_around(Interval elements) {
+  return {elements.begin / strategy::kCodecGroup, strategy::codec_groups(elements.end)};
+}
+
+// Where buckets' elements lie in a rank's memory, or the factors of their groups.
+enum class Space { kElements, kGroups };
 class Locator {
  public:
-  Locator(const model::ParameterTable& table, const ComputeLayout& layout, int rank)
-      : table_(table), layout_(layout), owners_{layout.world_size()}, rank_(rank) {}
+  Locator(const model::ParameterTable& table, const ComputeLayout& layout, int rank,
+          Space space = Space::kElements)
+      : table_(table), layout_(layout), owners_{layout.world_size()}, rank_(rank), space_(space) {}
 
   int rank() const { return rank_; }
   int world_size() const { return layout_.world_size(); }
 
   bool owns(int bucket, Interval slice) const {
-    const Interval owned = owners_.owned(table_.buckets[static_cast<size_t>(bucket)], rank_);
+    const Interval owned = owned_of(bucket);
     return owned.begin <= slice.begin && slice.end <= owned.end;
   }
   Address owner(int bucket, Interval slice) const {
-    const Interval owned = owners_.owned(table_.buckets[static_cast<size_t>(bucket)], rank_);
-    return {Memory::kOwner, bucket, slice.begin - owned.begin};
+    return {Memory::kOwner, bucket, slice.begin - owned_of(bucket).begin};
   }
   Address compute(int bucket, Interval slice) const {
-    return {Memory::kCompute, bucket, layout_.shard(bucket, rank_).offset_of(slice.begin)};
+    return {Memory::kCompute, bucket, shard_of(bucket).offset_of(slice.begin)};
   }
   Address owner_or_compute(int bucket, Interval slice) const {
     return owns(bucket, slice) ? owner(bucket, slice) : compute(bucket, slice);
   }
   // Which elements of a slice that stands at `offset` no codec may change.
   void add_exact(int bucket, Interval slice, int64_t offset, std::vector<Interval>& to) const {
+    if (space_ == Space::kGroups) return;
     for (const model::Parameter& parameter : table_.buckets[static_cast<size_t>(bucket)].parameters) {
-      if (!parameter.one_dimensional() && parameter.learns == model::Learns::kByGradient) continue;
+      if (!parameter.keeps_its_bits()) continue;
       const Interval part = base::intersect(slice, {parameter.offset, parameter.offset + parameter.size()});
       if (part.empty()) continue;
       to.push_back({offset + part.begin - slice.begin, offset + part.end - slice.begin});
@@ -52,10 +59,24 @@ class Locator {
   }
 
  private:
+  Interval owned_of(int bucket) const {
+    const Interval owned = owners_.owned(table_.buckets[static_cast<size_t>(bucket)], rank_);
+    return space_ == Space::kElements ? owned : groups_around(owned);
+  }
+  const base::IntervalSet& shard_of(int bucket) const {
+    const base::IntervalSet& shard = layout_.shard(bucket, rank_);
+    if (space_ == Space::kElements) return shard;
+    const auto [found, added] = groups_.try_emplace(bucket);
+    if (added) found->second = coding_groups(shard);
+    return found->second;
+  }
+
   const model::ParameterTable& table_;
   const ComputeLayout& layout_;
   OwnerLayout owners_;
   int rank_;
+  Space space_;
+  mutable std::map<int, base::IntervalSet> groups_;  // of shards
 };
 
 // Hands out wire offsets: parts by peer, each in the order of the route.
@@ -115,6 +136,11 @@ WireLevel counted(const std::vector<Transfer>& transfers, const Locator& locator
   return level;
 }
 
+void sort_exact(WireLevel& level) {
+  for (std::vector<Interval>* exact : {&level.exact_sent, &level.exact_received})
+    std::ranges::sort(*exact, {}, &Interval::begin);
+}
+
 WireLevel pull_level(const std::vector<Transfer>& transfers, const Locator& locator) {
   WireLevel level = counted(transfers, locator, Direction::kPull);
   WireOffsets send(level.send_elements);
@@ -124,13 +150,44 @@ WireLevel pull_level(const std::vector<Transfer>& transfers, const Locator& loca
     if (source == locator.rank() && destination == source) {
       add_copy(level.unpack, {locator.owner(bucket, slice), locator.compute(bucket, slice), elements});
     } else if (source == locator.rank()) {
-      add_copy(level.pack,
-               {locator.owner_or_compute(bucket, slice), send.take(destination, elements), elements});
+      const Address to = send.take(destination, elements);
+      add_copy(level.pack, {locator.owner_or_compute(bucket, slice), to, elements});
+      locator.add_exact(bucket, slice, to.offset, level.exact_sent);
     } else if (destination == locator.rank()) {
-      add_copy(level.unpack, {receive.take(source, elements), locator.compute(bucket, slice), elements});
+      const Address from = receive.take(source, elements);
+      add_copy(level.unpack, {from, locator.compute(bucket, slice), elements});
+      locator.add_exact(bucket, slice, from.offset, level.exact_received);
     }
   }
+  sort_exact(level);
   return level;
+}
+
+// What is coded of each transfer, or the groups of that, or what is not.
+enum class Share { kCoded, kGroups, kExact };
+std::vector<Transfer> share_of(const model::ParameterTable& table, const std::vector<Transfer>& transfers,
+                               Share share) {
+  std::map<int, base::IntervalSet> coded_of;  // by bucket
+  std::vector<Transfer> shares;
+  for (const Transfer& transfer : transfers) {
+    const auto [coded, added] = coded_of.try_emplace(transfer.bucket);
+    if (added) coded->second = differing(table.buckets[static_cast<size_t>(transfer.bucket)]);
+    const auto add = [&](Interval slice) {
+      if (slice.empty()) return;
+      shares.push_back(transfer);
+      shares.back().slice = slice;
+    };
+    int64_t from = transfer.slice.begin;
+    const base::IntervalSet own = coded->second.intersect({transfer.slice});
+    for (const Interval& some : own.intervals()) {
+      if (share == Share::kExact) add({from, some.begin});
+      if (share == Share::kCoded) add(some);
+      if (share == Share::kGroups) add(groups_around(some));
+      from = some.end;
+    }
+    if (share == Share::kExact) add({from, transfer.slice.end});
+  }
+  return shares;
 }
 
 // A term of a sum: elements of a bucket, and its place in the order of addition.
@@ -237,8 +294,7 @@ std::vector<Term> push_terms(WireLevel& level, const std::vector<Transfer>& tran
       locator.add_exact(bucket, slice, from.offset, level.exact_received);
     }
   }
-  for (std::vector<Interval>* exact : {&level.exact_sent, &level.exact_received})
-    std::ranges::sort(*exact, {}, &Interval::begin);
+  sort_exact(level);
   return terms;
 }
 
@@ -340,6 +396,32 @@ RoundWire pull_wire(const model::ParameterTable& table, const ComputeLayout& lay
                     int rank) {
   const Locator locator(table, layout, rank);
   return {pull_level(round.inter, locator), pull_level(round.intra, locator)};
+}
+
+RoundDifference difference_wire(const model::ParameterTable& table, const ComputeLayout& layout,
+                                const RouteRound& whole, int rank) {
+  const Locator elements(table, layout, rank), groups(table, layout, rank, Space::kGroups);
+  const RouteRound round = of_trained(table, whole);
+  const auto level = [&](const std::vector<Transfer>& transfers) -> DifferenceLevel {
+    return {pull_level(share_of(table, transfers, Share::kCoded), elements),
+            pull_level(share_of(table, transfers, Share::kGroups), groups),
+            pull_level(share_of(table, transfers, Share::kExact), elements)};
+  };
+  return {level(round.inter), level(round.intra)};
+}
+
+base::IntervalSet differing(const model::Bucket& bucket) {
+  base::IntervalSet elements;
+  if (!bucket.trained || bucket.size < strategy::kLeastDifferences) return elements;
+  for (const model::Parameter& parameter : bucket.parameters)
+    if (!parameter.keeps_its_bits()) elements.add({parameter.offset, parameter.offset + parameter.size()});
+  return elements;
+}
+
+base::IntervalSet coding_groups(const base::IntervalSet& elements) {
+  base::IntervalSet groups;
+  for (const Interval& some : elements.intervals()) groups.add(groups_around(some));
+  return groups;
 }
 
 RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& whole,

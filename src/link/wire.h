@@ -55,8 +55,7 @@ struct WireLevel {
   std::vector<Copy> unpack;  // after it: from the wire, and local moves
   std::vector<Sum> sums;     // after it; push only
   std::vector<Address> sources;
-  // Of a push, ascending: elements of the buffers that no codec may change (counts, and one-dimensional
-  // parameters' gradients, which are few).
+  // Ascending: elements of the buffers that no codec may change (model::Parameter::keeps_its_bits).
   std::vector<base::Interval> exact_sent;
   std::vector<base::Interval> exact_received;
 
@@ -70,6 +69,24 @@ struct RoundWire {
   WireLevel intra;
 };
 
+// The same of a pull in differences (strategy::PullCodec), of trained buckets alone: whole numbers, as
+// elements are; factors, as the elements of a bucket's groups are; and as they are the elements that are not
+// coded.
+struct DifferenceLevel {
+  WireLevel codes;
+  WireLevel factors;
+  WireLevel exact;
+};
+struct RoundDifference {
+  DifferenceLevel inter;
+  DifferenceLevel intra;
+};
+
+// The elements of a bucket that are pulled as differences.
+base::IntervalSet differing(const model::Bucket& bucket);
+// The groups that some of the elements lie in.
+base::IntervalSet coding_groups(const base::IntervalSet& elements);
+
 // Bytes by peer of what stands in a buffer: those of all elements coded, then of the exact ones as they are,
 // of `wide` bytes each.
 std::vector<int64_t> wire_bytes(const std::vector<int64_t>& elements,
@@ -79,6 +96,8 @@ std::vector<int64_t> wire_bytes(const std::vector<int64_t>& elements,
 // The plan of `rank` for one round. `round` comes from route() or from route_of_rank() of this rank.
 RoundWire pull_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
                     int rank);
+RoundDifference difference_wire(const model::ParameterTable& table, const ComputeLayout& layout,
+                                const RouteRound& round, int rank);
 RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
                     int gpus_per_node, int rank);
 

@@ -82,6 +82,9 @@ struct Parameter {
   bool is_published() const { return factor == Factor::kNone && learns != Learns::kAsLoads; }
   // Weight decay applies to matrices, not to one-dimensional parameters.
   bool one_dimensional() const { return columns == 1 && factor == Factor::kNone; }
+  // Travels as it is, with its gradients or counts, whatever codec others have: few numbers, and counts
+  // steer.
+  bool keeps_its_bits() const { return one_dimensional() || learns != Learns::kByGradient; }
 };
 
 // [rows, columns], cut by `groups`.

@@ -19,6 +19,7 @@
 #include "runtime/link_runner.h"
 #include "runtime/optimizer.h"
 #include "runtime/parameter_store.h"
+#include "runtime/wire_codec.h"
 
 namespace sluice::profile {
 
@@ -130,6 +131,7 @@ class LinkProbe {
     measurement.intra = fit_link(intra_level_);
     measurement.inter = plan_.has_inter() ? fit_link(inter_level_) : measurement.intra;
     measurement.host = host_times();
+    measurement.code_ps_per_element = code_ps_per_element();
     const int64_t owned = std::max<int64_t>(1, plan_.owned[static_cast<size_t>(transport_.rank())].trained);
     measurement.update_ps_per_element =
         std::max<int64_t>(1, std::llround(median(update_ns_) * 1000 / static_cast<double>(owned)));
@@ -137,6 +139,21 @@ class LinkProbe {
   }
 
  private:
+  int64_t code_ps_per_element() {
+    constexpr int64_t kNumbers = 1 << 20;
+    constexpr uint64_t kSeed = 1;
+    const at::Tensor numbers = at::zeros({kNumbers}, at::dtype(at::kFloat).device(options_.device));
+    std::vector<double> times_ns;
+    for (int i = 0; i < kLeastTransfers; ++i) {
+      ranks_.barrier();
+      Stopwatch stopwatch(options_.device);
+      runtime::decode(strategy::Codec::kInt8, runtime::encode(strategy::Codec::kInt8, numbers, kSeed),
+                      numbers);
+      times_ns.push_back(stopwatch.lap_ns());
+    }
+    return std::max<int64_t>(1, std::llround(lower_quartile(times_ns) * 1000 / kNumbers));
+  }
+
   // All ranks copy at once, as they offload; pinned where there is a device.
   cost::LinkTimes host_times() {
     constexpr int64_t kBytes = 16 << 20;

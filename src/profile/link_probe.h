@@ -44,6 +44,7 @@ struct LinkMeasurement {
   cost::LinkTimes inter;  // as intra where all ranks are on one node
   cost::LinkTimes host;   // copies to and from host memory, the slower direction
   int64_t update_ps_per_element = 0;
+  int64_t code_ps_per_element = 0;  // cost::CostModel::Options'
 };
 
 // Collective over all ranks; each gets what it measured itself. Bandwidth comes from pulls and pushes of a

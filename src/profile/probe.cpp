@@ -210,6 +210,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   model.inter = measured.inter;
   model.host = measured.host;
   model.update_ps_per_element = measured.update_ps_per_element;
+  model.code_ps_per_element = measured.code_ps_per_element;
   return {std::move(model), std::move(fits_by_tp)};
 }
 

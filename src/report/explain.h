@@ -8,6 +8,7 @@
 
 #include "plan/planner.h"
 #include "report/explain_lanes.h"
+#include "report/explain_wire.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::report {
@@ -52,6 +53,7 @@ struct Explanation {
   std::vector<ExplainedCandidate> candidates;  // fastest first; those that don't hold the batch last
   std::vector<ExplainedPipeline> pipelines;    // last to end first; empty ones too
   std::vector<ExplainedCut> cuts;              // units of several lanes
+  std::vector<ExplainedWire> wire;             // of several ranks
 };
 
 // Plans every candidate of the planner on its own, which takes several times as long as the plan did.

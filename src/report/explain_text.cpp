@@ -162,7 +162,8 @@ std::string bound_text(const Explanation& explanation) {
 std::string explanation_text(const Explanation& explanation) {
   return text(batch_text(explanation), "\n", choice_text(explanation), "\n", candidate_table(explanation),
               "\n", last_text(explanation), "\n",
-              explanation.cuts.empty() ? "" : cuts_text(explanation.cuts) + "\n", bound_text(explanation));
+              explanation.cuts.empty() ? "" : cuts_text(explanation.cuts) + "\n",
+              explanation.wire.empty() ? "" : wire_text(explanation.wire) + "\n", bound_text(explanation));
 }
 
 }  // namespace sluice::report

@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <chrono>
 
 #include "base/error.h"
@@ -17,7 +19,7 @@ std::vector<graph::ShareMove> moves_since(std::chrono::steady_clock::time_point 
     return int64_t{std::chrono::nanoseconds(time - begin).count()};
   };
   std::vector<graph::ShareMove> moves;
-  for (const ShareWindow::Move& move : window.moves())
+  for (const ShareMove& move : window.moves())
     moves.push_back({move.node, move.position, move.movement, since(move.start), since(move.end)});
   return moves;
 }
@@ -30,8 +32,8 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
       rank_(transport.rank()),
       transport_(transport),
       options_(options),
-      store_(table,
-             {transport.rank(), transport.world_size(), options.precision, options.device, options.trains}),
+      store_(table, {transport.rank(), transport.world_size(), options.precision, options.device,
+                     options.trains, options.codecs.pull}),
       communicators_(transport, options.host_transport != nullptr ? *options.host_transport : transport,
                      candidates),
       link_inter_(communicators_.link_inter()),
@@ -53,7 +55,38 @@ const LinkWires& Engine::wires_of(const std::shared_ptr<const graph::LinkPlan>& 
   const auto found = wires_.find(links);
   if (found != wires_.end()) return found->second;
   if (wires_.size() >= kMostWires) wires_.clear();
-  return wires_.emplace(links, link_wires(table_, *links, rank_)).first->second;
+  const bool differences = strategy::is_difference(options_.codecs.pull);
+  return wires_.emplace(links, link_wires(table_, *links, rank_, differences)).first->second;
+}
+
+StepPull Engine::pull_of(const std::shared_ptr<const graph::LinkPlan>& links) {
+  using Holders = StepPull::Holders;
+  StepPull pull;
+  if (!strategy::is_difference(options_.codecs.pull)) return pull;
+  const int64_t version = store_.copies_version();
+  if (held_.links != links) {
+    held_ = {links};
+  } else if (held_.version == version) {
+    pull.holders = Holders::kHaveAll;
+  } else if (held_.version + 1 == version && store_.followed()) {
+    pull.holders = Holders::kHaveTheStepBefore;
+    if (held_.differences.empty()) held_.differences = room_for_differences(*links);
+    pull.differences = &held_.differences;
+  }
+  held_.version = version;
+  return pull;
+}
+
+std::vector<CodedNumbers> Engine::room_for_differences(const graph::LinkPlan& links) const {
+  std::vector<CodedNumbers> room(table_.buckets.size());
+  const auto options = at::TensorOptions().device(options_.device);
+  for (const link::Holding& holding : links.layout.holdings(rank_)) {
+    if (link::differing(table_.buckets[static_cast<size_t>(holding.bucket)]).empty()) continue;
+    room[static_cast<size_t>(holding.bucket)] = {
+        at::zeros({holding.shard.size()}, options.dtype(at::kShort)),
+        at::zeros({link::coding_groups(holding.shard).size()}, options.dtype(at::kFloat))};
+  }
+  return room;
 }
 
 StepResult Engine::train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer) {
@@ -68,6 +101,7 @@ StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tok
 Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
                                const std::shared_ptr<const graph::LinkPlan>& links) {
   const LinkWires& wires = wires_of(links);
+  held_ = {};
   store_.open_step(links->layout.holdings(rank_), ParameterStore::Gradients::kNone);
   const LinkRunner::Memories memories = pull_memories(store_);
   for (const link::RoundWire& round : wires.pull) {
@@ -101,6 +135,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   const auto begin = std::chrono::steady_clock::now();
   ops::reset_peak_tensor_bytes(options_.device);
   const LinkWires& wires = wires_of(graph.links);
+  const StepPull pull = pull_of(graph.links);
   StepRunner runner(graph, rank_, tokens,
                     {.store = store_,
                      .communicators = communicators_,
@@ -111,7 +146,8 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .wires = wires,
                      .context = context_,
                      .asks_together = options_.asks_together,
-                     .push = options_.push},
+                     .codecs = options_.codecs,
+                     .pull = pull},
                     optimizer);
   StepResult result;
   const Waits waits_before = communicators_.waits();
@@ -127,9 +163,14 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.targets = runner.scalars().targets;
   if (row_losses != nullptr) *row_losses = runner.row_losses();
   result.gradient_norm = runner.gradient_norm();
-  result.pulled_bytes = wires.pulled_elements * comm::size_of(options_.precision.compute);
+  if (pull.holders != StepPull::Holders::kHaveAll) {
+    result.pulled_bytes =
+        wires.pulled_bytes(options_.codecs.pull, pull.holders == StepPull::Holders::kHaveTheStepBefore,
+                           comm::size_of(options_.precision.compute));
+  }
   if (optimizer != nullptr)
-    result.pushed_bytes = wires.pushed_bytes(options_.push, comm::size_of(options_.precision.master()));
+    result.pushed_bytes =
+        wires.pushed_bytes(options_.codecs.push, comm::size_of(options_.precision.master()));
   result.exchange_bytes = runner.exchange_bytes();
   result.busiest_experts = runner.busiest_experts();
   result.experts = runner.expert_load();

@@ -21,6 +21,7 @@
 #include "runtime/own_work.h"
 #include "runtime/parameter_store.h"
 #include "runtime/share_channel.h"
+#include "runtime/step_pull.h"
 #include "runtime/step_tokens.h"
 #include "strategy/strategy.h"
 
@@ -53,7 +54,7 @@ class Engine {
  public:
   struct Options {
     Precision precision;
-    strategy::PushCodecs push;  // how gradients travel to their owners
+    strategy::WireCodecs codecs;
     c10::Device device = c10::kCPU;
     int64_t context_length = 2048;   // longest sequence: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
@@ -100,12 +101,18 @@ class Engine {
   // shares no parameters.
   ModelPart hold(const strategy::Strategy& strategy, const std::shared_ptr<const graph::LinkPlan>& links);
   // Lets go of them and their memory: a step may hold far less.
-  void release() { store_.close_step(); }
+  void release() {
+    store_.close_step();
+    held_ = {};
+  }
 
  private:
   StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
                  std::vector<std::vector<double>>* row_losses);
   const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
+  std::vector<CodedNumbers> room_for_differences(const graph::LinkPlan& links) const;
+  // What a step of these links finds of parameters; it brings the rest.
+  StepPull pull_of(const std::shared_ptr<const graph::LinkPlan>& links);
 
   static constexpr size_t kMostWires = 64;  // strategies whose exchanges are kept
 
@@ -122,6 +129,13 @@ class Engine {
   std::unique_ptr<Executor> executor_;
   layers::LayerContext context_;  // of one rank; a step sets the TP group
   std::map<std::shared_ptr<const graph::LinkPlan>, LinkWires> wires_;
+  // Whose compute shards the store has, of which version of the owners' copies; and what is coded of them.
+  struct Held {
+    std::shared_ptr<const graph::LinkPlan> links;
+    int64_t version = -1;
+    std::vector<CodedNumbers> differences = {};
+  };
+  Held held_;
 };
 
 }  // namespace sluice::runtime

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "base/error.h"
@@ -28,12 +29,14 @@ int64_t frozen_elements(const model::ParameterTable& table, const graph::LinkPla
 
 }  // namespace
 
-LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank) {
+LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank,
+                     bool differences) {
   const link::Route route =
       link::route_of_rank(table, plan.layout, plan.rounds, plan.world_size, plan.gpus_per_node, rank);
   LinkWires wires;
   for (const link::RouteRound& round : route.rounds) {
     wires.pull.push_back(link::pull_wire(table, plan.layout, round, rank));
+    if (differences) wires.differences.push_back(link::difference_wire(table, plan.layout, round, rank));
     wires.push.push_back(link::push_wire(table, plan.layout, round, plan.gpus_per_node, rank));
     wires.pulled_elements += wires.pull.back().inter.received() + wires.pull.back().intra.received();
     wires.pushed_elements += wires.push.back().inter.sent() + wires.push.back().intra.sent();
@@ -46,11 +49,55 @@ LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& 
   return wires;
 }
 
-int64_t LinkWires::pushed_bytes(const strategy::PushCodecs& codecs, int64_t wide) const {
+namespace {
+
+int64_t sum_of(const std::vector<int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+// What each peer's part of an exchange takes.
+std::vector<int64_t> difference_bytes(const std::vector<int64_t>& codes, const std::vector<int64_t>& factors,
+                                      const std::vector<int64_t>& exact, strategy::PullCodec codec,
+                                      int64_t wide) {
+  std::vector<int64_t> bytes;
+  for (size_t peer = 0; peer < codes.size(); ++peer)
+    bytes.push_back(packed_bytes(codec, codes[peer]) + factors[peer] * strategy::kFactorBytes +
+                    exact[peer] * wide);
+  return bytes;
+}
+std::vector<int64_t> received_bytes(const link::DifferenceLevel& level, strategy::PullCodec codec,
+                                    int64_t wide) {
+  return difference_bytes(level.codes.receive_elements, level.factors.receive_elements,
+                          level.exact.receive_elements, codec, wide);
+}
+
+}  // namespace
+
+strategy::Codec whole_codec(strategy::PullCodec codec, int64_t wide) {
+  return codec == strategy::PullCodec::kBFloat16 && wide > 2 ? strategy::Codec::kBFloat16
+                                                             : strategy::Codec::kNone;
+}
+
+int64_t LinkWires::pulled_bytes(strategy::PullCodec codec, bool differs, int64_t wide) const {
+  int64_t bytes = 0;
+  for (size_t round = 0; round < pull.size(); ++round) {
+    for (const auto level : {&link::RoundWire::inter, &link::RoundWire::intra}) {
+      const link::WireLevel& whole = pull[round].*level;
+      if (!differs)
+        bytes += sum_of(
+            link::wire_bytes(whole.receive_elements, whole.exact_received, whole_codec(codec, wide), wide));
+    }
+    if (!differs) continue;
+    for (const auto level : {&link::RoundDifference::inter, &link::RoundDifference::intra})
+      bytes += sum_of(received_bytes(differences[round].*level, codec, wide));
+  }
+  return bytes;
+}
+
+int64_t LinkWires::pushed_bytes(const strategy::LevelCodecs& codecs, int64_t wide) const {
   int64_t bytes = 0;
   const auto add = [&](const link::WireLevel& level, strategy::Codec codec) {
-    for (const int64_t of_peer : link::wire_bytes(level.send_elements, level.exact_sent, codec, wide))
-      bytes += of_peer;
+    bytes += sum_of(link::wire_bytes(level.send_elements, level.exact_sent, codec, wide));
   };
   for (const link::RoundWire& round : push) {
     add(round.inter, codecs.between_nodes);
@@ -92,16 +139,6 @@ void LinkRunner::exchange(const std::vector<int64_t>& send_bytes, const std::vec
 
 namespace {
 
-// Where exact elements of a peer's part stand in it; undefined: it has none.
-at::Tensor exact_of(const std::vector<base::Interval>& exact, base::Interval part, const at::Device& device) {
-  std::vector<int64_t> at;
-  for (const base::Interval& some : exact) {
-    const base::Interval own = base::intersect(some, part);
-    for (int64_t element = own.begin; element < own.end; ++element) at.push_back(element - part.begin);
-  }
-  return at.empty() ? at::Tensor() : ops::to_device(at, device);
-}
-
 // visit(a peer's elements in the wide buffer, its bytes in the coded one), peer after peer.
 template <typename Visit>
 void for_each_part(const std::vector<int64_t>& elements, const std::vector<int64_t>& bytes, Visit visit) {
@@ -128,33 +165,117 @@ void LinkRunner::run_coded(const link::WireLevel& level, const Memories& memorie
       link::wire_bytes(level.send_elements, level.exact_sent, codec, wide);
   const std::vector<int64_t> receive_bytes =
       link::wire_bytes(level.receive_elements, level.exact_received, codec, wide);
-  reserve(send_, std::accumulate(send_bytes.begin(), send_bytes.end(), int64_t{0}), device);
-  reserve(receive_, std::accumulate(receive_bytes.begin(), receive_bytes.end(), int64_t{0}), device);
+  reserve(send_, sum_of(send_bytes), device);
+  reserve(receive_, sum_of(receive_bytes), device);
   reserve(wide_, std::max(level.sent(), level.received()) * wide, device);
   const at::Tensor wide_N = wide_.view(scalar_type(dtype));
   if (mover_ == nullptr) mover_ = make_link_mover(device);
 
   mover_->pack(level, memories, dtype, wide_.mutable_data_ptr());
+  const auto coded_part = [codec](base::Interval own, const std::vector<base::Interval>& exact) {
+    return CodedPart{codec, own.size(), exact_in(exact, own)};
+  };
   for_each_part(level.send_elements, send_bytes, [&](base::Interval own, base::Interval coded) {
-    at::Tensor part = part_of(wide_N, own), to = part_of(send_, coded);
-    const int64_t narrow = strategy::coded_bytes(codec, own.size(), wide);
-    if (const at::Tensor exact = exact_of(level.exact_sent, own, device); exact.defined()) {
-      to.narrow(0, narrow, to.numel() - narrow).copy_(part.index_select(0, exact).view(at::kByte));
-      part.index_fill_(0, exact, 0);
-    }
-    to.narrow(0, 0, narrow).copy_(encode(codec, part, seed + static_cast<uint64_t>(own.begin)));
+    encode(coded_part(own, level.exact_sent), part_of(wide_N, own), seed + static_cast<uint64_t>(own.begin),
+           part_of(send_, coded));
   });
   exchange(send_bytes, receive_bytes);
   for_each_part(level.receive_elements, receive_bytes, [&](base::Interval own, base::Interval coded) {
-    const at::Tensor part = part_of(wide_N, own), from = part_of(receive_, coded);
-    const int64_t narrow = strategy::coded_bytes(codec, own.size(), wide);
-    // Bytes may lie where no wider number can.
-    decode(codec, from.narrow(0, 0, narrow).clone(), part);
-    if (const at::Tensor exact = exact_of(level.exact_received, own, device); exact.defined())
-      part.index_copy_(0, exact,
-                       from.narrow(0, narrow, from.numel() - narrow).clone().view(scalar_type(dtype)));
+    decode(coded_part(own, level.exact_received), part_of(receive_, coded), part_of(wide_N, own));
   });
   mover_->unpack(level, wide_.mutable_data_ptr(), memories, dtype);
+}
+
+namespace {
+
+// The three kinds of what a pull in differences moves, between one peer's part of their buffers and its
+// bytes.
+struct DifferenceBuffers {
+  at::Tensor codes, factors, exact;
+
+  DifferenceBuffers(int64_t codes_count, int64_t factors_count, int64_t exact_count, at::ScalarType type,
+                    const at::Device& device)
+      : codes(at::empty({codes_count}, at::dtype(at::kShort).device(device))),
+        factors(at::empty({factors_count}, at::dtype(at::kFloat).device(device))),
+        exact(at::empty({exact_count}, at::dtype(type).device(device))) {}
+
+  // visit(codes, factors, exact, bytes) of each peer.
+  template <typename Visit>
+  void for_each_peer(const std::array<const std::vector<int64_t>*, 3>& counts,
+                     const std::vector<int64_t>& bytes, const at::Tensor& wire, const Visit& visit) const {
+    std::array<int64_t, 3> at{};
+    int64_t byte = 0;
+    for (size_t peer = 0; peer < bytes.size(); ++peer) {
+      const auto next = [&](const at::Tensor& buffer, size_t kind) {
+        const int64_t count = (*counts[kind])[peer];
+        const at::Tensor part = buffer.narrow(0, at[kind], count);
+        at[kind] += count;
+        return part;
+      };
+      const at::Tensor own_codes = next(codes, 0), own_factors = next(factors, 1), own_exact = next(exact, 2);
+      visit(own_codes, own_factors, own_exact, wire.narrow(0, byte, bytes[peer]));
+      byte += bytes[peer];
+    }
+  }
+};
+
+void put_bytes(const at::Tensor& from, const at::Tensor& wire, int64_t& at) {
+  const auto size = static_cast<int64_t>(from.nbytes());
+  wire.narrow(0, at, size).copy_(from.view(at::kByte));
+  at += size;
+}
+
+// Bytes may lie where no wider number can.
+void take_bytes(const at::Tensor& to, const at::Tensor& wire, int64_t& at) {
+  const auto size = static_cast<int64_t>(to.nbytes());
+  to.copy_(wire.narrow(0, at, size).clone().view(to.scalar_type()));
+  at += size;
+}
+
+}  // namespace
+
+void LinkRunner::run(const link::DifferenceLevel& level, const DifferenceMemories& memories,
+                     comm::DType dtype, strategy::PullCodec codec) {
+  constexpr comm::DType kSixteenBits = comm::DType::kBFloat16;  // which are copied as they are
+  const int64_t wide = comm::size_of(dtype);
+  const c10::Device device = memories.exact.owner.front().device();
+  const std::vector<int64_t> send_bytes = difference_bytes(
+      level.codes.send_elements, level.factors.send_elements, level.exact.send_elements, codec, wide);
+  const std::vector<int64_t> receive_bytes = received_bytes(level, codec, wide);
+  reserve(send_, sum_of(send_bytes), device);
+  reserve(receive_, sum_of(receive_bytes), device);
+  if (mover_ == nullptr) mover_ = make_link_mover(device);
+
+  const DifferenceBuffers sent(level.codes.sent(), level.factors.sent(), level.exact.sent(),
+                               scalar_type(dtype), device);
+  mover_->pack(level.codes, memories.codes, kSixteenBits, sent.codes.mutable_data_ptr());
+  mover_->pack(level.factors, memories.factors, comm::DType::kFloat32, sent.factors.mutable_data_ptr());
+  mover_->pack(level.exact, memories.exact, dtype, sent.exact.mutable_data_ptr());
+  sent.for_each_peer({&level.codes.send_elements, &level.factors.send_elements, &level.exact.send_elements},
+                     send_bytes, send_,
+                     [&](const at::Tensor& codes, const at::Tensor& factors, const at::Tensor& exact,
+                         const at::Tensor& wire) {
+                       int64_t at = packed_bytes(codec, codes.numel());
+                       if (at > 0) wire.narrow(0, 0, at).copy_(packed(codec, codes));
+                       put_bytes(factors, wire, at);
+                       put_bytes(exact, wire, at);
+                     });
+  exchange(send_bytes, receive_bytes);
+  const DifferenceBuffers came(level.codes.received(), level.factors.received(), level.exact.received(),
+                               scalar_type(dtype), device);
+  came.for_each_peer(
+      {&level.codes.receive_elements, &level.factors.receive_elements, &level.exact.receive_elements},
+      receive_bytes, receive_,
+      [&](const at::Tensor& codes, const at::Tensor& factors, const at::Tensor& exact,
+          const at::Tensor& wire) {
+        int64_t at = packed_bytes(codec, codes.numel());
+        if (at > 0) unpack(codec, wire.narrow(0, 0, at), codes);
+        take_bytes(factors, wire, at);
+        take_bytes(exact, wire, at);
+      });
+  mover_->unpack(level.codes, came.codes.mutable_data_ptr(), memories.codes, kSixteenBits);
+  mover_->unpack(level.factors, came.factors.mutable_data_ptr(), memories.factors, comm::DType::kFloat32);
+  mover_->unpack(level.exact, came.exact.mutable_data_ptr(), memories.exact, dtype);
 }
 
 namespace {
@@ -175,6 +296,18 @@ LinkRunner::Memories pull_memories(ParameterStore& store) {
   return memories_of(
       store, [&](int bucket) { return store.compute_copy(bucket); },
       [](const ComputeShard& shard) { return shard.parameters; });
+}
+
+DifferenceMemories difference_memories(ParameterStore& store, const std::vector<CodedNumbers>& came) {
+  DifferenceMemories memories{.codes = {}, .factors = {}, .exact = pull_memories(store)};
+  for (size_t bucket = 0; bucket < came.size(); ++bucket) {
+    const CodedNumbers& own = store.difference(static_cast<int>(bucket));
+    memories.codes.owner.push_back(own.codes);
+    memories.factors.owner.push_back(own.factors);
+    memories.codes.compute.push_back(came[bucket].codes);
+    memories.factors.compute.push_back(came[bucket].factors);
+  }
+  return memories;
 }
 
 LinkRunner::Memories push_memories(ParameterStore& store) {

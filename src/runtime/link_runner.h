@@ -19,14 +19,27 @@ namespace sluice::runtime {
 struct LinkWires {
   std::vector<link::RoundWire> pull;
   std::vector<link::RoundWire> push;
-  int64_t pulled_elements = 0;  // received by this rank in pull
-  int64_t pushed_elements = 0;  // sent by this rank in push
+  std::vector<link::RoundDifference> differences;  // of pull, where it has some
+  int64_t pulled_elements = 0;                     // received by this rank in pull
+  int64_t pushed_elements = 0;                     // sent by this rank in push
 
-  // Bytes of these by codecs, elements taking so many as they are.
-  int64_t pushed_bytes(const strategy::PushCodecs& codecs, int64_t wide) const;
+  // Bytes of these by codecs, elements taking so many as they are; `differs`: holders have the step's before.
+  int64_t pulled_bytes(strategy::PullCodec codec, bool differs, int64_t wide) const;
+  int64_t pushed_bytes(const strategy::LevelCodecs& codecs, int64_t wide) const;
 };
+// How parameters travel that holders have nothing of.
+strategy::Codec whole_codec(strategy::PullCodec codec, int64_t wide);
+
 // Asserts that pull brings exactly the rank's shards less what it owns, and push takes as much home.
-LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank);
+LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank,
+                     bool differences = false);
+
+// By bucket, what a pull in differences moves between: codes, factors, and parameters that are not coded.
+struct DifferenceMemories {
+  LinkMemories codes;
+  LinkMemories factors;
+  LinkMemories exact;
+};
 
 // One level's exchange: its communicator and the buffers that it keeps from step to step. Used by one
 // thread at a time.
@@ -41,6 +54,10 @@ class LinkRunner {
   void run_coded(const link::WireLevel& level, const Memories& memories, comm::DType dtype,
                  strategy::Codec codec, uint64_t seed);
 
+  // A pull in differences; `dtype`: of what is not coded.
+  void run(const link::DifferenceLevel& level, const DifferenceMemories& memories, comm::DType dtype,
+           strategy::PullCodec codec);
+
  private:
   void exchange(const std::vector<int64_t>& send_bytes, const std::vector<int64_t>& receive_bytes);
 
@@ -53,6 +70,8 @@ class LinkRunner {
 
 // What pull and push move in the step that `store` has open.
 LinkRunner::Memories pull_memories(ParameterStore& store);
+// `came`: by bucket, what is coded of the rank's shards.
+DifferenceMemories difference_memories(ParameterStore& store, const std::vector<CodedNumbers>& came);
 LinkRunner::Memories push_memories(ParameterStore& store);
 
 }  // namespace sluice::runtime

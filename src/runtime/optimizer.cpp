@@ -101,7 +101,10 @@ void update(ParameterStore& store, const AdamW& options, int64_t targets, double
   if (options.clip > 0) scale *= std::min(1.0, options.clip / (gradient_norm + 1e-6));
   update_counted(store, options.correction_rate);
 #ifdef SLUICE_CUDA
-  if (update_by_kernel(store, options, scale)) return;
+  if (update_by_kernel(store, options, scale)) {
+    if (store.copies_apart()) store.follow_masters();
+    return;
+  }
 #endif
   const at::Tensor step =
       at::full({}, static_cast<double>(options.update),
@@ -118,7 +121,7 @@ void update(ParameterStore& store, const AdamW& options, int64_t targets, double
     store.wait_for_readers(bucket.index);
     for (auto& [rates, slices] : by_rates) slices.apply(options, rates);
   }
-  store.refresh_compute_copies();
+  store.follow_masters();
 }
 
 }  // namespace sluice::runtime

@@ -21,10 +21,10 @@ AdamWStep step_of(const AdamW& options, double gradient_scale) {
 
 // Elements `run` of a bucket, all of one parameter and of the slice.
 AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval run, const AdamW& options,
-                const AdamW::Rates& rates) {
+                const AdamW::Rates& rates, bool copies) {
   const int64_t offset = run.begin - slice.owned.begin;
   const auto at = [&](const at::Tensor& tensor) { return tensor.mutable_data_ptr<float>() + offset; };
-  const bool own_copy = !copy.is_alias_of(slice.master);
+  const bool own_copy = copies && !copy.is_alias_of(slice.master);
   return {.master = at(slice.master),
           .gradient = at(slice.gradient),
           .exp_avg = at(slice.exp_avg),
@@ -47,8 +47,8 @@ bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradie
     const OwnerSlice& slice = store.owner(bucket.index);
     for (const model::LearningRun& run : store.learning(bucket.index)) {
       if (run.learns != model::Learns::kByGradient) continue;
-      runs.push_back(
-          run_of(slice, store.compute_copy(bucket.index), run.elements, options, options.rates_of(run)));
+      runs.push_back(run_of(slice, store.compute_copy(bucket.index), run.elements, options,
+                            options.rates_of(run), !store.copies_apart()));
     }
   }
   const c10::cuda::CUDAGuard guard(of.device);

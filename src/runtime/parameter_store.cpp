@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "link/wire.h"
 
 namespace sluice::runtime {
 
@@ -34,6 +35,7 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
       options_(options),
       owners_(table.buckets.size()),
       compute_copies_(table.buckets.size()),
+      differences_(table.buckets.size()),
       shards_(table.buckets.size()),
       held_(table.buckets.size(), 0) {
   const link::OwnerLayout layout{options.world_size};
@@ -59,17 +61,55 @@ void ParameterStore::set_learning(model::LearningRuns runs) {
   learning_ = std::move(runs);
 }
 
+void ParameterStore::copy_exact(const model::Bucket& bucket) {
+  const OwnerSlice& slice = owner(bucket.index);
+  for (const model::Parameter& parameter : bucket.parameters) {
+    if (!parameter.keeps_its_bits()) continue;
+    const base::Interval own =
+        base::intersect(slice.owned, {parameter.offset, parameter.offset + parameter.size()});
+    const auto part = [&](const at::Tensor& of) {
+      return of.narrow(0, own.begin - slice.owned.begin, own.size());
+    };
+    if (!own.empty()) part(compute_copy(bucket.index)).copy_(part(slice.master));
+  }
+}
+
 void ParameterStore::refresh_compute_copies() {
-  for (size_t bucket = 0; bucket < owners_.size(); ++bucket) {
-    at::Tensor& copy = compute_copies_[bucket];
-    const at::Tensor& master = owners_[bucket].master;
+  const at::ScalarType compute = scalar_type(options_.precision.compute);
+  const bool narrowed = options_.pull == strategy::PullCodec::kBFloat16 && compute != at::kBFloat16;
+  for (const model::Bucket& bucket : table_.buckets) {
+    at::Tensor& copy = compute_copies_[static_cast<size_t>(bucket.index)];
+    const at::Tensor& master = owner(bucket.index).master;
+    const at::Tensor from = narrowed ? master.to(at::kBFloat16) : master;
     // No copy where the dtypes agree: the result then aliases the master. Else its memory stays in place.
     if (copy.defined() && !copy.is_alias_of(master)) {
-      copy.copy_(master);
+      copy.copy_(from);
     } else {
-      copy = master.to(scalar_type(options_.precision.compute));
+      copy = from.to(compute, /*non_blocking=*/false, /*copy=*/copies_apart());
     }
+    if (narrowed) copy_exact(bucket);
   }
+  ++copies_version_;
+  followed_ = false;
+}
+
+void ParameterStore::follow_masters() {
+  if (!strategy::is_difference(options_.pull)) return refresh_compute_copies();
+  for (const model::Bucket& bucket : table_.buckets) {
+    if (!bucket.trained) continue;
+    const OwnerSlice& slice = owner(bucket.index);
+    const at::Tensor& copy = compute_copy(bucket.index);
+    const base::IntervalSet coded =
+        link::differing(bucket).intersect({slice.owned}).shifted(-slice.owned.begin);
+    if (coded.empty()) {
+      copy.copy_(slice.master);
+      continue;
+    }
+    differences_[static_cast<size_t>(bucket.index)] = follow(options_.pull, slice.master, copy, coded);
+    copy_exact(bucket);
+  }
+  ++copies_version_;
+  followed_ = true;
 }
 
 void ParameterStore::open_step(const std::vector<link::Holding>& holdings, Gradients gradients) {

@@ -12,6 +12,7 @@
 #include "link/layout.h"
 #include "model/parameters.h"
 #include "model/tuning.h"
+#include "runtime/differences.h"
 #include "runtime/precision.h"
 
 namespace sluice::runtime {
@@ -42,6 +43,7 @@ class ParameterStore {
     Precision precision;
     c10::Device device = c10::kCPU;
     bool trains = true;  // else no slice has moments and gradient
+    strategy::PullCodec pull = strategy::PullCodec::kNone;
   };
   // All slices zero.
   ParameterStore(const model::ParameterTable& table, const Options& options);
@@ -51,9 +53,19 @@ class ParameterStore {
 
   OwnerSlice& owner(int bucket) { return owners_[static_cast<size_t>(bucket)]; }
   const OwnerSlice& owner(int bucket) const { return owners_[static_cast<size_t>(bucket)]; }
-  // The owner slice in compute precision, current after refresh_compute_copies(): what pull sends.
+  // The owner slice in compute precision, current after either of the following: what pull sends.
   const at::Tensor& compute_copy(int bucket) const { return compute_copies_[static_cast<size_t>(bucket)]; }
+  // From the masters, or as near to them as what is pulled has bits.
   void refresh_compute_copies();
+  // The same behind an update; where holders follow by differences, by one of these.
+  void follow_masters();
+  // Whether copies are other numbers than the masters in compute precision.
+  bool copies_apart() const { return options_.pull != strategy::PullCodec::kNone; }
+  // How often copies have changed, and whether the last time by a difference: that is then, of what this rank
+  // owns, difference().
+  int64_t copies_version() const { return copies_version_; }
+  bool followed() const { return followed_; }
+  const CodedNumbers& difference(int bucket) const { return differences_[static_cast<size_t>(bucket)]; }
 
   // Which runs of its slice of a bucket learn alike; none of one that is not trained. Without set_learning
   // each parameter is in no group.
@@ -85,14 +97,20 @@ class ParameterStore {
   int64_t compute_bytes() const;
 
  private:
+  // Takes over from the masters elements that no codec may change.
+  void copy_exact(const model::Bucket& bucket);
+
   const model::ParameterTable& table_;
   Options options_;
   std::function<void(int)> before_update_;
   model::LearningRuns learning_;
   std::vector<OwnerSlice> owners_;          // by bucket
-  std::vector<at::Tensor> compute_copies_;  // by bucket; aliases master when the dtypes agree
-  std::vector<ComputeShard> shards_;        // by bucket
-  std::vector<char> held_;                  // by bucket
+  std::vector<at::Tensor> compute_copies_;  // by bucket; aliases master when they are the same numbers
+  std::vector<CodedNumbers> differences_;   // by bucket
+  int64_t copies_version_ = 0;
+  bool followed_ = false;
+  std::vector<ComputeShard> shards_;  // by bucket
+  std::vector<char> held_;            // by bucket
   at::Tensor parameter_arena_;
   at::Tensor gradient_arena_;
 };

@@ -10,11 +10,9 @@ namespace sluice::runtime {
 
 struct Precision {
   comm::DType compute = comm::DType::kFloat32;  // parameters and activations while computing
-  comm::DType reduce = comm::DType::kFloat32;   // gradients between lanes that share parameters
   comm::DType master() const {
     return compute == comm::DType::kFloat64 ? comm::DType::kFloat64 : comm::DType::kFloat32;
   }
-  comm::DType reduced() const { return compute == comm::DType::kFloat64 ? compute : reduce; }
 };
 
 inline c10::ScalarType scalar_type(comm::DType dtype) {

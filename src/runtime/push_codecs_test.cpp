@@ -12,15 +12,15 @@ namespace sluice::runtime {
 namespace {
 
 using strategy::Codec;
-using strategy::PushCodecs;
+using strategy::LevelCodecs;
 
-RunOptions on_four_ranks(const PushCodecs& push) {
+RunOptions on_four_ranks(const LevelCodecs& push) {
   RunOptions options;
   options.world_size = 4;
   options.gpus_per_node = 2;
   options.dtype = comm::DType::kFloat32;
   options.strategies = {"4x<1,1,1>", "<2,1,1> + <1,2,1>", "2x<1,1,2>"};
-  options.push = push;
+  options.codecs.push = push;
   return options;
 }
 
@@ -35,10 +35,10 @@ double apart(const RunRecord& a, const RunRecord& b) {
 
 TEST(PushCodecs, LossesStayNearThoseOfWideGradients) {
   const RunRecord wide = run_in_process(on_four_ranks({}));
-  const std::pair<PushCodecs, double> coded[] = {{{Codec::kBFloat16, Codec::kBFloat16}, 3e-3},
-                                                 {{Codec::kInt8, Codec::kInt8}, 1e-2},
-                                                 {{Codec::kInt8, Codec::kInt4}, 5e-2},
-                                                 {{Codec::kNone, Codec::kInt4}, 5e-2}};
+  const std::pair<LevelCodecs, double> coded[] = {{{Codec::kBFloat16, Codec::kBFloat16}, 3e-3},
+                                                  {{Codec::kInt8, Codec::kInt8}, 1e-2},
+                                                  {{Codec::kInt8, Codec::kInt4}, 5e-2},
+                                                  {{Codec::kNone, Codec::kInt4}, 5e-2}};
   for (const auto& [push, most] : coded) {
     const RunRecord narrow = run_in_process(on_four_ranks(push));
     EXPECT_LE(apart(narrow, wide), most);
@@ -63,7 +63,7 @@ TEST(PushCodecs, BytesAreThoseOfTheFormula) {
       if (parameter.one_dimensional()) exact += parameter.size();
   }
   EXPECT_EQ(run_in_process(options).pushed_bytes.front(), 3 * (2 * table.size() + 4 * exact));
-  options.push = {Codec::kInt8, Codec::kInt8};
+  options.codecs.push = {Codec::kInt8, Codec::kInt8};
   const auto pushed = static_cast<double>(run_in_process(options).pushed_bytes.front() - 3 * 4 * exact);
   const double least = 3.0 * static_cast<double>(table.size()) * 132 / 128;
   EXPECT_GE(pushed, least);
@@ -80,7 +80,7 @@ TEST(PushCodecs, CountsAndNormsTravelAsTheyAre) {
   options.correction_rate = 1e-3;
   options.steps = 1;
   const RunRecord wide = run_in_process(options);
-  options.push = {Codec::kInt4, Codec::kInt4};
+  options.codecs.push = {Codec::kInt4, Codec::kInt4};
   const RunRecord narrow = run_in_process(options);
   int compared = 0;
   for (const auto& [name, values] : wide.parameters) {

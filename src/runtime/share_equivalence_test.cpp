@@ -87,7 +87,7 @@ TEST_F(EquivalenceOfShares, GradientsTravelInBFloat16) {
   options.world_size = 4;
   options.strategies = {"<1,1,4,4>", "<1,2,2,2>"};
   const RunRecord wide = run_in_process(options);
-  options.reduce = comm::DType::kBFloat16;
+  options.codecs.sums = {strategy::Codec::kBFloat16, strategy::Codec::kBFloat16};
   const RunRecord narrow = run_in_process(options);
   ASSERT_EQ(narrow.losses.size(), reference.losses.size());
   for (size_t step = 0; step < narrow.losses.size(); ++step) {
@@ -163,11 +163,21 @@ TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
   options.max_tokens = 600;
   options.sequences = 100;
   options.world_size = 4;
-  const std::vector<std::pair<const char*, int>> cases = {
-      {"<1,1,4,4>", 8}, {"<1,1,4,4>", 2}, {"<1,1,4,2>", 8}, {"<1,2,2,2>", 8}, {"<2,1,2,2>", 8}};
-  for (const auto& [strategy, gpus_per_node] : cases) {
+  using strategy::Codec;
+  const strategy::WireCodecs as_it_is, sums{.sums = {Codec::kInt8, Codec::kInt4}},
+      gathers{.gather = Codec::kInt8};
+  struct Case {
+    const char* strategy;
+    int gpus_per_node;
+    strategy::WireCodecs codecs;
+  };
+  const Case cases[] = {{"<1,1,4,4>", 8, as_it_is}, {"<1,1,4,4>", 2, as_it_is}, {"<1,1,4,2>", 8, as_it_is},
+                        {"<1,2,2,2>", 8, as_it_is}, {"<2,1,2,2>", 8, as_it_is}, {"<1,1,4,4>", 8, sums},
+                        {"<1,1,4,4>", 2, sums},     {"<1,2,2,2>", 8, sums},     {"<1,1,4,4>", 8, gathers}};
+  for (const auto& [strategy, gpus_per_node, codecs] : cases) {
     options.strategies = {strategy};
     options.gpus_per_node = gpus_per_node;
+    options.codecs = codecs;
     const RunRecord run = run_in_process(options);
     for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
       const auto predicted = static_cast<double>(std::ranges::max(run.predicted_peak_bytes[step]));

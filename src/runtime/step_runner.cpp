@@ -32,6 +32,8 @@ StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens
                                                                      : ParameterStore::Gradients::kNone);
   pull_memories_ = pull_memories(resources_.store);
   push_memories_ = push_memories(resources_.store);
+  if (resources_.pull.holders == StepPull::Holders::kHaveTheStepBefore)
+    difference_memories_ = difference_memories(resources_.store, *resources_.pull.differences);
   const bool at_work = place_.pipeline >= 0 && !graph.links->layout.holdings(rank).empty();
   if (at_work) open_stage(tokens);
 }
@@ -68,7 +70,9 @@ void StepRunner::open_window() {
       resources_.communicators.share(pipeline_->share_group(place_.stage, place_.lane, place_.t));
   ShareChannel& channel = resources_.shares.try_emplace(&group, group).first->second;
   const int run_lanes = strategy::share_runs(*pipeline_, place_.stage, graph_.links->gpus_per_node).lanes;
-  window_.emplace(resources_.store, channel, *pipeline_, place_.t, run_lanes, activations_);
+  constexpr int kSums = 0xff;  // of exchanges: no round's
+  window_.emplace(resources_.store, channel, *pipeline_, place_.t, activations_,
+                  ShareWindow::Options{run_lanes, resources_.codecs, chance(kSums)});
   const int first = scheme.first_of_group(place_.lane);
   for (const strategy::Pass& pass : graph_.passes[static_cast<size_t>(place_.pipeline)]) {
     std::vector<char>& of_pass = contributes_.emplace_back();
@@ -138,29 +142,54 @@ layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const
   return layers::unit_micro_batch_layout(spans, tp, device, reach);
 }
 
-void StepRunner::run(const Node& node) {
+uint64_t StepRunner::chance(int exchange) const {
+  const uint64_t update = optimizer_ == nullptr ? 0 : static_cast<uint64_t>(optimizer_->update);
+  return (update * 0x9e3779b97f4a7c15U) ^ (static_cast<uint64_t>(exchange) << 40) ^
+         (static_cast<uint64_t>(rank_) << 48);
+}
+
+void StepRunner::pull(int round, bool in_node) {
+  using Holders = StepPull::Holders;
   const comm::DType compute = resources_.store.options().precision.compute;
+  const strategy::PullCodec codec = resources_.codecs.pull;
+  LinkRunner& runner = in_node ? resources_.link_intra : resources_.link_inter;
+  const auto at = static_cast<size_t>(round);
+  if (resources_.pull.holders == Holders::kHaveAll) return;
+  if (resources_.pull.holders == Holders::kHaveNothing) {
+    const link::RoundWire& wire = resources_.wires.pull[at];
+    runner.run_coded(in_node ? wire.intra : wire.inter, pull_memories_, compute,
+                     whole_codec(codec, comm::size_of(compute)), /*seed=*/0);
+    return;
+  }
+  const link::RoundDifference& wire = resources_.wires.differences[at];
+  runner.run(in_node ? wire.intra : wire.inter, *difference_memories_, compute, codec);
+  if (in_node) add_pulled(round);
+}
+
+void StepRunner::add_pulled(int round) {
+  for (const int bucket : graph_.links->rounds.buckets[static_cast<size_t>(round)]) {
+    const CodedNumbers& came = (*resources_.pull.differences)[static_cast<size_t>(bucket)];
+    if (!came.codes.defined()) continue;
+    add_differences(came, graph_.links->layout.shard(bucket, rank_),
+                    resources_.store.shard(bucket).parameters);
+  }
+}
+
+void StepRunner::run(const Node& node) {
   const comm::DType master = resources_.store.options().precision.master();
   const auto wire = [&](const std::vector<link::RoundWire>& wires) -> const link::RoundWire& {
     return wires[static_cast<size_t>(node.round())];
   };
-  // Of one exchange of one step on one rank.
-  const auto chance = [&](int exchange) {
-    const uint64_t update = optimizer_ == nullptr ? 0 : static_cast<uint64_t>(optimizer_->update);
-    return (update * 0x9e3779b97f4a7c15U) ^ (static_cast<uint64_t>(exchange) << 40) ^
-           (static_cast<uint64_t>(rank_) << 48);
-  };
   switch (node.kind) {
-    case NodeKind::kPullInter:
-      return resources_.link_inter.run(wire(resources_.wires.pull).inter, pull_memories_, compute);
-    case NodeKind::kPullIntra:
-      return resources_.link_intra.run(wire(resources_.wires.pull).intra, pull_memories_, compute);
+    case NodeKind::kPullInter: return pull(node.round(), /*in_node=*/false);
+    case NodeKind::kPullIntra: return pull(node.round(), /*in_node=*/true);
     case NodeKind::kPushIntra:
       return resources_.link_intra.run_coded(wire(resources_.wires.push).intra, push_memories_, master,
-                                             resources_.push.in_node, chance(2 * node.round()));
+                                             resources_.codecs.push.in_node, chance(2 * node.round()));
     case NodeKind::kPushInter:
       return resources_.link_inter.run_coded(wire(resources_.wires.push).inter, push_memories_, master,
-                                             resources_.push.between_nodes, chance(2 * node.round() + 1));
+                                             resources_.codecs.push.between_nodes,
+                                             chance(2 * node.round() + 1));
     case NodeKind::kForward: return forward(node);
     case NodeKind::kBackward:
     case NodeKind::kBackwardInput: return backward(node);

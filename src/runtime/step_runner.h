@@ -17,6 +17,7 @@
 #include "runtime/offloaded_layer.h"
 #include "runtime/optimizer.h"
 #include "runtime/share_window.h"
+#include "runtime/step_pull.h"
 #include "runtime/step_tokens.h"
 
 namespace sluice::runtime {
@@ -32,7 +33,8 @@ struct StepResources {
   const LinkWires& wires;
   layers::LayerContext context;  // its `parallel` and `lanes` are set by the step
   bool asks_together = false;    // as of layers::ExpertLoad
-  strategy::PushCodecs push;     // how gradients travel
+  strategy::WireCodecs codecs;
+  StepPull pull;
 };
 
 // Sums over all ranks, known after ReduceScalars.
@@ -106,7 +108,11 @@ class StepRunner final : public NodeRunner {
     const auto found = micro_batches_.find(node.at()->unit);
     return found == micro_batches_.end() ? nullptr : &found->second;
   }
+  void pull(int round, bool in_node);
+  void add_pulled(int round);
   void open_window();
+  // The seed of one exchange of one step on one rank.
+  uint64_t chance(int exchange) const;
   ShareWindow::Operation shared_operation(cost::CellKind kind, int64_t position) const;
   // compute(the lane's micro-batch, the operation) for an operation of a cell. Where lanes share parameters
   // they are brought to hand for it and its gradients seen to, also on a lane without a micro-batch, which
@@ -156,6 +162,7 @@ class StepRunner final : public NodeRunner {
   layers::ExpertLoad load_;
 
   LinkRunner::Memories pull_memories_;
+  std::optional<DifferenceMemories> difference_memories_;
   LinkRunner::Memories push_memories_;
   // Left by the head, on the device: in training sums of micro-batches in order of forwards, in evaluation
   // rows' losses by their place in StepTokens.

@@ -37,7 +37,7 @@ model::Shape small_shape() {
 }
 
 cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes,
-                           const Precision& precision) {
+                           const Precision& precision, const strategy::WireCodecs& codecs) {
   cost::CostModel::Options options;
   options.shape = shape;
   const model::Program program(shape);
@@ -57,9 +57,9 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t
   options.memory = {.device_bytes = device_bytes,
                     .element_bytes = comm::size_of(precision.compute),
                     .accumulator_bytes = comm::size_of(precision.master()),
-                    .reduce_bytes = comm::size_of(precision.reduced()),
                     .owner_bytes_per_parameter = 4 * comm::size_of(precision.master())};
   options.gpus_per_node = gpus_per_node;
+  options.codecs = codecs;
   return cost::CostModel(options);
 }
 
@@ -219,23 +219,51 @@ std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, cons
   return {headed + ringed, headed + 2 * ringed};
 }
 
+// A shard that members of a share group have parts of, and which of its elements no codec changes.
+struct SharedShard {
+  int64_t elements = 0;
+  std::vector<base::Interval> exact;
+
+  base::Interval part(int share, int member) const { return link::resident_part(elements, share, member); }
+  int64_t bytes(strategy::Codec codec, int share, int member, int64_t wide) const {
+    const base::Interval own = part(share, member);
+    if (codec == strategy::Codec::kNone) return own.size() * wide;
+    int64_t bytes = strategy::coded_bytes(codec, own.size(), wide);
+    for (const base::Interval& some : exact) bytes += base::intersect(some, own).size() * wide;
+    return bytes;
+  }
+};
+
+SharedShard shared_shard(const model::Bucket& bucket, const model::Cut& cut) {
+  SharedShard shard{model::shard_of(bucket, cut).size(), {}};
+  const auto locals = model::local_parameters(bucket, cut);
+  for (size_t i = 0; i < locals.size(); ++i) {
+    const auto& [offset, rows, columns] = locals[i];
+    if (bucket.parameters[i].keeps_its_bits()) shard.exact.push_back({offset, offset + rows * columns});
+  }
+  return shard;
+}
+
 // What the members of a share group send each other to sum a shard's gradients: inside runs of lanes whoever
 // has tokens sends all but the parts of its own place, and between runs where anyone has of these all but its
 // own part. With runs of one lane, or of all, that is all but its own part.
-int64_t summed_elements(const std::vector<bool>& contributes, int64_t whole, int run_lanes) {
+int64_t summed_bytes(const std::vector<bool>& contributes, const SharedShard& shard, int run_lanes,
+                     const strategy::LevelCodecs& codecs, bool spans_nodes, int64_t wide) {
   const int share = static_cast<int>(contributes.size());
-  const auto part = [&](int member) { return link::resident_part(whole, share, member).size(); };
-  int64_t elements = 0;
+  const strategy::Codec behind = spans_nodes ? codecs.between_nodes : codecs.in_node;
+  int64_t bytes = 0;
   for (int member = 0; member < share; ++member) {
-    int64_t of_place = 0;
-    for (int alike = member % run_lanes; alike < share; alike += run_lanes) of_place += part(alike);
     bool run_contributes = false;
     for (int lane = 0; lane < run_lanes; ++lane)
       run_contributes |= contributes[static_cast<size_t>(member / run_lanes * run_lanes + lane)];
-    if (contributes[static_cast<size_t>(member)]) elements += whole - of_place;
-    if (run_contributes) elements += of_place - part(member);
+    for (int other = 0; other < share; ++other) {
+      const bool of_place = other % run_lanes == member % run_lanes;
+      if (!of_place && contributes[static_cast<size_t>(member)])
+        bytes += shard.bytes(codecs.in_node, share, other, wide);
+      if (of_place && other != member && run_contributes) bytes += shard.bytes(behind, share, other, wide);
+    }
   }
-  return elements;
+  return bytes;
 }
 
 // Of one share group: forwards gather every operation, backwards, down to the first that trains, all but the
@@ -243,11 +271,11 @@ int64_t summed_elements(const std::vector<bool>& contributes, int64_t whole, int
 // behind forwards, the others' behind backwards.
 int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int stage, int lane,
                        int t, const model::ParameterTable& table, const Precision& precision,
-                       int gpus_per_node) {
+                       const strategy::WireCodecs& codecs, int gpus_per_node) {
   const strategy::Scheme& scheme = plan.pipeline.scheme;
   const base::Interval run = table.program.of_stage(scheme.tp, scheme.pp, stage);
   const int64_t gathered_bytes = comm::size_of(precision.compute),
-                summed_bytes = comm::size_of(precision.reduced());
+                made_bytes = comm::size_of(precision.master());
   std::vector<bool> contributes;
   for (int member = 0; member < scheme.share; ++member)
     contributes.push_back(strategy::unit_on(plan, pass, lane + member) >= 0);
@@ -263,27 +291,30 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
       const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
       // Lanes with other experts hold other shards, as large.
       const int experts = bucket.of_experts ? scheme.experts : 1, holders = scheme.share / experts;
-      const int64_t whole =
-          model::shard_of(bucket, {.tp = scheme.tp,
-                                   .t = t,
-                                   .expert_lanes = experts,
-                                   .own_experts = plan.pipeline.experts_of(bucket.layer, 0)})
-              .size();
-      const int64_t each = link::resident_part(whole, holders, 0).size();
-      bytes += experts * gathers * holders * (holders - 1) * each * gathered_bytes;
+      const SharedShard shard =
+          shared_shard(bucket, {.tp = scheme.tp,
+                                .t = t,
+                                .expert_lanes = experts,
+                                .own_experts = plan.pipeline.experts_of(bucket.layer, 0)});
+      int64_t each = 0;
+      for (int holder = 0; holder < holders; ++holder)
+        each = std::max(each, shard.bytes(codecs.gather, holders, holder, gathered_bytes));
+      bytes += experts * gathers * holders * (holders - 1) * each;
       if (!bucket.trained) continue;
       std::vector<bool> holder_contributes(static_cast<size_t>(holders));
       for (size_t member = 0; member < contributes.size(); ++member)
         if (contributes[member]) holder_contributes[member / static_cast<size_t>(experts)] = true;
       const int run = run_lanes % experts == 0 ? run_lanes / experts : 1;
-      bytes += experts * summed_elements(holder_contributes, whole, run) * summed_bytes;
+      bytes += experts * summed_bytes(holder_contributes, shard, run, codecs.sums, run_lanes < scheme.share,
+                                      made_bytes);
     }
   }
   return bytes;
 }
 
 int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::ParameterTable& table,
-                               const Precision& precision, int gpus_per_node) {
+                               const Precision& precision, const strategy::WireCodecs& codecs,
+                               int gpus_per_node) {
   int64_t bytes = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
@@ -292,7 +323,7 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
       for (int stage = 0; stage < scheme.pp; ++stage) {
         for (int lane = pass.first_lane; lane < pass.end_lane(); lane += scheme.share) {
           for (int t = 0; t < scheme.tp; ++t)
-            bytes += share_bytes_of(pipeline, pass, stage, lane, t, table, precision, gpus_per_node);
+            bytes += share_bytes_of(pipeline, pass, stage, lane, t, table, precision, codecs, gpus_per_node);
         }
       }
     }
@@ -408,7 +439,7 @@ class RankRun {
   void operator()() {
     Engine::Options engine_options;
     engine_options.precision = precision();
-    engine_options.push = options_.push;
+    engine_options.codecs = options_.codecs;
     engine_options.context_length = 512;
     engine_options.logits_chunk_bytes = 4096;
     engine_options.device = options_.device;
@@ -420,7 +451,8 @@ class RankRun {
     initialize(engine.store(), 7);
     if (options_.nudge > 0) nudge(engine.store());
     cost::CostModel::Options machine =
-        small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision()).options();
+        small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision(), options_.codecs)
+            .options();
     machine.cut_times = options_.cut_times;
     const cost::CostModel cost(std::move(machine));
     for (int64_t step = 0; step < options_.steps; ++step) {
@@ -431,7 +463,7 @@ class RankRun {
   }
 
  private:
-  Precision precision() const { return {.compute = options_.dtype, .reduce = options_.reduce}; }
+  Precision precision() const { return {.compute = options_.dtype}; }
 
   // Of the batch that `seed` draws for a step, under the step's strategy.
   graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed,
@@ -525,7 +557,7 @@ class RankRun {
     record_.predicted_peak_bytes[at][rank] = graph::predicted_memory(graph, cost)[rank].peak_bytes;
     if (rank_ != 0) return;
     record_.expected_share_bytes.push_back(
-        share_bytes_by_formula(graph.plan, table_, precision(), options_.gpus_per_node));
+        share_bytes_by_formula(graph.plan, table_, precision(), options_.codecs, options_.gpus_per_node));
     record_.expected_exchange_bytes.push_back(exchange_bytes_by_formula(graph.plan, table_, options_.dtype));
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());

@@ -20,7 +20,8 @@ model::Shape small_shape();
 // Made-up times, ample memory unless it is given, and what layers weigh, in FP64 unless a precision is.
 constexpr int64_t kAmpleBytes = int64_t{1} << 32;
 cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes = kAmpleBytes,
-                           const Precision& precision = {.compute = comm::DType::kFloat64});
+                           const Precision& precision = {.compute = comm::DType::kFloat64},
+                           const strategy::WireCodecs& codecs = {});
 
 // Sequences dealt to the strategy's pipelines in turn, each pipeline's cut into micro-batches of at most
 // `max_tokens`. On lanes, half of those that are long enough become rings over any run of them, the others
@@ -91,11 +92,10 @@ struct RunOptions {
   int branches = 0;         // at most, of some sequences
   int64_t loss_one_in = 1;  // as of made_up_tokens
   comm::DType dtype = comm::DType::kFloat64;
-  comm::DType reduce = comm::DType::kFloat32;  // Precision::reduce
-  strategy::PushCodecs push;                   // how gradients travel
-  double z_loss = 0;                           // as of layers::with_z_loss
-  double balance_loss = 0;                     // as of layers::LayerContext
-  double correction_rate = 0;                  // as of AdamW
+  strategy::WireCodecs codecs;
+  double z_loss = 0;           // as of layers::with_z_loss
+  double balance_loss = 0;     // as of layers::LayerContext
+  double correction_rate = 0;  // as of AdamW
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
   // Initial parameters are a unit in the last place more or less, or as they are, by this seed; 0: none is

@@ -7,6 +7,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
@@ -24,9 +25,8 @@ namespace sluice::runtime {
 namespace {
 
 using strategy::Codec;
+using strategy::codec_groups;
 using strategy::kCodecGroup;
-
-int64_t groups_of(int64_t numbers) { return (numbers + kCodecGroup - 1) / kCodecGroup; }
 
 // The largest whole number: those below zero mirror those above.
 int64_t largest(Codec codec) { return codec == Codec::kInt8 ? 127 : 7; }
@@ -79,9 +79,14 @@ SLUICE_SIMD void transform(T* group) {
   }
 }
 
+// What is added to element i before its fraction is cut off: even in [0, 1), or a half.
+[[gnu::always_inline]] inline uint32_t added(int64_t element, Seed seed) {
+  return seed ? hashed(salted(element, *seed)) >> 8 : 1U << 23;
+}
+
 // Whole numbers of a group, and the factor that makes them numbers again: NaN where any is not finite.
 template <typename T>
-SLUICE_SIMD float whole_numbers(const T* group, int64_t first, uint64_t seed, int most, int8_t* whole) {
+SLUICE_SIMD float whole_numbers(const T* group, int64_t first, Seed seed, int most, int8_t* whole) {
   T largest = 0, check = 0;
 #pragma omp simd reduction(max : largest) reduction(+ : check)
   for (int64_t i = 0; i < kCodecGroup; ++i) {
@@ -96,7 +101,7 @@ SLUICE_SIMD float whole_numbers(const T* group, int64_t first, uint64_t seed, in
   const T divisor = factor == 0 ? T(1) : static_cast<T>(factor);
 #pragma omp simd
   for (int64_t i = 0; i < kCodecGroup; ++i) {
-    const T chance = static_cast<T>(hashed(salted(first + i, seed)) >> 8) * T(1.0 / (1 << 24));
+    const T chance = static_cast<T>(added(first + i, seed)) * T(1.0 / (1 << 24));
     const T rounded = std::floor(group[i] / divisor + chance);
     whole[i] = static_cast<int8_t>(std::clamp(rounded, static_cast<T>(-most), static_cast<T>(most)));
   }
@@ -120,8 +125,8 @@ SLUICE_SIMD void of_4_bits(const uint8_t* codes, T factor, T* group) {
 }
 
 template <typename T>
-void encode_groups(Codec codec, const at::Tensor& x_N, uint64_t seed, const at::Tensor& bytes) {
-  const int64_t numbers = x_N.numel(), groups = groups_of(numbers), half = kCodecGroup / 2;
+void encode_groups(Codec codec, const at::Tensor& x_N, Seed seed, const at::Tensor& bytes) {
+  const int64_t numbers = x_N.numel(), groups = codec_groups(numbers), half = kCodecGroup / 2;
   const T* const x = x_N.const_data_ptr<T>();
   auto* const codes = bytes.mutable_data_ptr<uint8_t>();
   const int64_t wide = codec == Codec::kInt8 ? kCodecGroup : half;
@@ -149,7 +154,7 @@ void encode_groups(Codec codec, const at::Tensor& x_N, uint64_t seed, const at::
 
 template <typename T>
 void decode_groups(Codec codec, const at::Tensor& bytes, const at::Tensor& x_N) {
-  const int64_t numbers = x_N.numel(), groups = groups_of(numbers);
+  const int64_t numbers = x_N.numel(), groups = codec_groups(numbers);
   T* const x = x_N.mutable_data_ptr<T>();
   const auto* const codes = bytes.const_data_ptr<uint8_t>();
   const int64_t wide = codec == Codec::kInt8 ? kCodecGroup : kCodecGroup / 2;
@@ -181,8 +186,10 @@ at::Tensor hadamard(const at::TensorOptions& options) {
   return matrix / std::sqrt(static_cast<double>(kCodecGroup));
 }
 
-// Even in [0, 1), of each element its own.
-at::Tensor chances(int64_t numbers, uint64_t seed, const at::Tensor& like) {
+// As added(), of each element its own.
+at::Tensor all_added(int64_t numbers, Seed by, const at::Tensor& like) {
+  if (!by) return at::full({numbers}, 0.5, like.options());
+  const uint64_t seed = *by;
   const auto as_int = [](uint32_t bits) { return static_cast<int64_t>(static_cast<int32_t>(bits)); };
   at::Tensor bits = at::arange(numbers, like.options().dtype(at::kInt)).mul_(as_int(kStep));
   bits.add_(as_int(static_cast<uint32_t>(seed))).bitwise_xor_(as_int(static_cast<uint32_t>(seed >> 32)));
@@ -199,7 +206,23 @@ at::Tensor as_bytes(const at::Tensor& x) { return x.contiguous().flatten().view(
 
 }  // namespace
 
-at::Tensor encode(Codec codec, const at::Tensor& x_N, uint64_t seed) {
+#ifdef SLUICE_CUDA
+namespace {
+bool is_for_kernels(Codec codec, const at::Tensor& x_N) {
+  return x_N.is_cuda() && x_N.scalar_type() == at::kFloat && codec != Codec::kBFloat16;
+}
+}  // namespace
+#endif
+
+at::Tensor encode(Codec codec, const at::Tensor& x_N, Seed seed) {
+#ifdef SLUICE_CUDA
+  if (is_for_kernels(codec, x_N)) {
+    const int64_t bytes = strategy::coded_bytes(codec, x_N.numel(), x_N.element_size());
+    at::Tensor coded = at::empty({bytes}, x_N.options().dtype(at::kByte));
+    encode_by_kernel(codec, x_N, seed, coded);
+    return coded;
+  }
+#endif
   if (!x_N.is_cpu() || codec == Codec::kBFloat16) return aten::encode(codec, x_N, seed);
   const int64_t bytes = strategy::coded_bytes(codec, x_N.numel(), x_N.element_size());
   at::Tensor coded = at::empty({bytes}, at::dtype(at::kByte));
@@ -209,15 +232,18 @@ at::Tensor encode(Codec codec, const at::Tensor& x_N, uint64_t seed) {
 }
 
 void decode(Codec codec, const at::Tensor& bytes, const at::Tensor& x_N) {
+#ifdef SLUICE_CUDA
+  if (is_for_kernels(codec, x_N)) return decode_by_kernel(codec, bytes, x_N);
+#endif
   if (!x_N.is_cpu() || codec == Codec::kBFloat16) return aten::decode(codec, bytes, x_N);
   AT_DISPATCH_FLOATING_TYPES(x_N.scalar_type(), "decode",
                              [&] { decode_groups<scalar_t>(codec, bytes, x_N); });
 }
 
-at::Tensor aten::encode(Codec codec, const at::Tensor& x_N, uint64_t seed) {
+at::Tensor aten::encode(Codec codec, const at::Tensor& x_N, Seed seed) {
   if (codec == Codec::kBFloat16) return as_bytes(x_N.to(at::kBFloat16));
   SLUICE_ASSERT(codec != Codec::kNone, "numbers that travel as they are are not coded");
-  const int64_t groups = groups_of(x_N.numel());
+  const int64_t groups = codec_groups(x_N.numel());
   at::Tensor x_GC =
       at::constant_pad_nd(x_N, {0, groups * kCodecGroup - x_N.numel()}).view({groups, kCodecGroup});
   if (codec == Codec::kInt4) x_GC = at::matmul(x_GC, hadamard(x_GC.options()));
@@ -225,7 +251,7 @@ at::Tensor aten::encode(Codec codec, const at::Tensor& x_N, uint64_t seed) {
   const at::Tensor factor_G1 = (x_GC.abs().amax(1, /*keepdim=*/true) / most).to(at::kFloat);
   const at::Tensor divisor_G1 = at::where(factor_G1 == 0, 1.0, factor_G1).to(x_GC.scalar_type());
   const at::Tensor whole_GC = (x_GC / divisor_G1)
-                                  .add_(chances(x_GC.numel(), seed, x_GC).view_as(x_GC))
+                                  .add_(all_added(x_GC.numel(), seed, x_GC).view_as(x_GC))
                                   .floor_()
                                   .nan_to_num_(0)
                                   .clamp_(-most, most);
@@ -241,7 +267,8 @@ void aten::decode(Codec codec, const at::Tensor& bytes, const at::Tensor& x_N) {
     x_N.copy_(bytes.view(at::kBFloat16));
     return;
   }
-  const int64_t groups = groups_of(x_N.numel()), wide = codec == Codec::kInt8 ? kCodecGroup : kCodecGroup / 2;
+  const int64_t groups = codec_groups(x_N.numel()),
+                wide = codec == Codec::kInt8 ? kCodecGroup : kCodecGroup / 2;
   const at::Tensor codes = bytes.narrow(0, 0, groups * wide).view({groups, wide});
   // Bytes may lie where no float can.
   const at::Tensor factor_G1 =
@@ -255,6 +282,63 @@ void aten::decode(Codec codec, const at::Tensor& bytes, const at::Tensor& x_N) {
   whole_GC.mul_(factor_G1.to(x_N.scalar_type()));
   if (codec == Codec::kInt4) whole_GC = at::matmul(whole_GC, hadamard(whole_GC.options()));
   x_N.copy_(whole_GC.flatten().narrow(0, 0, x_N.numel()));
+}
+
+int64_t CodedPart::coded() const { return strategy::coded_bytes(codec, numbers, /*wide=*/0); }
+
+int64_t CodedPart::bytes(int64_t wide) const {
+  int64_t bytes = coded();
+  for (const base::Interval& some : exact) bytes += some.size() * wide;
+  return bytes;
+}
+
+std::vector<base::Interval> exact_in(const std::vector<base::Interval>& exact, base::Interval some) {
+  std::vector<base::Interval> found;
+  for (auto next = std::ranges::upper_bound(exact, some.begin, {}, &base::Interval::end);
+       next != exact.end() && next->begin < some.end; ++next) {
+    const base::Interval own = base::intersect(*next, some);
+    found.push_back({own.begin - some.begin, own.end - some.begin});
+  }
+  return found;
+}
+
+namespace {
+
+at::Tensor numbers_of(const at::Tensor& x_N, base::Interval some) {
+  return x_N.narrow(0, some.begin, some.size());
+}
+
+}  // namespace
+
+// Those that stay as they are count as nothing where the rest is coded: no group's factor is theirs.
+void encode(const CodedPart& part, const at::Tensor& x_N, Seed seed, const at::Tensor& bytes) {
+  at::Tensor numbers_N = x_N;
+  if (x_N.scalar_type() == at::kBFloat16 && part.codec != Codec::kBFloat16) numbers_N = x_N.to(at::kFloat);
+  if (!part.exact.empty() && numbers_N.is_same(x_N)) numbers_N = x_N.clone();
+  int64_t at = part.coded();
+  for (const base::Interval& some : part.exact) {
+    const at::Tensor as_they_are = numbers_of(x_N, some);
+    const auto size = static_cast<int64_t>(as_they_are.nbytes());
+    bytes.narrow(0, at, size).copy_(as_they_are.view(at::kByte));
+    numbers_of(numbers_N, some).zero_();
+    at += size;
+  }
+  bytes.narrow(0, 0, part.coded()).copy_(encode(part.codec, numbers_N, seed));
+}
+
+// Bytes may lie where no wider number can.
+void decode(const CodedPart& part, const at::Tensor& bytes, const at::Tensor& x_N) {
+  const bool narrow = x_N.scalar_type() == at::kBFloat16 && part.codec != Codec::kBFloat16;
+  const at::Tensor numbers_N = narrow ? at::empty({x_N.numel()}, x_N.options().dtype(at::kFloat)) : x_N;
+  decode(part.codec, bytes.narrow(0, 0, part.coded()).clone(), numbers_N);
+  if (narrow) x_N.copy_(numbers_N);
+  int64_t at = part.coded();
+  for (const base::Interval& some : part.exact) {
+    const at::Tensor as_they_are = numbers_of(x_N, some);
+    const auto size = static_cast<int64_t>(as_they_are.nbytes());
+    as_they_are.copy_(bytes.narrow(0, at, size).clone().view(x_N.scalar_type()));
+    at += size;
+  }
 }
 
 }  // namespace sluice::runtime

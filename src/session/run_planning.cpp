@@ -166,8 +166,8 @@ RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& 
   machine.world_size = ranks > 0 ? ranks : machine.cluster.gpus();
   machine.calibration = calibration_of(
       config, options.calibration.empty() ? config.parallel.calibration : options.calibration, machine);
-  machine.calibration.options.memory.reduce_bytes = config::reduce_bytes(config.train);
-  machine.calibration.options.push = config::push_codecs(config);
+  machine.calibration.options.codecs = config::wire_codecs(config);
+  machine.calibration.options.whole_pulls = config.parallel.strategies.size() != 1;
   return machine;
 }
 

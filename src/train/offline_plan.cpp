@@ -35,8 +35,8 @@ session::RunMachine this_machine(config::RunConfig config, int ranks) {
   machine.world_size = ranks;
   machine.calibration = unmeasured_calibration(
       {config, base::Json(), precision_of(config.train), device.device, device.memory_bytes}, ranks);
-  machine.calibration.options.memory.reduce_bytes = config::reduce_bytes(config.train);
-  machine.calibration.options.push = config::push_codecs(config);
+  machine.calibration.options.codecs = config::wire_codecs(config);
+  machine.calibration.options.whole_pulls = config.parallel.strategies.size() != 1;
   return machine;
 }
 

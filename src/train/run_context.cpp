@@ -120,8 +120,8 @@ void RunContext::open_planner() {
   memory.host_bytes = device_->host_bytes();
   memory.attention_bytes = device_->attention_scratch().bytes;
   memory.attention_bytes_per_token = device_->attention_scratch().bytes_per_row;
-  memory.reduce_bytes = config::reduce_bytes(config_.train);
-  calibration.options.push = config::push_codecs(config_);
+  calibration.options.codecs = config::wire_codecs(config_);
+  calibration.options.whole_pulls = config_.parallel.strategies.size() != 1;
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control().together("planning", [&] {
     calibrated_.emplace(calibration.options);
@@ -189,7 +189,7 @@ std::shared_ptr<const layers::Loss> loss_of(const config::RunConfig& config) {
 void RunContext::open_engine() {
   runtime::Engine::Options options;
   options.precision = precision_of(config_.train);
-  options.push = config::push_codecs(config_);
+  options.codecs = config::wire_codecs(config_);
   options.context_length = model::table_positions(*config_.model.shape, config::longest_context(config_),
                                                   data_->longest_sequence());
   options.device = device_->device();

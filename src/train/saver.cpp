@@ -131,12 +131,21 @@ void Saver::begin(const RunState& state, Source source) {
 void Saver::save(const RunState& state) {
   if (!run_.config().checkpoint.async) return save_now(state);
   begin(state, Source::kCopy);
+  go_on_as_resumed();
 }
 
 void Saver::save_now(const RunState& state) {
   finish_first_place();
   begin(state, Source::kSlices);
   finish();
+  go_on_as_resumed();
+}
+
+// No checkpoint has what differences come to: who resumes begins with whole parameters, and so does who goes
+// on, to the same bits.
+void Saver::go_on_as_resumed() {
+  runtime::ParameterStore& store = run_.engine().store();
+  if (store.copies_apart()) store.refresh_compute_copies();
 }
 
 // Who ends wants the newest state on disk first: the older one's mirror is given up.

@@ -46,6 +46,7 @@ class Saver {
  private:
   enum class Source : uint8_t { kCopy, kSlices };
   void begin(const RunState& state, Source source);
+  void go_on_as_resumed();
   void finish_first_place();
   void wait_and_advance();
   void tell(checkpoint::BackgroundSave::Progress progress, std::exception_ptr own) const;

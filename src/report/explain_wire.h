@@ -1,0 +1,24 @@
+// What fewer bits between ranks would be worth to a step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::report {
+
+struct ExplainedWire {
+  std::string setting;  // of [link], as it would be written; "": as it is
+  int64_t step_ns = 0;  // by the clock
+};
+
+// The step as it is, then with each setting that it does not have and that changes what it takes, shortest
+// first. Empty where it has a single rank.
+std::vector<ExplainedWire> explain_wire(const strategy::StepPlan& plan, const cost::CostModel& cost,
+                                        int world_size);
+std::string wire_text(const std::vector<ExplainedWire>& wire);
+
+}  // namespace sluice::report
