@@ -107,9 +107,13 @@ class Follow {
   }
 
   void look() {
-    train::ModelSource newest = train::open_model(location_);
+    const train::ModelSource newest = train::open_model(location_);
     if (newest.name() == served_) return;
-    if (!engine_.between_texts([&] { evaluator_.reload(newest); })) return;
+    // The others open the same, whatever is newer by then.
+    const std::string place =
+        newest.checkpoint ? newest.checkpoint->directory().string() : location_.string();
+    const auto reload = [&] { evaluator_.reload([&] { return train::open_model(locate(place)); }); };
+    if (!engine_.between_texts(reload, place)) return;
     served_ = newest.name();
     base::log_info(text("serving ", served_));
   }
@@ -143,7 +147,6 @@ void require_one_pipeline(const Options& options, const model::Shape& shape) {
     throw base::InputError(text("--strategy is '", options.strategy, "', of ", pipelines,
                                 " pipelines: start a server for each"));
   }
-  if (options.follow) throw base::InputError("--follow is one rank's: leave it out, or serve on one rank");
 }
 
 void run(Options options) {
@@ -175,7 +178,12 @@ void run(Options options) {
   const inference::SchedulerOptions scheduler{.pages = pages, .most_texts = options.most_texts};
   if (options.launch.rank > 0) {
     generate::Generator generator(decoder, scheduler);
-    return generate::follow(evaluator.ranks(), generator);
+    return generate::follow(evaluator.ranks(), generator, [&](const std::string& place) {
+      try {
+        evaluator.reload([&] { return train::open_model(locate(place)); });
+      } catch (const base::InputError&) {  // which the leader tells
+      }
+    });
   }
   serve::Engine engine(decoder, {.scheduler = scheduler,
                                  .most_waiting = options.most_waiting,

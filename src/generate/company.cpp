@@ -56,6 +56,11 @@ void Company::drop(int64_t text) {
   if (members_ != nullptr) told_.push_back(text);
 }
 
+void Company::take(const std::string& what) {
+  if (members_ != nullptr) told_.push_back(what);
+  tell(Order::kTake);
+}
+
 void Company::tell(Order order) {
   if (members_ == nullptr) return;
   const std::string told = told_.empty() ? "" : told_.dump();
@@ -70,15 +75,20 @@ void Company::tell(Order order) {
   told_.clear();
 }
 
-void follow(comm::Communicator& members, Generator& generator) {
+void follow(comm::Communicator& members, Generator& generator, const Taker& take) {
   Head head;
   while (true) {
     members.receive(&head, sizeof head, 0)->wait();
     std::string told(static_cast<size_t>(head.bytes), ' ');
     if (head.bytes > 0) {
       members.receive(told.data(), head.bytes, 0)->wait();
-      for (const base::Json& each : base::parse_json(told, "what is to be said"))
-        each.is_number() ? generator.drop(each.get<int64_t>()) : add_to(generator, each);
+      for (const base::Json& each : base::parse_json(told, "what is to be said")) {
+        if (each.is_string()) {
+          take(each.get<std::string>());
+        } else {
+          each.is_number() ? generator.drop(each.get<int64_t>()) : add_to(generator, each);
+        }
+      }
     }
     if (head.order == Company::Order::kEnd) return;
     if (head.order == Company::Order::kPass) generator.step();

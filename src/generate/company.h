@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -24,9 +26,11 @@ class Company {
 
   // The others go through the next pass; or have nothing to do yet, so that nobody loses patience; or are
   // done.
-  enum class Order : int64_t { kPass, kWait, kEnd };
+  enum class Order : int64_t { kPass, kWait, kTake, kEnd };
   void pass() { tell(Order::kPass); }
   void wait() { tell(Order::kWait); }
+  // They take this, as they know how to: another model, say.
+  void take(const std::string& what);
   void end() { tell(Order::kEnd); }
 
  private:
@@ -37,6 +41,7 @@ class Company {
 };
 
 // The others' side: does what the leader says until it is done. REQUIRES: a generator made as the leader's.
-void follow(comm::Communicator& members, Generator& generator);
+using Taker = std::function<void(const std::string& what)>;
+void follow(comm::Communicator& members, Generator& generator, const Taker& take = {});
 
 }  // namespace sluice::generate

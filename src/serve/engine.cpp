@@ -122,10 +122,11 @@ void Engine::run() {
   }
 }
 
-bool Engine::between_texts(const std::function<void()>& action) {
+bool Engine::between_texts(const std::function<void()>& action, const std::string& others) {
   std::unique_lock lock(mutex_);
   if (stopping_ || !fault_.empty()) return false;
   action_ = &action;
+  others_take_ = others;
   asked_.notify_one();
   acted_.wait(lock, [this] { return action_ == nullptr || stopping_ || !fault_.empty(); });
   const bool ran = action_ == nullptr;
@@ -136,13 +137,16 @@ bool Engine::between_texts(const std::function<void()>& action) {
 
 void Engine::act() {
   const std::function<void()>* action = nullptr;
+  std::string others;
   {
     const std::lock_guard lock(mutex_);
     action = action_;
+    others = others_take_;
   }
   if (action == nullptr) return;
   std::exception_ptr fault;
   try {
+    if (!others.empty()) company_.take(others);
     (*action)();
   } catch (...) {
     fault = std::current_exception();

@@ -93,8 +93,8 @@ class Engine {
 
   // Runs `action` on the engine's thread when no text is under way: those that are end first, and whoever
   // asks meanwhile waits. Returns when it has run, and throws what it threw; false when the engine ends
-  // before.
-  bool between_texts(const std::function<void()>& action);
+  // before. The others of its company, where it has one, are told to take `others` at that moment.
+  bool between_texts(const std::function<void()>& action, const std::string& others = "");
 
   EngineFigures figures() const;
   // Why nothing is said any more, or "".
@@ -127,6 +127,7 @@ class Engine {
   std::string fault_;
   bool stopping_ = false;
   const std::function<void()>* action_ = nullptr;  // that waits for texts to end
+  std::string others_take_;                        // with it
   std::exception_ptr action_fault_;
   std::condition_variable acted_;
   std::thread thread_;

@@ -89,16 +89,14 @@ class Evaluator::Impl {
     return {result.loss_sum, result.targets};
   }
 
-  void reload(ModelSource& model) {
-    if (model.shape() != table_.shape)
-      throw base::InputError(base::text(model.name(), " is a model of another shape: start anew with it"));
-    model.load(engine_->store());
-  }
-
+  void reload(const std::function<ModelSource()>& open);
   generate::HeldModel held();
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
  private:
+  // InputError on all ranks when one has a fault: its own, or that another has one.
+  void require_all_open(const std::string& fault);
+
   model::ParameterTable table_;
   transport::Launch launch_;
   plan::Planner planner_;
@@ -110,13 +108,41 @@ class Evaluator::Impl {
   int64_t context_length_;
   graph::LinkPlans link_plans_;
   std::unique_ptr<runtime::Engine> engine_;
+  bool held_ = false;  // by several ranks
 };
+
+void Evaluator::Impl::require_all_open(const std::string& fault) {
+  const char failed = fault.empty() ? 0 : 1;
+  std::vector<char> all(static_cast<size_t>(ranks_->size()));
+  ranks_->all_gather(&failed, all.data(), 1)->wait();
+  if (failed != 0) throw base::InputError(fault);
+  const auto other = std::ranges::find(all, 1);
+  if (other != all.end())
+    throw base::InputError(base::text("rank ", other - all.begin(), " can't open the newer model"));
+}
+
+void Evaluator::Impl::reload(const std::function<ModelSource()>& open) {
+  ModelSource model;
+  std::string fault;
+  try {
+    model = open();
+    if (model.shape() != table_.shape)
+      fault = base::text(model.name(), " is a model of another shape: start anew with it");
+  } catch (const base::Error& error) {
+    fault = error.what();
+  }
+  require_all_open(fault);
+  model.load(engine_->store());
+  // The shards of who holds it lie where they did.
+  if (held_) held();
+}
 
 generate::HeldModel Evaluator::Impl::held() {
   const at::TensorOptions like =
       at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)).device(device_);
   if (launch_.world_size > 1) {
     const strategy::Strategy& strategy = planner_.options().candidates.front();
+    held_ = true;
     return held_model(table_,
                       engine_->hold(strategy, link_plans_.of(table_, strategy,
                                                              {launch_.world_size, launch_.local_size, 1})),
@@ -150,7 +176,7 @@ EvaluationResult Evaluator::evaluate(const corpus::Blend& blend, const std::vect
   return impl_->evaluate(blend, samples);
 }
 
-void Evaluator::reload(ModelSource& model) { impl_->reload(model); }
+void Evaluator::reload(const std::function<ModelSource()>& open) { impl_->reload(open); }
 
 generate::HeldModel Evaluator::held() { return impl_->held(); }
 

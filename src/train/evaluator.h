@@ -45,12 +45,13 @@ class Evaluator {
   // no sequence is longer than context_length.
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples);
 
-  // Takes another model's weights in place of its own, also for whoever has whole(). Collective as the
-  // making. InputError, with the weights as they were, when it has another shape.
-  void reload(ModelSource& model);
+  // Takes another model's weights in place of its own, also for whoever has held(). Collective as the making.
+  // InputError on all ranks, with the weights as they were, when one of them can't open it, or it has another
+  // shape.
+  void reload(const std::function<ModelSource()>& open);
 
-  // What this rank has of the model as it is, for as long as this lives, no batch is evaluated and it is not
-  // reloaded; of one rank also then. Collective. REQUIRES: pipelines that can say texts (speaking_strategy).
+  // What this rank has of the model as it is, for as long as this lives and, on several ranks, no batch is
+  // evaluated. Collective. REQUIRES: pipelines that can say texts (speaking_strategy).
   generate::HeldModel held();
 
   // Of all ranks, in host memory.
