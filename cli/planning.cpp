@@ -15,7 +15,8 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::Plann
           ->capture_default_str(),
       command.add_option("--cluster", options.cluster,
                          text("A preset (", base::join(strategy::cluster_preset_names(), ", "),
-                              ") or a file, JSON or TOML (default: a800x8, with a calibration's links)")),
+                              "), several as '2x h100x8 + 4x a800x8', or a file, JSON or TOML (default: "
+                              "a800x8, with a calibration's links)")),
       command.add_option(
           "--model", options.model,
           "llama-7b, llama-13b, llama-32b or a Hugging Face folder (default: the calibration's)"),

@@ -62,7 +62,8 @@ Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptio
                       .cost = cost::CostModel(machine.calibration.options),
                       .max_cp = max_cp,
                       .seed = static_cast<uint64_t>(config.data.seed),
-                      .choices = session::choices_of(config, world_size)};
+                      .choices = session::choices_of(config, world_size),
+                      .devices = machine.devices};
   if (inputs.choices.method->plans_lanes()) inputs.choices.max_cp = max_cp;
   const std::string& name = options.calibration.empty() ? config.parallel.calibration : options.calibration;
   Scenario scenario{.inputs = std::move(inputs), .table = model::parameter_table(*config.model.shape)};

@@ -15,7 +15,8 @@ session::PlanningTask task_of(const SystemInputs& inputs) {
                              .context_length = inputs.context_length,
                              .sample_batches = inputs.sample_batches,
                              .seed = inputs.seed,
-                             .choices = inputs.choices};
+                             .choices = inputs.choices,
+                             .devices = inputs.devices};
   if (task.choices.max_cp == 0 && task.choices.method->plans_lanes()) task.choices.max_cp = inputs.max_cp;
   return task;
 }

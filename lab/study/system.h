@@ -25,7 +25,8 @@ struct SystemInputs {
   int max_cp = 8;                                    // most lanes of a pipeline, where a system has lanes
   std::vector<std::vector<int64_t>> sample_batches;  // lengths by batch, to choose a configuration with
   uint64_t seed = 1;
-  session::PlannerChoices choices;  // Sluice's own; max_cp 0: as above
+  session::PlannerChoices choices;             // Sluice's own; max_cp 0: as above
+  std::vector<strategy::Device> devices = {};  // by rank, which Sluice's plans know; empty: alike
 };
 
 // One batch, as a system runs it. Where several strategies run one after another in a step (HotSPa, FlexSP),

@@ -40,6 +40,7 @@ constexpr Word<strategy::Codec> kGatherCodecs[] = {{"auto", strategy::Codec::kNo
                                                    {"bfloat16", strategy::Codec::kBFloat16},
                                                    {"int8", strategy::Codec::kInt8},
                                                    {"int4", strategy::Codec::kInt4}};
+constexpr Word<Devices> kDeviceWords[] = {{"alike", Devices::kAlike}, {"measured", Devices::kMeasured}};
 constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"linear", Decay::kLinear},
                                    {"constant", Decay::kConstant},
@@ -304,6 +305,9 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("spare_experts", Number(parallel.spare_experts, {0, 1 << 12}),
        "experts that a lane has room for beyond an even part: copies of those that are visited most");
   keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
+  keys("devices", Choice(parallel.devices, kDeviceWords),
+       "measured: ranks time a product at the start, and plans give those that differ as much work as they "
+       "do");
 }
 
 void visit_cluster(RunConfig& config, Fields& keys) {

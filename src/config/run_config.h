@@ -166,6 +166,9 @@ enum class StageCut : uint8_t { kTime, kLayers };
 // visited together.
 enum class PlaceExperts : uint8_t { kInOrder, kByLoads, kTogether };
 
+// Whether ranks compute alike, or are asked.
+enum class Devices : uint8_t { kAlike, kMeasured };
+
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
   bool proposed = false;                // whether a run filled them in for "auto"
@@ -181,6 +184,7 @@ struct ParallelConfig {
   int64_t place_every = 10;  // steps
   int spare_experts = 0;     // seats of a lane beyond an even part, for copies of those that are visited most
   int gpus_per_node = 8;
+  Devices devices = Devices::kAlike;
 };
 
 struct ClusterConfig {

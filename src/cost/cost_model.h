@@ -21,7 +21,7 @@
 #include "model/program.h"
 #include "model/shape.h"
 #include "strategy/memory_policy.h"
-#include "strategy/scheme.h"
+#include "strategy/strategy.h"
 #include "strategy/wire_codec.h"
 
 namespace sluice::cost {
@@ -154,6 +154,14 @@ class CostModel {
     model.pace_percent_ = pace_percent;
     return model;
   }
+  // The same where a pipeline lies: at its pace, in its memory.
+  CostModel on(const strategy::Pipeline& pipeline) const {
+    CostModel model = slowed(pipeline.priced_percent());
+    model.memory_bytes_ = pipeline.device.memory_bytes;
+    return model;
+  }
+  // What a rank may use.
+  int64_t device_bytes() const { return memory_bytes_ > 0 ? memory_bytes_ : options().memory.device_bytes; }
   // The same of sequences with branches, priced by their lengths alone: they attend to so many millionths of
   // what others of their lengths do, and work on copies, as lanes on a ring do.
   CostModel branching(int64_t attended_ppm) const {
@@ -278,6 +286,7 @@ class CostModel {
 
   std::shared_ptr<const Figures> figures_;
   strategy::MemoryPolicy policy_;
+  int64_t memory_bytes_ = 0;  // of a rank; 0: the options'
   int pace_percent_ = 100;
   static constexpr int64_t kWhole = 1'000'000;
   int64_t attended_ppm_ = kWhole;

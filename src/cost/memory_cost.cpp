@@ -264,13 +264,13 @@ int64_t MemoryCost::credit_tokens(int world_size) const {
   const int64_t longest = max_len_tokens(world_size);
   if (longest == 0) return 0;
   const int64_t free_bytes =
-      options().memory.device_bytes - fixed_bytes(world_size) - longest * transient_bytes_per_token();
+      cost_.device_bytes() - fixed_bytes(world_size) - longest * transient_bytes_per_token();
   return within_host(std::min(kMostTokens, free_bytes / held_bytes_per_token()), 1);
 }
 
 int64_t MemoryCost::max_len_tokens(int world_size) const {
   const int64_t at_once = published_ == nullptr ? 1 : scheme_.pp;  // micro-batches in flight
-  const int64_t free_bytes = options().memory.device_bytes - fixed_bytes(world_size);
+  const int64_t free_bytes = cost_.device_bytes() - fixed_bytes(world_size);
   const int64_t per_token = at_once * held_bytes_per_token() + transient_bytes_per_token();
   return within_host(std::clamp(free_bytes / per_token, int64_t{0}, kMostTokens), at_once);
 }

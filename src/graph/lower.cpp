@@ -182,7 +182,7 @@ UnitOnStage Lowering::on_stage(const PipelineDraft& draft, int stage, int unit) 
 }
 
 int64_t Lowering::attention_ns(const PipelineDraft& draft, const DraftCell& cell) const {
-  const cost::CostModel cost = cost_.slowed(draft.place().pace_percent);
+  const cost::CostModel cost = cost_.on(draft.place());
   cost::Quadratic times = cost.cell_times(draft.place().scheme, cell.kind, cell.run);
   times.b = 0;
   times.c_ns = 0;

@@ -206,12 +206,14 @@ class PlannedActivations {
   std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
 };
 
-int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int rank) {
+int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& options, int rank) {
+  const cost::MemoryModel& memory = options.memory;
   const auto r = static_cast<size_t>(rank);
   const LinkPlan::Elements& held = graph.links->held[r];
   const LinkPlan::Elements& owned = graph.links->owned[r];
   return held.all * memory.element_bytes + held.trained * memory.accumulator_bytes +
-         memory.owner_bytes(owned.all, owned.trained);
+         memory.owner_bytes(owned.all, owned.trained) +
+         memory.pull_bytes(options.codecs.pull, owned.all, held.all);
 }
 
 // Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.
@@ -239,7 +241,7 @@ std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::Cos
   std::vector<RankMemory> result;
   for (int rank = 0; rank < graph.world_size; ++rank) {
     RankMemory memory;
-    memory.fixed_bytes = fixed_bytes(graph, cost.options().memory, rank);
+    memory.fixed_bytes = fixed_bytes(graph, cost.options(), rank);
     memory.peak_bytes = memory.fixed_bytes;
     for_each_cell(graph, activations, rank, memory.fixed_bytes,
                   [&](const Node& cell, int64_t during_bytes, int64_t) {
@@ -257,7 +259,7 @@ std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, con
   PlannedActivations activations(graph, cost);
   std::vector<std::vector<MemoryUse>> result;
   for (const int rank : ranks) {
-    const int64_t fixed = fixed_bytes(graph, cost.options().memory, rank);
+    const int64_t fixed = fixed_bytes(graph, cost.options(), rank);
     std::vector<MemoryUse>& uses = result.emplace_back(1, MemoryUse{0, fixed});
     const auto use = [&](int64_t time_ns, int64_t bytes) {
       if (bytes != uses.back().bytes) uses.push_back({time_ns, bytes});
@@ -271,18 +273,36 @@ std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, con
   return result;
 }
 
+namespace {
+
+// What a plan may use of each rank's memory; 0: not known.
+std::vector<int64_t> capacities(const StepGraph& graph, const cost::CostModel& cost) {
+  std::vector<int64_t> bytes(static_cast<size_t>(graph.world_size), cost.device_bytes());
+  for (const strategy::PipelinePlan& plan : graph.plan.pipelines) {
+    for (const int rank : plan.pipeline.ranks)
+      bytes[static_cast<size_t>(rank)] = cost.on(plan.pipeline).device_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
+
 std::string memory_fault(const StepGraph& graph, const cost::CostModel& cost) {
-  const int64_t capacity = cost.options().memory.device_bytes;
-  if (capacity == 0) return "";
+  const std::vector<int64_t> capacity = capacities(graph, cost);
   const std::vector<RankMemory> memory = predicted_memory(graph, cost);
-  const auto fullest = std::ranges::max_element(memory, {}, &RankMemory::peak_bytes);
-  if (fullest == memory.end() || fullest->peak_bytes <= capacity) return "";
-  const std::string where =
-      fullest->node < 0 ? "" : base::text(" at '", label(graph.node(fullest->node)), "'");
+  size_t fullest = 0;
+  const auto over = [&](size_t rank) {
+    return capacity[rank] == 0 ? 0 : memory[rank].peak_bytes - capacity[rank];
+  };
+  for (size_t rank = 1; rank < memory.size(); ++rank) {
+    if (over(rank) > over(fullest)) fullest = rank;
+  }
+  if (over(fullest) <= 0) return "";
+  const RankMemory& of = memory[fullest];
+  const std::string where = of.node < 0 ? "" : base::text(" at '", label(graph.node(of.node)), "'");
   const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
-  return base::text("rank ", fullest - memory.begin(), " needs ", bytes(fullest->peak_bytes), where, " (",
-                    bytes(fullest->fixed_bytes), " of it fixed), ", bytes(fullest->peak_bytes - capacity),
-                    " more than the ", bytes(capacity),
+  return base::text("rank ", fullest, " needs ", bytes(of.peak_bytes), where, " (", bytes(of.fixed_bytes),
+                    " of it fixed), ", bytes(over(fullest)), " more than the ", bytes(capacity[fullest]),
                     " that a plan may use there: raise tp or pp, or shorten the longest micro-batch");
 }
 

@@ -107,6 +107,10 @@ Planner::Planner(PlannerOptions options, cost::CostModel cost)
   }
   SLUICE_ASSERT(options_.beside_ns.empty() || std::ssize(options_.beside_ns) == count,
                 "a time beside the schedule for each candidate or for none");
+  if (!options_.devices.empty()) {
+    for (Strategy& candidate : options_.candidates)
+      candidate = strategy::on_devices(std::move(candidate), options_.devices);
+  }
   if (!options_.policies.empty()) cost_ = cost_.under(options_.policies.front());
   for (size_t i = 1; i < options_.policies.size(); ++i) {
     PlannerOptions further = options_;

@@ -57,7 +57,8 @@ struct PlannerOptions {
   Effort effort = Effort::kFull;  // of ours()
   Seeds seeds;                    // of ours()
   Selection selection = Selection::kBest;
-  int fixed_candidate = 0;  // for kFixed
+  int fixed_candidate = 0;                // for kFixed
+  std::vector<strategy::Device> devices;  // by rank; empty: alike
   // A batch is planned under the first of them under which a candidate holds it; empty: the cost model's.
   std::vector<strategy::MemoryPolicy> policies;
 };

@@ -112,9 +112,8 @@ SchemeCosts::SchemeCosts(std::span<const strategy::Strategy> strategies, const c
 }
 
 void SchemeCosts::add(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int world_size) {
-  const std::pair kind(pipeline.scheme, pipeline.pace_percent);
-  if (by_kind_.contains(kind)) return;
-  by_kind_.emplace(kind, SchemeCost(pipeline.scheme, cost.slowed(pipeline.pace_percent), world_size));
+  if (by_kind_.contains(kind_of(pipeline))) return;
+  by_kind_.emplace(kind_of(pipeline), SchemeCost(pipeline.scheme, cost.on(pipeline), world_size));
 }
 
 }  // namespace sluice::plan

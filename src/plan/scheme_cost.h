@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -93,22 +94,27 @@ class SchemeCost {
   std::vector<cost::Quadratic> stages_;  // those that differ
 };
 
-// Those of a strategy's pipelines: what differs between two is their schemes and their paces.
+// Those of a strategy's pipelines: what differs between two is their schemes, their paces and their memories.
 class SchemeCosts {
  public:
   SchemeCosts() = default;
   SchemeCosts(std::span<const strategy::Strategy> strategies, const cost::CostModel& cost, int world_size);
 
   void add(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int world_size);
-  // Of one at a pace of 100.
-  void add(const SchemeCost& scheme) { by_kind_.emplace(std::pair(scheme.scheme(), 100), scheme); }
-  // REQUIRES: it was added.
-  const SchemeCost& of(const strategy::Pipeline& pipeline) const {
-    return by_kind_.at({pipeline.scheme, pipeline.pace_percent});
+  // Of one on ranks as they are priced.
+  void add(const SchemeCost& scheme) {
+    by_kind_.emplace(kind_of({.scheme = scheme.scheme(), .ranks = {}}), scheme);
   }
+  // REQUIRES: it was added.
+  const SchemeCost& of(const strategy::Pipeline& pipeline) const { return by_kind_.at(kind_of(pipeline)); }
 
  private:
-  std::map<std::pair<strategy::Scheme, int>, SchemeCost> by_kind_;
+  using Kind = std::tuple<strategy::Scheme, int, int64_t>;
+  static Kind kind_of(const strategy::Pipeline& pipeline) {
+    return {pipeline.scheme, pipeline.priced_percent(), pipeline.device.memory_bytes};
+  }
+
+  std::map<Kind, SchemeCost> by_kind_;
 };
 
 }  // namespace sluice::plan

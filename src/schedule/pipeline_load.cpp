@@ -75,7 +75,7 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost,
 
 UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& priced)
     : scheme_(pipeline.scheme),
-      cost_(priced.slowed(pipeline.pace_percent)),
+      cost_(priced.on(pipeline)),
       fused_(scheme_.pp > 1 && !cost_.splits_backward(scheme_)),
       first_backward_stage_(cost_.first_backward_stage(scheme_)) {
   const CostModel& cost = cost_;

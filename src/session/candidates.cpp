@@ -18,6 +18,7 @@
 #include "plan/batch_sample.h"
 #include "plan/offload.h"
 #include "plan/precision.h"
+#include "session/unequal_devices.h"
 
 namespace sluice::session {
 
@@ -133,7 +134,11 @@ plan::Planner planner_under(const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
   plan::PlannerOptions options;
   options.world_size = task.world_size;
-  options.candidates = choices.strategies.empty() ? plan::strategies_of(propose(task)) : choices.strategies;
+  options.candidates = !choices.strategies.empty() ? choices.strategies
+                       : task.devices.empty()      ? plan::strategies_of(propose(task))
+                                                   : strategies_by_device(task);
+  options.devices = task.devices;
+  check_devices(options.candidates, task.devices);
   check_lanes(options.candidates, *choices.method);
   if (!choices.strategies.empty()) check_heads(options.candidates, task);
   check_selection(choices, options.candidates.size());

@@ -43,15 +43,16 @@ struct PlanningTask {
   std::vector<std::vector<int64_t>> sample_batches;
   uint64_t seed = 1;
   PlannerChoices choices;
+  std::vector<strategy::Device> devices = {};  // by rank; empty: alike
 };
 
 // Of all sequences of a corpus: plan::stratified_batches, as many as every proposal sees.
 std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& sequence_lengths,
                                                  int64_t tokens_per_step, uint64_t seed);
 
-// Strategies for the sample batches, under the first memory policy under which the context is held.
-// InputError when max_strategies < 1 or max_cp < 0, or lanes are wanted of a method that plans none; throws
-// as plan::propose.
+// Strategies for the sample batches, under the first memory policy under which the context is held. Of
+// devices that differ no two kinds lie in one pipeline (session/unequal_devices.h). InputError when
+// max_strategies < 1 or max_cp < 0, or lanes are wanted of a method that plans none; throws as plan::propose.
 std::vector<plan::Proposal> propose(const PlanningTask& task);
 
 // The planner of the given strategies, or of proposed ones. With sample batches, candidates are chosen by the

@@ -39,10 +39,7 @@ std::string suggestion(const std::string& value, const std::vector<std::string>&
               base::join(known, ", "));
 }
 
-bool is_preset(const std::string& name) {
-  const std::vector<std::string> presets = strategy::cluster_preset_names();
-  return std::ranges::find(presets, name) != presets.end();
-}
+bool is_preset(const std::string& name) { return strategy::is_cluster_preset(name) && !is_there(name); }
 
 // Sets options.gpus where it is 0. A preset gets as many nodes as the GPUs need.
 strategy::Cluster resolve_cluster(PlanningOptions& options) {
@@ -50,7 +47,12 @@ strategy::Cluster resolve_cluster(PlanningOptions& options) {
   const std::string& name = options.cluster.empty() ? kDefaultCluster : options.cluster;
   if (is_preset(name)) {
     strategy::Cluster cluster = strategy::cluster_preset(name, 1);
-    if (options.gpus == 0) options.gpus = cluster.gpus_per_node;
+    const bool mixed = !cluster.kinds.empty();
+    if (options.gpus == 0) options.gpus = mixed ? cluster.gpus() : cluster.gpus_per_node;
+    if (mixed && options.gpus > cluster.gpus()) {
+      throw InputError(text(name, " has ", cluster.gpus(), " GPUs but gpus is ", options.gpus,
+                            ": lower it, or name more nodes"));
+    }
     const int nodes = (options.gpus + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
     return strategy::cluster_preset(name, nodes);
   }
@@ -78,7 +80,7 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
         "Hugging Face folder as model, or a calibration that has one");
   }
   const model::Shape shape = read_model(inputs.options.model);
-  const cost::AnalyticMemory memory{.device_bytes = inputs.cluster.device_memory_bytes / 10 * 9,
+  const cost::AnalyticMemory memory{.device_bytes = inputs.cluster.device_memory_bytes / 10 * kUsableTenths,
                                     .element_bytes = 2,
                                     .host_bytes = cost::host_bytes_of(inputs.cluster)};
   return {inputs.cluster.name, cost::analytic_source(shape, "the cluster"),
@@ -200,7 +202,8 @@ PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices) {
                     .cost = inputs.cost(),
                     .context_length = options.context_length,
                     .seed = static_cast<uint64_t>(options.seed),
-                    .choices = std::move(choices)};
+                    .choices = std::move(choices),
+                    .devices = strategy::devices_of(inputs.cluster, options.gpus, kUsableTenths)};
   task.choices.strategies = inputs.strategies;
   task.choices.exchanges = cost::parse_exchange_set(options.exchange);
   if (inputs.strategies.size() != 1 && !inputs.lengths.empty()) {

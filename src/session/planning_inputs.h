@@ -29,6 +29,9 @@ struct PlanningOptions {
   std::string exchange = "auto";  // between lanes: auto, cycle, or the one that is used: ring, heads, nested
 };
 
+// Of a device's memory, as far as nobody says, what a plan may use.
+inline constexpr int kUsableTenths = 9;
+
 // Everything read and checked.
 struct PlanningInputs {
   PlanningOptions options;  // gpus, context_length and tokens_per_step as they turned out

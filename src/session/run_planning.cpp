@@ -47,7 +47,12 @@ std::vector<strategy::MemoryPolicy> memory_policies(const config::MemoryConfig& 
 strategy::Cluster cluster_of(const config::RunConfig& config, int ranks) {
   strategy::Cluster cluster = find_cluster(config.cluster.preset, config.cluster.nodes);
   if (is_local(config.cluster)) cluster.gpus_per_node = cluster.nics_per_node = config.parallel.gpus_per_node;
-  if (ranks > 0) cluster.nodes = (ranks + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
+  if (ranks > cluster.gpus() && !cluster.kinds.empty()) {
+    throw InputError(text("the cluster ", cluster.name, " has ", cluster.gpus(), " devices, but ", ranks,
+                          " ranks are wanted: lower them, or name more nodes"));
+  }
+  if (ranks > 0 && cluster.kinds.empty())
+    cluster.nodes = (ranks + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
   const config::MemoryConfig& memory = config.memory;
   if (memory.device_gib > 0) {
     cluster.device_memory_bytes = static_cast<int64_t>((memory.device_gib - memory.margin_gib) * kGiB);
@@ -56,7 +61,7 @@ strategy::Cluster cluster_of(const config::RunConfig& config, int ranks) {
                             ", which leaves nothing of memory.device_gib ", memory.device_gib, ": lower it"));
     }
   } else {
-    cluster.device_memory_bytes = cluster.device_memory_bytes / 10 * 9;
+    cluster.device_memory_bytes = cluster.device_memory_bytes / 10 * kUsableTenths;
   }
   return cluster;
 }
@@ -147,12 +152,13 @@ cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, 
 }
 
 PlanningTask task_of(const config::RunConfig& config, const Data& data, const cost::CostModel& cost,
-                     int world_size) {
+                     int world_size, std::vector<strategy::Device> devices) {
   PlanningTask task{.world_size = world_size,
                     .cost = cost_of_data(config, data, cost),
                     .context_length = data.longest_sequence(),
                     .seed = static_cast<uint64_t>(config.data.seed),
-                    .choices = choices_of(config, world_size)};
+                    .choices = choices_of(config, world_size),
+                    .devices = std::move(devices)};
   if (task.choices.strategies.size() != 1) {
     task.sample_batches = data.sample_batches(task.seed);
   }
@@ -168,6 +174,11 @@ RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& 
       config, options.calibration.empty() ? config.parallel.calibration : options.calibration, machine);
   machine.calibration.options.codecs = config::wire_codecs(config);
   machine.calibration.options.whole_pulls = config.parallel.strategies.size() != 1;
+  machine.devices = strategy::devices_of(machine.cluster, machine.world_size, kUsableTenths);
+  if (config.memory.device_gib > 0) {
+    for (strategy::Device& device : machine.devices)
+      device.memory_bytes = machine.cluster.device_memory_bytes;
+  }
   return machine;
 }
 

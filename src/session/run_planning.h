@@ -31,7 +31,7 @@ cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, 
 
 // The run's planning: its choices for its corpora.
 PlanningTask task_of(const config::RunConfig& config, const Data& data, const cost::CostModel& cost,
-                     int world_size);
+                     int world_size, std::vector<strategy::Device> devices = {});
 
 // The cluster of the section [cluster], a preset or a file; on "local" nodes have parallel.gpus_per_node
 // devices. A device has memory.device_gib less memory.margin_gib where that is given, else nine tenths of the
@@ -40,6 +40,7 @@ struct RunMachine {
   strategy::Cluster cluster;
   int world_size = 1;
   cost::Calibration calibration;
+  std::vector<strategy::Device> devices = {};  // by rank, where the cluster's nodes differ
 };
 
 struct RunMachineOptions {

@@ -1,6 +1,9 @@
 #include "strategy/cluster.h"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json_fields.h"
@@ -130,7 +133,9 @@ LinkSpeed link_from_json(const Json& json, const std::string& key, const std::st
 
 std::vector<std::string> cluster_preset_names() { return {"local", "a100x8", "a800x8", "h100x8", "h200x8"}; }
 
-Cluster cluster_preset(const std::string& name, int nodes) {
+namespace {
+
+Cluster named_preset(const std::string& name) {
   Cluster cluster;
   for (const Cluster& preset : {local(), a100x8(), a800x8(), h100x8(), h200x8()}) {
     if (preset.name == name) cluster = preset;
@@ -139,33 +144,165 @@ Cluster cluster_preset(const std::string& name, int nodes) {
     throw InputError(text("cluster preset '", name, "' is unknown: choose one of ",
                           base::join(cluster_preset_names(), ", "), ", or give a file"));
   }
-  cluster.nodes = nodes;
+  return cluster;
+}
+
+NodeKind kind_of(const Cluster& cluster) {
+  return {cluster.name, cluster.nodes, cluster.device_memory_bytes, cluster.flops_per_ns,
+          cluster.device_bytes_per_ns};
+}
+
+// The devices' figures of the fastest kind, and how many nodes there are.
+void take_kinds(Cluster& cluster) {
+  const NodeKind& fastest = *std::ranges::max_element(cluster.kinds, {}, &NodeKind::flops_per_ns);
+  cluster.device_memory_bytes = fastest.device_memory_bytes;
+  cluster.flops_per_ns = fastest.flops_per_ns;
+  cluster.device_bytes_per_ns = fastest.device_bytes_per_ns;
+  cluster.nodes = 0;
+  for (const NodeKind& kind : cluster.kinds) cluster.nodes += kind.nodes;
+}
+
+LinkSpeed slower(const LinkSpeed& a, const LinkSpeed& b) {
+  return {std::min(a.bytes_per_ns, b.bytes_per_ns), std::max(a.latency_ns, b.latency_ns)};
+}
+
+// "2x h100x8 + 4x a800x8" as its parts.
+std::vector<Cluster> preset_parts(const std::string& name) {
+  std::vector<Cluster> parts;
+  for (const std::string& part : base::split(name, '+')) {
+    const std::string word(base::trim(part));
+    const size_t times = word.find("x ");
+    const bool counted = times != std::string::npos && times > 0 &&
+                         word.find_first_not_of("0123456789") == times && times <= 6;
+    if (!counted) {
+      throw InputError(text("cluster '", name, "': '", word,
+                            "' says no nodes: give as many as '2x h100x8' does, for each kind"));
+    }
+    Cluster cluster = named_preset(std::string(base::trim(std::string_view(word).substr(times + 1))));
+    cluster.nodes = std::stoi(word.substr(0, times));
+    validate(cluster);
+    parts.push_back(std::move(cluster));
+  }
+  return parts;
+}
+
+Cluster mixed_preset(const std::string& name) {
+  const std::vector<Cluster> parts = preset_parts(name);
+  Cluster cluster = parts.front();
+  cluster.name = name;
+  for (const Cluster& part : parts) {
+    if (part.gpus_per_node != cluster.gpus_per_node || part.nics_per_node != cluster.nics_per_node) {
+      throw InputError(text("cluster '", name, "': nodes of ", part.name, " have ", part.gpus_per_node,
+                            " devices and those of ", parts.front().name, " ", cluster.gpus_per_node,
+                            ": name kinds whose nodes have as many"));
+    }
+    cluster.intra_node = slower(cluster.intra_node, part.intra_node);
+    cluster.inter_node = slower(cluster.inter_node, part.inter_node);
+    cluster.host_bytes_per_ns = std::min(cluster.host_bytes_per_ns, part.host_bytes_per_ns);
+    cluster.host_memory_bytes = std::min(cluster.host_memory_bytes, part.host_memory_bytes);
+    cluster.kinds.push_back(kind_of(part));
+  }
+  take_kinds(cluster);
+  return cluster;
+}
+
+}  // namespace
+
+bool is_cluster_preset(const std::string& name) {
+  return name.find('+') != std::string::npos || std::ranges::count(cluster_preset_names(), name) > 0;
+}
+
+Cluster cluster_preset(const std::string& name, int nodes) {
+  Cluster cluster = name.find('+') == std::string::npos ? named_preset(name) : mixed_preset(name);
+  if (cluster.kinds.empty()) cluster.nodes = nodes;
   validate(cluster);
   return cluster;
 }
 
-Json to_json(const Cluster& cluster) {
-  return {{"schema", kSchema},
-          {"name", cluster.name},
-          {"nodes", cluster.nodes},
-          {"gpus_per_node", cluster.gpus_per_node},
-          {"device_memory_bytes", cluster.device_memory_bytes},
-          {"flops_per_ns", cluster.flops_per_ns},
-          {"device_bytes_per_ns", cluster.device_bytes_per_ns},
-          {"intra_node", to_json(cluster.intra_node)},
-          {"inter_node", to_json(cluster.inter_node)},
-          {"nics_per_node", cluster.nics_per_node},
-          {"host_bytes_per_ns", cluster.host_bytes_per_ns},
-          {"host_memory_bytes", cluster.host_memory_bytes}};
+std::vector<Device> devices_of(const Cluster& cluster, int ranks, int tenths) {
+  std::vector<Device> devices;
+  for (const NodeKind& kind : cluster.kinds) {
+    const Device device{static_cast<int>(std::lround(100 * cluster.flops_per_ns / kind.flops_per_ns)),
+                        kind.device_memory_bytes / 10 * tenths};
+    const auto own = static_cast<size_t>(kind.nodes) * static_cast<size_t>(cluster.gpus_per_node);
+    devices.insert(devices.end(), own, device);
+  }
+  if (!devices.empty()) devices.resize(static_cast<size_t>(ranks), devices.back());
+  return devices;
 }
 
-Cluster cluster_from_json(const Json& json, const std::string& name) {
-  base::require_schema(json, kSchema, name);
+Json to_json(const Cluster& cluster) {
+  Json json = {{"schema", kSchema},
+               {"name", cluster.name},
+               {"nodes", cluster.nodes},
+               {"gpus_per_node", cluster.gpus_per_node},
+               {"device_memory_bytes", cluster.device_memory_bytes},
+               {"flops_per_ns", cluster.flops_per_ns},
+               {"device_bytes_per_ns", cluster.device_bytes_per_ns},
+               {"intra_node", to_json(cluster.intra_node)},
+               {"inter_node", to_json(cluster.inter_node)},
+               {"nics_per_node", cluster.nics_per_node},
+               {"host_bytes_per_ns", cluster.host_bytes_per_ns},
+               {"host_memory_bytes", cluster.host_memory_bytes}};
+  for (const NodeKind& kind : cluster.kinds) {
+    json["kinds"].push_back({{"name", kind.name},
+                             {"nodes", kind.nodes},
+                             {"device_memory_bytes", kind.device_memory_bytes},
+                             {"flops_per_ns", kind.flops_per_ns},
+                             {"device_bytes_per_ns", kind.device_bytes_per_ns}});
+  }
+  return json;
+}
+
+namespace {
+
+NodeKind kind_from_json(const Json& json, const std::string& name) {
+  refuse_unknown_keys(json, {"name", "nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns"},
+                      name);
+  const double flops = base::require_in(json, "flops_per_ns", kFlopsPerNs, name);
+  return {.name = base::require<std::string>(json, "name", name),
+          .nodes = base::require_in(json, "nodes", kDevices, name),
+          .device_memory_bytes = base::require_in(json, "device_memory_bytes", kMemoryBytes, name),
+          .flops_per_ns = flops,
+          .device_bytes_per_ns = json.contains("device_bytes_per_ns")
+                                     ? base::require_in(json, "device_bytes_per_ns", kBytesPerNs, name)
+                                     : flops / kFlopsAByte};
+}
+
+// The file's kinds; what it says itself of nodes and devices is what these come to, or left out.
+Json with_kinds(Json json, const std::string& name, std::vector<NodeKind>& kinds) {
+  if (!json.is_object() || !json.contains("kinds")) return json;
+  const Json listed = json.at("kinds");
+  if (!listed.is_array() || listed.empty())
+    throw InputError(text(name, ": kinds is ", base::excerpt(listed), ": give a list of kinds of nodes"));
+  for (size_t i = 0; i < listed.size(); ++i)
+    kinds.push_back(kind_from_json(listed.at(i), text(name, ": kinds[", i, "]")));
+  json.erase("kinds");
+  Cluster cluster;
+  cluster.kinds = kinds;
+  take_kinds(cluster);
+  const Json own = to_json(cluster);
+  for (const char* key : {"nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns"}) {
+    if (json.contains(key) && json.at(key) != own.at(key)) {
+      throw InputError(text(name, ": ", key, " is ", json.at(key).dump(), ", but by its kinds ",
+                            own.at(key).dump(), ": leave it out, or mend the kinds"));
+    }
+    json[key] = own.at(key);
+  }
+  return json;
+}
+
+}  // namespace
+
+Cluster cluster_from_json(const Json& file, const std::string& name) {
+  base::require_schema(file, kSchema, name);
+  std::vector<NodeKind> kinds;
+  const Json json = with_kinds(file, name, kinds);
   std::vector<std::string> known;
   const Json own = to_json(Cluster());
   for (const auto& [key, value] : own.items()) known.push_back(key);
   refuse_unknown_keys(json, known, name);
-  const Cluster cluster = {
+  Cluster cluster = {
       .name = base::require<std::string>(json, "name", name),
       .nodes = base::require_in(json, "nodes", kDevices, name),
       .gpus_per_node = base::require_in(json, "gpus_per_node", kDevices, name),
@@ -180,6 +317,7 @@ Cluster cluster_from_json(const Json& json, const std::string& name) {
           json, json.contains("nics_per_node") ? "nics_per_node" : "gpus_per_node", kDevices, name),
       .host_bytes_per_ns = base::require_in(json, "host_bytes_per_ns", kBytesPerNs, name),
       .host_memory_bytes = base::require_in(json, "host_memory_bytes", kMemoryBytes, name)};
+  cluster.kinds = std::move(kinds);
   try {
     validate(cluster);
   } catch (const InputError& error) {
@@ -212,6 +350,14 @@ void validate(const Cluster& cluster) {
   require("inter_node.latency_ns", cluster.inter_node.latency_ns, kLatencyNs);
   require("host_bytes_per_ns", cluster.host_bytes_per_ns, kBytesPerNs);
   require("host_memory_bytes", cluster.host_memory_bytes, kMemoryBytes);
+  if (cluster.kinds.empty()) return;
+  Cluster of_kinds = cluster;
+  take_kinds(of_kinds);
+  if (of_kinds != cluster) {
+    throw InputError(text("cluster: its kinds have ", of_kinds.nodes, " nodes and at most ",
+                          of_kinds.flops_per_ns, " flops_per_ns, but it has ", cluster.nodes, " and ",
+                          cluster.flops_per_ns, ": give what the kinds come to"));
+  }
 }
 
 }  // namespace sluice::strategy

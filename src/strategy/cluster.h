@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "strategy/strategy.h"
 
 namespace sluice::strategy {
 
@@ -16,9 +17,19 @@ struct LinkSpeed {
   bool operator==(const LinkSpeed&) const = default;
 };
 
-// Equal devices in equal nodes. Figures are what programs attain, not what data sheets promise; links are
-// one direction of one device, and between nodes of one network adapter (NIC), which neighbouring devices
-// share evenly when a node has fewer adapters than devices.
+// Of some nodes of a cluster, the devices.
+struct NodeKind {
+  std::string name;
+  int nodes = 1;
+  int64_t device_memory_bytes = 0;
+  double flops_per_ns = 0;
+  double device_bytes_per_ns = 0;
+  bool operator==(const NodeKind&) const = default;
+};
+
+// Equal devices in equal nodes, or in those of each kind. Figures are what programs attain, not what data
+// sheets promise; links are one direction of one device, and between nodes of one network adapter (NIC),
+// which neighbouring devices share evenly when a node has fewer adapters than devices.
 struct Cluster {
   std::string name;
   int nodes = 1;
@@ -31,24 +42,36 @@ struct Cluster {
   int nics_per_node = 1;           // divides gpus_per_node
   double host_bytes_per_ns = 0;    // a device's copies to and from host memory
   int64_t host_memory_bytes = 0;   // of one node
+  // Where nodes differ, in their order; the figures of devices above are then those of the fastest kind, and
+  // links the slowest that there are.
+  std::vector<NodeKind> kinds = {};
 
   int gpus() const { return nodes * gpus_per_node; }
   int gpus_per_nic() const { return gpus_per_node / nics_per_node; }
   bool operator==(const Cluster&) const = default;
 };
 
-// Presets: "local", "a100x8", "a800x8", "h100x8", "h200x8", with `nodes` nodes. InputError listing them for
-// another name, or when nodes < 1.
+// Presets: "local", "a100x8", "a800x8", "h100x8", "h200x8", with `nodes` nodes; or several, as
+// "2x h100x8 + 4x a800x8", which say their nodes themselves. InputError listing them for another name, or
+// when nodes < 1.
 Cluster cluster_preset(const std::string& name, int nodes);
+// Whether it is a preset's name, or several.
+bool is_cluster_preset(const std::string& name);
+
+// What ranks compute on that fill the cluster's nodes in their order, as strategies count it; none where all
+// are alike. A plan may use so many tenths of a device's memory.
+std::vector<Device> devices_of(const Cluster& cluster, int ranks, int tenths);
 std::vector<std::string> cluster_preset_names();
 
-// "sluice.cluster/1" and back; without nics_per_node every device has its own. InputError naming `name`, the
+// "sluice.cluster/1" and back; without nics_per_node every device has its own; with kinds the devices'
+// figures, and nodes, may be left out. InputError naming `name`, the
 // key and the value.
 base::Json to_json(const Cluster& cluster);
 Cluster cluster_from_json(const base::Json& json, const std::string& name);
 
 // InputError naming the first figure that no machine has: counts and sizes < 1, speeds that are not positive,
-// NICs that do not divide the devices.
+// NICs that do not divide the devices, kinds that have other nodes in all or none that is as fast as the
+// cluster's.
 void validate(const Cluster& cluster);
 
 }  // namespace sluice::strategy

@@ -84,5 +84,44 @@ TEST(Cluster, LinkWithoutBandwidthIsRefused) {
   }
 }
 
+TEST(Cluster, PresetsOfSeveralKinds) {
+  const Cluster cluster = cluster_preset("1x a800x8 + 2x h100x8", 7);
+  EXPECT_EQ(cluster.nodes, 3);
+  EXPECT_EQ(cluster.flops_per_ns, 495e3) << "of the fastest";
+  EXPECT_EQ(cluster.inter_node.bytes_per_ns, 20) << "of the slowest";
+  const std::vector<Device> devices = devices_of(cluster, 24, 9);
+  ASSERT_EQ(devices.size(), 24U);
+  EXPECT_EQ(devices[7].pace_percent, 317);
+  EXPECT_EQ(devices[8].pace_percent, 100);
+  EXPECT_TRUE(devices_of(cluster_preset("h100x8", 2), 16, 9).empty());
+  EXPECT_EQ(cluster_from_json(to_json(cluster), "file"), cluster);
+  for (const auto& [name, part] : {std::pair{"h100x8 + a800x8", "says no nodes"},
+                                   {"2x h100x8 + 1x b100x8", "'b100x8' is unknown"},
+                                   {"1x h100x8 + 1x local", "name kinds whose nodes have as many"},
+                                   {"0x h100x8 + 1x a800x8", "nodes is 0"}}) {
+    try {
+      cluster_preset(name, 1);
+      FAIL() << name;
+    } catch (const base::InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Cluster, KindsThatContradictTheFileAreRefused) {
+  base::Json json = to_json(cluster_preset("1x a800x8 + 2x h100x8", 1));
+  for (const char* key : {"nodes", "flops_per_ns", "device_memory_bytes", "device_bytes_per_ns"})
+    json.erase(key);
+  EXPECT_EQ(cluster_from_json(json, "file").nodes, 3) << "by its kinds";
+  json["nodes"] = 4;
+  try {
+    cluster_from_json(json, "file");
+    FAIL();
+  } catch (const base::InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("nodes is 4, but by its kinds 3"), std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace sluice::strategy

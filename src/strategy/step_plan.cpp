@@ -111,6 +111,9 @@ std::string canonical_bytes(const StepPlan& plan) {
   bytes.add(static_cast<int64_t>(plan.pipelines.size()));
   for (const PipelinePlan& pipeline : plan.pipelines) add_pipeline(bytes, pipeline);
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const Device& device = plan.pipelines[p].pipeline.device;
+    if (device != Device{})
+      bytes.add("device").add(static_cast<int64_t>(p)).add(device.pace_percent).add(device.memory_bytes);
     const int pace = plan.pipelines[p].pipeline.pace_percent;
     if (pace != 100) bytes.add("pace").add(static_cast<int64_t>(p)).add(pace);
     if (const auto& placement = plan.pipelines[p].pipeline.placement)

@@ -61,6 +61,9 @@ Json pipeline_to_json(const PipelinePlan& plan) {
                {"ranks", plan.pipeline.ranks},
                {"lanes", std::move(lanes)}};
   if (!plan.stage_layers.empty()) json["stage_layers"] = plan.stage_layers;
+  const Device& device = plan.pipeline.device;
+  if (device != Device{})
+    json["device"] = {{"pace_percent", device.pace_percent}, {"memory_bytes", device.memory_bytes}};
   if (plan.pipeline.pace_percent != 100) json["pace_percent"] = plan.pipeline.pace_percent;
   if (plan.pipeline.placement)
     json["experts"] = placement_to_json(*plan.pipeline.placement, plan.pipeline.scheme.experts);
@@ -151,6 +154,14 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
       throw InputError(text(where, " is ", base::excerpt(rank), ": give a rank, counted from 0"));
     plan.pipeline.ranks.push_back(rank.get<int>());
   });
+  if (json.contains("device")) {
+    const Json& device = json.at("device");
+    const std::string where = name + ": device";
+    plan.pipeline.device = {
+        .pace_percent = base::require_in(device, "pace_percent", base::Range<int>{1, 10'000}, where),
+        .memory_bytes =
+            base::require_in(device, "memory_bytes", base::Range<int64_t>{0, int64_t{1} << 50}, where)};
+  }
   if (json.contains("pace_percent"))
     plan.pipeline.pace_percent = base::require_in(json, "pace_percent", base::Range<int>{1, 10'000}, name);
   if (json.contains("experts")) {

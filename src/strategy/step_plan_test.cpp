@@ -286,9 +286,11 @@ TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
   StepPlan plan = example_plan();
   EXPECT_FALSE(to_json(plan).at("pipelines").at(0).contains("pace_percent"));
   plan.pipelines[0].pipeline.pace_percent = 185;
+  plan.pipelines[0].pipeline.device = {250, 4096};
   const Json json = to_json(plan);
   EXPECT_EQ(json.at("pipelines").at(0).at("pace_percent"), 185);
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.pace_percent, 185);
+  EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.device, (Device{250, 4096}));
   EXPECT_NE(hash(plan), hash(example_plan()));
   Json wrong = json;
   wrong.erase("hash");

@@ -86,7 +86,8 @@ bool Pipeline::operator==(const Pipeline& other) const {
   const bool as_placed =
       placement == other.placement ||
       (placement != nullptr && other.placement != nullptr && *placement == *other.placement);
-  return as_placed && scheme == other.scheme && ranks == other.ranks && pace_percent == other.pace_percent;
+  return as_placed && scheme == other.scheme && ranks == other.ranks && device == other.device &&
+         pace_percent == other.pace_percent;
 }
 
 int Strategy::ranks() const {
@@ -122,6 +123,19 @@ Strategy parse_strategy(std::string_view text, int world_size) {
       std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), next_rank);
       next_rank += term.scheme.ranks();
       strategy.pipelines.push_back(std::move(pipeline));
+    }
+  }
+  return strategy;
+}
+
+Strategy on_devices(Strategy strategy, std::span<const Device> devices) {
+  for (Pipeline& pipeline : strategy.pipelines) {
+    pipeline.device = devices.empty() ? Device{} : devices[static_cast<size_t>(pipeline.ranks.front())];
+    if (devices.empty()) continue;
+    for (const int rank : pipeline.ranks) {
+      const Device& other = devices[static_cast<size_t>(rank)];
+      pipeline.device.pace_percent = std::max(pipeline.device.pace_percent, other.pace_percent);
+      pipeline.device.memory_bytes = std::min(pipeline.device.memory_bytes, other.memory_bytes);
     }
   }
   return strategy;

@@ -12,11 +12,19 @@
 
 namespace sluice::strategy {
 
+// What a rank computes on, where ranks differ in that.
+struct Device {
+  int pace_percent = 100;    // what it takes for work that is priced at 100
+  int64_t memory_bytes = 0;  // that a plan may use; 0: as priced
+  bool operator==(const Device&) const = default;
+};
+
 // The ranks that together hold one model replica.
 struct Pipeline {
   Scheme scheme;
   std::vector<int> ranks;  // scheme.ranks() world ranks; see rank_of for the order
-  // What its slowest rank takes for work that is priced at 100; cells wait for the slowest.
+  Device device = {};      // of all of them
+  // What its slowest rank takes for what takes others on such a device 100; cells wait for the slowest.
   int pace_percent = 100;
   std::shared_ptr<const ExpertPlacement> placement = nullptr;  // null: even parts of experts in their order
 
@@ -31,6 +39,9 @@ struct Pipeline {
   std::vector<int> share_group(int stage, int lane, int t) const;
   // A lane's experts of a layer, ascending; none: its even part of them, or all where it divides none.
   std::span<const int> experts_of(int64_t layer, int lane) const;
+
+  // What its cells take for work that is priced at 100.
+  int priced_percent() const { return device.pace_percent * pace_percent / 100; }
 
   bool operator==(const Pipeline& other) const;
 };
@@ -59,6 +70,10 @@ Strategy parse_strategy(std::string_view text, int world_size);
 
 // The same pipelines on ranks of these paces, by world rank; where there are none, of 100.
 Strategy at_paces(Strategy strategy, std::span<const int> pace_percent);
+
+// The same on these devices, by world rank; where there are none, all alike. A pipeline counts as on the
+// slowest of its ranks' and on the smallest.
+Strategy on_devices(Strategy strategy, std::span<const Device> devices);
 
 // The same with experts placed, where there is a placement for as many lanes as divide them.
 Strategy with_placements(Strategy strategy, const ExpertPlacements& placements);

@@ -44,6 +44,16 @@ TEST(Strategy, APipelineIsAsSlowAsItsSlowestRank) {
   EXPECT_EQ(to_text(slow), to_text(strategy)) << "a pace is no part of its name";
 }
 
+TEST(Strategy, APipelineIsAsSlowAndAsSmallAsItsRanksDevices) {
+  const Strategy strategy = parse_strategy("2x<1,1,2>", 4);
+  const std::vector<Device> devices = {{100, 80}, {100, 80}, {300, 40}, {200, 60}};
+  const Strategy mixed = on_devices(strategy, devices);
+  EXPECT_EQ(mixed.pipelines[0].device, (Device{100, 80}));
+  EXPECT_EQ(mixed.pipelines[1].device, (Device{300, 40}));
+  EXPECT_EQ(at_paces(mixed, std::vector<int>{100, 100, 150, 100}).pipelines[1].priced_percent(), 450);
+  EXPECT_EQ(on_devices(mixed, {}), strategy);
+}
+
 TEST(Strategy, TooManyRanksNamesBothNumbers) {
   EXPECT_THAT([] { parse_strategy("1x<4,2,1> + 2x<1,1,2>", 8); },
               ThrowsMessage<base::InputError>(AllOf(HasSubstr("strategy '1x<4,2,1> + 2x<1,1,2>'"),

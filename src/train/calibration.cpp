@@ -1,6 +1,7 @@
 #include "train/calibration.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/shipped.h"
+#include "profile/device_pace.h"
 #include "profile/probe.h"
 #include "session/run_planning.h"
 
@@ -139,6 +141,25 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
   if (!measure) return calibration;
   const auto measuring = control.activity().shared("measuring the machine");
   return profile::probe(probe_options(request, std::move(tp_degrees)), transport).calibration;
+}
+
+std::vector<strategy::Device> measured_devices(const CalibrationRequest& request, Control& control) {
+  if (request.config.parallel.devices == config::Devices::kAlike) return {};
+  constexpr double kBudgetNs = 3e8;
+  constexpr int kStep = 5;      // percent: finer differences are noise
+  constexpr int kWorthIt = 10;  // percent
+  const auto measuring = control.activity().shared("measuring the devices");
+  control.barrier();
+  const std::vector<double> times_ns = control.gather(profile::product_ns(request.device, kBudgetNs));
+  std::vector<strategy::Device> devices;
+  bool differ = false;
+  for (const double time_ns : times_ns) {
+    const double pace = 100 * time_ns / times_ns.front() / kStep;
+    devices.push_back({.pace_percent = std::max(kStep, static_cast<int>(std::lround(pace)) * kStep)});
+    differ = differ || std::abs(devices.back().pace_percent - 100) >= kWorthIt;
+  }
+  if (!differ) devices.clear();
+  return devices;
 }
 
 }  // namespace sluice::train

@@ -34,6 +34,10 @@ std::optional<cost::Calibration> earlier_calibration(const base::Json& json);
 // cost::calibration_from_json, or when a TP degree is not covered or the file is of another model.
 cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& transport, Control& control);
 
+// Collective: where parallel.devices says to measure them, what ranks compute on, by rank; none where they
+// are alike to a tenth. Rank 0 is what the calibration prices.
+std::vector<strategy::Device> measured_devices(const CalibrationRequest& request, Control& control);
+
 // Without measuring: a file, or assumed rates for "analytic" and "auto".
 cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int world_size);
 

@@ -57,8 +57,8 @@ OfflinePlanning offline_planning(config::RunConfig config, int ranks) {
                                     : session::machine_of(config, {.ranks = ranks});
   set_aside_snapshots(config, machine);
   session::Data data = session::open_data(config);
-  plan::Planner planner = session::make_planner(
-      session::task_of(config, data, cost::CostModel(machine.calibration.options), machine.world_size));
+  plan::Planner planner = session::make_planner(session::task_of(
+      config, data, cost::CostModel(machine.calibration.options), machine.world_size, machine.devices));
   session::require_context(planner, data.longest_sequence());
   return {std::move(planner), std::move(data)};
 }

@@ -112,9 +112,10 @@ void RunContext::resume() {
 
 void RunContext::open_planner() {
   keep_proposal();
-  cost::Calibration calibration = calibrate({config_, resumed().calibration, precision_of(config_.train),
-                                             device_->device(), device_->memory_bytes()},
-                                            device_->transport(), control());
+  const CalibrationRequest request{config_, resumed().calibration, precision_of(config_.train),
+                                   device_->device(), device_->memory_bytes()};
+  cost::Calibration calibration = calibrate(request, device_->transport(), control());
+  devices_ = measured_devices(request, control());
   cost::MemoryModel& memory = calibration.options.memory;
   memory.device_bytes -= device_->taken_bytes(control());
   memory.host_bytes = device_->host_bytes();
@@ -138,7 +139,9 @@ void RunContext::open_planner() {
 }
 
 plan::Planner RunContext::planner_of(const config::RunConfig& config, int ranks) const {
-  session::PlanningTask task = session::task_of(config, *data_, *calibrated_, ranks);
+  session::PlanningTask task =
+      session::task_of(config, *data_, *calibrated_, ranks,
+                       ranks == options_.launch.world_size ? devices_ : std::vector<strategy::Device>());
   task.choices.offload_saves_lanes = !device_->device().is_cpu();
   return session::make_planner(task);
 }

@@ -117,6 +117,7 @@ class RunContext {
   Resumed resumed_{options_, table_};
   std::optional<RunDevice> device_;
   base::Json calibration_;
+  std::vector<strategy::Device> devices_;  // by rank, where they differ
   std::optional<cost::CostModel> calibrated_;
   std::optional<plan::Planner> planner_;
   std::unique_ptr<StepPlanners> step_planners_;

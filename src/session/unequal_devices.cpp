@@ -1,0 +1,147 @@
+#include "session/unequal_devices.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::session {
+
+using base::text;
+using strategy::Device;
+using strategy::Strategy;
+
+namespace {
+
+constexpr int kProposalsOfRun = 3;
+constexpr int64_t kShortestContext = 1024;  // tokens: no run that holds less is of use
+
+// What a run computes in a unit of time.
+double speed(const DeviceRun& run) { return static_cast<double>(run.ranks.size()) / run.device.pace_percent; }
+
+// A share of each batch's sequences, short and long: those that bring the sum of shares to the next whole
+// number.
+std::vector<std::vector<int64_t>> share_of(const std::vector<std::vector<int64_t>>& batches, double share,
+                                           int64_t longest) {
+  std::vector<std::vector<int64_t>> shares;
+  for (std::vector<int64_t> batch : batches) {
+    std::ranges::sort(batch);
+    std::vector<int64_t>& own = shares.emplace_back();
+    double due = 0;
+    for (const int64_t length : batch) {
+      due += share;
+      if (due < 1) continue;
+      due -= 1;
+      if (length <= longest) own.push_back(length);
+    }
+    if (own.empty()) own.push_back(std::min(batch.front(), longest));
+  }
+  return shares;
+}
+
+// What the run's ranks plan for by themselves. All ranks of the cluster own parameters, not they alone.
+PlanningTask task_of_run(const PlanningTask& task, const DeviceRun& run, double share, int64_t context) {
+  PlanningTask own = task;
+  own.devices.clear();
+  own.world_size = static_cast<int>(run.ranks.size());
+  own.context_length = context;
+  own.sample_batches = share_of(task.sample_batches, share, context);
+  own.choices.max_strategies = std::min(kProposalsOfRun, task.choices.max_strategies);
+  cost::CostModel::Options options = task.cost.options();
+  options.memory.device_bytes =
+      run.device.memory_bytes > 0 ? run.device.memory_bytes : options.memory.device_bytes;
+  options.memory.owner_bytes_per_parameter =
+      std::max<int64_t>(1, options.memory.owner_bytes_per_parameter * own.world_size / task.world_size);
+  own.cost = task.cost.with(options);
+  return own;
+}
+
+std::optional<std::vector<Strategy>> proposals_of(const PlanningTask& task, const DeviceRun& run,
+                                                  double share, int64_t context) {
+  try {
+    return plan::strategies_of(propose(task_of_run(task, run, share, context)));
+  } catch (const base::InfeasibleError&) {
+    return std::nullopt;
+  }
+}
+
+// On the run's ranks.
+Strategy moved(Strategy strategy, const DeviceRun& run) {
+  for (strategy::Pipeline& pipeline : strategy.pipelines) {
+    for (int& rank : pipeline.ranks) rank += static_cast<int>(run.ranks.begin);
+  }
+  return strategy;
+}
+
+// Each of the first joined with each of the second, the best of both first, as many as are wanted.
+std::vector<Strategy> joined(const std::vector<Strategy>& first, const std::vector<Strategy>& second,
+                             size_t most) {
+  std::vector<Strategy> all;
+  for (size_t sum = 0; sum + 1 < first.size() + second.size(); ++sum) {
+    for (size_t i = 0; i <= sum && i < first.size(); ++i) {
+      if (sum - i >= second.size() || all.size() == most) continue;
+      Strategy& strategy = all.emplace_back(first[i]);
+      const auto& more = second[sum - i].pipelines;
+      strategy.pipelines.insert(strategy.pipelines.end(), more.begin(), more.end());
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<DeviceRun> runs_of(const std::vector<Device>& devices) {
+  std::vector<DeviceRun> runs;
+  for (int64_t rank = 0; rank < std::ssize(devices); ++rank) {
+    const Device& device = devices[static_cast<size_t>(rank)];
+    if (runs.empty() || runs.back().device != device) runs.push_back({{rank, rank}, device});
+    runs.back().ranks.end = rank + 1;
+  }
+  return runs;
+}
+
+std::vector<Strategy> strategies_by_device(const PlanningTask& task) {
+  const std::vector<DeviceRun> runs = runs_of(task.devices);
+  const double all = std::accumulate(runs.begin(), runs.end(), 0.0,
+                                     [](double sum, const DeviceRun& run) { return sum + speed(run); });
+  bool held = false;
+  std::vector<Strategy> strategies;
+  for (const DeviceRun& run : runs) {
+    const double share = speed(run) / all;
+    int64_t context = task.context_length;
+    auto own = proposals_of(task, run, share, context);
+    held = held || own.has_value();
+    while (!own && context > kShortestContext) own = proposals_of(task, run, share, context /= 2);
+    if (!own) continue;  // its ranks stay idle
+    for (Strategy& strategy : *own) strategy = moved(std::move(strategy), run);
+    const auto most = static_cast<size_t>(std::max(1, task.choices.max_strategies));
+    strategies = strategies.empty() ? std::move(*own) : joined(strategies, *own, most);
+  }
+  if (!held) {
+    throw base::InfeasibleError(
+        text("no kind of device holds a sequence of ", task.context_length,
+             " tokens by itself: shorten the context, or set memory.recompute = \"auto\""));
+  }
+  return strategies;
+}
+
+void check_devices(const std::vector<Strategy>& candidates, const std::vector<Device>& devices) {
+  if (devices.empty()) return;
+  for (const Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      const Device& first = devices[static_cast<size_t>(pipeline.ranks.front())];
+      const auto other = std::ranges::find_if(
+          pipeline.ranks, [&](int rank) { return devices[static_cast<size_t>(rank)] != first; });
+      if (other == pipeline.ranks.end()) continue;
+      throw base::InputError(
+          text("strategy '", to_text(candidate), "': a pipeline ", to_text(pipeline.scheme),
+               " lies on ranks ", pipeline.ranks.front(), " and ", *other,
+               ", whose devices differ: order and size pipelines so that each lies on one kind"));
+    }
+  }
+}
+
+}  // namespace sluice::session

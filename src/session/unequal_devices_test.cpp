@@ -1,0 +1,92 @@
+// Clusters of several kinds of devices: pipelines on one kind each, and more work for those that do more.
+#include "session/unequal_devices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cost/analytic.h"
+#include "graph/build.h"
+#include "graph/memory.h"
+#include "plan/batch_sample.h"
+#include "strategy/cluster.h"
+
+namespace sluice::session {
+namespace {
+
+using strategy::Device;
+
+constexpr int kRanks = 16;
+
+PlanningTask mixed_task() {
+  const strategy::Cluster cluster = strategy::cluster_preset("1x h100x8 + 1x a800x8", 1);
+  const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9,
+                                    .element_bytes = 2,
+                                    .host_bytes = cost::host_bytes_of(cluster)};
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < 400; ++i) lengths.push_back(64 + (i * 7919) % 4000);
+  return {
+      .world_size = kRanks,
+      .cost = cost::CostModel(cost::analytic_options(model::named_shape("llama-7b"), cost::rates_of(cluster),
+                                                     memory, std::vector<int>{1, 2, 4, 8}, 8)),
+      .context_length = 4096,
+      .sample_batches =
+          plan::stratified_batches(lengths, {.tokens_per_step = kRanks * 4096, .batches = 4, .seed = 3}),
+      .choices = {.policies = {{}, {.recompute = true}}},
+      .devices = strategy::devices_of(cluster, kRanks, 9)};
+}
+
+double step_ms(const plan::Planner& planner, const PlanningTask& task, const std::vector<Device>& devices) {
+  const model::ParameterTable table =
+      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+  double sum = 0;
+  for (const auto& batch : task.sample_batches) {
+    strategy::StepPlan plan = planner.plan(0, plan::sequences_of(batch));
+    for (strategy::PipelinePlan& each : plan.pipelines)
+      each.pipeline = strategy::on_devices({{each.pipeline}}, devices).pipelines.front();
+    sum += static_cast<double>(graph::build(plan, table, planner.cost(), kRanks).makespan_ns);
+  }
+  return sum / 1e6;
+}
+
+TEST(UnequalDevices, EveryPipelineLiesOnOneKindAndDoesWhatItCan) {
+  const PlanningTask task = mixed_task();
+  const plan::Planner planner = make_planner(task);
+  for (const strategy::Strategy& candidate : planner.options().candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      for (const int rank : pipeline.ranks) EXPECT_EQ(rank < 8, pipeline.device.pace_percent == 100);
+    }
+  }
+  PlanningTask alike = task;
+  alike.choices.strategies = planner.options().candidates;
+  for (Device& device : alike.devices) device.pace_percent = 100;
+  EXPECT_LT(step_ms(planner, task, task.devices), 0.8 * step_ms(make_planner(alike), task, task.devices));
+}
+
+// What holds less is given less: plans are proved in each device's memory.
+TEST(UnequalDevices, PlansFitTheSmallerDevices) {
+  PlanningTask task = mixed_task();
+  for (size_t rank = 8; rank < kRanks; ++rank) task.devices[rank].memory_bytes /= 2;
+  const plan::Planner planner = make_planner(task);
+  const model::ParameterTable table =
+      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+  for (const auto& batch : task.sample_batches) {
+    const graph::StepGraph graph =
+        graph::build(planner.plan(0, plan::sequences_of(batch)), table, planner.cost(), kRanks);
+    EXPECT_EQ(graph::memory_fault(graph, planner.cost()), "");
+  }
+}
+
+TEST(UnequalDevices, APipelineOnTwoKindsIsRefused) {
+  PlanningTask task = mixed_task();
+  task.choices.strategies = {strategy::parse_strategy("1x<1,1,16,16>", kRanks)};
+  try {
+    make_planner(task);
+    FAIL() << "planned";
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("lies on ranks 0 and 8"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::session

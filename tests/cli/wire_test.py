@@ -1,0 +1,120 @@
+"""What travels in fewer bits, as [link] says: the same losses under every strategy where parameters do, runs that resume to the
+bit, bytes that shrink, and words that a level can't use."""
+
+import json
+import pathlib
+import sys
+import unittest
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS / "integration"))
+
+from commands import CommandTest, call  # noqa: E402
+
+CORPUS = TESTS / "data" / "parity" / "glm4_moe"
+CONFIG = """
+[model]
+layers = 2
+hidden = 48
+heads = 4
+kv_heads = 2
+head_dim = 12
+ffn_hidden = 130
+vocab = {vocabulary}
+[data]
+train = [["{corpus}/corpus", 1.0]]
+context_length = 64
+tokens_per_step = 256
+[train]
+steps = 8
+threads = 1
+dtype = "float64"
+[optimizer]
+lr = 3e-3
+warmup_steps = 2
+decay = "constant"
+[parallel]
+strategies = ["4x<1,1,1>"]
+calibration = "analytic"
+[memory]
+device_gib = 1.0
+margin_gib = 0.1
+[log]
+tensorboard = false
+"""
+ALL = ("--set", "link.pull=int4-difference", "--set", "link.push=['int8', 'int4']", "--set", "link.gather=int8")
+
+
+class Wire(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.config = cls.folder / "run.toml"
+        vocabulary = json.loads((CORPUS / "config.json").read_text())["vocab_size"]
+        cls.config.write_text(CONFIG.format(vocabulary=vocabulary, corpus=CORPUS))
+
+    @classmethod
+    def train(cls, name, *arguments, ranks=4):
+        cls.done("train", "--config", cls.config, "--nproc", ranks, "--set", f'log.dir="{cls.folder}/{name}"', *arguments)
+        return [json.loads(line) for line in (cls.folder / name / "metrics.jsonl").read_text().splitlines()]
+
+    def test_pulled_differences_change_no_loss_from_strategy_to_strategy(self):
+        pull = ("--set", "link.pull=int4-difference")
+        one = self.train("one", *pull, "--set", "parallel.strategies=['<1,1,1>']", ranks=1)
+        plain = self.train("plain", "--set", "parallel.strategies=['<1,1,1>']", ranks=1)
+        self.assertNotEqual(one[-1]["loss"], plain[-1]["loss"])
+        runs = {strategy: self.train(f"pulled{number}", *pull, "--set", f"parallel.strategies=['{strategy}']")
+                for number, strategy in enumerate(("4x<1,1,1>", "2x<2,1,1>", "<1,2,2,2>"))}
+        for strategy, lines in runs.items():
+            for own, other in zip(lines, one, strict=True):
+                self.assertLess(abs(own["loss"] - other["loss"]), 1e-11 * other["loss"], (strategy, own["step"]))
+        sent = [line["pull_bytes"] for line in runs["4x<1,1,1>"]]
+        self.assertLess(sent[1], 0.5 * sent[0])
+
+    def test_runs_resume_to_the_bit(self):
+        for name, strategy in {"replicas": "4x<1,1,1>", "shared": "<1,1,4,4>"}.items():
+            arguments = (*ALL, "--set", "checkpoint.every=4", "--set", f"parallel.strategies=['{strategy}']")
+            whole = self.train(f"{name}_whole", *arguments)
+            self.train(f"{name}_half", *arguments, "--set", "train.steps=4")
+            rest = self.train(f"{name}_half", *arguments, "--resume", "auto")
+            for key in ("loss", "grad_norm"):
+                self.assertEqual([line[key] for line in rest[-4:]], [line[key] for line in whole[-4:]])
+
+    def test_sums_and_gathers_shrink_and_stay_near(self):
+        shared = ("--set", "parallel.strategies=['<1,1,4,4>']")
+        wide, narrow = self.train("wide", *shared), self.train("narrow", *shared, *ALL)
+        for own, other in zip(narrow, wide, strict=True):
+            self.assertLess(own["share_bytes"], 0.5 * other["share_bytes"])
+            self.assertLess(abs(own["loss"] - other["loss"]), 0.02 * other["loss"])
+
+    def test_what_a_level_cannot_use_is_refused(self):
+        for word, told in {"link.pull=int4": "int4-difference", "link.gather=int8-difference": "int8",
+                           "link.push=['int4-difference', 'int8']": "two of them"}.items():
+            done = call("train", "--config", self.config, "--set", word)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(word.split("=")[0], done.stderr)
+            self.assertIn(told, done.stderr)
+
+    def test_devices_may_be_measured(self):
+        alike = self.train("alike", "--set", "train.steps=2")
+        measured = self.train("measured", "--set", "train.steps=2", "--set", "parallel.devices=measured")
+        for own, other in zip(measured, alike, strict=True):
+            self.assertLess(abs(own["loss"] - other["loss"]), 1e-11 * other["loss"])
+
+    def test_what_the_wire_is_worth_is_said(self):
+        told = self.done("plan", "--cluster", "h100x8", "--gpus", 64, "--model", "llama-7b", "--lengths",
+                         TESTS.parent / "bench/data/system_lengths.txt", "--context", 16384, "--strategies", "8x<1,1,8,8>",
+                         "--explain")
+        self.assertIn('with push = ["int8", "int4"]', told)
+
+    def test_a_cluster_of_several_kinds_is_planned_for(self):
+        told = json.loads(self.done("plan", "--cluster", "1x h100x8 + 1x a800x8", "--model", "llama-7b", "--lengths",
+                                    TESTS.parent / "bench/data/system_lengths.txt", "--context", 16384, "--json"))
+        paces = {pipeline["device"]["pace_percent"] for pipeline in told["pipelines"]}
+        self.assertEqual(paces, {100, 317})
+        for pipeline in told["pipelines"]:
+            self.assertEqual(len({rank < 8 for rank in pipeline["ranks"]}), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
