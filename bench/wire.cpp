@@ -95,14 +95,18 @@ plan::Planner planner_of(const cost::CostModel& cost, int ranks, std::vector<str
   return plan::Planner({.world_size = ranks, .candidates = std::move(candidates)}, cost);
 }
 
+// Each planned for what travels, which takes memory, too.
 template <size_t kCount>
-void print_columns(const Column (&columns)[kCount], const std::vector<strategy::StepPlan>& plans,
-                   const cost::CostModel& cost, int ranks) {
+void print_columns(const Column (&columns)[kCount], const std::string& strategy,
+                   const std::vector<std::vector<int64_t>>& batches, const cost::CostModel& cost, int ranks) {
   double wide = 0;
   for (const Column& column : columns) {
     cost::CostModel::Options options = cost.options();
     options.codecs = column.codecs;
-    const double ms = step_ms(plans, cost.with(options), ranks);
+    const cost::CostModel of_column = cost.with(options);
+    const double ms =
+        step_ms(plans_of(planner_of(of_column, ranks, {strategy::parse_strategy(strategy, ranks)}), batches),
+                of_column, ranks);
     if (column.codecs == strategy::WireCodecs{}) {
       wide = ms;
       std::printf(" %.0f |", ms);
@@ -117,13 +121,9 @@ void print_row(const Setting& setting, double gigabytes, const std::vector<int64
   const auto batches = batches_of(lengths, setting.ranks);
   const std::string by_nodes = base::text(setting.ranks / 8, "x<1,1,8,8>"),
                     shared = base::text("1x<1,1,", setting.ranks, ",", setting.ranks, ">");
-  const auto plans =
-      plans_of(planner_of(cost, setting.ranks, {strategy::parse_strategy(by_nodes, setting.ranks)}), batches);
   std::printf("| %s | %d | %.0f |", setting.model, setting.ranks, gigabytes);
-  print_columns(kReplicas, plans, cost, setting.ranks);
-  const auto over_all =
-      plans_of(planner_of(cost, setting.ranks, {strategy::parse_strategy(shared, setting.ranks)}), batches);
-  print_columns(kShared, over_all, cost, setting.ranks);
+  print_columns(kReplicas, by_nodes, batches, cost, setting.ranks);
+  print_columns(kShared, shared, batches, cost, setting.ranks);
   std::printf("\n");
   std::fflush(stdout);
 }

@@ -33,10 +33,12 @@ constexpr Word<std::optional<strategy::Codec>> kCodecs[] = {{"auto", std::nullop
                                                             {"int4", strategy::Codec::kInt4}};
 constexpr Word<strategy::PullCodec> kPullCodecs[] = {
     {"auto", strategy::PullCodec::kNone},
+    {"float32", strategy::PullCodec::kNone},
     {"bfloat16", strategy::PullCodec::kBFloat16},
     {"int8-difference", strategy::PullCodec::kInt8Difference},
     {"int4-difference", strategy::PullCodec::kInt4Difference}};
 constexpr Word<strategy::Codec> kGatherCodecs[] = {{"auto", strategy::Codec::kNone},
+                                                   {"float32", strategy::Codec::kNone},
                                                    {"bfloat16", strategy::Codec::kBFloat16},
                                                    {"int8", strategy::Codec::kInt8},
                                                    {"int4", strategy::Codec::kInt4}};

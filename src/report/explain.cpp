@@ -140,7 +140,7 @@ Explanation explain(const StepPlan& plan, const plan::Planner& planner) {
     explanation.pipelines.push_back(explain_pipeline(pipeline, planner));
   std::ranges::stable_sort(explanation.pipelines, std::ranges::greater{}, &ExplainedPipeline::end_ns);
   explanation.cuts = explain_cuts(plan, planner.cost());
-  explanation.wire = explain_wire(plan, planner.cost(), planner.options().world_size);
+  explanation.wire = explain_wire(plan, planner);
   return explanation;
 }
 

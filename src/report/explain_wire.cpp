@@ -35,25 +35,27 @@ constexpr Setting kSettings[] = {
 
 }  // namespace
 
-std::vector<ExplainedWire> explain_wire(const strategy::StepPlan& plan, const cost::CostModel& cost,
-                                        int world_size) {
+std::vector<ExplainedWire> explain_wire(const strategy::StepPlan& plan, const plan::Planner& planner) {
+  const int world_size = planner.options().world_size;
   if (world_size == 1) return {};
+  const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
-  const auto step_ns = [&](const WireCodecs& codecs) {
-    cost::CostModel::Options options = cost.options();
-    options.codecs = codecs;
-    // A setting may take memory that the plan does not have: that is for planning with it to say.
-    return graph::build(plan, table, cost.with(std::move(options)), world_size,
-                        {.disabled_passes = {"verify"}})
-        .makespan_ns;
+  const auto step_ns = [&](const strategy::StepPlan& of, const cost::CostModel& by) {
+    return graph::build(of, table, by, world_size, {.disabled_passes = {"verify"}}).makespan_ns;
   };
   const WireCodecs& now = cost.options().codecs;
-  std::vector<ExplainedWire> wire{{"", step_ns(now)}};
+  std::vector<ExplainedWire> wire{{"", step_ns(plan, cost)}};
   for (const Setting& setting : kSettings) {
     WireCodecs codecs = now;
     setting.apply(codecs);
     if (codecs == now) continue;
-    const int64_t changed_ns = step_ns(codecs);
+    cost::CostModel::Options options = cost.options();
+    options.codecs = codecs;
+    // What travels takes memory, too.
+    const plan::Planner changed(planner.options(), cost.with(std::move(options)));
+    const base::Feasible<strategy::StepPlan> own = changed.try_plan(plan.step, plan.sequences);
+    if (!own) continue;
+    const int64_t changed_ns = step_ns(*own, changed.cost());
     const auto change = static_cast<double>(std::abs(changed_ns - wire.front().step_ns));
     if (change > kWorthSaying * static_cast<double>(wire.front().step_ns))
       wire.push_back({setting.text, changed_ns});

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cost/cost_model.h"
+#include "plan/planner.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::report {
@@ -15,10 +15,9 @@ struct ExplainedWire {
   int64_t step_ns = 0;  // by the clock
 };
 
-// The step as it is, then with each setting that it does not have and that changes what it takes, shortest
-// first. Empty where it has a single rank.
-std::vector<ExplainedWire> explain_wire(const strategy::StepPlan& plan, const cost::CostModel& cost,
-                                        int world_size);
+// The step as it is, then planned with each setting that it does not have and that changes what it takes,
+// shortest first. Empty where it has a single rank. REQUIRES: a plan that `planner` made.
+std::vector<ExplainedWire> explain_wire(const strategy::StepPlan& plan, const plan::Planner& planner);
 std::string wire_text(const std::vector<ExplainedWire>& wire);
 
 }  // namespace sluice::report

@@ -136,7 +136,7 @@ plan::Planner planner_under(const PlanningTask& task) {
   options.world_size = task.world_size;
   options.candidates = !choices.strategies.empty() ? choices.strategies
                        : task.devices.empty()      ? plan::strategies_of(propose(task))
-                                                   : strategies_by_device(task);
+                                                   : strategies_by_device(task, propose);
   options.devices = task.devices;
   check_devices(options.candidates, task.devices);
   check_lanes(options.candidates, *choices.method);

@@ -60,7 +60,7 @@ PlanningTask task_of_run(const PlanningTask& task, const DeviceRun& run, double 
 }
 
 std::optional<std::vector<Strategy>> proposals_of(const PlanningTask& task, const DeviceRun& run,
-                                                  double share, int64_t context) {
+                                                  double share, int64_t context, const Propose& propose) {
   try {
     return plan::strategies_of(propose(task_of_run(task, run, share, context)));
   } catch (const base::InfeasibleError&) {
@@ -97,13 +97,16 @@ std::vector<DeviceRun> runs_of(const std::vector<Device>& devices) {
   std::vector<DeviceRun> runs;
   for (int64_t rank = 0; rank < std::ssize(devices); ++rank) {
     const Device& device = devices[static_cast<size_t>(rank)];
-    if (runs.empty() || runs.back().device != device) runs.push_back({{rank, rank}, device});
-    runs.back().ranks.end = rank + 1;
+    if (runs.empty() || runs.back().device.pace_percent != device.pace_percent)
+      runs.push_back({{rank, rank}, device});
+    DeviceRun& run = runs.back();
+    run.ranks.end = rank + 1;
+    run.device.memory_bytes = std::min(run.device.memory_bytes, device.memory_bytes);
   }
   return runs;
 }
 
-std::vector<Strategy> strategies_by_device(const PlanningTask& task) {
+std::vector<Strategy> strategies_by_device(const PlanningTask& task, const Propose& propose) {
   const std::vector<DeviceRun> runs = runs_of(task.devices);
   const double all = std::accumulate(runs.begin(), runs.end(), 0.0,
                                      [](double sum, const DeviceRun& run) { return sum + speed(run); });
@@ -112,9 +115,9 @@ std::vector<Strategy> strategies_by_device(const PlanningTask& task) {
   for (const DeviceRun& run : runs) {
     const double share = speed(run) / all;
     int64_t context = task.context_length;
-    auto own = proposals_of(task, run, share, context);
+    auto own = proposals_of(task, run, share, context, propose);
     held = held || own.has_value();
-    while (!own && context > kShortestContext) own = proposals_of(task, run, share, context /= 2);
+    while (!own && context > kShortestContext) own = proposals_of(task, run, share, context /= 2, propose);
     if (!own) continue;  // its ranks stay idle
     for (Strategy& strategy : *own) strategy = moved(std::move(strategy), run);
     const auto most = static_cast<size_t>(std::max(1, task.choices.max_strategies));
@@ -133,8 +136,9 @@ void check_devices(const std::vector<Strategy>& candidates, const std::vector<De
   for (const Strategy& candidate : candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
       const Device& first = devices[static_cast<size_t>(pipeline.ranks.front())];
-      const auto other = std::ranges::find_if(
-          pipeline.ranks, [&](int rank) { return devices[static_cast<size_t>(rank)] != first; });
+      const auto other = std::ranges::find_if(pipeline.ranks, [&](int rank) {
+        return devices[static_cast<size_t>(rank)].pace_percent != first.pace_percent;
+      });
       if (other == pipeline.ranks.end()) continue;
       throw base::InputError(
           text("strategy '", to_text(candidate), "': a pipeline ", to_text(pipeline.scheme),

@@ -9,6 +9,7 @@
 #include "graph/build.h"
 #include "graph/memory.h"
 #include "plan/batch_sample.h"
+#include "session/candidates.h"
 #include "strategy/cluster.h"
 
 namespace sluice::session {
