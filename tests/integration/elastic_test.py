@@ -101,6 +101,16 @@ class Elastic(TestCase):
         self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
         self.assertEqual(max(epochs(run)), 1)
 
+    def test_what_travels_in_fewer_bits_goes_on_near_a_whole_run(self):
+        """No snapshot has what differences came to: it begins anew from the masters."""
+        codecs = {"link__pull": "int4-difference", "link__push": ["int8", "int4"]}
+        whole = self.whole(**codecs)
+        run = self.configure("run", elastic__buddy_every=1, **codecs)
+        process = self.start_to(run, 5)
+        self.kill_worker(process, 2)
+        self.stop(process, run, 1, STEPS)
+        self.assert_close_losses(run, whole, 2e-2, 0.5, goes_on=True)
+
     def test_the_first_rank_s_node_is_lost_and_another_joins(self):
         whole = self.whole()
         run = self.configure("run")
