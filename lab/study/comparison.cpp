@@ -208,6 +208,15 @@ std::vector<std::string> parse_systems(const std::string& value) {
 }
 
 std::vector<SystemResult> compare(const Scenario& scenario, const ComparisonOptions& options) {
+  // Theirs know one kind, and so do the ways in which they are simulated.
+  if (!scenario.inputs.devices.empty()) {
+    for (const std::string& name : options.systems) {
+      if (name == "sluice") continue;
+      throw base::InputError(text("the cluster ", scenario.inputs.cluster.name,
+                                  " has devices of several kinds, for which ", name,
+                                  " does not plan: compare on one kind, or leave --compare out"));
+    }
+  }
   std::vector<SystemResult> results;
   for (const std::string& name : options.systems) {
     results.push_back(run_system(scenario, name, options));

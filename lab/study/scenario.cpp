@@ -71,7 +71,8 @@ Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps, int m
                                                                          options.tokens_per_step, seed),
                                .seed = seed,
                                .choices = {.strategies = inputs.strategies,
-                                           .exchanges = cost::parse_exchange_set(options.exchange)}},
+                                           .exchanges = cost::parse_exchange_set(options.exchange)},
+                               .devices = inputs.devices()},
                     .facts = facts_of(inputs),
                     .made_from = session::to_json(inputs)};
   scenario.table = model::parameter_table(inputs.calibration.options.shape, scenario.inputs.cost.program());

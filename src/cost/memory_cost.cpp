@@ -275,15 +275,81 @@ int64_t MemoryCost::max_len_tokens(int world_size) const {
   return within_host(std::clamp(free_bytes / per_token, int64_t{0}, kMostTokens), at_once);
 }
 
+namespace {
+
+using strategy::Codec;
+
+// Of an operation, elements that a cell has at hand.
+struct AtHand {
+  int64_t parameters = 0;
+  int64_t made = 0;    // gradients
+  int64_t summed = 0;  // of these
+  int64_t exact = 0;   // that no codec changes
+};
+
+// What travels between lanes that share parameters, in bytes of a lane.
+class Travelling {
+ public:
+  Travelling(const CostModel::Options& options, const strategy::Scheme& scheme)
+      : memory_(options.memory),
+        codecs_(options.codecs),
+        share_(scheme.share),
+        runs_(strategy::share_run_lanes(scheme, options.gpus_per_node)),
+        in_runs_(runs_ > 1 && runs_ < share_ && !options.share_traits.sums_in_ring) {}
+
+  // Of gathers, where they are coded: what is sent and received of one of two neighbours.
+  int64_t gathered(const AtHand& one, const AtHand& next) const {
+    if (codecs_.gather == Codec::kNone) return 0;
+    const int64_t exact = share_ * std::max(one.exact, next.exact);
+    return 2 * coded(codecs_.gather, std::max(one.parameters, next.parameters), exact, memory_.element_bytes);
+  }
+  // Of an operation's gradients, what is sent and received while they are summed in runs, or straight.
+  int64_t summed(const AtHand& of) const {
+    const bool straight = runs_ == 1 && share_ > 1;
+    const Codec codec = straight ? codecs_.sums.between_nodes : codecs_.sums.in_node;
+    return summing(of, codec, of.summed, divide_up(of.summed, runs_ > 1 ? runs_ : share_));
+  }
+  // Behind an operation, while its own are coded and those before are gone; 0: they travel as they are.
+  int64_t coding(const AtHand& of) const {
+    const bool none = codecs_.sums.in_node == Codec::kNone && codecs_.sums.between_nodes == Codec::kNone;
+    return none ? 0 : of.made * memory_.accumulator_bytes + summed(of);
+  }
+  // Between runs, of the operation `before`, while the sums of the next one's runs are made.
+  int64_t between_runs(const AtHand& before, const AtHand& next) const {
+    if (!in_runs_) return 0;
+    const Codec codec = codecs_.sums.between_nodes;
+    const int64_t made = divide_up(next.summed, runs_), part = divide_up(next.summed, share_);
+    int64_t bytes = summing(before, codec, divide_up(before.summed, runs_), divide_up(before.summed, share_));
+    if (codec != Codec::kNone) bytes = std::max(bytes, summing(next, codec, made, made));
+    return bytes + part * memory_.accumulator_bytes;
+  }
+
+ private:
+  // In parts of holders, each of which has a last group.
+  int64_t coded(Codec codec, int64_t elements, int64_t exact, int64_t wide) const {
+    return strategy::coded_bytes(codec, elements, wide) + share_ * strategy::coded_bytes(codec, 1, wide) +
+           exact * wide;
+  }
+  // What is sent and received of so many gradients; where they are coded `own` of them stay beside that, and
+  // a part is at work.
+  int64_t summing(const AtHand& of, Codec codec, int64_t elements, int64_t own) const {
+    if (codec == Codec::kNone || elements == 0) return 2 * elements * memory_.accumulator_bytes;
+    return 2 * coded(codec, elements, of.exact, memory_.accumulator_bytes) +
+           (own + divide_up(of.summed, share_)) * memory_.accumulator_bytes;
+  }
+
+  const MemoryModel& memory_;
+  const strategy::WireCodecs& codecs_;
+  int share_;
+  int runs_;
+  bool in_runs_;
+};
+
+}  // namespace
+
 int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
   if (scheme_.share == 1) return 0;
   const MemoryModel& memory = options().memory;
-  struct AtHand {
-    int64_t parameters = 0;
-    int64_t made = 0;    // gradients
-    int64_t summed = 0;  // of these
-    int64_t exact = 0;   // elements that no codec changes
-  };
   const bool forward = kind == CellKind::kForward;
   std::vector<AtHand> operations;  // of equal ones three show all neighbours that there are
   int64_t kept = 0;                // behind its operation, which the head follows
@@ -304,59 +370,24 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
     operations.insert(operations.end(), static_cast<size_t>(std::min<int64_t>(of.size(), 3)), at_hand);
     if (forward && stays_at_hand(program(), of.end - 1)) kept = count.all;
   }
-  const int runs = strategy::share_run_lanes(scheme_, options().gpus_per_node);
-  const bool in_runs = runs > 1 && runs < scheme_.share && !options().share_traits.sums_in_ring;
-  const strategy::WireCodecs& codecs = options().codecs;
-  // Of that many elements, in parts of holders, each of which has a last group; of `exact` elements none is
-  // changed.
-  const auto coded = [&](strategy::Codec codec, int64_t elements, int64_t exact, int64_t wide) {
-    return strategy::coded_bytes(codec, elements, wide) +
-           scheme_.share * strategy::coded_bytes(codec, 1, wide) + exact * wide;
-  };
-  // Of `elements` gradients what is sent and what is received, and `own` of them that stay; where they are
-  // coded, one part at work on it, too.
-  const auto summing = [&](const AtHand& of, strategy::Codec codec, int64_t elements, int64_t own) {
-    if (codec == strategy::Codec::kNone || elements == 0) return 2 * elements * memory.accumulator_bytes;
-    return 2 * coded(codec, elements, of.exact, memory.accumulator_bytes) +
-           (own + divide_up(of.summed, scheme_.share)) * memory.accumulator_bytes;
-  };
-  const strategy::Codec first =
-      runs == 1 && runs < scheme_.share ? codecs.sums.between_nodes : codecs.sums.in_node;
+  const Travelling travelling(options(), scheme_);
   const size_t last = operations.size();
   operations.insert(operations.end(), 2, {});  // behind the last one
+  const AtHand none;
   int64_t most = 0;
   for (size_t i = 0; i + 1 < operations.size(); ++i) {
-    int64_t parameters = operations[i].parameters + operations[i + 1].parameters + (i + 1 >= last ? kept : 0);
+    const AtHand &own = operations[i], &next = operations[i + 1];
+    int64_t parameters = own.parameters + next.parameters + (i + 1 >= last ? kept : 0);
     if (options().share_traits.keeps_gathered) parameters = 0;
-    int64_t bytes = parameters * memory.element_bytes + operations[i].made * memory.accumulator_bytes;
-    if (codecs.gather != strategy::Codec::kNone) {
-      const int64_t travelling = std::max(operations[i].parameters, operations[i + 1].parameters);
-      const int64_t exact = scheme_.share * std::max(operations[i].exact, operations[i + 1].exact);
-      bytes += 2 * coded(codecs.gather, travelling, exact, memory.element_bytes);
-    }
-    const auto own = [&](int64_t summed) { return divide_up(summed, runs > 1 ? runs : scheme_.share); };
+    int64_t bytes = parameters * memory.element_bytes + own.made * memory.accumulator_bytes +
+                    travelling.gathered(own, next);
     if (i > 0) {
-      const AtHand& before = operations[i - 1];
-      bytes += summing(before, first, before.summed, own(before.summed));
-    }
-    // Behind the operation its gradients are coded, while those before are gone.
-    if (first != strategy::Codec::kNone) {
-      const AtHand& now = operations[i];
-      most = std::max(most, operations[i + 1].parameters * memory.element_bytes +
-                                now.made * memory.accumulator_bytes +
-                                summing(now, first, now.summed, own(now.summed)));
-    }
-    if (in_runs && i > 0) {
-      // A lane's part of what the runs sum, and a part at work on it in wider sums.
-      const int64_t before = i > 1 ? operations[i - 2].summed : 0;
-      const int64_t made = divide_up(operations[i - 1].summed, runs);
-      int64_t of_runs = summing(operations[i - (i > 1 ? 2 : 1)], codecs.sums.between_nodes,
-                                divide_up(before, runs), divide_up(before, scheme_.share));
-      if (codecs.sums.between_nodes != strategy::Codec::kNone)
-        of_runs = std::max(of_runs, summing(operations[i - 1], codecs.sums.between_nodes, made, made));
-      bytes += of_runs + divide_up(operations[i - 1].summed, scheme_.share) * memory.accumulator_bytes;
+      bytes += travelling.summed(operations[i - 1]) +
+               travelling.between_runs(i > 1 ? operations[i - 2] : none, operations[i - 1]);
     }
     most = std::max(most, bytes);
+    if (const int64_t coding = travelling.coding(own); coding > 0)
+      most = std::max(most, next.parameters * memory.element_bytes + coding);
   }
   return most;
 }

@@ -6,6 +6,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
 #include "link/wire.h"
 
 namespace sluice::runtime {
@@ -14,6 +16,18 @@ using strategy::kCodecGroup;
 using strategy::PullCodec;
 
 namespace {
+
+// Numbers that are worked on at once, in wider ones: whole groups, so that these take little memory.
+constexpr int64_t kAtOnce = int64_t{1} << 22;
+
+// visit(numbers [begin, end)), part after part.
+template <typename Visit>
+void for_each_part_of(int64_t numbers, const Visit& visit) {
+  for (int64_t begin = 0; begin < numbers; begin += kAtOnce)
+    visit(base::Interval{begin, std::min(numbers, begin + kAtOnce)});
+}
+
+at::Tensor in(const at::Tensor& x_N, base::Interval some) { return x_N.narrow(0, some.begin, some.size()); }
 
 double largest(PullCodec codec) { return codec == PullCodec::kInt8Difference ? 127 : 7; }
 
@@ -29,35 +43,44 @@ at::ScalarType wide_type(const at::Tensor& copy) {
   return copy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-at::Tensor of_groups(const at::Tensor& factor_G, int64_t numbers) {
-  return factor_G.unsqueeze(1).expand({factor_G.numel(), kCodecGroup}).reshape({-1}).narrow(0, 0, numbers);
+// Of numbers that begin with a group, each one's factor.
+at::Tensor of_groups(const at::Tensor& factor_G, base::Interval numbers) {
+  const at::Tensor own_G =
+      in(factor_G, {numbers.begin / kCodecGroup, strategy::codec_groups(numbers.end)}).unsqueeze(1);
+  return own_G.expand({own_G.size(0), kCodecGroup}).reshape({-1}).narrow(0, 0, numbers.size());
+}
+
+// Of a part that begins with a group: its codes and its groups' factors.
+void quantise(PullCodec codec, const at::Tensor& difference_N, const CodedNumbers& made) {
+  const int64_t numbers = made.codes.numel(), groups = made.factors.numel();
+  const at::Tensor difference_GC = difference_N.view({groups, kCodecGroup});
+  const double most = largest(codec);
+  const at::Tensor factor_G1 = (difference_GC.abs().amax(1, /*keepdim=*/true) / most).to(at::kFloat);
+  const at::Tensor divisor_G1 = at::where(factor_G1 == 0, 1.0, factor_G1).to(difference_N.scalar_type());
+  const at::Tensor whole_GC = difference_GC.div_(divisor_G1).round_().nan_to_num_(0).clamp_(-most, most);
+  made.codes.copy_(whole_GC.view({-1}).narrow(0, 0, numbers));
+  made.factors.copy_(factor_G1.view({-1}));
 }
 
 }  // namespace
 
 CodedNumbers follow(PullCodec codec, const at::Tensor& master_N, const at::Tensor& copy_N,
                     const base::IntervalSet& coded) {
-  const int64_t numbers = copy_N.numel(), groups = strategy::codec_groups(numbers);
+  const int64_t numbers = copy_N.numel();
   const at::ScalarType wide = wide_type(copy_N);
-  at::Tensor difference_N = at::zeros({groups * kCodecGroup}, copy_N.options().dtype(wide));
-  for (const base::Interval& some : coded.intervals()) {
-    const auto part = [&](const at::Tensor& x) { return x.narrow(0, some.begin, some.size()); };
-    part(difference_N).copy_(part(master_N)).sub_(part(copy_N));
-  }
-  const at::Tensor difference_GC = difference_N.view({groups, kCodecGroup});
-  const double most = largest(codec);
-  const at::Tensor factor_G1 = (difference_GC.abs().amax(1, /*keepdim=*/true) / most).to(at::kFloat);
-  const at::Tensor divisor_G1 = at::where(factor_G1 == 0, 1.0, factor_G1).to(wide);
-  const at::Tensor code_N = difference_GC.div_(divisor_G1)
-                                .round_()
-                                .nan_to_num_(0)
-                                .clamp_(-most, most)
-                                .to(at::kShort)
-                                .view({-1})
-                                .narrow(0, 0, numbers)
-                                .contiguous();
-  CodedNumbers made{code_N, factor_G1.view({-1})};
-  add_products(made.codes, of_groups(made.factors, numbers), copy_N, wide);
+  const CodedNumbers made{at::empty({numbers}, copy_N.options().dtype(at::kShort)),
+                          at::empty({strategy::codec_groups(numbers)}, copy_N.options().dtype(at::kFloat))};
+  for_each_part_of(numbers, [&](base::Interval part) {
+    const base::Interval groups{part.begin / kCodecGroup, strategy::codec_groups(part.end)};
+    const at::Tensor difference_N = at::zeros({groups.size() * kCodecGroup}, copy_N.options().dtype(wide));
+    const base::IntervalSet own = coded.intersect({part});
+    for (const base::Interval& some : own.intervals()) {
+      const base::Interval here{some.begin - part.begin, some.end - part.begin};
+      in(difference_N, here).copy_(in(master_N, some)).sub_(in(copy_N, some));
+    }
+    quantise(codec, difference_N, {in(made.codes, part), in(made.factors, groups)});
+    add_products(in(made.codes, part), of_groups(made.factors, part), in(copy_N, part), wide);
+  });
   return made;
 }
 
@@ -77,7 +100,9 @@ bool in_whole_groups(const base::IntervalSet& shard) {
 void add_differences(const CodedNumbers& came, const base::IntervalSet& shard, const at::Tensor& copy_N) {
   const at::ScalarType wide = wide_type(copy_N);
   if (in_whole_groups(shard)) {
-    add_products(came.codes, of_groups(came.factors, copy_N.numel()), copy_N, wide);
+    for_each_part_of(copy_N.numel(), [&](base::Interval part) {
+      add_products(in(came.codes, part), of_groups(came.factors, part), in(copy_N, part), wide);
+    });
     return;
   }
   const base::IntervalSet groups = link::coding_groups(shard);
@@ -86,9 +111,12 @@ void add_differences(const CodedNumbers& came, const base::IntervalSet& shard, c
     const int64_t first = some.begin / kCodecGroup, skipped = some.begin % kCodecGroup;
     const at::Tensor factor_G =
         came.factors.narrow(0, groups.offset_of(first), strategy::codec_groups(some.end) - first);
-    add_products(came.codes.narrow(0, element, some.size()),
-                 of_groups(factor_G, skipped + some.size()).narrow(0, skipped, some.size()),
-                 copy_N.narrow(0, element, some.size()), wide);
+    for_each_part_of(skipped + some.size(), [&](base::Interval part) {
+      const int64_t before = part.begin == 0 ? skipped : 0;  // of the first group, numbers of others
+      const base::Interval own{element + part.begin + before - skipped, element + part.end - skipped};
+      add_products(in(came.codes, own), of_groups(factor_G, part).narrow(0, before, own.size()),
+                   in(copy_N, own), wide);
+    });
     element += some.size();
   }
 }

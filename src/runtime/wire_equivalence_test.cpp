@@ -144,6 +144,24 @@ TEST(Differences, HoldersOfAnyShardHaveTheOwnersBits) {
   }
 }
 
+// More than are worked on at once.
+TEST(Differences, LongOnesAreAsShortOnes) {
+  at::manual_seed(8);
+  constexpr int64_t kNumbers = (int64_t{1} << 22) + 300;
+  const at::Tensor master = at::randn({kNumbers}), copy = at::zeros({kNumbers});
+  const CodedNumbers made = follow(PullCodec::kInt8Difference, master, copy, {{0, kNumbers}});
+  const auto last = [](const at::Tensor& x) { return x.narrow(0, x.numel() - 300, 300); };
+  const at::Tensor short_copy = at::zeros({300});
+  follow(PullCodec::kInt8Difference, last(master), short_copy, {{0, 300}});
+  EXPECT_TRUE(at::equal(last(copy), short_copy));
+  for (const int64_t begin : {0, 5}) {
+    const int64_t numbers = kNumbers - begin;
+    const at::Tensor own = at::zeros({numbers});
+    add_differences({made.codes.narrow(0, begin, numbers), made.factors}, {{begin, kNumbers}}, own);
+    EXPECT_TRUE(at::equal(own, copy.narrow(0, begin, numbers)));
+  }
+}
+
 RunOptions shared_on(const strategy::WireCodecs& codecs, int gpus_per_node) {
   RunOptions options;
   options.world_size = 4;

@@ -203,7 +203,7 @@ PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices) {
                     .context_length = options.context_length,
                     .seed = static_cast<uint64_t>(options.seed),
                     .choices = std::move(choices),
-                    .devices = strategy::devices_of(inputs.cluster, options.gpus, kUsableTenths)};
+                    .devices = inputs.devices()};
   task.choices.strategies = inputs.strategies;
   task.choices.exchanges = cost::parse_exchange_set(options.exchange);
   if (inputs.strategies.size() != 1 && !inputs.lengths.empty()) {

@@ -41,6 +41,10 @@ struct PlanningInputs {
   std::vector<strategy::Strategy> strategies;
 
   cost::CostModel cost() const { return cost::CostModel(calibration.options); }
+  // What ranks compute on, where the cluster's nodes differ.
+  std::vector<strategy::Device> devices() const {
+    return strategy::devices_of(cluster, options.gpus, kUsableTenths);
+  }
   // Of the documents that are trained on: those of 2 tokens or more, truncated to the context.
   std::vector<int64_t> sequence_lengths() const;
   // Batches of options.tokens_per_step in a seeded order, the first step's first. Copies the lengths.

@@ -114,6 +114,13 @@ class Wire(CommandTest):
         self.assertEqual(paces, {100, 317})
         for pipeline in told["pipelines"]:
             self.assertEqual(len({rank < 8 for rank in pipeline["ranks"]}), 1)
+        simulated = ("simulate", "--cluster", "1x h100x8 + 1x a800x8", "--model", "llama-7b", "--lengths",
+                     TESTS.parent / "bench/data/system_lengths.txt", "--context", 16384, "--steps", 2, "--out",
+                     self.folder / "simulated")
+        self.done(*simulated)
+        refused = call(*simulated, "--compare", "megatron")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("has devices of several kinds, for which megatron does not plan", refused.stderr)
 
 
 if __name__ == "__main__":

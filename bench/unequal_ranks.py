@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""What it is worth to real ranks to know that one of them is slow: a table in Markdown.
+
+    bench/unequal_ranks.py [--part P] [--steps N] [--rounds R]
+
+Two ranks, a core each, of which the second is held to a part P of its core by a control group from its beginning. Runs of the
+same model and batches take turns: planned as if both were alike, and with parallel.devices = "measured". Times are medians of a
+run's steps, which the machine's own moods move; $SLUICE names the program. Needs root and two quiet cores.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "trial")]
+
+from harness import make_documents, merged, to_toml, write_corpus  # noqa: E402
+from slow import Quota  # noqa: E402
+
+SLUICE = os.environ.get("SLUICE", str(ROOT / "build" / "sluice"))
+WARM = 5  # steps that are left out
+
+
+def config(folder, devices, steps):
+    run = folder / devices
+    settings = {"model": {"layers": 4, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn_hidden": 688, "vocab": 512},
+                "data": {"train": [[str(folder / "corpus"), 1.0]], "context_length": 512, "tokens_per_step": 4096},
+                "train": {"steps": steps, "threads": 1}, "parallel": {"strategies": ["2x<1,1,1>"], "devices": devices},
+                "log": {"dir": str(run), "tensorboard": False}}
+    path = folder / f"{devices}.toml"
+    path.write_text(to_toml(merged(settings, {})))
+    return path, run
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def median_times(path, run, part):
+    """Of the steps of one run: measured and predicted, in milliseconds."""
+    subprocess.run(["rm", "-rf", run], check=True)
+    port = free_port()
+    ranks = []
+    for rank in range(2):
+        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port}
+        begun = f"read go; exec {SLUICE} train --config {path}"
+        ranks.append(subprocess.Popen(["sh", "-c", begun], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
+                                      env={**os.environ, **{name: str(value) for name, value in told.items()}}))
+    quota = Quota(ranks[1].pid, part)
+    for process in ranks:
+        process.stdin.write("go\n")
+        process.stdin.close()
+    for process in ranks:
+        process.wait()
+    quota.stop()
+    if any(process.returncode for process in ranks):
+        sys.exit(f"the run {run.name} failed")
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if "loss" in line][WARM:]
+    return [statistics.median(line[key] for line in steps) for key in ("time_ms", "predicted_ms")]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", type=float, default=0.5)
+    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    print(f"The second rank has {options.part:.0%} of its core; milliseconds a step.\n")
+    print("| round | as if alike | measured | alike over measured | predicted | measured over predicted |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as directory:
+        folder = pathlib.Path(directory)
+        write_corpus(folder / "corpus", make_documents(count=400, longest=512))
+        for number in range(options.rounds):
+            alike, _ = median_times(*config(folder, "alike", options.steps), options.part)
+            known, predicted = median_times(*config(folder, "measured", options.steps), options.part)
+            print(f"| {number + 1} | {alike:.0f} | {known:.0f} | {alike / known:.2f} | {predicted:.0f} | {known / predicted:.2f} |",
+                  flush=True)
+
+
+if __name__ == "__main__":
+    main()
