@@ -80,16 +80,17 @@ strategy::Codec whole_codec(strategy::PullCodec codec, int64_t wide) {
 
 int64_t LinkWires::pulled_bytes(strategy::PullCodec codec, bool differs, int64_t wide) const {
   int64_t bytes = 0;
-  for (size_t round = 0; round < pull.size(); ++round) {
-    for (const auto level : {&link::RoundWire::inter, &link::RoundWire::intra}) {
-      const link::WireLevel& whole = pull[round].*level;
-      if (!differs)
-        bytes += sum_of(
-            link::wire_bytes(whole.receive_elements, whole.exact_received, whole_codec(codec, wide), wide));
+  if (differs) {
+    for (const link::RoundDifference& round : differences) {
+      for (const link::DifferenceLevel* level : {&round.inter, &round.intra})
+        bytes += sum_of(received_bytes(*level, codec, wide));
     }
-    if (!differs) continue;
-    for (const auto level : {&link::RoundDifference::inter, &link::RoundDifference::intra})
-      bytes += sum_of(received_bytes(differences[round].*level, codec, wide));
+    return bytes;
+  }
+  for (const link::RoundWire& round : pull) {
+    for (const link::WireLevel* level : {&round.inter, &round.intra})
+      bytes += sum_of(
+          link::wire_bytes(level->receive_elements, level->exact_received, whole_codec(codec, wide), wide));
   }
   return bytes;
 }
