@@ -1,7 +1,7 @@
-// Parameters that follow their masters by differences of 8 or 4 bits (strategy::PullCodec; Jia et al.,
-// SDP4Bit, 2024, section 3.1). An owner's copies are the sum of all differences that it has sent, so what one
-// difference lost to rounding the next one has in it; whoever holds copies of the step before adds the same
-// numbers to them, with the same operations, and has the owner's bits.
+// Parameters that follow their masters by differences of 8 or 4 bits (strategy::PullCodec), after the weight
+// differences of SDP4Bit (Jia et al., 2024). An owner's copies are the sum of all differences that it has
+// sent, so what one difference lost to rounding the next one has in it; whoever holds copies of the step
+// before adds the same numbers to them, with the same operations, and has the owner's bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -38,8 +38,8 @@ struct LevelCodecs {
 
 // Of parameters on their way from their owners. As they are, or bfloat16, which whoever computes with them
 // then has. A difference, in 8 or 4 bits, is to what holders have from the step before; owners follow with
-// the same sum of differences, so that all compute with the same numbers, whatever the strategy (SDP4Bit,
-// section 3.1). Where holders have nothing, that sum travels as it is.
+// the same sum of differences, so that all compute with the same numbers, whatever the strategy (after
+// SDP4Bit). Where holders have nothing, that sum travels as it is.
 enum class PullCodec : uint8_t { kNone, kBFloat16, kInt8Difference, kInt4Difference };
 
 // Buckets of fewer elements are pulled as they are.
