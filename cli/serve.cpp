@@ -76,6 +76,11 @@ class StopAtSignal {
   std::thread thread_;
 };
 
+// Collective over the ranks of a model.
+void take_up(const std::string& place, train::Evaluator& evaluator) {
+  evaluator.reload([&] { return train::open_model(locate(place)); });
+}
+
 // Looks for a newer checkpoint of the run every so often, and has the engine take it between two texts.
 class Follow {
  public:
@@ -112,8 +117,7 @@ class Follow {
     // The others open the same, whatever is newer by then.
     const std::string place =
         newest.checkpoint ? newest.checkpoint->directory().string() : location_.string();
-    const auto reload = [&] { evaluator_.reload([&] { return train::open_model(locate(place)); }); };
-    if (!engine_.between_texts(reload, place)) return;
+    if (!engine_.between_texts([&] { take_up(place, evaluator_); }, place)) return;
     served_ = newest.name();
     base::log_info(text("serving ", served_));
   }
@@ -180,7 +184,7 @@ void run(Options options) {
     generate::Generator generator(decoder, scheduler);
     return generate::follow(evaluator.ranks(), generator, [&](const std::string& place) {
       try {
-        evaluator.reload([&] { return train::open_model(locate(place)); });
+        take_up(place, evaluator);
       } catch (const base::InputError&) {  // which the leader tells
       }
     });

@@ -279,8 +279,8 @@ namespace {
 std::vector<int64_t> capacities(const StepGraph& graph, const cost::CostModel& cost) {
   std::vector<int64_t> bytes(static_cast<size_t>(graph.world_size), cost.device_bytes());
   for (const strategy::PipelinePlan& plan : graph.plan.pipelines) {
-    for (const int rank : plan.pipeline.ranks)
-      bytes[static_cast<size_t>(rank)] = cost.on(plan.pipeline).device_bytes();
+    const int64_t own = cost.on(plan.pipeline).device_bytes();
+    for (const int rank : plan.pipeline.ranks) bytes[static_cast<size_t>(rank)] = own;
   }
   return bytes;
 }

@@ -51,6 +51,7 @@ std::vector<ExplainedWire> explain_wire(const strategy::StepPlan& plan, const pl
     if (codecs == now) continue;
     cost::CostModel::Options options = cost.options();
     options.codecs = codecs;
+    options.whole_pulls = options.whole_pulls || planner.options().candidates.size() > 1;
     // What travels takes memory, too.
     const plan::Planner changed(planner.options(), cost.with(std::move(options)));
     const base::Feasible<strategy::StepPlan> own = changed.try_plan(plan.step, plan.sequences);

@@ -39,7 +39,11 @@ std::string suggestion(const std::string& value, const std::vector<std::string>&
               base::join(known, ", "));
 }
 
-bool is_preset(const std::string& name) { return strategy::is_cluster_preset(name) && !is_there(name); }
+// One that has as many nodes as one asks it for.
+bool is_preset(const std::string& name) {
+  const std::vector<std::string> presets = strategy::cluster_preset_names();
+  return std::ranges::find(presets, name) != presets.end();
+}
 
 // Sets options.gpus where it is 0. A preset gets as many nodes as the GPUs need.
 strategy::Cluster resolve_cluster(PlanningOptions& options) {
@@ -47,12 +51,7 @@ strategy::Cluster resolve_cluster(PlanningOptions& options) {
   const std::string& name = options.cluster.empty() ? kDefaultCluster : options.cluster;
   if (is_preset(name)) {
     strategy::Cluster cluster = strategy::cluster_preset(name, 1);
-    const bool mixed = !cluster.kinds.empty();
-    if (options.gpus == 0) options.gpus = mixed ? cluster.gpus() : cluster.gpus_per_node;
-    if (mixed && options.gpus > cluster.gpus()) {
-      throw InputError(text(name, " has ", cluster.gpus(), " GPUs but gpus is ", options.gpus,
-                            ": lower it, or name more nodes"));
-    }
+    if (options.gpus == 0) options.gpus = cluster.gpus_per_node;
     const int nodes = (options.gpus + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
     return strategy::cluster_preset(name, nodes);
   }
@@ -60,7 +59,7 @@ strategy::Cluster resolve_cluster(PlanningOptions& options) {
   if (options.gpus == 0) options.gpus = cluster.gpus();
   if (options.gpus > cluster.gpus()) {
     throw InputError(text(name, " has ", cluster.gpus(), " GPUs but gpus is ", options.gpus,
-                          ": lower it, or raise the file's nodes"));
+                          ": lower it, or ", is_there(name) ? "raise the file's nodes" : "name more nodes"));
   }
   return cluster;
 }
@@ -185,7 +184,8 @@ std::vector<int32_t> read_lengths(const std::vector<fs::path>& paths) {
 }
 
 strategy::Cluster find_cluster(const std::string& name, int nodes) {
-  if (is_preset(name)) return strategy::cluster_preset(name, nodes);
+  const bool several = strategy::is_cluster_preset(name) && !is_there(name);
+  if (is_preset(name) || several) return strategy::cluster_preset(name, nodes);
   if (!is_there(name)) {
     throw InputError(text("cluster '", name,
                           "' is no preset and no file: ", suggestion(name, strategy::cluster_preset_names()),

@@ -145,7 +145,7 @@ void Saver::save_now(const RunState& state) {
 // on, to the same bits.
 void Saver::go_on_as_resumed() {
   runtime::ParameterStore& store = run_.engine().store();
-  if (store.copies_apart()) store.refresh_compute_copies();
+  if (strategy::is_difference(store.options().pull)) store.refresh_compute_copies();
 }
 
 // Who ends wants the newest state on disk first: the older one's mirror is given up.
