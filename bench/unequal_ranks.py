@@ -4,8 +4,9 @@
     bench/unequal_ranks.py [--part P] [--steps N] [--rounds R]
 
 Two ranks, a core each, of which the second is held to a part P of its core by a control group from its beginning. Runs of the
-same model and batches take turns: planned as if both were alike, and with parallel.devices = "measured". Times are medians of a
-run's steps, which the machine's own moods move; $SLUICE names the program. Needs root and two quiet cores.
+same model and batches take turns: planned as if both were alike, with parallel.devices = "measured", and with int8 products too where
+the slow rank needs them. Times are medians of a run's steps, which the machine's own moods move; $SLUICE names the program. Needs
+root and two quiet cores.
 """
 
 import argparse
@@ -25,16 +26,16 @@ from harness import make_documents, merged, to_toml, write_corpus  # noqa: E402
 from slow import Quota  # noqa: E402
 
 SLUICE = os.environ.get("SLUICE", str(ROOT / "build" / "sluice"))
-WARM = 5  # steps that are left out
+WARM = 8  # steps that are left out
 
 
-def config(folder, devices, steps):
-    run = folder / devices
+def config(folder, name, steps, **parallel):
+    run = folder / name
     settings = {"model": {"layers": 4, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn_hidden": 688, "vocab": 512},
                 "data": {"train": [[str(folder / "corpus"), 1.0]], "context_length": 512, "tokens_per_step": 4096},
-                "train": {"steps": steps, "threads": 1}, "parallel": {"strategies": ["2x<1,1,1>"], "devices": devices},
+                "train": {"steps": steps, "threads": 1}, "parallel": {"strategies": ["2x<1,1,1>"], **parallel},
                 "log": {"dir": str(run), "tensorboard": False}}
-    path = folder / f"{devices}.toml"
+    path = folder / f"{name}.toml"
     path.write_text(to_toml(merged(settings, {})))
     return path, run
 
@@ -77,16 +78,19 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(f"The second rank has {options.part:.0%} of its core; milliseconds a step.\n")
-    print("| round | as if alike | measured | alike over measured | predicted | measured over predicted |")
-    print("|---:|---:|---:|---:|---:|---:|")
+    print("| round | as if alike | measured | alike over measured | predicted | measured over predicted | int8 products | measured over "
+          "int8 | predicted | int8 over predicted |")
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
         write_corpus(folder / "corpus", make_documents(count=400, longest=512))
         for number in range(options.rounds):
             alike, _ = median_times(*config(folder, "alike", options.steps), options.part)
-            known, predicted = median_times(*config(folder, "measured", options.steps), options.part)
-            print(f"| {number + 1} | {alike:.0f} | {known:.0f} | {alike / known:.2f} | {predicted:.0f} | {known / predicted:.2f} |",
-                  flush=True)
+            known, predicted = median_times(*config(folder, "measured", options.steps, devices="measured"), options.part)
+            narrow, narrow_predicted = median_times(
+                *config(folder, "narrow", options.steps, devices="measured", narrow_products="int8"), options.part)
+            print(f"| {number + 1} | {alike:.0f} | {known:.0f} | {alike / known:.2f} | {predicted:.0f} | {known / predicted:.2f} | "
+                  f"{narrow:.0f} | {known / narrow:.2f} | {narrow_predicted:.0f} | {narrow / narrow_predicted:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

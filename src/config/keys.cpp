@@ -42,6 +42,12 @@ constexpr Word<strategy::Codec> kGatherCodecs[] = {{"auto", strategy::Codec::kNo
                                                    {"bfloat16", strategy::Codec::kBFloat16},
                                                    {"int8", strategy::Codec::kInt8},
                                                    {"int4", strategy::Codec::kInt4}};
+constexpr Word<base::ProductFormat> kProductFormats[] = {{"none", base::ProductFormat::kAsComputed},
+                                                         {"bfloat16", base::ProductFormat::kBFloat16},
+                                                         {"int8", base::ProductFormat::kInt8},
+                                                         {"float8", base::ProductFormat::kFloat8}};
+constexpr Word<NarrowLayers> kNarrowLayers[] = {{"fewest", NarrowLayers::kFewest},
+                                                {"all", NarrowLayers::kAll}};
 constexpr Word<Devices> kDeviceWords[] = {{"alike", Devices::kAlike}, {"measured", Devices::kMeasured}};
 constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"linear", Decay::kLinear},
@@ -310,6 +316,12 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("devices", Choice(parallel.devices, kDeviceWords),
        "measured: ranks time a product at the start, and plans give those that differ as much work as they "
        "do");
+  keys("narrow_products", Choice(parallel.narrow_products, kProductFormats),
+       "what some layers round matrices and rows to before they multiply them; the loss then depends on the "
+       "strategy");
+  keys("narrow_layers", Choice(parallel.narrow_layers, kNarrowLayers),
+       "fewest: on devices that are slower than the fastest, as few as let them keep pace, and those that "
+       "add least noise to the gradient; all: of all devices");
 }
 
 void visit_cluster(RunConfig& config, Fields& keys) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/product_format.h"
 #include "corpus/sampler.h"
 #include "model/shape.h"
 #include "strategy/cluster.h"
@@ -169,6 +170,9 @@ enum class PlaceExperts : uint8_t { kInOrder, kByLoads, kTogether };
 // Whether ranks compute alike, or are asked.
 enum class Devices : uint8_t { kAlike, kMeasured };
 
+// Which layers have narrow products: as few as let slower devices keep pace, or all of all devices.
+enum class NarrowLayers : uint8_t { kFewest, kAll };
+
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
   bool proposed = false;                // whether a run filled them in for "auto"
@@ -185,6 +189,8 @@ struct ParallelConfig {
   int spare_experts = 0;     // seats of a lane beyond an even part, for copies of those that are visited most
   int gpus_per_node = 8;
   Devices devices = Devices::kAlike;
+  base::ProductFormat narrow_products = base::ProductFormat::kAsComputed;
+  NarrowLayers narrow_layers = NarrowLayers::kFewest;
 };
 
 struct ClusterConfig {

@@ -24,22 +24,55 @@ class Analysis {
   Analysis(const model::Shape& shape, const Rates& rates, int64_t element_bytes, int tp)
       : shape_(shape), rates_(rates), element_bytes_(real(element_bytes)), tp_(tp) {}
 
-  OperationTimes block(const model::TokenWork& work) const {
-    const double products = 2 * real(work.products) / tp_ / rates_.product_flops_per_ns;
-    const double trained = 2 * real(work.trained) / tp_ / rates_.product_flops_per_ns;
+  // What a token's products with some matrices save, and what rounding moves.
+  struct Narrow {
+    double elements = 0, inputs = 0, outputs = 0;  // of these matrices, and a token's beside them
+    double saved_part = 0;                         // of their products' time
+  };
+  OperationTimes block(const model::TokenWork& work, const Narrow& narrow) const {
+    const double saved = 2 * narrow.elements * narrow.saved_part / tp_ / rates_.product_flops_per_ns;
+    const double rounded_ns = (element_bytes_ + 1) / tp_ / rates_.elementwise_bytes_per_ns;  // a number
+    const double products = 2 * real(work.products) / tp_ / rates_.product_flops_per_ns - saved;
+    const double saved_of_trained = saved * real(work.trained) / std::max(1.0, real(work.products));
+    const double trained = 2 * real(work.trained) / tp_ / rates_.product_flops_per_ns - saved_of_trained;
     const double elementwise = element_bytes_ * real(work.elements) / tp_ / rates_.elementwise_bytes_per_ns;
     const double gathers = work.collectives * collective_ns_per_token();
     const double constant = rates_.layer_overhead_ns + work.collectives * collective_latency_ns();
+    const double of_matrices = constant + narrow.elements * rounded_ns;
     const double attention = 2 * real(work.attention) / tp_;  // FLOPs over l²
     const double scanned = 2 * real(work.scanned) / tp_;
     // A backward makes states again, and two gradients of each product.
     const double scan_forward = scanned / rates_.attention_forward_flops_per_ns;
     const double scan_backward = 3 * scanned / rates_.attention_backward_flops_per_ns;
     return {times(attention / rates_.attention_forward_flops_per_ns,
-                  products + scan_forward + elementwise + gathers, constant),
+                  products + scan_forward + elementwise + gathers + narrow.inputs * rounded_ns, of_matrices),
             times(2.5 * attention / rates_.attention_backward_flops_per_ns,
-                  products + scan_backward + 2 * elementwise + gathers, constant),
-            work.trained == 0 ? Quadratic{} : times(0, trained + gathers, constant)};
+                  products + scan_backward + 2 * elementwise + gathers + narrow.outputs * rounded_ns,
+                  of_matrices),
+            work.trained == 0
+                ? Quadratic{}
+                : times(0, trained + gathers + (narrow.inputs + narrow.outputs) * rounded_ns, constant)};
+  }
+
+  OperationTimes block(const model::TokenWork& work) const { return block(work, Narrow{}); }
+
+  // Of those that know narrow products (layers/product.h): the matrices that may have adapters.
+  std::map<base::ProductFormat, OperationTimes> narrow_blocks(const model::Kind& kind) const {
+    Narrow narrow;
+    for (const model::Parameter& matrix : kind.parameters()) {
+      if (!matrix.adapts || matrix.rows < 2 || matrix.columns < 2 || matrix.experts > 0) continue;
+      narrow.elements += real(matrix.size());
+      narrow.inputs += real(matrix.columns);
+      narrow.outputs += real(matrix.rows);
+    }
+    std::map<base::ProductFormat, OperationTimes> times;
+    const auto add = [&](base::ProductFormat format, double speedup) {
+      narrow.saved_part = 1 - 1 / speedup;
+      times[format] = block(kind.work(), narrow);
+    };
+    add(base::ProductFormat::kInt8, rates_.int8_speedup);
+    add(base::ProductFormat::kFloat8, rates_.float8_speedup);
+    return times;
   }
 
   // Rows of either end are read and written whole, whatever TP cuts.
@@ -137,12 +170,16 @@ class Analysis {
 
 Rates rates_of(const strategy::Cluster& cluster) {
   constexpr double kLaunchNs = 5e3;
+  // Of NVIDIA's A100, H100 and L40S by their data sheets.
+  constexpr double kUnitsOf8Bits = 2;
   return {.product_flops_per_ns = cluster.flops_per_ns,
           .attention_forward_flops_per_ns = 0.6 * cluster.flops_per_ns,
           .attention_backward_flops_per_ns = 0.45 * cluster.flops_per_ns,
           // Devices balance about one byte of memory traffic against 100 FLOPs of products.
           .elementwise_bytes_per_ns = cluster.flops_per_ns / 100,
           .memory_bytes_per_ns = cluster.device_bytes_per_ns,
+          .int8_speedup = kUnitsOf8Bits,
+          .float8_speedup = kUnitsOf8Bits,
           .layer_overhead_ns = 20 * kLaunchNs,
           .collective = cluster.intra_node,
           .intra_node = cluster.intra_node,
@@ -201,7 +238,9 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
       const OperationTimes times = kind == program.kinds().front()  ? analysis.embedding(work)
                                    : kind == program.kinds().back() ? analysis.head(work)
                                                                     : analysis.block(work);
-      kinds.push_back({times, bytes.saved, bytes.deferred, analysis.decode(*kind, DecodeShare::kAll, 1)});
+      const bool is_block = kind != program.kinds().front() && kind != program.kinds().back();
+      kinds.push_back({times, bytes.saved, bytes.deferred, analysis.decode(*kind, DecodeShare::kAll, 1),
+                       is_block ? analysis.narrow_blocks(*kind) : KindCost{}.narrow});
       options.memory.transient_bytes_per_token =
           std::max(options.memory.transient_bytes_per_token, bytes.transient());
     }

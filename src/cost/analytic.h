@@ -14,6 +14,8 @@
 // What passes of text generation take: rows' products or the matrices' bytes read, whichever takes longer
 // (of experts those that some row visits, if each visits any alike); elementwise traffic and collectives as
 // above; a key's bytes read for a row, 4·q_width FLOPs a pair; a state read and written.
+// Narrow products of 8 bits take a part of the time, and elementwise traffic that reads what is rounded and
+// writes it: a token's operands, and the matrices in forward and input gradient.
 // l² terms make a; bytes and FLOPs a token make b; latencies and overheads make c. The head has three
 // products (logits and two gradients); embedding and head gather or scatter once each way.
 #pragma once
@@ -33,7 +35,11 @@ struct Rates {
   double attention_forward_flops_per_ns = 20;
   double attention_backward_flops_per_ns = 20;
   double elementwise_bytes_per_ns = 4;
-  double memory_bytes_per_ns = 8;   // read from a device's memory
+  double memory_bytes_per_ns = 8;  // read from a device's memory
+  // Of products whose operands were rounded to 8 bits, over those above. On an AVX2 core whole numbers of 8
+  // bits make about 1.4 times as many as floats (bench/results/products.md); floats of 8 bits it has none.
+  double int8_speedup = 1.4;
+  double float8_speedup = 1;
   double layer_overhead_ns = 50e3;  // of each pass over a layer, whatever the tokens
   strategy::LinkSpeed collective{.bytes_per_ns = 1, .latency_ns = 50e3};  // of a TP group; bytes of a rank
   strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};

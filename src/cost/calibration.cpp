@@ -191,6 +191,11 @@ Json layers_to_json(const CostModel::Options& options) {
                   {"saved_bytes_per_token", block.saved_bytes_per_token},
                   {"deferred_bytes_per_token", block.deferred_bytes_per_token}};
       put_decode(row, "decode", block.decode);
+      for (const auto& [format, times] : block.narrow) {
+        row["narrow"][std::string(name_of(format))] = {{"forward", to_json(times.forward)},
+                                                       {"backward_input", to_json(times.backward_input)},
+                                                       {"backward_weight", to_json(times.backward_weight)}};
+      }
       if (kind == 1) {
         const OperationTimes& embedding = kinds.front().times;
         row.update({{"embedding_forward", to_json(embedding.forward)},
@@ -236,6 +241,13 @@ void read_layer(const Json& json, const std::string& where, const model::Program
     kinds.back().decode = reader.decode("head_decode");
   }
   block.decode = reader.decode("decode");
+  for (const base::ProductFormat format : base::kNarrowFormats) {
+    const std::string name(name_of(format));
+    if (!reader.has("narrow") || !reader.object("narrow").has(name)) continue;
+    const Reader times = reader.object("narrow").object(name);
+    block.narrow[format] = {times.quadratic("forward", kRefused), times.quadratic("backward_input", kRefused),
+                            times.quadratic("backward_weight", kAllowed)};
+  }
   block.saved_bytes_per_token = reader.integer("saved_bytes_per_token", 1, kMostBytesPerToken);
   block.deferred_bytes_per_token = reader.integer("deferred_bytes_per_token", 0, kMostBytesPerToken);
 }

@@ -153,6 +153,7 @@ int64_t CostModel::busiest_percent(const strategy::Scheme& scheme) const {
 // Of one kind alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
 Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   Quadratic priced = priced_times(scheme, kind, run);
+  if (narrow_) priced = narrowed_times(priced, scheme, kind, run);
   if (scheme.experts > 1) priced += divided_times(scheme, kind, run);
   if (branches()) {
     const Quadratic attended = priced.share(attended_ppm_, kWhole);
@@ -177,6 +178,35 @@ Quadratic CostModel::priced_times(const strategy::Scheme& scheme, CellKind kind,
   const Sum& last = before[static_cast<size_t>(run.end)];
   return {narrow(last.a - first.a), narrow(last.b - first.b), narrow(last.c_ns - first.c_ns),
           narrow(last.a_windowed - first.a_windowed)};
+}
+
+bool CostModel::knows(base::ProductFormat format, const strategy::Scheme& scheme) const {
+  const auto kinds = options().kinds_by_tp.find(scheme.tp);
+  if (kinds == options().kinds_by_tp.end()) return false;
+  const auto blocks = std::span(kinds->second).subspan(1, kinds->second.size() - 2);
+  return std::ranges::all_of(blocks, [&](const KindCost& kind) { return kind.narrow.contains(format); });
+}
+
+// The run's times with those of narrow layers in place of their own.
+Quadratic CostModel::narrowed_times(Quadratic times, const strategy::Scheme& scheme, CellKind kind,
+                                    base::Interval run) const {
+  if (!knows(narrow_->format, scheme)) return times;
+  if (kind != CellKind::kForward) run = program().walked_back(run);
+  Quadratic OperationTimes::*const of_cell = kind == CellKind::kForward ? &OperationTimes::forward
+                                             : kind == CellKind::kBackwardInput
+                                                 ? &OperationTimes::backward_input
+                                                 : &OperationTimes::backward_weight;
+  for (const int layer : narrow_->layers) {
+    const int64_t position = program().blocks().begin + layer;
+    if (position < run.begin || position >= run.end) continue;
+    const KindCost& own = kind_cost(scheme, position);
+    const Quadratic narrow = own.narrow.at(narrow_->format).*of_cell, wide = own.times.*of_cell;
+    const bool windowed = program().kind_at(position).work().window > 0;
+    (windowed ? times.a_windowed : times.a) += narrow.a - wide.a;
+    times.b += narrow.b - wide.b;
+    times.c_ns += narrow.c_ns - wide.c_ns;
+  }
+  return times;
 }
 
 // What a cell takes more where lanes divide experts: the busiest lane's experts; gate and up made again in a

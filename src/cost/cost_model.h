@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/interval.h"
+#include "base/product_format.h"
 #include "cost/cell_kind.h"
 #include "cost/decode_cost.h"
 #include "cost/exchange_set.h"
@@ -42,6 +43,7 @@ struct KindCost {
   int64_t saved_bytes_per_token = 0;     // kept from forward to backward
   int64_t deferred_bytes_per_token = 0;  // beyond those, until a deferred weight gradient
   DecodeCost decode = {};
+  std::map<base::ProductFormat, OperationTimes> narrow = {};  // of blocks, where that is known
   bool operator==(const KindCost&) const = default;
 };
 
@@ -154,12 +156,17 @@ class CostModel {
     model.pace_percent_ = pace_percent;
     return model;
   }
-  // The same where a pipeline lies: at its pace, in its memory.
+  // The same where a pipeline lies: at its pace, in its memory, with its products.
   CostModel on(const strategy::Pipeline& pipeline) const {
     CostModel model = slowed(pipeline.priced_percent());
     model.memory_bytes_ = pipeline.device.memory_bytes;
+    model.narrow_ = pipeline.device.narrow;
     return model;
   }
+  // Null: all products as the run computes.
+  const strategy::NarrowProducts* narrow_products() const { return narrow_.get(); }
+  // Whether it is known what the blocks take with products in the format, under the scheme's TP degree.
+  bool knows(base::ProductFormat format, const strategy::Scheme& scheme) const;
   // What a rank may use.
   int64_t device_bytes() const { return memory_bytes_ > 0 ? memory_bytes_ : options().memory.device_bytes; }
   // The same of sequences with branches, priced by their lengths alone: they attend to so many millionths of
@@ -281,11 +288,14 @@ class CostModel {
   int64_t nic_sharers(int tp) const { return std::min(tp, options().gpus_per_nic); }
   BlockCounts counts_of(base::Interval run) const;
   Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
+  Quadratic narrowed_times(Quadratic times, const strategy::Scheme& scheme, CellKind kind,
+                           base::Interval run) const;
   Quadratic priced_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
   Quadratic divided_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
 
   std::shared_ptr<const Figures> figures_;
   strategy::MemoryPolicy policy_;
+  std::shared_ptr<const strategy::NarrowProducts> narrow_;
   int64_t memory_bytes_ = 0;  // of a rank; 0: the options'
   int pace_percent_ = 100;
   static constexpr int64_t kWhole = 1'000'000;

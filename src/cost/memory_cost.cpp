@@ -58,7 +58,22 @@ int64_t MemoryCost::fixed_bytes(int world_size) const {
     if (program().uniform() && stage > 1 && stage + 1 < scheme_.pp) continue;
     fullest = std::max(fullest, stage_bytes(stage, world_size));
   }
-  return fullest;
+  return fullest + narrow_product_bytes(0);
+}
+
+int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
+  if (cost_.narrow_products() == nullptr) return 0;
+  constexpr int64_t kFloatBytes = 4, kCodeBytes = 2;
+  int64_t most = 0;
+  for_each_kind_of_block(program().blocks(), [&](int64_t position) {
+    for (const model::Parameter& matrix : program().kind_at(position).parameters()) {
+      if (matrix.rows < 2 || matrix.columns < 2) continue;
+      const int64_t elements = divide_up(matrix.rows * matrix.columns, scheme_.tp);
+      most = std::max(most, elements * (kFloatBytes + kCodeBytes) +
+                                tokens * (matrix.rows + matrix.columns) * kFloatBytes);
+    }
+  });
+  return most;
 }
 
 template <typename Visit>
@@ -197,6 +212,7 @@ int64_t MemoryCost::attention_bytes_per_token() const {
 int64_t MemoryCost::transient_bytes_per_token() const {
   const int64_t plain = std::max(options().memory.transient_bytes_per_token, attention_bytes_per_token());
   int64_t most = 0;
+  const int64_t narrow = narrow_product_bytes(1) - narrow_product_bytes(0);
   for_each_kind_of_block(program().blocks(), [&](int64_t position) {
     const model::TokenBytes bytes = token_bytes(position);
     const bool copies = scheme_.cp > 1 || cost_.branches();
@@ -205,7 +221,7 @@ int64_t MemoryCost::transient_bytes_per_token() const {
     const int64_t dropped = dropped_bytes_per_token(position);
     if (dropped > 0) most = std::max(most, std::min(plain, bytes.forward) + dropped);
   });
-  return most;
+  return most + narrow;
 }
 
 // Under TP every rank gathers as many rows as if all had as many with a loss as the one with most.
@@ -231,16 +247,17 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
 int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,
                                   bool copies) const {
   const int64_t most = options().memory.transient_bytes_per_token;
+  const int64_t narrow = narrow_product_bytes(tokens);
   int64_t working = 0;
   if (kind == CellKind::kForward) {
     for_each_kind_of_block(run, [&](int64_t position) {
       const int64_t own = std::min(most, token_bytes(position).forward);
       working = std::max(working, own + dropped_bytes_per_token(position));
     });
-    working *= tokens;
+    working = working * tokens + narrow;
     return run.end > program().head() ? std::max(working, head_working_bytes(tokens, loss_tokens)) : working;
   }
-  if (kind == CellKind::kBackwardWeight || most == 0) return 0;
+  if (kind == CellKind::kBackwardWeight || most == 0) return narrow;
   for_each_kind_of_block(run, [&](int64_t position) {
     const model::TokenBytes bytes = token_bytes(position);
     int64_t own = std::max(std::min(most, bytes.backward), attention_bytes_per_token()) +
@@ -251,7 +268,7 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
     }
     working = std::max(working, own);
   });
-  return tokens * working;
+  return tokens * working + narrow;
 }
 
 int64_t MemoryCost::within_host(int64_t tokens, int64_t at_once) const {

@@ -80,6 +80,9 @@ class MemoryCost {
   int64_t attention_bytes_per_token() const;                         // of kernels, in a backward
   int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;  // a token's, beside other backwards'
   int64_t head_working_bytes(int64_t tokens, int64_t loss_tokens) const;
+  // Of narrow products beside their operands and results: these as floats, and a matrix's codes
+  // (ops/narrow_product.h).
+  int64_t narrow_product_bytes(int64_t tokens) const;
   int64_t within_host(int64_t tokens, int64_t at_once) const;  // at most what the host holds of them
 
   CostModel cost_;

@@ -50,7 +50,7 @@ struct BlockState final : State {
 
 class Block final : public Operation {
  public:
-  explicit Block(const Site& site) : context_(site.context) {
+  explicit Block(const Site& site) : context_(site.context), layer_(site.layer()) {
     const auto& kind = static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position));
     context_.shape = kind.shape();
     context_.type = kind.type();
@@ -65,9 +65,16 @@ class Block final : public Operation {
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
     auto state = purpose == Purpose::kTrain ? std::make_unique<BlockState>(parts_.size()) : nullptr;
+    ProductErrors* const errors = context_.narrow.errors;
+    if (errors != nullptr) errors->backward = false;
+    const at::Tensor before_SH = errors != nullptr ? flow.activation_SH : at::Tensor();
     for (size_t i = 0; i < parts_.size(); ++i) {
       StatePtr* const saved = state != nullptr ? &state->parts[i] : nullptr;
       flow.activation_SH = parts_[i]->forward(flow.layout, flow.activation_SH, saved);
+    }
+    if (errors != nullptr) {
+      errors->add(layer_, ProductErrors::Figure::kOfActivation, flow.activation_SH - before_SH,
+                  flow.activation_SH);
     }
     return state;
   }
@@ -116,12 +123,18 @@ class Block final : public Operation {
   template <typename TakeDeferred>
   void backward_parts(Flow& flow, StatePtr saved, TakeDeferred take) const {
     auto& block = static_cast<BlockState&>(*saved);
+    ProductErrors* const errors = context_.narrow.errors;
+    if (errors != nullptr) errors->backward = true;
+    const at::Tensor behind_SH = errors != nullptr ? flow.gradient_SH : at::Tensor();
     for (size_t i = parts_.size(); i-- > 0;) {
       if (block.dropped) restore(flow.layout, block, i);
       StatePtr deferred;
       flow.gradient_SH =
           parts_[i]->backward_input(flow.layout, std::move(block.parts[i]), flow.gradient_SH, deferred);
       take(i, std::move(deferred));
+    }
+    if (errors != nullptr) {
+      errors->add(layer_, ProductErrors::Figure::kOfGradient, flow.gradient_SH - behind_SH, flow.gradient_SH);
     }
   }
 
@@ -135,6 +148,7 @@ class Block final : public Operation {
   }
 
   LayerContext context_;  // which parts refer to
+  int64_t layer_;         // of the model
   std::vector<std::unique_ptr<const Part>> parts_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "layers/lane_channel.h"
 #include "layers/loss.h"
+#include "layers/product.h"
 #include "layers/tensor_parallel.h"
 #include "model/parameters.h"
 #include "model/shape.h"
@@ -45,13 +47,21 @@ struct ExpertLoad {
   void add(int64_t layer, double busiest, std::span<const int64_t> visits_E, const at::Tensor& id_TK);
 };
 
+// Which layers of the model compute their products in fewer bits, and what that would add.
+struct NarrowLayers {
+  base::ProductFormat format = base::ProductFormat::kAsComputed;
+  std::span<const int> layers = {};  // ascending
+  ProductErrors* errors = nullptr;   // borrowed, added to by all layers; null: nobody asks
+};
+
 // Immutable and cheap to copy.
 struct LayerContext {
   model::Shape shape;
   TensorParallel parallel;
-  LaneChannel* lanes = nullptr;    // borrowed; null: no unit lies on several
-  ExpertLanes experts;             // that divide experts between them
-  ExpertLoad* load = nullptr;      // borrowed, added to; null: nobody asks
+  LaneChannel* lanes = nullptr;  // borrowed; null: no unit lies on several
+  ExpertLanes experts;           // that divide experts between them
+  ExpertLoad* load = nullptr;    // borrowed, added to; null: nobody asks
+  NarrowLayers narrow;
   model::BlockType type;           // of these layers
   ops::RotaryTable rotary;         // of layers without a window; positions up to the longest sequence
   ops::RotaryTable window_rotary;  // of those with one
@@ -68,6 +78,12 @@ struct LayerContext {
             .expert_lanes = experts.lanes,
             .expert_lane = experts.lane,
             .own_experts = all.subspan(own * static_cast<size_t>(experts.lane), own)};
+  }
+  Narrowing narrowing(int64_t layer) const {
+    const bool is_narrow = layer >= 0 && std::ranges::binary_search(narrow.layers, layer);
+    return {.format = is_narrow ? narrow.format : base::ProductFormat::kAsComputed,
+            .errors = layer >= 0 ? narrow.errors : nullptr,
+            .layer = layer};
   }
   // This TP rank's heads; key/value heads are shared by several ranks when tp is larger than their number.
   int64_t local_heads() const { return shape.heads / parallel.tp; }

@@ -22,10 +22,12 @@ using model::MlpKind;
 using model::RecurrentKind;
 
 OperationShards::OperationShards(const model::ParameterTable& table, int64_t position,
-                                 const FlatShards& flats, Of of, const model::Cut& cut)
+                                 const FlatShards& flats, Of of, const model::Cut& cut,
+                                 const Narrowing& narrowing)
     : parameters_(table.program.kind_at(position).parameters()),
       adapter_factor_(table.shape.lora.rank > 0 ? table.shape.lora.factor() : 0),
-      cut_(cut) {
+      cut_(cut),
+      narrowing_(narrowing) {
   if (!flats) return;
   for (const int index : table.program.at(position).buckets) {
     const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
@@ -58,7 +60,7 @@ at::Tensor OperationShards::vector(std::string_view role) const {
 }
 
 Matrix OperationShards::matrix(std::string_view role) const {
-  Matrix matrix{.w_AB = tensor(role), .adapters = {}, .factor = adapter_factor_};
+  Matrix matrix{.w_AB = tensor(role), .adapters = {}, .factor = adapter_factor_, .narrowing = narrowing_};
   const auto of = std::ranges::find(parameters_, role, &model::Parameter::role);
   for (const model::Parameter& left : parameters_) {
     if (left.role != role || left.factor != model::Factor::kLeft) continue;

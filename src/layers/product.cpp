@@ -1,10 +1,12 @@
 #include "layers/product.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
 #include "ops/linear.h"
+#include "ops/narrow_product.h"
 
 namespace sluice::layers {
 namespace {
@@ -20,7 +22,54 @@ void add_adapted(at::Tensor& y_TB, const at::Tensor& x_TA, const Matrix& matrix)
   }
 }
 
+double squares(const at::Tensor& x) { return x.to(at::kFloat).square().sum().item<double>(); }
+
+bool is_narrow(const Narrowing& narrowing) { return narrowing.format != base::ProductFormat::kAsComputed; }
+
+// left·rightᵀ, which `exact` computes as the run does.
+template <typename Exact>
+at::Tensor product(const Narrowing& narrowing, const at::Tensor& left_MK, const at::Tensor& right_NK,
+                   Exact exact) {
+  if (narrowing.errors != nullptr) {
+    using enum ProductErrors::Figure;
+    const at::Tensor wide = exact();
+    const at::Tensor rounded = ops::narrow_product(narrowing.errors->format, left_MK, right_NK);
+    narrowing.errors->add(narrowing.layer, narrowing.errors->backward ? kInputGradient : kForward,
+                          rounded - wide, wide);
+  }
+  return is_narrow(narrowing) ? ops::narrow_product(narrowing.format, left_MK, right_NK) : exact();
+}
+
+void add_weight_gradient(const Narrowing& narrowing, const at::Tensor& gradient_AB, const at::Tensor& a_TA,
+                         const at::Tensor& b_TB) {
+  if (narrowing.errors != nullptr) {
+    using enum ProductErrors::Figure;
+    const at::Tensor exact_AB = at::zeros_like(gradient_AB);
+    ops::accumulate_weight_gradient(exact_AB, a_TA, b_TB);
+    const at::Tensor rounded_AB = ops::narrow_product(narrowing.errors->format, a_TA.t(), b_TB.t());
+    narrowing.errors->add(narrowing.layer, kWeightGradient, rounded_AB - exact_AB, exact_AB);
+    narrowing.errors->add(narrowing.layer, kGradientSquares, squares(exact_AB));
+  }
+  if (is_narrow(narrowing)) {
+    ops::add_narrow_product(narrowing.format, gradient_AB, a_TA.t(), b_TB.t());
+  } else {
+    ops::accumulate_weight_gradient(gradient_AB, a_TA, b_TB);
+  }
+}
+
 }  // namespace
+
+void ProductErrors::add(int64_t layer, Figure figure, double value) {
+  if (by_layer.size() <= static_cast<size_t>(layer)) by_layer.resize(static_cast<size_t>(layer) + 1);
+  Sum& sum = by_layer[static_cast<size_t>(layer)][static_cast<size_t>(figure)];
+  sum.sum += value;
+  ++sum.count;
+}
+
+void ProductErrors::add(int64_t layer, Figure figure, const at::Tensor& part, const at::Tensor& whole) {
+  const double own = squares(whole);
+  add(layer, figure, own > 0 ? squares(part) / own : 0);
+}
 
 bool Matrix::wanted() const {
   return defined() || std::ranges::any_of(adapters, [](const Adapter& adapter) {
@@ -29,13 +78,15 @@ bool Matrix::wanted() const {
 }
 
 at::Tensor times(const at::Tensor& x_TA, const Matrix& matrix) {
-  at::Tensor y_TB = ops::times(x_TA, matrix.w_AB);
+  at::Tensor y_TB =
+      product(matrix.narrowing, x_TA, matrix.w_AB.t(), [&] { return ops::times(x_TA, matrix.w_AB); });
   add_adapted(y_TB, x_TA, matrix);
   return y_TB;
 }
 
 at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix) {
-  const at::Tensor y_TA = ops::times_transposed(x_TB, matrix.w_AB);
+  const at::Tensor y_TA =
+      product(matrix.narrowing, x_TB, matrix.w_AB, [&] { return ops::times_transposed(x_TB, matrix.w_AB); });
   for (const Adapter& adapter : matrix.adapters) {
     met(adapter, y_TA)
         .addmm_(ops::times_transposed(x_TB, adapter.right_KB), adapter.left_NK.t(), 1, matrix.factor);
@@ -44,6 +95,8 @@ at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix) {
 }
 
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const Matrix& matrix) {
+  const Narrowing& narrowing = matrix.narrowing;
+  if (is_narrow(narrowing) || narrowing.errors != nullptr) return base_TB + times(x_TA, matrix);
   at::Tensor y_TB = ops::add_times(base_TB, x_TA, matrix.w_AB);
   add_adapted(y_TB, x_TA, matrix);
   return y_TB;
@@ -72,7 +125,7 @@ std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient
 
 void accumulate_gradient(const Matrix& gradient, const std::vector<NarrowRows>& narrow,
                          const at::Tensor& a_TA, const at::Tensor& b_TB) {
-  if (gradient.defined()) ops::accumulate_weight_gradient(gradient.w_AB, a_TA, b_TB);
+  if (gradient.defined()) add_weight_gradient(gradient.narrowing, gradient.w_AB, a_TA, b_TB);
   for (size_t i = 0; i < gradient.adapters.size(); ++i) {
     const auto& [left_NK, right_KB, first_row] = gradient.adapters[i];
     if (left_NK.defined()) {

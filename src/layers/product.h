@@ -8,11 +8,49 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <cstdint>
 #include <vector>
 
+#include "base/product_format.h"
 #include "layers/tensor_parallel.h"
 
 namespace sluice::layers {
+
+// What rounding to a format would add to the products of layers, as a step computes them both ways, and how
+// much of the residual stream and of the gradient that touches.
+struct ProductErrors {
+  // All of a layer, and in the mean but for the last: the square of a product's error over the product's own,
+  // by what it computes; the square of what the layer adds to activations, or to their gradient, over that of
+  // the result; the square of its matrices' gradient.
+  enum class Figure : uint8_t {
+    kForward,
+    kInputGradient,
+    kWeightGradient,
+    kOfActivation,
+    kOfGradient,
+    kGradientSquares
+  };
+  static constexpr size_t kFigures = 6;
+  struct Sum {
+    double sum = 0;
+    int64_t count = 0;
+  };
+  base::ProductFormat format = base::ProductFormat::kAsComputed;  // that is asked about
+  std::vector<std::array<Sum, kFigures>> by_layer;
+  bool backward = false;  // whether inputs' gradients are being computed, not activations
+
+  void add(int64_t layer, Figure figure, double value);
+  // Of `part` and `whole`, their squares' quotient.
+  void add(int64_t layer, Figure figure, const at::Tensor& part, const at::Tensor& whole);
+};
+
+// How the products of a layer are computed.
+struct Narrowing {
+  base::ProductFormat format = base::ProductFormat::kAsComputed;
+  ProductErrors* errors = nullptr;  // borrowed, added to; null: nobody asks
+  int64_t layer = -1;
+};
 
 // Row names: A, B the matrix's rows and columns on this rank, N the rows of it that an adapter is of, K its
 // rank.
@@ -26,7 +64,8 @@ struct Adapter {
 struct Matrix {
   at::Tensor w_AB;
   std::vector<Adapter> adapters;
-  double factor = 0;  // of the adapters
+  double factor = 0;         // of the adapters
+  Narrowing narrowing = {};  // of products with w; those with adapters are as the run computes
 
   bool defined() const { return w_AB.defined(); }
   // Of a gradient: whether any of it is wanted.

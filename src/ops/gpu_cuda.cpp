@@ -42,6 +42,14 @@ bool can(std::initializer_list<at::Tensor> tensors) {
   });
 }
 
+bool multiplies_float8(const at::Tensor& tensor) {
+  int major = 0, minor = 0;
+  const int gpu = tensor.device().index();
+  const bool known = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess &&
+                     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu) == cudaSuccess;
+  return known && 10 * major + minor >= 89;
+}
+
 at::Tensor swiglu(const at::Tensor& gate_up_TG) {
   const int64_t rows = gate_up_TG.size(0), width = gate_up_TG.size(1) / 2;
   at::Tensor a_TF = at::empty({rows, width}, gate_up_TG.options());

@@ -65,21 +65,26 @@ void time_decoding(const StageProbe& stage, const DecodeShapes& shapes, DecodeTi
 // One TP degree's groups at work.
 class DegreeProbe {
  public:
-  DegreeProbe(const ProbeOptions& options, int tp, comm::Transport& transport)
+  DegreeProbe(const ProbeOptions& options, int tp, base::ProductFormat narrow, comm::Transport& transport)
       : shape_(options.shape),
         lengths_(lengths_of(options)),
         times_(lengths_.size()),
-        device_(options.device) {
+        device_(options.device),
+        narrow_(narrow != base::ProductFormat::kAsComputed) {
     const std::vector<int> block = tp_block(transport.rank(), tp, transport.world_size());
     if (block.empty()) return;
-    if (tp > 1)
-      group_ = transport.communicator(base::text(options.name, "-tp", tp, "-", block.front()), block);
+    if (tp > 1) {
+      const std::string name =
+          base::text(options.name, narrow_ ? "-narrow" : "", "-tp", tp, "-", block.front());
+      group_ = transport.communicator(name, block);
+    }
     StageProbe::Options stage;
     stage.shape = options.shape;
     stage.dtype = options.precision.compute;
     stage.device = options.device;
     stage.longest_tokens = longest_tokens(lengths_);
     stage.logits_chunk_bytes = options.logits_chunk_bytes;
+    stage.narrow = narrow;
     stage_ = std::make_unique<StageProbe>(
         stage, layers::TensorParallel{group_.get(), tp, transport.rank() - block.front()});
     bytes_ = stage_->activation_bytes(stage.longest_tokens / tp * tp);
@@ -134,6 +139,7 @@ class DegreeProbe {
   std::vector<std::vector<int64_t>> lengths_;
   std::vector<std::vector<StageTimes>> times_;
   c10::Device device_;
+  bool narrow_;
   std::unique_ptr<comm::Communicator> group_;
   std::unique_ptr<StageProbe> stage_;
   std::vector<ActivationBytes> bytes_;
@@ -182,15 +188,23 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   std::map<int, std::vector<KindFit>> fits_by_tp;
   cost::CostModel::Options model = cost::analytic_options(options.shape, cost::Rates{}, memory_of(options),
                                                           options.tp_degrees, options.gpus_per_node);
-  const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * (options.decodes ? 2 : 1) + 1;
+  const bool narrows = options.narrow != base::ProductFormat::kAsComputed;
+  const int64_t probes = 1 + (options.decodes ? 1 : 0) + (narrows ? 1 : 0);
+  const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * probes + 1;
   for (const int tp : options.tp_degrees) {
-    DegreeProbe degree(options, tp, transport);
+    DegreeProbe degree(options, tp, base::ProductFormat::kAsComputed, transport);
     FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
     fits_by_tp[tp] = std::move(times.fits);
     // A rank that is left over has measured nothing; rank 0's figures count.
     for (size_t kind = 0; kind < times.kinds.size(); ++kind) {
       const ActivationBytes& bytes = degree.bytes()[kind];
-      model.kinds_by_tp[tp][kind] = {times.kinds[kind], bytes.saved, bytes.deferred, {}};
+      model.kinds_by_tp[tp][kind] = {times.kinds[kind], bytes.saved, bytes.deferred, {}, {}};
+    }
+    if (narrows) {
+      DegreeProbe narrow(options, tp, options.narrow, transport);
+      const FittedTimes of_narrow = narrow.measure(ranks, options.budget_ns / shares);
+      for (size_t kind = 1; kind + 1 < of_narrow.kinds.size(); ++kind)
+        model.kinds_by_tp[tp][kind].narrow[options.narrow] = of_narrow.kinds[kind];
     }
     if (!options.decodes) continue;
     std::vector<cost::DecodeCost> decoding = degree.measure_decoding(ranks, options.budget_ns / shares);

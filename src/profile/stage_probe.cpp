@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "inference/pages.h"
@@ -34,6 +35,7 @@ struct StageProbe::Parts {
   Options options;
   model::ParameterTable table;
   layers::LayerContext context;
+  std::vector<int> layers;                     // all
   std::vector<at::Tensor> weights, gradients;  // flat, by bucket
   std::vector<std::unique_ptr<layers::Operation>> operations;
 
@@ -42,6 +44,9 @@ struct StageProbe::Parts {
     table = model::parameter_table(options.shape);
     context = layers::layer_context(options.shape, parallel, options.longest_tokens, tensors(options.dtype));
     if (options.logits_chunk_bytes > 0) context.logits_chunk_bytes = options.logits_chunk_bytes;
+    layers.resize(static_cast<size_t>(table.program.blocks().size()));
+    std::iota(layers.begin(), layers.end(), 0);
+    context.narrow = {.format = options.narrow, .layers = layers};
     const comm::DType master = runtime::Precision{options.dtype}.master();
     for (const model::Bucket& bucket : table.buckets) {
       const int64_t size = shard_size(bucket, parallel);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/product_format.h"
 #include "comm/transport.h"
 #include "generate/sampling.h"
 #include "layers/tensor_parallel.h"
@@ -40,6 +41,7 @@ class StageProbe {
     c10::Device device = c10::kCPU;
     int64_t longest_tokens = 2048;   // of a micro-batch: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // as in ProbeOptions
+    base::ProductFormat narrow = base::ProductFormat::kAsComputed;  // of all blocks' products
     generate::Sampling sampling{.temperature = 1};
   };
   // `parallel` and its group must outlive the probe. InputError when tp cannot cut the shape.

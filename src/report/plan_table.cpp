@@ -76,12 +76,32 @@ std::string head(const strategy::StepPlan& plan, int64_t predicted_ns) {
               ": within ", base::human_percent(static_cast<double>(plan.gap_ppm()) / 1e6), " of the best\n");
 }
 
+// A line for each kind of device that computes in fewer bits.
+std::string narrow_lines(const strategy::StepPlan& plan) {
+  std::string lines;
+  std::vector<strategy::Device> told;
+  for (const strategy::PipelinePlan& each : plan.pipelines) {
+    const strategy::Device& device = each.pipeline.device;
+    if (!device.narrow || std::ranges::find(told, device) != told.end()) continue;
+    told.push_back(device);
+    std::vector<int> ranks;
+    for (const strategy::PipelinePlan& other : plan.pipelines) {
+      if (other.pipeline.device == device)
+        ranks.insert(ranks.end(), other.pipeline.ranks.begin(), other.pipeline.ranks.end());
+    }
+    lines += text("  ", name_of(device.narrow->format), " products in layers ",
+                  ranks_text(device.narrow->layers), " of ranks ", ranks_text(ranks), "\n");
+  }
+  return lines.empty() ? lines : text("\n", lines);
+}
+
 }  // namespace
 
 std::string plan_table(const strategy::StepPlan& plan, int64_t predicted_ns) {
   Rows pipelines = {{"  pipeline", "ranks", "holds", "lane", "tokens", "micro-batches: tokens (pieces)"}};
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) add_pipeline(pipeline, pipelines);
-  std::string table = text(head(plan, predicted_ns), "\n", base::table_text(pipelines, "llrrrl"));
+  std::string table =
+      text(head(plan, predicted_ns), "\n", base::table_text(pipelines, "llrrrl"), narrow_lines(plan));
   if (plan.candidates.size() > 1) {
     Rows candidates = {{"  estimated", "candidate; the estimate of one that cannot win may be a bound"}};
     for (const strategy::CandidateEstimate& candidate : plan.candidates)

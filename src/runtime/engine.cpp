@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "ops/tensor_memory.h"
@@ -136,6 +137,9 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   ops::reset_peak_tensor_bytes(options_.device);
   const LinkWires& wires = wires_of(graph.links);
   const StepPull pull = pull_of(graph.links);
+  StepResult result;
+  const bool asks = optimizer != nullptr && asked_ != base::ProductFormat::kAsComputed;
+  if (asks) result.errors.format = std::exchange(asked_, base::ProductFormat::kAsComputed);
   StepRunner runner(graph, rank_, tokens,
                     {.store = store_,
                      .communicators = communicators_,
@@ -146,10 +150,10 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .wires = wires,
                      .context = context_,
                      .asks_together = options_.asks_together,
+                     .errors = asks ? &result.errors : nullptr,
                      .codecs = options_.codecs,
                      .pull = pull},
                     optimizer);
-  StepResult result;
   const Waits waits_before = communicators_.waits();
   result.timing = executor_->run(graph, rank_, runner);
   transport_.check();

@@ -37,6 +37,7 @@ struct StepResult {
   int64_t exchange_bytes = 0;  // sent by this rank to other lanes
   std::optional<double> busiest_experts;  // StepRunner
   layers::ExpertLoad experts;             // of rows of this rank's lane, where lanes divide experts
+  layers::ProductErrors errors;           // of this rank's layers, where they were asked about
   int64_t share_bytes = 0;  // of what lanes share: parameters that this rank received, gradients it sent
   int64_t gather_exposed_ns = 0;  // that its cells waited for either
   int64_t host_peak_bytes = 0;    // offloaded activations of this rank
@@ -78,6 +79,8 @@ class Engine {
   // Collective: runs one step of the graph and updates the parameters.
   // REQUIRES: the graph was built for training, `tokens` are this rank's.
   StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer);
+  // The next step of training also says what products in this format would add (StepResult::errors).
+  void ask_of_narrow_products(base::ProductFormat format) { asked_ = format; }
   // Collective: forward only. REQUIRES: the graph was built for evaluation.
   // `row_losses`: the losses of this rank's rows with a target, by micro-batch as in `tokens`; empty on all
   // but the first of TP ranks.
@@ -136,6 +139,7 @@ class Engine {
     std::vector<CodedNumbers> differences = {};
   };
   Held held_;
+  base::ProductFormat asked_ = base::ProductFormat::kAsComputed;
 };
 
 }  // namespace sluice::runtime

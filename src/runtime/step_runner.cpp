@@ -51,6 +51,9 @@ void StepRunner::open_stage(const StepTokens& tokens) {
   load_.asks_together = resources_.asks_together;
   resources_.context.experts = {scheme.experts, place_.lane - scheme.first_of_experts(place_.lane)};
   if (pipeline_->placement) resources_.context.experts.seats = pipeline_->placement->layers;
+  if (const auto& narrow = pipeline_->device.narrow)
+    resources_.context.narrow = {.format = narrow->format, .layers = narrow->layers};
+  resources_.context.narrow.errors = resources_.errors;
   run_ = table.program.of_stage(scheme.tp, scheme.pp, place_.stage);
   const auto shards = [&](auto member) {
     return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };

@@ -31,8 +31,9 @@ struct StepResources {
   layers::LaneChannel* lanes;  // null when no candidate has pipelines of several lanes
   ShareChannels& shares;
   const LinkWires& wires;
-  layers::LayerContext context;  // its `parallel` and `lanes` are set by the step
-  bool asks_together = false;    // as of layers::ExpertLoad
+  layers::LayerContext context;             // its `parallel` and `lanes` are set by the step
+  bool asks_together = false;               // as of layers::ExpertLoad
+  layers::ProductErrors* errors = nullptr;  // added to; null: nobody asks
   strategy::WireCodecs codecs;
   StepPull pull;
 };

@@ -477,6 +477,10 @@ class RankRun {
         *sequence.loss_tokens += has_loss(sequence, position, options_.loss_one_in) ? 1 : 0;
     }
     strategy::StepPlan plan = options_.plan(step, batch, strategy, options_.max_tokens);
+    for (size_t i = 0; i < std::min(options_.narrow.size(), plan.pipelines.size()); ++i) {
+      plan.pipelines[i].pipeline.device.narrow =
+          std::make_shared<const strategy::NarrowProducts>(options_.narrow[i]);
+    }
     if (options_.spare_experts >= 0) place_experts(plan, base::Rng(17, static_cast<uint64_t>(step)));
     set_policies(plan);
     for (strategy::PipelinePlan& pipeline : plan.pipelines) strategy::assign_passes(pipeline);

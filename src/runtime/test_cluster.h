@@ -93,6 +93,8 @@ struct RunOptions {
   int64_t loss_one_in = 1;  // as of made_up_tokens
   comm::DType dtype = comm::DType::kFloat64;
   strategy::WireCodecs codecs;
+  // Pipeline i's; those behind the last compute as the run does.
+  std::vector<strategy::NarrowProducts> narrow = {};
   double z_loss = 0;           // as of layers::with_z_loss
   double balance_loss = 0;     // as of layers::LayerContext
   double correction_rate = 0;  // as of AdamW

@@ -13,6 +13,7 @@
 #include "cost/loss_share.h"
 #include "cost/shipped.h"
 #include "model/program.h"
+#include "session/narrow_products.h"
 #include "session/planning_inputs.h"
 #include "session/sampling.h"
 #include "session/strategy_file.h"
@@ -153,12 +154,13 @@ cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, 
 
 PlanningTask task_of(const config::RunConfig& config, const Data& data, const cost::CostModel& cost,
                      int world_size, std::vector<strategy::Device> devices) {
-  PlanningTask task{.world_size = world_size,
-                    .cost = cost_of_data(config, data, cost),
-                    .context_length = data.longest_sequence(),
-                    .seed = static_cast<uint64_t>(config.data.seed),
-                    .choices = choices_of(config, world_size),
-                    .devices = std::move(devices)};
+  PlanningTask task{
+      .world_size = world_size,
+      .cost = cost_of_data(config, data, cost),
+      .context_length = data.longest_sequence(),
+      .seed = static_cast<uint64_t>(config.data.seed),
+      .choices = choices_of(config, world_size),
+      .devices = narrowed(config, data.sequence_lengths(), world_size, std::move(devices), cost)};
   if (task.choices.strategies.size() != 1) {
     task.sample_batches = data.sample_batches(task.seed);
   }

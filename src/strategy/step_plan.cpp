@@ -114,6 +114,10 @@ std::string canonical_bytes(const StepPlan& plan) {
     const Device& device = plan.pipelines[p].pipeline.device;
     if (device != Device{})
       bytes.add("device").add(static_cast<int64_t>(p)).add(device.pace_percent).add(device.memory_bytes);
+    if (device.narrow) {
+      bytes.add("narrow").add(static_cast<int64_t>(device.narrow->format));
+      for (const int layer : device.narrow->layers) bytes.add(layer);
+    }
     const int pace = plan.pipelines[p].pipeline.pace_percent;
     if (pace != 100) bytes.add("pace").add(static_cast<int64_t>(p)).add(pace);
     if (const auto& placement = plan.pipelines[p].pipeline.placement)

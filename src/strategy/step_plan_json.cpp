@@ -64,6 +64,9 @@ Json pipeline_to_json(const PipelinePlan& plan) {
   const Device& device = plan.pipeline.device;
   if (device != Device{})
     json["device"] = {{"pace_percent", device.pace_percent}, {"memory_bytes", device.memory_bytes}};
+  if (device.narrow)
+    json["device"]["narrow"] = {{"format", name_of(device.narrow->format)},
+                                {"layers", device.narrow->layers}};
   if (plan.pipeline.pace_percent != 100) json["pace_percent"] = plan.pipeline.pace_percent;
   if (plan.pipeline.placement)
     json["experts"] = placement_to_json(*plan.pipeline.placement, plan.pipeline.scheme.experts);
@@ -142,6 +145,22 @@ ExpertPlacement placement_from_json(const Json& json, int lanes, const std::stri
   return placement;
 }
 
+NarrowProducts narrow_from_json(const Json& json, const std::string& name) {
+  NarrowProducts narrow;
+  const auto format = base::require<std::string>(json, "format", name);
+  const auto* const known = std::ranges::find(base::kNarrowFormats, format, base::name_of);
+  if (known == std::end(base::kNarrowFormats))
+    base::refuse(json.at("format"), "format", "one of bfloat16, int8 and float8", name);
+  narrow.format = *known;
+  for_each_item(json, "layers", name, [&](const Json& layer, const std::string& where) {
+    const int after = narrow.layers.empty() ? -1 : narrow.layers.back();
+    if (!base::holds_integer<int>(layer) || layer.get<int>() <= after)
+      throw InputError(text(where, " is ", base::excerpt(layer), ": give layers, counted from 0, ascending"));
+    narrow.layers.push_back(layer.get<int>());
+  });
+  return narrow;
+}
+
 // The pipeline without its units; `lanes` receives what they are made from.
 PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
                                 std::vector<std::vector<ListedMicroBatch>>& lanes) {
@@ -161,6 +180,10 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
         .pace_percent = base::require_in(device, "pace_percent", base::Range<int>{1, 10'000}, where),
         .memory_bytes =
             base::require_in(device, "memory_bytes", base::Range<int64_t>{0, int64_t{1} << 50}, where)};
+    if (device.contains("narrow")) {
+      plan.pipeline.device.narrow =
+          std::make_shared<const NarrowProducts>(narrow_from_json(device.at("narrow"), where + ": narrow"));
+    }
   }
   if (json.contains("pace_percent"))
     plan.pipeline.pace_percent = base::require_in(json, "pace_percent", base::Range<int>{1, 10'000}, name);

@@ -292,6 +292,18 @@ TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.pace_percent, 185);
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.device, (Device{250, 4096}));
   EXPECT_NE(hash(plan), hash(example_plan()));
+  StepPlan narrow = plan;
+  narrow.pipelines[0].pipeline.device.narrow =
+      std::make_shared<const NarrowProducts>(NarrowProducts{base::ProductFormat::kInt8, {0, 3}});
+  EXPECT_EQ(step_plan_from_json(to_json(narrow), kWorldSize, "plan").pipelines[0].pipeline,
+            narrow.pipelines[0].pipeline);
+  EXPECT_NE(hash(narrow), hash(plan));
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"format", "int9"}, {"layers", {3, 1}}}) {
+    Json refused = to_json(narrow);
+    refused.erase("hash");
+    refused["pipelines"][0]["device"]["narrow"][key] = value;
+    EXPECT_THROW(step_plan_from_json(refused, kWorldSize, "plan"), base::InputError) << key;
+  }
   Json wrong = json;
   wrong.erase("hash");
   wrong["pipelines"][0]["pace_percent"] = 0;

@@ -31,6 +31,12 @@ std::vector<Term> parse_terms(TextCursor& cursor) {
   }
 }
 
+// In what they point to.
+template <typename T>
+bool are_equal(const std::shared_ptr<const T>& one, const std::shared_ptr<const T>& other) {
+  return one == other || (one != nullptr && other != nullptr && *one == *other);
+}
+
 void validate_pipeline(const Pipeline& pipeline, int index) {
   const Scheme& scheme = pipeline.scheme;
   const std::string name = base::text("pipeline ", index, " ", to_text(scheme));
@@ -82,12 +88,14 @@ std::span<const int> Pipeline::experts_of(int64_t layer, int lane) const {
   return placement->of_lane(layer, scheme.experts, lane - scheme.first_of_experts(lane));
 }
 
+bool Device::operator==(const Device& other) const {
+  return pace_percent == other.pace_percent && memory_bytes == other.memory_bytes &&
+         are_equal(narrow, other.narrow);
+}
+
 bool Pipeline::operator==(const Pipeline& other) const {
-  const bool as_placed =
-      placement == other.placement ||
-      (placement != nullptr && other.placement != nullptr && *placement == *other.placement);
-  return as_placed && scheme == other.scheme && ranks == other.ranks && device == other.device &&
-         pace_percent == other.pace_percent;
+  return are_equal(placement, other.placement) && scheme == other.scheme && ranks == other.ranks &&
+         device == other.device && pace_percent == other.pace_percent;
 }
 
 int Strategy::ranks() const {

@@ -8,15 +8,18 @@
 #include <vector>
 
 #include "strategy/expert_placement.h"
+#include "strategy/narrow_products.h"
 #include "strategy/scheme.h"
 
 namespace sluice::strategy {
 
 // What a rank computes on, where ranks differ in that.
 struct Device {
-  int pace_percent = 100;    // what it takes for work that is priced at 100
-  int64_t memory_bytes = 0;  // that a plan may use; 0: as priced
-  bool operator==(const Device&) const = default;
+  int pace_percent = 100;                                  // what it takes for work that is priced at 100
+  int64_t memory_bytes = 0;                                // that a plan may use; 0: as priced
+  std::shared_ptr<const NarrowProducts> narrow = nullptr;  // null: all products as the run computes
+
+  bool operator==(const Device& other) const;
 };
 
 // The ranks that together hold one model replica.

@@ -36,9 +36,13 @@ std::vector<int> measured_degrees(const config::RunConfig& config, int world_siz
   return degrees;
 }
 
-bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_degrees) {
-  return std::ranges::all_of(tp_degrees,
-                             [&](int tp) { return calibration.options.kinds_by_tp.contains(tp); });
+bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_degrees,
+            base::ProductFormat narrow) {
+  const cost::CostModel model(calibration.options);
+  return std::ranges::all_of(tp_degrees, [&](int tp) {
+    return calibration.options.kinds_by_tp.contains(tp) &&
+           (narrow == base::ProductFormat::kAsComputed || model.knows(narrow, {.tp = tp}));
+  });
 }
 
 void require_model(const cost::Calibration& calibration, const CalibrationRequest& request,
@@ -89,6 +93,7 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
   probe.context_length = config::longest_context(request.config);
   probe.device_bytes = request.device_bytes;
   probe.gpus_per_node = request.config.parallel.gpus_per_node;
+  probe.narrow = request.config.parallel.narrow_products;
   probe.decodes = request.config.rl.rolls_out();
   return probe;
 }
@@ -135,7 +140,8 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
     }
     tp_degrees = measured_degrees(request.config, control.world_size());
     const std::optional<cost::Calibration> earlier = earlier_calibration(request.earlier);
-    measure = !earlier || is_of_another_model(*earlier, request) || !covers(*earlier, tp_degrees);
+    measure = !earlier || is_of_another_model(*earlier, request) ||
+              !covers(*earlier, tp_degrees, request.config.parallel.narrow_products);
     if (!measure) calibration = with_machine(*earlier, request);
   });
   if (!measure) return calibration;

@@ -57,6 +57,7 @@ class RunContext {
   }
   const RunDevice& device() const { return *device_; }
   const cost::CostModel& cost() const { return planner_->cost(); }
+  const std::vector<strategy::Device>& devices() const { return devices_; }  // by rank; none: alike
   runtime::Engine& engine() { return *engine_; }
   session::PhasedSampler sampler() const;  // as the checkpoint left it
   StepInputs planning() const;

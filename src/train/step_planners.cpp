@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "session/narrow_products.h"
 #include "session/placed_experts.h"
 #include "session/slow_ranks.h"
 
@@ -13,6 +14,11 @@ std::shared_ptr<const StepPlanners::Entry> StepPlanners::at(int64_t step) const 
   const std::lock_guard lock(mutex_);
   const auto behind = entries_.upper_bound(step);
   return behind == entries_.begin() ? nullptr : std::prev(behind)->second;
+}
+
+void StepPlanners::narrow_from(int64_t step, std::span<const strategy::Device> devices) {
+  devices_.assign(devices.begin(), devices.end());
+  enter(step);
 }
 
 void StepPlanners::slow_from(int64_t step, std::span<const int> pace_percent) {
@@ -26,10 +32,16 @@ void StepPlanners::place_from(int64_t step, std::span<const plan::ExpertUse> use
 }
 
 void StepPlanners::enter(int64_t step) {
-  plan::Planner planner = use_.empty() ? priced_ : session::planner_placing(priced_, use_);
+  plan::Planner planner = devices_.empty() ? priced_ : session::planner_on(priced_, devices_);
+  if (!use_.empty()) planner = session::planner_placing(planner, use_);
   if (!pace_percent_.empty()) planner = session::planner_at(planner, pace_percent_);
   base::CanonicalBytes bytes;
   for (const int pace : pace_percent_) bytes.add(pace);
+  for (const strategy::Device& device : devices_) {
+    bytes.add("device");
+    if (!device.narrow) continue;
+    for (const int layer : device.narrow->layers) bytes.add(layer);
+  }
   for (const strategy::Strategy& candidate : planner.options().candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
       if (pipeline.placement) pipeline.placement->add_to(bytes);

@@ -26,6 +26,8 @@ class StepPlanners {
   };
   // Null: the step is the priced planner's.
   std::shared_ptr<const Entry> at(int64_t step) const;
+  // From `step` on devices compute so, by rank.
+  void narrow_from(int64_t step, std::span<const strategy::Device> devices);
   // From `step` on ranks take so many hundredths of what they are priced at, by world rank; or experts are
   // visited so (session::planner_placing). Whatever was to be from there on is no more. REQUIRES: no such
   // step has been asked for.
@@ -36,8 +38,9 @@ class StepPlanners {
   void enter(int64_t step);
 
   const plan::Planner& priced_;
-  std::vector<int> pace_percent_;     // none: alike
-  std::vector<plan::ExpertUse> use_;  // none: not known
+  std::vector<strategy::Device> devices_;  // none: the priced planner's
+  std::vector<int> pace_percent_;          // none: alike
+  std::vector<plan::ExpertUse> use_;       // none: not known
   mutable std::mutex mutex_;
   std::map<int64_t, std::shared_ptr<const Entry>> entries_;  // by first step
 };

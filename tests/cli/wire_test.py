@@ -101,6 +101,36 @@ class Wire(CommandTest):
         for own, other in zip(measured, alike, strict=True):
             self.assertLess(abs(own["loss"] - other["loss"]), 1e-11 * other["loss"])
 
+    def test_products_may_be_narrow(self):
+        narrow = ("--set", "parallel.narrow_products=int8", "--set", "parallel.narrow_layers=all", "--set", "train.steps=6")
+        wide = self.train("exact", "--set", "train.steps=6")
+        arguments = (*narrow, "--set", "checkpoint.every=3")
+        lines = self.train("rounded", *arguments)
+        self.assertIn("int8 products in 2 layers of devices as rank 0's", (self.folder / "rounded" / "rank-0.log").read_text())
+        for own, other in zip(lines, wide, strict=True):
+            self.assertNotEqual(own["loss"], other["loss"])
+            self.assertLess(abs(own["loss"] - other["loss"]), 0.02 * other["loss"])
+        self.train("rounded_half", *arguments, "--set", "train.steps=3")
+        rest = self.train("rounded_half", *arguments, "--resume", "auto")
+        self.assertEqual([line["loss"] for line in rest[-3:]], [line["loss"] for line in lines[-3:]])
+        # Devices that are alike need none.
+        self.train("none_needed", *narrow, "--set", "parallel.narrow_layers=fewest")
+        self.assertIn("no layer has int8 products", (self.folder / "none_needed" / "rank-0.log").read_text())
+        refused = call("train", "--config", self.config, "--set", "parallel.narrow_products=int9")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("parallel.narrow_products", refused.stderr)
+        self.assertIn("float8", refused.stderr)
+
+    def test_slower_kinds_are_planned_for_with_narrow_products(self):
+        large = {"model.hidden": 4096, "model.heads": 32, "model.kv_heads": 32, "model.head_dim": 128, "model.ffn_hidden": 11008,
+                 "data.tokens_per_step": 131072, "memory.device_gib": 75, "train.dtype": "bfloat16", "parallel.strategies": "auto"}
+        words = [word for key, value in large.items() for word in ("--set", f"{key}={value}")]
+        told = {format: self.done("train", "--config", self.config, "--dry-run", "--nproc", 0, "--cluster",
+                                  "1x h100x8 + 1x a800x8", *words, "--set", f"parallel.narrow_products={format}")
+                for format in ("none", "int8")}
+        self.assertIn("int8 products in layers 0-1 of ranks 8-15", told["int8"])
+        self.assertNotIn("products in layers", told["none"])
+
     def test_what_the_wire_is_worth_is_said(self):
         told = self.done("plan", "--cluster", "h100x8", "--gpus", 64, "--model", "llama-7b", "--lengths",
                          TESTS.parent / "bench/data/system_lengths.txt", "--context", 16384, "--strategies", "8x<1,1,8,8>",

@@ -1,0 +1,40 @@
+// Matrix products of operands that are rounded to fewer bits first, and summed in more.
+//
+// Each row that is summed over (of x, and of w as it lies or transposed) has one factor, its largest
+// magnitude over the format's: 127 of whole numbers of 8 bits, 448 of E4M3. Whole numbers are rounded up or
+// down by chance, in proportion to how near they are, so that no product is off in the mean; what decides is
+// a hash of the number and its place, so that the same operands give the same product. Rows that are not
+// finite make what they meet NaN.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "base/product_format.h"
+
+namespace sluice::ops {
+
+// left·rightᵀ: left [M, K], right [N, K], either as a transposed view, to [M, N] in left's type. REQUIRES: a
+// narrow format.
+at::Tensor narrow_product(base::ProductFormat format, const at::Tensor& left_MK, const at::Tensor& right_NK);
+// sum += left·rightᵀ, in sum's type.
+void add_narrow_product(base::ProductFormat format, const at::Tensor& sum_MN, const at::Tensor& left_MK,
+                        const at::Tensor& right_NK);
+
+// Bytes beside operands and result that a product of these operands takes on a CPU.
+int64_t narrow_product_bytes(int64_t m, int64_t n, int64_t k);
+
+// Rows as whole numbers of 8 bits.
+struct RowCodes {
+  at::Tensor code_RK;   // float, whole
+  at::Tensor factor_R;  // float
+};
+// By ATen's operators, on any device: what the CPU's own kernel computes.
+RowCodes row_codes(const at::Tensor& x_RK);
+
+// Whether this processor has the instructions that make products in 8 bits faster than in float; else they
+// are multiplied as floats, which changes nothing but time.
+bool multiplies_narrow_integers();
+
+}  // namespace sluice::ops

@@ -1,0 +1,78 @@
+// Products in fewer bits, in whole runs: the layers that a pipeline names and no others, whichever of its
+// ranks has them; noise that a step measures.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/test_equivalence.h"
+
+namespace sluice::runtime {
+namespace {
+
+using base::ProductFormat;
+using strategy::NarrowProducts;
+
+RunOptions narrowed(std::vector<NarrowProducts> narrow, int ranks = 1, const char* strategy = "<1,1,1>") {
+  RunOptions options;
+  options.narrow = std::move(narrow);
+  options.world_size = ranks;
+  options.strategies = {strategy};
+  return options;
+}
+
+double distance(const RunRecord& one, const RunRecord& other) {
+  double most = 0;
+  for (size_t step = 0; step < one.losses.size(); ++step)
+    most = std::max(most, std::abs(one.losses[step] / other.losses[step] - 1));
+  return most;
+}
+
+TEST(NarrowRuns, LearnNearlyTheSameAndRepeatToTheBit) {
+  const RunRecord wide = run_in_process(narrowed({}));
+  for (const ProductFormat format : base::kNarrowFormats) {
+    const RunOptions options = narrowed({{format, {0, 1, 2, 3}}});
+    const RunRecord narrow = run_in_process(options);
+    EXPECT_GT(distance(narrow, wide), 1e-9) << name_of(format);
+    EXPECT_LT(distance(narrow, wide), 0.05) << name_of(format);
+    EXPECT_EQ(narrow.losses, run_in_process(options).losses) << name_of(format);
+  }
+}
+
+// A row has one factor wherever it is: stages and lanes that have whole rows round them alike.
+TEST(NarrowRuns, StagesHaveTheLayersThatTheirPipelineNames) {
+  for (const std::vector<int>& layers : {std::vector<int>{0}, {1, 3}, {0, 1, 2, 3}}) {
+    const std::vector<NarrowProducts> narrow{{ProductFormat::kInt8, layers}};
+    const RunRecord one = run_in_process(narrowed(narrow));
+    expect_equal(run_in_process(narrowed(narrow, 2, "<1,2,1>")), one, 1e-11, 1e-11);
+    expect_equal(run_in_process(narrowed(narrow, 4, "<1,4,1>")), one, 1e-11, 1e-11);
+    RunOptions again = narrowed(narrow, 2, "<1,2,1>");
+    again.policies = {{.recompute = true}};
+    expect_equal(run_in_process(again), one, 1e-11, 1e-11);
+  }
+}
+
+// Lanes that share parameters make their operations elsewhere; TP ranks have parts of rows, with factors of
+// their own.
+TEST(NarrowRuns, EveryKindOfPipelineStaysNear) {
+  const RunRecord wide = run_in_process(narrowed({}));
+  const NarrowProducts all{ProductFormat::kInt8, {0, 1, 2, 3}};
+  for (const char* strategy : {"<2,1,1>", "<1,1,2>", "<1,1,4,4>", "<2,1,2,2>"}) {
+    const RunRecord narrow = run_in_process(narrowed({all}, 4, strategy));
+    EXPECT_GT(distance(narrow, wide), 1e-9) << strategy;
+    EXPECT_LT(distance(narrow, wide), 0.05) << strategy;
+  }
+  // One of two pipelines adds less than both.
+  const double one_of_two = distance(run_in_process(narrowed({all}, 2, "2x<1,1,1>")), wide);
+  EXPECT_GT(one_of_two, 1e-9);
+  EXPECT_LT(one_of_two, 0.05);
+}
+
+TEST(NarrowRuns, DelaysChangeNothing) {
+  RunOptions options = narrowed({{ProductFormat::kInt8, {0, 2}}}, 4, "<1,1,2,2> + 2x<1,1,1>");
+  options.gpus_per_node = 2;
+  expect_delays_change_nothing(options);
+}
+
+}  // namespace
+}  // namespace sluice::runtime
