@@ -228,9 +228,19 @@ at::Tensor bfloat16_product(const at::Tensor& left_MK, const at::Tensor& right_N
   return at::mm(left.to(at::kFloat), right.to(at::kFloat).t());
 }
 
+// Whether this processor has the instructions that make products of 8 bits faster than those of floats.
+bool has_kernel() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx2");
+  return has;
+#else
+  return false;
+#endif
+}
+
 bool runs_kernel(ProductFormat format, const at::Tensor& left_MK) {
   constexpr int64_t kMostSummed = (int64_t{1} << 31) / (127 * 127);
-  return format == ProductFormat::kInt8 && left_MK.device().is_cpu() && multiplies_narrow_integers() &&
+  return format == ProductFormat::kInt8 && left_MK.device().is_cpu() && has_kernel() &&
          left_MK.size(1) < kMostSummed;
 }
 
@@ -271,11 +281,6 @@ void add_narrow_product(ProductFormat format, const at::Tensor& sum_MN, const at
   at::Tensor(sum_MN).add_(wide_product(format, left_MK, right_NK));
 }
 
-// Operands as floats, laid anew where they were transposed; the right one's codes.
-int64_t narrow_product_bytes(int64_t m, int64_t n, int64_t k) {
-  return (m + n) * k * int64_t{sizeof(float)} + n * k * int64_t{sizeof(int16_t)};
-}
-
 RowCodes row_codes(const at::Tensor& x_RK) {
   const at::Tensor wide_RK = floats(x_RK);
   const auto [factor_R1, inverse_R1] = row_factors(wide_RK, kMostCode);
@@ -285,15 +290,6 @@ RowCodes row_codes(const at::Tensor& x_RK) {
                                  .clamp_max_(kMostCode)
                                  .nan_to_num_(0, 0, 0);
   return {code_RK, factor_R1.squeeze(1)};
-}
-
-bool multiplies_narrow_integers() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx2");
-  return has;
-#else
-  return false;
-#endif
 }
 
 }  // namespace sluice::ops

@@ -4,12 +4,11 @@
 // magnitude over the format's: 127 of whole numbers of 8 bits, 448 of E4M3. Whole numbers are rounded up or
 // down by chance, in proportion to how near they are, so that no product is off in the mean; what decides is
 // a hash of the number and its place, so that the same operands give the same product. Rows that are not
-// finite make what they meet NaN.
+// finite make what they meet NaN. Without AVX2, and in shapes that a GPU's units don't
+// take, rounded operands are multiplied as floats, which changes nothing but time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-
-#include <cstdint>
 
 #include "base/product_format.h"
 
@@ -22,9 +21,6 @@ at::Tensor narrow_product(base::ProductFormat format, const at::Tensor& left_MK,
 void add_narrow_product(base::ProductFormat format, const at::Tensor& sum_MN, const at::Tensor& left_MK,
                         const at::Tensor& right_NK);
 
-// Bytes beside operands and result that a product of these operands takes on a CPU.
-int64_t narrow_product_bytes(int64_t m, int64_t n, int64_t k);
-
 // Rows as whole numbers of 8 bits.
 struct RowCodes {
   at::Tensor code_RK;   // float, whole
@@ -32,9 +28,5 @@ struct RowCodes {
 };
 // By ATen's operators, on any device: what the CPU's own kernel computes.
 RowCodes row_codes(const at::Tensor& x_RK);
-
-// Whether this processor has the instructions that make products in 8 bits faster than in float; else they
-// are multiplied as floats, which changes nothing but time.
-bool multiplies_narrow_integers();
 
 }  // namespace sluice::ops
