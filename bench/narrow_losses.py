@@ -40,7 +40,7 @@ eval_every = {steps}
 [optimizer]
 lr = 1e-3
 min_lr = 1e-4
-warmup_steps = 100
+warmup_steps = 30
 decay = "cosine"
 [parallel]
 strategies = ["1x<1,1,1>"]
@@ -50,7 +50,7 @@ narrow_layers = "all"
 [memory]
 device_gib = 4.0
 [checkpoint]
-every = 250
+every = 100
 keep = 1
 [log]
 dir = "{run}"
@@ -58,7 +58,7 @@ tensorboard = false
 """
 FORMATS = ("none", "bfloat16", "int8", "float8")
 SEEDS = (1, 2)
-WINDOW = 100  # steps whose losses are averaged
+WINDOW = 50  # steps whose losses are averaged
 
 
 def trained(format, seed, options):
@@ -75,11 +75,11 @@ def trained(format, seed, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "narrow_losses")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    ends = [end for end in (200, 500, 1000) if end <= options.steps] or [options.steps]
+    ends = [end for end in (100, 200, 300) if end <= options.steps] or [options.steps]
     print(f"{options.steps} steps of 512 tokens; all layers' products; means of {WINDOW} steps' losses up to the step.\n")
     print("| products | seed |" + "".join(f" {end} |" for end in ends) + " validation |")
     print("|---|---:|" + "---:|" * (len(ends) + 1))
