@@ -122,11 +122,8 @@ NarrowChoice choose_narrow(const NarrowTask& task, std::vector<Device> devices, 
   const bool all = task.layers == config::NarrowLayers::kAll;
   if (devices.empty() && all) devices.resize(static_cast<size_t>(task.world_size));
   const Comparison comparison(task, cost);
-  int64_t fastest_ns = 0;
-  for (const Device& device : devices) {
-    const int64_t own_ns = comparison.takes_ns(device, {});
-    fastest_ns = fastest_ns == 0 ? own_ns : std::min(fastest_ns, own_ns);
-  }
+  const auto fastest = std::ranges::min_element(devices, {}, &Device::pace_percent);
+  const int64_t fastest_ns = fastest == devices.end() ? 0 : comparison.takes_ns(*fastest, {});
   std::vector<std::pair<int, std::shared_ptr<const NarrowProducts>>> by_pace;
   for (size_t rank = 0; rank < devices.size(); ++rank) {
     Device& device = devices[rank];
