@@ -42,10 +42,12 @@ constexpr Word<strategy::Codec> kGatherCodecs[] = {{"auto", strategy::Codec::kNo
                                                    {"bfloat16", strategy::Codec::kBFloat16},
                                                    {"int8", strategy::Codec::kInt8},
                                                    {"int4", strategy::Codec::kInt4}};
-constexpr Word<base::ProductFormat> kProductFormats[] = {{"none", base::ProductFormat::kAsComputed},
-                                                         {"bfloat16", base::ProductFormat::kBFloat16},
-                                                         {"int8", base::ProductFormat::kInt8},
-                                                         {"float8", base::ProductFormat::kFloat8}};
+constexpr Word<base::ProductFormat> word_of(base::ProductFormat format) {
+  return {name_of(format).data(), format};
+}
+constexpr Word<base::ProductFormat> kProductFormats[] = {
+    word_of(base::ProductFormat::kAsComputed), word_of(base::ProductFormat::kBFloat16),
+    word_of(base::ProductFormat::kInt8), word_of(base::ProductFormat::kFloat8)};
 constexpr Word<NarrowLayers> kNarrowLayers[] = {{"fewest", NarrowLayers::kFewest},
                                                 {"all", NarrowLayers::kAll}};
 constexpr Word<Devices> kDeviceWords[] = {{"alike", Devices::kAlike}, {"measured", Devices::kMeasured}};

@@ -56,11 +56,10 @@ class Analysis {
 
   OperationTimes block(const model::TokenWork& work) const { return block(work, Narrow{}); }
 
-  // Of those that know narrow products (layers/product.h): the matrices that may have adapters.
   std::map<base::ProductFormat, OperationTimes> narrow_blocks(const model::Kind& kind) const {
     Narrow narrow;
     for (const model::Parameter& matrix : kind.parameters()) {
-      if (!matrix.adapts || matrix.rows < 2 || matrix.columns < 2 || matrix.experts > 0) continue;
+      if (!matrix.is_narrowed()) continue;
       narrow.elements += real(matrix.size());
       narrow.inputs += real(matrix.columns);
       narrow.outputs += real(matrix.rows);
@@ -172,6 +171,7 @@ Rates rates_of(const strategy::Cluster& cluster) {
   constexpr double kLaunchNs = 5e3;
   // Of NVIDIA's A100, H100 and L40S by their data sheets.
   constexpr double kUnitsOf8Bits = 2;
+  constexpr double kAsFloats = 1;
   return {.product_flops_per_ns = cluster.flops_per_ns,
           .attention_forward_flops_per_ns = 0.6 * cluster.flops_per_ns,
           .attention_backward_flops_per_ns = 0.45 * cluster.flops_per_ns,
@@ -179,7 +179,7 @@ Rates rates_of(const strategy::Cluster& cluster) {
           .elementwise_bytes_per_ns = cluster.flops_per_ns / 100,
           .memory_bytes_per_ns = cluster.device_bytes_per_ns,
           .int8_speedup = kUnitsOf8Bits,
-          .float8_speedup = kUnitsOf8Bits,
+          .float8_speedup = cluster.multiplies_float8 ? kUnitsOf8Bits : kAsFloats,
           .layer_overhead_ns = 20 * kLaunchNs,
           .collective = cluster.intra_node,
           .intra_node = cluster.intra_node,

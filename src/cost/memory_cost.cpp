@@ -67,7 +67,7 @@ int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
   int64_t most = 0;
   for_each_kind_of_block(program().blocks(), [&](int64_t position) {
     for (const model::Parameter& matrix : program().kind_at(position).parameters()) {
-      if (matrix.rows < 2 || matrix.columns < 2) continue;
+      if (!matrix.is_narrowed()) continue;
       const int64_t elements = divide_up(matrix.rows * matrix.columns, scheme_.tp);
       most = std::max(most, elements * (kFloatBytes + kCodeBytes) +
                                 tokens * (matrix.rows + matrix.columns) * kFloatBytes);

@@ -6,6 +6,7 @@
 // (attention, MLP), each of which adds something to the rows that pass: x + part(norm(x)).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -82,6 +83,9 @@ struct Parameter {
   bool is_published() const { return factor == Factor::kNone && learns != Learns::kAsLoads; }
   // Weight decay applies to matrices, not to one-dimensional parameters.
   bool one_dimensional() const { return columns == 1 && factor == Factor::kNone; }
+  // Whether rows are multiplied with it in fewer bits where a layer's products are narrow (layers/product.h):
+  // the matrices that may have adapters.
+  bool is_narrowed() const { return adapts && factor == Factor::kNone && !one_dimensional(); }
   // Travels as it is, with its gradients or counts, whatever codec others have: few numbers, and counts
   // steer.
   bool keeps_its_bits() const { return one_dimensional() || learns != Learns::kByGradient; }
@@ -159,6 +163,8 @@ class Kind {
   virtual std::string_view name() const = 0;
   // In their flat order, without names and offsets; at most 64, and adapters behind all others.
   const std::vector<Parameter>& parameters() const { return parameters_; }
+  // Whether any of its products may be narrow.
+  bool is_narrowed() const { return std::ranges::any_of(parameters_, &Parameter::is_narrowed); }
   // Why TP cannot cut it, or "".
   virtual std::string tp_fault(int tp) const = 0;
   virtual TokenWork work() const = 0;

@@ -51,9 +51,14 @@ class Comparison {
     return order;
   }
 
+  // That have any products of the kind.
   std::vector<int> all() const {
-    std::vector<int> layers(static_cast<size_t>(cost_.program().blocks().size()));
-    std::iota(layers.begin(), layers.end(), 0);
+    const base::Interval blocks = cost_.program().blocks();
+    std::vector<int> layers;
+    for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+      if (cost_.program().kind_at(position).is_narrowed())
+        layers.push_back(static_cast<int>(position - blocks.begin));
+    }
     return layers;
   }
 
