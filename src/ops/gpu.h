@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include "ops/attention_input.h"
 #include "ops/rms_norm_result.h"
@@ -20,8 +21,8 @@ inline constexpr bool kBuilt = false;
 
 // Whether the kernels take these tensors: dense, on a GPU, bfloat16 or float.
 bool can(std::initializer_list<at::Tensor> tensors);
-// Whether its GPU has products of floats of 8 bits.
-bool multiplies_float8(const at::Tensor& tensor);
+// Whether this GPU has products of floats of 8 bits.
+bool multiplies_float8(c10::Device device);
 
 // As the functions of the same names in ops/.
 at::Tensor swiglu(const at::Tensor& gate_up_TG);

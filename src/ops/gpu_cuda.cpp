@@ -42,9 +42,9 @@ bool can(std::initializer_list<at::Tensor> tensors) {
   });
 }
 
-bool multiplies_float8(const at::Tensor& tensor) {
+bool multiplies_float8(c10::Device device) {
   int major = 0, minor = 0;
-  const int gpu = tensor.device().index();
+  const int gpu = device.index();
   const bool known = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess &&
                      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu) == cudaSuccess;
   return known && 10 * major + minor >= 89;

@@ -211,8 +211,8 @@ at::Tensor float8_product(const at::Tensor& left_MK, const at::Tensor& right_NK)
   const at::Tensor rounded_left = (wide_left * left.inverse_R1).nan_to_num(0).to(at::kFloat8_e4m3fn);
   const at::Tensor rounded_right = (wide_right * right.inverse_R1).nan_to_num(0).to(at::kFloat8_e4m3fn);
 #ifdef SLUICE_CUDA
-  if (left_MK.is_cuda() && gpu::multiplies_float8(left_MK) && left_MK.size(1) % 16 == 0 &&
-      right_NK.size(0) % 16 == 0) {
+  if (left_MK.is_cuda() && multiplies(ProductFormat::kFloat8, left_MK.device()) &&
+      left_MK.size(1) % 16 == 0 && right_NK.size(0) % 16 == 0) {
     const at::Tensor one = at::ones({}, wide_left.options());
     const at::Tensor sums_MN = at::_scaled_mm(rounded_left, rounded_right.t(), one, one, /*bias=*/{},
                                               /*scale_result=*/{}, at::kFloat, /*use_fast_accum=*/false);
@@ -264,6 +264,15 @@ at::Tensor wide_product(ProductFormat format, const at::Tensor& left_MK, const a
 }
 
 }  // namespace
+
+bool multiplies(ProductFormat format, c10::Device device) {
+  if (format != ProductFormat::kFloat8 || !device.is_cuda()) return true;
+#ifdef SLUICE_CUDA
+  return gpu::multiplies_float8(device);
+#else
+  return false;
+#endif
+}
 
 at::Tensor narrow_product(ProductFormat format, const at::Tensor& left_MK, const at::Tensor& right_NK) {
   return wide_product(format, left_MK, right_NK).to(left_MK.scalar_type());

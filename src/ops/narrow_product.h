@@ -9,10 +9,15 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include "base/product_format.h"
 
 namespace sluice::ops {
+
+// Whether the device computes such products by itself, not as floats: a GPU without units for floats of 8 bits
+// does not. CPUs, on which formats are tried, count as if they did.
+bool multiplies(base::ProductFormat format, c10::Device device);
 
 // left·rightᵀ: left [M, K], right [N, K], either as a transposed view, to [M, N] in left's type. REQUIRES: a
 // narrow format.

@@ -167,6 +167,26 @@ PlanningTask task_of(const config::RunConfig& config, const Data& data, const co
   return task;
 }
 
+namespace {
+
+// Of the devices that round, which may be all or those that are slower than others. The local ones are CPUs,
+// which compute any format as floats.
+void require_products(const config::RunConfig& config, const strategy::Cluster& cluster) {
+  const config::ParallelConfig& parallel = config.parallel;
+  if (parallel.narrow_products != base::ProductFormat::kFloat8 || is_local(config.cluster)) return;
+  const bool all = parallel.narrow_layers == config::NarrowLayers::kAll;
+  std::string without = all && !cluster.multiplies_float8 ? cluster.name : "";
+  for (const strategy::NodeKind& kind : cluster.kinds) {
+    if (!kind.multiplies_float8 && (all || kind.flops_per_ns < cluster.flops_per_ns)) without = kind.name;
+  }
+  if (without.empty()) return;
+  throw base::InputError(text("parallel.narrow_products is float8, of which ", without,
+                              " has no products: choose int8 or bfloat16, or say multiplies_float8 = true in ",
+                              "the cluster's file"));
+}
+
+}  // namespace
+
 RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& options) {
   const bool sized_by_strategies = options.ranks == 0 && is_local(config.cluster);
   const int ranks = sized_by_strategies ? ranks_needed(config.parallel.strategies) : options.ranks;
@@ -177,6 +197,7 @@ RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& 
   machine.calibration.options.codecs = config::wire_codecs(config);
   machine.calibration.options.whole_pulls = config.parallel.strategies.size() != 1;
   machine.devices = strategy::devices_of(machine.cluster, machine.world_size, kUsableTenths);
+  require_products(config, machine.cluster);
   if (config.memory.device_gib > 0) {
     for (strategy::Device& device : machine.devices)
       device.memory_bytes = machine.cluster.device_memory_bytes;

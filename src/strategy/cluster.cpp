@@ -89,6 +89,7 @@ Cluster h100x8() {
           .device_memory_bytes = 81559 * kMiB,
           .flops_per_ns = 495e3,
           .device_bytes_per_ns = 2680,
+          .multiplies_float8 = true,
           .intra_node = {360, 5e3},
           .inter_node = {40, 10e3},
           .nics_per_node = 8,
@@ -104,6 +105,25 @@ Cluster h200x8() {
   cluster.device_bytes_per_ns = 3840;
   return cluster;
 }
+
+// NVIDIA's L40S data sheet: 48 GB (46,068 MiB as its driver reports), 362 TFLOP/s dense BF16 (half attained),
+// memory 864 GB/s (80 %), PCIe 4.0 x16 32 GB/s (75 % attained, and between devices of a node too: no NVLink).
+// Four 200 Gb/s adapters (80 % attained) and 1 TB of host memory a node, and latencies: typical values.
+Cluster l40sx8() {
+  return {.name = "l40sx8",
+          .gpus_per_node = 8,
+          .device_memory_bytes = 46068 * kMiB,
+          .flops_per_ns = 181e3,
+          .device_bytes_per_ns = 691,
+          .multiplies_float8 = true,
+          .intra_node = {24, 10e3},
+          .inter_node = {20, 10e3},
+          .nics_per_node = 4,
+          .host_bytes_per_ns = 24,
+          .host_memory_bytes = 1024 * kGiB};
+}
+
+constexpr Cluster (*kPresets[])() = {local, a100x8, a800x8, h100x8, h200x8, l40sx8};
 
 Json to_json(const LinkSpeed& link) {
   return {{"bytes_per_ns", link.bytes_per_ns}, {"latency_ns", link.latency_ns}};
@@ -131,25 +151,25 @@ LinkSpeed link_from_json(const Json& json, const std::string& key, const std::st
 
 }  // namespace
 
-std::vector<std::string> cluster_preset_names() { return {"local", "a100x8", "a800x8", "h100x8", "h200x8"}; }
+std::vector<std::string> cluster_preset_names() {
+  std::vector<std::string> names;
+  for (const auto preset : kPresets) names.push_back(preset().name);
+  return names;
+}
 
 namespace {
 
 Cluster named_preset(const std::string& name) {
-  Cluster cluster;
-  for (const Cluster& preset : {local(), a100x8(), a800x8(), h100x8(), h200x8()}) {
-    if (preset.name == name) cluster = preset;
+  for (const auto preset : kPresets) {
+    if (Cluster cluster = preset(); cluster.name == name) return cluster;
   }
-  if (cluster.name.empty()) {
-    throw InputError(text("cluster preset '", name, "' is unknown: choose one of ",
-                          base::join(cluster_preset_names(), ", "), ", or give a file"));
-  }
-  return cluster;
+  throw InputError(text("cluster preset '", name, "' is unknown: choose one of ",
+                        base::join(cluster_preset_names(), ", "), ", or give a file"));
 }
 
 NodeKind kind_of(const Cluster& cluster) {
   return {cluster.name, cluster.nodes, cluster.device_memory_bytes, cluster.flops_per_ns,
-          cluster.device_bytes_per_ns};
+          cluster.device_bytes_per_ns, cluster.multiplies_float8};
 }
 
 // The devices' figures of the fastest kind, and how many nodes there are.
@@ -158,6 +178,7 @@ void take_kinds(Cluster& cluster) {
   cluster.device_memory_bytes = fastest.device_memory_bytes;
   cluster.flops_per_ns = fastest.flops_per_ns;
   cluster.device_bytes_per_ns = fastest.device_bytes_per_ns;
+  cluster.multiplies_float8 = fastest.multiplies_float8;
   cluster.nodes = 0;
   for (const NodeKind& kind : cluster.kinds) cluster.nodes += kind.nodes;
 }
@@ -239,6 +260,7 @@ Json to_json(const Cluster& cluster) {
                {"device_memory_bytes", cluster.device_memory_bytes},
                {"flops_per_ns", cluster.flops_per_ns},
                {"device_bytes_per_ns", cluster.device_bytes_per_ns},
+               {"multiplies_float8", cluster.multiplies_float8},
                {"intra_node", to_json(cluster.intra_node)},
                {"inter_node", to_json(cluster.inter_node)},
                {"nics_per_node", cluster.nics_per_node},
@@ -249,15 +271,22 @@ Json to_json(const Cluster& cluster) {
                              {"nodes", kind.nodes},
                              {"device_memory_bytes", kind.device_memory_bytes},
                              {"flops_per_ns", kind.flops_per_ns},
-                             {"device_bytes_per_ns", kind.device_bytes_per_ns}});
+                             {"device_bytes_per_ns", kind.device_bytes_per_ns},
+                             {"multiplies_float8", kind.multiplies_float8}});
   }
   return json;
 }
 
 namespace {
 
+bool multiplies_float8_of(const Json& json, const std::string& name) {
+  return json.contains("multiplies_float8") && base::require<bool>(json, "multiplies_float8", name);
+}
+
 NodeKind kind_from_json(const Json& json, const std::string& name) {
-  refuse_unknown_keys(json, {"name", "nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns"},
+  refuse_unknown_keys(json,
+                      {"name", "nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns",
+                       "multiplies_float8"},
                       name);
   const double flops = base::require_in(json, "flops_per_ns", kFlopsPerNs, name);
   return {.name = base::require<std::string>(json, "name", name),
@@ -266,7 +295,8 @@ NodeKind kind_from_json(const Json& json, const std::string& name) {
           .flops_per_ns = flops,
           .device_bytes_per_ns = json.contains("device_bytes_per_ns")
                                      ? base::require_in(json, "device_bytes_per_ns", kBytesPerNs, name)
-                                     : flops / kFlopsAByte};
+                                     : flops / kFlopsAByte,
+          .multiplies_float8 = multiplies_float8_of(json, name)};
 }
 
 // The file's kinds; what it says itself of nodes and devices is what these come to, or left out.
@@ -282,7 +312,8 @@ Json with_kinds(Json json, const std::string& name, std::vector<NodeKind>& kinds
   cluster.kinds = kinds;
   take_kinds(cluster);
   const Json own = to_json(cluster);
-  for (const char* key : {"nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns"}) {
+  for (const char* key :
+       {"nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns", "multiplies_float8"}) {
     if (json.contains(key) && json.at(key) != own.at(key)) {
       throw InputError(text(name, ": ", key, " is ", json.at(key).dump(), ", but by its kinds ",
                             own.at(key).dump(), ": leave it out, or mend the kinds"));
@@ -311,6 +342,7 @@ Cluster cluster_from_json(const Json& file, const std::string& name) {
       .device_bytes_per_ns = json.contains("device_bytes_per_ns")
                                  ? base::require_in(json, "device_bytes_per_ns", kBytesPerNs, name)
                                  : json.at("flops_per_ns").get<double>() / kFlopsAByte,
+      .multiplies_float8 = multiplies_float8_of(json, name),
       .intra_node = link_from_json(json, "intra_node", name),
       .inter_node = link_from_json(json, "inter_node", name),
       .nics_per_node = base::require_in(

@@ -24,6 +24,7 @@ struct NodeKind {
   int64_t device_memory_bytes = 0;
   double flops_per_ns = 0;
   double device_bytes_per_ns = 0;
+  bool multiplies_float8 = false;
   bool operator==(const NodeKind&) const = default;
 };
 
@@ -37,6 +38,7 @@ struct Cluster {
   int64_t device_memory_bytes = 0;
   double flops_per_ns = 0;         // dense 16-bit matrix products; 1 FLOP/ns is 1 GFLOP/s
   double device_bytes_per_ns = 0;  // read from its own memory
+  bool multiplies_float8 = false;  // has units for products of floats of 8 bits
   LinkSpeed intra_node;            // between devices of a node
   LinkSpeed inter_node;            // between nodes, of one NIC
   int nics_per_node = 1;           // divides gpus_per_node
@@ -51,7 +53,7 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
-// Presets: "local", "a100x8", "a800x8", "h100x8", "h200x8", with `nodes` nodes; or several, as
+// Presets: "local", "a100x8", "a800x8", "h100x8", "h200x8", "l40sx8", with `nodes` nodes; or several, as
 // "2x h100x8 + 4x a800x8", which say their nodes themselves. InputError listing them for another name, or
 // when nodes < 1.
 Cluster cluster_preset(const std::string& name, int nodes);

@@ -26,7 +26,7 @@ TEST(Cluster, PresetsSurviveJson) {
 TEST(Cluster, UnknownPresetListsTheKnownOnes) {
   EXPECT_THAT([] { cluster_preset("b200x8", 1); },
               ThrowsMessage<base::InputError>(
-                  AllOf(HasSubstr("'b200x8'"), HasSubstr("local, a100x8, a800x8, h100x8, h200x8"))));
+                  AllOf(HasSubstr("'b200x8'"), HasSubstr("local, a100x8, a800x8, h100x8, h200x8, l40sx8"))));
 }
 
 TEST(Cluster, NodesBelowOneAreRefused) {
@@ -72,6 +72,18 @@ TEST(Cluster, EveryDeviceHasItsOwnAdapterUnlessAFileSaysOtherwise) {
   EXPECT_THROW(cluster_from_json(json, "file"), base::InputError);
 }
 
+TEST(Cluster, DevicesMultiplyFloatsOf8BitsWhereAFileSaysSo) {
+  EXPECT_TRUE(cluster_preset("h100x8", 1).multiplies_float8);
+  base::Json json = to_json(cluster_preset("1x h100x8 + 1x a800x8", 1));
+  EXPECT_TRUE(cluster_from_json(json, "file").kinds.front().multiplies_float8);
+  EXPECT_FALSE(cluster_from_json(json, "file").kinds.back().multiplies_float8);
+  for (const char* key : {"nodes", "flops_per_ns", "device_memory_bytes", "device_bytes_per_ns"})
+    json.erase(key);
+  json.erase("multiplies_float8");
+  json["kinds"][0].erase("multiplies_float8");
+  EXPECT_FALSE(cluster_from_json(json, "file").multiplies_float8);
+}
+
 TEST(Cluster, LinkWithoutBandwidthIsRefused) {
   base::Json json = to_json(cluster_preset("h100x8", 2));
   json["inter_node"]["bytes_per_ns"] = 0;
@@ -110,7 +122,8 @@ TEST(Cluster, PresetsOfSeveralKinds) {
 
 TEST(Cluster, KindsThatContradictTheFileAreRefused) {
   base::Json json = to_json(cluster_preset("1x a800x8 + 2x h100x8", 1));
-  for (const char* key : {"nodes", "flops_per_ns", "device_memory_bytes", "device_bytes_per_ns"})
+  for (const char* key :
+       {"nodes", "flops_per_ns", "device_memory_bytes", "device_bytes_per_ns", "multiplies_float8"})
     json.erase(key);
   EXPECT_EQ(cluster_from_json(json, "file").nodes, 3) << "by its kinds";
   json["nodes"] = 4;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/shipped.h"
+#include "ops/narrow_product.h"
 #include "profile/device_pace.h"
 #include "profile/probe.h"
 #include "session/run_planning.h"
@@ -59,6 +60,14 @@ bool is_of_another_model(const cost::Calibration& earlier, const CalibrationRequ
   if (!fault.empty())
     base::log_warning(base::text(kEarlier, " is of another model: ", fault, ": measuring the machine again"));
   return !fault.empty();
+}
+
+// What they would round is only a loss of accuracy.
+void require_products(const CalibrationRequest& request) {
+  const base::ProductFormat format = request.config.parallel.narrow_products;
+  if (ops::multiplies(format, request.device)) return;
+  throw base::InputError(base::text("parallel.narrow_products is ", name_of(format), ", of which ",
+                                    request.device.str(), " has no products: choose int8 or bfloat16"));
 }
 
 // Tables of schemes are held against the strategies by the planner.
@@ -134,6 +143,7 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
   std::vector<int> tp_degrees;
   bool measure = false;
   control.together("reading the calibration", [&] {
+    require_products(request);
     if (request.config.parallel.calibration != "auto") {
       calibration = unmeasured_calibration(request, control.world_size());
       return;
@@ -151,12 +161,12 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
 
 std::vector<strategy::Device> measured_devices(const CalibrationRequest& request, Control& control) {
   if (request.config.parallel.devices == config::Devices::kAlike) return {};
-  constexpr double kBudgetNs = 3e8;
+  constexpr double kWindowNs = 2e8;  // some periods of what holds processes to a share of a processor
   constexpr int kStep = 5;      // percent: finer differences are noise
   constexpr int kWorthIt = 10;  // percent
   const auto measuring = control.activity().shared("measuring the devices");
   control.barrier();
-  const std::vector<double> times_ns = control.gather(profile::product_ns(request.device, kBudgetNs));
+  const std::vector<double> times_ns = control.gather(profile::product_ns(request.device, kWindowNs));
   std::vector<strategy::Device> devices;
   bool differ = false;
   for (const double time_ns : times_ns) {
