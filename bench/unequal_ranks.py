@@ -54,7 +54,7 @@ def median_times(path, run, part):
     for rank in range(2):
         told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": port}
-        begun = f"read go; exec {SLUICE} train --config {path}"
+        begun = f"read go; exec taskset -c {rank} {SLUICE} train --config {path}"
         ranks.append(subprocess.Popen(["sh", "-c", begun], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
                                       env={**os.environ, **{name: str(value) for name, value in told.items()}}))
     quota = Quota(ranks[1].pid, part)

@@ -5,7 +5,9 @@
 
 namespace sluice::profile {
 
-// What a product of two square matrices takes here, in nanoseconds, over about `budget_ns`.
-double product_ns(c10::Device device, double budget_ns);
+// What a product of two square matrices takes here, in nanoseconds: the median of five means, each over about
+// `window_ns`. A device that others use as well, or that is held to a share of its time, stands still now and
+// then, which a mean counts in; what disturbs it once should not.
+double product_ns(c10::Device device, double window_ns);
 
 }  // namespace sluice::profile

@@ -106,6 +106,15 @@ std::vector<DeviceRun> runs_of(const std::vector<Device>& devices) {
   return runs;
 }
 
+std::string to_text(const std::vector<DeviceRun>& runs) {
+  std::vector<std::string> told;
+  for (const auto& [ranks, device] : runs) {
+    told.push_back(text(device.pace_percent, " % on ", ranks.size() == 1 ? "rank " : "ranks ", ranks.begin,
+                        ranks.size() == 1 ? "" : text(" to ", ranks.end - 1)));
+  }
+  return base::join(told, ", ");
+}
+
 std::vector<Strategy> strategies_by_device(const PlanningTask& task, const Propose& propose) {
   const std::vector<DeviceRun> runs = runs_of(task.devices);
   const double all = std::accumulate(runs.begin(), runs.end(), 0.0,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/interval.h"
@@ -18,6 +19,8 @@ struct DeviceRun {
   strategy::Device device;
 };
 std::vector<DeviceRun> runs_of(const std::vector<strategy::Device>& devices);
+// "100 % on rank 0, 205 % on ranks 1 to 3".
+std::string to_text(const std::vector<DeviceRun>& runs);
 
 // As session::propose.
 using Propose = std::function<std::vector<plan::Proposal>(const PlanningTask& task)>;

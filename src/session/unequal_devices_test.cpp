@@ -78,6 +78,11 @@ TEST(UnequalDevices, PlansFitTheSmallerDevices) {
   }
 }
 
+TEST(UnequalDevices, RunsOfRanksAreToldTogether) {
+  const std::vector<Device> devices = {{.pace_percent = 100}, {.pace_percent = 205}, {.pace_percent = 205}};
+  EXPECT_EQ(to_text(runs_of(devices)), "100 % on rank 0, 205 % on ranks 1 to 2");
+}
+
 TEST(UnequalDevices, APipelineOnTwoKindsIsRefused) {
   PlanningTask task = mixed_task();
   task.choices.strategies = {strategy::parse_strategy("1x<1,1,16,16>", kRanks)};

@@ -14,6 +14,7 @@
 #include "rl/objective.h"
 #include "runtime/make_executor.h"
 #include "session/run_planning.h"
+#include "session/unequal_devices.h"
 #include "train/calibration.h"
 #include "train/held_model.h"
 #include "train/precision.h"
@@ -116,6 +117,8 @@ void RunContext::open_planner() {
                                    device_->device(), device_->memory_bytes()};
   cost::Calibration calibration = calibrate(request, device_->transport(), control());
   devices_ = measured_devices(request, control());
+  if (!devices_.empty() && rank() == 0)
+    base::log_info(base::text("a product takes ", session::to_text(session::runs_of(devices_))));
   cost::MemoryModel& memory = calibration.options.memory;
   memory.device_bytes -= device_->taken_bytes(control());
   memory.host_bytes = device_->host_bytes();
