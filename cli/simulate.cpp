@@ -75,6 +75,7 @@ std::vector<study::SystemResult> compare_with_progress(const study::Scenario& sc
     progress.set(arguments.steps * begun++);
   };
   options.after_step = [&] { progress.advance(1); };
+  options.explains_wire = true;
   std::vector<study::SystemResult> results = study::compare(scenario, options);
   progress.set(systems * arguments.steps);
   progress.finish();

@@ -42,6 +42,9 @@ class Watched : public System {
     gathers_ = gathers_ || gathers_between_nodes(step.plan, gpus_per_node_);
     return step;
   }
+  std::vector<report::ExplainedWire> wire(const SystemStep& step) const override {
+    return system_->wire(step);
+  }
   bool gathers_between_nodes_ever() const { return gathers_; }
 
  private:
@@ -73,9 +76,11 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
     Simulation simulation = simulate(system, scenario.batches, scenario.table,
                                      {.world_size = scenario.inputs.world_size,
                                       .timeline_steps = options.timeline_steps,
-                                      .after_step = options.after_step});
+                                      .after_step = options.after_step,
+                                      .explains_wire = options.explains_wire});
     result.run.steps = std::move(simulation.run.steps);
     result.timelines = std::move(simulation.timelines);
+    result.wire = std::move(simulation.wire);
     if (system.gathers_between_nodes_ever()) result.measured = measured_run(scenario, kind);
     for (report::Timeline& timeline : result.timelines) {
       timeline.system = kind.name;
@@ -105,14 +110,17 @@ Json system_json(const SystemResult& result) {
             {"infeasible", result.run.infeasible}};
   }
   const report::SystemSummary summary = report::summary_of(result.run);
-  return {{"title", result.run.title},
-          {"configuration", result.run.configuration},
-          {"mean_step_ns", summary.mean_step_ns},
-          {"mean_step_ns_measured_passes", measured_ns(result)},
-          {"std_step_ns", summary.std_step_ns},
-          {"tokens_per_s", std::llround(summary.tokens_per_s)},
-          {"peak_bytes", summary.peak_bytes},
-          {"rank_time_ns", to_json(summary.shares)}};
+  Json json = {{"title", result.run.title},
+               {"configuration", result.run.configuration},
+               {"mean_step_ns", summary.mean_step_ns},
+               {"mean_step_ns_measured_passes", measured_ns(result)},
+               {"std_step_ns", summary.std_step_ns},
+               {"tokens_per_s", std::llround(summary.tokens_per_s)},
+               {"peak_bytes", summary.peak_bytes},
+               {"rank_time_ns", to_json(summary.shares)}};
+  for (const report::ExplainedWire& each : result.wire)
+    json["wire"].push_back({{"setting", each.setting}, {"step_ns", each.step_ns}});
+  return json;
 }
 
 Json metrics_json(const std::string& system, const report::StepRecord& step) {
@@ -265,7 +273,9 @@ std::string comparison_table(const Scenario& scenario, const std::vector<SystemR
       notes += text("\n", result.run.title, " cannot run this: ", result.run.infeasible);
     }
   }
-  return base::table_text(rows, "lrrrrrrrrrrr") + verdict(results) + notes + "\n";
+  const std::string wire = report::wire_text(results.front().wire);
+  return text(base::table_text(rows, "lrrrrrrrrrrr"), verdict(results), notes, "\n",
+              wire.empty() ? "" : text("\nStep ", results.front().run.steps.front().step, ": ", wire));
 }
 
 }  // namespace sluice::study

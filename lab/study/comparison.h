@@ -18,6 +18,7 @@ struct ComparisonOptions {
   std::set<int64_t> timeline_steps;               // whose timelines are kept
   std::function<void(const std::string& system)> before_system = [](const std::string&) {};
   std::function<void()> after_step = [] {};
+  bool explains_wire = false;  // of the first step of systems that know codecs
 };
 
 struct SystemResult {
@@ -26,6 +27,7 @@ struct SystemResult {
   // parameters between nodes, and so may take longer than the clock says; else without steps.
   report::SystemRun measured;
   std::vector<report::Timeline> timelines;
+  std::vector<report::ExplainedWire> wire;  // what fewer bits would be worth to the first step
 };
 
 // One system after the other. What a system other than the first cannot do is a result. InputError for an

@@ -95,6 +95,7 @@ void simulate_step(System& system, const corpus::Batch& batch, const model::Para
   const SystemStep step = system.step(batch.step, session::sequences_of(batch.samples));
   const graph::StepGraph graph =
       graph::build(step.plan, table, system.cost(), options.world_size, {.link_plans = &links});
+  if (options.explains_wire && result.run.steps.empty()) result.wire = system.wire(step);
   result.run.steps.push_back(record_of(batch, step, graph, system.cost()));
   if (options.timeline_steps.contains(batch.step)) {
     result.timelines.push_back(timeline_of(step, graph, system.cost()));

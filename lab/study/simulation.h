@@ -18,11 +18,13 @@ struct SimulationOptions {
   int world_size = 1;
   std::set<int64_t> timeline_steps;          // whose timelines are kept
   std::function<void()> after_step = [] {};  // for progress
+  bool explains_wire = false;
 };
 
 struct Simulation {
   report::SystemRun run;
   std::vector<report::Timeline> timelines;  // of the asked steps, ascending
+  std::vector<report::ExplainedWire> wire;  // of the first step, where it is asked for
 };
 
 // One record a batch, in their order; name, title and configuration of the run are the caller's. One graph

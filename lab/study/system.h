@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "report/explain_wire.h"
 #include "session/candidates.h"
 #include "strategy/cluster.h"
 #include "strategy/step_plan.h"
@@ -49,6 +50,8 @@ class System {
   virtual const cost::CostModel& cost() const = 0;
   // Steps are asked for in ascending order. Throws base::InfeasibleError when the batch does not fit.
   virtual SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) = 0;
+  // What fewer bits between ranks would be worth to a step of its; none where it knows no codecs.
+  virtual std::vector<report::ExplainedWire> wire(const SystemStep&) const { return {}; }
 };
 
 }  // namespace sluice::study
