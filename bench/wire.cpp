@@ -6,6 +6,9 @@
 // planning would take instead, one copy over all lanes; with what travels as it is and by each codec. The
 // time of coding is in it, as cost/analytic.h assumes it.
 //
+// And, for SDP4Bit's claim, what its sharded data parallelism is: each GPU a replica of a model of 6.7B
+// parameters, of which it owns a part, on sequences of one length.
+//
 //   wire_bench [LENGTHS]
 #include <cstdio>
 #include <string>
@@ -34,8 +37,14 @@ constexpr double kGigabytes[] = {50, 20, 10, 3};
 struct Setting {
   const char* model;
   int ranks;
+  const char* cluster = "h100x8";
 };
 constexpr Setting kSettings[] = {{"llama-7b", 64}, {"llama-7b", 128}, {"llama-32b", 64}, {"llama-32b", 128}};
+
+// Of 6.7B parameters, too, if not GPT's.
+constexpr Setting kSharded{"llama-7b", 128, "a800x8"};
+constexpr int64_t kShardedLength = 2048;
+constexpr int64_t kSequencesOfGpu[] = {1, 4, 16};
 
 struct Column {
   const char* name;
@@ -57,7 +66,7 @@ constexpr Column kShared[] = {{"as they are", {}},
                               {"… and gather 8 bits", {.sums = kOf8And4, .gather = Codec::kInt8}}};
 
 cost::CostModel::Options costs_of(const Setting& setting, double gigabytes) {
-  const strategy::Cluster cluster = strategy::cluster_preset("h100x8", setting.ranks / 8);
+  const strategy::Cluster cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8);
   const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9,
                                     .element_bytes = 2,
                                     .host_bytes = cost::host_bytes_of(cluster)};
@@ -128,23 +137,53 @@ void print_row(const Setting& setting, double gigabytes, const std::vector<int64
   std::fflush(stdout);
 }
 
-}  // namespace
+template <size_t kCount>
+void print_head(const Column (&columns)[kCount], const char* prefix) {
+  for (const Column& column : columns) std::printf(" %s%s |", prefix, column.name);
+}
 
-int main(int argc, char** argv) {
-  const std::vector<int64_t> lengths =
-      bench::read_lengths(argc > 1 ? argv[1] : "bench/data/system_lengths.txt", 1, kContextTokens);
+void print_mixed(const std::vector<int64_t>& lengths) {
   std::printf(
       "H100s, eight a node, %lld tokens a rank, context %lld; milliseconds, and over what travels as "
       "it is:\n\n",
       static_cast<long long>(kTokensOfRank), static_cast<long long>(kContextTokens));
   std::printf("| model | GPUs | GB/s of an adapter |");
-  for (const Column& column : kReplicas) std::printf(" replicas: %s |", column.name);
-  for (const Column& column : kShared) std::printf(" shared: %s |", column.name);
+  print_head(kReplicas, "replicas: ");
+  print_head(kShared, "shared: ");
   std::printf("\n|---|---:|---:|");
   for (size_t i = 0; i < std::size(kReplicas) + std::size(kShared); ++i) std::printf("---:|");
   std::printf("\n");
   for (const Setting& setting : kSettings) {
     for (const double gigabytes : kGigabytes) print_row(setting, gigabytes, lengths);
   }
+}
+
+void print_sharded() {
+  std::printf("\n%d A800s, eight a node, each a replica of %s, sequences of %lld tokens:\n\n", kSharded.ranks,
+              kSharded.model, static_cast<long long>(kShardedLength));
+  std::printf("| sequences a GPU | GB/s of an adapter |");
+  print_head(kReplicas, "");
+  std::printf("\n|---:|---:|");
+  for (size_t i = 0; i < std::size(kReplicas); ++i) std::printf("---:|");
+  std::printf("\n");
+  for (const int64_t sequences : kSequencesOfGpu) {
+    const std::vector<int64_t> batch(static_cast<size_t>(kSharded.ranks * sequences), kShardedLength);
+    for (const double gigabytes : kGigabytes) {
+      std::printf("| %lld | %.0f |", static_cast<long long>(sequences), gigabytes);
+      print_columns(kReplicas, base::text(kSharded.ranks, "x<1,1,1>"), {batch},
+                    cost::CostModel(costs_of(kSharded, gigabytes)), kSharded.ranks);
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<int64_t> lengths =
+      bench::read_lengths(argc > 1 ? argv[1] : "bench/data/system_lengths.txt", 1, kContextTokens);
+  print_mixed(lengths);
+  print_sharded();
   return 0;
 }
