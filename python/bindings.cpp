@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "corpus/lengths.h"
+#include "cost/measured_prices.h"
 #include "plan/planner.h"
 #include "session/planning_inputs.h"
 #include "session/strategy_file.h"
@@ -150,11 +152,12 @@ class Planner {
 session::PlanningOptions options_of(int gpus, std::string cluster, std::string model, std::string calibration,
                                     std::vector<std::string> strategies, int64_t context_length,
                                     int64_t tokens_per_step, int64_t seed, std::string exchange,
-                                    std::string stages) {
+                                    std::string stages, std::optional<cost::MeasuredPrices> prices) {
   return {.gpus = gpus,
           .cluster = std::move(cluster),
           .model = std::move(model),
           .calibration = std::move(calibration),
+          .prices = prices,
           .context_length = context_length,
           .tokens_per_step = tokens_per_step,
           .strategies = std::move(strategies),
@@ -171,13 +174,20 @@ PYBIND11_MODULE(_sluice, module) {
   py::register_exception<base::InputError>(module, "InputError", PyExc_ValueError);
   py::register_exception<base::InfeasibleError>(module, "InfeasibleError", PyExc_ValueError);
 
+  py::class_<cost::MeasuredPrices>(module, "Prices")
+      .def(py::init([](const std::string& scheme, double a, double b, double c, int64_t max_tokens) {
+             return cost::MeasuredPrices{strategy::parse_scheme(scheme), a, b, c, max_tokens};
+           }),
+           py::arg("scheme"), py::arg("a"), py::arg("b"), py::arg("c"), py::arg("max_tokens"));
+
   const session::PlanningOptions defaults;
   py::class_<session::PlanningOptions>(module, "Options")
       .def(py::init(&options_of), py::kw_only(), py::arg("gpus"), py::arg("cluster"), py::arg("model"),
            py::arg("calibration"), py::arg("strategies") = defaults.strategies,
            py::arg("context_length") = defaults.context_length,
            py::arg("tokens_per_step") = defaults.tokens_per_step, py::arg("seed") = defaults.seed,
-           py::arg("exchange") = defaults.exchange, py::arg("stages") = defaults.stages);
+           py::arg("exchange") = defaults.exchange, py::arg("stages") = defaults.stages,
+           py::arg("prices") = defaults.prices);
   py::class_<Planner>(module, "Planner")
       .def(py::init<const session::PlanningOptions&, const std::string&>(), py::arg("options"),
            py::arg("method"))

@@ -11,6 +11,9 @@ __version__: str
 class InputError(ValueError): ...
 class InfeasibleError(ValueError): ...
 
+class Prices:
+    def __init__(self, scheme: str, a: float, b: float, c: float, max_tokens: int) -> None: ...
+
 class Options:
     def __init__(
         self,
@@ -25,6 +28,7 @@ class Options:
         seed: int = ...,
         exchange: str = ...,
         stages: str = ...,
+        prices: Prices | None = ...,
     ) -> None: ...
 
 class Planner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import os
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sluice import _sluice
 from sluice.results import (
     Lengths,
+    MeasuredPrices,
     Plan,
     Proposal,
     Simulation,
@@ -108,6 +110,7 @@ class Planner:
         method: str = "ours",
         exchange: str = "auto",
         stages: str = "time",
+        prices: MeasuredPrices | None = None,
     ) -> None:
         """
         strategies: proposals, or texts such as "1x<4,2,1> + 8x<1,1,1>", or the path of a strategies.json.
@@ -122,9 +125,14 @@ class Planner:
         exchange: how lanes that share sequences see each other's keys and values: "auto", whatever costs a unit
             least, or "ring", "heads" or "nested" alone.
         stages: what stages are cut by: "time" that layers, embedding and head take, or the number of "layers".
+        prices: of another training program, in place of model and calibration; strategies then have the scheme that
+            was measured, with any number of lanes.
 
         Raises InputError naming the value and the way out.
         """
+        if prices is not None and (model is not None or calibration != "analytic"):
+            raise _sluice.InputError("prices stand in place of model and calibration: leave these out")
+        self._prices = prices
         self._arguments = {
             "gpus": _count(gpus, "gpus", most=_MOST_GPUS),
             "cluster": _text(cluster),
@@ -135,14 +143,18 @@ class Planner:
             "stages": stages,
         }
         self._method = method
-        self._planner = _sluice.Planner(_sluice.Options(**self._arguments), method)
+        self._planner = self._made()
 
-    def __getstate__(self) -> tuple[dict[str, Any], str]:
-        return self._arguments, self._method
+    def _made(self) -> _sluice.Planner:
+        prices = self._prices and _sluice.Prices(**dataclasses.asdict(self._prices))
+        return _sluice.Planner(_sluice.Options(**self._arguments, prices=prices), self._method)
 
-    def __setstate__(self, state: tuple[dict[str, Any], str]) -> None:
-        self._arguments, self._method = state
-        self._planner = _sluice.Planner(_sluice.Options(**self._arguments), self._method)
+    def __getstate__(self) -> tuple[dict[str, Any], str, MeasuredPrices | None]:
+        return self._arguments, self._method, self._prices
+
+    def __setstate__(self, state: tuple[dict[str, Any], str, MeasuredPrices | None]) -> None:
+        self._arguments, self._method, self._prices = state
+        self._planner = self._made()
 
     @property
     def max_len(self) -> int:

@@ -188,6 +188,27 @@ class StageTimes:
 
 
 @dataclasses.dataclass(frozen=True)
+class MeasuredPrices:
+    """What a training program is known by that planning serves without knowing its model."""
+
+    a: float
+    """Nanoseconds a squared token of a sequence, forward and backward, on one stage."""
+    b: float
+    """Nanoseconds a token."""
+    c: float
+    """Nanoseconds a micro-batch."""
+    max_tokens: int
+    """Of a micro-batch on one lane: what its memory holds."""
+    scheme: str = "<1,1,1>"
+    """TP degree and stages of what was measured, on one lane. Lanes cut a sequence's time evenly."""
+
+    @classmethod
+    def of(cls, times: StageTimes, max_tokens: int, scheme: str = "<1,1,1>") -> MeasuredPrices:
+        """Of fitted times (StageTimes.fit)."""
+        return cls(times.a, times.b, times.c, max_tokens, scheme)
+
+
+@dataclasses.dataclass(frozen=True)
 class Proposal:
     """A strategy that suits a corpus."""
 

@@ -15,8 +15,8 @@
 
 namespace sluice::ops {
 
-// Whether the device computes such products by itself, not as floats: a GPU without units for floats of 8 bits
-// does not. CPUs, on which formats are tried, count as if they did.
+// Whether the device computes such products by itself, not as floats: a GPU without units for floats of 8
+// bits does not. CPUs, on which formats are tried, count as if they did.
 bool multiplies(base::ProductFormat format, c10::Device device);
 
 // left·rightᵀ: left [M, K], right [N, K], either as a transposed view, to [M, N] in left's type. REQUIRES: a

@@ -104,6 +104,7 @@ void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options
 
 cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
   const std::string& name = inputs.options.calibration;
+  if (inputs.options.prices) return cost::calibration_of(*inputs.options.prices);
   if (name == kAnalytic) return analytic(inputs);
   std::vector<std::string> known = cost::shipped_names();
   if (std::ranges::count(known, name) == 0 && !is_there(name)) {

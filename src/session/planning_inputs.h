@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "corpus/sampler.h"
 #include "cost/calibration.h"
+#include "cost/measured_prices.h"
 #include "session/candidates.h"
 #include "strategy/cluster.h"
 
@@ -20,7 +22,8 @@ struct PlanningOptions {
   std::string cluster;                   // a preset or a file (JSON, TOML); empty: a800x8
   std::string model;                     // a shipped shape or a Hugging Face folder; empty: calibration's
   std::string calibration = "analytic";  // a shipped fit, a file, or "analytic"
-  std::vector<std::filesystem::path> lengths;  // corpora, lengths.json, or files with one length a line
+  std::optional<cost::MeasuredPrices> prices = {};  // in place of model and calibration
+  std::vector<std::filesystem::path> lengths;       // corpora, lengths.json, or files with one length a line
   int64_t context_length = 0;           // tokens; longer documents are truncated; 0: the longest's length
   int64_t tokens_per_step = 200'000;    // 0: all documents are one batch
   std::vector<std::string> strategies;  // texts or files of them (session/strategy_file.h)

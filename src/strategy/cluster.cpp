@@ -168,8 +168,12 @@ Cluster named_preset(const std::string& name) {
 }
 
 NodeKind kind_of(const Cluster& cluster) {
-  return {cluster.name, cluster.nodes, cluster.device_memory_bytes, cluster.flops_per_ns,
-          cluster.device_bytes_per_ns, cluster.multiplies_float8};
+  return {cluster.name,
+          cluster.nodes,
+          cluster.device_memory_bytes,
+          cluster.flops_per_ns,
+          cluster.device_bytes_per_ns,
+          cluster.multiplies_float8};
 }
 
 // The devices' figures of the fastest kind, and how many nodes there are.
@@ -284,10 +288,10 @@ bool multiplies_float8_of(const Json& json, const std::string& name) {
 }
 
 NodeKind kind_from_json(const Json& json, const std::string& name) {
-  refuse_unknown_keys(json,
-                      {"name", "nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns",
-                       "multiplies_float8"},
-                      name);
+  refuse_unknown_keys(
+      json,
+      {"name", "nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns", "multiplies_float8"},
+      name);
   const double flops = base::require_in(json, "flops_per_ns", kFlopsPerNs, name);
   return {.name = base::require<std::string>(json, "name", name),
           .nodes = base::require_in(json, "nodes", kDevices, name),

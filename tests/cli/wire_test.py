@@ -130,12 +130,24 @@ class Wire(CommandTest):
                 for format in ("none", "int8")}
         self.assertIn("int8 products in layers 0-1 of ranks 8-15", told["int8"])
         self.assertNotIn("products in layers", told["none"])
+        refused = call("train", "--config", self.config, "--dry-run", "--nproc", 0, "--cluster", "1x h100x8 + 1x a800x8", *words,
+                       "--set", "parallel.narrow_products=float8")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("parallel.narrow_products is float8, of which a800x8 has no products: choose int8 or bfloat16", refused.stderr)
 
     def test_what_the_wire_is_worth_is_said(self):
         told = self.done("plan", "--cluster", "h100x8", "--gpus", 64, "--model", "llama-7b", "--lengths",
                          TESTS.parent / "bench/data/system_lengths.txt", "--context", 16384, "--strategies", "8x<1,1,8,8>",
                          "--explain")
         self.assertIn('with push = ["int8", "int4"]', told)
+        simulated = self.done("simulate", "--cluster", "h100x8", "--gpus", 16, "--model", "llama-7b", "--lengths",
+                              TESTS.parent / "bench/data/system_lengths.txt", "--context", 4096, "--strategies", "2x<1,1,8,8>",
+                              "--steps", 2, "--out", self.folder / "worth")
+        self.assertIn("Step 0: With what travels between ranks as it is the step takes", simulated)
+        self.assertIn('with push = "bfloat16"', simulated)
+        wire = json.loads((self.folder / "worth" / "simulation.json").read_text())["systems"]["sluice"]["wire"]
+        self.assertEqual(wire[0]["setting"], "")
+        self.assertLess(wire[1]["step_ns"], wire[0]["step_ns"])
 
     def test_a_cluster_of_several_kinds_is_planned_for(self):
         told = json.loads(self.done("plan", "--cluster", "1x h100x8 + 1x a800x8", "--model", "llama-7b", "--lengths",

@@ -15,12 +15,15 @@ import megatron_data_loader
 import numpy as np
 import sluice
 import torch
+from hybrid_schedule import step_ns
 from lengths import lengths_of
 from megatron.core import num_microbatches_calculator as calculator
 from megatron.core.datasets.indexed_dataset import IndexedDataset, IndexedDatasetBuilder
+from megatron.core.pipeline_parallel.hybrid_cp_schedule import BalancedCPScheduler
 from megatron.core.rerun_state_machine import RerunDataIterator
 from megatron.core.utils import get_thd_batch_on_this_cp_rank
 from sluice.integrations.balancer import Balancer
+from sluice.integrations.hybrid_cp import HybridCPScheduler
 from sluice.integrations.megatron import BatchSampler, Documents, PackedCollate, packed_seq_params, planned_forward_backward
 from torch.utils.data import DataLoader
 
@@ -168,6 +171,20 @@ class SchedulerTest(unittest.TestCase):
         for case in json.loads((folder / "batches.json").read_text())[::10]:
             total = fixtures["total_of"](case["lengths"], case["lanes"], case["lane_tokens"])
             self.assertEqual(round(total), case["total"])
+
+
+    def test_ours_stands_in_its_place(self):
+        group, lengths = types.SimpleNamespace(size=lambda: 8), [int(length) for length in LENGTHS]
+        samples = [(number, min(length, 8 * 4096)) for number, length in enumerate(lengths)]
+        times = sluice.StageTimes(a=2.0, b=30_000.0, c=50_000)
+        theirs, ours = (scheduler.get_groups_and_subsamples(samples, None) for scheduler in (
+            BalancedCPScheduler(4096, group), HybridCPScheduler(4096, group, times)))
+        for lengths_of_ranks, ids in (theirs, ours):
+            self.assertEqual({len(group) for group in ids}, {8})
+            self.assertEqual([[len(rank) for rank in group] for group in lengths_of_ranks],
+                             [[len(rank) for rank in group] for group in ids])
+            self.assertEqual({sample for group in ids for rank in group for sample in rank}, set(dict(samples)))
+        self.assertLess(step_ns(ours[1], dict(samples), times), step_ns(theirs[1], dict(samples), times))
 
 
 class ExampleTest(unittest.TestCase):

@@ -200,6 +200,18 @@ class PlanTest(unittest.TestCase):
         with self.assertRaisesRegex(sluice.InputError, "stages is 'bytes': cut them by time or layers"):
             sluice.Planner(["2x<1,4,1>"], **machine, stages="bytes")
 
+    def test_prices_of_another_program_stand_in_place_of_a_model(self):
+        prices = sluice.MeasuredPrices(a=2.0, b=30_000.0, c=5e6, max_tokens=1000)
+        planner = sluice.Planner(["1x<1,1,4>", "4x<1,1,1>"], gpus=4, prices=prices)
+        self.assertEqual(planner.max_len, 4000)
+        self.assertAlmostEqual(planner.stage_times("<1,1,1>").b, 30_000, places=3)
+        plan = planner.plan([900, 800, 700, 600])
+        self.assertEqual(pickle.loads(pickle.dumps(planner)).plan([900, 800, 700, 600]), plan)
+        with self.assertRaisesRegex(sluice.InputError, "in place of model and calibration"):
+            sluice.Planner(["1x<1,1,1>"], gpus=1, prices=prices, model="llama-7b")
+        with self.assertRaisesRegex(sluice.InputError, "prices: max_tokens is 0"):
+            sluice.Planner(["1x<1,1,1>"], gpus=1, prices=sluice.MeasuredPrices(1.0, 1.0, 0.0, 0))
+
     def test_stage_times_are_the_calibrations(self):
         times = self.planner.stage_times("<4,1,1>")
         self.assertAlmostEqual(times.a, 1.0304334, places=6)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import tempfile
 from collections import OrderedDict
 from typing import Any
 
@@ -13,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sluice._sluice import InputError
 from sluice.planning import Planner
-from sluice.results import StageTimes
+from sluice.results import MeasuredPrices, StageTimes
 
 MicroBatches = list[list[int]]
 """Of one rank: places in the batch."""
@@ -44,15 +41,14 @@ class Balancer:
             raise InputError(f"scheme is {scheme!r}: give <tp,pp,1>, for example <4,1,1>; lanes belong to no rank alone")
         if (times is None) != (max_tokens is None):
             raise InputError("times and max_tokens belong together: give both or none")
-        if max_tokens is not None and max_tokens < 1:
-            raise InputError(f"max_tokens is {max_tokens}: give 1 or more")
-        if times is not None and (min(times.a, times.b, times.c) < 0 or times.a + times.b <= 0):
-            raise InputError(f"times are {times}: none may be negative, and tokens take some; measure longer micro-batches")
         self.scheme = scheme
-        self._tp, self._pp = degrees[:2]
-        self._measured, self._arguments = (times, max_tokens), arguments
+        self._ranks = degrees[0] * degrees[1]
+        if times is not None and max_tokens is not None:
+            arguments["prices"] = MeasuredPrices.of(times, max_tokens, scheme)
+        self._arguments = arguments
         self._planners: dict[int, Planner] = {}
-        self._times = times or self.planner(1).stage_times(scheme)
+        priced = self.planner(1).stage_times(scheme)
+        self._times = times or priced
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planners": {}}
@@ -67,18 +63,8 @@ class Balancer:
         if ranks < 1:
             raise InputError(f"ranks is {ranks}: give 1 or more")
         if ranks not in self._planners:
-            self._planners[ranks] = self._make_planner(ranks)
+            self._planners[ranks] = Planner([f"{ranks}x{self.scheme}"], gpus=ranks * self._ranks, **self._arguments)
         return self._planners[ranks]
-
-    def _make_planner(self, ranks: int) -> Planner:
-        arguments = {"strategies": [f"{ranks}x{self.scheme}"], "gpus": ranks * self._tp * self._pp, **self._arguments}
-        times, max_tokens = self._measured
-        if times is None:
-            return Planner(**arguments)
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(_calibration(self.scheme, self._tp, self._pp, times, max_tokens), file)
-            file.flush()
-            return Planner(**arguments, calibration=file.name)
 
     def micro_batches(self, lengths: ArrayLike, ranks: int, step: int = 0) -> list[MicroBatches]:
         """Of each rank its micro-batches, in the order in which it runs them: at least one of at least one sequence.
@@ -114,33 +100,6 @@ class Balancer:
                 f"{len(lengths)} sequences cannot be {ranks} parts of equal size: give a multiple, or equal_size=False"
             )
         return equal_parts(self.times.of_sequences(lengths), ranks)
-
-
-def _calibration(scheme: str, tp: int, pp: int, times: StageTimes, max_tokens: int) -> dict[str, Any]:
-    """calibration.json of a program that is known by its times and its longest micro-batch: the least of models, which
-    takes no memory to speak of, and devices that hold pp micro-batches of MiB tokens."""
-    # A cost model without squares is refused as degenerate. This one adds half a nanosecond to the longest sequence.
-    times = dataclasses.replace(times, a=max(times.a, 0.5 / max_tokens**2))
-    token_bytes = 1 << 20
-    link = {"latency_ns": 0, "bytes_per_s": 1 << 40}
-    return {
-        "schema": "sluice.calibration/1",
-        "model": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "head_dim": 2,
-                  "hidden_size": 2 * tp, "intermediate_size": tp, "num_hidden_layers": pp, "num_attention_heads": tp,
-                  "num_key_value_heads": tp, "vocab_size": tp, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
-                  "tie_word_embeddings": False},
-        "hardware": "a training program's ranks",
-        "source": "measured in it",
-        "schemes": [{"scheme": scheme, **dataclasses.asdict(times), "forward_share": 1 / 3,
-                     "bytes_per_token": token_bytes, "util_len": 1}],
-        "refused": [],
-        "links": {"intra": link, "inter": link},
-        "memory": {"device_bytes": token_bytes * max_tokens * pp + token_bytes // 2, "element_bytes": 2,
-                   "accumulator_bytes": 2, "owner_bytes_per_parameter": 12, "transient_bytes_per_token": 0,
-                   "logits_chunk_bytes": 0, "layer_parameters": 1, "end_parameters": 1},
-        "update_ps_per_element": 0,
-        "gpus_per_node": 8,
-    }
 
 
 def _check_count(sequences: int, ranks: int) -> None:

@@ -1,0 +1,73 @@
+#include "cost/measured_prices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::cost {
+namespace {
+
+// Of memory, whose figures are made up: as many bytes as make micro-batches of max_tokens the longest.
+constexpr int64_t kTokenBytes = int64_t{1} << 20;
+constexpr int64_t kMostOfMicroBatch = int64_t{1} << 30;
+constexpr double kMostNs = 0x1p40;
+
+void require_time(const char* name, double value, double most) {
+  if (value >= 0 && value <= most) return;  // no NaN is
+  throw base::InputError(base::text("prices: ", name, " is ", value, " ns: give 0 to ", most));
+}
+
+void validate(const MeasuredPrices& prices) {
+  require_time("a", prices.a, 0x1p20);
+  require_time("b", prices.b, 0x1p30);
+  require_time("c", prices.c, kMostNs);
+  if (prices.a + prices.b <= 0)
+    throw base::InputError("prices: a and b are 0, so tokens take no time: measure longer micro-batches");
+  if (prices.max_tokens < 1 || prices.max_tokens > kMostOfMicroBatch) {
+    throw base::InputError(
+        base::text("prices: max_tokens is ", prices.max_tokens, ": give 1 to ", kMostOfMicroBatch));
+  }
+  if (prices.scheme.cp != 1 || prices.scheme.share != 1) {
+    throw base::InputError(base::text("prices: the scheme is ", to_text(prices.scheme),
+                                      ": give that of one lane, as <4,2,1>; several are computed from it"));
+  }
+}
+
+// The least of models that such a scheme cuts.
+model::Shape least_shape(const strategy::Scheme& scheme) {
+  return {.layers = scheme.pp,
+          .hidden = 2 * scheme.tp,
+          .heads = scheme.tp,
+          .kv_heads = scheme.tp,
+          .head_dim = 2,
+          .ffn_hidden = scheme.tp,
+          .vocab = scheme.tp};
+}
+
+}  // namespace
+
+Calibration calibration_of(const MeasuredPrices& prices) {
+  validate(prices);
+  const strategy::Scheme& scheme = prices.scheme;
+  // What bounds and lanes share out are squares: some are always there, half a nanosecond of the longest.
+  const double longest = static_cast<double>(prices.max_tokens);
+  const double a = std::max(prices.a, 0.5 / (longest * longest));
+  CostModel::Options options;
+  options.shape = least_shape(scheme);
+  options.intra = options.inter = {.latency_ns = 0, .bytes_per_s = int64_t{1} << 40};
+  options.memory = {.device_bytes = kTokenBytes * prices.max_tokens * scheme.pp + kTokenBytes / 2,
+                    .element_bytes = 2,
+                    .accumulator_bytes = 2,
+                    .owner_bytes_per_parameter = 12,
+                    .layer_parameters = 1,
+                    .end_parameters = 1};
+  options.scheme_times[{scheme.tp, scheme.pp}] = {.stage = Quadratic::from_ns(a, prices.b, prices.c),
+                                                  .saved_bytes_per_token = kTokenBytes,
+                                                  .util_len_tokens = 1};
+  return {"a training program's ranks", "measured in it", std::move(options)};
+}
+
+}  // namespace sluice::cost
