@@ -44,7 +44,8 @@ constexpr Setting kSettings[] = {{"llama-7b", 64}, {"llama-7b", 128}, {"llama-32
 // Of 6.7B parameters, too, if not GPT's.
 constexpr Setting kSharded{"llama-7b", 128, "a800x8"};
 constexpr int64_t kShardedLength = 2048;
-constexpr int64_t kSequencesOfGpu[] = {1, 4, 16};
+constexpr int64_t kSequencesOfGpu[] = {1, 4};
+constexpr double kShardedGigabytes[] = {20, 3, 1.5, 0.75};
 
 struct Column {
   const char* name;
@@ -168,8 +169,8 @@ void print_sharded() {
   std::printf("\n");
   for (const int64_t sequences : kSequencesOfGpu) {
     const std::vector<int64_t> batch(static_cast<size_t>(kSharded.ranks * sequences), kShardedLength);
-    for (const double gigabytes : kGigabytes) {
-      std::printf("| %lld | %.0f |", static_cast<long long>(sequences), gigabytes);
+    for (const double gigabytes : kShardedGigabytes) {
+      std::printf("| %lld | %g |", static_cast<long long>(sequences), gigabytes);
       print_columns(kReplicas, base::text(kSharded.ranks, "x<1,1,1>"), {batch},
                     cost::CostModel(costs_of(kSharded, gigabytes)), kSharded.ranks);
       std::printf("\n");
