@@ -26,7 +26,8 @@ from harness import make_documents, merged, to_toml, write_corpus  # noqa: E402
 from slow import Quota  # noqa: E402
 
 SLUICE = os.environ.get("SLUICE", str(ROOT / "build" / "sluice"))
-WARM = 8  # steps that are left out
+WARM = 16  # steps that are left out: plans of the first count with what a probe says of devices
+PERIOD_US = 5000  # in which the slow rank has its part: far below what a layer takes
 
 
 def config(folder, name, steps, **parallel):
@@ -57,7 +58,7 @@ def median_times(path, run, part):
         begun = f"read go; exec taskset -c {rank} {SLUICE} train --config {path}"
         ranks.append(subprocess.Popen(["sh", "-c", begun], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
                                       env={**os.environ, **{name: str(value) for name, value in told.items()}}))
-    quota = Quota(ranks[1].pid, part)
+    quota = Quota(ranks[1].pid, part, PERIOD_US)
     for process in ranks:
         process.stdin.write("go\n")
         process.stdin.close()
@@ -74,7 +75,7 @@ def median_times(path, run, part):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", type=float, default=0.5)
-    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(f"The second rank has {options.part:.0%} of its core; milliseconds a step.\n")

@@ -316,8 +316,8 @@ void visit_parallel(RunConfig& config, Fields& keys) {
        "experts that a lane has room for beyond an even part: copies of those that are visited most");
   keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
   keys("devices", Choice(parallel.devices, kDeviceWords),
-       "measured: ranks time a product at the start, and plans give those that differ as much work as they "
-       "do");
+       "measured: ranks time a product at the start, and later what steps take, and plans give those that "
+       "differ as much work as they do");
   keys("narrow_products", Choice(parallel.narrow_products, kProductFormats),
        "what some layers round matrices and rows to before they multiply them; the loss then depends on the "
        "strategy");

@@ -16,7 +16,7 @@ std::shared_ptr<const StepPlanners::Entry> StepPlanners::at(int64_t step) const 
   return behind == entries_.begin() ? nullptr : std::prev(behind)->second;
 }
 
-void StepPlanners::narrow_from(int64_t step, std::span<const strategy::Device> devices) {
+void StepPlanners::compute_on(int64_t step, std::span<const strategy::Device> devices) {
   devices_.assign(devices.begin(), devices.end());
   enter(step);
 }
@@ -38,7 +38,7 @@ void StepPlanners::enter(int64_t step) {
   base::CanonicalBytes bytes;
   for (const int pace : pace_percent_) bytes.add(pace);
   for (const strategy::Device& device : devices_) {
-    bytes.add("device");
+    bytes.add("device").add(device.pace_percent);
     if (!device.narrow) continue;
     for (const int layer : device.narrow->layers) bytes.add(layer);
   }

@@ -26,8 +26,8 @@ class StepPlanners {
   };
   // Null: the step is the priced planner's.
   std::shared_ptr<const Entry> at(int64_t step) const;
-  // From `step` on devices compute so, by rank.
-  void narrow_from(int64_t step, std::span<const strategy::Device> devices);
+  // From `step` on devices compute so, by rank; none: alike.
+  void compute_on(int64_t step, std::span<const strategy::Device> devices);
   // From `step` on ranks take so many hundredths of what they are priced at, by world rank; or experts are
   // visited so (session::planner_placing). Whatever was to be from there on is no more. REQUIRES: no such
   // step has been asked for.

@@ -14,9 +14,9 @@
 #include "profile/machine.h"
 #include "report/plan_table.h"
 #include "session/sampling.h"
+#include "train/device_choosing.h"
 #include "train/expert_placing.h"
 #include "train/learning_rate.h"
-#include "train/narrow_choosing.h"
 #include "train/preferences.h"
 #include "train/reporter.h"
 #include "train/rollouts.h"
@@ -80,7 +80,7 @@ class Trainer::Impl {
   std::optional<Reporter> reporter_;
   std::optional<Watching> watching_;
   std::optional<ExpertPlacing> experts_;
-  std::optional<NarrowChoosing> narrow_;
+  std::optional<DeviceChoosing> devices_;
   std::optional<Validation> validation_;
   std::optional<Saver> saver_;
   bool snapshot_beside_ = false;  // of the next step: one was begun
@@ -116,7 +116,7 @@ void Trainer::Impl::run() {
   reporter_.emplace(run_);
   watching_.emplace(run_);
   experts_.emplace(run_);
-  narrow_.emplace(run_);
+  devices_.emplace(run_);
   validation_.emplace(run_, stop_signal_, *reporter_, config_.rl.rolls_out() ? speaker_.get() : nullptr);
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this](int bucket) {
@@ -174,7 +174,7 @@ void Trainer::Impl::train_steps() {
     record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
     const Watching::News news = watching_->look(*step, result, agreement.watched, record);
     experts_->look(record.step, result);
-    narrow_->look(record.step, result);
+    devices_->look(record.step, result, agreement.watched);
     reporter_->tell(record);
     reporter_->tell(news.changes, record, step->graph, watching_->paces());
     if (std::ranges::find(config_.log.trace_steps, record.step) != config_.log.trace_steps.end()) {

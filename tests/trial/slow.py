@@ -29,9 +29,7 @@ class Third(Duty):
 class Quota:
     """Holds a process and its threads to a part of one processor, by a control group of its own."""
 
-    PERIOD_US = 50_000
-
-    def __init__(self, process_id, part):
+    def __init__(self, process_id, part, period_us=50_000):
         root = next((path for path in (pathlib.Path("/sys/fs/cgroup/cpu"), pathlib.Path("/sys/fs/cgroup"))
                      if (path / "cpu.cfs_quota_us").exists() or (path / "cgroup.controllers").exists()), None)
         if root is None:
@@ -39,12 +37,12 @@ class Quota:
         self.group = root / f"sluice-trial-{os.getpid()}"
         self.root = root
         self.group.mkdir()
-        quota = int(part * self.PERIOD_US)
+        quota = int(part * period_us)
         if (root / "cpu.cfs_quota_us").exists():
-            (self.group / "cpu.cfs_period_us").write_text(str(self.PERIOD_US))
+            (self.group / "cpu.cfs_period_us").write_text(str(period_us))
             (self.group / "cpu.cfs_quota_us").write_text(str(quota))
         else:
-            (self.group / "cpu.max").write_text(f"{quota} {self.PERIOD_US}")
+            (self.group / "cpu.max").write_text(f"{quota} {period_us}")
         (self.group / "cgroup.procs").write_text(str(process_id))
 
     def stop(self):

@@ -1,0 +1,117 @@
+#include "train/device_choosing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "session/unequal_devices.h"
+#include "watch/figures.h"
+
+namespace sluice::train {
+namespace {
+
+using base::text;
+using layers::ProductErrors;
+
+constexpr size_t kSums = 2 * ProductErrors::kFigures;  // of a layer: sums, and of how many
+
+constexpr double kPercentStep = 5;  // finer differences are noise
+constexpr size_t kLongestWindow = 64;
+
+double mean_of(std::span<const double> sums, ProductErrors::Figure figure) {
+  const auto at = 2 * static_cast<size_t>(figure);
+  return sums[at + 1] > 0 ? sums[at] / sums[at + 1] : 0;
+}
+
+}  // namespace
+
+DeviceChoosing::DeviceChoosing(RunContext& run)
+    : run_(run),
+      devices_(run.devices()),
+      measures_products_(run.config().parallel.narrow_products != base::ProductFormat::kAsComputed) {
+  if (measures_products_) run_.engine().ask_of_narrow_products(run_.config().parallel.narrow_products);
+}
+
+void DeviceChoosing::look(int64_t step, const runtime::StepResult& result, std::span<const WatchWord> words) {
+  const bool measured = std::exchange(measures_products_, false);
+  if (measured) narrow_ = noise_of(result);
+  const bool other_paces = take_paces(step, words);
+  if (!measured && !other_paces) return;
+  // Steps that may have been planned already stay as they are, on all ranks.
+  from_ = step + 1 + PlanAhead::kMostAhead + 1;
+  std::vector<std::string> told;
+  if (other_paces) {
+    told.push_back(
+        text("devices count as the last steps took: ", session::to_text(session::runs_of(devices_))));
+  }
+  std::vector<strategy::Device> devices = devices_;
+  if (narrow_) {
+    session::NarrowChoice choice = session::choose_narrow(*narrow_, std::move(devices), run_.cost());
+    told.push_back(session::to_text(*narrow_, choice));
+    devices = std::move(choice.devices);
+  }
+  run_.step_planners().compute_on(from_, devices);
+  if (run_.rank() == 0) base::log_info(text("from step ", from_, " on ", base::join(told, "; ")));
+}
+
+session::NarrowTask DeviceChoosing::noise_of(const runtime::StepResult& result) {
+  const int64_t layers = run_.config().model.shape->layers;
+  std::vector<double> sums(static_cast<size_t>(layers) * kSums, 0);
+  for (size_t layer = 0; layer < result.errors.by_layer.size(); ++layer) {
+    for (size_t figure = 0; figure < ProductErrors::kFigures; ++figure) {
+      const ProductErrors::Sum& sum = result.errors.by_layer[layer][figure];
+      sums[layer * kSums + 2 * figure] = sum.sum;
+      sums[layer * kSums + 2 * figure + 1] = static_cast<double>(sum.count);
+    }
+  }
+  run_.control().add_up(sums);
+  session::NarrowTask task =
+      session::narrow_task_of(run_.config(), run_.data().sequence_lengths(), run_.control().world_size());
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const auto own = std::span(sums).subspan(static_cast<size_t>(layer) * kSums, kSums);
+    using enum ProductErrors::Figure;
+    task.noise.push_back({mean_of(own, kForward), mean_of(own, kInputGradient), mean_of(own, kWeightGradient),
+                          mean_of(own, kOfActivation), mean_of(own, kOfGradient),
+                          own[2 * static_cast<size_t>(kGradientSquares)]});
+  }
+  return task;
+}
+
+// Ranks whose medians are what was planned stay as they are, and nothing is planned anew. Windows grow, so
+// that a run whose machine has moods is not planned anew for ever. Where slow ranks are planned around
+// (watch.act) their paces are known there.
+bool DeviceChoosing::take_paces(int64_t step, std::span<const WatchWord> words) {
+  const config::RunConfig& config = run_.config();
+  if (config.parallel.devices != config::Devices::kMeasured || config.watch.act == config::WatchAct::kPlan)
+    return false;
+  if (step < from_) return false;
+  paces_.resize(words.size());
+  for (size_t rank = 0; rank < words.size(); ++rank) {
+    const int64_t pace_ppm = words[rank].sample[watch::Figure::kPace];
+    if (pace_ppm > 0) paces_[rank].push_back(static_cast<double>(pace_ppm) / 1e6);
+  }
+  const auto longest = std::ranges::max_element(paces_, {}, &std::vector<double>::size);
+  if (longest == paces_.end() || longest->size() < window_) return false;
+  window_ = std::min(2 * window_, kLongestWindow);
+  std::vector<strategy::Device> devices = devices_;
+  devices.resize(words.size());
+  for (size_t rank = 0; rank < words.size(); ++rank) {
+    if (paces_[rank].empty()) continue;  // idle
+    int& percent = devices[rank].pace_percent;
+    const double taken = percent * watch::median(paces_[rank]);
+    percent = static_cast<int>(std::max(1.0, std::round(taken / kPercentStep)) * kPercentStep);
+  }
+  paces_.clear();
+  if (devices == devices_) return false;
+  const bool others = std::ranges::any_of(devices, [](const strategy::Device& device) {
+    return device.pace_percent != strategy::Device{}.pace_percent;
+  });
+  if (devices_.empty() && !others) return false;
+  devices_ = std::move(devices);
+  return true;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,43 @@
+// What plans count with for each rank's device, chosen by what steps show: how long it takes for what is
+// planned (parallel.devices = "measured"), and which layers compute their products in fewer bits, by what
+// rounding adds to them (parallel.narrow_products). Before that a short probe says the first, and layers
+// count as alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "session/narrow_products.h"
+#include "train/rank_watch.h"
+#include "train/run_context.h"
+
+namespace sluice::train {
+
+// The same on every rank.
+class DeviceChoosing {
+ public:
+  // `run` is open; it outlives this. The next step measures products, where they are to be narrow.
+  explicit DeviceChoosing(RunContext& run);
+
+  // Collective behind each step, with what all ranks said of it: plans of later steps count with what has
+  // changed.
+  void look(int64_t step, const runtime::StepResult& result, std::span<const WatchWord> words);
+
+ private:
+  session::NarrowTask noise_of(const runtime::StepResult& result);
+  bool take_paces(int64_t step, std::span<const WatchWord> words);
+
+  RunContext& run_;
+  std::vector<strategy::Device> devices_;  // by rank, without narrow products; empty: alike
+  int64_t from_ = 0;                       // the first step that is planned with them
+  bool measures_products_ = false;         // the step under way does
+  std::optional<session::NarrowTask> narrow_;
+  // By rank, computed over planned of the steps since then; so many of them say what devices take.
+  std::vector<std::vector<double>> paces_;
+  size_t window_ = 8;
+};
+
+}  // namespace sluice::train
