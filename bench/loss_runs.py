@@ -53,7 +53,7 @@ def arguments_of(description, folder, steps, tokens=512):
 
 def trained(runs, name, seed, options):
     """The losses of a run's steps, and its validation loss."""
-    run = options.folder / f"{name.replace(' ', '-').replace('…-', '')}-{seed}"
+    run = options.folder / f"{name.replace(' ', '-')}-{seed}"
     config = run.with_suffix(".toml")
     config.write_text((runs.config + REST).format(run=run, seed=seed, steps=options.steps, tokens=options.tokens,
                                                   warmup=runs.warmup, every=runs.every))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a model learns with gradients and parameters that travel in fewer bits, beside the same as they are: a table in Markdown.
+"""What a model learns with gradients that travel in fewer bits, beside the same as they are: a table in Markdown.
 
     bench/wire_losses.py [--steps N] [--folder DIRECTORY]
 
 A model of 20M parameters trains on the quick start's corpus (`make corpora/stdlib/corpus.idx`), two replicas on two ranks that
-count as two nodes, so that each gradient's sum and each parameter crosses "between nodes".
+count as two nodes, so that each gradient crosses "between nodes".
 """
 
 import sys
@@ -34,9 +34,7 @@ calibration = "analytic"
 [memory]
 device_gib = 4.0
 """
-PUSH = ("--set", "link.push=['int8', 'int4']")
-CODECS = {"as they are": (), "push 8 and 4 bits": PUSH,
-          "… and pull 4-bit differences": (*PUSH, "--set", "link.pull=int4-difference")}
+CODECS = {"as they are": (), "push 8 and 4 bits": ("--set", "link.push=['int8', 'int4']")}
 
 
 def main():
