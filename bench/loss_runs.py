@@ -82,5 +82,5 @@ def print_table(runs, options, of_what):
             print(f"| {name} | {seed} |" + "".join(f" {mean:.3f} |" for mean in means) + f" {validation:.4f} |", flush=True)
     first, *others = runs.variants
     spread = abs(last[first][0] - last[first][1])
-    print(f"\nValidation losses of the two seeds differ by {spread:.4f} with {first}; means over seeds are off by "
-          + ", ".join(f"{statistics.mean(last[name]) - statistics.mean(last[first]):+.4f} with {name}" for name in others) + ".")
+    print(f"\nValidation losses of the two seeds differ by {spread:.4f} ({first}); their means are off by "
+          + ", ".join(f"{statistics.mean(last[name]) - statistics.mean(last[first]):+.4f} ({name})" for name in others) + ".")
