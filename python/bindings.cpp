@@ -110,7 +110,7 @@ std::pair<py::object, std::string> simulate(const session::PlanningOptions& opti
     const study::Scenario scenario =
         study::scenario_of(session::resolve_planning(options, std::move(values)), steps, max_cp);
     const std::vector<study::SystemResult> results =
-        study::compare(scenario, {.systems = study::parse_systems(systems)});
+        study::compare(scenario, {.systems = study::parse_systems(systems), .explains_wire = true});
     return std::pair{study::simulation_json(scenario, results), study::metrics_lines(results)};
   });
   return {as_python(summary), std::move(metrics)};

@@ -298,6 +298,8 @@ class SimulatedSystem:
     """compute, ring, link, update, bubble, idle and between: of all ranks over all steps."""
     infeasible: str | None = None
     """Why it cannot run this; None: it can."""
+    wire: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """What the first step takes with settings of [link], as it is first: `setting` and `step_ns` of each."""
 
 
 @dataclasses.dataclass(frozen=True)
