@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/range.h"
 #include "base/text.h"
 
 namespace sluice::cost {
@@ -12,7 +13,7 @@ namespace {
 
 // Of memory, whose figures are made up: as many bytes as make micro-batches of max_tokens the longest.
 constexpr int64_t kTokenBytes = int64_t{1} << 20;
-constexpr int64_t kMostOfMicroBatch = int64_t{1} << 30;
+constexpr base::Range<int64_t> kMicroBatch{1, int64_t{1} << 30};
 constexpr double kMostNs = 0x1p40;
 
 void require_time(const char* name, double value, double most) {
@@ -26,10 +27,7 @@ void validate(const MeasuredPrices& prices) {
   require_time("c", prices.c, kMostNs);
   if (prices.a + prices.b <= 0)
     throw base::InputError("prices: a and b are 0, so tokens take no time: measure longer micro-batches");
-  if (prices.max_tokens < 1 || prices.max_tokens > kMostOfMicroBatch) {
-    throw base::InputError(
-        base::text("prices: max_tokens is ", prices.max_tokens, ": give 1 to ", kMostOfMicroBatch));
-  }
+  base::require_in_range("prices: max_tokens", prices.max_tokens, kMicroBatch);
   if (prices.scheme.cp != 1 || prices.scheme.share != 1) {
     throw base::InputError(base::text("prices: the scheme is ", to_text(prices.scheme),
                                       ": give that of one lane, as <4,2,1>; several are computed from it"));
