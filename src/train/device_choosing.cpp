@@ -41,7 +41,7 @@ void DeviceChoosing::look(int64_t step, const runtime::StepResult& result, std::
   const bool other_paces = take_paces(step, words);
   if (!measured && !other_paces) return;
   // Steps that may have been planned already stay as they are, on all ranks.
-  from_ = step + 1 + PlanAhead::kMostAhead + 1;
+  from_ = PlanAhead::first_unplanned(step);
   std::vector<std::string> told;
   if (other_paces) {
     told.push_back(

@@ -42,7 +42,7 @@ void ExpertPlacing::look(int64_t step, const runtime::StepResult& result) {
   if (!places()) return;
   count(result.experts);
   // Steps that may have been planned already stay as they are, on all ranks.
-  const int64_t from = step + 1 + PlanAhead::kMostAhead + 1;
+  const int64_t from = PlanAhead::first_unplanned(step);
   if ((step + 1) % config_.place_every != 0 || from >= run_.config().train.steps) return;
   const std::vector<plan::ExpertUse> use = agreed_use();
   if (!are_visited(use)) return;

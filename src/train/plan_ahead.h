@@ -70,6 +70,8 @@ class PlanAhead final : public StepSource {
   static constexpr size_t kDepth = 2;
   // So many steps behind the one that next() gave last may have been planned, or are being planned.
   static constexpr int64_t kMostAhead = kDepth + 1;
+  // Behind a step that has run the first of which no rank has a plan yet: what it is planned by may change.
+  static constexpr int64_t first_unplanned(int64_t step) { return step + 1 + kMostAhead + 1; }
   // The following step; null when there is none. Called on the background thread only.
   using Source = std::function<std::unique_ptr<PreparedStep>()>;
   explicit PlanAhead(Source source, size_t depth = kDepth);

@@ -55,7 +55,7 @@ void Watching::plan_at_paces(int64_t step) {
     other = other || was_slow != is_slow || std::abs(paces[rank] - planned_paces_[rank]) >= kWorthPlanning;
   }
   if (!other) return;
-  const int64_t from = step + 1 + PlanAhead::kMostAhead + 1;
+  const int64_t from = PlanAhead::first_unplanned(step);
   run_.step_planners().slow_from(from, paces);
   planned_paces_ = paces;
   if (run_.rank() != 0) return;
