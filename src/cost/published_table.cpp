@@ -10,8 +10,11 @@ namespace sluice::cost {
 
 Quadratic SchemeTimes::cell_times(CellKind kind, int64_t layers, int64_t stage_layers) const {
   const Quadratic third = stage.share(1, 3);
-  const Quadratic rest = {stage.a - 2 * third.a, stage.b - 2 * third.b, stage.c_ns - 2 * third.c_ns};
-  return (kind == CellKind::kBackwardWeight ? rest : third).share(layers, stage_layers);
+  Quadratic part = third;
+  if (kind == CellKind::kBackwardInput) part.a = stage.a - third.a;
+  if (kind == CellKind::kBackwardWeight)
+    part = {.a = 0, .b = stage.b - 2 * third.b, .c_ns = stage.c_ns - 2 * third.c_ns};
+  return part.share(layers, stage_layers);
 }
 
 const SchemeTimes& row_of(const SchemeTable& table, const strategy::Scheme& scheme) {

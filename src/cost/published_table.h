@@ -20,7 +20,8 @@ struct SchemeTimes {
   bool derived = false;  // from other rows (cost/derived_rows.h), not published
   bool operator==(const SchemeTimes&) const = default;
 
-  // A third of T(l) is forward, a third input gradient and the rest weight gradient; `layers` of a stage of
+  // A third of T(l) is forward, a third input gradient and the rest weight gradient, but for attention's
+  // squares, which no weight gradient has: two thirds of them are the input gradient's. `layers` of a stage of
   // so many have their share of it. REQUIRES: kind != kBackward.
   Quadratic cell_times(CellKind kind, int64_t layers, int64_t stage_layers) const;
 };
