@@ -97,7 +97,7 @@ int64_t capacity_tokens(const GroupProgram& program, int lanes, const cost::Cost
   int64_t fits = 0;
   for (int64_t over = most + 1; fits + 1 < over;) {
     const int64_t middle = fits + (over - fits) / 2;
-    (exchanges.credit_tokens(lanes, middle) <= most ? fits : over) = middle;
+    (exchanges.credit_tokens({strategy::Exchange::kHeads}, lanes, middle) <= most ? fits : over) = middle;
   }
   return fits;
 }

@@ -58,7 +58,8 @@ constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"inverse_sqrt", Decay::kInverseSqrt}};
 const Word<std::string> kMethods[] = {{"ours", "ours"}, {"paper", "paper"}};
 const Word<std::string> kExchanges[] = {
-    {"auto", "auto"}, {"ring", "ring"}, {"heads", "heads"}, {"nested", "nested"}, {"cycle", "cycle"}};
+    {"auto", "auto"},         {"ring", "ring"},       {"heads", "heads"}, {"nested", "nested"},
+    {"balanced", "balanced"}, {"queries", "queries"}, {"cycle", "cycle"}};
 constexpr Word<RlAlgorithm> kAlgorithms[] = {
     {"none", RlAlgorithm::kNone},      {"grpo", RlAlgorithm::kGrpo},           {"dapo", RlAlgorithm::kDapo},
     {"dr_grpo", RlAlgorithm::kDrGrpo}, {"reinforce", RlAlgorithm::kReinforce}, {"dpo", RlAlgorithm::kDpo},
@@ -295,7 +296,8 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("select", SelectValue(parallel.select), "cycle: step modulo count");
   keys("method", Choice(parallel.method, kMethods), "paper knows no lanes");
   keys("exchange", Choice(parallel.exchange, kExchanges),
-       "between lanes that share sequences; auto: what costs a unit least; cycle: all in turn, by the tokens "
+       "between lanes that share sequences; auto: of ring, heads and nested what costs a unit least; cycle: "
+       "all in turn, by the tokens "
        "of units, to see them at work");
   keys("stages", Choice(parallel.stages, kStageCuts),
        "cut by what layers, embedding and head take on the run's lengths; or evenly");

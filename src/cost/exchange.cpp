@@ -10,6 +10,7 @@
 #include "cost/cut_stages.h"
 #include "cost/memory_cost.h"
 #include "model/recurrent_kind.h"
+#include "strategy/row_schedule.h"
 
 namespace sluice::cost {
 
@@ -31,12 +32,17 @@ std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& 
 
 ExchangeSet parse_exchange_set(const std::string& name) {
   if (name == "auto") return {};
-  if (name == "cycle") return {.in_turn = true};
-  for (const Exchange one : {Exchange::kRing, Exchange::kHeads, Exchange::kNested}) {
+  if (name == "cycle") return {.balanced = true, .queries = true, .in_turn = true};
+  for (const Exchange one : strategy::kExchanges) {
     if (name != strategy::name_of(one)) continue;
-    return {one == Exchange::kRing, one == Exchange::kHeads, one == Exchange::kNested};
+    return {.ring = one == Exchange::kRing,
+            .heads = one == Exchange::kHeads,
+            .nested = one == Exchange::kNested,
+            .balanced = one == Exchange::kBalanced,
+            .queries = one == Exchange::kQueries};
   }
-  throw base::InputError(base::text("exchange is '", name, "': choose auto, ring, heads, nested or cycle"));
+  throw base::InputError(
+      base::text("exchange is '", name, "': choose auto, ring, heads, nested, balanced, queries or cycle"));
 }
 
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges) {
@@ -48,19 +54,17 @@ CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges) {
 LanePlace LanePlace::of(std::span<const int> node_of_lane) {
   LanePlace place{.lanes = static_cast<int>(node_of_lane.size()),
                   .fewest = static_cast<int>(node_of_lane.size()),
-                  .run = 0};
+                  .run = strategy::neighbours_in_node(node_of_lane)};
   std::vector<int> nodes(node_of_lane.begin(), node_of_lane.end());
   std::ranges::sort(nodes);
   place.nodes = static_cast<int>(std::ranges::unique(nodes).begin() - nodes.begin());
-  for (size_t begin = 0; begin < node_of_lane.size();) {
-    const int node = node_of_lane[begin];
-    size_t end = begin + 1;
-    while (end < node_of_lane.size() && node_of_lane[end] == node) ++end;
+  for (const int node : node_of_lane)
     place.fewest = std::min(place.fewest, static_cast<int>(std::ranges::count(node_of_lane, node)));
-    place.run = std::gcd(place.run, static_cast<int>(end - begin));
-    begin = end;
-  }
   return place;
+}
+
+int LanePlace::members_in_node(int head_lanes) const {
+  return std::gcd(lanes / head_lanes, std::max(1, (in_node() ? lanes : run) / head_lanes));
 }
 
 LanePlace LanePlace::aligned(int lanes, int lanes_of_node) {
@@ -71,15 +75,13 @@ LanePlace LanePlace::aligned(int lanes, int lanes_of_node) {
 }
 
 int ExchangeChoice::head_lanes(int lanes) const {
-  return exchange == Exchange::kRing ? 1 : exchange == Exchange::kHeads ? lanes : nested_lanes;
+  return exchange == Exchange::kHeads ? lanes : exchange == Exchange::kNested ? nested_lanes : 1;
 }
 
 namespace {
 
 // On the fullest stage, with what is at work beyond a ring's.
-int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, int head_lanes) {
-  const model::Shape& shape = cost.options().shape;
-  const ExchangeBytes more = exchange_bytes(shape, scheme, cost.options().memory.element_bytes, head_lanes);
+int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, const ExchangeBytes& more) {
   const int64_t layers = std::ranges::max(stage_layers(cost, scheme));
   const bool counts_work = cost.options().memory.transient_bytes_per_token > 0;
   const int64_t at_work = counts_work ? std::max(more.forward, more.nested) : 0;
@@ -101,7 +103,8 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
       inter_(cost.options().inter),
       sharers_(cost.options().gpus_per_nic),
       head_bytes_(cost.options().shape.head_dim * cost.options().memory.element_bytes),
-      heads_(model::head_counts(cost.options().shape, scheme.tp)) {
+      heads_(model::head_counts(cost.options().shape, scheme.tp)),
+      statistic_bytes_(heads_.queries * std::max<int64_t>(4, cost.options().memory.element_bytes)) {
   const model::Shape& shape = cost.options().shape;
   const auto most = static_cast<int>(std::min<int64_t>(model::most_head_lanes(shape, scheme.tp), scheme.cp));
   most_.push_back({});
@@ -109,10 +112,13 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
   held_bytes_.push_back(0);
   for (int lanes = 1; lanes <= most; ++lanes) {
     most_.push_back(model::most_heads(heads_, lanes));
-    held_bytes_.push_back(held_bytes(scheme, cost, lanes));
+    held_bytes_.push_back(
+        held_bytes(scheme, cost, exchange_bytes(shape, scheme, cost.options().memory.element_bytes, lanes)));
     recurrent_row_bytes_.push_back(recurrent_row_bytes(shape.recurrent, scheme.tp, lanes) *
                                    cost.options().memory.element_bytes);
   }
+  held_travelling_bytes_ =
+      held_bytes(scheme, cost, travelling_bytes(shape, scheme, cost.options().memory.element_bytes));
   const bool again = cost.policy().recompute || cost.options().repeat_forward;
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const base::Interval run = cost.stage_run(scheme, stage);
@@ -143,7 +149,7 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
                               int head_lanes) const {
   const RingTimes& single = place.in_node() ? times.in_node : times.between_nodes;
   const int64_t scans_ns = shared.tokens == 0 ? 0 : scan_ns(single, place, head_lanes);
-  if (head_lanes == 1) return single.exposed_ns(shared, place.lanes) + scans_ns;
+  if (head_lanes == 1) return ring_ns(times.between_nodes, times.in_node, shared, place, 1) + scans_ns;
   SLUICE_ASSERT(place.lanes % head_lanes == 0 && head_lanes < static_cast<int>(most_.size()),
                 base::text(head_lanes, " of ", place.lanes, " lanes exchange heads"));
   const int64_t layers = single.all_layers();
@@ -165,14 +171,72 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
                                           shared.tokens, place, head_lanes);
   if (place.lanes == head_lanes) return heads_ns + waiting_ns;
   const int64_t block_bytes = times.blocks * head_lanes * 2 * most.keys * head_bytes_;
-  const RingTimes ring{.link = single.link,
-                       .layers = single.layers,
-                       .bytes_per_token = block_bytes * (place.in_node() ? 1 : sharers_),
-                       .a = even ? single.a : uneven(single.a, slowest),
-                       .windowed_layers = single.windowed_layers,
-                       .window = single.window,
-                       .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest)};
-  return heads_ns + waiting_ns + scans_ns + ring.exposed_ns(shared, place.lanes / head_lanes);
+  const auto ring = [&](const LinkTimes& link, int64_t bytes_per_token) {
+    return RingTimes{.link = link,
+                     .layers = single.layers,
+                     .bytes_per_token = bytes_per_token,
+                     .a = even ? single.a : uneven(single.a, slowest),
+                     .windowed_layers = single.windowed_layers,
+                     .window = single.window,
+                     .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest)};
+  };
+  return heads_ns + waiting_ns + scans_ns +
+         ring_ns(ring(inter_, block_bytes * sharers_), ring(intra_, block_bytes), shared, place, head_lanes);
+}
+
+// Of the runs' members.
+int64_t Exchanges::ring_ns(const RingTimes& between_nodes, const RingTimes& in_node, const Work& shared,
+                           const LanePlace& place, int head_lanes) const {
+  const int members = place.lanes / head_lanes, together = place.members_in_node(head_lanes);
+  if (place.at_least) {
+    // What goes from node to node has to be waited for.
+    const int64_t between_ns = between_nodes.exposed_ns(shared, std::max(2, place.nodes));
+    return place.in_node() ? std::min(between_ns, in_node.exposed_ns(shared, members)) : between_ns;
+  }
+  return between_nodes.exposed_ns(shared, members / together, together, in_node);
+}
+
+Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LanePlace& place,
+                                      const ExchangeChoice& choice) const {
+  if (!strategy::queries_travel(choice.exchange))
+    return exposed(stage, shared, place, choice.head_lanes(place.lanes));
+  const Stage& of = stages_[static_cast<size_t>(stage)];
+  return {travelling_ns(of, true, shared, place, choice.exchange),
+          travelling_ns(of, false, shared, place, choice.exchange)};
+}
+
+// Rows of keys and values, k, or of queries, q, and of what these need in a backward, 3q. Balanced: the
+// busiest of three lanes and more sends keys and returns outputs; backwards it sends queries and returns
+// keys' gradients, while others send keys and return these. An even number of lanes has half of a step to
+// wait. Round: all send queries on and outputs home.
+int64_t Exchanges::travelling_ns(const Stage& stage, bool forward, const Work& shared, const LanePlace& place,
+                                 strategy::Exchange exchange) const {
+  const Times& times = forward ? stage.forward : stage.backward;
+  const RingTimes& ring = place.in_node() ? times.in_node : times.between_nodes;
+  const int lanes = place.lanes;
+  if (lanes == 1 || shared.tokens == 0) return 0;
+  RingTimes others = ring;  // what layers with windows expose
+  others.layers = 0;
+  const int64_t other_ns = others.exposed_ns(shared, lanes) + scan_ns(ring, place, 1);
+  if (ring.layers == 0) return other_ns;
+  const int64_t keys = 2 * heads_.keys * head_bytes_, queries = heads_.queries * head_bytes_;
+  const int64_t out = queries + statistic_bytes_, gradients = 3 * queries + statistic_bytes_;
+  const bool balanced = exchange == Exchange::kBalanced;
+  const auto moved = [&](bool of_forward) {
+    if (!balanced) return of_forward ? queries + out : gradients + queries;
+    if (lanes == 2) return of_forward ? keys : 2 * keys;
+    return of_forward ? std::max(keys + out, queries)
+                      : std::max({2 * keys, keys + queries, gradients + keys});
+  };
+  const int64_t bytes = moved(forward) + (!forward && times.blocks == 3 ? moved(true) : 0);
+  const int64_t step_ns =
+      ring.link.of_bytes(bytes * (place.in_node() ? 1 : sharers_) * shared.tokens) * ring.layers;
+  const Wide attention = Wide{ring.a} * shared.squares;
+  const int steps = balanced ? lanes / 2 : lanes - 1;
+  const Wide in_step = divide((balanced ? 2 : 1) * attention, lanes);
+  const Wide own = balanced ? in_step / 2 : in_step;  // of the lane's rows among themselves
+  const Wide taken = own + steps * std::max(in_step, Wide{step_ns} << Quadratic::kFractionBits);
+  return std::max<int64_t>(0, whole_ns(taken - attention)) + other_ns;
 }
 
 int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const {
@@ -199,27 +263,35 @@ int64_t Exchanges::exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens
   return std::max(over(intra_, inside * peer_bytes), over(inter_, outside * sharers_ * peer_bytes));
 }
 
-int64_t Exchanges::credit_tokens(int head_lanes, int64_t tokens) const {
-  const int64_t bytes = held_bytes_[static_cast<size_t>(head_lanes)], ring = held_bytes_[1];
+int64_t Exchanges::credit_tokens(const ExchangeChoice& choice, int lanes, int64_t tokens) const {
+  const int64_t ring = held_bytes_[1];
+  const int64_t bytes = strategy::queries_travel(choice.exchange)
+                            ? held_travelling_bytes_
+                            : held_bytes_[static_cast<size_t>(choice.head_lanes(lanes))];
   return static_cast<int64_t>((Wide{tokens} * bytes + ring - 1) / ring);
 }
 
 template <typename Visit>
 void Exchanges::for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens,
                                 Visit visit) const {
-  const auto fits = [&](int head_lanes) {
-    return head_lanes < static_cast<int>(most_.size()) && credit_tokens(head_lanes, tokens) <= max_tokens;
+  const auto fits = [&](const ExchangeChoice& choice) {
+    if (choice.exchange == Exchange::kRing) return true;
+    return choice.head_lanes(place.lanes) < static_cast<int>(most_.size()) &&
+           credit_tokens(choice, place.lanes, tokens) <= max_tokens;
   };
-  const bool heads = allowed_.heads && fits(place.lanes);
-  bool some = allowed_.ring;
-  if (allowed_.ring && visit(ExchangeChoice{})) return;
-  if (heads && visit(ExchangeChoice{Exchange::kHeads})) return;
-  some = some || heads;
-  for (int run = std::min(place.run, place.lanes - 1); run > 1 && allowed_.nested; --run) {
-    if (place.run % run != 0 || place.lanes % run != 0 || !fits(run)) continue;
-    if (visit(ExchangeChoice{Exchange::kNested, run})) return;
+  bool some = false;
+  const auto enough = [&](bool allowed, const ExchangeChoice& choice) {
+    if (!allowed || !fits(choice)) return false;
     some = true;
+    return visit(choice);
+  };
+  if (enough(allowed_.ring, {}) || enough(allowed_.heads, {Exchange::kHeads})) return;
+  for (int run = std::min(place.run, place.lanes - 1); run > 1; --run) {
+    if (place.run % run != 0 || place.lanes % run != 0) continue;
+    if (enough(allowed_.nested, {Exchange::kNested, run})) return;
   }
+  if (enough(allowed_.balanced, {Exchange::kBalanced}) || enough(allowed_.queries, {Exchange::kQueries}))
+    return;
   if (!some) visit(ExchangeChoice{});
 }
 
@@ -240,8 +312,7 @@ ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlac
   }
   for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
     int64_t ns = 0;
-    for (const StagePlace& at : stages)
-      ns += exposed(at.stage, shared, at.place, choice.head_lanes(place.lanes)).both_ns();
+    for (const StagePlace& at : stages) ns += exposed(at.stage, shared, at.place, choice).both_ns();
     if (best_ns < 0 || ns < best_ns) best = choice;
     best_ns = best_ns < 0 ? ns : std::min(best_ns, ns);
     return best_ns == 0;
@@ -253,12 +324,11 @@ Exchanges::Exposed Exchanges::least(int stage, const Work& shared, const LanePla
                                     int64_t max_tokens) const {
   if (allowed_.in_turn) {
     const StagePlace at{stage, place};
-    return exposed(stage, shared, place,
-                   cheapest(shared, std::span(&at, 1), max_tokens).head_lanes(place.lanes));
+    return exposed(stage, shared, place, cheapest(shared, std::span(&at, 1), max_tokens));
   }
   std::optional<Exposed> best;
   for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
-    const Exposed next = exposed(stage, shared, place, choice.head_lanes(place.lanes));
+    const Exposed next = exposed(stage, shared, place, choice);
     if (!best || next.both_ns() < best->both_ns()) best = next;
     return best->both_ns() == 0;
   });
@@ -266,19 +336,23 @@ Exchanges::Exposed Exchanges::least(int stage, const Work& shared, const LanePla
 }
 
 int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const {
+  if (allowed_.queries_travel()) return 0;
   const bool in_node = lanes <= most_in_node;
   const int nodes = (lanes + most_in_node - 1) / most_in_node;
-  int64_t least_ns =
-      exposed(stage, shared, {.lanes = lanes, .fewest = in_node ? lanes : 0, .nodes = nodes}, 1).both_ns();
+  int64_t least_ns = -1;
   const auto consider = [&](const LanePlace& place, int head_lanes) {
-    least_ns = std::min(least_ns, exposed(stage, shared, place, head_lanes).both_ns());
+    const int64_t ns = exposed(stage, shared, place, head_lanes).both_ns();
+    least_ns = least_ns < 0 ? ns : std::min(least_ns, ns);
   };
-  if (in_node && least_ns > 0) consider({.lanes = lanes, .fewest = 0}, 1);
+  const auto at_least = [&](int run) {
+    return LanePlace{lanes, in_node ? lanes : run == 1 ? 0 : run, run, nodes, /*at_least=*/true};
+  };
+  consider(at_least(1), 1);
   if (least_ns == 0) return 0;
   const auto most = static_cast<int>(most_.size()) - 1;
   if (allowed_.heads && lanes <= most) consider({lanes, lanes / nodes, in_node ? lanes : 1}, lanes);
   for (int run = 2; run <= std::min({lanes - 1, most_in_node, most}) && allowed_.nested; ++run) {
-    if (lanes % run == 0) consider({lanes, in_node ? lanes : run, run, nodes}, run);
+    if (lanes % run == 0) consider(at_least(run), run);
   }
   return least_ns;
 }

@@ -18,8 +18,8 @@ namespace sluice::cost {
 // exchanges heads needs at least one of its TP rank's.
 std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& plan);
 
-// Of "auto", all that there are; of "cycle" all in turn; of "ring", "heads" or "nested" that one. InputError
-// listing them for another name.
+// Of "auto", those that planners choose from by default; of "cycle" all in turn; of a name of one that one.
+// InputError listing them for another name.
 ExchangeSet parse_exchange_set(const std::string& name);
 // The same machine and model, where planners may choose from these.
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges);
@@ -30,8 +30,12 @@ struct LanePlace {
   int fewest = 1;  // lanes on the node that has fewest of them
   int run = 1;     // neighbouring lanes on one node are always multiples of so many
   int nodes = 0;   // that they lie on; 0: not said, as few as may be
+  // For proofs: on so many nodes or more, however they lie there.
+  bool at_least = false;
 
   bool in_node() const { return fewest == lanes; }
+  // Of the members of a ring of runs of `head_lanes` lanes, so many neighbours always lie on one node.
+  int members_in_node(int head_lanes) const;
   bool operator==(const LanePlace&) const = default;
 
   // `node_of_lane`: of each of them, in order. REQUIRES: not empty.
@@ -45,7 +49,7 @@ struct ExchangeChoice {
   strategy::Exchange exchange = strategy::Exchange::kRing;
   int nested_lanes = 0;
 
-  int head_lanes(int lanes) const;  // of a unit of so many
+  int head_lanes(int lanes) const;  // of a unit of so many: those that exchange heads
   bool operator==(const ExchangeChoice&) const = default;
 };
 
@@ -56,9 +60,11 @@ struct ExchangeChoice {
 // elements a token of its own each time; the lane with most heads counts. Links inside a node and between
 // nodes work side by side, and nothing hides them. Where heads do not divide by g, attention waits for the
 // lane with ⌈H/g⌉ of them: ⌈H/g⌉·g/H times its even share. Between runs blocks of keys and values go round as
-// in a ring of lanes/g members (RingTimes), of m heads and all tokens of a run. States of recurrent
-// layers go past both chunks of every run, from lane to lane inside a node and between nodes, in blocks of
-// which each is on its way while the one before is made.
+// in a ring of lanes/g members (RingTimes), of m heads and all tokens of a run; on two levels where several
+// members lie on a node each. Where queries travel (strategy::balanced_schedule, query_schedule) a step takes
+// the longer of its attention and of what its busiest lane sends, or receives, for the next step and of the
+// one before. States of recurrent layers go past both chunks of every run, from lane to lane inside a node
+// and between nodes, in blocks of which each is on its way while the one before is made.
 class Exchanges {
  public:
   Exchanges(const strategy::Scheme& scheme, const CostModel& cost);
@@ -71,6 +77,7 @@ class Exchanges {
   // Of a unit's cells on one stage. `shared`: its fullest lane's work, all of it shared. REQUIRES: head_lanes
   // divides the lanes, and there are heads for it.
   Exposed exposed(int stage, const Work& shared, const LanePlace& place, int head_lanes) const;
+  Exposed exposed(int stage, const Work& shared, const LanePlace& place, const ExchangeChoice& choice) const;
 
   struct StagePlace {
     int stage = 0;
@@ -98,9 +105,9 @@ class Exchanges {
   bool alike(int stage, int other) const {
     return stages_[static_cast<size_t>(stage)] == stages_[static_cast<size_t>(other)];
   }
-  // What a unit's tokens on a lane take of its credit, which is counted in tokens of rings, where runs of so
-  // many lanes exchange heads: as much more as they hold from forward to backward, and at work. Rounded up.
-  int64_t credit_tokens(int head_lanes, int64_t tokens) const;
+  // What the tokens on a lane of a unit of so many take of its credit, which is counted in tokens of rings:
+  // as much more as they hold from forward to backward, and at work. Rounded up.
+  int64_t credit_tokens(const ExchangeChoice& choice, int lanes, int64_t tokens) const;
 
  private:
   // Of a stage, one kind of cell.
@@ -118,6 +125,10 @@ class Exchanges {
     bool operator==(const Stage&) const = default;
   };
   int64_t exposed_ns(const Times& times, const Work& shared, const LanePlace& place, int head_lanes) const;
+  int64_t ring_ns(const RingTimes& between_nodes, const RingTimes& in_node, const Work& shared,
+                  const LanePlace& place, int head_lanes) const;
+  int64_t travelling_ns(const Stage& stage, bool forward, const Work& shared, const LanePlace& place,
+                        strategy::Exchange exchange) const;
   int64_t scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const;
   int64_t exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens, const LanePlace& place,
                       int head_lanes) const;
@@ -135,6 +146,8 @@ class Exchanges {
   model::HeadCounts heads_;                   // of a TP rank
   std::vector<model::HeadCounts> most_;       // of a lane, by lanes of a run
   std::vector<int64_t> held_bytes_;           // of a token, by lanes of a run
+  int64_t held_travelling_bytes_ = 0;         // where queries travel
+  int64_t statistic_bytes_ = 0;               // a token's log-sum-exps
   std::vector<int64_t> recurrent_row_bytes_;  // there and back of a recurrent layer, likewise
   std::vector<Stage> stages_;
 };

@@ -42,6 +42,24 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& 
           .nested = std::max(returns, ring) * element_bytes};
 }
 
+// Elements a token. Of the widest that travels three sets are there, two at hand and one that leaves; what is
+// made of it is wide, leaves and comes; backwards the lane's own keys have wide gradients.
+ExchangeBytes travelling_bytes(const model::Shape& shape, const strategy::Scheme& scheme,
+                               int64_t element_bytes) {
+  const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
+  const int64_t wide = statistic_bytes / element_bytes;
+  const model::HeadCounts heads = model::head_counts(shape, scheme.tp);
+  const int64_t keys = 2 * heads.keys * shape.head_dim, queries = heads.queries * shape.head_dim;
+  const int64_t made = (2 + wide) * std::max(keys, queries), statistics = 5 * heads.queries * statistic_bytes;
+  const int64_t forward = 3 * std::max(keys, queries) + made;
+  const int64_t backward = 3 * std::max(keys, 3 * queries) + made + wide * keys;
+  const int64_t of_ring = (4 + wide) * keys;
+  ExchangeBytes bytes;
+  bytes.forward = forward * element_bytes + statistics;
+  bytes.backward = bytes.nested = std::max<int64_t>(0, backward - of_ring) * element_bytes + statistics;
+  return bytes;
+}
+
 int64_t kept_of(const ExchangeBytes& more, const CostModel& cost) {
   if (cost.options().repeat_forward) return 0;
   return cost.policy().recompute ? more.border : more.saved;

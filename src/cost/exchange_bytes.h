@@ -20,6 +20,9 @@ struct ExchangeBytes {
 // In runs of so many lanes. REQUIRES: there are heads for it.
 ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& scheme, int64_t element_bytes,
                              int head_lanes);
+// And that of queries that travel, with what they need and make: at work alone.
+ExchangeBytes travelling_bytes(const model::Shape& shape, const strategy::Scheme& scheme,
+                               int64_t element_bytes);
 // Of these, what stays from forward to backward.
 int64_t kept_of(const ExchangeBytes& more, const CostModel& cost);
 

@@ -36,10 +36,27 @@ int64_t RingTimes::exposed_in_windows_ns(const Work& shared, int lanes) const {
 
 int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
   if (layers == 0 || lanes == 1) return exposed_in_windows_ns(shared, lanes);
-  const Wide steps_ns = Wide{lanes - 1} * layers * link.of_bytes(bytes_per_token * shared.tokens);
+  const Wide steps_ns = (lanes - 1) * (step_ns(shared) >> Quadratic::kFractionBits);
   const Wide made = Wide{made_per_token} * shared.tokens * (lanes - 1);
   return whole_ns(made) + exposed_beside(steps_ns, Wide{a} * shared.squares, made, lanes) +
          exposed_in_windows_ns(shared, lanes);
+}
+
+Wide RingTimes::step_ns(const Work& shared) const {
+  return Wide{layers} * link.of_bytes(bytes_per_token * shared.tokens) << Quadratic::kFractionBits;
+}
+
+// Keys and values that are made again of what comes are so in every step but the first.
+int64_t RingTimes::exposed_ns(const Work& shared, int nodes, int in_node, const RingTimes& inside) const {
+  const int lanes = nodes * in_node;
+  if (in_node == 1) return exposed_ns(shared, lanes);
+  if (nodes == 1) return inside.exposed_ns(shared, lanes);
+  if (layers == 0) return exposed_in_windows_ns(shared, lanes);
+  const Wide attention = Wide{a} * shared.squares, made = Wide{made_per_token} * shared.tokens;
+  const Wide own = divide(attention, lanes) + made;
+  const Wide round = (in_node - 1) * std::max(own, inside.step_ns(shared)) + own;
+  const Wide exposed = (nodes - 1) * std::max(round, step_ns(shared)) + round - made - attention;
+  return std::max<int64_t>(0, whole_ns(exposed)) + exposed_in_windows_ns(shared, lanes);
 }
 
 }  // namespace sluice::cost

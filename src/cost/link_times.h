@@ -39,11 +39,19 @@ struct RingTimes {
 
   // `shared`: the lane's work of the sequences that it shares. REQUIRES: lanes >= 1.
   int64_t exposed_ns(const Work& shared, int lanes) const;
+  // On two levels (strategy::ring_schedule): so many nodes, `in_node` lanes on each, which pass blocks on as
+  // `inside` says. In a round of as many steps a lane attends to what its node has; beside all of it one
+  // block goes from node to node:
+  //   (nodes − 1) · max(round, layers · step) + round − attention,
+  //   round = (in_node − 1) · max(attention ÷ k, layers · step inside) + attention ÷ k.
+  // What windows expose is that of one level.
+  int64_t exposed_ns(const Work& shared, int nodes, int in_node, const RingTimes& inside) const;
   int64_t all_layers() const { return layers + windowed_layers; }
   bool operator==(const RingTimes&) const = default;
 
  private:
   int64_t exposed_in_windows_ns(const Work& shared, int lanes) const;
+  Wide step_ns(const Work& shared) const;  // of all layers, fixed point
 };
 
 }  // namespace sluice::cost

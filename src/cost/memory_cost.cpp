@@ -202,7 +202,13 @@ int64_t MemoryCost::dropped_bytes_per_token(int64_t position) const {
 
 // Of a backward where keys and values go round a ring.
 int64_t MemoryCost::ring_bytes_at_work(const model::TokenBytes& bytes) const {
-  return options().memory.transient_bytes_per_token > 0 ? bytes.ring_backward - bytes.backward : 0;
+  if (options().memory.transient_bytes_per_token == 0) return 0;
+  const int64_t ring = bytes.ring_backward - bytes.backward;
+  // On two levels a block more is at hand of each, and of gradients one leaves and one comes.
+  constexpr int64_t kMoreBlocks = 4;
+  const bool two_levels =
+      scheme_.cp * scheme_.tp > options().gpus_per_node && scheme_.tp < options().gpus_per_node;
+  return ring + (two_levels && ring > 0 ? kMoreBlocks * cost_.ring_bytes_per_token(scheme_) : 0);
 }
 
 int64_t MemoryCost::attention_bytes_per_token() const {

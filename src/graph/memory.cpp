@@ -13,6 +13,17 @@ namespace sluice::graph {
 
 namespace {
 
+// What the lane of a cell's member has of its unit, over how many lanes that lies, in runs of how many they
+// exchange heads, how they exchange, and whether some sequence has branches.
+struct OnLane {
+  int64_t tokens = 0;
+  int64_t loss_tokens = 0;  // at most
+  int lanes = 1;
+  int head_lanes = 1;
+  strategy::Exchange exchange = strategy::Exchange::kRing;
+  bool branches = false;
+};
+
 // Bytes of activations that a rank takes and gives back around a cell, by pipeline, policy and exchange.
 class Activations {
  public:
@@ -24,6 +35,8 @@ class Activations {
         head_lanes_(head_lanes),
         exchange_(cost::exchange_bytes(cost.options().shape, scheme, cost.options().memory.element_bytes,
                                        head_lanes)),
+        travelling_(
+            cost::travelling_bytes(cost.options().shape, scheme, cost.options().memory.element_bytes)),
         boundary_(memory_.boundary_bytes_per_token()) {
     const model::Program& program = cost_.program();
     for (int stage = 0; stage < scheme.pp; ++stage) {
@@ -55,14 +68,15 @@ class Activations {
   }
 
   // While it runs, beside what it takes and what is there.
-  int64_t working(const Node& node, int64_t tokens, int64_t loss_tokens, int lanes, bool branches) const {
+  int64_t working(const Node& node, const OnLane& part) const {
+    const auto& [tokens, loss_tokens, lanes, _, exchange, branches] = part;
     // With heads exchanged between all lanes there is no ring.
-    const bool in_ring = lanes > 1 && head_lanes_ != lanes;
+    const bool in_ring = lanes > 1 && exchange != strategy::Exchange::kHeads;
     const int64_t passing = node.kind == NodeKind::kForward && kept_of(node).empty() ? boundary_ : 0;
     return window(node) +
            memory_.working_bytes(node.cell_kind(), node.cell().run, tokens, loss_tokens,
                                  in_ring || branches) +
-           tokens * (exchange_at_work(node, lanes) + passing);
+           tokens * (exchange_at_work(node, exchange) + passing);
   }
 
   // Once it has ended. Behind a block's backward the one two before may come back.
@@ -75,11 +89,12 @@ class Activations {
 
  private:
   // A token's.
-  int64_t exchange_at_work(const Node& node, int lanes) const {
+  int64_t exchange_at_work(const Node& node, strategy::Exchange exchange) const {
     if (cost_.options().memory.transient_bytes_per_token == 0 || blocks_of(node).empty()) return 0;
-    if (node.kind == NodeKind::kForward) return exchange_.forward;
+    const cost::ExchangeBytes& bytes = strategy::queries_travel(exchange) ? travelling_ : exchange_;
+    if (node.kind == NodeKind::kForward) return bytes.forward;
     if (node.kind == NodeKind::kBackwardWeight) return 0;
-    return head_lanes_ < lanes ? exchange_.nested : exchange_.backward;
+    return exchange == strategy::Exchange::kHeads ? bytes.backward : bytes.nested;
   }
   base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.cell().run); }
   // Those that a backward comes back to.
@@ -124,6 +139,7 @@ class Activations {
   cost::MemoryCost memory_;
   int head_lanes_ = 1;
   cost::ExchangeBytes exchange_;
+  cost::ExchangeBytes travelling_;
   std::vector<int64_t> first_block_;  // by stage, of those that are kept
   // A token's, of the blocks before a position.
   std::vector<int64_t> kept_;
@@ -139,16 +155,6 @@ class PlannedActivations {
       : graph_(graph), cost_(cost), places_(strategy::places(graph.plan.strategy(), graph.world_size)) {
     for (const auto& passes : graph.passes) parts_.emplace_back(passes.size());
   }
-
-  // What the lane of a cell's member has of its unit, over how many lanes that lies, in runs of how many they
-  // exchange heads, and whether some sequence has branches.
-  struct OnLane {
-    int64_t tokens = 0;
-    int64_t loss_tokens = 0;  // at most
-    int lanes = 1;
-    int head_lanes = 1;
-    bool branches = false;
-  };
 
   const Activations& of(const Node& node, const OnLane& part) {
     const auto pipeline = static_cast<size_t>(node.cell().pipeline);
@@ -173,8 +179,8 @@ class PlannedActivations {
         const strategy::Unit& unit = plan.units[static_cast<size_t>(index)];
         for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
           parts[static_cast<size_t>(lane - pass.first_lane)] = {unit.tokens_on(lane), loss_tokens(unit, lane),
-                                                                unit.lanes, unit.head_lanes(),
-                                                                has_branches(unit)};
+                                                                unit.lanes,           unit.head_lanes(),
+                                                                unit.exchange,        has_branches(unit)};
       }
     }
     return parts[static_cast<size_t>(places_[static_cast<size_t>(rank)].lane - node.cell().lane)];
@@ -224,11 +230,10 @@ void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int 
   for (const int id : graph.programs[static_cast<size_t>(rank)]) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
-    const PlannedActivations::OnLane& part = activations.part(node, rank);
+    const OnLane& part = activations.part(node, rank);
     const Activations& of_cell = activations.of(node, part);
     if (graph.purpose == Purpose::kTrain) bytes += of_cell.taken(node, part.tokens);
-    const int64_t during =
-        bytes + of_cell.working(node, part.tokens, part.loss_tokens, part.lanes, part.branches);
+    const int64_t during = bytes + of_cell.working(node, part);
     if (graph.purpose == Purpose::kTrain) bytes -= of_cell.returned(node, part.tokens);
     visit(node, during, bytes);
   }

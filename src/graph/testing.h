@@ -205,7 +205,8 @@ inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline
   }
 }
 
-// Of the units of several lanes: a ring, all heads, or runs of them, as far as there are heads and room.
+// Of the units of several lanes: a ring, all heads, or runs of them, or queries travel, as far as there are
+// heads and room.
 inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int world_size,
                                  strategy::StepPlan& plan) {
   base::Rng rng(seed, 79);
@@ -215,12 +216,17 @@ inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int
     const cost::Exchanges exchanges(scheme, cost);
     for (strategy::Unit& unit : pipeline.units) {
       const auto run = static_cast<int>(rng.between(1, unit.lanes));
-      if (run == 1 || unit.lanes % run != 0 || run > heads || !unit.own.empty()) continue;
-      if (exchanges.credit_tokens(run, unit.tokens()) >
+      cost::ExchangeChoice choice{strategy::kExchanges[rng.below(strategy::kExchanges.size())]};
+      if (choice.exchange == strategy::Exchange::kNested) choice.nested_lanes = run;
+      const bool nests = choice.exchange != strategy::Exchange::kNested || (run > 1 && run < unit.lanes);
+      const int head_lanes = choice.head_lanes(unit.lanes);
+      if (unit.lanes == 1 || !nests || unit.lanes % head_lanes != 0 || head_lanes > heads) continue;
+      if (strategy::exchanges_heads(choice.exchange) && !unit.own.empty()) continue;
+      if (exchanges.credit_tokens(choice, unit.lanes, unit.tokens()) >
           cost::MemoryCost(cost, scheme).max_len_tokens(world_size))
         continue;
-      unit.exchange = run == unit.lanes ? strategy::Exchange::kHeads : strategy::Exchange::kNested;
-      unit.nested_lanes = run == unit.lanes ? 0 : run;
+      unit.exchange = choice.exchange;
+      unit.nested_lanes = choice.nested_lanes;
     }
   }
 }

@@ -9,7 +9,7 @@
 
 #include "layers/cached_lanes.h"
 #include "layers/head_exchange.h"
-#include "layers/ring_attention.h"
+#include "layers/travelling_attention.h"
 #include "model/head_parts.h"
 
 namespace sluice::layers {
@@ -95,41 +95,30 @@ CachedKeys of_run(const CachedKeys& cached, const HeadPart& part, const HeadPart
   return {cached.k_RKD.narrow(1, first, heads), cached.v_RKD.narrow(1, first, heads)};
 }
 
-// Of a run that has whole sequences.
-std::span<const ops::AttentionBlock> prefixes_of(const MicroBatchLayout& layout,
-                                                 const ops::AttentionInput& input) {
-  return input.window > 0 ? layout.attended.prefixes_in_window : layout.attended.prefixes;
+const AttendedRows& rows_of(const MicroBatchLayout& layout, const ops::AttentionInput& input) {
+  return input.window > 0 ? layout.windowed : layout.attended;
 }
 
 ops::AttentionResult attend_run(const LayerContext& context, const MicroBatchLayout& layout,
                                 const ops::AttentionInput& input, const TravellingKeys* keys) {
-  if (layout.attended.ring.lanes == 1) {
-    ops::AttentionResult result = ops::attention(input, layout.attended.sequences);
-    attend_more(input, prefixes_of(layout, input), result);
-    return result;
-  }
-  const WholeKeys whole(input);
-  if (input.window == 0)
-    return ring_attention(*context.lanes, layout.attended, input, keys != nullptr ? *keys : whole);
-  const auto& [sequences, window] = layout.windowed;
-  return window_attention(*context.lanes, window, sequences, input);
+  const AttendedRows& rows = rows_of(layout, input);
+  if (rows.travel.lanes > 1) return travelling_attention(*context.lanes, rows, input, keys);
+  ops::AttentionResult result = ops::attention(input, rows.sequences);
+  attend_more(input, rows.own_blocks, result);
+  return result;
 }
 
 void attend_run_backward(const LayerContext& context, const MicroBatchLayout& layout,
                          const at::Tensor& dout_TND, const ops::AttentionInput& input,
                          const ops::AttentionResult& saved, const ops::AttentionGradient& gradient,
                          const TravellingKeys* keys) {
-  if (layout.attended.ring.lanes == 1) {
-    ops::attention_backward(dout_TND, input, saved, layout.attended.sequences, gradient);
-    add_blocks_backward(dout_TND, input, saved, prefixes_of(layout, input), gradient);
-  } else if (input.window == 0) {
-    const WholeKeys whole(input, gradient);
-    ring_attention_backward(*context.lanes, layout.attended, dout_TND, input, saved, gradient,
-                            keys != nullptr ? *keys : whole);
-  } else {
-    const auto& [sequences, window] = layout.windowed;
-    window_attention_backward(*context.lanes, window, sequences, dout_TND, input, saved, gradient);
+  const AttendedRows& rows = rows_of(layout, input);
+  if (rows.travel.lanes > 1) {
+    travelling_attention_backward(*context.lanes, rows, dout_TND, input, saved, gradient, keys);
+    return;
   }
+  ops::attention_backward(dout_TND, input, saved, rows.sequences, gradient);
+  add_blocks_backward(dout_TND, input, saved, rows.own_blocks, gradient);
 }
 
 // A run's, of what belongs to this TP rank's query heads.
@@ -170,7 +159,7 @@ ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& r
 at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLayout& layout,
                                 const HeadPart& part, const at::Tensor& dout_AND, const Attended& attended,
                                 const Sinks& sinks, const TravellingKeys* keys) {
-  const bool in_blocks = layout.attended.ring.lanes > 1 || !layout.attended.prefixes.empty();
+  const bool in_blocks = layout.attended.travel.lanes > 1 || !layout.attended.own_blocks.empty();
   const at::Tensor dqkv_AR = in_blocks ? at::empty_like(attended.qkv_AR) : attended.qkv_AR;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
     const ops::AttentionInput input = input_of(context, part, run, attended.qkv_AR);
@@ -251,7 +240,7 @@ at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& 
 }
 
 bool goes_round(const LayerContext& context, const MicroBatchLayout& layout) {
-  return layout.attended.ring.lanes > 1 && !layout.heads.exchanges() && context.window() == 0;
+  return layout.attended.travel.lanes > 1 && !layout.heads.exchanges() && context.window() == 0;
 }
 
 }  // namespace sluice::layers

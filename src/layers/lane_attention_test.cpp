@@ -19,7 +19,6 @@
 
 #include "base/text.h"
 #include "comm/fake.h"
-#include "layers/ring_attention.h"
 #include "model/head_parts.h"
 
 namespace sluice::layers {
@@ -44,6 +43,8 @@ struct LaneCase {
   model::HeadCounts heads = {6, 2};
   int64_t window = 0;
   double cap = 0;
+  strategy::Exchange exchange = strategy::Exchange::kRing;
+  int in_node = 1;  // lanes
 
   int64_t shared_tokens() const {
     int64_t tokens = 0;
@@ -171,6 +172,12 @@ Lane lane_of(const LaneCase& c, int lane) {
     };
     if (sequence.lane == lane) add({0, sequence.length});
     // Of the prefix and of all branches together causal chunks.
+    if (c.exchange == strategy::Exchange::kBalanced) {
+      const base::Interval tokens = base::even_part(sequence.length, c.lanes, lane);
+      if (shared && !tokens.empty()) add(tokens);
+      row += sequence.length;
+      continue;
+    }
     for (const base::Interval all : {base::Interval{0, prefix}, {prefix, sequence.length}}) {
       for (const int chunk : {lane, 2 * c.lanes - 1 - lane}) {
         const base::Interval tokens = base::even_part(all.size(), 2 * c.lanes, chunk);
@@ -213,7 +220,7 @@ LayerContext context_of(const LaneCase& c, LaneChannel& channel) {
 }
 
 UnitSpans spans_of(const LaneCase& c, int lane) {
-  UnitSpans unit{.lane = lane, .head_lanes = c.head_lanes};
+  UnitSpans unit{.lane = lane, .head_lanes = c.head_lanes, .in_node = c.in_node, .exchange = c.exchange};
   for (int other = 0; other < c.lanes; ++other) {
     unit.members.push_back(other);
     unit.lanes.push_back(lane_of(c, other).pieces);
@@ -288,20 +295,52 @@ int64_t windowed_keys(const LaneCase& c) {
   return keys;
 }
 
+// Keys and their gradients, queries with outputs and what a backward needs: of every hop its lane's rows.
+void expect_travelling_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
+  const int64_t element = head_bytes / kDimensions, wide = std::max<int64_t>(4, element);
+  const strategy::RowSchedule schedule = c.exchange == strategy::Exchange::kBalanced
+                                             ? strategy::balanced_schedule(c.lanes)
+                                             : strategy::query_schedule(c.lanes);
+  const auto rows_of = [&](int lane) {
+    int64_t rows = 0;
+    for (const PieceSpan& piece : lane_of(c, lane).pieces) rows += piece.shared < 0 ? 0 : piece.length;
+    return rows;
+  };
+  Bytes expected;
+  const int64_t keys = 2 * c.heads.keys * head_bytes, queries = c.heads.queries * head_bytes;
+  const int64_t statistics = c.heads.queries * wide;
+  for (const auto& hop : schedule.hops) {
+    const bool of_keys = hop.rows == RowTravel::Rows::kKeys;
+    expected.forward += rows_of(hop.of) * (of_keys ? keys : queries);
+    expected.backward += rows_of(hop.of) * (of_keys ? keys : 3 * queries + statistics);
+  }
+  for (const auto& of : schedule.returns) {
+    const bool of_keys = of.rows == RowTravel::Rows::kKeys;
+    expected.forward += rows_of(of.of) * (of_keys ? 0 : queries + statistics);
+    expected.backward += rows_of(of.of) * (of_keys ? keys : queries);
+  }
+  EXPECT_EQ(sent.forward, expected.forward);
+  EXPECT_EQ(sent.restore, 0);
+  EXPECT_EQ(sent.backward, expected.backward);
+}
+
 void expect_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   const auto branches = [](const Sequence& sequence) { return !sequence.branches.empty(); };
   if (c.window > 0 && std::ranges::any_of(c.sequences, branches)) return;
+  if (strategy::queries_travel(c.exchange) && c.window == 0)
+    return expect_travelling_bytes(c, sent, head_bytes);
   const int64_t headed = head_bytes_by_formula(c, head_bytes);
   int64_t keys = 0;  // of a run's lanes
   for (int lane = 0; lane < c.head_lanes; ++lane)
     keys += model::head_part(c.heads, c.head_lanes, lane).keys.size();
   const int runs = c.lanes / c.head_lanes;
-  const int64_t ring_forward = c.window > 0
-                                   ? windowed_keys(c) * 2 * keys * head_bytes
-                                   : ring_forward_bytes(runs, c.shared_tokens(), 2 * keys * head_bytes);
+  const int64_t ring_forward = c.window > 0 ? windowed_keys(c) * 2 * keys * head_bytes
+                                            : (runs - 1) * c.shared_tokens() * 2 * keys * head_bytes;
   EXPECT_EQ(sent.forward, headed + ring_forward);
   EXPECT_EQ(sent.restore, headed);
-  EXPECT_EQ(sent.backward, headed + 2 * ring_forward);
+  // On two levels sums go one hop further in each node but their own.
+  const int nodes = c.window > 0 || c.in_node == 1 ? 1 : runs / c.in_node;
+  EXPECT_EQ(sent.backward, headed + 2 * ring_forward + (nodes - 1) * c.shared_tokens() * 2 * keys * head_bytes);
   // All lanes together, by the rule of thumb: 2·(⌈H/k⌉ + copies of key heads)·d·s·(k − 1)/k a lane.
   const model::HeadCounts most = model::most_heads(c.heads, c.head_lanes);
   EXPECT_LE(headed, 2 * (most.queries + most.keys) * head_bytes * c.shared_tokens() * (c.head_lanes - 1));
@@ -492,34 +531,110 @@ INSTANTIATE_TEST_SUITE_P(Lanes, HeadExchange, testing::ValuesIn(lanes_and_runs()
   return base::text(info.param.first, "LanesInRunsOf", info.param.second);
 });
 
-TEST(WindowLayout, LanesOfWhichNobodySeesAnythingAreLeftOut) {
+// Rows that travel otherwise: so many lanes under each schedule that there is.
+class RowsThatTravel : public testing::TestWithParam<std::tuple<int, strategy::Exchange, int>> {
+ protected:
+  static LaneCase of(std::vector<Sequence> sequences, model::HeadCounts heads = {6, 2},
+                     at::ScalarType dtype = at::kDouble) {
+    const auto [lanes, exchange, in_node] = GetParam();
+    LaneCase c{.lanes = lanes, .sequences = std::move(sequences), .dtype = dtype, .heads = heads};
+    c.exchange = exchange;
+    c.in_node = in_node;
+    return c;
+  }
+  static void expect_as_whole(const LaneCase& c, double tolerance) {
+    const Values values = random_values(c);
+    expect_close(run_lanes(c, values), run_whole(c, values), tolerance);
+  }
+};
+
+TEST_P(RowsThatTravel, OfOneSequenceEqualsOnePiece) {
+  for (const model::HeadCounts heads : {model::HeadCounts{6, 6}, {6, 2}, {3, 1}})
+    expect_as_whole(of({{.length = 331}}, heads), 1e-13);
+}
+
+TEST_P(RowsThatTravel, OfPackedSequencesBesideThoseOfALane) {
+  LaneCase c = of({{.length = 2, .lane = 0}, {.length = 29}, {.length = 1}, {.length = 160}, {.length = 14}});
+  for (int lane = 0; lane < c.lanes; ++lane) c.sequences.push_back({.length = 3 + lane, .lane = lane});
+  expect_as_whole(c, 1e-13);
+}
+
+TEST_P(RowsThatTravel, OfBranches) {
+  for (const int64_t window : {0, 25}) {
+    LaneCase c =
+        of({{.length = 150, .branches = {1, 60, 22}}, {.length = 29}, {.length = 90, .branches = {40, 49}}});
+    c.window = window;
+    expect_as_whole(c, 1e-13);
+  }
+}
+
+TEST_P(RowsThatTravel, ThroughAWindow) {
+  for (const int64_t window : {3, 50}) {
+    LaneCase c = of({{.length = 29}, {.length = 160}});
+    c.window = window;
+    expect_as_whole(c, 1e-13);
+  }
+}
+
+TEST_P(RowsThatTravel, OfCappedScores) {
+  LaneCase c = of({{.length = 29}, {.length = 160}});
+  c.cap = 0.7;
+  expect_as_whole(c, 1e-13);
+}
+
+TEST_P(RowsThatTravel, InSinglePrecision) { expect_as_whole(of({{.length = 90}}, {6, 2}, at::kFloat), 2e-6); }
+
+TEST_P(RowsThatTravel, InBfloat16) { expect_as_whole(of({{.length = 120}}, {6, 2}, at::kBFloat16), 2e-2); }
+
+std::vector<std::tuple<int, strategy::Exchange, int>> schedules() {
+  using strategy::Exchange;
+  std::vector<std::tuple<int, Exchange, int>> all;
+  for (const int lanes : {2, 3, 4, 5, 8}) {
+    all.emplace_back(lanes, Exchange::kBalanced, 1);
+    all.emplace_back(lanes, Exchange::kQueries, 1);
+  }
+  for (const auto& [lanes, in_node] : {std::pair{4, 2}, {6, 2}, {6, 3}, {8, 4}, {8, 2}})
+    all.emplace_back(lanes, Exchange::kRing, in_node);
+  return all;
+}
+
+std::string schedule_name(const testing::TestParamInfo<std::tuple<int, strategy::Exchange, int>>& info) {
+  const auto& [lanes, exchange, in_node] = info.param;
+  const std::string name = exchange == strategy::Exchange::kRing       ? "Ring"
+                           : exchange == strategy::Exchange::kBalanced ? "Balanced"
+                                                                       : "Queries";
+  return base::text(name, "Of", lanes, "With", in_node, "OfANode");
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, RowsThatTravel, testing::ValuesIn(schedules()), schedule_name);
+
+TEST(RowTravel, ThroughAWindowLanesOfWhichNobodySeesAnythingAreLeftOut) {
   // 24 tokens on four lanes, three a chunk; through a window of three, lanes see their neighbours alone.
   RingSpans ring{.lane = 0, .members = {4, 5, 6, 7}, .lanes = {}};
   for (int64_t lane = 0; lane < 4; ++lane) ring.lanes.push_back({{3, 3 * lane, 7}, {3, 3 * (7 - lane), 7}});
-  const WindowLayout layout = window_layout(ring, 3);
-  ASSERT_EQ(layout.steps.size(), 2u);
-  EXPECT_EQ(layout.steps[0].to, 5);  // which sees the first chunk's end; of lane 3 nothing
-  EXPECT_EQ(layout.steps[0].sent, (std::vector<base::Interval>{{1, 3}}));
-  EXPECT_EQ(layout.steps[0].received_rows, 0);
-  EXPECT_EQ(layout.steps[1].from, 5);  // whose last chunk stands before this lane's
-  EXPECT_EQ(layout.steps[1].received_rows, 2);
-  EXPECT_EQ(layout.steps[1].blocks, (std::vector<ops::AttentionBlock>{{{3, 5}, {0, 2}, 2}}));
-  EXPECT_TRUE(window_layout(ring, 1).steps.empty());
+  const RowTravel travel = window_travel(ring, 3);
+  ASSERT_EQ(travel.steps.size(), 3u);
+  const auto& [to, from] =
+      std::pair(travel.steps[0].hops[0].leaves ? travel.steps[0].hops[0] : travel.steps[0].hops[1],
+                travel.steps[0].hops[0].leaves ? travel.steps[0].hops[1] : travel.steps[0].hops[0]);
+  EXPECT_EQ(to.member, 5);  // which sees the first chunk's end; of lane 3 nothing
+  EXPECT_EQ(to.own_rows, (std::vector<base::Interval>{{1, 3}}));
+  EXPECT_EQ(from.count, 0);
+  EXPECT_EQ(travel.steps[2].meeting->of, 1);  // whose last chunk stands before this lane's
+  EXPECT_EQ(travel.steps[2].meeting->count, 2);
+  EXPECT_EQ(travel.steps[2].meeting->blocks, (std::vector<ops::AttentionBlock>{{{3, 5}, {0, 2}, 2}}));
+  EXPECT_EQ(window_travel(ring, 1).steps.size(), 1u);
 }
 
-TEST(RingLayout, LanesSeeTheFirstChunkOfEarlierLanesAndBothOfLaterOnes) {
+TEST(RowTravel, LanesOfARingSeeTheFirstChunkOfEarlierLanesAndBothOfLaterOnes) {
   // 12 tokens on three lanes: chunks 0 and 5, 1 and 4, 2 and 3.
   const RingSpans ring{.lane = 1,
                        .members = {0, 1, 2},
                        .lanes = {{{2, 0, 7}, {2, 10, 7}}, {{2, 2, 7}, {2, 8, 7}}, {{2, 4, 7}, {2, 6, 7}}}};
-  const RingLayout layout = ring_layout(ring);
-  ASSERT_EQ(layout.steps.size(), 2u);
-  ASSERT_EQ(layout.steps[0].size(), 1u);  // of lane 0
-  EXPECT_EQ(layout.steps[0][0].queries, (base::Interval{0, 4}));
-  EXPECT_EQ(layout.steps[0][0].keys, (base::Interval{0, 2}));
-  ASSERT_EQ(layout.steps[1].size(), 1u);  // of lane 2
-  EXPECT_EQ(layout.steps[1][0].queries, (base::Interval{2, 4}));
-  EXPECT_EQ(layout.steps[1][0].keys, (base::Interval{0, 4}));
+  const RowTravel travel = row_travel(ring, strategy::ring_schedule(3));
+  const auto blocks = [&](size_t step) { return travel.steps[step].meeting->blocks; };
+  EXPECT_EQ(blocks(1), (std::vector<ops::AttentionBlock>{{{0, 4}, {0, 2}}}));  // of lane 0
+  EXPECT_EQ(blocks(2), (std::vector<ops::AttentionBlock>{{{2, 4}, {0, 4}}}));  // of lane 2
 }
 
 }  // namespace

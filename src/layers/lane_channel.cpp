@@ -6,7 +6,7 @@
 
 namespace sluice::layers {
 
-comm::PendingPtr LaneChannel::issue(std::span<const Parcel> parcels) {
+comm::PendingPtr LaneChannel::issue(comm::Communicator& communicator, std::span<const Parcel> parcels) {
   std::vector<comm::Message> messages;
   for (const auto& [tensor, member, way] : parcels) {
     SLUICE_ASSERT(tensor.is_contiguous(), "what lanes exchange is dense");
@@ -19,17 +19,18 @@ comm::PendingPtr LaneChannel::issue(std::span<const Parcel> parcels) {
       sent_bytes_ += bytes;
     }
   }
-  return communicator_.exchange(messages);
+  return communicator.exchange(messages);
 }
 
-Passing LaneChannel::exchange(std::span<const Parcel> parcels) {
+Passing LaneChannel::exchange(std::span<const Parcel> parcels, Order order) {
   SLUICE_ASSERT(!parcels.empty(), "lanes exchange nothing");
-  return beside_.run(
+  Queue& queue = order == Order::kBeside ? beside_ : queue_;
+  return queue.stream.run(
       parcels.front().tensor.device(),
       [&](const SideStream::Visitor& visit) {
         for (const Parcel& parcel : parcels) visit(parcel.tensor);
       },
-      [&] { return issue(parcels); });
+      [&] { return issue(queue.communicator, parcels); });
 }
 
 }  // namespace sluice::layers

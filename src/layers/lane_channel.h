@@ -23,19 +23,26 @@ class LaneChannel {
     Way way = Way::kTo;
   };
 
-  explicit LaneChannel(comm::Communicator& communicator) : communicator_(communicator) {}
+  // `beside`: of the same members, for what is under way for longer while other parcels come and go; null:
+  // nothing is.
+  explicit LaneChannel(comm::Communicator& communicator, comm::Communicator* beside = nullptr)
+      : queue_{communicator, {}}, beside_{beside != nullptr ? *beside : communicator, {}} {}
 
   // All parcels at once, each untouched until wait(). The j-th to a member meets the j-th that it has from
-  // here. REQUIRES: at least one, all on one device.
-  Passing exchange(std::span<const Parcel> parcels);
+  // here, of those in the same order. REQUIRES: at least one, all on one device.
+  enum class Order : uint8_t { kOneByOne, kBeside };  // behind those that were begun before; beside these
+  Passing exchange(std::span<const Parcel> parcels, Order order = Order::kOneByOne);
 
   int64_t sent_bytes() const { return sent_bytes_; }  // since it was made
 
  private:
-  comm::PendingPtr issue(std::span<const Parcel> parcels);
+  struct Queue {
+    comm::Communicator& communicator;
+    SideStream stream;
+  };
+  comm::PendingPtr issue(comm::Communicator& communicator, std::span<const Parcel> parcels);
 
-  comm::Communicator& communicator_;
-  SideStream beside_;
+  Queue queue_, beside_;
   int64_t sent_bytes_ = 0;
 };
 

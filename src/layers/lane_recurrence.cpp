@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "layers/window_ring.h"
 #include "model/recurrent_kind.h"
 #include "ops/device.h"
 
@@ -48,24 +47,33 @@ MarginLayout margin_layout(const RingSpans& ring, int64_t width, const at::Devic
   if (width == 1) return layout;
   std::vector<int64_t> begins;
   int64_t row = 0;
-  for (const PieceSpan& piece : ring.lanes[static_cast<size_t>(ring.lane)]) {
+  const std::vector<PieceSpan>& pieces = ring.lanes[static_cast<size_t>(ring.lane)];
+  for (const PieceSpan& piece : pieces) {
     begins.push_back(row);
     row += piece.length;
   }
-  const WindowLayout seen = window_layout(ring, width);
   std::vector<MarginRow> own;
-  add_margins(seen.own_blocks, begins, width - 1, own);
+  add_margins(blocks_in_window(pieces, width), begins, width - 1, own);
   if (!own.empty()) std::tie(layout.own_rows, layout.margins) = indices_of(own, device);
-  for (const WindowLayout::Step& step : seen.steps) {
-    std::vector<MarginRow> received;
-    add_margins(step.blocks, begins, width - 1, received);
-    std::vector<int64_t> sent;
-    for (const base::Interval& rows : step.sent) {
-      for (int64_t own_row = rows.begin; own_row < rows.end; ++own_row) sent.push_back(own_row);
+  const RowTravel travel = window_travel(ring, width);
+  for (size_t step = 1; step < travel.steps.size(); ++step) {
+    MarginLayout::Step& added = layout.steps.emplace_back();
+    for (const RowTravel::Transfer& hop : travel.steps[step - 1].hops) {
+      if (!hop.leaves) {
+        added.from = hop.member;
+        added.received_rows = hop.count;
+        continue;
+      }
+      added.to = hop.member;
+      std::vector<int64_t> sent;
+      for (const base::Interval& rows : hop.own_rows) {
+        for (int64_t own_row = rows.begin; own_row < rows.end; ++own_row) sent.push_back(own_row);
+      }
+      added.sent_rows = ops::to_device(sent, device);
     }
-    auto [used, margins] = indices_of(received, device);
-    layout.steps.push_back({step.to, step.from, ops::to_device(sent, device), step.received_rows,
-                            std::move(used), std::move(margins)});
+    std::vector<MarginRow> received;
+    add_margins(travel.steps[step].meeting->blocks, begins, width - 1, received);
+    std::tie(added.used_rows, added.margins) = indices_of(received, device);
   }
   return layout;
 }

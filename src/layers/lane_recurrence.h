@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "layers/lane_channel.h"
-#include "layers/ring_layout.h"
+#include "layers/row_travel.h"
 #include "ops/recurrence.h"
 #include "ops/short_convolution.h"
 

@@ -1,6 +1,7 @@
 #include "layers/micro_batch_layout.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -39,10 +40,21 @@ RecurrentRows recurrent_rows_of(const RingSpans& ring, int64_t rows, const Reach
                         device);
 }
 
-// Through a window positions count, so pieces stand apart.
-WindowedRows windowed_rows(const RingSpans& ring, int64_t window, const at::Device& device) {
-  const std::vector<int64_t> lengths = lengths_of(ring.lanes[static_cast<size_t>(ring.lane)]);
-  return {ops::packed_sequences(lengths, device), window_layout(ring, window)};
+// Of one lane, or of heads that nobody else attends with.
+void attend_alone(const std::vector<PieceSpan>& pieces, const Reach& reach, const at::Device& device,
+                  MicroBatchLayout& layout) {
+  layout.attended = {packed(pieces, device), prefix_blocks(pieces), {}};
+  if (reach.window == 0) return;
+  layout.windowed = {layout.attended.sequences, prefix_blocks_in_window(pieces, reach.window), {}};
+}
+
+strategy::RowSchedule schedule_of(const UnitSpans& unit, int lanes) {
+  switch (unit.exchange) {
+    case strategy::Exchange::kBalanced: return strategy::balanced_schedule(lanes);
+    case strategy::Exchange::kQueries: return strategy::query_schedule(lanes);
+    default:
+      return strategy::ring_schedule(lanes, std::gcd(lanes, std::max(1, unit.in_node / unit.head_lanes)));
+  }
 }
 
 MicroBatchLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
@@ -155,9 +167,7 @@ MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp
                   "a piece of a unit of several lanes on one lane");
   }
   MicroBatchLayout layout = rows_of(pieces, tp, device);
-  layout.attended.sequences = packed(pieces, device);
-  layout.attended.prefixes = prefix_blocks(pieces);
-  if (reach.window > 0) layout.attended.prefixes_in_window = prefix_blocks_in_window(pieces, reach.window);
+  attend_alone(pieces, reach, device, layout);
   layout.sequences = sequence_rows({.lane = 0, .members = {0}, .lanes = {pieces}}, layout, device);
   if (reach.convolution > 0)
     layout.recurrent = recurrent_rows_of({.members = {0}, .lanes = {pieces}}, layout.rows, reach, device);
@@ -181,19 +191,21 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
   }
   const RingSpans ring = ring_of_runs(unit, std::move(runs));
   const std::vector<PieceSpan>& attending = ring.lanes[static_cast<size_t>(ring.lane)];
-  layout.attended.sequences = packed(attending, device);
-  layout.attended.prefixes = prefix_blocks(attending);
   if (reach.convolution > 0) {
     const int64_t rows = layout.heads.exchanges() ? layout.heads.rows() : layout.rows;
     layout.recurrent = recurrent_rows_of(ring, rows, reach, device);
   }
-  if (ring.lanes.size() == 1) {
-    if (reach.window > 0)
-      layout.attended.prefixes_in_window = prefix_blocks_in_window(attending, reach.window);
+  const auto lanes = static_cast<int>(ring.lanes.size());
+  if (lanes == 1) {
+    attend_alone(attending, reach, device, layout);
     return layout;
   }
-  layout.attended.ring = ring_layout(ring);
-  if (reach.window > 0) layout.windowed = windowed_rows(ring, reach.window, device);
+  layout.attended = {packed(attending, device), prefix_blocks(attending),
+                     row_travel(ring, schedule_of(unit, lanes))};
+  if (reach.window == 0) return layout;
+  // Positions count, so pieces stand apart.
+  layout.windowed = {ops::packed_sequences(lengths_of(attending), device),
+                     blocks_in_window(attending, reach.window), window_travel(ring, reach.window)};
   return layout;
 }
 

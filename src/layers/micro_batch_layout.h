@@ -9,10 +9,10 @@
 
 #include "layers/head_exchange.h"
 #include "layers/lane_recurrence.h"
-#include "layers/ring_layout.h"
-#include "layers/window_ring.h"
+#include "layers/row_travel.h"
 #include "model/shape.h"
 #include "ops/attention.h"
+#include "strategy/unit.h"
 
 namespace sluice::layers {
 
@@ -20,18 +20,12 @@ class KeyCache;
 
 // The rows that a lane attends with: the micro-batch's, or where heads are exchanged those of its run.
 struct AttendedRows {
-  ops::PackedSequences sequences;  // what attends without other lanes' keys: a sequence's pieces are one
-  // Between these: what branches see of the lane's pieces of their prefixes, all of it or through the model's
-  // window.
-  std::vector<ops::AttentionBlock> prefixes;
-  std::vector<ops::AttentionBlock> prefixes_in_window;  // of one lane
-  RingLayout ring;                                      // whose blocks have the other keys
-};
-
-// The same through a window, where a ring has several lanes.
-struct WindowedRows {
-  ops::PackedSequences sequences;  // a sequence's pieces are one where nothing lies between them
-  WindowLayout window;
+  // What attends without other lanes: a sequence's pieces are one; through a window between several lanes
+  // each is one.
+  ops::PackedSequences sequences;
+  // What these see of each other: branches of the lane's pieces of their prefixes, pieces through a window.
+  std::vector<ops::AttentionBlock> own_blocks;
+  RowTravel travel;  // how they meet other lanes'
 };
 
 // Which sequence each row is of, for what is counted by sequence (balance.h). Those that other lanes have
@@ -90,7 +84,7 @@ struct MicroBatchLayout {
   int64_t rows = 0;  // tokens rounded up to a multiple of tp
   HeadsLayout heads;
   AttendedRows attended;
-  WindowedRows windowed;    // the same where attention has the model's window
+  AttendedRows windowed;    // the same where attention has the model's window
   RecurrentRows recurrent;  // of those rows, where some of the model's layers are recurrent
   SequenceRows sequences;
   CachedRows cached;
@@ -111,13 +105,16 @@ MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp
 
 // The micro-batches of a unit of several lanes, seen from one of them.
 struct UnitSpans {
-  int lane = 0;                               // this lane's place in the unit
-  int head_lanes = 1;                         // neighbouring lanes that exchange heads; divides the lanes
-  std::vector<int> members;                   // of the lanes' communicator, by lane of the unit
-  std::vector<std::vector<PieceSpan>> lanes;  // the micro-batches, by lane of the unit
+  int lane = 0;        // this lane's place in the unit
+  int head_lanes = 1;  // neighbouring lanes that exchange heads; divides the lanes
+  int in_node = 1;     // neighbouring lanes that always lie on one node; divides them too
+  strategy::Exchange exchange = strategy::Exchange::kRing;  // between lanes or runs of them
+  std::vector<int> members;                                 // of the lanes' communicator, by lane of the unit
+  std::vector<std::vector<PieceSpan>> lanes;                // the micro-batches, by lane of the unit
 };
 
-// Of that lane; likewise. REQUIRES: causal cutting; where heads are exchanged no piece is a lane's own.
+// Of that lane; likewise. REQUIRES: causal cutting or, where the exchange says so, contiguous parts; where
+// heads are exchanged no piece is a lane's own.
 MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device,
                                          const Reach& reach = {});
 

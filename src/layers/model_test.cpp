@@ -695,7 +695,7 @@ TEST(Layout, PiecesOfARingKeepTheirPositionsAndAttendToEachOther) {
   EXPECT_TRUE(at::equal(layout.position_T, at::tensor({0, 1, 6, 0, 1}, at::kLong)));
   EXPECT_EQ(layout.attended.sequences.begins, (std::vector<int64_t>{0, 3, 5}));
   EXPECT_EQ(layout.longest, 7);
-  EXPECT_EQ(layout.attended.ring.next, 7);
+  EXPECT_EQ(layout.attended.travel.lanes, 2);
   EXPECT_FALSE(layout.heads.exchanges());
 }
 
@@ -715,9 +715,8 @@ TEST(Layout, RunsOfLanesHaveTheirSequencesInOrder) {
   EXPECT_TRUE(at::equal(layout.heads.wire_row_A, at::tensor({0, 4, 5, 1, 2, 6, 3}, at::kLong)));
   EXPECT_TRUE(at::equal(layout.heads.attended_row_A, at::tensor({0, 3, 4, 6, 1, 2, 5}, at::kLong)));
   EXPECT_EQ(layout.attended.sequences.begins, (std::vector<int64_t>{0, 5, 7}));
-  EXPECT_EQ(layout.attended.ring.lanes, 2);
-  EXPECT_EQ(layout.attended.ring.next, 6);
-  EXPECT_EQ(layout.attended.ring.previous, 6);
+  EXPECT_EQ(layout.attended.travel.lanes, 2);
+  for (const RowTravel::Transfer& hop : layout.attended.travel.steps[0].hops) EXPECT_EQ(hop.member, 6);
   EXPECT_TRUE(at::equal(layout.position_T, at::tensor({1, 7, 1}, at::kLong)));
 }
 

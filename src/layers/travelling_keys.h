@@ -1,4 +1,4 @@
-// What goes round a ring for a lane's keys and values: a row a token, of which any lane that has it makes
+// What travels between lanes for keys and values: a row a token, of which any lane that has it makes
 // them.
 //
 // Row and width names: B rows of a block, W the width of what goes round, K key heads, D their dimensions, J
@@ -37,7 +37,7 @@ class TravellingKeys {
 class WholeKeys final : public TravellingKeys {
  public:
   // `gradient`: of a backward.
-  explicit WholeKeys(const ops::AttentionInput& input, const ops::AttentionGradient& gradient = {})
+  explicit WholeKeys(const ops::AttentionInput& input, const ops::AttentionGradient* gradient = nullptr)
       : input_(input), gradient_(gradient) {}
 
   int64_t width() const override { return 2 * heads() * dimension(); }
@@ -52,8 +52,8 @@ class WholeKeys final : public TravellingKeys {
   }
   void add(base::Interval rows, const at::Tensor& drows_BW) const override {
     const at::Tensor d_BJD = as_heads(drows_BW);
-    gradient_.dk_TKD.narrow(0, rows.begin, rows.size()).add_(keys_in(d_BJD));
-    gradient_.dv_TKD.narrow(0, rows.begin, rows.size()).add_(values_in(d_BJD));
+    gradient_->dk_TKD.narrow(0, rows.begin, rows.size()).add_(keys_in(d_BJD));
+    gradient_->dv_TKD.narrow(0, rows.begin, rows.size()).add_(values_in(d_BJD));
   }
 
  private:
@@ -66,7 +66,7 @@ class WholeKeys final : public TravellingKeys {
   at::Tensor values_in(const at::Tensor& x_BJD) const { return x_BJD.narrow(1, heads(), heads()); }
 
   const ops::AttentionInput& input_;
-  ops::AttentionGradient gradient_;
+  const ops::AttentionGradient* gradient_;  // borrowed; null: none is added
 };
 
 }  // namespace sluice::layers

@@ -115,11 +115,14 @@ int64_t SchemeFloors::rings_area_ns(const SchemeFigures::Stage::Rings& rings, in
 }
 
 int64_t SchemeFloors::exchange_area_ns(int64_t length, int lanes, const RingLimits& limits) const {
-  if (lanes == 1) return 0;
+  if (lanes == 1 || of_.cost.options().exchanges.queries_travel()) return 0;
   const SchemeFigures::Stage& figures = of_.stage(limits.stage);
   const int in_node = lanes_in_node();
   const auto ring_ns = [&](int members, int run) {
-    const int64_t between_ns = rings_area_ns(figures.ring_between_nodes, length, members, run, limits);
+    // Of a ring on two levels what goes from node to node: it has as many members as there are nodes at
+    // least.
+    const int nodes = std::max(2, (members * run + in_node - 1) / in_node);
+    const int64_t between_ns = rings_area_ns(figures.ring_between_nodes, length, nodes, in_node, limits);
     if (members * run > in_node) return between_ns;
     return std::min(between_ns, rings_area_ns(figures.ring_in_node, length, members, run, limits));
   };

@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kActivation = "activation";
 constexpr const char* kGradient = "gradient";
 constexpr const char* kLanes = "lanes";
+constexpr const char* kLanesBetweenNodes = "lanes-between-nodes";
 constexpr const char* kLinkInter = "link-inter";
 constexpr const char* kLinkIntra = "link-intra";
 
@@ -62,7 +63,8 @@ std::string group_name(const std::string& kind, const std::vector<int>& ranks) {
 }  // namespace
 
 std::map<std::string, int> most_blocks() {
-  return {{kActivation, 4}, {kGradient, 4}, {kLanes, 8}, {kLinkInter, 8}, {kLinkIntra, 16}};
+  return {{kActivation, 4},        {kGradient, 4},  {kLanes, 8},
+          {kLanesBetweenNodes, 8}, {kLinkInter, 8}, {kLinkIntra, 16}};
 }
 
 Communicators::Communicators(comm::Transport& transport, comm::Transport& control,
@@ -75,8 +77,11 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
   };
   activation_ = of_world(transport, kActivation, Stream::kActivation);
   gradient_ = of_world(transport, kGradient, Stream::kGradient);
-  if (any_lanes(candidates))
+  if (any_lanes(candidates)) {
     lanes_ = comm::counting_waits(transport.communicator(kLanes, world), lane_waits_);
+    lanes_between_nodes_ =
+        comm::counting_waits(transport.communicator(kLanesBetweenNodes, world), lane_waits_);
+  }
   link_inter_ = of_world(transport, kLinkInter, Stream::kLinkInter);
   link_intra_ = of_world(transport, kLinkIntra, Stream::kLinkIntra);
   control_ = of_world(control, "step-control", Stream::kControl);

@@ -30,8 +30,10 @@ class Communicators {
 
   comm::Communicator& activation() { return *activation_; }  // stage s -> s+1
   comm::Communicator& gradient() { return *gradient_; }      // stage s+1 -> s
-  // Between lanes; null when no candidate has pipelines of several.
+  // Between lanes; null when no candidate has pipelines of several. And for what is under way between nodes
+  // while other rows go round inside them.
   comm::Communicator* lanes() { return lanes_.get(); }
+  comm::Communicator* lanes_between_nodes() { return lanes_between_nodes_.get(); }
   comm::Communicator& link_inter() { return *link_inter_; }
   comm::Communicator& link_intra() { return *link_intra_; }
   comm::Communicator& control() { return *control_; }  // scalars of the step graph
@@ -56,6 +58,7 @@ class Communicators {
   std::unique_ptr<comm::Communicator> activation_;
   std::unique_ptr<comm::Communicator> gradient_;
   std::unique_ptr<comm::Communicator> lanes_;
+  std::unique_ptr<comm::Communicator> lanes_between_nodes_;
   std::unique_ptr<comm::Communicator> link_inter_;
   std::unique_ptr<comm::Communicator> link_intra_;
   std::unique_ptr<comm::Communicator> control_;

@@ -137,11 +137,15 @@ layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const
   const layers::Reach reach = layers::reach_of(resources_.context.shape);
   if (unit.lanes == 1)
     return layers::micro_batch_layout(unit_spans(unit, place_.lane, graph_.plan), tp, device, reach);
-  layers::UnitSpans spans{.lane = place_.lane - unit.first_lane, .head_lanes = unit.head_lanes()};
+  layers::UnitSpans spans{
+      .lane = place_.lane - unit.first_lane, .head_lanes = unit.head_lanes(), .exchange = unit.exchange};
+  std::vector<int> nodes;
   for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
     spans.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
     spans.lanes.push_back(unit_spans(unit, lane, graph_.plan));
+    nodes.push_back(spans.members.back() / graph_.links->gpus_per_node);
   }
+  spans.in_node = strategy::neighbours_in_node(nodes);
   return layers::unit_micro_batch_layout(spans, tp, device, reach);
 }
 

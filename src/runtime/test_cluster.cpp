@@ -20,6 +20,7 @@
 #include "ops/device.h"
 #include "runtime/make_executor.h"
 #include "strategy/pass.h"
+#include "strategy/row_schedule.h"
 #include "transport/device_transport.h"
 
 namespace sluice::runtime {
@@ -197,6 +198,38 @@ strategy::StepPlan packed_plan(int64_t step, const std::vector<strategy::Sequenc
 
 namespace {
 
+// Where queries travel: what a row of each kind is wide, there and back, hop by hop. Of whole sequences,
+// which lanes have alone, nothing travels.
+std::pair<int64_t, int64_t> travelling_bytes(const strategy::Unit& unit, const model::HeadCounts& heads,
+                                             int64_t head_bytes, int64_t narrow_bytes) {
+  const strategy::RowSchedule schedule = unit.exchange == strategy::Exchange::kBalanced
+                                             ? strategy::balanced_schedule(unit.lanes)
+                                             : strategy::query_schedule(unit.lanes);
+  std::vector<int64_t> rows(static_cast<size_t>(unit.lanes));
+  for (int lane = 0; lane < unit.lanes; ++lane) {
+    for (const strategy::UnitSequence& shared : unit.sequences) {
+      for (const strategy::Piece& piece :
+           strategy::lane_pieces(shared, unit.lanes, lane, strategy::cutting_of(unit.exchange))) {
+        if (piece.tokens() < shared.length_tokens) rows[static_cast<size_t>(lane)] += piece.tokens();
+      }
+    }
+  }
+  const int64_t keys = narrow_bytes > 0 ? narrow_bytes : 2 * heads.keys * head_bytes;
+  const int64_t queries = heads.queries * head_bytes, statistics = heads.queries * sizeof(double);
+  std::pair<int64_t, int64_t> bytes;
+  for (const strategy::RowSchedule::Hop& hop : schedule.hops) {
+    const bool of_keys = hop.rows == strategy::RowSchedule::Rows::kKeys;
+    bytes.first += rows[static_cast<size_t>(hop.of)] * (of_keys ? keys : queries);
+    bytes.second += rows[static_cast<size_t>(hop.of)] * (of_keys ? keys : 3 * queries + statistics);
+  }
+  for (const strategy::RowSchedule::Return& of : schedule.returns) {
+    const bool of_keys = of.rows == strategy::RowSchedule::Rows::kKeys;
+    bytes.first += rows[static_cast<size_t>(of.of)] * (of_keys ? 0 : queries + statistics);
+    bytes.second += rows[static_cast<size_t>(of.of)] * (of_keys ? keys : queries);
+  }
+  return bytes;
+}
+
 // What lanes send in one forward and in one backward of a layer, on one TP rank. Of heads: a lane sends its
 // rows of the others' queries, keys and values, and the others' rows of its own outputs; backward their
 // gradients the other way. A ring passes k − 1 times every key and value, backward their gradients as well;
@@ -204,6 +237,7 @@ namespace {
 std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, const model::HeadCounts& heads,
                                                 int64_t head_bytes, int64_t narrow_bytes) {
   const int run = unit.head_lanes();
+  if (strategy::queries_travel(unit.exchange)) return travelling_bytes(unit, heads, head_bytes, narrow_bytes);
   int64_t tokens = 0, headed = 0, ringed = 0;
   for (const strategy::UnitSequence& shared : unit.sequences) tokens += shared.length_tokens;
   for (int lane = 0; lane < unit.lanes; ++lane) {
@@ -331,8 +365,36 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
   return bytes;
 }
 
+// Keys and values of all lanes of a run, of a token.
+int64_t ring_row_bytes(const strategy::Unit& unit, const model::HeadCounts& heads, int64_t head_bytes) {
+  int64_t keys = 0;
+  for (int lane = 0; lane < unit.head_lanes(); ++lane)
+    keys += model::head_part(heads, unit.head_lanes(), lane).keys.size();
+  return 2 * keys * head_bytes;
+}
+
+// In a ring on two levels sums of gradients go one hop further in each node but their own.
+int64_t sums_home_bytes(const strategy::Pipeline& pipeline, const strategy::Unit& unit,
+                        const model::Program& program, int64_t row_bytes, int gpus_per_node) {
+  if (strategy::queries_travel(unit.exchange)) return 0;
+  int64_t tokens = 0, bytes = 0;
+  for (const strategy::UnitSequence& shared : unit.sequences) tokens += shared.length_tokens;
+  for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
+    std::vector<int> nodes;
+    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
+      nodes.push_back(pipeline.rank_of(stage, lane, 0) / gpus_per_node);
+    const int members = unit.lanes / unit.head_lanes();
+    const int in_node =
+        std::gcd(members, std::max(1, strategy::neighbours_in_node(nodes) / unit.head_lanes()));
+    if (in_node == 1) continue;
+    const base::Interval run = program.blocks_in(program.walked_back(program.of_stage(pipeline.scheme.tp, pipeline.scheme.pp, stage)));
+    bytes += run.size() * (members / in_node - 1) * tokens * row_bytes;
+  }
+  return bytes;
+}
+
 int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::ParameterTable& table,
-                                  comm::DType dtype) {
+                                  comm::DType dtype, int gpus_per_node) {
   const model::Shape& shape = table.shape;
   const base::Interval blocks = table.program.blocks();
   const int64_t walked_back = table.program.walked_back(blocks).size();
@@ -350,6 +412,10 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
       // Where activations are made again heads are exchanged again, as in the forward; rings pass nothing.
       const int64_t again = unit.memory.recompute && unit.head_lanes() > 1 ? 2 * forward - backward : 0;
       bytes += tp * (blocks.size() * forward + walked_back * (backward + again));
+      const int64_t row_bytes = unit.head_lanes() == 1 && narrow_bytes > 0
+                                    ? narrow_bytes
+                                    : ring_row_bytes(unit, model::head_counts(shape, tp), head_bytes);
+      bytes += tp * sums_home_bytes(pipeline.pipeline, unit, table.program, row_bytes, gpus_per_node);
     }
   }
   return bytes;
@@ -562,7 +628,7 @@ class RankRun {
     if (rank_ != 0) return;
     record_.expected_share_bytes.push_back(
         share_bytes_by_formula(graph.plan, table_, precision(), options_.codecs, options_.gpus_per_node));
-    record_.expected_exchange_bytes.push_back(exchange_bytes_by_formula(graph.plan, table_, options_.dtype));
+    record_.expected_exchange_bytes.push_back(exchange_bytes_by_formula(graph.plan, table_, options_.dtype, options_.gpus_per_node));
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);
@@ -595,7 +661,8 @@ class RankRun {
       const int64_t heads = model::head_counts(table_.shape, pipeline.pipeline.scheme.tp).queries;
       for (strategy::Unit& unit : pipeline.units) {
         if (unit.lanes == 1) continue;
-        const int wanted = options_.exchanges[next++ % options_.exchanges.size()].head_lanes;
+        const auto& [wanted, exchange] = options_.exchanges[next++ % options_.exchanges.size()];
+        unit.exchange = exchange;
         const int run = wanted == 0 ? unit.lanes : wanted;
         if (run == 1 || unit.lanes % run != 0 || run > heads) continue;
         unit.exchange = run == unit.lanes ? strategy::Exchange::kHeads : strategy::Exchange::kNested;

@@ -43,9 +43,10 @@ strategy::StepPlan packed_plan(int64_t step, const std::vector<strategy::Sequenc
                                const strategy::Strategy& strategy, int64_t max_tokens);
 
 // How a unit's lanes exchange: a ring, or heads within runs of so many lanes, as far as it divides the
-// unit's and the model has heads; 0: of all of them.
+// unit's and the model has heads; 0: of all of them. Or, of lanes without such runs, as is said.
 struct LaneExchange {
   int head_lanes = 1;
+  strategy::Exchange exchange = strategy::Exchange::kRing;
 };
 
 // The same batches for every run: token ids are a learnable function of document and position.

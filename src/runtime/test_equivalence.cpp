@@ -122,7 +122,12 @@ void EquivalenceOnLanes::expect_as_one_rank(int world_size, std::vector<std::str
 }
 
 std::vector<LaneExchange> EquivalenceOfExchanges::all() {
-  return {{.head_lanes = 0}, {.head_lanes = 2}, {.head_lanes = 1}, {.head_lanes = 3}};
+  return {{.head_lanes = 0},
+          {.head_lanes = 2},
+          {.head_lanes = 1},
+          {.head_lanes = 3},
+          {.exchange = strategy::Exchange::kBalanced},
+          {.exchange = strategy::Exchange::kQueries}};
 }
 
 void EquivalenceOfExchanges::expect_as_one_rank(int world_size, std::vector<std::string> strategies,

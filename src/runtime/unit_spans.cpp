@@ -25,7 +25,7 @@ std::vector<PieceSpan> unit_spans(const strategy::Unit& unit, int lane, const st
   for (const strategy::Piece& piece : unit.pieces_on(lane)) {
     const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
     const int first = numbers.at(piece.sequence);
-    const bool shared = unit.head_lanes() > 1 || !plan.is_whole(piece);
+    const bool shared = strategy::exchanges_heads(unit.exchange) || !plan.is_whole(piece);
     const int family = sequence.branches.empty() ? -1 : first;
     strategy::for_each_part(sequence, piece, [&](int branch, base::Interval tokens) {
       spans.push_back({.length = tokens.size(),

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "layers/ring_layout.h"
+#include "layers/row_travel.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::runtime {

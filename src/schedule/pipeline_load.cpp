@@ -248,11 +248,11 @@ TimedUnit UnitTimes::of(const PipelinePlan& plan, const strategy::Pass& pass) co
 
 void UnitTimes::add_exchange(TimedUnit& unit, const cost::Work& shared,
                              const cost::ExchangeChoice& exchange) const {
-  const int head_lanes = exchange.head_lanes(unit.lanes);
-  if (head_lanes > 1) unit.credit_tokens = exchanges_->credit_tokens(head_lanes, unit.tokens);
+  if (exchange != cost::ExchangeChoice{})
+    unit.credit_tokens = exchanges_->credit_tokens(exchange, unit.lanes, unit.tokens);
   for (size_t s = 0; s < node_of_lane_.size(); ++s) {
     const auto [forward_ns, backward_ns] =
-        exchanges_->exposed(static_cast<int>(s), shared, place(s, unit.first_lane, unit.lanes), head_lanes);
+        exchanges_->exposed(static_cast<int>(s), shared, place(s, unit.first_lane, unit.lanes), exchange);
     unit.forward_ring_ns.push_back(forward_ns);
     unit.backward_ring_ns.push_back(backward_ns);
     unit.forward_ns[s] += forward_ns;
@@ -273,8 +273,8 @@ void UnitTimes::write(const strategy::Unit& unit, const cost::ExchangeChoice& ex
   UnitTable::Head& head = table.head(row);
   head.first_lane = unit.first_lane;
   head.lanes = unit.lanes;
-  const int head_lanes = exchange.head_lanes(unit.lanes);
-  if (head_lanes > 1) head.tokens = exchanges_->credit_tokens(head_lanes, fullest.tokens);
+  if (exchange != cost::ExchangeChoice{})
+    head.tokens = exchanges_->credit_tokens(exchange, unit.lanes, fullest.tokens);
   const std::span<UnitTable::Cells> cells = table.row(row);
   const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
   for (size_t s = 0; s < cells.size() && !unit.own.empty(); ++s) {
@@ -287,7 +287,7 @@ void UnitTimes::write(const strategy::Unit& unit, const cost::ExchangeChoice& ex
   for (size_t s = 0; s < cells.size() && unit.lanes > 1; ++s) {
     if (exchange_like_[s] < s) continue;
     const auto [forward_ns, backward_ns] = exchanges_->exposed(
-        static_cast<int>(s), work.shared, place(s, unit.first_lane, unit.lanes), head_lanes);
+        static_cast<int>(s), work.shared, place(s, unit.first_lane, unit.lanes), exchange);
     for (size_t like = s; like < cells.size(); ++like) {
       if (exchange_like_[like] != s) continue;
       cells[like].forward_ns += forward_ns;

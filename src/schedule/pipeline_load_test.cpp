@@ -113,7 +113,8 @@ TEST(PipelineLoad, RingsAddWhatAttentionDoesNotHide) {
   };
   EXPECT_EQ(forward_ns(0, 0, 2), 4 * (20 + 7) + 4 * (5 + 40));
   EXPECT_EQ(forward_ns(0, 1, 2), 4 * (20 + 7) + 4 * (50 + 40));
-  EXPECT_EQ(forward_ns(0, 0, 4), 4 * (10 + 7) + 3 * 4 * (50 + 20));
+  // On two levels: a block between the nodes, then one step inside.
+  EXPECT_EQ(forward_ns(0, 0, 4), 4 * (10 + 7) + 4 * ((50 + 20) + (5 + 20)));
   // Attention of 800 a lane and layer, half of it beside the only step.
   EXPECT_EQ(forward_ns(0.0625, 0, 2), 4 * (50 + 20 + 7) + 4 * (45 - 25));
   EXPECT_EQ(forward_ns(1, 0, 2), 4 * (800 + 20 + 7));

@@ -73,7 +73,7 @@ base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel&
 // Where lanes may exchange by nothing but heads each needs one: a ring instead would be silent.
 void check_heads(const std::vector<strategy::Strategy>& candidates, const PlanningTask& task) {
   const cost::ExchangeSet& exchanges = task.choices.exchanges;
-  if (exchanges.ring || exchanges.nested) return;
+  if (exchanges.ring || exchanges.nested || exchanges.queries_travel()) return;
   const model::Shape& shape = task.cost.options().shape;
   for (const strategy::Strategy& candidate : candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {

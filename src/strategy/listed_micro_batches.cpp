@@ -122,7 +122,7 @@ class UnitReader {
     return unit;
   }
 
-  // The first lane has a part of each sequence that is shared, for the last chunk is never empty; where heads
+  // The last part of a sequence is never empty, so the lane that has it tells which are shared; where heads
   // are exchanged nothing else is there.
   Unit unit_of(int ring, const std::vector<Spot>& spots) const {
     Unit unit{.first_lane = static_cast<int>(spots.front().lane),
@@ -134,9 +134,10 @@ class UnitReader {
               .ring = ring,
               .pass = at(spots.front()).pass};
     const auto is_own = [&](const Piece& piece) {
-      return unit.exchange == Exchange::kRing && is_whole(piece);
+      return !exchanges_heads(unit.exchange) && is_whole(piece);
     };
-    for (const Piece& piece : at(spots.front()).pieces) {
+    const bool contiguous = cutting_of(unit.exchange) == Cutting::kContiguous;
+    for (const Piece& piece : at(contiguous ? spots.back() : spots.front()).pieces) {
       const bool again = !unit.sequences.empty() && unit.sequences.back().sequence == piece.sequence;
       if (!is_own(piece) && !again) unit.sequences.push_back(sequence_of(piece));
     }
@@ -152,10 +153,12 @@ class UnitReader {
         }
       }
       if (shared != unit.pieces_on(static_cast<int>(spots[place].lane))) {
-        throw InputError(text(name_of(spots[place]), ": its pieces are not chunks ", place, " and ",
-                              2 * spots.size() - 1 - place, " of each sequence of ring ", ring,
-                              ", in the order of the ring's first lane",
-                              unit.exchange == Exchange::kRing ? ", beside whole sequences" : ""));
+        const std::string parts =
+            contiguous ? text("part ", place) : text("chunks ", place, " and ", 2 * spots.size() - 1 - place);
+        throw InputError(text(name_of(spots[place]), ": its pieces are not ", parts,
+                              " of each sequence of ring ", ring, ", in the order of the ring's ",
+                              contiguous ? "last" : "first", " lane",
+                              exchanges_heads(unit.exchange) ? "" : ", beside whole sequences"));
       }
     }
     if (std::ranges::any_of(own, [](const auto& lane) { return !lane.empty(); })) unit.own = std::move(own);

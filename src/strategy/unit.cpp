@@ -12,24 +12,22 @@ const char* name_of(Exchange exchange) {
     case Exchange::kRing: return "ring";
     case Exchange::kHeads: return "heads";
     case Exchange::kNested: return "nested";
+    case Exchange::kBalanced: return "balanced";
+    case Exchange::kQueries: return "queries";
   }
   SLUICE_ASSERT(false, "unknown exchange");
 }
 
 Exchange parse_exchange(const std::string& name) {
-  for (const Exchange exchange : {Exchange::kRing, Exchange::kHeads, Exchange::kNested}) {
+  for (const Exchange exchange : kExchanges) {
     if (name == name_of(exchange)) return exchange;
   }
-  throw base::InputError(base::text("exchange is '", name, "': choose ring, heads or nested"));
+  throw base::InputError(
+      base::text("exchange is '", name, "': choose ring, heads, nested, balanced or queries"));
 }
 
 int Unit::head_lanes() const {
-  switch (exchange) {
-    case Exchange::kRing: return 1;
-    case Exchange::kHeads: return lanes;
-    case Exchange::kNested: return nested_lanes;
-  }
-  SLUICE_ASSERT(false, "unknown exchange");
+  return exchange == Exchange::kHeads ? lanes : exchange == Exchange::kNested ? nested_lanes : 1;
 }
 
 base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk) {
@@ -38,12 +36,17 @@ base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk) {
   return base::even_part(length_tokens, int64_t{2} * lanes, chunk);
 }
 
-std::vector<Piece> lane_pieces(const UnitSequence& sequence, int lanes, int lane) {
+std::vector<Piece> lane_pieces(const UnitSequence& sequence, int lanes, int lane, Cutting cutting) {
   std::vector<Piece> pieces;
   const auto add = [&](int64_t begin, int64_t end) {
     if (begin < end) pieces.push_back({sequence.sequence, begin, end});
   };
   const int64_t length = sequence.length_tokens;
+  if (cutting == Cutting::kContiguous) {
+    const base::Interval tokens = base::even_part(length, lanes, lane);
+    add(tokens.begin, tokens.end);
+    return pieces;
+  }
   const int64_t prefix = sequence.has_branches() ? sequence.prefix_tokens : length;
   // How many of the first `tokens` of all chunks are of the prefix.
   const auto of_prefix = [&](int64_t tokens) {
@@ -73,7 +76,7 @@ std::vector<Piece> Unit::pieces_on(int lane) const {
     return pieces;
   }
   for (const UnitSequence& shared : sequences) {
-    const std::vector<Piece> part = lane_pieces(shared, lanes, lane - first_lane);
+    const std::vector<Piece> part = lane_pieces(shared, lanes, lane - first_lane, cutting_of(exchange));
     pieces.insert(pieces.end(), part.begin(), part.end());
   }
   if (!own.empty()) std::ranges::for_each(own[static_cast<size_t>(lane - first_lane)], add_whole);
@@ -85,8 +88,10 @@ int64_t Unit::tokens_on(int lane) const {
   int64_t tokens = 0;
   for (const UnitSequence& sequence : sequences) {
     tokens += lanes == 1 ? sequence.length_tokens
-                         : causal_chunk(sequence.length_tokens, lanes, place).size() +
-                               causal_chunk(sequence.length_tokens, lanes, 2 * lanes - 1 - place).size();
+              : cutting_of(exchange) == Cutting::kContiguous
+                  ? base::even_part(sequence.length_tokens, lanes, place).size()
+                  : causal_chunk(sequence.length_tokens, lanes, place).size() +
+                        causal_chunk(sequence.length_tokens, lanes, 2 * lanes - 1 - place).size();
   }
   if (own.empty()) return tokens;
   for (const UnitSequence& whole : own[static_cast<size_t>(place)]) tokens += whole.length_tokens;

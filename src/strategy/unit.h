@@ -2,6 +2,7 @@
 // lane holds of them, and which lanes run in step, follows from the unit here and nowhere else.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,11 +26,34 @@ struct Piece {
 // How lanes that share sequences see each other's keys and values. kRing: blocks of them go round while each
 // lane attends to the block before. kHeads (Ulysses): before attention a lane gives away all heads but its
 // own part, after it takes its tokens back. kNested: runs of neighbouring lanes, such as those of a node,
-// exchange heads; blocks of the keys and values of a run's heads go round from run to run.
-enum class Exchange : uint8_t { kRing, kHeads, kNested };
-const char* name_of(Exchange exchange);  // "ring", "heads", "nested"
+// exchange heads; blocks of the keys and values of a run's heads go round from run to run. kBalanced
+// (LightSeq): of contiguous parts the later lanes have more to attend to, and earlier ones help them.
+// kQueries (TokenRing): keys and values stay, queries go round and outputs come back. Which rows travel when:
+// row_schedule.h.
+enum class Exchange : uint8_t { kRing, kHeads, kNested, kBalanced, kQueries };
+inline constexpr std::array kExchanges = {Exchange::kRing, Exchange::kHeads, Exchange::kNested,
+                                          Exchange::kBalanced, Exchange::kQueries};
+const char* name_of(Exchange exchange);  // "ring", "heads", "nested", "balanced", "queries"
 // InputError listing the names for any other.
 Exchange parse_exchange(const std::string& name);
+// Whether lanes exchange heads, all or in runs, before they attend.
+inline bool exchanges_heads(Exchange exchange) {
+  return exchange == Exchange::kHeads || exchange == Exchange::kNested;
+}
+// Whether queries go to where keys lie.
+inline bool queries_travel(Exchange exchange) {
+  return exchange == Exchange::kBalanced || exchange == Exchange::kQueries;
+}
+
+// Which tokens of a sequence a lane has. kCausal: of 2k even chunks, k the lanes, lane j has chunk j and
+// chunk 2k − 1 − j, so that all have the same part of its attention; the empty chunks of short sequences are
+// left out. Where branches share a prefix a chunk is a part of that and one of what they have together, in
+// proportion, and as many tokens as without; a lane has its parts of the prefix first. kContiguous: lane j
+// has the j-th of k even parts.
+enum class Cutting : uint8_t { kCausal, kContiguous };
+inline Cutting cutting_of(Exchange exchange) {
+  return exchange == Exchange::kBalanced ? Cutting::kContiguous : Cutting::kCausal;
+}
 
 // A whole sequence as a unit has it.
 struct UnitSequence {
@@ -59,7 +83,7 @@ struct Unit {
   std::optional<int> pass = std::nullopt;
 
   int end_lane() const { return first_lane + lanes; }
-  // How many neighbouring lanes exchange heads: 1 in a ring, all with kHeads.
+  // How many neighbouring lanes exchange heads: all with kHeads, of others than kNested 1.
   int head_lanes() const;
   bool covers(int lane) const { return first_lane <= lane && lane < end_lane(); }
   // REQUIRES: covers(lane).
@@ -69,11 +93,8 @@ struct Unit {
   bool operator==(const Unit&) const = default;
 };
 
-// Balanced causal cutting: a sequence is cut into 2·lanes chunks, of which lane j holds chunk j and chunk
-// 2·lanes − 1 − j, so that all have the same part of its attention; the empty chunks of short sequences are
-// left out. Where branches share a prefix a chunk is a part of that and one of what they have together, in
-// proportion, and as many tokens as without; a lane has its parts of the prefix first.
-std::vector<Piece> lane_pieces(const UnitSequence& sequence, int lanes, int lane);
+std::vector<Piece> lane_pieces(const UnitSequence& sequence, int lanes, int lane,
+                               Cutting cutting = Cutting::kCausal);
 
 // Chunk `chunk` of the 2k chunks of a sequence of `length_tokens` on k lanes.
 base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk);

@@ -4,10 +4,16 @@ A quadratic is (a, b, c): fixed-point numbers with FRACTION_BITS fractional bits
 """
 
 import functools
+import itertools
 import math
 
 FRACTION_BITS = 32
 LONGEST = 2**31 - 1
+
+
+def together(nodes):
+    """How many neighbours always lie on one node, of lanes on these."""
+    return math.gcd(*(len(list(run)) for _, run in itertools.groupby(nodes)))
 
 
 class Rejected(Exception):
@@ -116,7 +122,14 @@ class Cost:
         """What is at work; where lanes may share sequences, with what a ring's backward adds to any other's."""
         tp, _, cp = scheme
         plain = self.memory["transient_bytes_per_token"]
-        return plain + (self.ring_bytes_per_token(tp) if cp > 1 and plain > 0 else 0)
+        ring = self.ring_bytes_per_token(tp) if cp > 1 and plain > 0 else 0
+        # Four blocks of keys and values more where lanes lie on several nodes, several on each.
+        two_levels = ring > 0 and cp * tp > self.gpus_per_node > tp
+        return plain + ring + (4 * self.block_bytes(tp) if two_levels else 0)
+
+    def block_bytes(self, tp):
+        """Of a token's keys and values."""
+        return 2 * -(-self.model["num_key_value_heads"] // tp) * self.model["head_dim"] * self.memory["element_bytes"]
 
     def ring_bytes_per_token(self, tp):
         """Queries' gradients, new queries, keys and values, two blocks of keys and values that pass by and three of
@@ -165,19 +178,27 @@ class Cost:
     def transfer_ns(self, scheme, tokens, in_node):
         return self.message_ns(-(-tokens // scheme[0]) * self.hidden * self.memory["element_bytes"], in_node)
 
-    def ring_ns(self, scheme, stage, lanes, work, in_node):
-        """What a ring adds to (forward, gradient of the input, gradient of the weights) on a stage: `lanes` - 1
-        blocks of keys and values, in the backward pass with their gradients, each layer's less the attention
-        that runs beside them."""
+    def ring_exposed_ns(self, members, nodes, layers, size, attention):
+        """What a ring of so many members waits for a block of so many bytes a layer, beside its attention (fixed
+        point). Of members that lie several on a node blocks go round inside each, and once a round from node to node:
+        beside all steps of the round."""
+        inner, outer = (layers * self.message_ns(size, in_node) << FRACTION_BITS for in_node in (True, False))
+        if nodes == 1 or nodes == members:
+            exposed = (members - 1) * (inner if nodes == 1 else outer) - (attention - attention // members)
+        else:
+            own = attention // members
+            held = (members // nodes - 1) * max(own, inner) + own
+            exposed = (nodes - 1) * max(held, outer) + held - attention
+        return nearest(max(0, exposed), 1 << FRACTION_BITS)
+
+    def ring_ns(self, scheme, stage, nodes, work):
+        """What a ring adds to (forward, gradient of the input, gradient of the weights) on a stage: blocks of keys and
+        values, in the backward pass with their gradients."""
         tokens, squares = work
-        heads = -(-self.model["num_key_value_heads"] // scheme[0])
-        block = 2 * heads * self.model["head_dim"] * self.memory["element_bytes"] * tokens
-        added = []
-        for blocks, (a, _, _) in zip((1, 2), self.stage_times(scheme, stage)):
-            moved = (lanes - 1) * self.layers_of(scheme[1], stage) * self.message_ns(blocks * block, in_node)
-            beside = a * squares - a * squares // lanes
-            added.append(nearest(max(0, (moved << FRACTION_BITS) - beside), 1 << FRACTION_BITS))
-        return (*added, 0)
+        layers = self.layers_of(scheme[1], stage)
+        return (*(self.ring_exposed_ns(len(nodes), len(nodes) // together(nodes), layers,
+                                       blocks * self.block_bytes(scheme[0]) * tokens, a * squares)
+                  for blocks, (a, _, _) in zip((1, 2), self.stage_times(scheme, stage))), 0)
 
     # Heads exchanged between lanes.
 
@@ -198,7 +219,7 @@ class Cost:
         the runs. `nodes`: the node of each lane, in order."""
         lanes, (tokens, squares) = len(nodes), work
         if run == 1:
-            return self.ring_ns(scheme, stage, lanes, work, len(set(nodes)) == 1)
+            return self.ring_ns(scheme, stage, nodes, work)
         of_node = [nodes.count(node) for node in dict.fromkeys(nodes)]
         head = self.model["head_dim"] * self.memory["element_bytes"]
         queries, _ = self.heads(scheme[0])
@@ -215,12 +236,10 @@ class Cost:
             waits = time_ns((all_attention * (slowest - queries) // queries, 0, 0), 0, squares)
             rings = 0
             if run < lanes:
-                block = blocks * run * 2 * most_keys * head * tokens
-                step = layers * self.message_ns(block, len(of_node) == 1)
-                beside = attention * slowest // queries * squares
                 runs = lanes // run
-                exposed = ((runs - 1) * step << FRACTION_BITS) - (beside - beside // runs)
-                rings = nearest(max(0, exposed), 1 << FRACTION_BITS)
+                in_node = math.gcd(runs, max(1, together(nodes) // run))
+                rings = self.ring_exposed_ns(runs, runs // in_node, layers, blocks * run * 2 * most_keys * head * tokens,
+                                             attention * slowest // queries * squares)
             added.append(moved + waits + rings)
         return (*added, 0)
 

@@ -1,0 +1,249 @@
+#include "strategy/row_schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::strategy {
+namespace {
+
+using Rows = RowSchedule::Rows;
+
+int modulo(int value, int of) { return ((value % of) + of) % of; }
+
+// Lane `slot` of node `node`; both go round.
+struct Grid {
+  int nodes = 1;
+  int slots = 1;
+  int lane(int node, int slot) const { return modulo(node, nodes) * slots + modulo(slot, slots); }
+};
+
+void in_order(RowSchedule& schedule) {
+  std::ranges::stable_sort(schedule.tasks, {}, &RowSchedule::Task::step);
+  std::ranges::stable_sort(schedule.hops, {}, &RowSchedule::Hop::issued);
+  std::ranges::stable_sort(schedule.returns, {}, &RowSchedule::Return::issued);
+}
+
+// What a lane of a two-level ring does in one round: it meets the keys of all lanes of the node so many
+// before its own.
+void add_round(RowSchedule& schedule, const Grid& grid, int round) {
+  const int first = round * grid.slots;
+  for (int node = 0; node < grid.nodes; ++node) {
+    for (int slot = 0; slot < grid.slots; ++slot) {
+      const int own = grid.lane(node, slot);
+      const auto keys_in = [&](int step) { return grid.lane(node - round, slot - step); };
+      if (round + 1 < grid.nodes)
+        schedule.hops.push_back(
+            {first, first + grid.slots, Rows::kKeys, keys_in(0), own, grid.lane(node + 1, slot)});
+      for (int step = 0; step < grid.slots; ++step) {
+        const int now = first + step;
+        const int keys = keys_in(step), next = grid.lane(node, slot + 1);
+        const bool last = step + 1 == grid.slots;
+        if (!last) schedule.hops.push_back({now, now + 1, Rows::kKeys, keys, own, next});
+        if (keys == own) continue;
+        schedule.tasks.push_back({now, own, own, keys});
+        // From the last lane of a node back to where the keys came in, or on to the next node.
+        if (grid.slots > 1) schedule.returns.push_back({now, now + 1, Rows::kKeys, keys, own, next});
+      }
+      // What all lanes of the node made of keys that came in here.
+      const int sums = first + (grid.slots > 1 ? grid.slots : 0);
+      if (round > 0)
+        schedule.returns.push_back(
+            {sums, sums + grid.slots, Rows::kKeys, keys_in(0), own, grid.lane(node + 1, slot)});
+    }
+  }
+}
+
+}  // namespace
+
+RowSchedule ring_schedule(int lanes, int in_node) {
+  SLUICE_ASSERT(lanes >= 1 && in_node >= 1 && lanes % in_node == 0,
+                base::text(lanes, " lanes, ", in_node, " of a node"));
+  const Grid grid{.nodes = lanes / in_node, .slots = in_node};
+  RowSchedule schedule{.lanes = lanes};
+  for (int round = 0; round < grid.nodes; ++round) add_round(schedule, grid, round);
+  in_order(schedule);
+  schedule.steps = lanes;
+  for (const RowSchedule::Return& of : schedule.returns) schedule.steps = std::max(schedule.steps, of.due);
+  return schedule;
+}
+
+int neighbours_in_node(std::span<const int> node_of_lane) {
+  int together = 0;
+  for (size_t begin = 0, end = 0; begin < node_of_lane.size(); begin = end) {
+    while (end < node_of_lane.size() && node_of_lane[end] == node_of_lane[begin]) ++end;
+    together = std::gcd(together, static_cast<int>(end - begin));
+  }
+  return together;
+}
+
+RowSchedule balanced_schedule(int lanes) {
+  SLUICE_ASSERT(lanes >= 1, base::text(lanes, " lanes"));
+  RowSchedule schedule{.lanes = lanes, .steps = lanes / 2 + 1, .contiguous = true};
+  for (int step = 1; step < schedule.steps; ++step) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      if (lane >= step) {
+        schedule.hops.push_back({step - 1, step, Rows::kKeys, lane - step, lane - step, lane});
+        schedule.tasks.push_back({step, lane, lane, lane - step});
+        schedule.returns.push_back({step, step + 1, Rows::kKeys, lane - step, lane, lane - step});
+      } else if (2 * step != lanes) {
+        const int helped = lane + lanes - step;
+        schedule.hops.push_back({step - 1, step, Rows::kQueries, helped, helped, lane});
+        schedule.tasks.push_back({step, lane, helped, lane});
+        schedule.returns.push_back({step, step + 1, Rows::kQueries, helped, lane, helped});
+      }
+    }
+  }
+  return schedule;
+}
+
+RowSchedule query_schedule(int lanes) {
+  SLUICE_ASSERT(lanes >= 1, base::text(lanes, " lanes"));
+  RowSchedule schedule{.lanes = lanes, .steps = lanes};
+  for (int step = 1; step < lanes; ++step) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int queries = modulo(lane - step, lanes);
+      schedule.hops.push_back({step - 1, step, Rows::kQueries, queries, modulo(lane - 1, lanes), lane});
+      schedule.tasks.push_back({step, lane, queries, lane});
+      schedule.returns.push_back({step, step + 1, Rows::kQueries, queries, lane, queries});
+    }
+  }
+  return schedule;
+}
+
+RowSchedule direct_schedule(int lanes, const std::vector<int>& behind) {
+  RowSchedule schedule{.lanes = lanes, .steps = static_cast<int>(behind.size()) + 1};
+  for (int step = 1; step < schedule.steps; ++step) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int keys = modulo(lane - behind[static_cast<size_t>(step - 1)], lanes);
+      schedule.hops.push_back({step - 1, step, Rows::kKeys, keys, keys, lane});
+      schedule.tasks.push_back({step, lane, lane, keys});
+      schedule.returns.push_back({step, step + 1, Rows::kKeys, keys, lane, keys});
+    }
+  }
+  return schedule;
+}
+
+namespace {
+
+const char* name_of(Rows rows) { return rows == Rows::kKeys ? "keys" : "queries"; }
+
+// Rows of one lane at a lane.
+using RowsAt = std::tuple<int, Rows, int>;  // where, what, whose
+
+// From when on each is there. Own rows always are.
+class AtHand {
+ public:
+  explicit AtHand(const RowSchedule& schedule) {
+    for (const RowSchedule::Hop& hop : schedule.hops) {
+      const auto [at, added] = due_.try_emplace({hop.to, hop.rows, hop.of}, hop.due);
+      twice_ |= !added;
+    }
+  }
+  bool has(int lane, Rows rows, int of, int step) const {
+    if (lane == of) return true;
+    const auto at = due_.find({lane, rows, of});
+    return at != due_.end() && at->second <= step;
+  }
+  bool twice() const { return twice_; }
+
+ private:
+  std::map<RowsAt, int> due_;
+  bool twice_ = false;
+};
+
+std::string fault_of_returns(const RowSchedule& schedule) {
+  // By whose rows and where: which lanes' contributions lie there, as many times.
+  std::map<RowsAt, std::multiset<int>> lie;
+  std::map<RowsAt, std::multiset<int>> home;
+  size_t task = 0;
+  std::vector<std::pair<int, std::pair<RowsAt, std::multiset<int>>>> under_way;  // by the step they are due
+  const auto arrive = [&](int before) {
+    std::erase_if(under_way, [&](auto& of) {
+      if (of.first > before) return false;
+      auto& [place, sums] = of.second;
+      (std::get<0>(place) == std::get<2>(place) ? home : lie)[place].merge(sums);
+      return true;
+    });
+  };
+  size_t next = 0;
+  for (int step = 0; step <= schedule.steps; ++step) {
+    arrive(step);
+    for (; task < schedule.tasks.size() && schedule.tasks[task].step == step; ++task) {
+      const auto& [_, at, queries, keys] = schedule.tasks[task];
+      lie[at == queries ? RowsAt(at, Rows::kKeys, keys) : RowsAt(at, Rows::kQueries, queries)].insert(at);
+    }
+    for (; next < schedule.returns.size() && schedule.returns[next].issued == step; ++next) {
+      const RowSchedule::Return& of = schedule.returns[next];
+      const auto at = lie.find({of.from, of.rows, of.of});
+      if (at == lie.end() || at->second.empty() || of.due <= of.issued || of.due > schedule.steps)
+        return base::text("lane ", of.from, " returns nothing of lane ", of.of, "'s ", name_of(of.rows),
+                          " in step ", step);
+      under_way.push_back({of.due, {RowsAt(of.to, of.rows, of.of), std::move(at->second)}});
+      lie.erase(at);
+    }
+  }
+  arrive(schedule.steps);
+  if (next < schedule.returns.size()) return "something is returned behind the last step";
+  if (!lie.empty()) return "something is not returned";
+  std::map<RowsAt, std::multiset<int>> wanted;
+  for (const auto& [step, at, queries, keys] : schedule.tasks) {
+    const int of = at == queries ? keys : queries;
+    wanted[{of, at == queries ? Rows::kKeys : Rows::kQueries, of}].insert(at);
+  }
+  return wanted == home ? "" : "a result comes home more or less than once";
+}
+
+}  // namespace
+
+std::string fault_of(const RowSchedule& schedule) {
+  const AtHand at_hand(schedule);
+  if (at_hand.twice()) return "rows come to a lane twice";
+  for (const auto& [issued, due, rows, of, from, to] : schedule.hops) {
+    if (from == to || to == of || due <= issued || !at_hand.has(from, rows, of, issued))
+      return base::text("lane ", from, " has no ", name_of(rows), " of lane ", of, " for lane ", to,
+                        " in step ", issued);
+  }
+  std::set<std::pair<int, int>> met;
+  std::set<std::pair<int, int>> busy;
+  for (const auto& [step, at, queries, keys] : schedule.tasks) {
+    if (!met.emplace(queries, keys).second)
+      return base::text("lanes ", queries, " and ", keys, " meet twice");
+    if (!busy.emplace(step, at).second) return base::text("lane ", at, " attends twice in step ", step);
+    if ((at == queries) == (at == keys)) return base::text("lane ", at, " attends to what is not its own");
+    if (step >= schedule.steps || !at_hand.has(at, Rows::kQueries, queries, step) ||
+        !at_hand.has(at, Rows::kKeys, keys, step))
+      return base::text("lane ", at, " attends in step ", step, " to what it has not");
+  }
+  return fault_of_returns(schedule);
+}
+
+int most_at_hand(const RowSchedule& schedule) {
+  // Rows are there from when they set out to the last step that needs them, for a task or on their way on.
+  std::map<RowsAt, std::pair<int, int>> held;
+  for (const RowSchedule::Hop& hop : schedule.hops)
+    held[{hop.to, hop.rows, hop.of}] = {hop.issued, hop.issued};
+  const auto needed = [&](int lane, Rows rows, int of, int step) {
+    const auto at = held.find({lane, rows, of});
+    if (at != held.end()) at->second.second = std::max(at->second.second, step);
+  };
+  for (const auto& [issued, due, rows, of, from, to] : schedule.hops) needed(from, rows, of, due - 1);
+  for (const auto& [step, at, queries, keys] : schedule.tasks) {
+    needed(at, Rows::kQueries, queries, step);
+    needed(at, Rows::kKeys, keys, step);
+  }
+  std::map<std::tuple<int, Rows, int>, int> count;  // by lane, kind and step
+  int most = 0;
+  for (const auto& [place, steps] : held) {
+    for (int step = steps.first; step <= steps.second; ++step)
+      most = std::max(most, ++count[{std::get<0>(place), std::get<1>(place), step}]);
+  }
+  return most;
+}
+
+}  // namespace sluice::strategy
