@@ -1,9 +1,9 @@
 // What moving data exposes, by formulas alone, as tables in Markdown; bench/record.py exchanges writes them.
 //
-// First what exchanging keys and values, heads, or both exposes of one layer's forward, in microseconds, by
-// the analytic costs of nodes of eight GPUs with TP 1: a sequence alone on its lanes, which begin with a
-// node. In brackets the forward and backward together. "-": there are fewer heads than lanes, or no runs to
-// nest. Then what a pass whose lanes share parameters takes over its computation.
+// First what exchanging keys and values, heads, both, or queries exposes of one layer's forward, in
+// microseconds, by the analytic costs of nodes of eight GPUs with TP 1: a sequence alone on its lanes, which
+// begin with a node. In brackets the forward and backward together. "-": there are fewer heads than lanes, or
+// no runs to nest. Then what a pass whose lanes share parameters takes over its computation.
 //
 //   exchanges_bench
 #include <algorithm>
@@ -52,8 +52,10 @@ std::string cell(const cost::Exchanges::Exposed& exposed) {
 void print(const Setting& setting) {
   const cost::CostModel cost = cost_of(setting);
   const cost::Exchanges exchanges({.tp = 1, .pp = 1, .cp = 64}, cost);
-  std::printf("%s:\n\n| tokens | lanes | ring | heads | nested | chosen |\n|---:|---:|---:|---:|---:|---|\n",
-              setting.name);
+  std::printf(
+      "%s:\n\n| tokens | lanes | ring | heads | nested | balanced | queries | chosen |\n"
+      "|---:|---:|---:|---:|---:|---:|---:|---|\n",
+      setting.name);
   for (const int64_t length : {8'192, 16'384, 32'768, 131'072, 1'048'576}) {
     for (const int lanes : {4, 8, 12, 16, 32, 64}) {
       const auto place = cost::LanePlace::aligned(lanes, 8);
@@ -62,11 +64,15 @@ void print(const Setting& setting) {
       const bool nests = place.run > 1 && place.run < lanes;
       const cost::Exchanges::StagePlace stage{0, place};
       const cost::ExchangeChoice choice = exchanges.cheapest(work, std::span(&stage, 1), int64_t{1} << 40);
-      std::printf("| %lld | %d | %s | %s | %s | %s |\n", static_cast<long long>(length), lanes,
+      const auto travelling = [&](strategy::Exchange exchange) {
+        return cell(exchanges.exposed(0, work, place, cost::ExchangeChoice{exchange}));
+      };
+      std::printf("| %lld | %d | %s | %s | %s | %s | %s | %s |\n", static_cast<long long>(length), lanes,
                   cell(exchanges.exposed(0, work, place, 1)).c_str(),
                   has_heads ? cell(exchanges.exposed(0, work, place, lanes)).c_str() : "-",
                   nests ? cell(exchanges.exposed(0, work, place, place.run)).c_str() : "-",
-                  strategy::name_of(choice.exchange));
+                  travelling(strategy::Exchange::kBalanced).c_str(),
+                  travelling(strategy::Exchange::kQueries).c_str(), strategy::name_of(choice.exchange));
     }
   }
   std::printf("\n");
