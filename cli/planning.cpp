@@ -40,7 +40,8 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::Plann
       command
           .add_option(
               "--exchange", options.exchange,
-              "Between lanes that share sequences: auto, or ring, heads or nested alone; cycle: all in turn")
+              "Between lanes that share sequences: auto, or ring, heads, nested, balanced or queries alone; "
+              "cycle: all in turn")
           ->capture_default_str()};
 }
 

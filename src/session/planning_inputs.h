@@ -29,7 +29,7 @@ struct PlanningOptions {
   std::vector<std::string> strategies;  // texts or files of them (session/strategy_file.h)
   int64_t seed = 1;                     // of the order in which documents are drawn
   std::string stages = "time";          // what stages are cut by: time or layers
-  std::string exchange = "auto";  // between lanes: auto, cycle, or the one that is used: ring, heads, nested
+  std::string exchange = "auto";  // between lanes (cost::parse_exchange_set)
 };
 
 // Of a device's memory, as far as nobody says, what a plan may use.
