@@ -37,12 +37,13 @@ class Exchanges(TestCase):
     def test_every_exchange_trains_as_one_rank(self):
         alone, _ = self.trained("alone", 1, parallel__strategies=["<1,1,1>"])
         sent = {}
-        for exchange in ("ring", "heads", "nested", "auto"):
+        for exchange in ("ring", "heads", "nested", "balanced", "queries", "auto"):
             with self.subTest(exchange=exchange):
                 found, sent[exchange] = self.trained(exchange, parallel__exchange=exchange, **NODES)
                 self.check(found, alone)
                 self.assertGreater(sent[exchange], 0)
-        self.assertEqual(len({sent["ring"], sent["heads"], sent["nested"]}), 3, sent)
+        named = [sent[exchange] for exchange in ("ring", "heads", "nested", "balanced", "queries")]
+        self.assertEqual(len(set(named)), len(named), sent)
 
     def test_recomputing_and_offloading(self):
         kept, _ = self.trained("kept", parallel__exchange="heads", memory__recompute="none", memory__offload=0.0)
