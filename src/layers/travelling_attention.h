@@ -21,9 +21,10 @@ ops::AttentionResult travelling_attention(LaneChannel& channel, const AttendedRo
 
 // The same rows travel again, and their gradients come home, in the inputs' type. Writes all rows of
 // `gradient`, which must not be the input: of its keys what the queries that met them here and, where these
-// travel whole, all others give. With queries travel their outputs, these's gradients and log-sum-exps.
-// Memory: besides, a set of gradients that is made, one that leaves and one that comes; wide gradients of the
-// lane's own queries, and of its keys where others' queries come or through a window.
+// travel whole, all others give. Queries take their outputs,
+// the gradients of these and log-sum-exps with them. Memory: besides, a set of gradients that is made, one
+// that leaves and one that comes; wide gradients of the lane's own queries, and of its keys where others'
+// queries come or through a window.
 void travelling_attention_backward(LaneChannel& channel, const AttendedRows& rows, const at::Tensor& dout_TND,
                                    const ops::AttentionInput& input, const ops::AttentionResult& saved,
                                    const ops::AttentionGradient& gradient, const TravellingKeys* keys);
