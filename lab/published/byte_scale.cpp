@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "plan/lane_floor.h"
+#include "published/lane_floor.h"
 #include "published/lane_reference.h"
 
 namespace sluice::published {
@@ -174,7 +174,7 @@ class Balance {
   const ByteScaleOptions& options_;
   std::deque<std::deque<int>> buckets_;
   size_t turn_ = 0;
-  plan::LaneFloor floor_;
+  LaneFloor floor_;
   std::vector<strategy::Unit> units_;
 };
 

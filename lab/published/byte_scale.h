@@ -1,5 +1,5 @@
 // ByteScale's planners, as published, on one pipeline of many lanes (the hybrid data parallel dimension): the
-// references that the lanes of plan/lanes.h are compared with.
+// references that the lanes of plan/strip.h are compared with.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Dynamic context parallelism in the manner of Megatron-LM, on one pipeline of many lanes: a reference that
-// the lanes of plan/lanes.h are compared with.
+// the lanes of plan/strip.h are compared with.
 #pragma once
 
 #include <cstdint>

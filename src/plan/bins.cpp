@@ -89,9 +89,10 @@ std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int
     counts.push_back(static_cast<int>(std::clamp<int64_t>(count, fewest, items)));
   };
   add(middle);
-  if (seeds.has(Seed::kNearCounts)) add(middle - 1), add(middle + 1);
-  if (seeds.has(Seed::kFarCounts)) add(middle / 2), add(middle * 2);
-  if (seeds.has(Seed::kStageCounts)) add(pp), add(int64_t{2} * pp);
+  if (seeds.has(Seed::kCounts)) {
+    for (const int64_t count : {middle - 1, middle + 1, middle / 2, middle * 2, int64_t{pp}, int64_t{2} * pp})
+      add(count);
+  }
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;

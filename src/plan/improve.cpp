@@ -55,9 +55,9 @@ void UnitImprover::improve(TimedUnits& best, int64_t most_cells) {
 }
 
 bool UnitImprover::try_neighbours() {
-  bool improved = packing_.options.seeds.has(Seed::kMovedUnits) && move_units();
-  improved |= packing_.options.seeds.has(Seed::kMovedSequences) && move_sequences();
-  return (packing_.options.seeds.has(Seed::kExchanged) && exchange_sequences()) || improved;
+  bool improved = move_units();
+  improved |= move_sequences();
+  return exchange_sequences() || improved;
 }
 
 bool UnitImprover::fits(const Unit& unit) const {

@@ -233,7 +233,6 @@ std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, cons
   const int64_t full_ns = std::max<int64_t>(1, std::min(widths_.most_ns(deadline.end_ns), by_tokens_ns));
   std::vector<int64_t> sizes_ns;
   for (int64_t ns = 2 * scheme_.micro_batch_ns(); ns < full_ns && ns <= rest_ns; ns = 2 * ns + 1) {
-    if (!packing_.options.seeds.has(Seed::kTapering)) break;
     sizes_ns.push_back(ns);
     rest_ns -= ns;
   }
@@ -342,7 +341,7 @@ TimedUnits StagedPacker::run() {
   for (int64_t rise_ns = 1 + ideal_ns / (2 * kFirstRisePart); rise_ns < ideal_ns; rise_ns *= 4) {
     const int64_t end_ns = ideal_ns + rise_ns;
     for (const bool together : {true, false}) {
-      if (together && !seeds.has(Seed::kLongTogether)) continue;
+      if (together && !seeds.has(Seed::kDeadlines)) continue;
       Deadline deadline{
           .end_ns = end_ns, .long_ns = together ? widths_.most_ns(end_ns) : end_ns, .late_ns = {}};
       const Ends ends = score(deadline);
@@ -353,7 +352,7 @@ TimedUnits StagedPacker::run() {
   }
   std::stable_sort(tries.begin(), tries.end(),
                    [](const auto& a, const auto& b) { return a.first.hope_ns() < b.first.hope_ns(); });
-  tries.resize(std::min(tries.size(), seeds.has(Seed::kLearning) ? kAgain : 0));
+  tries.resize(std::min(tries.size(), seeds.has(Seed::kDeadlines) ? kAgain : 0));
   for (auto& [ends, deadline] : tries) {
     if (ends.mean_ns < best_->makespan_ns) score(deadline);
   }

@@ -1,5 +1,3 @@
-#include "plan/lanes.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "base/rng.h"
 #include "plan/bound.h"
+#include "plan/pack.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"

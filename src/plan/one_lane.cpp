@@ -114,8 +114,8 @@ class OneLanePacker {
     std::vector<int> order = write_rows(bins);
     collect_order(order);
     std::reverse(order.begin(), order.end());
-    if (bins.size() > 1 && options_.seeds.has(Seed::kAscending)) collect_order(order);
-    if (bins.size() > 2 && options_.seeds.has(Seed::kPeaked)) {
+    if (bins.size() > 1 && options_.seeds.has(Seed::kOrders)) collect_order(order);
+    if (bins.size() > 2 && options_.seeds.has(Seed::kOrders)) {
       // From the smallest, alternately in front and behind, towards the largest in the middle.
       std::vector<int> peaked(order.size());
       for (size_t i = 0; i < order.size(); ++i) {

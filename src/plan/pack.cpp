@@ -1,15 +1,12 @@
 #include "plan/pack.h"
 
 #include <utility>
-#include <vector>
 
 #include "plan/few_units.h"
 #include "plan/improve.h"
 #include "plan/lane_stages.h"
-#include "plan/lanes.h"
 #include "plan/one_lane.h"
-#include "plan/pass_packer.h"
-#include "plan/precision.h"
+#include "plan/strip_packer.h"
 
 namespace sluice::plan {
 namespace {
@@ -19,43 +16,25 @@ struct PackerOf {
   bool (*serves)(const strategy::Scheme& scheme);
 };
 
-// The one first whose plans mostly end first where each lane has many micro-batches.
 constexpr PackerOf kPackers[] = {
     {pack_one_lane, [](const strategy::Scheme& of) { return of.cp == 1; }},
-    {pack_lanes, [](const strategy::Scheme& of) { return of.cp > 1 && of.share == 1 && of.pp == 1; }},
     {pack_staged_lanes, [](const strategy::Scheme& of) { return of.cp > 1 && of.share == 1 && of.pp > 1; }},
-    {pack_passes, [](const strategy::Scheme& of) { return of.cp > 1; }},
+    {pack_strip, [](const strategy::Scheme& of) { return of.cp > 1; }},
 };
 
-// Whether lanes of one stage have so few micro-batches that each should end when the others do.
-bool fits_few_passes(const Packing& packing) {
-  constexpr int64_t kFew = 2;
-  const int64_t tokens = cost::Work::of(packing.lengths).tokens;
-  return packing.scheme.scheme().pp == 1 &&
-         tokens <= kFew * packing.scheme.lane_max_len_tokens() * packing.lanes();
-}
-
-// Where lanes have few micro-batches, even passes are hardly ever beaten. What is to be packed well is packed
-// both ways: layers of rings where a step is nearly done, passes where sequences are few. So is what ends far
-// from enough, by which a strategy would be given up.
+// By the first that serves; few sequences by all.
 std::optional<TimedUnits> pack_by_table(Packing& packing) {
-  std::vector<Packer> packers;
-  for (const PackerOf& of : kPackers) {
-    if (of.serves(packing.scheme.scheme())) packers.push_back(of.pack);
-  }
-  const bool passes_first = packers.size() > 1 && fits_few_passes(packing);
-  if (passes_first) std::ranges::reverse(packers);
-  auto& [rule, enough_ns, seeds, below_ns] = packing.options;
+  const PackOptions& options = packing.options;
+  int64_t& below_ns = packing.options.below_ns;
   std::optional<TimedUnits> best;
-  for (const Packer packer : packers) {
-    std::optional<TimedUnits> next = packer(packing);
+  for (const PackerOf& of : kPackers) {
+    if (!of.serves(packing.scheme.scheme())) continue;
+    std::optional<TimedUnits> next = of.pack(packing);
     if (next && next->makespan_ns < below_ns) {
       below_ns = next->makespan_ns;
       best = std::move(next);
     }
-    const bool far = below_ns - below_ns / kNearPart > enough_ns;
-    const bool others = rule == PackRule::kFew || (passes_first && (far || rule == PackRule::kThorough));
-    if (!others || below_ns <= enough_ns) break;
+    if (options.rule != PackRule::kFew || below_ns <= options.enough_ns) break;
   }
   return best;
 }
@@ -81,8 +60,7 @@ std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const Sch
   if (cells > 0 && packed->makespan_ns > options.enough_ns) {
     UnitImprover improver(packing);
     improver.improve(*packed, cells);
-    if (scheme.scheme().cp > 1 && options.seeds.has(Seed::kFewUnits))
-      start_from_few_units(packing, cells, improver, *packed);
+    if (scheme.scheme().cp > 1) start_from_few_units(packing, cells, improver, *packed);
   }
   return PackedPipeline{packing.timer.plan(std::move(packed->units)), packed->makespan_ns};
 }

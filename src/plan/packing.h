@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plan/lane_floor.h"
+#include "plan/lane_runs.h"
 #include "plan/scheme_cost.h"
 #include "plan/seeds.h"
 #include "schedule/pipeline_schedule.h"

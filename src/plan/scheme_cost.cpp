@@ -69,14 +69,18 @@ cost::Work SchemeCost::fullest_share(int64_t length, int lanes, int64_t window) 
   return cost::Work::of_lane(lanes == 1 ? length : (length + chunks - 1) / chunks * 2, length, lanes, window);
 }
 
-int64_t SchemeCost::unit_ns(const cost::Work& work, int lanes) const {
-  int64_t slowest = 0;
+SchemeCost::Halves SchemeCost::halves(const cost::Work& work, int lanes) const {
+  Halves slowest;
   for (int stage = 0; stage < scheme().pp; ++stage) {
     const bool alike =
         stage > 0 && stages_.size() == 1 && (lanes == 1 || figures_.exchanges->alike(0, stage));
     if (alike) continue;
-    const int64_t ns = figures_.stage(stage).all.of_work(work) + exposed(stage, work, lanes).both_ns();
-    slowest = std::max(slowest, ns);
+    const SchemeFigures::Stage& cells = figures_.stage(stage);
+    const auto [forward_ns, backward_ns] = exposed(stage, work, lanes);
+    Halves next{.forward_ns = cells.forward.of_work(work)};
+    next.backward_ns = cells.all.of_work(work) - next.forward_ns + backward_ns;
+    next.forward_ns += forward_ns;
+    if (next.both_ns() > slowest.both_ns()) slowest = next;
   }
   return slowest;
 }

@@ -20,6 +20,22 @@ namespace sluice::plan {
 
 class SchemeCost {
  public:
+  struct Halves {
+    int64_t forward_ns = 0;
+    int64_t backward_ns = 0;
+    int64_t both_ns() const { return forward_ns + backward_ns; }
+    Halves& operator+=(const Halves& other) {
+      forward_ns += other.forward_ns;
+      backward_ns += other.backward_ns;
+      return *this;
+    }
+    Halves& operator-=(const Halves& other) {
+      forward_ns -= other.forward_ns;
+      backward_ns -= other.backward_ns;
+      return *this;
+    }
+  };
+
   SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& cost, int world_size);
 
   const strategy::Scheme& scheme() const { return figures_.scheme; }
@@ -37,7 +53,9 @@ class SchemeCost {
   int64_t lane_ns(int64_t length, int lanes) const { return unit_ns(share_of(length, lanes), lanes); }
   // The same for a micro-batch of `work` on the fullest of its lanes, all of it shared when there are
   // several.
-  int64_t unit_ns(const cost::Work& work, int lanes) const;
+  int64_t unit_ns(const cost::Work& work, int lanes) const { return halves(work, lanes).both_ns(); }
+  // Of that, its forward, and its backward.
+  Halves halves(const cost::Work& work, int lanes) const;
   // Of that, what the work alone takes on the slowest stage: no constant, nothing exchanged.
   int64_t load_ns(const cost::Work& work) const;
   // Whether a ring is what such a micro-batch exchanges by there: others cut all that they hold.

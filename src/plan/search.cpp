@@ -91,7 +91,9 @@ Assignment CandidateSearch::start() const {
 const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members,
                                                      PackRule rule, int64_t enough_ns) const {
   const SchemeCost& scheme = scheme_of(pipeline);
-  if (scheme.scheme().share > 1) rule = PackRule::kOurs;  // passes are packed alike under all
+  const strategy::Scheme& on = scheme.scheme();
+  // A strip knows one rule, and the passes of lanes that share are left as they are.
+  if (on.share > 1 || (on.cp > 1 && on.pp == 1 && rule == PackRule::kThorough)) rule = PackRule::kOurs;
   const auto [at, is_new] = known_.try_emplace({pipeline, rule, members});
   Known& known = at->second;
   // What a goal ended early may get better.
@@ -226,7 +228,7 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
   again.place(pipeline_of);
   set_overheads(packed_, again);
   consider(std::move(again), floors_->sequences() <= kFewSequences ? PackRule::kFew : PackRule::kThorough);
-  const bool relocates = floors_->sequences() <= kFewSequences && seeds_.has(Seed::kRelocations);
+  const bool relocates = floors_->sequences() <= kFewSequences;
   while (relocates && packed_.end_ns() > goal_ns && relocate_one(packed_)) {
   }
   return packed_.pipelines;

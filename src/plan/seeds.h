@@ -7,36 +7,19 @@
 namespace sluice::plan {
 
 enum class Seed : uint8_t {
-  // Micro-batches of one lane with stages (plan/one_lane.h).
-  kAscending,
-  kPeaked,
-  kNearCounts,   // one micro-batch more and less than the best count of even ones
-  kFarCounts,    // half of it, and twice as many
-  kStageCounts,  // as many as stages, and twice as many
-  // Lanes of one stage (plan/lanes.h).
-  kLimits,  // cuts inside nodes finer and coarser than a quarter of the goal
-  kShifts,  // sequences shifted to wider and narrower rings
-  kJoined,  // whole sequences that join the last rings of their lanes
-  // Lanes of several stages (plan/lane_stages.h).
-  kLongTogether,  // long rings that share lanes
-  kLearning,      // dealing again by what lanes end later than they are high
-  kTapering,      // units that get smaller towards the ends
-  // Local search on units (plan/improve.h).
-  kMovedUnits,
-  kMovedSequences,
-  kExchanged,
-  kFewUnits,  // starts from one unit a lane
+  kOrders,     // of micro-batches of one lane with stages (plan/one_lane.h): ascending and peaked
+  kCounts,     // of these, others than the best of even ones
+  kStacks,     // lanes of one stage (plan/strip.h) begin another load where one of several lanes has ended
+  kApart,      // of lanes that share, forwards and backwards end in time each for themselves
+  kDeadlines,  // of lanes of several stages (plan/lane_stages.h): long rings together, and late lanes again
   // Dispatch and rounds (plan/search.h).
-  kByEstimate,   // dispatch by Eq. 2
-  kThorough,     // the best plan again, with local search
-  kRelocations,  // of single sequences in small batches
+  kByEstimate,  // dispatch by Eq. 2
+  kThorough,    // the best plan again, with local search
 };
 
-inline constexpr std::array kSeedNames = {
-    "ascending",       "peaked",    "near-counts",   "far-counts",  "stage-counts", "limits",
-    "shifts",          "joined",    "long-together", "learning",    "tapering",     "moved-units",
-    "moved-sequences", "exchanged", "few-units",     "by-estimate", "thorough",     "relocations"};
-static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kRelocations) + 1);
+inline constexpr std::array kSeedNames = {"orders",    "counts",      "stacks",  "apart",
+                                          "deadlines", "by-estimate", "thorough"};
+static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kThorough) + 1);
 
 // All but those that are left out.
 class Seeds {

@@ -3,22 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <queue>
 #include <utility>
 #include <vector>
 
-#include "strategy/strategy.h"
+#include "plan/lane_runs.h"
 
-namespace sluice::plan {
-
-// Neighbouring lanes [first, first + lanes).
-struct LaneRun {
-  int first = 0;
-  int lanes = 1;
-};
-
-// The longest runs of lanes of which every stage lies inside one node, in order.
-std::vector<LaneRun> node_runs(const strategy::Pipeline& pipeline, int gpus_per_node);
+namespace sluice::published {
 
 class LaneFloor {
  public:
@@ -26,16 +16,16 @@ class LaneFloor {
 
   int lanes() const { return static_cast<int>(end_ns_.size()); }
   int64_t end_ns(int lane) const { return end_ns_[static_cast<size_t>(lane)]; }
-  int64_t end_ns(LaneRun run) const;  // of its last
-  void raise(LaneRun run, int64_t end_ns);
+  int64_t end_ns(plan::LaneRun run) const;  // of its last
+  void raise(plan::LaneRun run, int64_t end_ns);
 
   // The run of so many lanes that is free soonest; of equals the one that leaves least idle, then the first.
   // O(lanes).
-  LaneRun soonest(int lanes);
+  plan::LaneRun soonest(int lanes);
 
  private:
   std::vector<int64_t> end_ns_;
   std::vector<int> highest_;  // of soonest: lanes of the run whose ends descend
 };
 
-}  // namespace sluice::plan
+}  // namespace sluice::published

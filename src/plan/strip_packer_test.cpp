@@ -1,4 +1,4 @@
-#include "plan/pass_packer.h"
+#include "plan/strip_packer.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ struct Setting {
     std::vector<int> members(lengths.size());
     std::iota(members.begin(), members.end(), 0);
     Packing packing(strategy.pipelines[0], scheme, lengths, members, {.below_ns = below_ns});
-    std::optional<TimedUnits> packed = pack_passes(packing);
+    std::optional<TimedUnits> packed = pack_strip(packing);
     if (!packed) return std::nullopt;
     return PackedPipeline{packing.timer.plan(std::move(packed->units)), packed->makespan_ns};
   }
@@ -34,7 +34,7 @@ struct Setting {
   }
 };
 
-TEST(PackPasses, EverySequenceRunsOnceAndFitsItsLanes) {
+TEST(PackStrip, EverySequenceRunsOnceAndFitsItsLanes) {
   const cost::CostModel cost = test_cost();
   for (const char* text :
        {"<1,1,8>", "<1,1,8,4>", "<2,1,4,2>", "<1,1,6,3>", "<1,2,4>", "<1,4,2>", "<1,2,4,2>"}) {
@@ -61,7 +61,7 @@ TEST(PackPasses, EverySequenceRunsOnceAndFitsItsLanes) {
   }
 }
 
-TEST(PackPasses, OnlyAPlanBelowTheLimitIsAnAnswer) {
+TEST(PackStrip, OnlyAPlanBelowTheLimitIsAnAnswer) {
   const cost::CostModel cost = test_cost();
   for (const char* text : {"<1,1,8>", "<1,1,8,4>", "<1,1,8,8>"}) {
     const Setting setting(text, 8, cost);
@@ -75,7 +75,7 @@ TEST(PackPasses, OnlyAPlanBelowTheLimitIsAnAnswer) {
 }
 
 // Cut sequences and whole ones side by side keep every stage busy.
-TEST(PackPasses, SeveralStagesAreKeptBusy) {
+TEST(PackStrip, SeveralStagesAreKeptBusy) {
   const cost::CostModel cost = test_cost();
   const Setting setting("<1,2,4>", 8, cost);
   const std::vector<int64_t> lengths(64, 200);

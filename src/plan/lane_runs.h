@@ -1,0 +1,20 @@
+// Neighbouring lanes of a pipeline, and which of them lie inside one node.
+#pragma once
+
+#include <vector>
+
+#include "strategy/strategy.h"
+
+namespace sluice::plan {
+
+// Lanes [first, first + lanes).
+struct LaneRun {
+  int first = 0;
+  int lanes = 1;
+  int end() const { return first + lanes; }
+};
+
+// The longest runs of lanes of which every stage lies inside one node, in order.
+std::vector<LaneRun> node_runs(const strategy::Pipeline& pipeline, int gpus_per_node);
+
+}  // namespace sluice::plan

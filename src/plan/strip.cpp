@@ -1,0 +1,347 @@
+#include "plan/strip.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/units.h"
+
+namespace sluice::plan {
+
+using Halves = SchemeCost::Halves;
+using strategy::Unit;
+
+namespace {
+
+constexpr int kTried = 3;  // loads of a width that a sequence is tried on with what they exchange
+
+// That sequences are cut over. Beyond a node whole ones: heads then divide best, and no node's lanes are cut
+// in two.
+std::vector<int> widths_of(int node_lanes, int lanes) {
+  std::vector<int> widths;
+  for (int width = 1; width < lanes; width += width < node_lanes ? 1 : node_lanes) widths.push_back(width);
+  widths.push_back(lanes);
+  return widths;
+}
+
+}  // namespace
+
+int64_t Filling::end_ns(bool apart) const {
+  if (apart) return halves().both_ns();
+  std::vector<int64_t> ends_ns;
+  for (const Load& load : loads) {
+    const auto pass = static_cast<size_t>(load.pass);
+    if (ends_ns.size() <= pass) ends_ns.resize(pass + 1, 0);
+    ends_ns[pass] = std::max(ends_ns[pass], load.end_ns());
+  }
+  return std::accumulate(ends_ns.begin(), ends_ns.end(), int64_t{0});
+}
+
+Halves Filling::halves() const {
+  std::vector<Halves> ends;
+  for (const Load& load : loads) {
+    const auto pass = static_cast<size_t>(load.pass);
+    if (ends.size() <= pass) ends.resize(pass + 1);
+    ends[pass].forward_ns = std::max(ends[pass].forward_ns, load.takes.forward_ns);
+    ends[pass].backward_ns = std::max(ends[pass].backward_ns, load.takes.backward_ns);
+  }
+  return std::accumulate(ends.begin(), ends.end(), Halves{}, [](Halves sum, const Halves& end) {
+    sum += end;
+    return sum;
+  });
+}
+
+Strip::Strip(const Packing& packing)
+    : packing_(packing),
+      times_(packing.scheme, packing.lengths, widths_of(packing.node_lanes(), packing.lanes())) {}
+
+bool Strip::in_time(const Halves& takes, int64_t start_ns, const Halves& most) const {
+  if (!trial_->apart) return start_ns + takes.both_ns() <= most.both_ns();
+  return takes.forward_ns <= most.forward_ns && takes.backward_ns <= most.backward_ns;
+}
+
+bool Strip::fill(const Trial& trial) {
+  trial_ = &trial;
+  filling_.loads.clear();
+  filling_.micro_batches.clear();
+  filling_.micro_batch_of.clear();
+  passes_.resize(trial.passes.size());
+  for (size_t p = 0; p < passes_.size(); ++p) {
+    Pass& pass = passes_[p];
+    pass.most = trial.passes[p];
+    pass.free.clear();
+    for (const LaneRun& node : packing_.nodes) pass.free.push_back({.lanes = node, .whole = true});
+    pass.open.resize(static_cast<size_t>(times_.widths()));
+    for (auto& open : pass.open) open.clear();
+  }
+  for (int place = 0; place < times_.places(); ++place) {
+    if (!put(place)) return false;
+  }
+  return true;
+}
+
+// Where loads lie above each other, a sequence does not join one of more lanes than it would take alone while
+// it can begin one.
+bool Strip::put(int place) {
+  const int all = times_.widths();
+  const int own = trial_->stacks ? std::min(all, first_width(place, trial_->passes.front()) + 1) : all;
+  return join(place, 0, 1, Room::kInMicroBatch) || join(place, 1, own, Room::kInMicroBatch) || begin(place) ||
+         join(place, own, all, Room::kInMicroBatch) || (!in_passes() && join(place, 0, all, Room::kAny));
+}
+
+// The first of its widths on which it may end in time alone; the last where there is none.
+int Strip::first_width(int place, const Halves& most) {
+  const int64_t room_ns = std::max<int64_t>(1, most.both_ns() - packing_.scheme.micro_batch_ns());
+  int width = std::max(times_.first_width(place), times_.width_of((times_.work_ns(place) - 1) / room_ns + 1));
+  while (width < times_.end_width(place) &&
+         !(allows(place, width, most) && in_time(times_.alone(place, width), 0, most)))
+    ++width;
+  return width;
+}
+
+bool Strip::allows(int place, int width, const Halves& most) {
+  const int lanes = times_.lanes(width);
+  const bool in_node = lanes < packing_.node_lanes();
+  if (width + 1 == times_.end_width(place)) return true;
+  if (lanes < trial_->least_lanes) return false;
+  if (lanes == 1 || !in_node) return true;
+  const auto part = [&](int64_t ns) { return ns * trial_->most_milli / base::kMilli; };
+  return in_time(times_.alone(place, width), 0, {part(most.forward_ns), part(most.backward_ns)});
+}
+
+bool Strip::join(int place, int first_width, int end_width, Room room) {
+  joins_.clear();
+  const int64_t work_ns = times_.work_ns(place);
+  for (const Pass& pass : passes_) {
+    for (int width = std::max(first_width, times_.first_width(place)); width < end_width; ++width) {
+      const auto& open = pass.open[static_cast<size_t>(width)];
+      if (open.empty()) continue;
+      const int lanes = times_.lanes(width);
+      const auto in_time = std::ranges::lower_bound(open, std::pair(work_ns / lanes, -1));
+      const std::ptrdiff_t count = open.end() - in_time;
+      int tried = 0;
+      for (std::ptrdiff_t i = 0; i < count && tried < kTried; ++i) {
+        const auto [left_ns, index] = in_time[trial_->stacks ? count - 1 - i : i];
+        const bool fits = load(index).room_tokens >= times_.share(place, width).tokens;
+        if (!fits && room == Room::kInMicroBatch) continue;
+        joins_.emplace_back((left_ns * lanes - work_ns) * (trial_->stacks ? -1 : 1), index);
+        ++tried;
+      }
+    }
+  }
+  std::ranges::sort(joins_);
+  return std::ranges::any_of(joins_, [&](const auto& join) { return extend(place, join.second); });
+}
+
+// Into the fullest micro-batch that has room, or one of its own, if it has tokens for each lane.
+bool Strip::extend(int place, int index) {
+  Load& extended = load(index);
+  const cost::Work& share = times_.share(place, extended.width);
+  const int into = fullest_with_room(extended, share.tokens);
+  if (into < 0 && extended.width >= times_.end_width(place)) return false;
+  MicroBatch grown{.work = share, .takes = times_.alone(place, extended.width)};
+  Halves takes = extended.takes;
+  if (into >= 0) {
+    grown = micro_batch(into);
+    takes -= grown.takes;
+    grown.work += share;
+    grown.takes = packing_.scheme.halves(grown.work, extended.lanes.lanes);
+  }
+  takes += grown.takes;
+  if (!in_time(takes, extended.start_ns, pass_of(extended).most)) return false;
+  close(index);
+  extended.takes = takes;
+  if (into >= 0) {
+    micro_batch(into) = grown;
+    filling_.micro_batch_of.push_back(into);
+  } else {
+    grown.next = extended.first_micro_batch;
+    extended.first_micro_batch = static_cast<int>(filling_.micro_batches.size());
+    filling_.micro_batch_of.push_back(extended.first_micro_batch);
+    filling_.micro_batches.push_back(grown);
+  }
+  note_room(extended);
+  std::vector<Free>& free = pass_of(extended).free;
+  for (int f = extended.free_begin; f < extended.free_end; ++f)
+    free[static_cast<size_t>(f)].floor_ns = extended.end_ns();
+  open(index);
+  return true;
+}
+
+int Strip::fullest_with_room(const Load& load, int64_t tokens) {
+  int fullest = -1;
+  for (int next = load.first_micro_batch; next >= 0; next = micro_batch(next).next) {
+    if (micro_batch(next).work.tokens + tokens > capacity()) continue;
+    if (fullest < 0 || micro_batch(next).work.tokens > micro_batch(fullest).work.tokens) fullest = next;
+  }
+  return fullest;
+}
+
+void Strip::note_room(Load& load) {
+  load.room_tokens = 0;
+  for (int next = load.first_micro_batch; next >= 0; next = micro_batch(next).next)
+    load.room_tokens = std::max(load.room_tokens, capacity() - micro_batch(next).work.tokens);
+}
+
+// On the fewest lanes, in the pass where these take least.
+bool Strip::begin(int place) {
+  std::optional<Place> best;
+  cost::Wide least_area = 0;
+  for (int pass = 0; pass < static_cast<int>(passes_.size()); ++pass) {
+    const Halves& most = passes_[static_cast<size_t>(pass)].most;
+    for (int width = first_width(place, most); width < times_.end_width(place); ++width) {
+      if (!allows(place, width, most)) continue;
+      const std::optional<Place> found = place_for(place, pass, width);
+      if (!found) continue;
+      const cost::Wide area = cost::Wide{times_.alone(place, width).both_ns()} * times_.lanes(width);
+      if (!best || area < least_area) {
+        best = found;
+        least_area = area;
+      }
+      break;
+    }
+  }
+  if (!best) return false;
+  const auto index = static_cast<int>(filling_.loads.size());
+  const auto first_micro_batch = static_cast<int>(filling_.micro_batches.size());
+  const cost::Work& share = times_.share(place, best->width);
+  const Halves& alone = times_.alone(place, best->width);
+  filling_.loads.push_back({.lanes = take(*best),
+                            .width = best->width,
+                            .pass = best->pass,
+                            .start_ns = best->start_ns,
+                            .takes = alone,
+                            .room_tokens = capacity() - share.tokens,
+                            .first_micro_batch = first_micro_batch});
+  filling_.micro_batches.push_back({.work = share, .takes = alone});
+  filling_.micro_batch_of.push_back(first_micro_batch);
+  if (trial_->stacks && load(index).lanes.lanes > 1) lay_free_above(index);
+  open(index);
+  return true;
+}
+
+// Inside nodes the lanes of which fewest are free, of these the latest.
+std::optional<Strip::Place> Strip::place_for(int place, int pass, int width) {
+  const int lanes = times_.lanes(width);
+  if (lanes > packing_.node_lanes()) return place_between_nodes(place, pass, width);
+  const Pass& of = passes_[static_cast<size_t>(pass)];
+  const Halves& takes = times_.alone(place, width);
+  std::optional<Place> best;
+  std::pair<int, int64_t> least;
+  for (size_t f = 0; f < of.free.size(); ++f) {
+    const Free& free = of.free[f];
+    const std::pair next(free.lanes.lanes, -free.floor_ns);
+    if (free.lanes.lanes < lanes || (best && next >= least) || !in_time(takes, free.floor_ns, of.most))
+      continue;
+    best = {.pass = pass, .width = width, .free = static_cast<int>(f), .start_ns = free.floor_ns};
+    least = next;
+  }
+  return best;
+}
+
+// The first whole nodes that follow each other.
+std::optional<Strip::Place> Strip::place_between_nodes(int place, int pass, int width) {
+  const Pass& of = passes_[static_cast<size_t>(pass)];
+  const int lanes = times_.lanes(width);
+  for (size_t begin = 0; begin < of.free.size(); ++begin) {
+    int found = 0;
+    int64_t floor_ns = 0;
+    for (size_t f = begin; f < of.free.size() && found < lanes; ++f) {
+      const Free& free = of.free[f];
+      if (!free.whole || free.lanes.first != of.free[begin].lanes.first + found) break;
+      found += free.lanes.lanes;
+      floor_ns = std::max(floor_ns, free.floor_ns);
+    }
+    if (found < lanes || !in_time(times_.alone(place, width), floor_ns, of.most)) continue;
+    return Place{.pass = pass, .width = width, .free = static_cast<int>(begin), .start_ns = floor_ns};
+  }
+  return std::nullopt;
+}
+
+LaneRun Strip::take(const Place& at) {
+  std::vector<Free>& all = passes_[static_cast<size_t>(at.pass)].free;
+  const LaneRun run{all[static_cast<size_t>(at.free)].lanes.first, times_.lanes(at.width)};
+  int left = run.lanes;
+  for (auto f = static_cast<size_t>(at.free); left > 0; ++f) {
+    Free& free = all[f];
+    if (free.above >= 0) close(free.above);
+    const int taken = std::min(left, free.lanes.lanes);
+    free = {.lanes = {free.lanes.first + taken, free.lanes.lanes - taken}, .floor_ns = free.floor_ns};
+    left -= taken;
+  }
+  return run;
+}
+
+void Strip::lay_free_above(int index) {
+  Load& below = load(index);
+  std::vector<Free>& free = pass_of(below).free;
+  below.free_begin = static_cast<int>(free.size());
+  for (const LaneRun& node : packing_.nodes) {
+    const int first = std::max(node.first, below.lanes.first);
+    const int end = std::min(node.first + node.lanes, below.lanes.first + below.lanes.lanes);
+    if (first >= end) continue;
+    const bool whole = end - first == node.lanes;
+    free.push_back(
+        {.lanes = {first, end - first}, .floor_ns = below.end_ns(), .above = index, .whole = whole});
+  }
+  below.free_end = static_cast<int>(free.size());
+}
+
+// Unless not even the shortest sequence has room.
+void Strip::open(int index) {
+  const Load& opened = load(index);
+  if (in_passes() && opened.room_tokens < times_.share(times_.places() - 1, opened.width).tokens) return;
+  Pass& pass = pass_of(opened);
+  auto& open = pass.open[static_cast<size_t>(opened.width)];
+  const std::pair entry(pass.most.both_ns() - opened.end_ns(), index);
+  open.insert(std::ranges::upper_bound(open, entry), entry);
+}
+
+void Strip::close(int index) {
+  const Load& closed = load(index);
+  Pass& pass = pass_of(closed);
+  auto& open = pass.open[static_cast<size_t>(closed.width)];
+  const std::pair entry(pass.most.both_ns() - closed.end_ns(), index);
+  const auto at = std::ranges::lower_bound(open, entry);
+  if (at != open.end() && *at == entry) open.erase(at);
+}
+
+std::vector<Unit> Strip::units_of(const Filling& filling, const Load& load,
+                                  const std::vector<std::vector<int>>& places) const {
+  std::vector<Unit> units;
+  for (int next = load.first_micro_batch; next >= 0;
+       next = filling.micro_batches[static_cast<size_t>(next)].next) {
+    Unit& unit = units.emplace_back(Unit{.first_lane = load.lanes.first, .lanes = load.lanes.lanes});
+    for (const int place : places[static_cast<size_t>(next)])
+      unit.sequences.push_back(packing_.sequence(place));
+  }
+  return units;
+}
+
+// A trial's pass is as many as its loads and the share groups of these leave apart.
+std::vector<Unit> Strip::units(const Filling& filling) const {
+  std::vector<std::vector<int>> places(filling.micro_batches.size());
+  for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
+    places[static_cast<size_t>(filling.micro_batch_of[place])].push_back(static_cast<int>(place));
+  std::vector<const Load*> loads;
+  for (const Load& load : filling.loads) loads.push_back(&load);
+  const int share = packing_.scheme.scheme().share;
+  if (in_passes())
+    std::ranges::sort(loads, {}, [](const Load* of) { return std::pair(of->pass, of->lanes.first); });
+  std::vector<Unit> units;
+  int passes = 0;
+  int reached = 0;  // the end of the share groups of the pass so far
+  const Load* before = nullptr;
+  for (const Load* load : loads) {
+    if (before == nullptr || load->pass != before->pass) reached = 0;
+    before = load;
+    if (load->lanes.first >= reached) ++passes;
+    reached = std::max(reached, (load->lanes.first + load->lanes.lanes + share - 1) / share * share);
+    for (Unit& unit : units_of(filling, *load, places)) {
+      if (share > 1) unit.pass = passes - 1;
+      units.push_back(std::move(unit));
+    }
+  }
+  return strategy::in_injection_order(std::move(units), packing_.lanes());
+}
+
+}  // namespace sluice::plan

@@ -1,0 +1,135 @@
+// The strip: a pipeline's lanes over the time of a step. Sequences are put on it, the longest first, for a
+// trial end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "plan/packing.h"
+#include "plan/width_times.h"
+
+namespace sluice::plan {
+
+// What a strip is filled for.
+struct Trial {
+  // Of passes that run one behind the other, how long the forwards and the backwards of each may take.
+  std::vector<SchemeCost::Halves> passes;
+  // Whether forwards and backwards end in time each for themselves, as they do where lanes wait for each
+  // other between them, or together.
+  bool apart = false;
+  int least_lanes = 1;  // of every sequence that has tokens for so many
+  // What a sequence on several lanes of a node may take of its pass; one that would take more has more lanes.
+  int64_t most_milli = 1000;
+  // Whether lanes begin another load where one of several lanes has ended, and sequences go to the load with
+  // most time left; else what one leaves is for those that join it, and they go to the one with least.
+  bool stacks = false;
+};
+
+// What neighbouring lanes run one behind the other: micro-batches of whole sequences on one, of sequences
+// that are each cut over all of them on several.
+struct Load {
+  LaneRun lanes;
+  int width = 0;  // as WidthTimes has it
+  int pass = 0;
+  int64_t start_ns = 0;  // in its pass
+  SchemeCost::Halves takes;
+  int64_t room_tokens = 0;  // on each lane, in its emptiest micro-batch
+  int first_micro_batch = 0;
+  // What is free above it, in its pass.
+  int free_begin = 0;
+  int free_end = 0;
+  int64_t end_ns() const { return start_ns + takes.both_ns(); }
+};
+
+struct MicroBatch {
+  cost::Work work;  // of each lane
+  SchemeCost::Halves takes;
+  int next = -1;  // of the same load
+};
+
+// All sequences on their lanes: indices in the vectors.
+struct Filling {
+  std::vector<Load> loads;  // those of a lane in the order in which it runs them
+  std::vector<MicroBatch> micro_batches;
+  std::vector<int> micro_batch_of;  // by place of the packing
+
+  // Of all passes: of each its longest load, or, apart, its longest forward and its longest backward.
+  int64_t end_ns(bool apart) const;
+  SchemeCost::Halves halves() const;  // their longest forwards, and their longest backwards
+};
+
+class Strip {
+ public:
+  // What it is made from must outlive it.
+  explicit Strip(const Packing& packing);
+
+  // Whether the packing's sequences all end in time. Each joins one of the loads with room, or begins one on
+  // the fewest lanes that end in time, inside a node where it fits one, else on whole nodes; a load that has
+  // no room gets another micro-batch where nothing else is left, but where lanes share parameters or there
+  // are several stages it has one. O(sequences · log(loads) + loads · nodes), about.
+  bool fill(const Trial& trial);
+  // Of the last trial that was filled.
+  const Filling& filling() const { return filling_; }
+  // In the order of injection, with the passes that share groups tie them to.
+  std::vector<strategy::Unit> units(const Filling& filling) const;
+
+ private:
+  // Lanes that nothing lies on from `floor_ns` on: of a node, or of one above a load.
+  struct Free {
+    LaneRun lanes;
+    int64_t floor_ns = 0;
+    int above = -1;  // a load, which may grow until they are taken
+    bool whole = false;
+  };
+  struct Pass {
+    SchemeCost::Halves most;
+    std::vector<Free> free;
+    // By width, the loads that may take more: the time left behind them, ascending, and the load.
+    std::vector<std::vector<std::pair<int64_t, int>>> open;
+  };
+  struct Place {
+    int pass = 0;
+    int width = 0;
+    int free = 0;  // the first, in Pass::free
+    int64_t start_ns = 0;
+  };
+  enum class Room { kInMicroBatch, kAny };
+
+  // Whether a load is one micro-batch, for lanes wait for each other behind it or the order counts.
+  bool in_passes() const {
+    const strategy::Scheme& scheme = packing_.scheme.scheme();
+    return scheme.share > 1 || scheme.pp > 1;
+  }
+  int64_t capacity() const { return packing_.scheme.lane_max_len_tokens(); }
+  Load& load(int index) { return filling_.loads[static_cast<size_t>(index)]; }
+  MicroBatch& micro_batch(int index) { return filling_.micro_batches[static_cast<size_t>(index)]; }
+  Pass& pass_of(const Load& load) { return passes_[static_cast<size_t>(load.pass)]; }
+  bool in_time(const SchemeCost::Halves& takes, int64_t start_ns, const SchemeCost::Halves& most) const;
+  bool put(int place);
+  bool join(int place, int first_width, int end_width, Room room);
+  bool extend(int place, int load);
+  int fullest_with_room(const Load& load, int64_t tokens);
+  void note_room(Load& load);
+  bool begin(int place);
+  int first_width(int place, const SchemeCost::Halves& most);
+  bool allows(int place, int width, const SchemeCost::Halves& most);
+  std::optional<Place> place_for(int place, int pass, int width);
+  std::optional<Place> place_between_nodes(int place, int pass, int width);
+  LaneRun take(const Place& at);
+  void lay_free_above(int load);
+  void open(int load);
+  void close(int load);
+  std::vector<strategy::Unit> units_of(const Filling& filling, const Load& load,
+                                       const std::vector<std::vector<int>>& places) const;
+
+  const Packing& packing_;
+  WidthTimes times_;
+  const Trial* trial_ = nullptr;
+  std::vector<Pass> passes_;
+  Filling filling_;
+  std::vector<std::pair<int64_t, int>> joins_;  // of join: by time left, and the load
+};
+
+}  // namespace sluice::plan

@@ -1,0 +1,21 @@
+// Lanes of one stage, whatever they share: passes on a strip.
+#pragma once
+
+#include <optional>
+
+#include "plan/packing.h"
+
+namespace sluice::plan {
+
+// A Packer.
+//
+// Where lanes share parameters the step is cut into passes, as few as hold the sequences and one more, even or
+// with a longer first one; elsewhere it is one, in which lanes run loads one behind the other. A strip
+// (plan/strip.h) is filled for trial ends, from the least that the work allows upwards until one holds all,
+// then bisected: first for ends that forward and backward may divide as they like, then, where lanes wait for
+// each other between the two, for both apart.
+// The first try that ends soonest by the schedule is the plan. The rule does not count. REQUIRES: several
+// lanes, one stage.
+std::optional<TimedUnits> pack_strip(Packing& packing);
+
+}  // namespace sluice::plan

@@ -1,0 +1,98 @@
+#include "plan/strip.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/rng.h"
+#include "plan/test_models.h"
+
+namespace sluice::plan {
+namespace {
+
+std::vector<int64_t> random_lengths(base::Rng& rng, int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = rng.between(1, 60); i > 0; --i) lengths.push_back(rng.between(1, rng.between(1, longest)));
+  return lengths;
+}
+
+// By lane and pass, in their order.
+std::vector<const Load*> loads_on(const Filling& filling, int pass, int lane) {
+  std::vector<const Load*> loads;
+  for (const Load& load : filling.loads) {
+    if (load.pass == pass && load.lanes.first <= lane && lane < load.lanes.end()) loads.push_back(&load);
+  }
+  return loads;
+}
+
+void expect_lanes_run_one_load_at_a_time(const Filling& filling, int passes, int lanes) {
+  for (int pass = 0; pass < passes; ++pass) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      int64_t free_ns = 0;
+      for (const Load* load : loads_on(filling, pass, lane)) {
+        EXPECT_GE(load->start_ns, free_ns);
+        free_ns = load->end_ns();
+      }
+    }
+  }
+}
+
+void expect_micro_batches_hold_their_sequences(const Packing& packing, const Filling& filling) {
+  ASSERT_EQ(filling.micro_batch_of.size(), packing.lengths.size());
+  for (const Load& load : filling.loads) {
+    int64_t takes_ns = 0;
+    for (int next = load.first_micro_batch; next >= 0;) {
+      const MicroBatch& of = filling.micro_batches[static_cast<size_t>(next)];
+      cost::Work work;
+      for (size_t place = 0; place < packing.lengths.size(); ++place) {
+        if (filling.micro_batch_of[place] == next)
+          work += packing.scheme.share_of(packing.lengths[place], load.lanes.lanes);
+      }
+      EXPECT_EQ(work.tokens, of.work.tokens);
+      EXPECT_LE(work.tokens, packing.scheme.lane_max_len_tokens());
+      EXPECT_EQ(of.takes.both_ns(), packing.scheme.unit_ns(work, load.lanes.lanes));
+      takes_ns += of.takes.both_ns();
+      next = of.next;
+    }
+    EXPECT_EQ(load.takes.both_ns(), takes_ns);
+  }
+}
+
+TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
+  const cost::CostModel cost = test_cost();
+  int filled = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    base::Rng rng(seed, 31);
+    const int share = rng.below(2) == 0 ? 1 : 4;
+    const strategy::Scheme scheme{.cp = 4 * static_cast<int>(rng.between(1, 3)), .share = share};
+    const SchemeCost priced(scheme, cost, scheme.cp);
+    strategy::Pipeline pipeline{.scheme = scheme, .ranks = std::vector<int>(static_cast<size_t>(scheme.cp))};
+    std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), 0);
+    const std::vector<int64_t> lengths = random_lengths(rng, priced.max_len_tokens());
+    std::vector<int> members(lengths.size());
+    std::iota(members.begin(), members.end(), 0);
+    const Packing packing(pipeline, priced, lengths, members, {});
+    Strip strip(packing);
+    const int passes = share > 1 ? static_cast<int>(rng.between(1, 6)) : 1;
+    const int64_t pass_ns =
+        rng.between(1, 4) * priced.unit_ns(priced.work_of(lengths), 1) / scheme.cp / passes;
+    Trial trial{.passes = std::vector(static_cast<size_t>(passes),
+                                      SchemeCost::Halves{pass_ns / 3, pass_ns - pass_ns / 3}),
+                .apart = share > 1 && rng.below(2) == 0,
+                .least_lanes = 1 << rng.below(3),
+                .stacks = share == 1 && rng.below(2) == 0};
+    if (!strip.fill(trial)) continue;
+    ++filled;
+    const Filling& filling = strip.filling();
+    EXPECT_LE(filling.end_ns(trial.apart), pass_ns * passes) << "seed " << seed;
+    expect_lanes_run_one_load_at_a_time(filling, passes, scheme.cp);
+    expect_micro_batches_hold_their_sequences(packing, filling);
+    const std::vector<strategy::Unit> units = strip.units(filling);
+    EXPECT_EQ(units.size(), filling.micro_batches.size());
+  }
+  EXPECT_GT(filled, 50);
+}
+
+}  // namespace
+}  // namespace sluice::plan

@@ -1,0 +1,56 @@
+// What sequences take on so many lanes, one micro-batch each: computed when it is first asked for, and once
+// for sequences that are equally long.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/scheme_cost.h"
+
+namespace sluice::plan {
+
+class WidthTimes {
+ public:
+  // Lengths that descend, and widths in lanes that ascend; `scheme` must outlive it.
+  WidthTimes(const SchemeCost& scheme, std::span<const int64_t> lengths, std::vector<int> widths);
+
+  int widths() const { return static_cast<int>(widths_.size()); }
+  int lanes(int width) const { return widths_[static_cast<size_t>(width)]; }
+  int width_of(int64_t lanes) const;  // the first of so many lanes or more; widths() where none has
+  int places() const { return static_cast<int>(length_of_.size()); }
+
+  // The work of all of a sequence alone, without a micro-batch's constant.
+  int64_t work_ns(int place) const { return of(place).work_ns; }
+  // The widths, as indices [first, end), of at least as many lanes as hold it and at most half its tokens.
+  int first_width(int place) const { return of(place).first_width; }
+  int end_width(int place) const { return of(place).end_width; }
+  // The fullest lane's part, and what it takes as a micro-batch of its own.
+  const cost::Work& share(int place, int width) { return on(place, width).share; }
+  const SchemeCost::Halves& alone(int place, int width) { return on(place, width).alone; }
+
+ private:
+  struct OnLanes {
+    bool known = false;
+    cost::Work share;
+    SchemeCost::Halves alone;
+  };
+  struct Length {
+    int64_t tokens = 0;
+    int64_t work_ns = 0;
+    int first_width = 0;
+    int end_width = 0;
+    std::vector<OnLanes> on_lanes = {};  // by width, up to the widest that was asked for
+  };
+  const Length& of(int place) const {
+    return lengths_[static_cast<size_t>(length_of_[static_cast<size_t>(place)])];
+  }
+  const OnLanes& on(int place, int width);
+
+  const SchemeCost& scheme_;
+  std::vector<int> widths_;
+  std::vector<Length> lengths_;  // those that differ
+  std::vector<int> length_of_;   // by place
+};
+
+}  // namespace sluice::plan
