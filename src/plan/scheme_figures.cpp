@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cost/memory_cost.h"
+#include "cost/share_cost.h"
 
 namespace sluice::plan {
 namespace {
@@ -13,6 +14,25 @@ int64_t longest_on(int lanes, int64_t lane_max_len_tokens) {
   constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
   if (lanes == 1) return lane_max_len_tokens;
   return std::min(kMostTokens, std::max(lane_max_len_tokens, lane_max_len_tokens / 2 * 2 * lanes));
+}
+
+// Beside operations of the model's ends that are as long as a lane's tokens make them, and blocks that hide
+// all that moves beside them. However pipelines lie: with as many lanes of a group on each node as fit, in
+// whatever runs they sum.
+int64_t least_pass_ends_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, int64_t lane_tokens) {
+  using cost::CellKind;
+  constexpr int64_t kLongNs = cost::kLongestNs / 2;
+  const int in_node = std::clamp(cost.options().gpus_per_node / scheme.tp, 1, scheme.share);
+  int64_t least_ns = std::numeric_limits<int64_t>::max();
+  for (int lanes = 1; lanes <= in_node; ++lanes) {
+    if (scheme.share % lanes != 0) continue;
+    const cost::ShareCost share(cost, scheme, {.lanes_in_node = in_node, .lanes = lanes});
+    int64_t ends_ns = 0;
+    for (const CellKind kind : {CellKind::kForward, CellKind::kBackward})
+      ends_ns += share.cell_ns(kind, cost.stage_run(scheme, 0), {.tokens = lane_tokens}, kLongNs) - kLongNs;
+    least_ns = std::min(least_ns, ends_ns);
+  }
+  return least_ns;
 }
 
 }  // namespace
@@ -42,6 +62,8 @@ SchemeFigures::SchemeFigures(const strategy::Scheme& of, const cost::CostModel& 
     added.ring_in_node = rings(true);
     added.ring_between_nodes = rings(false);
   }
+  if (scheme.share > 1 && scheme.pp == 1)
+    pass_ends_ns = least_pass_ends_ns(cost, scheme, lane_max_len_tokens);
 }
 
 int SchemeFigures::fewest_lanes(int64_t length) const {

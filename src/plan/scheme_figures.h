@@ -48,6 +48,8 @@ struct SchemeFigures {
   int64_t lane_max_len_tokens = 0;  // of a lane's micro-batch
   int64_t max_len_tokens = 0;       // of a sequence, on all lanes if need be; 0: the model does not fit
   int64_t credit_tokens = 0;        // what a lane holds at a time
+  // What a pass of lanes that share parameters takes at least beside computing, on one stage; else 0.
+  int64_t pass_ends_ns = 0;
   std::vector<Stage> stages;
   std::optional<cost::Exchanges> exchanges;  // none with one lane
 };

@@ -19,7 +19,7 @@ int64_t SchemeFloors::floor_ns(int stage, int64_t length) const {
   const cost::Quadratic& all = of_.stage(stage).all;
   const cost::Work work = of_.work_of(length);
   const cost::Wide fixed =
-      all.of_work_fixed(work) + (cost::Wide{all.c_ns} << cost::Quadratic::kFractionBits) * length /
+      all.of_work_fixed(work) + (cost::Wide{constant_ns(stage)} << cost::Quadratic::kFractionBits) * length /
                                     std::max<int64_t>(of_.lane_max_len_tokens, 1);
   return std::max<int64_t>(
       0, static_cast<int64_t>((fixed / of_.scheme.cp) >> cost::Quadratic::kFractionBits) - 2);
@@ -48,7 +48,7 @@ int64_t SchemeFloors::forward_parts(int stage) const {
   return least;
 }
 
-int64_t SchemeFloors::constant_ns(int stage) const { return of_.stage(stage).all.c_ns; }
+int64_t SchemeFloors::constant_ns(int stage) const { return of_.stage(stage).all.c_ns + of_.pass_ends_ns; }
 
 // Time grows with tokens and squares (windowed ones too), and the longest sequences have the most squares a
 // token: no full micro-batch has more than they, the last of them in part.
@@ -64,14 +64,14 @@ int64_t SchemeFloors::fullest_ns(int stage, std::span<const int64_t> lengths) co
     if (room == 0) break;
   }
   constexpr int64_t kRoundingNs = 2;  // of three cells
-  return of_.stage(stage).all.of_work(work) + kRoundingNs;
+  return of_.stage(stage).all.of_work(work) + of_.pass_ends_ns + kRoundingNs;
 }
 
 int64_t SchemeFloors::floor_ns(int stage, const cost::Work& work, int sequences) const {
   const cost::Quadratic& all = of_.stage(stage).all;
   const int64_t most = std::max<int64_t>(of_.lane_max_len_tokens, 1);
   const int64_t micro_batches = std::max<int64_t>(1, (work.tokens + most - 1) / most);
-  const int64_t busy_ns = all.of_work(work) + all.c_ns * (micro_batches - 1);
+  const int64_t busy_ns = all.of_work(work) - all.c_ns + constant_ns(stage) * micro_batches;
   return std::max<int64_t>(0, busy_ns / of_.scheme.cp - 2 * sequences);
 }
 
@@ -169,7 +169,7 @@ int64_t SchemeFloors::path_ns(int64_t length, int lanes, int64_t enough_ns) cons
   const cost::Work work = least_share(length, lanes, of_.cost.window());
   const int64_t rounding_ns = lanes == 1 ? 0 : 2 * of_.scheme.pp;
   int64_t path_ns = (of_.scheme.pp - 1 + of_.returns()) * of_.transfer_ns(work.tokens) +
-                    of_.stage(0).backward_weight.of_work(work) - rounding_ns;
+                    of_.stage(0).backward_weight.of_work(work) + of_.pass_ends_ns - rounding_ns;
   for (int s = 0; s < of_.scheme.pp; ++s) {
     const SchemeFigures::Stage& stage = of_.stage(s);
     path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work);

@@ -20,7 +20,8 @@ class SchemeFloors {
   // cutting a sequence loses no work and gives each of its lanes a micro-batch of its own.
   int64_t floor_ns(int stage, int64_t length) const;
   // The same without its share of constants, which each lane pays for every micro-batch: at least one
-  // constant_ns when it runs anything.
+  // constant_ns when it runs anything. Where lanes share parameters that is with what a pass takes beside
+  // computing.
   int64_t work_floor_ns(int stage, int64_t length) const;
   int64_t constant_ns(int stage) const;
   // The least part that the forward of any micro-batch on a stage below has of all its cells on this one, of

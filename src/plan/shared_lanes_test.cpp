@@ -51,6 +51,23 @@ TEST(SharedLanes, PlansAreValidAndScoredByTheirScheduleAndNeverBelowTheBound) {
   }
 }
 
+// Links so slow that most passes wait for gathers and sums, of pipelines that begin inside nodes, too.
+TEST(SharedLanes, NothingBeatsTheBoundWherePassesWaitForGathers) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    base::Rng rng(seed, 33);
+    cost::CostModel::Options machine = test_cost().options();
+    machine.gpus_per_node = 4;
+    machine.intra.bytes_per_s = rng.between(1'000'000, 100'000'000'000);
+    machine.inter.bytes_per_s = rng.between(1'000'000, machine.intra.bytes_per_s);
+    const cost::CostModel cost(machine);
+    for (const char* text : {"<1,1,12,6>", "<1,1,12,12>", "<1,1,2> + <1,1,8,4> + <1,1,2,2>", "<2,1,6,3>"}) {
+      const Planner planner({.world_size = 12, .candidates = {strategy::parse_strategy(text, 12)}}, cost);
+      const strategy::StepPlan plan = planner.plan(0, batch(seed, planner.max_len_tokens() / 4));
+      EXPECT_LE(plan.lower_bound_ns, plan.estimated_ns) << text << " seed " << seed;
+    }
+  }
+}
+
 // Four loads of a kind each on four lanes make two passes of equals. A node a lane, so that nothing is cut.
 TEST(SharedLanes, LoadsOfEqualWorkRunSideBySide) {
   cost::CostModel::Options machine = test_cost().options();
