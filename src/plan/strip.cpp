@@ -1,6 +1,7 @@
 #include "plan/strip.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/units.h"
@@ -70,6 +71,7 @@ bool Strip::fill(const Trial& trial) {
     pass.most = trial.passes[p];
     pass.free.clear();
     for (const LaneRun& node : packing_.nodes) pass.free.push_back({.lanes = node, .whole = true});
+    measure(pass);
     pass.open.resize(static_cast<size_t>(times_.widths()));
     for (auto& open : pass.open) open.clear();
   }
@@ -116,14 +118,14 @@ bool Strip::join(int place, int first_width, int end_width, Room room) {
       const auto& open = pass.open[static_cast<size_t>(width)];
       if (open.empty()) continue;
       const int lanes = times_.lanes(width);
-      const auto in_time = std::ranges::lower_bound(open, std::pair(work_ns / lanes, -1));
+      const int64_t tokens = room == Room::kAny ? 0 : times_.share(place, width).tokens;
+      const auto in_time = std::ranges::lower_bound(open, work_ns / lanes, {}, &Open::left_ns);
       const std::ptrdiff_t count = open.end() - in_time;
       int tried = 0;
       for (std::ptrdiff_t i = 0; i < count && tried < kTried; ++i) {
-        const auto [left_ns, index] = in_time[trial_->stacks ? count - 1 - i : i];
-        const bool fits = load(index).room_tokens >= times_.share(place, width).tokens;
-        if (!fits && room == Room::kInMicroBatch) continue;
-        joins_.emplace_back((left_ns * lanes - work_ns) * (trial_->stacks ? -1 : 1), index);
+        const Open& next = in_time[trial_->stacks ? count - 1 - i : i];
+        if (next.room_tokens < tokens) continue;
+        joins_.emplace_back((next.left_ns * lanes - work_ns) * (trial_->stacks ? -1 : 1), next.load);
         ++tried;
       }
     }
@@ -187,9 +189,12 @@ bool Strip::begin(int place) {
   std::optional<Place> best;
   cost::Wide least_area = 0;
   for (int pass = 0; pass < static_cast<int>(passes_.size()); ++pass) {
-    const Halves& most = passes_[static_cast<size_t>(pass)].most;
-    for (int width = first_width(place, most); width < times_.end_width(place); ++width) {
-      if (!allows(place, width, most)) continue;
+    const Pass& of = passes_[static_cast<size_t>(pass)];
+    if (of.most_lanes == 0) continue;
+    for (int width = first_width(place, of.most); width < times_.end_width(place); ++width) {
+      if (times_.lanes(width) > of.most_lanes) break;
+      const bool in_any = in_time(times_.alone(place, width), of.least_floor_ns, of.most);
+      if (!in_any || !allows(place, width, of.most)) continue;
       const std::optional<Place> found = place_for(place, pass, width);
       if (!found) continue;
       const cost::Wide area = cost::Wide{times_.alone(place, width).both_ns()} * times_.lanes(width);
@@ -215,6 +220,7 @@ bool Strip::begin(int place) {
   filling_.micro_batches.push_back({.work = share, .takes = alone});
   filling_.micro_batch_of.push_back(first_micro_batch);
   if (trial_->stacks && load(index).lanes.lanes > 1) lay_free_above(index);
+  measure(passes_[static_cast<size_t>(best->pass)]);
   open(index);
   return true;
 }
@@ -286,21 +292,37 @@ void Strip::lay_free_above(int index) {
   below.free_end = static_cast<int>(free.size());
 }
 
+void Strip::measure(Pass& pass) {
+  pass.most_lanes = 0;
+  pass.least_floor_ns = std::numeric_limits<int64_t>::max();
+  LaneRun run{.lanes = 0};  // of whole nodes
+  for (const Free& free : pass.free) {
+    if (free.lanes.lanes == 0) continue;
+    pass.least_floor_ns = std::min(pass.least_floor_ns, free.floor_ns);
+    const bool follows = free.whole && free.lanes.first == run.end();
+    run = follows ? LaneRun{run.first, run.lanes + free.lanes.lanes} : free.lanes;
+    if (!free.whole) run.lanes = 0;
+    pass.most_lanes = std::max({pass.most_lanes, free.lanes.lanes, run.lanes});
+  }
+}
+
+Strip::Open Strip::opened(const Load& load, int index) {
+  return {pass_of(load).most.both_ns() - load.end_ns(), index, load.room_tokens};
+}
+
 // Unless not even the shortest sequence has room.
 void Strip::open(int index) {
-  const Load& opened = load(index);
-  if (in_passes() && opened.room_tokens < times_.share(times_.places() - 1, opened.width).tokens) return;
-  Pass& pass = pass_of(opened);
-  auto& open = pass.open[static_cast<size_t>(opened.width)];
-  const std::pair entry(pass.most.both_ns() - opened.end_ns(), index);
+  const Load& of = load(index);
+  if (in_passes() && of.room_tokens < times_.share(times_.places() - 1, of.width).tokens) return;
+  const Open entry = opened(of, index);
+  std::vector<Open>& open = pass_of(of).open[static_cast<size_t>(of.width)];
   open.insert(std::ranges::upper_bound(open, entry), entry);
 }
 
 void Strip::close(int index) {
   const Load& closed = load(index);
-  Pass& pass = pass_of(closed);
-  auto& open = pass.open[static_cast<size_t>(closed.width)];
-  const std::pair entry(pass.most.both_ns() - closed.end_ns(), index);
+  std::vector<Open>& open = pass_of(closed).open[static_cast<size_t>(closed.width)];
+  const Open entry = opened(closed, index);
   const auto at = std::ranges::lower_bound(open, entry);
   if (at != open.end() && *at == entry) open.erase(at);
 }

@@ -83,11 +83,20 @@ class Strip {
     int above = -1;  // a load, which may grow until they are taken
     bool whole = false;
   };
+  // A load that may take more: the time left behind it, and room as Load has it.
+  struct Open {
+    int64_t left_ns = 0;
+    int load = 0;
+    int64_t room_tokens = 0;
+    auto operator<=>(const Open&) const = default;
+  };
   struct Pass {
     SchemeCost::Halves most;
     std::vector<Free> free;
-    // By width, the loads that may take more: the time left behind them, ascending, and the load.
-    std::vector<std::vector<std::pair<int64_t, int>>> open;
+    // Of what is free, the most lanes that neighbour each other, of a node or whole ones, and the earliest.
+    int most_lanes = 0;
+    int64_t least_floor_ns = 0;
+    std::vector<std::vector<Open>> open;  // by width, ascending
   };
   struct Place {
     int pass = 0;
@@ -119,6 +128,8 @@ class Strip {
   std::optional<Place> place_between_nodes(int place, int pass, int width);
   LaneRun take(const Place& at);
   void lay_free_above(int load);
+  static void measure(Pass& pass);
+  Open opened(const Load& load, int index);
   void open(int load);
   void close(int load);
   std::vector<strategy::Unit> units_of(const Filling& filling, const Load& load,
