@@ -18,14 +18,14 @@ using base::kMilli;
 
 // What sequences on several lanes of a node may take of their pass.
 constexpr int64_t kMostMilli[] = {kMilli, 850, 700, 550};
-// What the first pass of several stages may take of an even one.
-constexpr int64_t kFirstMilli[] = {kMilli, 1'500};
+// What the first pass may take of an even one.
+constexpr int64_t kLongFirstMilli[] = {1'250, 1'500, 1'750};
 // The forward's part of a pass is moved by so much, then by half, and half of that.
 constexpr int64_t kForwardStepMicro = 4'000;
 constexpr int64_t kForwardSteps = 3;
 // A trial end that nothing meets is raised by so much more each time.
 constexpr int64_t kRiseMilli = 1'600;
-// Beyond so many times what the work alone takes nothing is looked for.
+// Beyond so many times what the work alone takes, where hardly anything ends, any end is as good.
 constexpr int64_t kMostRise = 64;
 
 // Of both, in millionths.
@@ -124,11 +124,15 @@ void StripPacker::run_stages(const cost::Work& of_lane, int fewest) {
   for (const int passes : micro_batch_counts(work_ns, scheme_.micro_batch_ns(), scheme_.scheme().pp,
                                              std::min(fewest, most), most)) {
     low_ns_ = work_ns + passes * scheme_.micro_batch_ns();
-    for (const int64_t first_milli : kFirstMilli) {
+    const auto try_first = [&](int64_t first_milli) {
       Found found = find_together({.passes = passes, .first_milli = first_milli, .trial = {}});
-      if (found.end_ns < kNever) consider(found.filling);
-      if (found.end_ns < kNever && passes > 2) consider(peaked(std::move(found.filling), passes));
-      if (passes == 1 || enough()) break;
+      if (found.end_ns == kNever) return;
+      consider(found.filling);
+      if (passes > 2) consider(peaked(std::move(found.filling), passes));
+    };
+    try_first(kMilli);
+    for (const int64_t first_milli : kLongFirstMilli) {
+      if (passes > 1 && !enough()) try_first(first_milli);
     }
     if (enough()) break;
   }
@@ -137,8 +141,14 @@ void StripPacker::run_stages(const cost::Work& of_lane, int fewest) {
 // Whether so many hold all.
 bool StripPacker::run(int passes) {
   Found found = find_together({.passes = passes, .trial = {}});
+  for (const int64_t first_milli : kLongFirstMilli) {
+    if (passes > 1 && found.end_ns > packing_.options.enough_ns)
+      search({.passes = passes, .first_milli = first_milli, .trial = {}}, found);
+  }
   if (found.end_ns == kNever) return false;
-  if (shares() && packing_.options.seeds.has(Seed::kApart)) find_apart(found);
+  consider(found.filling);
+  if (!shares() || enough() || !packing_.options.seeds.has(Seed::kApart)) return true;
+  find_apart(found);
   consider(found.filling);
   return true;
 }
@@ -162,6 +172,7 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
 // Lanes wait for each other behind the longest forward.
 void StripPacker::find_apart(Found& found) {
   const int64_t of_found = forward_part(found.filling.halves());
+  low_ns_ = found.end_ns;  // about: less than together is hardly to be had
   found.end_ns = found.filling.end_ns(true);
   found.shape.trial.apart = true;
   for (const int64_t most_milli : kMostMilli) {
@@ -200,8 +211,8 @@ bool StripPacker::search(const Shape& shape, Found& found) {
   };
   const int64_t negligible_ns = 1 + low_ns_ / kNegligiblePart;
   int64_t low_ns = low_ns_;
-  int64_t high_ns = found.end_ns;
-  if (found.end_ns < kNever) {
+  int64_t high_ns = std::min(found.end_ns, best_ns_);
+  if (high_ns < kNever) {
     high_ns -= negligible_ns;
     if (high_ns <= low_ns || !holds(high_ns)) return false;
     high_ns = std::min(high_ns, found.end_ns);
@@ -214,7 +225,8 @@ bool StripPacker::search(const Shape& shape, Found& found) {
     }
     low_ns += rise_ns;
   }
-  if (found.end_ns == kNever) return false;
+  if (found.end_ns == kNever && !holds(cost::kLongestNs)) return false;
+  high_ns = std::min(high_ns, found.end_ns);
   while (high_ns - low_ns > negligible_ns) {
     const int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
     if (holds(middle_ns)) {

@@ -1,4 +1,4 @@
-// Lanes of one stage, whatever they share: passes on a strip.
+// Several lanes, whatever they share: passes on a strip.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,14 @@ namespace sluice::plan {
 
 // A Packer.
 //
-// Where lanes share parameters the step is cut into passes, as few as hold the sequences and one more, even or
-// with a longer first one; elsewhere it is one, in which lanes run loads one behind the other. A strip
-// (plan/strip.h) is filled for trial ends, from the least that the work allows upwards until one holds all,
-// then bisected: first for ends that forward and backward may divide as they like, then, where lanes wait for
-// each other between the two, for both apart.
-// The first try that ends soonest by the schedule is the plan. The rule does not count. REQUIRES: several
-// lanes, one stage.
+// Where lanes share parameters the step is cut into passes, as few as hold the sequences and one more; with
+// several stages into as many as keep them busy, which run the longest sequences first, or in the middle.
+// They are even, or the first is longer. Elsewhere the step is one pass, in which lanes run loads one behind
+// the other. A strip (plan/strip.h) is filled for trial ends, from the least that the work allows upwards
+// until one holds all, then bisected: first for ends that forward and backward may divide as they like, then,
+// where lanes wait for each other between the two, for both apart.
+// The try that ends soonest by the schedule is the plan, the first of equals. The rule does not count.
+// REQUIRES: several lanes.
 std::optional<TimedUnits> pack_strip(Packing& packing);
 
 }  // namespace sluice::plan

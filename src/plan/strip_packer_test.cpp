@@ -74,6 +74,17 @@ TEST(PackStrip, OnlyAPlanBelowTheLimitIsAnAnswer) {
   }
 }
 
+// On links so slow that a sequence takes a hundred times what all lanes would.
+TEST(PackStrip, ASequenceMayKeepFewOfManyLanesBusy) {
+  cost::CostModel::Options machine = test_cost().options();
+  machine.gpus_per_node = 1;
+  machine.inter.bytes_per_s = 1'000;
+  const Setting setting("<1,1,512>", 512, cost::CostModel(machine));
+  const std::vector<int64_t> lengths = {setting.scheme.lane_max_len_tokens()};
+  // Each of its cells is rounded.
+  EXPECT_NEAR(setting.passes(lengths).makespan_ns, setting.scheme.lane_ns(lengths[0], 1), 2);
+}
+
 // Cut sequences and whole ones side by side keep every stage busy.
 TEST(PackStrip, SeveralStagesAreKeptBusy) {
   const cost::CostModel cost = test_cost();
