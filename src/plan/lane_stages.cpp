@@ -338,7 +338,7 @@ TimedUnits StagedPacker::run() {
   const int64_t ideal_ns = widths_.ideal_ns();
   std::vector<std::pair<Ends, Deadline>> tries;
   // From a little later than ideal to half as late again; long rings together, and not.
-  for (int64_t rise_ns = 1 + ideal_ns / (2 * kFirstRisePart); rise_ns < ideal_ns; rise_ns *= 4) {
+  for (int64_t rise_ns = 1 + ideal_ns / kFirstRisePart; rise_ns < ideal_ns; rise_ns *= 4) {
     const int64_t end_ns = ideal_ns + rise_ns;
     for (const bool together : {true, false}) {
       if (together && !seeds.has(Seed::kDeadlines)) continue;

@@ -14,6 +14,6 @@ inline constexpr int64_t kNegligiblePart = 2000;
 inline constexpr int64_t kNearPart = 16;
 
 // A trial end that nothing meets is raised by one part in so many, then by twice as much each time.
-inline constexpr int64_t kFirstRisePart = 64;
+inline constexpr int64_t kFirstRisePart = 128;
 
 }  // namespace sluice::plan

@@ -36,12 +36,6 @@ cost::Exchanges::Exposed SchemeCost::exposed(int stage, const cost::Work& work, 
   return figures_.exchanges->least(stage, work, place_of(lanes), lane_max_len_tokens());
 }
 
-bool SchemeCost::takes_ring(const cost::Work& work, int lanes) const {
-  const cost::Exchanges::StagePlace stage{0, place_of(lanes)};
-  return figures_.exchanges->cheapest(work, std::span(&stage, 1), lane_max_len_tokens()).exchange ==
-         strategy::Exchange::kRing;
-}
-
 SchemeCost::StageTimes SchemeCost::cells_of(int stage, const cost::Work& work) const {
   const SchemeFigures::Stage& cells = figures_.stage(stage);
   return {cells.forward.of_work(work), cells.backward_input.of_work(work),

@@ -58,8 +58,6 @@ class SchemeCost {
   Halves halves(const cost::Work& work, int lanes) const;
   // Of that, what the work alone takes on the slowest stage: no constant, nothing exchanged.
   int64_t load_ns(const cost::Work& work) const;
-  // Whether a ring is what such a micro-batch exchanges by there: others cut all that they hold.
-  bool takes_ring(const cost::Work& work, int lanes) const;
   // The most that a lane has of a sequence when every chunk counts as long as the longest.
   static cost::Work fullest_share(int64_t length, int lanes, int64_t window = 0);
   cost::Work share_of(int64_t length, int lanes) const {

@@ -217,7 +217,7 @@ bool StripPacker::search(const Shape& shape, Found& found) {
     if (high_ns <= low_ns || !holds(high_ns)) return false;
     high_ns = std::min(high_ns, found.end_ns);
   }
-  for (int64_t rise_ns = 1 + low_ns_ / kFirstRisePart / 2;
+  for (int64_t rise_ns = 1 + low_ns_ / kFirstRisePart;
        low_ns + rise_ns < std::min(high_ns, kMostRise * low_ns_); rise_ns = rise_ns * kRiseMilli / kMilli) {
     if (holds(low_ns + rise_ns)) {
       high_ns = std::min(low_ns + rise_ns, found.end_ns);
