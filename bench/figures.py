@@ -75,7 +75,7 @@ def gathers():
 
 def lane_seconds(lanes):
     """Of 65,536 tokens on so many lanes."""
-    titles, _, *cells = rows("lanes", "11,672 tokens")
+    titles, _, *cells = rows("lanes", "A lane holds")
     return next(row for row in cells if row[0] == "65536")[titles.index(lanes)]
 
 
