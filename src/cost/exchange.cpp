@@ -64,7 +64,7 @@ LanePlace LanePlace::of(std::span<const int> node_of_lane) {
 }
 
 int LanePlace::members_in_node(int head_lanes) const {
-  return std::gcd(lanes / head_lanes, std::max(1, (in_node() ? lanes : run) / head_lanes));
+  return strategy::members_in_node(lanes / head_lanes, head_lanes, in_node() ? lanes : run);
 }
 
 LanePlace LanePlace::aligned(int lanes, int lanes_of_node) {

@@ -298,9 +298,7 @@ int64_t windowed_keys(const LaneCase& c) {
 // Keys and their gradients, queries with outputs and what a backward needs: of every hop its lane's rows.
 void expect_travelling_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   const int64_t element = head_bytes / kDimensions, wide = std::max<int64_t>(4, element);
-  const strategy::RowSchedule schedule = c.exchange == strategy::Exchange::kBalanced
-                                             ? strategy::balanced_schedule(c.lanes)
-                                             : strategy::query_schedule(c.lanes);
+  const strategy::RowSchedule& schedule = strategy::schedule_of(c.exchange, c.lanes);
   const auto rows_of = [&](int lane) {
     int64_t rows = 0;
     for (const PieceSpan& piece : lane_of(c, lane).pieces) rows += piece.shared < 0 ? 0 : piece.length;

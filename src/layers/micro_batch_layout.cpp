@@ -1,7 +1,6 @@
 #include "layers/micro_batch_layout.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -46,15 +45,6 @@ void attend_alone(const std::vector<PieceSpan>& pieces, const Reach& reach, cons
   layout.attended = {packed(pieces, device), prefix_blocks(pieces), {}};
   if (reach.window == 0) return;
   layout.windowed = {layout.attended.sequences, prefix_blocks_in_window(pieces, reach.window), {}};
-}
-
-strategy::RowSchedule schedule_of(const UnitSpans& unit, int lanes) {
-  switch (unit.exchange) {
-    case strategy::Exchange::kBalanced: return strategy::balanced_schedule(lanes);
-    case strategy::Exchange::kQueries: return strategy::query_schedule(lanes);
-    default:
-      return strategy::ring_schedule(lanes, std::gcd(lanes, std::max(1, unit.in_node / unit.head_lanes)));
-  }
 }
 
 MicroBatchLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
@@ -200,8 +190,9 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
     attend_alone(attending, reach, device, layout);
     return layout;
   }
+  const int in_node = strategy::members_in_node(lanes, unit.head_lanes, unit.in_node);
   layout.attended = {packed(attending, device), prefix_blocks(attending),
-                     row_travel(ring, schedule_of(unit, lanes))};
+                     row_travel(ring, strategy::schedule_of(unit.exchange, lanes, in_node))};
   if (reach.window == 0) return layout;
   // Positions count, so pieces stand apart.
   layout.windowed = {ops::packed_sequences(lengths_of(attending), device),

@@ -47,7 +47,8 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
   context_.balance_loss = options.balance_loss;
   context_.shape.logit_divisor *= options.temperature;
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
-  if (communicators_.lanes() != nullptr) lanes_.emplace(*communicators_.lanes(), communicators_.lanes_between_nodes());
+  if (communicators_.lanes() != nullptr)
+    lanes_.emplace(*communicators_.lanes(), communicators_.lanes_between_nodes());
 }
 
 Engine::~Engine() = default;

@@ -202,9 +202,7 @@ namespace {
 // which lanes have alone, nothing travels.
 std::pair<int64_t, int64_t> travelling_bytes(const strategy::Unit& unit, const model::HeadCounts& heads,
                                              int64_t head_bytes, int64_t narrow_bytes) {
-  const strategy::RowSchedule schedule = unit.exchange == strategy::Exchange::kBalanced
-                                             ? strategy::balanced_schedule(unit.lanes)
-                                             : strategy::query_schedule(unit.lanes);
+  const strategy::RowSchedule& schedule = strategy::schedule_of(unit.exchange, unit.lanes);
   std::vector<int64_t> rows(static_cast<size_t>(unit.lanes));
   for (int lane = 0; lane < unit.lanes; ++lane) {
     for (const strategy::UnitSequence& shared : unit.sequences) {
@@ -387,7 +385,8 @@ int64_t sums_home_bytes(const strategy::Pipeline& pipeline, const strategy::Unit
     const int in_node =
         std::gcd(members, std::max(1, strategy::neighbours_in_node(nodes) / unit.head_lanes()));
     if (in_node == 1) continue;
-    const base::Interval run = program.blocks_in(program.walked_back(program.of_stage(pipeline.scheme.tp, pipeline.scheme.pp, stage)));
+    const base::Interval run = program.blocks_in(
+        program.walked_back(program.of_stage(pipeline.scheme.tp, pipeline.scheme.pp, stage)));
     bytes += run.size() * (members / in_node - 1) * tokens * row_bytes;
   }
   return bytes;
@@ -628,7 +627,8 @@ class RankRun {
     if (rank_ != 0) return;
     record_.expected_share_bytes.push_back(
         share_bytes_by_formula(graph.plan, table_, precision(), options_.codecs, options_.gpus_per_node));
-    record_.expected_exchange_bytes.push_back(exchange_bytes_by_formula(graph.plan, table_, options_.dtype, options_.gpus_per_node));
+    record_.expected_exchange_bytes.push_back(
+        exchange_bytes_by_formula(graph.plan, table_, options_.dtype, options_.gpus_per_node));
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -114,6 +115,24 @@ RowSchedule query_schedule(int lanes) {
     }
   }
   return schedule;
+}
+
+int members_in_node(int members, int run_lanes, int together) {
+  return std::gcd(members, std::max(1, together / run_lanes));
+}
+
+const RowSchedule& schedule_of(Exchange exchange, int members, int in_node) {
+  static std::mutex mutex;
+  static std::map<std::tuple<Exchange, int, int>, RowSchedule> made;
+  const std::lock_guard lock(mutex);
+  const auto [known, is_new] = made.try_emplace({exchange, members, in_node});
+  if (!is_new) return known->second;
+  switch (exchange) {
+    case Exchange::kBalanced: known->second = balanced_schedule(members); break;
+    case Exchange::kQueries: known->second = query_schedule(members); break;
+    default: known->second = ring_schedule(members, in_node);
+  }
+  return known->second;
 }
 
 RowSchedule direct_schedule(int lanes, const std::vector<int>& behind) {

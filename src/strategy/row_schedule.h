@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "strategy/unit.h"
+
 namespace sluice::strategy {
 
 struct RowSchedule {
@@ -67,6 +69,14 @@ RowSchedule balanced_schedule(int lanes);
 // TokenRing (Wang et al. 2024): keys stay, queries go from lane to lane, and outputs straight home, against
 // their direction where they are more than half way round.
 RowSchedule query_schedule(int lanes);
+
+// Of the members of a ring, runs of so many lanes of which `together` neighbours always lie on one node, how
+// many always do.
+int members_in_node(int members, int run_lanes, int together);
+
+// What members that attend by this exchange do, `in_node` neighbours of which always lie on one node: rings
+// on two levels where that divides them. Made when it is first asked for, and kept. Thread-safe.
+const RowSchedule& schedule_of(Exchange exchange, int members, int in_node = 1);
 
 // Keys straight from their owners to those that see them, those that lie `behind[i]` lanes behind, in step
 // i + 1; gradients straight home.
