@@ -1,7 +1,6 @@
 #include "plan/strip_packer.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -70,7 +69,7 @@ class StripPacker {
   std::optional<TimedUnits> run();
 
  private:
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kNever = cost::kLongestNs;
   // The least end that was found, and what ends then.
   struct Found {
     int64_t end_ns = kNever;

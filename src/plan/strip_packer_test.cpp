@@ -74,6 +74,18 @@ TEST(PackStrip, OnlyAPlanBelowTheLimitIsAnAnswer) {
   }
 }
 
+// Who compares strategies by more than schedules takes that off a limit that is none.
+TEST(PackStrip, ALimitMayBeAnyNumber) {
+  const cost::CostModel cost = test_cost();
+  for (const char* text : {"<1,1,8>", "<1,1,8,4>", "<1,1,8,8>", "<1,2,4>"}) {
+    const Setting setting(text, 8, cost);
+    const std::vector<int64_t> lengths = {300, 200, 120, 80, 80, 40, 20, 20, 10};
+    const auto nearly_none = setting.passes_below(lengths, PackOptions{}.below_ns - 50'000'000);
+    ASSERT_TRUE(nearly_none) << text;
+    EXPECT_EQ(nearly_none->makespan_ns, setting.passes(lengths).makespan_ns) << text;
+  }
+}
+
 // On links so slow that a sequence takes a hundred times what all lanes would.
 TEST(PackStrip, ASequenceMayKeepFewOfManyLanesBusy) {
   cost::CostModel::Options machine = test_cost().options();
