@@ -8,6 +8,7 @@
 #include "cost/analytic.h"
 #include "cost/exchange.h"
 #include "plan/planner.h"
+#include "plan/precision.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
@@ -62,7 +63,9 @@ TEST_P(ExchangeChoice, MoreOfThemNeverMakeAMeanStepLonger) {
     ring_ns += ringed.estimated_ns;
     any_ns += free.estimated_ns;
   }
-  EXPECT_LE(any_ns, ring_ns) << "ratio " << static_cast<double>(any_ns) / static_cast<double>(ring_ns);
+  // Ends that differ by less count as equal.
+  EXPECT_LE(any_ns, ring_ns + ring_ns / kNegligiblePart)
+      << "ratio " << static_cast<double>(any_ns) / static_cast<double>(ring_ns);
 }
 
 // Of the plan itself: no unit would be shorter under an exchange that was allowed.

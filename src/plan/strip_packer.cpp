@@ -163,7 +163,10 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
   if (!shares() && scheme_.scheme().pp == 1 && packing_.options.seeds.has(Seed::kStacks)) {
     shape.trial.least_lanes = 1;
     shape.trial.stacks = true;
-    search(shape, found);
+    for (const int64_t most_milli : kMostMilli) {
+      shape.trial.most_milli = most_milli;
+      search(shape, found);
+    }
   }
   return found;
 }
