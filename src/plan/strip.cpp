@@ -90,7 +90,7 @@ bool Strip::put(int place) {
          join(place, own, all, Room::kInMicroBatch) || (!in_passes() && join(place, 0, all, Room::kAny));
 }
 
-// The first of its widths on which it may end in time alone; the last where there is none.
+// The first of its widths on which it may end in time alone; their end where there is none.
 int Strip::first_width(int place, const Halves& most) {
   const int64_t room_ns = std::max<int64_t>(1, most.both_ns() - packing_.scheme.micro_batch_ns());
   int width = std::max(times_.first_width(place), times_.width_of((times_.work_ns(place) - 1) / room_ns + 1));
