@@ -120,21 +120,22 @@ std::optional<TimedUnits> StripPacker::run() {
 void StripPacker::run_stages(const cost::Work& of_lane, int fewest) {
   const int most = std::max(1, static_cast<int>(packing_.lengths.size()));
   const int64_t work_ns = scheme_.load_ns(of_lane);
+  const auto try_first = [&](int passes, int64_t first_milli) {
+    low_ns_ = work_ns + passes * scheme_.micro_batch_ns();
+    Found found = find_together({.passes = passes, .first_milli = first_milli, .trial = {}});
+    if (found.end_ns == kNever) return;
+    consider(found.filling);
+    if (passes > 2) consider(peaked(std::move(found.filling), passes));
+  };
   for (const int passes : micro_batch_counts(work_ns, scheme_.micro_batch_ns(), scheme_.scheme().pp,
                                              std::min(fewest, most), most)) {
-    low_ns_ = work_ns + passes * scheme_.micro_batch_ns();
-    const auto try_first = [&](int64_t first_milli) {
-      Found found = find_together({.passes = passes, .first_milli = first_milli, .trial = {}});
-      if (found.end_ns == kNever) return;
-      consider(found.filling);
-      if (passes > 2) consider(peaked(std::move(found.filling), passes));
-    };
-    try_first(kMilli);
+    try_first(passes, kMilli);
     for (const int64_t first_milli : kLongFirstMilli) {
-      if (passes > 1 && !enough()) try_first(first_milli);
+      if (passes > 1 && !enough()) try_first(passes, first_milli);
     }
-    if (enough()) break;
+    if (enough()) return;
   }
+  if (!best_ && best_ns_ >= kNever) try_first(most, kMilli);  // so many hold all
 }
 
 // Whether so many hold all.
