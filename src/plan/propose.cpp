@@ -18,8 +18,8 @@ namespace {
 using strategy::Strategy;
 
 constexpr int64_t kNever = FluidTimes::kNever;
-constexpr size_t kStarts = 4;     // of each search for a place
-constexpr size_t kFinalists = 4;  // that it yields beside what it starts from
+constexpr size_t kStarts = 8;     // of each search for a place
+constexpr size_t kFinalists = 8;  // that it yields beside what it starts from
 constexpr size_t kUniform = 8;    // of one scheme each
 constexpr size_t kProbed = 6;     // for each place, until one of them is best
 constexpr size_t kTries = 3;      // for each place at the end
