@@ -13,7 +13,7 @@ inline constexpr int64_t kNegligiblePart = 2000;
 // what is behind by more is given up.
 inline constexpr int64_t kNearPart = 16;
 
-// A trial end that nothing meets is raised by one part in so many, then by twice as much each time.
+// A trial end that nothing meets is raised by one part in so many, then by more each time.
 inline constexpr int64_t kFirstRisePart = 128;
 
 }  // namespace sluice::plan
