@@ -40,4 +40,7 @@ int64_t even_micro_batches(int64_t work_ns, int64_t micro_batch_ns, int pp);
 std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items,
                                     Seeds seeds = {});
 
+// The place of the i-th of so many that are put alternately in front and behind, towards the middle.
+inline int place_towards_middle(int i, int count) { return i % 2 == 0 ? i / 2 : count - 1 - i / 2; }
+
 }  // namespace sluice::plan

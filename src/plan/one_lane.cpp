@@ -118,9 +118,9 @@ class OneLanePacker {
     if (bins.size() > 2 && options_.seeds.has(Seed::kOrders)) {
       // From the smallest, alternately in front and behind, towards the largest in the middle.
       std::vector<int> peaked(order.size());
-      for (size_t i = 0; i < order.size(); ++i) {
-        peaked[i % 2 == 0 ? i / 2 : order.size() - 1 - i / 2] = order[i];
-      }
+      const auto count = static_cast<int>(order.size());
+      for (int i = 0; i < count; ++i)
+        peaked[static_cast<size_t>(place_towards_middle(i, count))] = order[static_cast<size_t>(i)];
       collect_order(std::move(peaked));
     }
     bins_.push_back(std::move(bins));

@@ -54,10 +54,7 @@ struct Shape {
 
 // From the last pass, alternately in front and behind, towards the first in the middle.
 Filling peaked(Filling filling, int passes) {
-  for (Load& load : filling.loads) {
-    const int from_last = passes - 1 - load.pass;
-    load.pass = from_last % 2 == 0 ? from_last / 2 : passes - 1 - from_last / 2;
-  }
+  for (Load& load : filling.loads) load.pass = place_towards_middle(passes - 1 - load.pass, passes);
   return filling;
 }
 
