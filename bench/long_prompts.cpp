@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "inference/layouts.h"
+#include "inference/pass_clock.h"
 #include "session/planning_inputs.h"
 
 namespace {
@@ -37,13 +38,14 @@ void print_model(const std::string& model) {
       const std::vector<inference::Lengths> load = {{.prompt = prompt, .most_tokens = 1, .said = {1}}};
       const inference::Passes passes =
           inference::passes_of(load, inference::scheduler_options(cut, room, 1, prompt + 1), cost.window());
-      int64_t prefill_ns = 0;
-      for (const cost::DecodeWork& work : passes.work)
-        prefill_ns += inference::pass_ns(cost, scheme, work, /*in_node=*/true);
+      inference::PassClock clock(cost, scheme, /*in_node=*/true);
+      for (const cost::DecodeWork& work : passes.work) clock.add(work);
+      const int64_t prefill_ns = clock.ns();
       cost::DecodeWork next;
       next.add(prompt, prompt + 1, /*says=*/true, cost.window());
+      clock.add(next);
       std::printf(" %.2f | %.1f |", static_cast<double>(prefill_ns) / 1e9,
-                  static_cast<double>(inference::pass_ns(cost, scheme, next, true)) / 1e6);
+                  static_cast<double>(clock.ns() - prefill_ns) / 1e6);
     }
     std::printf("\n");
   }

@@ -16,6 +16,16 @@
 #include "ops/device.h"
 
 namespace sluice::generate {
+
+Pass::Pass(std::vector<inference::Piece> of, const inference::Scheduler& scheduler) : pieces(std::move(of)) {
+  for (const inference::Piece& piece : pieces) {
+    const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
+    ids.insert(ids.end(), tokens.begin() + piece.begin, tokens.begin() + piece.end);
+    targets.insert(targets.end(), tokens.begin() + piece.begin + 1,
+                   tokens.begin() + piece.begin + 1 + piece.scored);
+  }
+}
+
 Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
     : model_(std::move(model)),
       cache_(model_.context, model_.table.program,
@@ -41,42 +51,37 @@ int64_t Decoder::pages_in(const HeldModel& model, double bytes, int64_t most_tex
   return inference::pages_in(model.cut(), bytes, most_texts);
 }
 
-at::Tensor Decoder::from_stage_before(int64_t rows) const {
-  at::Tensor x_SH = at::empty({rows, model_.context.shape.hidden}, model_.like);
+void Decoder::hand_on(std::deque<Pass>& by_stage, std::span<double> figures) const {
   const Stages& stages = model_.stages;
-  stages.group
-      ->receive(x_SH.mutable_data_ptr(), static_cast<int64_t>(x_SH.nbytes()),
-                stages.members[static_cast<size_t>(stages.own) - 1])
-      ->wait();
-  return x_SH;
-}
-
-void Decoder::to_next_stage(const at::Tensor& x_SH) const {
-  const at::Tensor sent = x_SH.contiguous();
-  const Stages& stages = model_.stages;
-  stages.group
-      ->send(sent.const_data_ptr(), static_cast<int64_t>(sent.nbytes()),
-             stages.members[static_cast<size_t>(stages.own) + 1])
-      ->wait();
-}
-
-void Decoder::share(std::span<double> figures) const {
-  const Stages& stages = model_.stages;
-  if (stages.count() == 1 || figures.empty()) return;
-  const auto count = static_cast<int64_t>(figures.size());
-  const at::Tensor host = at::from_blob(figures.data(), {count}, at::kDouble);
-  const at::Tensor moved = host.to(model_.like.device(), /*non_blocking=*/false, /*copy=*/true);
-  const auto bytes = static_cast<int64_t>(moved.nbytes());
+  if (stages.count() == 1) return;
+  const auto own = static_cast<size_t>(stages.own);
   std::vector<comm::Message> messages;
-  if (stages.last()) {
-    for (int stage = 0; stage < stages.own; ++stage) {
-      messages.push_back({.send = moved.const_data_ptr(),
-                          .bytes = bytes,
-                          .peer = stages.members[static_cast<size_t>(stage)]});
-    }
-  } else {
-    messages.push_back({.receive = moved.mutable_data_ptr(), .bytes = bytes, .peer = stages.members.back()});
+  at::Tensor sent;
+  if (!stages.last() && !by_stage[own].pieces.empty()) {
+    sent = by_stage[own].flow.activation_SH.contiguous();
+    by_stage[own].flow = {};
+    messages.push_back({.send = sent.const_data_ptr(),
+                        .bytes = static_cast<int64_t>(sent.nbytes()),
+                        .peer = stages.members[own + 1]});
   }
+  if (own > 0 && !by_stage[own - 1].pieces.empty()) {
+    layers::Flow& flow = by_stage[own - 1].flow;
+    flow.layout = layout_of(by_stage[own - 1].pieces);
+    flow.activation_SH =
+        at::empty({flow.layout.rows / model_.context.parallel.tp, model_.context.shape.hidden}, model_.like);
+    messages.push_back({.receive = flow.activation_SH.mutable_data_ptr(),
+                        .bytes = static_cast<int64_t>(flow.activation_SH.nbytes()),
+                        .peer = stages.members[own - 1]});
+  }
+  const at::Tensor host = at::from_blob(figures.data(), {std::ssize(figures)}, at::kDouble);
+  const at::Tensor moved = host.to(model_.like.device(), /*non_blocking=*/false, /*copy=*/true);
+  const auto told_bytes = static_cast<int64_t>(moved.nbytes());
+  if (told_bytes > 0 && !stages.last())
+    messages.push_back(
+        {.receive = moved.mutable_data_ptr(), .bytes = told_bytes, .peer = stages.members.back()});
+  for (size_t stage = 0; told_bytes > 0 && stages.last() && stage < own; ++stage)
+    messages.push_back({.send = moved.const_data_ptr(), .bytes = told_bytes, .peer = stages.members[stage]});
+  if (messages.empty()) return;
   stages.group->exchange(messages)->wait();
   host.copy_(moved);
 }
@@ -109,44 +114,31 @@ at::Tensor Decoder::rows_of(const layers::MicroBatchLayout& layout, const at::Te
   return layers::rows_of_pass(*model_.context.lanes, layout.cached.lanes, x_TH, rows);
 }
 
-Passed Decoder::forward(std::span<const inference::Piece> pieces,
-                        const inference::Scheduler& scheduler) const {
-  std::vector<int64_t> ids, wanted, scored, targets;
-  for (const inference::Piece& piece : pieces) {
-    const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
-    for (int64_t row = 0; row < piece.scored; ++row) {
-      scored.push_back(static_cast<int64_t>(ids.size()) + row);
-      targets.push_back(tokens[static_cast<size_t>(piece.begin + row + 1)]);
-    }
-    ids.insert(ids.end(), tokens.begin() + piece.begin, tokens.begin() + piece.end);
-    if (piece.says) wanted.push_back(static_cast<int64_t>(ids.size()) - 1);
-  }
-  const at::Device device = model_.like.device();
-  layers::Flow flow;
+void Decoder::forward(Pass& pass) const {
+  layers::Flow& flow = pass.flow;
   const layers::TensorParallel& parallel = model_.context.parallel;
-  flow.layout = layout_of(pieces);
-  if (model_.lanes.count() > 1) {
-    const base::Interval own = flow.layout.cached.lanes.own_rows();
-    ids = {ids.begin() + own.begin, ids.begin() + own.end};
-  }
   if (model_.stages.own == 0) {
-    flow.id_T = layers::row_values(ids, flow.layout, device);
-  } else {
-    flow.activation_SH = from_stage_before(flow.layout.rows / parallel.tp);
+    flow.layout = layout_of(pass.pieces);
+    const base::Interval own = model_.lanes.count() > 1 ? flow.layout.cached.lanes.own_rows()
+                                                        : base::Interval{0, std::ssize(pass.ids)};
+    flow.id_T = layers::row_values({pass.ids.begin() + own.begin, pass.ids.begin() + own.end}, flow.layout,
+                                   model_.like.device());
   }
   for (const auto& operation : operations_) operation->forward(flow, layers::Purpose::kEvaluate);
-  Passed passed{.logits_PV = at::empty({0, model_.context.shape.vocab}, at::kDouble), .scores = {}};
-  if (!speaks()) {
-    to_next_stage(flow.activation_SH);
-    return passed;
+  if (!speaks()) return;
+  std::vector<int64_t> wanted, scored;
+  int64_t row = 0;
+  for (const inference::Piece& piece : pass.pieces) {
+    for (int64_t i = 0; i < piece.scored; ++i) scored.push_back(row + i);
+    row += piece.end - piece.begin;
+    if (piece.says) wanted.push_back(row - 1);
   }
-  if (wanted.empty() && scored.empty()) return passed;
+  if (wanted.empty() && scored.empty()) return;
   const at::Tensor x_TH = parallel.all_gather_rows(flow.activation_SH);
   const auto rows = [&](const std::vector<int64_t>& of) { return rows_of(flow.layout, x_TH, of); };
   if (!wanted.empty())
-    passed.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();
-  if (!scored.empty()) passed.scores = scores_of(rows(scored), targets);
-  return passed;
+    pass.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();
+  if (!scored.empty()) pass.scores = scores_of(rows(scored), pass.targets);
 }
 
 // Logits of few rows at once.

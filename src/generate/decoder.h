@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -67,10 +68,20 @@ struct Score {
   double likeliest_log_probability = 0;
 };
 
-// Of one pass; empty but on the last stage.
-struct Passed {
-  // Logits behind the last token of each piece that says something, in their order: [pieces, vocabulary],
-  // double, in host memory.
+// What goes through the model at once, on its way through the stages.
+struct Pass {
+  // Nothing: a turn with nothing to do.
+  Pass() = default;
+  // REQUIRES: pieces of `scheduler`, as it has just given them.
+  Pass(std::vector<inference::Piece> pieces, const inference::Scheduler& scheduler);
+
+  std::vector<inference::Piece> pieces;
+  std::vector<int64_t> ids;      // of all rows
+  std::vector<int64_t> targets;  // of scored rows, piece by piece
+  layers::Flow flow;             // on the stage that has it
+
+  // What the last stage makes of it. Logits behind the last token of each piece that says something, in their
+  // order: [pieces, vocabulary], double, in host memory.
   at::Tensor logits_PV;
   std::vector<Score> scores;  // of all scored rows, piece by piece
 };
@@ -81,10 +92,11 @@ class Decoder {
   // it.
   Decoder(HeldModel model, int64_t pages, int64_t most_texts);
 
-  // Collective over the ranks that have the model. REQUIRES: pieces of `scheduler`, whose pages these are.
-  Passed forward(std::span<const inference::Piece> pieces, const inference::Scheduler& scheduler) const;
-  // Likewise: brings figures from the last stage to all, which know how many there are.
-  void share(std::span<double> figures) const;
+  // Through this rank's stage. Collective over its ranks.
+  void forward(Pass& pass) const;
+  // A turn's end, collective over the ranks that have the model: passes, by the stage that has them, go on to
+  // the stage behind it, and figures from the last stage to all, which know how many there are.
+  void hand_on(std::deque<Pass>& by_stage, std::span<double> figures) const;
   bool speaks() const { return model_.stages.last(); }
   const HeldModel& model() const { return model_; }
 
@@ -104,8 +116,6 @@ class Decoder {
   // Of rows of the pass what the layers put out.
   at::Tensor rows_of(const layers::MicroBatchLayout& layout, const at::Tensor& x_TH,
                      const std::vector<int64_t>& rows) const;
-  at::Tensor from_stage_before(int64_t rows) const;
-  void to_next_stage(const at::Tensor& x_SH) const;
 
   HeldModel model_;
   layers::KeyCache cache_;

@@ -19,24 +19,27 @@ void Generator::drop(int64_t text) {
   texts_.erase(text);
 }
 
-// Ranks of one TP group have the same logits to the bit, so they choose alike; other stages are told.
-Generator::Heard Generator::listen(std::span<const inference::Piece> pieces) const {
-  Passed passed = decoder_.forward(pieces, scheduler_);
-  Heard heard{.choices = {}, .scores = std::move(passed.scores)};
-  const auto vocabulary = static_cast<size_t>(passed.logits_PV.size(1));
-  const double* row = passed.logits_PV.const_data_ptr<double>();
+// Ranks of the last stage have the same logits to the bit, so they choose alike; of others nothing is drawn.
+Generator::Heard Generator::draw(const Pass& pass) const {
+  Heard heard{.choices = {}, .scores = pass.scores};
   size_t scored = 0;
-  for (const inference::Piece& piece : pieces) {
+  const bool last = pass.logits_PV.defined();
+  const auto vocabulary = last ? static_cast<size_t>(pass.logits_PV.size(1)) : 0;
+  const double* next_row = last ? pass.logits_PV.const_data_ptr<double>() : nullptr;
+  for (const inference::Piece& piece : pass.pieces) {
     scored += static_cast<size_t>(piece.scored);
     if (!piece.says) continue;
     Choice& choice = heard.choices.emplace_back();
-    if (!decoder_.speaks()) continue;
-    const auto& [manner, stream, said] = texts_.at(piece.text);
-    const auto position = static_cast<int64_t>(scheduler_.tokens(piece.text).size());
-    choice = choose({row, vocabulary}, manner.sampling, stream, position);
-    row += vocabulary;
+    const std::span<const double> row(next_row, vocabulary);
+    next_row += vocabulary;
+    if (const auto text = texts_.find(piece.text); last && text != texts_.end())
+      choice = choose(row, text->second.manner.sampling, text->second.stream, piece.end);
   }
   heard.scores.resize(scored);
+  return heard;
+}
+
+void Generator::end_turn(Heard& heard) {
   std::vector<double> figures;  // ids are whole numbers, which a double holds
   const auto each = [&](auto visit) {
     for (auto& [token, log_probability] : heard.choices) visit(token, log_probability);
@@ -48,13 +51,30 @@ Generator::Heard Generator::listen(std::span<const inference::Piece> pieces) con
   each([&](int64_t id, double log_probability) {
     figures.insert(figures.end(), {static_cast<double>(id), log_probability});
   });
-  decoder_.share(figures);
+  decoder_.hand_on(passes_, figures);
   auto next = figures.begin();
   each([&](int64_t& id, double& log_probability) {
     id = static_cast<int64_t>(*next++);
     log_probability = *next++;
   });
-  return heard;
+}
+
+void Generator::hear(const Pass& pass, const Heard& heard) {
+  auto choice = heard.choices.begin();
+  auto score = heard.scores.begin();
+  for (const inference::Piece& piece : pass.pieces) {
+    const auto text = texts_.find(piece.text);
+    if (text != texts_.end() && piece.scored > 0) {
+      // A text that was put off is scored again, alike.
+      std::vector<Score>& scores = text->second.said.prompt;
+      scores.resize(static_cast<size_t>(std::max<int64_t>(std::ssize(scores), piece.begin + piece.scored)));
+      std::copy_n(score, piece.scored, scores.begin() + piece.begin);
+    }
+    score += piece.scored;
+    if (!piece.says) continue;
+    if (text != texts_.end()) hear(piece.text, *choice);
+    ++choice;
+  }
 }
 
 void Generator::hear(int64_t index, const Choice& choice) {
@@ -73,24 +93,18 @@ void Generator::hear(int64_t index, const Choice& choice) {
 }
 
 bool Generator::step() {
-  const std::vector<inference::Piece> pieces = scheduler_.next();
-  if (pieces.empty()) return false;
+  passes_.pop_back();
+  const Pass& begun = passes_.emplace_front(scheduler_.next(), scheduler_);
+  if (std::ranges::all_of(passes_, [](const Pass& pass) { return pass.pieces.empty(); })) return false;
+  begun_ += begun.pieces.empty() ? 0 : 1;
   last_pass_ = {};
-  for (const inference::Piece& piece : pieces)
+  for (const inference::Piece& piece : begun.pieces)
     last_pass_.add(piece.begin, piece.end, piece.says, decoder_.model().context.shape.window);
-  const Heard heard = listen(pieces);
-  auto choice = heard.choices.begin();
-  auto score = heard.scores.begin();
-  for (const inference::Piece& piece : pieces) {
-    // A text that was put off is scored again, alike.
-    std::vector<Score>& scores = texts_.at(piece.text).said.prompt;
-    if (piece.scored > 0)
-      scores.resize(static_cast<size_t>(std::max<int64_t>(scores.size(), piece.begin + piece.scored)));
-    for (int64_t i = 0; i < piece.scored; ++i) scores[static_cast<size_t>(piece.begin + i)] = *score++;
-    if (!piece.says) continue;
-    hear(piece.text, *choice++);
-  }
-  ++passes_;
+  Pass& here = passes_[static_cast<size_t>(decoder_.model().stages.own)];
+  if (!here.pieces.empty()) decoder_.forward(here);
+  Heard heard = draw(passes_.back());
+  end_turn(heard);
+  hear(passes_.back(), heard);
   return true;
 }
 

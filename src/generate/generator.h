@@ -1,9 +1,11 @@
 // Texts behind prompts: a scheduler decides what goes through the model, the decoder takes it there, and what
 // comes out is drawn from. Ranks that have a model between them each have one, are told the same, and hear
-// the same.
+// the same. Stages take turns together, each with a pass of its own: of what a text has said all hear when it
+// has left the last one.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <unordered_map>
 #include <vector>
@@ -38,12 +40,15 @@ class Generator {
  public:
   // The decoder's cache has options.pages, and room for options.most_texts.
   Generator(const Decoder& decoder, inference::SchedulerOptions options)
-      : decoder_(decoder), scheduler_(shared_by(decoder, options)) {}
+      : decoder_(decoder),
+        scheduler_(shared_by(decoder, options)),
+        passes_(static_cast<size_t>(decoder.model().stages.count())) {}
 
   // The first of the request's texts; its other samples follow. InputError as Scheduler::add.
   int64_t add(const inference::Request& request, const Manner& manner);
 
-  // One pass through the model. False: all texts have ended.
+  // A turn of all stages: one pass more begins, where texts are there to say something, and one ends. False:
+  // all texts have ended.
   bool step();
 
   const Said& said(int64_t text) const { return texts_.at(text).said; }
@@ -53,8 +58,8 @@ class Generator {
 
   const inference::Scheduler& scheduler() const { return scheduler_; }
   int64_t spoken() const { return spoken_; }  // tokens of all texts
-  int64_t passes() const { return passes_; }
-  const cost::DecodeWork& last_pass() const { return last_pass_; }
+  int64_t passes() const { return begun_; }
+  const cost::DecodeWork& last_pass() const { return last_pass_; }  // that has begun; without rows: none
 
  private:
   struct Text {
@@ -64,20 +69,24 @@ class Generator {
   };
   static inference::SchedulerOptions shared_by(const Decoder& decoder, inference::SchedulerOptions options) {
     options.shares_prompts = options.shares_prompts && decoder.shares_prompts();
+    options.stages = decoder.model().stages.count();
     return options;
   }
-  // What comes next of each piece that says something, and what was asked of prompts: on all ranks.
+  // What comes next of each piece that says something, and what was asked of prompts.
   struct Heard {
     std::vector<Choice> choices;
     std::vector<Score> scores;
   };
-  Heard listen(std::span<const inference::Piece> pieces) const;
+  Heard draw(const Pass& pass) const;
+  void end_turn(Heard& heard);
+  void hear(const Pass& pass, const Heard& heard);
   void hear(int64_t text, const Choice& choice);
 
   const Decoder& decoder_;
   inference::Scheduler scheduler_;
   std::unordered_map<int64_t, Text> texts_;
-  int64_t spoken_ = 0, passes_ = 0;
+  std::deque<Pass> passes_;  // by the stage that has them
+  int64_t spoken_ = 0, begun_ = 0;
   cost::DecodeWork last_pass_;
 };
 

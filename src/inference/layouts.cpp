@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/parameter_counts.h"
-#include "model/pass_rows.h"
+#include "inference/pass_clock.h"
 
 namespace sluice::inference {
 namespace {
@@ -55,51 +55,8 @@ int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& sch
   return fullest * memory.element_bytes;
 }
 
-namespace {
-
-cost::DecodeWork of_lane(const strategy::Scheme& scheme, cost::DecodeWork work) {
-  const auto divide = [&](cost::Wide& all) { all = (all + scheme.cp - 1) / scheme.cp; };
-  for (cost::DecodeWork::Sight* sight : {&work.all, &work.windowed}) {
-    divide(sight->keys);
-    divide(sight->chunk_keys);
-    divide(sight->pairs);
-  }
-  if (model::cuts_pass(work.rows, scheme.cp)) work.rows = (work.rows + scheme.cp - 1) / scheme.cp;
-  return work;
-}
-
-// What lanes give each other in every layer of such passes.
-int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
-                         const cost::DecodeWork& work, bool in_node) {
-  const model::Shape& shape = cost.options().shape;
-  const int64_t element_bytes = cost.options().memory.element_bytes;
-  const int64_t queries = shape.heads / scheme.tp, keys = (shape.kv_heads + scheme.tp - 1) / scheme.tp;
-  const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
-  const bool cut = model::cuts_pass(work.rows, scheme.cp);
-  const int64_t own_rows = cut ? (work.rows + scheme.cp - 1) / scheme.cp : work.rows;
-  const int64_t others = own_rows * (scheme.cp - 1);
-  const int64_t found = cost.exchange_ns(others * queries * (shape.head_dim + 1) * wide_bytes, in_node);
-  const int64_t gathered =
-      cut ? cost.exchange_ns(others * (queries + 2 * keys) * shape.head_dim * element_bytes, in_node) : 0;
-  return work.passes * cost.program().blocks().size() * (found + gathered);
-}
-
-}  // namespace
-
-int64_t pass_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, const cost::DecodeWork& work,
-                bool in_node) {
-  if (scheme.cp > 1) {
-    const strategy::Scheme one_lane{.tp = scheme.tp, .pp = scheme.pp};
-    return pass_ns(cost, one_lane, of_lane(scheme, work), in_node) +
-           between_lanes_ns(cost, scheme, work, in_node);
-  }
-  int64_t ns = work.passes * (scheme.pp - 1) * cost.transfer_ns(scheme, work.rows, in_node);
-  for (int stage = 0; stage < scheme.pp; ++stage)
-    ns += cost.decode_ns(scheme, cost.stage_run(scheme, stage), work);
-  // The last stage tells the others what was drawn, two numbers a text.
-  constexpr int64_t kToldBytes = 16;
-  if (scheme.pp > 1) ns += work.passes * cost.exchange_ns(kToldBytes * work.spoken, in_node);
-  return ns;
+bool lies_in_node(const cost::CostModel& cost, const strategy::Scheme& scheme) {
+  return cost.options().gpus_per_node % scheme.ranks() == 0;
 }
 
 SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int64_t texts, int64_t longest) {
@@ -109,6 +66,7 @@ SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int
   for (int stage = 0; stage < cut.stages; ++stage) states = states || cache_of(cut, stage).text > 0;
   return {.pages = std::min(held, (longest / kPageTokens + 1) * most_texts),
           .most_texts = most_texts,
+          .stages = cut.stages,
           .shares_prompts = !states};
 }
 
@@ -147,20 +105,20 @@ SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, st
                  const TextRoom& room, int world_size, int most_pipelines) {
   SLUICE_ASSERT(cost.decodes(scheme), "passes of unknown cost");
   SayingLayout layout{.scheme = scheme, .pipelines = world_size / scheme.ranks()};
-  const int gpus_per_node = cost.options().gpus_per_node;
-  const bool in_node = gpus_per_node % scheme.ranks() == 0;
-  layout.pulling_ns = cost.exchange_ns(parameter_bytes(cost, scheme), world_size <= gpus_per_node);
+  layout.pulling_ns =
+      cost.exchange_ns(parameter_bytes(cost, scheme), world_size <= cost.options().gpus_per_node);
   const int64_t longest = longest_of(load);
   for (int pipeline = 0; pipeline < std::min(layout.pipelines, most_pipelines); ++pipeline) {
     const std::vector<Lengths> own = dealt(load, pipeline, layout.pipelines);
-    int64_t texts = 0, ns = 0;
+    int64_t texts = 0;
     for (const Lengths& request : own) texts += std::ssize(request.said);
     const SchedulerOptions options = scheduler_options(cut_of(cost, scheme), room, texts, longest);
     const Passes passes = passes_of(own, options, cost.window());
-    for (const cost::DecodeWork& work : passes.work) ns += pass_ns(cost, scheme, work, in_node);
+    PassClock clock(cost, scheme, lies_in_node(cost, scheme));
+    for (const cost::DecodeWork& work : passes.work) clock.add(work);
     layout.evictions += passes.evictions;
-    if (ns < layout.saying_ns) continue;
-    layout.saying_ns = ns;
+    if (clock.ns() < layout.saying_ns) continue;
+    layout.saying_ns = clock.ns();
     layout.passes = passes.count;
   }
   return layout;

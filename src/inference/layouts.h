@@ -21,12 +21,6 @@ namespace sluice::inference {
 // to compute with.
 std::string lanes_fault(const model::Shape& shape, const strategy::Scheme& scheme);
 
-// One such pass, or several, one stage after the other. `in_node`: the pipeline's ranks lie in one. Of lanes
-// each takes its part of rows, unless they are few, and of keys; queries, keys and values go to all of them,
-// and what they find comes back (layers/cached_lanes.h), which nothing hides.
-int64_t pass_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, const cost::DecodeWork& work,
-                bool in_node);
-
 // Of the fullest stage's ranks.
 int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme);
 
@@ -35,6 +29,9 @@ struct TextRoom {
   double cache_bytes = 0;
   int64_t most_texts = 256;  // under way at once
 };
+
+// Whether the ranks of such a pipeline lie in one node.
+bool lies_in_node(const cost::CostModel& cost, const strategy::Scheme& scheme);
 
 // How a pipeline's scheduler goes about so many texts, none longer than `longest`: no more pages than those
 // take, at most what the room holds.

@@ -5,35 +5,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cost/analytic.h"
-#include "cost/test_model.h"
 #include "inference/serving.h"
+#include "inference/testing.h"
 
 namespace sluice::inference {
 namespace {
-
-// Twelve layers of 2,048: 1.2 GB in 16 bits, on devices of 8 GB that read 2,000 bytes a nanosecond.
-cost::CostModel model_of(int64_t device_bytes = int64_t{8} << 30) {
-  const model::Shape shape{.layers = 12,
-                           .hidden = 2048,
-                           .heads = 16,
-                           .kv_heads = 8,
-                           .head_dim = 128,
-                           .ffn_hidden = 5504,
-                           .vocab = 32'000};
-  const cost::Rates rates{.product_flops_per_ns = 300e3,
-                          .attention_forward_flops_per_ns = 200e3,
-                          .attention_backward_flops_per_ns = 150e3,
-                          .elementwise_bytes_per_ns = 2000,
-                          .memory_bytes_per_ns = 2000,
-                          .layer_overhead_ns = 30e3,
-                          .collective = {.bytes_per_ns = 200, .latency_ns = 5e3},
-                          .intra_node = {.bytes_per_ns = 200, .latency_ns = 5e3},
-                          .inter_node = {.bytes_per_ns = 20, .latency_ns = 10e3}};
-  const int degrees[] = {1, 2, 4, 8};
-  return cost::CostModel(
-      cost::analytic_options(shape, rates, {.device_bytes = device_bytes, .element_bytes = 2}, degrees, 8));
-}
 
 std::vector<Lengths> load_of(int64_t requests, int64_t said) {
   std::vector<Lengths> load;
@@ -42,7 +18,7 @@ std::vector<Lengths> load_of(int64_t requests, int64_t said) {
 }
 
 TEST(SayingSchemes, HoldTheModelAndDivideTheRanks) {
-  const cost::CostModel cost = model_of();
+  const cost::CostModel cost = test_machine();
   const int64_t whole = parameter_bytes(cost, {});
   EXPECT_EQ(saying_schemes(cost, 4, 2 * whole).front(), (strategy::Scheme{}));
   for (const strategy::Scheme& scheme : saying_schemes(cost, 16, whole / 3)) {
@@ -56,7 +32,7 @@ TEST(SayingSchemes, HoldTheModelAndDivideTheRanks) {
 }
 
 TEST(SayingLayouts, FewLongTextsTakeMoreRanksAPipelineThanManyShortOnes) {
-  const cost::CostModel cost = model_of();
+  const cost::CostModel cost = test_machine();
   const std::vector<strategy::Scheme> schemes = saying_schemes(cost, 8, cost.options().memory.device_bytes);
   const TextRoom room{.cache_bytes = 4e9};
   const std::vector<SayingLayout> few = saying_layouts(cost, schemes, load_of(4, 4000), room, 8);
@@ -67,7 +43,7 @@ TEST(SayingLayouts, FewLongTextsTakeMoreRanksAPipelineThanManyShortOnes) {
 }
 
 TEST(SayingLayouts, LeaveOutWhereTheLongestTextFindsNoRoom) {
-  const cost::CostModel cost = model_of();
+  const cost::CostModel cost = test_machine();
   // Of one rank a token takes 12 · 2 · 8 · 128 · 2 bytes.
   const TextRoom room{.cache_bytes = 12.0 * 2 * 8 * 128 * 2 * 3000};
   const strategy::Scheme schemes[] = {{}, {.tp = 2}};
@@ -78,7 +54,7 @@ TEST(SayingLayouts, LeaveOutWhereTheLongestTextFindsNoRoom) {
 
 // A prompt that no rank's cache holds is said by lanes, and one that any holds is read sooner by them.
 TEST(SayingLayouts, LanesHoldAndReadLongPrompts) {
-  const cost::CostModel cost = model_of();
+  const cost::CostModel cost = test_machine();
   const std::vector<strategy::Scheme> schemes = saying_schemes(cost, 8, cost.options().memory.device_bytes);
   const double token_bytes = 12.0 * 2 * 8 * 128 * 2;
   const std::vector<Lengths> load = {{30'000, 10, {10}}};
@@ -98,7 +74,7 @@ TEST(SayingLayouts, LanesHoldAndReadLongPrompts) {
 }
 
 TEST(SayingLayouts, SlowestPipelineCounts) {
-  const cost::CostModel cost = model_of();
+  const cost::CostModel cost = test_machine();
   std::vector<Lengths> load(2, Lengths{10, 1000, {10}});
   load[1].said = {1000};
   const SayingLayout two = say(cost, {}, load, {.cache_bytes = 4e9}, 2);
@@ -107,7 +83,7 @@ TEST(SayingLayouts, SlowestPipelineCounts) {
 }
 
 TEST(Serving, KeepsTimeAndMemoryWithTheMostTexts) {
-  const cost::CostModel cost = model_of();
+  const cost::CostModel cost = test_machine();
   const Demand demand{.prompt = 400, .response = 200, .between_ns = 20'000'000};
   for (const ServingLayout& layout : serving_layouts(cost, demand, 8)) {
     if (layout.texts == 0) continue;

@@ -1,6 +1,7 @@
 #include "inference/passes.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "base/error.h"
 
@@ -12,7 +13,7 @@ constexpr int64_t kToken = 0;  // whatever is said
 class Replay {
  public:
   Replay(std::span<const Lengths> load, const SchedulerOptions& options, int64_t window)
-      : scheduler_(options), window_(window) {
+      : scheduler_(options), window_(window), saying_(static_cast<size_t>(options.stages)) {
     for (const Lengths& request : load) {
       scheduler_.add({std::vector<int64_t>(static_cast<size_t>(request.prompt), kToken), request.most_tokens,
                       static_cast<int>(request.said.size())});
@@ -36,42 +37,57 @@ class Replay {
 
   // False: all texts have ended.
   bool pass() {
-    const std::vector<Piece> pieces = scheduler_.next();
-    if (pieces.empty()) return false;
+    saying_.pop_back();
+    std::vector<int64_t>& saying = saying_.emplace_front();
     cost::DecodeWork work;
-    for (const Piece& piece : pieces) work.add(piece.begin, piece.end, piece.says, window_);
-    add(work);
-    for (const Piece& piece : pieces) {
-      if (piece.says) scheduler_.said(piece.text, kToken, tokens_of(piece.text) + 1 == end_of(piece.text));
+    for (const Piece& piece : scheduler_.next()) {
+      work.add(piece.begin, piece.end, piece.says, window_);
+      if (piece.says) saying.push_back(piece.text);
     }
+    const auto nothing = [](const std::vector<int64_t>& texts) { return texts.empty(); };
+    if (work.rows == 0 && std::ranges::all_of(saying_, nothing)) return false;
+    add(work);
+    std::erase_if(saying_.back(), [this](int64_t text) {
+      const bool ends = tokens_of(text) + 1 == end_of(text);
+      scheduler_.said(text, kToken, ends);
+      return ends;
+    });
     return true;
   }
 
-  // As many as there are until a text ends, at its end; false: none.
+  // As many rounds as there are until a text ends, at its end; false: none.
   bool pass_alike() {
-    int64_t passes = INT64_MAX;
-    for (const int64_t text : scheduler_.running()) passes = std::min(passes, end_of(text) - tokens_of(text));
-    passes = scheduler_.running().empty() ? 0 : scheduler_.alike(passes);
-    if (passes == 0) return false;
-    cost::DecodeWork work{.passes = passes};
-    for (const int64_t text : scheduler_.running()) work.add_one_each(tokens_of(text) - 1, window_);
-    add(work);
-    scheduler_.pass_alike(passes, kToken);
-    const std::vector<int64_t> running = scheduler_.running();
-    for (const int64_t text : running) {
-      if (tokens_of(text) == end_of(text)) scheduler_.drop(text);
+    int64_t rounds = INT64_MAX;
+    for (const std::vector<int64_t>& saying : saying_) {
+      const int64_t awaited = &saying == &saying_.back() ? 0 : 1;
+      for (const int64_t text : saying) rounds = std::min(rounds, end_of(text) - tokens_of(text) - awaited);
     }
+    rounds = scheduler_.running().empty() ? 0 : scheduler_.alike(rounds);
+    if (rounds == 0) return false;
+    for (auto saying = saying_.rbegin(); saying != saying_.rend(); ++saying) {
+      cost::DecodeWork work{.passes = rounds};
+      const int64_t said = saying == saying_.rbegin() ? 1 : 0;
+      for (const int64_t text : *saying) work.add_one_each(tokens_of(text) - said, window_);
+      add(work);
+    }
+    scheduler_.pass_alike(rounds, kToken);
+    std::erase_if(saying_.back(), [this](int64_t text) {
+      const bool ends = tokens_of(text) == end_of(text);
+      if (ends) scheduler_.drop(text);
+      return ends;
+    });
     return true;
   }
 
   void add(const cost::DecodeWork& work) {
-    result_.count += work.passes;
+    if (work.rows > 0) result_.count += work.passes;
     result_.work.push_back(work);
   }
 
   Scheduler scheduler_;
   int64_t window_;
-  std::vector<int64_t> end_;  // tokens that a text has in the end, by text
+  std::vector<int64_t> end_;                 // tokens that a text has in the end, by text
+  std::deque<std::vector<int64_t>> saying_;  // by the stage that has them; those in the last have been told
   Passes result_;
 };
 

@@ -20,8 +20,10 @@ struct Lengths {
 };
 
 struct Passes {
-  std::vector<cost::DecodeWork> work;  // in order; runs of passes alike in one
-  int64_t count = 0;
+  // In order; runs of passes alike in one, or, of several stages, runs of rounds alike in one for each pass
+  // of a round. Where nothing goes through while a text's token is awaited, one without rows.
+  std::vector<cost::DecodeWork> work;
+  int64_t count = 0;  // with rows
   int64_t evictions = 0;
 };
 

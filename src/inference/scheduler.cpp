@@ -21,7 +21,7 @@ void require_room(int64_t given, int64_t most_tokens, int64_t pages) {
 }
 
 int64_t Scheduler::add(const Request& request) {
-  settled_ = false;
+  alike_ = 0;
   const auto given = static_cast<int64_t>(request.prompt.size());
   require_room(given, request.most_tokens, pool_.size());
   const int64_t most = given + request.most_tokens;
@@ -90,6 +90,7 @@ Piece Scheduler::piece_of(int64_t index, int64_t end) {
               .slot = text.slot,
               .scored = text.scored ? std::max<int64_t>(0, std::min(end, text.given - 1) - text.cached) : 0};
   text.cached = end;
+  text.awaited = piece.says;
   return piece;
 }
 
@@ -98,7 +99,8 @@ Piece Scheduler::piece_of(int64_t index, int64_t end) {
 bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces) {
   while (!hold(at(text), tokens)) {
     const int64_t youngest = running_.back();
-    std::erase_if(pieces, [&](const Piece& piece) { return piece.text == youngest; });
+    if (std::erase_if(pieces, [&](const Piece& piece) { return piece.text == youngest; }) > 0)
+      at(youngest).awaited = false;
     running_.pop_back();
     give_back(at(youngest));
     at(youngest).state = State::kWaiting;
@@ -111,6 +113,7 @@ bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<Piece>& piec
 
 std::vector<Piece> Scheduler::next() {
   const int64_t evictions_before = evictions_, under_way_before = under_way();
+  const int64_t most_rows = part_of_pass(options_.most_rows), most_with_one_row = part_of_pass(under_way());
   std::vector<Piece> pieces;
   int64_t rows = 0;
   // Those that say something with one row more, then those that have not yet heard all they were given.
@@ -118,8 +121,9 @@ std::vector<Piece> Scheduler::next() {
     for (size_t i = 0; i < running_.size(); ++i) {
       const int64_t text = running_[i], cached = at(text).cached;
       const int64_t left = static_cast<int64_t>(at(text).tokens.size()) - cached;
-      const int64_t taken = std::min(left, options_.most_rows - rows);
+      const int64_t taken = std::min(left, most_rows - rows);
       if ((left == 1) != with_one_row || taken <= 0) continue;
+      if (with_one_row && std::ssize(pieces) == most_with_one_row) return;
       if (!make_room(text, cached + taken, pieces)) return;
       pieces.push_back(piece_of(text, cached + taken));
       rows += taken;
@@ -127,12 +131,13 @@ std::vector<Piece> Scheduler::next() {
   };
   go_on(true);
   go_on(false);
-  while (!waiting_.empty() && rows < options_.most_rows && under_way() < options_.most_texts) {
+  while (!waiting_.empty() && rows < most_rows && under_way() < options_.most_texts) {
     const int64_t index = waiting_.front();
     Text& text = at(index);
+    if (text.awaited) break;
     if (text.pages.empty() && options_.shares_prompts) share_prompt(text);
     const int64_t left = static_cast<int64_t>(text.tokens.size()) - text.cached;
-    const int64_t taken = std::min(left, options_.most_rows - rows);
+    const int64_t taken = std::min(left, most_rows - rows);
     // Room for the next token too, where it can be had: else it would be put off at once.
     const int64_t wanted = std::min(text.cached + taken + 1, text.most - 1);
     const bool alone = running_.empty();
@@ -149,16 +154,20 @@ std::vector<Piece> Scheduler::next() {
     pieces.push_back(piece_of(index, text.cached + taken));
     rows += taken;
   }
-  SLUICE_ASSERT(!pieces.empty() || (running_.empty() && waiting_.empty()),
+  const auto is_awaited = [this](int64_t text) { return at(text).awaited; };
+  SLUICE_ASSERT(!pieces.empty() || std::ranges::any_of(running_, is_awaited) ||
+                    std::ranges::all_of(waiting_, is_awaited),
                 "texts wait for pages that none holds");
   // Who was not let in now will not be while nobody leaves: fewer and fewer pages are free.
-  settled_ = under_way() == under_way_before && evictions_ == evictions_before && rows == under_way() &&
-             std::ssize(pieces) == under_way() && std::ranges::all_of(pieces, &Piece::says);
+  const bool same_texts = under_way() == under_way_before && evictions_ == evictions_before;
+  const bool alike = same_texts && rows == std::ssize(pieces) && std::ranges::all_of(running_, is_awaited);
+  alike_ = alike ? alike_ + 1 : 0;
   return pieces;
 }
 
 void Scheduler::said(int64_t index, int64_t token, bool ends) {
   Text& text = at(index);
+  text.awaited = false;
   text.tokens.push_back(token);
   if (!ends && static_cast<int64_t>(text.tokens.size()) < text.most) return;
   finish(index);
@@ -167,7 +176,7 @@ void Scheduler::said(int64_t index, int64_t token, bool ends) {
 void Scheduler::drop(int64_t index) {
   Text& text = at(index);
   if (text.state == State::kFinished) return;
-  if (text.state == State::kWaiting) std::erase(waiting_, index);
+  text.awaited = false;
   finish(index);
 }
 
@@ -175,18 +184,19 @@ void Scheduler::finish(int64_t index) {
   Text& text = at(index);
   if (const int64_t said = std::ssize(text.tokens) - text.given; said > 0) expectation_.add(said);
   give_back(text);
+  if (text.state == State::kWaiting) std::erase(waiting_, index);
+  if (text.state == State::kRunning) std::erase(running_, index);
   text.state = State::kFinished;
-  std::erase(running_, index);
-  settled_ = settled_ && waiting_.empty();
+  if (options_.stages > 1 || !waiting_.empty()) alike_ = 0;
 }
 
 int64_t Scheduler::alike(int64_t most) const {
-  if (!settled_) return 0;
-  const auto fits = [&](int64_t passes) {
+  if (alike_ < options_.stages) return 0;
+  const auto fits = [&](int64_t rounds) {
     int64_t more = 0;
     for (const int64_t text : running_) {
       const Text& own = at(text);
-      more += std::max<int64_t>(0, pages_for(own.cached + passes) - std::ssize(own.pages));
+      more += std::max<int64_t>(0, pages_for(own.cached + rounds) - std::ssize(own.pages));
     }
     return more <= pool_.free();
   };
@@ -199,12 +209,12 @@ int64_t Scheduler::alike(int64_t most) const {
   return good;
 }
 
-void Scheduler::pass_alike(int64_t passes, int64_t token) {
+void Scheduler::pass_alike(int64_t rounds, int64_t token) {
   for (const int64_t index : running_) {
     Text& text = at(index);
-    hold(text, text.cached + passes);
-    text.cached += passes;
-    text.tokens.insert(text.tokens.end(), static_cast<size_t>(passes), token);
+    hold(text, text.cached + rounds);
+    text.cached += rounds;
+    text.tokens.insert(text.tokens.end(), static_cast<size_t>(rounds), token);
   }
 }
 

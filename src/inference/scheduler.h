@@ -6,6 +6,10 @@
 // of what they were given as fits, where all that are under way are expected to find room until they end:
 // each is taken to say as much as texts did so far. Where pages run out all the same the
 // youngest text under way gives its own back and waits again, in front; what it has said is then given to it.
+//
+// Ranks that have a model in stages have a pass in each: the next one is asked for before what the passes
+// under way make of their texts is known. A text whose token is awaited is in none, and each pass leaves the
+// others their part of the texts.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +25,8 @@ namespace sluice::inference {
 struct SchedulerOptions {
   int64_t pages = 0;         // of the cache
   int64_t most_texts = 64;   // under way at once
-  int64_t most_rows = 2048;  // that go through the model at once
+  int64_t most_rows = 2048;  // that go through the model at once, in all passes under way
+  int stages = 1;            // and as many passes under way
   // Whether what a request's samples begin with goes through the model once; states of recurrent layers are
   // kept as of a text's end alone.
   bool shares_prompts = true;
@@ -73,18 +78,19 @@ class Scheduler {
   // them alone. REQUIRES: a prompt of at least one token, at least one token to say.
   int64_t add(const Request& request);
 
-  // What goes through the model next; empty: nothing is left to do. Every text that says something must be
-  // told before the next call.
+  // What goes through the model next; empty: nothing, until more is told. Every text that says something must
+  // be told before `stages` more calls: said(), or drop().
   std::vector<Piece> next();
   void said(int64_t text, int64_t token, bool ends);
-  // Ends a text here. REQUIRES: between passes.
+  // Ends a text here, whose token may be awaited: nobody need tell it then.
   void drop(int64_t text);
 
-  // How many passes follow, up to `most`, that take a row of each text under way and nothing else if none of
-  // them ends: nobody comes in or is put off. 0: not known.
+  // How many rounds of passes, one for each stage, follow, up to `most`, that take a row of each text under
+  // way and nothing else if none of them ends: nobody comes in or is put off. The last round was such a one.
+  // 0: not known.
   int64_t alike(int64_t most) const;
-  // So many at once, as if `token` had been said in each by all. REQUIRES: passes <= alike(passes).
-  void pass_alike(int64_t passes, int64_t token);
+  // So many at once, as if `token` had been said in each by all. REQUIRES: rounds <= alike(rounds).
+  void pass_alike(int64_t rounds, int64_t token);
   // That it was there at all. REQUIRES: finished.
   void forget(int64_t text) { texts_.erase(text); }
 
@@ -110,6 +116,7 @@ class Scheduler {
     int64_t shared = 0;  // of these, the first text's
     int64_t slot = -1;   // while it is under way
     bool scored = false;
+    bool awaited = false;  // a pass under way says its next token
     State state = State::kWaiting;
   };
 
@@ -121,6 +128,8 @@ class Scheduler {
   int64_t expected_pages(const Text& text, int64_t under_way) const;
   bool has_room_for(const Text& text) const;
   void give_back(Text& text);
+  // Of what all passes under way may have.
+  int64_t part_of_pass(int64_t all) const { return (all + options_.stages - 1) / options_.stages; }
   void finish(int64_t text);
   bool make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces);
   Piece piece_of(int64_t text, int64_t end);
@@ -134,7 +143,8 @@ class Scheduler {
   std::vector<int64_t> free_slots_;  // the next one last
   int64_t evictions_ = 0;
   Expectation expectation_;
-  bool settled_ = false;  // the last pass was as the next one will be, if no text ends
+  // Passes since one was not as it will be again a round later, if no text ends.
+  int64_t alike_ = 0;
 };
 
 }  // namespace sluice::inference

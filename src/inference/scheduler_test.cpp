@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -24,20 +26,27 @@ class Checked {
   // `ends(text)`: whether what it says now is the last.
   template <typename Ends>
   void run(Ends ends) {
-    for (std::vector<Piece> pieces = scheduler.next(); !pieces.empty(); pieces = scheduler.next()) {
-      check(pieces);
-      for (const Piece& piece : pieces) {
+    std::deque<std::vector<Piece>> under_way(static_cast<size_t>(options_.stages));  // by stage
+    const auto nothing = [](const std::vector<Piece>& pieces) { return pieces.empty(); };
+    while (true) {
+      under_way.pop_back();
+      under_way.push_front(scheduler.next());
+      if (std::ranges::all_of(under_way, nothing)) break;
+      check(under_way.front());
+      for (const Piece& piece : under_way.back()) {
         if (piece.says)
           scheduler.said(piece.text, scheduler.texts() + static_cast<int64_t>(piece.end), ends(piece.text));
       }
-      ++passes;
+      passes += under_way.front().empty() ? 0 : 1;
+      ++turns;
+      full_turns += std::ranges::none_of(under_way, nothing) ? 1 : 0;
     }
     EXPECT_EQ(scheduler.free_pages(), options_.pages);
     for (int64_t text = 0; text < scheduler.texts(); ++text) EXPECT_TRUE(scheduler.finished(text));
   }
 
   Scheduler scheduler;
-  int64_t passes = 0;
+  int64_t passes = 0, turns = 0, full_turns = 0;
 
  private:
   void check(const std::vector<Piece>& pieces) {
@@ -101,6 +110,25 @@ TEST(Scheduler, LongPromptsComeInPieces) {
   EXPECT_EQ(checked.passes, 4);
 }
 
+// Four stages that each have a pass under way, of texts of all lengths, from the first prompt's end to the
+// last text's.
+TEST(Scheduler, StagesAreFilled) {
+  Checked checked({.pages = 100, .most_texts = 16, .most_rows = 400, .stages = 4});
+  for (int i = 0; i < 16; ++i) checked.scheduler.add({prompt(10 + 5 * i), 50});
+  checked.run([](int64_t) { return false; });
+  EXPECT_LT(checked.turns, 4 * 50 + 30);
+  EXPECT_GT(checked.full_turns, checked.turns * 9 / 10);
+}
+
+// Of what is said alone no stage has more than one pass at a time.
+TEST(Scheduler, ATextGoesThroughStagesAlone) {
+  Checked checked({.pages = 20, .most_texts = 4, .most_rows = 120, .stages = 3});
+  checked.scheduler.add({prompt(100), 5});
+  checked.run([](int64_t) { return false; });
+  EXPECT_EQ(checked.passes, 3 + 4);  // the prompt's parts follow each other
+  EXPECT_EQ(checked.turns, 3 + 2 + 4 * 3);
+}
+
 TEST(Scheduler, SamplesShareTheirPromptsWholePages) {
   Checked checked({.pages = 12, .most_texts = 8, .most_rows = 1000});
   const int64_t first = checked.scheduler.add({prompt(5 * kPageTokens + 3), 8, 4});
@@ -133,8 +161,10 @@ TEST(Scheduler, WhatNoCacheHoldsIsRefused) {
 TEST(Scheduler, AnyLoadEndsWithAllPagesBack) {
   base::Rng rng(5);
   for (int round = 0; round < 200; ++round) {
-    const SchedulerOptions options{
-        .pages = rng.between(6, 40), .most_texts = rng.between(1, 12), .most_rows = rng.between(12, 200)};
+    const SchedulerOptions options{.pages = rng.between(6, 40),
+                                   .most_texts = rng.between(1, 12),
+                                   .most_rows = rng.between(12, 200),
+                                   .stages = static_cast<int>(rng.between(1, 5))};
     Checked checked(options);
     const int64_t requests = rng.between(1, 12);
     for (int64_t i = 0; i < requests; ++i) {

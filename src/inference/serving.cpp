@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "inference/pass_clock.h"
+
 namespace sluice::inference {
 
 cost::DecodeWork steady_work(const Demand& demand, int64_t texts, int64_t window) {
@@ -28,7 +30,6 @@ std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const De
   for (const strategy::Scheme& scheme : saying_schemes(cost, world_size, memory.device_bytes)) {
     const bool is_long = demand.prompt + demand.response >= kLongTextTokens;
     if (!cost.decodes(scheme) || (scheme.cp > 1 && !is_long)) continue;
-    const bool in_node = cost.options().gpus_per_node % scheme.ranks() == 0;
     const HeldCut cut{cost.program(), scheme.tp, scheme.pp, memory.element_bytes, scheme.cp};
     const int64_t parameters = parameter_bytes(cost, scheme);
     const auto bytes_of = [&](int64_t texts) {
@@ -37,12 +38,19 @@ std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const De
         const int64_t all = texts * demand.text_bytes(cache_of(cut, stage));
         fullest = std::max(fullest, (all + scheme.cp - 1) / scheme.cp);
       }
-      const int64_t rows = steady_work(demand, texts, 0).rows;
+      const int64_t rows = steady_work(demand, (texts + scheme.pp - 1) / scheme.pp, 0).rows;
       return parameters + fullest + rows * memory.transient_bytes_per_token;
     };
+    // Stages have a part of the texts each: a round of such passes, behind one that fills them.
     const auto pass = [&](int64_t texts) {
-      const cost::DecodeWork work = steady_work(demand, texts, cost.window());
-      return pass_ns(cost, scheme, work, in_node) / work.passes;
+      PassClock clock(cost, scheme, lies_in_node(cost, scheme));
+      int64_t filled_ns = 0;
+      for (const bool fills : {true, false}) {
+        for (int stage = 0; stage < scheme.pp; ++stage)
+          clock.add(steady_work(demand, (texts + stage) / scheme.pp, cost.window()));
+        if (fills) filled_ns = clock.ns();
+      }
+      return (clock.ns() - filled_ns) / demand.response;
     };
     ServingLayout layout{.scheme = scheme, .pipelines = world_size / scheme.ranks()};
     layout.texts = most_texts([&](int64_t texts) {

@@ -55,8 +55,9 @@ struct ServingLayout {
   }
 };
 
-// Of every scheme that the cost model knows and that divides the ranks, of several lanes for long texts alone; the most tokens a second first, those
-// that can't keep the time, or hold no text, last and without texts.
+// Of every scheme that the cost model knows and that divides the ranks, of several lanes for long texts
+// alone; the most tokens a second first, those that can't keep the time, or hold no text, last and without
+// texts.
 std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const Demand& demand, int world_size);
 
 }  // namespace sluice::inference

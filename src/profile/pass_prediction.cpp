@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "cost/analytic.h"
-#include "inference/layouts.h"
 #include "profile/probe.h"
 #include "runtime/precision.h"
 
@@ -33,10 +32,7 @@ cost::CostModel measured(const generate::HeldModel& model, const strategy::Schem
 
 PassPrediction::PassPrediction(const generate::HeldModel& model, const generate::Sampling& sampling)
     : scheme_{.tp = model.context.parallel.tp, .pp = model.stages.count(), .cp = model.lanes.count()},
-      cost_(measured(model, scheme_, sampling)) {}
-
-void PassPrediction::add(const cost::DecodeWork& pass) {
-  ns_ += inference::pass_ns(cost_, scheme_, pass, /*in_node=*/true);
-}
+      cost_(measured(model, scheme_, sampling)),
+      clock_(cost_, scheme_, /*in_node=*/true) {}
 
 }  // namespace sluice::profile

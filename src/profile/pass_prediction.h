@@ -7,6 +7,7 @@
 #include "cost/cost_model.h"
 #include "generate/decoder.h"
 #include "generate/sampling.h"
+#include "inference/pass_clock.h"
 
 namespace sluice::profile {
 
@@ -16,13 +17,13 @@ class PassPrediction {
   // for loopback.
   PassPrediction(const generate::HeldModel& model, const generate::Sampling& sampling);
 
-  void add(const cost::DecodeWork& pass);
-  int64_t ns() const { return ns_; }  // of all that were added
+  void add(const cost::DecodeWork& pass) { clock_.add(pass); }
+  int64_t ns() const { return clock_.ns(); }  // of all that were added
 
  private:
   strategy::Scheme scheme_;
   cost::CostModel cost_;
-  int64_t ns_ = 0;
+  inference::PassClock clock_;
 };
 
 }  // namespace sluice::profile

@@ -1,0 +1,81 @@
+#include "inference/pass_clock.h"
+
+#include <algorithm>
+
+#include "model/pass_rows.h"
+
+namespace sluice::inference {
+namespace {
+
+constexpr int64_t kToldBytes =
+    16;  // of a text: the last stage tells the others what was drawn, and how likely
+
+int64_t rows_of_lane(const strategy::Scheme& scheme, const cost::DecodeWork& pass) {
+  return model::cuts_pass(pass.rows, scheme.cp) ? (pass.rows + scheme.cp - 1) / scheme.cp : pass.rows;
+}
+
+cost::DecodeWork of_lane(const strategy::Scheme& scheme, cost::DecodeWork pass) {
+  const auto divide = [&](cost::Wide& all) { all = (all + scheme.cp - 1) / scheme.cp; };
+  for (cost::DecodeWork::Sight* sight : {&pass.all, &pass.windowed}) {
+    divide(sight->keys);
+    divide(sight->chunk_keys);
+    divide(sight->pairs);
+  }
+  pass.rows = rows_of_lane(scheme, pass);
+  return pass;
+}
+
+// What lanes give each other in a layer of such a pass.
+int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
+                         const cost::DecodeWork& pass, bool in_node) {
+  const model::Shape& shape = cost.options().shape;
+  const int64_t element_bytes = cost.options().memory.element_bytes;
+  const int64_t queries = shape.heads / scheme.tp, keys = (shape.kv_heads + scheme.tp - 1) / scheme.tp;
+  const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
+  const bool cut = model::cuts_pass(pass.rows, scheme.cp);
+  const int64_t others = rows_of_lane(scheme, pass) * (scheme.cp - 1);
+  const int64_t found = cost.exchange_ns(others * queries * (shape.head_dim + 1) * wide_bytes, in_node);
+  const int64_t gathered =
+      cut ? cost.exchange_ns(others * (queries + 2 * keys) * shape.head_dim * element_bytes, in_node) : 0;
+  return found + gathered;
+}
+
+}  // namespace
+
+PassClock::PassClock(const cost::CostModel& cost, const strategy::Scheme& scheme, bool in_node)
+    : cost_(cost), scheme_(scheme), in_node_(in_node), passes_(static_cast<size_t>(scheme.pp)) {}
+
+// Of all passes that are alike.
+cost::Wide PassClock::of_stage(int stage, const cost::DecodeWork& pass) const {
+  if (pass.rows == 0) return 0;
+  const base::Interval run = cost_.stage_run(scheme_, stage);
+  if (scheme_.cp == 1) return cost_.decode_ns(scheme_, run, pass);
+  const base::Interval blocks = cost_.program().blocks_in(run);
+  return cost_.decode_ns(scheme_, run, of_lane(scheme_, pass)) +
+         cost::Wide{pass.passes} * blocks.size() * between_lanes_ns(cost_, scheme_, pass, in_node_);
+}
+
+// All stages at once, at a turn's end.
+int64_t PassClock::handed_on_ns() const {
+  int64_t slowest = 0;
+  for (size_t stage = 0; stage + 1 < passes_.size(); ++stage) {
+    if (const int64_t rows = passes_[stage].rows; rows > 0)
+      slowest = std::max(slowest, cost_.transfer_ns(scheme_, rows, in_node_));
+  }
+  if (const int64_t spoken = passes_.back().spoken; spoken > 0 && scheme_.pp > 1)
+    slowest = std::max(slowest, cost_.exchange_ns(kToldBytes * spoken, in_node_));
+  return slowest;
+}
+
+void PassClock::add(const cost::DecodeWork& pass) {
+  passes_.push_front(pass);
+  passes_.pop_back();
+  cost::Wide slowest = 0;
+  for (int stage = 0; stage < scheme_.pp; ++stage) {
+    const cost::DecodeWork& here = passes_[static_cast<size_t>(stage)];
+    slowest = std::max(slowest, of_stage(stage, here) * pass.passes / here.passes);
+  }
+  ns_ += static_cast<int64_t>(slowest) + pass.passes * handed_on_ns();
+}
+
+}  // namespace sluice::inference
