@@ -4,7 +4,10 @@
 // this rank's part of an inner width, G = 2F.
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+
+#include <vector>
 
 #include "base/interval.h"
 #include "layers/context.h"
@@ -48,6 +51,25 @@ void for_each_expert(const ExpertsParameters& of, int64_t experts, const ops::Vi
     visit(Expert{part(of.gate_up_EGH), part(of.down_EFH), part(of.gate_up_bias_EG),
                  visits.row_V.narrow(0, own.begin, own.size()), own, e});
   }
+}
+
+// Whether so few rows come that products of one expert are too small to be cut over a CPU's threads.
+inline bool are_few(const ops::Visits& visits) {
+  constexpr int64_t kFewVisits = 512;
+  return visits.row_V.device().is_cpu() && visits.row_V.size(0) <= kFewVisits;
+}
+
+// The same, of few visits several experts at once, on a thread each. REQUIRES: visits of different experts
+// don't write the same.
+template <typename Visit>
+void for_each_expert_at_once(const ExpertsParameters& of, int64_t experts, const ops::Visits& visits,
+                             Visit visit) {
+  if (!are_few(visits)) return for_each_expert(of, experts, visits, visit);
+  std::vector<Expert> all;
+  for_each_expert(of, experts, visits, [&](const Expert& expert) { all.push_back(expert); });
+  at::parallel_for(0, std::ssize(all), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) visit(all[static_cast<size_t>(i)]);
+  });
 }
 
 void add_column_sums(const at::Tensor& to_X, const at::Tensor& from_NX);

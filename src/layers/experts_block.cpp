@@ -281,7 +281,7 @@ ExpertsSaved ExpertsPart::first_half(const at::Tensor& x_SH, at::Tensor id_TK, a
   } else {
     const ops::Visits visits = ops::visits_of(id_TK, experts_.count);
     saved.gate_up_VG = visits_of(visits.row_V.size(0), normed_TH);
-    for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
+    for_each_expert_at_once(weights_, own_, visits, [&](const Expert& expert) {
       expert.gate_up_into(expert.of_visits(saved.gate_up_VG), expert.rows_of(normed_TH));
     });
   }
@@ -300,9 +300,18 @@ at::Tensor ExpertsPart::sums_of_visits(const ExpertsSaved& saved) const {
   const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
   const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
   at::Tensor sum_TH = at::zeros({saved.id_TK.size(0), weights_.down_EFH.size(2)}, gate_up_VG.options());
+  const auto result = [&](const Expert& expert) {
+    return expert.result(context_, expert.of_visits(gate_up_VG), expert.of_visits(weight_V1));
+  };
+  // Of few visits results are at hand at the same time; they are added in one order all the same.
+  std::vector<at::Tensor> results(are_few(visits) ? static_cast<size_t>(own_) : 0);
+  if (are_few(visits)) {
+    for_each_expert_at_once(weights_, own_, visits, [&](const Expert& expert) {
+      results[static_cast<size_t>(expert.index)] = result(expert);
+    });
+  }
   for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
-    expert.add_to_rows(sum_TH,
-                       expert.result(context_, expert.of_visits(gate_up_VG), expert.of_visits(weight_V1)));
+    expert.add_to_rows(sum_TH, results.empty() ? result(expert) : results[static_cast<size_t>(expert.index)]);
   });
   return sum_TH;
 }
