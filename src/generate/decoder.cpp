@@ -92,7 +92,7 @@ layers::MicroBatchLayout Decoder::layout_of(std::span<const inference::Piece> pi
   if (model_.lanes.count() > 1) {
     std::vector<layers::PagedPiece> paged;
     for (const inference::Piece& piece : pieces)
-      paged.push_back({piece.end - piece.begin, piece.begin, piece.pages});
+      paged.push_back({piece.end - piece.begin, piece.begin, piece.pages, piece.slot});
     return layers::paged_micro_batch_layout(paged,
                                             {model_.lanes.members, model_.lanes.own, inference::kPageTokens},
                                             cache_, tp, model_.like.device(), reach);

@@ -30,17 +30,12 @@ std::vector<Lengths> dealt(std::span<const Lengths> load, int pipeline, int pipe
 
 }  // namespace
 
-std::string lanes_fault(const model::Shape& shape, const strategy::Scheme& scheme) {
+std::string lanes_fault(const strategy::Scheme& scheme) {
   if (scheme.cp == 1) return "";
-  const std::string name = base::text(to_text(scheme), " has ", scheme.cp, " lanes, ");
-  if (scheme.share > 1)
-    return base::text(name, "which share parameters: texts are said by lanes that have them each, as <",
-                      scheme.tp, ",", scheme.pp, ",", scheme.cp, "> does");
-  if (shape.recurrent.key_heads > 0)
-    return name + "but states of recurrent layers cannot be divided: give pipelines of one lane";
-  if (shape.latent.kv_rank > 0)
-    return name + "but narrow keys of latent attention are not divided: give pipelines of one lane";
-  return "";
+  if (scheme.share == 1) return "";
+  return base::text(to_text(scheme), " has ", scheme.cp,
+                    " lanes, which share parameters: texts are said by lanes that have them each, as <",
+                    scheme.tp, ",", scheme.pp, ",", scheme.cp, "> does");
 }
 
 int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme) {
@@ -84,7 +79,7 @@ std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int wo
       if (bytes < room_bytes) schemes.push_back(scheme);
       for (int cp = 2; pp == 1 && tp * cp <= machine.gpus_per_node && world_size % (tp * cp) == 0; cp *= 2) {
         const strategy::Scheme lanes{.tp = tp, .pp = 1, .cp = cp};
-        if (bytes < room_bytes && lanes_fault(machine.shape, lanes).empty()) schemes.push_back(lanes);
+        if (bytes < room_bytes) schemes.push_back(lanes);
       }
       if (bytes < parameter_bytes(cost, least)) least = scheme;
     }

@@ -16,10 +16,9 @@
 
 namespace sluice::inference {
 
-// Why lanes of such a pipeline cannot have the cache between them; empty where they can: keys of latent
-// attention and states of recurrent layers stay whole, and lanes that share parameters have none of their own
-// to compute with.
-std::string lanes_fault(const model::Shape& shape, const strategy::Scheme& scheme);
+// Why lanes of such a pipeline cannot have the cache between them: those that share parameters have none of
+// their own to compute with. Empty: they can.
+std::string lanes_fault(const strategy::Scheme& scheme);
 
 // Of the fullest stage's ranks.
 int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme);
@@ -41,9 +40,9 @@ SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int
 inline constexpr int64_t kLongTextTokens = 8192;
 
 // Schemes of pipelines that say texts, all alike: of each that divides the ranks, cuts the model and leaves
-// of `room_bytes` a rank something beside its parameters. One-stage pipelines have lanes in a node, too,
-// where the model lets them. Those of fewest ranks first; never none where any scheme cuts the model so far
-// (then the one with the least parameters a rank).
+// of `room_bytes` a rank something beside its parameters. One-stage pipelines have lanes in a node, too.
+// Those of fewest ranks first; never none where any scheme cuts the model so far (then the one with the least
+// parameters a rank).
 std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int world_size, int64_t room_bytes);
 
 struct SayingLayout {

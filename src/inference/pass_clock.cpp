@@ -10,33 +10,42 @@ namespace {
 constexpr int64_t kToldBytes =
     16;  // of a text: the last stage tells the others what was drawn, and how likely
 
-int64_t rows_of_lane(const strategy::Scheme& scheme, const cost::DecodeWork& pass) {
-  return model::cuts_pass(pass.rows, scheme.cp) ? (pass.rows + scheme.cp - 1) / scheme.cp : pass.rows;
+bool is_cut(const model::Shape& shape, const strategy::Scheme& scheme, const cost::DecodeWork& pass) {
+  return model::cuts_pass(pass.rows, scheme.cp, shape.recurrent.key_heads > 0);
 }
 
-cost::DecodeWork of_lane(const strategy::Scheme& scheme, cost::DecodeWork pass) {
+int64_t rows_of_lane(const model::Shape& shape, const strategy::Scheme& scheme,
+                     const cost::DecodeWork& pass) {
+  return is_cut(shape, scheme, pass) ? (pass.rows + scheme.cp - 1) / scheme.cp : pass.rows;
+}
+
+cost::DecodeWork of_lane(const model::Shape& shape, const strategy::Scheme& scheme, cost::DecodeWork pass) {
   const auto divide = [&](cost::Wide& all) { all = (all + scheme.cp - 1) / scheme.cp; };
   for (cost::DecodeWork::Sight* sight : {&pass.all, &pass.windowed}) {
     divide(sight->keys);
     divide(sight->chunk_keys);
     divide(sight->pairs);
   }
-  pass.rows = rows_of_lane(scheme, pass);
+  pass.rows = rows_of_lane(shape, scheme, pass);
   return pass;
 }
 
-// What lanes give each other in a layer of such a pass.
+// What lanes give each other where a layer of such a pass attends.
 int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
                          const cost::DecodeWork& pass, bool in_node) {
   const model::Shape& shape = cost.options().shape;
   const int64_t element_bytes = cost.options().memory.element_bytes;
-  const int64_t queries = shape.heads / scheme.tp, keys = (shape.kv_heads + scheme.tp - 1) / scheme.tp;
+  // Of latent attention all queries go to one narrow head, which keys and values are made of.
+  const bool narrow = shape.latent.kv_rank > 0;
+  const int64_t width = narrow ? shape.latent.kv_rank + shape.latent.rotated : shape.head_dim;
+  const int64_t queries = shape.heads / scheme.tp;
+  const int64_t keys = narrow ? 1 : (shape.kv_heads + scheme.tp - 1) / scheme.tp;
   const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
-  const bool cut = model::cuts_pass(pass.rows, scheme.cp);
-  const int64_t others = rows_of_lane(scheme, pass) * (scheme.cp - 1);
-  const int64_t found = cost.exchange_ns(others * queries * (shape.head_dim + 1) * wide_bytes, in_node);
+  const bool cut = is_cut(shape, scheme, pass);
+  const int64_t others = rows_of_lane(shape, scheme, pass) * (scheme.cp - 1);
+  const int64_t found = cost.exchange_ns(others * queries * (width + 1) * wide_bytes, in_node);
   const int64_t gathered =
-      cut ? cost.exchange_ns(others * (queries + 2 * keys) * shape.head_dim * element_bytes, in_node) : 0;
+      cut ? cost.exchange_ns(others * (queries + 2 * keys) * width * element_bytes, in_node) : 0;
   return found + gathered;
 }
 
@@ -51,8 +60,11 @@ cost::Wide PassClock::of_stage(int stage, const cost::DecodeWork& pass) const {
   const base::Interval run = cost_.stage_run(scheme_, stage);
   if (scheme_.cp == 1) return cost_.decode_ns(scheme_, run, pass);
   const base::Interval blocks = cost_.program().blocks_in(run);
-  return cost_.decode_ns(scheme_, run, of_lane(scheme_, pass)) +
-         cost::Wide{pass.passes} * blocks.size() * between_lanes_ns(cost_, scheme_, pass, in_node_);
+  int64_t attending = 0;
+  for (int64_t position = blocks.begin; position < blocks.end; ++position)
+    attending += cost_.program().kind_at(position).work().scanned > 0 ? 0 : 1;
+  return cost_.decode_ns(scheme_, run, of_lane(cost_.options().shape, scheme_, pass)) +
+         cost::Wide{pass.passes} * attending * between_lanes_ns(cost_, scheme_, pass, in_node_);
 }
 
 // All stages at once, at a turn's end.

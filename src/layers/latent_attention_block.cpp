@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "layers/cached_lanes.h"
 #include "layers/key_cache.h"
 #include "layers/lane_attention.h"
 #include "layers/parameters.h"
@@ -132,16 +133,13 @@ class LatentAttentionPart final : public Part {
     make_narrow(own);
     const bool caches = saved == nullptr && layout.cached.cache != nullptr;
     at::Tensor narrow_TN = normed_and_gathered(own.narrow_SN), qkv_TP = heads_of(layout, narrow_TN);
-    std::optional<NarrowKeys> keys;
-    if (goes_round(context_, layout)) keys.emplace(latent_, weights_.kv_PK, travelling(narrow_TN, qkv_TP));
-    ops::AttentionResult before;
-    if (caches) before = attend_before(layout, qkv_TP, travelling(narrow_TN, qkv_TP));
-    narrow_TN.reset();
-    own.attended = attend(context_, layout, std::move(qkv_TP), {}, {}, keys ? &*keys : nullptr);
-    if (before.out_TND.defined()) {
-      ops::AttentionResult& result = own.attended.result;
-      ops::merge(before, {result.out_TND.to(before.out_TND.scalar_type()), result.lse_NT, {}});
-      result = {before.out_TND.to(result.out_TND.scalar_type()), before.lse_NT, {}};
+    if (caches) {
+      own.attended.result = attend_with_cache(layout, std::move(qkv_TP), narrow_TN);
+    } else {
+      std::optional<NarrowKeys> keys;
+      if (goes_round(context_, layout)) keys.emplace(latent_, weights_.kv_PK, travelling(narrow_TN, qkv_TP));
+      narrow_TN.reset();
+      own.attended = attend(context_, layout, std::move(qkv_TP), {}, {}, keys ? &*keys : nullptr);
     }
     at::Tensor y_SH = join(context_, x_SH, values_of(own.attended), exit_of(weights_));
     if (saved != nullptr) *saved = std::move(state);
@@ -179,8 +177,11 @@ class LatentAttentionPart final : public Part {
   void backward_weight(StatePtr deferred) const override;
 
  private:
-  ops::AttentionResult attend_before(const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
-                                     const at::Tensor& rows_TW) const;
+  ops::AttentionResult attend_with_cache(const MicroBatchLayout& layout, at::Tensor qkv_TP,
+                                         const at::Tensor& narrow_TN) const;
+  ops::AttentionInput on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const;
+  at::Tensor values_behind(const at::Tensor& out_THW) const;
+  ops::AttentionResult attend_before(const MicroBatchLayout& layout, const ops::AttentionInput& input) const;
   static Exit exit_of(const LatentParameters& of) { return {of.out_VH, {}, {}}; }
   int64_t narrow() const { return latent_.q_rank + latent_.kv_rank + latent_.rotated; }
   // Of a narrow row: what queries are made from, what keys and values are, and the keys' rotated part.
@@ -255,37 +256,65 @@ at::Tensor LatentAttentionPart::heads_of(const MicroBatchLayout& layout, const a
 
 // Of narrow rows that stayed, without making keys and values of them (DeepSeek-V2, 2024, section 2.1.2): a
 // query's part that does not turn takes the keys' matrix, so that it meets narrow rows as one wide head that
-// all query heads share, and what it attends to takes the values' matrix behind. Undefined where no row sees
-// any; the rows' own narrow rows stay for those that follow.
-ops::AttentionResult LatentAttentionPart::attend_before(const MicroBatchLayout& layout,
-                                                        const at::Tensor& qkv_TP,
-                                                        const at::Tensor& rows_TW) const {
-  const at::Tensor cache_R1W = layout.cached.cache->of(position_).k_RKD;
-  cache_R1W.select(1, 0).index_copy_(0, layout.cached.row_T, rows_TW.narrow(0, 0, layout.tokens));
-  if (layout.cached.before.empty()) return {};
+// all query heads share, and what it attends to takes the values' matrix behind.
+ops::AttentionInput LatentAttentionPart::on_narrow_rows(const at::Tensor& qkv_TP,
+                                                        const at::Tensor& rows_R1W) const {
   const int64_t rows = qkv_TP.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
   const at::Tensor q_THD = qkv_TP.narrow(1, 0, heads * width).view({rows, heads, width});
   const at::Tensor kv_HPK = weights_.kv_PK.view({heads, latent_.unrotated + latent_.values, latent_.kv_rank});
   const at::Tensor narrow_HTK =
       at::matmul(q_THD.narrow(2, latent_.rotated, latent_.unrotated).transpose(0, 1),
                  kv_HPK.narrow(1, 0, latent_.unrotated));
-  const ops::AttentionInput input{
-      .q_TND = at::cat({narrow_HTK.transpose(0, 1), q_THD.narrow(2, 0, latent_.rotated)}, 2),
-      .k_TKD = cache_R1W,
-      .v_TKD = cache_R1W,
-      .scale = context_.score_scale()};
+  return {.q_TND = at::cat({narrow_HTK.transpose(0, 1), q_THD.narrow(2, 0, latent_.rotated)}, 2),
+          .k_TKD = rows_R1W,
+          .v_TKD = rows_R1W,
+          .scale = context_.score_scale()};
+}
+
+at::Tensor LatentAttentionPart::values_behind(const at::Tensor& out_THW) const {
+  const int64_t rows = out_THW.size(0), heads = context_.local_heads();
+  const at::Tensor kv_HPK = weights_.kv_PK.view({heads, latent_.unrotated + latent_.values, latent_.kv_rank});
+  const at::Tensor values_HTV = at::matmul(
+      out_THW.narrow(2, 0, latent_.kv_rank).transpose(0, 1),
+      kv_HPK.narrow(1, latent_.unrotated, latent_.values).transpose(1, 2).to(out_THW.scalar_type()));
+  at::Tensor out_THD = at::zeros({rows, heads, context_.shape.head_dim}, out_THW.options());
+  out_THD.narrow(2, 0, latent_.values).copy_(values_HTV.transpose(0, 1));
+  return out_THD;
+}
+
+// Undefined where no row sees any.
+ops::AttentionResult LatentAttentionPart::attend_before(const MicroBatchLayout& layout,
+                                                        const ops::AttentionInput& input) const {
+  if (layout.cached.before.empty()) return {};
+  const int64_t rows = input.q_TND.size(0), heads = input.q_TND.size(1);
   const at::TensorOptions wide =
-      q_THD.options().dtype(q_THD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  ops::AttentionResult seen{at::zeros({rows, heads, cache_R1W.size(2)}, wide),
+      input.q_TND.options().dtype(input.q_TND.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  ops::AttentionResult seen{at::zeros({rows, heads, input.k_TKD.size(2)}, wide),
                             at::full({heads, rows}, -std::numeric_limits<double>::infinity(), wide),
                             {}};
   ops::attend_blocks(input, layout.cached.before, seen);
-  const at::Tensor values_HTV =
-      at::matmul(seen.out_TND.narrow(2, 0, latent_.kv_rank).transpose(0, 1),
-                 kv_HPK.narrow(1, latent_.unrotated, latent_.values).transpose(1, 2).to(wide.dtype()));
-  seen.out_TND = at::zeros({rows, heads, width}, wide);
-  seen.out_TND.narrow(2, 0, latent_.values).copy_(values_HTV.transpose(0, 1));
+  seen.out_TND = values_behind(seen.out_TND);
   return seen;
+}
+
+// The rows' own narrow rows stay for those that follow. One lane makes keys and values of these to attend to,
+// as without a cache; several have them apart, and attend to all as they lie.
+ops::AttentionResult LatentAttentionPart::attend_with_cache(const MicroBatchLayout& layout, at::Tensor qkv_TP,
+                                                            const at::Tensor& narrow_TN) const {
+  const CachedKeys cached = layout.cached.cache->of(position_);
+  const at::Tensor rows_TW = travelling(narrow_TN, qkv_TP);
+  if (!layout.cached.lanes.members.empty()) {
+    ops::AttentionResult all =
+        attend_over_lanes(*context_.lanes, layout, on_narrow_rows(qkv_TP, rows_TW.unsqueeze(1)), cached);
+    all.out_TND = values_behind(all.out_TND);
+    return all;
+  }
+  cached.k_RKD.select(1, 0).index_copy_(0, layout.cached.row_T, rows_TW.narrow(0, 0, layout.tokens));
+  ops::AttentionResult before = attend_before(layout, on_narrow_rows(qkv_TP, cached.k_RKD));
+  ops::AttentionResult own = attend(context_, layout, std::move(qkv_TP), {}).result;
+  if (!before.out_TND.defined()) return own;
+  ops::merge(before, {own.out_TND.to(before.out_TND.scalar_type()), own.lse_NT, {}});
+  return {before.out_TND.to(own.out_TND.scalar_type()), before.lse_NT, {}};
 }
 
 at::Tensor LatentAttentionPart::backward_input(const MicroBatchLayout& layout, StatePtr state,

@@ -200,16 +200,38 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
   return layout;
 }
 
+namespace {
+
+struct Slot {
+  int64_t of_text = 0;
+  bool goes_on = false;
+};
+
+// Where the states of whole pieces stay.
+void add_states(MicroBatchLayout& layout, const std::vector<PieceSpan>& pieces,
+                const std::vector<Slot>& slots, const Reach& reach, const at::Device& device) {
+  std::vector<int64_t> of_text, goes_on;
+  for (const Slot& slot : slots) {
+    of_text.push_back(slot.of_text);
+    goes_on.push_back(slot.goes_on ? 1 : 0);
+  }
+  layout.cached.slot_P = ops::to_device(of_text, device);
+  layout.cached.goes_on_P = ops::to_device(goes_on, device);
+  layout.recurrent = recurrent_rows_of({.members = {0}, .lanes = {pieces}}, layout.rows, reach, device);
+}
+
+}  // namespace
+
 MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& pieces, const KeyCache& cache,
                                            int tp, const at::Device& device, const Reach& reach) {
   std::vector<PieceSpan> spans;
-  std::vector<int64_t> written, slots, goes_on;
+  std::vector<int64_t> written;
+  std::vector<Slot> slots;
   CachedRows cached{.cache = &cache};
   int64_t row = 0;
   for (const CachedPiece& piece : pieces) {
     spans.push_back({piece.length, piece.begin});
-    slots.push_back(piece.slot);
-    goes_on.push_back(piece.begin > 0 ? 1 : 0);
+    slots.push_back({piece.slot, piece.begin > 0});
     for (const base::Interval& rows : piece.own) {
       for (int64_t own = rows.begin; own < rows.end; ++own) written.push_back(own);
     }
@@ -227,12 +249,8 @@ MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& piece
   MicroBatchLayout layout = rows_of(spans, tp, device);
   layout.attended.sequences = packed(spans, device);
   cached.row_T = ops::to_device(written, device);
-  if (reach.convolution > 0) {
-    cached.slot_P = ops::to_device(slots, device);
-    cached.goes_on_P = ops::to_device(goes_on, device);
-    layout.recurrent = recurrent_rows_of({.members = {0}, .lanes = {spans}}, layout.rows, reach, device);
-  }
   layout.cached = std::move(cached);
+  if (reach.convolution > 0) add_states(layout, spans, slots, reach, device);
   return layout;
 }
 
@@ -286,9 +304,9 @@ class LanePages {
   int64_t window_;
 };
 
-std::vector<base::Interval> computed_rows(int64_t rows, int64_t lanes) {
+std::vector<base::Interval> computed_rows(int64_t rows, int64_t lanes, bool has_states) {
   std::vector<base::Interval> computed;
-  const bool cut = model::cuts_pass(rows, lanes);
+  const bool cut = model::cuts_pass(rows, lanes, has_states);
   for (int64_t lane = 0; lane < lanes; ++lane)
     computed.push_back(cut ? base::even_part(rows, lanes, lane) : base::Interval{0, rows});
   return computed;
@@ -299,19 +317,21 @@ std::vector<base::Interval> computed_rows(int64_t rows, int64_t lanes) {
 MicroBatchLayout paged_micro_batch_layout(const std::vector<PagedPiece>& pieces, const CacheLanes& lanes,
                                           const KeyCache& cache, int tp, const at::Device& device,
                                           const Reach& reach) {
-  SLUICE_ASSERT(lanes.members.size() > 1 && reach.convolution == 0, "a cache of one lane, or of states");
+  SLUICE_ASSERT(lanes.members.size() > 1, "a cache of one lane");
   LanePages pages(lanes, reach.window);
   CacheOfLanes of{.members = lanes.members, .own = lanes.own};
   for (const PagedPiece& piece : pieces) {
     pages.add(piece, of.pass_rows);
     of.pass_rows += piece.length;
   }
-  of.rows = computed_rows(of.pass_rows, std::ssize(lanes.members));
+  of.rows = computed_rows(of.pass_rows, std::ssize(lanes.members), reach.convolution > 0);
   std::vector<PieceSpan> spans;
+  std::vector<Slot> slots;
   int64_t row = 0;
   for (const PagedPiece& piece : pieces) {
     const base::Interval own = base::intersect(of.own_rows(), {row, row + piece.length});
     if (!own.empty()) spans.push_back({.length = own.size(), .begin = piece.begin + own.begin - row});
+    slots.push_back({piece.slot, piece.begin > 0});
     row += piece.length;
   }
   MicroBatchLayout layout = rows_of(spans, tp, device);
@@ -322,6 +342,7 @@ MicroBatchLayout paged_micro_batch_layout(const std::vector<PagedPiece>& pieces,
                    .before = std::move(pages.before),
                    .before_in_window = std::move(pages.before_in_window),
                    .lanes = std::move(of)};
+  if (reach.convolution > 0) add_states(layout, spans, slots, reach, device);
   return layout;
 }
 

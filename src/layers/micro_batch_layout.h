@@ -131,18 +131,19 @@ struct CachedPiece {
 MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& pieces, const KeyCache& cache,
                                            int tp, const at::Device& device, const Reach& reach = {});
 
-// The same of lanes. Page p of a text's lies on lane p mod k, there as page p ÷ k.
+// The same of lanes. Page p of a text's lies on lane p mod k, there as page p ÷ k; states lie on all.
 struct PagedPiece {
   int64_t length = 0;
   int64_t begin = 0;
   std::vector<int64_t> pages;  // of its tokens [0, begin + length), so many rows each
+  int64_t slot = 0;
 };
 struct CacheLanes {
   std::vector<int> members;
   int own = 0;
   int64_t page_rows = 1;
 };
-// REQUIRES: two lanes or more; no recurrent layers.
+// REQUIRES: two lanes or more.
 MicroBatchLayout paged_micro_batch_layout(const std::vector<PagedPiece>& pieces, const CacheLanes& lanes,
                                           const KeyCache& cache, int tp, const at::Device& device,
                                           const Reach& reach = {});

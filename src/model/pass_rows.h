@@ -6,10 +6,11 @@
 namespace sluice::model {
 
 // Each has a part of them where that is so many at least. Fewer take as long as one does, for matrices are
-// read all the same: then every lane computes all, and nothing is gathered.
-inline bool cuts_pass(int64_t rows, int64_t lanes) {
+// read all the same: then every lane computes all, and nothing is gathered. So it is where layers hand states
+// from row to row.
+inline bool cuts_pass(int64_t rows, int64_t lanes, bool has_states) {
   constexpr int64_t kFewestOfLane = 8;
-  return rows >= kFewestOfLane * lanes;
+  return !has_states && rows >= kFewestOfLane * lanes;
 }
 
 }  // namespace sluice::model

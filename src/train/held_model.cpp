@@ -38,7 +38,7 @@ strategy::Strategy speaking_strategy(const std::string& told, const model::Shape
   const strategy::Strategy strategy = parsed(told, world_size, option);
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
-    const std::string apart = inference::lanes_fault(shape, scheme);
+    const std::string apart = inference::lanes_fault(scheme);
     if (!apart.empty()) throw InputError(text(option, " is '", told, "': ", apart));
     const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.experts);
     if (!fault.empty()) throw InputError(text(option, " is '", told, "': ", fault));
