@@ -129,13 +129,12 @@ std::vector<int> Program::buckets_of(base::Interval run) const {
   return buckets;
 }
 
-Shape short_shape(const Shape& shape) {
-  constexpr int kMost = 2;
+Shape short_shape(const Shape& shape, int most_blocks) {
   Shape result = shape;
   result.block_types.clear();
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
     const BlockType type = shape.block_type(layer);
-    if (std::ranges::count(result.block_types, type) < kMost) result.block_types.push_back(type);
+    if (std::ranges::count(result.block_types, type) < most_blocks) result.block_types.push_back(type);
   }
   result.layers = static_cast<int64_t>(result.block_types.size());
   if (shape.block_types.empty()) result.block_types.clear();

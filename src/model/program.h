@@ -95,8 +95,8 @@ class Program {
   std::shared_ptr<const Body> body_;
 };
 
-// The shape with no more than two blocks of each kind: what layers are measured on.
-Shape short_shape(const Shape& shape);
+// The shape with no more than so many blocks of each kind: what layers are measured on.
+Shape short_shape(const Shape& shape, int most_blocks = 2);
 
 // Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "" when
 // it can: tp divides heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
@@ -104,7 +104,8 @@ std::string tp_fault(const Shape& shape, int tp);
 // Why so many lanes cannot divide this shape's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
 // 4 or 8"), or "".
 std::string experts_fault(const Shape& shape, int lanes);
-// Why a pipeline of so many stages cannot cut this shape ("9 stages but the model has 8 layers: lower pp"), or
+// Why a pipeline of so many stages cannot cut this shape ("9 stages but the model has 8 layers: lower pp"),
+// or
 // "".
 std::string pp_fault(const Shape& shape, int pp);
 // The first of these, or "".

@@ -70,7 +70,9 @@ TEST(Program, LayersThatDifferAreOfSeveralKinds) {
     kinds.push_back(program.at(position).kind);
   EXPECT_THAT(kinds, ElementsAre(0, 1, 2, 1, 1, 2, 3));
   EXPECT_THAT(short_shape(shape).block_types, ElementsAre(plain, unrotated, plain, unrotated));
+  EXPECT_THAT(short_shape(shape, 3).block_types, ElementsAre(plain, unrotated, plain, plain, unrotated));
   EXPECT_EQ(short_shape(test_shape(7)).layers, 2);
+  EXPECT_EQ(short_shape(test_shape(7), 5).layers, 5);
 }
 
 TEST(Program, FaultsOfBlocksComeFirst) {

@@ -38,7 +38,7 @@ std::vector<cost::DecodeCost> fit_decoding(const DecodeShapes& shapes, const Dec
     const auto ns = [&](size_t shape) {
       std::vector<double> values;
       for (const std::vector<double>& of_kinds : times[shape]) values.push_back(of_kinds[kind]);
-      return lower_quartile(std::move(values));
+      return median(std::move(values));
     };
     const auto sight = [&](size_t shape) {
       const auto [texts, before, rows] = shapes.all[shape];

@@ -29,8 +29,8 @@ int64_t shard_size(const model::Bucket& bucket, const layers::TensorParallel& pa
 
 }  // namespace
 
-// More than one block of a kind, so that its weights and saved tensors don't stay in the caches between its
-// passes.
+// More than one block of a kind, so that saved tensors, and weights where they are large enough, don't stay
+// in the caches between its passes.
 struct StageProbe::Parts {
   Options options;
   model::ParameterTable table;
@@ -40,7 +40,7 @@ struct StageProbe::Parts {
   std::vector<std::unique_ptr<layers::Operation>> operations;
 
   Parts(const Options& probe_options, const layers::TensorParallel& parallel) : options(probe_options) {
-    options.shape = model::short_shape(options.shape);
+    options.shape = model::short_shape(options.shape, options.most_blocks);
     table = model::parameter_table(options.shape);
     context = layers::layer_context(options.shape, parallel, options.longest_tokens, tensors(options.dtype));
     if (options.logits_chunk_bytes > 0) context.logits_chunk_bytes = options.logits_chunk_bytes;

@@ -42,6 +42,7 @@ class StageProbe {
     int64_t longest_tokens = 2048;   // of a micro-batch: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // as in ProbeOptions
     base::ProductFormat narrow = base::ProductFormat::kAsComputed;  // of all blocks' products
+    int most_blocks = 2;                                            // of each kind
     generate::Sampling sampling{.temperature = 1};
   };
   // `parallel` and its group must outlive the probe. InputError when tp cannot cut the shape.
