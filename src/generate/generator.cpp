@@ -105,6 +105,7 @@ bool Generator::step() {
   Heard heard = draw(passes_.back());
   end_turn(heard);
   hear(passes_.back(), heard);
+  passes_.back() = {};  // leaves no memory behind
   return true;
 }
 

@@ -153,8 +153,8 @@ bool StripPacker::run(int passes) {
 // Forwards and backwards divide a pass as they like.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
-  for (int least = 1; least <= packing_.node_lanes() || (least <= packing_.lanes() && found.end_ns == kNever);
-       least *= 2) {
+  const int64_t tried = shares() ? 1 : packing_.node_lanes();
+  for (int least = 1; least <= tried || (least <= packing_.lanes() && found.end_ns == kNever); least *= 2) {
     shape.trial.least_lanes = least;
     search(shape, found);
   }
