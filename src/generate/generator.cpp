@@ -30,9 +30,10 @@ Generator::Heard Generator::draw(const Pass& pass) const {
     scored += static_cast<size_t>(piece.scored);
     if (!piece.says) continue;
     Choice& choice = heard.choices.emplace_back();
+    if (!last) continue;
     const std::span<const double> row(next_row, vocabulary);
     next_row += vocabulary;
-    if (const auto text = texts_.find(piece.text); last && text != texts_.end())
+    if (const auto text = texts_.find(piece.text); text != texts_.end())
       choice = choose(row, text->second.manner.sampling, text->second.stream, piece.end);
   }
   heard.scores.resize(scored);

@@ -31,7 +31,6 @@ std::vector<Lengths> dealt(std::span<const Lengths> load, int pipeline, int pipe
 }  // namespace
 
 std::string lanes_fault(const strategy::Scheme& scheme) {
-  if (scheme.cp == 1) return "";
   if (scheme.share == 1) return "";
   return base::text(to_text(scheme), " has ", scheme.cp,
                     " lanes, which share parameters: texts are said by lanes that have them each, as <",

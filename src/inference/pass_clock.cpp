@@ -7,8 +7,8 @@
 namespace sluice::inference {
 namespace {
 
-constexpr int64_t kToldBytes =
-    16;  // of a text: the last stage tells the others what was drawn, and how likely
+// Of a text: the last stage tells the others what was drawn, and how likely.
+constexpr int64_t kToldBytes = 16;
 
 bool is_cut(const model::Shape& shape, const strategy::Scheme& scheme, const cost::DecodeWork& pass) {
   return model::cuts_pass(pass.rows, scheme.cp, shape.recurrent.key_heads > 0);
@@ -16,7 +16,7 @@ bool is_cut(const model::Shape& shape, const strategy::Scheme& scheme, const cos
 
 int64_t rows_of_lane(const model::Shape& shape, const strategy::Scheme& scheme,
                      const cost::DecodeWork& pass) {
-  return is_cut(shape, scheme, pass) ? (pass.rows + scheme.cp - 1) / scheme.cp : pass.rows;
+  return is_cut(shape, scheme, pass) ? cost::divide_up(pass.rows, scheme.cp) : pass.rows;
 }
 
 cost::DecodeWork of_lane(const model::Shape& shape, const strategy::Scheme& scheme, cost::DecodeWork pass) {
@@ -39,7 +39,7 @@ int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& sc
   const bool narrow = shape.latent.kv_rank > 0;
   const int64_t width = narrow ? shape.latent.kv_rank + shape.latent.rotated : shape.head_dim;
   const int64_t queries = shape.heads / scheme.tp;
-  const int64_t keys = narrow ? 1 : (shape.kv_heads + scheme.tp - 1) / scheme.tp;
+  const int64_t keys = narrow ? 1 : cost::divide_up(shape.kv_heads, scheme.tp);
   const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
   const bool cut = is_cut(shape, scheme, pass);
   const int64_t others = rows_of_lane(shape, scheme, pass) * (scheme.cp - 1);

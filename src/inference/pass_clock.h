@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <span>
 
 #include "cost/cost_model.h"
 #include "strategy/strategy.h"

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "inference/testing.h"
 
 namespace sluice::inference {
 namespace {
@@ -39,12 +40,7 @@ Taken by_scheduler(const std::vector<Lengths>& load, const SchedulerOptions& opt
     for (const int64_t said : request.said) end[text++] = request.prompt + said;
   }
   Taken taken;
-  std::deque<std::vector<Piece>> under_way(static_cast<size_t>(options.stages));  // by stage
-  while (true) {
-    under_way.pop_back();
-    under_way.push_front(scheduler.next());
-    if (std::ranges::all_of(under_way, [](const std::vector<Piece>& pieces) { return pieces.empty(); }))
-      break;
+  for_each_turn(scheduler, options.stages, [&](const std::deque<std::vector<Piece>>& under_way) {
     cost::DecodeWork work;
     for (const Piece& piece : under_way.front()) work.add(piece.begin, piece.end, piece.says, window);
     taken.add(work);
@@ -53,7 +49,7 @@ Taken by_scheduler(const std::vector<Lengths>& load, const SchedulerOptions& opt
       const bool ends = static_cast<int64_t>(scheduler.tokens(piece.text).size()) + 1 == end.at(piece.text);
       scheduler.said(piece.text, 0, ends);
     }
-  }
+  });
   taken.evictions = scheduler.evictions();
   return taken;
 }

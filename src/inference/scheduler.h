@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cost/fixed_point.h"
 #include "inference/pages.h"
 
 namespace sluice::inference {
@@ -129,7 +130,7 @@ class Scheduler {
   bool has_room_for(const Text& text) const;
   void give_back(Text& text);
   // Of what all passes under way may have.
-  int64_t part_of_pass(int64_t all) const { return (all + options_.stages - 1) / options_.stages; }
+  int64_t part_of_pass(int64_t all) const { return cost::divide_up(all, options_.stages); }
   void finish(int64_t text);
   bool make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces);
   Piece piece_of(int64_t text, int64_t end);

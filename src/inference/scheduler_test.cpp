@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "inference/testing.h"
 
 namespace sluice::inference {
 namespace {
@@ -26,12 +27,7 @@ class Checked {
   // `ends(text)`: whether what it says now is the last.
   template <typename Ends>
   void run(Ends ends) {
-    std::deque<std::vector<Piece>> under_way(static_cast<size_t>(options_.stages));  // by stage
-    const auto nothing = [](const std::vector<Piece>& pieces) { return pieces.empty(); };
-    while (true) {
-      under_way.pop_back();
-      under_way.push_front(scheduler.next());
-      if (std::ranges::all_of(under_way, nothing)) break;
+    for_each_turn(scheduler, options_.stages, [&](const std::deque<std::vector<Piece>>& under_way) {
       check(under_way.front());
       for (const Piece& piece : under_way.back()) {
         if (piece.says)
@@ -39,8 +35,8 @@ class Checked {
       }
       passes += under_way.front().empty() ? 0 : 1;
       ++turns;
-      full_turns += std::ranges::none_of(under_way, nothing) ? 1 : 0;
-    }
+      full_turns += std::ranges::none_of(under_way, &std::vector<Piece>::empty) ? 1 : 0;
+    });
     EXPECT_EQ(scheduler.free_pages(), options_.pages);
     for (int64_t text = 0; text < scheduler.texts(); ++text) EXPECT_TRUE(scheduler.finished(text));
   }

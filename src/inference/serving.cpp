@@ -38,7 +38,7 @@ std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const De
         const int64_t all = texts * demand.text_bytes(cache_of(cut, stage));
         fullest = std::max(fullest, (all + scheme.cp - 1) / scheme.cp);
       }
-      const int64_t rows = steady_work(demand, (texts + scheme.pp - 1) / scheme.pp, 0).rows;
+      const int64_t rows = steady_work(demand, cost::divide_up(texts, scheme.pp), 0).rows;
       return parameters + fullest + rows * memory.transient_bytes_per_token;
     };
     // Stages have a part of the texts each: a round of such passes, behind one that fills them.

@@ -1,8 +1,14 @@
-// The machine that tests of this module plan for.
+// What tests of this module have in common: the machine that they plan for, and turns of a scheduler's
+// stages.
 #pragma once
+
+#include <algorithm>
+#include <deque>
+#include <vector>
 
 #include "cost/analytic.h"
 #include "cost/cost_model.h"
+#include "inference/scheduler.h"
 
 namespace sluice::inference {
 
@@ -27,6 +33,19 @@ inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30) {
   const int degrees[] = {1, 2, 4, 8};
   return cost::CostModel(
       cost::analytic_options(shape, rates, {.device_bytes = device_bytes, .element_bytes = 2}, degrees, 8));
+}
+
+// Until nothing is under way: turn(pieces by the stage that has them), which tells the scheduler of those
+// that say something in the last one.
+template <typename Turn>
+void for_each_turn(Scheduler& scheduler, int stages, Turn turn) {
+  std::deque<std::vector<Piece>> by_stage(static_cast<size_t>(stages));
+  while (true) {
+    by_stage.pop_back();
+    by_stage.push_front(scheduler.next());
+    if (std::ranges::all_of(by_stage, &std::vector<Piece>::empty)) return;
+    turn(by_stage);
+  }
 }
 
 }  // namespace sluice::inference
