@@ -85,7 +85,7 @@ double updates_s(const study::SystemResult& result) {
 int64_t reshard_ns(const cost::CostModel& cost, const strategy::Scheme& scheme) {
   const int64_t trained = inference::parameter_bytes(cost, {.tp = kGpusPerNode});
   const int64_t held = inference::parameter_bytes(cost, scheme);
-  return held > trained ? cost.exchange_ns(held - trained, /*same_node=*/true) : 0;
+  return held > trained ? cost.exchange_ns(held - trained, /*level=*/0) : 0;
 }
 
 void print_tail(const std::string& model, const Tail& tail) {

@@ -42,6 +42,14 @@ nics_per_node = 1
 host_bytes_per_ns = 48
 """)  # 25.34 is 6 · 12,672 ÷ 3,000
 
+    def test_groups_of_ranks_are_groups_of_nodes(self):
+        between = {"latency_ns": 30000, "bytes_per_s": 1e10}
+        done = self.run_tool({**CALIBRATION, "groups": [{"ranks": 16, "between": between}]})
+        self.assertIn("""inter_node = {bytes_per_ns = 40, latency_ns = 10000}
+groups = [{name = "group 1", nodes = 4, between = {bytes_per_ns = 10, latency_ns = 30000}}]
+nics_per_node = 4
+""", done.stdout)
+
     def test_what_was_not_measured_is_refused(self):
         published = {**CALIBRATION, "layers": []}
         self.assertIn("measure with a strategy of <1,1,1>", self.run_tool(published).stderr)

@@ -1,5 +1,5 @@
-"""What must not be committed: paths of somebody's machine, merge markers, private keys, stray bytes; and types whose
-name means something else elsewhere."""
+"""What must not be committed: paths of somebody's machine, merge markers, private keys, stray bytes; types whose
+name means something else elsewhere; and code that counts the ranks of a node."""
 
 import pathlib
 import re
@@ -30,6 +30,12 @@ ONE_MEANING = {
     "BatchSource": {"src/corpus/batch_source.h"},
     "Loss": {"src/layers/loss.h", "src/transport/heartbeat.h"},
 }
+# How many ranks a node has is said by who reads a description of the machine; everybody else asks strategy::Topology.
+DESCRIBES_NODES = {"src/config/keys.cpp", "src/config/run_config.h", "src/cost/analytic.cpp", "src/cost/calibration.cpp",
+                   "src/session/planning_inputs.cpp", "src/session/run_planning.cpp", "src/session/run_planning.h",
+                   "src/strategy/cluster.cpp", "src/strategy/cluster.h", "src/train/calibration.cpp"}
+# Test helpers say of what nodes a test is.
+TEST_HELPERS = re.compile(r"(^|/)test(ing|_\w+)\.(h|cpp)$|_test\.cpp$")
 DEFINED = re.compile(r"^\s*(?:struct|class|enum class)\s+(\w+)\b[^;()]*\{", re.MULTILINE)
 
 
@@ -41,6 +47,16 @@ def word_faults(path):
         if homes and str(path) not in homes:
             yield (f"{path}:{repository.line_of(text, match.start(1))}: {match[1]} means what "
                    f"{' and '.join(sorted(homes))} say: choose another word")
+
+
+def node_faults(path):
+    """Code that counts the ranks of a node itself."""
+    if str(path) in DESCRIBES_NODES or TEST_HELPERS.search(str(path)):
+        return
+    text = repository.read(path)
+    if "gpus_per_node" in text:
+        yield (f"{path}:{repository.line_of(text, text.index('gpus_per_node'))}: gpus_per_node: ask "
+               "src/strategy/topology.h which ranks share a node")
 
 
 def faults_of(path, own_paths):
@@ -69,6 +85,7 @@ def main():
     for path in repository.files("src/*/*.h", "src/*/*.cpp", "lab/*/*.h", "lab/*/*.cpp"):
         if not path.stem.endswith("_test"):
             faults += word_faults(path)
+            faults += node_faults(path)
     repository.finish(len(paths), faults)
 
 

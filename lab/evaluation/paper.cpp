@@ -122,7 +122,7 @@ class Observed : public study::System {
       candidates[of.strategy] = of.estimated_ns;
     switch_ns_ += step.switch_ns;
     gathers_between_nodes_ |=
-        study::gathers_between_nodes(step.plan, system_->cost().options().gpus_per_node);
+        study::gathers_between_nodes(step.plan, system_->cost().options().topology);
     return step;
   }
   // Whether the second overlap differs.

@@ -262,12 +262,12 @@ class PipelineTable {
 };
 
 // What tells one pipeline's times from another's.
-using Kind = std::pair<strategy::Scheme, std::vector<bool>>;
+using Kind = std::pair<strategy::Scheme, std::vector<int>>;
 
 Kind kind_of(const strategy::Pipeline& pipeline, const cost::CostModel& cost) {
   Kind kind{pipeline.scheme, {}};
   for (int stage = 0; stage + 1 < pipeline.scheme.pp; ++stage) {
-    kind.second.push_back(schedule::boundary_in_node(pipeline, cost, stage));
+    kind.second.push_back(strategy::boundary_level(pipeline, stage, cost.options().topology));
   }
   return kind;
 }

@@ -236,12 +236,12 @@ FlexSpCost::FlexSpCost(const GroupProgram& program, const cost::CostModel& cost,
       cost_(cost),
       times_(cost.stage_times(program.scheme, 0)),
       exchanges_(program.scheme, cost),
-      share_(cost, program.scheme, strategy::share_runs(program.scheme, cost.options().gpus_per_node)) {
+      share_(cost, program.scheme, strategy::share_runs(program.scheme, cost.options().topology)) {
   SLUICE_ASSERT(program.scheme.tp == 1 && program.scheme.pp == 1, "groups of whole stages");
   const int largest = most_group_lanes(program, cost, program.scheme.cp);
   for (int size = 1; size <= largest; size *= 2) {
     sizes_.push_back({.capacity = published::capacity_tokens(program, size, cost, world_size),
-                      .place = cost::LanePlace::aligned(size, cost.options().gpus_per_node)});
+                      .place = cost::LanePlace::aligned(size, program.scheme.tp, cost.options().topology)});
   }
 }
 

@@ -20,7 +20,7 @@ cost::CostModel small_machine(int64_t device_bytes, int gpus_per_node = 4) {
   const std::vector<int> degrees = {1, 2, 4};
   cost::CostModel::Options options =
       cost::analytic_options(cost::small_shape(), {}, {.device_bytes = device_bytes}, degrees, 4);
-  options.gpus_per_node = gpus_per_node;
+  options.topology = gpus_per_node;
   return cost::CostModel(std::move(options));
 }
 

@@ -33,13 +33,13 @@ double milliseconds(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 // A system, and whether any of its steps gathers parameters between nodes.
 class Watched : public System {
  public:
-  Watched(std::unique_ptr<System> system, int gpus_per_node)
-      : system_(std::move(system)), gpus_per_node_(gpus_per_node) {}
+  Watched(std::unique_ptr<System> system, strategy::Topology topology)
+      : system_(std::move(system)), topology_(std::move(topology)) {}
   std::string configuration() const override { return system_->configuration(); }
   const cost::CostModel& cost() const override { return system_->cost(); }
   SystemStep step(int64_t number, const std::vector<strategy::Sequence>& sequences) override {
     SystemStep step = system_->step(number, sequences);
-    gathers_ = gathers_ || gathers_between_nodes(step.plan, gpus_per_node_);
+    gathers_ = gathers_ || gathers_between_nodes(step.plan, topology_);
     return step;
   }
   std::vector<report::ExplainedWire> wire(const SystemStep& step) const override {
@@ -49,7 +49,7 @@ class Watched : public System {
 
  private:
   std::unique_ptr<System> system_;
-  int gpus_per_node_;
+  strategy::Topology topology_;
   bool gathers_ = false;
 };
 
@@ -71,7 +71,7 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
   result.run.name = kind.name;
   result.run.title = kind.title;
   try {
-    Watched system(kind.make(scenario.inputs), scenario.inputs.cost.options().gpus_per_node);
+    Watched system(kind.make(scenario.inputs), scenario.inputs.cost.options().topology);
     result.run.configuration = system.configuration();
     Simulation simulation = simulate(system, scenario.batches, scenario.table,
                                      {.world_size = scenario.inputs.world_size,

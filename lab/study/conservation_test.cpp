@@ -42,7 +42,8 @@ SimulatedRun random_run(uint64_t seed) {
                                          .device_bytes = 1'000'000'000,
                                          .latency_ns = rng.between(1, 2000)})
           .options();
-  options.gpus_per_nic = static_cast<int>(rng.between(1, options.gpus_per_node));
+  const int node_ranks = options.topology.node_ranks();
+  options.topology = {node_ranks, static_cast<int>(rng.between(1, node_ranks))};
   const cost::CostModel cost(options);
   std::vector<strategy::Strategy> candidates;
   for (int64_t i = rng.between(1, 3); i > 0; --i) {
@@ -118,7 +119,7 @@ void expect_parameters_arrive(const SimulatedRun& run) {
   const graph::LinkPlan& links = *run.graph.links;
   std::vector<int64_t> received(static_cast<size_t>(links.world_size), 0);
   const auto rounds =
-      link::round_volumes(run.table, links.layout, links.rounds, links.world_size, links.gpus_per_node);
+      link::round_volumes(run.table, links.layout, links.rounds, links.world_size, links.topology);
   for (size_t r = 0; r < rounds.size(); ++r) {
     int64_t balance = 0;
     for (const link::Volume* volume : {&rounds[r].inter, &rounds[r].intra, &links.pull.nics[r]}) {

@@ -60,7 +60,8 @@ std::vector<Variant> torchtitan_variants(const SystemInputs& inputs) {
   std::vector<Variant> variants;
   for (const strategy::Scheme& scheme : inputs.cost.schemes(inputs.world_size)) {
     const int tp = scheme.tp;
-    if (scheme.pp > 1 || tp > inputs.cost.options().gpus_per_node || inputs.world_size % tp != 0) continue;
+    if (scheme.pp > 1 || tp > inputs.cost.options().topology.node_ranks() || inputs.world_size % tp != 0)
+      continue;
     for (const int experts : expert_degrees(inputs.cost.options().shape, inputs.world_size / tp)) {
       const strategy::Scheme degrees{.tp = tp, .experts = experts};
       for (const Sharding sharding : {Sharding::kZero3, Sharding::kHsdp}) {

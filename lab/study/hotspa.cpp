@@ -302,14 +302,14 @@ int64_t switch_ns(const model::ParameterTable& table, const strategy::Strategy& 
                   const strategy::Strategy& to, int world_size, const cost::CostModel& cost) {
   if (from == to) return 0;
   const cost::CostModel::Options& options = cost.options();
-  const int per_node = options.gpus_per_node;
+  const strategy::Topology& topology = options.topology;
   const link::ComputeLayout old_layout(table, from, world_size);
   const link::ComputeLayout new_layout(table, to, world_size);
-  SwitchVolume volume(world_size, (world_size + per_node - 1) / per_node);
+  SwitchVolume volume(world_size, topology.nodes_of(world_size));
   for (const model::Bucket& bucket : table.buckets)
-    volume.add(old_layout, new_layout, bucket.index, per_node);
+    volume.add(old_layout, new_layout, bucket.index, topology.node_ranks());
   const int64_t bytes = options.memory.element_bytes + options.memory.accumulator_bytes;
-  const int64_t nics = std::max(1, std::min(per_node, world_size) / options.gpus_per_nic);
+  const int64_t nics = std::max(1, std::min(topology.node_ranks(), world_size) / topology.nic_ranks());
   const int64_t near = std::ranges::max(volume.received) * bytes;
   const int64_t far =
       std::max(std::ranges::max(volume.taken_in), std::ranges::max(volume.given_out)) * bytes / nics;

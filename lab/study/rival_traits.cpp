@@ -68,7 +68,7 @@ published::GroupProgram sharded_program(Sharding sharding, const strategy::Schem
   scheme.cp = scheme.share = world_size / (scheme.tp * scheme.pp);
   if (sharding == Sharding::kZero1) scheme.share = scheme.experts;
   if (sharding == Sharding::kHsdp) {
-    scheme.share = std::clamp(cost.options().gpus_per_node / scheme.tp, scheme.experts, scheme.cp);
+    scheme.share = std::clamp(cost.options().topology.node_ranks() / scheme.tp, scheme.experts, scheme.cp);
     while (scheme.cp % scheme.share != 0 || scheme.share % scheme.experts != 0) --scheme.share;
   }
   return {.scheme = scheme, .exchange = exchange};
@@ -90,7 +90,7 @@ cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, boo
   options.share_traits.holds_whole = sharding == Sharding::kZero1;
   options.share_traits.keeps_travelled = true;
   if (sharding == Sharding::kHsdp)
-    options.memory.owner_bytes_per_parameter *= std::max(1, world_size / options.gpus_per_node);
+    options.memory.owner_bytes_per_parameter *= std::max(1, world_size / options.topology.node_ranks());
   return cost.with(std::move(options));
 }
 
@@ -99,7 +99,7 @@ int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program
   if (sharding != Sharding::kZero2) return 0;
   cost::CostModel::Options options = cost.options();
   options.share_traits.keeps_gathered = false;
-  const strategy::ShareRuns runs = strategy::share_runs(program.scheme, options.gpus_per_node);
+  const strategy::ShareRuns runs = strategy::share_runs(program.scheme, options.topology);
   const cost::ShareCost gathering(cost.with(std::move(options)), program.scheme, runs);
   int64_t longest_ns = 0;
   for (int stage = 0; stage < program.scheme.pp; ++stage) {
@@ -125,14 +125,14 @@ int64_t measured_pass_ns(const model::Shape& shape) {
   return static_cast<int64_t>(static_cast<__int128>(nearest->ns) * parameters / nearest->parameters);
 }
 
-bool gathers_between_nodes(const strategy::StepPlan& plan, int gpus_per_node) {
+bool gathers_between_nodes(const strategy::StepPlan& plan, const strategy::Topology& topology) {
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
     if (pipeline.units.empty() || scheme.share == 1) continue;
     for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
       const std::vector<int> group = pipeline.pipeline.share_group(0, lane, 0);
       const auto [first, last] = std::ranges::minmax(group);
-      if (first / gpus_per_node != last / gpus_per_node) return true;
+      if (!topology.same_node(first, last)) return true;
     }
   }
   return false;

@@ -48,6 +48,6 @@ int64_t measured_pass_ns(const model::Shape& shape);
 // The same machine, on which each pass whose share groups lie on several nodes takes that much more.
 cost::CostModel with_measured_passes(const cost::CostModel& cost);
 // Whether some pipeline at work has such share groups.
-bool gathers_between_nodes(const strategy::StepPlan& plan, int gpus_per_node);
+bool gathers_between_nodes(const strategy::StepPlan& plan, const strategy::Topology& topology);
 
 }  // namespace sluice::study

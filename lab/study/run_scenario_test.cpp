@@ -85,7 +85,7 @@ TEST_F(RunScenario, ClusterIsTheConfiguredOne) {
   const session::RunMachine machine = session::machine_of(run, {});
   EXPECT_EQ(machine.world_size, 16);
   EXPECT_EQ(machine.cluster.name, "h100x8");
-  EXPECT_EQ(machine.calibration.options.gpus_per_node, 8);
+  EXPECT_EQ(machine.calibration.options.topology.node_ranks(), 8);
   EXPECT_EQ(scenario_of_run(run, {.steps = 1}).inputs.world_size, 16);
 }
 

@@ -172,6 +172,8 @@ Rates rates_of(const strategy::Cluster& cluster) {
   // Of NVIDIA's A100, H100 and L40S by their data sheets.
   constexpr double kUnitsOf8Bits = 2;
   constexpr double kAsFloats = 1;
+  std::vector<strategy::LinkSpeed> beyond;
+  for (const strategy::NodeGroup& group : cluster.groups) beyond.push_back(group.between);
   return {.product_flops_per_ns = cluster.flops_per_ns,
           .attention_forward_flops_per_ns = 0.6 * cluster.flops_per_ns,
           .attention_backward_flops_per_ns = 0.45 * cluster.flops_per_ns,
@@ -184,7 +186,7 @@ Rates rates_of(const strategy::Cluster& cluster) {
           .collective = cluster.intra_node,
           .intra_node = cluster.intra_node,
           .inter_node = cluster.inter_node,
-          .gpus_per_nic = cluster.gpus_per_nic(),
+          .beyond = std::move(beyond),
           .host = {cluster.host_bytes_per_ns, kLaunchNs},
           // 16 bytes read and 14 written for an element's master, two states, gradient and 16-bit copy.
           .update_ns_per_element = 30 / (cluster.flops_per_ns / 100),
@@ -211,7 +213,7 @@ std::string analytic_source(const model::Shape& shape, const std::string& where)
 
 CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
                                     const AnalyticMemory& memory, std::span<const int> tp_degrees,
-                                    int gpus_per_node) {
+                                    const strategy::Topology& topology) {
   CostModel::Options options{.shape = shape,
                              .intra = link_times(rates.intra_node),
                              .inter = link_times(rates.inter_node),
@@ -224,8 +226,8 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                                         .owner_bytes_per_parameter = memory.owner_bytes_per_parameter,
                                         .logits_chunk_bytes = memory.logits_chunk_bytes,
                                         .host_bytes = memory.host_bytes},
-                             .gpus_per_node = gpus_per_node,
-                             .gpus_per_nic = rates.gpus_per_nic};
+                             .topology = topology};
+  for (const strategy::LinkSpeed& link : rates.beyond) options.beyond.push_back(link_times(link));
   const model::Program program(shape);
   for (const int tp : tp_degrees) {
     const std::string fault = model::tp_fault(shape, tp);

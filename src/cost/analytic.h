@@ -44,10 +44,15 @@ struct Rates {
   strategy::LinkSpeed collective{.bytes_per_ns = 1, .latency_ns = 50e3};  // of a TP group; bytes of a rank
   strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};
   strategy::LinkSpeed inter_node{.bytes_per_ns = 1, .latency_ns = 24e3};
-  int gpus_per_nic = 1;
+  std::vector<strategy::LinkSpeed> beyond;  // between larger groups of nodes, by size of these
   strategy::LinkSpeed host{.bytes_per_ns = 5, .latency_ns = 5e3};  // copies to and from host memory
   double update_ns_per_element = 2;
   double code_ns_per_element = 1;  // a number coded for the wire, and one read
+
+  // That ranks meet over on a level of the topology.
+  const strategy::LinkSpeed& link(int level) const {
+    return level == 0 ? intra_node : level == 1 ? inter_node : beyond[static_cast<size_t>(level - 2)];
+  }
 };
 
 // The rates of a described cluster. Attention attains 60 % of dense products forward and 45 % backward (what
@@ -75,9 +80,10 @@ struct AnalyticMemory {
 // A calibration's source: "assumed rates of WHERE", and where nobody computes the model that it is counted.
 std::string analytic_source(const model::Shape& shape, const std::string& where);
 
-// REQUIRES: rates are positive; every degree cuts the shape (model::tp_fault).
+// REQUIRES: rates are positive, `beyond` of the topology's larger groups; every degree cuts the shape
+// (model::tp_fault).
 CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
                                     const AnalyticMemory& memory, std::span<const int> tp_degrees,
-                                    int gpus_per_node);
+                                    const strategy::Topology& topology);
 
 }  // namespace sluice::cost

@@ -32,7 +32,7 @@ constexpr int64_t kMostTokens = int64_t{1} << 31;
 constexpr int64_t kMostBytesPerSecond = 10'000'000'000'000;
 constexpr int64_t kMostNs = int64_t{1} << 44;  // five hours
 constexpr int kMostDegree = 1024;
-constexpr int kMostGpusPerNode = 1 << 20;
+constexpr int kMostRanks = 1 << 20;
 
 double to_ns(int64_t fixed) { return std::ldexp(static_cast<double>(fixed), -Quadratic::kFractionBits); }
 
@@ -357,6 +357,37 @@ MemoryModel memory_from_json(const Reader& reader) {
           .end_parameters = counted ? reader.integer("end_parameters", 1, kMostParameters) : 0};
 }
 
+// REQUIRES: the links inside larger groups are read.
+void read_groups(const Json& groups, const std::string& name, std::vector<int>& group_ranks,
+                 CostModel::Options& options) {
+  if (!groups.is_array())
+    throw InputError(text(name, ": groups is ", base::excerpt(groups), ": give a list of groups of ranks"));
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const std::string where = text(name, ": groups[", i, "]");
+    const Reader group(groups[i], where);
+    const LinkTimes inside = options.beyond.empty() ? options.inter : options.beyond.back();
+    const LinkTimes between = group.link("between");
+    if (between.bytes_per_s > inside.bytes_per_s || between.latency_ns < inside.latency_ns)
+      throw InputError(text(where, ": between is faster than what joins the ranks inside (",
+                            inside.bytes_per_s, " bytes_per_s, ", inside.latency_ns,
+                            " latency_ns): give what is attained between groups, or leave them out"));
+    group_ranks.push_back(static_cast<int>(group.integer("ranks", 1, kMostRanks)));
+    options.beyond.push_back(between);
+  }
+}
+
+void read_topology(const Json& json, const std::string& name, CostModel::Options& options) {
+  const Reader reader(json, name);
+  const auto node_ranks = static_cast<int>(reader.integer("gpus_per_node", 1, kMostRanks));
+  const auto nic_ranks =
+      reader.has("gpus_per_nic") ? static_cast<int>(reader.integer("gpus_per_nic", 1, node_ranks)) : 1;
+  std::vector<int> group_ranks;
+  if (reader.has("groups")) read_groups(json.at("groups"), name, group_ranks, options);
+  const std::string fault = strategy::topology_fault(node_ranks, group_ranks);
+  if (!fault.empty()) throw InputError(text(name, ": ", fault));
+  options.topology = strategy::Topology(node_ranks, nic_ranks, std::move(group_ranks));
+}
+
 }  // namespace
 
 Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>& schemes, int world_size) {
@@ -382,8 +413,12 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
                {"memory", memory_to_json(options.memory)},
                {"update_ps_per_element", options.update_ps_per_element},
                {"code_ps_per_element", options.code_ps_per_element},
-               {"gpus_per_node", options.gpus_per_node}});
-  if (options.gpus_per_nic > 1) json["gpus_per_nic"] = options.gpus_per_nic;
+               {"gpus_per_node", options.topology.node_ranks()}});
+  if (options.topology.nic_ranks() > 1) json["gpus_per_nic"] = options.topology.nic_ranks();
+  for (size_t i = 0; i < options.beyond.size(); ++i) {
+    json["groups"].push_back(
+        {{"ranks", options.topology.group_ranks()[i]}, {"between", to_json(options.beyond[i])}});
+  }
   if (model::is_tuned(options.shape)) json["tuning"] = model::tuning_to_json(options.shape);
   return json;
 }
@@ -411,11 +446,15 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   options.update_ps_per_element = reader.integer("update_ps_per_element", 0, kMostNs);
   if (reader.has("code_ps_per_element"))
     options.code_ps_per_element = reader.integer("code_ps_per_element", 0, kMostNs);
-  options.gpus_per_node = static_cast<int>(reader.integer("gpus_per_node", 1, kMostGpusPerNode));
-  if (reader.has("gpus_per_nic")) {
-    options.gpus_per_nic = static_cast<int>(reader.integer("gpus_per_nic", 1, options.gpus_per_node));
-  }
+  read_topology(json, name, options);
   return calibration;
+}
+
+void move_to_nodes_of(int ranks, CostModel::Options& options) {
+  const std::string fault = strategy::topology_fault(ranks, options.topology.group_ranks());
+  if (!fault.empty())
+    throw InputError(text("the calibration's groups do not fit nodes of ", ranks, " ranks: ", fault));
+  options.topology = options.topology.with_nodes_of(ranks);
 }
 
 std::string model_fault(const Calibration& calibration, const model::Shape& shape) {

@@ -1,6 +1,6 @@
 #include "cost/calibration.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <functional>
 
@@ -14,6 +14,8 @@ namespace sluice::cost {
 namespace {
 
 using base::Json;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 Calibration small_calibration() {
   const std::vector<int> degrees = {1, 2, 4};
@@ -35,8 +37,7 @@ TEST(Calibration, SurvivesTheFileBitByBit) {
   EXPECT_EQ(after.options.inter, before.options.inter);
   EXPECT_EQ(after.options.memory, before.options.memory);
   EXPECT_EQ(after.options.update_ps_per_element, before.options.update_ps_per_element);
-  EXPECT_EQ(after.options.gpus_per_node, before.options.gpus_per_node);
-  EXPECT_EQ(after.options.gpus_per_nic, before.options.gpus_per_nic);
+  EXPECT_EQ(after.options.topology, before.options.topology);
 }
 
 TEST(Calibration, PassesMayBeUnknownButNotWrong) {
@@ -55,8 +56,36 @@ TEST(Calibration, SharedAdaptersAreKept) {
   Json json = small_json();
   json["gpus_per_nic"] = 2;
   const Calibration calibration = calibration_from_json(json, "file");
-  EXPECT_EQ(calibration.options.gpus_per_nic, 2);
+  EXPECT_EQ(calibration.options.topology.nic_ranks(), 2);
   EXPECT_EQ(to_json(calibration, {}, 1).at("gpus_per_nic"), 2);
+}
+
+TEST(Calibration, LargerGroupsOfNodesAreKept) {
+  Json json = small_json();
+  EXPECT_FALSE(json.contains("groups"));
+  const Json inter = json["links"]["inter"];
+  json["groups"] = {{{"ranks", 32}, {"between", inter}},
+                    {{"ranks", 64}, {"between", {{"latency_ns", 1'000'000}, {"bytes_per_s", 1000}}}}};
+  const Calibration calibration = calibration_from_json(json, "file");
+  EXPECT_EQ(calibration.options.topology, strategy::Topology(8, 1, {32, 64}));
+  EXPECT_EQ(calibration.options.link(2), calibration.options.inter);
+  EXPECT_EQ(calibration.options.link(3), (LinkTimes{1'000'000, 1000}));
+  EXPECT_EQ(to_json(calibration, {}, 1).at("groups"), json["groups"]);
+
+  CostModel::Options moved = calibration.options;
+  move_to_nodes_of(16, moved);
+  EXPECT_EQ(moved.topology, strategy::Topology(16, 1, {32, 64}));
+  EXPECT_THAT([&] { move_to_nodes_of(24, moved); },
+              ThrowsMessage<base::InputError>(HasSubstr("groups do not fit nodes of 24 ranks")));
+
+  json["groups"][1]["ranks"] = 48;
+  EXPECT_THAT(
+      [&] { calibration_from_json(json, "file"); },
+      ThrowsMessage<base::InputError>(HasSubstr("groups of 48 ranks are not several whole ones of 32")));
+  json["groups"][1]["ranks"] = 64;
+  json["groups"][1]["between"]["latency_ns"] = 0;
+  EXPECT_THAT([&] { calibration_from_json(json, "file"); },
+              ThrowsMessage<base::InputError>(HasSubstr("file: groups[1]: between is faster than")));
 }
 
 TEST(Calibration, SchemeRowsCarryThePublishedForm) {

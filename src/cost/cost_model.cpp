@@ -133,7 +133,7 @@ std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
     add({.tp = degrees.first, .pp = degrees.second});
   }
   if (!options().scheme_times.empty()) return schemes;
-  for (int tp = 1; tp <= std::min(most_ranks, options().gpus_per_node); tp *= 2) {
+  for (int tp = 1; tp <= std::min(most_ranks, options().topology.node_ranks()); tp *= 2) {
     for (int pp = 1; tp * pp <= most_ranks; pp *= 2) add({.tp = tp, .pp = pp});
   }
   return schemes;
@@ -230,9 +230,10 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
   const int64_t kept_percent = !policy_.keeps_visits() ? 0 : keeps_travelled ? busiest : 100;
   const Wide again = backward ? forward * 2 / 3 * (busiest - kept_percent) / 100 : 0;
   const Wide once = backward ? of_run(sums.visited_input) : forward;
-  const ExpertTravel travel =
-      expert_travel(options().shape, options().memory.element_bytes, scheme,
-                    {options().intra, options().inter, options().gpus_per_node, options().gpus_per_nic});
+  const strategy::Topology& topology = options().topology;
+  const LinkTimes& between = options().link(std::max(1, topology.level_of_first(scheme.experts * scheme.tp)));
+  const ExpertTravel travel = expert_travel(options().shape, options().memory.element_bytes, scheme,
+                                            {options().intra, between, topology});
   const Wide moving = Wide{backward && !keeps_travelled ? travel.backward : travel.forward} * layers;
   const Wide hides = (once + (backward ? weight : 0)) * busiest / 100 + again;
   const Wide more = once * (busiest - 100) / 100 + again;
@@ -317,10 +318,9 @@ int64_t CostModel::transfer_bytes(const strategy::Scheme& scheme, int64_t tokens
   return divide_up(tokens, scheme.tp) * options().shape.hidden * options().memory.element_bytes;
 }
 
-int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, bool same_node) const {
-  const int64_t bytes = transfer_bytes(scheme, tokens);
-  return same_node ? options().intra.of_bytes(bytes)
-                   : options().inter.of_bytes(bytes * nic_sharers(scheme.tp));
+int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, int level) const {
+  const int64_t sharers = level == 0 ? 1 : nic_sharers(scheme.tp);
+  return options().link(level).of_bytes(transfer_bytes(scheme, tokens) * sharers);
 }
 
 // Queries and outputs would be no fewer: docs/decisions/0005-ring-payload.md.
@@ -346,15 +346,15 @@ int64_t CostModel::keys_made_again(const strategy::Scheme& scheme, CellKind kind
 }
 
 RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
-                                bool same_node) const {
+                                int level) const {
   SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
   if (kind == CellKind::kBackwardWeight) return {};
   if (kind == CellKind::kBackwardInput) run = program().walked_back(run);
   const int64_t blocks = kind == CellKind::kForward ? 1 : options().repeat_forward ? 3 : 2;
   const BlockCounts counts = counts_of(run);
-  const int64_t sharers = same_node ? 1 : nic_sharers(scheme.tp);
+  const int64_t sharers = level == 0 ? 1 : nic_sharers(scheme.tp);
   const Quadratic times = cell_times(scheme, kind, run);
-  return {.link = same_node ? options().intra : options().inter,
+  return {.link = options().link(level),
           .layers = program().blocks_in(run).size() - counts.windowed - counts.recurrent,
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * sharers,
           .made_per_token = keys_made_again(scheme, kind, run),
@@ -366,8 +366,8 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
           .state_bytes = state_bytes(scheme)};
 }
 
-int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {
-  return (same_node ? options().intra : options().inter).of_bytes(busiest_bytes);
+int64_t CostModel::exchange_ns(int64_t busiest_bytes, int level) const {
+  return options().link(level).of_bytes(busiest_bytes);
 }
 
 // Rounding to bfloat16 is a copy, as packing is.

@@ -23,6 +23,7 @@
 #include "model/shape.h"
 #include "strategy/memory_policy.h"
 #include "strategy/strategy.h"
+#include "strategy/topology.h"
 #include "strategy/wire_codec.h"
 
 namespace sluice::cost {
@@ -112,6 +113,7 @@ class CostModel {
     std::map<int, std::vector<KindCost>> kinds_by_tp;
     LinkTimes intra;                    // inside a node
     LinkTimes inter;                    // between nodes, of one network adapter
+    std::vector<LinkTimes> beyond;      // likewise between larger groups of nodes, by size of these
     LinkTimes host{0, 10'000'000'000};  // a rank's copies to or from host memory
     int64_t update_ps_per_element = 0;  // optimiser step, picoseconds an owned element
     int64_t code_ps_per_element = 0;    // a number written in 8 bits, and one read
@@ -119,8 +121,7 @@ class CostModel {
     strategy::WireCodecs codecs;  // how parameters and gradients travel
     // Steps change their strategy, and nobody has the parameters of the step before.
     bool whole_pulls = false;
-    int gpus_per_node = 8;
-    int gpus_per_nic = 1;  // neighbouring ones that share a network adapter; divides gpus_per_node
+    strategy::Topology topology;  // of as many larger groups as there are links between such
     // Where it has rows, they take the place of the map above and a scheme without a row cannot be planned.
     SchemeTable scheme_times;
     // How systems differ that are compared with this one; calibration files do not say it.
@@ -136,6 +137,11 @@ class CostModel {
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
     // passes stands in the bytes above.
     bool repeat_forward = false;
+
+    // That ranks meet over on a level of the topology.
+    const LinkTimes& link(int level) const {
+      return level == 0 ? intra : level == 1 ? inter : beyond[static_cast<size_t>(level - 2)];
+    }
   };
   explicit CostModel(Options options);
   const Options& options() const { return figures_->options; }
@@ -236,14 +242,16 @@ class CostModel {
   // One such pass on a run of the model program, or several of them. REQUIRES: decodes().
   int64_t decode_ns(const strategy::Scheme& scheme, base::Interval run, const DecodeWork& work) const;
 
+  // Whoever meets on a level of the topology waits for the links of that level, whatever part of it goes less
+  // far.
+  //
   // Stage-to-stage transfer of `tokens` rows of activations, cut over tp senders in parallel. Between nodes
   // those on one adapter share it, as they do in rings.
-  int64_t transfer_ns(const strategy::Scheme& scheme, int64_t tokens, bool same_node) const;
+  int64_t transfer_ns(const strategy::Scheme& scheme, int64_t tokens, int level) const;
   int64_t transfer_bytes(const strategy::Scheme& scheme, int64_t tokens) const;  // by one sender
 
-  // The ring's transfers in such a cell; `same_node`: its lanes lie in one. REQUIRES: kind != kBackward.
-  RingTimes ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
-                       bool same_node) const;
+  // The ring's transfers in such a cell, of lanes that meet on this level. REQUIRES: kind != kBackward.
+  RingTimes ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run, int level) const;
   // What goes round of a token in one layer, on one of tp ranks: its keys and values, or the narrow row that
   // they are made of.
   int64_t ring_bytes_per_token(const strategy::Scheme& scheme) const;
@@ -251,7 +259,7 @@ class CostModel {
   int64_t state_bytes(const strategy::Scheme& scheme) const;
 
   // One world exchange whose busiest rank, or between nodes its busiest adapter, moves `bytes`.
-  int64_t exchange_ns(int64_t busiest_bytes, bool same_node) const;
+  int64_t exchange_ns(int64_t busiest_bytes, int level) const;
   // So many numbers coded, and as many made numbers again.
   int64_t code_ns(strategy::Codec codec, int64_t elements) const;
   int64_t update_ns(int64_t owned_elements) const;
@@ -285,7 +293,7 @@ class CostModel {
   };
   static std::shared_ptr<const Figures> figures_of(Options options);
   // The members of a TP group that share an adapter.
-  int64_t nic_sharers(int tp) const { return std::min(tp, options().gpus_per_nic); }
+  int64_t nic_sharers(int tp) const { return std::min(tp, options().topology.nic_ranks()); }
   BlockCounts counts_of(base::Interval run) const;
   Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
   Quadratic narrowed_times(Quadratic times, const strategy::Scheme& scheme, CellKind kind,

@@ -47,7 +47,7 @@ TEST(CostModel, SlowRanksTakeAsManyTimesAsLongForWhatTheyCompute) {
             priced.under({.recompute = true}).stage_times({}, 0));
   EXPECT_GT(slow.under({.recompute = true}).stage_times({}, 0).b, slow.stage_times({}, 0).b);
   EXPECT_EQ(slow.update_ns(1000), priced.update_ns(1000));
-  EXPECT_EQ(slow.transfer_ns({.pp = 2}, 100, true), priced.transfer_ns({.pp = 2}, 100, true));
+  EXPECT_EQ(slow.transfer_ns({.pp = 2}, 100, 0), priced.transfer_ns({.pp = 2}, 100, 0));
 }
 
 TEST(CostModel, BackwardsEndAtTheFirstTrainedLayer) {
@@ -78,19 +78,19 @@ TEST(CostModel, TransfersAreCutOverTpSenders) {
   const CostModel cost(tiny_options());
   EXPECT_EQ(cost.transfer_bytes({.tp = 1}, 10), 10 * 64 * 4);
   EXPECT_EQ(cost.transfer_bytes({.tp = 4}, 10), 3 * 64 * 4);
-  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, true), 10 + 2560);
-  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, false), 100 + 5120);
-  EXPECT_EQ(cost.exchange_ns(1000, true), 1010);
+  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, 0), 10 + 2560);
+  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, 1), 100 + 5120);
+  EXPECT_EQ(cost.exchange_ns(1000, 0), 1010);
   EXPECT_EQ(cost.update_ns(1000), 1500);
 }
 
 TEST(CostModel, TpGroupSharesItsAdapterBetweenNodes) {
   CostModel::Options options = tiny_options();
-  options.gpus_per_nic = 2;
+  options.topology = {8, 2};
   const CostModel cost(options);
-  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, false), 100 + 5120);
-  EXPECT_EQ(cost.transfer_ns({.tp = 2}, 10, false), 100 + 5120) << "half the rows each, through one adapter";
-  EXPECT_EQ(cost.transfer_ns({.tp = 2}, 10, true), 10 + 1280);
+  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, 1), 100 + 5120);
+  EXPECT_EQ(cost.transfer_ns({.tp = 2}, 10, 1), 100 + 5120) << "half the rows each, through one adapter";
+  EXPECT_EQ(cost.transfer_ns({.tp = 2}, 10, 0), 10 + 1280);
 }
 
 // Keys and values of 2 heads of 16 in 4 bytes: 256 bytes a token, 256 ns inside a node.
@@ -100,17 +100,17 @@ TEST(CostModel, RingsCostWhatAttentionDoesNotHide) {
   const base::Interval part{1, 4};
   EXPECT_EQ(cost.ring_bytes_per_token(scheme), 256);
   EXPECT_EQ(cost.ring_bytes_per_token({.tp = 4}), 128);  // fewer heads than ranks: a whole one each
-  const RingTimes forward = cost.ring_times(scheme, CellKind::kForward, part, true);
+  const RingTimes forward = cost.ring_times(scheme, CellKind::kForward, part, 0);
   // A step moves 25 tokens in 10 + 6400 ns a layer beside attention of 0.5 · 2500 / 4.
   const Work lane = Work::of_lane(25, 100, 4);
   EXPECT_EQ(lane.squares, 2500);
   EXPECT_EQ(forward.exposed_ns(lane, 4), 3 * 3 * 6410 - 2812);
   // Attention grows with the square: 40,000 tokens hide all.
   EXPECT_EQ(forward.exposed_ns(Work::of_lane(10'000, 40'000, 4), 4), 0);
-  const RingTimes backward = cost.ring_times(scheme, CellKind::kBackwardInput, part, false);
+  const RingTimes backward = cost.ring_times(scheme, CellKind::kBackwardInput, part, 1);
   EXPECT_EQ(backward.bytes_per_token, 512);
   EXPECT_EQ(backward.exposed_ns(lane, 4), 3 * 3 * (100 + 2 * 12'800) - 5625);
-  EXPECT_EQ(cost.ring_times(scheme, CellKind::kBackwardWeight, part, true).exposed_ns(lane, 4), 0);
+  EXPECT_EQ(cost.ring_times(scheme, CellKind::kBackwardWeight, part, 0).exposed_ns(lane, 4), 0);
   EXPECT_EQ(forward.exposed_ns(lane, 1), 0);
 }
 
@@ -126,13 +126,13 @@ TEST(CostModel, NarrowRowsCostWhatIsMadeOfThem) {
   EXPECT_FALSE(cost.splits_backward(scheme));
   EXPECT_TRUE(cost.splits_backward({.pp = 2}));
   const base::Interval part{1, 4};
-  const RingTimes forward = cost.ring_times(scheme, CellKind::kForward, part, true);
+  const RingTimes forward = cost.ring_times(scheme, CellKind::kForward, part, 0);
   const Work lane = Work::of_lane(25, 100, 4);
   const int64_t made_ns = forward.made_per_token * 75 >> Quadratic::kFractionBits;
   EXPECT_GT(made_ns, 0);
   EXPECT_NEAR(static_cast<double>(forward.exposed_ns(lane, 4)),
               std::max<double>(made_ns, 3 * 3 * 2410 - 2812), 2);
-  const RingTimes backward = cost.ring_times(scheme, CellKind::kBackwardInput, part, true);
+  const RingTimes backward = cost.ring_times(scheme, CellKind::kBackwardInput, part, 0);
   EXPECT_NEAR(static_cast<double>(backward.made_per_token), 3.0 * static_cast<double>(forward.made_per_token),
               3);
 }
@@ -206,7 +206,7 @@ TEST(CostModel, LayersWithAWindowTakeTheirTokensAlone) {
 
 TEST(CostModel, RingsOfLayersWithAWindowMoveWhatIsSeen) {
   const CostModel cost = windowed_model();
-  const RingTimes ring = cost.ring_times({.cp = 4}, CellKind::kForward, {1, 5}, true);
+  const RingTimes ring = cost.ring_times({.cp = 4}, CellKind::kForward, {1, 5}, 0);
   EXPECT_EQ(ring.layers, 2);
   EXPECT_EQ(ring.windowed_layers, 2);
   // 25 tokens a lane of one sequence of 100: both chunks see ten tokens of others, in two steps of 10 ns.

@@ -51,10 +51,11 @@ CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges) {
   return cost.with(std::move(options));
 }
 
-LanePlace LanePlace::of(std::span<const int> node_of_lane) {
+LanePlace LanePlace::of(std::span<const int> node_of_lane, int level) {
   LanePlace place{.lanes = static_cast<int>(node_of_lane.size()),
                   .fewest = static_cast<int>(node_of_lane.size()),
-                  .run = strategy::neighbours_in_node(node_of_lane)};
+                  .run = strategy::neighbours_in_node(node_of_lane),
+                  .level = std::max(1, level)};
   std::vector<int> nodes(node_of_lane.begin(), node_of_lane.end());
   std::ranges::sort(nodes);
   place.nodes = static_cast<int>(std::ranges::unique(nodes).begin() - nodes.begin());
@@ -67,11 +68,15 @@ int LanePlace::members_in_node(int head_lanes) const {
   return strategy::members_in_node(lanes / head_lanes, head_lanes, in_node() ? lanes : run);
 }
 
-LanePlace LanePlace::aligned(int lanes, int lanes_of_node) {
+LanePlace LanePlace::aligned(int lanes, int lanes_of_node, int level) {
   const int rest = lanes % std::max(1, lanes_of_node);
-  if (lanes <= lanes_of_node) return {lanes, lanes, lanes, 1};
+  if (lanes <= lanes_of_node) return {lanes, lanes, lanes, 1, level};
   const int full = std::max(1, lanes_of_node);
-  return {lanes, rest == 0 ? full : rest, std::gcd(full, rest), (lanes + full - 1) / full};
+  return {lanes, rest == 0 ? full : rest, std::gcd(full, rest), (lanes + full - 1) / full, level};
+}
+
+LanePlace LanePlace::aligned(int lanes, int tp, const strategy::Topology& topology) {
+  return aligned(lanes, topology.lanes_of_node(tp), std::max(1, topology.level_of_first(lanes * tp)));
 }
 
 int ExchangeChoice::head_lanes(int lanes) const {
@@ -99,12 +104,13 @@ int64_t recurrent_row_bytes(const model::Recurrent& own, int tp, int lanes) {
 
 Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
     : allowed_(cost.options().exchanges),
-      intra_(cost.options().intra),
-      inter_(cost.options().inter),
-      sharers_(cost.options().gpus_per_nic),
+      topology_(cost.options().topology),
+      tp_(scheme.tp),
+      sharers_(topology_.nic_ranks()),
       head_bytes_(cost.options().shape.head_dim * cost.options().memory.element_bytes),
       heads_(model::head_counts(cost.options().shape, scheme.tp)),
       statistic_bytes_(heads_.queries * std::max<int64_t>(4, cost.options().memory.element_bytes)) {
+  for (int level = 0; level < topology_.levels(); ++level) links_.push_back(cost.options().link(level));
   const model::Shape& shape = cost.options().shape;
   const auto most = static_cast<int>(std::min<int64_t>(model::most_head_lanes(shape, scheme.tp), scheme.cp));
   most_.push_back({});
@@ -126,8 +132,10 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
       const bool forward = kind == CellKind::kForward;
       Quadratic attention = cost.cell_times(scheme, kind, run);
       if (!forward) attention += cost.cell_times(scheme, CellKind::kBackwardWeight, run);
-      return Times{.between_nodes = cost.ring_times(scheme, kind, run, false),
-                   .in_node = cost.ring_times(scheme, kind, run, true),
+      std::vector<RingTimes> rings;
+      for (int level = 0; level < topology_.levels(); ++level)
+        rings.push_back(cost.ring_times(scheme, kind, run, level));
+      return Times{.rings = std::move(rings),
                    .blocks = forward                         ? 1
                              : cost.options().repeat_forward ? 3
                                                              : 2,
@@ -147,9 +155,9 @@ Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LaneP
 
 int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const LanePlace& place,
                               int head_lanes) const {
-  const RingTimes& single = place.in_node() ? times.in_node : times.between_nodes;
+  const RingTimes& single = times.ring(place.lanes_level());
   const int64_t scans_ns = shared.tokens == 0 ? 0 : scan_ns(single, place, head_lanes);
-  if (head_lanes == 1) return ring_ns(times.between_nodes, times.in_node, shared, place, 1) + scans_ns;
+  if (head_lanes == 1) return ring_ns(times.ring(place.level), times.ring(0), shared, place, 1) + scans_ns;
   SLUICE_ASSERT(place.lanes % head_lanes == 0 && head_lanes < static_cast<int>(most_.size()),
                 base::text(head_lanes, " of ", place.lanes, " lanes exchange heads"));
   const int64_t layers = single.all_layers();
@@ -181,7 +189,8 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
                      .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest)};
   };
   return heads_ns + waiting_ns + scans_ns +
-         ring_ns(ring(inter_, block_bytes * sharers_), ring(intra_, block_bytes), shared, place, head_lanes);
+         ring_ns(ring(link(place.level), block_bytes * sharers_), ring(link(0), block_bytes), shared, place,
+                 head_lanes);
 }
 
 // Of the runs' members.
@@ -212,7 +221,7 @@ Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LaneP
 int64_t Exchanges::travelling_ns(const Stage& stage, bool forward, const Work& shared, const LanePlace& place,
                                  strategy::Exchange exchange) const {
   const Times& times = forward ? stage.forward : stage.backward;
-  const RingTimes& ring = place.in_node() ? times.in_node : times.between_nodes;
+  const RingTimes& ring = times.ring(place.lanes_level());
   const int lanes = place.lanes;
   if (lanes == 1 || shared.tokens == 0) return 0;
   RingTimes others = ring;  // what layers with windows expose
@@ -244,8 +253,8 @@ int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int h
   if (times.scanned_layers == 0 || runs == 1) return 0;
   const int nodes = std::min(runs, place.in_node() ? 1 : std::max(2, place.nodes));
   const int64_t block_bytes = divide_up(times.state_bytes / head_lanes, model::kStateBlocks);
-  const int64_t inside_ns = intra_.of_bytes(block_bytes);
-  const int64_t outside_ns = std::max(inside_ns, inter_.of_bytes(sharers_ * block_bytes));
+  const int64_t inside_ns = link(0).of_bytes(block_bytes);
+  const int64_t outside_ns = std::max(inside_ns, link(place.level).of_bytes(sharers_ * block_bytes));
   const int64_t hops_ns = 2 * (runs - nodes) * inside_ns + 2 * (nodes - 1) * outside_ns;
   return times.scanned_layers * (hops_ns + (model::kStateBlocks - 1) * (nodes > 1 ? outside_ns : inside_ns));
 }
@@ -257,10 +266,11 @@ int64_t Exchanges::exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens
   // A run that no node ends in stays inside one.
   const int inside = place.run % head_lanes == 0 ? head_lanes - 1 : std::min(place.fewest, head_lanes) - 1;
   const int outside = head_lanes - 1 - inside;
-  const auto over = [&](const LinkTimes& link, int64_t bytes) {
-    return bytes == 0 ? 0 : (2 * passes - 1) * link.latency_ns + link.of_bytes(bytes);
+  const auto over = [&](const LinkTimes& on, int64_t bytes) {
+    return bytes == 0 ? 0 : (2 * passes - 1) * on.latency_ns + on.of_bytes(bytes);
   };
-  return std::max(over(intra_, inside * peer_bytes), over(inter_, outside * sharers_ * peer_bytes));
+  return std::max(over(link(0), inside * peer_bytes),
+                  over(link(place.level), outside * sharers_ * peer_bytes));
 }
 
 int64_t Exchanges::credit_tokens(const ExchangeChoice& choice, int lanes, int64_t tokens) const {
@@ -344,13 +354,14 @@ int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_i
     const int64_t ns = exposed(stage, shared, place, head_lanes).both_ns();
     least_ns = least_ns < 0 ? ns : std::min(least_ns, ns);
   };
+  const int level = std::max(1, topology_.level_of_first(lanes * tp_));
   const auto at_least = [&](int run) {
-    return LanePlace{lanes, in_node ? lanes : run == 1 ? 0 : run, run, nodes, /*at_least=*/true};
+    return LanePlace{lanes, in_node ? lanes : run == 1 ? 0 : run, run, nodes, level, /*at_least=*/true};
   };
   consider(at_least(1), 1);
   if (least_ns == 0) return 0;
   const auto most = static_cast<int>(most_.size()) - 1;
-  if (allowed_.heads && lanes <= most) consider({lanes, lanes / nodes, in_node ? lanes : 1}, lanes);
+  if (allowed_.heads && lanes <= most) consider({lanes, lanes / nodes, in_node ? lanes : 1, 0, level}, lanes);
   for (int run = 2; run <= std::min({lanes - 1, most_in_node, most}) && allowed_.nested; ++run) {
     if (lanes % run == 0) consider(at_least(run), run);
   }
@@ -359,7 +370,7 @@ int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_i
 
 // There and back, in both cells, of a sequence's rows of so many heads.
 Wide Exchanges::moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const {
-  return Wide{times.forward.passes + times.backward.passes} * times.forward.in_node.all_layers() * 2 *
+  return Wide{times.forward.passes + times.backward.passes} * times.forward.ring(0).all_layers() * 2 *
          (heads.queries + heads.keys) * head_bytes_ * length;
 }
 
@@ -390,8 +401,8 @@ std::optional<int64_t> Exchanges::heads_area_ns(int stage, int64_t length, int l
     const int nodes = std::max(2, (lanes + most_in_node - 1) / most_in_node);
     const auto moved_ns = [&](const model::HeadCounts& heads) {
       const Wide bytes = moved_bytes(times, heads, length);
-      const int64_t between_ns = moving_ns(bytes * sharers_ * (nodes - 1) / nodes, inter_);
-      return in_node ? std::min(between_ns, moving_ns(bytes * (lanes - 1) / lanes, intra_)) : between_ns;
+      const int64_t between_ns = moving_ns(bytes * sharers_ * (nodes - 1) / nodes, link(1));
+      return in_node ? std::min(between_ns, moving_ns(bytes * (lanes - 1) / lanes, link(0))) : between_ns;
     };
     if (least_ns && moved_ns(heads_) >= *least_ns) break;  // no more lanes move less
     model::HeadCounts most = most_[static_cast<size_t>(lanes)];
@@ -405,7 +416,7 @@ std::optional<int64_t> Exchanges::heads_area_ns(int stage, int64_t length, int l
 std::optional<int64_t> Exchanges::runs_area_ns(int stage, int64_t length, int run) const {
   if (!allowed_.nested || run >= static_cast<int>(most_.size())) return std::nullopt;
   const Stage& times = stages_[static_cast<size_t>(stage)];
-  return moving_ns((run - 1) * moved_bytes(times, most_[static_cast<size_t>(run)], length), intra_) +
+  return moving_ns((run - 1) * moved_bytes(times, most_[static_cast<size_t>(run)], length), link(0)) +
          waiting_area_ns(times, length, run);
 }
 

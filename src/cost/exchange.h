@@ -30,18 +30,22 @@ struct LanePlace {
   int fewest = 1;  // lanes on the node that has fewest of them
   int run = 1;     // neighbouring lanes on one node are always multiples of so many
   int nodes = 0;   // that they lie on; 0: not said, as few as may be
+  int level = 1;   // of the topology, on which these nodes meet
   // For proofs: on so many nodes or more, however they lie there.
   bool at_least = false;
 
   bool in_node() const { return fewest == lanes; }
+  int lanes_level() const { return in_node() ? 0 : level; }
   // Of the members of a ring of runs of `head_lanes` lanes, so many neighbours always lie on one node.
   int members_in_node(int head_lanes) const;
   bool operator==(const LanePlace&) const = default;
 
   // `node_of_lane`: of each of them, in order. REQUIRES: not empty.
-  static LanePlace of(std::span<const int> node_of_lane);
+  static LanePlace of(std::span<const int> node_of_lane, int level = 1);
   // From the first lane of a node on, where so many fit a node.
-  static LanePlace aligned(int lanes, int lanes_of_node);
+  static LanePlace aligned(int lanes, int lanes_of_node, int level = 1);
+  // Of so many TP ranks, from the first rank of a group that has room for all.
+  static LanePlace aligned(int lanes, int tp, const strategy::Topology& topology);
 };
 
 // An exchange as units name it.
@@ -112,11 +116,11 @@ class Exchanges {
  private:
   // Of a stage, one kind of cell.
   struct Times {
-    RingTimes between_nodes;  // rings of single lanes
-    RingTimes in_node;
-    int64_t blocks = 0;   // that a ring passes: keys and values, or their gradients as well
-    int64_t passes = 0;   // of heads, there and back
-    Quadratic attention;  // of all that waits for the lane with most heads; its squares' parts alone
+    std::vector<RingTimes> rings;  // of single lanes, by level of the topology
+    int64_t blocks = 0;            // that a ring passes: keys and values, or their gradients as well
+    int64_t passes = 0;            // of heads, there and back
+    Quadratic attention;           // of all that waits for the lane with most heads; its squares' parts alone
+    const RingTimes& ring(int level) const { return rings[static_cast<size_t>(level)]; }
     bool operator==(const Times&) const = default;
   };
   struct Stage {
@@ -127,6 +131,7 @@ class Exchanges {
   int64_t exposed_ns(const Times& times, const Work& shared, const LanePlace& place, int head_lanes) const;
   int64_t ring_ns(const RingTimes& between_nodes, const RingTimes& in_node, const Work& shared,
                   const LanePlace& place, int head_lanes) const;
+  const LinkTimes& link(int level) const { return links_[static_cast<size_t>(level)]; }
   int64_t travelling_ns(const Stage& stage, bool forward, const Work& shared, const LanePlace& place,
                         strategy::Exchange exchange) const;
   int64_t scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const;
@@ -139,8 +144,9 @@ class Exchanges {
   void for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens, Visit visit) const;
 
   ExchangeSet allowed_;
-  LinkTimes intra_;
-  LinkTimes inter_;
+  strategy::Topology topology_;
+  std::vector<LinkTimes> links_;  // by level
+  int tp_ = 1;
   int sharers_ = 1;                           // lanes of a node on one adapter
   int64_t head_bytes_ = 0;                    // a token's row of one head
   model::HeadCounts heads_;                   // of a TP rank

@@ -97,7 +97,7 @@ TEST(Exchanges, ARingExposesWhatRingTimesSay) {
     const LanePlace place{.lanes = 4, .fewest = in_node ? 4 : 1, .run = 1};
     const Exchanges::Exposed exposed = exchanges.exposed(0, shared_on(4), place, 1);
     const auto ring = [&](CellKind kind) {
-      return cost.ring_times({1, 1, 8}, kind, run, in_node).exposed_ns(shared_on(4), 4);
+      return cost.ring_times({1, 1, 8}, kind, run, in_node ? 0 : 1).exposed_ns(shared_on(4), 4);
     };
     EXPECT_EQ(exposed.forward_ns, ring(CellKind::kForward));
     EXPECT_EQ(exposed.backward_ns, ring(CellKind::kBackwardInput));
@@ -115,7 +115,7 @@ TEST(Exchanges, ARingOnTwoLevelsTakesWhatItsScheduleTakes) {
     for (const int64_t length : {800, 8'000, 80'000, 800'000}) {
       const Work work = Work::of_lane(length / 8, length, 8);
       const auto ring = [&](bool inside) {
-        return cost.ring_times({1, 1, 8}, CellKind::kForward, run, inside);
+        return cost.ring_times({1, 1, 8}, CellKind::kForward, run, inside ? 0 : 1);
       };
       const auto attention_ns = static_cast<double>(Wide{ring(true).a} * work.squares >> Quadratic::kFractionBits);
       const auto step_ns = [&](bool inside) {
@@ -179,7 +179,7 @@ TEST(Exchanges, ThoseOnOneAdapterShareIt) {
   CostModel::Options options = options_of();
   const LanePlace place{.lanes = 4, .fewest = 2, .run = 1, .nodes = 2};
   const int64_t alone_ns = exchanges_of(options).exposed(0, shared_on(4), place, 4).forward_ns;
-  options.gpus_per_nic = 2;
+  options.topology = {8, 2};
   EXPECT_EQ(exchanges_of(options).exposed(0, shared_on(4), place, 4).forward_ns, 2 * alone_ns - 2 * 100);
 }
 

@@ -19,9 +19,9 @@ int64_t visited_lanes_ppm(int64_t experts, int64_t per_token, int lanes) {
 ExpertTravel expert_travel(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
                            const TravelLinks& links) {
   if (scheme.experts == 1 || shape.experts.count == 0) return {};
-  const int64_t in_node = std::clamp(links.gpus_per_node / scheme.tp, 1, scheme.experts);
+  const int64_t in_node = std::min(links.topology.lanes_of_node(scheme.tp), scheme.experts);
   const int64_t away = scheme.experts - in_node;
-  const int64_t sharers = std::min<int64_t>(in_node * scheme.tp, links.gpus_per_nic);
+  const int64_t sharers = std::min<int64_t>(in_node * scheme.tp, links.topology.nic_ranks());
   const int64_t ppm = visited_lanes_ppm(shape.experts.count, shape.experts.per_token, scheme.experts);
   const int64_t row_bytes = shape.hidden * element_bytes;
   const auto over = [&](const LinkTimes& link, int64_t lanes, int64_t rows) {

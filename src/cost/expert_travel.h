@@ -6,6 +6,7 @@
 #include "cost/link_times.h"
 #include "model/shape.h"
 #include "strategy/scheme.h"
+#include "strategy/topology.h"
 
 namespace sluice::cost {
 
@@ -29,9 +30,8 @@ struct ExpertTravel {
   int64_t latency_ns = 0;  // of an exchange; once a micro-batch and layer there are kUsualWaves + 2
 };
 struct TravelLinks {
-  LinkTimes intra, inter;
-  int gpus_per_node = 8;
-  int gpus_per_nic = 1;
+  LinkTimes intra, inter;  // the latter between the nodes that its group lies on
+  strategy::Topology topology;
 };
 ExpertTravel expert_travel(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
                            const TravelLinks& links);

@@ -32,7 +32,7 @@ ExpertTravel travel_of(int gpus_per_node, const strategy::Scheme& scheme) {
   const CostModel cost = cost_on(gpus_per_node);
   const CostModel::Options& options = cost.options();
   return expert_travel(options.shape, options.memory.element_bytes, scheme,
-                       {options.intra, options.inter, options.gpus_per_node, options.gpus_per_nic});
+                       {options.intra, options.inter, options.topology});
 }
 
 // Of 4 visits among 16 experts none is of a lane's 8 with probability (8·7·6·5) ÷ (16·15·14·13).

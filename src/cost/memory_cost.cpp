@@ -206,8 +206,8 @@ int64_t MemoryCost::ring_bytes_at_work(const model::TokenBytes& bytes) const {
   const int64_t ring = bytes.ring_backward - bytes.backward;
   // On two levels a block more is at hand of each, and of gradients one leaves and one comes.
   constexpr int64_t kMoreBlocks = 4;
-  const bool two_levels =
-      scheme_.cp * scheme_.tp > options().gpus_per_node && scheme_.tp < options().gpus_per_node;
+  const bool two_levels = scheme_.cp * scheme_.tp > options().topology.node_ranks() &&
+                          options().topology.lanes_of_node(scheme_.tp) > 1;
   return ring + (two_levels && ring > 0 ? kMoreBlocks * cost_.ring_bytes_per_token(scheme_) : 0);
 }
 
@@ -317,7 +317,7 @@ class Travelling {
       : memory_(options.memory),
         codecs_(options.codecs),
         share_(scheme.share),
-        runs_(strategy::share_run_lanes(scheme, options.gpus_per_node)),
+        runs_(strategy::share_run_lanes(scheme, options.topology)),
         in_runs_(runs_ > 1 && runs_ < share_ && !options.share_traits.sums_in_ring) {}
 
   // Of gathers, where they are coded: what is sent and received of one of two neighbours.

@@ -79,9 +79,11 @@ ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs
   const CostModel::Options& options = cost_.options();
   const ShareTraits& traits = options.share_traits;
   const int64_t ranks_in_node = int64_t{runs.lanes_in_node} * scheme_.tp;
-  const int64_t nics = std::max<int64_t>(1, ranks_in_node / options.gpus_per_nic);
-  const int64_t sharers = std::min<int64_t>(ranks_in_node, options.gpus_per_nic);
-  const auto between_nodes_ns = [&](int64_t bytes) { return bytes == 0 ? 0 : options.inter.of_bytes(bytes); };
+  const int64_t nics = std::max<int64_t>(1, ranks_in_node / options.topology.nic_ranks());
+  const int64_t sharers = std::min<int64_t>(ranks_in_node, options.topology.nic_ranks());
+  const auto between_nodes_ns = [&](int64_t bytes) {
+    return bytes == 0 ? 0 : options.link(runs.level).of_bytes(bytes);
+  };
   const auto round_ns = [&](const Holders& holders, int64_t part_bytes, int64_t takers) {
     const int64_t away = holders.count - holders.in_node;
     return std::max(options.intra.of_bytes((holders.count - 1) * part_bytes),

@@ -20,7 +20,7 @@ CostModel::Options options_of(bool tied = false) {
                     .element_bytes = 2,
                     .accumulator_bytes = 4,
                     .owner_bytes_per_parameter = 16};
-  options.gpus_per_nic = 2;
+  options.topology = {8, 2};
   return options;
 }
 CostModel model(bool tied = false) { return CostModel(options_of(tied)); }
@@ -159,7 +159,7 @@ TEST(Window, HoldsTwoGatheredOperationsAndTheGradientsOfTwo) {
 TEST(Window, HoldsTheSumsOfRunsBesides) {
   const CostModel cost = model();
   CostModel::Options options = cost.options();
-  options.gpus_per_node = 2;
+  options.topology = 2;
   const CostModel in_runs(options);
   const Scheme scheme{.cp = 4, .share = 4};
   const base::Interval part = cost.stage_run(scheme, 0);

@@ -85,7 +85,7 @@ TEST(Shipped, LinksAreThoseOfTheClusterPresets) {
     EXPECT_EQ(options.intra, expected.intra) << name;
     EXPECT_EQ(options.inter, expected.inter) << name;
     EXPECT_EQ(options.update_ps_per_element, expected.update_ps_per_element) << name;
-    EXPECT_EQ(options.gpus_per_node, cluster.gpus_per_node) << name;
+    EXPECT_EQ(options.topology.node_ranks(), cluster.gpus_per_node) << name;
   }
 }
 

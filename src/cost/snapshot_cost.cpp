@@ -18,11 +18,11 @@ SnapshotCost snapshot_cost(const CostModel& cost, int ranks) {
   SnapshotCost snapshots;
   snapshots.slice_bytes = (all_bytes + ranks - 1) / ranks;
   snapshots.host_bytes = kSnapshotCopies * snapshots.slice_bytes;
-  const LinkTimes& link = ranks > options.gpus_per_node ? options.inter : options.intra;
+  const int level = options.topology.level_of_first(ranks);
   // Ranks that share a network adapter send at once.
-  const int64_t sent_at_once = ranks > options.gpus_per_node ? options.gpus_per_nic : 1;
-  snapshots.time_ns =
-      options.host.of_bytes(snapshots.slice_bytes) + link.of_bytes(sent_at_once * snapshots.slice_bytes);
+  const int64_t sent_at_once = level == 0 ? 1 : options.topology.nic_ranks();
+  snapshots.time_ns = options.host.of_bytes(snapshots.slice_bytes) +
+                      options.link(level).of_bytes(sent_at_once * snapshots.slice_bytes);
   return snapshots;
 }
 

@@ -13,8 +13,7 @@ using ::testing::HasSubstr;
 CostModel::Options snapshot_options() {
   CostModel::Options options = tiny_options();
   options.memory.element_bytes = 2;
-  options.gpus_per_node = 4;
-  options.gpus_per_nic = 2;
+  options.topology = {4, 2};
   options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
   options.inter = {.latency_ns = 20, .bytes_per_s = 500'000'000};
   options.host = {0, 2'000'000'000};

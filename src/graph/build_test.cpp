@@ -371,7 +371,7 @@ TEST(Build, WithoutExchangesTheClockEqualsTheLongestSchedule) {
     run_clock(graph);
     ASSERT_EQ(graph.makespan_ns, longest_ns) << "seed " << seed << "\n" << to_text(graph);
     several += random.plan.pipelines.size() > 1 ? 1 : 0;
-    between_nodes += random.world_size > random.cost.options().gpus_per_node ? 1 : 0;
+    between_nodes += random.world_size > random.cost.options().topology.node_ranks() ? 1 : 0;
   }
   EXPECT_GT(std::min({several, deep, between_nodes}), 100);
 }

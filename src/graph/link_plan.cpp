@@ -15,11 +15,10 @@ int64_t busiest_elements(const link::Volume& volume) {
 // By NIC, in pull direction.
 link::Volume by_nic(const LinkPlan& plan, const link::Volume& by_rank) {
   link::Volume nics;
-  const auto count = static_cast<size_t>(plan.nic_of(plan.world_size - 1)) + 1;
-  nics.sent.resize(count);
-  nics.received.resize(count);
+  nics.sent.resize(static_cast<size_t>(plan.nics()));
+  nics.received.resize(nics.sent.size());
   for (int rank = 0; rank < plan.world_size; ++rank) {
-    const auto nic = static_cast<size_t>(plan.nic_of(rank));
+    const auto nic = static_cast<size_t>(plan.topology.nic_of(rank));
     nics.sent[nic] += by_rank.sent[static_cast<size_t>(rank)];
     nics.received[nic] += by_rank.received[static_cast<size_t>(rank)];
   }
@@ -29,9 +28,11 @@ link::Volume by_nic(const LinkPlan& plan, const link::Volume& by_rank) {
 LinkPlan::Way way(const LinkPlan& plan, const model::ParameterTable& table, link::Moved moved) {
   LinkPlan::Way way;
   for (const link::RoundVolume& round :
-       link::round_volumes(table, plan.layout, plan.rounds, plan.world_size, plan.gpus_per_node, moved)) {
+       link::round_volumes(table, plan.layout, plan.rounds, plan.world_size, plan.topology, moved)) {
     way.nics.push_back(by_nic(plan, round.inter));
     way.busiest.push_back({busiest_elements(way.nics.back()), busiest_elements(round.intra)});
+    for (const link::Volume& leaves : round.beyond)
+      way.busiest.back().beyond_elements.push_back(busiest_elements(by_nic(plan, leaves)));
   }
   return way;
 }
@@ -43,7 +44,9 @@ void add(LinkPlan::Elements& to, const model::Bucket& bucket, int64_t elements) 
 
 std::string key_of(const strategy::Strategy& strategy, const LinkMachine& machine) {
   base::CanonicalBytes key;
-  key.add(machine.world_size).add(machine.gpus_per_node).add(machine.gpus_per_nic);
+  key.add(machine.world_size).add(machine.topology.node_ranks()).add(machine.topology.nic_ranks());
+  for (const int ranks : machine.topology.group_ranks()) key.add(ranks);
+  key.add("pipelines");
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     key.add(strategy::to_text(pipeline.scheme));
     for (const int rank : pipeline.ranks) key.add(rank);
@@ -58,8 +61,7 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
                    const LinkMachine& machine) {
   const int world_size = machine.world_size;
   LinkPlan plan{.world_size = world_size,
-                .gpus_per_node = machine.gpus_per_node,
-                .gpus_per_nic = machine.gpus_per_nic,
+                .topology = machine.topology,
                 .strategy = strategy,
                 .layout = link::ComputeLayout(table, strategy, world_size),
                 .rounds = link::rounds(table, strategy)};

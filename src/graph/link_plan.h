@@ -14,6 +14,7 @@
 #include "link/route.h"
 #include "model/parameters.h"
 #include "strategy/step_plan.h"
+#include "strategy/topology.h"
 
 namespace sluice::graph {
 
@@ -23,15 +24,16 @@ struct LinkPlan {
   struct Busiest {
     int64_t inter_elements = 0;
     int64_t intra_elements = 0;
+    std::vector<int64_t> beyond_elements =
+        {};  // of inter_elements, what leaves larger groups, by size of these
   };
 
   int world_size = 0;
-  int gpus_per_node = 0;
-  int gpus_per_nic = 1;
+  strategy::Topology topology;
   strategy::Strategy strategy;  // the pipelines at work
   link::ComputeLayout layout;
   link::Rounds rounds;
-  std::vector<int> round_of_bucket;     // rounds the other way round
+  std::vector<int> round_of_bucket;  // rounds the other way round
   // What pull moves; and push, which is the same reversed where everything is trained.
   struct Way {
     std::vector<Busiest> busiest;    // by round
@@ -47,19 +49,14 @@ struct LinkPlan {
   std::vector<Elements> held;
 
   // One node has no inter level.
-  bool has_inter() const { return world_size > gpus_per_node; }
-  // NICs are numbered through all nodes.
-  int nic_of(int rank) const {
-    const int of_node = (gpus_per_node + gpus_per_nic - 1) / gpus_per_nic;
-    return rank / gpus_per_node * of_node + rank % gpus_per_node / gpus_per_nic;
-  }
+  bool has_inter() const { return topology.nodes_of(world_size) > 1; }
+  int nics() const { return topology.nic_of(world_size - 1) + 1; }
 };
 
 // The machine as links see it.
 struct LinkMachine {
   int world_size = 1;
-  int gpus_per_node = 8;
-  int gpus_per_nic = 1;
+  strategy::Topology topology;
   bool operator==(const LinkMachine&) const = default;
 };
 

@@ -68,6 +68,9 @@ class Lowering {
   void depend(int node, int on) { graph_.nodes[static_cast<size_t>(node)].dependencies.push_back(on); }
 
   int add_exchange(NodeKind kind, int round, int64_t bytes, int previous);
+  template <typename Bytes>
+  int add_between_nodes(NodeKind kind, int round, const LinkPlan::Busiest& busiest, Bytes bytes,
+                        int previous);
   UnitOnStage on_stage(const PipelineDraft& draft, int stage, int unit) const;
   int64_t attention_ns(const PipelineDraft& draft, const DraftCell& cell) const;
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
@@ -106,10 +109,24 @@ void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
 
 int Lowering::add_exchange(NodeKind kind, int round, int64_t bytes, int previous) {
   const bool intra = kind == NodeKind::kPullIntra || kind == NodeKind::kPushIntra;
-  Node& node = add(kind, all_ranks_, cost_.exchange_ns(bytes, intra), LinkRound{round});
+  Node& node = add(kind, all_ranks_, cost_.exchange_ns(bytes, intra ? 0 : 1), LinkRound{round});
   node.bytes = bytes;
   if (previous >= 0) node.dependencies.push_back(previous);
   return node.id;
+}
+
+// What leaves larger groups of nodes does so beside the rest.
+template <typename Bytes>
+int Lowering::add_between_nodes(NodeKind kind, int round, const LinkPlan::Busiest& busiest, Bytes bytes,
+                                int previous) {
+  const int id = add_exchange(kind, round, bytes(busiest.inter_elements), previous);
+  int64_t& duration_ns = graph_.nodes.back().duration_ns;
+  int level = 1;
+  for (const int64_t elements : busiest.beyond_elements) {
+    ++level;
+    if (elements > 0) duration_ns = std::max(duration_ns, cost_.exchange_ns(bytes(elements), level));
+  }
+  return id;
 }
 
 void Lowering::add_pulls() {
@@ -125,7 +142,7 @@ void Lowering::add_pulls() {
     const LinkPlan::Busiest& busiest = links_.pull.busiest[r];
     const int round = static_cast<int>(r);
     if (links_.has_inter()) {
-      inter = add_exchange(NodeKind::kPullInter, round, bytes(busiest.inter_elements), inter);
+      inter = add_between_nodes(NodeKind::kPullInter, round, busiest, bytes, inter);
     }
     intra = add_exchange(NodeKind::kPullIntra, round, bytes(busiest.intra_elements), intra);
     if (inter >= 0) depend(intra, inter);
@@ -148,8 +165,8 @@ void Lowering::add_pushes() {
     graph_.nodes.back().duration_ns += cost_.code_ns(codecs.in_node, busiest.intra_elements);
     for (const int cell : push_after_[r]) depend(intra, cell);
     if (links_.has_inter()) {
-      inter = add_exchange(NodeKind::kPushInter, round, bytes(codecs.between_nodes, busiest.inter_elements),
-                           inter);
+      const auto sent = [&](int64_t elements) { return bytes(codecs.between_nodes, elements); };
+      inter = add_between_nodes(NodeKind::kPushInter, round, busiest, sent, inter);
       graph_.nodes.back().duration_ns += cost_.code_ns(codecs.between_nodes, busiest.inter_elements);
       depend(inter, intra);
     }
@@ -159,7 +176,8 @@ void Lowering::add_pushes() {
 
 void Lowering::add_end() {
   const Node& scalars =
-      add(NodeKind::kReduceScalars, all_ranks_, cost_.exchange_ns(kScalarBytes, !links_.has_inter()));
+      add(NodeKind::kReduceScalars, all_ranks_,
+          cost_.exchange_ns(kScalarBytes, links_.topology.level_of_first(graph_.world_size)));
   const int scalars_id = scalars.id;
   graph_.nodes.back().bytes = kScalarBytes;
   graph_.nodes.back().dependencies = end_after_;
@@ -220,7 +238,7 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
   for (const DraftCell& cell : drafted.cells) add_cell(draft, stage, cell);
   std::vector<UnitCells> by_unit(draft.load.units.size());
   const int sums_behind =
-      strategy::share_runs(draft.place(), stage, links_.gpus_per_node).behind(draft.place().scheme.share);
+      strategy::share_runs(draft.place(), stage, links_.topology).behind(draft.place().scheme.share);
   for (const std::vector<int>& order : drafted.order) {
     chain_lane(draft, drafted, order, first_node);
     if (purpose_ == Purpose::kTrain) hang_pushes(draft, drafted, order, first_node, sums_behind);

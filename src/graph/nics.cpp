@@ -4,32 +4,17 @@
 
 namespace sluice::graph {
 
-namespace {
-
-bool boundary_crosses(const strategy::Pipeline& pipeline, int boundary, int gpus_per_node) {
-  for (int lane = 0; lane < pipeline.scheme.cp; ++lane) {
-    for (int t = 0; t < pipeline.scheme.tp; ++t) {
-      const int below = pipeline.rank_of(boundary, lane, t);
-      const int above = pipeline.rank_of(boundary + 1, lane, t);
-      if (below / gpus_per_node != above / gpus_per_node) return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
 Nics::Nics(const StepGraph& graph) : graph_(graph) {
   if (!graph.links || !graph.links->has_inter()) return;
   for (const strategy::PipelinePlan& plan : graph.plan.pipelines) {
     std::vector<char>& crosses = crosses_.emplace_back();
     for (int boundary = 0; boundary + 1 < plan.pipeline.scheme.pp; ++boundary) {
-      crosses.push_back(boundary_crosses(plan.pipeline, boundary, graph.links->gpus_per_node) ? 1 : 0);
+      crosses.push_back(strategy::boundary_level(plan.pipeline, boundary, graph.links->topology) > 0 ? 1 : 0);
       contended_ = contended_ || crosses.back();
     }
   }
   if (!contended_) return;
-  sending_.resize(static_cast<size_t>(graph.links->nic_of(graph.world_size - 1)) + 1);
+  sending_.resize(static_cast<size_t>(graph.links->nics()));
   receiving_.resize(sending_.size());
 }
 
@@ -54,9 +39,9 @@ std::vector<Nics::Side*> Nics::sides_of(const Node& node) {
     for (int t = 0; t < place.scheme.tp; ++t) {
       const int from = place.rank_of(transfer.stage + (up ? 0 : 1), lane, t);
       const int to = place.rank_of(transfer.stage + (up ? 1 : 0), lane, t);
-      if (from / links.gpus_per_node == to / links.gpus_per_node) continue;
-      sides.push_back(&sending_[static_cast<size_t>(links.nic_of(from))]);
-      sides.push_back(&receiving_[static_cast<size_t>(links.nic_of(to))]);
+      if (links.topology.same_node(from, to)) continue;
+      sides.push_back(&sending_[static_cast<size_t>(links.topology.nic_of(from))]);
+      sides.push_back(&receiving_[static_cast<size_t>(links.topology.nic_of(to))]);
     }
   }
   std::ranges::sort(sides);

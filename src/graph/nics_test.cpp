@@ -65,13 +65,41 @@ TEST(Nics, NothingInsideANodeIsSlowed) {
   for (const Node& node : two.graph.nodes) EXPECT_EQ(node.end_ns, node.start_ns + node.duration_ns);
 }
 
+// Of a round's elements, those that leave a group of nodes go beside the others, over the links between
+// groups.
+TEST(Nics, PullsWaitForTheLinksBetweenGroupsOfNodes) {
+  const model::Shape shape = testing::small_shape(4);
+  const model::ParameterTable table = model::parameter_table(shape);
+  const strategy::StepPlan plan = testing::plan_from_text("8x<1,1,1>", {"30"}, 8);
+  cost::CostModel::Options options = testing::small_cost(shape, {.gpus_per_node = 2}).options();
+  const StepGraph alike = build(plan, table, cost::CostModel(options), 8);
+  options.topology = {2, 1, {4}};
+  const auto graph_with = [&](const cost::LinkTimes& between) {
+    options.beyond = {between};
+    return build(plan, table, cost::CostModel(options), 8);
+  };
+  const StepGraph fast = graph_with(options.inter);
+  const StepGraph slow = graph_with({options.inter.latency_ns, options.inter.bytes_per_s / 100});
+  ASSERT_EQ(alike.nodes.size(), slow.nodes.size());
+  for (size_t node = 0; node < alike.nodes.size(); ++node) {
+    EXPECT_EQ(fast.nodes[node].duration_ns, alike.nodes[node].duration_ns);
+    if (slow.nodes[node].kind != NodeKind::kPullInter) continue;
+    const LinkPlan::Busiest& busiest =
+        slow.links->pull.busiest[static_cast<size_t>(slow.nodes[node].round())];
+    ASSERT_EQ(busiest.beyond_elements.size(), 1u);
+    EXPECT_LE(busiest.beyond_elements.front(), busiest.inter_elements);
+    EXPECT_EQ(slow.nodes[node].duration_ns, options.beyond.front().of_bytes(busiest.beyond_elements.front() *
+                                                                            options.memory.element_bytes));
+  }
+}
+
 TEST(Nics, SharedAdapterMovesWhatItsRanksMove) {
   const model::Shape shape = testing::small_shape(4);
   const model::ParameterTable table = model::parameter_table(shape);
   const auto strategy = strategy::parse_strategy("<4,1,1>", 8);
-  const LinkPlan own = link_plan(table, strategy, {8, 4, 1});
-  const LinkPlan shared = link_plan(table, strategy, {8, 4, 2});
-  const LinkPlan one = link_plan(table, strategy, {8, 4, 4});
+  const LinkPlan own = link_plan(table, strategy, {8, {4, 1}});
+  const LinkPlan shared = link_plan(table, strategy, {8, {4, 2}});
+  const LinkPlan one = link_plan(table, strategy, {8, {4, 4}});
   for (size_t round = 0; round < own.pull.busiest.size(); ++round) {
     ASSERT_EQ(own.pull.nics[round].sent.size(), 8u);
     ASSERT_EQ(shared.pull.nics[round].sent.size(), 4u);

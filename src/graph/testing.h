@@ -62,7 +62,7 @@ inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& 
   result.inter = {2 * options.latency_ns, 10'000'000'000};
   result.update_ps_per_element = 50;
   result.memory.device_bytes = options.device_bytes;
-  result.gpus_per_node = options.gpus_per_node;
+  result.topology = options.gpus_per_node;
   result.cut_times = options.cut_times;
   return cost::CostModel(result);
 }

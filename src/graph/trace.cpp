@@ -226,11 +226,11 @@ std::vector<TraceRecord> trace_records(const StepGraph& graph, const std::vector
 }
 
 std::vector<int> traced_ranks(const StepGraph& graph, int64_t most_bytes) {
-  const int per_node = graph.links->gpus_per_node;
-  const int nodes = (graph.world_size + per_node - 1) / per_node;
+  const strategy::Topology& topology = graph.links->topology;
+  const int nodes = topology.nodes_of(graph.world_size);
   std::vector<int64_t> bytes(static_cast<size_t>(nodes), 0);
   for (int rank = 0; rank < graph.world_size; ++rank) {
-    int64_t& of_node = bytes[static_cast<size_t>(rank / per_node)];
+    int64_t& of_node = bytes[static_cast<size_t>(topology.node_of(rank))];
     for (const int id : graph.programs[static_cast<size_t>(rank)]) of_node += trace_bytes(graph.node(id));
   }
   const int64_t most = std::max<int64_t>(1, std::ranges::max(bytes));
@@ -239,8 +239,9 @@ std::vector<int> traced_ranks(const StepGraph& graph, int64_t most_bytes) {
       all <= most_bytes ? nodes : std::max<int64_t>(1, std::min<int64_t>(nodes, most_bytes / most));
   std::vector<int> ranks;
   for (int64_t i = 0; i < fit; ++i) {
-    const int first = static_cast<int>(i * nodes / fit) * per_node;
-    for (int rank = first; rank < std::min(first + per_node, graph.world_size); ++rank) ranks.push_back(rank);
+    const int first = static_cast<int>(i * nodes / fit) * topology.node_ranks();
+    const int end = std::min(first + topology.node_ranks(), graph.world_size);
+    for (int rank = first; rank < end; ++rank) ranks.push_back(rank);
   }
   return ranks;
 }

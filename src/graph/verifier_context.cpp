@@ -33,7 +33,7 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
     sums_behind.emplace_back(static_cast<size_t>(scheme.pp), 1);
     for (int stage = 0; scheme.share > 1 && stage < scheme.pp; ++stage)
       sums_behind.back()[static_cast<size_t>(stage)] =
-          strategy::share_runs(pipeline.pipeline, stage, graph.links->gpus_per_node).behind(scheme.share);
+          strategy::share_runs(pipeline.pipeline, stage, graph.links->topology).behind(scheme.share);
     for (const strategy::Pass& pass : strategy::passes(pipeline)) {
       units.push_back({static_cast<int>(p), pass.first_lane, pass.lanes, tokens_of(pipeline, pass),
                        schedule::policy_of(pass, cost), head_lanes_of(pipeline, pass)});

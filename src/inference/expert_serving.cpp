@@ -54,9 +54,9 @@ ExpertServer::ExpertServer(const model::Shape& shape, const ServingMachine& mach
 // Of a micro-batch's rows on all attention lanes together; whoever sends or receives most.
 int64_t ExpertServer::transfer_ns(const ExpertLayout& layout, int64_t rows) const {
   const int lanes = layout.expert_lanes;
-  const bool in_node = layout.ranks() / layout.groups <= machine_.gpus_per_node;
-  const strategy::LinkSpeed& link = in_node ? machine_.rates.intra_node : machine_.rates.inter_node;
-  const int sharers = in_node ? 1 : machine_.rates.gpus_per_nic;
+  const int level = machine_.topology.level_of_first(layout.ranks() / layout.groups);
+  const strategy::LinkSpeed& link = machine_.rates.link(level);
+  const int sharers = level == 0 ? 1 : machine_.topology.nic_ranks();
   const int64_t visited_ppm = cost::visited_lanes_ppm(shape_.experts.count, shape_.experts.per_token, lanes);
   int64_t copies = rows * visited_ppm / kMillion;  // that one expert lane gets
   if (!layout.apart) copies = copies * (lanes - 1) / lanes;
@@ -131,7 +131,7 @@ ExpertServing ExpertServer::serve(const ExpertLayout& layout) const {
 
 std::vector<ExpertLayout> ExpertServer::divided_layouts(int world_size) const {
   std::vector<ExpertLayout> layouts;
-  for (const int tp : tp_degrees(shape_, machine_.gpus_per_node)) {
+  for (const int tp : tp_degrees(shape_, machine_.topology.node_ranks())) {
     for (int lanes = 2; tp * lanes <= world_size; lanes *= 2) {
       if (world_size % (tp * lanes) != 0 || shape_.experts.count % lanes != 0) continue;
       layouts.push_back({.attention_tp = tp,
@@ -147,7 +147,7 @@ std::vector<ExpertLayout> ExpertServer::divided_layouts(int world_size) const {
 std::vector<ExpertLayout> ExpertServer::apart_layouts(int world_size) const {
   constexpr int kMostMicroBatches = 4;
   std::vector<ExpertLayout> layouts;
-  const std::vector<int> degrees = tp_degrees(shape_, machine_.gpus_per_node);
+  const std::vector<int> degrees = tp_degrees(shape_, machine_.topology.node_ranks());
   for (int groups = 1; groups <= world_size; groups *= 2) {
     if (world_size % groups != 0) break;
     const int ranks = world_size / groups;

@@ -13,6 +13,7 @@
 #include "cost/analytic.h"
 #include "inference/serving.h"
 #include "model/program.h"
+#include "strategy/topology.h"
 
 namespace sluice::inference {
 
@@ -20,7 +21,7 @@ struct ServingMachine {
   cost::Rates rates;
   int64_t device_bytes = 0;  // that a rank may use
   int64_t element_bytes = 2;
-  int gpus_per_node = 8;
+  strategy::Topology topology;  // of as many larger groups as the rates know links between
 };
 
 // Ranks that have attention (and all that is beside experts), and ranks that have experts: the same ones

@@ -49,8 +49,8 @@ int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& sch
   return fullest * memory.element_bytes;
 }
 
-bool lies_in_node(const cost::CostModel& cost, const strategy::Scheme& scheme) {
-  return cost.options().gpus_per_node % scheme.ranks() == 0;
+int ranks_level(const cost::CostModel& cost, const strategy::Scheme& scheme) {
+  return cost.options().topology.level_of_any(scheme.ranks());
 }
 
 SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int64_t texts, int64_t longest) {
@@ -66,17 +66,18 @@ SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int
 
 std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int world_size,
                                              int64_t room_bytes) {
-  const cost::CostModel::Options& machine = cost.options();
+  const model::Shape& shape = cost.options().shape;
+  const int node_ranks = cost.options().topology.node_ranks();
   std::vector<strategy::Scheme> schemes;
   strategy::Scheme least;
-  for (int tp = 1; tp <= machine.gpus_per_node && world_size % tp == 0; tp *= 2) {
-    if (!model::tp_fault(machine.shape, tp).empty()) break;
+  for (int tp = 1; tp <= node_ranks && world_size % tp == 0; tp *= 2) {
+    if (!model::tp_fault(shape, tp).empty()) break;
     for (int pp = 1; world_size % (tp * pp) == 0; pp *= 2) {
-      if (!model::pp_fault(machine.shape, pp).empty()) break;
+      if (!model::pp_fault(shape, pp).empty()) break;
       const strategy::Scheme scheme{.tp = tp, .pp = pp};
       const int64_t bytes = parameter_bytes(cost, scheme);
       if (bytes < room_bytes) schemes.push_back(scheme);
-      for (int cp = 2; pp == 1 && tp * cp <= machine.gpus_per_node && world_size % (tp * cp) == 0; cp *= 2) {
+      for (int cp = 2; pp == 1 && tp * cp <= node_ranks && world_size % (tp * cp) == 0; cp *= 2) {
         const strategy::Scheme lanes{.tp = tp, .pp = 1, .cp = cp};
         if (bytes < room_bytes) schemes.push_back(lanes);
       }
@@ -100,7 +101,7 @@ SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, st
   SLUICE_ASSERT(cost.decodes(scheme), "passes of unknown cost");
   SayingLayout layout{.scheme = scheme, .pipelines = world_size / scheme.ranks()};
   layout.pulling_ns =
-      cost.exchange_ns(parameter_bytes(cost, scheme), world_size <= cost.options().gpus_per_node);
+      cost.exchange_ns(parameter_bytes(cost, scheme), cost.options().topology.level_of_first(world_size));
   const int64_t longest = longest_of(load);
   for (int pipeline = 0; pipeline < std::min(layout.pipelines, most_pipelines); ++pipeline) {
     const std::vector<Lengths> own = dealt(load, pipeline, layout.pipelines);
@@ -108,7 +109,7 @@ SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, st
     for (const Lengths& request : own) texts += std::ssize(request.said);
     const SchedulerOptions options = scheduler_options(cut_of(cost, scheme), room, texts, longest);
     const Passes passes = passes_of(own, options, cost.window());
-    PassClock clock(cost, scheme, lies_in_node(cost, scheme));
+    PassClock clock(cost, scheme, ranks_level(cost, scheme));
     for (const cost::DecodeWork& work : passes.work) clock.add(work);
     layout.evictions += passes.evictions;
     if (clock.ns() < layout.saying_ns) continue;

@@ -29,8 +29,8 @@ struct TextRoom {
   int64_t most_texts = 256;  // under way at once
 };
 
-// Whether the ranks of such a pipeline lie in one node.
-bool lies_in_node(const cost::CostModel& cost, const strategy::Scheme& scheme);
+// On what level of the topology the ranks of such pipelines meet.
+int ranks_level(const cost::CostModel& cost, const strategy::Scheme& scheme);
 
 // How a pipeline's scheduler goes about so many texts, none longer than `longest`: no more pages than those
 // take, at most what the room holds.

@@ -32,7 +32,7 @@ cost::DecodeWork of_lane(const model::Shape& shape, const strategy::Scheme& sche
 
 // What lanes give each other where a layer of such a pass attends.
 int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
-                         const cost::DecodeWork& pass, bool in_node) {
+                         const cost::DecodeWork& pass, int level) {
   const model::Shape& shape = cost.options().shape;
   const int64_t element_bytes = cost.options().memory.element_bytes;
   // Of latent attention all queries go to one narrow head, which keys and values are made of.
@@ -43,16 +43,16 @@ int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& sc
   const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
   const bool cut = is_cut(shape, scheme, pass);
   const int64_t others = rows_of_lane(shape, scheme, pass) * (scheme.cp - 1);
-  const int64_t found = cost.exchange_ns(others * queries * (width + 1) * wide_bytes, in_node);
+  const int64_t found = cost.exchange_ns(others * queries * (width + 1) * wide_bytes, level);
   const int64_t gathered =
-      cut ? cost.exchange_ns(others * (queries + 2 * keys) * width * element_bytes, in_node) : 0;
+      cut ? cost.exchange_ns(others * (queries + 2 * keys) * width * element_bytes, level) : 0;
   return found + gathered;
 }
 
 }  // namespace
 
-PassClock::PassClock(const cost::CostModel& cost, const strategy::Scheme& scheme, bool in_node)
-    : cost_(cost), scheme_(scheme), in_node_(in_node), passes_(static_cast<size_t>(scheme.pp)) {}
+PassClock::PassClock(const cost::CostModel& cost, const strategy::Scheme& scheme, int level)
+    : cost_(cost), scheme_(scheme), level_(level), passes_(static_cast<size_t>(scheme.pp)) {}
 
 // Of all passes that are alike.
 cost::Wide PassClock::of_stage(int stage, const cost::DecodeWork& pass) const {
@@ -64,7 +64,7 @@ cost::Wide PassClock::of_stage(int stage, const cost::DecodeWork& pass) const {
   for (int64_t position = blocks.begin; position < blocks.end; ++position)
     attending += cost_.program().kind_at(position).work().scanned > 0 ? 0 : 1;
   return cost_.decode_ns(scheme_, run, of_lane(cost_.options().shape, scheme_, pass)) +
-         cost::Wide{pass.passes} * attending * between_lanes_ns(cost_, scheme_, pass, in_node_);
+         cost::Wide{pass.passes} * attending * between_lanes_ns(cost_, scheme_, pass, level_);
 }
 
 // All stages at once, at a turn's end.
@@ -72,10 +72,10 @@ int64_t PassClock::handed_on_ns() const {
   int64_t slowest = 0;
   for (size_t stage = 0; stage + 1 < passes_.size(); ++stage) {
     if (const int64_t rows = passes_[stage].rows; rows > 0)
-      slowest = std::max(slowest, cost_.transfer_ns(scheme_, rows, in_node_));
+      slowest = std::max(slowest, cost_.transfer_ns(scheme_, rows, level_));
   }
   if (const int64_t spoken = passes_.back().spoken; spoken > 0 && scheme_.pp > 1)
-    slowest = std::max(slowest, cost_.exchange_ns(kToldBytes * spoken, in_node_));
+    slowest = std::max(slowest, cost_.exchange_ns(kToldBytes * spoken, level_));
   return slowest;
 }
 

@@ -12,10 +12,10 @@ namespace sluice::inference {
 
 class PassClock {
  public:
-  // `in_node`: the pipeline's ranks lie in one. Of lanes each takes its part of rows, unless they are few,
-  // and of keys; queries, keys and values go to all of them, and what they find comes back
-  // (layers/cached_lanes.h), which nothing hides. REQUIRES: cost.decodes(scheme); the model outlives it.
-  PassClock(const cost::CostModel& cost, const strategy::Scheme& scheme, bool in_node);
+  // `level`: of the topology, on which the pipeline's ranks meet. Of lanes each takes its part of rows,
+  // unless they are few, and of keys; queries, keys and values go to all of them, and what they find comes
+  // back (layers/cached_lanes.h), which nothing hides. REQUIRES: cost.decodes(scheme); the model outlives it.
+  PassClock(const cost::CostModel& cost, const strategy::Scheme& scheme, int level);
 
   // Takes a turn with the pass in front, which may have no rows; or several, with passes that are alike, or
   // alike each to the one a round of stages before it.
@@ -29,7 +29,7 @@ class PassClock {
 
   const cost::CostModel& cost_;
   strategy::Scheme scheme_;
-  bool in_node_;
+  int level_;
   std::deque<cost::DecodeWork> passes_;  // by the stage that has it
   int64_t ns_ = 0;
 };

@@ -14,10 +14,9 @@ cost::DecodeWork of_texts(int64_t texts, int64_t tokens, int64_t passes = 1) {
   return work;
 }
 
-int64_t ns_of(const strategy::Scheme& scheme, const std::vector<cost::DecodeWork>& passes,
-              bool in_node = true) {
+int64_t ns_of(const strategy::Scheme& scheme, const std::vector<cost::DecodeWork>& passes, int level = 0) {
   const cost::CostModel cost = test_machine();
-  PassClock clock(cost, scheme, in_node);
+  PassClock clock(cost, scheme, level);
   for (const cost::DecodeWork& pass : passes) clock.add(pass);
   return clock.ns();
 }
@@ -38,7 +37,7 @@ TEST(PassClock, StagesHaveAPassEach) {
   const int64_t alone = ns_of(scheme, {pass, {}, {}, {}});
   EXPECT_GT(alone, whole);
   EXPECT_LT(alone, whole * 11 / 10);
-  EXPECT_GT(ns_of(scheme, {pass, {}, {}, {}}, /*in_node=*/false), alone);
+  EXPECT_GT(ns_of(scheme, {pass, {}, {}, {}}, /*level=*/1), alone);
   std::vector<cost::DecodeWork> many(100, pass);
   const int64_t slowest = ns_of(scheme, many) - ns_of(scheme, {many.begin(), many.end() - 1});
   EXPECT_LT(slowest, alone * 4 / 10);

@@ -43,7 +43,7 @@ std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const De
     };
     // Stages have a part of the texts each: a round of such passes, behind one that fills them.
     const auto pass = [&](int64_t texts) {
-      PassClock clock(cost, scheme, lies_in_node(cost, scheme));
+      PassClock clock(cost, scheme, ranks_level(cost, scheme));
       int64_t filled_ns = 0;
       for (const bool fills : {true, false}) {
         for (int stage = 0; stage < scheme.pp; ++stage)

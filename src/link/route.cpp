@@ -58,7 +58,7 @@ std::vector<Group> groups_of(const std::vector<Holder>& holders) {
 }
 
 std::vector<NodeHolders> by_node(const std::vector<Group>& groups, const std::vector<char>& active,
-                                 int gpus_per_node) {
+                                 const strategy::Topology& topology) {
   std::vector<int> ranks;
   for (size_t group = 0; group < groups.size(); ++group) {
     if (active[group]) ranks.insert(ranks.end(), groups[group].ranks.begin(), groups[group].ranks.end());
@@ -66,7 +66,7 @@ std::vector<NodeHolders> by_node(const std::vector<Group>& groups, const std::ve
   std::sort(ranks.begin(), ranks.end());
   std::vector<NodeHolders> nodes;
   for (const int rank : ranks) {
-    const int node = rank / gpus_per_node;
+    const int node = topology.node_of(rank);
     if (nodes.empty() || nodes.back().node != node) nodes.push_back({node, {}});
     nodes.back().ranks.push_back(rank);
   }
@@ -97,7 +97,7 @@ std::vector<Change> changes_of(const std::vector<Group>& groups) {
 // where holders change, cut further where the owner changes.
 template <typename Visit>
 void for_each_mutual_slice(int64_t bucket_size, const std::vector<Holder>& holders, int world_size,
-                           int gpus_per_node, const Visit& visit) {
+                           const strategy::Topology& topology, const Visit& visit) {
   const std::vector<Group> groups = groups_of(holders);
   const std::vector<Change> changes = changes_of(groups);
   std::vector<char> active(groups.size(), 0);
@@ -108,7 +108,7 @@ void for_each_mutual_slice(int64_t bucket_size, const std::vector<Holder>& holde
       active[changes[next].group] = changes[next].enters;
     }
     if (next == changes.size()) break;
-    const std::vector<NodeHolders> nodes = by_node(groups, active, gpus_per_node);
+    const std::vector<NodeHolders> nodes = by_node(groups, active, topology);
     if (nodes.empty()) continue;
     for (Interval rest{begin, changes[next].position}; !rest.empty();) {
       while (owned_part(bucket_size, world_size, owner).end <= rest.begin) ++owner;
@@ -129,15 +129,15 @@ Interval entry_part(Interval slice, size_t holders, size_t index) {
 // Collects the transfers of one bucket; all of them, or those of one rank.
 class Collector {
  public:
-  Collector(int bucket, int gpus_per_node, std::optional<int> only)
-      : bucket_(bucket), gpus_per_node_(gpus_per_node), only_(only) {}
+  Collector(int bucket, const strategy::Topology& topology, std::optional<int> only)
+      : bucket_(bucket), topology_(&topology), only_(only) {}
 
   void add_slice(Interval slice, int owner, const std::vector<NodeHolders>& nodes) {
     const size_t first_inter = inter.size();
     const size_t first_intra = intra.size();
-    const int owner_node = owner / gpus_per_node_;
+    const int owner_node = topology_->node_of(owner);
     for (const NodeHolders& holders : nodes) {
-      if (only_ && *only_ != owner && *only_ / gpus_per_node_ != holders.node) continue;
+      if (only_ && *only_ != owner && topology_->node_of(*only_) != holders.node) continue;
       if (holders.node == owner_node) {
         for (const int holder : holders.ranks) add(intra, slice, owner, holder);
       } else {
@@ -179,7 +179,7 @@ class Collector {
   }
 
   int bucket_;
-  int gpus_per_node_;
+  const strategy::Topology* topology_;
   std::optional<int> only_;
 };
 
@@ -212,11 +212,10 @@ class Reused {
 };
 
 Route collect(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
-              int world_size, int gpus_per_node, std::optional<int> only) {
-  SLUICE_ASSERT(gpus_per_node >= 1, base::text("gpus_per_node is ", gpus_per_node));
+              int world_size, const strategy::Topology& topology, std::optional<int> only) {
   const auto holders = holders_by_bucket(table, layout, world_size);
   Reused<Collector> reused;
-  Route result{.world_size = world_size, .gpus_per_node = gpus_per_node, .rounds = {}};
+  Route result{.world_size = world_size, .topology = topology, .rounds = {}};
   for (const std::vector<int>& buckets : rounds.buckets) {
     RouteRound& round = result.rounds.emplace_back();
     round.buckets = buckets;
@@ -224,8 +223,8 @@ Route collect(const model::ParameterTable& table, const ComputeLayout& layout, c
       const int64_t size = table.buckets[static_cast<size_t>(index)].size;
       const std::vector<Holder>& held = holders[static_cast<size_t>(index)];
       const Collector& transfers = reused.get(size, held, [&] {
-        Collector fresh(index, gpus_per_node, only);
-        for_each_mutual_slice(size, held, world_size, gpus_per_node,
+        Collector fresh(index, topology, only);
+        for_each_mutual_slice(size, held, world_size, topology,
                               [&](Interval slice, int owner, const std::vector<NodeHolders>& nodes) {
                                 fresh.add_slice(slice, owner, nodes);
                               });
@@ -243,6 +242,11 @@ Volume no_volume(int world_size) {
           std::vector<int64_t>(static_cast<size_t>(world_size))};
 }
 
+RoundVolume no_round_volume(int world_size, const strategy::Topology& topology) {
+  const Volume none = no_volume(world_size);
+  return {none, none, std::vector<Volume>(topology.group_ranks().size(), none)};
+}
+
 void add(Volume& total, const Volume& more) {
   for (size_t rank = 0; rank < total.sent.size(); ++rank) {
     total.sent[rank] += more.sent[rank];
@@ -251,13 +255,13 @@ void add(Volume& total, const Volume& more) {
 }
 
 // What add_slice lists, as sums.
-void count_slice(RoundVolume& volume, int gpus_per_node, Interval slice, int owner,
+void count_slice(RoundVolume& volume, const strategy::Topology& topology, Interval slice, int owner,
                  const std::vector<NodeHolders>& nodes) {
   const auto at = [](std::vector<int64_t>& counts, int rank) -> int64_t& {
     return counts[static_cast<size_t>(rank)];
   };
   for (const auto& [node, ranks] : nodes) {
-    if (node == owner / gpus_per_node) {
+    if (node == topology.node_of(owner)) {
       for (const int holder : ranks) {
         if (holder == owner) continue;
         at(volume.intra.sent, owner) += slice.size();
@@ -269,6 +273,11 @@ void count_slice(RoundVolume& volume, int gpus_per_node, Interval slice, int own
     for (size_t index = 0; index < ranks.size(); ++index) {
       const int64_t part = entry_part(slice, ranks.size(), index).size();
       at(volume.inter.received, ranks[index]) += part;
+      for (int beyond = topology.level_of(owner, ranks[index]) - 2; beyond >= 0; --beyond) {
+        Volume& leaves = volume.beyond[static_cast<size_t>(beyond)];
+        at(leaves.sent, owner) += part;
+        at(leaves.received, ranks[index]) += part;
+      }
       at(volume.intra.sent, ranks[index]) += part * static_cast<int64_t>(ranks.size() - 1);
       at(volume.intra.received, ranks[index]) += slice.size() - part;
     }
@@ -284,13 +293,13 @@ int64_t elements_of(const std::vector<Exchange::Slice>& slices) {
 }  // namespace
 
 Route route(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
-            int world_size, int gpus_per_node) {
-  return collect(table, layout, rounds, world_size, gpus_per_node, std::nullopt);
+            int world_size, const strategy::Topology& topology) {
+  return collect(table, layout, rounds, world_size, topology, std::nullopt);
 }
 
 Route route_of_rank(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
-                    int world_size, int gpus_per_node, int rank) {
-  return collect(table, layout, rounds, world_size, gpus_per_node, rank);
+                    int world_size, const strategy::Topology& topology, int rank) {
+  return collect(table, layout, rounds, world_size, topology, rank);
 }
 
 Volume volume(const std::vector<Transfer>& transfers, int world_size) {
@@ -304,26 +313,28 @@ Volume volume(const std::vector<Transfer>& transfers, int world_size) {
 }
 
 std::vector<RoundVolume> round_volumes(const model::ParameterTable& table, const ComputeLayout& layout,
-                                       const Rounds& rounds, int world_size, int gpus_per_node, Moved moved) {
+                                       const Rounds& rounds, int world_size,
+                                       const strategy::Topology& topology, Moved moved) {
   const auto holders = holders_by_bucket(table, layout, world_size);
   Reused<RoundVolume> reused;
   std::vector<RoundVolume> result;
   for (const std::vector<int>& buckets : rounds.buckets) {
-    RoundVolume& round = result.emplace_back(no_volume(world_size), no_volume(world_size));
+    RoundVolume& round = result.emplace_back(no_round_volume(world_size, topology));
     for (const int index : buckets) {
       if (moved == Moved::kTrained && !table.buckets[static_cast<size_t>(index)].trained) continue;
       const int64_t size = table.buckets[static_cast<size_t>(index)].size;
       const std::vector<Holder>& held = holders[static_cast<size_t>(index)];
       const RoundVolume& bucket = reused.get(size, held, [&] {
-        RoundVolume fresh{no_volume(world_size), no_volume(world_size)};
-        for_each_mutual_slice(size, held, world_size, gpus_per_node,
+        RoundVolume fresh = no_round_volume(world_size, topology);
+        for_each_mutual_slice(size, held, world_size, topology,
                               [&](Interval slice, int owner, const std::vector<NodeHolders>& nodes) {
-                                count_slice(fresh, gpus_per_node, slice, owner, nodes);
+                                count_slice(fresh, topology, slice, owner, nodes);
                               });
         return fresh;
       });
       add(round.inter, bucket.inter);
       add(round.intra, bucket.intra);
+      for (size_t i = 0; i < round.beyond.size(); ++i) add(round.beyond[i], bucket.beyond[i]);
     }
   }
   return result;

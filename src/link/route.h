@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "link/layout.h"
+#include "strategy/topology.h"
 
 namespace sluice::link {
 
@@ -34,18 +35,17 @@ struct RouteRound {
 
 struct Route {
   int world_size = 0;
-  int gpus_per_node = 0;
+  strategy::Topology topology;
   std::vector<RouteRound> rounds;
 };
 
-// A node is rank ÷ gpus_per_node.
 Route route(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
-            int world_size, int gpus_per_node);
+            int world_size, const strategy::Topology& topology);
 
 // The same, but only the transfers in which `rank` takes part: what a rank needs to execute. A whole route
 // grows with the square of the ranks (an all-gather does), this linearly.
 Route route_of_rank(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
-                    int world_size, int gpus_per_node, int rank);
+                    int world_size, const strategy::Topology& topology, int rank);
 
 // Elements that cross ranks, by rank (local moves not counted).
 struct Volume {
@@ -59,11 +59,12 @@ Volume volume(const std::vector<Transfer>& transfers, int world_size);
 struct RoundVolume {
   Volume inter;
   Volume intra;
+  std::vector<Volume> beyond;  // of inter, what leaves larger groups of nodes, by size of these
 };
 enum class Moved : uint8_t { kAll, kTrained };
 std::vector<RoundVolume> round_volumes(const model::ParameterTable& table, const ComputeLayout& layout,
-                                       const Rounds& rounds, int world_size, int gpus_per_node,
-                                       Moved moved = Moved::kAll);
+                                       const Rounds& rounds, int world_size,
+                                       const strategy::Topology& topology, Moved moved = Moved::kAll);
 
 // What theory says a rank receives in pull over all rounds: its shard's elements less those it owns.
 int64_t pulled_elements(const model::ParameterTable& table, const ComputeLayout& layout, int world_size,

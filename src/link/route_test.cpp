@@ -156,6 +156,29 @@ TEST(Route, RoundVolumesEqualThoseOfTheTransfers) {
       EXPECT_EQ(volumes[round].inter.received, inter.received);
       EXPECT_EQ(volumes[round].intra.sent, intra.sent);
       EXPECT_EQ(volumes[round].intra.received, intra.received);
+      EXPECT_TRUE(volumes[round].beyond.empty());
+    }
+  }
+}
+
+TEST(Route, VolumesBeyondLargerGroupsAreThoseOfTheTransfersThatLeaveThem) {
+  for (uint64_t seed = 0; seed < kCases; ++seed) {
+    const Routed r = routed(random_case(seed));
+    const int node = r.c.gpus_per_node;
+    const strategy::Topology topology(node, 1, {2 * node, 6 * node});
+    const std::vector<RoundVolume> volumes =
+        round_volumes(r.c.table, r.layout, r.rounds_, r.c.world_size, topology);
+    for (size_t round = 0; round < volumes.size(); ++round) {
+      for (const int level : {1, 2}) {
+        std::vector<Transfer> leaving = r.route_.rounds[round].inter;
+        std::erase_if(leaving, [&](const Transfer& transfer) {
+          return topology.level_of(transfer.source, transfer.destination) <= level;
+        });
+        const Volume expected = volume(leaving, r.c.world_size);
+        const Volume& beyond = volumes[round].beyond[static_cast<size_t>(level - 1)];
+        EXPECT_EQ(beyond.sent, expected.sent);
+        EXPECT_EQ(beyond.received, expected.received);
+      }
     }
   }
 }

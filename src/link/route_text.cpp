@@ -16,7 +16,7 @@ void print(std::ostream& out, const char* level, const std::vector<Transfer>& tr
 
 std::string to_text(const Route& route) {
   std::ostringstream out;
-  out << route.world_size << " ranks, " << route.gpus_per_node << " a node\n";
+  out << route.world_size << " ranks, " << route.topology.node_ranks() << " a node\n";
   for (size_t index = 0; index < route.rounds.size(); ++index) {
     const RouteRound& round = route.rounds[index];
     out << "round " << index << ": buckets";

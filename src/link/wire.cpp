@@ -318,9 +318,9 @@ WireLevel push_intra(const std::vector<Transfer>& transfers, const Locator& loca
   return level;
 }
 
-WireLevel push_inter(const RouteRound& round, const Locator& locator, int gpus_per_node) {
+WireLevel push_inter(const RouteRound& round, const Locator& locator, const strategy::Topology& topology) {
   WireLevel level = counted(round.inter, locator, Direction::kPush);
-  const auto node_of = [&](int rank) { return rank / gpus_per_node; };
+  const auto node_of = [&](int rank) { return topology.node_of(rank); };
   std::vector<Term> terms = push_terms(level, round.inter, locator, node_of);
   // What the rank's own node has summed stands in the owner slice already.
   std::vector<base::IntervalSet> own(terms.empty() ? 0 : static_cast<size_t>(round.buckets.back()) + 1);
@@ -425,10 +425,10 @@ base::IntervalSet coding_groups(const base::IntervalSet& elements) {
 }
 
 RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& whole,
-                    int gpus_per_node, int rank) {
+                    const strategy::Topology& topology, int rank) {
   const Locator locator(table, layout, rank);
   const RouteRound round = of_trained(table, whole);
-  return {push_inter(round, locator, gpus_per_node), push_intra(round.intra, locator)};
+  return {push_inter(round, locator, topology), push_intra(round.intra, locator)};
 }
 
 template <typename Element>

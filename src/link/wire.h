@@ -99,7 +99,7 @@ RoundWire pull_wire(const model::ParameterTable& table, const ComputeLayout& lay
 RoundDifference difference_wire(const model::ParameterTable& table, const ComputeLayout& layout,
                                 const RouteRound& round, int rank);
 RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
-                    int gpus_per_node, int rank);
+                    const strategy::Topology& topology, int rank);
 
 // By bucket index: the first element of the rank's shard and of its owned slice; null where it has none.
 // Pull: parameters in compute precision. Push: gradients in the accumulators' precision.

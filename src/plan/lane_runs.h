@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "strategy/strategy.h"
+#include "strategy/topology.h"
 
 namespace sluice::plan {
 
@@ -15,6 +15,6 @@ struct LaneRun {
 };
 
 // The longest runs of lanes of which every stage lies inside one node, in order.
-std::vector<LaneRun> node_runs(const strategy::Pipeline& pipeline, int gpus_per_node);
+std::vector<LaneRun> node_runs(const strategy::Pipeline& pipeline, const strategy::Topology& topology);
 
 }  // namespace sluice::plan

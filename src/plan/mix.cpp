@@ -23,10 +23,11 @@ void sort_by_ranks(std::vector<SchemeCost>& schemes) {
   });
 }
 
-std::vector<int> lanes_to_search(const Scheme& one_lane, int world_size, int gpus_per_node, int max_cp) {
+std::vector<int> lanes_to_search(const Scheme& one_lane, int world_size, const strategy::Topology& topology,
+                                 int max_cp) {
   constexpr int kWidest = 4;  // a power of two below the most
   const int most = std::min(max_cp, world_size / one_lane.ranks());
-  const int node = std::max(1, gpus_per_node / one_lane.tp);
+  const int node = topology.lanes_of_node(one_lane.tp);
   std::vector<int> lanes;
   for (int cp = 1; cp <= most; cp *= 2) {
     const bool in_node = cp <= node;
@@ -84,7 +85,7 @@ void add_shares(Scheme scheme, const cost::CostModel& cost, int world_size, cons
   // A quarter more than the mean, because lanes are never filled evenly.
   const int64_t mean_tokens = limits.tokens_a_rank * scheme.tp;
   const int64_t enough = mean_tokens + mean_tokens / 4;
-  const int node = std::min(scheme.cp, std::max(1, cost.options().gpus_per_node / scheme.tp));
+  const int node = std::min(scheme.cp, cost.options().topology.lanes_of_node(scheme.tp));
   bool held = false;
   for (scheme.share = 1; scheme.share <= std::min(scheme.cp, limits.max_share); scheme.share *= 2) {
     if (held && scheme.share != node) continue;
@@ -117,8 +118,7 @@ std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world
                                           const SchemeLimits& limits) {
   std::vector<SchemeCost> schemes;
   for (const Scheme& one_lane : cost.schemes(world_size)) {
-    for (const int lanes :
-         lanes_to_search(one_lane, world_size, cost.options().gpus_per_node, limits.max_cp)) {
+    for (const int lanes : lanes_to_search(one_lane, world_size, cost.options().topology, limits.max_cp)) {
       Scheme scheme = one_lane;
       scheme.cp = lanes;
       add_shares(scheme, cost, world_size, limits, schemes);

@@ -71,7 +71,7 @@ Packing::Packing(const strategy::Pipeline& on, const SchemeCost& of, std::span<c
     : pipeline(on),
       scheme(of),
       options(with),
-      nodes(node_runs(on, of.cost().options().gpus_per_node)),
+      nodes(node_runs(on, of.cost().options().topology)),
       timer(on, of) {
   for (const int member : members) sequences.push_back({member, all_lengths[static_cast<size_t>(member)]});
   std::ranges::stable_sort(sequences, std::greater<>(), &strategy::UnitSequence::length_tokens);

@@ -45,7 +45,8 @@ struct SearchedPart {
 // Whole nodes, where there are several.
 SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost, int copies) {
   int ranks = options.world_size / copies;
-  if (copies > 1 && ranks > cost.options().gpus_per_node) ranks -= ranks % cost.options().gpus_per_node;
+  const int node = cost.options().topology.node_ranks();
+  if (copies > 1 && ranks > node) ranks -= ranks % node;
   const int64_t tokens_a_rank = mean_tokens(options.sample_batches) / options.world_size;
   return {.copies = copies,
           .ranks = ranks,

@@ -17,8 +17,7 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
 // Of the first stage, which has as many layers as any but for those that the embedding's time is worth.
 void SchemeCost::add_gathers() {
   using cost::CellKind;
-  const cost::ShareCost share(cost(), scheme(),
-                              strategy::share_runs(scheme(), cost().options().gpus_per_node));
+  const cost::ShareCost share(cost(), scheme(), strategy::share_runs(scheme(), cost().options().topology));
   const base::Interval run = cost().stage_run(scheme(), 0);
   constexpr int64_t kLongNs = cost::kLongestNs / 2;  // so that what comes on top has room
   for (const CellKind kind : {CellKind::kForward, CellKind::kBackward}) {

@@ -101,7 +101,7 @@ class SchemeCost {
   // What the cheapest exchange of so many lanes exposes, where they begin with a node.
   cost::Exchanges::Exposed exposed(int stage, const cost::Work& work, int lanes) const;
   cost::LanePlace place_of(int lanes) const {
-    return cost::LanePlace::aligned(lanes, std::max(1, cost().options().gpus_per_node / scheme().tp));
+    return cost::LanePlace::aligned(lanes, scheme().tp, cost().options().topology);
   }
 
   SchemeFigures figures_;

@@ -22,11 +22,13 @@ int64_t longest_on(int lanes, int64_t lane_max_len_tokens) {
 int64_t least_pass_ends_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, int64_t lane_tokens) {
   using cost::CellKind;
   constexpr int64_t kLongNs = cost::kLongestNs / 2;
-  const int in_node = std::clamp(cost.options().gpus_per_node / scheme.tp, 1, scheme.share);
+  const strategy::Topology& topology = cost.options().topology;
+  const int in_node = std::min(topology.lanes_of_node(scheme.tp), scheme.share);
+  const int level = std::max(1, topology.level_of_first(scheme.share * scheme.tp));
   int64_t least_ns = std::numeric_limits<int64_t>::max();
   for (int lanes = 1; lanes <= in_node; ++lanes) {
     if (scheme.share % lanes != 0) continue;
-    const cost::ShareCost share(cost, scheme, {.lanes_in_node = in_node, .lanes = lanes});
+    const cost::ShareCost share(cost, scheme, {.lanes_in_node = in_node, .lanes = lanes, .level = level});
     int64_t ends_ns = 0;
     for (const CellKind kind : {CellKind::kForward, CellKind::kBackward})
       ends_ns += share.cell_ns(kind, cost.stage_run(scheme, 0), {.tokens = lane_tokens}, kLongNs) - kLongNs;
@@ -55,12 +57,12 @@ SchemeFigures::SchemeFigures(const strategy::Scheme& of, const cost::CostModel& 
                                   .ring_in_node = {},
                                   .ring_between_nodes = {}});
     if (scheme.cp == 1) continue;
-    const auto rings = [&](bool in_node) {
-      return Stage::Rings{cost.ring_times(scheme, CellKind::kForward, run, in_node),
-                          cost.ring_times(scheme, CellKind::kBackwardInput, run, in_node)};
+    const auto rings = [&](int level) {
+      return Stage::Rings{cost.ring_times(scheme, CellKind::kForward, run, level),
+                          cost.ring_times(scheme, CellKind::kBackwardInput, run, level)};
     };
-    added.ring_in_node = rings(true);
-    added.ring_between_nodes = rings(false);
+    added.ring_in_node = rings(0);
+    added.ring_between_nodes = rings(1);
   }
   if (scheme.share > 1 && scheme.pp == 1)
     pass_ends_ns = least_pass_ends_ns(cost, scheme, lane_max_len_tokens);

@@ -24,7 +24,7 @@ struct SchemeFigures {
       cost::RingTimes backward;
     };
     Rings ring_in_node;
-    Rings ring_between_nodes;
+    Rings ring_between_nodes;  // on the fastest level
   };
 
   SchemeFigures(const strategy::Scheme& scheme, const cost::CostModel& cost, int world_size);

@@ -85,9 +85,7 @@ cost::Wide token_transfers(const cost::RingTimes& ring) {
 
 }  // namespace
 
-int SchemeFloors::lanes_in_node() const {
-  return std::max(1, of_.cost.options().gpus_per_node / of_.scheme.tp);
-}
+int SchemeFloors::lanes_in_node() const { return of_.cost.options().topology.lanes_of_node(of_.scheme.tp); }
 
 bool SchemeFloors::may_hide(const cost::RingTimes& ring, int members, int run,
                             const RingLimits& limits) const {

@@ -28,7 +28,7 @@ struct Exposure {
 
 Exposure exposure_of(const SchemeCost& scheme, const cost::Exchanges& exchanges, base::Rng& rng) {
   const int lanes = static_cast<int>(rng.between(2, 24));
-  const int in_node = scheme.cost().options().gpus_per_node / scheme.scheme().tp;
+  const int in_node = scheme.cost().options().topology.lanes_of_node(scheme.scheme().tp);
   const cost::LanePlace place = place_of(static_cast<int>(rng.below(8)), lanes, in_node);
   std::vector<int64_t> lengths;
   cost::Work shared;

@@ -56,7 +56,7 @@ TEST(SharedLanes, NothingBeatsTheBoundWherePassesWaitForGathers) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     base::Rng rng(seed, 33);
     cost::CostModel::Options machine = test_cost().options();
-    machine.gpus_per_node = 4;
+    machine.topology = 4;
     machine.intra.bytes_per_s = rng.between(1'000'000, 100'000'000'000);
     machine.inter.bytes_per_s = rng.between(1'000'000, machine.intra.bytes_per_s);
     const cost::CostModel cost(machine);
@@ -71,7 +71,7 @@ TEST(SharedLanes, NothingBeatsTheBoundWherePassesWaitForGathers) {
 // Four loads of a kind each on four lanes make two passes of equals. A node a lane, so that nothing is cut.
 TEST(SharedLanes, LoadsOfEqualWorkRunSideBySide) {
   cost::CostModel::Options machine = test_cost().options();
-  machine.gpus_per_node = machine.gpus_per_nic = 1;
+  machine.topology = 1;
   machine.inter.bytes_per_s = 1'000'000;
   const Planner planner({.world_size = 4, .candidates = {strategy::parse_strategy("<1,1,4,4>", 4)}},
                         cost::CostModel(machine));

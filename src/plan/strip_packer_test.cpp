@@ -89,7 +89,7 @@ TEST(PackStrip, ALimitMayBeAnyNumber) {
 // On links so slow that a sequence takes a hundred times what all lanes would.
 TEST(PackStrip, ASequenceMayKeepFewOfManyLanesBusy) {
   cost::CostModel::Options machine = test_cost().options();
-  machine.gpus_per_node = 1;
+  machine.topology = 1;
   machine.inter.bytes_per_s = 1'000;
   const Setting setting("<1,1,512>", 512, cost::CostModel(machine));
   const std::vector<int64_t> lengths = {setting.scheme.lane_max_len_tokens()};

@@ -99,7 +99,7 @@ class LinkProbe {
         intra_(transport.communicator(options.name + "-intra", all_ranks(transport))),
         table_(two_layers(options.shape)),
         plan_(graph::link_plan(table_, flat_strategy(options.tp, transport.world_size()),
-                               {transport.world_size(), options.gpus_per_node})),
+                               {transport.world_size(), options.topology})),
         store_(table_, {transport.rank(), transport.world_size(), {options.dtype}, options.device}),
         wires_(runtime::link_wires(table_, plan_, transport.rank())),
         inter_runner_(*inter_),
@@ -181,10 +181,10 @@ class LinkProbe {
   // For the bytes of the level's pulls and pushes, within limits.
   std::optional<Bulk> bulk(LinkSamples& level, bool same_node) {
     if (level.bytes == 0) return std::nullopt;
-    const int per_node = options_.gpus_per_node;
+    const strategy::Topology& topology = plan_.topology;
     Bulk bulk(transport_.rank(), transport_.world_size(),
               std::clamp(level.bytes, kLeastBulkBytes, kMostBulkBytes), ranks_,
-              [&](int a, int b) { return (a / per_node == b / per_node) == same_node; });
+              [&](int a, int b) { return topology.same_node(a, b) == same_node; });
     level.bulk_bytes = bulk.busiest_bytes();
     return bulk;
   }

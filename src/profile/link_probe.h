@@ -18,7 +18,7 @@ struct LinkProbeOptions {
   comm::DType dtype = comm::DType::kFloat32;
   c10::Device device = c10::kCPU;
   int tp = 1;  // of the layout whose parameters are pulled
-  int gpus_per_node = 8;
+  strategy::Topology topology;
   std::string name = "probe";  // its communicators' names begin so
   int64_t budget_ns = 500'000'000;
 };

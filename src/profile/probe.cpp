@@ -187,7 +187,7 @@ struct Measured {
 Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& transport) {
   std::map<int, std::vector<KindFit>> fits_by_tp;
   cost::CostModel::Options model = cost::analytic_options(options.shape, cost::Rates{}, memory_of(options),
-                                                          options.tp_degrees, options.gpus_per_node);
+                                                          options.tp_degrees, options.topology);
   const bool narrows = options.narrow != base::ProductFormat::kAsComputed;
   const int64_t probes = 1 + (options.decodes ? 1 : 0) + (narrows ? 1 : 0);
   const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * probes + 1;
@@ -217,7 +217,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   links.dtype = options.precision.compute;
   links.device = options.device;
   links.tp = std::ranges::min(options.tp_degrees);
-  links.gpus_per_node = options.gpus_per_node;
+  links.topology = options.topology;
   links.budget_ns = options.budget_ns / shares;
   const LinkMeasurement measured = measure_links(links, transport);
   model.intra = measured.intra;

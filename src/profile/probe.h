@@ -30,7 +30,7 @@ struct ProbeOptions {
   int64_t context_length = 2048;
   int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
   int64_t device_bytes = 0;        // what a rank may use, margin taken off
-  int gpus_per_node = 8;
+  strategy::Topology topology;
   // Of the sequences of each micro-batch that is timed; empty: probe_lengths(context_length).
   std::vector<std::vector<int64_t>> lengths;
   // In which products of blocks are timed, too.

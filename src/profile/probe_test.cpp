@@ -205,13 +205,13 @@ TEST(Probe, TimesArePositiveAndGrowWithTheLength) {
     }
     EXPECT_GT(cost::MemoryCost(model, scheme).max_len_tokens(2), 0);
   }
-  EXPECT_GT(model.exchange_ns(1 << 20, /*same_node=*/true), 0);
+  EXPECT_GT(model.exchange_ns(1 << 20, /*level=*/0), 0);
   EXPECT_GT(model.update_ns(1000), 0);
 }
 
 TEST(Probe, MeasuresBothLevelsWhenRanksSpanNodes) {
   ProbeOptions options = quick({1});
-  options.gpus_per_node = 2;
+  options.topology = 2;
   const cost::CostModel::Options found = probe_in_process(options, 4)[3].options;
   EXPECT_GT(found.inter.bytes_per_s, 1);
   EXPECT_GT(found.intra.bytes_per_s, 1);
@@ -222,7 +222,7 @@ TEST(Probe, MeasuresBothLevelsWhenRanksSpanNodes) {
 // between all ranks can take longer than that.
 TEST(Probe, LinksOfUnevenNodesArePossibleOnes) {
   ProbeOptions options = quick({1});
-  options.gpus_per_node = 4;
+  options.topology = 4;
   const cost::CostModel::Options found = probe_in_process(options, 5)[0].options;
   for (const cost::LinkTimes& link : {found.inter, found.intra}) {
     EXPECT_GT(link.bytes_per_s, 1);

@@ -61,7 +61,7 @@ class Cuts {
       : pipeline_(pipeline),
         cost_(cost),
         heads_(model::most_head_lanes(cost.options().shape, pipeline.pipeline.scheme.tp)),
-        lanes_of_node_(std::max(1, cost.options().gpus_per_node / pipeline.pipeline.scheme.tp)) {}
+        lanes_of_node_(cost.options().topology.lanes_of_node(pipeline.pipeline.scheme.tp)) {}
 
   ExplainedCut explain(const strategy::Unit& unit) const {
     ExplainedCut cut{.lanes = unit.lanes, .exchange = name_of(unit.exchange)};

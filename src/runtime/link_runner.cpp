@@ -32,12 +32,12 @@ int64_t frozen_elements(const model::ParameterTable& table, const graph::LinkPla
 LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank,
                      bool differences) {
   const link::Route route =
-      link::route_of_rank(table, plan.layout, plan.rounds, plan.world_size, plan.gpus_per_node, rank);
+      link::route_of_rank(table, plan.layout, plan.rounds, plan.world_size, plan.topology, rank);
   LinkWires wires;
   for (const link::RouteRound& round : route.rounds) {
     wires.pull.push_back(link::pull_wire(table, plan.layout, round, rank));
     if (differences) wires.differences.push_back(link::difference_wire(table, plan.layout, round, rank));
-    wires.push.push_back(link::push_wire(table, plan.layout, round, plan.gpus_per_node, rank));
+    wires.push.push_back(link::push_wire(table, plan.layout, round, plan.topology, rank));
     wires.pulled_elements += wires.pull.back().inter.received() + wires.pull.back().intra.received();
     wires.pushed_elements += wires.push.back().inter.sent() + wires.push.back().intra.sent();
   }

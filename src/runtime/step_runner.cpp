@@ -72,7 +72,7 @@ void StepRunner::open_window() {
   comm::Communicator& group =
       resources_.communicators.share(pipeline_->share_group(place_.stage, place_.lane, place_.t));
   ShareChannel& channel = resources_.shares.try_emplace(&group, group).first->second;
-  const int run_lanes = strategy::share_runs(*pipeline_, place_.stage, graph_.links->gpus_per_node).lanes;
+  const int run_lanes = strategy::share_runs(*pipeline_, place_.stage, graph_.links->topology).lanes;
   constexpr int kSums = 0xff;  // of exchanges: no round's
   window_.emplace(resources_.store, channel, *pipeline_, place_.t, activations_,
                   ShareWindow::Options{run_lanes, resources_.codecs, chance(kSums)});
@@ -143,7 +143,7 @@ layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const
   for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
     spans.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
     spans.lanes.push_back(unit_spans(unit, lane, graph_.plan));
-    nodes.push_back(spans.members.back() / graph_.links->gpus_per_node);
+    nodes.push_back(graph_.links->topology.node_of(spans.members.back()));
   }
   spans.in_node = strategy::neighbours_in_node(nodes);
   return layers::unit_micro_batch_layout(spans, tp, device, reach);

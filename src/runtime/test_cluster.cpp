@@ -59,7 +59,7 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t
                     .element_bytes = comm::size_of(precision.compute),
                     .accumulator_bytes = comm::size_of(precision.master()),
                     .owner_bytes_per_parameter = 4 * comm::size_of(precision.master())};
-  options.gpus_per_node = gpus_per_node;
+  options.topology = gpus_per_node;
   options.codecs = codecs;
   return cost::CostModel(options);
 }
@@ -380,7 +380,7 @@ int64_t sums_home_bytes(const strategy::Pipeline& pipeline, const strategy::Unit
   for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
     std::vector<int> nodes;
     for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
-      nodes.push_back(pipeline.rank_of(stage, lane, 0) / gpus_per_node);
+      nodes.push_back(strategy::Topology(gpus_per_node).node_of(pipeline.rank_of(stage, lane, 0)));
     const int members = unit.lanes / unit.head_lanes();
     const int in_node =
         std::gcd(members, std::max(1, strategy::neighbours_in_node(nodes) / unit.head_lanes()));

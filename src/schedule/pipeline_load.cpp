@@ -46,32 +46,7 @@ struct UnitWork {
   cost::Work shared;
 };
 
-// By lane, a number of its node: lanes share one where they do on all TP ranks.
-std::vector<int> nodes_of_lanes(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
-  const int per_node = cost.options().gpus_per_node;
-  std::map<std::vector<int>, int> numbers;  // by the nodes of a lane's TP ranks
-  std::vector<int> nodes;
-  for (int lane = 0; lane < pipeline.scheme.cp; ++lane) {
-    std::vector<int> of_lane;
-    for (int t = 0; t < pipeline.scheme.tp; ++t)
-      of_lane.push_back(pipeline.rank_of(stage, lane, t) / per_node);
-    nodes.push_back(numbers.emplace(std::move(of_lane), static_cast<int>(numbers.size())).first->second);
-  }
-  return nodes;
-}
-
 }  // namespace
-
-bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
-  const int per_node = cost.options().gpus_per_node;
-  for (int lane = 0; lane < pipeline.scheme.cp; ++lane) {
-    for (int t = 0; t < pipeline.scheme.tp; ++t) {
-      if (pipeline.rank_of(stage, lane, t) / per_node != pipeline.rank_of(stage + 1, lane, t) / per_node)
-        return false;
-    }
-  }
-  return true;
-}
 
 UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& priced)
     : scheme_(pipeline.scheme),
@@ -79,13 +54,14 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& priced
       fused_(scheme_.pp > 1 && !cost_.splits_backward(scheme_)),
       first_backward_stage_(cost_.first_backward_stage(scheme_)) {
   const CostModel& cost = cost_;
+  const strategy::Topology& topology = cost.options().topology;
   if (scheme_.cp > 1) exchanges_.emplace(scheme_, cost);
   for (int stage = 0; stage < scheme_.pp; ++stage) {
     const base::Interval part = cost.stage_run(scheme_, stage);
     forward_.push_back(cost.cell_times(scheme_, CellKind::kForward, part));
     backward_input_.push_back(cost.cell_times(scheme_, CellKind::kBackwardInput, part));
     backward_weight_.push_back(cost.cell_times(scheme_, CellKind::kBackwardWeight, part));
-    if (stage > 0) in_node_.push_back(boundary_in_node(pipeline, cost, stage - 1));
+    if (stage > 0) level_of_boundary_.push_back(strategy::boundary_level(pipeline, stage - 1, topology));
     size_t like = 0;
     while (forward_[like] != forward_.back() || backward_input_[like] != backward_input_.back() ||
            backward_weight_[like] != backward_weight_.back()) {
@@ -93,12 +69,12 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& priced
     }
     like_.push_back(like);
     if (scheme_.share > 1)
-      share_.emplace_back(cost, scheme_, strategy::share_runs(pipeline, stage, cost.options().gpus_per_node));
+      share_.emplace_back(cost, scheme_, strategy::share_runs(pipeline, stage, topology));
     if (scheme_.cp == 1) continue;
-    node_of_lane_.push_back(nodes_of_lanes(pipeline, cost, stage));
+    lanes_.push_back(strategy::stage_lanes(pipeline, stage, topology));
     size_t exchange_like = 0;
     while (!exchanges_->alike(static_cast<int>(exchange_like), stage) ||
-           node_of_lane_[exchange_like] != node_of_lane_.back()) {
+           lanes_[exchange_like] != lanes_.back()) {
       ++exchange_like;
     }
     exchange_like_.push_back(exchange_like);
@@ -115,11 +91,11 @@ void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
                             : UnitTable::Cells{forward_[s].of_work(work), backward_input_[s].of_work(work),
                                                backward_weight_[s].of_work(work), 0};
   }
-  int64_t transfer_ns[2] = {-1, -1};  // between nodes and inside one
-  for (size_t boundary = 0; boundary < in_node_.size(); ++boundary) {
-    int64_t& ns = transfer_ns[in_node_[boundary] ? 1 : 0];
-    if (ns < 0) ns = cost_.transfer_ns(scheme_, work.tokens, in_node_[boundary]);
-    cells[boundary].transfer_ns = ns;
+  for (size_t boundary = 0; boundary < level_of_boundary_.size(); ++boundary) {
+    const int level = level_of_boundary_[boundary];
+    const bool like = boundary > 0 && level == level_of_boundary_[boundary - 1];
+    cells[boundary].transfer_ns =
+        like ? cells[boundary - 1].transfer_ns : cost_.transfer_ns(scheme_, work.tokens, level);
   }
 }
 
@@ -153,9 +129,8 @@ TimedUnit UnitTimes::of(std::span<const cost::Work> works, const cost::Work& sha
     }
   }
   if (unit.lanes > 1) add_exchange(unit, shared, exchange);
-  for (const bool in_node : in_node_) {
-    unit.transfer_ns.push_back(cost_.transfer_ns(scheme_, unit.tokens, in_node));
-  }
+  for (const int level : level_of_boundary_)
+    unit.transfer_ns.push_back(cost_.transfer_ns(scheme_, unit.tokens, level));
   return unit;
 }
 
@@ -241,8 +216,8 @@ TimedUnit UnitTimes::of(const PipelinePlan& plan, const strategy::Pass& pass) co
       timed.backward_weight_ns.push_back(0);
     }
   }
-  for (const bool in_node : in_node_)
-    timed.transfer_ns.push_back(cost_.transfer_ns(scheme_, timed.tokens, in_node));
+  for (const int level : level_of_boundary_)
+    timed.transfer_ns.push_back(cost_.transfer_ns(scheme_, timed.tokens, level));
   return timed;
 }
 
@@ -250,7 +225,7 @@ void UnitTimes::add_exchange(TimedUnit& unit, const cost::Work& shared,
                              const cost::ExchangeChoice& exchange) const {
   if (exchange != cost::ExchangeChoice{})
     unit.credit_tokens = exchanges_->credit_tokens(exchange, unit.lanes, unit.tokens);
-  for (size_t s = 0; s < node_of_lane_.size(); ++s) {
+  for (size_t s = 0; s < lanes_.size(); ++s) {
     const auto [forward_ns, backward_ns] =
         exchanges_->exposed(static_cast<int>(s), shared, place(s, unit.first_lane, unit.lanes), exchange);
     unit.forward_ring_ns.push_back(forward_ns);
@@ -261,8 +236,10 @@ void UnitTimes::add_exchange(TimedUnit& unit, const cost::Work& shared,
 }
 
 cost::LanePlace UnitTimes::place(size_t stage, int first_lane, int lanes) const {
+  const strategy::StageLanes& of_stage = lanes_[stage];
   return cost::LanePlace::of(
-      std::span(node_of_lane_[stage]).subspan(static_cast<size_t>(first_lane), static_cast<size_t>(lanes)));
+      std::span(of_stage.node).subspan(static_cast<size_t>(first_lane), static_cast<size_t>(lanes)),
+      of_stage.level_of(first_lane, lanes));
 }
 
 void UnitTimes::write(const strategy::Unit& unit, const cost::ExchangeChoice& exchange, UnitTable& table,

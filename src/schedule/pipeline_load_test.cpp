@@ -27,7 +27,7 @@ cost::CostModel plain_cost(double a) {
   options.intra = {.latency_ns = 5, .bytes_per_s = 64'000'000'000};
   options.inter = {.latency_ns = 50, .bytes_per_s = 64'000'000'000};
   options.memory.device_bytes = 10'000'000;
-  options.gpus_per_node = 2;
+  options.topology = 2;
   return cost::CostModel(options);
 }
 

@@ -86,9 +86,6 @@ struct PipelineSchedule {
 // Deterministic; O(cells · log cells).
 PipelineSchedule schedule_pipeline(const PipelineLoad& load);
 
-// Whether the transfers of boundary stage -> stage + 1 stay inside nodes on every lane.
-bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int stage);
-
 class UnitTable;  // schedule/unit_table.h
 
 // Times of a pipeline's units at its pace, under the cost model's memory policy, with everything that they
@@ -141,13 +138,13 @@ class UnitTimes {
   std::vector<cost::Quadratic> forward_;  // by stage
   std::vector<cost::Quadratic> backward_input_;
   std::vector<cost::Quadratic> backward_weight_;
-  std::vector<size_t> like_;   // by stage: the first one with the same times
-  std::vector<bool> in_node_;  // by boundary
+  std::vector<size_t> like_;            // by stage: the first one with the same times
+  std::vector<int> level_of_boundary_;  // of the topology
   // Of several lanes.
   std::optional<cost::Exchanges> exchanges_;
-  std::vector<std::vector<int>> node_of_lane_;  // by stage
-  std::vector<size_t> exchange_like_;           // by stage: the first one that exposes the same
-  std::vector<cost::ShareCost> share_;          // by stage; none with a share of 1
+  std::vector<strategy::StageLanes> lanes_;  // by stage
+  std::vector<size_t> exchange_like_;        // by stage: the first one that exposes the same
+  std::vector<cost::ShareCost> share_;       // by stage; none with a share of 1
 };
 
 // What a unit or a pass runs under: its own policy, or when that keeps all the cost model's.

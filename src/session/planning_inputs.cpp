@@ -87,19 +87,19 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
               shape, cost::rates_of(inputs.cluster), memory,
               tensor_parallel_degrees(shape, inputs.strategies,
                                       std::min(inputs.options.gpus, inputs.cluster.gpus_per_node)),
-              inputs.cluster.gpus_per_node)};
+              inputs.cluster.topology())};
 }
 
 // The cluster's links, host memory and nodes in place of those that were calibrated.
 void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options) {
   const cost::CostModel::Options machine =
-      cost::analytic_options(options.shape, cost::rates_of(cluster), {}, {}, cluster.gpus_per_node);
+      cost::analytic_options(options.shape, cost::rates_of(cluster), {}, {}, cluster.topology());
   options.intra = machine.intra;
   options.inter = machine.inter;
+  options.beyond = machine.beyond;
   options.host = machine.host;
   options.memory.host_bytes = cost::host_bytes_of(cluster);
-  options.gpus_per_node = machine.gpus_per_node;
-  options.gpus_per_nic = machine.gpus_per_nic;
+  options.topology = machine.topology;
 }
 
 cost::Calibration resolve_calibration(const PlanningInputs& inputs) {

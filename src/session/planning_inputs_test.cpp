@@ -108,10 +108,10 @@ TEST_F(PlanningInputsTest, OnlyANamedClusterReplacesTheCalibrationsLinks) {
   PlanningOptions given = options();
   given.calibration = file("calibration.json", calibration_of("llama-7b"));
   EXPECT_EQ(resolve_planning(given).calibration.options.inter.latency_ns, 12345);
-  EXPECT_EQ(resolve_planning(given).calibration.options.gpus_per_node, 4);
+  EXPECT_EQ(resolve_planning(given).calibration.options.topology.node_ranks(), 4);
   given.cluster = "a800x8";
   EXPECT_EQ(resolve_planning(given).calibration.options.inter.latency_ns, 10000);
-  EXPECT_EQ(resolve_planning(given).calibration.options.gpus_per_node, 8);
+  EXPECT_EQ(resolve_planning(given).calibration.options.topology.node_ranks(), 8);
 }
 
 TEST_F(PlanningInputsTest, BatchesTruncateToTheContextAndFollowTheSeed) {

@@ -87,7 +87,7 @@ cost::Calibration calibration_of(const config::RunConfig& config, const std::str
                                 std::min(machine.world_size, cluster.gpus_per_node));
     return {cluster.name, cost::analytic_source(*config.model.shape, "the cluster"),
             cost::analytic_options(*config.model.shape, cost::rates_of(cluster), memory_of(config, cluster),
-                                   degrees, cluster.gpus_per_node)};
+                                   degrees, cluster.topology())};
   }
   cost::Calibration calibration = cost::find_calibration(name);
   if (const std::string fault = cost::model_fault(calibration, *config.model.shape); !fault.empty()) {
@@ -95,7 +95,7 @@ cost::Calibration calibration_of(const config::RunConfig& config, const std::str
                           ": give one of this model, or \"analytic\""));
   }
   calibration.options.shape = *config.model.shape;
-  calibration.options.gpus_per_node = cluster.gpus_per_node;
+  cost::move_to_nodes_of(cluster.gpus_per_node, calibration.options);
   if (config.memory.device_gib > 0) calibration.options.memory.device_bytes = cluster.device_memory_bytes;
   return calibration;
 }

@@ -88,7 +88,7 @@ std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inferen
                                          {.rates = cost::rates_of(inputs.cluster),
                                           .device_bytes = cost.options().memory.device_bytes,
                                           .element_bytes = cost.options().memory.element_bytes,
-                                          .gpus_per_node = inputs.cluster.gpus_per_node},
+                                          .topology = inputs.cluster.topology()},
                                          demand);
     for (const auto& layouts : {server.divided_layouts(gpus), server.apart_layouts(gpus)}) {
       std::vector<inference::ExpertServing> servings;

@@ -151,6 +151,12 @@ LinkSpeed link_from_json(const Json& json, const std::string& key, const std::st
 
 }  // namespace
 
+Topology Cluster::topology() const {
+  std::vector<int> group_ranks;
+  for (const NodeGroup& group : groups) group_ranks.push_back(group.nodes * gpus_per_node);
+  return {gpus_per_node, gpus_per_node / nics_per_node, std::move(group_ranks)};
+}
+
 std::vector<std::string> cluster_preset_names() {
   std::vector<std::string> names;
   for (const auto preset : kPresets) names.push_back(preset().name);
@@ -270,6 +276,9 @@ Json to_json(const Cluster& cluster) {
                {"nics_per_node", cluster.nics_per_node},
                {"host_bytes_per_ns", cluster.host_bytes_per_ns},
                {"host_memory_bytes", cluster.host_memory_bytes}};
+  for (const NodeGroup& group : cluster.groups)
+    json["groups"].push_back(
+        {{"name", group.name}, {"nodes", group.nodes}, {"between", to_json(group.between)}});
   for (const NodeKind& kind : cluster.kinds) {
     json["kinds"].push_back({{"name", kind.name},
                              {"nodes", kind.nodes},
@@ -303,6 +312,22 @@ NodeKind kind_from_json(const Json& json, const std::string& name) {
           .multiplies_float8 = multiplies_float8_of(json, name)};
 }
 
+std::vector<NodeGroup> groups_from_json(const Json& json, const std::string& name) {
+  std::vector<NodeGroup> groups;
+  if (!json.contains("groups")) return groups;
+  const Json& listed = json.at("groups");
+  if (!listed.is_array())
+    throw InputError(text(name, ": groups is ", base::excerpt(listed), ": give a list of groups of nodes"));
+  for (size_t i = 0; i < listed.size(); ++i) {
+    const std::string where = text(name, ": groups[", i, "]");
+    refuse_unknown_keys(listed.at(i), {"name", "nodes", "between"}, where);
+    groups.push_back({.name = base::require<std::string>(listed.at(i), "name", where),
+                      .nodes = base::require_in(listed.at(i), "nodes", kDevices, where),
+                      .between = link_from_json(listed.at(i), "between", where)});
+  }
+  return groups;
+}
+
 // The file's kinds; what it says itself of nodes and devices is what these come to, or left out.
 Json with_kinds(Json json, const std::string& name, std::vector<NodeKind>& kinds) {
   if (!json.is_object() || !json.contains("kinds")) return json;
@@ -333,7 +358,7 @@ Cluster cluster_from_json(const Json& file, const std::string& name) {
   base::require_schema(file, kSchema, name);
   std::vector<NodeKind> kinds;
   const Json json = with_kinds(file, name, kinds);
-  std::vector<std::string> known;
+  std::vector<std::string> known = {"groups"};
   const Json own = to_json(Cluster());
   for (const auto& [key, value] : own.items()) known.push_back(key);
   refuse_unknown_keys(json, known, name);
@@ -353,6 +378,7 @@ Cluster cluster_from_json(const Json& file, const std::string& name) {
           json, json.contains("nics_per_node") ? "nics_per_node" : "gpus_per_node", kDevices, name),
       .host_bytes_per_ns = base::require_in(json, "host_bytes_per_ns", kBytesPerNs, name),
       .host_memory_bytes = base::require_in(json, "host_memory_bytes", kMemoryBytes, name)};
+  cluster.groups = groups_from_json(json, name);
   cluster.kinds = std::move(kinds);
   try {
     validate(cluster);
@@ -362,9 +388,50 @@ Cluster cluster_from_json(const Json& file, const std::string& name) {
   return cluster;
 }
 
+namespace {
+
+template <typename Value, typename Allowed>
+void require_figure(const std::string& key, Value value, const Allowed& range) {
+  base::require_in_range(text("cluster: ", key), value, range);
+}
+
+void require_link(const std::string& key, const LinkSpeed& link) {
+  require_figure(key + ".bytes_per_ns", link.bytes_per_ns, kBytesPerNs);
+  require_figure(key + ".latency_ns", link.latency_ns, kLatencyNs);
+}
+
+void validate_groups(const Cluster& cluster) {
+  int nodes = 1;
+  LinkSpeed inside = cluster.inter_node;
+  for (size_t i = 0; i < cluster.groups.size(); ++i) {
+    const NodeGroup& group = cluster.groups[i];
+    const std::string key = text("groups[", i, "]");
+    require_figure(key + ".nodes", group.nodes, kDevices);
+    if (int64_t{group.nodes} * cluster.gpus_per_node > kMaxRanks) {
+      throw InputError(text("cluster: ", key, ".nodes is ", group.nodes, ", which are more than ", kMaxRanks,
+                            " devices: lower it"));
+    }
+    if (group.nodes <= nodes || group.nodes % nodes != 0) {
+      throw InputError(text("cluster: ", key, ".nodes is ", group.nodes, " but groups are several of ",
+                            nodes == 1 ? "the nodes" : text("the ", nodes, " nodes before"),
+                            ": give a multiple of ", nodes, " above it"));
+    }
+    require_link(key + ".between", group.between);
+    if (group.between.bytes_per_ns > inside.bytes_per_ns || group.between.latency_ns < inside.latency_ns) {
+      throw InputError(text("cluster: ", key, ".between is faster than what joins the nodes inside (",
+                            inside.bytes_per_ns, " bytes_per_ns, ", inside.latency_ns,
+                            " latency_ns): give what a NIC attains between groups, or leave them out"));
+    }
+    nodes = group.nodes;
+    inside = group.between;
+  }
+}
+
+}  // namespace
+
 void validate(const Cluster& cluster) {
   const auto require = [](const char* key, auto value, const auto& range) {
-    base::require_in_range(text("cluster: ", key), value, range);
+    require_figure(key, value, range);
   };
   require("nodes", cluster.nodes, kDevices);
   require("gpus_per_node", cluster.gpus_per_node, kDevices);
@@ -380,10 +447,9 @@ void validate(const Cluster& cluster) {
   require("device_memory_bytes", cluster.device_memory_bytes, kMemoryBytes);
   require("flops_per_ns", cluster.flops_per_ns, kFlopsPerNs);
   require("device_bytes_per_ns", cluster.device_bytes_per_ns, kBytesPerNs);
-  require("intra_node.bytes_per_ns", cluster.intra_node.bytes_per_ns, kBytesPerNs);
-  require("intra_node.latency_ns", cluster.intra_node.latency_ns, kLatencyNs);
-  require("inter_node.bytes_per_ns", cluster.inter_node.bytes_per_ns, kBytesPerNs);
-  require("inter_node.latency_ns", cluster.inter_node.latency_ns, kLatencyNs);
+  require_link("intra_node", cluster.intra_node);
+  require_link("inter_node", cluster.inter_node);
+  validate_groups(cluster);
   require("host_bytes_per_ns", cluster.host_bytes_per_ns, kBytesPerNs);
   require("host_memory_bytes", cluster.host_memory_bytes, kMemoryBytes);
   if (cluster.kinds.empty()) return;

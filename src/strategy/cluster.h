@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "strategy/strategy.h"
+#include "strategy/topology.h"
 
 namespace sluice::strategy {
 
@@ -15,6 +16,14 @@ struct LinkSpeed {
   double bytes_per_ns = 0;
   double latency_ns = 0;
   bool operator==(const LinkSpeed&) const = default;
+};
+
+// Nodes that lie together, as those of a pod do, and what joins such groups.
+struct NodeGroup {
+  std::string name;
+  int nodes = 1;
+  LinkSpeed between;  // of one NIC while all of a group's send to other groups
+  bool operator==(const NodeGroup&) const = default;
 };
 
 // Of some nodes of a cluster, the devices.
@@ -44,12 +53,14 @@ struct Cluster {
   int nics_per_node = 1;           // divides gpus_per_node
   double host_bytes_per_ns = 0;    // a device's copies to and from host memory
   int64_t host_memory_bytes = 0;   // of one node
+  // By size, each of several whole ones of the kind before; none: all nodes are joined alike, by inter_node.
+  std::vector<NodeGroup> groups = {};
   // Where nodes differ, in their order; the figures of devices above are then those of the fastest kind, and
   // links the slowest that there are.
   std::vector<NodeKind> kinds = {};
 
   int gpus() const { return nodes * gpus_per_node; }
-  int gpus_per_nic() const { return gpus_per_node / nics_per_node; }
+  Topology topology() const;
   bool operator==(const Cluster&) const = default;
 };
 
@@ -72,7 +83,8 @@ base::Json to_json(const Cluster& cluster);
 Cluster cluster_from_json(const base::Json& json, const std::string& name);
 
 // InputError naming the first figure that no machine has: counts and sizes < 1, speeds that are not positive,
-// NICs that do not divide the devices, kinds that have other nodes in all or none that is as fast as the
+// NICs that do not divide the devices, groups that are not several whole ones or are joined faster than what
+// they join, kinds that have other nodes in all or none that is as fast as the
 // cluster's.
 void validate(const Cluster& cluster);
 

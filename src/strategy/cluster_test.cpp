@@ -65,11 +65,46 @@ TEST(Cluster, EveryDeviceHasItsOwnAdapterUnlessAFileSaysOtherwise) {
   base::Json json = to_json(cluster_preset("a800x8", 2));
   EXPECT_EQ(json.at("nics_per_node"), 8);
   json.erase("nics_per_node");
-  EXPECT_EQ(cluster_from_json(json, "file").gpus_per_nic(), 1);
+  EXPECT_EQ(cluster_from_json(json, "file").topology().nic_ranks(), 1);
   json["nics_per_node"] = 2;
-  EXPECT_EQ(cluster_from_json(json, "file").gpus_per_nic(), 4);
+  EXPECT_EQ(cluster_from_json(json, "file").topology().nic_ranks(), 4);
   json["nics_per_node"] = 3;
   EXPECT_THROW(cluster_from_json(json, "file"), base::InputError);
+}
+
+TEST(Cluster, GroupsOfNodesAreALevelOfTheTopologyEach) {
+  Cluster cluster = cluster_preset("h100x8", 32);
+  EXPECT_EQ(cluster.topology(), Topology(8, 1));
+  EXPECT_FALSE(to_json(cluster).contains("groups"));
+  cluster.groups = {{"rack", 4, {20, 15e3}}, {"pod", 16, {10, 30e3}}};
+  const Cluster again = cluster_from_json(Json::parse(to_json(cluster).dump()), "file");
+  EXPECT_EQ(again, cluster);
+  EXPECT_EQ(again.topology(), Topology(8, 1, {32, 128}));
+}
+
+TEST(Cluster, GroupsOfNodesAreRefusedWithTheValueAndTheWayOut) {
+  const std::pair<std::function<void(Json&)>, std::string> faults[] = {
+      {[](Json& j) { j = "pod"; }, "groups is \"pod\": give a list of groups of nodes"},
+      {[](Json& j) { j[0].erase("name"); }, "groups[0]: key 'name' is missing"},
+      {[](Json& j) { j[1]["nodes"] = 0; }, "groups[1]: key 'nodes' is 0: give a"},
+      {[](Json& j) { j[1]["node"] = 1; }, "groups[1]: unknown key 'node': did you mean 'nodes'?"},
+      {[](Json& j) { j[0]["nodes"] = 1; },
+       "groups[0].nodes is 1 but groups are several of the nodes: give a multiple of 1 above it"},
+      {[](Json& j) { j[1]["nodes"] = 10; },
+       "groups[1].nodes is 10 but groups are several of the 4 nodes before: give a multiple of 4"},
+      {[](Json& j) { j[1]["nodes"] = 1 << 20; }, "groups[1].nodes is 1048576, which are more than"},
+      {[](Json& j) { j[1]["between"]["bytes_per_ns"] = 21; },
+       "groups[1].between is faster than what joins the nodes inside (20 bytes_per_ns, 15000 latency_ns)"},
+      {[](Json& j) { j[0]["between"]["latency_ns"] = 1; }, "groups[0].between is faster"},
+  };
+  Cluster cluster = cluster_preset("h100x8", 32);
+  cluster.groups = {{"rack", 4, {20, 15e3}}, {"pod", 16, {10, 30e3}}};
+  for (const auto& [make, fault] : faults) {
+    Json json = to_json(cluster);
+    make(json["groups"]);
+    EXPECT_THAT([&] { cluster_from_json(json, "cluster.json"); },
+                ThrowsMessage<base::InputError>(AllOf(HasSubstr("cluster.json"), HasSubstr(fault))));
+  }
 }
 
 TEST(Cluster, DevicesMultiplyFloatsOf8BitsWhereAFileSaysSo) {

@@ -30,20 +30,24 @@ bool run_crosses_nodes(const std::vector<int>& nodes, int run) {
 
 }  // namespace
 
-int share_run_lanes(const Scheme& scheme, int gpus_per_node) {
-  return std::gcd(scheme.share, std::max(1, gpus_per_node / scheme.tp));
+int share_run_lanes(const Scheme& scheme, const Topology& topology) {
+  return std::gcd(scheme.share, topology.lanes_of_node(scheme.tp));
 }
 
 // The ranks of a share group ascend, so those of a node are neighbours.
-ShareRuns share_runs(const Pipeline& pipeline, int stage, int gpus_per_node) {
+ShareRuns share_runs(const Pipeline& pipeline, int stage, const Topology& topology) {
   const Scheme& scheme = pipeline.scheme;
   ShareRuns runs{scheme.share, scheme.share};
   if (scheme.share == 1) return runs;
-  const int several = share_run_lanes(scheme, gpus_per_node);
+  const int several = share_run_lanes(scheme, topology);
   for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
     for (int t = 0; t < scheme.tp; ++t) {
-      std::vector<int> nodes = pipeline.share_group(stage, lane, t);
-      for (int& rank : nodes) rank /= gpus_per_node;
+      const std::vector<int> ranks = pipeline.share_group(stage, lane, t);
+      std::vector<int> nodes;
+      for (const int rank : ranks) {
+        nodes.push_back(topology.node_of(rank));
+        runs.level = std::max(runs.level, topology.level_of(ranks.front(), rank));
+      }
       const Stretches of_nodes = stretches_of(nodes);
       if (of_nodes.count == 1) continue;
       runs.lanes_in_node = std::min(runs.lanes_in_node, static_cast<int>(of_nodes.shortest));
@@ -53,12 +57,12 @@ ShareRuns share_runs(const Pipeline& pipeline, int stage, int gpus_per_node) {
   return runs;
 }
 
-ShareRuns share_runs(const Scheme& scheme, int gpus_per_node) {
+ShareRuns share_runs(const Scheme& scheme, const Topology& topology) {
   Scheme stage = scheme;
   stage.pp = 1;
   Pipeline pipeline{stage, std::vector<int>(static_cast<size_t>(stage.ranks()))};
   std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), 0);
-  return share_runs(pipeline, 0, gpus_per_node);
+  return share_runs(pipeline, 0, topology);
 }
 
 }  // namespace sluice::strategy

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "strategy/strategy.h"
+#include "strategy/topology.h"
 
 namespace sluice::strategy {
 
@@ -13,6 +14,7 @@ struct ShareRuns {
   // Divides the share. All lanes of a group: they lie on one node, so one sum is enough; 1: no runs of
   // several lie inside nodes, so gradients go straight to the lanes that hold them.
   int lanes = 1;
+  int level = 1;  // on which the ranks of groups on several nodes meet: the highest
 
   // Operations behind an operation's own after which its gradients are summed.
   int behind(int share) const { return lanes == 1 || lanes == share ? 1 : 2; }
@@ -20,11 +22,11 @@ struct ShareRuns {
 };
 
 // The runs of groups on several nodes, where pipelines fill nodes from the first rank on.
-int share_run_lanes(const Scheme& scheme, int gpus_per_node);
+int share_run_lanes(const Scheme& scheme, const Topology& topology);
 
 // Where the pipeline's ranks lie.
-ShareRuns share_runs(const Pipeline& pipeline, int stage, int gpus_per_node);
+ShareRuns share_runs(const Pipeline& pipeline, int stage, const Topology& topology);
 // Of the first stage of a pipeline that fills nodes from the first rank on.
-ShareRuns share_runs(const Scheme& scheme, int gpus_per_node);
+ShareRuns share_runs(const Scheme& scheme, const Topology& topology);
 
 }  // namespace sluice::strategy

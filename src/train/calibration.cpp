@@ -101,7 +101,7 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
   probe.tp_degrees = std::move(tp_degrees);
   probe.context_length = config::longest_context(request.config);
   probe.device_bytes = request.device_bytes;
-  probe.gpus_per_node = request.config.parallel.gpus_per_node;
+  probe.topology = request.config.parallel.gpus_per_node;
   probe.narrow = request.config.parallel.narrow_products;
   probe.decodes = request.config.rl.rolls_out();
   return probe;
@@ -116,7 +116,7 @@ cost::Calibration with_machine(cost::Calibration calibration, const CalibrationR
   model.element_bytes = memory.element_bytes;
   model.accumulator_bytes = memory.accumulator_bytes;
   model.owner_bytes_per_parameter = memory.owner_bytes_per_parameter;
-  calibration.options.gpus_per_node = request.config.parallel.gpus_per_node;
+  cost::move_to_nodes_of(request.config.parallel.gpus_per_node, calibration.options);
   calibration.options.shape = *request.config.model.shape;
   return calibration;
 }
@@ -162,8 +162,8 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
 std::vector<strategy::Device> measured_devices(const CalibrationRequest& request, Control& control) {
   if (request.config.parallel.devices == config::Devices::kAlike) return {};
   constexpr double kWindowNs = 2e8;  // some periods of what holds processes to a share of a processor
-  constexpr int kStep = 5;      // percent: finer differences are noise
-  constexpr int kWorthIt = 10;  // percent
+  constexpr int kStep = 5;           // percent: finer differences are noise
+  constexpr int kWorthIt = 10;       // percent
   const auto measuring = control.activity().shared("measuring the devices");
   control.barrier();
   const std::vector<double> times_ns = control.gather(profile::product_ns(request.device, kWindowNs));

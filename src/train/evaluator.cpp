@@ -143,10 +143,10 @@ generate::HeldModel Evaluator::Impl::held() {
   if (launch_.world_size > 1) {
     const strategy::Strategy& strategy = planner_.options().candidates.front();
     held_ = true;
-    return held_model(table_,
-                      engine_->hold(strategy, link_plans_.of(table_, strategy,
-                                                             {launch_.world_size, launch_.local_size, 1})),
-                      like);
+    return held_model(
+        table_,
+        engine_->hold(strategy, link_plans_.of(table_, strategy, {launch_.world_size, launch_.local_size})),
+        like);
   }
   // A bucket's weights: one rank owns all of each.
   return {table_, layers::layer_context(table_.shape, {}, context_length_, like),

@@ -282,8 +282,7 @@ std::optional<inference::SayingLayout> RunContext::speak_as_suits(
 
 generate::HeldModel RunContext::hold_speaking() {
   const runtime::ParameterStore::Options& store = engine_->store().options();
-  const cost::CostModel::Options& machine = cost().options();
-  const graph::LinkMachine links{options_.launch.world_size, machine.gpus_per_node, machine.gpus_per_nic};
+  const graph::LinkMachine links{options_.launch.world_size, cost().options().topology};
   return held_model(
       table_, engine_->hold(*speaking_, link_plans_->of(table_, *speaking_, links)),
       at::TensorOptions().dtype(runtime::scalar_type(store.precision.compute)).device(store.device));

@@ -62,10 +62,16 @@ class Cost:
         self.world_size = world_size
         self.model = calibration["model"]
         self.layers = {entry["tp"]: entry for entry in calibration["layers"]}
-        self.links = calibration["links"]
+        groups = calibration.get("groups", [])
+        self.links = [calibration["links"]["intra"], calibration["links"]["inter"], *(each["between"] for each in groups)]
+        self.group_ranks = [calibration["gpus_per_node"], *(each["ranks"] for each in groups)]
         self.memory = calibration["memory"]
         self.gpus_per_node = calibration["gpus_per_node"]
         self.hidden = self.model["hidden_size"]
+
+    def level_of(self, a, b):
+        """On which two ranks meet: 0 inside a node, 1 between nodes of the smallest group that has several."""
+        return sum(a // ranks != b // ranks for ranks in self.group_ranks)
 
     # Parameters.
 
@@ -124,7 +130,7 @@ class Cost:
         plain = self.memory["transient_bytes_per_token"]
         ring = self.ring_bytes_per_token(tp) if cp > 1 and plain > 0 else 0
         # Four blocks of keys and values more where lanes lie on several nodes, several on each.
-        two_levels = ring > 0 and cp * tp > self.gpus_per_node > tp
+        two_levels = ring > 0 and cp * tp > self.group_ranks[0] > tp
         return plain + ring + (4 * self.block_bytes(tp) if two_levels else 0)
 
     def block_bytes(self, tp):
@@ -171,18 +177,18 @@ class Cost:
             terms[0].append((1, quadratic(entry["head"])))
         return [total(sums) for sums in terms]
 
-    def message_ns(self, size, in_node):
-        link = self.links["intra" if in_node else "inter"]
+    def message_ns(self, size, level):
+        link = self.links[level]
         return link["latency_ns"] + nearest(size * 10**9, link["bytes_per_s"])
 
-    def transfer_ns(self, scheme, tokens, in_node):
-        return self.message_ns(-(-tokens // scheme[0]) * self.hidden * self.memory["element_bytes"], in_node)
+    def transfer_ns(self, scheme, tokens, level):
+        return self.message_ns(-(-tokens // scheme[0]) * self.hidden * self.memory["element_bytes"], level)
 
-    def ring_exposed_ns(self, members, nodes, layers, size, attention):
+    def ring_exposed_ns(self, members, nodes, level, layers, size, attention):
         """What a ring of so many members waits for a block of so many bytes a layer, beside its attention (fixed
         point). Of members that lie several on a node blocks go round inside each, and once a round from node to node:
         beside all steps of the round."""
-        inner, outer = (layers * self.message_ns(size, in_node) << FRACTION_BITS for in_node in (True, False))
+        inner, outer = (layers * self.message_ns(size, on) << FRACTION_BITS for on in (0, level))
         if nodes == 1 or nodes == members:
             exposed = (members - 1) * (inner if nodes == 1 else outer) - (attention - attention // members)
         else:
@@ -191,12 +197,12 @@ class Cost:
             exposed = (nodes - 1) * max(held, outer) + held - attention
         return nearest(max(0, exposed), 1 << FRACTION_BITS)
 
-    def ring_ns(self, scheme, stage, nodes, work):
+    def ring_ns(self, scheme, stage, nodes, level, work):
         """What a ring adds to (forward, gradient of the input, gradient of the weights) on a stage: blocks of keys and
         values, in the backward pass with their gradients."""
         tokens, squares = work
         layers = self.layers_of(scheme[1], stage)
-        return (*(self.ring_exposed_ns(len(nodes), len(nodes) // together(nodes), layers,
+        return (*(self.ring_exposed_ns(len(nodes), len(nodes) // together(nodes), level, layers,
                                        blocks * self.block_bytes(scheme[0]) * tokens, a * squares)
                   for blocks, (a, _, _) in zip((1, 2), self.stage_times(scheme, stage))), 0)
 
@@ -214,12 +220,12 @@ class Cost:
         return (max(end - begin for begin, end in parts),
                 max(-(-end // group) - begin // group for begin, end in parts))
 
-    def exchange_ns(self, scheme, stage, nodes, run, work):
+    def exchange_ns(self, scheme, stage, nodes, level, run, work):
         """The same as ring_ns where runs of `run` lanes exchange heads, twice each way, and a ring goes round between
-        the runs. `nodes`: the node of each lane, in order."""
+        the runs. `nodes`: the node of each lane, in order; `level`: on which they meet."""
         lanes, (tokens, squares) = len(nodes), work
         if run == 1:
-            return self.ring_ns(scheme, stage, nodes, work)
+            return self.ring_ns(scheme, stage, nodes, level, work)
         of_node = [nodes.count(node) for node in dict.fromkeys(nodes)]
         head = self.model["head_dim"] * self.memory["element_bytes"]
         queries, _ = self.heads(scheme[0])
@@ -227,8 +233,8 @@ class Cost:
         layers = self.layers_of(scheme[1], stage)
         peer = 2 * (most_queries + most_keys) * head * tokens
         inside = run - 1 if math.gcd(*of_node) % run == 0 else min(min(of_node), run) - 1
-        moved = layers * max(self.message_ns(count * peer, in_node) + self.links[link]["latency_ns"] if count else 0
-                             for count, in_node, link in ((inside, True, "intra"), (run - 1 - inside, False, "inter")))
+        moved = layers * max(self.message_ns(count * peer, on) + self.links[on]["latency_ns"] if count else 0
+                             for count, on in ((inside, 0), (run - 1 - inside, level)))
         forward, backward, weight = (times[0] for times in self.stage_times(scheme, stage))
         slowest = most_queries * run
         added = []
@@ -238,7 +244,8 @@ class Cost:
             if run < lanes:
                 runs = lanes // run
                 in_node = math.gcd(runs, max(1, together(nodes) // run))
-                rings = self.ring_exposed_ns(runs, runs // in_node, layers, blocks * run * 2 * most_keys * head * tokens,
+                rings = self.ring_exposed_ns(runs, runs // in_node, level, layers,
+                                             blocks * run * 2 * most_keys * head * tokens,
                                              attention * slowest // queries * squares)
             added.append(moved + waits + rings)
         return (*added, 0)

@@ -168,10 +168,12 @@ def unit_of(tie, plan, pipeline, cost):
         fullest = max((work_of(shared_of(each, plan), len(tie), plan) for _, each in tie), key=lambda work: work[0])
         run = head_lanes(tie)
         for stage, times in enumerate(cells):
-            nodes = nodes_of_lanes(pipeline, stage, [lane for lane, _ in tie], cost.gpus_per_node)
-            cells[stage] = [*map(sum, zip(times, cost.exchange_ns(scheme, stage, nodes, run, fullest)))]
+            ranks = ranks_of_lanes(pipeline, stage, [lane for lane, _ in tie])
+            nodes = [tuple(rank // cost.group_ranks[0] for rank in of_lane) for of_lane in ranks]
+            level = max(cost.level_of(a, b) for of_lane in ranks for a, b in zip(ranks[0], of_lane))
+            cells[stage] = [*map(sum, zip(times, cost.exchange_ns(scheme, stage, nodes, level, run, fullest)))]
         tokens_taken = cost.exchange_credit(scheme, run, tokens)
-    transfers = [cost.transfer_ns(scheme, tokens, boundary_in_node(pipeline, stage, cost.gpus_per_node))
+    transfers = [cost.transfer_ns(scheme, tokens, boundary_level(pipeline, stage, cost))
                  for stage in range(scheme[1] - 1)]
     return Unit(tie[0][0], len(tie), tokens_taken, cells, transfers)
 
@@ -189,18 +191,17 @@ def head_lanes(tie):
     return len(tie) if exchange == "heads" else 1
 
 
-def nodes_of_lanes(pipeline, stage, lanes, gpus_per_node):
-    """The nodes of each lane's TP ranks."""
+def ranks_of_lanes(pipeline, stage, lanes):
+    """Each lane's TP ranks."""
     tp, _, cp = parse_scheme(pipeline["scheme"])
-    return [tuple(rank // gpus_per_node for rank in pipeline["ranks"][at:at + tp])
-            for at in (tp * (stage * cp + lane) for lane in lanes)]
+    return [pipeline["ranks"][at:at + tp] for at in (tp * (stage * cp + lane) for lane in lanes)]
 
 
-def boundary_in_node(pipeline, stage, gpus_per_node):
+def boundary_level(pipeline, stage, cost):
+    """On which a stage's ranks meet those of the next one."""
     tp, _, cp = parse_scheme(pipeline["scheme"])
-    of_stage = [[rank // gpus_per_node for rank in pipeline["ranks"][at * tp * cp:(at + 1) * tp * cp]]
-                for at in (stage, stage + 1)]
-    return of_stage[0] == of_stage[1]
+    of_stage = [pipeline["ranks"][at * tp * cp:(at + 1) * tp * cp] for at in (stage, stage + 1)]
+    return max(cost.level_of(a, b) for a, b in zip(*of_stage))
 
 
 def pipeline_ns(plan, pipeline, cost):

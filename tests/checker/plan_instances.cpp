@@ -93,6 +93,19 @@ int64_t random_device_bytes(Rng& rng, const model::Shape& shape) {
   return model::parameter_count(shape) * rng.between(4, 30) + skewed(rng, 28);
 }
 
+// Often of nodes alone.
+strategy::Topology random_topology(Rng& rng) {
+  const auto node_ranks = static_cast<int>(rng.between(1, 8));
+  std::vector<int> group_ranks;
+  for (int before = node_ranks; rng.below(3) == 0; before = group_ranks.back())
+    group_ranks.push_back(before * static_cast<int>(rng.between(2, 4)));
+  return {node_ranks, 1, std::move(group_ranks)};
+}
+
+cost::LinkTimes slower(Rng& rng, const cost::LinkTimes& link) {
+  return {link.latency_ns + skewed(rng, 16), std::max<int64_t>(1, link.bytes_per_s / rng.between(1, 8))};
+}
+
 Calibration random_calibration(Rng& rng) {
   Calibration calibration{.hardware = "random", .source = "plan_instances"};
   cost::CostModel::Options& options = calibration.options;
@@ -104,7 +117,9 @@ Calibration random_calibration(Rng& rng) {
   options.memory = {.device_bytes = random_device_bytes(rng, options.shape),
                     .transient_bytes_per_token = skewed(rng, 16),
                     .logits_chunk_bytes = skewed(rng, 20)};
-  options.gpus_per_node = static_cast<int>(rng.between(1, 8));
+  options.topology = random_topology(rng);
+  for (size_t i = 0; i < options.topology.group_ranks().size(); ++i)
+    options.beyond.push_back(slower(rng, options.link(static_cast<int>(i) + 1)));
   return calibration;
 }
 

@@ -31,12 +31,19 @@ struct Totals {
   int64_t rings = 0;  // pieces of rings, one a lane
 };
 
-// On devices that hold a few thousand tokens.
+// On devices that hold a few thousand tokens, of nodes and, now and then, of groups of nodes.
 cost::CostModel random_cost(base::Rng& rng) {
   const std::vector<int> degrees = {1, 2};
   const cost::AnalyticMemory memory{.device_bytes = rng.between(96'000'000, 200'000'000)};
-  const int gpus_per_node = 1 << rng.between(1, 3);
-  return cost::CostModel(cost::analytic_options(model::test_shape(), {}, memory, degrees, gpus_per_node));
+  const int node_ranks = 1 << rng.between(1, 3);
+  cost::Rates rates;
+  std::vector<int> group_ranks;
+  if (rng.below(2) == 0) {
+    group_ranks.push_back(2 * node_ranks);
+    rates.beyond.push_back({rates.inter_node.bytes_per_ns / 8, 4 * rates.inter_node.latency_ns});
+  }
+  const strategy::Topology topology(node_ranks, 1, std::move(group_ranks));
+  return cost::CostModel(cost::analytic_options(model::test_shape(), rates, memory, degrees, topology));
 }
 
 strategy::Strategy random_strategy(base::Rng& rng) {

@@ -1,0 +1,109 @@
+// A third level of network: racks of many devices inside pods. It is one more entry of a cluster's file, and
+// planning, the clock and the proofs follow, for none of them counts levels.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cost/analytic.h"
+#include "graph/build.h"
+#include "model/parameters.h"
+#include "model/shape.h"
+#include "plan/batch_sample.h"
+#include "session/candidates.h"
+#include "strategy/cluster.h"
+
+namespace sluice::session {
+namespace {
+
+constexpr int kDevices = 64;
+constexpr int64_t kContextTokens = 60'000;
+
+// Racks of 16 devices, 2 in a pod.
+strategy::Cluster pods(const strategy::LinkSpeed& between) {
+  strategy::Cluster cluster = strategy::cluster_preset("h100x8", 4);
+  cluster.gpus_per_node = cluster.nics_per_node = 16;
+  cluster.groups = {{.name = "pod", .nodes = 2, .between = between}};
+  return strategy::cluster_from_json(strategy::to_json(cluster), "pods.json");
+}
+
+cost::CostModel cost_on(const strategy::Cluster& cluster) {
+  const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2};
+  return cost::CostModel(cost::analytic_options(model::named_shape("llama-7b"), cost::rates_of(cluster),
+                                                memory, std::vector<int>{1, 2, 4, 8}, cluster.topology()));
+}
+
+// Few long documents, so that lanes meet beyond racks and pods.
+std::vector<std::vector<int64_t>> batches() {
+  std::vector<std::vector<int64_t>> all;
+  for (int64_t step = 0; step < 4; ++step) {
+    std::vector<int64_t>& batch = all.emplace_back(4, 30'000 + step * 1'000);
+    batch.push_back(kContextTokens - step);
+    for (int64_t i = 0; i < 60; ++i) batch.push_back(200 + 37 * i + step);
+  }
+  return all;
+}
+
+struct Planned {
+  std::string strategies;
+  std::vector<int64_t> steps_ns;
+};
+
+// Steps by the clock. Every step graph is proved as it is built.
+Planned planned(const cost::CostModel& cost, const std::vector<std::string>& candidates = {}) {
+  PlanningTask task{.world_size = kDevices,
+                    .cost = cost,
+                    .context_length = kContextTokens,
+                    .sample_batches = batches(),
+                    .choices = {.max_strategies = 3}};
+  for (const std::string& text : candidates)
+    task.choices.strategies.push_back(strategy::parse_strategy(text, kDevices));
+  const plan::Planner planner = make_planner(task);
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  Planned result;
+  for (const strategy::Strategy& strategy : planner.options().candidates)
+    result.strategies += to_text(strategy) + "; ";
+  for (const std::vector<int64_t>& lengths : batches()) {
+    const strategy::StepPlan plan = planner.plan(0, plan::sequences_of(lengths));
+    EXPECT_LE(plan.lower_bound_ns, plan.estimated_ns);
+    result.steps_ns.push_back(graph::build(plan, table, planner.cost(), kDevices).makespan_ns);
+  }
+  return result;
+}
+
+TEST(Pods, JoinedAsTheirRacksAreChangeNothing) {
+  strategy::Cluster racks = pods({40, 10e3});
+  const Planned with = planned(cost_on(racks));
+  racks.groups.clear();
+  const Planned without = planned(cost_on(racks));
+  EXPECT_EQ(with.strategies, without.strategies);
+  EXPECT_EQ(with.steps_ns, without.steps_ns);
+}
+
+TEST(Pods, TakeLongerTheSlowerTheyAreJoinedAndPlansAvoidIt) {
+  const std::vector<std::string> over_all = {"<1,1,64,64>"};
+  const cost::CostModel fast = cost_on(pods({40, 10e3})), slow = cost_on(pods({1, 100e3}));
+  const Planned fast_over_all = planned(fast, over_all), slow_over_all = planned(slow, over_all);
+  const Planned best = planned(slow);
+  for (size_t step = 0; step < best.steps_ns.size(); ++step) {
+    EXPECT_GT(slow_over_all.steps_ns[step], fast_over_all.steps_ns[step]);
+    EXPECT_LT(best.steps_ns[step], slow_over_all.steps_ns[step]) << best.strategies;
+  }
+}
+
+// Of strategies that never cross a pod but to pull and push, only these take longer.
+TEST(Pods, ThatNoLaneLeavesDelayPullsAndPushesAlone) {
+  const std::vector<std::string> inside = {"2x<1,1,32,32>"};
+  const std::vector<int64_t> fast = planned(cost_on(pods({40, 10e3})), inside).steps_ns;
+  const std::vector<int64_t> slow = planned(cost_on(pods({20, 10e3})), inside).steps_ns;
+  // A rank owns a 64th of 6.7 billion parameters and pulls and pushes 2 and 4 bytes of each of a 32nd.
+  constexpr int64_t kMostMovedBytes = int64_t{6'800'000'000} / 32 * 6;
+  for (size_t step = 0; step < fast.size(); ++step) {
+    EXPECT_GE(slow[step], fast[step]);
+    EXPECT_LE(slow[step] - fast[step], kMostMovedBytes / 20 + 1'000'000);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::session
