@@ -56,6 +56,8 @@ constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"constant", Decay::kConstant},
                                    {"wsd", Decay::kWsd},
                                    {"inverse_sqrt", Decay::kInverseSqrt}};
+constexpr Word<base::MomentFormat> kOptimizers[] = {{"adamw", base::MomentFormat::kWide},
+                                                    {"adamw_8bit", base::MomentFormat::k8Bit}};
 const Word<std::string> kMethods[] = {{"ours", "ours"}, {"paper", "paper"}};
 const Word<std::string> kExchanges[] = {
     {"auto", "auto"},         {"ring", "ring"},       {"heads", "heads"}, {"nested", "nested"},
@@ -266,6 +268,9 @@ class Groups final : public FieldValue {
 
 void visit_optimizer(RunConfig& config, Fields& keys) {
   OptimizerConfig& optimizer = config.optimizer;
+  keys("name", Choice(optimizer.moments, kOptimizers),
+       "adamw_8bit keeps its moments in 8 bits: 10 bytes for a parameter that a rank owns, in place of 16 "
+       "(training.md)");
   keys("lr", Number(optimizer.lr, kRates), "the highest");
   keys("betas", Betas(optimizer.betas), "of the moments");
   keys("eps", Number(optimizer.eps, {0, 1}), "");
@@ -406,7 +411,7 @@ constexpr Section kSections[] = {
     {"data", "", visit_data},
     {"train", "", visit_train},
     {"rl", "learning from rewards or preferences (reinforcement.md)", visit_rl},
-    {"optimizer", "AdamW, as PyTorch computes it", visit_optimizer},
+    {"optimizer", "AdamW, by PyTorch's formulas", visit_optimizer},
     {"lora", "adapters (fine_tuning.md)", visit_lora},
     {"parallel", "", visit_parallel},
     {"link", "what travels between ranks (training.md)", visit_link},

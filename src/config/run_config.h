@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/moment_format.h"
 #include "base/product_format.h"
 #include "corpus/sampler.h"
 #include "model/shape.h"
@@ -143,6 +144,7 @@ struct GroupConfig {
 enum class Decay : uint8_t { kCosine, kLinear, kConstant, kWsd, kInverseSqrt };
 
 struct OptimizerConfig {
+  base::MomentFormat moments = base::MomentFormat::kWide;  // by the optimizer's name
   double lr = 3e-4;
   std::array<double, 2> betas{0.9, 0.95};
   double eps = 1e-8;

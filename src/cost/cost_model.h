@@ -89,8 +89,8 @@ struct MemoryModel {
   // On the ranks that own so many parameters. Those that are not trained have neither Adam states nor
   // gradient.
   int64_t owner_bytes(int64_t all, int64_t trained) const {
-    const int64_t states = 3 * std::max<int64_t>(4, element_bytes);
-    return all * owner_bytes_per_parameter - (all - trained) * std::min(states, owner_bytes_per_parameter);
+    const int64_t master = std::min(std::max<int64_t>(4, element_bytes), owner_bytes_per_parameter);
+    return trained * owner_bytes_per_parameter + (all - trained) * master;
   }
   // Of codecs: an owner's copies apart from masters that have as many bits; and, an element of what it owns
   // and of what a rank holds, 16 bits of a difference and its part of a factor.

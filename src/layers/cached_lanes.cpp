@@ -5,12 +5,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "ops/device.h"
@@ -58,12 +56,7 @@ at::Tensor gathered(LaneChannel& channel, const CacheOfLanes& lanes, const ops::
 // What the pass's queries see of this lane's part of the cache; of rows that see nothing the log-sum-exp is
 // −inf.
 at::Tensor seen_here(const CachedRows& rows, const ops::AttentionInput& on_cache) {
-  const at::Tensor& q_RND = on_cache.q_TND;
-  const at::TensorOptions wide =
-      q_RND.options().dtype(q_RND.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  const int64_t count = q_RND.size(0), heads = q_RND.size(1);
-  const ops::AttentionResult seen{at::zeros({count, heads, q_RND.size(2)}, wide),
-                                  at::full({heads, count}, -std::numeric_limits<double>::infinity(), wide)};
+  const ops::AttentionResult seen = ops::nothing_seen(on_cache.q_TND);
   ops::AttentionInput within = on_cache;
   if (on_cache.window == 0) within.window = kFar;
   ops::attend_blocks(on_cache, on_cache.window > 0 ? rows.before_in_window : rows.before, seen);

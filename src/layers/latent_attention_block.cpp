@@ -2,12 +2,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -286,12 +284,7 @@ at::Tensor LatentAttentionPart::values_behind(const at::Tensor& out_THW) const {
 ops::AttentionResult LatentAttentionPart::attend_before(const MicroBatchLayout& layout,
                                                         const ops::AttentionInput& input) const {
   if (layout.cached.before.empty()) return {};
-  const int64_t rows = input.q_TND.size(0), heads = input.q_TND.size(1);
-  const at::TensorOptions wide =
-      input.q_TND.options().dtype(input.q_TND.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  ops::AttentionResult seen{at::zeros({rows, heads, input.k_TKD.size(2)}, wide),
-                            at::full({heads, rows}, -std::numeric_limits<double>::infinity(), wide),
-                            {}};
+  ops::AttentionResult seen = ops::nothing_seen(input.q_TND);
   ops::attend_blocks(input, layout.cached.before, seen);
   seen.out_TND = values_behind(seen.out_TND);
   return seen;

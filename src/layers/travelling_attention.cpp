@@ -8,7 +8,6 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <limits>
@@ -176,13 +175,9 @@ class Forward {
       ops::attend_blocks(input_.on(keys_.keys_of(others[0])), meeting.blocks, seen);
       return;
     }
-    const at::TensorOptions wide = seen.lse_NT.options();
-    const int64_t heads = input_.q_TND.size(1);
-    const ops::AttentionResult theirs{
-        at::zeros({meeting.count, heads, input_.q_TND.size(2)}, wide),
-        at::full({heads, meeting.count}, -std::numeric_limits<double>::infinity(), wide)};
     ops::AttentionInput input = input_;
     input.q_TND = others[0];
+    const ops::AttentionResult theirs = ops::nothing_seen(input.q_TND);
     ops::attend_blocks(input, meeting.blocks, theirs);
     made_[meeting.of] = {theirs.out_TND.to(input_.q_TND.scalar_type()), theirs.lse_NT};
   }

@@ -9,9 +9,12 @@
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/logaddexp.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/error.h"
@@ -237,6 +240,14 @@ void aten::merge(const AttentionResult& seen, const AttentionResult& more) {
   };
   seen.out_TND.mul_(share_TN1(seen.lse_NT)).add_(more.out_TND * share_TN1(more.lse_NT));
   seen.lse_NT.copy_(lse_NT);
+}
+
+AttentionResult nothing_seen(const at::Tensor& q_TND) {
+  const at::TensorOptions wide =
+      q_TND.options().dtype(q_TND.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  return {at::zeros(q_TND.sizes(), wide),
+          at::full({q_TND.size(1), q_TND.size(0)}, -std::numeric_limits<double>::infinity(), wide),
+          {}};
 }
 
 void add_sinks(const AttentionResult& result, const at::Tensor& sinks_N) {

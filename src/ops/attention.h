@@ -26,6 +26,8 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
 // seen.out_TND is in lse's type. REQUIRES: every query has seen a key of `more`.
 void merge(const AttentionResult& seen, const AttentionResult& more);
 
+// Of queries [T, N, D] that have seen nothing yet: out 0 and lse −inf, in the type that both are added up in.
+AttentionResult nothing_seen(const at::Tensor& q_TND);
 // Goes on from what the queries have `seen`: their out and lse become those over old and new keys. Both are
 // in lse's type; rows that have seen nothing have lse -inf and out 0.
 // REQUIRES here and below: no interval is empty.

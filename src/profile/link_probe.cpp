@@ -100,7 +100,11 @@ class LinkProbe {
         table_(two_layers(options.shape)),
         plan_(graph::link_plan(table_, flat_strategy(options.tp, transport.world_size()),
                                {transport.world_size(), options.topology})),
-        store_(table_, {transport.rank(), transport.world_size(), {options.dtype}, options.device}),
+        store_(table_, {.rank = transport.rank(),
+                        .world_size = transport.world_size(),
+                        .precision = {options.dtype},
+                        .device = options.device,
+                        .moments = options.moments}),
         wires_(runtime::link_wires(table_, plan_, transport.rank())),
         inter_runner_(*inter_),
         intra_runner_(*intra_) {

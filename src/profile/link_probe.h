@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/moment_format.h"
 #include "comm/transport.h"
 #include "cost/cost_model.h"
 #include "model/shape.h"
@@ -19,7 +20,8 @@ struct LinkProbeOptions {
   c10::Device device = c10::kCPU;
   int tp = 1;  // of the layout whose parameters are pulled
   strategy::Topology topology;
-  std::string name = "probe";  // its communicators' names begin so
+  base::MomentFormat moments = base::MomentFormat::kWide;  // of the optimiser, whose update is timed
+  std::string name = "probe";                              // its communicators' names begin so
   int64_t budget_ns = 500'000'000;
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/moment_format.h"
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/fit.h"
@@ -154,7 +155,7 @@ cost::AnalyticMemory memory_of(const ProbeOptions& options) {
   return {.device_bytes = options.device_bytes,
           .element_bytes = comm::size_of(options.precision.compute),
           .accumulator_bytes = master_bytes,
-          .owner_bytes_per_parameter = 4 * master_bytes,
+          .owner_bytes_per_parameter = base::owner_bytes_per_parameter(options.moments, master_bytes),
           .logits_chunk_bytes = copies * logits_bytes};
 }
 
@@ -218,6 +219,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   links.device = options.device;
   links.tp = std::ranges::min(options.tp_degrees);
   links.topology = options.topology;
+  links.moments = options.moments;
   links.budget_ns = options.budget_ns / shares;
   const LinkMeasurement measured = measure_links(links, transport);
   model.intra = measured.intra;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/moment_format.h"
 #include "comm/transport.h"
 #include "cost/calibration.h"
 #include "cost/fit.h"
@@ -31,6 +32,7 @@ struct ProbeOptions {
   int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
   int64_t device_bytes = 0;        // what a rank may use, margin taken off
   strategy::Topology topology;
+  base::MomentFormat moments = base::MomentFormat::kWide;  // of the optimiser
   // Of the sequences of each micro-batch that is timed; empty: probe_lengths(context_length).
   std::vector<std::vector<int64_t>> lengths;
   // In which products of blocks are timed, too.

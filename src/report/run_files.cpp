@@ -149,7 +149,8 @@ class ConfigFacts {
     add_data();
     add("steps", text(human_count(integer("train", "steps")), " in all"));
     add("precision", text(word("train", "dtype"), " on ", word("train", "device")));
-    add("optimiser", text("AdamW, lr ", number("optimizer", "lr"), ", ", word("optimizer", "decay"), " to ",
+    add("optimiser", text(word("optimizer", "name") == "adamw_8bit" ? "AdamW in 8 bits" : "AdamW", ", lr ",
+                          number("optimizer", "lr"), ", ", word("optimizer", "decay"), " to ",
                           number("optimizer", "min_lr")));
     add("candidates", strategies());
     const double device_gib = number("memory", "device_gib");

@@ -34,7 +34,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
       transport_(transport),
       options_(options),
       store_(table, {transport.rank(), transport.world_size(), options.precision, options.device,
-                     options.trains, options.codecs.pull}),
+                     options.trains, options.codecs.pull, options.moments}),
       communicators_(transport, options.host_transport != nullptr ? *options.host_transport : transport,
                      candidates),
       link_inter_(communicators_.link_inter()),

@@ -63,7 +63,8 @@ class Engine {
     double balance_loss = 0;                                             // as of layers::LayerContext
     double temperature = 1;                                              // that logits are divided by
     bool asks_together = false;  // which experts rows visit together (layers::ExpertLoad)
-    bool trains = true;          // else there is no room for it, and train() may not be called
+    base::MomentFormat moments = base::MomentFormat::kWide;  // of AdamW
+    bool trains = true;  // else there is no room for it, and train() may not be called
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
   };

@@ -74,18 +74,9 @@ double squared_gradient_norm(const ParameterStore& store) {
 
 namespace {
 
-// A bucket's slices that are updated with the same rates, as _fused_adamw_ takes them.
-struct Slices {
+// Runs of a slice that are updated with the same rates, as _fused_adamw_ takes them.
+struct Runs {
   std::vector<at::Tensor> masters, gradients, exp_avgs, exp_avg_sqs, steps;
-
-  void add(const OwnerSlice& slice, base::Interval run, const at::Tensor& step) {
-    const int64_t offset = run.begin - slice.owned.begin;
-    masters.push_back(slice.master.narrow(0, offset, run.size()));
-    gradients.push_back(slice.gradient.narrow(0, offset, run.size()));
-    exp_avgs.push_back(slice.exp_avg.narrow(0, offset, run.size()));
-    exp_avg_sqs.push_back(slice.exp_avg_sq.narrow(0, offset, run.size()));
-    steps.push_back(step);
-  }
 
   void apply(const AdamW& options, const AdamW::Rates& rates) {
     at::_fused_adamw_(masters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, rates.lr,
@@ -93,6 +84,40 @@ struct Slices {
                       /*maximize=*/false);
   }
 };
+
+// What rounds the moments of one update: of a bucket, the first or the second.
+uint64_t chance_of(const AdamW& options, int bucket, int moment) {
+  const auto update = static_cast<uint32_t>(options.update);
+  return uint64_t{hashed(update)} << 32 |
+         hashed(2 * static_cast<uint32_t>(bucket) + static_cast<uint32_t>(moment));
+}
+
+// Coded moments are made wide, updated and coded again part by part, so that little is wide at a time: on a
+// CPU as much as its caches hold.
+void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::LearningRun>& learning,
+                  const AdamW& options, const at::Tensor& step) {
+  const int64_t coded_part = slice.master.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24;
+  const int64_t all = slice.owned.size(), part = slice.exp_avg.coded() ? coded_part : all;
+  for (int64_t begin = 0; begin < all; begin += part) {
+    const base::Interval some{begin, std::min(all, begin + part)};
+    const at::Tensor exp_avg = slice.exp_avg.read(some), exp_avg_sq = slice.exp_avg_sq.read(some);
+    std::map<AdamW::Rates, Runs> by_rates;
+    for (const model::LearningRun& run : learning) {
+      const base::Interval own = base::intersect(
+          some, {run.elements.begin - slice.owned.begin, run.elements.end - slice.owned.begin});
+      if (own.empty() || run.learns != model::Learns::kByGradient) continue;
+      Runs& runs = by_rates[options.rates_of(run)];
+      runs.masters.push_back(slice.master.narrow(0, own.begin, own.size()));
+      runs.gradients.push_back(slice.gradient.narrow(0, own.begin, own.size()));
+      runs.exp_avgs.push_back(exp_avg.narrow(0, own.begin - begin, own.size()));
+      runs.exp_avg_sqs.push_back(exp_avg_sq.narrow(0, own.begin - begin, own.size()));
+      runs.steps.push_back(step);
+    }
+    for (auto& [rates, runs] : by_rates) runs.apply(options, rates);
+    slice.exp_avg.write(begin, exp_avg, chance_of(options, bucket, 0), slice.owned.begin + begin);
+    slice.exp_avg_sq.write(begin, exp_avg_sq, chance_of(options, bucket, 1), slice.owned.begin + begin);
+  }
+}
 
 }  // namespace
 
@@ -113,13 +138,8 @@ void update(ParameterStore& store, const AdamW& options, int64_t targets, double
     if (!bucket.trained) continue;
     OwnerSlice& slice = store.owner(bucket.index);
     slice.gradient.mul_(scale);
-    std::map<AdamW::Rates, Slices> by_rates;
-    for (const model::LearningRun& run : store.learning(bucket.index)) {
-      if (run.learns == model::Learns::kByGradient)
-        by_rates[options.rates_of(run)].add(slice, run.elements, step);
-    }
     store.wait_for_readers(bucket.index);
-    for (auto& [rates, slices] : by_rates) slices.apply(options, rates);
+    update_slice(slice, bucket.index, store.learning(bucket.index), options, step);
   }
   store.follow_masters();
 }

@@ -27,8 +27,8 @@ AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval 
   const bool own_copy = copies && !copy.is_alias_of(slice.master);
   return {.master = at(slice.master),
           .gradient = at(slice.gradient),
-          .exp_avg = at(slice.exp_avg),
-          .exp_avg_sq = at(slice.exp_avg_sq),
+          .exp_avg = at(slice.exp_avg.read()),
+          .exp_avg_sq = at(slice.exp_avg_sq.read()),
           .copy = own_copy ? static_cast<uint16_t*>(copy.mutable_data_ptr()) + offset : nullptr,
           .elements = run.size(),
           .kept = static_cast<float>(1.0 - rates.lr * rates.weight_decay),
@@ -40,7 +40,9 @@ AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval 
 
 bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradient_scale) {
   const ParameterStore::Options& of = store.options();
-  if (!of.device.is_cuda() || of.precision.master() != comm::DType::kFloat32) return false;
+  if (!of.device.is_cuda() || of.precision.master() != comm::DType::kFloat32 ||
+      of.moments != base::MomentFormat::kWide)
+    return false;
   std::vector<AdamWRun> runs;
   for (const model::Bucket& bucket : store.table().buckets) {
     if (bucket.trained) store.wait_for_readers(bucket.index);

@@ -38,8 +38,8 @@ void expect_equal_stores(ParameterStore& actual, ParameterStore& expected) {
       return at::allclose(x.cpu().to(at::kDouble), y.to(at::kDouble), tolerance, tolerance);
     };
     EXPECT_TRUE(close(a.master, e.master, 1e-5)) << bucket.index;
-    EXPECT_TRUE(close(a.exp_avg, e.exp_avg, 1e-5)) << bucket.index;
-    EXPECT_TRUE(close(a.exp_avg_sq, e.exp_avg_sq, 1e-5)) << bucket.index;
+    EXPECT_TRUE(close(a.exp_avg.read(), e.exp_avg.read(), 1e-5)) << bucket.index;
+    EXPECT_TRUE(close(a.exp_avg_sq.read(), e.exp_avg_sq.read(), 1e-5)) << bucket.index;
     EXPECT_TRUE(close(actual.compute_copy(bucket.index), expected.compute_copy(bucket.index), 1.0 / 256));
   }
 }

@@ -44,9 +44,12 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
     OwnerSlice& slice = owners_[static_cast<size_t>(bucket.index)];
     slice.owned = layout.owned(bucket, options.rank);
     slice.master = at::zeros({slice.owned.size()}, master);
-    for (at::Tensor* tensor : {&slice.exp_avg, &slice.exp_avg_sq, &slice.gradient}) {
-      *tensor = at::zeros({bucket.trained && options.trains ? slice.owned.size() : 0}, master);
-    }
+    const int64_t learning = bucket.trained && options.trains ? slice.owned.size() : 0;
+    const base::MomentFormat format =
+        bucket.size < strategy::kLeastDifferences ? base::MomentFormat::kWide : options.moments;
+    slice.exp_avg = Moment(learning, format, Moment::Sign::kAny, master);
+    slice.exp_avg_sq = Moment(learning, format, Moment::Sign::kNone, master);
+    slice.gradient = at::zeros({learning}, master);
   }
   set_learning(model::learning_runs(table, {}));
   refresh_compute_copies();
@@ -156,8 +159,8 @@ ComputeShard& ParameterStore::shard(int bucket) {
 int64_t ParameterStore::owner_bytes() const {
   int64_t bytes = 0;
   for (const OwnerSlice& slice : owners_) {
-    for (const at::Tensor* tensor : {&slice.master, &slice.exp_avg, &slice.exp_avg_sq, &slice.gradient})
-      bytes += static_cast<int64_t>(tensor->nbytes());
+    bytes += static_cast<int64_t>(slice.master.nbytes() + slice.gradient.nbytes());
+    bytes += slice.exp_avg.nbytes() + slice.exp_avg_sq.nbytes();
   }
   return bytes;
 }

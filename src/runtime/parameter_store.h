@@ -13,6 +13,7 @@
 #include "model/parameters.h"
 #include "model/tuning.h"
 #include "runtime/differences.h"
+#include "runtime/moment.h"
 #include "runtime/precision.h"
 
 namespace sluice::runtime {
@@ -22,10 +23,10 @@ namespace sluice::runtime {
 // empty.
 struct OwnerSlice {
   base::Interval owned;
-  at::Tensor master;      // master dtype, 1-D
-  at::Tensor exp_avg;     // first Adam moment
-  at::Tensor exp_avg_sq;  // second Adam moment
-  at::Tensor gradient;    // summed over all holders by push
+  at::Tensor master;    // master dtype, 1-D
+  Moment exp_avg;       // first Adam moment
+  Moment exp_avg_sq;    // second Adam moment
+  at::Tensor gradient;  // summed over all holders by push
 };
 
 // One held bucket in the propagation phase; both laid out as the shard's intervals end to end.
@@ -44,6 +45,9 @@ class ParameterStore {
     c10::Device device = c10::kCPU;
     bool trains = true;  // else no slice has moments and gradient
     strategy::PullCodec pull = strategy::PullCodec::kNone;
+    // Of buckets of strategy::kLeastDifferences elements or more, which are cut between groups; of smaller
+    // ones they are as wide as masters.
+    base::MomentFormat moments = base::MomentFormat::kWide;
   };
   // All slices zero.
   ParameterStore(const model::ParameterTable& table, const Options& options);

@@ -510,6 +510,7 @@ class RankRun {
     engine_options.device = options_.device;
     engine_options.loss = layers::with_z_loss(options_.z_loss);
     engine_options.balance_loss = options_.balance_loss;
+    engine_options.moments = options_.moments;
     engine_options.host_transport = host_.get();
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
                   make_executor(options_.device, {}), engine_options);

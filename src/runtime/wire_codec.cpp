@@ -3,7 +3,6 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
@@ -30,19 +29,6 @@ using strategy::kCodecGroup;
 
 // The largest whole number: those below zero mirror those above.
 int64_t largest(Codec codec) { return codec == Codec::kInt8 ? 127 : 7; }
-
-// A finaliser of MurmurHash3 (Appleby, 2011): bits that depend on all bits of what it takes.
-[[gnu::always_inline]] inline uint32_t hashed(uint32_t bits) {
-  bits = (bits ^ (bits >> 16)) * 0x85ebca6bU;
-  bits = (bits ^ (bits >> 13)) * 0xc2b2ae35U;
-  return bits ^ (bits >> 16);
-}
-// Of element i: i and the seed alone.
-constexpr uint32_t kStep = 0x9e3779b9U;
-[[gnu::always_inline]] inline uint32_t salted(int64_t element, uint64_t seed) {
-  return (static_cast<uint32_t>(element) * kStep + static_cast<uint32_t>(seed)) ^
-         static_cast<uint32_t>(seed >> 32);
-}
 
 // On CPUs a group stays in registers and the first cache.
 
@@ -187,19 +173,9 @@ at::Tensor hadamard(const at::TensorOptions& options) {
 }
 
 // As added(), of each element its own.
-at::Tensor all_added(int64_t numbers, Seed by, const at::Tensor& like) {
-  if (!by) return at::full({numbers}, 0.5, like.options());
-  const uint64_t seed = *by;
-  const auto as_int = [](uint32_t bits) { return static_cast<int64_t>(static_cast<int32_t>(bits)); };
-  at::Tensor bits = at::arange(numbers, like.options().dtype(at::kInt)).mul_(as_int(kStep));
-  bits.add_(as_int(static_cast<uint32_t>(seed))).bitwise_xor_(as_int(static_cast<uint32_t>(seed >> 32)));
-  const auto shifted = [&](int64_t by) {
-    return bits.__rshift__(by).bitwise_and_((int64_t{1} << (32 - by)) - 1);
-  };
-  bits.bitwise_xor_(shifted(16)).mul_(as_int(0x85ebca6bU));
-  bits.bitwise_xor_(shifted(13)).mul_(as_int(0xc2b2ae35U));
-  bits.bitwise_xor_(shifted(16));
-  return shifted(8).to(like.scalar_type()).mul_(1.0 / (1 << 24));
+at::Tensor all_added(int64_t numbers, Seed seed, const at::Tensor& like) {
+  if (!seed) return at::full({numbers}, 0.5, like.options());
+  return all_hashed(0, numbers, *seed, 8, like.device()).to(like.scalar_type()).mul_(1.0 / (1 << 24));
 }
 
 at::Tensor as_bytes(const at::Tensor& x) { return x.contiguous().flatten().view(at::kByte); }

@@ -5,16 +5,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "base/interval.h"
+#include "runtime/chance.h"
 #include "strategy/wire_codec.h"
 
 namespace sluice::runtime {
-
-// By chance with a seed, else to the nearest.
-using Seed = std::optional<uint64_t>;
 
 // x [N] of float or double, contiguous -> coded_bytes() of them, uint8. Infinities and NaN come back as NaN
 // from a group that has any, so that they are seen. REQUIRES: not kNone.

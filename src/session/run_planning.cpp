@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/moment_format.h"
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/cut_stages.h"
@@ -69,13 +70,14 @@ strategy::Cluster cluster_of(const config::RunConfig& config, int ranks) {
 
 cost::AnalyticMemory memory_of(const config::RunConfig& config, const strategy::Cluster& cluster) {
   const bool wide = config.train.dtype == config::ComputeType::kFloat64;
-  return {.device_bytes = cluster.device_memory_bytes,
-          .element_bytes = wide                                                   ? 8
-                           : config.train.dtype == config::ComputeType::kBFloat16 ? 2
-                                                                                  : 4,
-          .accumulator_bytes = wide ? 8 : 4,
-          .owner_bytes_per_parameter = wide ? 32 : 16,
-          .host_bytes = cost::host_bytes_of(cluster)};
+  return {
+      .device_bytes = cluster.device_memory_bytes,
+      .element_bytes = wide                                                   ? 8
+                       : config.train.dtype == config::ComputeType::kBFloat16 ? 2
+                                                                              : 4,
+      .accumulator_bytes = wide ? 8 : 4,
+      .owner_bytes_per_parameter = base::owner_bytes_per_parameter(config.optimizer.moments, wide ? 8 : 4),
+      .host_bytes = cost::host_bytes_of(cluster)};
 }
 
 cost::Calibration calibration_of(const config::RunConfig& config, const std::string& name,

@@ -324,12 +324,14 @@ class Restorer {
   // Into the owner slice; what follows in the bytes.
   const char* take(const model::Bucket& bucket, base::Interval slice, const char* bytes) {
     runtime::OwnerSlice& own = store_.owner(bucket.index);
-    for (at::Tensor* state : {&own.master, &own.exp_avg, &own.exp_avg_sq}) {
-      if (state->numel() == 0) continue;  // moments of what is not trained
-      at::Tensor part = state->narrow(0, slice.begin - own.owned.begin, slice.size());
-      part.copy_(at::from_blob(const_cast<char*>(bytes), {slice.size()}, state->options().device(at::kCPU)));
-      bytes += slice.size() * element_bytes_;
-    }
+    const int64_t first = slice.begin - own.owned.begin;
+    const auto next = [&] {
+      return at::from_blob(const_cast<char*>(std::exchange(bytes, bytes + slice.size() * element_bytes_)),
+                           {slice.size()}, own.master.options().device(at::kCPU));
+    };
+    own.master.narrow(0, first, slice.size()).copy_(next());
+    for (runtime::Moment* moment : {&own.exp_avg, &own.exp_avg_sq})
+      if (moment->numel() > 0) moment->write(first, next());
     return bytes;
   }
 

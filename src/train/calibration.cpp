@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/moment_format.h"
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/shipped.h"
@@ -19,12 +20,12 @@ namespace sluice::train {
 namespace {
 
 cost::AnalyticMemory analytic_memory(const CalibrationRequest& request) {
-  const bool wide = request.precision.master() == comm::DType::kFloat64;
   cost::AnalyticMemory memory;
   memory.device_bytes = request.device_bytes;
   memory.element_bytes = comm::size_of(request.precision.compute);
   memory.accumulator_bytes = comm::size_of(request.precision.master());
-  memory.owner_bytes_per_parameter = wide ? 32 : 16;
+  memory.owner_bytes_per_parameter = base::owner_bytes_per_parameter(
+      request.config.optimizer.moments, comm::size_of(request.precision.master()));
   return memory;
 }
 
@@ -101,6 +102,7 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
   probe.tp_degrees = std::move(tp_degrees);
   probe.context_length = config::longest_context(request.config);
   probe.device_bytes = request.device_bytes;
+  probe.moments = request.config.optimizer.moments;
   probe.topology = request.config.parallel.gpus_per_node;
   probe.narrow = request.config.parallel.narrow_products;
   probe.decodes = request.config.rl.rolls_out();

@@ -1,7 +1,5 @@
 #include "train/checkpoints.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 
 #include "base/error.h"
@@ -19,26 +17,31 @@ checkpoint::TensorType master_type(const runtime::Precision& precision) {
 
 namespace {
 
+// Reads into the tensor's numbers; what the checkpoint does not have stays.
 template <typename Element>
-void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store, c10::ScalarType type) {
-  std::vector<Element> values;
+void read_state(checkpoint::Checkpoint& checkpoint, const model::Bucket& bucket, base::Interval owned,
+                checkpoint::State state, const at::Tensor& numbers) {
+  if (numbers.is_cpu()) {
+    checkpoint.read(bucket, owned, state, static_cast<Element*>(numbers.mutable_data_ptr()));
+    return;
+  }
+  const at::Tensor host = numbers.cpu();
+  checkpoint.read(bucket, owned, state, static_cast<Element*>(host.mutable_data_ptr()));
+  numbers.copy_(host);
+}
+
+template <typename Element>
+void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store) {
   for (const model::Bucket& bucket : store.table().buckets) {
     runtime::OwnerSlice& slice = store.owner(bucket.index);
-    const std::pair<checkpoint::State, at::Tensor*> states[] = {
-        {checkpoint::State::kMaster, &slice.master},
-        {checkpoint::State::kExpAvg, &slice.exp_avg},
-        {checkpoint::State::kExpAvgSq, &slice.exp_avg_sq}};
-    for (const auto& [state, tensor] : states) {
-      if (tensor->numel() == 0) continue;
-      if (tensor->is_cpu()) {
-        checkpoint.read(bucket, slice.owned, state, static_cast<Element*>(tensor->mutable_data_ptr()));
-        continue;
-      }
-      values.resize(static_cast<size_t>(slice.owned.size()));
-      const at::Tensor host = at::from_blob(values.data(), {slice.owned.size()}, type);
-      host.copy_(*tensor);  // what the checkpoint does not have stays
-      checkpoint.read(bucket, slice.owned, state, values.data());
-      tensor->copy_(host);
+    if (slice.owned.empty()) continue;
+    read_state<Element>(checkpoint, bucket, slice.owned, checkpoint::State::kMaster, slice.master);
+    for (const auto& [state, moment] : {std::pair{checkpoint::State::kExpAvg, &slice.exp_avg},
+                                        {checkpoint::State::kExpAvgSq, &slice.exp_avg_sq}}) {
+      if (moment->numel() == 0) continue;
+      const at::Tensor numbers = moment->read();
+      read_state<Element>(checkpoint, bucket, slice.owned, state, numbers);
+      moment->write(0, numbers);
     }
   }
 }
@@ -48,9 +51,9 @@ void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& st
 void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store) {
   checkpoint.require_model(store.table().shape, master_type(store.options().precision));
   if (master_type(store.options().precision) == checkpoint::TensorType::kFloat64) {
-    load_slices<double>(checkpoint, store, c10::ScalarType::Double);
+    load_slices<double>(checkpoint, store);
   } else {
-    load_slices<float>(checkpoint, store, c10::ScalarType::Float);
+    load_slices<float>(checkpoint, store);
   }
   store.refresh_compute_copies();
 }

@@ -202,6 +202,7 @@ void RunContext::open_engine() {
   options.loss = loss_of(config_);
   options.temperature = config_.rl.rolls_out() ? config_.rl.temperature : 1;
   options.balance_loss = config_.train.balance_loss;
+  options.moments = config_.optimizer.moments;
   options.asks_together = config_.parallel.place_experts == config::PlaceExperts::kTogether;
   options.host_transport = &peers_.transport();
   runtime::HostExecutor::Options executor;

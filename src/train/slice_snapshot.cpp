@@ -23,8 +23,14 @@ namespace sluice::train {
 
 namespace {
 
+// As wide as masters, however moments are kept.
 std::array<at::Tensor, 3> states_of(const runtime::OwnerSlice& slice) {
-  return {slice.master, slice.exp_avg, slice.exp_avg_sq};
+  return {slice.master, slice.exp_avg.read(), slice.exp_avg_sq.read()};
+}
+
+size_t states_bytes(const runtime::OwnerSlice& slice) {
+  const int64_t numbers = slice.master.numel() + slice.exp_avg.numel() + slice.exp_avg_sq.numel();
+  return static_cast<size_t>(numbers) * slice.master.element_size();
 }
 
 // A bucket that is not trained has no moments, whatever empty tensors point to.
@@ -107,7 +113,7 @@ void SliceSnapshot::make_room(const runtime::ParameterStore& store) {
   size_t bytes = 0;
   for (const model::Bucket& bucket : store.table().buckets) {
     if (stays(store, bucket)) continue;
-    for (const at::Tensor& state : states_of(store.owner(bucket.index))) bytes += state.nbytes();
+    bytes += states_bytes(store.owner(bucket.index));
   }
   const bool pinned = !store.options().device.is_cpu();
   room_ = std::async(std::launch::async, host_memory, static_cast<int64_t>(bytes), pinned);
@@ -130,10 +136,9 @@ std::vector<checkpoint::OwnerState> SliceSnapshot::take(const runtime::Parameter
       if (bucket.trained || first) copy_state(state, next);
       return std::exchange(next, next + state.nbytes());
     };
-    const void* master = copied(slice.master);
-    const void* exp_avg = copied(slice.exp_avg);
-    const void* exp_avg_sq = copied(slice.exp_avg_sq);
-    states.push_back(state_of(bucket, slice, master, exp_avg, exp_avg_sq));
+    std::array<const void*, 3> copies{};
+    std::ranges::transform(states_of(slice), copies.begin(), copied);
+    states.push_back(state_of(bucket, slice, copies[0], copies[1], copies[2]));
     stream.wait();
     progress.set_read(bucket.index);
   }
@@ -151,15 +156,16 @@ void copy_slices(const runtime::ParameterStore& store, char* bytes) {
 }
 
 std::vector<checkpoint::OwnerState> SliceSnapshot::view(const runtime::ParameterStore& store) {
-  if (!store.options().device.is_cpu()) {
+  if (!store.options().device.is_cpu() || store.options().moments != base::MomentFormat::kWide) {
     ReadProgress nobody_waits;
     return take(store, nobody_waits);
   }
   std::vector<checkpoint::OwnerState> states;
   for (const model::Bucket& bucket : store.table().buckets) {
     const runtime::OwnerSlice& slice = store.owner(bucket.index);
-    states.push_back(state_of(bucket, slice, slice.master.const_data_ptr(), slice.exp_avg.const_data_ptr(),
-                              slice.exp_avg_sq.const_data_ptr()));
+    const auto [master, exp_avg, exp_avg_sq] = states_of(slice);
+    states.push_back(state_of(bucket, slice, master.const_data_ptr(), exp_avg.const_data_ptr(),
+                              exp_avg_sq.const_data_ptr()));
   }
   return states;
 }

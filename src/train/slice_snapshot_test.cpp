@@ -19,8 +19,8 @@ void fill(ParameterStore& store, double first) {
   for (const model::Bucket& bucket : store.table().buckets) {
     runtime::OwnerSlice& slice = store.owner(bucket.index);
     slice.master.fill_(first + bucket.index);
-    slice.exp_avg.fill_(first + bucket.index + 0.25);
-    slice.exp_avg_sq.fill_(first + bucket.index + 0.5);
+    slice.exp_avg.read().fill_(first + bucket.index + 0.25);
+    slice.exp_avg_sq.read().fill_(first + bucket.index + 0.5);
   }
 }
 
@@ -54,8 +54,8 @@ TEST(SliceSnapshot, IsTheStateOfItsBeginningWhateverChangesBehindIt) {
     for (const model::Bucket& bucket : table.buckets) {
       progress.wait(bucket.index);
       store.owner(bucket.index).master.fill_(-1);
-      store.owner(bucket.index).exp_avg.fill_(-1);
-      store.owner(bucket.index).exp_avg_sq.fill_(-1);
+      store.owner(bucket.index).exp_avg.read().fill_(-1);
+      store.owner(bucket.index).exp_avg_sq.read().fill_(-1);
     }
     reader.join();
     expect_filled(states, first);
