@@ -29,7 +29,7 @@ constexpr int kFloatMantissa = 23;
 // Of groups that come back as NaN. Those above the largest exponent that a float's inverse has are, too.
 constexpr uint32_t kNoNumbers = 255, kMostExponent = 253;
 
-// What codes say of magnitudes up to 1. Those from `least` on are floats of so many bits of mantissa, below
+// What codes say of magnitudes below 1. Those from `least` on are floats of so many bits of mantissa, below
 // it steps are as wide as just above. The largest is a step below 1.
 template <bool kSigned>
 struct Codes {
@@ -58,10 +58,9 @@ struct Codes {
   }
 };
 
-// Of the power of two that no magnitude up to this exceeds.
+// Of the least power of two above all magnitudes up to this.
 [[gnu::always_inline]] inline uint32_t exponent_over(float largest) {
-  const auto bits = std::bit_cast<uint32_t>(largest);
-  const uint32_t exponent = (bits >> kFloatMantissa) + ((bits & ((1U << kFloatMantissa) - 1)) != 0 ? 1 : 0);
+  const uint32_t exponent = (std::bit_cast<uint32_t>(largest) >> kFloatMantissa) + 1;
   return exponent > kMostExponent ? kNoNumbers : exponent;
 }
 
@@ -133,10 +132,8 @@ void decode_all_moments(const at::Tensor& codes_N, const at::Tensor& exponents_G
   const auto* const codes = codes_N.const_data_ptr<uint8_t>();
   const auto* const exponents = exponents_G.const_data_ptr<uint8_t>();
   for_each_group(x_N.numel(), [&](int64_t group, int64_t first, int64_t count) {
-    // A power of zero would be a float below all others.
-    const uint8_t exponent = std::max<uint8_t>(1, exponents[group]);
-    decode_moment_group<kSigned>(codes + first, count, exponent, x + first);
-    if (exponent == kNoNumbers) std::fill_n(x + first, count, std::numeric_limits<T>::quiet_NaN());
+    decode_moment_group<kSigned>(codes + first, count, exponents[group], x + first);
+    if (exponents[group] == kNoNumbers) std::fill_n(x + first, count, std::numeric_limits<T>::quiet_NaN());
   });
 }
 
@@ -176,8 +173,7 @@ void encode(const at::Tensor& x_N, Seed seed, int64_t place, const at::Tensor& c
   using Coded = Codes<kSigned>;
   const at::Tensor x = in_groups(x_N.to(at::kFloat));
   const at::Tensor largest = at::amax(x.abs(), {1}).contiguous().view(at::kInt);
-  at::Tensor over = largest.__rshift__(kFloatMantissa) +
-                    largest.bitwise_and((int64_t{1} << kFloatMantissa) - 1).ne(0).to(at::kInt);
+  at::Tensor over = largest.__rshift__(kFloatMantissa) + 1;
   over.masked_fill_(over > static_cast<int64_t>(kMostExponent), static_cast<int64_t>(kNoNumbers));
   exponents_G.copy_(over);
   const at::Tensor inverse = (254 - over.clamp_max(static_cast<int64_t>(kMostExponent)))
@@ -205,8 +201,7 @@ void decode(const at::Tensor& codes_N, const at::Tensor& exponents_G, const at::
   using Coded = Codes<kSigned>;
   const at::Tensor codes = in_groups(codes_N.to(at::kInt));
   const at::Tensor magnitude = kSigned ? codes.bitwise_and(127) : codes;
-  const at::Tensor power =
-      exponents_G.to(at::kInt).clamp_min(1).__lshift__(kFloatMantissa).view(at::kFloat).unsqueeze(1);
+  const at::Tensor power = exponents_G.to(at::kInt).__lshift__(kFloatMantissa).view(at::kFloat).unsqueeze(1);
   const at::Tensor floats =
       ((magnitude - Coded::kSteps).__lshift__(Coded::kCutBits) + static_cast<int64_t>(Coded::kLeastBits))
           .to(at::kInt)

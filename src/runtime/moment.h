@@ -1,7 +1,7 @@
 // What an optimiser remembers of each number of a slice: as wide as masters, or in 8 bits.
 //
-// In 8 bits, groups of strategy::kCodecGroup neighbours have a power of two in common, the least that none of
-// them exceeds, after the block-wise quantisation of Dettmers et al. (2022, "8-bit Optimizers via Block-wise
+// In 8 bits, groups of strategy::kCodecGroup neighbours have a power of two in common, the least above all of
+// them, after the block-wise quantisation of Dettmers et al. (2022, "8-bit Optimizers via Block-wise
 // Quantization"); a number is a float of 8 bits times that: 4 of mantissa, and of exponent 4, or 3 and a sign
 // where there is one. What lies below the least exponent has even steps; but of second moments, whose roots
 // divide, nothing but zeros becomes zero. The new value of a moment differs from the old one by less than

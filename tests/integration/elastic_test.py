@@ -101,6 +101,14 @@ class Elastic(TestCase):
         self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
         self.assertEqual(max(epochs(run)), 1)
 
+    def test_moments_of_8_bits_are_restored_to_the_bit(self):
+        changes = {"optimizer__name": "adamw_8bit", "model__hidden": 64, "model__ffn_hidden": 172}
+        whole = self.whole(**changes)
+        run = self.configure("run", elastic__buddy_every=1, **changes)
+        process = self.start_to(run, 3)
+        self.kill(process, 1)
+        self.assert_undisturbed(process, run, whole, epoch=2)
+
     def test_what_travels_in_fewer_bits_goes_on_near_a_whole_run(self):
         """No snapshot has what differences came to: it begins anew from the masters."""
         codecs = {"link__pull": "int4-difference", "link__push": ["int8", "int4"]}

@@ -66,6 +66,16 @@ class MemoryPolicies(TestCase):
         write_corpus(self.directory / "corpus", [[(3 * i + 5 * j) % 64 for i in range(4 * CONTEXT)] for j in range(6)])
         self.check("<1,1,2>", ["keep", "recompute", "all"], rings=True, data__context_length=4 * CONTEXT)
 
+    def test_moments_of_8_bits_take_as_much_less_as_is_predicted(self):
+        peaks = {}
+        for name in ("adamw", "adamw_8bit"):
+            _, peaks[name], _ = self.trained(name, "2x<1,1,1>", **POLICIES["keep"], optimizer__name=name)
+            for measured, predicted in peaks[name]:
+                self.assertLessEqual(abs(measured - predicted), 0.05 * predicted, (name, measured, predicted))
+        (wide, of_wide), (narrow, of_narrow) = (peaks[name][0] for name in ("adamw", "adamw_8bit"))
+        self.assertLess(narrow, wide)
+        self.assertAlmostEqual(wide - narrow, of_wide - of_narrow, delta=0.1 * (of_wide - of_narrow))
+
     def test_offloading_is_the_same_to_the_bit(self):
         # One lane, and micro-batches that are the same under either policy.
         kept, _, _ = self.trained("kept", "<2,1,1>", **POLICIES["keep"])

@@ -39,6 +39,19 @@ class Resume(TestCase):
         self.assert_same_checkpoint(run, whole, STEPS)
         self.assertGreaterEqual(len({record["strategy"] for record in records(run)}), 2)
 
+    def test_moments_of_8_bits(self):
+        """Written wide, they are coded to the same bits again, on any number of ranks; and wide ones go on from them."""
+        changes = {"train__dtype": "float64", "model__hidden": 64, "model__ffn_hidden": 172}
+        whole = self.undisturbed(**changes, optimizer__name="adamw_8bit")
+        run = self.resumed(whole, 4, **changes, optimizer__name="adamw_8bit")
+        self.assertEqual(losses(run), losses(whole))
+        self.assert_same_checkpoint(run, whole, STEPS)
+        run = self.resumed(whole, 2, **changes, optimizer__name="adamw_8bit")
+        self.assert_close_losses(run, whole, 1e-11, 1e-11)
+        wide = self.resumed(whole, 1, **changes, optimizer__name="adamw")
+        self.assertEqual([losses(wide)[step] for step in range(HALF)], [losses(whole)[step] for step in range(HALF)])
+        self.assertNotEqual(losses(wide)[STEPS - 1], losses(whole)[STEPS - 1])
+
     def test_a_measured_calibration_is_kept(self):
         whole = self.undisturbed(parallel__calibration="auto", parallel__select="best")
         calibration = (whole / "calibration.json").read_bytes()
