@@ -64,7 +64,7 @@ struct Codes {
   return exponent > kMostExponent ? kNoNumbers : exponent;
 }
 
-// The inverse of the power of two; 1 where there are no numbers.
+// The inverse of the power of two; any where there are no numbers.
 [[gnu::always_inline]] inline float inverse_of(uint32_t exponent) {
   return std::bit_cast<float>((254U - std::min(exponent, kMostExponent)) << kFloatMantissa);
 }
