@@ -450,6 +450,18 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   return calibration;
 }
 
+void take_levels(const CostModel::Options& described, CostModel::Options& options) {
+  options.topology = {described.topology.node_ranks(), options.topology.nic_ranks(),
+                      described.topology.group_ranks()};
+  options.beyond.clear();
+  LinkTimes inside = options.inter;
+  for (const LinkTimes& between : described.beyond) {
+    inside = {std::max(inside.latency_ns, between.latency_ns),
+              std::min(inside.bytes_per_s, between.bytes_per_s)};
+    options.beyond.push_back(inside);
+  }
+}
+
 void move_to_nodes_of(int ranks, CostModel::Options& options) {
   const std::string fault = strategy::topology_fault(ranks, options.topology.group_ranks());
   if (!fault.empty())

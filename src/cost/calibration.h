@@ -35,6 +35,9 @@ Calibration calibration_from_json(const base::Json& json, const std::string& nam
 // the times and memory of one are those of the other: norms' epsilons and rotary frequencies decide neither.
 std::string model_fault(const Calibration& calibration, const model::Shape& shape);
 
+// The machine with the nodes and groups that are described: no measurement knows of groups. Links between
+// these are no faster than the measured ones inside.
+void take_levels(const CostModel::Options& described, CostModel::Options& options);
 // The machine with nodes of so many ranks. InputError when its larger groups are not whole ones of these.
 void move_to_nodes_of(int ranks, CostModel::Options& options);
 

@@ -78,6 +78,13 @@ TEST(Calibration, LargerGroupsOfNodesAreKept) {
   EXPECT_THAT([&] { move_to_nodes_of(24, moved); },
               ThrowsMessage<base::InputError>(HasSubstr("groups do not fit nodes of 24 ranks")));
 
+  CostModel::Options described = calibration.options;
+  described.topology = {16, 1, {64}};
+  described.beyond = {{1, int64_t{1} << 40}};
+  take_levels(described, moved);
+  EXPECT_EQ(moved.topology, strategy::Topology(16, 1, {64}));
+  EXPECT_EQ(moved.beyond, std::vector{moved.inter}) << "no faster than inside";
+
   json["groups"][1]["ranks"] = 48;
   EXPECT_THAT(
       [&] { calibration_from_json(json, "file"); },

@@ -97,7 +97,13 @@ cost::Calibration calibration_of(const config::RunConfig& config, const std::str
                           ": give one of this model, or \"analytic\""));
   }
   calibration.options.shape = *config.model.shape;
-  cost::move_to_nodes_of(cluster.gpus_per_node, calibration.options);
+  if (cluster.groups.empty()) {
+    cost::move_to_nodes_of(cluster.gpus_per_node, calibration.options);
+  } else {
+    cost::take_levels(
+        cost::analytic_options(*config.model.shape, cost::rates_of(cluster), {}, {}, cluster.topology()),
+        calibration.options);
+  }
   if (config.memory.device_gib > 0) calibration.options.memory.device_bytes = cluster.device_memory_bytes;
   return calibration;
 }
