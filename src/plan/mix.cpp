@@ -1,7 +1,9 @@
 #include "plan/mix.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -66,18 +68,34 @@ void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeL
   if (faster) schemes.push_back(*std::move(best));
 }
 
-// One pipeline over all ranks whose lanes all share: each rank keeps of the parameters what it owns of them,
-// so nothing is pulled or pushed.
-void add_all_shared(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
-                    std::vector<SchemeCost>& schemes) {
-  if (scheme.ranks() != world_size || scheme.pp > 1 || scheme.cp == 1 || scheme.cp > limits.max_share) return;
-  scheme.share = scheme.cp;
+// The scheme, unless it is known or does not hold the model, and what it becomes where lanes divide experts.
+void add_shared(const Scheme& scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
+                std::vector<SchemeCost>& schemes) {
   const bool known =
       std::ranges::any_of(schemes, [&](const SchemeCost& of) { return of.scheme() == scheme; });
   if (known) return;
-  const SchemeCost all(scheme, cost, world_size);
-  if (all.max_len_tokens() > 0) schemes.push_back(all);
-  add_expert_lanes(all, world_size, limits, schemes);
+  const SchemeCost shared(scheme, cost, world_size);
+  if (shared.max_len_tokens() > 0) schemes.push_back(shared);
+  add_expert_lanes(shared, world_size, limits, schemes);
+}
+
+// All lanes of one pipeline over all ranks: each rank keeps of the parameters what it owns of them, so
+// nothing is pulled or pushed. And those of each larger group of nodes: nothing else goes from group to
+// group.
+void add_wide_shares(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
+                     std::vector<SchemeCost>& schemes) {
+  if (scheme.pp > 1) return;
+  std::vector<int> shares;
+  for (const int ranks : cost.options().topology.group_ranks()) {
+    const auto lanes = static_cast<unsigned>(ranks / scheme.tp);
+    shares.push_back(std::gcd(scheme.cp, static_cast<int>(std::bit_floor(lanes))));
+  }
+  if (scheme.ranks() == world_size) shares.push_back(scheme.cp);
+  for (const int share : shares) {
+    if (share < 2 || share > limits.max_share) continue;
+    scheme.share = share;
+    add_shared(scheme, cost, world_size, limits, schemes);
+  }
 }
 
 void add_shares(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
@@ -122,7 +140,7 @@ std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world
       Scheme scheme = one_lane;
       scheme.cp = lanes;
       add_shares(scheme, cost, world_size, limits, schemes);
-      add_all_shared(scheme, cost, world_size, limits, schemes);
+      add_wide_shares(scheme, cost, world_size, limits, schemes);
     }
   }
   sort_by_ranks(schemes);

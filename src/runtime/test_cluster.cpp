@@ -37,6 +37,15 @@ model::Shape small_shape() {
   return shape;
 }
 
+model::Shape coded_shape() {
+  model::Shape shape = small_shape();
+  shape.layers = 2;
+  shape.hidden = 48;
+  shape.head_dim = 12;
+  shape.ffn_hidden = 130;
+  return shape;
+}
+
 cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes,
                            const Precision& precision, const strategy::WireCodecs& codecs) {
   cost::CostModel::Options options;

@@ -17,6 +17,9 @@ namespace sluice::runtime {
 
 // A model small enough for thousands of steps: 4 layers, 4 heads, 2 key/value heads.
 model::Shape small_shape();
+// Like it, with layers large enough that what travels of them, and their moments, may be coded, and ends too
+// small for it (strategy::kLeastDifferences).
+model::Shape coded_shape();
 // Made-up times, ample memory unless it is given, and what layers weigh, in FP64 unless a precision is.
 constexpr int64_t kAmpleBytes = int64_t{1} << 32;
 cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes = kAmpleBytes,

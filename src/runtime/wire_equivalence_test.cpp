@@ -17,16 +17,6 @@ namespace {
 using strategy::Codec;
 using strategy::PullCodec;
 
-// Layers large enough that their parameters are coded, ends too small for it.
-model::Shape coded_shape() {
-  model::Shape shape = small_shape();
-  shape.layers = 2;
-  shape.hidden = 48;
-  shape.head_dim = 12;
-  shape.ffn_hidden = 130;
-  return shape;
-}
-
 RunOptions pulled(PullCodec codec, int ranks, std::vector<std::string> strategies) {
   RunOptions options;
   options.shape = coded_shape();
