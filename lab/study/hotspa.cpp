@@ -255,11 +255,12 @@ class HotSpa : public System {
 };
 
 // What the ranks of a node hold of a bucket together, by node.
-std::vector<base::IntervalSet> node_shards(const link::ComputeLayout& layout, int bucket, int per_node) {
-  std::vector<base::IntervalSet> nodes(static_cast<size_t>((layout.world_size() + per_node - 1) / per_node));
+std::vector<base::IntervalSet> node_shards(const link::ComputeLayout& layout, int bucket,
+                                           const strategy::Topology& topology) {
+  std::vector<base::IntervalSet> nodes(static_cast<size_t>(topology.nodes_of(layout.world_size())));
   for (const int rank : layout.holders(bucket)) {
     for (const base::Interval part : layout.shard(bucket, rank).intervals()) {
-      nodes[static_cast<size_t>(rank / per_node)].add(part);
+      nodes[static_cast<size_t>(topology.node_of(rank))].add(part);
     }
   }
   return nodes;
@@ -276,9 +277,10 @@ struct SwitchVolume {
         taken_in(static_cast<size_t>(nodes)),
         given_out(static_cast<size_t>(nodes)) {}
 
-  void add(const link::ComputeLayout& from, const link::ComputeLayout& to, int bucket, int per_node) {
-    const std::vector<base::IntervalSet> held = node_shards(from, bucket, per_node);
-    const std::vector<base::IntervalSet> needed = node_shards(to, bucket, per_node);
+  void add(const link::ComputeLayout& from, const link::ComputeLayout& to, int bucket,
+           const strategy::Topology& topology) {
+    const std::vector<base::IntervalSet> held = node_shards(from, bucket, topology);
+    const std::vector<base::IntervalSet> needed = node_shards(to, bucket, topology);
     for (const int rank : to.holders(bucket)) {
       const base::IntervalSet& shard = to.shard(bucket, rank);
       received[static_cast<size_t>(rank)] += shard.size() - shard.intersect(from.shard(bucket, rank)).size();
@@ -307,7 +309,7 @@ int64_t switch_ns(const model::ParameterTable& table, const strategy::Strategy& 
   const link::ComputeLayout new_layout(table, to, world_size);
   SwitchVolume volume(world_size, topology.nodes_of(world_size));
   for (const model::Bucket& bucket : table.buckets)
-    volume.add(old_layout, new_layout, bucket.index, topology.node_ranks());
+    volume.add(old_layout, new_layout, bucket.index, topology);
   const int64_t bytes = options.memory.element_bytes + options.memory.accumulator_bytes;
   const int64_t nics = std::max(1, std::min(topology.node_ranks(), world_size) / topology.nic_ranks());
   const int64_t near = std::ranges::max(volume.received) * bytes;

@@ -68,7 +68,7 @@ published::GroupProgram sharded_program(Sharding sharding, const strategy::Schem
   scheme.cp = scheme.share = world_size / (scheme.tp * scheme.pp);
   if (sharding == Sharding::kZero1) scheme.share = scheme.experts;
   if (sharding == Sharding::kHsdp) {
-    scheme.share = std::clamp(cost.options().topology.node_ranks() / scheme.tp, scheme.experts, scheme.cp);
+    scheme.share = std::clamp(cost.options().topology.lanes_of_node(scheme.tp), scheme.experts, scheme.cp);
     while (scheme.cp % scheme.share != 0 || scheme.share % scheme.experts != 0) --scheme.share;
   }
   return {.scheme = scheme, .exchange = exchange};

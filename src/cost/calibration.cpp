@@ -357,7 +357,7 @@ MemoryModel memory_from_json(const Reader& reader) {
           .end_parameters = counted ? reader.integer("end_parameters", 1, kMostParameters) : 0};
 }
 
-// REQUIRES: the links inside larger groups are read.
+// REQUIRES: options.inter is read.
 void read_groups(const Json& groups, const std::string& name, std::vector<int>& group_ranks,
                  CostModel::Options& options) {
   if (!groups.is_array())

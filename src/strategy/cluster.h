@@ -84,8 +84,7 @@ Cluster cluster_from_json(const base::Json& json, const std::string& name);
 
 // InputError naming the first figure that no machine has: counts and sizes < 1, speeds that are not positive,
 // NICs that do not divide the devices, groups that are not several whole ones or are joined faster than what
-// they join, kinds that have other nodes in all or none that is as fast as the
-// cluster's.
+// they join, kinds that have other nodes in all or none that is as fast as the cluster's.
 void validate(const Cluster& cluster);
 
 }  // namespace sluice::strategy

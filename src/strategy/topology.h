@@ -23,7 +23,7 @@ class Topology {
   int node_ranks() const { return node_ranks_; }
   int nic_ranks() const { return nic_ranks_; }
   const std::vector<int>& group_ranks() const { return group_ranks_; }
-  // Nodes of as many ranks, or adapters and groups as here.
+  // Adapters and groups as here, in nodes of so many ranks.
   Topology with_nodes_of(int node_ranks) const { return {node_ranks, nic_ranks_, group_ranks_}; }
 
   int node_of(int rank) const { return rank / node_ranks_; }
