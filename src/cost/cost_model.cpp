@@ -231,7 +231,7 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
   const Wide again = backward ? forward * 2 / 3 * (busiest - kept_percent) / 100 : 0;
   const Wide once = backward ? of_run(sums.visited_input) : forward;
   const strategy::Topology& topology = options().topology;
-  const LinkTimes& between = options().link(std::max(1, topology.level_of_first(scheme.experts * scheme.tp)));
+  const LinkTimes& between = options().link(topology.level_between_nodes(scheme.experts * scheme.tp));
   const ExpertTravel travel = expert_travel(options().shape, options().memory.element_bytes, scheme,
                                             {options().intra, between, topology});
   const Wide moving = Wide{backward && !keeps_travelled ? travel.backward : travel.forward} * layers;

@@ -24,7 +24,7 @@ std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& 
       if (unit.head_lanes() <= heads) continue;
       return base::text("ring ", unit.ring, " of pipeline ", p, " ", to_text(scheme), ": ", unit.head_lanes(),
                         " lanes exchange heads, but of the model's ", shape.heads, " a TP rank has ", heads,
-                        ": use fewer lanes, nested with runs of at most ", heads, ", or a ring");
+                        ": use fewer lanes, nested with head groups of at most ", heads, ", or a ring");
     }
   }
   return "";
@@ -76,7 +76,7 @@ LanePlace LanePlace::aligned(int lanes, int lanes_of_node, int level) {
 }
 
 LanePlace LanePlace::aligned(int lanes, int tp, const strategy::Topology& topology) {
-  return aligned(lanes, topology.lanes_of_node(tp), std::max(1, topology.level_of_first(lanes * tp)));
+  return aligned(lanes, topology.lanes_of_node(tp), topology.level_between_nodes(lanes * tp));
 }
 
 int ExchangeChoice::head_lanes(int lanes) const {
@@ -193,7 +193,7 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
                  head_lanes);
 }
 
-// Of the runs' members.
+// Of the groups' members.
 int64_t Exchanges::ring_ns(const RingTimes& between_nodes, const RingTimes& in_node, const Work& shared,
                            const LanePlace& place, int head_lanes) const {
   const int members = place.lanes / head_lanes, together = place.members_in_node(head_lanes);
@@ -249,13 +249,13 @@ int64_t Exchanges::travelling_ns(const Stage& stage, bool forward, const Work& s
 }
 
 int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const {
-  const int runs = place.lanes / head_lanes;
-  if (times.scanned_layers == 0 || runs == 1) return 0;
-  const int nodes = std::min(runs, place.in_node() ? 1 : std::max(2, place.nodes));
+  const int groups = place.lanes / head_lanes;
+  if (times.scanned_layers == 0 || groups == 1) return 0;
+  const int nodes = std::min(groups, place.in_node() ? 1 : std::max(2, place.nodes));
   const int64_t block_bytes = divide_up(times.state_bytes / head_lanes, model::kStateBlocks);
   const int64_t inside_ns = link(0).of_bytes(block_bytes);
   const int64_t outside_ns = std::max(inside_ns, link(place.level).of_bytes(sharers_ * block_bytes));
-  const int64_t hops_ns = 2 * (runs - nodes) * inside_ns + 2 * (nodes - 1) * outside_ns;
+  const int64_t hops_ns = 2 * (groups - nodes) * inside_ns + 2 * (nodes - 1) * outside_ns;
   return times.scanned_layers * (hops_ns + (model::kStateBlocks - 1) * (nodes > 1 ? outside_ns : inside_ns));
 }
 
@@ -263,7 +263,7 @@ int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int h
 int64_t Exchanges::exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens, const LanePlace& place,
                                int head_lanes) const {
   const int64_t peer_bytes = passes * row_bytes * tokens;
-  // A run that no node ends in stays inside one.
+  // A group that no node ends in stays inside one.
   const int inside = place.run % head_lanes == 0 ? head_lanes - 1 : std::min(place.fewest, head_lanes) - 1;
   const int outside = head_lanes - 1 - inside;
   const auto over = [&](const LinkTimes& on, int64_t bytes) {
@@ -296,9 +296,9 @@ void Exchanges::for_each_choice(int64_t tokens, const LanePlace& place, int64_t 
     return visit(choice);
   };
   if (enough(allowed_.ring, {}) || enough(allowed_.heads, {Exchange::kHeads})) return;
-  for (int run = std::min(place.run, place.lanes - 1); run > 1; --run) {
-    if (place.run % run != 0 || place.lanes % run != 0) continue;
-    if (enough(allowed_.nested, {Exchange::kNested, run})) return;
+  for (int group = std::min(place.run, place.lanes - 1); group > 1; --group) {
+    if (place.run % group != 0 || place.lanes % group != 0) continue;
+    if (enough(allowed_.nested, {Exchange::kNested, group})) return;
   }
   if (enough(allowed_.balanced, {Exchange::kBalanced}) || enough(allowed_.queries, {Exchange::kQueries}))
     return;
@@ -354,16 +354,16 @@ int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_i
     const int64_t ns = exposed(stage, shared, place, head_lanes).both_ns();
     least_ns = least_ns < 0 ? ns : std::min(least_ns, ns);
   };
-  const int level = std::max(1, topology_.level_of_first(lanes * tp_));
-  const auto at_least = [&](int run) {
-    return LanePlace{lanes, in_node ? lanes : run == 1 ? 0 : run, run, nodes, level, /*at_least=*/true};
+  const int level = topology_.level_between_nodes(lanes * tp_);
+  const auto at_least = [&](int group) {
+    return LanePlace{lanes, in_node ? lanes : group == 1 ? 0 : group, group, nodes, level, /*at_least=*/true};
   };
   consider(at_least(1), 1);
   if (least_ns == 0) return 0;
   const auto most = static_cast<int>(most_.size()) - 1;
   if (allowed_.heads && lanes <= most) consider({lanes, lanes / nodes, in_node ? lanes : 1, 0, level}, lanes);
-  for (int run = 2; run <= std::min({lanes - 1, most_in_node, most}) && allowed_.nested; ++run) {
-    if (lanes % run == 0) consider(at_least(run), run);
+  for (int group = 2; group <= std::min({lanes - 1, most_in_node, most}) && allowed_.nested; ++group) {
+    if (lanes % group == 0) consider(at_least(group), group);
   }
   return least_ns;
 }
@@ -382,9 +382,9 @@ int64_t moving_ns(Wide bytes, const LinkTimes& link) {
 
 }  // namespace
 
-// That all lanes wait for the one with most heads, in runs of so many: of a sequence's attention.
-int64_t Exchanges::waiting_area_ns(const Stage& times, int64_t length, int run) const {
-  const int64_t later = most_[static_cast<size_t>(run)].queries * run - heads_.queries;
+// That all lanes wait for the one with most heads, in head groups of so many: of a sequence's attention.
+int64_t Exchanges::waiting_area_ns(const Stage& times, int64_t length, int head_lanes) const {
+  const int64_t later = most_[static_cast<size_t>(head_lanes)].queries * head_lanes - heads_.queries;
   const int64_t a = times.forward.attention.a + times.backward.attention.a;
   return static_cast<int64_t>(Wide{a} * later / heads_.queries * length * length >> Quadratic::kFractionBits);
 }
@@ -413,11 +413,12 @@ std::optional<int64_t> Exchanges::heads_area_ns(int stage, int64_t length, int l
   return least_ns;
 }
 
-std::optional<int64_t> Exchanges::runs_area_ns(int stage, int64_t length, int run) const {
-  if (!allowed_.nested || run >= static_cast<int>(most_.size())) return std::nullopt;
+std::optional<int64_t> Exchanges::head_groups_area_ns(int stage, int64_t length, int head_lanes) const {
+  if (!allowed_.nested || head_lanes >= static_cast<int>(most_.size())) return std::nullopt;
   const Stage& times = stages_[static_cast<size_t>(stage)];
-  return moving_ns((run - 1) * moved_bytes(times, most_[static_cast<size_t>(run)], length), link(0)) +
-         waiting_area_ns(times, length, run);
+  return moving_ns((head_lanes - 1) * moved_bytes(times, most_[static_cast<size_t>(head_lanes)], length),
+                   link(0)) +
+         waiting_area_ns(times, length, head_lanes);
 }
 
 }  // namespace sluice::cost

@@ -36,7 +36,7 @@ struct LanePlace {
 
   bool in_node() const { return fewest == lanes; }
   int lanes_level() const { return in_node() ? 0 : level; }
-  // Of the members of a ring of runs of `head_lanes` lanes, so many neighbours always lie on one node.
+  // Of the members of a ring of head groups of `head_lanes` lanes, so many neighbours always lie on one node.
   int members_in_node(int head_lanes) const;
   bool operator==(const LanePlace&) const = default;
 
@@ -59,16 +59,16 @@ struct ExchangeChoice {
 
 // Of the units of one scheme, under a cost model's memory policy.
 //
-// A run of g lanes exchanges heads twice in a forward (queries, keys and values there, outputs back) and
-// twice in a backward (their gradients). A lane with n query and m key heads moves (g − 1)·(2n + 2m)·d
+// A head group of g lanes exchanges heads twice in a forward (queries, keys and values there, outputs back)
+// and twice in a backward (their gradients). A lane with n query and m key heads moves (g − 1)·(2n + 2m)·d
 // elements a token of its own each time; the lane with most heads counts. Links inside a node and between
 // nodes work side by side, and nothing hides them. Where heads do not divide by g, attention waits for the
-// lane with ⌈H/g⌉ of them: ⌈H/g⌉·g/H times its even share. Between runs blocks of keys and values go round as
-// in a ring of lanes/g members (RingTimes), of m heads and all tokens of a run; on two levels where several
-// members lie on a node each. Where queries travel (strategy::balanced_schedule, query_schedule) a step takes
-// the longer of its attention and of what its busiest lane sends, or receives, for the next step and of the
-// one before. States of recurrent layers go past both chunks of every run, from lane to lane inside a node
-// and between nodes, in blocks of which each is on its way while the one before is made.
+// lane with ⌈H/g⌉ of them: ⌈H/g⌉·g/H times its even share. Between groups blocks of keys and values go round
+// as in a ring of lanes/g members (RingTimes), of m heads and all tokens of a group; on two levels where
+// several members lie on a node each. Where queries travel (strategy::balanced_schedule, query_schedule) a
+// step takes the longer of its attention and of what its busiest lane sends, or receives, for the next step
+// and of the one before. States of recurrent layers go past both chunks of every group, from lane to lane
+// inside a node and between nodes, in blocks of which each is on its way while the one before is made.
 class Exchanges {
  public:
   Exchanges(const strategy::Scheme& scheme, const CostModel& cost);
@@ -89,7 +89,7 @@ class Exchanges {
   };
   // Of the exchanges that the cost model allows, that have heads enough and that fit a micro-batch of
   // max_tokens (credit_tokens), the one that exposes least on these stages together; of equals a ring, then
-  // heads, then nested with the widest runs; where they are taken in turn, the one whose turn it is. A ring
+  // heads, then nested with the widest groups; where they are taken in turn, the one whose turn it is. A ring
   // where there is none. `stages`: not empty; those with the same times and place as another may be left out.
   ExchangeChoice cheapest(const Work& shared, std::span<const StagePlace> stages, int64_t max_tokens) const;
   // What that exposes on one stage, were it the only one.
@@ -102,8 +102,8 @@ class Exchanges {
   // for each of its sequences of such a length. Latencies are not counted, which are more than what rounding
   // takes off. Nothing where no unit may.
   std::optional<int64_t> heads_area_ns(int stage, int64_t length, int lanes, int most_in_node) const;
-  // The same of a nested unit's runs of so many lanes, without the ring between them.
-  std::optional<int64_t> runs_area_ns(int stage, int64_t length, int run) const;
+  // The same of a nested unit's head groups of so many lanes, without the ring between them.
+  std::optional<int64_t> head_groups_area_ns(int stage, int64_t length, int head_lanes) const;
 
   int most_head_lanes() const { return static_cast<int>(most_.size()) - 1; }
   bool alike(int stage, int other) const {
@@ -138,7 +138,7 @@ class Exchanges {
   int64_t exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens, const LanePlace& place,
                       int head_lanes) const;
   Wide moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const;
-  int64_t waiting_area_ns(const Stage& times, int64_t length, int run) const;
+  int64_t waiting_area_ns(const Stage& times, int64_t length, int head_lanes) const;
   // Until visit(choice) says that it is enough.
   template <typename Visit>
   void for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens, Visit visit) const;
@@ -150,8 +150,8 @@ class Exchanges {
   int sharers_ = 1;                           // lanes of a node on one adapter
   int64_t head_bytes_ = 0;                    // a token's row of one head
   model::HeadCounts heads_;                   // of a TP rank
-  std::vector<model::HeadCounts> most_;       // of a lane, by lanes of a run
-  std::vector<int64_t> held_bytes_;           // of a token, by lanes of a run
+  std::vector<model::HeadCounts> most_;       // of a lane, by lanes of its head group
+  std::vector<int64_t> held_bytes_;           // of a token, by lanes of a head group
   int64_t held_travelling_bytes_ = 0;         // where queries travel
   int64_t statistic_bytes_ = 0;               // a token's log-sum-exps
   std::vector<int64_t> recurrent_row_bytes_;  // there and back of a recurrent layer, likewise

@@ -104,7 +104,7 @@ TEST(DividedExperts, LeaveAllElseWholeWhereItIsNotShared) {
   CostModel::Options options = cost.options();
   options.share_traits.holds_whole = true;
   const CostModel whole(options);
-  EXPECT_EQ(MemoryCost(whole, scheme).window_bytes(CellKind::kBackward, cost.program().blocks()), 0);
+  EXPECT_EQ(MemoryCost(whole, scheme).gathered_bytes(CellKind::kBackward, cost.program().blocks()), 0);
   const ShareCost sharing(whole, scheme, strategy::share_runs(scheme, 8));
   for (int64_t position = 0; position < cost.program().size(); ++position)
     EXPECT_EQ(sharing.at(position), ShareTimes{});
@@ -119,7 +119,7 @@ TEST(DividedExperts, LeaveLessAtHand) {
     return MemoryCost(cost, {.cp = 8, .share = 8, .experts = experts});
   };
   const auto window = [&](int experts) {
-    return memory(experts).window_bytes(CellKind::kBackward, cost.program().blocks());
+    return memory(experts).gathered_bytes(CellKind::kBackward, cost.program().blocks());
   };
   EXPECT_GT(window(1), 2 * window(4));
   EXPECT_GT(window(4), window(8));

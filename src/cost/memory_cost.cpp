@@ -47,8 +47,8 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
          model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
                            memory.element_bytes) +
          divide_up(memory.attention_bytes, scheme_.tp) +
-         std::max({window_bytes(CellKind::kForward, run), window_bytes(CellKind::kBackward, run),
-                   window_bytes(CellKind::kBackwardWeight, run)});
+         std::max({gathered_bytes(CellKind::kForward, run), gathered_bytes(CellKind::kBackward, run),
+                   gathered_bytes(CellKind::kBackwardWeight, run)});
 }
 
 int64_t MemoryCost::fixed_bytes(int world_size) const {
@@ -370,7 +370,7 @@ class Travelling {
 
 }  // namespace
 
-int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
+int64_t MemoryCost::gathered_bytes(CellKind kind, base::Interval run) const {
   if (scheme_.share == 1) return 0;
   const MemoryModel& memory = options().memory;
   const bool forward = kind == CellKind::kForward;

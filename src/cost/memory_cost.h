@@ -18,7 +18,8 @@ class MemoryCost {
   MemoryCost(CostModel cost, const strategy::Scheme& scheme);
 
   // Bytes a rank of the fullest stage needs whatever the batch: what it holds of compute shards and gradient
-  // accumulators, owner slices, a chunk of logits, and where lanes share parameters the largest window.
+  // accumulators, owner slices, a chunk of logits, and where lanes share parameters the most that a cell
+  // gathers.
   int64_t fixed_bytes(int world_size) const;
   // A lane's credit and the longest micro-batch: the tokens whose kept bytes, deferred weight gradients
   // (where backward is split), row of the stage's boundary and transients (of the longest micro-batch, once)
@@ -31,7 +32,7 @@ class MemoryCost {
 
   // Activation bytes a token of an operation: made by the forward, kept of those until the backward (in
   // whichever memory), and held beyond the made ones until a deferred W. Nothing is kept of operations that
-  // no backward reaches. `head_lanes`: lanes of a run that exchanges heads.
+  // no backward reaches. `head_lanes`: lanes of a head group.
   int64_t saved_bytes_per_token(int64_t position) const;
   int64_t kept_bytes_per_token(int64_t position, int head_lanes = 1) const;
   int64_t deferred_bytes_per_token(int64_t position) const;
@@ -56,7 +57,7 @@ class MemoryCost {
   // summed, at most: parameters of two neighbouring operations and of a block that is kept, gradients of two,
   // those of one also as they travel, and what a rank receives of the sums; where lanes sum in runs, of
   // the operation before that the runs' sums and what a rank receives of others.
-  int64_t window_bytes(CellKind kind, base::Interval run) const;
+  int64_t gathered_bytes(CellKind kind, base::Interval run) const;
 
  private:
   const CostModel::Options& options() const { return cost_.options(); }

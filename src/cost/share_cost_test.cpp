@@ -137,26 +137,26 @@ TEST(PassCell, GathersFirstAndSumsLastWhereComputingHidesTheRest) {
   EXPECT_EQ(exposed_ns(CellKind::kBackwardWeight, two, 0), share.at(kLayer).scatter_ns);
 }
 
-TEST(Window, HoldsTwoGatheredOperationsAndTheGradientsOfTwo) {
+TEST(GatheredBytes, HoldTwoGatheredOperationsAndTheGradientsOfTwo) {
   const CostModel cost = model();
   const int64_t layer = elements(cost, kLayer), head = elements(cost, kHead);
   const Scheme scheme{.cp = 2, .share = 2};
   const base::Interval part = cost.stage_run(scheme, 0);
-  EXPECT_EQ(MemoryCost(cost, scheme).window_bytes(CellKind::kBackward, part), layer * (2 * 2 + 3 * 4));
-  EXPECT_EQ(MemoryCost(cost, scheme).window_bytes(CellKind::kBackwardInput, part), layer * (2 * 2 + 4));
-  EXPECT_EQ(MemoryCost(cost, scheme).window_bytes(CellKind::kBackwardWeight, part), layer * 3 * 4);
+  EXPECT_EQ(MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackward, part), layer * (2 * 2 + 3 * 4));
+  EXPECT_EQ(MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackwardInput, part), layer * (2 * 2 + 4));
+  EXPECT_EQ(MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackwardWeight, part), layer * 3 * 4);
   // The last layer is still there beside the head and its gradients.
-  EXPECT_EQ(MemoryCost(cost, scheme).window_bytes(CellKind::kForward, part),
+  EXPECT_EQ(MemoryCost(cost, scheme).gathered_bytes(CellKind::kForward, part),
             std::max(2 * layer * 2, layer * 2 + head * 2 * 4));
-  EXPECT_EQ(MemoryCost(cost, {.cp = 2}).window_bytes(CellKind::kBackward, part), 0);
+  EXPECT_EQ(MemoryCost(cost, {.cp = 2}).gathered_bytes(CellKind::kBackward, part), 0);
   // Coded both ways; and of two lanes' gradients the own half as it is, and half of them read again.
   const auto narrow = static_cast<double>(layer * (2 * 2 + 4 + 2 * 2 + 4));
-  EXPECT_NEAR(static_cast<double>(MemoryCost(narrow_model(), scheme).window_bytes(CellKind::kBackward, part)),
+  EXPECT_NEAR(static_cast<double>(MemoryCost(narrow_model(), scheme).gathered_bytes(CellKind::kBackward, part)),
               narrow, 0.01 * narrow);
 }
 
 // Of two nodes of two lanes: a half of what was made before goes on between them, and comes.
-TEST(Window, HoldsTheSumsOfRunsBesides) {
+TEST(GatheredBytes, HoldTheSumsOfRunsBesides) {
   const CostModel cost = model();
   CostModel::Options options = cost.options();
   options.topology = 2;
@@ -164,8 +164,8 @@ TEST(Window, HoldsTheSumsOfRunsBesides) {
   const Scheme scheme{.cp = 4, .share = 4};
   const base::Interval part = cost.stage_run(scheme, 0);
   const int64_t layer = elements(cost, kLayer);
-  EXPECT_EQ(MemoryCost(in_runs, scheme).window_bytes(CellKind::kBackwardWeight, part),
-            MemoryCost(cost, scheme).window_bytes(CellKind::kBackwardWeight, part) + 2 * (layer / 2) * 4 +
+  EXPECT_EQ(MemoryCost(in_runs, scheme).gathered_bytes(CellKind::kBackwardWeight, part),
+            MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackwardWeight, part) + 2 * (layer / 2) * 4 +
                 (layer + 3) / 4 * 4);
 }
 
@@ -180,7 +180,7 @@ TEST(FixedBytes, SharedParametersWeighAPartAndTheWindow) {
   const Scheme scheme{.cp = 4, .share = 2};
   EXPECT_EQ(MemoryCost(cost, scheme).fixed_bytes(4),
             held * 6 + owned +
-                MemoryCost(cost, scheme).window_bytes(CellKind::kBackward, cost.stage_run(scheme, 0)));
+                MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackward, cost.stage_run(scheme, 0)));
 }
 
 }  // namespace

@@ -17,7 +17,8 @@
 
 namespace sluice::generate {
 
-Pass::Pass(std::vector<inference::Piece> of, const inference::Scheduler& scheduler) : pieces(std::move(of)) {
+ForwardPass::ForwardPass(std::vector<inference::Piece> of, const inference::Scheduler& scheduler)
+    : pieces(std::move(of)) {
   for (const inference::Piece& piece : pieces) {
     const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
     ids.insert(ids.end(), tokens.begin() + piece.begin, tokens.begin() + piece.end);
@@ -51,7 +52,7 @@ int64_t Decoder::pages_in(const HeldModel& model, double bytes, int64_t most_tex
   return inference::pages_in(model.cut(), bytes, most_texts);
 }
 
-void Decoder::hand_on(std::deque<Pass>& by_stage, std::span<double> figures) const {
+void Decoder::hand_on(std::deque<ForwardPass>& by_stage, std::span<double> figures) const {
   const Stages& stages = model_.stages;
   if (stages.count() == 1) return;
   const auto own = static_cast<size_t>(stages.own);
@@ -114,7 +115,7 @@ at::Tensor Decoder::rows_of(const layers::MicroBatchLayout& layout, const at::Te
   return layers::rows_of_pass(*model_.context.lanes, layout.cached.lanes, x_TH, rows);
 }
 
-void Decoder::forward(Pass& pass) const {
+void Decoder::forward(ForwardPass& pass) const {
   layers::Flow& flow = pass.flow;
   const layers::TensorParallel& parallel = model_.context.parallel;
   if (model_.stages.own == 0) {

@@ -69,11 +69,11 @@ struct Score {
 };
 
 // What goes through the model at once, on its way through the stages.
-struct Pass {
+struct ForwardPass {
   // Nothing: a turn with nothing to do.
-  Pass() = default;
+  ForwardPass() = default;
   // REQUIRES: pieces of `scheduler`, as it has just given them.
-  Pass(std::vector<inference::Piece> pieces, const inference::Scheduler& scheduler);
+  ForwardPass(std::vector<inference::Piece> pieces, const inference::Scheduler& scheduler);
 
   std::vector<inference::Piece> pieces;
   std::vector<int64_t> ids;      // of all rows
@@ -93,10 +93,10 @@ class Decoder {
   Decoder(HeldModel model, int64_t pages, int64_t most_texts);
 
   // Through this rank's stage. Collective over its ranks.
-  void forward(Pass& pass) const;
+  void forward(ForwardPass& pass) const;
   // A turn's end, collective over the ranks that have the model: passes, by the stage that has them, go on to
   // the stage behind it, and figures from the last stage to all, which know how many there are.
-  void hand_on(std::deque<Pass>& by_stage, std::span<double> figures) const;
+  void hand_on(std::deque<ForwardPass>& by_stage, std::span<double> figures) const;
   bool speaks() const { return model_.stages.last(); }
   const HeldModel& model() const { return model_; }
 

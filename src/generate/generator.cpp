@@ -20,7 +20,7 @@ void Generator::drop(int64_t text) {
 }
 
 // Ranks of the last stage have the same logits to the bit, so they choose alike; of others nothing is drawn.
-Generator::Heard Generator::draw(const Pass& pass) const {
+Generator::Heard Generator::draw(const ForwardPass& pass) const {
   Heard heard{.choices = {}, .scores = pass.scores};
   size_t scored = 0;
   const bool last = pass.logits_PV.defined();
@@ -60,7 +60,7 @@ void Generator::end_turn(Heard& heard) {
   });
 }
 
-void Generator::hear(const Pass& pass, const Heard& heard) {
+void Generator::hear(const ForwardPass& pass, const Heard& heard) {
   auto choice = heard.choices.begin();
   auto score = heard.scores.begin();
   for (const inference::Piece& piece : pass.pieces) {
@@ -95,13 +95,13 @@ void Generator::hear(int64_t index, const Choice& choice) {
 
 bool Generator::step() {
   passes_.pop_back();
-  const Pass& begun = passes_.emplace_front(scheduler_.next(), scheduler_);
-  if (std::ranges::all_of(passes_, [](const Pass& pass) { return pass.pieces.empty(); })) return false;
+  const ForwardPass& begun = passes_.emplace_front(scheduler_.next(), scheduler_);
+  if (std::ranges::all_of(passes_, [](const ForwardPass& pass) { return pass.pieces.empty(); })) return false;
   begun_ += begun.pieces.empty() ? 0 : 1;
   last_pass_ = {};
   for (const inference::Piece& piece : begun.pieces)
     last_pass_.add(piece.begin, piece.end, piece.says, decoder_.model().context.shape.window);
-  Pass& here = passes_[static_cast<size_t>(decoder_.model().stages.own)];
+  ForwardPass& here = passes_[static_cast<size_t>(decoder_.model().stages.own)];
   if (!here.pieces.empty()) decoder_.forward(here);
   Heard heard = draw(passes_.back());
   end_turn(heard);

@@ -77,15 +77,15 @@ class Generator {
     std::vector<Choice> choices;
     std::vector<Score> scores;
   };
-  Heard draw(const Pass& pass) const;
+  Heard draw(const ForwardPass& pass) const;
   void end_turn(Heard& heard);
-  void hear(const Pass& pass, const Heard& heard);
+  void hear(const ForwardPass& pass, const Heard& heard);
   void hear(int64_t text, const Choice& choice);
 
   const Decoder& decoder_;
   inference::Scheduler scheduler_;
   std::unordered_map<int64_t, Text> texts_;
-  std::deque<Pass> passes_;  // by the stage that has them
+  std::deque<ForwardPass> passes_;  // by the stage that has them
   int64_t spoken_ = 0, begun_ = 0;
   cost::DecodeWork last_pass_;
 };

@@ -83,7 +83,7 @@ TEST(Build, LanesThatExchangeMoreHeadsThanThereAreAreRefused) {
       [&] { graph::build(plan, small.table, small.cost, 16); },
       ::testing::ThrowsMessage<base::InputError>(
           "ring 0 of pipeline 0 <4,1,4>: 4 lanes exchange heads, but of the model's 12 a TP rank has 3: "
-          "use fewer lanes, nested with runs of at most 3, or a ring"));
+          "use fewer lanes, nested with head groups of at most 3, or a ring"));
   plan.pipelines[0].units[0].exchange = strategy::Exchange::kNested;
   plan.pipelines[0].units[0].nested_lanes = 2;
   EXPECT_NO_THROW(graph::build(plan, small.table, small.cost, 16));

@@ -13,8 +13,8 @@ namespace sluice::graph {
 
 namespace {
 
-// What the lane of a cell's member has of its unit, over how many lanes that lies, in runs of how many they
-// exchange heads, how they exchange, and whether some sequence has branches.
+// What the lane of a cell's member has of its unit, over how many lanes that lies, in head groups of how many
+// they exchange heads, how they exchange, and whether some sequence has branches.
 struct OnLane {
   int64_t tokens = 0;
   int64_t loss_tokens = 0;  // at most
@@ -27,7 +27,7 @@ struct OnLane {
 // Bytes of activations that a rank takes and gives back around a cell, by pipeline, policy and exchange.
 class Activations {
  public:
-  // Of units whose lanes exchange heads in runs of `head_lanes`.
+  // Of units whose lanes exchange heads in groups of `head_lanes`.
   Activations(const strategy::Scheme& scheme, const cost::CostModel& cost, int head_lanes)
       : scheme_(scheme),
         cost_(cost),
@@ -73,7 +73,7 @@ class Activations {
     // With heads exchanged between all lanes there is no ring.
     const bool in_ring = lanes > 1 && exchange != strategy::Exchange::kHeads;
     const int64_t passing = node.kind == NodeKind::kForward && kept_of(node).empty() ? boundary_ : 0;
-    return window(node) +
+    return gathered(node) +
            memory_.working_bytes(node.cell_kind(), node.cell().run, tokens, loss_tokens,
                                  in_ring || branches) +
            tokens * (exchange_at_work(node, exchange) + passing);
@@ -126,11 +126,11 @@ class Activations {
     return bytes;
   }
   // What is gathered and summed around it: that of the whole stage, for a part carries its neighbours'.
-  int64_t window(const Node& node) const {
+  int64_t gathered(const Node& node) const {
     if (scheme_.share == 1) return 0;
-    int64_t& bytes = windows_.try_emplace({node.cell().stage, node.kind}, -1).first->second;
+    int64_t& bytes = gathered_.try_emplace({node.cell().stage, node.kind}, -1).first->second;
     if (bytes < 0)
-      bytes = memory_.window_bytes(node.cell_kind(), cost_.stage_run(scheme_, node.cell().stage));
+      bytes = memory_.gathered_bytes(node.cell_kind(), cost_.stage_run(scheme_, node.cell().stage));
     return bytes;
   }
 
@@ -145,7 +145,7 @@ class Activations {
   std::vector<int64_t> kept_;
   std::vector<int64_t> deferred_;
   int64_t boundary_ = 0;
-  mutable std::map<std::pair<int, NodeKind>, int64_t> windows_;  // by stage and kind, those asked for
+  mutable std::map<std::pair<int, NodeKind>, int64_t> gathered_;  // by stage and kind, those asked for
 };
 
 // Activations of every micro-batch of a plan.
@@ -208,7 +208,7 @@ class PlannedActivations {
   const cost::CostModel& cost_;
   std::vector<strategy::Place> places_;                  // by rank
   std::vector<std::vector<std::vector<OnLane>>> parts_;  // by pipeline, unit and lane, those asked for
-  // By lanes of a run, too.
+  // By lanes of a head group, too.
   std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
 };
 

@@ -19,7 +19,7 @@ struct RankMemory {
 
 // By rank. A forward takes what its layers keep under the micro-batch's memory policy, a deferred weight
 // gradient what it holds beyond that, by the tokens of the rank's lane; both go back behind the weight
-// gradient. Where lanes share parameters a cell has its window at work too. A recomputed layer's rest is
+// gradient. Where lanes share parameters a cell has what it gathers at work too. A recomputed layer's rest is
 // there while its backward runs; so is what any cell has at work (cost::CostModel::working_bytes). REQUIRES:
 // the clock has run.
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost);

@@ -205,7 +205,7 @@ inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline
   }
 }
 
-// Of the units of several lanes: a ring, all heads, or runs of them, or queries travel, as far as there are
+// Of the units of several lanes: a ring, all heads, or head groups, or queries travel, as far as there are
 // heads and room.
 inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int world_size,
                                  strategy::StepPlan& plan) {

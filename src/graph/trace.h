@@ -24,7 +24,7 @@ struct TraceRecord {
   int64_t flow = -1;
   enum class End : uint8_t { kNone, kSender, kReceiver } end = End::kNone;
   // Every record: seq, predicted_ns; where they say something bytes and tokens. Compute cells: pipeline, and
-  // where there is one ring_ns, share_ns (Node::ring_ns, share_ns), head_lanes, in runs of how many its lanes
+  // where there is one ring_ns, share_ns (Node::ring_ns, share_ns), head_lanes, in groups of how many its lanes
   // exchange heads, and pull_seq, the last pull that the cell waits for.
   std::vector<std::pair<std::string, int64_t>> arguments;
 };

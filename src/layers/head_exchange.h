@@ -1,7 +1,7 @@
 // Lanes exchange heads (DeepSpeed-Ulysses, Jacobs et al. 2023): instead of its own rows of all heads each of
 // them gets all rows of its own heads, and gives them back after it has attended.
 //
-// Row names: T a lane's rows, A rows that it attends with: those of all lanes of the run, sequence by
+// Row names: T a lane's rows, A rows that it attends with: those of all lanes of the head group, sequence by
 // sequence.
 #pragma once
 
@@ -15,12 +15,12 @@
 
 namespace sluice::layers {
 
-// A run of lanes that exchange heads, seen from one of them.
+// A head group, lanes that exchange heads, seen from one of them.
 struct HeadsLayout {
-  int lane = 0;                    // its place in the run
-  std::vector<int> members;        // of the channel's communicator, by lane of the run
+  int lane = 0;                    // its place in the group
+  std::vector<int> members;        // of the channel's communicator, by lane of the group
   std::vector<int64_t> lane_rows;  // by lane, inert rows left out
-  // int64 [A], on the layers' device: the run's rows lie lane after lane on the wire. By attended row, where
+  // int64 [A], on the layers' device: the group's rows lie lane after lane on the wire. By attended row, where
   // it lies there; and by row there, which attended row it is.
   at::Tensor wire_row_A;
   at::Tensor attended_row_A;
@@ -34,7 +34,7 @@ struct HeadsLayout {
 using HeadCut = std::vector<std::vector<base::Interval>>;
 
 // All rows of this lane's heads [A, its heads, D] from its rows of all heads x [>= T, heads, D]. All lanes of
-// the run call it at once.
+// the group call it at once.
 at::Tensor to_heads(LaneChannel& channel, const HeadsLayout& layout, const HeadCut& cut,
                     const at::Tensor& x_THD);
 
@@ -43,7 +43,7 @@ at::Tensor to_heads(LaneChannel& channel, const HeadsLayout& layout, const HeadC
 void to_tokens(LaneChannel& channel, const HeadsLayout& layout, const HeadCut& cut, const at::Tensor& y_AHD,
                const at::Tensor& x_THD);
 
-// What all lanes of a run send together in one to_heads or to_tokens, `head_bytes` being a row of one head.
+// What all lanes of a group send together in one to_heads or to_tokens, `head_bytes` being a row of one head.
 int64_t head_exchange_bytes(const std::vector<int64_t>& lane_rows, const HeadCut& cut, int64_t head_bytes);
 
 }  // namespace sluice::layers

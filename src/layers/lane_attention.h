@@ -1,5 +1,5 @@
-// Attention of one lane's micro-batch, with whatever the unit's lanes exchange for it: heads within runs of
-// lanes, blocks of keys and values between runs, both, or nothing.
+// Attention of one lane's micro-batch, with whatever the unit's lanes exchange for it: heads within
+// groups, blocks of keys and values between these, both, or nothing.
 //
 // Row and width names: T the lane's rows, A those that it attends with (head_exchange.h); P all its query,
 // key and value heads × head_dim, Q its query heads', R and O the same of the heads that it attends with.

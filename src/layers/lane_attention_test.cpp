@@ -270,7 +270,7 @@ int64_t head_bytes_by_formula(const LaneCase& c, int64_t head_bytes) {
   return bytes;
 }
 
-// Through a window a run sends another the keys that some token of that one sees, and no others.
+// Through a window a head group sends another the keys that some token of that one sees, and no others.
 int64_t windowed_keys(const LaneCase& c) {
   int64_t keys = 0;
   for (int from = 0; from < c.lanes; from += c.head_lanes) {
@@ -328,7 +328,7 @@ void expect_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   if (strategy::queries_travel(c.exchange) && c.window == 0)
     return expect_travelling_bytes(c, sent, head_bytes);
   const int64_t headed = head_bytes_by_formula(c, head_bytes);
-  int64_t keys = 0;  // of a run's lanes
+  int64_t keys = 0;  // of a head group's lanes
   for (int lane = 0; lane < c.head_lanes; ++lane)
     keys += model::head_part(c.heads, c.head_lanes, lane).keys.size();
   const int runs = c.lanes / c.head_lanes;

@@ -14,9 +14,9 @@ struct LayerCut {
   int tp = 1;
   int t = 0;
   int64_t element_bytes = 4;  // 2, 4 or 8; statistics (norms, log-sum-exp) take 4, or 8 with 8
-  int head_lanes = 1;         // of a run; 1: heads stay
+  int head_lanes = 1;         // of a head group; 1: heads stay
   int head_lane = 0;
-  int64_t attended_rows = 0;  // with more than one: of all lanes of the run
+  int64_t attended_rows = 0;  // with more than one: of all lanes of the group
 };
 
 // Of the rank that holds this weight and works on such a micro-batch.

@@ -84,14 +84,14 @@ SequenceRows sequence_rows(const UnitSpans& unit, const MicroBatchLayout& layout
   return rows;
 }
 
-// The rows of a run of lanes, sequence by sequence.
-struct RunRows {
+// The rows of a head group, sequence by sequence.
+struct GroupRows {
   std::vector<PieceSpan> pieces;   // chunks that follow each other are one piece
   std::vector<int64_t> wire_rows;  // where the rows lie when they lie lane after lane
 };
 
 // Chunks of lanes that stand side by side make coarser chunks of the same cutting.
-RunRows run_rows(std::span<const std::vector<PieceSpan>> lanes) {
+GroupRows group_rows(std::span<const std::vector<PieceSpan>> lanes) {
   struct Placed {
     PieceSpan piece;
     int64_t wire_row = 0;
@@ -106,17 +106,17 @@ RunRows run_rows(std::span<const std::vector<PieceSpan>> lanes) {
     }
   }
   std::ranges::sort(placed, {}, [](const Placed& p) { return std::pair(p.piece.shared, p.piece.begin); });
-  RunRows run;
+  GroupRows group;
   for (const auto& [piece, wire_row] : placed) {
-    for (int64_t i = 0; i < piece.length; ++i) run.wire_rows.push_back(wire_row + i);
-    PieceSpan* last = run.pieces.empty() ? nullptr : &run.pieces.back();
+    for (int64_t i = 0; i < piece.length; ++i) group.wire_rows.push_back(wire_row + i);
+    PieceSpan* last = group.pieces.empty() ? nullptr : &group.pieces.back();
     if (last != nullptr && last->shared == piece.shared && last->begin + last->length == piece.begin) {
       last->length += piece.length;
     } else {
-      run.pieces.push_back(piece);
+      group.pieces.push_back(piece);
     }
   }
-  return run;
+  return group;
 }
 
 HeadsLayout heads_layout(const UnitSpans& unit, const std::vector<int64_t>& wire_rows,
@@ -136,9 +136,9 @@ HeadsLayout heads_layout(const UnitSpans& unit, const std::vector<int64_t>& wire
   return heads;
 }
 
-// The ring of the unit's runs, of which each lane meets those with its own heads.
-RingSpans ring_of_runs(const UnitSpans& unit, std::vector<std::vector<PieceSpan>> runs) {
-  RingSpans ring{.lane = unit.lane / unit.head_lanes, .members = {}, .lanes = std::move(runs)};
+// The ring of the unit's head groups, of which each lane meets those with its own heads.
+RingSpans ring_of_groups(const UnitSpans& unit, std::vector<std::vector<PieceSpan>> groups) {
+  RingSpans ring{.lane = unit.lane / unit.head_lanes, .members = {}, .lanes = std::move(groups)};
   for (size_t lane = static_cast<size_t>(unit.lane % unit.head_lanes); lane < unit.lanes.size();
        lane += static_cast<size_t>(unit.head_lanes)) {
     ring.members.push_back(unit.members[lane]);
@@ -169,17 +169,17 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
   const std::vector<PieceSpan>& own = unit.lanes[static_cast<size_t>(unit.lane)];
   MicroBatchLayout layout = rows_of(own, tp, device);
   layout.sequences = sequence_rows(unit, layout, device);
-  std::vector<std::vector<PieceSpan>> runs = unit.lanes;
+  std::vector<std::vector<PieceSpan>> groups = unit.lanes;
   if (unit.head_lanes > 1) {
-    runs.clear();
-    const auto own_run = static_cast<size_t>(unit.lane / unit.head_lanes);
+    groups.clear();
+    const auto own_group = static_cast<size_t>(unit.lane / unit.head_lanes);
     for (size_t first = 0; first < unit.lanes.size(); first += static_cast<size_t>(unit.head_lanes)) {
-      RunRows rows = run_rows(std::span(unit.lanes).subspan(first, static_cast<size_t>(unit.head_lanes)));
-      if (runs.size() == own_run) layout.heads = heads_layout(unit, rows.wire_rows, device);
-      runs.push_back(std::move(rows.pieces));
+      GroupRows rows = group_rows(std::span(unit.lanes).subspan(first, static_cast<size_t>(unit.head_lanes)));
+      if (groups.size() == own_group) layout.heads = heads_layout(unit, rows.wire_rows, device);
+      groups.push_back(std::move(rows.pieces));
     }
   }
-  const RingSpans ring = ring_of_runs(unit, std::move(runs));
+  const RingSpans ring = ring_of_groups(unit, std::move(groups));
   const std::vector<PieceSpan>& attending = ring.lanes[static_cast<size_t>(ring.lane)];
   if (reach.convolution > 0) {
     const int64_t rows = layout.heads.exchanges() ? layout.heads.rows() : layout.rows;

@@ -18,7 +18,7 @@ namespace sluice::layers {
 
 class KeyCache;
 
-// The rows that a lane attends with: the micro-batch's, or where heads are exchanged those of its run.
+// The rows that a lane attends with: the micro-batch's, or where heads are exchanged those of its head group.
 struct AttendedRows {
   // What attends without other lanes: a sequence's pieces are one; through a window between several lanes
   // each is one.
@@ -108,7 +108,7 @@ struct UnitSpans {
   int lane = 0;        // this lane's place in the unit
   int head_lanes = 1;  // neighbouring lanes that exchange heads; divides the lanes
   int in_node = 1;     // neighbouring lanes that always lie on one node; divides them too
-  strategy::Exchange exchange = strategy::Exchange::kRing;  // between lanes or runs of them
+  strategy::Exchange exchange = strategy::Exchange::kRing;  // between lanes or head groups
   std::vector<int> members;                                 // of the lanes' communicator, by lane of the unit
   std::vector<std::vector<PieceSpan>> lanes;                // the micro-batches, by lane of the unit
 };

@@ -205,7 +205,7 @@ class RecurrentPart final : public Part {
       all.push_back((LaneHeads(shape_, context_.parallel.tp, layout.heads.lanes(), lane).*some)());
     return all;
   }
-  // Columns of this lane's rows as those of its run's, and back; a column travels as a head.
+  // Columns of this lane's rows as those of its head group's, and back; a column travels as a head.
   at::Tensor to_attended_rows(const MicroBatchLayout& layout, const at::Tensor& x_TW, Columns some) const {
     if (!layout.heads.exchanges()) return x_TW;
     return to_heads(*context_.lanes, layout.heads, cut(layout, some), x_TW.unsqueeze(2)).squeeze(2);

@@ -284,9 +284,9 @@ void count_slice(RoundVolume& volume, const strategy::Topology& topology, Interv
   }
 }
 
-int64_t elements_of(const std::vector<Exchange::Slice>& slices) {
+int64_t elements_of(const std::vector<PeerSlices::Slice>& slices) {
   int64_t total = 0;
-  for (const Exchange::Slice& slice : slices) total += slice.slice.size();
+  for (const PeerSlices::Slice& slice : slices) total += slice.slice.size();
   return total;
 }
 
@@ -351,25 +351,27 @@ int64_t pulled_elements(const model::ParameterTable& table, const ComputeLayout&
   return total;
 }
 
-int64_t Exchange::send_elements(int peer) const { return elements_of(send[static_cast<size_t>(peer)]); }
+int64_t PeerSlices::send_elements(int peer) const { return elements_of(send[static_cast<size_t>(peer)]); }
 
-int64_t Exchange::receive_elements(int peer) const { return elements_of(receive[static_cast<size_t>(peer)]); }
-
-Exchange pull_exchange(const std::vector<Transfer>& transfers, int world_size, int rank) {
-  Exchange exchange;
-  exchange.send.resize(static_cast<size_t>(world_size));
-  exchange.receive.resize(static_cast<size_t>(world_size));
-  for (const auto& [bucket, slice, source, destination] : transfers) {
-    if (source == rank) exchange.send[static_cast<size_t>(destination)].push_back({bucket, slice});
-    if (destination == rank) exchange.receive[static_cast<size_t>(source)].push_back({bucket, slice});
-  }
-  return exchange;
+int64_t PeerSlices::receive_elements(int peer) const {
+  return elements_of(receive[static_cast<size_t>(peer)]);
 }
 
-Exchange push_exchange(const std::vector<Transfer>& transfers, int world_size, int rank) {
-  Exchange exchange = pull_exchange(transfers, world_size, rank);
-  std::swap(exchange.send, exchange.receive);
-  return exchange;
+PeerSlices pull_slices(const std::vector<Transfer>& transfers, int world_size, int rank) {
+  PeerSlices slices;
+  slices.send.resize(static_cast<size_t>(world_size));
+  slices.receive.resize(static_cast<size_t>(world_size));
+  for (const auto& [bucket, slice, source, destination] : transfers) {
+    if (source == rank) slices.send[static_cast<size_t>(destination)].push_back({bucket, slice});
+    if (destination == rank) slices.receive[static_cast<size_t>(source)].push_back({bucket, slice});
+  }
+  return slices;
+}
+
+PeerSlices push_slices(const std::vector<Transfer>& transfers, int world_size, int rank) {
+  PeerSlices slices = pull_slices(transfers, world_size, rank);
+  std::swap(slices.send, slices.receive);
+  return slices;
 }
 
 int64_t paper_pull_segments(const strategy::Strategy& strategy, int world_size) {

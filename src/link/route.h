@@ -72,7 +72,7 @@ int64_t pulled_elements(const model::ParameterTable& table, const ComputeLayout&
 
 // One rank's part of one level of one round, ready for an all-to-all on the world communicator: for every
 // peer the slices to send and to receive, in wire order.
-struct Exchange {
+struct PeerSlices {
   struct Slice {
     int bucket = 0;
     base::Interval slice;
@@ -82,9 +82,9 @@ struct Exchange {
   int64_t send_elements(int peer) const;
   int64_t receive_elements(int peer) const;
 };
-Exchange pull_exchange(const std::vector<Transfer>& transfers, int world_size, int rank);
+PeerSlices pull_slices(const std::vector<Transfer>& transfers, int world_size, int rank);
 // The reverse: what pull receives, push sends.
-Exchange push_exchange(const std::vector<Transfer>& transfers, int world_size, int rank);
+PeerSlices push_slices(const std::vector<Transfer>& transfers, int world_size, int rank);
 
 // The paper's mutual slices (Hydraulis, section 5.2): evenly many segments, LCM(N, TPmax) for pull and
 // LCM(N, D·TPmax) for push, D being the lanes of all pipelines. The route of an evenly cut parameter whose

@@ -189,10 +189,10 @@ TEST(Route, ExchangesMatchBetweenPeersAndPushIsPullReversed) {
     const int world = r.c.world_size;
     for (const RouteRound& round : r.route_.rounds) {
       for (int a = 0; a < world; ++a) {
-        const Exchange pull = pull_exchange(round.intra, world, a);
-        const Exchange push = push_exchange(round.intra, world, a);
+        const PeerSlices pull = pull_slices(round.intra, world, a);
+        const PeerSlices push = push_slices(round.intra, world, a);
         for (int b = 0; b < world; ++b) {
-          const Exchange peer = pull_exchange(round.intra, world, b);
+          const PeerSlices peer = pull_slices(round.intra, world, b);
           EXPECT_EQ(pull.send_elements(b), peer.receive_elements(a));
           EXPECT_EQ(push.receive_elements(b), pull.send_elements(b));
           EXPECT_EQ(push.send_elements(b), pull.receive_elements(b));

@@ -24,7 +24,7 @@ int64_t least_pass_ends_ns(const cost::CostModel& cost, const strategy::Scheme& 
   constexpr int64_t kLongNs = cost::kLongestNs / 2;
   const strategy::Topology& topology = cost.options().topology;
   const int in_node = std::min(topology.lanes_of_node(scheme.tp), scheme.share);
-  const int level = std::max(1, topology.level_of_first(scheme.share * scheme.tp));
+  const int level = topology.level_between_nodes(scheme.share * scheme.tp);
   int64_t least_ns = std::numeric_limits<int64_t>::max();
   for (int lanes = 1; lanes <= in_node; ++lanes) {
     if (scheme.share % lanes != 0) continue;

@@ -87,27 +87,27 @@ cost::Wide token_transfers(const cost::RingTimes& ring) {
 
 int SchemeFloors::lanes_in_node() const { return of_.cost.options().topology.lanes_of_node(of_.scheme.tp); }
 
-bool SchemeFloors::may_hide(const cost::RingTimes& ring, int members, int run,
+bool SchemeFloors::may_hide(const cost::RingTimes& ring, int members, int member_lanes,
                             const RingLimits& limits) const {
   if (ring.a == 0) return false;
   const cost::Wide shortest = token_transfers(ring) * members / ring.a;
   if (shortest > limits.longest) return false;
   const auto length = static_cast<int64_t>(shortest);
-  const cost::Work work = least_share(length, members * run, of_.cost.window());
+  const cost::Work work = least_share(length, members * member_lanes, of_.cost.window());
   return of_.stage(limits.stage).all.of_work(work) - 2 <= limits.end_ns;  // rounding of cells
 }
 
 // k times what RingTimes::exposed_ns says of one lane, for k lanes: (m − 1) · (transfers of all the
 // sequence's tokens − attention ÷ m). A step is rounded to half a nanosecond, a lane's squares up by one.
 int64_t SchemeFloors::rings_area_ns(const SchemeFigures::Stage::Rings& rings, int64_t length, int members,
-                                    int run, const RingLimits& limits) const {
+                                    int member_lanes, const RingLimits& limits) const {
   int64_t area_ns = 0;
   for (const cost::RingTimes* ring : {&rings.forward, &rings.backward}) {
-    if (ring->layers == 0 || may_hide(*ring, members, run, limits)) continue;
+    if (ring->layers == 0 || may_hide(*ring, members, member_lanes, limits)) continue;
     const cost::Wide exposed =
         token_transfers(*ring) * length - cost::Wide{ring->a} * length * length / members;
     const auto ns = static_cast<int64_t>((members - 1) * exposed >> cost::Quadratic::kFractionBits);
-    area_ns += std::max<int64_t>(0, ns - members * run * (ring->layers + 2));
+    area_ns += std::max<int64_t>(0, ns - members * member_lanes * (ring->layers + 2));
   }
   return area_ns;
 }
@@ -116,23 +116,23 @@ int64_t SchemeFloors::exchange_area_ns(int64_t length, int lanes, const RingLimi
   if (lanes == 1 || of_.cost.options().exchanges.queries_travel()) return 0;
   const SchemeFigures::Stage& figures = of_.stage(limits.stage);
   const int in_node = lanes_in_node();
-  const auto ring_ns = [&](int members, int run) {
+  const auto ring_ns = [&](int members, int member_lanes) {
     // Of a ring on two levels what goes from node to node: it has as many members as there are nodes at
     // least.
-    const int nodes = std::max(2, (members * run + in_node - 1) / in_node);
+    const int nodes = std::max(2, (members * member_lanes + in_node - 1) / in_node);
     const int64_t between_ns = rings_area_ns(figures.ring_between_nodes, length, nodes, in_node, limits);
-    if (members * run > in_node) return between_ns;
-    return std::min(between_ns, rings_area_ns(figures.ring_in_node, length, members, run, limits));
+    if (members * member_lanes > in_node) return between_ns;
+    return std::min(between_ns, rings_area_ns(figures.ring_in_node, length, members, member_lanes, limits));
   };
   int64_t least_ns = ring_ns(lanes, 1);
   if (least_ns == 0) return 0;
   if (const auto heads_ns = of_.exchanges->heads_area_ns(limits.stage, length, lanes, in_node))
     least_ns = std::min(least_ns, *heads_ns);
-  for (int run = 2; run <= in_node; ++run) {
-    const std::optional<int64_t> runs_ns = of_.exchanges->runs_area_ns(limits.stage, length, run);
-    if (!runs_ns) break;
-    if (*runs_ns >= least_ns) continue;
-    least_ns = std::min(least_ns, *runs_ns + ring_ns(std::max(2, (lanes + run - 1) / run), run));
+  for (int group = 2; group <= in_node; ++group) {
+    const std::optional<int64_t> groups_ns = of_.exchanges->head_groups_area_ns(limits.stage, length, group);
+    if (!groups_ns) break;
+    if (*groups_ns >= least_ns) continue;
+    least_ns = std::min(least_ns, *groups_ns + ring_ns(std::max(2, (lanes + group - 1) / group), group));
   }
   return least_ns;
 }

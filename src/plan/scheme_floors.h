@@ -41,7 +41,7 @@ class SchemeFloors {
   };
   // What the exchange between its lanes adds to floor_ns: on fewer lanes the sequence's own path ends too
   // late, and what it exposes on so many keeps all of them busy. It grows with the number of lanes, so the
-  // fewest are the least. A ring, of lanes or of runs that exchange heads, counts only where no sequence
+  // fewest are the least. A ring, of lanes or of head groups, counts only where no sequence
   // within the limits would hide its transfers by sharing it (may_hide). Latencies are not counted: any
   // number of sequences may share them.
   int64_t ring_floor_ns(int64_t length, const RingLimits& limits) const;
@@ -69,10 +69,10 @@ class SchemeFloors {
   // Whether a sequence within the limits has as much attention as a ring's transfers take. Attention a token
   // grows with length, and the length that it takes with the ring's members; so does what the lanes have to
   // compute of that length, so that a ring of more members hides nothing where one of fewer does not.
-  bool may_hide(const cost::RingTimes& ring, int members, int run, const RingLimits& limits) const;
-  // What rings whose members are runs of so many lanes expose on all of them together, at least.
-  int64_t rings_area_ns(const SchemeFigures::Stage::Rings& rings, int64_t length, int members, int run,
-                        const RingLimits& limits) const;
+  bool may_hide(const cost::RingTimes& ring, int members, int member_lanes, const RingLimits& limits) const;
+  // What rings whose members are groups of so many lanes expose on all of them together, at least.
+  int64_t rings_area_ns(const SchemeFigures::Stage::Rings& rings, int64_t length, int members,
+                        int member_lanes, const RingLimits& limits) const;
   // The same of the exchange that exposes least, over so many lanes or more.
   int64_t exchange_area_ns(int64_t length, int lanes, const RingLimits& limits) const;
 

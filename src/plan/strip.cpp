@@ -67,7 +67,7 @@ bool Strip::fill(const Trial& trial) {
   filling_.micro_batch_of.clear();
   passes_.resize(trial.passes.size());
   for (size_t p = 0; p < passes_.size(); ++p) {
-    Pass& pass = passes_[p];
+    OpenPass& pass = passes_[p];
     pass.most = trial.passes[p];
     pass.free.clear();
     for (const LaneRun& node : packing_.nodes) pass.free.push_back({.lanes = node, .whole = true});
@@ -113,7 +113,7 @@ bool Strip::allows(int place, int width, const Halves& most) {
 bool Strip::join(int place, int first_width, int end_width, Room room) {
   joins_.clear();
   const int64_t work_ns = times_.work_ns(place);
-  for (const Pass& pass : passes_) {
+  for (const OpenPass& pass : passes_) {
     for (int width = std::max(first_width, times_.first_width(place)); width < end_width; ++width) {
       const auto& open = pass.open[static_cast<size_t>(width)];
       if (open.empty()) continue;
@@ -189,7 +189,7 @@ bool Strip::begin(int place) {
   std::optional<Place> best;
   cost::Wide least_area = 0;
   for (int pass = 0; pass < static_cast<int>(passes_.size()); ++pass) {
-    const Pass& of = passes_[static_cast<size_t>(pass)];
+    const OpenPass& of = passes_[static_cast<size_t>(pass)];
     if (of.most_lanes == 0) continue;
     for (int width = first_width(place, of.most); width < times_.end_width(place); ++width) {
       if (times_.lanes(width) > of.most_lanes) break;
@@ -229,7 +229,7 @@ bool Strip::begin(int place) {
 std::optional<Strip::Place> Strip::place_for(int place, int pass, int width) {
   const int lanes = times_.lanes(width);
   if (lanes > packing_.node_lanes()) return place_between_nodes(place, pass, width);
-  const Pass& of = passes_[static_cast<size_t>(pass)];
+  const OpenPass& of = passes_[static_cast<size_t>(pass)];
   const Halves& takes = times_.alone(place, width);
   std::optional<Place> best;
   std::pair<int, int64_t> least;
@@ -246,7 +246,7 @@ std::optional<Strip::Place> Strip::place_for(int place, int pass, int width) {
 
 // The first whole nodes that follow each other.
 std::optional<Strip::Place> Strip::place_between_nodes(int place, int pass, int width) {
-  const Pass& of = passes_[static_cast<size_t>(pass)];
+  const OpenPass& of = passes_[static_cast<size_t>(pass)];
   const int lanes = times_.lanes(width);
   for (size_t begin = 0; begin < of.free.size(); ++begin) {
     int found = 0;
@@ -292,7 +292,7 @@ void Strip::lay_free_above(int index) {
   below.free_end = static_cast<int>(free.size());
 }
 
-void Strip::measure(Pass& pass) {
+void Strip::measure(OpenPass& pass) {
   pass.most_lanes = 0;
   pass.least_floor_ns = std::numeric_limits<int64_t>::max();
   LaneRun run{.lanes = 0};  // of whole nodes

@@ -90,7 +90,7 @@ class Strip {
     int64_t room_tokens = 0;
     auto operator<=>(const Open&) const = default;
   };
-  struct Pass {
+  struct OpenPass {
     SchemeCost::Halves most;
     std::vector<Free> free;
     // Of what is free, the most lanes that neighbour each other, of a node or whole ones, and the earliest.
@@ -101,7 +101,7 @@ class Strip {
   struct Place {
     int pass = 0;
     int width = 0;
-    int free = 0;  // the first, in Pass::free
+    int free = 0;  // the first, in OpenPass::free
     int64_t start_ns = 0;
   };
   enum class Room { kInMicroBatch, kAny };
@@ -114,7 +114,7 @@ class Strip {
   int64_t capacity() const { return packing_.scheme.lane_max_len_tokens(); }
   Load& load(int index) { return filling_.loads[static_cast<size_t>(index)]; }
   MicroBatch& micro_batch(int index) { return filling_.micro_batches[static_cast<size_t>(index)]; }
-  Pass& pass_of(const Load& load) { return passes_[static_cast<size_t>(load.pass)]; }
+  OpenPass& pass_of(const Load& load) { return passes_[static_cast<size_t>(load.pass)]; }
   bool in_time(const SchemeCost::Halves& takes, int64_t start_ns, const SchemeCost::Halves& most) const;
   bool put(int place);
   bool join(int place, int first_width, int end_width, Room room);
@@ -128,7 +128,7 @@ class Strip {
   std::optional<Place> place_between_nodes(int place, int pass, int width);
   LaneRun take(const Place& at);
   void lay_free_above(int load);
-  static void measure(Pass& pass);
+  static void measure(OpenPass& pass);
   Open opened(const Load& load, int index);
   void open(int load);
   void close(int load);
@@ -138,7 +138,7 @@ class Strip {
   const Packing& packing_;
   WidthTimes times_;
   const Trial* trial_ = nullptr;
-  std::vector<Pass> passes_;
+  std::vector<OpenPass> passes_;
   Filling filling_;
   std::vector<std::pair<int64_t, int>> joins_;  // of join: by time left, and the load
 };

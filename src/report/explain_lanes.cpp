@@ -49,8 +49,8 @@ std::vector<strategy::Unit> exchanging_units(const strategy::Unit& unit, int64_t
   add(Exchange::kRing, 0);
   if (!unit.own.empty()) return units;
   if (unit.lanes > 1 && unit.lanes <= heads) add(Exchange::kHeads, 0);
-  for (int run = 2; run < unit.lanes && run <= heads && run <= lanes_of_node; ++run) {
-    if (unit.lanes % run == 0) add(Exchange::kNested, run);
+  for (int group = 2; group < unit.lanes && group <= heads && group <= lanes_of_node; ++group) {
+    if (unit.lanes % group == 0) add(Exchange::kNested, group);
   }
   return units;
 }

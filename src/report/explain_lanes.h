@@ -17,12 +17,12 @@ struct ExplainedCut {
   int64_t longest_tokens = 0;
   int64_t sequences = 0;
   int lanes = 1;
-  std::string exchange;  // "nested 4": in runs of four lanes
+  std::string exchange;  // "nested 4": in head groups of four lanes
   int64_t busy_ns = 0;   // its cells, with what the exchange exposes of them
   // The same on one lane fewer and one more, with the exchange that is cheapest there.
   std::optional<int64_t> fewer_ns;
   std::optional<int64_t> more_ns;
-  // What each exchange exposes; nested in the best runs.
+  // What each exchange exposes; nested in the best groups.
   std::optional<int64_t> ring_ns;
   std::optional<int64_t> heads_ns;
   std::optional<int64_t> nested_ns;

@@ -30,7 +30,7 @@ class EquivalenceOfBranches : public testing::Test {
   }
 };
 
-// A prefix and its branches lie whole beside others, in rings, in runs that exchange heads, behind windows,
+// A prefix and its branches lie whole beside others, in rings, in head groups, behind windows,
 // and where parameters and experts are shared.
 TEST_F(EquivalenceOfBranches, DoesNotKnowTheStrategy) {
   for (const model::Shape& shape : {small_shape(), through_windows(), with_experts()}) {

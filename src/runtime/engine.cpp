@@ -15,12 +15,12 @@ namespace {
 
 // Of a step that has begun then.
 std::vector<graph::ShareMove> moves_since(std::chrono::steady_clock::time_point begin,
-                                          const ShareWindow& window) {
+                                          const GatheredParameters& gathered) {
   const auto since = [&](std::chrono::steady_clock::time_point time) {
     return int64_t{std::chrono::nanoseconds(time - begin).count()};
   };
   std::vector<graph::ShareMove> moves;
-  for (const ShareMove& move : window.moves())
+  for (const ShareMove& move : gathered.moves())
     moves.push_back({move.node, move.position, move.movement, since(move.start), since(move.end)});
   return moves;
 }
@@ -179,10 +179,10 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.exchange_bytes = runner.exchange_bytes();
   result.busiest_experts = runner.busiest_experts();
   result.experts = runner.expert_load();
-  if (runner.window() != nullptr) {
-    result.share_bytes = runner.window()->moved_bytes();
-    result.gather_exposed_ns = runner.window()->waited_ns();
-    if (options_.device.is_cpu()) result.timing.moves = moves_since(begin, *runner.window());
+  if (runner.gathered() != nullptr) {
+    result.share_bytes = runner.gathered()->moved_bytes();
+    result.gather_exposed_ns = runner.gathered()->waited_ns();
+    if (options_.device.is_cpu()) result.timing.moves = moves_since(begin, *runner.gathered());
   }
   result.host_peak_bytes = runner.peak_host_bytes();
   const int64_t counted_bytes = ops::peak_tensor_bytes(options_.device);

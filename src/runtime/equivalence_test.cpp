@@ -62,7 +62,7 @@ TEST_F(EquivalenceOnLanes, ZLossDoesNotKnowTheStrategy) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// It counts a sequence's visits wherever its pieces lie: whole, in rings, in runs that exchange heads, in
+// It counts a sequence's visits wherever its pieces lie: whole, in rings, in head groups, in
 // stages.
 TEST_F(EquivalenceOfExchanges, BalanceOfExpertsDoesNotKnowTheStrategy) {
   RunOptions options;
@@ -580,7 +580,7 @@ const std::vector<FamilyCase>& hybrids() {
 }
 
 // Of latent attention the narrow rows go round, and lanes make others' keys and values of them; under
-// exchanged heads, and runs of them, keys and values do.
+// exchanged heads, and groups of them, keys and values do.
 TEST(EquivalenceOfLatentRings, NarrowRowsGoRound) {
   RunOptions options;
   options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
@@ -596,7 +596,7 @@ TEST(EquivalenceOfLatentRings, NarrowRowsGoRound) {
                                                     {6, "<1,2,3,3>", 1},
                                                     {4, "<1,1,4>", 2},
                                                     {4, "<1,1,4>", 0}}) {
-    SCOPED_TRACE(base::text(strategy, ", runs of ", head_lanes));
+    SCOPED_TRACE(base::text(strategy, ", head groups of ", head_lanes));
     options.world_size = ranks;
     options.strategies = {strategy};
     options.exchanges = {{.head_lanes = head_lanes}};

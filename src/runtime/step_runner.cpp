@@ -58,8 +58,8 @@ void StepRunner::open_stage(const StepTokens& tokens) {
   const auto shards = [&](auto member) {
     return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
   };
-  if (scheme.share > 1) open_window();
-  for (int64_t position = run_.begin; position < run_.end && !window_; ++position) {
+  if (scheme.share > 1) open_gathered();
+  for (int64_t position = run_.begin; position < run_.end && !gathered_; ++position) {
     operations_.push_back(layers::make_operation(
         resources_.context, table, position, shards(&ComputeShard::parameters),
         optimizer_ != nullptr ? shards(&ComputeShard::gradients) : layers::FlatShards{}));
@@ -67,15 +67,15 @@ void StepRunner::open_stage(const StepTokens& tokens) {
   open_micro_batches(tokens);
 }
 
-void StepRunner::open_window() {
+void StepRunner::open_gathered() {
   const strategy::Scheme& scheme = pipeline_->scheme;
   comm::Communicator& group =
       resources_.communicators.share(pipeline_->share_group(place_.stage, place_.lane, place_.t));
   ShareChannel& channel = resources_.shares.try_emplace(&group, group).first->second;
   const int run_lanes = strategy::share_runs(*pipeline_, place_.stage, graph_.links->topology).lanes;
   constexpr int kSums = 0xff;  // of exchanges: no round's
-  window_.emplace(resources_.store, channel, *pipeline_, place_.t, activations_,
-                  ShareWindow::Options{run_lanes, resources_.codecs, chance(kSums)});
+  gathered_.emplace(resources_.store, channel, *pipeline_, place_.t, activations_,
+                    GatheredParameters::Options{run_lanes, resources_.codecs, chance(kSums)});
   const int first = scheme.first_of_group(place_.lane);
   for (const strategy::Pass& pass : graph_.passes[static_cast<size_t>(place_.pipeline)]) {
     std::vector<char>& of_pass = contributes_.emplace_back();
@@ -215,7 +215,7 @@ void StepRunner::run(const Node& node) {
 }
 
 // Gradients of vectors are made with input gradients, and wait for the matrices' before they are summed.
-ShareWindow::Operation StepRunner::shared_operation(cost::CellKind kind, int64_t position) const {
+GatheredParameters::Operation StepRunner::shared_operation(cost::CellKind kind, int64_t position) const {
   const model::Program& program = resources_.store.table().program;
   const bool trains = optimizer_ != nullptr;
   const bool sums = trains && cost::sums_gradients(program, kind, position);
@@ -230,20 +230,22 @@ ShareWindow::Operation StepRunner::shared_operation(cost::CellKind kind, int64_t
 template <typename Compute>
 void StepRunner::operate(const Node& node, int64_t position, const Compute& compute) {
   MicroBatch* batch = micro_batch(node);
-  if (!window_) return compute(*batch, *operations_[stage_index(position)]);
+  if (!gathered_) return compute(*batch, *operations_[stage_index(position)]);
   const cost::CellKind kind = node.cell_kind();
   const base::Interval whole = graph::at_work(resources_.store.table().program, kind, run_);
   const int64_t next = kind == cost::CellKind::kForward ? position + 1 : position - 1;
   const bool last = next < whole.begin || next >= whole.end;
-  const ShareWindow::Operation own = shared_operation(kind, position);
-  const ShareWindow::Operation behind = last ? ShareWindow::Operation{} : shared_operation(kind, next);
-  window_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().unit)], node.id);
+  const GatheredParameters::Operation own = shared_operation(kind, position);
+  const GatheredParameters::Operation behind =
+      last ? GatheredParameters::Operation{} : shared_operation(kind, next);
+  gathered_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().unit)],
+                   node.id);
   const auto pass = static_cast<size_t>(node.cell().unit);
   const bool helps = batch == nullptr && !travelling_.empty() && travelling_[pass].any();
   if (batch != nullptr || helps) {
     layers::FlatShards weights, gradients;
-    if (window_->holds(own)) weights = [this](int bucket) { return window_->parameters(bucket); };
-    if (own.makes_gradients) gradients = [this](int bucket) { return window_->gradients(bucket); };
+    if (gathered_->holds(own)) weights = [this](int bucket) { return gathered_->parameters(bucket); };
+    if (own.makes_gradients) gradients = [this](int bucket) { return gathered_->gradients(bucket); };
     const std::unique_ptr<layers::Operation> operation =
         layers::make_operation(resources_.context, resources_.store.table(), position, weights, gradients);
     if (helps) {
@@ -255,10 +257,10 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
       if (own.makes_gradients && !own.sums_gradients) keep_vector_gradients(*batch, position);
     }
   }
-  window_->end();
+  gathered_->end();
 }
 
-// Calls visit(gradient) for the part of each vector in what the window has of an operation's gradients.
+// Calls visit(gradient) for the part of each vector in what is gathered of an operation's gradients.
 template <typename Visit>
 void StepRunner::for_each_vector(int64_t position, Visit visit) const {
   const model::ParameterTable& table = resources_.store.table();
@@ -269,7 +271,7 @@ void StepRunner::for_each_vector(int64_t position, Visit visit) const {
     const auto locals = model::local_parameters(bucket, resources_.context.cut(bucket.layer));
     for (size_t i = 0; i < locals.size(); ++i) {
       if (!bucket.parameters[i].one_dimensional()) continue;
-      visit(window_->gradients(bucket.index).narrow(0, locals[i].offset, locals[i].rows));
+      visit(gathered_->gradients(bucket.index).narrow(0, locals[i].offset, locals[i].rows));
     }
   }
 }

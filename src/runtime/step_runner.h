@@ -13,10 +13,10 @@
 #include "ops/memory_account.h"
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
+#include "runtime/gathered_parameters.h"
 #include "runtime/link_runner.h"
 #include "runtime/offloaded_layer.h"
 #include "runtime/optimizer.h"
-#include "runtime/share_window.h"
 #include "runtime/step_pull.h"
 #include "runtime/step_tokens.h"
 
@@ -68,7 +68,7 @@ class StepRunner final : public NodeRunner {
   // what is at hand of them held at any time.
   int64_t peak_activation_bytes() const { return activations_.peak_bytes(); }
   // Of a step in which this rank's lanes share parameters; null otherwise.
-  const ShareWindow* window() const { return window_ ? &*window_ : nullptr; }
+  const GatheredParameters* gathered() const { return gathered_ ? &*gathered_ : nullptr; }
   // Most that offloaded rows took of host memory at any time.
   int64_t peak_host_bytes() const { return host_.peak_bytes(); }
   // Of experts that this rank's lane divides with others (layers::ExpertLoad), the mean; null: it divides
@@ -111,10 +111,10 @@ class StepRunner final : public NodeRunner {
   }
   void pull(int round, bool in_node);
   void add_pulled(int round);
-  void open_window();
+  void open_gathered();
   // The seed of one exchange of one step on one rank.
   uint64_t chance(int exchange) const;
-  ShareWindow::Operation shared_operation(cost::CellKind kind, int64_t position) const;
+  GatheredParameters::Operation shared_operation(cost::CellKind kind, int64_t position) const;
   // compute(the lane's micro-batch, the operation) for an operation of a cell. Where lanes share parameters
   // they are brought to hand for it and its gradients seen to, also on a lane without a micro-batch, which
   // helps those of its expert group that have one.
@@ -155,7 +155,7 @@ class StepRunner final : public NodeRunner {
   base::Interval run_;                            // of the model program: the stage
   // Of the run; none where lanes share parameters.
   std::vector<std::unique_ptr<layers::Operation>> operations_;
-  std::optional<ShareWindow> window_;               // where they do
+  std::optional<GatheredParameters> gathered_;      // where they do
   std::vector<std::vector<char>> contributes_;      // by pass, then member of the share group: it has tokens
   std::vector<layers::TravellingRows> travelling_;  // by pass; none where lanes gather all experts
   std::map<int, MicroBatch> micro_batches_;         // by unit of the graph, of those that lie on this lane

@@ -372,7 +372,7 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
   return bytes;
 }
 
-// Keys and values of all lanes of a run, of a token.
+// Keys and values of all lanes of a head group, of a token.
 int64_t ring_row_bytes(const strategy::Unit& unit, const model::HeadCounts& heads, int64_t head_bytes) {
   int64_t keys = 0;
   for (int lane = 0; lane < unit.head_lanes(); ++lane)

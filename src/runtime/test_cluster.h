@@ -45,8 +45,8 @@ strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequenc
 strategy::StepPlan packed_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
                                const strategy::Strategy& strategy, int64_t max_tokens);
 
-// How a unit's lanes exchange: a ring, or heads within runs of so many lanes, as far as it divides the
-// unit's and the model has heads; 0: of all of them. Or, of lanes without such runs, as is said.
+// How a unit's lanes exchange: a ring, or heads within groups of so many lanes, as far as it divides the
+// unit's and the model has heads; 0: of all of them. Or, of lanes without such groups, as is said.
 struct LaneExchange {
   int head_lanes = 1;
   strategy::Exchange exchange = strategy::Exchange::kRing;

@@ -57,7 +57,7 @@ class EquivalenceOnLanes : public Equivalence {
 // Units of one and of many sequences that exchange as `exchanges` say.
 class EquivalenceOfExchanges : public Equivalence {
  protected:
-  // Heads of all lanes, of runs of two and three, and rings, in turn.
+  // Heads of all lanes, of groups of two and three, and rings, in turn.
   static std::vector<LaneExchange> all();
   static void expect_as_one_rank(int world_size, std::vector<std::string> strategies,
                                  std::vector<LaneExchange> exchanges);

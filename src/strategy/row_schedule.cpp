@@ -117,8 +117,8 @@ RowSchedule query_schedule(int lanes) {
   return schedule;
 }
 
-int members_in_node(int members, int run_lanes, int together) {
-  return std::gcd(members, std::max(1, together / run_lanes));
+int members_in_node(int members, int member_lanes, int together) {
+  return std::gcd(members, std::max(1, together / member_lanes));
 }
 
 const RowSchedule& schedule_of(Exchange exchange, int members, int in_node) {

@@ -70,9 +70,9 @@ RowSchedule balanced_schedule(int lanes);
 // their direction where they are more than half way round.
 RowSchedule query_schedule(int lanes);
 
-// Of the members of a ring, runs of so many lanes of which `together` neighbours always lie on one node, how
-// many always do.
-int members_in_node(int members, int run_lanes, int together);
+// Of the members of a ring, groups of so many lanes of which `together` neighbours always lie on one node,
+// how many always do.
+int members_in_node(int members, int member_lanes, int together);
 
 // What members that attend by this exchange do, `in_node` neighbours of which always lie on one node: rings
 // on two levels where that divides them. Made when it is first asked for, and kept. Thread-safe.

@@ -34,6 +34,8 @@ int Topology::level_of(int a, int b) const {
 
 int Topology::level_of_first(int ranks) const { return level_of(0, ranks - 1); }
 
+int Topology::level_between_nodes(int ranks) const { return std::max(1, level_of_first(ranks)); }
+
 int Topology::level_of_any(int ranks) const {
   if (node_ranks_ % ranks == 0) return 0;
   const auto holds = std::ranges::find_if(group_ranks_, [&](int group) { return group % ranks == 0; });

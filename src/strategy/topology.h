@@ -39,6 +39,8 @@ class Topology {
   int level_of(int a, int b) const;
   // On which so many ranks meet at best: as a group's first ones do.
   int level_of_first(int ranks) const;
+  // The same of nodes: between two of them at least, though so many ranks may lie on one.
+  int level_between_nodes(int ranks) const;
   // On which they meet wherever they lie, as long as such groups fill the machine one behind the other.
   int level_of_any(int ranks) const;
   // The number of the group that a rank lies in, of those that meet on a level.

@@ -36,6 +36,8 @@ TEST(Topology, OfNodesAloneHasTwoLevels) {
 TEST(Topology, KnowsWhereSoManyRanksMeet) {
   EXPECT_EQ(kPods.level_of_first(4), 0);
   EXPECT_EQ(kPods.level_of_first(5), 1);
+  EXPECT_EQ(kPods.level_between_nodes(4), 1);
+  EXPECT_EQ(kPods.level_between_nodes(33), 3);
   EXPECT_EQ(kPods.level_of_first(32), 2);
   EXPECT_EQ(kPods.level_of_first(33), 3);
   EXPECT_EQ(kPods.level_of_any(2), 0);

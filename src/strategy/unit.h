@@ -25,8 +25,8 @@ struct Piece {
 
 // How lanes that share sequences see each other's keys and values. kRing: blocks of them go round while each
 // lane attends to the block before. kHeads (Ulysses): before attention a lane gives away all heads but its
-// own part, after it takes its tokens back. kNested: runs of neighbouring lanes, such as those of a node,
-// exchange heads; blocks of the keys and values of a run's heads go round from run to run. kBalanced
+// own part, after it takes its tokens back. kNested: head groups, neighbouring lanes as those of a node,
+// exchange heads; blocks of the keys and values of a group's heads go round from group to group. kBalanced
 // (LightSeq): of contiguous parts the later lanes have more to attend to, and earlier ones help them.
 // kQueries (TokenRing): keys and values stay, queries go round and outputs come back. Which rows travel when:
 // row_schedule.h.
@@ -36,7 +36,7 @@ inline constexpr std::array kExchanges = {Exchange::kRing, Exchange::kHeads, Exc
 const char* name_of(Exchange exchange);  // "ring", "heads", "nested", "balanced", "queries"
 // InputError listing the names for any other.
 Exchange parse_exchange(const std::string& name);
-// Whether lanes exchange heads, all or in runs, before they attend.
+// Whether lanes exchange heads, all or in groups, before they attend.
 inline bool exchanges_heads(Exchange exchange) {
   return exchange == Exchange::kHeads || exchange == Exchange::kNested;
 }
@@ -75,7 +75,7 @@ struct Unit {
   // Several lanes: the whole sequences that a lane has behind its parts, by lane; empty: none has any.
   std::vector<std::vector<UnitSequence>> own = {};
   Exchange exchange = Exchange::kRing;  // of several lanes
-  int nested_lanes = 0;                 // kNested: lanes of a run that exchanges heads; else 0
+  int nested_lanes = 0;                 // kNested: lanes of a head group; else 0
   MemoryPolicy memory = {};             // of the activations
   int ring = 0;                         // several lanes: what plan.json calls the unit; no two have the same
   // Units with the same one run as one event, because their lanes share parameters (strategy/pass.h); none:

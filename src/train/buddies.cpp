@@ -299,16 +299,15 @@ class Restorer {
 
   void move(const model::Bucket& bucket) {
     const auto transfers = link::moved_owners(bucket, origin_.holders, communicator_.size());
-    const link::Exchange exchange =
-        link::pull_exchange(transfers, communicator_.size(), communicator_.rank());
+    const link::PeerSlices slices = link::pull_slices(transfers, communicator_.size(), communicator_.rank());
     const int64_t states = cost::owner_numbers(bucket.trained);
     std::vector<int64_t> send_bytes, receive_bytes;
     std::string sent, received;
     for (int peer = 0; peer < communicator_.size(); ++peer) {
-      send_bytes.push_back(states * exchange.send_elements(peer) * element_bytes_);
-      receive_bytes.push_back(states * exchange.receive_elements(peer) * element_bytes_);
+      send_bytes.push_back(states * slices.send_elements(peer) * element_bytes_);
+      receive_bytes.push_back(states * slices.receive_elements(peer) * element_bytes_);
       received.resize(received.size() + static_cast<size_t>(receive_bytes.back()));
-      for (const auto& part : exchange.send[static_cast<size_t>(peer)]) {
+      for (const auto& part : slices.send[static_cast<size_t>(peer)]) {
         for (int64_t state = 0; state < states; ++state)
           sent.append(source(bucket, part.slice, state),
                       static_cast<size_t>(part.slice.size() * element_bytes_));
@@ -316,7 +315,7 @@ class Restorer {
     }
     communicator_.all_to_all(sent.data(), send_bytes, received.data(), receive_bytes)->wait();
     const char* next = received.data();
-    for (const auto& parts : exchange.receive) {
+    for (const auto& parts : slices.receive) {
       for (const auto& part : parts) next = take(bucket, part.slice, next);
     }
   }

@@ -1,4 +1,4 @@
-#include "runtime/share_window.h"
+#include "runtime/gathered_parameters.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,16 +9,17 @@ namespace sluice::runtime {
 
 using strategy::Codec;
 
-ShareWindow::ShareWindow(ParameterStore& store, ShareChannel& channel, const strategy::Pipeline& pipeline,
-                         int t, ops::MemoryAccount& memory, const Options& options)
+GatheredParameters::GatheredParameters(ParameterStore& store, ShareChannel& channel,
+                                       const strategy::Pipeline& pipeline, int t, ops::MemoryAccount& memory,
+                                       const Options& options)
     : options_(options),
       holders_(share_holders(store.table(), pipeline, channel.member(), t, options.run_lanes)),
       traffic_{.store = store, .channel = channel, .memory = memory},
       sums_(traffic_, holders_, options.codecs.sums, options.run_lanes < pipeline.scheme.share, options.seed),
       moved_before_(channel.moved_bytes()) {}
 
-void ShareWindow::begin(const Operation& operation, const Operation* next,
-                        const std::vector<char>& contributes, int node) {
+void GatheredParameters::begin(const Operation& operation, const Operation* next,
+                               const std::vector<char>& contributes, int node) {
   operation_ = operation;
   traffic_.node = node;
   last_ = next == nullptr;
@@ -39,17 +40,17 @@ void ShareWindow::begin(const Operation& operation, const Operation* next,
   }
 }
 
-bool ShareWindow::contributes(const ShareHolders& holders, int holder) const {
+bool GatheredParameters::contributes(const ShareHolders& holders, int holder) const {
   const auto first = contributes_.begin() + static_cast<ptrdiff_t>(holder) * holders.stride;
   return std::any_of(first, first + holders.stride, [](char contributes) { return contributes != 0; });
 }
 
 // The parts of a gather lie end to end, so that the shard is what it begins with.
-at::Tensor ShareWindow::parameters(int bucket) const {
+at::Tensor GatheredParameters::parameters(int bucket) const {
   return parameters_.at(bucket).narrow(0, 0, holders_of(bucket).elements);
 }
 
-void ShareWindow::end() {
+void GatheredParameters::end() {
   finish_gathers();
   sums_.finish();
   for (const int bucket : operation_.buckets) {
@@ -79,7 +80,7 @@ void ShareWindow::end() {
 }
 
 // Holders differ in how many of their numbers keep their bits, and all send as much.
-int64_t ShareWindow::coded_room(const ShareHolders& holders) const {
+int64_t GatheredParameters::coded_room(const ShareHolders& holders) const {
   int64_t room = 0;
   const auto wide = static_cast<int64_t>(comm::size_of(traffic_.store.options().precision.compute));
   for (int holder = 0; holder < holders.count; ++holder)
@@ -88,7 +89,7 @@ int64_t ShareWindow::coded_room(const ShareHolders& holders) const {
 }
 
 // What this member sends of a bucket.
-at::Tensor ShareWindow::own_part(int bucket, const ShareHolders& holders) {
+at::Tensor GatheredParameters::own_part(int bucket, const ShareHolders& holders) {
   const ComputeShard& shard = traffic_.store.shard(bucket);
   if (options_.codecs.gather == Codec::kNone) return shard.sent;
   const CodedPart part = holders.coded(options_.codecs.gather, holders.own);
@@ -97,7 +98,7 @@ at::Tensor ShareWindow::own_part(int bucket, const ShareHolders& holders) {
   return bytes;
 }
 
-void ShareWindow::start_gathers(const Operation& operation) {
+void GatheredParameters::start_gathers(const Operation& operation) {
   for (const int bucket : operation.buckets) {
     const ShareHolders& holders = holders_of(bucket);
     if (holders.count == 1) {
@@ -115,7 +116,7 @@ void ShareWindow::start_gathers(const Operation& operation) {
 }
 
 // All lanes compute with what was coded, the one that holds it too.
-at::Tensor ShareWindow::as_numbers(const Gather& gather) {
+at::Tensor GatheredParameters::as_numbers(const Gather& gather) {
   if (options_.codecs.gather == Codec::kNone) return gather.came;
   const ShareHolders& holders = holders_of(gather.bucket);
   const at::Tensor& sent = traffic_.store.shard(gather.bucket).sent;
@@ -131,7 +132,7 @@ at::Tensor ShareWindow::as_numbers(const Gather& gather) {
   return whole;
 }
 
-void ShareWindow::finish_gathers() {
+void GatheredParameters::finish_gathers() {
   for (Gather& gather : gathers_) {
     traffic_.wait(gather.passing, gather.came.device());
     traffic_.moves[gather.move].end = std::chrono::steady_clock::now();

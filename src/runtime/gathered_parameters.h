@@ -20,7 +20,7 @@ namespace sluice::runtime {
 // For one step. All members of a share group go through the same operations in the same order, those without
 // tokens too. Around each operation it issues the gather of the next one, then the sum of the one before, and
 // waits for both behind it (cost::pass_ns): never more than two operations are at hand.
-class ShareWindow {
+class GatheredParameters {
  public:
   struct Operation {
     int64_t position = 0;      // in the model program
@@ -37,8 +37,8 @@ class ShareWindow {
     uint64_t seed = 0;  // of this step, on this rank
   };
   // `pipeline`: the group's. What is at hand counts in `memory`.
-  ShareWindow(ParameterStore& store, ShareChannel& channel, const strategy::Pipeline& pipeline, int t,
-              ops::MemoryAccount& memory, const Options& options);
+  GatheredParameters(ParameterStore& store, ShareChannel& channel, const strategy::Pipeline& pipeline, int t,
+                     ops::MemoryAccount& memory, const Options& options);
 
   // The operation that follows the last one; `next` is the one behind it, null: it ends its pass.
   // `contributes`: by member, whether it has tokens; only those add gradients, and to experts those whose
