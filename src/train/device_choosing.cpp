@@ -28,11 +28,14 @@ double mean_of(std::span<const double> sums, ProductErrors::Figure figure) {
 
 }  // namespace
 
-DeviceChoosing::DeviceChoosing(RunContext& run)
-    : run_(run),
-      devices_(run.devices()),
-      measures_products_(run.config().parallel.narrow_products != base::ProductFormat::kAsComputed) {
-  if (measures_products_) run_.engine().ask_of_narrow_products(run_.config().parallel.narrow_products);
+DeviceChoosing::DeviceChoosing(Planning& planning, const session::Data& data, runtime::Engine& engine,
+                               Control& control)
+    : planning_(planning),
+      data_(data),
+      control_(control),
+      devices_(planning.devices()),
+      measures_products_(planning.config().parallel.narrow_products != base::ProductFormat::kAsComputed) {
+  if (measures_products_) engine.ask_of_narrow_products(planning.config().parallel.narrow_products);
 }
 
 void DeviceChoosing::look(int64_t step, const runtime::StepResult& result, std::span<const WatchWord> words) {
@@ -49,16 +52,16 @@ void DeviceChoosing::look(int64_t step, const runtime::StepResult& result, std::
   }
   std::vector<strategy::Device> devices = devices_;
   if (narrow_) {
-    session::NarrowChoice choice = session::choose_narrow(*narrow_, std::move(devices), run_.cost());
+    session::NarrowChoice choice = session::choose_narrow(*narrow_, std::move(devices), planning_.cost());
     told.push_back(session::to_text(*narrow_, choice));
     devices = std::move(choice.devices);
   }
-  run_.step_planners().compute_on(from_, devices);
-  if (run_.rank() == 0) base::log_info(text("from step ", from_, " on ", base::join(told, "; ")));
+  planning_.step_planners().compute_on(from_, devices);
+  if (control_.rank() == 0) base::log_info(text("from step ", from_, " on ", base::join(told, "; ")));
 }
 
 session::NarrowTask DeviceChoosing::noise_of(const runtime::StepResult& result) {
-  const int64_t layers = run_.config().model.shape->layers;
+  const int64_t layers = planning_.config().model.shape->layers;
   std::vector<double> sums(static_cast<size_t>(layers) * kSums, 0);
   for (size_t layer = 0; layer < result.errors.by_layer.size(); ++layer) {
     for (size_t figure = 0; figure < ProductErrors::kFigures; ++figure) {
@@ -67,9 +70,9 @@ session::NarrowTask DeviceChoosing::noise_of(const runtime::StepResult& result) 
       sums[layer * kSums + 2 * figure + 1] = static_cast<double>(sum.count);
     }
   }
-  run_.control().add_up(sums);
+  control_.add_up(sums);
   session::NarrowTask task =
-      session::narrow_task_of(run_.config(), run_.data().sequence_lengths(), run_.control().world_size());
+      session::narrow_task_of(planning_.config(), data_.sequence_lengths(), control_.world_size());
   for (int64_t layer = 0; layer < layers; ++layer) {
     const auto own = std::span(sums).subspan(static_cast<size_t>(layer) * kSums, kSums);
     using enum ProductErrors::Figure;
@@ -84,7 +87,7 @@ session::NarrowTask DeviceChoosing::noise_of(const runtime::StepResult& result) 
 // that a run whose machine has moods is not planned anew for ever. Where slow ranks are planned around
 // (watch.act) their paces are known there.
 bool DeviceChoosing::take_paces(int64_t step, std::span<const WatchWord> words) {
-  const config::RunConfig& config = run_.config();
+  const config::RunConfig& config = planning_.config();
   if (config.parallel.devices != config::Devices::kMeasured || config.watch.act == config::WatchAct::kPlan)
     return false;
   if (step < from_) return false;

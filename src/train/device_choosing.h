@@ -11,16 +11,16 @@
 
 #include "runtime/engine.h"
 #include "session/narrow_products.h"
+#include "train/planning.h"
 #include "train/rank_watch.h"
-#include "train/run_context.h"
 
 namespace sluice::train {
 
 // The same on every rank.
 class DeviceChoosing {
  public:
-  // `run` is open; it outlives this. The next step measures products, where they are to be narrow.
-  explicit DeviceChoosing(RunContext& run);
+  // All outlive it. The next step measures products, where they are to be narrow.
+  DeviceChoosing(Planning& planning, const session::Data& data, runtime::Engine& engine, Control& control);
 
   // Collective behind each step, with what all ranks said of it: plans of later steps count with what has
   // changed.
@@ -30,7 +30,9 @@ class DeviceChoosing {
   session::NarrowTask noise_of(const runtime::StepResult& result);
   bool take_paces(int64_t step, std::span<const WatchWord> words);
 
-  RunContext& run_;
+  Planning& planning_;
+  const session::Data& data_;
+  Control& control_;
   std::vector<strategy::Device> devices_;  // by rank, without narrow products; empty: alike
   int64_t from_ = 0;                       // the first step that is planned with them
   bool measures_products_ = false;         // the step under way does

@@ -98,7 +98,7 @@ std::vector<session::Answers> answers_of(const rl::MiniBatch& episodes) {
 
 PreparedStep prepare_episodes(RunContext& run, const rl::MiniBatch& episodes, int64_t step,
                               graph::Purpose purpose) {
-  const StepInputs inputs = run.planning();
+  const StepInputs inputs = run.planning().inputs();
   const bool shares = session::shares_prompts(run.config(), inputs.planner.cost().options().shape);
   const std::vector<session::Answers> answers = answers_of(episodes);
   const std::vector<Sequence> sequences = shares
@@ -122,7 +122,7 @@ std::vector<std::vector<double>> log_probabilities(RunContext& run, const rl::Mi
     run.engine().evaluate(prepared.graph, prepared.tokens, &losses);
   }
   std::vector<RowLogProbability> own;
-  const auto micro_batches = pieces_of_rank(prepared.plan, run.planning().world_size, run.rank());
+  const auto micro_batches = pieces_of_rank(prepared.plan, run.control().world_size(), run.rank());
   for (size_t m = 0; m < losses.size(); ++m) {
     auto loss = losses[m].begin();
     for (const Piece& piece : micro_batches[m]) {

@@ -28,10 +28,10 @@ bool are_visited(const std::vector<plan::ExpertUse>& use) {
 
 }  // namespace
 
-ExpertPlacing::ExpertPlacing(RunContext& run) : run_(run), config_(run.config().parallel) {
-  const model::Shape& shape = *run.config().model.shape;
-  if (config_.place_experts == config::PlaceExperts::kInOrder || !divides_experts(run.planning().planner))
-    return;
+ExpertPlacing::ExpertPlacing(Planning& planning, Control& control)
+    : planning_(planning), control_(control), config_(planning.config().parallel) {
+  const model::Shape& shape = *planning.config().model.shape;
+  if (config_.place_experts == config::PlaceExperts::kInOrder || !divides_experts(planning.planner())) return;
   layers_ = shape.layers;
   experts_ = shape.experts.count;
   const bool pairs = config_.place_experts == config::PlaceExperts::kTogether;
@@ -43,12 +43,12 @@ void ExpertPlacing::look(int64_t step, const runtime::StepResult& result) {
   count(result.experts);
   // Steps that may have been planned already stay as they are, on all ranks.
   const int64_t from = PlanAhead::first_unplanned(step);
-  if ((step + 1) % config_.place_every != 0 || from >= run_.config().train.steps) return;
+  if ((step + 1) % config_.place_every != 0 || from >= planning_.config().train.steps) return;
   const std::vector<plan::ExpertUse> use = agreed_use();
   if (!are_visited(use)) return;
-  run_.step_planners().place_from(from, use);
-  if (run_.rank() != 0) return;
-  const auto placed = run_.step_planners().at(from);
+  planning_.step_planners().place_from(from, use);
+  if (control_.rank() != 0) return;
+  const auto placed = planning_.step_planners().at(from);
   std::vector<std::string> busiest;
   for (const auto& [lanes, percent] : placed->planner.cost().options().busiest_percent)
     busiest.push_back(base::text("of ", lanes, " lanes the busiest has ", percent, " %"));
@@ -71,11 +71,11 @@ void ExpertPlacing::count(const layers::ExpertLoad& load) {
 }
 
 std::vector<plan::ExpertUse> ExpertPlacing::agreed_use() {
-  run_.control().add_up(counts_);
+  control_.add_up(counts_);
   const auto of_layer = std::ssize(counts_) / layers_;
   std::vector<plan::ExpertUse> use(static_cast<size_t>(layers_));
   for (int64_t layer = 0; layer < layers_; ++layer) {
-    if (!run_.config().model.shape->block_type(layer).experts) continue;
+    if (!planning_.config().model.shape->block_type(layer).experts) continue;
     const auto first = counts_.begin() + layer * of_layer;
     plan::ExpertUse& own = use[static_cast<size_t>(layer)];
     own.visits.assign(first, first + experts_);

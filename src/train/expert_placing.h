@@ -7,15 +7,15 @@
 
 #include "plan/place_experts.h"
 #include "runtime/engine.h"
-#include "train/run_context.h"
+#include "train/planning.h"
 
 namespace sluice::train {
 
 // The same on every rank.
 class ExpertPlacing {
  public:
-  // `run` is open; it outlives this.
-  explicit ExpertPlacing(RunContext& run);
+  // Both outlive it.
+  ExpertPlacing(Planning& planning, Control& control);
 
   // Counts a step's visits. Every parallel.place_every steps, collective: all ranks' counts since then say
   // where experts lie in plans of later steps.
@@ -26,7 +26,8 @@ class ExpertPlacing {
   void count(const layers::ExpertLoad& load);
   std::vector<plan::ExpertUse> agreed_use();
 
-  RunContext& run_;
+  Planning& planning_;
+  Control& control_;
   const config::ParallelConfig& config_;
   int64_t layers_ = 0;  // of the model; 0: nothing is placed
   int64_t experts_ = 0;

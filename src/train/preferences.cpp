@@ -36,10 +36,10 @@ double sum_of(const std::vector<double>& values) {
 Preferences::Preferences(RunContext& run)
     : run_(run),
       config_(run.config().rl),
-      data_(run.data().phases.front()),
+      data_(run.start().data().phases.front()),
       chosen_(data_.training.sources(), session::one_by_one(data_.sampling)),
-      step_(run.resumed().step) {
-  if (run.resumed().sampler) chosen_.restore(*run.resumed().sampler);
+      step_(run.start().state().step) {
+  if (run.start().state().sampler) chosen_.restore(*run.start().state().sampler);
 }
 
 // As many documents on as have been drawn, in every epoch.
@@ -96,7 +96,7 @@ report::StepRecord Preferences::weigh(rl::MiniBatch& batch) {
   };
   std::vector<double> gain = sums_of(batch), gain_elsewhere = sums_of(mismatched);
   {
-    const RunContext::ReferenceParameters parameters(run_);
+    const Reference::InPlace parameters(run_.reference());
     const auto subtract = [&](const rl::MiniBatch& of, std::vector<double>& from) {
       const std::vector<double> reference = sums_of(of);
       for (size_t i = 0; i < from.size(); ++i) from[i] -= reference[i];

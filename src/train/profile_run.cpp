@@ -14,7 +14,7 @@ profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns) {
   profile::ProbeResult result;
   context->peers().guard([&] {
     context->open_machine();
-    const config::RunConfig& config = context->config();
+    const config::RunConfig& config = context->agreed().config;
     profile::ProbeOptions probe =
         probe_options({config,
                        {},
@@ -26,7 +26,7 @@ profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns) {
     probe.budget_ns = budget_ns;
     probe.decodes = true;
     const auto measuring = context->activity().shared("measuring the machine");
-    result = profile::probe(probe, context->device().transport());
+    result = profile::probe(probe, context->device_transport());
     context->peers().leave();
   });
   delete context;

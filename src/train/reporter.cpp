@@ -87,14 +87,16 @@ void Reporter::open_files() {
     base::log_info(text("metrics at port ", endpoint_->port(), ", path /metrics"));
   }
   const fs::path& directory = config_.log.dir;
-  const int64_t done = run_.resumed().step;
+  const int64_t done = run_.start().state().step;
   base::make_directories(directory);
   checkpoint::prune(directory / "checkpoints", done,
                     {config_.checkpoint.keep, config_.checkpoint.keep_hours});
   keep_written(directory / "config.toml", config::to_toml(config_));
-  keep_written(directory / "calibration.json", base::json_text(run_.calibration(), 2) + "\n");
+  keep_written(directory / "calibration.json", base::json_text(run_.planning().calibration(), 2) + "\n");
   // The local launcher replaces ranks itself, under a secret that nobody else has.
-  if (run_.seat() && run_.launcher() != transport::Launcher::kSluice) write_roster(directory, *run_.seat());
+  const RunOptions& options = run_.options();
+  if (options.seat && options.launch.launcher != transport::Launcher::kSluice)
+    write_roster(directory, *options.seat);
   metrics_.emplace(report::MetricsWriter::Options{directory, config_.log.tensorboard, done});
   if (metrics_->missing_steps() == 0) return;
   base::log_warning(text((directory / "metrics.jsonl").string(), " has no line for the last ",
@@ -106,8 +108,8 @@ void Reporter::tell(const report::StepRecord& step) {
   if (!metrics_) return;
   const auto writing = run_.activity().own(text("writing the metrics of step ", step.step));
   metrics_->write(without_ranks(step));
-  const int64_t done = step.step + 1 - run_.resumed().step;
-  const int64_t steps = config_.train.steps - run_.resumed().step;
+  const int64_t done = step.step + 1 - run_.start().state().step;
+  const int64_t steps = config_.train.steps - run_.start().state().step;
   const int64_t left_ns =
       base::left_ns(done, steps, std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
   char numbers[160];
@@ -172,7 +174,7 @@ void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {
 void Reporter::close() {
   if (!metrics_) return;
   const auto writing = run_.activity().own("writing the report");
-  const bool nothing_left = run_.resumed().step >= config_.train.steps;
+  const bool nothing_left = run_.start().state().step >= config_.train.steps;
   if (nothing_left)
     base::log_info(text("all ", config_.train.steps, " steps are done already: raise train.steps to go on"));
   try {

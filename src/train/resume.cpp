@@ -21,7 +21,8 @@ namespace sluice::train {
 using base::text;
 using storage::Location;
 
-void Resumed::find(Control& control) {
+Resumed::Resumed(const RunOptions& options, const AgreedConfig& agreed, Control& control)
+    : options_(options), agreed_(agreed), seat_(options.seat) {
   from_snapshot_ = find_snapshot(control);
   if (!from_snapshot_) find_checkpoint(control);
 }
@@ -29,14 +30,14 @@ void Resumed::find(Control& control) {
 // Whether the ranks hold a snapshot that is whole, and no checkpoint is newer: one may be saved between two
 // snapshots.
 bool Resumed::find_snapshot(Control& control) {
-  if (!options_.seat || options_.seat->epoch.origin.step == membership::Origin::kNoSnapshot) return false;
-  membership::Origin& origin = options_.seat->epoch.origin;
+  if (!seat_ || seat_->epoch.origin.step == membership::Origin::kNoSnapshot) return false;
+  membership::Origin& origin = seat_->epoch.origin;
   int64_t saved = 0;
   control.together("looking for a newer checkpoint", [&] {
     if (rank() == 0) saved = checkpoint::latest(roots().front()).value_or(checkpoint::SavedStep{}).step;
   });
   if (control.gather(saved)[0] > origin.step) return false;
-  const auto intact = intact_origin(*options_.seat, control);
+  const auto intact = intact_origin(*seat_, control);
   if (!intact) {
     if (rank() == 0)
       base::log_warning(
@@ -45,7 +46,7 @@ bool Resumed::find_snapshot(Control& control) {
   }
   origin = *intact;
   const int teller = origin.holders.front();
-  const std::string state = control.broadcast(rank() == teller ? held_state(*options_.seat) : "", teller);
+  const std::string state = control.broadcast(rank() == teller ? held_state(*seat_) : "", teller);
   control.together("taking up the snapshot", [&] { state_ = run_state_from_text(state); });
   ranks_ = static_cast<int>(origin.holders.size());
   read_configuration("the snapshot");
@@ -76,12 +77,12 @@ void Resumed::find_checkpoint(Control& control) {
 
 // Rank 0 decides which there are: on a shared file system others may see an older directory.
 std::vector<Location> Resumed::candidates(Control& control) {
-  const config::RunConfig& config = options_.config;
+  const config::RunConfig& config = asked();
   std::vector<std::string> names;
   control.together("looking for a checkpoint", [&] {
     if (rank() != 0) return;
     // A run that lost its snapshots goes back to what it saved itself, if it did.
-    const bool own = options_.resume == "auto" || (options_.seat && options_.seat->epoch.number > 0);
+    const bool own = options_.resume == "auto" || options_.epoch() > 0;
     std::vector<Location> found;
     if (own) found = checkpoint::all_checkpoints(roots());
     if (found.empty() && !options_.resume.empty() && options_.resume != "auto")
@@ -101,7 +102,7 @@ std::vector<Location> Resumed::candidates(Control& control) {
 
 // Where this run saves, the mirror last.
 std::vector<Location> Resumed::roots() const {
-  const config::RunConfig& config = options_.config;
+  const config::RunConfig& config = asked();
   std::vector<Location> roots{config.log.dir / "checkpoints"};
   if (!config.checkpoint.mirror.empty()) roots.push_back(options_.locate(config.checkpoint.mirror));
   return roots;
@@ -136,14 +137,14 @@ std::exception_ptr Resumed::open_if_whole(const Location& directory, Control& co
       }
       checkpoint_ = std::make_unique<checkpoint::Checkpoint>(directory);
       state_ = run_state(*checkpoint_);
-      checkpoint_->require_model(table_.shape, master_type(precision_of(options_.config.train)));
+      checkpoint_->require_model(agreed_.table.shape, master_type(precision_of(asked().train)));
       std::vector<base::Interval> owned;
-      for (const model::Bucket& bucket : table_.buckets)
+      for (const model::Bucket& bucket : agreed_.table.buckets)
         owned.push_back(link::OwnerLayout{control.world_size()}.owned(bucket, rank()));
-      checkpoint_->verify(table_, owned);
+      checkpoint_->verify(agreed_.table, owned);
       if (rank() == 0) {
         state_.companions = checkpoint_->companions();
-        add_corpus_tokenizer(options_.config.data, state_.companions);
+        add_corpus_tokenizer(asked().data, state_.companions);
       }
     } catch (const checkpoint::DamagedCheckpoint&) {
       damage = std::current_exception();
@@ -183,7 +184,7 @@ void Resumed::read_configuration(const std::string& name) {
 void Resumed::tell_of_changes() const {
   if (rank() != 0 || !config_) return;
   config::RunConfig then = *config_;
-  config::RunConfig now = options_.config;
+  config::RunConfig now = asked();
   then.model = now.model;        // it fits: its shape was compared, and a folder may have moved
   if (then.parallel.proposed) {  // what "auto" came to
     then.parallel.strategies.clear();

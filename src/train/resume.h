@@ -9,7 +9,7 @@
 
 #include "checkpoint/load.h"
 #include "config/run_config.h"
-#include "model/parameters.h"
+#include "train/agreed_config.h"
 #include "train/checkpoints.h"
 #include "train/control.h"
 #include "train/run_options.h"
@@ -18,15 +18,14 @@ namespace sluice::train {
 
 class Resumed {
  public:
-  // Nothing, until find(). Both outlive it.
-  Resumed(RunOptions& options, const model::ParameterTable& table) : options_(options), table_(table) {}
+  // Collective: looks for it, and tells the user. Both outlive it. Throws on every rank: InputError when
+  // training would write over an earlier run that it does not continue, or when the checkpoint is of another
+  // model; DamagedCheckpoint when none is whole.
+  Resumed(const RunOptions& options, const AgreedConfig& agreed, Control& control);
 
-  // Collective: looks for it, and tells the user. REQUIRES: options.config names its model, and `table` is
-  // the model's. Throws on every rank: InputError when training would write over an earlier run that it does
-  // not continue, or when the checkpoint is of another model; DamagedCheckpoint when none is whole.
-  void find(Control& control);
-
-  bool from_snapshot() const { return from_snapshot_; }  // the seat's origin then holds the slices
+  bool from_snapshot() const { return from_snapshot_; }
+  // The options', whose origin then is of those that hold the slices whole.
+  const std::optional<Seat>& seat() const { return seat_; }
   checkpoint::Checkpoint* checkpoint() const { return checkpoint_.get(); }  // null: there is none
   void close_checkpoint() { checkpoint_.reset(); }  // it keeps the files it read mapped
 
@@ -50,8 +49,11 @@ class Resumed {
   void tell_of_changes() const;
   int rank() const { return options_.launch.rank; }
 
-  RunOptions& options_;
-  const model::ParameterTable& table_;
+  const config::RunConfig& asked() const { return agreed_.config; }
+
+  const RunOptions& options_;
+  const AgreedConfig& agreed_;
+  std::optional<Seat> seat_;
   bool from_snapshot_ = false;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
   RunState state_;

@@ -40,10 +40,10 @@ Rollouts::Rollouts(RunContext& run, Speaker& speaker)
       speaker_(speaker),
       config_(run.config().rl),
       objective_(rl::objective_of(config_)),
-      blend_(run.data().phases.front().training),
-      prompts_(blend_.sources(), session::one_by_one(run.data().phases.front().sampling)),
-      step_(run.resumed().step) {
-  const RunState& resumed = run.resumed();
+      blend_(run.start().data().phases.front().training),
+      prompts_(blend_.sources(), session::one_by_one(run.start().data().phases.front().sampling)),
+      step_(run.start().state().step) {
+  const RunState& resumed = run.start().state();
   if (resumed.sampler) prompts_.restore(*resumed.sampler);
   if (resumed.rollout.is_null()) return;
   rl::Rollout rollout = rl::rollout_from_json(resumed.rollout, "the rollout in the checkpoint");
@@ -98,7 +98,7 @@ std::vector<Rollouts::Group> Rollouts::draw() {
   told_.rollout_ns = told_.rollout_ns.value_or(0) + times.pulling_ns + times.speaking_ns;
   if (times.predicted_ns)
     told_.rollout_predicted_ns = told_.rollout_predicted_ns.value_or(0) + *times.predicted_ns;
-  told_.speaking = to_text(run_.speaking());
+  told_.speaking = to_text(run_.speaking().strategy());
   told_.reward_ns = told_.reward_ns.value_or(0) + times.rewarding_ns;
   told_.response_tokens = told_.response_tokens.value_or(0) + times.tokens;
   return groups;
@@ -199,7 +199,7 @@ void Rollouts::shape(std::vector<Group>& groups) {
     for (size_t i = 0; i < old.size(); ++i) batches_[update][i].old = std::move(old[i]);
   }
   if (objective_.kl == 0) return;
-  const RunContext::ReferenceParameters reference(run_);
+  const Reference::InPlace reference(run_.reference());
   for (rl::MiniBatch& batch : batches_) {
     std::vector<std::vector<double>> found = log_probabilities(run_, batch, step_);
     for (size_t i = 0; i < found.size(); ++i) batch[i].reference = std::move(found[i]);

@@ -43,10 +43,10 @@ ops::AttentionShape attention_of(const model::Shape& shape) {
 
 }  // namespace
 
-RunDevice::RunDevice(const RunOptions& options, const model::ParameterTable& table, const base::Json& earlier,
+RunDevice::RunDevice(const RunOptions& options, const AgreedConfig& agreed, const base::Json& earlier,
                      Peers& peers)
     : between_hosts_(peers.transport()) {
-  const config::RunConfig& config = options.config;
+  const config::RunConfig& config = agreed.config;
   Control& control = peers.control();
   control.together("choosing the device", [&] {
     chosen_ = profile::rank_device(config.train, config.memory, options.launch);
@@ -54,7 +54,7 @@ RunDevice::RunDevice(const RunOptions& options, const model::ParameterTable& tab
     if (config.train.deterministic) ops::make_deterministic();
     ops::prepare_device(device());
     untracked_bytes_ = ops::untracked_device_bytes(device());
-    set_aside_snapshots(options, table);
+    set_aside_snapshots(options, agreed);
   });
   at::set_num_threads(chosen_.threads);  // for all threads: another one's number would reach this one
   chosen_.memory_bytes = std::ranges::min(control.gather(chosen_.memory_bytes));
@@ -71,7 +71,7 @@ RunDevice::RunDevice(const RunOptions& options, const model::ParameterTable& tab
                 "set train.device = \"cpu\", or see with `sluice doctor` what that machine lacks");
   });
   std::vector<std::string> faults{chosen_.fault.empty() ? "" : text("on the CPU: ", chosen_.fault)};
-  const ops::AttentionShape attention = attention_of(table.shape);
+  const ops::AttentionShape attention = attention_of(agreed.table.shape);
   const c10::ScalarType type = runtime::scalar_type(precision_of(config.train).compute);
   attention_scratch_ = ops::attention_scratch(attention, type, device());
   faults.push_back(ops::unfused_because(attention, type, device()));
@@ -98,12 +98,12 @@ std::string RunDevice::connect(Control& control) {
 
 // A save behind training copies the owner slices to host memory, and so do snapshots for later epochs; the
 // memory that was asked of the machine has to hold them, too.
-void RunDevice::set_aside_snapshots(const RunOptions& options, const model::ParameterTable& table) {
-  const config::RunConfig& config = options.config;
+void RunDevice::set_aside_snapshots(const RunOptions& options, const AgreedConfig& agreed) {
+  const config::RunConfig& config = agreed.config;
   const int64_t copies = (config.checkpoint.every > 0 && config.checkpoint.async ? 1 : 0) +
                          (options.seat ? cost::kSnapshotCopies : 0);
   if (copies == 0) return;
-  const int64_t bytes = copies * SliceSnapshot::bytes(table, precision_of(config.train),
+  const int64_t bytes = copies * SliceSnapshot::bytes(agreed.table, precision_of(config.train),
                                                       options.launch.world_size, options.launch.rank);
   if (config.memory.host_gib == 0) chosen_.host_bytes = std::max<int64_t>(1, chosen_.host_bytes - bytes);
   if (!device().is_cpu() || config.memory.device_gib > 0) return;

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/json.h"
-#include "model/parameters.h"
 #include "ops/attention.h"
 #include "profile/device.h"
+#include "train/agreed_config.h"
 #include "train/peers.h"
 #include "train/run_options.h"
 
@@ -19,8 +19,7 @@ class RunDevice {
   // Collective. A run that continues keeps the figures of its `earlier` calibration, null for none, unless
   // the configuration names some. Throws on every rank as profile::rank_device, and InfeasibleError when
   // snapshots take all memory.
-  RunDevice(const RunOptions& options, const model::ParameterTable& table, const base::Json& earlier,
-            Peers& peers);
+  RunDevice(const RunOptions& options, const AgreedConfig& agreed, const base::Json& earlier, Peers& peers);
 
   c10::Device device() const { return chosen_.device; }
   const std::string& name() const { return chosen_.name; }              // "CPU", or the GPU's
@@ -40,7 +39,7 @@ class RunDevice {
 
  private:
   std::string connect(Control& control);
-  void set_aside_snapshots(const RunOptions& options, const model::ParameterTable& table);
+  void set_aside_snapshots(const RunOptions& options, const AgreedConfig& agreed);
 
   profile::RankDevice chosen_;
   std::string degraded_;

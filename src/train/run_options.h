@@ -27,6 +27,7 @@ struct RunOptions {
   bool dry_run = false;       // nothing will be written: earlier runs in the directory don't matter
   // Of a rank with a supervisor: what the run goes on from, and where its snapshots lie.
   std::optional<Seat> seat;
+  int64_t epoch() const { return seat ? seat->epoch.number : 0; }
   std::string command;  // what the user started, for who finds the run directory taken
 
   // What already went wrong on this rank, if anything: reading the configuration, opening its log. The other

@@ -38,7 +38,7 @@ Samples::Samples(RunContext& run, Speaker& speaker) : run_(run), speaker_(speake
     if (std::ssize(prompt) > room) prompt.resize(static_cast<size_t>(room));
   }
   if (!prompts_.empty()) return;
-  const session::DataPhase& data = run.data().phases.front();
+  const session::DataPhase& data = run.start().data().phases.front();
   prompts_ = beginnings(data.validation.empty() ? data.training : data.validation.front().blend);
 }
 

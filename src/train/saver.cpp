@@ -34,8 +34,9 @@ BackgroundSave::Options options_of(RunContext& run) {
   const checkpoint::Retention retention{configured.keep, configured.keep_hours};
   BackgroundSave::Options options{.rank = run.rank(), .world_size = run.control().world_size()};
   const std::string first = run.control().broadcast((run.config().log.dir / "checkpoints").string());
-  options.places.push_back({run.locate(first), retention});
-  if (!configured.mirror.empty()) options.places.push_back({run.locate(configured.mirror), retention});
+  options.places.push_back({run.options().locate(first), retention});
+  if (!configured.mirror.empty())
+    options.places.push_back({run.options().locate(configured.mirror), retention});
   options.require_places = [&run] { run.peers().require_directory(); };
   return options;
 }

@@ -66,8 +66,8 @@ std::vector<Response> responses_from_json(const Json& json) {
 Speaker::Speaker(RunContext& run) : run_(run) {
   run.control().together("preparing rewards", [&] {
     const config::RlConfig& rl = run.config().rl;
-    tokenizer_ = tokenizer_of(run.config(), run.tools());
-    const corpus::PythonTools tools{.interpreter = rl.python, .scripts = run.tools().scripts};
+    tokenizer_ = tokenizer_of(run.config(), run.options().tools);
+    const corpus::PythonTools tools{.interpreter = rl.python, .scripts = run.options().tools.scripts};
     if (rl.rolls_out()) reward_ = rl::make_reward(rl.reward, {rl.reward_timeout_s, tools});
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
@@ -89,10 +89,10 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
                                                     std::span<const uint64_t> numbers, int samples,
                                                     int64_t most_tokens, Manner manner, const Ended& ended) {
   const config::RunConfig& config = run_.config();
-  const strategy::Place place =
-      strategy::places(run_.speaking(), run_.control().world_size())[static_cast<size_t>(run_.rank())];
+  const strategy::Place place = strategy::places(
+      run_.speaking().strategy(), run_.control().world_size())[static_cast<size_t>(run_.rank())];
   const int64_t pull_begin = base::now_ns();
-  const generate::HeldModel model = run_.hold_speaking();
+  const generate::HeldModel model = run_.speaking().hold(run_.engine());
   times_.pulling_ns = base::now_ns() - pull_begin;
   const int64_t begin = base::now_ns();
 
@@ -101,7 +101,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   for (const std::vector<int32_t>& prompt : prompts)
     longest = std::max(longest, std::min(context, std::ssize(prompt) + most_tokens));
   const int64_t pages_a_text = longest / inference::kPageTokens + 1;
-  const auto pipelines = std::ssize(run_.speaking().pipelines);
+  const auto pipelines = std::ssize(run_.speaking().strategy().pipelines);
   const int64_t own_prompts = (std::ssize(prompts) + pipelines - 1) / pipelines;
   const inference::TextRoom room{.cache_bytes = config.rl.cache_gib * 0x1p30,
                                  .most_texts = config.rl.most_texts};
@@ -120,7 +120,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
                        .end_tokens = end_tokens_};
   std::vector<int64_t> first_texts(prompts.size(), -1);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (!is_of(i, place.pipeline, run_.speaking().pipelines.size())) continue;
+    if (!is_of(i, place.pipeline, run_.speaking().strategy().pipelines.size())) continue;
     const std::vector<int64_t> prompt(prompts[i].begin(), prompts[i].end());
     way.number = numbers[i];
     first_texts[i] =
@@ -156,7 +156,7 @@ void Speaker::share(std::vector<std::vector<Response>>& responses) {
   for (const std::vector<Response>& of_prompt : responses) own.push_back(to_json(of_prompt));
   times_.tokens = 0;
   const std::vector<std::string> of_ranks = run_.control().gather_texts(own.dump());
-  const std::vector<strategy::Pipeline>& pipelines = run_.speaking().pipelines;
+  const std::vector<strategy::Pipeline>& pipelines = run_.speaking().strategy().pipelines;
   for (size_t pipeline = 0; pipeline < pipelines.size(); ++pipeline) {
     const auto first = static_cast<size_t>(pipelines[pipeline].rank_of(0, 0, 0));
     const Json all = base::parse_json(of_ranks[first], "responses");
@@ -189,7 +189,7 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
     prompts.push_back(question.prompt);
     lengths.push_back(std::ssize(question.prompt));
   }
-  const std::optional<inference::SayingLayout> layout = run_.speak_as_suits(lengths, said_before_);
+  const std::optional<inference::SayingLayout> layout = run_.speaking().suit(lengths, said_before_);
   std::vector<std::vector<Response>> responses;
   rl::RewardQueue rewards(*reward_);
   std::vector<std::pair<size_t, int>> rewarded;  // in the order of the queue

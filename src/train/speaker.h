@@ -1,4 +1,4 @@
-// What the model of a run says: pipelines hold it for a while (RunContext::speaking), and each
+// What the model of a run says: pipelines hold it for a while (train/speaking.h), and each
 // says some of the texts.
 #pragma once
 

@@ -38,8 +38,8 @@ class Trainer::Impl {
  public:
   explicit Impl(RunOptions options) : run_(std::move(options)) {
     // Behind a loss there are steps to be saved, whenever a signal comes.
-    if (run_.epoch() > 0) stop_signal_.defer();
-    if (run_.seat() && run_.seat()->stop_asked) stop_signal_.request();
+    if (run_.options().epoch() > 0) stop_signal_.defer();
+    if (run_.options().seat && run_.options().seat->stop_asked) stop_signal_.request();
   }
 
   RunContext& context() { return run_; }
@@ -47,6 +47,9 @@ class Trainer::Impl {
   void run();
 
  private:
+  const config::RunConfig& config() const { return run_.config(); }
+  // Whether documents are what is trained on, as they are.
+  bool learns_from_corpora() const { return config().rl.algorithm == config::RlAlgorithm::kNone; }
   void try_longest();
   std::unique_ptr<StepSource> step_source();
   void train_steps();
@@ -71,7 +74,6 @@ class Trainer::Impl {
   RunContext run_;  // starts no thread before it is opened
   StopSignal stop_signal_{
       [this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); }};
-  const config::RunConfig& config_ = run_.config();
   const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
   std::unique_ptr<Speaker> speaker_;  // of runs that learn from what they say, or show it
@@ -89,19 +91,20 @@ class Trainer::Impl {
 // A sequence that nothing holds ends the run before its first step, not days later.
 void Trainer::Impl::try_longest() {
   run_.control().together("planning the longest sequence", [&] {
-    const StepInputs inputs = run_.planning();
-    session::try_longest(inputs.planner, inputs.table, run_.data(), *inputs.link_plans);
+    const StepInputs inputs = run_.planning().inputs();
+    session::try_longest(inputs.planner, inputs.table, run_.start().data(), *inputs.link_plans);
   });
 }
 
 std::string Trainer::Impl::describe_first_step() {
   try_longest();
-  session::PhasedSampler batches = run_.learns_from_corpora() ? run_.sampler() : run_.data().sampler();
+  session::PhasedSampler batches =
+      learns_from_corpora() ? run_.start().sampler() : run_.start().data().sampler();
   const corpus::Batch batch = batches.next();
   PreparedStep step;
   run_.control().together("planning the first step", [&] {
-    step = prepare_step(run_.planning(), session::sequences_of(batch.samples), /*source=*/nullptr, batch.step,
-                        graph::Purpose::kTrain);
+    step = prepare_step(run_.planning().inputs(), session::sequences_of(batch.samples), /*source=*/nullptr,
+                        batch.step, graph::Purpose::kTrain);
   });
   run_.peers().leave();
   return report::plan_table(step.plan, predicted_ns(step));
@@ -109,15 +112,15 @@ std::string Trainer::Impl::describe_first_step() {
 
 void Trainer::Impl::run() {
   try_longest();
-  if (config_.rl.rolls_out() || config_.train.sample_every > 0) speaker_ = std::make_unique<Speaker>(run_);
-  if (config_.train.sample_every > 0)
+  if (config().rl.rolls_out() || config().train.sample_every > 0) speaker_ = std::make_unique<Speaker>(run_);
+  if (config().train.sample_every > 0)
     run_.control().together("preparing samples", [&] { samples_.emplace(run_, *speaker_); });
   steps_ = step_source();
   reporter_.emplace(run_);
   watching_.emplace(run_);
-  experts_.emplace(run_);
-  devices_.emplace(run_);
-  validation_.emplace(run_, stop_signal_, *reporter_, config_.rl.rolls_out() ? speaker_.get() : nullptr);
+  experts_.emplace(run_.planning(), run_.control());
+  devices_.emplace(run_.planning(), run_.start().data(), run_.engine(), run_.control());
+  validation_.emplace(run_, stop_signal_, *reporter_, config().rl.rolls_out() ? speaker_.get() : nullptr);
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this](int bucket) {
     saver_->wait_until_copied(bucket);
@@ -133,15 +136,15 @@ void Trainer::Impl::run() {
     throw;
   }
   run_.peers().leave();
-  if (run_.seat()) run_.seat()->memory->set_done();
+  if (run_.options().seat) run_.options().seat->memory->set_done();
   reporter_->close();
 }
 
 std::unique_ptr<StepSource> Trainer::Impl::step_source() {
-  if (config_.rl.rolls_out()) return std::make_unique<Rollouts>(run_, *speaker_);
-  if (!run_.learns_from_corpora()) return std::make_unique<Preferences>(run_);
-  return std::make_unique<PlanAhead>(
-      training_steps(run_.planning(), run_.data(), run_.sampler(), config_.train.steps));
+  if (config().rl.rolls_out()) return std::make_unique<Rollouts>(run_, *speaker_);
+  if (!learns_from_corpora()) return std::make_unique<Preferences>(run_);
+  return std::make_unique<PlanAhead>(training_steps(run_.planning().inputs(), run_.start().data(),
+                                                    run_.start().sampler(), config().train.steps));
 }
 
 void Trainer::Impl::train_steps() {
@@ -155,7 +158,7 @@ void Trainer::Impl::train_steps() {
     stop = agreement.stop;
     step = std::move(first.step);
   }
-  if (stop && run_.resumed_from_snapshot()) saver_->save_now(run_state_resumed());
+  if (stop && run_.start().resumed().from_snapshot()) saver_->save_now(run_state_resumed());
   if (step && !stop && run_.buddies()) begin_snapshot(run_state_resumed());
   while (step && !stop) {
     const auto begin = steady_clock::now();
@@ -164,8 +167,7 @@ void Trainer::Impl::train_steps() {
     const auto trained = steady_clock::now();
     UpcomingStep upcoming = plan_next();
     // What learns from itself makes its next step by the engine, between two steps.
-    const auto between =
-        run_.learns_from_corpora() ? steady_clock::duration{} : steady_clock::now() - trained;
+    const auto between = learns_from_corpora() ? steady_clock::duration{} : steady_clock::now() - trained;
     report::StepRecord record = record_of(*step, result);
     record.unfused_attention = ops::unfused_attention_calls() - unfused_before;
     if (std::exchange(snapshot_beside_, false)) record.snapshot_bytes = run_.buddies()->sent_bytes();
@@ -177,9 +179,9 @@ void Trainer::Impl::train_steps() {
     devices_->look(record.step, result, agreement.watched);
     reporter_->tell(record);
     reporter_->tell(news.changes, record, step->graph, watching_->paces());
-    if (std::ranges::find(config_.log.trace_steps, record.step) != config_.log.trace_steps.end()) {
-      write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir,
-                       run_.epoch());
+    if (std::ranges::find(config().log.trace_steps, record.step) != config().log.trace_steps.end()) {
+      write_step_trace(run_.control(), step->graph, run_.planning().cost(), result.timing, config().log.dir,
+                       run_.options().epoch());
     }
     require_good(result, record.step);
     const bool boundary = agreement.boundary || news.leaver;
@@ -188,7 +190,7 @@ void Trainer::Impl::train_steps() {
     if (boundary && !stop && !agreement.last) {
       saver_->finish();
       run_.buddies()->wait();
-      if (news.leaver == run_.rank()) run_.seat()->memory->set_leaving();
+      if (news.leaver == run_.rank()) run_.options().seat->memory->set_leaving();
       run_.peers().end_epoch(news.leaver ? text("rank ", *news.leaver, " leaves") : "others wait to join");
     }
     step = std::move(upcoming.step);
@@ -210,32 +212,32 @@ runtime::StepResult Trainer::Impl::train(const PreparedStep& step) {
 }
 
 runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
-  const config::OptimizerConfig& configured = config_.optimizer;
+  const config::OptimizerConfig& configured = config().optimizer;
   runtime::AdamW adam;
-  adam.lr = learning_rate(configured, step, config_.train.steps);
+  adam.lr = learning_rate(configured, step, config().train.steps);
   adam.beta1 = configured.betas[0];
   adam.beta2 = configured.betas[1];
   adam.eps = configured.eps;
   adam.weight_decay = configured.weight_decay;
   adam.clip = configured.clip;
-  adam.correction_rate = config_.train.correction_rate;
+  adam.correction_rate = config().train.correction_rate;
   adam.update = step + 1;
   for (const config::GroupConfig& group : configured.groups) {
     // The same schedule, all of it in proportion.
     config::OptimizerConfig own = configured;
     own.lr = group.lr;
     if (configured.lr > 0) own.min_lr *= group.lr / configured.lr;
-    adam.groups.push_back({learning_rate(own, step, config_.train.steps), group.weight_decay});
+    adam.groups.push_back({learning_rate(own, step, config().train.steps), group.weight_decay});
   }
   return adam;
 }
 
 // "auto" measures with all ranks at work.
 int64_t Trainer::Impl::predicted_ns(const PreparedStep& step) const {
-  if (!run_.device().device().is_cpu() || config_.parallel.calibration != "auto") {
+  if (!run_.device().device().is_cpu() || config().parallel.calibration != "auto") {
     return step.graph.makespan_ns;
   }
-  return graph::makespan_on_cores_ns(step.graph, run_.local_ranks(), cores_);
+  return graph::makespan_on_cores_ns(step.graph, run_.options().launch.local_size, cores_);
 }
 
 // All that one rank knows of a step; agree() and the clock tell the rest.
@@ -266,12 +268,12 @@ report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runt
   record.peak_bytes = result.peak_bytes;
   record.predicted_peak_bytes = step.predicted_peak_bytes;
   record.overhead_ns = result.timing.overhead_ns();
-  record.epoch = run_.epoch();
+  record.epoch = run_.options().epoch();
   return record;
 }
 
 void Trainer::Impl::tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const {
-  if (!config_.rl.rolls_out() || result.targets == 0) return;
+  if (!config().rl.rolls_out() || result.targets == 0) return;
   const auto mean = [&](layers::PolicyNote note) {
     return result.notes[static_cast<size_t>(note)] / static_cast<double>(result.targets);
   };
@@ -289,8 +291,8 @@ StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::
   record.checkpoint_blocked_ns = saver_->take_blocked_ns();
   if (run_.buddies()) {
     record.snapshot_ns = run_.buddies()->cost_ns();
-    own.between_losses_ns = run_.seat()->between_losses_ns();
-    own.boundary = run_.seat()->memory->boundary_is_asked() ? 1 : 0;
+    own.between_losses_ns = run_.options().seat->between_losses_ns();
+    own.boundary = run_.options().seat->memory->boundary_is_asked() ? 1 : 0;
   }
   return train::agree(run_.control(), upcoming, own, record);
 }
@@ -343,7 +345,7 @@ bool Trainer::Impl::finish_step(const PreparedStep& step, const StepAgreement& a
     }
   }
   if (samples_ && samples_->due(done, agreement.last) && !stop && !failure) samples_->tell(step.plan.step);
-  if ((config_.checkpoint.every > 0 && agreement.last) || stop || failure) {
+  if ((config().checkpoint.every > 0 && agreement.last) || stop || failure) {
     saver_->save_now(state_behind(step));
   } else if (saver_->due(done)) {
     saver_->save(state_behind(step));
@@ -366,10 +368,10 @@ RunState Trainer::Impl::state_behind(int64_t steps,
   RunState state;
   state.step = steps;
   state.sampler = sampler;
-  if (steps > 0) state.corpora = run_.corpora_at(steps - 1);
-  state.calibration = run_.calibration();
-  state.companions = run_.resumed().companions;
-  state.config = config::to_toml(config_);
+  if (steps > 0) state.corpora = run_.start().corpora_at(steps - 1);
+  state.calibration = run_.planning().calibration();
+  state.companions = run_.start().state().companions;
+  state.config = config::to_toml(config());
   return state;
 }
 
@@ -380,8 +382,8 @@ RunState Trainer::Impl::state_behind(const PreparedStep& last) const {
 }
 
 RunState Trainer::Impl::run_state_resumed() const {
-  RunState state = state_behind(run_.resumed().step, run_.resumed().sampler);
-  state.rollout = run_.resumed().rollout;
+  RunState state = state_behind(run_.start().state().step, run_.start().state().sampler);
+  state.rollout = run_.start().state().rollout;
   return state;
 }
 

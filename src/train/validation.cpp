@@ -14,7 +14,7 @@ bool Validation::due(int64_t steps_done, bool last) const {
 }
 
 void Validation::make_up() {
-  const int64_t done = run_.resumed().step;
+  const int64_t done = run_.start().state().step;
   if (done == 0 || !due(done, done >= run_.config().train.steps)) return;
   if (run_.control().any(run_.rank() == 0 && !reporter_.was_evaluated())) evaluate(done - 1);
 }
@@ -22,7 +22,7 @@ void Validation::make_up() {
 bool Validation::evaluate(int64_t after_step) {
   const auto evaluating = run_.activity().own(base::text("evaluating after step ", after_step));
   std::vector<report::EvaluationMetrics> results;
-  for (const session::ValidationData& set : run_.data().at(after_step).validation) {
+  for (const session::ValidationData& set : run_.start().data().at(after_step).validation) {
     if (set.batches.empty()) continue;
     const auto result = evaluate(set, after_step);
     if (!result) return false;
@@ -36,7 +36,7 @@ std::optional<report::EvaluationMetrics> Validation::evaluate(const session::Val
                                                               int64_t after_step) {
   double loss_sum = 0;
   report::EvaluationMetrics metrics{.step = after_step, .set = set.name};
-  PlanAhead ahead(evaluation_steps(run_.planning(), set));
+  PlanAhead ahead(evaluation_steps(run_.planning().inputs(), set));
   for (size_t i = 0; i < set.batches.size(); ++i) {
     if (run_.control().any(stop_.requested())) return std::nullopt;
     std::unique_ptr<PreparedStep> step;

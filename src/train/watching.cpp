@@ -56,7 +56,7 @@ void Watching::plan_at_paces(int64_t step) {
   }
   if (!other) return;
   const int64_t from = PlanAhead::first_unplanned(step);
-  run_.step_planners().slow_from(from, paces);
+  run_.planning().step_planners().slow_from(from, paces);
   planned_paces_ = paces;
   if (run_.rank() != 0) return;
   std::vector<std::string> slow;
@@ -84,7 +84,7 @@ bool Watching::fewer_are_faster(const PreparedStep& step, int without) const {
   const int64_t as_it_is_ns = graph::makespan_at(step.graph, watch_.paces());
   const std::string who = text("rank ", without, " is slow; steps like this one take ",
                                base::human_duration(as_it_is_ns), " by their plan");
-  const base::Feasible<graph::StepGraph> planned = run_.step_of_fewer(fewer, step.plan.sequences);
+  const base::Feasible<graph::StepGraph> planned = run_.planning().step_of_fewer(fewer, step.plan.sequences);
   const bool faster = planned && planned->makespan_ns < as_it_is_ns - as_it_is_ns / kLeavingPart;
   if (run_.rank() != 0) return faster;
   if (!planned) {

@@ -1,0 +1,59 @@
+#include "train/agreed_config.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/config_file.h"
+#include "session/run_planning.h"
+
+namespace sluice::train {
+
+using base::text;
+
+namespace {
+
+// An epoch may have fewer ranks than the run was configured for.
+void drop_strategies_of_more_ranks(const RunOptions& options, config::RunConfig& config) {
+  std::vector<std::string>& strategies = config.parallel.strategies;
+  if (options.epoch() == 0 || strategies.empty()) return;
+  try {
+    session::configured_strategies(config, options.launch.world_size);
+  } catch (const base::InputError& error) {
+    if (options.launch.rank == 0)
+      base::log_warning(text("parallel.strategies do not fit: ", error.what(), "; others are proposed"));
+    strategies.clear();
+    config.parallel.select = {};
+  }
+}
+
+// Everything that decides the numbers must be the same on all ranks: a different learning rate would train
+// each owner slice differently, a different eval_every would pair up different collectives.
+void require_same(const config::RunConfig& config, Control& control) {
+  config::RunConfig shared = config;
+  shared.train.threads = 0;
+  shared.log = {};
+  shared.log.trace_steps = config.log.trace_steps;
+  control.require_same("comparing configurations", base::hash_bytes(config::to_toml(shared)), [](int other) {
+    return text("rank ", other,
+                " has another configuration than rank 0: give all ranks the same file and --set options");
+  });
+}
+
+}  // namespace
+
+AgreedConfig agreed_config(const RunOptions& options, Control& control) {
+  AgreedConfig agreed;
+  control.together("reading the configuration", [&] {
+    if (options.failure) std::rethrow_exception(options.failure);
+    agreed.config = options.config;
+    config::resolve_model(agreed.config);
+    drop_strategies_of_more_ranks(options, agreed.config);
+    agreed.table = model::parameter_table(*agreed.config.model.shape);
+    session::configured_strategies(agreed.config, options.launch.world_size);
+  });
+  require_same(agreed.config, control);
+  return agreed;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,20 @@
+// What the ranks of a run were told, once they know that all were told the same.
+#pragma once
+
+#include "config/run_config.h"
+#include "model/parameters.h"
+#include "train/control.h"
+#include "train/run_options.h"
+
+namespace sluice::train {
+
+struct AgreedConfig {
+  config::RunConfig config;     // names its model; strategies are those asked for, which fit the ranks
+  model::ParameterTable table;  // of the model
+};
+
+// Collective. Throws on every rank: what went wrong on one before it met the others, InputError for a model
+// or strategies that cannot be, and when a rank was told anything else than rank 0.
+AgreedConfig agreed_config(const RunOptions& options, Control& control);
+
+}  // namespace sluice::train
