@@ -184,7 +184,7 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
   const cost::MemoryCost memory(cost, scheme);
   int64_t window = 0;
   for (const cost::CellKind kind : {cost::CellKind::kForward, cost::CellKind::kBackward})
-    window = std::max(window, memory.window_bytes(kind, cost.stage_run(scheme, 0)));
+    window = std::max(window, memory.gathered_bytes(kind, cost.stage_run(scheme, 0)));
   const int64_t waves =
       model::wave_bytes(cost.options().shape, {.tp = scheme.tp, .expert_lanes = scheme.experts}, 2);
   std::printf("%s%s%s | %.2f | %s | %s | %s | %s | ", head.c_str(), steps.usual.c_str(),

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "cost/analytic.h"
 #include "cost/test_model.h"
+#include "model/test_shape.h"
 #include "strategy/pass.h"
 
 namespace sluice::published {
@@ -19,7 +20,7 @@ namespace {
 cost::CostModel small_machine(int64_t device_bytes, int gpus_per_node = 4) {
   const std::vector<int> degrees = {1, 2, 4};
   cost::CostModel::Options options =
-      cost::analytic_options(cost::small_shape(), {}, {.device_bytes = device_bytes}, degrees, 4);
+      cost::analytic_options(model::test_shape_of_8_heads(), {}, {.device_bytes = device_bytes}, degrees, 4);
   options.topology = gpus_per_node;
   return cost::CostModel(std::move(options));
 }

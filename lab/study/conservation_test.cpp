@@ -36,7 +36,7 @@ std::vector<strategy::Sequence> random_batch(base::Rng& rng, int64_t longest) {
 SimulatedRun random_run(uint64_t seed) {
   base::Rng rng(seed, 5);
   const int world_size = static_cast<int>(rng.between(1, 12));
-  const model::Shape shape = graph::testing::small_shape(rng.between(4, 9), rng.below(3) == 0);
+  const model::Shape shape = model::shape_of_12_heads(rng.between(4, 9), rng.below(3) == 0);
   cost::CostModel::Options options =
       graph::testing::small_cost(shape, {.gpus_per_node = static_cast<int>(rng.between(1, 8)),
                                          .device_bytes = 1'000'000'000,

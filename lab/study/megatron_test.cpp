@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "graph/build.h"
 #include "model/parameters.h"
+#include "model/test_shape.h"
 #include "study/test_inputs.h"
 
 namespace sluice::study {
@@ -57,7 +58,7 @@ TEST(Megatron, ContextThatNothingHoldsIsInfeasible) {
 
 // So large that experts must be divided, by neighbours or between nodes.
 SystemInputs inputs_of_experts() {
-  model::Shape shape = cost::small_shape();
+  model::Shape shape = model::test_shape_of_8_heads();
   shape.experts = {.count = 64, .per_token = 2, .hidden = shape.ffn_hidden};
   SystemInputs inputs = test_inputs(700);
   const std::vector<int> degrees = {1};

@@ -13,6 +13,7 @@
 #include "cost/test_model.h"
 #include "graph/build.h"
 #include "model/parameters.h"
+#include "model/test_shape.h"
 #include "strategy/cluster.h"
 #include "study/system.h"
 
@@ -27,7 +28,7 @@ inline std::vector<int64_t> test_lengths(uint64_t seed, int64_t longest, int cou
 
 // 8 ranks; <1,1,1> holds a few thousand tokens, the context a few hundred more, unless `context` is given.
 inline SystemInputs test_inputs(int64_t context = 0) {
-  const model::Shape shape = cost::small_shape();
+  const model::Shape shape = model::test_shape_of_8_heads();
   const std::vector<int> degrees = {1, 2, 4};
   SystemInputs inputs{
       .cluster = strategy::cluster_preset("local", 1),

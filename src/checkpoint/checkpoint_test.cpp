@@ -16,6 +16,7 @@
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
 #include "link/layout.h"
+#include "model/test_shape.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -26,14 +27,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 model::Shape small_shape() {
-  return {.layers = 2,
-          .hidden = 8,
-          .heads = 2,
-          .kv_heads = 1,
-          .head_dim = 4,
-          .ffn_hidden = 12,
-          .vocab = 19,
-          .tie_embeddings = true};
+  model::Shape shape = model::saved_shape();
+  shape.tie_embeddings = true;
+  return shape;
 }
 
 // The value of an element, a pure function of where it belongs.
@@ -293,8 +289,8 @@ TEST(Checkpoint, OnlyFilesThatHoldWhatIsWantedAreChecked) {
 // One bucket's slice of 20 million elements, more than a block of each state, alone in its file.
 TEST(Checkpoint, ReaderOfAPartReadsThatPartAlone) {
   const TestDirectory root;
-  const model::Shape shape{
-      .layers = 1, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 12, .vocab = 1 << 20};
+  model::Shape shape = model::saved_shape(1);
+  shape.vocab = 1 << 20;
   const model::ParameterTable table = model::parameter_table(shape);
   std::vector<float> values(
       static_cast<size_t>(std::ranges::max(table.buckets, {}, &model::Bucket::size).size));

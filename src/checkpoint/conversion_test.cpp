@@ -9,6 +9,7 @@
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
+#include "model/test_shape.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -22,8 +23,7 @@ void fill(int bucket, base::Interval interval, float* values) {
 
 TEST(Conversion, ImportThenExportReturnsTheSameBytes) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(
-      {.layers = 2, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 12, .vocab = 19});
+  const model::ParameterTable table = model::parameter_table(model::saved_shape(2));
   export_hugging_face(directory / "a", table, fill);
   Checkpoint checkpoint(import_checkpoint(HuggingFaceModel(directory / "a"), directory / "checkpoints"));
   EXPECT_EQ(latest(directory / "checkpoints")->step, 0);
@@ -49,10 +49,7 @@ void write_model_folder(const std::filesystem::path& folder, const model::Parame
   }
 }
 
-model::ParameterTable small_table() {
-  return model::parameter_table(
-      {.layers = 1, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 12, .vocab = 19});
-}
+model::ParameterTable small_table() { return model::parameter_table(model::saved_shape(1)); }
 
 TEST(Conversion, CompanionsOfAModelComeOutAsTheyWentIn) {
   const TestDirectory directory;

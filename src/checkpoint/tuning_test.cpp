@@ -11,6 +11,7 @@
 #include "checkpoint/conversion.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
+#include "model/test_shape.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -18,16 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-model::Shape plain_shape() {
-  return {.layers = 2, .hidden = 12, .heads = 4, .kv_heads = 2, .head_dim = 4, .ffn_hidden = 20, .vocab = 33};
-}
 model::Shape frozen(std::vector<std::string> patterns) {
-  model::Shape shape = plain_shape();
+  model::Shape shape = model::exported_shape();
   model::freeze(shape, patterns);
   return shape;
 }
 model::Shape adapted() {
-  model::Shape shape = plain_shape();
+  model::Shape shape = model::exported_shape();
   model::adapt(shape, {.rank = 2, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}});
   return shape;
 }
@@ -76,7 +74,7 @@ fs::path save(const fs::path& root, const model::Shape& shape, int64_t step = kS
 
 TEST(TunedCheckpoint, HoldsNoMomentsOfWhatIsFrozen) {
   const TestDirectory root;
-  const fs::path whole = save(root / "whole", plain_shape());
+  const fs::path whole = save(root / "whole", model::exported_shape());
   const model::Shape shape = frozen({"model.embed_tokens", "*.mlp.*"});
   const fs::path part = save(root / "part", shape);
   const model::ParameterTable table = model::parameter_table(shape);
@@ -182,7 +180,7 @@ TEST(TunedCheckpoint, IsReadByAModelThatIsFrozenOtherwise) {
 
 TEST(TunedCheckpoint, AdaptersMayComeButNotGo) {
   const TestDirectory root;
-  const Checkpoint plain(save(root / "plain", plain_shape()));
+  const Checkpoint plain(save(root / "plain", model::exported_shape()));
   plain.require_model(adapted(), TensorType::kFloat32);
   const Checkpoint with(save(root / "with", adapted()));
   EXPECT_EQ(with.manifest().shape, adapted());
@@ -190,9 +188,10 @@ TEST(TunedCheckpoint, AdaptersMayComeButNotGo) {
   const auto fault = [&](const model::Shape& shape) {
     return message_of<base::InputError>([&] { with.require_model(shape, TensorType::kFloat32); });
   };
-  EXPECT_THAT(fault(plain_shape()), HasSubstr("has adapters of rank 2 and alpha 3 at k_proj, o_proj, up_proj "
-                                              "but the run no adapters: resume with the [lora] it was made"));
-  model::Shape other = plain_shape();
+  EXPECT_THAT(fault(model::exported_shape()),
+              HasSubstr("has adapters of rank 2 and alpha 3 at k_proj, o_proj, up_proj "
+                        "but the run no adapters: resume with the [lora] it was made"));
+  model::Shape other = model::exported_shape();
   model::adapt(other, {.rank = 4, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}});
   EXPECT_THAT(fault(other), HasSubstr("but the run adapters of rank 4"));
 }
@@ -216,7 +215,7 @@ void expect_merged(const model::Shape& shape) {
   Checkpoint checkpoint(save(root / "run", shape));
   export_checkpoint(checkpoint, root / "model");
   const HuggingFaceModel model(root / "model");
-  EXPECT_EQ(model.shape(), plain_shape());
+  EXPECT_EQ(model.shape(), model::exported_shape());
   const model::ParameterTable tuned = model::parameter_table(shape);
   const model::Bucket& layer = model.table().layer(1);
   std::vector<float> values(static_cast<size_t>(layer.size));
@@ -269,7 +268,7 @@ TEST(TunedCheckpoint, AdaptersAloneAreNamedAsPeftDoes) {
   const base::Json config = base::read_json(root / "adapter/adapter_config.json");
   EXPECT_EQ(config.at("r"), 2);
   EXPECT_EQ(config.at("base_model_name_or_path"), "org/base");
-  Checkpoint plain(save(root / "plain", plain_shape()));
+  Checkpoint plain(save(root / "plain", model::exported_shape()));
   EXPECT_THAT(message_of<base::InputError>([&] { export_adapters(plain, root / "none", ""); }),
               HasSubstr("has no adapters to write"));
 }

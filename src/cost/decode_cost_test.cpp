@@ -61,7 +61,7 @@ TEST(DecodeCost, IsAPiecewiseLine) {
 }
 
 TEST(DecodeCost, OfARooflineReadsMatricesOrMultiplies) {
-  const model::Shape shape = small_shape();
+  const model::Shape shape = model::test_shape_of_8_heads();
   const model::Program program(shape);
   const Rates rates{.product_flops_per_ns = 1000, .memory_bytes_per_ns = 10, .layer_overhead_ns = 0};
   const model::Kind& block = program.kind_at(1);
@@ -79,7 +79,7 @@ TEST(DecodeCost, OfARooflineReadsMatricesOrMultiplies) {
 }
 
 TEST(DecodeCost, OfExpertsReadsThoseThatAreVisited) {
-  model::Shape shape = small_shape();
+  model::Shape shape = model::test_shape_of_8_heads();
   shape.experts = {.count = 8, .per_token = 1, .hidden = 100};
   const model::Program program(shape);
   const Rates rates{.product_flops_per_ns = 1e9, .memory_bytes_per_ns = 1, .layer_overhead_ns = 0};

@@ -2,35 +2,13 @@
 #pragma once
 
 #include "cost/cost_model.h"
+#include "model/test_shape.h"
 #include "model/tuning.h"
 
 namespace sluice::cost {
 
-// Layers of 64x (64 + 2·32) + 64·64 + 3·64·96 + 2·64 = 30,848 parameters; embedding and head 100·64.
-inline model::Shape tiny_shape(bool tied) {
-  return {.layers = 5,
-          .hidden = 64,
-          .heads = 4,
-          .kv_heads = 2,
-          .head_dim = 16,
-          .ffn_hidden = 96,
-          .vocab = 100,
-          .tie_embeddings = tied};
-}
-
-// Of a machine that rivals and studies are tried on: TP up to 4.
-inline model::Shape small_shape() {
-  return {.layers = 4,
-          .hidden = 128,
-          .heads = 8,
-          .kv_heads = 4,
-          .head_dim = 16,
-          .ffn_hidden = 336,
-          .vocab = 2048};
-}
-
 inline CostModel::Options tiny_options(bool tied = false) {
-  CostModel::Options options{.shape = tiny_shape(tied)};
+  CostModel::Options options{.shape = model::counted_shape(tied)};
   KindCost embedding, block, head;
   embedding.times = {Quadratic::from_ns(0, 1, 7), Quadratic::from_ns(0, 2, 8), {}};
   block = {{Quadratic::from_ns(0.5, 10, 100), Quadratic::from_ns(1, 20, 200), Quadratic::from_ns(0, 12, 50)},

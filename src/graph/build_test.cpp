@@ -32,7 +32,7 @@ std::vector<std::string> labels(const StepGraph& graph, NodeKind kind) {
 int count(const StepGraph& graph, NodeKind kind) { return static_cast<int>(labels(graph, kind).size()); }
 
 struct Small {
-  model::Shape shape = testing::small_shape(4);
+  model::Shape shape = model::shape_of_12_heads(4);
   model::ParameterTable table = model::parameter_table(shape);
   cost::CostModel cost = testing::small_cost(shape);
   StepGraph build(const std::string& strategy, const std::vector<std::string>& loads, int world_size,
@@ -121,7 +121,7 @@ TEST(Build, RandomPlansWhoseLanesShareParametersAreProved) {
 
 // What lanes share moves beside what they compute; with a link that takes no time nothing of it is left.
 TEST(Build, GathersThatTakeNoTimeLeaveThePassesOfTheirSlowestLane) {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   cost::CostModel::Options options = testing::small_cost(shape).options();
   options.intra = {0, int64_t{1} << 60};
   const strategy::StepPlan plan = testing::plan_from_text("<1,1,2,2>", {"20, 30 / 40"}, 2);
@@ -151,7 +151,7 @@ TEST(Build, EveryChoiceOfPassesIsProved) {
 }
 
 TEST(Build, OffloadedLayersLeaveAndReturnBetweenTheirCells) {
-  const model::Shape shape = testing::small_shape(5);
+  const model::Shape shape = model::shape_of_12_heads(5);
   strategy::StepPlan plan = testing::plan_from_text("<1,1,1>", {"20, 30"}, 1);
   plan.pipelines[0].units[0].memory.offload_permille = 300;
   const cost::CostModel cost = testing::small_cost(shape);
@@ -254,7 +254,7 @@ TEST(Build, PartsTakeAsLongAsTheWhole) {
 // A part gathers the first operation of the next one, so it waits for that one's round too; beyond such waits
 // the first pass takes as long as uncut.
 TEST(Build, AFirstPassCutByRoundsTakesTheUncutOneAndItsWaits) {
-  const model::Shape shape = testing::small_shape(6);
+  const model::Shape shape = model::shape_of_12_heads(6);
   cost::CostModel::Options options = testing::small_cost(shape, {.gpus_per_node = 2}).options();
   options.inter.bytes_per_s = 300'000'000;
   const cost::CostModel cost(options);
@@ -324,7 +324,7 @@ TEST(Build, BackwardsEndAtTheFirstTrainedLayer) {
   using Case = std::array<int, 3>;
   for (const auto& [frozen, walked_back, gradients] :
        {Case{0, 4, 9}, Case{1, 3, 6}, Case{2, 2, 3}, Case{4, 0, 0}}) {
-    small.shape = testing::small_shape(4);
+    small.shape = model::shape_of_12_heads(4);
     testing::freeze_first(frozen, small.shape);
     small.table = model::parameter_table(small.shape);
     small.cost = testing::small_cost(small.shape);

@@ -13,7 +13,7 @@ using base::Golden;
 
 std::string lowered(const Golden& golden) {
   const int ranks = static_cast<int>(golden.number("ranks"));
-  const model::Shape shape = testing::small_shape(golden.number("layers"), golden.has("tied"));
+  const model::Shape shape = model::shape_of_12_heads(golden.number("layers"), golden.has("tied"));
   const auto cost =
       testing::small_cost(shape, {.gpus_per_node = static_cast<int>(golden.number("gpus_per_node")),
                                   .device_bytes = golden.number("device_bytes")});

@@ -10,7 +10,7 @@ namespace {
 
 // Two stages on two nodes of one rank each.
 struct TwoNodes {
-  model::Shape shape = testing::small_shape(4);
+  model::Shape shape = model::shape_of_12_heads(4);
   model::ParameterTable table = model::parameter_table(shape);
   cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 1});
   StepGraph graph = build(testing::plan_from_text("<1,2,1>", {"30, 40"}, 2), table, cost, 2);
@@ -68,7 +68,7 @@ TEST(Nics, NothingInsideANodeIsSlowed) {
 // Of a round's elements, those that leave a group of nodes go beside the others, over the links between
 // groups.
 TEST(Nics, PullsWaitForTheLinksBetweenGroupsOfNodes) {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const model::ParameterTable table = model::parameter_table(shape);
   const strategy::StepPlan plan = testing::plan_from_text("8x<1,1,1>", {"30"}, 8);
   cost::CostModel::Options options = testing::small_cost(shape, {.gpus_per_node = 2}).options();
@@ -94,7 +94,7 @@ TEST(Nics, PullsWaitForTheLinksBetweenGroupsOfNodes) {
 }
 
 TEST(Nics, SharedAdapterMovesWhatItsRanksMove) {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const model::ParameterTable table = model::parameter_table(shape);
   const auto strategy = strategy::parse_strategy("<4,1,1>", 8);
   const LinkPlan own = link_plan(table, strategy, {8, {4, 1}});

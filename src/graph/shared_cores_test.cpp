@@ -37,7 +37,7 @@ TEST(SharedCores, OfTwoMachinesEachRankCountsAlike) {
 }
 
 TEST(SharedCores, NothingTakesLessThanItsShareOfTheCores) {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const StepGraph graph = build(testing::plan_from_text("<1,2,1> + 2x<1,1,1>", {"30, 40", "20", "90"}, 4),
                                 model::parameter_table(shape), testing::small_cost(shape), 4);
   const int64_t shared_ns = makespan_on_cores_ns(graph, 4, 2);

@@ -15,7 +15,7 @@ namespace {
 
 // Four pipelines of one rank each.
 StepGraph four_ranks() {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const strategy::StepPlan plan =
       testing::plan_from_text("4x<1,1,1>", {"400, 200", "500", "300, 300", "350+250"}, 4);
   return build(plan, model::parameter_table(shape), testing::small_cost(shape), 4);
@@ -108,7 +108,7 @@ TEST(CriticalPath, BooksTheExcessOnHostsAndLinks) {
 }
 
 TEST(CriticalPath, OfTensorParallelRanksIsTheOneThatWaitsLeast) {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const strategy::StepPlan plan = testing::plan_from_text("1x<4,1,1>", {"600, 200"}, 4);
   const StepGraph graph = build(plan, model::parameter_table(shape), testing::small_cost(shape), 4);
   const StepTimes times = times_in(graph, {{1, 1.6, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 0}});

@@ -14,23 +14,11 @@
 #include "graph/build.h"
 #include "model/head_parts.h"
 #include "model/parameters.h"
+#include "model/test_shape.h"
 #include "model/tuning.h"
 #include "strategy/pass.h"
 
 namespace sluice::graph::testing {
-
-inline model::Shape small_shape(int64_t layers, bool tied = false) {
-  model::Shape shape;
-  shape.layers = layers;
-  shape.hidden = 24;
-  shape.heads = 12;
-  shape.kv_heads = 12;
-  shape.head_dim = 2;
-  shape.ffn_hidden = 24;
-  shape.vocab = 48;
-  shape.tie_embeddings = tied;
-  return shape;
-}
 
 struct CostOptions {
   int gpus_per_node = 8;
@@ -248,7 +236,7 @@ inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
 inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) {
   base::Rng rng(seed, 77);
   const int world_size = static_cast<int>(rng.between(1, options.max_ranks));
-  model::Shape shape = small_shape(rng.between(options.max_stages, 9), rng.below(3) == 0);
+  model::Shape shape = model::shape_of_12_heads(rng.between(options.max_stages, 9), rng.below(3) == 0);
   if (options.freezes) freeze_first(static_cast<int64_t>(seed) % (shape.layers + 1), shape);
   const bool tight = options.tight && rng.below(2) == 0;
   const CostOptions cost_options{.gpus_per_node = static_cast<int>(rng.between(1, 8)),

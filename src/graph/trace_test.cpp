@@ -12,7 +12,7 @@ namespace sluice::graph {
 namespace {
 
 StepGraph two_stages() {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   return build(testing::plan_from_text("<2,2,1>", {"30, 40"}, 4), model::parameter_table(shape),
                testing::small_cost(shape), 4);
 }
@@ -45,7 +45,7 @@ TEST(Trace, EveryArrowHasOneTailAndOneHead) {
 
 // On a stream of their own, one after the other: every operation of every cell that needs it.
 TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const cost::CostModel cost = testing::small_cost(shape);
   const StepGraph graph = build(testing::plan_from_text("<1,2,2,2>", {"30, 40, 20 / 20, 50"}, 4),
                                 model::parameter_table(shape), cost, 4);
@@ -73,7 +73,7 @@ TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
 
 // Of the last block of a backward: beside the next operation in runs, then between them.
 TEST(Trace, SumsBetweenNodesFollowThoseInside) {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 2});
   const StepGraph graph = build(testing::plan_from_text("<1,1,4,4>", {"30, 40, 20 / 20, 50 / 20 / 30"}, 4),
                                 model::parameter_table(shape), cost, 4);
@@ -123,7 +123,7 @@ TEST(Trace, ProcessesAndThreadsHaveNamesAndPlaces) {
 }
 
 TEST(Trace, SampleIsOfWholeNodesAndFits) {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 4});
   std::vector<std::string> loads(16, "30, 40");
   const StepGraph graph =

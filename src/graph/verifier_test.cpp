@@ -46,7 +46,7 @@ class Broken : public ::testing::Test {
   }
   static void forget(Node& node, int on) { std::erase(node.dependencies, on); }
 
-  const model::Shape shape_ = testing::small_shape(4);
+  const model::Shape shape_ = model::shape_of_12_heads(4);
   const model::ParameterTable table_ = model::parameter_table(shape_);
   const cost::CostModel cost_ = testing::small_cost(shape_, {.gpus_per_node = 4});
   StepGraph graph_;

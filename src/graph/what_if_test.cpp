@@ -13,7 +13,7 @@ namespace {
 
 // Two pipelines of one rank each, one with twice the work of the other.
 StepGraph two_ranks() {
-  const model::Shape shape = testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const strategy::StepPlan plan = testing::plan_from_text("2x<1,1,1>", {"600", "300"}, 2);
   return build(plan, model::parameter_table(shape), testing::small_cost(shape), 2);
 }

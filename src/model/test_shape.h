@@ -1,5 +1,5 @@
-// The small model that tests and benchmarks of every module plan and train. Header-only; no part of the
-// library.
+// The small models that tests and benchmarks of every module plan, save and train. Header-only; no part of
+// the library.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,83 @@ inline Shape test_shape(int64_t layers = 4) {
           .head_dim = 32,
           .ffn_hidden = 336,
           .vocab = 2048};
+}
+
+// As wide, for the machine that rivals and studies are tried on: TP up to 4.
+inline Shape test_shape_of_8_heads() {
+  return {.layers = 4,
+          .hidden = 128,
+          .heads = 8,
+          .kv_heads = 4,
+          .head_dim = 16,
+          .ffn_hidden = 336,
+          .vocab = 2048};
+}
+
+// To count by hand. Layers of 64x (64 + 2·32) + 64·64 + 3·64·96 + 2·64 = 30,848 parameters; embedding and
+// head 100·64.
+inline Shape counted_shape(bool tied = false) {
+  return {.layers = 5,
+          .hidden = 64,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 16,
+          .ffn_hidden = 96,
+          .vocab = 100,
+          .tie_embeddings = tied};
+}
+
+// 12 heads that many degrees of tensor parallelism cut evenly.
+inline Shape shape_of_12_heads(int64_t layers = 4, bool tied = false) {
+  return {.layers = layers,
+          .hidden = 24,
+          .heads = 12,
+          .kv_heads = 12,
+          .head_dim = 2,
+          .ffn_hidden = 24,
+          .vocab = 48,
+          .tie_embeddings = tied};
+}
+
+// 12 query heads on 6 key-value heads, and sizes that nothing cuts evenly.
+inline Shape shape_of_odd_sizes() {
+  return {
+      .layers = 4, .hidden = 24, .heads = 12, .kv_heads = 6, .head_dim = 8, .ffn_hidden = 37, .vocab = 61};
+}
+
+// Of two whole heads, to plan and train quickly.
+inline Shape shape_of_2_heads() {
+  return {
+      .layers = 2, .hidden = 32, .heads = 2, .kv_heads = 2, .head_dim = 16, .ffn_hidden = 64, .vocab = 128};
+}
+
+// Of few parameters, whose slices end within parameters.
+inline Shape sliced_shape(int64_t layers = 2) {
+  return {.layers = layers,
+          .hidden = 24,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 6,
+          .ffn_hidden = 40,
+          .vocab = 50};
+}
+
+// Of very few, to save and to load.
+inline Shape saved_shape(int64_t layers = 2) {
+  return {
+      .layers = layers, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 12, .vocab = 19};
+}
+
+// To export: as small, with heads that share keys and values.
+inline Shape exported_shape(bool tied = false) {
+  return {.layers = 2,
+          .hidden = 12,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 4,
+          .ffn_hidden = 20,
+          .vocab = 33,
+          .tie_embeddings = tied};
 }
 
 }  // namespace sluice::model

@@ -4,6 +4,7 @@
 
 #include "cost/quadratic.h"
 #include "cost/test_model.h"
+#include "model/test_shape.h"
 
 namespace sluice::profile {
 namespace {
@@ -23,7 +24,7 @@ TEST(DecodeShapes, StayWithinTheLongestText) {
 
 // What passes of known cost take leads back to it, whatever one repetition in four was disturbed by.
 TEST(DecodeFit, FindsWhatPassesTake) {
-  const model::Program program(cost::small_shape());
+  const model::Program program(model::test_shape_of_8_heads());
   const DecodeShapes shapes(2048, 4096);
   const double key = 3.5, pair = 0.25;
   const auto of_rows = [](int64_t rows) { return 1000.0 + 20.0 * static_cast<double>(rows); };

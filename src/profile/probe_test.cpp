@@ -18,21 +18,9 @@
 namespace sluice::profile {
 namespace {
 
-model::Shape tiny_shape() {
-  model::Shape shape;
-  shape.layers = 3;
-  shape.hidden = 32;
-  shape.heads = 4;
-  shape.kv_heads = 2;
-  shape.head_dim = 8;
-  shape.ffn_hidden = 40;
-  shape.vocab = 64;
-  return shape;
-}
-
 ProbeOptions quick(std::vector<int> tp_degrees) {
   ProbeOptions options;
-  options.shape = tiny_shape();
+  options.shape = model::sliced_shape();
   options.tp_degrees = std::move(tp_degrees);
   options.context_length = 256;
   options.device_bytes = int64_t{1} << 30;

@@ -18,13 +18,13 @@ class EquivalenceOfBranches : public testing::Test {
     return options;
   }
   static model::Shape through_windows() {
-    model::Shape shape = small_shape();
+    model::Shape shape = model::shape_of_odd_sizes();
     shape.window = 7;
     shape.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
     return shape;
   }
   static model::Shape with_experts() {
-    model::Shape shape = small_shape();
+    model::Shape shape = model::shape_of_odd_sizes();
     shape.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
     return shape;
   }
@@ -33,7 +33,7 @@ class EquivalenceOfBranches : public testing::Test {
 // A prefix and its branches lie whole beside others, in rings, in head groups, behind windows,
 // and where parameters and experts are shared.
 TEST_F(EquivalenceOfBranches, DoesNotKnowTheStrategy) {
-  for (const model::Shape& shape : {small_shape(), through_windows(), with_experts()}) {
+  for (const model::Shape& shape : {model::shape_of_odd_sizes(), through_windows(), with_experts()}) {
     RunOptions options = branching(shape);
     const RunRecord reference = run_in_process(options);
     options.world_size = 8;
@@ -51,7 +51,7 @@ TEST_F(EquivalenceOfBranches, DoesNotKnowTheStrategy) {
 }
 
 TEST_F(EquivalenceOfBranches, MemoryPoliciesChangeNothingAtAll) {
-  for (const model::Shape& shape : {small_shape(), through_windows()}) {
+  for (const model::Shape& shape : {model::shape_of_odd_sizes(), through_windows()}) {
     RunOptions options = branching(shape);
     options.world_size = 4;
     options.steps = 3;
@@ -73,7 +73,7 @@ TEST_F(EquivalenceOfBranches, MemoryPoliciesChangeNothingAtAll) {
 // Gradients of attention are added up apart, as in a ring: that is counted whether or not the fullest
 // micro-batch has branches.
 TEST_F(EquivalenceOfBranches, PeakBytesAreNotAboveThePredictedOnes) {
-  RunOptions options = branching(small_shape());
+  RunOptions options = branching(model::shape_of_odd_sizes());
   options.steps = 3;
   options.shape.layers = 8;
   options.max_tokens = 192;

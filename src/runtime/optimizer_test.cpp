@@ -5,13 +5,11 @@
 
 #include <numeric>
 
+#include "model/test_shape.h"
 #include "ops/device.h"
 
 namespace sluice::runtime {
 namespace {
-
-constexpr model::Shape kShape{
-    .layers = 2, .hidden = 24, .heads = 4, .kv_heads = 2, .head_dim = 6, .ffn_hidden = 40, .vocab = 50};
 
 // The second of three ranks: its slices begin and end within parameters.
 ParameterStore store_on(const model::ParameterTable& table, const at::Device& device, comm::DType compute) {
@@ -54,7 +52,7 @@ void update_once(ParameterStore& store, const AdamW& options) {
 }
 
 TEST(Optimizer, WaitsForEachSlicesReadersBeforeItChangesThatSlice) {
-  const model::ParameterTable table = model::parameter_table(kShape);
+  const model::ParameterTable table = model::parameter_table(model::sliced_shape());
   ParameterStore store = store_on(table, at::kCPU, comm::DType::kFloat32);
   initialize(store, 5);
   std::vector<at::Tensor> before;
@@ -73,7 +71,7 @@ TEST(Optimizer, WaitsForEachSlicesReadersBeforeItChangesThatSlice) {
 }
 
 TEST(Optimizer, EachGroupHasItsOwnRates) {
-  const model::ParameterTable table = model::parameter_table(kShape);
+  const model::ParameterTable table = model::parameter_table(model::sliced_shape());
   const auto stepped = [&](const AdamW& options, const std::vector<std::vector<std::string>>& groups) {
     ParameterStore store = store_on(table, at::kCPU, comm::DType::kFloat64);
     initialize(store, 5);
@@ -115,7 +113,7 @@ TEST(Optimizer, EachGroupHasItsOwnRates) {
 // A fixed step against what was counted, or what was counted itself; neither is a gradient, whatever groups
 // say.
 TEST(Optimizer, CountedParametersFollowTheirCounts) {
-  model::Shape shape = kShape;
+  model::Shape shape = model::sliced_shape();
   shape.experts = {.count = 5, .per_token = 2, .hidden = 8, .corrected = true, .remembers_loads = true};
   const model::ParameterTable table = model::parameter_table(shape);
   ParameterStore store(table, {.precision = {comm::DType::kBFloat16}});
@@ -159,7 +157,7 @@ TEST(DeviceOptimizer, UpdatesAsTheCpuDoes) {
   if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
   const at::Device gpu(at::kCUDA, 0);
   ops::prepare_device(gpu);
-  const model::ParameterTable table = model::parameter_table(kShape);
+  const model::ParameterTable table = model::parameter_table(model::sliced_shape());
   for (const comm::DType compute : {comm::DType::kFloat32, comm::DType::kBFloat16, comm::DType::kFloat64}) {
     ParameterStore on_gpu = store_on(table, gpu, compute), on_cpu = store_on(table, at::kCPU, compute);
     train(on_gpu);

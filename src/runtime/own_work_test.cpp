@@ -15,7 +15,7 @@ namespace graphs = graph::testing;
 
 // Two pipelines of one rank: rank 0 with long sequences, rank 1 with short ones and less to do.
 graph::StepGraph two_ranks(int pace_percent = 100) {
-  const model::Shape shape = graphs::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   strategy::StepPlan plan = graphs::plan_from_text("2x<1,1,1>", {"4000, 4000", "300+300, 200"}, 2);
   plan.pipelines[0].pipeline.pace_percent = pace_percent;
   return graph::build(plan, model::parameter_table(shape),

@@ -17,6 +17,7 @@
 #include "graph/memory.h"
 #include "model/expert_seats.h"
 #include "model/head_parts.h"
+#include "model/test_shape.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
 #include "strategy/pass.h"
@@ -25,20 +26,8 @@
 
 namespace sluice::runtime {
 
-model::Shape small_shape() {
-  model::Shape shape;
-  shape.layers = 4;
-  shape.hidden = 24;
-  shape.heads = 12;
-  shape.kv_heads = 6;
-  shape.head_dim = 8;
-  shape.ffn_hidden = 37;
-  shape.vocab = 61;
-  return shape;
-}
-
 model::Shape coded_shape() {
-  model::Shape shape = small_shape();
+  model::Shape shape = model::shape_of_odd_sizes();
   shape.layers = 2;
   shape.hidden = 48;
   shape.head_dim = 12;

@@ -10,13 +10,13 @@
 
 #include "cost/cost_model.h"
 #include "model/parameters.h"
+#include "model/test_shape.h"
 #include "runtime/engine.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::runtime {
 
 // A model small enough for thousands of steps: 4 layers, 4 heads, 2 key/value heads.
-model::Shape small_shape();
 // Like it, with layers large enough that what travels of them, and their moments, may be coded, and ends too
 // small for it (strategy::kLeastDifferences).
 model::Shape coded_shape();
@@ -108,7 +108,7 @@ struct RunOptions {
   // Initial parameters are a unit in the last place more or less, or as they are, by this seed; 0: none is
   // changed.
   uint64_t nudge = 0;
-  model::Shape shape = small_shape();
+  model::Shape shape = model::shape_of_odd_sizes();
   model::KindTimes cut_times;      // by which stages are cut
   c10::Device device = c10::kCPU;  // a GPU is shared by all ranks
   // Micro-batch (or ring) i runs under policies[i mod size]; empty: all keep everything.

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "cost/analytic.h"
+#include "model/test_shape.h"
 
 namespace sluice::session {
 namespace {
@@ -11,8 +12,7 @@ namespace {
 constexpr int kRanks = 4;
 
 plan::Planner planner_with(const std::vector<std::string>& texts) {
-  const model::Shape shape{
-      .layers = 2, .hidden = 32, .heads = 2, .kv_heads = 2, .head_dim = 16, .ffn_hidden = 64, .vocab = 128};
+  const model::Shape shape = model::shape_of_2_heads();
   constexpr int kDegrees[] = {1, 2};
   const cost::AnalyticMemory memory{.device_bytes = 64 << 20, .logits_chunk_bytes = 1 << 16};
   plan::PlannerOptions options{.world_size = kRanks};

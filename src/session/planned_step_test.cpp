@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cost/analytic.h"
+#include "model/test_shape.h"
 
 namespace sluice::session {
 namespace {
@@ -12,8 +13,7 @@ constexpr int kWorld = 2;
 
 // Two ranks, each with room for a few thousand tokens.
 cost::CostModel small_cost() {
-  const model::Shape shape{
-      .layers = 2, .hidden = 32, .heads = 2, .kv_heads = 2, .head_dim = 16, .ffn_hidden = 64, .vocab = 128};
+  const model::Shape shape = model::shape_of_2_heads();
   constexpr int kDegrees[] = {1, 2};
   const cost::AnalyticMemory memory{.device_bytes = 8 << 20, .logits_chunk_bytes = 1 << 16};
   return cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kDegrees, kWorld));

@@ -4,6 +4,7 @@
 
 #include "cost/analytic.h"
 #include "cost/test_model.h"
+#include "model/test_shape.h"
 
 namespace sluice::session {
 namespace {
@@ -38,8 +39,8 @@ TEST(Saying, IsByThoseThatHoldTheModelBesideWhatTheyOwn) {
   const int degrees[] = {1, 2, 4};
   const config::RunConfig config = config_of();
   const auto saying_with = [&](int64_t device_bytes) {
-    const cost::CostModel cost(
-        cost::analytic_options(cost::small_shape(), rates, {.device_bytes = device_bytes}, degrees, 8));
+    const cost::CostModel cost(cost::analytic_options(model::test_shape_of_8_heads(), rates,
+                                                      {.device_bytes = device_bytes}, degrees, 8));
     return saying_of(config, cost, 8);
   };
   const auto cache = static_cast<int64_t>(config.rl.cache_gib * 0x1p30);

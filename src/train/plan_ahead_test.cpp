@@ -8,6 +8,7 @@
 #include "corpus/temporary_directory.h"
 #include "cost/analytic.h"
 #include "cost/memory_cost.h"
+#include "model/test_shape.h"
 
 namespace sluice::train {
 namespace {
@@ -38,18 +39,6 @@ TEST(PlanAhead, ErrorComesWithItsStepAndEndsPlanning) {
 TEST(PlanAhead, EndsWithoutBeingAskedForAllSteps) {
   PlanAhead ahead([] { return step_numbered(0); }, 3);
   ahead.next();
-}
-
-model::Shape small_shape() {
-  model::Shape shape;
-  shape.layers = 2;
-  shape.hidden = 32;
-  shape.heads = 2;
-  shape.kv_heads = 2;
-  shape.head_dim = 16;
-  shape.ffn_hidden = 64;
-  shape.vocab = 128;
-  return shape;
 }
 
 // Two ranks whose memory holds about 2,000 tokens each under tp = 1.
@@ -87,7 +76,7 @@ class PrepareStep : public testing::Test {
 
   const int64_t document_tokens_ = 100'000;
   corpus::TemporaryDirectory directory_;
-  model::ParameterTable table_ = model::parameter_table(small_shape());
+  model::ParameterTable table_ = model::parameter_table(model::shape_of_2_heads());
   cost::CostModel cost_ = small_cost(table_.shape);
 };
 

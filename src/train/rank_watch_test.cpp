@@ -16,7 +16,7 @@ using watch::Figure;
 constexpr int kRanks = 4;
 
 graph::StepGraph four_ranks() {
-  const model::Shape shape = graph::testing::small_shape(4);
+  const model::Shape shape = model::shape_of_12_heads(4);
   const strategy::StepPlan plan =
       graph::testing::plan_from_text("4x<1,1,1>", {"400, 200", "500", "300, 300", "350+250"}, kRanks);
   return graph::build(plan, model::parameter_table(shape), graph::testing::small_cost(shape), kRanks);

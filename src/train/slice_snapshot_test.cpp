@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <thread>
 
+#include "model/test_shape.h"
+
 namespace sluice::train {
 namespace {
 
 using runtime::ParameterStore;
-
-constexpr model::Shape kShape{
-    .layers = 3, .hidden = 24, .heads = 4, .kv_heads = 2, .head_dim = 6, .ffn_hidden = 40, .vocab = 50};
 
 // Each state of each bucket has a value of its own.
 void fill(ParameterStore& store, double first) {
@@ -39,7 +38,7 @@ void expect_filled(const std::vector<checkpoint::OwnerState>& states, double fir
 }
 
 TEST(SliceSnapshot, IsTheStateOfItsBeginningWhateverChangesBehindIt) {
-  const model::ParameterTable table = model::parameter_table(kShape);
+  const model::ParameterTable table = model::parameter_table(model::sliced_shape(3));
   ParameterStore store(table, {.rank = 1, .world_size = 3});
   SliceSnapshot snapshot;
   for (const double first : {1.0, 2000.0}) {
@@ -63,7 +62,7 @@ TEST(SliceSnapshot, IsTheStateOfItsBeginningWhateverChangesBehindIt) {
 }
 
 TEST(SliceSnapshot, OfMemoryMadeBeforeIsTheSame) {
-  const model::ParameterTable table = model::parameter_table(kShape);
+  const model::ParameterTable table = model::parameter_table(model::sliced_shape(3));
   ParameterStore store(table, {});
   fill(store, 7);
   SliceSnapshot snapshot;

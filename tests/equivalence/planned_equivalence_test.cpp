@@ -81,7 +81,7 @@ Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector
 // Memory in which a rank by itself holds some of the batches' sequences, of up to 64 tokens, but not the
 // longest.
 int64_t tight_bytes() {
-  const model::Shape shape = runtime::small_shape();
+  const model::Shape shape = model::shape_of_odd_sizes();
   const auto holds = [&](int64_t device_bytes) {
     return cost::MemoryCost(runtime::small_cost(shape, 8, device_bytes), {}).max_len_tokens(kWorld);
   };
