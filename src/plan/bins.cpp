@@ -89,7 +89,7 @@ std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int
     counts.push_back(static_cast<int>(std::clamp<int64_t>(count, fewest, items)));
   };
   add(middle);
-  if (seeds.has(Seed::kCounts)) {
+  if (seeds.has(Seed::kOrders)) {
     for (const int64_t count : {middle - 1, middle + 1, middle / 2, middle * 2, int64_t{pp}, int64_t{2} * pp})
       add(count);
   }

@@ -85,6 +85,7 @@ bool Strip::fill(const Trial& trial) {
 // it can begin one.
 bool Strip::put(int place) {
   const int all = times_.widths();
+  if (trial_->spreads) return begin(place) || join(place, 0, all, Room::kInMicroBatch);
   const int own = trial_->stacks ? std::min(all, first_width(place, trial_->passes.front()) + 1) : all;
   return join(place, 0, 1, Room::kInMicroBatch) || join(place, 1, own, Room::kInMicroBatch) || begin(place) ||
          join(place, own, all, Room::kInMicroBatch) || (!in_passes() && join(place, 0, all, Room::kAny));
@@ -123,9 +124,9 @@ bool Strip::join(int place, int first_width, int end_width, Room room) {
       const std::ptrdiff_t count = open.end() - in_time;
       int tried = 0;
       for (std::ptrdiff_t i = 0; i < count && tried < kTried; ++i) {
-        const Open& next = in_time[trial_->stacks ? count - 1 - i : i];
+        const Open& next = in_time[trial_->to_most_left() ? count - 1 - i : i];
         if (next.room_tokens < tokens) continue;
-        joins_.emplace_back((next.left_ns * lanes - work_ns) * (trial_->stacks ? -1 : 1), next.load);
+        joins_.emplace_back((next.left_ns * lanes - work_ns) * (trial_->to_most_left() ? -1 : 1), next.load);
         ++tried;
       }
     }

@@ -25,6 +25,11 @@ struct Trial {
   // Whether lanes begin another load where one of several lanes has ended, and sequences go to the load with
   // most time left; else what one leaves is for those that join it, and they go to the one with least.
   bool stacks = false;
+  // Whether sequences begin loads while lanes are free, then go to the load with most time left: so that
+  // every load has short ones, which local search moves (plan/level.h).
+  bool spreads = false;
+
+  bool to_most_left() const { return stacks || spreads; }
 };
 
 // What neighbouring lanes run one behind the other: micro-batches of whole sequences on one, of sequences
@@ -70,6 +75,7 @@ class Strip {
   // no room gets another micro-batch where nothing else is left, but where lanes share parameters or there
   // are several stages it has one. O(sequences · log(loads) + loads · nodes), about.
   bool fill(const Trial& trial);
+  WidthTimes& times() { return times_; }
   // Of the last trial that was filled.
   const Filling& filling() const { return filling_; }
   // In the order of injection, with the passes that share groups tie them to.

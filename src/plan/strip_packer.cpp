@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "plan/bins.h"
+#include "plan/level.h"
 #include "plan/precision.h"
 #include "plan/strip.h"
 
@@ -79,6 +80,8 @@ class StripPacker {
   void run_stages(const cost::Work& of_lane, int fewest);
   bool run(int passes);
   Found find_together(Shape shape);
+  void level_from(Filling filling, const Shape& shape, Found& found);
+  void level_spread(Found& found);
   void find_apart(Found& found);
   bool search(const Shape& shape, Found& found);
   void consider(const Filling& filling);
@@ -143,9 +146,14 @@ bool StripPacker::run(int passes) {
       search({.passes = passes, .first_milli = first_milli, .trial = {}}, found);
   }
   if (found.end_ns == kNever) return false;
+  if (shares()) {
+    level_from(found.filling, found.shape, found);
+    level_spread(found);
+  }
   consider(found.filling);
   if (!shares() || enough() || !packing_.options.seeds.has(Seed::kApart)) return true;
   find_apart(found);
+  level_from(found.filling, found.shape, found);
   consider(found.filling);
   return true;
 }
@@ -153,20 +161,43 @@ bool StripPacker::run(int passes) {
 // Forwards and backwards divide a pass as they like.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
-  const int64_t tried = shares() ? 1 : packing_.node_lanes();
-  for (int least = 1; least <= tried || (least <= packing_.lanes() && found.end_ns == kNever); least *= 2) {
+  for (int least = 1; least <= packing_.node_lanes() || (least <= packing_.lanes() && found.end_ns == kNever);
+       least *= 2) {
     shape.trial.least_lanes = least;
     search(shape, found);
   }
-  if (!shares() && scheme_.scheme().pp == 1 && packing_.options.seeds.has(Seed::kStacks)) {
-    shape.trial.least_lanes = 1;
-    shape.trial.stacks = true;
-    for (const int64_t most_milli : kMostMilli) {
-      shape.trial.most_milli = most_milli;
-      search(shape, found);
-    }
+  if (scheme_.scheme().pp > 1 || !packing_.options.seeds.has(Seed::kStacks)) return found;
+  shape.trial.least_lanes = 1;
+  shape.trial.stacks = !shares();
+  for (const int64_t most_milli : kMostMilli) {
+    shape.trial.most_milli = most_milli;
+    search(shape, found);
   }
   return found;
+}
+
+// By local search from there.
+void StripPacker::level_from(Filling filling, const Shape& shape, Found& found) {
+  if (!packing_.options.seeds.has(Seed::kLevel)) return;
+  level(packing_, strip_.times(), filling);
+  const int64_t end_ns = filling.end_ns(shape.trial.apart);
+  if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = std::move(filling), .shape = shape};
+}
+
+// Sequences that are spread for an end a little later leave it more to do; not where many lie evenly already.
+void StripPacker::level_spread(Found& found) {
+  int64_t area_ns = 0;
+  for (const Load& load : found.filling.loads) area_ns += load.takes.both_ns() * load.lanes.lanes;
+  const bool even = found.end_ns - area_ns / packing_.lanes() <= found.end_ns / kFirstRisePart;
+  if (even && std::ssize(packing_.lengths) > packing_.lanes()) return;
+  Shape shape = found.shape;
+  shape.trial.most_milli = kMilli;
+  shape.trial.spreads = true;
+  for (int least = 1; least <= packing_.node_lanes(); least *= 2) {
+    shape.trial.least_lanes = least;
+    if (strip_.fill(shape.of(found.end_ns + found.end_ns / kNearPart)))
+      level_from(strip_.filling(), shape, found);
+  }
 }
 
 // Lanes wait for each other behind the longest forward.

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "plan/level.h"
 #include "plan/test_models.h"
 
 namespace sluice::plan {
@@ -92,6 +93,55 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
     EXPECT_EQ(units.size(), filling.micro_batches.size());
   }
   EXPECT_GT(filled, 50);
+}
+
+// The longest halves of each pass.
+std::vector<SchemeCost::Halves> longest_of_passes(const Filling& filling, int passes) {
+  std::vector<SchemeCost::Halves> longest(static_cast<size_t>(passes));
+  for (const Load& load : filling.loads) {
+    SchemeCost::Halves& of = longest[static_cast<size_t>(load.pass)];
+    of.forward_ns = std::max(of.forward_ns, load.takes.forward_ns);
+    of.backward_ns = std::max(of.backward_ns, load.takes.backward_ns);
+  }
+  return longest;
+}
+
+TEST(Level, NoPassEndsLaterAndMostEndSooner) {
+  const cost::CostModel cost = test_cost();
+  constexpr int kLanes = 16;
+  const strategy::Scheme scheme{.cp = kLanes, .share = kLanes};
+  const SchemeCost priced(scheme, cost, kLanes);
+  strategy::Pipeline pipeline{.scheme = scheme, .ranks = std::vector<int>(kLanes)};
+  std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), 0);
+  int filled = 0, sooner = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    base::Rng rng(seed, 37);
+    const std::vector<int64_t> lengths = random_lengths(rng, priced.max_len_tokens() / 4);
+    std::vector<int> members(lengths.size());
+    std::iota(members.begin(), members.end(), 0);
+    const Packing packing(pipeline, priced, lengths, members, {});
+    Strip strip(packing);
+    const int passes = static_cast<int>(rng.between(1, 3));
+    const int64_t pass_ns = rng.between(2, 4) * priced.unit_ns(priced.work_of(lengths), 1) / kLanes / passes;
+    Trial trial{.passes = std::vector(static_cast<size_t>(passes),
+                                      SchemeCost::Halves{pass_ns / 3, pass_ns - pass_ns / 3}),
+                .least_lanes = 1 << rng.below(3),
+                .spreads = rng.below(2) == 0};
+    if (!strip.fill(trial)) continue;
+    ++filled;
+    Filling levelled = strip.filling();
+    level(packing, strip.times(), levelled);
+    expect_micro_batches_hold_their_sequences(packing, levelled);
+    const auto before = longest_of_passes(strip.filling(), passes),
+               after = longest_of_passes(levelled, passes);
+    for (size_t pass = 0; pass < before.size(); ++pass) {
+      EXPECT_LE(after[pass].forward_ns, before[pass].forward_ns) << "seed " << seed;
+      EXPECT_LE(after[pass].backward_ns, before[pass].backward_ns) << "seed " << seed;
+    }
+    if (levelled.end_ns(true) < strip.filling().end_ns(true)) ++sooner;
+  }
+  EXPECT_GT(filled, 100);
+  EXPECT_GT(sooner, filled / 2);
 }
 
 }  // namespace

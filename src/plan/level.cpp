@@ -1,0 +1,168 @@
+#include "plan/level.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "plan/precision.h"
+
+namespace sluice::plan {
+namespace {
+
+using Halves = SchemeCost::Halves;
+
+constexpr size_t kTried = 6;  // loads that a sequence may go to
+
+class Leveller {
+ public:
+  Leveller(const Packing& packing, WidthTimes& times, Filling& filling)
+      : packing_(packing), times_(times), filling_(filling), places_(filling.loads.size()) {
+    std::vector<size_t> load_of(filling.micro_batches.size());
+    for (size_t i = 0; i < filling.loads.size(); ++i)
+      load_of[static_cast<size_t>(filling.loads[i].first_micro_batch)] = i;
+    for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
+      places_[load_of[static_cast<size_t>(filling.micro_batch_of[place])]].push_back(static_cast<int>(place));
+    for (const Load& load : filling.loads)
+      longest_.resize(std::max(longest_.size(), static_cast<size_t>(load.pass) + 1));
+    measure();
+  }
+
+  void run() {
+    for (size_t tries = packing_.lengths.size(); tries > 0 && step(); --tries) measure();
+  }
+
+ private:
+  // One sequence there, and one back; -1: none.
+  struct Step {
+    int64_t over_ns = 0;  // of the longest half behind it over the longest of its pass
+    size_t to = 0;
+    int place = -1;
+    int back = -1;
+  };
+
+  void measure() {
+    std::ranges::fill(longest_, Halves{});
+    for (const Load& load : filling_.loads) {
+      Halves& longest = longest_[static_cast<size_t>(load.pass)];
+      longest.forward_ns = std::max(longest.forward_ns, load.takes.forward_ns);
+      longest.backward_ns = std::max(longest.backward_ns, load.takes.backward_ns);
+    }
+  }
+
+  const Halves& longest_of(const Load& load) const { return longest_[static_cast<size_t>(load.pass)]; }
+  MicroBatch& batch(size_t load) {
+    return filling_.micro_batches[static_cast<size_t>(filling_.loads[load].first_micro_batch)];
+  }
+  int64_t over_ns(const Load& load, const cost::Work& work) const {
+    const Halves takes = packing_.scheme.halves(work, load.lanes.lanes);
+    return std::max(takes.forward_ns - longest_of(load).forward_ns,
+                    takes.backward_ns - longest_of(load).backward_ns);
+  }
+
+  // Of one of the loads that are the longest of their passes in a half.
+  bool step() {
+    for (size_t from = 0; from < filling_.loads.size(); ++from) {
+      const Load& load = filling_.loads[from];
+      if (load.takes.forward_ns < longest_of(load).forward_ns &&
+          load.takes.backward_ns < longest_of(load).backward_ns)
+        continue;
+      const int64_t negligible_ns = longest_of(load).both_ns() / kNegligiblePart;
+      const Step best = best_of(from, -negligible_ns);
+      if (best.place < 0) continue;
+      move(from, best.to, best.place);
+      if (best.back >= 0) move(best.to, from, best.back);
+      return true;
+    }
+    return false;
+  }
+
+  Step best_of(size_t from, int64_t below_ns) {
+    Step best{.over_ns = below_ns};
+    const std::vector<size_t> others = slackest(from);
+    for (const int place : places_[from]) {
+      for (const size_t to : others) {
+        consider(from, {.to = to, .place = place}, best);
+        for (const int back : partners(to, place)) {
+          if (back >= 0) consider(from, {.to = to, .place = place, .back = back}, best);
+        }
+      }
+    }
+    return best;
+  }
+
+  // The few others that could take most.
+  std::vector<size_t> slackest(size_t from) const {
+    std::vector<std::pair<int64_t, size_t>> slack;
+    for (size_t to = 0; to < filling_.loads.size(); ++to) {
+      if (to != from) slack.emplace_back(-slack_ns(filling_.loads[to]), to);
+    }
+    const size_t tried = std::min(kTried, slack.size());
+    std::ranges::partial_sort(slack, slack.begin() + static_cast<std::ptrdiff_t>(tried));
+    std::vector<size_t> loads;
+    for (size_t i = 0; i < tried; ++i) loads.push_back(slack[i].second);
+    return loads;
+  }
+  // Of all its lanes until the longest of its pass ends.
+  int64_t slack_ns(const Load& load) const {
+    return (longest_of(load).both_ns() - load.takes.both_ns()) * load.lanes.lanes;
+  }
+
+  // The neighbours of what would leave both as far from the longest of their passes.
+  std::array<int, 2> partners(size_t to, int place) const {
+    const int64_t ideal_ns = times_.work_ns(place) - slack_ns(filling_.loads[to]) / 2;
+    const std::vector<int>& others = places_[to];
+    const auto at = std::ranges::lower_bound(others, ideal_ns, std::greater<>(),
+                                             [&](int other) { return times_.work_ns(other); });
+    return {at == others.end() ? -1 : *at, at == others.begin() ? -1 : *(at - 1)};
+  }
+
+  bool fits(int place, const Load& load) const {
+    return load.width >= times_.first_width(place) && load.width < times_.end_width(place);
+  }
+
+  void consider(size_t from, Step step, Step& best) {
+    const Load &a = filling_.loads[from], &b = filling_.loads[step.to];
+    if (!fits(step.place, b) || (step.back >= 0 && !fits(step.back, a))) return;
+    cost::Work given = batch(from).work, taken = batch(step.to).work;
+    given -= times_.share(step.place, a.width);
+    taken += times_.share(step.place, b.width);
+    if (step.back >= 0) {
+      taken -= times_.share(step.back, b.width);
+      given += times_.share(step.back, a.width);
+    }
+    const int64_t capacity = packing_.scheme.lane_max_len_tokens();
+    if (taken.tokens > capacity || given.tokens > capacity || given.tokens == 0) return;
+    step.over_ns = over_ns(b, taken);
+    if (step.over_ns >= best.over_ns) return;
+    step.over_ns = std::max(step.over_ns, over_ns(a, given));
+    if (step.over_ns < best.over_ns) best = step;
+  }
+
+  void move(size_t from, size_t to, int place) {
+    Load &a = filling_.loads[from], &b = filling_.loads[to];
+    batch(from).work -= times_.share(place, a.width);
+    batch(to).work += times_.share(place, b.width);
+    for (const size_t load : {from, to}) {
+      batch(load).takes = packing_.scheme.halves(batch(load).work, filling_.loads[load].lanes.lanes);
+      filling_.loads[load].takes = batch(load).takes;
+    }
+    std::erase(places_[from], place);
+    places_[to].insert(std::ranges::lower_bound(places_[to], place), place);
+    filling_.micro_batch_of[static_cast<size_t>(place)] = b.first_micro_batch;
+  }
+
+  const Packing& packing_;
+  WidthTimes& times_;
+  Filling& filling_;
+  std::vector<std::vector<int>> places_;  // of each load, ascending
+  std::vector<Halves> longest_;           // by pass, of its loads
+};
+
+}  // namespace
+
+void level(const Packing& packing, WidthTimes& times, Filling& filling) {
+  Leveller(packing, times, filling).run();
+}
+
+}  // namespace sluice::plan
