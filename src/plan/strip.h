@@ -20,7 +20,7 @@ struct Trial {
   // other between them, or together.
   bool apart = false;
   int least_lanes = 1;  // of every sequence that has tokens for so many
-  // What a sequence on several lanes of a node may take of its pass; one that would take more has more lanes.
+  // What a sequence on several lanes may take of its pass; one that would take more has more lanes.
   int64_t most_milli = 1000;
   // Whether lanes begin another load where one of several lanes has ended, and sequences go to the load with
   // most time left; else what one leaves is for those that join it, and they go to the one with least.

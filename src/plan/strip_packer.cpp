@@ -16,7 +16,7 @@ namespace {
 using base::kMicro;
 using base::kMilli;
 
-// What sequences on several lanes of a node may take of their pass.
+// What sequences on several lanes may take of their pass.
 constexpr int64_t kMostMilli[] = {kMilli, 850, 700, 550};
 // What the first pass may take of an even one.
 constexpr int64_t kLongFirstMilli[] = {1'250, 1'500, 1'750};
@@ -193,7 +193,7 @@ void StripPacker::level_spread(Found& found) {
   Shape shape = found.shape;
   shape.trial.most_milli = kMilli;
   shape.trial.spreads = true;
-  for (int least = 1; least <= packing_.node_lanes(); least *= 2) {
+  for (int least = 1; least <= packing_.lanes(); least *= 2) {
     shape.trial.least_lanes = least;
     if (strip_.fill(shape.of(found.end_ns + found.end_ns / kNearPart)))
       level_from(strip_.filling(), shape, found);
