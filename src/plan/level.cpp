@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "plan/precision.h"
@@ -72,6 +73,10 @@ class Leveller {
       if (best.place < 0) continue;
       move(from, best.to, best.place);
       if (best.back >= 0) move(best.to, from, best.back);
+      for (const size_t changed : {from, best.to}) {
+        Load& of = filling_.loads[changed];
+        of.takes = batch(changed).takes = packing_.scheme.halves(batch(changed).work, of.lanes.lanes);
+      }
       return true;
     }
     return false;
@@ -140,16 +145,11 @@ class Leveller {
   }
 
   void move(size_t from, size_t to, int place) {
-    Load &a = filling_.loads[from], &b = filling_.loads[to];
-    batch(from).work -= times_.share(place, a.width);
-    batch(to).work += times_.share(place, b.width);
-    for (const size_t load : {from, to}) {
-      batch(load).takes = packing_.scheme.halves(batch(load).work, filling_.loads[load].lanes.lanes);
-      filling_.loads[load].takes = batch(load).takes;
-    }
+    batch(from).work -= times_.share(place, filling_.loads[from].width);
+    batch(to).work += times_.share(place, filling_.loads[to].width);
     std::erase(places_[from], place);
     places_[to].insert(std::ranges::lower_bound(places_[to], place), place);
-    filling_.micro_batch_of[static_cast<size_t>(place)] = b.first_micro_batch;
+    filling_.micro_batch_of[static_cast<size_t>(place)] = filling_.loads[to].first_micro_batch;
   }
 
   const Packing& packing_;
