@@ -101,11 +101,14 @@ int Strip::first_width(int place, const Halves& most) {
   return width;
 }
 
+// Lanes of several nodes that share nothing do not wait for each other's passes: there sequences may take
+// all.
 bool Strip::allows(int place, int width, const Halves& most) {
   const int lanes = times_.lanes(width);
+  const bool waits = in_passes() || lanes < packing_.node_lanes();
   if (width + 1 == times_.end_width(place)) return true;
   if (lanes < trial_->least_lanes) return false;
-  if (lanes == 1) return true;
+  if (lanes == 1 || !waits) return true;
   const auto part = [&](int64_t ns) { return ns * trial_->most_milli / base::kMilli; };
   return in_time(times_.alone(place, width), 0, {part(most.forward_ns), part(most.backward_ns)});
 }

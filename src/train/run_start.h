@@ -1,6 +1,7 @@
 // What a run begins with: the documents that it learns from, and what an earlier part of it left.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "session/data.h"
