@@ -24,13 +24,11 @@ class Leveller {
       load_of[static_cast<size_t>(filling.loads[i].first_micro_batch)] = i;
     for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
       places_[load_of[static_cast<size_t>(filling.micro_batch_of[place])]].push_back(static_cast<int>(place));
-    for (const Load& load : filling.loads)
-      longest_.resize(std::max(longest_.size(), static_cast<size_t>(load.pass) + 1));
-    measure();
+    longest_ = filling.longest();
   }
 
   void run() {
-    for (size_t tries = packing_.lengths.size(); tries > 0 && step(); --tries) measure();
+    for (size_t tries = packing_.lengths.size(); tries > 0 && step(); --tries) longest_ = filling_.longest();
   }
 
  private:
@@ -41,15 +39,6 @@ class Leveller {
     int place = -1;
     int back = -1;
   };
-
-  void measure() {
-    std::ranges::fill(longest_, Halves{});
-    for (const Load& load : filling_.loads) {
-      Halves& longest = longest_[static_cast<size_t>(load.pass)];
-      longest.forward_ns = std::max(longest.forward_ns, load.takes.forward_ns);
-      longest.backward_ns = std::max(longest.backward_ns, load.takes.backward_ns);
-    }
-  }
 
   const Halves& longest_of(const Load& load) const { return longest_[static_cast<size_t>(load.pass)]; }
   MicroBatch& batch(size_t load) {

@@ -37,7 +37,7 @@ int64_t Filling::end_ns(bool apart) const {
   return std::accumulate(ends_ns.begin(), ends_ns.end(), int64_t{0});
 }
 
-Halves Filling::halves() const {
+std::vector<Halves> Filling::longest() const {
   std::vector<Halves> ends;
   for (const Load& load : loads) {
     const auto pass = static_cast<size_t>(load.pass);
@@ -45,6 +45,11 @@ Halves Filling::halves() const {
     ends[pass].forward_ns = std::max(ends[pass].forward_ns, load.takes.forward_ns);
     ends[pass].backward_ns = std::max(ends[pass].backward_ns, load.takes.backward_ns);
   }
+  return ends;
+}
+
+Halves Filling::halves() const {
+  const std::vector<Halves> ends = longest();
   return std::accumulate(ends.begin(), ends.end(), Halves{}, [](Halves sum, const Halves& end) {
     sum += end;
     return sum;

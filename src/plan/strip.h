@@ -62,7 +62,8 @@ struct Filling {
 
   // Of all passes: of each its longest load, or, apart, its longest forward and its longest backward.
   int64_t end_ns(bool apart) const;
-  SchemeCost::Halves halves() const;  // their longest forwards, and their longest backwards
+  SchemeCost::Halves halves() const;                // their longest forwards, and their longest backwards
+  std::vector<SchemeCost::Halves> longest() const;  // by pass, of its loads
 };
 
 class Strip {

@@ -95,17 +95,6 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
   EXPECT_GT(filled, 50);
 }
 
-// The longest halves of each pass.
-std::vector<SchemeCost::Halves> longest_of_passes(const Filling& filling, int passes) {
-  std::vector<SchemeCost::Halves> longest(static_cast<size_t>(passes));
-  for (const Load& load : filling.loads) {
-    SchemeCost::Halves& of = longest[static_cast<size_t>(load.pass)];
-    of.forward_ns = std::max(of.forward_ns, load.takes.forward_ns);
-    of.backward_ns = std::max(of.backward_ns, load.takes.backward_ns);
-  }
-  return longest;
-}
-
 TEST(Level, NoPassEndsLaterAndMostEndSooner) {
   const cost::CostModel cost = test_cost();
   constexpr int kLanes = 16;
@@ -132,8 +121,8 @@ TEST(Level, NoPassEndsLaterAndMostEndSooner) {
     Filling levelled = strip.filling();
     level(packing, strip.times(), levelled);
     expect_micro_batches_hold_their_sequences(packing, levelled);
-    const auto before = longest_of_passes(strip.filling(), passes),
-               after = longest_of_passes(levelled, passes);
+    const auto before = strip.filling().longest(), after = levelled.longest();
+    ASSERT_EQ(after.size(), before.size());
     for (size_t pass = 0; pass < before.size(); ++pass) {
       EXPECT_LE(after[pass].forward_ns, before[pass].forward_ns) << "seed " << seed;
       EXPECT_LE(after[pass].backward_ns, before[pass].backward_ns) << "seed " << seed;
