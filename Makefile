@@ -95,12 +95,12 @@ parity: everything ## Compare with transformers and torch.optim (installs 4 GB t
 	tools/bootstrap --parity
 	$(CTEST) --test-dir $(BUILD) -C parity -L parity
 
-integrations: everything ## Run the Python package inside released Megatron, verl, TRL, transformers and accelerate
+integrations: everything ## Run the Python package inside released Megatron, verl, miles, TRL, transformers and accelerate
 	tools/bootstrap --integrations
 	$(CTEST) --test-dir $(BUILD) -C integrations -L integrations
 
-bench-balance: everything ## Time steps balanced by Megatron, accelerate, verl and by Sluice (after `make integrations`)
-	for program in megatron torch verl; do \
+bench-balance: everything ## Time steps balanced by Megatron, accelerate, miles, verl and by Sluice (after `make integrations`)
+	for program in megatron slime torch verl; do \
 	  PYTHONPATH=$(BUILD)/python $(DEPS)/integrations-$$program/bin/python -B bench/balance.py $$program || exit 1; \
 	done >$(BUILD)/balance.jsonl
 	PYTHONPATH=$(BUILD)/python $(DEPS)/integrations-torch/bin/python -B bench/balance.py table \

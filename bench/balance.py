@@ -1,13 +1,14 @@
 """A step's time with sequences spread over four ranks by a training program's own rule, and by Sluice.
 
-    python bench/balance.py PROGRAM        in the environment of PROGRAM: megatron, torch or verl
-    make bench-balance                     all three, into bench/results/balance.md
+    python bench/balance.py PROGRAM        in the environment of PROGRAM: megatron, slime, torch or verl
+    make bench-balance                     all four, into bench/results/balance.md
 
 The rules are those of the released programs: Megatron-LM deals out one sample a micro-batch in turns
 (MegatronPretrainingSampler, core_v0.16.1, which its wheel lacks: three lines here); accelerate deals out batches of
 equally many samples in turns, in which ranks that shard parameters (FSDP) meet; verl evens out 24576 l + l² over parts of
-equal size, and cuts a part into micro-batches by the same rule. Sluice is called as the programs call it
-(sluice.integrations).
+equal size, and cuts a part into micro-batches by the same rule; miles, which grew out of slime, evens out tokens, counts
+by first fit the micro-batches of the rank that needs most, and cuts every part into as many, even in tokens, one of which
+may hold more than it should; Sluice's hold no more. Sluice is called as the programs call it (sluice.integrations).
 
 Calibrated: lengths as they are, up to 32,768 tokens, ranks of four A800 with a 7B model, times of the shipped fit; a step
 takes what the slowest rank does, or under FSDP the sum of the slowest of each meeting. Measured: lengths divided by 16, four
@@ -99,7 +100,28 @@ class Verl(Megatron):
         return [[part[i] for i in piece] for piece in pieces]
 
 
-RULES = {"megatron": Megatron, "torch": Torch, "verl": Verl}
+class Slime(Megatron):
+    def __init__(self, balancer):
+        super().__init__(balancer)
+        from miles.utils import seqlen_balancing
+        from sluice.integrations.slime import ScheduleByTime
+        self.module = seqlen_balancing
+        self.schedule = ScheduleByTime(balancer)
+
+    def own(self, lengths):
+        from miles.utils.data import get_minimum_num_micro_batch_size
+        parts = self.module.get_seqlen_balanced_partitions(lengths.tolist(), RANKS, equal_size=True)
+        count = max(get_minimum_num_micro_batch_size(lengths[part].tolist(), self.balancer_tokens) for part in parts)
+        return [[[part[i] for i in piece] for piece in
+                 self.module.get_seqlen_balanced_partitions(lengths[part].tolist(), count, equal_size=False)]
+                for part in parts]
+
+    def ours(self, lengths):
+        (ranks,) = self.schedule.schedule(lengths, RANKS, self.balancer_tokens)
+        return ranks
+
+
+RULES = {"megatron": Megatron, "slime": Slime, "torch": Torch, "verl": Verl}
 
 
 def step_time(rule, of_ranks):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sluice._sluice import InputError
+from sluice.integrations.parts import equal_parts
 from sluice.planning import Planner
 from sluice.results import MeasuredPrices, StageTimes
 
@@ -115,43 +116,6 @@ def _take_shortest(rank: MicroBatches, lengths: NDArray[Any]) -> int:
     if not micro_batch:
         rank.remove(micro_batch)
     return taken
-
-
-def equal_parts(times: NDArray[np.int64], ranks: int) -> list[list[int]]:
-    """As many of `times` in each part, and the largest sum of a part small: their places, ascending.
-
-    Longest first to the part with the least so far that has room; then exchanges of two, as long as one lowers the
-    largest sum. REQUIRES: ranks divides the count.
-    """
-    part_of = np.empty(len(times), dtype=np.int64)
-    sums = np.zeros(ranks, dtype=np.int64)
-    room = np.full(ranks, len(times) // ranks)
-    for place in np.argsort(-times, kind="stable"):
-        part = min(np.flatnonzero(room), key=sums.__getitem__)
-        part_of[place] = part
-        sums[part] += times[place]
-        room[part] -= 1
-    while _exchange(times, part_of, sums):
-        pass
-    return [np.flatnonzero(part_of == part).tolist() for part in range(ranks)]
-
-
-def _exchange(times: NDArray[np.int64], part_of: NDArray[np.int64], sums: NDArray[np.int64]) -> bool:
-    """Makes the exchange with the fullest part that leaves the smaller of both sums' larger; False: none helps."""
-    fullest = int(np.argmax(sums))
-    inside, outside = np.flatnonzero(part_of == fullest), np.flatnonzero(part_of != fullest)
-    if not outside.size:
-        return False
-    moved = times[inside][:, None] - times[outside][None, :]
-    larger = np.maximum(sums[fullest] - moved, sums[part_of[outside]][None, :] + moved)
-    row, column = np.unravel_index(np.argmin(larger), larger.shape)
-    if larger[row, column] >= sums[fullest]:
-        return False
-    other = part_of[outside[column]]
-    sums[fullest] -= moved[row, column]
-    sums[other] += moved[row, column]
-    part_of[inside[row]], part_of[outside[column]] = other, fullest
-    return True
 
 
 def even_counts(planned: list[MicroBatches], count: int | None = None) -> list[MicroBatches]:
