@@ -46,6 +46,7 @@ def main():
             if rank == 0:
                 print(f"epoch {epoch} step {step} loss {total.item():.3f} "
                       f"micro-batches {batches.num_microbatches(step)} a rank", flush=True)
+    dist.monitored_barrier()  # gives gloo's threads the time to let go of the last tensors: without, torch 2.11 may abort at exit
     dist.destroy_process_group()
 
 
