@@ -81,8 +81,8 @@ class StripPacker {
   bool run(int passes);
   Found find_together(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
-  void level_spread(Found& found);
-  void find_apart(Found& found);
+  void consider_levelled(Found found);
+  void consider_apart(Found found);
   bool search(const Shape& shape, Found& found);
   void consider(const Filling& filling);
 
@@ -146,15 +146,9 @@ bool StripPacker::run(int passes) {
       search({.passes = passes, .first_milli = first_milli, .trial = {}}, found);
   }
   if (found.end_ns == kNever) return false;
-  if (shares()) {
-    level_from(found.filling, found.shape, found);
-    level_spread(found);
-  }
   consider(found.filling);
-  if (!shares() || enough() || !packing_.options.seeds.has(Seed::kApart)) return true;
-  find_apart(found);
-  level_from(found.filling, found.shape, found);
-  consider(found.filling);
+  if (shares() && !enough() && packing_.options.seeds.has(Seed::kApart)) consider_apart(found);
+  if (shares() && !enough() && packing_.options.seeds.has(Seed::kLevel)) consider_levelled(found);
   return true;
 }
 
@@ -176,32 +170,35 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
   return found;
 }
 
-// By local search from there.
+// By local search from there. Lanes wait for each other behind the longest forward.
 void StripPacker::level_from(Filling filling, const Shape& shape, Found& found) {
-  if (!packing_.options.seeds.has(Seed::kLevel)) return;
   level(packing_, strip_.times(), filling);
-  const int64_t end_ns = filling.end_ns(shape.trial.apart);
+  const int64_t end_ns = filling.end_ns(true);
   if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = std::move(filling), .shape = shape};
 }
 
-// Sequences that are spread for an end a little later leave it more to do; not where many lie evenly already.
-void StripPacker::level_spread(Found& found) {
+// Sequences that are spread for an end a little later leave local search more to do; not where many lie
+// evenly already.
+void StripPacker::consider_levelled(Found found) {
+  found.end_ns = found.filling.end_ns(true);
+  level_from(found.filling, found.shape, found);
   int64_t area_ns = 0;
   for (const Load& load : found.filling.loads) area_ns += load.takes.both_ns() * load.lanes.lanes;
   const bool even = found.end_ns - area_ns / packing_.lanes() <= found.end_ns / kFirstRisePart;
-  if (even && std::ssize(packing_.lengths) > packing_.lanes()) return;
+  const bool spread = !even || std::ssize(packing_.lengths) <= packing_.lanes();
   Shape shape = found.shape;
   shape.trial.most_milli = kMilli;
   shape.trial.spreads = true;
-  for (int least = 1; least <= packing_.lanes(); least *= 2) {
+  for (int least = 1; spread && least <= packing_.lanes(); least *= 2) {
     shape.trial.least_lanes = least;
     if (strip_.fill(shape.of(found.end_ns + found.end_ns / kNearPart)))
       level_from(strip_.filling(), shape, found);
   }
+  consider(found.filling);
 }
 
-// Lanes wait for each other behind the longest forward.
-void StripPacker::find_apart(Found& found) {
+// With limits to forwards and backwards each.
+void StripPacker::consider_apart(Found found) {
   const int64_t of_found = forward_part(found.filling.halves());
   low_ns_ = found.end_ns;  // about: less than together is hardly to be had
   found.end_ns = found.filling.end_ns(true);
@@ -225,6 +222,8 @@ void StripPacker::find_apart(Found& found) {
     step /= 2;
     ++steps;
   }
+  if (packing_.options.seeds.has(Seed::kLevel)) level_from(found.filling, found.shape, found);
+  consider(found.filling);
 }
 
 // Whether some trial end of that shape is less. What holds all for one end need not for a later one: ends
