@@ -12,7 +12,10 @@ from pathlib import Path
 import program
 
 FIXTURES = Path(__file__).resolve().parent.parent / "data" / "parity"
-LAYOUTS = {"one rank": (1, ["<1,1,1>"]), "three ranks": (3, ["<2,1,1> + <1,1,1>", "<1,3,1>"])}
+# Ranks, strategies, the type computed in, and how far gradient norms may be from the fixtures', which transformers made
+# in FP32: that is up to 8e-5 from FP64. Sluice's FP32 comes on top, by processor more or less.
+LAYOUTS = {"one rank": (1, ["<1,1,1>"], "float64", 1e-4),
+           "three ranks": (3, ["<2,1,1> + <1,1,1>", "<1,3,1>"], "float32", 5e-4)}
 
 
 def read_safetensors(path):
@@ -50,12 +53,13 @@ def compare_evaluation(comparison, sluice, fixture, expected, scratch):
 
 
 def compare_training(comparison, sluice, fixture, expected, scratch):
-    for name, (ranks, strategies) in LAYOUTS.items():
+    for name, (ranks, strategies, dtype, allowed) in LAYOUTS.items():
         config = program.write_config(scratch / "run.toml", {
             "model": {"hf": str(fixture)},
             "data": {"train": [[str(fixture / "corpus"), 1.0]], "context_length": expected["context_length"],
                      "tokens_per_step": sum(map(len, expected["sequences"]))},
-            "train": {"steps": len(expected["losses"]), "threads": 1, "device": "cpu", "correction_rate": 0.0},
+            "train": {"steps": len(expected["losses"]), "threads": 1, "device": "cpu", "dtype": dtype,
+                      "correction_rate": 0.0},
             "optimizer": expected["optimizer"],
             "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
             "memory": {"device_gib": 1, "margin_gib": 0.125},
@@ -64,7 +68,7 @@ def compare_training(comparison, sluice, fixture, expected, scratch):
         lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
         comparison.close(f"{name}: loss", [line["loss"] for line in lines], expected["losses"], 1e-5)
         comparison.close(f"{name}: gradient norm", [line["grad_norm"] for line in lines], expected["grad_norms"],
-                         1e-4)
+                         allowed)
 
 
 def main():
