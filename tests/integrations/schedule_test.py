@@ -104,9 +104,9 @@ class ScheduleTest(unittest.TestCase):
                 self.schedule(**wrong)
         schedule = self.schedule()
         with self.assertRaisesRegex(sluice.InputError, "63 samples are no multiple of the global batch size 64"):
-            schedule.ranks([5] * 63, 4)
+            schedule.shares([5] * 63, 4)
         with self.assertRaisesRegex(sluice.InputError, "64 sequences cannot be 3 parts"):
-            schedule.ranks([5] * 64, 3)
+            schedule.shares([5] * 64, 3)
         with self.assertRaisesRegex(sluice.InputError, "max_tokens is 0"):
             schedule.count([5, 6], 0)
         with self.assertRaisesRegex(sluice.InputError, "2 samples of a rank fill no 4 micro-batches"):

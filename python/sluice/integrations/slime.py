@@ -54,7 +54,7 @@ class ScheduleByTime:
         self.balancer, self.global_batch_size, self.multiple = balancer, global_batch_size, multiple
         self._max_tokens: int | None = None
 
-    def ranks(self, lengths: ArrayLike, ranks: int) -> list[list[int]]:
+    def shares(self, lengths: ArrayLike, ranks: int) -> list[list[int]]:
         """Of each rank its samples, one step's behind the other's, in each equally many and even in time.
 
         lengths: in tokens, of a rollout. Raises InputError where `ranks` does not divide a step's samples, or a step's
@@ -106,7 +106,7 @@ class ScheduleByTime:
     def schedule(self, lengths: ArrayLike, ranks: int, max_tokens: int) -> list[list[MicroBatches]]:
         """Of each step of a rollout, of each rank, its micro-batches of samples: on every rank as many."""
         values = _lengths(lengths)
-        shares = self.ranks(values, ranks)
+        shares = self.shares(values, ranks)
         own = (self.global_batch_size or len(values)) // ranks
         steps = []
         for begin in range(0, len(shares[0]), own):
@@ -135,7 +135,7 @@ class ScheduleByTime:
     # Called as slime calls its own.
 
     def _partitions_of_rollout(self, seqlen_list: Any, k_partitions: int, equal_size: bool) -> list[list[int]]:
-        return self.ranks(seqlen_list, k_partitions)
+        return self.shares(seqlen_list, k_partitions)
 
     def _count(self, total_lengths: Any, max_tokens_per_gpu: int) -> int:
         self._max_tokens = max_tokens_per_gpu  # those who ask for partitions later don't say it
