@@ -82,7 +82,6 @@ class MilesTest(unittest.TestCase):
         def most(counts, op, group):
             counts.copy_(torch.stack(own_counts).max(0).values)
 
-        found = []
         with mock.patch.object(torch.cuda, "current_device", lambda: "cpu"):
             for all_reduce in (gather, most):
                 with mock.patch.object(training.dist, "all_reduce", all_reduce):

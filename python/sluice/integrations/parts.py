@@ -16,7 +16,9 @@ def equal_parts(times: Times, count: int) -> list[list[int]]:
 
     REQUIRES: `count` divides the number of times.
     """
-    return parts_within(times, np.ones_like(times), count, len(times) // count)
+    parts = parts_within(times, np.ones_like(times), count, len(times) // count)
+    assert parts is not None
+    return parts
 
 
 def fewest_parts(times: Times, sizes: Sizes, room: int) -> int:
@@ -26,19 +28,21 @@ def fewest_parts(times: Times, sizes: Sizes, room: int) -> int:
     return next((count for count in counts if _filled(times, sizes, count, room) is not None), fitted)
 
 
-def parts_within(times: Times, sizes: Sizes, count: int, room: int) -> list[list[int]]:
-    """In `count` parts, none empty, the largest sum of times small: places of `times`, ascending.
+def parts_within(times: Times, sizes: Sizes, count: int, room: int) -> list[list[int]] | None:
+    """In `count` parts, none empty, the largest sum of times small: places of `times`, ascending; None: fewest_parts is more.
 
     sizes: what each takes of a part's `room`; one that takes more than all of it has a part of its own.
 
     The longest first to the part with the least so far that has room; then moves to other parts and exchanges of two,
-    as long as one lowers the largest sum. REQUIRES: fewest_parts() <= count <= the number of times.
+    as long as one lowers the largest sum. REQUIRES: count <= the number of times.
     """
     counts = range(count, _least_parts(sizes, room) - 1, -1)
     fillings = (_filled(times, sizes, fewer, room) for fewer in counts)
     part_of = next((filling for filling in fillings if filling is not None), None)
     if part_of is None:
         part_of = _first_fit(sizes, room)
+    if part_of.max() >= count:
+        return None
     for empty in range(int(part_of.max()) + 1, count):
         most = np.flatnonzero(part_of == np.argmax(np.bincount(part_of)))
         part_of[most[len(most) // 2:]] = empty
@@ -90,7 +94,7 @@ def _even_out(times: Times, sizes: Sizes, part_of: Times, sums: Times, taken: Ti
     fullest = int(np.argmax(sums))
     inside, outside = np.flatnonzero(part_of == fullest), np.flatnonzero(part_of != fullest)
     others = np.delete(np.arange(len(sums)), fullest)
-    if not others.size or len(inside) < 2 and not outside.size:
+    if not others.size:
         return False
     # What comes for what goes: one of another part, or nothing.
     comes_time = np.concatenate([times[outside], np.zeros_like(others)])

@@ -95,12 +95,13 @@ class ScheduleByTime:
         than count() says, or more than samples.
         """
         values = _lengths(lengths)
-        least = fewest_parts(self._times(values), values, max_tokens)
-        if not least <= count <= len(values):
+        times = self._times(values)
+        parts = parts_within(times, values, count, max_tokens) if count <= len(values) else None
+        if parts is None:
+            least = fewest_parts(times, values, max_tokens)
             raise InputError(
                 f"{count} micro-batches for {len(values)} samples: {max_tokens} tokens in each allow {least} to {len(values)}"
             )
-        parts = parts_within(self._times(values), values, count, max_tokens)
         return sorted(parts, key=lambda part: self.balancer.times.of(values[part]), reverse=True)
 
     def schedule(self, lengths: ArrayLike, ranks: int, max_tokens: int) -> list[list[MicroBatches]]:
