@@ -2,17 +2,24 @@
 // gradients split off, admission by token credits. Planning scores plans with it and graph lowering takes
 // its order, so both speak of the same schedule.
 //
-// A unit (strategy::Unit) of several lanes occupies all of them at once. Policy
-// at each (lane, stage), whenever it is free: a ready backward (oldest first), else a ready forward
+// A unit (strategy::Unit) of several lanes occupies all of them at once. Policy at each stage of a lane that
+// no unit ties to others, whenever it is free: a ready backward (oldest first), else a ready forward
 // (admitted), else the oldest deferred weight gradient. A forward is admitted at stage 0 when its tokens fit
 // the credit of every lane it uses; otherwise the stage drains. Credit returns when the unit's weight
-// gradient is done on every stage. While the next unit of a pipeline of one lane waits for credit, a later
-// stage prefers the weight gradient of the oldest unit in flight to a forward. Where one stage alone has
-// backwards they are never split. On the first of several that have them (stage 0, unless its layers are
-// frozen) older weight gradients finish before the backward of a lane's last unit, which is fused. A unit
-// under a memory policy is fused on every stage; on a pipeline of one lane older weight gradients go first
-// there too. Its gradient leaves when both are done. At one instant transfers start first, then stages decide
-// from the first to the last.
+// gradient is done on every stage. While the next unit waits for credit, a later stage prefers the weight
+// gradient of the oldest unit in flight to a forward. Where one stage alone has backwards they are never
+// split. On the first of several that have them (stage 0, unless its layers are frozen) the last unit's
+// backward is fused; a unit under a memory policy is fused on every stage. Before a fused backward a stage
+// does the older weight gradients, so that it finishes units in order; the last stage does them before the
+// forward, from which it turns at once. The gradient leaves when both are done. At one instant transfers
+// start first, then stages decide from the first to the last; where there are several lanes a transfer waits
+// for those of older units on its lanes.
+//
+// Lanes that units tie to each other, directly or through third ones, keep in step. Their units form rounds,
+// each in the first behind the rounds of those before it on its lanes. A stage runs the cells of every such
+// lane in the order in which it would run them on one lane whose units were the rounds, each with its longest
+// cells and most tokens; what waits for what remains the lanes' own. Were each lane to choose for itself, a
+// unit would wait for the one that is busy with something else, and others for those that wait.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,6 @@ void Recurrence::read(const UnitTable& table, std::span<const int> order, int la
   stages_ = table.stages();
   lanes_ = lanes;
   credit_tokens_ = credit_tokens;
-  rules_ = {.finishes_in_order = lanes == 1, .drains_for_credit = lanes == 1, .sends_in_order = lanes > 1};
   late_ = false;
   units_.clear();
   for (const int row : order) {
@@ -94,6 +93,7 @@ void Recurrence::list_lanes() {
 int64_t Recurrence::run() {
   stations_.assign(static_cast<size_t>(stages_ * lanes_), Station{});
   used_tokens_.assign(static_cast<size_t>(lanes_), 0);
+  finished_.assign(static_cast<size_t>(lanes_), 0);
   ends_ns_.assign(static_cast<size_t>(lanes_), 0);
   events_.clear();
   waiting_.clear();
@@ -116,6 +116,8 @@ int64_t Recurrence::run() {
   for (int first = 0; first < lanes_ && !late_;) {
     int end = first + 1;
     while (tied_[static_cast<size_t>(end) - 1] != 0) ++end;
+    tied_run_ = end > first + 1;
+    if (tied_run_) rounds_ = Recurrence().schedule(find_rounds(first, end), 1, credit_tokens_);
     run_lanes(first, end);
     std::fill(ends_ns_.begin() + first, ends_ns_.begin() + end, now_ns_);
     first = end;
@@ -123,6 +125,41 @@ int64_t Recurrence::run() {
   for (const Unit& unit : units_)
     SLUICE_ASSERT(late_ || unit.unfinished_stages == 0, "the pipeline stopped early");
   return *std::ranges::max_element(ends_ns_);
+}
+
+// Gives each unit of tied lanes its round. What the rounds take, as units of one lane: their longest cells
+// and most tokens.
+UnitTable Recurrence::find_rounds(int first_lane, int end_lane) {
+  UnitTable rounds(stages_);
+  std::vector<int> reached(static_cast<size_t>(end_lane - first_lane), 0);
+  for (Unit& unit : units_) {
+    if (unit.first_lane < first_lane || unit.first_lane >= end_lane) continue;
+    const auto first = reached.begin() + (unit.first_lane - first_lane);
+    unit.round = *std::max_element(first, first + unit.lanes);
+    std::fill_n(first, unit.lanes, unit.round + 1);
+    if (unit.round == rounds.units()) {
+      rounds.resize(unit.round + 1);
+      rounds.head(unit.round) = {.fused = true, .first_backward_stage = unit.first_backward_stage};
+    }
+    UnitTable::Head& head = rounds.head(unit.round);
+    head.tokens = std::max(head.tokens, unit.tokens);
+    head.fused = head.fused && unit.fused;
+    const std::span<UnitTable::Cells> row = rounds.row(unit.round);
+    for (size_t stage = 0; stage < row.size(); ++stage) {
+      UnitTable::Cells& longest = row[stage];
+      const UnitTable::Cells& cells = unit.cells[stage];
+      const int64_t fused_ns = unit.fused ? cells.backward_weight_ns : 0;
+      longest.forward_ns = std::max(longest.forward_ns, cells.forward_ns);
+      longest.backward_input_ns = std::max(longest.backward_input_ns, cells.backward_input_ns + fused_ns);
+      longest.backward_weight_ns = std::max(longest.backward_weight_ns, cells.backward_weight_ns - fused_ns);
+      longest.transfer_ns = std::max(longest.transfer_ns, cells.transfer_ns);
+    }
+  }
+  for (Unit& unit : units_) {
+    if (unit.first_lane >= first_lane && unit.first_lane < end_lane)
+      unit.last = unit.round + 1 == rounds.units();
+  }
+  return rounds;
 }
 
 void Recurrence::run_lanes(int first_lane, int end_lane) {
@@ -156,52 +193,72 @@ bool Recurrence::admissible(int unit) const {
 
 // Whether the next unit lacks credit and `unit` is the one that returns some first.
 bool Recurrence::credit_waits_for(int unit) const {
-  if (!rules_.drains_for_credit) return false;
-  const int next = stations_[0].forwards_started;
-  const bool oldest = unit == 0 || at(unit - 1).unfinished_stages == 0;
-  return oldest && next < static_cast<int>(units_.size()) &&
-         used_tokens_[0] + at(next).tokens > credit_tokens_;
+  const Station& first = stations_[static_cast<size_t>(at(unit).first_lane)];
+  const bool oldest = unit == unit_of(first.lane, finished_[static_cast<size_t>(first.lane)]);
+  if (!oldest || first.forwards_started == units_of(first.lane)) return false;
+  const Unit& next = at(unit_of(first.lane, first.forwards_started));
+  return used_tokens_[static_cast<size_t>(first.lane)] + next.tokens > credit_tokens_;
 }
 
-// The fused backward that ends the first stage with backwards waits for every older weight gradient there.
-bool Recurrence::may_run_fused(const Station& station, int unit) const {
-  if (turns_alone(unit)) return true;
-  if (rules_.finishes_in_order && station.weights_started < station.weights_ready) return false;
-  const Unit& of = at(unit);
-  if (station.stage != of.first_backward_stage || !of.last) return true;
-  const std::span<const Station> stations = stations_of(station.stage, unit);
-  return std::ranges::all_of(
-      stations, [&](const Station& of_lane) { return of_lane.finished == units_of(of_lane.lane) - 1; });
-}
-
-Recurrence::Choice Recurrence::choose(const Station& station) {
+Recurrence::Choice Recurrence::choose_of_lane(const Station& station) {
   const bool weight_ready = station.weights_started < station.weights_ready;
   const int oldest_weight = weight_ready ? weight(station, station.weights_started) : -1;
   if (station.backwards_started < station.backwards_ready) {
     const int unit = unit_of(station.lane, station.backwards_started);
     if (!fused(station.stage, unit)) return {Kind::kBackwardInput, unit};
-    if (may_run_fused(station, unit)) return {Kind::kBackward, unit};
-    if (rules_.finishes_in_order && weight_ready) return {Kind::kBackwardWeight, oldest_weight};
+    if (weight_ready) return {Kind::kBackwardWeight, oldest_weight};
+    return {Kind::kBackward, unit};
   }
   if (station.stage > 0 && weight_ready && credit_waits_for(oldest_weight))
     return {Kind::kBackwardWeight, oldest_weight};
   if (station.forwards_started < station.forwards_ready) {
     const int unit = unit_of(station.lane, station.forwards_started);
+    const bool turns_fused = station.stage + 1 == stages_ && fused(station.stage, unit);
+    if (turns_fused && weight_ready) return {Kind::kBackwardWeight, oldest_weight};
     if (station.stage > 0 || admissible(unit)) return {Kind::kForward, unit};
   }
   if (weight_ready) return {Kind::kBackwardWeight, oldest_weight};
   return {};
 }
 
-// A unit of several lanes starts when all of them are free and choose it; until then the free ones wait for
-// it, so that no stream of others can starve it. The oldest ready unit of the highest kind is the choice of
-// each of its lanes, hence some lane can always start.
+// The cell that comes next on its lane in the order of the rounds, when it is ready.
+Recurrence::Choice Recurrence::choose_of_rounds(Station& station) {
+  const std::vector<Cell>& cells = rounds_.cells[static_cast<size_t>(station.stage)].front();
+  for (; station.rounds_cells < cells.size(); ++station.rounds_cells) {
+    const Cell& cell = cells[station.rounds_cells];
+    const auto next = [&](int started) {  // -1: it has been, or its lane has none of that round
+      const int unit = started < units_of(station.lane) ? unit_of(station.lane, started) : -1;
+      return unit >= 0 && at(unit).round == cell.unit ? unit : -1;
+    };
+    if (cell.kind == cost::CellKind::kForward) {
+      const int unit = next(station.forwards_started);
+      if (unit < 0) continue;
+      const bool arrived = station.forwards_started < station.forwards_ready;
+      return arrived && (station.stage > 0 || admissible(unit)) ? Choice{Kind::kForward, unit} : Choice{};
+    }
+    if (cell.kind == cost::CellKind::kBackwardWeight) {
+      if (station.weights_started == station.weights_ready) continue;
+      const int unit = weight(station, station.weights_started);
+      if (at(unit).round == cell.unit) return {Kind::kBackwardWeight, unit};
+      continue;
+    }
+    const int unit = next(station.backwards_started);
+    if (unit < 0) continue;
+    if (station.backwards_started == station.backwards_ready) return {};
+    return {fused(station.stage, unit) ? Kind::kBackward : Kind::kBackwardInput, unit};
+  }
+  return {};
+}
+
+// A unit of several lanes starts when all of them are free and choose it. The first cell in the order of the
+// rounds that has not started is the choice of each of its lanes once it is ready, hence some lane can always
+// start.
 void Recurrence::try_start(Station& station) {
   if (station.busy) return;
   const Choice choice = choose(station);
   if (choice.unit < 0) return;
   if (at(choice.unit).lanes > 1) {
-    for (const Station& other : stations_of(station.stage, choice.unit)) {
+    for (Station& other : stations_of(station.stage, choice.unit)) {
       if (&other == &station) continue;
       if (other.busy) return;
       const Choice of_other = choose(other);
@@ -292,7 +349,8 @@ void Recurrence::send(Kind kind, int stage, int unit) {
 }
 
 void Recurrence::start_transfers() {
-  if (rules_.sends_in_order) {
+  const bool in_order = lanes_ > 1;
+  if (in_order) {
     for (Waiting& transfer : waiting_) {
       for (const Station& station : stations_of(transfer.stage, transfer.unit)) {
         transfer.ready_ns =
@@ -303,8 +361,7 @@ void Recurrence::start_transfers() {
   }
   still_.clear();
   for (const Waiting& transfer : waiting_) {
-    if ((rules_.sends_in_order && is_behind(transfer)) || !start_transfer(transfer))
-      still_.push_back(transfer);
+    if ((in_order && is_behind(transfer)) || !start_transfer(transfer)) still_.push_back(transfer);
   }
   std::swap(waiting_, still_);
 }
@@ -339,11 +396,13 @@ bool Recurrence::start_transfer(const Waiting& transfer) {
 }
 
 void Recurrence::finish(int stage, int unit) {
-  for (Station& station : stations_of(stage, unit)) ++station.finished;
   Unit& of = units_[static_cast<size_t>(unit)];
   if (--of.unfinished_stages > 0) return;
-  for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane)
+  for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
     used_tokens_[static_cast<size_t>(lane)] -= of.tokens;
+    int& finished = finished_[static_cast<size_t>(lane)];
+    while (finished < units_of(lane) && at(unit_of(lane, finished)).unfinished_stages == 0) ++finished;
+  }
   wake(0, unit);
 }
 

@@ -34,13 +34,6 @@ class Recurrence {
 
  private:
   enum class Kind : uint8_t { kForward, kBackwardInput, kBackward, kBackwardWeight, kUp, kDown };
-  // What differs on a pipeline of one lane. On several a stage may wait for a unit that other lanes are not
-  // ready for; preferring other cells from one moment to the next would start late what was ready before.
-  struct Rules {
-    bool finishes_in_order = false;  // a fused backward waits for the older weight gradients of its stage
-    bool drains_for_credit = false;  // what returns credit goes first while the next unit lacks some
-    bool sends_in_order = false;  // a transfer is ready only when those before it on its lanes have arrived
-  };
   // `order` makes simultaneous events happen as they were scheduled.
   struct Event {
     int64_t time_ns = 0;
@@ -60,10 +53,10 @@ class Recurrence {
     int forwards_ready = 0, forwards_started = 0;
     int backwards_ready = 0, backwards_started = 0;
     int weights_ready = 0, weights_started = 0;  // of weights_
-    int finished = 0;
-    int64_t remaining_ns = 0;             // of cells that have not started
-    int64_t stream_free_ns[2] = {0, 0};   // activations, gradients
-    int64_t last_arrival_ns[2] = {0, 0};  // of what left from here
+    size_t rounds_cells = 0;                     // of its stage in rounds_ that are behind it
+    int64_t remaining_ns = 0;                    // of cells that have not started
+    int64_t stream_free_ns[2] = {0, 0};          // activations, gradients
+    int64_t last_arrival_ns[2] = {0, 0};         // of what left from here
   };
   struct Choice {
     Kind kind = Kind::kForward;
@@ -85,10 +78,11 @@ class Recurrence {
     int first_lane = 0;
     int lanes = 1;
     bool fused = false;
-    bool last = true;  // of all its lanes
+    bool last = true;  // of its lanes, and of all that units tie to them
     int first_backward_stage = 0;
     int unfinished_stages = 0;
     int64_t tokens = 0;
+    int round = 0;  // where lanes are tied
   };
 
   void read(const UnitTable& table, std::span<const int> order, int lanes, int64_t credit_tokens);
@@ -96,6 +90,7 @@ class Recurrence {
   int64_t pass_one_stage();
   int64_t run();
   void run_lanes(int first_lane, int end_lane);
+  UnitTable find_rounds(int first_lane, int end_lane);
   const Unit& at(int unit) const { return units_[static_cast<size_t>(unit)]; }
   std::span<Station> stations_of(int stage, int unit) {
     return {stations_.data() + stage * lanes_ + at(unit).first_lane, static_cast<size_t>(at(unit).lanes)};
@@ -123,8 +118,9 @@ class Recurrence {
   }
   bool admissible(int unit) const;
   bool credit_waits_for(int unit) const;
-  bool may_run_fused(const Station& station, int unit) const;
-  Choice choose(const Station& station);
+  Choice choose(Station& station) { return tied_run_ ? choose_of_rounds(station) : choose_of_lane(station); }
+  Choice choose_of_lane(const Station& station);
+  Choice choose_of_rounds(Station& station);
   void try_start(Station& station);
   void start(int stage, const Choice& choice);
   void push(int64_t time_ns, Kind kind, int stage, int unit);
@@ -142,14 +138,16 @@ class Recurrence {
   int lanes_ = 0;
   int64_t credit_tokens_ = 0;
   int64_t limit_ns_ = 0;
-  Rules rules_;
   int64_t now_ns_ = 0;
   int next_order_ = 0;
   bool late_ = false;
   std::vector<Unit> units_;
   std::vector<int> lane_begin_, lane_units_;  // each lane's units in order
   std::vector<char> tied_;                    // by lane: a unit lies on it and the next
+  bool tied_run_ = false;                     // of the lanes that run
+  PipelineSchedule rounds_;                   // of these, one lane with a unit for each round
   std::vector<int64_t> used_tokens_;          // by lane
+  std::vector<int> finished_;                 // by lane, the units before the oldest in flight
   std::vector<Station> stations_;             // by stage, then lane
   std::vector<int> weights_;                  // by stage, then as lane_units_
   std::vector<Station*> woken_;

@@ -26,10 +26,14 @@ class ReadyQueue {
   size_t front_ = 0;
 };
 
+struct Choice {
+  CellKind kind = CellKind::kForward;
+  int unit = -1;  // -1: nothing to do
+};
+
 // What stands between a lane's stage and its next cell.
 struct LaneStage {
   bool busy = false;
-  int finished_units = 0;          // weight gradients done
   int64_t activation_free_ns = 0;  // when its streams can carry the next transfer
   int64_t gradient_free_ns = 0;
   int64_t activation_arrived_ns = 0;  // the last that left from here
@@ -37,11 +41,12 @@ struct LaneStage {
   ReadyQueue forward;
   ReadyQueue backward;
   ReadyQueue weight;
+  std::vector<Choice> in_step;  // the cells of a lane that is tied to others, the next one last
 };
 
 struct Lane {
-  int units = 0;           // in all
-  int finished_units = 0;  // on every stage
+  std::vector<int> units;  // in the order of injection
+  size_t oldest = 0;       // in flight, as an index of these
   int64_t used_tokens = 0;
 };
 
@@ -78,11 +83,6 @@ class Simulation {
   PipelineSchedule run();
 
  private:
-  struct Choice {
-    CellKind kind = CellKind::kForward;
-    int unit = -1;  // -1: nothing to do
-  };
-
   int last_stage() const { return load_.stages - 1; }
   const TimedUnit& unit_at(int unit) const { return load_.units[static_cast<size_t>(unit)]; }
   LaneStage& place(int stage, int lane) {
@@ -114,14 +114,16 @@ class Simulation {
   }
   void await_those_before();
   void start_transfers();
-  void finish(int stage, int unit);
+  void finish(int unit);
   void wake(int stage, int unit);
   void start_woken();
+  PipelineLoad rounds_of(int first_lane, int end_lane);
+  void keep_in_step(int first_lane, int end_lane);
   void run_from(int first_lane, int end_lane);
 
   bool admissible(int unit);
   bool credit_waits_for(int unit);
-  bool backward_allowed(int stage, int unit);
+  Choice next_in_step(int stage, int lane);
   Choice choose(int stage, int lane);
   bool try_start(int stage, int lane);
   void start(int stage, Choice choice);
@@ -129,7 +131,8 @@ class Simulation {
   const PipelineLoad& load_;
   std::vector<LaneStage> places_;  // by stage, then lane
   std::vector<Lane> lanes_;
-  std::vector<bool> final_;             // the last unit of every lane it uses
+  std::vector<bool> final_;             // the last unit of its lane, or one of the last round
+  std::vector<int> round_;              // by unit
   std::vector<int> unfinished_stages_;  // by unit
   std::vector<bool> tied_;              // by lane: a unit lies on it and the next
   std::vector<bool> awake_;             // by place: something may start there
@@ -138,6 +141,7 @@ class Simulation {
   std::vector<Waiting> waiting_;  // ascending
   int64_t next_order_ = 0;
   int64_t now_ns_ = 0;
+  bool tied_run_ = false;  // of the lanes that run
   PipelineSchedule schedule_;
 };
 
@@ -151,6 +155,7 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
   tied_.resize(lanes, false);
   awake_.resize(stages * lanes, false);
   final_.resize(load.units.size(), true);
+  round_.resize(load.units.size(), 0);
   unfinished_stages_.resize(load.units.size(), load.stages);
   schedule_.cells.resize(stages);
   for (auto& stage : schedule_.cells) stage.resize(lanes);
@@ -170,7 +175,7 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
       int& last = last_unit[static_cast<size_t>(lane)];
       if (last >= 0) final_[static_cast<size_t>(last)] = false;
       last = u;
-      ++lanes_[static_cast<size_t>(lane)].units;
+      lanes_[static_cast<size_t>(lane)].units.push_back(u);
       place(0, lane).forward.push(u);
       if (lane + 1 < unit.first_lane + unit.lanes) tied_[static_cast<size_t>(lane)] = true;
     });
@@ -200,42 +205,45 @@ bool Simulation::admissible(int unit) {
   return fits;
 }
 
-// Whether the next unit lacks credit and `unit` is the one that returns some first. On several lanes a stage
-// may wait for a tied unit meanwhile; preferring other cells from one moment to the next would make it start
-// late what was ready before, so there this never counts.
+// Whether the next unit of its lane lacks credit and `unit` is the one that returns some first.
 bool Simulation::credit_waits_for(int unit) {
-  if (load_.lanes > 1) return false;
-  const ReadyQueue& next = place(0, 0).forward;
-  return unit == lanes_[0].finished_units && !next.empty() &&
-         lanes_[0].used_tokens + unit_at(next.front()).credit() > load_.credit_tokens;
+  const int first = unit_at(unit).first_lane;
+  const Lane& lane = lanes_[static_cast<size_t>(first)];
+  const ReadyQueue& next = place(0, first).forward;
+  return unit == lane.units[lane.oldest] && !next.empty() &&
+         lane.used_tokens + unit_at(next.front()).credit() > load_.credit_tokens;
 }
 
-// The fused backward that ends the first stage with backwards waits for every older weight gradient there. On
-// one lane all fused ones wait for those that are left on their stage, so that units finish in order; tied
-// units could wait for each other so.
-bool Simulation::backward_allowed(int stage, int unit) {
-  if (unit_at(unit).first_backward_stage >= last_stage() || !fused(stage, unit)) return true;
-  if (load_.lanes == 1 && !place(stage, 0).weight.empty()) return false;
-  if (stage != unit_at(unit).first_backward_stage || !final_[static_cast<size_t>(unit)]) return true;
-  bool allowed = true;
-  for_each_lane(unit, [&](int lane) {
-    allowed = allowed && place(stage, lane).finished_units == lanes_[static_cast<size_t>(lane)].units - 1;
-  });
-  return allowed;
-}
-
-Simulation::Choice Simulation::choose(int stage, int lane) {
+// What stands next on a lane that is tied to others, when it is ready.
+Choice Simulation::next_in_step(int stage, int lane) {
   LaneStage& at = place(stage, lane);
+  const Choice next = at.in_step.empty() ? Choice{} : at.in_step.back();
+  if (next.unit < 0) return next;
+  const bool forward = next.kind == CellKind::kForward;
+  const ReadyQueue& queue = forward                                  ? at.forward
+                            : next.kind == CellKind::kBackwardWeight ? at.weight
+                                                                     : at.backward;
+  const bool ready = !queue.empty() && queue.front() == next.unit;
+  const bool enters = forward && stage == 0;
+  return ready && (!enters || admissible(next.unit)) ? next : Choice{};
+}
+
+// A fused backward waits for the weight gradients that are left on its stage, on the last one its forward
+// does.
+Choice Simulation::choose(int stage, int lane) {
+  LaneStage& at = place(stage, lane);
+  if (tied_run_) return next_in_step(stage, lane);
   if (!at.backward.empty()) {
     const int unit = at.backward.front();
-    if (backward_allowed(stage, unit)) {
-      return {fused(stage, unit) ? CellKind::kBackward : CellKind::kBackwardInput, unit};
-    }
-    if (load_.lanes == 1 && !at.weight.empty()) return {CellKind::kBackwardWeight, at.weight.front()};
+    if (!fused(stage, unit)) return {CellKind::kBackwardInput, unit};
+    if (at.weight.empty()) return {CellKind::kBackward, unit};
+    return {CellKind::kBackwardWeight, at.weight.front()};
   }
   if (stage > 0 && !at.weight.empty() && credit_waits_for(at.weight.front())) {
     return {CellKind::kBackwardWeight, at.weight.front()};
   }
+  if (stage == last_stage() && !at.weight.empty() && !at.forward.empty() && fused(stage, at.forward.front()))
+    return {CellKind::kBackwardWeight, at.weight.front()};
   if (!at.forward.empty() && (stage > 0 || admissible(at.forward.front()))) {
     return {CellKind::kForward, at.forward.front()};
   }
@@ -243,9 +251,7 @@ Simulation::Choice Simulation::choose(int stage, int lane) {
   return {};
 }
 
-// A tied unit starts when all its lanes are free and choose it; until then the free ones wait for it, so
-// that no stream of single units can starve it. The oldest ready unit of the highest kind is the choice of
-// each of its lanes, hence some lane can always start.
+// A tied unit starts when all its lanes are free and choose it.
 bool Simulation::try_start(int stage, int lane) {
   if (place(stage, lane).busy) return false;
   const Choice choice = choose(stage, lane);
@@ -269,6 +275,7 @@ void Simulation::start(int stage, Choice choice) {
   for_each_lane(choice.unit, [&](int lane) {
     LaneStage& at = place(stage, lane);
     at.busy = true;
+    if (tied_run_) at.in_step.pop_back();
     if (choice.kind == CellKind::kForward) {
       at.forward.pop();
     } else if (choice.kind == CellKind::kBackwardWeight) {
@@ -344,12 +351,13 @@ void Simulation::start_transfers() {
   waiting_ = std::move(still);
 }
 
-void Simulation::finish(int stage, int unit) {
-  for_each_lane(unit, [&](int lane) { ++place(stage, lane).finished_units; });
+void Simulation::finish(int unit) {
   if (--unfinished_stages_[static_cast<size_t>(unit)] > 0) return;
   for_each_lane(unit, [&](int lane) {
-    ++lanes_[static_cast<size_t>(lane)].finished_units;
-    lanes_[static_cast<size_t>(lane)].used_tokens -= unit_at(unit).credit();
+    Lane& at = lanes_[static_cast<size_t>(lane)];
+    at.used_tokens -= unit_at(unit).credit();
+    const auto finished = [&](int of) { return unfinished_stages_[static_cast<size_t>(of)] == 0; };
+    at.oldest = static_cast<size_t>(std::ranges::find_if_not(at.units, finished) - at.units.begin());
   });
   wake(0, unit);
 }
@@ -381,7 +389,7 @@ void Simulation::end_cell(const Event& event) {
       if (stage < last_stage()) {
         send(stage, unit, EventKind::kForwardArrival);
       } else if (first_backward_stage == load_.stages) {
-        finish(stage, unit);
+        finish(unit);
       } else {
         for_each_lane(unit, [&](int lane) { place(stage, lane).backward.push(unit); });
       }
@@ -392,9 +400,9 @@ void Simulation::end_cell(const Event& event) {
       return;
     case CellKind::kBackward:
       if (stage > first_backward_stage) send(stage, unit, EventKind::kBackwardArrival);
-      finish(stage, unit);
+      finish(unit);
       return;
-    case CellKind::kBackwardWeight: finish(stage, unit); return;
+    case CellKind::kBackwardWeight: finish(unit); return;
   }
 }
 
@@ -417,11 +425,72 @@ PipelineSchedule Simulation::run() {
   for (int lane = 0; lane < load_.lanes;) {
     int end = lane + 1;
     while (tied_[static_cast<size_t>(end) - 1]) ++end;
+    tied_run_ = end > lane + 1;
+    if (tied_run_) keep_in_step(lane, end);
     run_from(lane, end);
     lane = end;
   }
   for (const int stages : unfinished_stages_) SLUICE_ASSERT(stages == 0, "the pipeline stopped early");
   return std::move(schedule_);
+}
+
+// Each unit in the first round behind those before it on its lanes; a round takes what its longest take.
+PipelineLoad Simulation::rounds_of(int first_lane, int end_lane) {
+  PipelineLoad rounds{.stages = load_.stages, .credit_tokens = load_.credit_tokens};
+  std::vector<int> reached(lanes_.size(), 0);
+  for (int u = 0; u < static_cast<int>(load_.units.size()); ++u) {
+    const TimedUnit& unit = unit_at(u);
+    if (unit.first_lane < first_lane || unit.first_lane >= end_lane) continue;
+    int& round = round_[static_cast<size_t>(u)];
+    for_each_lane(u, [&](int lane) { round = std::max(round, reached[static_cast<size_t>(lane)]); });
+    for_each_lane(u, [&](int lane) { reached[static_cast<size_t>(lane)] = round + 1; });
+    const auto stages = static_cast<size_t>(load_.stages);
+    if (round == std::ssize(rounds.units)) {
+      rounds.units.push_back({.fused = true,
+                              .first_backward_stage = unit.first_backward_stage,
+                              .forward_ns = std::vector<int64_t>(stages, 0),
+                              .backward_input_ns = std::vector<int64_t>(stages, 0),
+                              .backward_weight_ns = std::vector<int64_t>(stages, 0),
+                              .transfer_ns = std::vector<int64_t>(stages - 1, 0)});
+    }
+    TimedUnit& of = rounds.units[static_cast<size_t>(round)];
+    of.tokens = std::max(of.tokens, unit.credit());
+    of.fused = of.fused && unit.fused;
+    const auto raise = [](int64_t& to, int64_t ns) { to = std::max(to, ns); };
+    for (size_t s = 0; s < stages; ++s) {
+      raise(of.forward_ns[s], unit.forward_ns[s]);
+      raise(of.backward_input_ns[s],
+            unit.backward_input_ns[s] + (unit.fused ? unit.backward_weight_ns[s] : 0));
+      if (!unit.fused) raise(of.backward_weight_ns[s], unit.backward_weight_ns[s]);
+      if (s + 1 < stages) raise(of.transfer_ns[s], unit.transfer_ns[s]);
+    }
+  }
+  return rounds;
+}
+
+// Lists what tied lanes run in the order in which one lane would run the rounds.
+void Simulation::keep_in_step(int first_lane, int end_lane) {
+  const PipelineLoad rounds = rounds_of(first_lane, end_lane);
+  const PipelineSchedule order = Simulation(rounds).run();
+  for (int lane = first_lane; lane < end_lane; ++lane) {
+    for (const int unit : lanes_[static_cast<size_t>(lane)].units)
+      final_[static_cast<size_t>(unit)] = round_[static_cast<size_t>(unit)] + 1 == std::ssize(rounds.units);
+  }
+  for (int stage = 0; stage < load_.stages; ++stage) {
+    for (int lane = first_lane; lane < end_lane; ++lane) {
+      std::vector<Choice>& cells = place(stage, lane).in_step;
+      for (const Cell& cell : order.cells[static_cast<size_t>(stage)].front()) {
+        for (const int unit : lanes_[static_cast<size_t>(lane)].units) {
+          if (round_[static_cast<size_t>(unit)] != cell.unit) continue;
+          CellKind kind = cell.kind;
+          if (kind == CellKind::kBackwardWeight && fused(stage, unit)) continue;
+          if (kind == CellKind::kBackwardInput && fused(stage, unit)) kind = CellKind::kBackward;
+          cells.push_back({kind, unit});
+        }
+      }
+      std::ranges::reverse(cells);
+    }
+  }
 }
 
 void Simulation::run_from(int first_lane, int end_lane) {

@@ -21,7 +21,7 @@ class UnitTable {
   struct Head {
     int first_lane = 0;
     int lanes = 1;
-    bool fused = false;  // backward is one cell on every stage
+    bool fused = false;            // backward is one cell on every stage
     int first_backward_stage = 0;  // as TimedUnit's
     int64_t tokens = 0;            // of its lanes' credit
   };
