@@ -9,17 +9,13 @@
 
 namespace sluice::plan {
 
-// Up to so many of a pipeline or batch are worth single moves, each packed.
-constexpr size_t kFewSequences = 16;
-
 struct PackedPipeline {
   strategy::PipelinePlan plan;
   int64_t makespan_ns = 0;  // of the schedule that will run
 };
 
-// Packs sequences `members` (indices into `lengths`) for `pipeline` by the packers that its scheme asks for,
-// and improves what they find as the rule says. There is always a packing; nothing where none that it finds
-// ends below options.below_ns. REQUIRES: every length <= scheme.max_len_tokens().
+// Packs sequences `members` (indices into `lengths`) for `pipeline`. There is always a packing; nothing where
+// none that it finds ends below options.below_ns. REQUIRES: every length <= scheme.max_len_tokens().
 std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                                    std::span<const int64_t> lengths, std::span<const int> members,
                                    const PackOptions& options = {});

@@ -21,11 +21,8 @@
 
 namespace sluice::plan {
 
-// kOurs: seeds, of which the schedule says the best. kThorough: more of them, then local search
-// (plan/improve.h). kFew: that with a budget for pipelines of few sequences.
-enum class PackRule { kOurs, kThorough, kFew };
 struct PackOptions {
-  PackRule rule = PackRule::kOurs;
+  bool improves = false;  // by local search (plan/improve.h) behind the packer
   int64_t enough_ns = 0;  // a packing that ends by then is good enough
   Seeds seeds;
   // Only a packing that ends sooner is looked for.
@@ -93,8 +90,5 @@ struct Packing {
   std::vector<LaneRun> nodes;                     // the runs of lanes that lie inside one node
   UnitTimer timer;
 };
-
-// A way to pack; nothing where no packing that it finds ends below options.below_ns.
-using Packer = std::optional<TimedUnits> (*)(Packing& packing);
 
 }  // namespace sluice::plan

@@ -1,6 +1,7 @@
 // How exact planning is: what differs by less than these parts counts as equal.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace sluice::plan {
@@ -15,5 +16,8 @@ inline constexpr int64_t kNearPart = 16;
 
 // A trial end that nothing meets is raised by one part in so many, then by more each time.
 inline constexpr int64_t kFirstRisePart = 128;
+
+// Up to so many sequences of a batch are worth single moves, each packed.
+inline constexpr size_t kFewSequences = 16;
 
 }  // namespace sluice::plan

@@ -35,28 +35,6 @@ cost::Exchanges::Exposed SchemeCost::exposed(int stage, const cost::Work& work, 
   return figures_.exchanges->least(stage, work, place_of(lanes), lane_max_len_tokens());
 }
 
-SchemeCost::StageTimes SchemeCost::cells_of(int stage, const cost::Work& work) const {
-  const SchemeFigures::Stage& cells = figures_.stage(stage);
-  return {cells.forward.of_work(work), cells.backward_input.of_work(work),
-          cells.backward_weight.of_work(work)};
-}
-
-SchemeCost::Passage SchemeCost::passage(const cost::Work& work, int lanes) const {
-  Passage passage{.unit_ns = unit_ns(work, lanes)};
-  const int64_t transfer_ns = figures_.transfer_ns(work.tokens);
-  passage.to_last_ns = (scheme().pp - 1) * transfer_ns;
-  passage.from_last_ns = figures_.returns() * transfer_ns;
-  for (int stage = 0; stage < scheme().pp; ++stage) {
-    const StageTimes cells = cells_of(stage, work);
-    const auto [forward_ns, backward_ns] = exposed(stage, work, lanes);
-    const bool last = stage + 1 == scheme().pp;
-    (last ? passage.from_last_ns : passage.to_last_ns) += cells.forward_ns + forward_ns;
-    passage.from_last_ns += cells.backward_input_ns + backward_ns;
-    if (stage == 0) passage.from_last_ns += cells.backward_weight_ns;
-  }
-  return passage;
-}
-
 cost::Work SchemeCost::fullest_share(int64_t length, int lanes, int64_t window) {
   const int64_t chunks = int64_t{2} * lanes;
   return cost::Work::of_lane(lanes == 1 ? length : (length + chunks - 1) / chunks * 2, length, lanes, window);

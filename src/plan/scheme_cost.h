@@ -67,22 +67,6 @@ class SchemeCost {
   cost::Work work_of(int64_t length) const { return figures_.work_of(length); }
   cost::Work work_of(std::span<const int64_t> lengths) const { return figures_.work_of(lengths); }
 
-  // The cells of `work` on a stage, forward and both gradients, without rings.
-  struct StageTimes {
-    int64_t forward_ns = 0;
-    int64_t backward_input_ns = 0;
-    int64_t backward_weight_ns = 0;
-  };
-  StageTimes cells_of(int stage, const cost::Work& work) const;
-  // How a unit passes the stages when it waits for nothing: `work` on the fullest of its lanes.
-  struct Passage {
-    int64_t unit_ns = 0;       // on the slowest stage
-    int64_t to_last_ns = 0;    // until the last stage can begin
-    int64_t from_last_ns = 0;  // from there until its weight gradient on the first stage
-    int64_t path_ns() const { return to_last_ns + from_last_ns; }
-  };
-  Passage passage(const cost::Work& work, int lanes) const;
-
   // T(l, P) of Hydraulis: forward plus backward of one sequence on the slowest stage. The constant c of a
   // micro-batch is shared by the tokens that fill it: the least that it can cost a sequence. Lanes divide it.
   // REQUIRES: length <= max_len_tokens().

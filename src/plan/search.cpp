@@ -89,12 +89,10 @@ Assignment CandidateSearch::start() const {
 }
 
 const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members,
-                                                     PackRule rule, int64_t enough_ns) const {
+                                                     bool improves, int64_t enough_ns) const {
   const SchemeCost& scheme = scheme_of(pipeline);
-  const strategy::Scheme& on = scheme.scheme();
-  // A strip knows one rule, and the passes of lanes that share are left as they are.
-  if (on.share > 1 || (on.cp > 1 && on.pp == 1 && rule == PackRule::kThorough)) rule = PackRule::kOurs;
-  const auto [at, is_new] = known_.try_emplace({pipeline, rule, members});
+  improves = improves && worth_improving(scheme.scheme());
+  const auto [at, is_new] = known_.try_emplace({pipeline, improves, members});
   Known& known = at->second;
   // What a goal ended early may get better.
   const bool ended_early = known.packed.makespan_ns <= known.enough_ns;
@@ -103,9 +101,16 @@ const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std:
   for (const int member : members) sequences.push_back(batch_->sequence_of[static_cast<size_t>(member)]);
   known.enough_ns = enough_ns;
   known.packed = pack(strategy_->pipelines[pipeline], scheme, batch_->lengths, sequences,
-                      {.rule = rule, .enough_ns = enough_ns, .seeds = seeds_, .below_ns = below_ns_})
+                      {.improves = improves, .enough_ns = enough_ns, .seeds = seeds_, .below_ns = below_ns_})
                      .value_or(PackedPipeline{.plan = {}, .makespan_ns = kNever});
   return known.packed;
+}
+
+// Few micro-batches in any order are the best of one lane without stages, passes of lanes that share are left
+// as they are, and of many sequences on lanes single moves bring too little for what they cost to time.
+bool CandidateSearch::worth_improving(const strategy::Scheme& scheme) const {
+  if (scheme.share > 1) return false;
+  return scheme.cp == 1 ? scheme.pp > 1 : is_few();
 }
 
 bool CandidateSearch::relocate_one(Packed& packed) const {
@@ -115,7 +120,7 @@ bool CandidateSearch::relocate_one(Packed& packed) const {
   for (const int sequence : packed.members[from]) {
     std::vector<int> rest = packed.members[from];
     std::erase(rest, sequence);
-    const PackedPipeline& without = pack_pipeline(from, rest, PackRule::kThorough);
+    const PackedPipeline& without = pack_pipeline(from, rest, true);
     if (without.makespan_ns >= last_ns) continue;
     for (size_t to = 0; to < packed.pipelines.size(); ++to) {
       const auto group = static_cast<size_t>(group_of_[to]);
@@ -124,7 +129,7 @@ bool CandidateSearch::relocate_one(Packed& packed) const {
       }
       std::vector<int> more = packed.members[to];
       more.insert(std::lower_bound(more.begin(), more.end(), sequence), sequence);
-      const PackedPipeline& with = pack_pipeline(to, more, PackRule::kThorough);
+      const PackedPipeline& with = pack_pipeline(to, more, true);
       if (with.makespan_ns >= last_ns) continue;
       packed.pipelines[from] = without;
       packed.pipelines[to] = with;
@@ -135,6 +140,8 @@ bool CandidateSearch::relocate_one(Packed& packed) const {
   }
   return false;
 }
+
+bool CandidateSearch::is_few() const { return floors_->sequences() <= kFewSequences; }
 
 bool CandidateSearch::has_stages() const {
   return std::any_of(groups_.begin(), groups_.end(),
@@ -154,7 +161,7 @@ Assignment CandidateSearch::start_by_estimate() const {
   return assignment;
 }
 
-void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<size_t> changed, PackRule rule,
+void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<size_t> changed, bool improves,
                                    Packed& packed) const {
   for (const size_t p : changed) packed.pipelines[p].makespan_ns = 0;
   std::stable_sort(changed.begin(), changed.end(), [&](size_t a, size_t b) {
@@ -163,7 +170,7 @@ void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<siz
   int64_t last_ns = packed.end_ns();
   for (const size_t p : changed) {
     packed.members[p] = assignment.members(static_cast<int>(p));
-    packed.pipelines[p] = pack_pipeline(p, packed.members[p], rule, last_ns - last_ns / kNearPart);
+    packed.pipelines[p] = pack_pipeline(p, packed.members[p], improves, last_ns - last_ns / kNearPart);
     last_ns = std::max(last_ns, packed.pipelines[p].makespan_ns);
   }
 }
@@ -177,12 +184,12 @@ void CandidateSearch::set_overheads(const Packed& packed, Assignment& assignment
 }
 
 CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
-                                                          PackRule rule) const {
+                                                          bool improves) const {
   Packed now{.pipelines = std::vector<PackedPipeline>(group_of_.size()),
              .members = std::vector<std::vector<int>>(group_of_.size())};
   std::vector<size_t> all(group_of_.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  pack_changed(assignment, all, rule, now);
+  pack_changed(assignment, all, improves, now);
   Packed best = now;
   for (int in_vain = 0; in_vain < kRoundsInVain && best.end_ns() > goal_ns;) {
     set_overheads(now, assignment);
@@ -192,7 +199,7 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
       if (assignment.members(static_cast<int>(p)) != now.members[p]) changed.push_back(p);
     }
     if (changed.empty()) break;
-    pack_changed(assignment, std::move(changed), rule, now);
+    pack_changed(assignment, std::move(changed), improves, now);
     if (now.end_ns() < best.end_ns()) {
       best = now;
       in_vain = 0;
@@ -206,18 +213,18 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
 const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t below_ns) {
   if (strategy_->pipelines.size() == 1) below_ns_ = below_ns;
   const int64_t goal_ns = bound_->lower_ns + bound_->lower_ns / kNegligiblePart;
-  if (packed_.pipelines.empty()) packed_ = pack_and_improve(start(), goal_ns, PackRule::kOurs);
+  if (packed_.pipelines.empty()) packed_ = pack_and_improve(start(), goal_ns, false);
   if (packed_.end_ns() == kNever) {
     packed_ = {};
     given_up_ns_ = below_ns;
   }
   if (effort == Effort::kQuick || end_ns() <= goal_ns || packed_.pipelines.empty()) return packed_.pipelines;
-  const auto consider = [&](Assignment assignment, PackRule rule) {
-    Packed next = pack_and_improve(std::move(assignment), goal_ns, rule);
+  const auto consider = [&](Assignment assignment, bool improves) {
+    Packed next = pack_and_improve(std::move(assignment), goal_ns, improves);
     if (next.end_ns() < packed_.end_ns()) std::swap(next, packed_);
   };
   if (packed_.pipelines.size() > 1 && has_stages() && seeds_.has(Seed::kByEstimate))
-    consider(start_by_estimate(), PackRule::kOurs);
+    consider(start_by_estimate(), false);
   if (!seeds_.has(Seed::kThorough)) return packed_.pipelines;
   std::vector<int> pipeline_of(floors_->sequences());
   for (size_t p = 0; p < packed_.members.size(); ++p) {
@@ -227,9 +234,8 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
   Assignment again(*floors_, group_of_, first_overheads());
   again.place(pipeline_of);
   set_overheads(packed_, again);
-  consider(std::move(again), floors_->sequences() <= kFewSequences ? PackRule::kFew : PackRule::kThorough);
-  const bool relocates = floors_->sequences() <= kFewSequences;
-  while (relocates && packed_.end_ns() > goal_ns && relocate_one(packed_)) {
+  consider(std::move(again), true);
+  while (is_few() && packed_.end_ns() > goal_ns && relocate_one(packed_)) {
   }
   return packed_.pipelines;
 }

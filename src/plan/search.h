@@ -75,15 +75,18 @@ class CandidateSearch {
   Assignment start() const;
   Assignment start_by_estimate() const;
   // Rounds of packing and improving.
-  Packed pack_and_improve(Assignment assignment, int64_t goal_ns, PackRule rule) const;
+  Packed pack_and_improve(Assignment assignment, int64_t goal_ns, bool improves) const;
   bool has_stages() const;
+  // Of a batch, whose sequences are worth single moves, each packed.
+  bool is_few() const;
+  bool worth_improving(const strategy::Scheme& scheme) const;
   std::vector<int64_t> first_overheads() const;
   // Rounds come back to members that they had before, whose packing is remembered.
-  const PackedPipeline& pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule,
+  const PackedPipeline& pack_pipeline(size_t pipeline, const std::vector<int>& members, bool improves,
                                       int64_t enough_ns = 0) const;
   // Packs pipelines whose members have changed, those that seem to end last first; one that ends well before
   // them need not be packed better.
-  void pack_changed(const Assignment& assignment, std::vector<size_t> changed, PackRule rule,
+  void pack_changed(const Assignment& assignment, std::vector<size_t> changed, bool improves,
                     Packed& packed) const;
   void set_overheads(const Packed& packed, Assignment& assignment) const;
   // In a small batch, where estimates are worth least: moves a sequence off the pipeline that ends last if
@@ -107,7 +110,7 @@ class CandidateSearch {
     int64_t enough_ns = 0;
     PackedPipeline packed;
   };
-  mutable std::map<std::tuple<size_t, PackRule, std::vector<int>>, Known> known_;  // by pipeline and members
+  mutable std::map<std::tuple<size_t, bool, std::vector<int>>, Known> known_;  // by pipeline and members
 };
 
 }  // namespace sluice::plan

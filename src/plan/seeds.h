@@ -11,14 +11,12 @@ enum class Seed : uint8_t {
   kStacks,  // lanes of one stage (plan/strip.h) begin another load where one of several lanes has ended
   kLevel,   // of lanes that share, local search on the strip (plan/level.h)
   kApart,   // of lanes that share, forwards and backwards end in time each for themselves
-  kDeadlines,  // of lanes of several stages (plan/lane_stages.h): long rings together, and late lanes again
   // Dispatch and rounds (plan/search.h).
   kByEstimate,  // dispatch by Eq. 2
   kThorough,    // the best plan again, with local search
 };
 
-inline constexpr std::array kSeedNames = {"orders",    "stacks",      "level",   "apart",
-                                          "deadlines", "by-estimate", "thorough"};
+inline constexpr std::array kSeedNames = {"orders", "stacks", "level", "apart", "by-estimate", "thorough"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kThorough) + 1);
 
 // All but those that are left out.

@@ -77,9 +77,9 @@ bool Strip::fill(const Trial& trial) {
     pass.free.clear();
     for (const LaneRun& node : packing_.nodes) pass.free.push_back({.lanes = node, .whole = true});
     measure(pass);
-    pass.open.resize(static_cast<size_t>(times_.widths()));
-    for (auto& open : pass.open) open.clear();
   }
+  open_.resize(static_cast<size_t>(times_.widths()));
+  for (auto& open : open_) open.clear();
   for (int place = 0; place < times_.places(); ++place) {
     if (!put(place)) return false;
   }
@@ -112,6 +112,7 @@ bool Strip::allows(int place, int width, const Halves& most) {
   const int lanes = times_.lanes(width);
   const bool waits = in_passes() || lanes < packing_.node_lanes();
   if (width + 1 == times_.end_width(place)) return true;
+  if (times_.share(place, width).tokens > capacity()) return false;
   if (lanes < trial_->least_lanes) return false;
   if (lanes == 1 || !waits) return true;
   const auto part = [&](int64_t ns) { return ns * trial_->most_milli / base::kMilli; };
@@ -121,21 +122,19 @@ bool Strip::allows(int place, int width, const Halves& most) {
 bool Strip::join(int place, int first_width, int end_width, Room room) {
   joins_.clear();
   const int64_t work_ns = times_.work_ns(place);
-  for (const OpenPass& pass : passes_) {
-    for (int width = std::max(first_width, times_.first_width(place)); width < end_width; ++width) {
-      const auto& open = pass.open[static_cast<size_t>(width)];
-      if (open.empty()) continue;
-      const int lanes = times_.lanes(width);
-      const int64_t tokens = room == Room::kAny ? 0 : times_.share(place, width).tokens;
-      const auto in_time = std::ranges::lower_bound(open, work_ns / lanes, {}, &Open::left_ns);
-      const std::ptrdiff_t count = open.end() - in_time;
-      int tried = 0;
-      for (std::ptrdiff_t i = 0; i < count && tried < kTried; ++i) {
-        const Open& next = in_time[trial_->to_most_left() ? count - 1 - i : i];
-        if (next.room_tokens < tokens) continue;
-        joins_.emplace_back((next.left_ns * lanes - work_ns) * (trial_->to_most_left() ? -1 : 1), next.load);
-        ++tried;
-      }
+  for (int width = std::max(first_width, times_.first_width(place)); width < end_width; ++width) {
+    const auto& open = open_[static_cast<size_t>(width)];
+    if (open.empty()) continue;
+    const int lanes = times_.lanes(width);
+    const int64_t tokens = room == Room::kAny ? 0 : times_.share(place, width).tokens;
+    const auto in_time = std::ranges::lower_bound(open, work_ns / lanes, {}, &Open::left_ns);
+    const std::ptrdiff_t count = open.end() - in_time;
+    int tried = 0;
+    for (std::ptrdiff_t i = 0; i < count && tried < kTried; ++i) {
+      const Open& next = in_time[trial_->to_most_left() ? count - 1 - i : i];
+      if (next.room_tokens < tokens) continue;
+      joins_.emplace_back((next.left_ns * lanes - work_ns) * (trial_->to_most_left() ? -1 : 1), next.load);
+      ++tried;
     }
   }
   std::ranges::sort(joins_);
@@ -323,13 +322,13 @@ void Strip::open(int index) {
   const Load& of = load(index);
   if (in_passes() && of.room_tokens < times_.share(times_.places() - 1, of.width).tokens) return;
   const Open entry = opened(of, index);
-  std::vector<Open>& open = pass_of(of).open[static_cast<size_t>(of.width)];
+  std::vector<Open>& open = open_[static_cast<size_t>(of.width)];
   open.insert(std::ranges::upper_bound(open, entry), entry);
 }
 
 void Strip::close(int index) {
   const Load& closed = load(index);
-  std::vector<Open>& open = pass_of(closed).open[static_cast<size_t>(closed.width)];
+  std::vector<Open>& open = open_[static_cast<size_t>(closed.width)];
   const Open entry = opened(closed, index);
   const auto at = std::ranges::lower_bound(open, entry);
   if (at != open.end() && *at == entry) open.erase(at);

@@ -2,7 +2,9 @@
 // trial end.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -28,6 +30,8 @@ struct Trial {
   // Whether sequences begin loads while lanes are free, then go to the load with most time left: so that
   // every load has short ones, which local search moves (plan/level.h).
   bool spreads = false;
+  // What a micro-batch may have on each lane; of a sequence that is cut as far as may be, what lanes hold.
+  int64_t most_tokens = std::numeric_limits<int64_t>::max();
 
   bool to_most_left() const { return stacks || spreads; }
 };
@@ -103,7 +107,6 @@ class Strip {
     // Of what is free, the most lanes that neighbour each other, of a node or whole ones, and the earliest.
     int most_lanes = 0;
     int64_t least_floor_ns = 0;
-    std::vector<std::vector<Open>> open;  // by width, ascending
   };
   struct Place {
     int pass = 0;
@@ -118,7 +121,7 @@ class Strip {
     const strategy::Scheme& scheme = packing_.scheme.scheme();
     return scheme.share > 1 || scheme.pp > 1;
   }
-  int64_t capacity() const { return packing_.scheme.lane_max_len_tokens(); }
+  int64_t capacity() const { return std::min(trial_->most_tokens, packing_.scheme.lane_max_len_tokens()); }
   Load& load(int index) { return filling_.loads[static_cast<size_t>(index)]; }
   MicroBatch& micro_batch(int index) { return filling_.micro_batches[static_cast<size_t>(index)]; }
   OpenPass& pass_of(const Load& load) { return passes_[static_cast<size_t>(load.pass)]; }
@@ -146,6 +149,7 @@ class Strip {
   WidthTimes times_;
   const Trial* trial_ = nullptr;
   std::vector<OpenPass> passes_;
+  std::vector<std::vector<Open>> open_;  // of all passes, by width, ascending
   Filling filling_;
   std::vector<std::pair<int64_t, int>> joins_;  // of join: by time left, and the load
 };

@@ -20,6 +20,10 @@ using base::kMilli;
 constexpr int64_t kMostMilli[] = {kMilli, 850, 700, 550};
 // What the first pass may take of an even one.
 constexpr int64_t kLongFirstMilli[] = {1'250, 1'500, 1'750};
+// Passes of several stages, to begin with: pairs that are small. And one part in so many more or fewer passes
+// are the next to be tried.
+constexpr int kEnds = 2;
+constexpr int kStepPart = 4;
 // The forward's part of a pass is moved by so much, then by half, and half of that.
 constexpr int64_t kForwardStepMicro = 4'000;
 constexpr int64_t kForwardSteps = 3;
@@ -37,15 +41,35 @@ int64_t forward_part(const SchemeCost::Halves& halves) {
 // How a trial end is divided, and what sequences may have of it.
 struct Shape {
   int passes = 1;
-  int64_t first_milli = kMilli;        // what the first takes of an even one
+  int64_t first_milli = kMilli;        // what the first takes of one that is whole
+  int ends = 0;                        // pairs of passes that are a half, a quarter, and so on, the last ones
   int64_t forward_micro = kMicro / 2;  // of each
+  std::vector<int64_t> longest_ns;     // of the first ones, what a sequence takes that none ends sooner
   Trial trial;                         // all but the passes
 
+  // What a pass takes of one that is whole.
+  int64_t milli(int pass) const {
+    return pass == 0 ? first_milli : kMilli >> std::max(0, ends - (passes - 1 - pass) / 2);
+  }
+  int64_t all_milli() const {
+    int64_t all = 0;
+    for (int pass = 0; pass < passes; ++pass) all += milli(pass);
+    return all;
+  }
   Trial of(int64_t end_ns) const {
     Trial of = trial;
-    const int64_t first_ns = end_ns / passes * first_milli / kMilli;
+    int64_t left_milli = all_milli();
+    int64_t left_ns = end_ns;
+    bool rest = false;  // of those that have what their part is
     for (int pass = 0; pass < passes; ++pass) {
-      const int64_t pass_ns = pass == 0 ? first_ns : (end_ns - first_ns) / (passes - 1);
+      const auto place = static_cast<size_t>(pass);
+      auto pass_ns = static_cast<int64_t>(cost::Wide{left_ns} * milli(pass) / left_milli);
+      rest = rest || place >= longest_ns.size() || pass_ns >= longest_ns[place];
+      if (!rest) {
+        pass_ns = std::min(longest_ns[place], left_ns);
+        left_ns -= pass_ns;
+        left_milli -= milli(pass);
+      }
       const auto forward_ns = static_cast<int64_t>(cost::Wide{pass_ns} * forward_micro / kMicro);
       of.passes.push_back({forward_ns, pass_ns - forward_ns});
     }
@@ -53,9 +77,14 @@ struct Shape {
   }
 };
 
-// From the last pass, alternately in front and behind, towards the first in the middle.
-Filling peaked(Filling filling, int passes) {
-  for (Load& load : filling.loads) load.pass = place_towards_middle(passes - 1 - load.pass, passes);
+// Where a pass comes when so many pairs, from the last on, lie alternately in front and behind.
+int place_of(int pass, int passes, int pairs) {
+  const int from_last = passes - 1 - pass;
+  return from_last < 2 * pairs ? place_towards_middle(from_last, passes) : pairs + pass;
+}
+
+Filling in_order(Filling filling, int passes, int pairs) {
+  for (Load& load : filling.loads) load.pass = place_of(load.pass, passes, pairs);
   return filling;
 }
 
@@ -77,7 +106,9 @@ class StripPacker {
 
   bool enough() const { return best_ns_ <= packing_.options.enough_ns; }
   bool shares() const { return scheme_.scheme().share > 1; }
-  void run_stages(const cost::Work& of_lane, int fewest);
+  void run_stages(const cost::Work& of_lane);
+  bool fill_stages(Shape shape);
+  std::vector<int64_t> longest_ns(int passes);
   bool run(int passes);
   Found find_together(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
@@ -104,7 +135,7 @@ std::optional<TimedUnits> StripPacker::run() {
   work.squares /= packing_.lanes();
   forward_micro_ = forward_part(scheme_.halves(work, 1));
   if (scheme_.scheme().pp > 1) {
-    run_stages(work, fewest);
+    run_stages(work);
     return std::move(best_);
   }
   int most = shares() ? std::max(fewest, static_cast<int>(packing_.lengths.size())) : 1;
@@ -116,34 +147,80 @@ std::optional<TimedUnits> StripPacker::run() {
   return std::move(best_);
 }
 
-// As many as keep stages busy beside what each costs, the longest sequences first, or in the middle.
-void StripPacker::run_stages(const cost::Work& of_lane, int fewest) {
-  const int most = std::max(1, static_cast<int>(packing_.lengths.size()));
+// As many as keep stages busy beside what each costs, small ones first and last, as few and as small as their
+// schedules say. Memory holds as many of each as there are stages.
+void StripPacker::run_stages(const cost::Work& of_lane) {
+  const int pp = scheme_.scheme().pp;
   const int64_t work_ns = scheme_.load_ns(of_lane);
-  const auto try_first = [&](int passes, int64_t first_milli) {
-    low_ns_ = work_ns + passes * scheme_.micro_batch_ns();
-    Found found = find_together({.passes = passes, .first_milli = first_milli, .trial = {}});
-    if (found.end_ns == kNever) return;
-    consider(found.filling);
-    if (passes > 2) consider(peaked(std::move(found.filling), passes));
+  const int64_t most_tokens = std::max<int64_t>(1, scheme_.credit_tokens() / pp);
+  const int most = std::max(1, static_cast<int>(packing_.lengths.size()));
+  const auto fewest = static_cast<int>(std::min<int64_t>(most, of_lane.tokens / most_tokens + 1));
+  const int64_t even = even_micro_batches(work_ns, scheme_.micro_batch_ns(), pp);
+  Shape best{.passes = static_cast<int>(std::clamp<int64_t>(even / 2, std::min(2 * fewest, most), most)),
+             .ends = kEnds,
+             .trial = {.most_tokens = most_tokens}};
+  const auto is_better = [&](int passes, int ends) {
+    Shape shape = best;
+    shape.passes = std::clamp(passes, fewest, most);
+    shape.ends = std::clamp(ends, 0, (shape.passes - 1) / 2);
+    low_ns_ = work_ns + shape.passes * scheme_.micro_batch_ns();
+    if (enough() || !fill_stages(shape)) return false;
+    best = shape;
+    return true;
   };
-  for (const int passes : micro_batch_counts(work_ns, scheme_.micro_batch_ns(), scheme_.scheme().pp,
-                                             std::min(fewest, most), most)) {
-    try_first(passes, kMilli);
-    for (const int64_t first_milli : kLongFirstMilli) {
-      if (passes > 1 && !enough()) try_first(passes, first_milli);
-    }
-    if (enough()) return;
+  is_better(best.passes, best.ends);
+  const int first = best.passes;
+  while (is_better(best.passes + best.passes / kStepPart + 1, best.ends)) {
   }
-  if (!best_ && best_ns_ >= kNever) try_first(most, kMilli);  // so many hold all
+  while (best.passes <= first && is_better(best.passes - best.passes / kStepPart, best.ends)) {
+  }
+  if (!is_better(best.passes, best.ends + 1)) is_better(best.passes, best.ends - 1);
+  low_ns_ = work_ns;
+  if (!best_ && best_ns_ >= kNever) fill_stages({.passes = most, .trial = {}});  // so many hold all
+}
+
+// Of the first passes, as long as that is more than their even part, what the longest sequences take that
+// fill their lanes.
+std::vector<int64_t> StripPacker::longest_ns(int passes) {
+  std::vector<int64_t> longest_ns;
+  WidthTimes& times = strip_.times();
+  int lanes = packing_.lanes();  // that are taken of the last pass
+  int64_t left_ns = low_ns_;
+  for (int place = 0; place < times.places(); ++place) {
+    int best = times.first_width(place);
+    for (int width = best + 1; width < times.end_width(place); ++width) {
+      if (times.alone(place, width).both_ns() < times.alone(place, best).both_ns()) best = width;
+    }
+    const int64_t alone_ns = times.alone(place, best).both_ns();
+    if (alone_ns <= left_ns / (passes - std::ssize(longest_ns))) break;
+    lanes += times.lanes(best);
+    if (lanes <= packing_.lanes()) continue;
+    lanes = times.lanes(best);
+    longest_ns.push_back(alone_ns + alone_ns / kNegligiblePart);  // widths are chosen by rounded work
+    left_ns -= alone_ns;
+    if (std::ssize(longest_ns) == passes) break;
+  }
+  return longest_ns;
+}
+
+// Whether it is better than all before.
+bool StripPacker::fill_stages(Shape shape) {
+  const int64_t before_ns = best_ns_;
+  shape.longest_ns = longest_ns(shape.passes);
+  const Found found = find_together(shape);
+  if (found.end_ns == kNever) return false;
+  for (const int pairs : {shape.ends, shape.passes / 2})
+    consider(in_order(found.filling, shape.passes, pairs));
+  return best_ns_ < before_ns;
 }
 
 // Whether so many hold all.
 bool StripPacker::run(int passes) {
-  Found found = find_together({.passes = passes, .trial = {}});
+  Shape shape{.passes = passes, .longest_ns = longest_ns(passes), .trial = {}};
+  Found found = find_together(shape);
   for (const int64_t first_milli : kLongFirstMilli) {
-    if (passes > 1 && found.end_ns > packing_.options.enough_ns)
-      search({.passes = passes, .first_milli = first_milli, .trial = {}}, found);
+    shape.first_milli = first_milli;
+    if (passes > 1 && found.end_ns > packing_.options.enough_ns) search(shape, found);
   }
   if (found.end_ns == kNever) return false;
   consider(found.filling);
@@ -155,7 +232,8 @@ bool StripPacker::run(int passes) {
 // Forwards and backwards divide a pass as they like.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
-  for (int least = 1; least <= packing_.node_lanes() || (least <= packing_.lanes() && found.end_ns == kNever);
+  const int most_least = scheme_.scheme().pp > 1 ? 1 : packing_.node_lanes();
+  for (int least = 1; least <= most_least || (least <= packing_.lanes() && found.end_ns == kNever);
        least *= 2) {
     shape.trial.least_lanes = least;
     search(shape, found);

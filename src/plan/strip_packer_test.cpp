@@ -142,5 +142,27 @@ TEST(PackStrip, SeveralStagesAreKeptBusy) {
   EXPECT_LE(setting.passes(lengths).makespan_ns, work_ns * 2);
 }
 
+// With units as large as the first the last stage would wait for them, and the first stage for the last.
+TEST(PackStrip, ManyShortSequencesKeepSeveralStagesBusy) {
+  const cost::CostModel cost = test_cost();
+  const Setting setting("<1,4,4>", 16, cost);
+  std::vector<int64_t> lengths;
+  base::Rng rng(1, 52);
+  for (int i = 0; i < 2000; ++i) lengths.push_back(rng.between(50, 800));
+  const PackedPipeline packed = setting.passes(lengths);
+  const int64_t even_ns = setting.scheme.load_ns(setting.scheme.work_of(lengths)) / 4;
+  EXPECT_LE(packed.makespan_ns, even_ns + even_ns / 20);
+}
+
+// One long sequence takes nearly all of the step on its lanes, so what is short runs on the others.
+TEST(PackStrip, ShortWorkKeepsOutOfTheWayOfALongRingThroughStages) {
+  const cost::CostModel cost = test_cost();
+  const Setting setting("<1,4,8>", 32, cost);
+  std::vector<int64_t> lengths(64, 200);
+  lengths.push_back(setting.scheme.lane_max_len_tokens() * 2);
+  const int64_t alone_ns = setting.passes({lengths.back()}).makespan_ns;
+  EXPECT_LE(setting.passes(lengths).makespan_ns, alone_ns + alone_ns / 50);
+}
+
 }  // namespace
 }  // namespace sluice::plan
