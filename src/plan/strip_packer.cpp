@@ -105,6 +105,7 @@ class StripPacker {
   };
 
   bool enough() const { return best_ns_ <= packing_.options.enough_ns; }
+  bool few() const { return packing_.lengths.size() <= kFewSequences; }
   bool shares() const { return scheme_.scheme().share > 1; }
   void run_stages(const cost::Work& of_lane);
   bool fill_stages(Shape shape);
@@ -175,6 +176,7 @@ void StripPacker::run_stages(const cost::Work& of_lane) {
   while (best.passes <= first && is_better(best.passes - best.passes / kStepPart, best.ends)) {
   }
   if (!is_better(best.passes, best.ends + 1)) is_better(best.passes, best.ends - 1);
+  for (int passes = 1; few() && passes <= most; ++passes) is_better(passes, 0);
   low_ns_ = work_ns;
   if (!best_ && best_ns_ >= kNever) fill_stages({.passes = most, .trial = {}});  // so many hold all
 }
@@ -232,7 +234,7 @@ bool StripPacker::run(int passes) {
 // Forwards and backwards divide a pass as they like.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
-  const int most_least = scheme_.scheme().pp > 1 ? 1 : packing_.node_lanes();
+  const int most_least = scheme_.scheme().pp > 1 && !few() ? 1 : packing_.node_lanes();
   for (int least = 1; least <= most_least || (least <= packing_.lanes() && found.end_ns == kNever);
        least *= 2) {
     shape.trial.least_lanes = least;
