@@ -7,7 +7,7 @@
 
 namespace sluice::plan {
 
-// A Packer: the fewest micro-batches that fit when PP = 1, where more only cost more constants; otherwise
+// The fewest micro-batches that fit when PP = 1, where more only cost more constants; otherwise
 // several counts, each with even micro-batches in descending, ascending and peaked order. They are timed by the
 // schedule, those with the least lower bounds first, until no other can win or one ends by options.enough_ns.
 // REQUIRES: one lane.
