@@ -24,8 +24,6 @@ constexpr int64_t kLongFirstMilli[] = {1'250, 1'500, 1'750};
 // are the next to be tried.
 constexpr int kEnds = 2;
 constexpr int kStepPart = 4;
-// Of up to so many sequences nearly all numbers of passes are tried.
-constexpr size_t kFewToTryAll = 32;
 // The forward's part of a pass is moved by so much, then by half, and half of that.
 constexpr int64_t kForwardStepMicro = 4'000;
 constexpr int64_t kForwardSteps = 3;
@@ -82,8 +80,7 @@ struct Shape {
 // Where a pass comes when so many pairs, from the last on, lie alternately in front and behind.
 int place_of(int pass, int passes, int pairs) {
   const int from_last = passes - 1 - pass;
-  if (from_last >= 2 * pairs) return pairs + pass;
-  return from_last % 2 == 0 ? from_last / 2 : passes - 1 - from_last / 2;
+  return from_last < 2 * pairs ? place_towards_middle(from_last, passes) : pairs + pass;
 }
 
 Filling in_order(Filling filling, int passes, int pairs) {
@@ -108,7 +105,7 @@ class StripPacker {
   };
 
   bool enough() const { return best_ns_ <= packing_.options.enough_ns; }
-  bool few() const { return packing_.lengths.size() <= kFewToTryAll; }
+  bool few() const { return packing_.lengths.size() <= kFewSequences; }
   bool shares() const { return scheme_.scheme().share > 1; }
   void run_stages(const cost::Work& of_lane);
   bool fill_stages(Shape shape);
@@ -179,7 +176,7 @@ void StripPacker::run_stages(const cost::Work& of_lane) {
   while (best.passes <= first && is_better(best.passes - best.passes / kStepPart, best.ends)) {
   }
   if (!is_better(best.passes, best.ends + 1)) is_better(best.passes, best.ends - 1);
-  for (int passes = 1; few() && passes <= most; passes += 1 + passes / (2 * kStepPart)) is_better(passes, 0);
+  for (int passes = 1; few() && passes <= most; ++passes) is_better(passes, 0);
   low_ns_ = work_ns;
   if (!best_ && best_ns_ >= kNever) fill_stages({.passes = most, .trial = {}});  // so many hold all
 }
@@ -214,7 +211,7 @@ bool StripPacker::fill_stages(Shape shape) {
   shape.longest_ns = longest_ns(shape.passes);
   const Found found = find_together(shape);
   if (found.end_ns == kNever) return false;
-  for (const int pairs : {shape.ends, shape.passes / 2, 0})
+  for (const int pairs : {shape.ends, shape.passes / 2})
     consider(in_order(found.filling, shape.passes, pairs));
   return best_ns_ < before_ns;
 }
@@ -243,8 +240,7 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
     shape.trial.least_lanes = least;
     search(shape, found);
   }
-  if (scheme_.scheme().pp > 1 || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks))
-    return found;
+  if (scheme_.scheme().pp > 1 || !packing_.options.seeds.has(Seed::kStacks)) return found;
   shape.trial.least_lanes = 1;
   shape.trial.stacks = !shares();
   for (const int64_t most_milli : kMostMilli) {
