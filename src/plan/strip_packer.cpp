@@ -176,7 +176,7 @@ void StripPacker::run_stages(const cost::Work& of_lane) {
   while (best.passes <= first && is_better(best.passes - best.passes / kStepPart, best.ends)) {
   }
   if (!is_better(best.passes, best.ends + 1)) is_better(best.passes, best.ends - 1);
-  for (int passes = 1; few() && passes <= most; ++passes) is_better(passes, 0);
+  for (int passes = fewest; few() && passes <= most; ++passes) is_better(passes, 0);
   low_ns_ = work_ns;
   if (!best_ && best_ns_ >= kNever) fill_stages({.passes = most, .trial = {}});  // so many hold all
 }
@@ -211,8 +211,8 @@ bool StripPacker::fill_stages(Shape shape) {
   shape.longest_ns = longest_ns(shape.passes);
   const Found found = find_together(shape);
   if (found.end_ns == kNever) return false;
-  for (const int pairs : {shape.ends, shape.passes / 2})
-    consider(in_order(found.filling, shape.passes, pairs));
+  consider(in_order(found.filling, shape.passes, shape.ends));
+  if (shape.ends < shape.passes / 2) consider(in_order(found.filling, shape.passes, shape.passes / 2));
   return best_ns_ < before_ns;
 }
 
