@@ -55,7 +55,7 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths, const std::vec
 // the share of the credit that they take.
 int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length, int lanes) {
   const int64_t credit = scheme.credit_tokens() * scheme.scheme().cp;
-  const auto flight_ns = static_cast<int64_t>(Wide{scheme.floors().path_ns(length)} * length / credit);
+  const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length, lanes)} * length / credit);
   const auto constant_ns =
       static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / scheme.max_len_tokens());
   const int cp = scheme.scheme().cp;
@@ -99,9 +99,9 @@ int64_t Capacity::work_ns(int64_t time_ns) const {
 // Others are in the way on its path through several stages; of the bubbles that it leaves weight gradients
 // fill about half.
 FluidTimes::Way FluidTimes::way_of(const SchemeCost& scheme, int stage, const LengthClass& cls, int lanes) {
-  const int64_t path_ns = scheme.floors().path_ns(cls.longest, lanes);
-  const int64_t busy_ns = scheme.lane_ns(cls.longest, lanes);
-  return {.path_ns = scheme.scheme().pp > 1 ? path_ns + path_ns / kInTheWayPart : std::max(path_ns, busy_ns),
+  const int64_t path_ns = scheme.path_ns(cls.longest, lanes);
+  const int64_t busy_ns = scheme.scheme().pp > 1 ? scheme.lane_ns(cls.longest, lanes) : path_ns;
+  return {.path_ns = scheme.scheme().pp > 1 ? path_ns + path_ns / kInTheWayPart : path_ns,
           .work_ns = work_ns(scheme, stage, cls.tokens / cls.sequences, lanes),
           .bubble_ns = std::max<int64_t>(0, path_ns - busy_ns) / 2};
 }

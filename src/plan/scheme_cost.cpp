@@ -56,6 +56,13 @@ SchemeCost::Halves SchemeCost::halves(const cost::Work& work, int lanes) const {
   return slowest;
 }
 
+int64_t SchemeCost::path_ns(int64_t length, int lanes) const {
+  const cost::Work work = share_of(length, lanes);
+  int64_t path_ns = figures_.path_ns(work);
+  for (int stage = 0; stage < scheme().pp; ++stage) path_ns += exposed(stage, work, lanes).both_ns();
+  return path_ns;
+}
+
 int64_t SchemeCost::load_ns(const cost::Work& work) const {
   int64_t slowest = 0;
   for (const cost::Quadratic& stage : stages_) slowest = std::max(slowest, stage.of_work(work) - stage.c_ns);

@@ -74,6 +74,14 @@ int SchemeFigures::fewest_lanes(int64_t length) const {
   return static_cast<int>((length + two_chunks - 1) / two_chunks);
 }
 
+int64_t SchemeFigures::path_ns(const cost::Work& work) const {
+  int64_t path_ns = (scheme.pp - 1 + returns()) * transfer_ns(work.tokens) +
+                    stages.front().backward_weight.of_work(work) + pass_ends_ns;
+  for (const Stage& stage : stages)
+    path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work);
+  return path_ns;
+}
+
 int64_t SchemeFigures::transfer_ns(int64_t tokens) const {
   const int64_t bytes = cost.transfer_bytes(scheme, tokens);
   return std::min(cost.options().intra.of_bytes(bytes), cost.options().inter.of_bytes(bytes));

@@ -40,6 +40,9 @@ struct SchemeFigures {
   int fewest_lanes(int64_t length) const;
   // Between stages, on the better of the links.
   int64_t transfer_ns(int64_t tokens) const;
+  // A micro-batch of `work` alone, what its lanes exchange aside: forward and input gradient on every stage,
+  // each after the other, and the weight gradient of stage 0.
+  int64_t path_ns(const cost::Work& work) const;
   // How many boundaries of stages gradients cross.
   int returns() const { return std::max(0, scheme.pp - 1 - cost.first_backward_stage(scheme)); }
 

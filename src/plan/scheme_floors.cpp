@@ -166,12 +166,7 @@ int64_t SchemeFloors::fill_ns(int stage, int64_t shortest) const {
 int64_t SchemeFloors::path_ns(int64_t length, int lanes, int64_t enough_ns) const {
   const cost::Work work = least_share(length, lanes, of_.cost.window());
   const int64_t rounding_ns = lanes == 1 ? 0 : 2 * of_.scheme.pp;
-  int64_t path_ns = (of_.scheme.pp - 1 + of_.returns()) * of_.transfer_ns(work.tokens) +
-                    of_.stage(0).backward_weight.of_work(work) + of_.pass_ends_ns - rounding_ns;
-  for (int s = 0; s < of_.scheme.pp; ++s) {
-    const SchemeFigures::Stage& stage = of_.stage(s);
-    path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work);
-  }
+  int64_t path_ns = of_.path_ns(work) - rounding_ns;
   for (int s = 0; s < of_.scheme.pp && lanes > 1 && path_ns < enough_ns; ++s)
     path_ns += of_.exchanges->floor_ns(s, work, lanes, lanes_in_node());
   return path_ns;
