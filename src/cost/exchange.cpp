@@ -1,6 +1,7 @@
 #include "cost/exchange.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -146,63 +147,74 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
   }
 }
 
-Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LanePlace& place,
-                                      int head_lanes) const {
-  const Stage& times = stages_[static_cast<size_t>(stage)];
-  return {exposed_ns(times.forward, shared, place, head_lanes),
-          exposed_ns(times.backward, shared, place, head_lanes)};
+int64_t ExchangeTimes::Rows::exposed_ns(int64_t tokens) const {
+  const auto over = [&](const LinkTimes& link, int64_t bytes) {
+    return bytes == 0 ? 0 : link.of_bytes(bytes);
+  };
+  return layers * std::max(over(inside, inside_bytes * tokens), over(between, between_bytes * tokens));
 }
 
-int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const LanePlace& place,
-                              int head_lanes) const {
+int64_t ExchangeTimes::exposed_ns(const Work& shared, int64_t enough_ns) const {
+  int64_t ns = shared.tokens == 0 ? 0 : scans_ns;
+  for (const Rows* rows : {&attention, &recurrent}) {
+    if (rows->layers > 0) ns += rows->exposed_ns(shared.tokens);
+  }
+  if (waiting.a > 0 || waiting.a_windowed > 0) ns += waiting.of_work(shared);
+  if (ns >= enough_ns) return ns;
+  if (!at_least) return ns + between_nodes.exposed_ns(shared, nodes, members_in_node, in_node);
+  // What goes from node to node has to be waited for.
+  const int64_t between_ns = between_nodes.exposed_ns(shared, nodes);
+  if (members_in_node == 0) return ns + between_ns;
+  return ns + std::min(between_ns, in_node.exposed_ns(shared, members_in_node));
+}
+
+Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LanePlace& place,
+                                      int head_lanes) const {
+  const Stage& of = stages_[static_cast<size_t>(stage)];
+  return {times_of(of.forward, place, head_lanes).exposed_ns(shared),
+          times_of(of.backward, place, head_lanes).exposed_ns(shared)};
+}
+
+ExchangeTimes Exchanges::times_of(const Times& times, const LanePlace& place, int head_lanes) const {
   const RingTimes& single = times.ring(place.lanes_level());
-  const int64_t scans_ns = shared.tokens == 0 ? 0 : scan_ns(single, place, head_lanes);
-  if (head_lanes == 1) return ring_ns(times.ring(place.level), times.ring(0), shared, place, 1) + scans_ns;
+  const int members = place.lanes / head_lanes, together = place.members_in_node(head_lanes);
+  ExchangeTimes of{.scans_ns = scan_ns(single, place, head_lanes),
+                   .between_nodes = times.ring(place.level),
+                   .in_node = times.ring(0),
+                   .nodes = place.at_least ? std::max(2, place.nodes) : members / together,
+                   .members_in_node = !place.at_least   ? together
+                                      : place.in_node() ? members
+                                                        : 0,
+                   .at_least = place.at_least};
+  if (head_lanes == 1) return of;
   SLUICE_ASSERT(place.lanes % head_lanes == 0 && head_lanes < static_cast<int>(most_.size()),
                 base::text(head_lanes, " of ", place.lanes, " lanes exchange heads"));
-  const int64_t layers = single.all_layers();
   const model::HeadCounts most = most_[static_cast<size_t>(head_lanes)];
   const int64_t slowest = most.queries * head_lanes;  // over heads_.queries: how much longer attention takes
-  const bool even = slowest == heads_.queries;
+  const int64_t later = slowest - heads_.queries;
   const auto uneven = [&](int64_t a, int64_t part) {
     return static_cast<int64_t>(Wide{a} * part / heads_.queries);
   };
-  const int64_t later = slowest - heads_.queries;
-  const int64_t waiting_ns = even ? 0
-                                  : Quadratic{.a = uneven(times.attention.a, later),
-                                              .a_windowed = uneven(times.attention.a_windowed, later)}
-                                        .of_work(shared);
-  const int64_t heads_ns =
-      layers * exchange_ns(times.passes, 2 * (most.queries + most.keys) * head_bytes_, shared.tokens, place,
-                           head_lanes) +
-      single.scanned_layers * exchange_ns(times.passes, recurrent_row_bytes_[static_cast<size_t>(head_lanes)],
-                                          shared.tokens, place, head_lanes);
-  if (place.lanes == head_lanes) return heads_ns + waiting_ns;
+  of.attention = rows_of(single.all_layers(), times.passes, 2 * (most.queries + most.keys) * head_bytes_,
+                         place, head_lanes);
+  of.recurrent = rows_of(single.scanned_layers, times.passes,
+                         recurrent_row_bytes_[static_cast<size_t>(head_lanes)], place, head_lanes);
+  of.waiting = {.a = uneven(times.attention.a, later),
+                .a_windowed = uneven(times.attention.a_windowed, later)};
   const int64_t block_bytes = times.blocks * head_lanes * 2 * most.keys * head_bytes_;
   const auto ring = [&](const LinkTimes& link, int64_t bytes_per_token) {
     return RingTimes{.link = link,
                      .layers = single.layers,
                      .bytes_per_token = bytes_per_token,
-                     .a = even ? single.a : uneven(single.a, slowest),
+                     .a = uneven(single.a, slowest),
                      .windowed_layers = single.windowed_layers,
                      .window = single.window,
-                     .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest)};
+                     .a_windowed = uneven(single.a_windowed, slowest)};
   };
-  return heads_ns + waiting_ns + scans_ns +
-         ring_ns(ring(link(place.level), block_bytes * sharers_), ring(link(0), block_bytes), shared, place,
-                 head_lanes);
-}
-
-// Of the groups' members.
-int64_t Exchanges::ring_ns(const RingTimes& between_nodes, const RingTimes& in_node, const Work& shared,
-                           const LanePlace& place, int head_lanes) const {
-  const int members = place.lanes / head_lanes, together = place.members_in_node(head_lanes);
-  if (place.at_least) {
-    // What goes from node to node has to be waited for.
-    const int64_t between_ns = between_nodes.exposed_ns(shared, std::max(2, place.nodes));
-    return place.in_node() ? std::min(between_ns, in_node.exposed_ns(shared, members)) : between_ns;
-  }
-  return between_nodes.exposed_ns(shared, members / together, together, in_node);
+  of.between_nodes = ring(link(place.level), block_bytes * sharers_);
+  of.in_node = ring(link(0), block_bytes);
+  if (members == 1) of.nodes = of.members_in_node = 1;
+  return of;
 }
 
 Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LanePlace& place,
@@ -259,90 +271,111 @@ int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int h
   return times.scanned_layers * (hops_ns + (model::kStateBlocks - 1) * (nodes > 1 ? outside_ns : inside_ns));
 }
 
-// Of one layer: there and back, `passes` times.
-int64_t Exchanges::exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens, const LanePlace& place,
-                               int head_lanes) const {
-  const int64_t peer_bytes = passes * row_bytes * tokens;
+// Of layers that go there and back `passes` times.
+ExchangeTimes::Rows Exchanges::rows_of(int64_t layers, int64_t passes, int64_t row_bytes,
+                                       const LanePlace& place, int head_lanes) const {
   // A group that no node ends in stays inside one.
   const int inside = place.run % head_lanes == 0 ? head_lanes - 1 : std::min(place.fewest, head_lanes) - 1;
   const int outside = head_lanes - 1 - inside;
-  const auto over = [&](const LinkTimes& on, int64_t bytes) {
-    return bytes == 0 ? 0 : (2 * passes - 1) * on.latency_ns + on.of_bytes(bytes);
+  const auto often = [&](const LinkTimes& on) {
+    return LinkTimes{2 * passes * on.latency_ns, on.bytes_per_s};
   };
-  return std::max(over(link(0), inside * peer_bytes),
-                  over(link(place.level), outside * sharers_ * peer_bytes));
+  return {.layers = layers,
+          .inside = often(link(0)),
+          .between = often(link(place.level)),
+          .inside_bytes = inside * passes * row_bytes,
+          .between_bytes = outside * sharers_ * passes * row_bytes};
 }
 
 int64_t Exchanges::credit_tokens(const ExchangeChoice& choice, int lanes, int64_t tokens) const {
-  const int64_t ring = held_bytes_[1];
-  const int64_t bytes = strategy::queries_travel(choice.exchange)
-                            ? held_travelling_bytes_
-                            : held_bytes_[static_cast<size_t>(choice.head_lanes(lanes))];
-  return static_cast<int64_t>((Wide{tokens} * bytes + ring - 1) / ring);
+  return wide_divide_up(Wide{tokens} * held_bytes_of(choice, lanes), held_bytes_[1]);
 }
 
-template <typename Visit>
-void Exchanges::for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens,
-                                Visit visit) const {
-  const auto fits = [&](const ExchangeChoice& choice) {
-    if (choice.exchange == Exchange::kRing) return true;
-    return choice.head_lanes(place.lanes) < static_cast<int>(most_.size()) &&
-           credit_tokens(choice, place.lanes, tokens) <= max_tokens;
+int64_t Exchanges::held_bytes_of(const ExchangeChoice& choice, int lanes) const {
+  if (strategy::queries_travel(choice.exchange)) return held_travelling_bytes_;
+  return held_bytes_[static_cast<size_t>(choice.head_lanes(lanes))];
+}
+
+std::vector<Exchanges::Allowed> Exchanges::allowed(const LanePlace& place, int64_t max_tokens) const {
+  std::vector<Allowed> found;
+  const auto add = [&](bool allows, const ExchangeChoice& choice) {
+    if (!allows || choice.head_lanes(place.lanes) >= static_cast<int>(most_.size())) return;
+    // By credit_tokens.
+    const Wide most = Wide{max_tokens} * held_bytes_[1] / held_bytes_of(choice, place.lanes);
+    const bool ring = choice.exchange == Exchange::kRing;
+    found.push_back({choice, ring ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(most)});
   };
-  bool some = false;
-  const auto enough = [&](bool allowed, const ExchangeChoice& choice) {
-    if (!allowed || !fits(choice)) return false;
-    some = true;
-    return visit(choice);
-  };
-  if (enough(allowed_.ring, {}) || enough(allowed_.heads, {Exchange::kHeads})) return;
+  add(allowed_.ring, {});
+  add(allowed_.heads, {Exchange::kHeads});
   for (int group = std::min(place.run, place.lanes - 1); group > 1; --group) {
-    if (place.run % group != 0 || place.lanes % group != 0) continue;
-    if (enough(allowed_.nested, {Exchange::kNested, group})) return;
+    if (place.run % group == 0 && place.lanes % group == 0) add(allowed_.nested, {Exchange::kNested, group});
   }
-  if (enough(allowed_.balanced, {Exchange::kBalanced}) || enough(allowed_.queries, {Exchange::kQueries}))
-    return;
-  if (!some) visit(ExchangeChoice{});
+  add(allowed_.balanced, {Exchange::kBalanced});
+  add(allowed_.queries, {Exchange::kQueries});
+  return found;
 }
 
 ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlace> stages,
                                    int64_t max_tokens) const {
-  ExchangeChoice best;
-  int64_t best_ns = -1;
   // Runs of lanes that stay inside nodes on every stage.
   LanePlace place = stages.front().place;
   for (const StagePlace& other : stages) place.run = std::gcd(place.run, other.place.run);
-  if (allowed_.in_turn) {
-    std::vector<ExchangeChoice> choices;
-    for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
-      choices.push_back(choice);
-      return false;
-    });
-    return choices[static_cast<size_t>(shared.tokens) % choices.size()];
-  }
-  for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
+  std::vector<Allowed> fit = allowed(place, max_tokens);
+  std::erase_if(fit, [&](const Allowed& of) { return shared.tokens > of.most_tokens; });
+  if (fit.empty()) return {};
+  if (allowed_.in_turn) return fit[static_cast<size_t>(shared.tokens) % fit.size()].choice;
+  ExchangeChoice best;
+  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  for (const auto& [choice, most_tokens] : fit) {
     int64_t ns = 0;
     for (const StagePlace& at : stages) ns += exposed(at.stage, shared, at.place, choice).both_ns();
-    if (best_ns < 0 || ns < best_ns) best = choice;
-    best_ns = best_ns < 0 ? ns : std::min(best_ns, ns);
-    return best_ns == 0;
-  });
+    if (ns < best_ns) best = choice;
+    best_ns = std::min(best_ns, ns);
+    if (best_ns == 0) break;
+  }
   return best;
 }
 
-Exchanges::Exposed Exchanges::least(int stage, const Work& shared, const LanePlace& place,
-                                    int64_t max_tokens) const {
-  if (allowed_.in_turn) {
-    const StagePlace at{stage, place};
-    return exposed(stage, shared, place, cheapest(shared, std::span(&at, 1), max_tokens));
+PlacedExchanges::PlacedExchanges(const Exchanges& of, int stage, const LanePlace& place, int64_t max_tokens)
+    : of_(of), stage_(stage), place_(place), max_tokens_(max_tokens) {
+  const auto add = [&](const Exchanges::Allowed& allowed) {
+    Placed& placed = placed_.emplace_back(Placed{.allowed = allowed, .forward = {}, .backward = {}});
+    if (strategy::queries_travel(allowed.choice.exchange)) return;
+    const Exchanges::Stage& times = of.stages_[static_cast<size_t>(stage)];
+    const int head_lanes = allowed.choice.head_lanes(place.lanes);
+    placed.forward = of.times_of(times.forward, place, head_lanes);
+    placed.backward = of.times_of(times.backward, place, head_lanes);
+  };
+  for (const Exchanges::Allowed& allowed : of.allowed(place, max_tokens)) add(allowed);
+  if (!of.allowed_.ring) add({.choice = {}, .most_tokens = std::numeric_limits<int64_t>::max()});
+}
+
+Exchanges::Exposed PlacedExchanges::exposed(const Placed& placed, const Work& shared,
+                                            int64_t enough_ns) const {
+  if (strategy::queries_travel(placed.allowed.choice.exchange))
+    return of_.exposed(stage_, shared, place_, placed.allowed.choice);
+  Exchanges::Exposed of{.backward_ns = placed.backward.exposed_ns(shared, enough_ns)};
+  if (of.backward_ns < enough_ns)
+    of.forward_ns = placed.forward.exposed_ns(shared, enough_ns - of.backward_ns);
+  return of;
+}
+
+Exchanges::Exposed PlacedExchanges::least(const Work& shared) const {
+  if (of_.allowed_.in_turn) {
+    const Exchanges::StagePlace at{stage_, place_};
+    return of_.exposed(stage_, shared, place_, of_.cheapest(shared, std::span(&at, 1), max_tokens_));
   }
-  std::optional<Exposed> best;
-  for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
-    const Exposed next = exposed(stage, shared, place, choice);
-    if (!best || next.both_ns() < best->both_ns()) best = next;
-    return best->both_ns() == 0;
-  });
-  return *best;
+  Exchanges::Exposed best;
+  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < placed_.size() && best_ns > 0; ++i) {
+    const bool last_resort = !of_.allowed_.ring && i + 1 == placed_.size();
+    const bool some = best_ns < std::numeric_limits<int64_t>::max();
+    if (last_resort ? some : shared.tokens > placed_[i].allowed.most_tokens) continue;
+    const Exchanges::Exposed next = exposed(placed_[i], shared, best_ns);
+    if (next.both_ns() < best_ns) best = next;
+    best_ns = std::min(best_ns, next.both_ns());
+  }
+  return best;
 }
 
 int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const {

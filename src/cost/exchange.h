@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +58,31 @@ struct ExchangeChoice {
   bool operator==(const ExchangeChoice&) const = default;
 };
 
+// What a unit's lanes add to one kind of its cells by an exchange in which queries stay, its figures looked
+// up.
+struct ExchangeTimes {
+  // Of heads of so many layers, that go there and back within head groups.
+  struct Rows {
+    int64_t layers = 0;
+    // Of all times that they go, and what an adapter takes of a token.
+    LinkTimes inside, between;
+    int64_t inside_bytes = 0, between_bytes = 0;
+    int64_t exposed_ns(int64_t tokens) const;
+  };
+  Rows attention, recurrent;
+  Quadratic waiting;     // for the lane with most heads
+  int64_t scans_ns = 0;  // of any tokens
+  // Of rings of so many members on each of so many nodes. For proofs, at_least: on so many nodes or more, or
+  // of so many members on one.
+  RingTimes between_nodes, in_node;
+  int nodes = 1;
+  int members_in_node = 1;
+  bool at_least = false;
+
+  // Not more exactly than that it is `enough_ns` or more.
+  int64_t exposed_ns(const Work& shared, int64_t enough_ns = std::numeric_limits<int64_t>::max()) const;
+};
+
 // Of the units of one scheme, under a cost model's memory policy.
 //
 // A head group of g lanes exchanges heads twice in a forward (queries, keys and values there, outputs back)
@@ -92,9 +118,6 @@ class Exchanges {
   // heads, then nested with the widest groups; where they are taken in turn, the one whose turn it is. A ring
   // where there is none. `stages`: not empty; those with the same times and place as another may be left out.
   ExchangeChoice cheapest(const Work& shared, std::span<const StagePlace> stages, int64_t max_tokens) const;
-  // What that exposes on one stage, were it the only one.
-  Exposed least(int stage, const Work& shared, const LanePlace& place, int64_t max_tokens) const;
-
   // For proofs. The same at least, for any such unit on as many lanes of nodes of which each has at most
   // most_in_node.
   int64_t floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const;
@@ -114,6 +137,7 @@ class Exchanges {
   int64_t credit_tokens(const ExchangeChoice& choice, int lanes, int64_t tokens) const;
 
  private:
+  friend class PlacedExchanges;
   // Of a stage, one kind of cell.
   struct Times {
     std::vector<RingTimes> rings;  // of single lanes, by level of the topology
@@ -128,20 +152,23 @@ class Exchanges {
     Times backward;
     bool operator==(const Stage&) const = default;
   };
-  int64_t exposed_ns(const Times& times, const Work& shared, const LanePlace& place, int head_lanes) const;
-  int64_t ring_ns(const RingTimes& between_nodes, const RingTimes& in_node, const Work& shared,
-                  const LanePlace& place, int head_lanes) const;
+  ExchangeTimes times_of(const Times& times, const LanePlace& place, int head_lanes) const;
   const LinkTimes& link(int level) const { return links_[static_cast<size_t>(level)]; }
   int64_t travelling_ns(const Stage& stage, bool forward, const Work& shared, const LanePlace& place,
                         strategy::Exchange exchange) const;
+  int64_t held_bytes_of(const ExchangeChoice& choice, int lanes) const;  // of a token
   int64_t scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const;
-  int64_t exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens, const LanePlace& place,
-                      int head_lanes) const;
+  ExchangeTimes::Rows rows_of(int64_t layers, int64_t passes, int64_t row_bytes, const LanePlace& place,
+                              int head_lanes) const;
   Wide moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const;
   int64_t waiting_area_ns(const Stage& times, int64_t length, int head_lanes) const;
-  // Until visit(choice) says that it is enough.
-  template <typename Visit>
-  void for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens, Visit visit) const;
+  // Those that the cost model allows and that have heads enough, and the most tokens of which each fits a
+  // micro-batch. Last a ring, where others do.
+  struct Allowed {
+    ExchangeChoice choice;
+    int64_t most_tokens = 0;
+  };
+  std::vector<Allowed> allowed(const LanePlace& place, int64_t max_tokens) const;
 
   ExchangeSet allowed_;
   strategy::Topology topology_;
@@ -156,6 +183,29 @@ class Exchanges {
   int64_t statistic_bytes_ = 0;               // a token's log-sum-exps
   std::vector<int64_t> recurrent_row_bytes_;  // there and back of a recurrent layer, likewise
   std::vector<Stage> stages_;
+};
+
+// What the cheapest exchange exposes on one stage, were it the only one, of units whose lanes all lie alike:
+// for whoever asks it of many.
+class PlacedExchanges {
+ public:
+  // `of` must outlive it.
+  PlacedExchanges(const Exchanges& of, int stage, const LanePlace& place, int64_t max_tokens);
+  Exchanges::Exposed least(const Work& shared) const;
+
+ private:
+  struct Placed {
+    Exchanges::Allowed allowed;
+    ExchangeTimes forward, backward;  // unless queries travel
+  };
+  // Not more exactly than that both are `enough_ns` or more.
+  Exchanges::Exposed exposed(const Placed& placed, const Work& shared, int64_t enough_ns) const;
+
+  const Exchanges& of_;
+  int stage_;
+  LanePlace place_;
+  int64_t max_tokens_;
+  std::vector<Placed> placed_;
 };
 
 }  // namespace sluice::cost

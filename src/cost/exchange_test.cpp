@@ -104,8 +104,8 @@ TEST(Exchanges, ARingExposesWhatRingTimesSay) {
   }
 }
 
-// What is walked step by step of a schedule: a lane attends for so long in each, while what it needs in the next
-// one comes in and what it made in the one before leaves.
+// What is walked step by step of a schedule: a lane attends for so long in each, while what it needs in the
+// next one comes in and what it made in the one before leaves.
 TEST(Exchanges, ARingOnTwoLevelsTakesWhatItsScheduleTakes) {
   const CostModel cost(options_of());
   const Exchanges exchanges = exchanges_of(options_of());
@@ -117,7 +117,8 @@ TEST(Exchanges, ARingOnTwoLevelsTakesWhatItsScheduleTakes) {
       const auto ring = [&](bool inside) {
         return cost.ring_times({1, 1, 8}, CellKind::kForward, run, inside ? 0 : 1);
       };
-      const auto attention_ns = static_cast<double>(Wide{ring(true).a} * work.squares >> Quadratic::kFractionBits);
+      const auto attention_ns =
+          static_cast<double>(Wide{ring(true).a} * work.squares >> Quadratic::kFractionBits);
       const auto step_ns = [&](bool inside) {
         const RingTimes times = ring(inside);
         return static_cast<double>(times.layers * times.link.of_bytes(times.bytes_per_token * work.tokens));
@@ -235,7 +236,7 @@ TEST(Exchanges, TheCheapestIsTheLeastOfThoseAllowed) {
       if (place.run % run == 0) consider(options.exchanges.nested, run);
     }
     if (least_ns < 0) least_ns = exchanges.exposed(0, work, place, 1).both_ns();
-    EXPECT_EQ(exchanges.least(0, work, place, kAmpleTokens).both_ns(), least_ns)
+    EXPECT_EQ(PlacedExchanges(exchanges, 0, place, kAmpleTokens).least(work).both_ns(), least_ns)
         << base::text(lanes, " lanes, round ", round);
     EXPECT_LE(exchanges.floor_ns(0, work, lanes, 8), least_ns);
   }
@@ -265,8 +266,8 @@ TEST(Exchanges, AreTakenInTurnByTokens) {
                                 Exchange::kQueries, Exchange::kRing}));
 }
 
-// Long sequences hide a ring, short ones don't; between many nodes heads move less than keys and values do, until
-// there is as much attention as hides them.
+// Long sequences hide a ring, short ones don't; between many nodes heads move less than keys and values do,
+// until there is as much attention as hides them.
 TEST(Exchanges, OnNodesOfEightShortSequencesExchangeHeadsAndLongOnesKeys) {
   const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 8);
   const std::vector<int> degrees = {1};

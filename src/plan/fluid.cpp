@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "base/error.h"
@@ -53,18 +54,18 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths, const std::vec
 // computes so long, with what its ring exposes but without the constant of a micro-batch; and its tokens are
 // in flight until they have passed all stages, so that those of a long one keep out others for that time in
 // the share of the credit that they take.
-int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length, int lanes) {
+int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length, const SchemeCost::OnLanes& on) {
+  const int lanes = on.lanes();
   const int64_t credit = scheme.credit_tokens() * scheme.scheme().cp;
-  const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length, lanes)} * length / credit);
+  const auto flight_ns = static_cast<int64_t>(Wide{on.path_ns(length)} * length / credit);
   const auto constant_ns =
       static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / scheme.max_len_tokens());
   const int cp = scheme.scheme().cp;
   const auto busy_ns = [&]() -> int64_t {
     if (lanes == 1) return scheme.floors().floor_ns(stage, length) - constant_ns;
     // On one stage a micro-batch has its constant once, however many of its sequences are cut.
-    if (scheme.scheme().pp == 1)
-      return lanes * (scheme.lane_ns(length, lanes) - scheme.micro_batch_ns()) / cp;
-    return lanes * scheme.lane_ns(length, lanes) / cp - constant_ns;
+    if (scheme.scheme().pp == 1) return lanes * (on.lane_ns(length) - scheme.micro_batch_ns()) / cp;
+    return lanes * on.lane_ns(length) / cp - constant_ns;
   };
   return std::max({busy_ns(), flight_ns, int64_t{1}});
 }
@@ -98,11 +99,12 @@ int64_t Capacity::work_ns(int64_t time_ns) const {
 
 // Others are in the way on its path through several stages; of the bubbles that it leaves weight gradients
 // fill about half.
-FluidTimes::Way FluidTimes::way_of(const SchemeCost& scheme, int stage, const LengthClass& cls, int lanes) {
-  const int64_t path_ns = scheme.path_ns(cls.longest, lanes);
-  const int64_t busy_ns = scheme.scheme().pp > 1 ? scheme.lane_ns(cls.longest, lanes) : path_ns;
+FluidTimes::Way FluidTimes::way_of(const SchemeCost& scheme, int stage, const LengthClass& cls,
+                                   const SchemeCost::OnLanes& on) {
+  const int64_t path_ns = on.path_ns(cls.longest);
+  const int64_t busy_ns = scheme.scheme().pp > 1 ? on.lane_ns(cls.longest) : path_ns;
   return {.path_ns = scheme.scheme().pp > 1 ? path_ns + path_ns / kInTheWayPart : path_ns,
-          .work_ns = work_ns(scheme, stage, cls.tokens / cls.sequences, lanes),
+          .work_ns = work_ns(scheme, stage, cls.tokens / cls.sequences, on),
           .bubble_ns = std::max<int64_t>(0, path_ns - busy_ns) / 2};
 }
 
@@ -116,6 +118,7 @@ void FluidTimes::OnScheme::add_way(Way way) {
 
 FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<std::vector<int64_t>>& batches)
     : schemes_(schemes) {
+  std::vector<std::map<int, SchemeCost::OnLanes>> on_lanes(schemes.size());
   std::vector<Wide> tokens(schemes.size(), 0), works_ns(schemes.size(), 0);
   std::vector<int> stages;
   for (const SchemeCost& scheme : schemes) {
@@ -139,7 +142,9 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
         if (!fits) continue;
         for (int lanes = schemes[k].fewest_lanes(of.longest);;
              lanes = std::min(2 * lanes, schemes[k].scheme().cp)) {
-          on.add_way(way_of(schemes[k], stages[k], of, lanes));
+          auto at = on_lanes[k].find(lanes);
+          if (at == on_lanes[k].end()) at = on_lanes[k].emplace(lanes, schemes[k].on(lanes)).first;
+          on.add_way(way_of(schemes[k], stages[k], of, at->second));
           if (lanes == schemes[k].scheme().cp) break;
         }
         total_ns += of.sequences * on.ways[on.begins.back()].work_ns;

@@ -69,7 +69,8 @@ class FluidTimes {
     int64_t work_ns = 0;
     int64_t bubble_ns = 0;  // that the longest leaves on stages and no other can fill
   };
-  static Way way_of(const SchemeCost& scheme, int stage, const LengthClass& cls, int lanes);
+  static Way way_of(const SchemeCost& scheme, int stage, const LengthClass& cls,
+                    const SchemeCost::OnLanes& on);
   // By class of a batch, the longest first.
   struct OnScheme {
     size_t first = 0;            // class that the scheme holds

@@ -45,7 +45,7 @@ class Leveller {
     return filling_.micro_batches[static_cast<size_t>(filling_.loads[load].first_micro_batch)];
   }
   int64_t over_ns(const Load& load, const cost::Work& work) const {
-    const Halves takes = packing_.scheme.halves(work, load.lanes.lanes);
+    const Halves takes = times_.takes(work, load.width);
     return std::max(takes.forward_ns - longest_of(load).forward_ns,
                     takes.backward_ns - longest_of(load).backward_ns);
   }
@@ -64,7 +64,7 @@ class Leveller {
       if (best.back >= 0) move(best.to, from, best.back);
       for (const size_t changed : {from, best.to}) {
         Load& of = filling_.loads[changed];
-        of.takes = batch(changed).takes = packing_.scheme.halves(batch(changed).work, of.lanes.lanes);
+        of.takes = batch(changed).takes = times_.takes(batch(changed).work, of.width);
       }
       return true;
     }

@@ -30,36 +30,52 @@ int64_t SchemeCost::gathers_ns(const cost::Work& work) const {
   return std::max(gather_ends_ns_, gathering_ns_ - load_ns(work) - micro_batch_ns());
 }
 
-cost::Exchanges::Exposed SchemeCost::exposed(int stage, const cost::Work& work, int lanes) const {
-  if (lanes == 1) return {};
-  return figures_.exchanges->least(stage, work, place_of(lanes), lane_max_len_tokens());
-}
-
 cost::Work SchemeCost::fullest_share(int64_t length, int lanes, int64_t window) {
   const int64_t chunks = int64_t{2} * lanes;
   return cost::Work::of_lane(lanes == 1 ? length : (length + chunks - 1) / chunks * 2, length, lanes, window);
 }
 
 SchemeCost::Halves SchemeCost::halves(const cost::Work& work, int lanes) const {
+  return on(lanes).halves(work);
+}
+
+SchemeCost::OnLanes::OnLanes(const SchemeFigures& figures, int lanes) : figures_(&figures), lanes_(lanes) {
+  const strategy::Scheme& scheme = figures.scheme;
+  const auto place = cost::LanePlace::aligned(lanes, scheme.tp, figures.cost.options().topology);
+  std::vector<int> kinds;  // a stage of each
+  for (int stage = 0; stage < scheme.pp; ++stage) {
+    const SchemeFigures::Stage& cells = figures.stage(stage);
+    const auto alike = std::ranges::find_if(kinds, [&](int other) {
+      const bool as_long =
+          cells.forward == figures.stage(other).forward && cells.all == figures.stage(other).all;
+      return as_long && (lanes == 1 || figures.exchanges->alike(stage, other));
+    });
+    if (alike != kinds.end()) {
+      ++stages_[static_cast<size_t>(alike - kinds.begin())].count;
+      continue;
+    }
+    kinds.push_back(stage);
+    Stage& added = stages_.emplace_back(Stage{.cells = &cells, .exchanges = std::nullopt});
+    if (lanes > 1) added.exchanges.emplace(*figures.exchanges, stage, place, figures.lane_max_len_tokens);
+  }
+}
+
+SchemeCost::Halves SchemeCost::OnLanes::halves(const cost::Work& work) const {
   Halves slowest;
-  for (int stage = 0; stage < scheme().pp; ++stage) {
-    const bool alike =
-        stage > 0 && stages_.size() == 1 && (lanes == 1 || figures_.exchanges->alike(0, stage));
-    if (alike) continue;
-    const SchemeFigures::Stage& cells = figures_.stage(stage);
-    const auto [forward_ns, backward_ns] = exposed(stage, work, lanes);
-    Halves next{.forward_ns = cells.forward.of_work(work)};
-    next.backward_ns = cells.all.of_work(work) - next.forward_ns + backward_ns;
+  for (const Stage& stage : stages_) {
+    const auto [forward_ns, backward_ns] = stage.exposed(work);
+    Halves next{.forward_ns = stage.cells->forward.of_work(work)};
+    next.backward_ns = stage.cells->all.of_work(work) - next.forward_ns + backward_ns;
     next.forward_ns += forward_ns;
     if (next.both_ns() > slowest.both_ns()) slowest = next;
   }
   return slowest;
 }
 
-int64_t SchemeCost::path_ns(int64_t length, int lanes) const {
-  const cost::Work work = share_of(length, lanes);
-  int64_t path_ns = figures_.path_ns(work);
-  for (int stage = 0; stage < scheme().pp; ++stage) path_ns += exposed(stage, work, lanes).both_ns();
+int64_t SchemeCost::OnLanes::path_ns(int64_t length) const {
+  const cost::Work work = share_of(length);
+  int64_t path_ns = figures_->path_ns(work);
+  for (const Stage& stage : stages_) path_ns += stage.count * stage.exposed(work).both_ns();
   return path_ns;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -51,13 +52,14 @@ class SchemeCost {
   // How long a sequence that is cut over `lanes` lanes keeps each of them busy on the slowest stage: a
   // micro-batch of its own, with what the cheapest exchange exposes where they begin with a node.
   int64_t lane_ns(int64_t length, int lanes) const { return unit_ns(share_of(length, lanes), lanes); }
-  // The same on all stages, one after the other: from its first cell to its last.
-  int64_t path_ns(int64_t length, int lanes) const;
-  // lane_ns for a micro-batch of `work` on the fullest of its lanes, all of it shared when there are
+  // The same for a micro-batch of `work` on the fullest of its lanes, all of it shared when there are
   // several.
   int64_t unit_ns(const cost::Work& work, int lanes) const { return halves(work, lanes).both_ns(); }
   // Of that, its forward, and its backward.
   Halves halves(const cost::Work& work, int lanes) const;
+  // All of that for whoever asks it of many on as many lanes.
+  class OnLanes;
+  OnLanes on(int lanes) const;
   // Of that, what the work alone takes on the slowest stage: no constant, nothing exchanged.
   int64_t load_ns(const cost::Work& work) const;
   // The most that a lane has of a sequence when every chunk counts as long as the longest.
@@ -84,17 +86,42 @@ class SchemeCost {
 
  private:
   void add_gathers();
-  // What the cheapest exchange of so many lanes exposes, where they begin with a node.
-  cost::Exchanges::Exposed exposed(int stage, const cost::Work& work, int lanes) const;
-  cost::LanePlace place_of(int lanes) const {
-    return cost::LanePlace::aligned(lanes, scheme().tp, cost().options().topology);
-  }
-
   SchemeFigures figures_;
   int64_t gathering_ns_ = 0;             // of a pass that computes nothing
   int64_t gather_ends_ns_ = 0;           // of one that computes for as long as none takes
   std::vector<cost::Quadratic> stages_;  // those that differ
 };
+
+// What micro-batches take on so many lanes, which begin with a node. The scheme's costs must outlive it.
+class SchemeCost::OnLanes {
+ public:
+  OnLanes(const SchemeFigures& figures, int lanes);
+
+  int lanes() const { return lanes_; }
+  // On the slowest stage.
+  Halves halves(const cost::Work& work) const;
+  int64_t lane_ns(int64_t length) const { return halves(share_of(length)).both_ns(); }
+  // On all stages, one after the other: from its first cell to its last.
+  int64_t path_ns(int64_t length) const;
+
+ private:
+  // Stages that are alike.
+  struct Stage {
+    const SchemeFigures::Stage* cells = nullptr;
+    std::optional<cost::PlacedExchanges> exchanges;  // none on one lane
+    int count = 1;
+    cost::Exchanges::Exposed exposed(const cost::Work& work) const {
+      return exchanges ? exchanges->least(work) : cost::Exchanges::Exposed{};
+    }
+  };
+  cost::Work share_of(int64_t length) const { return fullest_share(length, lanes_, figures_->cost.window()); }
+
+  const SchemeFigures* figures_;
+  int lanes_;
+  std::vector<Stage> stages_;
+};
+
+inline SchemeCost::OnLanes SchemeCost::on(int lanes) const { return {figures_, lanes}; }
 
 // Those of a strategy's pipelines: what differs between two is their schemes, their paces and their memories.
 class SchemeCosts {

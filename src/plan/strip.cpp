@@ -153,7 +153,7 @@ bool Strip::extend(int place, int index) {
     grown = micro_batch(into);
     takes -= grown.takes;
     grown.work += share;
-    grown.takes = packing_.scheme.halves(grown.work, extended.lanes.lanes);
+    grown.takes = times_.takes(grown.work, extended.width);
   }
   takes += grown.takes;
   if (!in_time(takes, extended.start_ns, pass_of(extended).most)) return false;

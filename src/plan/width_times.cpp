@@ -1,12 +1,13 @@
 #include "plan/width_times.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace sluice::plan {
 
-WidthTimes::WidthTimes(const SchemeCost& scheme, std::span<const int64_t> lengths, std::vector<int> widths)
-    : scheme_(scheme), widths_(std::move(widths)) {
+WidthTimes::WidthTimes(const SchemeCost& scheme, std::span<const int64_t> lengths,
+                       const std::vector<int>& widths)
+    : scheme_(scheme) {
+  for (const int width : widths) widths_.push_back(scheme.on(width));
   for (size_t i = 0; i < lengths.size(); ++i) {
     const int64_t length = lengths[i];
     if (i == 0 || length != lengths[i - 1]) {
@@ -22,7 +23,8 @@ WidthTimes::WidthTimes(const SchemeCost& scheme, std::span<const int64_t> length
 }
 
 int WidthTimes::width_of(int64_t lanes) const {
-  return static_cast<int>(std::ranges::lower_bound(widths_, lanes) - widths_.begin());
+  return static_cast<int>(std::ranges::lower_bound(widths_, lanes, {}, &SchemeCost::OnLanes::lanes) -
+                          widths_.begin());
 }
 
 const WidthTimes::OnLanes& WidthTimes::on(int place, int width) {
@@ -32,7 +34,7 @@ const WidthTimes::OnLanes& WidthTimes::on(int place, int width) {
   OnLanes& on = length.on_lanes[at];
   if (!on.known) {
     on.share = scheme_.share_of(length.tokens, lanes(width));
-    on.alone = scheme_.halves(on.share, lanes(width));
+    on.alone = takes(on.share, width);
     on.known = true;
   }
   return on;

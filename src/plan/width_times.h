@@ -13,10 +13,10 @@ namespace sluice::plan {
 class WidthTimes {
  public:
   // Lengths that descend, and widths in lanes that ascend; `scheme` must outlive it.
-  WidthTimes(const SchemeCost& scheme, std::span<const int64_t> lengths, std::vector<int> widths);
+  WidthTimes(const SchemeCost& scheme, std::span<const int64_t> lengths, const std::vector<int>& widths);
 
   int widths() const { return static_cast<int>(widths_.size()); }
-  int lanes(int width) const { return widths_[static_cast<size_t>(width)]; }
+  int lanes(int width) const { return widths_[static_cast<size_t>(width)].lanes(); }
   int width_of(int64_t lanes) const;  // the first of so many lanes or more; widths() where none has
   int places() const { return static_cast<int>(length_of_.size()); }
 
@@ -25,6 +25,10 @@ class WidthTimes {
   // The widths, as indices [first, end), of at least as many lanes as hold it and at most half its tokens.
   int first_width(int place) const { return of(place).first_width; }
   int end_width(int place) const { return of(place).end_width; }
+  // What a micro-batch of `work` on each lane takes.
+  SchemeCost::Halves takes(const cost::Work& work, int width) const {
+    return widths_[static_cast<size_t>(width)].halves(work);
+  }
   // The fullest lane's part, and what it takes as a micro-batch of its own.
   const cost::Work& share(int place, int width) { return on(place, width).share; }
   const SchemeCost::Halves& alone(int place, int width) { return on(place, width).alone; }
@@ -48,7 +52,7 @@ class WidthTimes {
   const OnLanes& on(int place, int width);
 
   const SchemeCost& scheme_;
-  std::vector<int> widths_;
+  std::vector<SchemeCost::OnLanes> widths_;
   std::vector<Length> lengths_;  // those that differ
   std::vector<int> length_of_;   // by place
 };
