@@ -233,7 +233,11 @@ std::optional<int64_t> FluidTimes::used_milli(const Batch& batch, const Mix& mix
   return static_cast<int64_t>(Wide{used_ns} * kMilli / all_ns);
 }
 
-int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) const {
+int FluidTimes::place_of(int64_t time_ns) const {
+  return static_cast<int>(std::ranges::lower_bound(times_, time_ns) - times_.begin());
+}
+
+int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns, int64_t about_ns) const {
   const Batch& of = batches_[batch];
   std::vector<size_t> by_growth, by_longest;
   bool holds = false;
@@ -251,15 +255,20 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
     if (milli) used = milli;
     return milli.has_value();
   };
+  const int end = static_cast<int>(times_.size());
   int low = -1;
-  int high = static_cast<int>(std::lower_bound(times_.begin(), times_.end(), limit_ns) - times_.begin());
-  if (high < static_cast<int>(times_.size()) && !in_time(high)) return kNever;
-  // What is looked for is mostly near the limit.
-  for (int step = 1; high - step > low; step *= 2) {
-    if (!in_time(high - step))
-      low = high - step;
-    else
-      high -= step;
+  int high = place_of(limit_ns);
+  if (high < end && !in_time(high)) return kNever;
+  // From near there in growing steps, up and then down.
+  int next = std::min(place_of(about_ns), high - 1);
+  for (int step = 1; next > low && next < high; step *= 2) {
+    if (in_time(next)) {
+      high = next;
+      next -= step;
+    } else {
+      low = next;
+      next += step;
+    }
   }
   while (high - low > 1) {
     const int middle = low + (high - low) / 2;
@@ -323,9 +332,8 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
   const Batch& of = batches_[batch];
   std::vector<bool> is_useful(schemes_.size(), false);
   for (const int64_t limit_ns : {least->time_ns, least->time_ns + least->time_ns / kUsefulPart}) {
-    const auto at = std::lower_bound(times_.begin(), times_.end(), limit_ns);
-    if (at == times_.end()) break;
-    const auto place = static_cast<int>(at - times_.begin());
+    const int place = place_of(limit_ns);
+    if (place == static_cast<int>(times_.size())) break;
     for (size_t c = 0; c < of.sequences.size(); ++c) {
       int64_t cheapest = kNever;
       for (const size_t k : all) cheapest = std::min(cheapest, milli_ranks(of, c, k, place));

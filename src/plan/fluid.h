@@ -46,8 +46,8 @@ class FluidTimes {
 
   size_t batches() const { return batches_.size(); }
   // On a geometric scale of 0.3 %; kNever when some sequence fits no pipeline or it takes longer than
-  // `limit_ns`.
-  int64_t estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns = kNever) const;
+  // `limit_ns`. Quickest where it is near `about_ns`.
+  int64_t estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns = kNever, int64_t about_ns = 0) const;
 
   // The time in which `ranks` would finish the batch if pipelines were divisible too, and thousandths of
   // pipelines by scheme that do so: by a time T a class of work w costs scheme k N_k·w/cap_k(T) ranks; each
@@ -91,6 +91,7 @@ class FluidTimes {
   };
   // Place on the scale of times.
   int64_t time_ns(int place) const { return times_[static_cast<size_t>(place)]; }
+  int place_of(int64_t time_ns) const;  // the first that is no less, or the end
   int64_t capacity_ns(size_t scheme, int place) const {
     return capacity_[scheme * times_.size() + static_cast<size_t>(place)];
   }

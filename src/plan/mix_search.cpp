@@ -28,6 +28,12 @@ MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& flui
     add_start(std::move(mix));
   }
   climb_batches_ = spread(fluid.batches(), kClimbBatches);
+  std::vector<size_t> all(schemes.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  for (const size_t batch : climb_batches_) {
+    const auto ideal = fluid.ideal(batch, ranks, all);
+    ideal_ns_.push_back(ideal ? ideal->time_ns : FluidTimes::kNever);
+  }
   std::set<size_t> useful;
   for (const size_t batch : spread(fluid.batches(), kIdealBatches)) {
     for (const size_t k : fluid.useful(batch, ranks)) useful.insert(k);
@@ -108,10 +114,10 @@ std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
 }
 
 // What is known from before is not estimated again.
-int64_t MixSearch::estimate_ns(std::vector<Estimate>& known, size_t batch, const Mix& mix, int64_t limit_ns) {
-  Estimate& estimate = known[batch];
+int64_t MixSearch::estimate_ns(std::vector<Estimate>& known, size_t climb, const Mix& mix, int64_t limit_ns) {
+  Estimate& estimate = known[climb];
   if (!estimate.is_exact && estimate.least_ns < limit_ns) {
-    const int64_t time_ns = fluid_.estimate_ns(batch, mix, limit_ns);
+    const int64_t time_ns = fluid_.estimate_ns(climb_batches_[climb], mix, limit_ns, ideal_ns_[climb]);
     estimate = {.least_ns = std::min(time_ns, limit_ns),
                 .is_exact = time_ns != FluidTimes::kNever || limit_ns == FluidTimes::kNever};
   }
@@ -120,11 +126,11 @@ int64_t MixSearch::estimate_ns(std::vector<Estimate>& known, size_t batch, const
 
 int64_t MixSearch::total_ns(const Mix& mix, std::span<const int64_t> best_ns, int64_t limit_ns) {
   std::vector<Estimate>& known = estimates_[mix];
-  if (known.empty()) known.resize(fluid_.batches());
+  if (known.empty()) known.resize(climb_batches_.size());
   int64_t total_ns = 0;
-  for (const size_t batch : climb_batches_) {
-    total_ns += estimate_ns(known, batch, mix, best_ns[batch]);
-    if (total_ns >= limit_ns) break;
+  for (size_t climb = 0; climb < climb_batches_.size(); ++climb) total_ns += least_ns(climb, best_ns);
+  for (size_t climb = 0; climb < climb_batches_.size() && total_ns < limit_ns; ++climb) {
+    total_ns += estimate_ns(known, climb, mix, best_ns[climb_batches_[climb]]) - least_ns(climb, best_ns);
   }
   return total_ns;
 }

@@ -1,6 +1,7 @@
 // Mixes worth planning with: good ones by fluid estimates, of thousands.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -32,9 +33,13 @@ class MixSearch {
     int64_t least_ns = 0;
     bool is_exact = false;
   };
-  int64_t estimate_ns(std::vector<Estimate>& known, size_t batch, const Mix& mix, int64_t limit_ns);
+  int64_t estimate_ns(std::vector<Estimate>& known, size_t climb, const Mix& mix, int64_t limit_ns);
   // At least `limit_ns` where it is not less.
   int64_t total_ns(const Mix& mix, std::span<const int64_t> best_ns, int64_t limit_ns);
+  // The ideal time of one of climb_batches_, or its best.
+  int64_t least_ns(size_t climb, std::span<const int64_t> best_ns) const {
+    return std::min(ideal_ns_[climb], best_ns[climb_batches_[climb]]);
+  }
   void add_rounded(const FluidTimes::Ideal& ideal);
   void add_start(Mix mix);
   size_t main_scheme(const Mix& mix) const;
@@ -46,6 +51,7 @@ class MixSearch {
   std::vector<size_t> useful_;  // schemes that moves and pairs look at
   std::set<Mix> starts_;
   std::vector<size_t> climb_batches_;               // that moves are judged by
+  std::vector<int64_t> ideal_ns_;                   // of these, with all schemes
   std::map<Mix, std::vector<Estimate>> estimates_;  // by batch
 };
 
