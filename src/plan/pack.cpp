@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plan/few_units.h"
+#include "plan/hide_links.h"
 #include "plan/improve.h"
 #include "plan/one_lane.h"
 #include "plan/strip_packer.h"
@@ -22,6 +23,7 @@ std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const Sch
     improver.improve(*packed, kMostCells);
     if (!one_lane) start_from_few_units(packing, kMostCells, improver, *packed);
   }
+  hide_links(packing, *packed);
   return PackedPipeline{packing.timer.plan(std::move(packed->units)), packed->makespan_ns};
 }
 

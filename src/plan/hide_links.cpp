@@ -1,0 +1,72 @@
+#include "plan/hide_links.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "plan/bins.h"
+
+namespace sluice::plan {
+namespace {
+
+using strategy::Unit;
+
+std::vector<Unit> reversed(std::vector<Unit> units) {
+  std::ranges::reverse(units);
+  int last = 0;
+  for (const Unit& unit : units) last = std::max(last, unit.pass.value_or(0));
+  for (Unit& unit : units) {
+    if (unit.pass) unit.pass = last - *unit.pass;
+  }
+  return units;
+}
+
+// Some of the units, all on one lane; as they are where even ones have no room.
+void even_out(std::span<const int> some, const SchemeCost& scheme, std::vector<Unit>& units) {
+  std::vector<PackItem> items;
+  std::vector<strategy::UnitSequence> sequences;
+  for (const int u : some) {
+    for (const strategy::UnitSequence& of : units[static_cast<size_t>(u)].sequences) {
+      items.push_back({of.sequence, of.length_tokens, scheme.sequence_ns(of.length_tokens)});
+      sequences.push_back(of);
+    }
+  }
+  std::ranges::stable_sort(items, std::greater<>(), &PackItem::work_ns);
+  std::ranges::stable_sort(sequences, std::greater<>(), [&](const strategy::UnitSequence& of) {
+    return scheme.sequence_ns(of.length_tokens);
+  });
+  const std::optional<Bins> even =
+      balance(items, static_cast<int>(some.size()), scheme.lane_max_len_tokens());
+  if (!even) return;
+  for (size_t bin = 0; bin < even->size(); ++bin) {
+    Unit& unit = units[static_cast<size_t>(some[bin])];
+    unit.sequences.clear();
+    for (const int item : (*even)[bin]) unit.sequences.push_back(sequences[static_cast<size_t>(item)]);
+  }
+}
+
+void even_out_lanes(const SchemeCost& scheme, std::vector<Unit>& units) {
+  for (const std::vector<int>& lane : strategy::units_by_lane(units, scheme.scheme().cp)) {
+    const auto alone = [&](int u) { return units[static_cast<size_t>(u)].lanes == 1; };
+    for (auto begin = lane.begin(); begin != lane.end();) {
+      const auto end = std::find_if_not(begin, lane.end(), alone);
+      if (end - begin > 1) even_out(std::span(begin, end), scheme, units);
+      begin = std::find_if(end, lane.end(), alone);
+    }
+  }
+}
+
+}  // namespace
+
+void hide_links(Packing& packing, TimedUnits& packed) {
+  if (packing.scheme.scheme().pp > 1 || packed.units.size() < 2) return;
+  TimedUnits next{.units = reversed(packed.units)};
+  if (packing.scheme.scheme().share == 1) even_out_lanes(packing.scheme, next.units);
+  next.units = strategy::in_injection_order(std::move(next.units), packing.lanes());
+  const int64_t rounding_ns = 3 * std::ssize(next.units);  // of their cells
+  next.makespan_ns = packing.timer.makespan_ns(next.units, packed.makespan_ns + rounding_ns);
+  if (next.makespan_ns != schedule::Recurrence::kLate) packed = std::move(next);
+}
+
+}  // namespace sluice::plan

@@ -1,0 +1,15 @@
+// One stage's units in the order and of the sizes that hide what links move beside them.
+#pragma once
+
+#include "plan/packing.h"
+
+namespace sluice::plan {
+
+// A lane of one stage takes as long whatever comes first, and however its micro-batches divide what they
+// hold. But what pull brings hides behind its first forward, what push takes away behind its last backward,
+// and push moves more. So what begins with its longest units ends with them instead, and where lanes share
+// nothing the micro-batches that a lane runs alone, one behind the other, become even. Nothing is changed
+// where that would end later, but for the rounding of cells.
+void hide_links(Packing& packing, TimedUnits& packed);
+
+}  // namespace sluice::plan
