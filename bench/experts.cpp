@@ -99,7 +99,7 @@ double alone_ns(const std::vector<std::vector<int64_t>>& batches, const cost::Co
 // The mean step of the planner's work by other costs; 0: it does not fit.
 double mean_ns(plan::PlannerOptions options, const cost::CostModel& cost,
                const std::vector<std::vector<int64_t>>& batches) {
-  options.beside_ns.clear();
+  options.beside = {};
   try {
     return steps_of(plan::Planner(std::move(options), cost), batches).mean_ns;
   } catch (const base::InfeasibleError&) {

@@ -336,42 +336,42 @@ ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlac
   return best;
 }
 
-PlacedExchanges::PlacedExchanges(const Exchanges& of, int stage, const LanePlace& place, int64_t max_tokens)
+Exchanges::Placed::Placed(const Exchanges& of, int stage, const LanePlace& place, int64_t max_tokens)
     : of_(of), stage_(stage), place_(place), max_tokens_(max_tokens) {
-  const auto add = [&](const Exchanges::Allowed& allowed) {
-    Placed& placed = placed_.emplace_back(Placed{.allowed = allowed, .forward = {}, .backward = {}});
+  const auto add = [&](const Allowed& allowed) {
+    Choice& placed = choices_.emplace_back(Choice{.allowed = allowed, .forward = {}, .backward = {}});
     if (strategy::queries_travel(allowed.choice.exchange)) return;
-    const Exchanges::Stage& times = of.stages_[static_cast<size_t>(stage)];
+    const Stage& times = of.stages_[static_cast<size_t>(stage)];
     const int head_lanes = allowed.choice.head_lanes(place.lanes);
     placed.forward = of.times_of(times.forward, place, head_lanes);
     placed.backward = of.times_of(times.backward, place, head_lanes);
   };
-  for (const Exchanges::Allowed& allowed : of.allowed(place, max_tokens)) add(allowed);
+  for (const Allowed& allowed : of.allowed(place, max_tokens)) add(allowed);
   if (!of.allowed_.ring) add({.choice = {}, .most_tokens = std::numeric_limits<int64_t>::max()});
 }
 
-Exchanges::Exposed PlacedExchanges::exposed(const Placed& placed, const Work& shared,
-                                            int64_t enough_ns) const {
-  if (strategy::queries_travel(placed.allowed.choice.exchange))
-    return of_.exposed(stage_, shared, place_, placed.allowed.choice);
-  Exchanges::Exposed of{.backward_ns = placed.backward.exposed_ns(shared, enough_ns)};
+Exchanges::Exposed Exchanges::Placed::exposed(const Choice& choice, const Work& shared,
+                                              int64_t enough_ns) const {
+  if (strategy::queries_travel(choice.allowed.choice.exchange))
+    return of_.exposed(stage_, shared, place_, choice.allowed.choice);
+  Exposed of{.backward_ns = choice.backward.exposed_ns(shared, enough_ns)};
   if (of.backward_ns < enough_ns)
-    of.forward_ns = placed.forward.exposed_ns(shared, enough_ns - of.backward_ns);
+    of.forward_ns = choice.forward.exposed_ns(shared, enough_ns - of.backward_ns);
   return of;
 }
 
-Exchanges::Exposed PlacedExchanges::least(const Work& shared) const {
+Exchanges::Exposed Exchanges::Placed::least(const Work& shared) const {
   if (of_.allowed_.in_turn) {
-    const Exchanges::StagePlace at{stage_, place_};
+    const StagePlace at{stage_, place_};
     return of_.exposed(stage_, shared, place_, of_.cheapest(shared, std::span(&at, 1), max_tokens_));
   }
-  Exchanges::Exposed best;
+  Exposed best;
   int64_t best_ns = std::numeric_limits<int64_t>::max();
-  for (size_t i = 0; i < placed_.size() && best_ns > 0; ++i) {
-    const bool last_resort = !of_.allowed_.ring && i + 1 == placed_.size();
+  for (size_t i = 0; i < choices_.size() && best_ns > 0; ++i) {
+    const bool last_resort = !of_.allowed_.ring && i + 1 == choices_.size();
     const bool some = best_ns < std::numeric_limits<int64_t>::max();
-    if (last_resort ? some : shared.tokens > placed_[i].allowed.most_tokens) continue;
-    const Exchanges::Exposed next = exposed(placed_[i], shared, best_ns);
+    if (last_resort ? some : shared.tokens > choices_[i].allowed.most_tokens) continue;
+    const Exposed next = exposed(choices_[i], shared, best_ns);
     if (next.both_ns() < best_ns) best = next;
     best_ns = std::min(best_ns, next.both_ns());
   }

@@ -97,6 +97,8 @@ struct ExchangeTimes {
 // inside a node and between nodes, in blocks of which each is on its way while the one before is made.
 class Exchanges {
  public:
+  class Placed;
+
   Exchanges(const strategy::Scheme& scheme, const CostModel& cost);
 
   struct Exposed {
@@ -137,7 +139,6 @@ class Exchanges {
   int64_t credit_tokens(const ExchangeChoice& choice, int lanes, int64_t tokens) const;
 
  private:
-  friend class PlacedExchanges;
   // Of a stage, one kind of cell.
   struct Times {
     std::vector<RingTimes> rings;  // of single lanes, by level of the topology
@@ -187,25 +188,25 @@ class Exchanges {
 
 // What the cheapest exchange exposes on one stage, were it the only one, of units whose lanes all lie alike:
 // for whoever asks it of many.
-class PlacedExchanges {
+class Exchanges::Placed {
  public:
   // `of` must outlive it.
-  PlacedExchanges(const Exchanges& of, int stage, const LanePlace& place, int64_t max_tokens);
-  Exchanges::Exposed least(const Work& shared) const;
+  Placed(const Exchanges& of, int stage, const LanePlace& place, int64_t max_tokens);
+  Exposed least(const Work& shared) const;
 
  private:
-  struct Placed {
-    Exchanges::Allowed allowed;
+  struct Choice {
+    Allowed allowed;
     ExchangeTimes forward, backward;  // unless queries travel
   };
   // Not more exactly than that both are `enough_ns` or more.
-  Exchanges::Exposed exposed(const Placed& placed, const Work& shared, int64_t enough_ns) const;
+  Exposed exposed(const Choice& choice, const Work& shared, int64_t enough_ns) const;
 
   const Exchanges& of_;
   int stage_;
   LanePlace place_;
   int64_t max_tokens_;
-  std::vector<Placed> placed_;
+  std::vector<Choice> choices_;
 };
 
 }  // namespace sluice::cost

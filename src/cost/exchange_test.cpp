@@ -236,7 +236,7 @@ TEST(Exchanges, TheCheapestIsTheLeastOfThoseAllowed) {
       if (place.run % run == 0) consider(options.exchanges.nested, run);
     }
     if (least_ns < 0) least_ns = exchanges.exposed(0, work, place, 1).both_ns();
-    EXPECT_EQ(PlacedExchanges(exchanges, 0, place, kAmpleTokens).least(work).both_ns(), least_ns)
+    EXPECT_EQ(Exchanges::Placed(exchanges, 0, place, kAmpleTokens).least(work).both_ns(), least_ns)
         << base::text(lanes, " lanes, round ", round);
     EXPECT_LE(exchanges.floor_ns(0, work, lanes, 8), least_ns);
   }

@@ -91,6 +91,63 @@ strategy::Strategy active_strategy(const strategy::StepPlan& plan) {
   return active;
 }
 
+namespace {
+
+// What leaves larger groups of nodes does so beside the rest.
+template <typename Bytes>
+RoundMoves moves(const LinkPlan::Busiest& busiest, bool has_inter, const cost::CostModel& cost, Bytes bytes) {
+  RoundMoves moves{.intra = {.bytes = bytes(0, busiest.intra_elements)}};
+  moves.intra.duration_ns = cost.exchange_ns(moves.intra.bytes, 0);
+  if (!has_inter) return moves;
+  moves.inter = {.bytes = bytes(1, busiest.inter_elements)};
+  moves.inter.duration_ns = cost.exchange_ns(moves.inter.bytes, 1);
+  int level = 1;
+  for (const int64_t elements : busiest.beyond_elements) {
+    ++level;
+    if (elements == 0) continue;
+    moves.inter.duration_ns =
+        std::max(moves.inter.duration_ns, cost.exchange_ns(bytes(level, elements), level));
+  }
+  return moves;
+}
+
+}  // namespace
+
+RoundMoves pulled(const LinkPlan& links, size_t round, const cost::CostModel& cost) {
+  const cost::CostModel::Options& options = cost.options();
+  const bool whole = options.whole_pulls && strategy::is_difference(options.codecs.pull);
+  const strategy::PullCodec codec = whole ? strategy::PullCodec::kNone : options.codecs.pull;
+  return moves(links.pull.busiest[round], links.has_inter(), cost, [&](int, int64_t elements) {
+    return strategy::pulled_bytes(codec, elements, options.memory.element_bytes);
+  });
+}
+
+RoundMoves pushed(const LinkPlan& links, size_t round, const cost::CostModel& cost) {
+  const LinkPlan::Busiest& busiest = links.push.busiest[round];
+  const strategy::LevelCodecs& codecs = cost.options().codecs.push;
+  RoundMoves pushed = moves(busiest, links.has_inter(), cost, [&](int level, int64_t elements) {
+    return strategy::coded_bytes(level == 0 ? codecs.in_node : codecs.between_nodes, elements,
+                                 cost.options().memory.accumulator_bytes);
+  });
+  pushed.intra.duration_ns += cost.code_ns(codecs.in_node, busiest.intra_elements);
+  if (links.has_inter())
+    pushed.inter.duration_ns += cost.code_ns(codecs.between_nodes, busiest.inter_elements);
+  return pushed;
+}
+
+int64_t scalars_ns(const LinkPlan& links, const cost::CostModel& cost) {
+  return cost.exchange_ns(kScalarBytes, links.topology.level_of_first(links.world_size));
+}
+
+int64_t least_ns(const LinkPlan& links, const cost::CostModel& cost) {
+  const RoundMoves first = pulled(links, 0, cost), last = pushed(links, 0, cost);
+  int64_t update_ns = 0;
+  for (const LinkPlan::Elements& owned : links.owned)
+    update_ns = std::max(update_ns, cost.update_ns(owned.trained));
+  return first.inter.duration_ns + first.intra.duration_ns + last.intra.duration_ns + last.inter.duration_ns +
+         scalars_ns(links, cost) + update_ns;
+}
+
 std::shared_ptr<const LinkPlan> LinkPlans::of(const model::ParameterTable& table,
                                               const strategy::Strategy& strategy,
                                               const LinkMachine& machine) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cost/cost_model.h"
 #include "link/layout.h"
 #include "link/route.h"
 #include "model/parameters.h"
@@ -63,6 +64,24 @@ struct LinkMachine {
 // Throws base::InputError when a scheme cannot cut the model.
 LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy& strategy,
                    const LinkMachine& machine);
+
+constexpr int64_t kScalarBytes = 24;  // squared norm, loss sum and number of targets
+
+// What a round moves on each level, and what that takes.
+struct RoundMoves {
+  struct Level {
+    int64_t bytes = 0;
+    int64_t duration_ns = 0;
+  };
+  Level inter, intra;
+};
+RoundMoves pulled(const LinkPlan& links, size_t round, const cost::CostModel& cost);
+RoundMoves pushed(const LinkPlan& links, size_t round, const cost::CostModel& cost);
+// What closes a step: sums of figures, then each rank's update.
+int64_t scalars_ns(const LinkPlan& links, const cost::CostModel& cost);
+// What a step takes at least beside its cells: the round that the first waits for, the one that waits for the
+// last, and what closes it.
+int64_t least_ns(const LinkPlan& links, const cost::CostModel& cost);
 
 // The pipelines of a plan that have micro-batches. The others hold no parameters and take no part.
 strategy::Strategy active_strategy(const strategy::StepPlan& plan);

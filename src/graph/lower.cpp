@@ -16,8 +16,6 @@ using cost::CellKind;
 
 namespace {
 
-constexpr int64_t kScalarBytes = 24;  // squared norm, loss sum and number of targets
-
 std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const strategy::Pass& pass) {
   std::vector<int> ranks;
   ranks.reserve(static_cast<size_t>(pass.lanes * place.scheme.tp));
@@ -67,10 +65,7 @@ class Lowering {
   }
   void depend(int node, int on) { graph_.nodes[static_cast<size_t>(node)].dependencies.push_back(on); }
 
-  int add_exchange(NodeKind kind, int round, int64_t bytes, int previous);
-  template <typename Bytes>
-  int add_between_nodes(NodeKind kind, int round, const LinkPlan::Busiest& busiest, Bytes bytes,
-                        int previous);
+  int add_exchange(NodeKind kind, int round, const RoundMoves::Level& level, int previous);
   UnitOnStage on_stage(const PipelineDraft& draft, int stage, int unit) const;
   int64_t attention_ns(const PipelineDraft& draft, const DraftCell& cell) const;
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
@@ -107,44 +102,21 @@ void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
   graph_.nodes.reserve(nodes);
 }
 
-int Lowering::add_exchange(NodeKind kind, int round, int64_t bytes, int previous) {
-  const bool intra = kind == NodeKind::kPullIntra || kind == NodeKind::kPushIntra;
-  Node& node = add(kind, all_ranks_, cost_.exchange_ns(bytes, intra ? 0 : 1), LinkRound{round});
-  node.bytes = bytes;
+int Lowering::add_exchange(NodeKind kind, int round, const RoundMoves::Level& level, int previous) {
+  Node& node = add(kind, all_ranks_, level.duration_ns, LinkRound{round});
+  node.bytes = level.bytes;
   if (previous >= 0) node.dependencies.push_back(previous);
   return node.id;
 }
 
-// What leaves larger groups of nodes does so beside the rest.
-template <typename Bytes>
-int Lowering::add_between_nodes(NodeKind kind, int round, const LinkPlan::Busiest& busiest, Bytes bytes,
-                                int previous) {
-  const int id = add_exchange(kind, round, bytes(busiest.inter_elements), previous);
-  int64_t& duration_ns = graph_.nodes.back().duration_ns;
-  int level = 1;
-  for (const int64_t elements : busiest.beyond_elements) {
-    ++level;
-    if (elements > 0) duration_ns = std::max(duration_ns, cost_.exchange_ns(bytes(elements), level));
-  }
-  return id;
-}
-
 void Lowering::add_pulls() {
-  const cost::CostModel::Options& options = cost_.options();
-  const bool whole = options.whole_pulls && strategy::is_difference(options.codecs.pull);
-  const auto bytes = [&](int64_t elements) {
-    return strategy::pulled_bytes(whole ? strategy::PullCodec::kNone : options.codecs.pull, elements,
-                                  options.memory.element_bytes);
-  };
   int inter = -1;
   int intra = -1;
   for (size_t r = 0; r < links_.pull.busiest.size(); ++r) {
-    const LinkPlan::Busiest& busiest = links_.pull.busiest[r];
+    const RoundMoves moves = pulled(links_, r, cost_);
     const int round = static_cast<int>(r);
-    if (links_.has_inter()) {
-      inter = add_between_nodes(NodeKind::kPullInter, round, busiest, bytes, inter);
-    }
-    intra = add_exchange(NodeKind::kPullIntra, round, bytes(busiest.intra_elements), intra);
+    if (links_.has_inter()) inter = add_exchange(NodeKind::kPullInter, round, moves.inter, inter);
+    intra = add_exchange(NodeKind::kPullIntra, round, moves.intra, intra);
     if (inter >= 0) depend(intra, inter);
     pulls_.push_back(intra);
   }
@@ -152,33 +124,22 @@ void Lowering::add_pulls() {
 
 void Lowering::add_pushes() {
   if (purpose_ == Purpose::kEvaluate) return;
-  const auto bytes = [&](strategy::Codec codec, int64_t elements) {
-    return strategy::coded_bytes(codec, elements, cost_.options().memory.accumulator_bytes);
-  };
-  const strategy::LevelCodecs& codecs = cost_.options().codecs.push;
   int inter = -1;
   int intra = -1;
   for (size_t r = links_.push.busiest.size(); r-- > 0;) {
-    const LinkPlan::Busiest& busiest = links_.push.busiest[r];
+    const RoundMoves moves = pushed(links_, r, cost_);
     const int round = static_cast<int>(r);
-    intra = add_exchange(NodeKind::kPushIntra, round, bytes(codecs.in_node, busiest.intra_elements), intra);
-    graph_.nodes.back().duration_ns += cost_.code_ns(codecs.in_node, busiest.intra_elements);
+    intra = add_exchange(NodeKind::kPushIntra, round, moves.intra, intra);
     for (const int cell : push_after_[r]) depend(intra, cell);
-    if (links_.has_inter()) {
-      const auto sent = [&](int64_t elements) { return bytes(codecs.between_nodes, elements); };
-      inter = add_between_nodes(NodeKind::kPushInter, round, busiest, sent, inter);
-      graph_.nodes.back().duration_ns += cost_.code_ns(codecs.between_nodes, busiest.inter_elements);
-      depend(inter, intra);
-    }
+    if (!links_.has_inter()) continue;
+    inter = add_exchange(NodeKind::kPushInter, round, moves.inter, inter);
+    depend(inter, intra);
   }
   end_after_ = {links_.has_inter() ? inter : intra};
 }
 
 void Lowering::add_end() {
-  const Node& scalars =
-      add(NodeKind::kReduceScalars, all_ranks_,
-          cost_.exchange_ns(kScalarBytes, links_.topology.level_of_first(graph_.world_size)));
-  const int scalars_id = scalars.id;
+  const int scalars_id = add(NodeKind::kReduceScalars, all_ranks_, scalars_ns(links_, cost_)).id;
   graph_.nodes.back().bytes = kScalarBytes;
   graph_.nodes.back().dependencies = end_after_;
   if (purpose_ == Purpose::kEvaluate) return;

@@ -12,6 +12,24 @@ namespace {
 
 using strategy::Unit;
 
+int64_t unit_ns(const SchemeCost& scheme, const Unit& unit) {
+  cost::Work work;
+  for (const strategy::UnitSequence& of : unit.sequences)
+    work += scheme.share_of(of.length_tokens, unit.lanes);
+  return scheme.unit_ns(work, unit.lanes);
+}
+
+// Whether the shortest unit that a lane begins with is shorter than the shortest that one ends with.
+bool begin_shorter(const SchemeCost& scheme, const std::vector<Unit>& units) {
+  int64_t first_ns = cost::kLongestNs, last_ns = cost::kLongestNs;
+  for (const std::vector<int>& lane : strategy::units_by_lane(units, scheme.scheme().cp)) {
+    if (lane.empty()) continue;
+    first_ns = std::min(first_ns, unit_ns(scheme, units[static_cast<size_t>(lane.front())]));
+    last_ns = std::min(last_ns, unit_ns(scheme, units[static_cast<size_t>(lane.back())]));
+  }
+  return first_ns < last_ns;
+}
+
 std::vector<Unit> reversed(std::vector<Unit> units) {
   std::ranges::reverse(units);
   int last = 0;
@@ -61,7 +79,8 @@ void even_out_lanes(const SchemeCost& scheme, std::vector<Unit>& units) {
 
 void hide_links(Packing& packing, TimedUnits& packed) {
   if (packing.scheme.scheme().pp > 1 || packed.units.size() < 2) return;
-  TimedUnits next{.units = reversed(packed.units)};
+  TimedUnits next{.units = packed.units};
+  if (begin_shorter(packing.scheme, next.units)) next.units = reversed(std::move(next.units));
   if (packing.scheme.scheme().share == 1) even_out_lanes(packing.scheme, next.units);
   next.units = strategy::in_injection_order(std::move(next.units), packing.lanes());
   const int64_t rounding_ns = 3 * std::ssize(next.units);  // of their cells

@@ -6,10 +6,10 @@
 namespace sluice::plan {
 
 // A lane of one stage takes as long whatever comes first, and however its micro-batches divide what they
-// hold. But what pull brings hides behind its first forward, what push takes away behind its last backward,
-// and push moves more. So what begins with its longest units ends with them instead, and where lanes share
-// nothing the micro-batches that a lane runs alone, one behind the other, become even. Nothing is changed
-// where that would end later, but for the rounding of cells.
+// hold. But what pull brings hides behind its first forward, and what push takes away behind its last
+// backward, which is twice as long. So lanes that begin with shorter units than they end with run them the
+// other way round, and where lanes share nothing the micro-batches that a lane runs alone, one behind the
+// other, become even. Nothing is changed where that would end later, but for the rounding of cells.
 void hide_links(Packing& packing, TimedUnits& packed);
 
 }  // namespace sluice::plan

@@ -29,6 +29,10 @@ JudgingInputs::JudgingInputs(const ProposalOptions& given, int world_size, std::
   for (const std::vector<int64_t>& lengths : sample_batches) batches.emplace_back(lengths);
 }
 
+int64_t JudgingInputs::least_beside_ns(const Mix& mix) const {
+  return options.beside ? options.beside->least_ns(strategy_of(mix, schemes, ranks), cost, ranks) : 0;
+}
+
 int64_t PlannedPart::planned(int64_t estimate_ns) const {
   return known() ? scaled(estimate_ns, planned_ns, fluid_ns) + beside_ns : estimate_ns;
 }
@@ -46,6 +50,7 @@ JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
       strategy_(strategy_of(mix_, inputs.schemes, inputs.ranks)),
       max_len_tokens_(plan::max_len_tokens(mix_, inputs.schemes)),
       inputs_(&inputs),
+      least_beside_ns_(inputs.least_beside_ns(mix_)),
       least_ns_(inputs.batches.size(), 0),
       planned_(inputs.batches.size(), false) {
   for (size_t b = 0; b < inputs.batches.size(); ++b) fluid_ns_.push_back(inputs.fluid.estimate_ns(b, mix_));
@@ -53,9 +58,8 @@ JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
 
 int64_t JudgedMix::time_ns(size_t batch, const PlannedPart& others) const {
   if (!holds(batch)) return FluidTimes::kNever;
-  const int64_t least_ns = least_ns_[batch] + part_.beside_ns;
-  if (planned_[batch]) return least_ns;
-  return std::max((part_.known() ? part_ : others).planned(fluid_ns_[batch]), least_ns);
+  if (planned_[batch]) return least_ns_[batch];
+  return std::max((part_.known() ? part_ : others).planned(fluid_ns_[batch]), least_ns_[batch]);
 }
 
 int64_t JudgedMix::total_with(const std::vector<int64_t>& best_ns, const PlannedPart& others) const {
@@ -75,23 +79,24 @@ std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns,
 
 void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->batches[batch]);
-  least_ns_[batch] = *search.lower_bound_ns();
-  if (least_ns_[batch] + part_.beside_ns >= limit_ns) return;
+  least_ns_[batch] = *search.lower_bound_ns() + least_beside_ns_;
+  if (least_ns_[batch] >= limit_ns) return;
   const std::vector<PackedPipeline>& packed = search.run(Effort::kQuick);
-  least_ns_[batch] = search.end_ns();
+  const int64_t beside = beside_ns(batch, packed, search.end_ns());
+  least_ns_[batch] = search.end_ns() + beside;
   planned_[batch] = true;
-  if (!part_.known()) part_.beside_ns = beside_ns(batch, packed);
-  part_.planned_ns += least_ns_[batch];
+  planned_beside_ns_ += beside;
+  part_.planned_ns += search.end_ns();
   part_.fluid_ns += fluid_ns_[batch];
+  part_.beside_ns = planned_beside_ns_ / std::ranges::count(planned_, true);
 }
 
-int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const {
-  if (!inputs_->options.beside_ns) return 0;
-  strategy::StepPlan plan{.sequences = sequences_of(inputs_->batches[batch].lengths),
-                          .estimated_ns = least_ns_[batch]};
+int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed, int64_t end_ns) const {
+  if (!inputs_->options.beside) return 0;
+  strategy::StepPlan plan{.sequences = sequences_of(inputs_->batches[batch].lengths), .estimated_ns = end_ns};
   for (const PackedPipeline& pipeline : packed) plan.pipelines.push_back(pipeline.plan);
   complete(plan, inputs_->cost);
-  return inputs_->options.beside_ns(plan, inputs_->ranks);
+  return inputs_->options.beside->of_plan_ns(plan, inputs_->cost, inputs_->ranks);
 }
 
 void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {

@@ -19,6 +19,9 @@ struct JudgingInputs {
   JudgingInputs(const ProposalOptions& given, int world_size, std::vector<SchemeCost> usable,
                 const std::vector<std::vector<int64_t>>& sample_batches, const cost::CostModel& model);
 
+  // What steps take at least beside their schedules under a mix.
+  int64_t least_beside_ns(const Mix& mix) const;
+
   const ProposalOptions& options;
   int ranks;
   const cost::CostModel& cost;
@@ -29,7 +32,7 @@ struct JudgingInputs {
 };
 
 // The sums of planned schedules and of fluid estimates, over the batches for which there are both, and what
-// pull, push and update add to a schedule: much the same for every batch.
+// pull, push and update add to these schedules in the mean.
 struct PlannedPart {
   int64_t planned_ns = 0;
   int64_t fluid_ns = 0;
@@ -73,16 +76,18 @@ class JudgedMix {
   // less.
   std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others) const;
   void plan(size_t batch, int64_t limit_ns);
-  int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const;
+  int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed, int64_t end_ns) const;
 
   Mix mix_;
   strategy::Strategy strategy_;
   int64_t max_len_tokens_ = 0;
   const JudgingInputs* inputs_;
   std::vector<int64_t> fluid_ns_;
-  std::vector<int64_t> least_ns_;  // of the schedule: proved, or planned
+  int64_t least_beside_ns_ = 0;
+  std::vector<int64_t> least_ns_;  // of the step: about what is proved, or planned
   std::vector<bool> planned_;
   PlannedPart part_;
+  int64_t planned_beside_ns_ = 0;  // of all planned batches
   bool probed_ = false;
 };
 

@@ -18,28 +18,35 @@ using strategy::Strategy;
 
 constexpr int64_t kNever = CandidateSearch::kNever;
 
-// A candidate's search, and what a step takes beside its schedule: candidates are compared by the sum.
+// A candidate's search, and what a step takes beside its schedule, at least or, once it is planned, by its
+// plan: candidates are compared by the sum.
 struct Candidate {
   CandidateSearch search;
-  int64_t beside_ns = 0;
+  int64_t least_beside_ns = 0;
+  int64_t beside_ns = least_beside_ns;
 
-  int64_t lower_bound_ns() const { return *search.lower_bound_ns() + beside_ns; }
-  int64_t expected_ns() const { return search.expected_ns() + beside_ns; }
+  int64_t lower_bound_ns() const { return *search.lower_bound_ns() + least_beside_ns; }
+  int64_t expected_ns() const { return search.expected_ns() + least_beside_ns; }
   int64_t known_ns() const { return search.known_ns() + beside_ns; }
 };
 
 struct Best {
   int64_t step_ns = kNever;
-  int64_t end_ns = 0;  // of the schedule
-  std::vector<PackedPipeline> pipelines;
+  StepPlan plan;  // complete
 
   // What ends `below_ns` or later need not be found.
-  void take(Candidate& candidate, Effort effort, int64_t below_ns) {
-    const std::vector<PackedPipeline>& packed = candidate.search.run(effort, below_ns - candidate.beside_ns);
-    if (packed.empty() || candidate.known_ns() >= step_ns) return;
+  void take(Candidate& candidate, Effort effort, int64_t below_ns, const Planner& planner,
+            const std::vector<Sequence>& sequences) {
+    const std::vector<PackedPipeline>& packed =
+        candidate.search.run(effort, below_ns - candidate.least_beside_ns);
+    if (packed.empty() || candidate.search.end_ns() + candidate.least_beside_ns >= step_ns) return;
+    StepPlan next{.sequences = sequences, .estimated_ns = candidate.search.end_ns()};
+    for (const PackedPipeline& pipeline : packed) next.pipelines.push_back(pipeline.plan);
+    complete(next, planner.cost());
+    candidate.beside_ns = planner.beside_ns(next);
+    if (candidate.known_ns() >= step_ns) return;
     step_ns = candidate.known_ns();
-    end_ns = candidate.search.end_ns();
-    pipelines = packed;
+    plan = std::move(next);
   }
 };
 
@@ -56,29 +63,33 @@ class Ours : public Method {
       if (!batch.sorted.empty() && batch.sorted.front() > planner.max_len_tokens(strategy)) continue;
       CandidateSearch search(strategy, planner.schemes(), batch, options.seeds);
       if (!search.lower_bound_ns()) continue;
-      candidates.push_back({std::move(search), planner.beside_ns(candidate)});
+      candidates.push_back({std::move(search), planner.least_beside_ns(candidate)});
       if (options.selection != Selection::kBest) break;
     }
     if (candidates.empty()) return std::nullopt;
     std::ranges::stable_sort(candidates, {}, &Candidate::expected_ns);
-    StepPlan plan{.step = step, .sequences = sequences};
-    plan.lower_bound_ns = std::numeric_limits<int64_t>::max();
+    int64_t lower_bound_ns = kNever;
+    Proof proof{};
     Best best;
     for (Candidate& candidate : candidates) {
       CandidateSearch& search = candidate.search;
-      if (candidate.lower_bound_ns() < best.step_ns) search.raise_bound(best.step_ns - candidate.beside_ns);
+      if (candidate.lower_bound_ns() < best.step_ns)
+        search.raise_bound(best.step_ns - candidate.least_beside_ns);
       if (candidate.lower_bound_ns() < best.step_ns) {
-        best.take(candidate, Effort::kQuick, near_ns(best, sequences.size()));
+        best.take(candidate, Effort::kQuick, near_ns(best, sequences.size()), planner, sequences);
       }
-      if (*search.lower_bound_ns() >= plan.lower_bound_ns) continue;
-      plan.lower_bound_ns = *search.lower_bound_ns();
-      plan.bounded_by = name_of(search.proof());
+      if (*search.lower_bound_ns() >= lower_bound_ns) continue;
+      lower_bound_ns = *search.lower_bound_ns();
+      proof = search.proof();
     }
-    if (options.effort == Effort::kFull) plan_near_in_full(candidates, sequences.size(), best);
+    if (options.effort == Effort::kFull) plan_near_in_full(candidates, planner, sequences, best);
+    StepPlan plan = std::move(best.plan);
+    plan.step = step;
+    plan.sequences = sequences;
+    plan.lower_bound_ns = lower_bound_ns;
+    plan.bounded_by = name_of(proof);
     for (const Candidate& candidate : candidates)
       plan.candidates.push_back({to_text(candidate.search.strategy()), candidate.known_ns()});
-    plan.estimated_ns = best.end_ns;
-    for (PackedPipeline& pipeline : best.pipelines) plan.pipelines.push_back(std::move(pipeline.plan));
     return plan;
   }
 
@@ -89,13 +100,14 @@ class Ours : public Method {
     const bool any = sequences <= kFewSequences || best.step_ns == kNever;
     return any ? kNever : best.step_ns + best.step_ns / kNearPart;
   }
-  static void plan_near_in_full(std::vector<Candidate>& candidates, size_t sequences, Best& best) {
+  static void plan_near_in_full(std::vector<Candidate>& candidates, const Planner& planner,
+                                const std::vector<Sequence>& sequences, Best& best) {
     std::ranges::stable_sort(candidates, {}, &Candidate::known_ns);
     for (Candidate& candidate : candidates) {
       const bool planned = candidate.search.end_ns() != kNever;
-      if (planned && candidate.known_ns() < near_ns(best, sequences) &&
+      if (planned && candidate.known_ns() < near_ns(best, sequences.size()) &&
           candidate.lower_bound_ns() < best.step_ns) {
-        best.take(candidate, Effort::kFull, near_ns(best, sequences));
+        best.take(candidate, Effort::kFull, near_ns(best, sequences.size()), planner, sequences);
       }
     }
   }

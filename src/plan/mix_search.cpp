@@ -20,13 +20,10 @@ constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& fluid, int ranks)
-    : schemes_(schemes), fluid_(fluid), ranks_(ranks) {
-  for (size_t k = 0; k < schemes.size(); ++k) {
-    Mix mix(schemes.size(), 0);
-    mix[k] = ranks / schemes[k].scheme().ranks();
-    add_start(std::move(mix));
-  }
+MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& fluid, int ranks,
+                     const LeastBeside& least_beside_ns)
+    : schemes_(schemes), fluid_(fluid), ranks_(ranks), beside_ns_(schemes.size(), 0) {
+  for (size_t k = 0; k < schemes.size(); ++k) add_start(all_of(k));
   climb_batches_ = spread(fluid.batches(), kClimbBatches);
   std::vector<size_t> all(schemes.size());
   std::iota(all.begin(), all.end(), size_t{0});
@@ -39,6 +36,9 @@ MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& flui
     for (const size_t k : fluid.useful(batch, ranks)) useful.insert(k);
   }
   useful_.assign(useful.begin(), useful.end());
+  int64_t least_ns = kNone;
+  for (const size_t k : useful_) least_ns = std::min(least_ns, beside_ns_[k] = least_beside_ns(all_of(k)));
+  for (const size_t k : useful_) beside_ns_[k] -= least_ns;
   for (const size_t batch : spread(fluid.batches(), kIdealBatches)) {
     if (const auto ideal = fluid.ideal(batch, ranks, useful_)) add_rounded(*ideal);
     std::vector<std::pair<int64_t, FluidTimes::Ideal>> pairs;
@@ -54,6 +54,20 @@ MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& flui
     if (pairs.size() > kPairs) pairs.resize(kPairs);
     for (const auto& [time_ns, ideal] : pairs) add_rounded(ideal);
   }
+}
+
+Mix MixSearch::all_of(size_t scheme) const {
+  Mix mix(schemes_.size(), 0);
+  mix[scheme] = ranks_ / schemes_[scheme].scheme().ranks();
+  return mix;
+}
+
+int64_t MixSearch::beside_ns(const Mix& mix) const {
+  int64_t most_ns = 0;
+  for (size_t k = 0; k < mix.size(); ++k) {
+    if (mix[k] > 0) most_ns = std::max(most_ns, beside_ns_[k]);
+  }
+  return most_ns;
 }
 
 void MixSearch::add_start(Mix mix) {
@@ -117,7 +131,11 @@ std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
 int64_t MixSearch::estimate_ns(std::vector<Estimate>& known, size_t climb, const Mix& mix, int64_t limit_ns) {
   Estimate& estimate = known[climb];
   if (!estimate.is_exact && estimate.least_ns < limit_ns) {
-    const int64_t time_ns = fluid_.estimate_ns(climb_batches_[climb], mix, limit_ns, ideal_ns_[climb]);
+    constexpr int64_t kNever = FluidTimes::kNever;
+    const int64_t beside = beside_ns(mix);
+    const int64_t schedule_limit_ns = limit_ns == kNever ? kNever : limit_ns - beside;
+    int64_t time_ns = fluid_.estimate_ns(climb_batches_[climb], mix, schedule_limit_ns, ideal_ns_[climb]);
+    if (time_ns != kNever) time_ns += beside;
     estimate = {.least_ns = std::min(time_ns, limit_ns),
                 .is_exact = time_ns != FluidTimes::kNever || limit_ns == FluidTimes::kNever};
   }
@@ -139,8 +157,7 @@ std::vector<Mix> MixSearch::uniform(size_t most) {
   const std::vector<int64_t> unlimited_ns(fluid_.batches(), FluidTimes::kNever);
   std::vector<std::pair<int64_t, Mix>> rated;
   for (const size_t k : useful_) {
-    Mix mix(schemes_.size(), 0);
-    mix[k] = ranks_ / schemes_[k].scheme().ranks();
+    Mix mix = all_of(k);
     if (mix[k] * schemes_[k].scheme().ranks() < ranks_) continue;
     const int64_t total = total_ns(mix, unlimited_ns, kNone);
     if (total < FluidTimes::kNever) rated.emplace_back(total, std::move(mix));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -14,17 +15,22 @@ namespace sluice::plan {
 
 class MixSearch {
  public:
+  // What steps take at least beside their schedules under a mix.
+  using LeastBeside = std::function<int64_t(const Mix&)>;
+
   // What it is made from must outlive it.
-  MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& fluid, int ranks);
+  MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& fluid, int ranks,
+            const LeastBeside& least_beside_ns);
 
   // Mixes of one scheme each, of those that pay, the least first by their estimates.
   std::vector<Mix> uniform(size_t most);
 
-  // Good mixes: those that most lower the sum over batches of the least time, where `best_ns` is each batch's
-  // least so far (FluidTimes::kNever: none). Every one holds `least_max_len` tokens. `from` and the best
-  // `starts` of all starting points, each mostly of another scheme, are improved by moves until none helps:
-  // pipelines of one scheme replaced by as many ranks of another, one at a time, in powers of two, and all.
-  // Returns what was started from, then the `most` best, which may be among it.
+  // Good mixes, as far as estimates and what their schemes alone would have beside schedules say: those that
+  // most lower the sum over batches of the least time, where `best_ns` is each batch's least so far
+  // (FluidTimes::kNever: none). Every one holds `least_max_len` tokens. `from` and the best `starts` of all
+  // starting points, each mostly of another scheme, are improved by moves until none helps: pipelines of one
+  // scheme replaced by as many ranks of another, one at a time, in powers of two, and all. Returns what was
+  // started from, then the `most` best, which may be among it.
   std::vector<Mix> find(std::span<const int64_t> best_ns, int64_t least_max_len, std::span<const Mix> from,
                         size_t starts, size_t most);
 
@@ -48,7 +54,12 @@ class MixSearch {
   std::span<const SchemeCost> schemes_;
   const FluidTimes& fluid_;
   int ranks_;
+  Mix all_of(size_t scheme) const;  // as many pipelines as there are ranks for
+  int64_t beside_ns(const Mix& mix) const;
+
   std::vector<size_t> useful_;  // schemes that moves and pairs look at
+  std::vector<int64_t>
+      beside_ns_;  // by scheme: what all_of() has beside schedules above the least of useful ones
   std::set<Mix> starts_;
   std::vector<size_t> climb_batches_;               // that moves are judged by
   std::vector<int64_t> ideal_ns_;                   // of these, with all schemes

@@ -105,8 +105,6 @@ Planner::Planner(PlannerOptions options, cost::CostModel cost)
     throw InputError(text("strategy ", options_.fixed_candidate, " is selected but there are ", count,
                           ": number them from 0"));
   }
-  SLUICE_ASSERT(options_.beside_ns.empty() || std::ssize(options_.beside_ns) == count,
-                "a time beside the schedule for each candidate or for none");
   if (!options_.devices.empty()) {
     for (Strategy& candidate : options_.candidates)
       candidate = strategy::on_devices(std::move(candidate), options_.devices);
@@ -119,6 +117,10 @@ Planner::Planner(PlannerOptions options, cost::CostModel cost)
   }
   for (const Strategy& candidate : options_.candidates) check_candidate(candidate, options_, cost_);
   schemes_ = SchemeCosts(options_.candidates, cost_, options_.world_size);
+  for (const Strategy& candidate : options_.candidates) {
+    least_beside_ns_.push_back(
+        options_.beside ? options_.beside->least_ns(candidate, cost_, options_.world_size) : 0);
+  }
 }
 
 int64_t Planner::max_len_tokens(const Strategy& strategy) const {

@@ -50,9 +50,7 @@ std::shared_ptr<const Method> plain();
 struct PlannerOptions {
   int world_size = 1;
   std::vector<strategy::Strategy> candidates;
-  // By candidate: what pull, push and update add to a step under it beside its schedule, as far as known
-  // (session/candidates.h measures it by the clock); empty: nothing. ours() chooses by the sum.
-  std::vector<int64_t> beside_ns;
+  std::shared_ptr<const BesideSchedule> beside;  // ours() chooses by the sum; none: nothing
   std::shared_ptr<const Method> method = ours();
   Effort effort = Effort::kFull;  // of ours()
   Seeds seeds;                    // of ours()
@@ -99,9 +97,12 @@ class Planner {
   // which the selection looks at them.
   const SchemeCosts& schemes() const { return schemes_; }
   std::vector<size_t> preference(int64_t step) const;
-  int64_t beside_ns(size_t candidate) const {
-    return options_.beside_ns.empty() ? 0 : options_.beside_ns[candidate];
+  // What lies beside the schedule of a step of that plan, which is complete; and of any under a candidate, at
+  // least. 0 where nothing is to be said of it.
+  int64_t beside_ns(const strategy::StepPlan& plan) const {
+    return options_.beside ? options_.beside->of_plan_ns(plan, cost_, options_.world_size) : 0;
   }
+  int64_t least_beside_ns(size_t candidate) const { return least_beside_ns_[candidate]; }
   // The longest sequence that the strategy, a candidate, holds under cost().
   int64_t max_len_tokens(const strategy::Strategy& strategy) const;
 
@@ -115,8 +116,9 @@ class Planner {
 
   PlannerOptions options_;
   cost::CostModel cost_;
-  SchemeCosts schemes_;             // of all candidates
-  std::vector<Planner> fallbacks_;  // one for each further policy
+  SchemeCosts schemes_;                   // of all candidates
+  std::vector<int64_t> least_beside_ns_;  // by candidate
+  std::vector<Planner> fallbacks_;        // one for each further policy
 };
 
 }  // namespace sluice::plan

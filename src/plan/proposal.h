@@ -3,13 +3,26 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <vector>
 
+#include "cost/cost_model.h"
 #include "strategy/step_plan.h"
 #include "strategy/strategy.h"
 
 namespace sluice::plan {
+
+// What pull, push and update add to steps beside their schedules (session/beside_schedule.h: by the clock).
+class BesideSchedule {
+ public:
+  virtual ~BesideSchedule() = default;
+  // To the step of a plan on so many ranks, whose pipelines are complete (plan/planner.h).
+  virtual int64_t of_plan_ns(const strategy::StepPlan& plan, const cost::CostModel& cost,
+                             int ranks) const = 0;
+  // To any step under a strategy, at least.
+  virtual int64_t least_ns(const strategy::Strategy& strategy, const cost::CostModel& cost,
+                           int ranks) const = 0;
+};
 
 struct ProposalOptions {
   int world_size = 1;
@@ -17,9 +30,7 @@ struct ProposalOptions {
   // Lengths of sequences by batch, such as training will see; every batch counts the same
   // (plan/batch_sample.h draws them from a corpus's lengths).
   std::vector<std::vector<int64_t>> sample_batches;
-  // What pull, push and update add to a plan's schedule on so many ranks; strategies are judged by the sum.
-  // Empty: nothing.
-  std::function<int64_t(const strategy::StepPlan&, int ranks)> beside_ns;
+  std::shared_ptr<const BesideSchedule> beside;  // strategies are judged by the sum; none: nothing
   int max_strategies = 8;
   int max_cp = 1;     // most lanes of a pipeline
   int max_share = 1;  // most of them that share parameters

@@ -22,7 +22,7 @@ constexpr size_t kStarts = 8;     // of each search for a place
 constexpr size_t kFinalists = 8;  // that it yields beside what it starts from
 constexpr size_t kUniform = 8;    // of one scheme each
 constexpr size_t kProbed = 6;     // for each place, until one of them is best
-constexpr size_t kTries = 3;      // for each place at the end
+constexpr size_t kTries = 8;      // for each place at the end
 constexpr int kMostRanks = 1024;  // of a part
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
@@ -88,7 +88,8 @@ class Portfolio {
                                      kMostSampleTokens * options.thoroughness * part.copies),
                          part.copies),
                 cost),
-        search_(inputs_.schemes, inputs_.fluid, part.ranks) {}
+        search_(inputs_.schemes, inputs_.fluid, part.ranks,
+                [&](const Mix& mix) { return inputs_.least_beside_ns(mix); }) {}
 
   void choose() {
     judge_uniform();

@@ -140,20 +140,36 @@ TEST(Proposal, KeepsToTheNumberOfStrategies) {
   EXPECT_EQ(proposed[0].frequency, 1.0);
 }
 
+bool shares_all(const strategy::Strategy& strategy) {
+  const strategy::Scheme& scheme = strategy.pipelines.front().scheme;
+  return strategy.pipelines.size() == 1 && scheme.tp * scheme.share == 8;
+}
+
+// Where one pipeline's lanes all share, or elsewhere.
+class AsLongAsTheSchedule : public BesideSchedule {
+ public:
+  explicit AsLongAsTheSchedule(bool shared) : shared_(shared) {}
+  int64_t of_plan_ns(const strategy::StepPlan& plan, const cost::CostModel& /*cost*/,
+                     int /*ranks*/) const override {
+    return shares_all(plan.strategy()) == shared_ ? plan.estimated_ns : 0;
+  }
+  int64_t least_ns(const strategy::Strategy& /*strategy*/, const cost::CostModel& /*cost*/,
+                   int /*ranks*/) const override {
+    return 0;
+  }
+
+ private:
+  bool shared_;
+};
+
 // Strategies that pull and push as long as they compute are proposed where those that pull nothing are longer
 // still, and not otherwise.
 TEST(Proposal, IsJudgedByStepsNotBySchedules) {
   const cost::CostModel cost = test_cost();
   ProposalOptions options{
       .world_size = 8, .context_length = 1000, .sample_batches = samples(1000), .max_cp = 8, .max_share = 8};
-  const auto shares_all = [](const strategy::Strategy& strategy) {
-    const strategy::Scheme& scheme = strategy.pipelines.front().scheme;
-    return strategy.pipelines.size() == 1 && scheme.tp * scheme.share == 8;
-  };
   for (const bool shared_pull : {false, true}) {
-    options.beside_ns = [&](const strategy::StepPlan& plan, int /*ranks*/) {
-      return shares_all(plan.strategy()) == shared_pull ? plan.estimated_ns : 0;
-    };
+    options.beside = std::make_shared<AsLongAsTheSchedule>(shared_pull);
     const std::vector<strategy::Strategy> proposed = strategies_of(propose(options, cost).or_throw());
     EXPECT_EQ(std::ranges::all_of(proposed, shares_all), !shared_pull);
     EXPECT_EQ(std::ranges::any_of(proposed, shares_all), !shared_pull);

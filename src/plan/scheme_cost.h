@@ -108,7 +108,7 @@ class SchemeCost::OnLanes {
   // Stages that are alike.
   struct Stage {
     const SchemeFigures::Stage* cells = nullptr;
-    std::optional<cost::PlacedExchanges> exchanges;  // none on one lane
+    std::optional<cost::Exchanges::Placed> exchanges;  // none on one lane
     int count = 1;
     cost::Exchanges::Exposed exposed(const cost::Work& work) const {
       return exchanges ? exchanges->least(work) : cost::Exchanges::Exposed{};

@@ -96,7 +96,7 @@ ExplainedCandidate explain_candidate(const strategy::Strategy& candidate, const 
                                      int64_t longest_tokens, const plan::Planner& planner) {
   plan::PlannerOptions options = planner.options();
   options.candidates = {candidate};
-  options.beside_ns = {};
+  options.beside = {};
   options.selection = plan::Selection::kBest;
   const plan::Planner alone(std::move(options), planner.cost());
   ExplainedCandidate explained{.strategy = to_text(candidate), .max_len_tokens = alone.max_len_tokens()};

@@ -14,10 +14,7 @@ using strategy::Sequence;
 
 // What a plan's step takes as its planner compares candidates.
 int64_t step_ns(const plan::Planner& planner, const strategy::StepPlan& plan) {
-  const auto& candidates = planner.options().candidates;
-  const auto taken = std::ranges::find(candidates, plan.strategy());
-  if (taken == candidates.end()) return plan.estimated_ns;
-  return plan.estimated_ns + planner.beside_ns(static_cast<size_t>(taken - candidates.begin()));
+  return plan.estimated_ns + planner.beside_ns(plan);
 }
 
 Sequence sequence_of(const Answers& answers, base::Interval texts, int64_t first) {

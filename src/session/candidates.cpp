@@ -11,13 +11,11 @@
 #include "base/text.h"
 #include "corpus/sampler.h"
 #include "cost/exchange.h"
-#include "graph/build.h"
 #include "model/head_parts.h"
-#include "model/parameters.h"
-#include "model/program.h"
 #include "plan/batch_sample.h"
 #include "plan/offload.h"
 #include "plan/precision.h"
+#include "session/beside_schedule.h"
 #include "session/unequal_devices.h"
 
 namespace sluice::session {
@@ -44,24 +42,15 @@ void check_selection(const PlannerChoices& choices, size_t candidates) {
                         " in parallel.strategies, counted from 0: choose a smaller one"));
 }
 
-// What the clock says that a step takes beside its schedule.
-int64_t beside_schedule_ns(const strategy::StepPlan& plan, const model::ParameterTable& table,
-                           const cost::CostModel& cost, int world_size) {
-  const graph::StepGraph graph = graph::build(plan, table, cost, world_size, {.disabled_passes = {"verify"}});
-  return std::max<int64_t>(0, graph.makespan_ns - plan.estimated_ns);
-}
-
 base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
                                                           const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
   const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
   const plan::ProposalOptions options{
       .world_size = task.world_size,
       .context_length = task.context_length,
       .sample_batches = task.sample_batches,
-      .beside_ns = [&](const strategy::StepPlan& plan,
-                       int ranks) { return beside_schedule_ns(plan, table, cost, ranks); },
+      .beside = std::make_shared<ClockedBeside>(cost),
       .max_strategies = choices.max_strategies,
       .max_cp = !choices.method->plans_lanes() ? 1
                 : choices.max_cp > 0           ? choices.max_cp
@@ -99,37 +88,6 @@ std::vector<strategy::MemoryPolicy> candidate_policies(const PlanningTask& task,
   return policies;
 }
 
-// On the sample batch whose longest sequence is the median of those that the planner holds.
-int64_t beside_schedule_ns(const plan::Planner& planner, const model::ParameterTable& table,
-                           const PlanningTask& task) {
-  std::vector<std::pair<int64_t, const std::vector<int64_t>*>> held;
-  for (const std::vector<int64_t>& lengths : task.sample_batches) {
-    const int64_t longest = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
-    if (longest > 0 && longest <= planner.max_len_tokens()) held.emplace_back(longest, &lengths);
-  }
-  if (held.empty()) return 0;
-  std::ranges::stable_sort(held, {}, [](const auto& batch) { return batch.first; });
-  const std::vector<strategy::Sequence> sequences = plan::sequences_of(*held[held.size() / 2].second);
-  return beside_schedule_ns(planner.plan(0, sequences), table, planner.cost(), task.world_size);
-}
-
-// By candidate: pull, push and update hardly depend on the batch.
-std::vector<int64_t> beside_schedules(const plan::PlannerOptions& options, const cost::CostModel& cost,
-                                      const PlanningTask& task) {
-  std::vector<int64_t> beside_ns;
-  const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
-  if (!chooses || task.sample_batches.empty() || task.choices.method != plan::ours()) return beside_ns;
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
-  for (const strategy::Strategy& candidate : options.candidates) {
-    plan::PlannerOptions alone = options;
-    alone.candidates = {candidate};
-    alone.effort = plan::Effort::kQuick;
-    const plan::Planner planner(std::move(alone), cost);
-    beside_ns.push_back(beside_schedule_ns(planner, table, task));
-  }
-  return beside_ns;
-}
-
 plan::Planner planner_under(const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
   plan::PlannerOptions options;
@@ -147,21 +105,21 @@ plan::Planner planner_under(const PlanningTask& task) {
   options.selection = choices.selection;
   options.fixed_candidate = choices.fixed_candidate;
   const cost::CostModel cost = cost::choosing_from(task.cost, task.choices.exchanges);
-  options.beside_ns = beside_schedules(options, cost, task);
+  const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
+  if (chooses && choices.method == plan::ours()) options.beside = std::make_shared<ClockedBeside>(cost);
   return plan::Planner(std::move(options), cost);
 }
 
 // Of some evenly spread sample batches, by the clock, which knows of copies; nothing where one is not held.
 std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask& task) {
   constexpr size_t kMost = 8;
-  const model::ParameterTable table =
-      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+  const ClockedBeside beside(planner.cost());
   int64_t sum_ns = 0;
   for (const size_t batch : plan::spread(task.sample_batches.size(), kMost)) {
     const base::Feasible<strategy::StepPlan> plan =
         planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
     if (!plan) return std::nullopt;
-    sum_ns += plan->estimated_ns + beside_schedule_ns(*plan, table, planner.cost(), task.world_size);
+    sum_ns += plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), task.world_size);
   }
   return sum_ns;
 }

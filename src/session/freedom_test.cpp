@@ -26,7 +26,7 @@ Batches batches_of(const std::string& name, uint64_t seed) {
   std::ifstream file(root / "bench/data" / (name + "_lengths.txt"));
   std::vector<int64_t> lengths;
   for (int64_t length; file >> length;) lengths.push_back(std::clamp<int64_t>(length, 2, kContextTokens));
-  return plan::stratified_batches(lengths, {.tokens_per_step = 50'000, .batches = 8, .seed = seed});
+  return plan::stratified_batches(lengths, {.tokens_per_step = 50'000, .seed = seed});
 }
 
 struct Setting {
@@ -43,7 +43,7 @@ class Freedom : public testing::TestWithParam<Setting> {
                             .cost = cost::CostModel(cost::shipped(calibration).options),
                             .context_length = kContextTokens,
                             .sample_batches = samples,
-                            .choices = {.max_strategies = 3, .max_cp = max_cp, .share = share}};
+                            .choices = {.max_cp = max_cp, .share = share}};
     const plan::Planner planner = make_planner(task);
     const model::ParameterTable table =
         model::parameter_table(task.cost.options().shape, task.cost.program());
@@ -57,14 +57,14 @@ class Freedom : public testing::TestWithParam<Setting> {
   }
 };
 
-TEST_P(Freedom, MakesNoMeanStepLongerByMoreThanOnePercent) {
+TEST_P(Freedom, MakesNoMeanStepLongerByMoreThanAFifthOfAPercent) {
   for (const char* corpus : {"wikipedia", "code"}) {
     const Batches samples = batches_of(corpus, 3), batches = batches_of(corpus, 4);
     int64_t before_ns = mean_ns(samples, batches, 1, false);
     for (int lanes = 2; lanes <= GetParam().ranks; lanes *= 2) {
       for (const bool share : {false, true}) {
         const int64_t now_ns = mean_ns(samples, batches, lanes, share);
-        EXPECT_LE(now_ns, before_ns + before_ns / 100)
+        EXPECT_LE(now_ns, before_ns + before_ns / 500)
             << corpus << ", " << lanes << " lanes" << (share ? ", shared" : "");
         if (!share) before_ns = std::min(before_ns, now_ns);
       }

@@ -64,12 +64,9 @@ std::vector<Strategy> strategies_around(std::span<const int> pace_percent,
 plan::Planner planner_at(const plan::Planner& planner, std::span<const int> pace_percent) {
   plan::PlannerOptions options = planner.options();
   if (options.selection == plan::Selection::kBest) {
-    // What pull and push add there is not known: no less than under any other.
-    const int64_t most_beside_ns = options.beside_ns.empty() ? 0 : std::ranges::max(options.beside_ns);
     for (Strategy& around : strategies_around(pace_percent, options.candidates)) {
-      if (std::ranges::find(options.candidates, around) != options.candidates.end()) continue;
-      options.candidates.push_back(std::move(around));
-      if (!options.beside_ns.empty()) options.beside_ns.push_back(most_beside_ns);
+      if (std::ranges::find(options.candidates, around) == options.candidates.end())
+        options.candidates.push_back(std::move(around));
     }
   }
   for (Strategy& candidate : options.candidates)

@@ -19,22 +19,22 @@ namespace {
 using strategy::parse_strategy;
 using testing::ElementsAre;
 
-constexpr int kWorld = 8;
+constexpr int kPacedWorld = 8;
 
 cost::CostModel cost_model(int64_t device_bytes) {
   const std::vector<int> degrees = {1, 2, 4};
   return cost::CostModel(
-      cost::analytic_options(model::test_shape(4), {}, {.device_bytes = device_bytes}, degrees, kWorld));
+      cost::analytic_options(model::test_shape(4), {}, {.device_bytes = device_bytes}, degrees, kPacedWorld));
 }
 
 plan::Planner planner_of(const std::vector<std::string>& texts, int64_t device_bytes = 512'000'000) {
-  plan::PlannerOptions options{.world_size = kWorld};
-  for (const std::string& text : texts) options.candidates.push_back(parse_strategy(text, kWorld));
+  plan::PlannerOptions options{.world_size = kPacedWorld};
+  for (const std::string& text : texts) options.candidates.push_back(parse_strategy(text, kPacedWorld));
   return {std::move(options), cost_model(device_bytes)};
 }
 
 std::vector<int> paces(int slow, int percent) {
-  std::vector<int> all(kWorld, 100);
+  std::vector<int> all(kPacedWorld, 100);
   all[static_cast<size_t>(slow)] = percent;
   return all;
 }
@@ -50,18 +50,18 @@ std::vector<strategy::Sequence> batch(uint64_t seed, int count, int64_t most) {
 
 TEST(SlowRanks, AreAloneInTheirPipelines) {
   const std::vector<strategy::Strategy> found = strategies_around(
-      paces(5, 200), {parse_strategy("<1,1,8>", kWorld), parse_strategy("2x<1,2,2>", kWorld),
-                      parse_strategy("4x<2,1,1>", kWorld)});
+      paces(5, 200), {parse_strategy("<1,1,8>", kPacedWorld), parse_strategy("2x<1,2,2>", kPacedWorld),
+                      parse_strategy("4x<2,1,1>", kPacedWorld)});
   std::vector<std::string> texts;
   for (const strategy::Strategy& strategy : found) {
     texts.push_back(to_text(strategy));
-    EXPECT_NO_THROW(strategy::validate(strategy, kWorld));
-    EXPECT_EQ(strategy.ranks(), kWorld);
+    EXPECT_NO_THROW(strategy::validate(strategy, kPacedWorld));
+    EXPECT_EQ(strategy.ranks(), kPacedWorld);
     EXPECT_THAT(strategy.pipelines.back().ranks, ElementsAre(5));
   }
   EXPECT_THAT(texts, ElementsAre("8x<1,1,1>", "1x<1,1,7> + 1x<1,1,1>", "1x<1,2,2> + 1x<1,2,1> + 2x<1,1,1>"));
-  EXPECT_TRUE(strategies_around(std::vector<int>(kWorld, 100), {}).empty());
-  EXPECT_TRUE(strategies_around(std::vector<int>(kWorld, 150), {}).empty()) << "nobody is faster";
+  EXPECT_TRUE(strategies_around(std::vector<int>(kPacedWorld, 100), {}).empty());
+  EXPECT_TRUE(strategies_around(std::vector<int>(kPacedWorld, 150), {}).empty()) << "nobody is faster";
 }
 
 // What the schedule says, what is proved and what the graph takes agree at any paces.
@@ -71,24 +71,24 @@ TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const plan::Planner priced = planner_of(texts);
     base::Rng rng(seed, 9);
-    std::vector<int> pace(kWorld, 100);
+    std::vector<int> pace(kPacedWorld, 100);
     for (int& percent : pace) percent = rng.below(3) == 0 ? static_cast<int>(100 + rng.between(1, 150)) : 100;
     const plan::Planner planner = planner_at(priced, pace);
     const strategy::StepPlan plan = planner.plan(3, batch(seed, 24, 2000));
-    strategy::validate(plan, kWorld);
+    strategy::validate(plan, kPacedWorld);
     int64_t longest_ns = 0;
     for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
       int slowest = 0;
       for (const int rank : pipeline.pipeline.ranks)
         slowest = std::max(slowest, pace[static_cast<size_t>(rank)]);
       EXPECT_EQ(pipeline.pipeline.pace_percent, slowest);
-      const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorld);
+      const auto load = schedule::pipeline_load(pipeline, planner.cost(), kPacedWorld);
       longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
     }
     EXPECT_EQ(plan.estimated_ns, longest_ns) << seed;
     EXPECT_LE(plan.lower_bound_ns, plan.estimated_ns) << seed;
     const auto table = model::parameter_table(planner.cost().options().shape);
-    const graph::StepGraph graph = graph::build(plan, table, planner.cost(), kWorld);
+    const graph::StepGraph graph = graph::build(plan, table, planner.cost(), kPacedWorld);
     // Asked what such ranks take, the clock says what it has said: they were planned for.
     std::vector<double> ratios;
     for (const int percent : pace) ratios.push_back(percent / 100.0);
@@ -103,21 +103,21 @@ TEST(SlowRanks, OneAtHalfSpeedAmongEightCostsItsShare) {
   const auto table = model::parameter_table(priced.cost().options().shape);
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const auto sequences = batch(seed, 64, 1500);
-    const graph::StepGraph alike = graph::build(priced.plan(0, sequences), table, priced.cost(), kWorld);
-    std::vector<double> half(kWorld, 1);
-    half[seed % kWorld] = 2;
+    const graph::StepGraph alike = graph::build(priced.plan(0, sequences), table, priced.cost(), kPacedWorld);
+    std::vector<double> half(kPacedWorld, 1);
+    half[seed % kPacedWorld] = 2;
     alike_ns += alike.makespan_ns;
     unplanned_ns += graph::makespan_at(alike, half);
-    const plan::Planner planner = planner_at(priced, paces(static_cast<int>(seed % kWorld), 200));
-    planned_ns += graph::build(planner.plan(0, sequences), table, planner.cost(), kWorld).makespan_ns;
+    const plan::Planner planner = planner_at(priced, paces(static_cast<int>(seed % kPacedWorld), 200));
+    planned_ns += graph::build(planner.plan(0, sequences), table, planner.cost(), kPacedWorld).makespan_ns;
   }
   EXPECT_GT(unplanned_ns, alike_ns * 3 / 2);
   EXPECT_LT(planned_ns, alike_ns * 110 / 100) << "8/7.5 is 1.067";
 }
 
 TEST(SlowRanks, AFixedCandidateStaysTheOnlyOne) {
-  plan::PlannerOptions options{.world_size = kWorld};
-  options.candidates = {parse_strategy("8x<1,1,1>", kWorld), parse_strategy("<1,1,8>", kWorld)};
+  plan::PlannerOptions options{.world_size = kPacedWorld};
+  options.candidates = {parse_strategy("8x<1,1,1>", kPacedWorld), parse_strategy("<1,1,8>", kPacedWorld)};
   options.selection = plan::Selection::kFixed;
   options.fixed_candidate = 1;
   const plan::Planner planner = planner_at({options, cost_model(512'000'000)}, paces(2, 150));
