@@ -163,8 +163,8 @@ class Exchanges {
                               int head_lanes) const;
   Wide moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const;
   int64_t waiting_area_ns(const Stage& times, int64_t length, int head_lanes) const;
-  // Those that the cost model allows and that have heads enough, and the most tokens of which each fits a
-  // micro-batch. Last a ring, where others do.
+  // Those that the cost model allows and that have heads enough, in the order in which equals are taken, and
+  // the most tokens of a lane of which each fits a micro-batch.
   struct Allowed {
     ExchangeChoice choice;
     int64_t most_tokens = 0;

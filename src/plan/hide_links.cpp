@@ -1,6 +1,7 @@
 #include "plan/hide_links.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -46,21 +47,22 @@ void even_out(std::span<const int> some, const SchemeCost& scheme, std::vector<U
   std::vector<strategy::UnitSequence> sequences;
   for (const int u : some) {
     for (const strategy::UnitSequence& of : units[static_cast<size_t>(u)].sequences) {
-      items.push_back({of.sequence, of.length_tokens, scheme.sequence_ns(of.length_tokens)});
+      const auto index = static_cast<int>(sequences.size());
+      items.push_back({index, of.length_tokens, scheme.sequence_ns(of.length_tokens)});
       sequences.push_back(of);
     }
   }
   std::ranges::stable_sort(items, std::greater<>(), &PackItem::work_ns);
-  std::ranges::stable_sort(sequences, std::greater<>(), [&](const strategy::UnitSequence& of) {
-    return scheme.sequence_ns(of.length_tokens);
-  });
   const std::optional<Bins> even =
       balance(items, static_cast<int>(some.size()), scheme.lane_max_len_tokens());
   if (!even) return;
   for (size_t bin = 0; bin < even->size(); ++bin) {
     Unit& unit = units[static_cast<size_t>(some[bin])];
     unit.sequences.clear();
-    for (const int item : (*even)[bin]) unit.sequences.push_back(sequences[static_cast<size_t>(item)]);
+    for (const int item : (*even)[bin]) {
+      const int index = items[static_cast<size_t>(item)].sequence;
+      unit.sequences.push_back(sequences[static_cast<size_t>(index)]);
+    }
   }
 }
 

@@ -48,18 +48,18 @@ class MixSearch {
   }
   void add_rounded(const FluidTimes::Ideal& ideal);
   void add_start(Mix mix);
+  Mix all_of(size_t scheme) const;  // as many pipelines as there are ranks for
+  // The most that one of its schemes has beside schedules, above the least that any has.
+  int64_t beside_ns(const Mix& mix) const;
   size_t main_scheme(const Mix& mix) const;
   std::vector<Mix> neighbours(const Mix& mix) const;
 
   std::span<const SchemeCost> schemes_;
   const FluidTimes& fluid_;
   int ranks_;
-  Mix all_of(size_t scheme) const;  // as many pipelines as there are ranks for
-  int64_t beside_ns(const Mix& mix) const;
-
   std::vector<size_t> useful_;  // schemes that moves and pairs look at
   std::vector<int64_t>
-      beside_ns_;  // by scheme: what all_of() has beside schedules above the least of useful ones
+      beside_ns_;  // of all_of() each scheme, at least, above what the least of useful ones has
   std::set<Mix> starts_;
   std::vector<size_t> climb_batches_;               // that moves are judged by
   std::vector<int64_t> ideal_ns_;                   // of these, with all schemes
