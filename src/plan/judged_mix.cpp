@@ -82,7 +82,7 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   least_ns_[batch] = *search.lower_bound_ns() + least_beside_ns_;
   if (least_ns_[batch] >= limit_ns) return;
   const std::vector<PackedPipeline>& packed = search.run(Effort::kQuick);
-  const int64_t beside = beside_ns(batch, packed, search.end_ns());
+  const int64_t beside = beside_ns(batch, packed);
   least_ns_[batch] = search.end_ns() + beside;
   planned_[batch] = true;
   planned_beside_ns_ += beside;
@@ -91,11 +91,10 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   part_.beside_ns = planned_beside_ns_ / std::ranges::count(planned_, true);
 }
 
-int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed, int64_t end_ns) const {
+int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const {
   if (!inputs_->options.beside) return 0;
-  strategy::StepPlan plan{.sequences = sequences_of(inputs_->batches[batch].lengths), .estimated_ns = end_ns};
-  for (const PackedPipeline& pipeline : packed) plan.pipelines.push_back(pipeline.plan);
-  complete(plan, inputs_->cost);
+  const strategy::StepPlan plan =
+      plan_of(sequences_of(inputs_->batches[batch].lengths), packed, inputs_->cost);
   return inputs_->options.beside->of_plan_ns(plan, inputs_->cost, inputs_->ranks);
 }
 

@@ -76,7 +76,7 @@ class JudgedMix {
   // less.
   std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others) const;
   void plan(size_t batch, int64_t limit_ns);
-  int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed, int64_t end_ns) const;
+  int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const;
 
   Mix mix_;
   strategy::Strategy strategy_;

@@ -40,9 +40,7 @@ struct Best {
     const std::vector<PackedPipeline>& packed =
         candidate.search.run(effort, below_ns - candidate.least_beside_ns);
     if (packed.empty() || candidate.search.end_ns() + candidate.least_beside_ns >= step_ns) return;
-    StepPlan next{.sequences = sequences, .estimated_ns = candidate.search.end_ns()};
-    for (const PackedPipeline& pipeline : packed) next.pipelines.push_back(pipeline.plan);
-    complete(next, planner.cost());
+    StepPlan next = plan_of(sequences, packed, planner.cost());
     candidate.beside_ns = planner.beside_ns(next);
     if (candidate.known_ns() >= step_ns) return;
     step_ns = candidate.known_ns();

@@ -96,6 +96,14 @@ void complete(StepPlan& plan, const cost::CostModel& cost) {
   }
 }
 
+StepPlan plan_of(std::vector<Sequence> sequences, const std::vector<PackedPipeline>& packed,
+                 const cost::CostModel& cost) {
+  StepPlan plan{.sequences = std::move(sequences), .estimated_ns = last_end_ns(packed)};
+  for (const PackedPipeline& pipeline : packed) plan.pipelines.push_back(pipeline.plan);
+  complete(plan, cost);
+  return plan;
+}
+
 Planner::Planner(PlannerOptions options, cost::CostModel cost)
     : options_(std::move(options)), cost_(std::move(cost)) {
   const auto count = static_cast<int>(options_.candidates.size());

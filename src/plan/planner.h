@@ -64,6 +64,9 @@ struct PlannerOptions {
 // Gives a plan's pipelines what they have beside their units: the cost model's memory policy, and the layers
 // of several stages.
 void complete(strategy::StepPlan& plan, const cost::CostModel& cost);
+// The complete plan of what a search packed.
+strategy::StepPlan plan_of(std::vector<strategy::Sequence> sequences,
+                           const std::vector<PackedPipeline>& packed, const cost::CostModel& cost);
 
 class Planner {
  public:
