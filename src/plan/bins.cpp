@@ -65,37 +65,9 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
   return result;
 }
 
-Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens) {
-  const int64_t tokens = std::accumulate(items.begin(), items.end(), int64_t{0},
-                                         [](int64_t sum, const PackItem& item) { return sum + item.tokens; });
-  Bins fitting = first_fit_decreasing(items, capacity_tokens);
-  for (int64_t count = (tokens + capacity_tokens - 1) / capacity_tokens; count <= std::ssize(fitting);
-       ++count) {
-    if (std::optional<Bins> even = balance(items, static_cast<int>(count), capacity_tokens)) return *even;
-  }
-  return fitting;
-}
-
 int64_t even_micro_batches(int64_t work_ns, int64_t micro_batch_ns, int pp) {
   const cost::Wide squared = cost::Wide{work_ns} * (pp - 1) / (2 * std::max<int64_t>(micro_batch_ns, 1));
   return std::max<int64_t>(1, square_root(static_cast<int64_t>(squared)));
-}
-
-std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items,
-                                    Seeds seeds) {
-  const int64_t middle = even_micro_batches(work_ns, micro_batch_ns, pp);
-  std::vector<int> counts;
-  const auto add = [&](int64_t count) {
-    counts.push_back(static_cast<int>(std::clamp<int64_t>(count, fewest, items)));
-  };
-  add(middle);
-  if (seeds.has(Seed::kOrders)) {
-    for (const int64_t count : {middle - 1, middle + 1, middle / 2, middle * 2, int64_t{pp}, int64_t{2} * pp})
-      add(count);
-  }
-  std::sort(counts.begin(), counts.end());
-  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
-  return counts;
 }
 
 }  // namespace sluice::plan

@@ -6,8 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "plan/seeds.h"
-
 namespace sluice::plan {
 
 // A sequence on its way into a micro-batch.
@@ -27,18 +25,10 @@ Bins first_fit_decreasing(std::span<const PackItem> items, int64_t capacity_toke
 // with room. Nothing when an item finds no room. REQUIRES: 1 <= bins <= items.size().
 std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t capacity_tokens);
 
-// Even bins where the lowest count that holds the tokens allows them, else as few as first-fit decreasing
-// finds. REQUIRES: each item fits a bin.
-Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens);
-
 // V of V equal micro-batches with which a pipeline of PP stages takes least. The time is about
 // (W/V + c)·(V + PP − 1), but weight gradients that are split off fill half of the bubble: W + c·V +
 // W·(PP − 1)/2V, least at V = √(W·(PP − 1)/2c). At least 1.
 int64_t even_micro_batches(int64_t work_ns, int64_t micro_batch_ns, int pp);
-
-// The numbers of micro-batches worth trying, ascending, within [fewest, items]: about that one.
-std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items,
-                                    Seeds seeds = {});
 
 // The place of the i-th of so many that are put alternately in front and behind, towards the middle.
 inline int place_towards_middle(int i, int count) { return i % 2 == 0 ? i / 2 : count - 1 - i / 2; }

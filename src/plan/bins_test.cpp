@@ -106,11 +106,10 @@ TEST(Bins, BalanceLeavesNoBinEmptyEvenWithoutWork) {
   for (const std::vector<int>& bin : *bins) EXPECT_EQ(bin.size(), 1u);
 }
 
-TEST(Bins, CountsLieWithinTheirLimitsAndSurroundTheRoot) {
-  // √(1000 · 3 / (2 · 8)) = 13.
-  EXPECT_EQ(micro_batch_counts(1000, 8, 4, 2, 64), (std::vector<int>{4, 6, 8, 12, 13, 14, 26}));
-  EXPECT_EQ(micro_batch_counts(1000, 8, 4, 3, 3), (std::vector<int>{3}));
-  EXPECT_EQ(micro_batch_counts(1000, 0, 2, 1, 1), (std::vector<int>{1}));
+TEST(Bins, EvenMicroBatchesAreTheRoot) {
+  EXPECT_EQ(even_micro_batches(1000, 8, 4), 13);  // √(1000 · 3 / (2 · 8))
+  EXPECT_EQ(even_micro_batches(1000, 0, 2), 22);
+  EXPECT_EQ(even_micro_batches(1000, 8, 1), 1);
 }
 
 }  // namespace

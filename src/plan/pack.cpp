@@ -5,7 +5,6 @@
 #include "plan/few_units.h"
 #include "plan/hide_links.h"
 #include "plan/improve.h"
-#include "plan/one_lane.h"
 #include "plan/strip_packer.h"
 
 namespace sluice::plan {
@@ -15,13 +14,12 @@ std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const Sch
                                    const PackOptions& options) {
   constexpr int64_t kMostCells = 8'000;  // that local search may time
   Packing packing(pipeline, scheme, lengths, members, options);
-  const bool one_lane = scheme.scheme().cp == 1;
-  std::optional<TimedUnits> packed = one_lane ? pack_one_lane(packing) : pack_strip(packing);
+  std::optional<TimedUnits> packed = pack_strip(packing);
   if (!packed) return std::nullopt;
   if (options.improves && packed->makespan_ns > options.enough_ns) {
     UnitImprover improver(packing);
     improver.improve(*packed, kMostCells);
-    if (!one_lane) start_from_few_units(packing, kMostCells, improver, *packed);
+    if (packing.lanes() > 1) start_from_few_units(packing, kMostCells, improver, *packed);
   }
   hide_links(packing, *packed);
   return PackedPipeline{packing.timer.plan(std::move(packed->units)), packed->makespan_ns};

@@ -3,7 +3,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/hash.h"
 #include "strategy/pass.h"
 
 namespace sluice::plan {
@@ -28,15 +27,14 @@ int64_t UnitTimer::makespan_ns(std::span<const strategy::Unit> units, int64_t li
 }
 
 int UnitTimer::row_of(const strategy::Unit& unit) {
-  base::CanonicalBytes content;
-  content.add(unit.first_lane).add(unit.lanes);
+  content_.assign({unit.first_lane, unit.lanes});
   const auto add = [&](const std::vector<strategy::UnitSequence>& sequences) {
-    content.add(std::ssize(sequences));
-    for (const strategy::UnitSequence& sequence : sequences) content.add(sequence.length_tokens);
+    content_.push_back(std::ssize(sequences));
+    for (const strategy::UnitSequence& sequence : sequences) content_.push_back(sequence.length_tokens);
   };
   add(unit.sequences);
   std::ranges::for_each(unit.own, add);
-  const auto [known, added] = rows_.try_emplace(content.bytes(), table_.units());
+  const auto [known, added] = rows_.try_emplace(content_, table_.units());
   if (added) {
     table_.resize(known->second + 1);
     times_.write(unit, exchange_of(unit), table_, known->second);

@@ -7,10 +7,10 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash.h"
 #include "plan/lane_runs.h"
 #include "plan/scheme_cost.h"
 #include "plan/seeds.h"
@@ -53,6 +53,12 @@ class UnitTimer {
   const schedule::UnitTimes& times() const { return times_; }
 
  private:
+  struct ContentHash {
+    size_t operator()(const std::vector<int64_t>& content) const {
+      return base::hash_bytes(content.data(), content.size() * sizeof(int64_t));
+    }
+  };
+
   cost::ExchangeChoice exchange_of(const strategy::Unit& unit) const {
     return times_.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
   }
@@ -66,7 +72,8 @@ class UnitTimer {
   schedule::UnitTimes times_;
   schedule::UnitTable table_;
   // Of the units that were ever timed, by lanes and lengths: a search's neighbours differ in few of them.
-  std::unordered_map<std::string, int> rows_;
+  std::unordered_map<std::vector<int64_t>, int, ContentHash> rows_;
+  std::vector<int64_t> content_;
   schedule::Recurrence recurrence_;
   std::vector<int> order_;  // rows, in the order of injection
 };

@@ -7,7 +7,6 @@
 namespace sluice::plan {
 
 enum class Seed : uint8_t {
-  kOrders,  // of one lane with stages (plan/one_lane.h): micro-batches in other orders, and in other counts
   kStacks,  // lanes of one stage (plan/strip.h) begin another load where one of several lanes has ended
   kLevel,   // of lanes that share, local search on the strip (plan/level.h)
   kApart,   // of lanes that share, forwards and backwards end in time each for themselves
@@ -16,7 +15,7 @@ enum class Seed : uint8_t {
   kThorough,    // the best plan again, with local search
 };
 
-inline constexpr std::array kSeedNames = {"orders", "stacks", "level", "apart", "by-estimate", "thorough"};
+inline constexpr std::array kSeedNames = {"stacks", "level", "apart", "by-estimate", "thorough"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kThorough) + 1);
 
 // All but those that are left out.

@@ -24,6 +24,8 @@ constexpr int64_t kLongFirstMilli[] = {1'250, 1'500, 1'750};
 // are the next to be tried.
 constexpr int kEnds = 2;
 constexpr int kStepPart = 4;
+// Of up to so many sequences nearly all numbers of passes are tried.
+constexpr size_t kFewToTryAll = 32;
 // The forward's part of a pass is moved by so much, then by half, and half of that.
 constexpr int64_t kForwardStepMicro = 4'000;
 constexpr int64_t kForwardSteps = 3;
@@ -105,7 +107,7 @@ class StripPacker {
   };
 
   bool enough() const { return best_ns_ <= packing_.options.enough_ns; }
-  bool few() const { return packing_.lengths.size() <= kFewSequences; }
+  bool few() const { return packing_.lengths.size() <= kFewToTryAll; }
   bool shares() const { return scheme_.scheme().share > 1; }
   void run_stages(const cost::Work& of_lane);
   bool fill_stages(Shape shape);
@@ -176,7 +178,8 @@ void StripPacker::run_stages(const cost::Work& of_lane) {
   while (best.passes <= first && is_better(best.passes - best.passes / kStepPart, best.ends)) {
   }
   if (!is_better(best.passes, best.ends + 1)) is_better(best.passes, best.ends - 1);
-  for (int passes = fewest; few() && passes <= most; ++passes) is_better(passes, 0);
+  for (int passes = fewest; few() && passes <= most; passes += 1 + passes / (2 * kStepPart))
+    is_better(passes, 0);
   low_ns_ = work_ns;
   if (!best_ && best_ns_ >= kNever) fill_stages({.passes = most, .trial = {}});  // so many hold all
 }
@@ -211,8 +214,8 @@ bool StripPacker::fill_stages(Shape shape) {
   shape.longest_ns = longest_ns(shape.passes);
   const Found found = find_together(shape);
   if (found.end_ns == kNever) return false;
-  consider(in_order(found.filling, shape.passes, shape.ends));
-  if (shape.ends < shape.passes / 2) consider(in_order(found.filling, shape.passes, shape.passes / 2));
+  for (const int pairs : {shape.ends, shape.passes / 2, 0})
+    consider(in_order(found.filling, shape.passes, pairs));
   return best_ns_ < before_ns;
 }
 
@@ -240,7 +243,8 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
     shape.trial.least_lanes = least;
     search(shape, found);
   }
-  if (scheme_.scheme().pp > 1 || !packing_.options.seeds.has(Seed::kStacks)) return found;
+  if (scheme_.scheme().pp > 1 || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks))
+    return found;
   shape.trial.least_lanes = 1;
   shape.trial.stacks = !shares();
   for (const int64_t most_milli : kMostMilli) {
