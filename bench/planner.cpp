@@ -64,7 +64,7 @@ void run(const bench::Case& of, int batches) {
   const plan::Planner ours(options, cost);
   std::vector<plan::Planner> papers;  // by tie rule; they know no lanes
   if (of.max_cp == 1) {
-    for (const plan::TieRule rule : {plan::TieRule::kFirst, plan::TieRule::kOwnLoad}) {
+    for (const published::TieRule rule : {published::TieRule::kFirst, published::TieRule::kOwnLoad}) {
       options.method = published::paper({.dispatch = {.tie_rule = rule}});
       papers.emplace_back(options, cost);
     }

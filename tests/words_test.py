@@ -25,7 +25,7 @@ ONE_MEANING = {
     "PlannedStep": {"src/session/planned_step.h"},
     "Method": {"src/plan/planner.h"},
     "Effort": {"src/plan/search.h"},
-    "SchemeLoads": {"src/plan/greedy_dispatch.cpp"},
+    "SchemeLoads": {"lab/published/greedy_dispatch.cpp"},
     "Part": {"src/model/kind.h", "src/layers/part.h"},
     "Pass": {"src/strategy/pass.h"},
     "Exchange": {"src/strategy/unit.h"},

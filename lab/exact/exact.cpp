@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/greedy_dispatch.h"
 #include "plan/search.h"
 #include "schedule/pipeline_schedule.h"
 #include "schedule/recurrence.h"
@@ -25,10 +24,8 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 bool contains(Subset subset, size_t place) { return (subset >> place & 1) != 0; }
 
 // Sequences in descending order of length.
-struct Batch {
-  explicit Batch(std::span<const int64_t> lengths) : sequence_of(plan::longest_first(lengths)) {
-    for (const int sequence : sequence_of) sorted.push_back(lengths[static_cast<size_t>(sequence)]);
-  }
+struct Batch : SortedBatch {
+  using SortedBatch::SortedBatch;
   size_t subsets() const { return size_t{1} << sorted.size(); }
   Subset all() const { return static_cast<Subset>(subsets() - 1); }
   bool equals_before(size_t place) const { return place > 0 && sorted[place] == sorted[place - 1]; }
@@ -50,9 +47,6 @@ struct Batch {
       sequences.push_back({sequence_of[place], sorted[place]});
     return sequences;
   }
-
-  std::vector<int> sequence_of;
-  std::vector<int64_t> sorted;
 };
 
 // A unit that a plan may have.
@@ -363,7 +357,7 @@ std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy, const pl
   const std::vector<plan::PackedPipeline> known = search.run(plan::Effort::kFull);
   ExactPlan plan{.pipelines = {}, .makespan_ns = plan::last_end_ns(known)};
   for (const plan::PackedPipeline& pipeline : known) plan.pipelines.push_back(pipeline.plan);
-  const Batch batch(lengths);
+  const Batch batch({lengths.begin(), lengths.end()});
   std::map<Kind, PipelineTable> tables;
   std::vector<const PipelineTable*> table_of;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {

@@ -20,14 +20,14 @@ std::vector<std::vector<int>> trial_orders(size_t sequences, const DispatchOptio
   return orders;
 }
 
-std::optional<plan::Dispatch> dispatch(std::span<const int64_t> lengths,
-                                       std::span<const plan::SchemeCost* const> pipelines,
-                                       const DispatchOptions& options) {
-  const plan::DispatchTimes times(lengths, pipelines, sequence_time(options.constants));
+std::optional<Dispatch> dispatch(std::span<const int64_t> lengths,
+                                 std::span<const plan::SchemeCost* const> pipelines,
+                                 const DispatchOptions& options) {
+  const DispatchTimes times(lengths, pipelines, sequence_time(options.constants));
   if (!times.feasible()) return std::nullopt;
-  std::optional<plan::Dispatch> best;
+  std::optional<Dispatch> best;
   for (const std::vector<int>& order : trial_orders(lengths.size(), options)) {
-    plan::Dispatch next = plan::dispatch_in_order(times, order, options.tie_rule);
+    Dispatch next = dispatch_in_order(times, order, options.tie_rule);
     if (!best || next.estimated_ns < best->estimated_ns) best = std::move(next);
   }
   return best;
@@ -35,13 +35,13 @@ std::optional<plan::Dispatch> dispatch(std::span<const int64_t> lengths,
 
 int64_t estimated_ns(std::span<const int64_t> lengths, std::span<const plan::SchemeCost* const> pipelines,
                      std::span<const int> pipeline_of, ConstantRule constants) {
-  const plan::DispatchTimes times(lengths, pipelines, sequence_time(constants));
-  std::vector<plan::DispatchLoad> loads = times.empty_loads();
+  const DispatchTimes times(lengths, pipelines, sequence_time(constants));
+  std::vector<DispatchLoad> loads = times.empty_loads();
   for (size_t s = 0; s < lengths.size(); ++s) {
     loads[static_cast<size_t>(pipeline_of[s])].add(times.ns(static_cast<int>(s), pipeline_of[s]));
   }
   int64_t most_ns = 0;
-  for (const plan::DispatchLoad& load : loads) most_ns = std::max(most_ns, load.total_ns());
+  for (const DispatchLoad& load : loads) most_ns = std::max(most_ns, load.total_ns());
   return most_ns;
 }
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/greedy_dispatch.h"
+#include "published/greedy_dispatch.h"
 #include "published/sequence_time.h"
 
 namespace sluice::published {
@@ -15,7 +15,7 @@ struct DispatchOptions {
   int trials = 100;  // each takes the sequences in another random order
   uint64_t seed = 1;
   uint64_t stream = 0;  // of the random numbers
-  plan::TieRule tie_rule = plan::TieRule::kOwnLoad;
+  TieRule tie_rule = TieRule::kOwnLoad;
   ConstantRule constants = ConstantRule::kPrinted;
 };
 
@@ -24,16 +24,16 @@ struct DispatchOptions {
 // largest MaxLen down, equal ones in their own order. The best trial wins, the earliest of equals. Nothing
 // when some sequence fits no pipeline. `pipelines`: each pipeline's scheme.
 // O(trials · sequences · pipelines).
-std::optional<plan::Dispatch> dispatch(std::span<const int64_t> lengths,
-                                       std::span<const plan::SchemeCost* const> pipelines,
-                                       const DispatchOptions& options);
+std::optional<Dispatch> dispatch(std::span<const int64_t> lengths,
+                                 std::span<const plan::SchemeCost* const> pipelines,
+                                 const DispatchOptions& options);
 
 // The random orders in which the trials take so many sequences.
 std::vector<std::vector<int>> trial_orders(size_t sequences, const DispatchOptions& options);
 
 // Eq. 3, "ideal dispatching": the least largest estimate of Eq. 2 over all assignments.
 struct IdealDispatch {
-  plan::Dispatch best;
+  Dispatch best;
   int64_t lower_ns = 0;  // no assignment has less
   bool proved = false;   // best.estimated_ns is lower_ns
 };

@@ -57,7 +57,7 @@ TEST(Dispatch, StaysCloseToBruteForce) {
     base::Rng rng(seed, 2);
     std::vector<int64_t> lengths;
     for (int i = 0; i < 7; ++i) lengths.push_back(rng.between(10, i == 0 ? 2000 : 600));
-    const std::optional<plan::Dispatch> result = dispatch(lengths, pipelines, {.seed = seed});
+    const std::optional<Dispatch> result = dispatch(lengths, pipelines, {.seed = seed});
     ASSERT_TRUE(result.has_value());
     EXPECT_EQ(result->estimated_ns, estimated_ns(lengths, pipelines, result->pipeline_of));
     const int64_t best = brute_force(lengths, pipelines);
@@ -72,7 +72,7 @@ TEST(Dispatch, SequencesGoOnlyWhereTheyFit) {
   ASSERT_GT(schemes.tensor.max_len_tokens(), schemes.single.max_len_tokens());
   const std::vector<const plan::SchemeCost*> pipelines = {&schemes.single, &schemes.tensor};
   const std::vector<int64_t> lengths = {10, schemes.single.max_len_tokens() + 1, 20};
-  const std::optional<plan::Dispatch> result = dispatch(lengths, pipelines, {});
+  const std::optional<Dispatch> result = dispatch(lengths, pipelines, {});
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->pipeline_of[1], 1);
 }
@@ -86,12 +86,11 @@ TEST(Dispatch, SequenceThatFitsNowhereIsInfeasible) {
 }
 
 // Algorithm 1 line by line, with its C, E and m; pipelines in descending order of MaxLen.
-plan::Dispatch literal(const std::vector<int64_t>& lengths,
-                       const std::vector<const plan::SchemeCost*>& pipelines,
-                       const DispatchOptions& options) {
+Dispatch literal(const std::vector<int64_t>& lengths, const std::vector<const plan::SchemeCost*>& pipelines,
+                 const DispatchOptions& options) {
   const size_t sequences = lengths.size();
   const size_t count = pipelines.size();
-  plan::Dispatch best{.estimated_ns = std::numeric_limits<int64_t>::max()};
+  Dispatch best{.estimated_ns = std::numeric_limits<int64_t>::max()};
   std::vector<int> order(sequences);
   for (size_t i = 0; i < sequences; ++i) order[i] = static_cast<int>(i);
   base::Rng rng(options.seed, options.stream);
@@ -113,7 +112,7 @@ plan::Dispatch literal(const std::vector<int64_t>& lengths,
           if (k != j) most_ns = std::max(most_ns, c[k] + e[k]);
         }
         const bool lighter =
-            options.tie_rule == plan::TieRule::kOwnLoad && most_ns == least_ns && c_next + e_next < own_ns;
+            options.tie_rule == TieRule::kOwnLoad && most_ns == least_ns && c_next + e_next < own_ns;
         if (most_ns > least_ns || (most_ns == least_ns && !lighter)) continue;
         least_ns = most_ns;
         own_ns = c_next + e_next;
@@ -154,11 +153,9 @@ TEST(Dispatch, EqualsTheAlgorithmLineByLine) {
       lengths.push_back(rng.between(10, i % 5 == 0 ? pipelines[0]->max_len_tokens() : 600));
     }
     const DispatchOptions options{
-        .trials = 10,
-        .seed = seed,
-        .tie_rule = seed % 2 == 0 ? plan::TieRule::kFirst : plan::TieRule::kOwnLoad};
-    const plan::Dispatch expected = literal(lengths, pipelines, options);
-    const std::optional<plan::Dispatch> result = dispatch(lengths, pipelines, options);
+        .trials = 10, .seed = seed, .tie_rule = seed % 2 == 0 ? TieRule::kFirst : TieRule::kOwnLoad};
+    const Dispatch expected = literal(lengths, pipelines, options);
+    const std::optional<Dispatch> result = dispatch(lengths, pipelines, options);
     EXPECT_EQ(result->pipeline_of, expected.pipeline_of) << "seed " << seed;
     EXPECT_EQ(result->estimated_ns, expected.estimated_ns);
   }
@@ -170,19 +167,10 @@ TEST(Dispatch, PipelinesAreLookedAtFromTheLargestDown) {
   const std::vector<const plan::SchemeCost*> pipelines = {&schemes.single, &schemes.tensor, &schemes.tensor};
   // The longest decides the maximum wherever it is; what never raises it goes to the first of the largest.
   const std::vector<int64_t> lengths = {schemes.tensor.max_len_tokens(), 20, 20};
-  const std::optional<plan::Dispatch> result =
-      dispatch(lengths, pipelines, {.trials = 20, .tie_rule = plan::TieRule::kFirst});
+  const std::optional<Dispatch> result =
+      dispatch(lengths, pipelines, {.trials = 20, .tie_rule = TieRule::kFirst});
   EXPECT_EQ(result->estimated_ns, printed_ns(schemes.tensor, lengths[0]));
   EXPECT_EQ(std::count(result->pipeline_of.begin(), result->pipeline_of.end(), 0), 0);
-}
-
-TEST(Dispatch, LongestFirstTakesTheScarceFirst) {
-  const cost::CostModel cost = plan::test_cost();
-  const Schemes schemes(cost);
-  const std::vector<const plan::SchemeCost*> pipelines = {&schemes.single, &schemes.tensor};
-  const std::vector<int64_t> lengths = {50, schemes.single.max_len_tokens() + 1, 50};
-  EXPECT_EQ(plan::dispatch_longest_first(lengths, pipelines)->pipeline_of, (std::vector<int>{0, 1, 0}));
-  EXPECT_FALSE(plan::dispatch_longest_first(std::vector<int64_t>{1 << 30}, pipelines).has_value());
 }
 
 TEST(IdealDispatch, EqualsBruteForceAndProvesIt) {
@@ -238,7 +226,7 @@ TEST(Dispatch, NoSequencesTakeNoTime) {
   const cost::CostModel cost = plan::test_cost();
   const Schemes schemes(cost);
   const std::vector<const plan::SchemeCost*> pipelines = {&schemes.single};
-  const std::optional<plan::Dispatch> result = dispatch({}, pipelines, {});
+  const std::optional<Dispatch> result = dispatch({}, pipelines, {});
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->estimated_ns, 0);
 }

@@ -15,7 +15,7 @@ class IdealSearch {
   IdealSearch(std::span<const int64_t> lengths, std::span<const plan::SchemeCost* const> pipelines,
               IdealDispatch start, ConstantRule constants, int64_t node_budget)
       : times_(lengths, pipelines, sequence_time(constants)),
-        order_(plan::longest_first(lengths)),
+        order_(longest_first(lengths)),
         loads_(times_.empty_loads()),
         pipeline_of_(lengths.size(), 0),
         found_(std::move(start)),
@@ -51,7 +51,7 @@ class IdealSearch {
   int64_t time_in_the_middle(int middle, size_t scheme) const {
     const int64_t ns = times_.scheme_ns(middle, scheme);
     // A scheme that does not hold it is as slow as any.
-    return ns == plan::DispatchTimes::kDoesNotFit ? int64_t{1} << 40 : std::max<int64_t>(ns, 1);
+    return ns == DispatchTimes::kDoesNotFit ? int64_t{1} << 40 : std::max<int64_t>(ns, 1);
   }
   void raise_price(size_t scheme, int64_t parts) {
     for (const int64_t sign : {1, -1}) {
@@ -72,7 +72,7 @@ class IdealSearch {
       Wide least = Wide{1} << 120;
       for (size_t k = 0; k < prices_.size(); ++k) {
         const int64_t ns = times_.scheme_ns(order_[i - 1], k);
-        if (ns != plan::DispatchTimes::kDoesNotFit) least = std::min(least, Wide{prices_[k]} * ns);
+        if (ns != DispatchTimes::kDoesNotFit) least = std::min(least, Wide{prices_[k]} * ns);
       }
       least_from_[i - 1] = least_from_[i] + least;
     }
@@ -87,7 +87,7 @@ class IdealSearch {
     int64_t alone_ns = std::numeric_limits<int64_t>::max();
     for (size_t p = 0; p < loads_.size(); ++p) {
       const int64_t ns = times_.ns(order_[0], static_cast<int>(p));
-      if (ns != plan::DispatchTimes::kDoesNotFit) alone_ns = std::min(alone_ns, loads_[p].total_with(ns));
+      if (ns != DispatchTimes::kDoesNotFit) alone_ns = std::min(alone_ns, loads_[p].total_with(ns));
     }
     return std::max(alone_ns, average_ns(0, 0));
   }
@@ -106,13 +106,13 @@ class IdealSearch {
     std::vector<std::pair<int64_t, int>> choices;  // end, pipeline
     for (const int pipeline : times_.largest_first()) {
       const int64_t ns = times_.ns(sequence, pipeline);
-      if (ns == plan::DispatchTimes::kDoesNotFit) break;
+      if (ns == DispatchTimes::kDoesNotFit) break;
       if (!repeats(pipeline)) choices.emplace_back(load(pipeline).total_with(ns), pipeline);
     }
     std::stable_sort(choices.begin(), choices.end());
     for (const auto& [end_ns, pipeline] : choices) {
       if (--nodes_left_ <= 0) return;
-      const plan::DispatchLoad before = load(pipeline);
+      const DispatchLoad before = load(pipeline);
       const Wide more = Wide{price_of(pipeline)} * (end_ns - before.total_ns());
       const int64_t most = std::max(most_ns, end_ns);
       if (std::max(most, average_ns(priced + more, next + 1)) >= found_.best.estimated_ns) continue;
@@ -123,7 +123,7 @@ class IdealSearch {
       if (found_.best.estimated_ns == found_.lower_ns) return;
     }
   }
-  plan::DispatchLoad& load(int pipeline) { return loads_[static_cast<size_t>(pipeline)]; }
+  DispatchLoad& load(int pipeline) { return loads_[static_cast<size_t>(pipeline)]; }
   // Whether a pipeline before this one has the same scheme and load.
   bool repeats(int pipeline) {
     for (int other = 0; other < pipeline; ++other) {
@@ -132,9 +132,9 @@ class IdealSearch {
     return false;
   }
 
-  plan::DispatchTimes times_;
+  DispatchTimes times_;
   std::vector<int> order_;
-  std::vector<plan::DispatchLoad> loads_;
+  std::vector<DispatchLoad> loads_;
   std::vector<int> pipeline_of_;
   IdealDispatch found_;
   int64_t nodes_left_;
@@ -148,7 +148,7 @@ class IdealSearch {
 std::optional<IdealDispatch> ideal_dispatch(std::span<const int64_t> lengths,
                                             std::span<const plan::SchemeCost* const> pipelines,
                                             const DispatchOptions& start, int64_t node_budget) {
-  std::optional<plan::Dispatch> greedy = dispatch(lengths, pipelines, start);
+  std::optional<Dispatch> greedy = dispatch(lengths, pipelines, start);
   if (!greedy) return std::nullopt;
   return IdealSearch(lengths, pipelines, {.best = std::move(*greedy)}, start.constants, node_budget).run();
 }

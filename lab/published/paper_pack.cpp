@@ -21,7 +21,7 @@ int64_t estimate_ns(int64_t longest_ns, size_t count, const plan::SchemeCost& sc
 
 PaperPacking pack_longest(std::span<const int64_t> lengths, const plan::SchemeCost& scheme,
                           ConstantRule constants) {
-  const plan::SequenceTime time = sequence_time(constants);
+  const SequenceTime time = sequence_time(constants);
   std::vector<plan::PackItem> items;
   for (size_t i = 0; i < lengths.size(); ++i) {
     items.push_back({static_cast<int>(i), lengths[i], time(scheme, lengths[i])});
@@ -54,7 +54,7 @@ PaperPacking pack_by_paper(std::span<const int64_t> lengths, const plan::SchemeC
   if (lengths.empty()) return best;
   if (options.rule == PaperPackRule::kLongest) return pack_longest(lengths, scheme, options.constants);
   std::vector<PartitionItem> items;
-  const plan::SequenceTime time = sequence_time(options.constants);
+  const SequenceTime time = sequence_time(options.constants);
   for (const int64_t length : lengths) items.push_back({time(scheme, length), length});
   const CountRange range = micro_batch_range(lengths, scheme);
   const auto estimate = [&](int64_t longest_ns, int count) {

@@ -11,9 +11,9 @@
 namespace sluice::published {
 namespace {
 
-std::optional<plan::Dispatch> dispatch_by_paper(std::span<const int64_t> lengths,
-                                                std::span<const plan::SchemeCost* const> schemes,
-                                                const PaperOptions& options) {
+std::optional<Dispatch> dispatch_by_paper(std::span<const int64_t> lengths,
+                                          std::span<const plan::SchemeCost* const> schemes,
+                                          const PaperOptions& options) {
   if (options.dispatch_rule == DispatchRule::kGreedy) return dispatch(lengths, schemes, options.dispatch);
   std::optional<IdealDispatch> ideal =
       ideal_dispatch(lengths, schemes, options.dispatch, options.ideal_node_budget);
@@ -58,7 +58,7 @@ std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy, const
     }
     scheme_of.push_back(&schemes.of(pipeline));
   }
-  const std::optional<plan::Dispatch> dispatched = dispatch_by_paper(lengths, scheme_of, options);
+  const std::optional<Dispatch> dispatched = dispatch_by_paper(lengths, scheme_of, options);
   if (!dispatched) return std::nullopt;
   std::vector<std::vector<int>> members(strategy.pipelines.size());
   for (size_t s = 0; s < lengths.size(); ++s) {

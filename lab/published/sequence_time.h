@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "plan/greedy_dispatch.h"
+#include "published/greedy_dispatch.h"
 
 namespace sluice::published {
 
@@ -20,7 +20,7 @@ inline int64_t printed_ns(const plan::SchemeCost& scheme, int64_t length) {
 inline int64_t released_ns(const plan::SchemeCost& scheme, int64_t length) {
   return printed_ns(scheme, length) - scheme.micro_batch_ns() / scheme.scheme().cp;
 }
-inline plan::SequenceTime sequence_time(ConstantRule rule) {
+inline SequenceTime sequence_time(ConstantRule rule) {
   return rule == ConstantRule::kPrinted ? printed_ns : released_ns;
 }
 

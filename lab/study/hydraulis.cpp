@@ -20,7 +20,7 @@ namespace {
 constexpr int kMostStrategies = 8;
 constexpr int64_t kPackNodes = 20'000;  // for each number of micro-batches; published: half a second
 
-plan::PlannerOptions planner_options(const SystemInputs& inputs, plan::TieRule ties,
+plan::PlannerOptions planner_options(const SystemInputs& inputs, published::TieRule ties,
                                      published::PaperPackRule packing,
                                      published::ConstantRule constants = published::ConstantRule::kReleased) {
   return {.world_size = inputs.world_size,
@@ -109,7 +109,7 @@ strategy::Strategy best_single(const std::vector<strategy::Strategy>& strategies
   return *best;
 }
 
-std::unique_ptr<System> make_published(const SystemInputs& inputs, plan::TieRule ties,
+std::unique_ptr<System> make_published(const SystemInputs& inputs, published::TieRule ties,
                                        published::ConstantRule constants) {
   const cost::CostModel cost = one_backward_cell(inputs.cost);
   plan::PlannerOptions options =
@@ -121,22 +121,22 @@ std::unique_ptr<System> make_published(const SystemInputs& inputs, plan::TieRule
 }  // namespace
 
 std::unique_ptr<System> make_hydraulis(const SystemInputs& inputs) {
-  return make_published(inputs, plan::TieRule::kOwnLoad, published::ConstantRule::kReleased);
+  return make_published(inputs, published::TieRule::kOwnLoad, published::ConstantRule::kReleased);
 }
 
 std::unique_ptr<System> make_hydraulis_first(const SystemInputs& inputs) {
-  return make_published(inputs, plan::TieRule::kFirst, published::ConstantRule::kReleased);
+  return make_published(inputs, published::TieRule::kFirst, published::ConstantRule::kReleased);
 }
 
 std::unique_ptr<System> make_hydraulis_printed(const SystemInputs& inputs) {
-  return make_published(inputs, plan::TieRule::kOwnLoad, published::ConstantRule::kPrinted);
+  return make_published(inputs, published::TieRule::kOwnLoad, published::ConstantRule::kPrinted);
 }
 
 std::unique_ptr<System> make_ablation(const SystemInputs& inputs, AblationStep step) {
   if (step == AblationStep::kDynamic) return make_hydraulis(inputs);
   const cost::CostModel cost = one_backward_cell(inputs.cost);
   plan::PlannerOptions options =
-      planner_options(inputs, plan::TieRule::kOwnLoad,
+      planner_options(inputs, published::TieRule::kOwnLoad,
                       step == AblationStep::kDispatch ? published::PaperPackRule::kLongest
                                                       : published::PaperPackRule::kBalanced);
   std::vector<strategy::Strategy> strategies;

@@ -19,54 +19,81 @@ constexpr int kMostTargets = 2;  // pipelines of a group
 }  // namespace
 
 Assignment::Assignment(const FloorTable& floors, std::span<const int> group_of,
-                       std::vector<int64_t> overhead_ns)
-    : floors_(&floors), pipelines_(group_of.size()) {
-  for (size_t p = 0; p < group_of.size(); ++p) {
-    pipelines_[p].group = static_cast<size_t>(group_of[p]);
-    pipelines_[p].overhead_ns = overhead_ns[p];
+                       std::vector<int64_t> overheads_ns)
+    : floors_(&floors), first_overheads_ns_(std::move(overheads_ns)) {
+  for (const int of : group_of) {
+    const auto group = static_cast<size_t>(of);
+    pipelines_.push_back({.group = group, .overhead_ns = first_overheads_ns_[group]});
   }
+}
+
+Assignment::Load Assignment::changed(const Pipeline& of, int gone, int come) const {
+  Load load = of.load;
+  if (gone != kNone) {
+    load.work_ns -= work_ns(gone, of.group);
+    load.tokens -= floors_->tokens(static_cast<size_t>(gone));
+    if (gone == load.longest) load.longest = of.members.size() > 1 ? of.members[1] : kNone;
+  }
+  if (come != kNone) {
+    load.work_ns += work_ns(come, of.group);
+    load.tokens += floors_->tokens(static_cast<size_t>(come));
+    load.longest = std::min(load.longest, come);
+  }
+  return load;
 }
 
 void Assignment::add(Pipeline& to, int sequence) {
+  to.load = changed(to, kNone, sequence);
   to.members.insert(std::lower_bound(to.members.begin(), to.members.end(), sequence), sequence);
-  put(to.load, sequence, to.group);
 }
 
 void Assignment::remove(Pipeline& from, int sequence) {
+  from.load = changed(from, sequence, kNone);
   from.members.erase(std::lower_bound(from.members.begin(), from.members.end(), sequence));
-  take(from.load, sequence, from.group);
 }
 
+// Of the pipelines of a group either the first that is empty or the one that ends first is never worse than
+// another.
 void Assignment::fill(std::span<const int64_t> prices, int64_t target_ns) {
-  // Of the pipelines of a group the one that ends first is never worse than another.
-  using Queue =
-      std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>>;
-  std::vector<Queue> queues(floors_->groups());
-  for (int p = 0; p < static_cast<int>(pipelines_.size()); ++p) {
-    const Pipeline& pipeline = pipelines_[static_cast<size_t>(p)];
-    // Half a constant for the last, partly filled micro-batch.
-    const size_t k = pipeline.group;
-    const int64_t unfilled_ns = floors_->batch_tokens(k) > 0 ? floors_->constant_ns(k) / 2 : 0;
-    queues[k].emplace(pipeline.overhead_ns + unfilled_ns, p);
-  }
+  using End = std::pair<int64_t, int>;
+  struct Group {
+    std::queue<int> empty;
+    std::priority_queue<End, std::vector<End>, std::greater<>> ends;
+  };
+  std::vector<Group> groups(floors_->groups());
+  for (int p = 0; p < static_cast<int>(pipelines_.size()); ++p)
+    groups[pipelines_[static_cast<size_t>(p)].group].empty.push(p);
   for (int sequence = 0; sequence < static_cast<int>(floors_->sequences()); ++sequence) {
     // Late ones lose against timely ones; among late ones the end counts, among timely ones the price.
     std::optional<std::tuple<bool, cost::Wide, int64_t, int>> best;
-    for (size_t k = 0; k < queues.size(); ++k) {
-      if (!fits(sequence, k) || queues[k].empty()) continue;
-      const int64_t floor = floors_->floor_ns(static_cast<size_t>(sequence), k);
-      const auto [before_ns, pipeline] = queues[k].top();
-      const int64_t end_ns = before_ns + floor;
-      const bool late = end_ns > target_ns;
-      const std::tuple key(late, late ? cost::Wide{end_ns} : cost::Wide{prices[k]} * floor, end_ns, pipeline);
-      if (!best || key < *best) best = key;
+    for (size_t k = 0; k < groups.size(); ++k) {
+      if (!fits(sequence, k)) continue;
+      const int64_t floor_ns = floors_->floor_ns(static_cast<size_t>(sequence), k);
+      const auto offer = [&](int64_t before_ns, int pipeline) {
+        const int64_t end_ns = before_ns + floor_ns;
+        const bool late = end_ns > target_ns;
+        const cost::Wide cost = late ? cost::Wide{end_ns} : cost::Wide{prices[k]} * floor_ns;
+        const std::tuple key(late, cost, end_ns, pipeline);
+        if (!best || key < *best) best = key;
+      };
+      if (!groups[k].ends.empty()) std::apply(offer, groups[k].ends.top());
+      if (groups[k].empty.empty()) continue;
+      const Pipeline& empty = pipelines_[static_cast<size_t>(groups[k].empty.front())];
+      // Half a constant for the last, partly filled micro-batch.
+      const int64_t unfilled_ns = floors_->batch_tokens(k) > 0 ? floors_->constant_ns(k) / 2 : 0;
+      offer(empty.overhead_ns + bubble_ns(empty, sequence) + unfilled_ns, groups[k].empty.front());
     }
     SLUICE_ASSERT(best, "a sequence fits no pipeline");
     const auto [late, cost, end_ns, pipeline] = *best;
     Pipeline& to = pipelines_[static_cast<size_t>(pipeline)];
+    Group& group = groups[to.group];
+    if (to.members.empty()) {
+      group.empty.pop();
+    } else {
+      group.ends.pop();
+    }
+    group.ends.emplace(end_ns, pipeline);
     add(to, sequence);
-    queues[to.group].pop();
-    queues[to.group].emplace(end_ns, pipeline);
   }
 }
 
@@ -84,16 +111,10 @@ int Assignment::last() const {
 int64_t Assignment::estimated_ns() const { return pipelines_.empty() ? 0 : end_ns(last()); }
 
 void Assignment::consider(const Pipeline& from, const Step& step, Step& best) const {
+  if (step.back != kNone && !fits(step.back, from.group)) return;
   const Pipeline& to = pipelines_[static_cast<size_t>(step.to)];
-  Load left = from.load, joined = to.load;
-  take(left, step.sequence, from.group);
-  put(joined, step.sequence, to.group);
-  if (step.back >= 0) {
-    if (!fits(step.back, from.group)) return;
-    put(left, step.back, from.group);
-    take(joined, step.back, to.group);
-  }
-  const int64_t later_ns = std::max(end_ns(from, left), end_ns(to, joined));
+  const int64_t later_ns = std::max(end_ns(from, changed(from, step.sequence, step.back)),
+                                    end_ns(to, changed(to, step.back, step.sequence)));
   if (later_ns >= best.end_ns) return;
   best = step;
   best.end_ns = later_ns;
@@ -140,10 +161,10 @@ void Assignment::improve(int64_t goal_ns) {
     Pipeline& from = pipelines_[static_cast<size_t>(last())];
     if (end_ns(from) <= goal_ns) return;
     const Step best = best_step(from, goal_ns);
-    if (best.sequence < 0) return;
+    if (best.sequence == kNone) return;
     Pipeline& to = pipelines_[static_cast<size_t>(best.to)];
     remove(from, best.sequence);
-    if (best.back >= 0) {
+    if (best.back != kNone) {
       remove(to, best.back);
       add(from, best.back);
     }

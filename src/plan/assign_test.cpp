@@ -12,8 +12,8 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kWorld = 8;
-const std::vector<int> kGroupOf = {0, 0, 1, 1, 1, 1};
+constexpr int kWorld = 12;
+const std::vector<int> kGroupOf = {0, 0, 1, 1, 1, 1, 2, 2};
 
 struct Instance {
   explicit Instance(uint64_t seed) : rng(seed, 5) {
@@ -22,30 +22,40 @@ struct Instance {
       lengths.push_back(rng.between(1, of.max_len_tokens()));
     }
     std::sort(lengths.begin(), lengths.end(), std::greater<>());
-    for (size_t p = 0; p < kGroupOf.size(); ++p) overheads_ns.push_back(rng.between(0, 100'000));
+    for (size_t k = 0; k < groups.size(); ++k) overheads_ns.push_back(rng.between(0, 100'000));
   }
   cost::CostModel cost = test_cost();
   SchemeCost large{strategy::parse_scheme("<2,1,1>"), cost, kWorld};
   SchemeCost small{strategy::parse_scheme("<1,1,1>"), cost, kWorld};
-  std::vector<SchemeGroup> groups = {{&large, 2}, {&small, 4}};
+  SchemeCost staged{strategy::parse_scheme("<1,2,1>"), cost, kWorld};
+  std::vector<SchemeGroup> groups = {{&large, 2}, {&small, 4}, {&staged, 2}};
   base::Rng rng;
   std::vector<int64_t> lengths;
   std::vector<int64_t> overheads_ns;
 };
 
+// What the longest sequence's path takes beyond the first overhead.
+int64_t bubble_ns(const Instance& of, const FloorTable& floors, size_t group, int longest) {
+  const int64_t beyond_ns = floors.path_beyond_ns(static_cast<size_t>(longest), group);
+  return std::max<int64_t>(0, beyond_ns - of.overheads_ns[group]);
+}
+
 // Assignment::fill as its header says it, looking at every pipeline.
-std::vector<std::vector<int>> filled(const FloorTable& floors, std::vector<int64_t> ends_ns,
+std::vector<std::vector<int>> filled(const Instance& of, const FloorTable& floors,
                                      const std::vector<int64_t>& prices, int64_t target_ns) {
-  std::vector<std::vector<int>> members(ends_ns.size());
-  for (size_t p = 0; p < ends_ns.size(); ++p)
-    ends_ns[p] += floors.constant_ns(static_cast<size_t>(kGroupOf[p])) / 2;
+  std::vector<std::vector<int>> members(kGroupOf.size());
+  std::vector<int64_t> ends_ns(members.size());
   for (size_t i = 0; i < floors.sequences(); ++i) {
     std::tuple<bool, int64_t, int64_t, size_t> best(true, INT64_MAX, INT64_MAX, 0);
-    for (size_t p = 0; p < ends_ns.size(); ++p) {
+    for (size_t p = 0; p < members.size(); ++p) {
       const auto group = static_cast<size_t>(kGroupOf[p]);
       const int64_t floor_ns = floors.floor_ns(i, group);
       if (floor_ns == FloorTable::kDoesNotFit) continue;
-      const int64_t end_ns = ends_ns[p] + floor_ns;
+      int64_t end_ns = ends_ns[p] + floor_ns;
+      if (members[p].empty()) {
+        const int64_t unfilled_ns = floors.batch_tokens(group) > 0 ? floors.constant_ns(group) / 2 : 0;
+        end_ns += of.overheads_ns[group] + unfilled_ns + bubble_ns(of, floors, group, static_cast<int>(i));
+      }
       const bool late = end_ns > target_ns;
       best = std::min(best, std::tuple(late, late ? end_ns : prices[group] * floor_ns, end_ns, p));
     }
@@ -60,11 +70,12 @@ TEST(Assign, FillTakesTheCheapestPipelineInTime) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Instance of(seed);
     const FloorTable floors(of.lengths, of.groups);
-    const std::vector<int64_t> prices = {of.rng.between(1, 1000), of.rng.between(1, 1000)};
+    const std::vector<int64_t> prices = {of.rng.between(1, 1000), of.rng.between(1, 1000),
+                                         of.rng.between(1, 1000)};
     const int64_t target_ns = of.rng.between(0, 4 * floors.floor_ns(0, 0));
     Assignment assignment(floors, kGroupOf, of.overheads_ns);
     assignment.fill(prices, target_ns);
-    const auto expected = filled(floors, of.overheads_ns, prices, target_ns);
+    const auto expected = filled(of, floors, prices, target_ns);
     for (size_t p = 0; p < kGroupOf.size(); ++p) {
       ASSERT_EQ(assignment.members(static_cast<int>(p)), expected[p]) << "seed " << seed << " pipeline " << p;
     }
@@ -74,17 +85,19 @@ TEST(Assign, FillTakesTheCheapestPipelineInTime) {
 // When a pipeline ends as its members say.
 int64_t end_ns(const Instance& of, const FloorTable& floors, size_t pipeline,
                const std::vector<int>& members) {
+  if (members.empty()) return 0;
   const auto group = static_cast<size_t>(kGroupOf[pipeline]);
   const SchemeCost& scheme = *of.groups[group].scheme;
+  const bool in_batches = floors.batch_tokens(group) > 0;
   int64_t work_ns = 0, tokens = 0;
   for (const int member : members) {
-    const int64_t length = of.lengths[static_cast<size_t>(member)];
-    work_ns += scheme.floors().work_floor_ns(floors.stage(group), length);
-    tokens += length;
+    const auto i = static_cast<size_t>(member);
+    work_ns += floors.floor_ns(i, group) - (in_batches ? floors.share_ns(i, group) : 0);
+    tokens += of.lengths[i];
   }
-  if (members.empty()) return 0;
-  const int64_t batches = (tokens + scheme.max_len_tokens() - 1) / scheme.max_len_tokens();
-  return work_ns + batches * scheme.micro_batch_ns() + of.overheads_ns[pipeline];
+  const int64_t batches = in_batches ? (tokens + scheme.max_len_tokens() - 1) / scheme.max_len_tokens() : 0;
+  return work_ns + batches * scheme.micro_batch_ns() + of.overheads_ns[group] +
+         bubble_ns(of, floors, group, std::ranges::min(members));
 }
 
 // Nothing got worse, and no single move brings 0.05 % any more.
@@ -93,7 +106,7 @@ TEST(Assign, ImproveEndsWhereNoMoveHelps) {
     Instance of(seed);
     const FloorTable floors(of.lengths, of.groups);
     Assignment assignment(floors, kGroupOf, of.overheads_ns);
-    assignment.fill(std::vector<int64_t>{1, 1}, -1);
+    assignment.fill(std::vector<int64_t>{1, 1, 1}, Assignment::kNoTarget);
     const int64_t before_ns = assignment.estimated_ns();
     assignment.improve(0);
     const int64_t after_ns = assignment.estimated_ns();

@@ -9,10 +9,12 @@ FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeG
   floors_ns_.reserve(groups.size() * sequences_);
   for (const SchemeGroup& group : groups) {
     const int stage = group.scheme->floors().busiest_stage(all, shortest);
+    const bool waits = group.scheme->scheme().pp > 1 && group.scheme->scheme().cp == 1;
     for (const int64_t length : lengths) {
       const bool fits = length <= group.scheme->max_len_tokens();
       const int64_t floor_ns = fits ? group.scheme->floors().floor_ns(stage, length) : kDoesNotFit;
       floors_ns_.push_back(floor_ns);
+      path_beyond_ns_.push_back(fits && waits ? group.scheme->floors().path_ns(length) - floor_ns : 0);
       shares_ns_.push_back(fits ? floor_ns - group.scheme->floors().work_floor_ns(stage, length) : 0);
     }
     constant_ns_.push_back(group.scheme->floors().constant_ns(stage));

@@ -32,6 +32,10 @@ class FloorTable {
   int64_t floor_ns(size_t sequence, size_t group) const { return floors_ns_[group * sequences_ + sequence]; }
   // The part of floor_ns that pays for constants, and the whole constant of the group's busiest stage.
   int64_t share_ns(size_t sequence, size_t group) const { return shares_ns_[group * sequences_ + sequence]; }
+  // What its path through several stages of one lane takes beyond floor_ns; 0 elsewhere.
+  int64_t path_beyond_ns(size_t sequence, size_t group) const {
+    return path_beyond_ns_[group * sequences_ + sequence];
+  }
   int64_t constant_ns(size_t group) const { return constant_ns_[group]; }
   // Where pipelines take nothing but their work and a constant for every micro-batch, because they have one
   // stage and one lane, what a micro-batch holds; 0 elsewhere.
@@ -46,9 +50,10 @@ class FloorTable {
 
  private:
   size_t sequences_;
-  std::vector<int64_t> floors_ns_;  // by group, then sequence
-  std::vector<int64_t> shares_ns_;  // the same
-  std::vector<int64_t> tokens_;     // by sequence
+  std::vector<int64_t> floors_ns_;       // by group, then sequence
+  std::vector<int64_t> shares_ns_;       // the same
+  std::vector<int64_t> path_beyond_ns_;  // the same
+  std::vector<int64_t> tokens_;          // by sequence
   std::vector<int64_t> constant_ns_, batch_tokens_;
   std::vector<Bubble> bubbles_;
   std::vector<int> stage_;        // by group: the stage that the bound looks at

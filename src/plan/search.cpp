@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "plan/bins.h"
-#include "plan/greedy_dispatch.h"
 #include "plan/precision.h"
 
 namespace sluice::plan {
@@ -58,8 +57,8 @@ void CandidateSearch::raise_bound(int64_t enough_ns) {
 // micro-batches.
 std::vector<int64_t> CandidateSearch::first_overheads() const {
   std::vector<int64_t> overheads;
-  for (size_t p = 0; p < group_of_.size(); ++p) {
-    const SchemeCost& scheme = scheme_of(p);
+  for (const SchemeGroup& group : groups_) {
+    const SchemeCost& scheme = *group.scheme;
     const int pp = scheme.scheme().pp;
     const int64_t constant_ns = scheme.micro_batch_ns();
     int64_t overhead = scheme.scheme().cp > 1 ? constant_ns / 2 : 0;
@@ -72,20 +71,21 @@ std::vector<int64_t> CandidateSearch::first_overheads() const {
   return overheads;
 }
 
+Assignment CandidateSearch::filled(int64_t target_ns) const {
+  Assignment assignment(*floors_, group_of_, first_overheads());
+  assignment.fill(bound_->prices, target_ns);
+  return assignment;
+}
+
 Assignment CandidateSearch::start() const {
-  const std::vector<int64_t> overheads = first_overheads();
-  std::optional<Assignment> best;
-  const auto consider = [&](int64_t target_ns) {
-    Assignment next(*floors_, group_of_, overheads);
-    next.fill(bound_->prices, target_ns);
-    next.improve(bound_->start_ns);
-    if (!best || next.estimated_ns() < best->estimated_ns()) best = std::move(next);
-  };
-  int64_t least = bound_->start_ns;
-  for (const int64_t overhead : overheads) least = std::max(least, bound_->start_ns + overhead / 2);
-  consider(least);
-  consider(-1);  // nothing is in time: each to the pipeline that ends first
-  return std::move(*best);
+  int64_t target_ns = bound_->start_ns;
+  for (const int64_t overhead_ns : first_overheads())
+    target_ns = std::max(target_ns, bound_->start_ns + overhead_ns / 2);
+  Assignment by_price = filled(target_ns);
+  Assignment soonest = filled(Assignment::kNoTarget);
+  by_price.improve(bound_->start_ns);
+  soonest.improve(bound_->start_ns);
+  return soonest.estimated_ns() < by_price.estimated_ns() ? soonest : by_price;
 }
 
 const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members,
@@ -153,14 +153,6 @@ int64_t CandidateSearch::expected_ns() const {
   return bound_->start_ns + *std::max_element(overheads.begin(), overheads.end());
 }
 
-Assignment CandidateSearch::start_by_estimate() const {
-  std::vector<const SchemeCost*> schemes;
-  for (size_t p = 0; p < group_of_.size(); ++p) schemes.push_back(&scheme_of(p));
-  Assignment assignment(*floors_, group_of_, first_overheads());
-  assignment.place(dispatch_longest_first(batch_->sorted, schemes)->pipeline_of);
-  return assignment;
-}
-
 void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<size_t> changed, bool improves,
                                    Packed& packed) const {
   for (const size_t p : changed) packed.pipelines[p].makespan_ns = 0;
@@ -177,9 +169,8 @@ void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<siz
 
 void CandidateSearch::set_overheads(const Packed& packed, Assignment& assignment) const {
   for (size_t p = 0; p < group_of_.size(); ++p) {
-    if (packed.members[p].empty()) continue;
-    const int pipeline = static_cast<int>(p);
-    assignment.set_overhead_ns(pipeline, packed.pipelines[p].makespan_ns - assignment.busy_ns(pipeline));
+    if (!packed.members[p].empty())
+      assignment.set_end_ns(static_cast<int>(p), packed.pipelines[p].makespan_ns);
   }
 }
 
@@ -223,8 +214,8 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
     Packed next = pack_and_improve(std::move(assignment), goal_ns, improves);
     if (next.end_ns() < packed_.end_ns()) std::swap(next, packed_);
   };
-  if (packed_.pipelines.size() > 1 && has_stages() && seeds_.has(Seed::kByEstimate))
-    consider(start_by_estimate(), false);
+  if (packed_.pipelines.size() > 1 && has_stages() && seeds_.has(Seed::kSoonest))
+    consider(filled(Assignment::kNoTarget), false);
   if (!seeds_.has(Seed::kThorough)) return packed_.pipelines;
   std::vector<int> pipeline_of(floors_->sequences());
   for (size_t p = 0; p < packed_.members.size(); ++p) {

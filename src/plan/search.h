@@ -52,10 +52,10 @@ class CandidateSearch {
   // A plan by pipeline. Two greedy starts, each improved; the better is packed; then what the makespans have
   // over the estimates becomes the overhead, and search and packing go on until that is in vain twice in a
   // row, or the bound is near. That is kQuick. kFull goes
-  // on from there: the same with thorough packing; with stages also from a start by Eq. 2, which keeps long
-  // sequences together; and in a small batch single sequences are moved as long as that helps. REQUIRES: a
-  // bound. What ends at `below_ns` or later is of no use: a strategy of one pipeline, whose sequences have no
-  // other place, is given up for it, and keeps what it had.
+  // on from there: the same with thorough packing; with stages also from the start in which each sequence
+  // goes where it ends first, packed as it is; and in a small batch single sequences are moved as long as
+  // that helps. REQUIRES: a bound. What ends at `below_ns` or later is of no use: a strategy of one pipeline,
+  // whose sequences have no other place, is given up for it, and keeps what it had.
   const std::vector<PackedPipeline>& run(Effort effort, int64_t below_ns = kNever);
   // What run() found last; nothing yet: kNever.
   int64_t end_ns() const { return packed_.pipelines.empty() ? kNever : packed_.end_ns(); }
@@ -72,15 +72,16 @@ class CandidateSearch {
     int64_t end_ns() const { return last_end_ns(pipelines); }
   };
 
+  // By the bound's prices and first overheads.
+  Assignment filled(int64_t target_ns) const;
   Assignment start() const;
-  Assignment start_by_estimate() const;
   // Rounds of packing and improving.
   Packed pack_and_improve(Assignment assignment, int64_t goal_ns, bool improves) const;
   bool has_stages() const;
   // Of a batch, whose sequences are worth single moves, each packed.
   bool is_few() const;
   bool worth_improving(const strategy::Scheme& scheme) const;
-  std::vector<int64_t> first_overheads() const;
+  std::vector<int64_t> first_overheads() const;  // by group
   // Rounds come back to members that they had before, whose packing is remembered.
   const PackedPipeline& pack_pipeline(size_t pipeline, const std::vector<int>& members, bool improves,
                                       int64_t enough_ns = 0) const;

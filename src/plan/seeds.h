@@ -11,11 +11,11 @@ enum class Seed : uint8_t {
   kLevel,   // of lanes that share, local search on the strip (plan/level.h)
   kApart,   // of lanes that share, forwards and backwards end in time each for themselves
   // Dispatch and rounds (plan/search.h).
-  kByEstimate,  // dispatch by Eq. 2
-  kThorough,    // the best plan again, with local search
+  kSoonest,   // dispatch of each sequence to where it ends first, packed as it is
+  kThorough,  // the best plan again, with local search
 };
 
-inline constexpr std::array kSeedNames = {"stacks", "level", "apart", "by-estimate", "thorough"};
+inline constexpr std::array kSeedNames = {"stacks", "level", "apart", "soonest", "thorough"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kThorough) + 1);
 
 // All but those that are left out.

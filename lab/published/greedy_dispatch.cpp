@@ -1,11 +1,11 @@
-#include "plan/greedy_dispatch.h"
+#include "published/greedy_dispatch.h"
 
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
 
-namespace sluice::plan {
+namespace sluice::published {
 namespace {
 
 // Loads of neighbouring pipelines of one scheme, with the least of halves, quarters and so on, so that the
@@ -133,15 +133,15 @@ Place best_place(const DispatchTimes& times, int sequence, const std::vector<Sch
 
 }  // namespace
 
-DispatchTimes::DispatchTimes(std::span<const int64_t> lengths, std::span<const SchemeCost* const> pipelines,
-                             SequenceTime time)
+DispatchTimes::DispatchTimes(std::span<const int64_t> lengths,
+                             std::span<const plan::SchemeCost* const> pipelines, SequenceTime time)
     : pipelines_(pipelines.begin(), pipelines.end()), largest_first_(pipelines.size()) {
   std::iota(largest_first_.begin(), largest_first_.end(), 0);
   std::stable_sort(largest_first_.begin(), largest_first_.end(), [&](int a, int b) {
     return pipelines_[static_cast<size_t>(a)]->max_len_tokens() >
            pipelines_[static_cast<size_t>(b)]->max_len_tokens();
   });
-  for (const SchemeCost* pipeline : pipelines) {
+  for (const plan::SchemeCost* pipeline : pipelines) {
     const auto known = std::find(schemes_.begin(), schemes_.end(), pipeline);
     scheme_of_.push_back(static_cast<size_t>(known - schemes_.begin()));
     if (known == schemes_.end()) schemes_.push_back(pipeline);
@@ -149,7 +149,7 @@ DispatchTimes::DispatchTimes(std::span<const int64_t> lengths, std::span<const S
   times_ns_.reserve(lengths.size() * schemes_.size());
   for (const int64_t length : lengths) {
     bool fits_any = false;
-    for (const SchemeCost* scheme : schemes_) {
+    for (const plan::SchemeCost* scheme : schemes_) {
       const bool fits = length <= scheme->max_len_tokens();
       times_ns_.push_back(fits ? time(*scheme, length) : kDoesNotFit);
       fits_any = fits_any || fits;
@@ -160,7 +160,7 @@ DispatchTimes::DispatchTimes(std::span<const int64_t> lengths, std::span<const S
 
 std::vector<DispatchLoad> DispatchTimes::empty_loads() const {
   std::vector<DispatchLoad> loads;
-  for (const SchemeCost* pipeline : pipelines_) loads.push_back({.bubbles = pipeline->scheme().pp - 1});
+  for (const plan::SchemeCost* pipeline : pipelines_) loads.push_back({.bubbles = pipeline->scheme().pp - 1});
   return loads;
 }
 
@@ -186,13 +186,4 @@ Dispatch dispatch_in_order(const DispatchTimes& times, std::span<const int> orde
   return result;
 }
 
-// A longer sequence never fits more pipelines than a shorter one.
-std::optional<Dispatch> dispatch_longest_first(std::span<const int64_t> lengths,
-                                               std::span<const SchemeCost* const> pipelines) {
-  const auto time = [](const SchemeCost& scheme, int64_t length) { return scheme.sequence_ns(length); };
-  const DispatchTimes times(lengths, pipelines, time);
-  if (!times.feasible()) return std::nullopt;
-  return dispatch_in_order(times, longest_first(lengths), TieRule::kOwnLoad);
-}
-
-}  // namespace sluice::plan
+}  // namespace sluice::published

@@ -1,16 +1,15 @@
 // Sequences to pipelines one after the other, each where the largest estimate of a pipeline (Hydraulis, Eq.
-// 2) grows least: a start for the local search here, the step of Algorithm 1 in `published`.
+// 2) grows least: the step of Algorithm 1.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "plan/scheme_cost.h"
 
-namespace sluice::plan {
+namespace sluice::published {
 
 // Which of several pipelines that raise the maximum equally gets a sequence: the first of them, as "<" in the
 // published algorithm has it, or the one with the least load of its own, then the first.
@@ -37,7 +36,7 @@ struct DispatchLoad {
 };
 
 // How long a sequence keeps a scheme's slowest stage busy, by some rule.
-using SequenceTime = int64_t (*)(const SchemeCost& scheme, int64_t length);
+using SequenceTime = int64_t (*)(const plan::SchemeCost& scheme, int64_t length);
 
 // The times of sequences on pipelines.
 class DispatchTimes {
@@ -45,7 +44,7 @@ class DispatchTimes {
   static constexpr int64_t kDoesNotFit = -1;
 
   // `pipelines`: each pipeline's scheme.
-  DispatchTimes(std::span<const int64_t> lengths, std::span<const SchemeCost* const> pipelines,
+  DispatchTimes(std::span<const int64_t> lengths, std::span<const plan::SchemeCost* const> pipelines,
                 SequenceTime time);
 
   // Whether each sequence fits some pipeline.
@@ -63,9 +62,9 @@ class DispatchTimes {
   size_t scheme_of(int pipeline) const { return scheme_of_[static_cast<size_t>(pipeline)]; }
 
  private:
-  std::vector<const SchemeCost*> pipelines_;
-  std::vector<const SchemeCost*> schemes_;  // those that differ
-  std::vector<size_t> scheme_of_;           // by pipeline
+  std::vector<const plan::SchemeCost*> pipelines_;
+  std::vector<const plan::SchemeCost*> schemes_;  // those that differ
+  std::vector<size_t> scheme_of_;                 // by pipeline
   std::vector<int> largest_first_;
   std::vector<int64_t> times_ns_;  // by sequence, then scheme
   bool feasible_ = true;
@@ -74,12 +73,7 @@ class DispatchTimes {
 // Sequences in this order. REQUIRES: each fits some pipeline.
 Dispatch dispatch_in_order(const DispatchTimes& times, std::span<const int> order, TieRule tie_rule);
 
-// The sequences that fit fewer pipelines first, and of those the longest first, by SchemeCost::sequence_ns
-// and own loads. Nothing when some sequence fits no pipeline.
-std::optional<Dispatch> dispatch_longest_first(std::span<const int64_t> lengths,
-                                               std::span<const SchemeCost* const> pipelines);
-
 // Indices from the longest down, equal ones in their own order.
 std::vector<int> longest_first(std::span<const int64_t> lengths);
 
-}  // namespace sluice::plan
+}  // namespace sluice::published
