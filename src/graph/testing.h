@@ -209,7 +209,6 @@ inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int
       const bool nests = choice.exchange != strategy::Exchange::kNested || (run > 1 && run < unit.lanes);
       const int head_lanes = choice.head_lanes(unit.lanes);
       if (unit.lanes == 1 || !nests || unit.lanes % head_lanes != 0 || head_lanes > heads) continue;
-      if (strategy::exchanges_heads(choice.exchange) && !unit.own.empty()) continue;
       if (exchanges.credit_tokens(choice, unit.lanes, unit.tokens()) >
           cost::MemoryCost(cost, scheme).max_len_tokens(world_size))
         continue;

@@ -231,15 +231,10 @@ void attention_backward_weight(const LayerContext& context, AttentionDeferred de
 }
 
 std::vector<SavedRows> rows_of(AttentionSaved& saved) {
-  return {{saved.x_SH},
-          {saved.inverse_rms_S},
-          {saved.unnormed_TU},
-          {saved.product_SH},
-          {saved.gate_TQ},
-          {saved.attended.qkv_AR},
-          {saved.attended.result.out_TND},
-          {saved.attended.result.lse_NT, 1},
-          {saved.attended.a_TQ}};
+  std::vector<SavedRows> rows{
+      {saved.x_SH}, {saved.inverse_rms_S}, {saved.unnormed_TU}, {saved.product_SH}, {saved.gate_TQ}};
+  add_rows(saved.attended, rows);
+  return rows;
 }
 
 std::vector<SavedRows> rows_of(AttentionDeferred& deferred) {

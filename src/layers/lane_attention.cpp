@@ -20,9 +20,11 @@ using model::HeadPart;
 
 HeadCounts heads_of(const LayerContext& context) { return {context.local_heads(), context.local_kv_heads()}; }
 
+HeadPart all_heads(const LayerContext& context) { return model::head_part(heads_of(context), 1, 0); }
+
 // The heads that this lane attends with.
 HeadPart own_part(const LayerContext& context, const MicroBatchLayout& layout) {
-  if (!layout.heads.exchanges()) return model::head_part(heads_of(context), 1, 0);
+  if (!layout.heads.exchanges()) return all_heads(context);
   return model::head_part(heads_of(context), layout.heads.lanes(), layout.heads.lane);
 }
 
@@ -157,16 +159,17 @@ ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& r
 
 // Gradient of qkv_AR, in its place where its keys and values are not needed to the end.
 at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLayout& layout,
-                                const HeadPart& part, const at::Tensor& dout_AND, const Attended& attended,
-                                const Sinks& sinks, const TravellingKeys* keys) {
+                                const HeadPart& part, const at::Tensor& dout_AND, const at::Tensor& qkv_AR,
+                                const ops::AttentionResult& result, const Sinks& sinks,
+                                const TravellingKeys* keys) {
   const bool in_blocks = layout.attended.travel.lanes > 1 || !layout.attended.own_blocks.empty();
-  const at::Tensor dqkv_AR = in_blocks ? at::empty_like(attended.qkv_AR) : attended.qkv_AR;
+  const at::Tensor dqkv_AR = in_blocks ? at::empty_like(qkv_AR) : qkv_AR;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
-    const ops::AttentionInput input = input_of(context, part, run, attended.qkv_AR);
+    const ops::AttentionInput input = input_of(context, part, run, qkv_AR);
     const ops::AttentionInput parts = input_of(context, part, run, dqkv_AR);
     const ops::AttentionGradient gradient{parts.q_TND, parts.k_TKD, parts.v_TKD};
     const at::Tensor dout_run_AND = dout_AND.narrow(1, run.queries.begin, run.queries.size());
-    const ops::AttentionResult saved = of_run(attended.result, run);
+    const ops::AttentionResult saved = of_run(result, run);
     if (sinks.gradients_N.defined()) {
       ops::sinks_backward(dout_run_AND, saved, of_heads(sinks.sinks_N, part, run),
                           of_heads(sinks.gradients_N, part, run));
@@ -190,6 +193,29 @@ at::Tensor returned(const LayerContext& context, const MicroBatchLayout& layout,
   return x_TW;
 }
 
+// Those of the lane's own sequences.
+at::Tensor own_rows(const MicroBatchLayout& layout, const at::Tensor& x_TW) {
+  return x_TW.narrow(0, layout.heads.lane_rows[static_cast<size_t>(layout.heads.lane)], layout.own->tokens);
+}
+
+void attend_own(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& sinks_N,
+                Attended& attended) {
+  attended.own = attend_rows(context, *layout.own, all_heads(context), attended.own_qkv_WP, sinks_N, {}, {});
+  own_rows(layout, attended.a_TQ).copy_(attended.own.out_TND.flatten(1));
+  attended.own.out_TND.reset();
+}
+
+// Gradient of own_qkv_WP, which it uses up.
+at::Tensor attend_own_backward(const LayerContext& context, const MicroBatchLayout& layout,
+                               const at::Tensor& da_TQ, Attended& attended, const Sinks& sinks) {
+  const int64_t dimension = context.shape.head_dim;
+  const at::Tensor qkv_WP = std::exchange(attended.own_qkv_WP, {});
+  attended.own.out_TND = heads_view(own_rows(layout, attended.a_TQ), dimension);
+  const at::Tensor dout_WND = heads_view(own_rows(layout, da_TQ), dimension);
+  return attend_rows_backward(context, *layout.own, all_heads(context), dout_WND, qkv_WP, attended.own, sinks,
+                              nullptr);
+}
+
 }  // namespace
 
 Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
@@ -200,17 +226,28 @@ Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at:
   attended.qkv_AR = qkv_TP;
   if (exchanges)
     attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
+  if (layout.own) attended.own_qkv_WP = own_rows(layout, qkv_TP).clone();
   qkv_TP.reset();
   attended.result = attend_rows(context, layout, part, attended.qkv_AR, sinks_N, cached, keys);
   if (!exchanges) return attended;
   const int64_t width = context.local_heads() * context.shape.head_dim;
   attended.a_TQ = returned(context, layout, query_cut(context, layout.heads), attended.result.out_TND, width);
+  if (layout.own) attend_own(context, layout, sinks_N, attended);
   return attended;
 }
 
 void drop_exchanged(Attended& attended) {
   attended.qkv_AR.reset();
+  attended.own_qkv_WP.reset();
   if (attended.a_TQ.defined()) attended.result.out_TND.reset();
+}
+
+void add_rows(Attended& attended, std::vector<SavedRows>& rows) {
+  for (at::Tensor* by_row :
+       {&attended.qkv_AR, &attended.result.out_TND, &attended.a_TQ, &attended.own_qkv_WP})
+    rows.push_back({*by_row});
+  for (at::Tensor* by_column : {&attended.result.lse_NT, &attended.own.lse_NT})
+    rows.push_back({*by_column, 1});
 }
 
 void restore(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
@@ -219,6 +256,7 @@ void restore(const LayerContext& context, const MicroBatchLayout& layout, const 
   if (!layout.heads.exchanges()) return;
   attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
   attended.result.out_TND = exchanged(context, layout, query_cut(context, layout.heads), attended.a_TQ);
+  if (layout.own) attended.own_qkv_WP = own_rows(layout, qkv_TP).clone();
 }
 
 at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
@@ -227,16 +265,20 @@ at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& 
   const int64_t dimension = context.shape.head_dim;
   at::Tensor dout_AND = heads_view(da_TQ, dimension);
   if (exchanges) dout_AND = exchanged(context, layout, query_cut(context, layout.heads), da_TQ);
+  at::Tensor own_WP;
+  if (layout.own) own_WP = attend_own_backward(context, layout, da_TQ, attended, sinks);
   da_TQ.reset();
-  const at::Tensor dqkv_AR =
-      attend_rows_backward(context, layout, own_part(context, layout), dout_AND, attended, sinks, keys);
+  const at::Tensor dqkv_AR = attend_rows_backward(context, layout, own_part(context, layout), dout_AND,
+                                                  attended.qkv_AR, attended.result, sinks, keys);
   attended.qkv_AR.reset();
   if (!exchanges) return dqkv_AR;
   attended.result = {};
   dout_AND.reset();
   const int64_t heads = context.local_heads() + 2 * context.local_kv_heads();
-  return returned(context, layout, qkv_cut(context, layout.heads), heads_view(dqkv_AR, dimension),
-                  heads * dimension);
+  at::Tensor dqkv_TP = returned(context, layout, qkv_cut(context, layout.heads),
+                                heads_view(dqkv_AR, dimension), heads * dimension);
+  if (layout.own) own_rows(layout, dqkv_TP).copy_(own_WP);
+  return dqkv_TP;
 }
 
 bool goes_round(const LayerContext& context, const MicroBatchLayout& layout) {

@@ -1,15 +1,19 @@
 // Attention of one lane's micro-batch, with whatever the unit's lanes exchange for it: heads within
 // groups, blocks of keys and values between these, both, or nothing.
 //
-// Row and width names: T the lane's rows, A those that it attends with (head_exchange.h); P all its query,
-// key and value heads × head_dim, Q its query heads', R and O the same of the heads that it attends with.
+// Row and width names: T the lane's rows, A those that it attends with (head_exchange.h), W those of its own
+// sequences beside them; P all its query, key and value heads × head_dim, Q its query heads', R and O the
+// same of the heads that it attends with.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "layers/context.h"
 #include "layers/key_cache.h"
 #include "layers/micro_batch_layout.h"
+#include "layers/operation.h"
 #include "layers/travelling_keys.h"
 #include "ops/attention.h"
 
@@ -20,6 +24,10 @@ struct Attended {
   at::Tensor qkv_AR;            // queries and keys rotated
   ops::AttentionResult result;  // of those rows and heads
   at::Tensor a_TQ;  // the lane's tokens of all heads; undefined: heads stay, and it is result's output
+  // Of sequences that are the lane's alone where heads are exchanged (MicroBatchLayout::own): of all heads,
+  // and their log-sum-exp. Their output is in a_TQ.
+  at::Tensor own_qkv_WP;
+  ops::AttentionResult own;
 
   // What the layer goes on with.
   at::Tensor output_TQ() const { return a_TQ.defined() ? a_TQ : result.out_TND.flatten(1); }
@@ -41,6 +49,8 @@ Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at:
 // Leaves what restore() cannot make again from queries, keys and values without attending: the output and the
 // log-sum-exp.
 void drop_exchanged(Attended& attended);
+// Adds what it has by row.
+void add_rows(Attended& attended, std::vector<SavedRows>& rows);
 // Makes the rest again, to the bit.
 void restore(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
              Attended& attended);

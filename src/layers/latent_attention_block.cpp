@@ -40,13 +40,9 @@ struct LatentDeferred {
 };
 
 std::vector<SavedRows> rows_of(LatentSaved& saved) {
-  return {{saved.x_SH},
-          {saved.inverse_rms_S},
-          {saved.narrow_SN},
-          {saved.attended.qkv_AR},
-          {saved.attended.result.out_TND},
-          {saved.attended.result.lse_NT, 1},
-          {saved.attended.a_TQ}};
+  std::vector<SavedRows> rows{{saved.x_SH}, {saved.inverse_rms_S}, {saved.narrow_SN}};
+  add_rows(saved.attended, rows);
+  return rows;
 }
 
 std::vector<SavedRows> rows_of(LatentDeferred& deferred) {
@@ -163,8 +159,7 @@ class LatentAttentionPart final : public Part {
     layers::restore(context_, layout, heads_of(layout, normed_and_gathered(saved.narrow_SN)), saved.attended);
   }
   int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    const int64_t element = weights_.q_PQ.element_size(),
-                  attended = layout.heads.exchanges() ? layout.heads.rows() : layout.rows;
+    const int64_t element = weights_.q_PQ.element_size(), attended = layout.attending_rows();
     return layout.rows / context_.parallel.tp * (std::max<int64_t>(4, element) + narrow() * element) +
            attended * 3 * context_.local_heads() * context_.shape.head_dim * element;
   }

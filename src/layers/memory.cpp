@@ -42,9 +42,11 @@ AttendedBytes attended_bytes(const model::Shape& shape, const LayerCut& cut, int
   const bool exchanges = cut.head_lanes > 1;
   const int64_t attended = exchanges ? cut.attended_rows : rows;
   const int64_t head_bytes = shape.head_dim * cut.element_bytes;
-  return {attended * part.query_key_value_heads() * head_bytes,
+  const model::HeadPart all = model::head_part(model::head_counts(shape, cut.tp), 1, 0);
+  return {(attended * part.query_key_value_heads() + cut.own_rows * all.query_key_value_heads()) * head_bytes,
           exchanges ? attended * part.queries.size() * head_bytes : 0,
-          attended * part.queries.size() * std::max<int64_t>(4, cut.element_bytes)};
+          (attended * part.queries.size() + cut.own_rows * all.queries.size()) *
+              std::max<int64_t>(4, cut.element_bytes)};
 }
 
 template <typename Bytes>
@@ -68,6 +70,7 @@ LayerCut cut_of(const LayerContext& context, const MicroBatchLayout& layout, con
     cut.head_lanes = layout.heads.lanes();
     cut.head_lane = layout.heads.lane;
     cut.attended_rows = layout.heads.rows();
+    if (layout.own) cut.own_rows = layout.own->tokens;
   }
   return cut;
 }

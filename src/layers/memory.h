@@ -17,6 +17,7 @@ struct LayerCut {
   int head_lanes = 1;         // of a head group; 1: heads stay
   int head_lane = 0;
   int64_t attended_rows = 0;  // with more than one: of all lanes of the group
+  int64_t own_rows = 0;       // then: of sequences that are the lane's alone
 };
 
 // Of the rank that holds this weight and works on such a micro-batch.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -90,7 +91,18 @@ struct GroupRows {
   std::vector<int64_t> wire_rows;  // where the rows lie when they lie lane after lane
 };
 
-// Chunks of lanes that stand side by side make coarser chunks of the same cutting.
+bool is_shared(const PieceSpan& piece) { return piece.shared >= 0; }
+
+std::vector<std::vector<PieceSpan>> shared_of(std::vector<std::vector<PieceSpan>> lanes) {
+  for (std::vector<PieceSpan>& pieces : lanes) {
+    SLUICE_ASSERT(std::ranges::is_partitioned(pieces, is_shared), "a lane's own rows lie before shared ones");
+    std::erase_if(pieces, [](const PieceSpan& piece) { return !is_shared(piece); });
+  }
+  return lanes;
+}
+
+// Chunks of lanes that stand side by side make coarser chunks of the same cutting. Behind them lie the lanes'
+// own sequences.
 GroupRows group_rows(std::span<const std::vector<PieceSpan>> lanes) {
   struct Placed {
     PieceSpan piece;
@@ -100,17 +112,19 @@ GroupRows group_rows(std::span<const std::vector<PieceSpan>> lanes) {
   int64_t row = 0;
   for (const std::vector<PieceSpan>& pieces : lanes) {
     for (const PieceSpan& piece : pieces) {
-      SLUICE_ASSERT(piece.shared >= 0, "a lane that exchanges heads has a sequence of its own");
       placed.push_back({piece, row});
       row += piece.length;
     }
   }
-  std::ranges::sort(placed, {}, [](const Placed& p) { return std::pair(p.piece.shared, p.piece.begin); });
+  std::ranges::sort(placed, {}, [](const Placed& p) {
+    return std::tuple(!is_shared(p.piece), p.piece.shared, is_shared(p.piece) ? p.piece.begin : p.wire_row);
+  });
   GroupRows group;
   for (const auto& [piece, wire_row] : placed) {
     for (int64_t i = 0; i < piece.length; ++i) group.wire_rows.push_back(wire_row + i);
     PieceSpan* last = group.pieces.empty() ? nullptr : &group.pieces.back();
-    if (last != nullptr && last->shared == piece.shared && last->begin + last->length == piece.begin) {
+    if (last != nullptr && is_shared(piece) && last->shared == piece.shared &&
+        last->begin + last->length == piece.begin) {
       last->length += piece.length;
     } else {
       group.pieces.push_back(piece);
@@ -119,14 +133,15 @@ GroupRows group_rows(std::span<const std::vector<PieceSpan>> lanes) {
   return group;
 }
 
-HeadsLayout heads_layout(const UnitSpans& unit, const std::vector<int64_t>& wire_rows,
-                         const at::Device& device) {
+// `lanes`: of the unit, what they exchange.
+HeadsLayout heads_layout(const UnitSpans& unit, std::span<const std::vector<PieceSpan>> lanes,
+                         const std::vector<int64_t>& wire_rows, const at::Device& device) {
   const int first = unit.lane / unit.head_lanes * unit.head_lanes;
   HeadsLayout heads{.lane = unit.lane - first};
   for (int lane = first; lane < first + unit.head_lanes; ++lane) {
     heads.members.push_back(unit.members[static_cast<size_t>(lane)]);
     int64_t& rows = heads.lane_rows.emplace_back(0);
-    for (const PieceSpan& piece : unit.lanes[static_cast<size_t>(lane)]) rows += piece.length;
+    for (const PieceSpan& piece : lanes[static_cast<size_t>(lane)]) rows += piece.length;
   }
   std::vector<int64_t> attended_rows(wire_rows.size());
   for (size_t row = 0; row < wire_rows.size(); ++row)
@@ -164,27 +179,60 @@ MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp
   return layout;
 }
 
+namespace {
+
+// The lanes of a unit in groups that exchange heads: what each group has of these pieces, and how this lane's
+// exchanges them. Groups of one lane exchange nothing.
+struct HeadGroups {
+  HeadsLayout heads;
+  RingSpans ring;
+};
+
+HeadGroups head_groups(const UnitSpans& unit, std::vector<std::vector<PieceSpan>> lanes,
+                       const at::Device& device) {
+  if (unit.head_lanes == 1) return {{}, ring_of_groups(unit, std::move(lanes))};
+  HeadGroups made;
+  std::vector<std::vector<PieceSpan>> groups;
+  const auto own_group = static_cast<size_t>(unit.lane / unit.head_lanes);
+  for (size_t first = 0; first < lanes.size(); first += static_cast<size_t>(unit.head_lanes)) {
+    GroupRows rows = group_rows(std::span(lanes).subspan(first, static_cast<size_t>(unit.head_lanes)));
+    if (groups.size() == own_group) made.heads = heads_layout(unit, lanes, rows.wire_rows, device);
+    groups.push_back(std::move(rows.pieces));
+  }
+  made.ring = ring_of_groups(unit, std::move(groups));
+  return made;
+}
+
+// Of what a lane that exchanges heads has alone.
+std::shared_ptr<const MicroBatchLayout> own_layout(const std::vector<PieceSpan>& pieces, const Reach& reach,
+                                                   const at::Device& device) {
+  std::vector<PieceSpan> own;
+  std::ranges::copy_if(pieces, std::back_inserter(own), [](const PieceSpan& of) { return !is_shared(of); });
+  if (own.empty()) return nullptr;
+  auto layout = std::make_shared<MicroBatchLayout>(rows_of(own, 1, device));
+  attend_alone(own, reach, device, *layout);
+  return layout;
+}
+
+}  // namespace
+
 MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device,
                                          const Reach& reach) {
   const std::vector<PieceSpan>& own = unit.lanes[static_cast<size_t>(unit.lane)];
   MicroBatchLayout layout = rows_of(own, tp, device);
   layout.sequences = sequence_rows(unit, layout, device);
-  std::vector<std::vector<PieceSpan>> groups = unit.lanes;
-  if (unit.head_lanes > 1) {
-    groups.clear();
-    const auto own_group = static_cast<size_t>(unit.lane / unit.head_lanes);
-    for (size_t first = 0; first < unit.lanes.size(); first += static_cast<size_t>(unit.head_lanes)) {
-      GroupRows rows = group_rows(std::span(unit.lanes).subspan(first, static_cast<size_t>(unit.head_lanes)));
-      if (groups.size() == own_group) layout.heads = heads_layout(unit, rows.wire_rows, device);
-      groups.push_back(std::move(rows.pieces));
-    }
-  }
-  const RingSpans ring = ring_of_groups(unit, std::move(groups));
-  const std::vector<PieceSpan>& attending = ring.lanes[static_cast<size_t>(ring.lane)];
   if (reach.convolution > 0) {
-    const int64_t rows = layout.heads.exchanges() ? layout.heads.rows() : layout.rows;
-    layout.recurrent = recurrent_rows_of(ring, rows, reach, device);
+    HeadGroups all = head_groups(unit, unit.lanes, device);
+    const int64_t rows = all.heads.exchanges() ? all.heads.rows() : layout.rows;
+    layout.recurrent = recurrent_rows_of(all.ring, rows, reach, device);
+    layout.recurrent_heads = std::move(all.heads);
   }
+  const bool exchanges = unit.head_lanes > 1;
+  HeadGroups groups = head_groups(unit, exchanges ? shared_of(unit.lanes) : unit.lanes, device);
+  layout.heads = std::move(groups.heads);
+  if (exchanges) layout.own = own_layout(own, reach, device);
+  const RingSpans& ring = groups.ring;
+  const std::vector<PieceSpan>& attending = ring.lanes[static_cast<size_t>(ring.lane)];
   const auto lanes = static_cast<int>(ring.lanes.size());
   if (lanes == 1) {
     attend_alone(attending, reach, device, layout);

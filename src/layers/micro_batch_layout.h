@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "layers/head_exchange.h"
@@ -81,15 +82,23 @@ struct TravellingRows {
 struct MicroBatchLayout {
   at::Tensor position_T;  // int64 [rows] on the layers' device; inert rows 0
   int64_t tokens = 0;
-  int64_t rows = 0;  // tokens rounded up to a multiple of tp
-  HeadsLayout heads;
+  int64_t rows = 0;   // tokens rounded up to a multiple of tp
+  HeadsLayout heads;  // of what lanes share
   AttendedRows attended;
-  AttendedRows windowed;    // the same where attention has the model's window
-  RecurrentRows recurrent;  // of those rows, where some of the model's layers are recurrent
+  AttendedRows windowed;  // the same where attention has the model's window
+  // Where heads are exchanged, the sequences that are the lane's alone, behind what it shares: a micro-batch
+  // that attends with all heads. Null: there are none.
+  std::shared_ptr<const MicroBatchLayout> own;
+  // Where some of the model's layers are recurrent; heads of all rows are exchanged there, own ones too.
+  HeadsLayout recurrent_heads;
+  RecurrentRows recurrent;
   SequenceRows sequences;
   CachedRows cached;
   TravellingRows travelling;  // where lanes divide experts between them
   int64_t longest = 0;        // one past the largest position: rotary tables must reach so far
+
+  // With which the lane attends, whatever heads they have.
+  int64_t attending_rows() const { return heads.exchanges() ? heads.rows() + (own ? own->tokens : 0) : rows; }
 };
 
 // How far a model's layers see, which is what layouts are made for.
@@ -114,7 +123,7 @@ struct UnitSpans {
 };
 
 // Of that lane; likewise. REQUIRES: causal cutting or, where the exchange says so, contiguous parts; where
-// heads are exchanged no piece is a lane's own.
+// heads are exchanged pieces that are a lane's own lie behind the others.
 MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device,
                                          const Reach& reach = {});
 

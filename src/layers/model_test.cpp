@@ -138,7 +138,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
                  &model::TokenBytes::saved, layout.rows, tp);
     for (const SavedRows& row : saved[i]->rows()) {
       const bool log_sum_exp = row.dimension == 1;
-      if (log_sum_exp) row.tensor.add_(c.lse_error);
+      if (log_sum_exp && row.tensor.defined()) row.tensor.add_(c.lse_error);
     }
     if (c.activations == Activations::kKeep) continue;
     operations[i]->drop_recomputable(*saved[i]);

@@ -191,30 +191,31 @@ class RecurrentPart final : public Part {
 
   LaneHeads all_heads() const { return {shape_, context_.parallel.tp, 1, 0}; }
   LaneHeads own_heads(const MicroBatchLayout& layout) const {
-    const bool exchanges = layout.heads.exchanges();
-    return {shape_, context_.parallel.tp, exchanges ? layout.heads.lanes() : 1,
-            exchanges ? layout.heads.lane : 0};
+    const bool exchanges = layout.recurrent_heads.exchanges();
+    return {shape_, context_.parallel.tp, exchanges ? layout.recurrent_heads.lanes() : 1,
+            exchanges ? layout.recurrent_heads.lane : 0};
   }
   static int64_t attended_rows(const MicroBatchLayout& layout) {
-    return layout.heads.exchanges() ? layout.heads.rows() : layout.rows;
+    return layout.recurrent_heads.exchanges() ? layout.recurrent_heads.rows() : layout.rows;
   }
   using Columns = std::vector<base::Interval> (LaneHeads::*)() const;
   HeadCut cut(const MicroBatchLayout& layout, Columns some) const {
     HeadCut all;
-    for (int lane = 0; lane < layout.heads.lanes(); ++lane)
-      all.push_back((LaneHeads(shape_, context_.parallel.tp, layout.heads.lanes(), lane).*some)());
+    for (int lane = 0; lane < layout.recurrent_heads.lanes(); ++lane)
+      all.push_back((LaneHeads(shape_, context_.parallel.tp, layout.recurrent_heads.lanes(), lane).*some)());
     return all;
   }
   // Columns of this lane's rows as those of its head group's, and back; a column travels as a head.
   at::Tensor to_attended_rows(const MicroBatchLayout& layout, const at::Tensor& x_TW, Columns some) const {
-    if (!layout.heads.exchanges()) return x_TW;
-    return to_heads(*context_.lanes, layout.heads, cut(layout, some), x_TW.unsqueeze(2)).squeeze(2);
+    if (!layout.recurrent_heads.exchanges()) return x_TW;
+    return to_heads(*context_.lanes, layout.recurrent_heads, cut(layout, some), x_TW.unsqueeze(2)).squeeze(2);
   }
   at::Tensor to_own_rows(const MicroBatchLayout& layout, const at::Tensor& y_AW, Columns some,
                          int64_t width) const {
-    if (!layout.heads.exchanges()) return y_AW;
+    if (!layout.recurrent_heads.exchanges()) return y_AW;
     at::Tensor x_TW = at::empty({layout.rows, width}, y_AW.options());
-    to_tokens(*context_.lanes, layout.heads, cut(layout, some), y_AW.unsqueeze(2), x_TW.unsqueeze(2));
+    to_tokens(*context_.lanes, layout.recurrent_heads, cut(layout, some), y_AW.unsqueeze(2),
+              x_TW.unsqueeze(2));
     return x_TW;
   }
 

@@ -47,7 +47,6 @@ std::vector<strategy::Unit> exchanging_units(const strategy::Unit& unit, int64_t
     units.back().nested_lanes = nested_lanes;
   };
   add(Exchange::kRing, 0);
-  if (!unit.own.empty()) return units;
   if (unit.lanes > 1 && unit.lanes <= heads) add(Exchange::kHeads, 0);
   for (int group = 2; group < unit.lanes && group <= heads && group <= lanes_of_node; ++group) {
     if (unit.lanes % group == 0) add(Exchange::kNested, group);

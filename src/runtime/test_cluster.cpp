@@ -226,10 +226,18 @@ std::pair<int64_t, int64_t> travelling_bytes(const strategy::Unit& unit, const m
   return bytes;
 }
 
+int64_t shared_tokens_on(const strategy::Unit& unit, int lane) {
+  int64_t tokens = unit.tokens_on(lane);
+  if (unit.own.empty()) return tokens;
+  for (const strategy::UnitSequence& own : unit.own[static_cast<size_t>(lane - unit.first_lane)])
+    tokens -= own.length_tokens;
+  return tokens;
+}
+
 // What lanes send in one forward and in one backward of a layer, on one TP rank. Of heads: a lane sends its
-// rows of the others' queries, keys and values, and the others' rows of its own outputs; backward their
-// gradients the other way. A ring passes k − 1 times every key and value, backward their gradients as well;
-// rings of single lanes the narrow rows that they are made of, where there are any.
+// shared rows of the others' queries, keys and values, and the others' rows of its own outputs; backward
+// their gradients the other way. A ring passes k − 1 times every key and value, backward their gradients as
+// well; rings of single lanes the narrow rows that they are made of, where there are any.
 std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, const model::HeadCounts& heads,
                                                 int64_t head_bytes, int64_t narrow_bytes) {
   const int run = unit.head_lanes();
@@ -239,9 +247,9 @@ std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, cons
   for (int lane = 0; lane < unit.lanes; ++lane) {
     int64_t run_tokens = 0;
     for (int other = lane / run * run; other < lane / run * run + run; ++other)
-      run_tokens += unit.tokens_on(unit.first_lane + other);
+      run_tokens += shared_tokens_on(unit, unit.first_lane + other);
     const model::HeadPart part = model::head_part(heads, run, lane % run);
-    const int64_t others = run == 1 ? 0 : run_tokens - unit.tokens_on(unit.first_lane + lane);
+    const int64_t others = run == 1 ? 0 : run_tokens - shared_tokens_on(unit, unit.first_lane + lane);
     headed += 2 * (part.queries.size() + part.keys.size()) * others * head_bytes;
     const int64_t row_bytes = run == 1 && narrow_bytes > 0 ? narrow_bytes : 2 * part.keys.size() * head_bytes;
     if (lane < run) ringed += (unit.lanes / run - 1) * tokens * row_bytes;
@@ -666,9 +674,6 @@ class RankRun {
         if (run == 1 || unit.lanes % run != 0 || run > heads) continue;
         unit.exchange = run == unit.lanes ? strategy::Exchange::kHeads : strategy::Exchange::kNested;
         unit.nested_lanes = run == unit.lanes ? 0 : run;
-        for (const auto& lane : unit.own)
-          unit.sequences.insert(unit.sequences.end(), lane.begin(), lane.end());
-        unit.own.clear();
       }
     }
   }

@@ -20,12 +20,15 @@ std::vector<PieceSpan> unit_spans(const strategy::Unit& unit, int lane, const st
     }
   };
   number(unit.sequences);
+  const int shared_numbers = next;
   if (!unit.own.empty()) number(unit.own[static_cast<size_t>(lane - unit.first_lane)]);
   std::vector<PieceSpan> spans;
   for (const strategy::Piece& piece : unit.pieces_on(lane)) {
     const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
     const int first = numbers.at(piece.sequence);
-    const bool shared = strategy::exchanges_heads(unit.exchange) || !plan.is_whole(piece);
+    // One token lies on one lane even where it is cut.
+    const bool cut = strategy::exchanges_heads(unit.exchange) && first < shared_numbers;
+    const bool shared = cut || !plan.is_whole(piece);
     const int family = sequence.branches.empty() ? -1 : first;
     strategy::for_each_part(sequence, piece, [&](int branch, base::Interval tokens) {
       spans.push_back({.length = tokens.size(),

@@ -274,7 +274,7 @@ void UnitTimes::write(const strategy::Unit& unit, const cost::ExchangeChoice& ex
 }
 
 cost::ExchangeChoice UnitTimes::cheapest_exchange(const strategy::Unit& unit, int64_t max_tokens) const {
-  if (unit.lanes == 1 || !unit.own.empty()) return {};
+  if (unit.lanes == 1) return {};
   std::vector<cost::Exchanges::StagePlace> stages;
   for (size_t s = 0; s < exchange_like_.size(); ++s) {
     if (exchange_like_[s] != s) continue;

@@ -122,8 +122,7 @@ class UnitReader {
     return unit;
   }
 
-  // The last part of a sequence is never empty, so the lane that has it tells which are shared; where heads
-  // are exchanged nothing else is there.
+  // The last part of a sequence is never empty, so the lane that has it tells which are shared.
   Unit unit_of(int ring, const std::vector<Spot>& spots) const {
     Unit unit{.first_lane = static_cast<int>(spots.front().lane),
               .lanes = static_cast<int>(spots.size()),
@@ -133,20 +132,17 @@ class UnitReader {
               .memory = at(spots.front()).memory,
               .ring = ring,
               .pass = at(spots.front()).pass};
-    const auto is_own = [&](const Piece& piece) {
-      return !exchanges_heads(unit.exchange) && is_whole(piece);
-    };
     const bool contiguous = cutting_of(unit.exchange) == Cutting::kContiguous;
     for (const Piece& piece : at(contiguous ? spots.back() : spots.front()).pieces) {
       const bool again = !unit.sequences.empty() && unit.sequences.back().sequence == piece.sequence;
-      if (!is_own(piece) && !again) unit.sequences.push_back(sequence_of(piece));
+      if (!is_whole(piece) && !again) unit.sequences.push_back(sequence_of(piece));
     }
     std::vector<std::vector<UnitSequence>> own;
     for (size_t place = 0; place < spots.size(); ++place) {
       own.emplace_back();
       std::vector<Piece> shared;
       for (const Piece& piece : at(spots[place]).pieces) {
-        if (is_own(piece)) {
+        if (is_whole(piece)) {
           own.back().push_back(sequence_of(piece));
         } else {
           shared.push_back(piece);
@@ -157,8 +153,7 @@ class UnitReader {
             contiguous ? text("part ", place) : text("chunks ", place, " and ", 2 * spots.size() - 1 - place);
         throw InputError(text(name_of(spots[place]), ": its pieces are not ", parts,
                               " of each sequence of ring ", ring, ", in the order of the ring's ",
-                              contiguous ? "last" : "first", " lane",
-                              exchanges_heads(unit.exchange) ? "" : ", beside whole sequences"));
+                              contiguous ? "last" : "first", " lane, beside whole sequences"));
       }
     }
     if (std::ranges::any_of(own, [](const auto& lane) { return !lane.empty(); })) unit.own = std::move(own);

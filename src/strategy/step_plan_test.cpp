@@ -114,12 +114,6 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
        "micro-batch 0 of lane 0 of pipeline 1: offload_permille is 1001"},
       {[](StepPlan& p) { unit(p, 1, 0).exchange = Exchange::kHeads; },
        "micro-batch 0 of lane 0 of pipeline 1: its exchange is 'heads' on one lane"},
-      {[](StepPlan& p) {
-         Unit& shared = unit(p, 0, 1);
-         shared.exchange = Exchange::kHeads;
-         shared.own = {{shared.sequences.back()}, {}};
-       },
-       "ring 4 of pipeline 0: its exchange is 'heads', but whole sequences stand beside the shared ones"},
       {[](StepPlan& p) { unit(p, 0, 1).exchange = Exchange::kNested; },
        "its exchange is 'nested' with runs of 0 lanes: choose a divisor of its 2 lanes"},
       {[](StepPlan& p) { unit(p, 0, 1).nested_lanes = 2; },
@@ -216,11 +210,10 @@ TEST(StepPlanJson, RoundTripKeepsEverythingButMeasuredTime) {
   EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["exchange"].is_null());
 }
 
-// All of a sequence of one token lies on the first lane, and is shared all the same.
-TEST(StepPlanJson, ExchangedHeadsShareEverySequence) {
+TEST(StepPlanJson, WholeSequencesStandBesideExchangedHeads) {
   StepPlan plan = example_plan();
-  plan.sequences.push_back({.length_tokens = 1});
-  unit(plan, 0, 1).sequences.push_back({4, 1});
+  plan.sequences.push_back({.length_tokens = 3});
+  unit(plan, 0, 1).own = {{}, {{4, 3}}};
   unit(plan, 0, 1).exchange = Exchange::kHeads;
   Json json = to_json(plan);
   EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["exchange"], "heads");

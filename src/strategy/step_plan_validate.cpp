@@ -97,11 +97,6 @@ class UnitChecks {
     const std::string exchange = text(name, ": its exchange is '", name_of(unit.exchange), "'");
     if (unit.exchange != Exchange::kRing && unit.lanes == 1)
       throw InputError(text(exchange, " on one lane, which has nothing to exchange"));
-    if (exchanges_heads(unit.exchange) && !unit.own.empty()) {
-      throw InputError(text(exchange,
-                            ", but whole sequences stand beside the shared ones: cut them too, or "
-                            "give them units of their own"));
-    }
     const bool nested = unit.exchange == Exchange::kNested;
     const int runs = unit.nested_lanes;
     if (nested && (runs < 2 || runs >= unit.lanes || unit.lanes % runs != 0)) {
