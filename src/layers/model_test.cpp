@@ -681,45 +681,6 @@ TEST(Memory, PerTokenIsTheFullestRanksShareRoundedUp) {
   }
 }
 
-TEST(Layout, RowsAreATpMultipleAndPositionsRestart) {
-  const MicroBatchLayout layout = micro_batch_layout({{3}, {2}}, 4, at::kCPU);
-  EXPECT_EQ(layout.tokens, 5);
-  EXPECT_EQ(layout.rows, 8);
-  EXPECT_TRUE(at::equal(layout.position_T, at::tensor({0, 1, 2, 0, 1, 0, 0, 0}, at::kLong)));
-}
-
-TEST(Layout, PiecesOfARingKeepTheirPositionsAndAttendToEachOther) {
-  const UnitSpans unit{
-      .lane = 0, .members = {4, 7}, .lanes = {{{2, 0, 3}, {1, 6, 3}, {2}}, {{2, 2, 3}, {2, 4, 3}}}};
-  const MicroBatchLayout layout = unit_micro_batch_layout(unit, 1, at::kCPU);
-  EXPECT_TRUE(at::equal(layout.position_T, at::tensor({0, 1, 6, 0, 1}, at::kLong)));
-  EXPECT_EQ(layout.attended.sequences.begins, (std::vector<int64_t>{0, 3, 5}));
-  EXPECT_EQ(layout.longest, 7);
-  EXPECT_EQ(layout.attended.travel.lanes, 2);
-  EXPECT_FALSE(layout.heads.exchanges());
-}
-
-// Ten tokens of one sequence and three of another over four lanes in two runs: chunks of neighbours make one.
-TEST(Layout, RunsOfLanesHaveTheirSequencesInOrder) {
-  const UnitSpans unit{.lane = 1,
-                       .head_lanes = 2,
-                       .members = {0, 2, 4, 6},
-                       .lanes = {{{1, 0, 5}, {2, 8, 5}, {1, 2, 8}},
-                                 {{1, 1, 5}, {1, 7, 5}, {1, 1, 8}},
-                                 {{1, 2, 5}, {1, 6, 5}},
-                                 {{2, 3, 5}, {1, 5, 5}, {1, 0, 8}}}};
-  const MicroBatchLayout layout = unit_micro_batch_layout(unit, 1, at::kCPU);
-  EXPECT_EQ(layout.heads.lane, 1);
-  EXPECT_EQ(layout.heads.members, (std::vector<int>{0, 2}));
-  EXPECT_EQ(layout.heads.lane_rows, (std::vector<int64_t>{4, 3}));
-  EXPECT_TRUE(at::equal(layout.heads.wire_row_A, at::tensor({0, 4, 5, 1, 2, 6, 3}, at::kLong)));
-  EXPECT_TRUE(at::equal(layout.heads.attended_row_A, at::tensor({0, 3, 4, 6, 1, 2, 5}, at::kLong)));
-  EXPECT_EQ(layout.attended.sequences.begins, (std::vector<int64_t>{0, 5, 7}));
-  EXPECT_EQ(layout.attended.travel.lanes, 2);
-  for (const RowTravel::Transfer& hop : layout.attended.travel.steps[0].hops) EXPECT_EQ(hop.member, 6);
-  EXPECT_TRUE(at::equal(layout.position_T, at::tensor({1, 7, 1}, at::kLong)));
-}
-
 TEST(Model, HeadChunksDoNotChangeTheResult) {
   Case c{small_shape(12, 4, false), {60, 50, 61, 64}};
   const Data data = random_data(c);

@@ -44,8 +44,13 @@ class Leveller {
   MicroBatch& batch(size_t load) {
     return filling_.micro_batches[static_cast<size_t>(filling_.loads[load].first_micro_batch)];
   }
+  Halves takes(const Load& load, const cost::Work& work) const {
+    Halves takes = times_.takes(work, load.width);
+    takes += load.exchange;
+    return takes;
+  }
   int64_t over_ns(const Load& load, const cost::Work& work) const {
-    const Halves takes = times_.takes(work, load.width);
+    const Halves takes = this->takes(load, work);
     return std::max(takes.forward_ns - longest_of(load).forward_ns,
                     takes.backward_ns - longest_of(load).backward_ns);
   }
@@ -54,9 +59,9 @@ class Leveller {
   bool step() {
     for (size_t from = 0; from < filling_.loads.size(); ++from) {
       const Load& load = filling_.loads[from];
-      if (load.takes.forward_ns < longest_of(load).forward_ns &&
-          load.takes.backward_ns < longest_of(load).backward_ns)
-        continue;
+      const bool is_longest = load.takes.forward_ns >= longest_of(load).forward_ns ||
+                              load.takes.backward_ns >= longest_of(load).backward_ns;
+      if (load.divided || !is_longest) continue;
       const int64_t negligible_ns = longest_of(load).both_ns() / kNegligiblePart;
       const Step best = best_of(from, -negligible_ns);
       if (best.place < 0) continue;
@@ -64,7 +69,7 @@ class Leveller {
       if (best.back >= 0) move(best.to, from, best.back);
       for (const size_t changed : {from, best.to}) {
         Load& of = filling_.loads[changed];
-        of.takes = batch(changed).takes = times_.takes(batch(changed).work, of.width);
+        of.takes = batch(changed).takes = takes(of, batch(changed).work);
       }
       return true;
     }
@@ -89,7 +94,7 @@ class Leveller {
   std::vector<size_t> slackest(size_t from) const {
     std::vector<std::pair<int64_t, size_t>> slack;
     for (size_t to = 0; to < filling_.loads.size(); ++to) {
-      if (to != from) slack.emplace_back(-slack_ns(filling_.loads[to]), to);
+      if (to != from && !filling_.loads[to].divided) slack.emplace_back(-slack_ns(filling_.loads[to]), to);
     }
     const size_t tried = std::min(kTried, slack.size());
     std::ranges::partial_sort(slack, slack.begin() + static_cast<std::ptrdiff_t>(tried));

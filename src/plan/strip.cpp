@@ -146,7 +146,8 @@ bool Strip::extend(int place, int index) {
   Load& extended = load(index);
   const cost::Work& share = times_.share(place, extended.width);
   const int into = fullest_with_room(extended, share.tokens);
-  if (into < 0 && extended.width >= times_.end_width(place)) return false;
+  const bool may_begin = extended.part_of < 0 && extended.width < times_.end_width(place);
+  if (into < 0 && !may_begin) return false;
   MicroBatch grown{.work = share, .takes = times_.alone(place, extended.width)};
   Halves takes = extended.takes;
   if (into >= 0) {
@@ -154,6 +155,7 @@ bool Strip::extend(int place, int index) {
     takes -= grown.takes;
     grown.work += share;
     grown.takes = times_.takes(grown.work, extended.width);
+    grown.takes += extended.exchange;
   }
   takes += grown.takes;
   if (!in_time(takes, extended.start_ns, pass_of(extended).most)) return false;
@@ -226,10 +228,32 @@ bool Strip::begin(int place) {
                             .first_micro_batch = first_micro_batch});
   filling_.micro_batches.push_back({.work = share, .takes = alone});
   filling_.micro_batch_of.push_back(first_micro_batch);
-  if (trial_->stacks && load(index).lanes.lanes > 1) lay_free_above(index);
+  const int lanes = load(index).lanes.lanes;
+  const bool divides = trial_->keeps_whole && lanes > packing_.node_lanes();
+  if (trial_->stacks && lanes > 1 && !divides) lay_free_above(index);
   measure(passes_[static_cast<size_t>(best->pass)]);
-  open(index);
+  divides ? divide(index) : open(index);
   return true;
+}
+
+void Strip::divide(int index) {
+  Load& divided = load(index);
+  divided.divided = true;
+  const MicroBatch part = micro_batch(divided.first_micro_batch);
+  Load of_lane = divided;
+  of_lane.divided = false;
+  of_lane.part_of = index;
+  of_lane.width = 0;
+  of_lane.exchange = part.takes;
+  of_lane.exchange -= times_.takes(part.work, of_lane.width);
+  const LaneRun lanes = divided.lanes;
+  for (int lane = lanes.first; lane < lanes.end(); ++lane) {
+    of_lane.lanes = {lane, 1};
+    of_lane.first_micro_batch = static_cast<int>(filling_.micro_batches.size());
+    filling_.micro_batches.push_back(part);
+    filling_.loads.push_back(of_lane);
+    open(static_cast<int>(filling_.loads.size()) - 1);
+  }
 }
 
 // Inside nodes the lanes of which fewest are free, of these the latest.
@@ -334,41 +358,53 @@ void Strip::close(int index) {
   if (at != open.end() && *at == entry) open.erase(at);
 }
 
-std::vector<Unit> Strip::units_of(const Filling& filling, const Load& load,
-                                  const std::vector<std::vector<int>>& places) const {
-  std::vector<Unit> units;
+std::vector<strategy::UnitSequence> Strip::sequences_of(const std::vector<int>& places) const {
+  std::vector<strategy::UnitSequence> sequences;
+  for (const int place : places) sequences.push_back(packing_.sequence(place));
+  return sequences;
+}
+
+// A micro-batch each; those of a divided load's lanes are in its unit.
+void Strip::add_units(const Filling& filling, size_t index, const Places& places, std::optional<int> pass,
+                      std::vector<Unit>& units) const {
+  const auto of = [&](int micro_batch) { return sequences_of(places[static_cast<size_t>(micro_batch)]); };
+  const Load& load = filling.loads[index];
+  if (load.part_of >= 0) return;
   for (int next = load.first_micro_batch; next >= 0;
        next = filling.micro_batches[static_cast<size_t>(next)].next) {
-    Unit& unit = units.emplace_back(Unit{.first_lane = load.lanes.first, .lanes = load.lanes.lanes});
-    for (const int place : places[static_cast<size_t>(next)])
-      unit.sequences.push_back(packing_.sequence(place));
+    units.push_back(
+        {.first_lane = load.lanes.first, .lanes = load.lanes.lanes, .sequences = of(next), .pass = pass});
   }
-  return units;
+  if (!load.divided) return;
+  std::vector<std::vector<strategy::UnitSequence>> own;
+  for (int lane = 0; lane < load.lanes.lanes; ++lane)
+    own.push_back(of(filling.loads[index + 1 + static_cast<size_t>(lane)].first_micro_batch));
+  if (std::ranges::any_of(own, [](const auto& lane) { return !lane.empty(); }))
+    units.back().own = std::move(own);
 }
 
 // A trial's pass is as many as its loads and the share groups of these leave apart.
 std::vector<Unit> Strip::units(const Filling& filling) const {
-  std::vector<std::vector<int>> places(filling.micro_batches.size());
+  Places places(filling.micro_batches.size());
   for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
     places[static_cast<size_t>(filling.micro_batch_of[place])].push_back(static_cast<int>(place));
-  std::vector<const Load*> loads;
-  for (const Load& load : filling.loads) loads.push_back(&load);
+  const std::vector<Load>& all = filling.loads;
+  std::vector<size_t> loads(all.size());
+  std::iota(loads.begin(), loads.end(), size_t{0});
   const int share = packing_.scheme.scheme().share;
   if (in_passes())
-    std::ranges::sort(loads, {}, [](const Load* of) { return std::pair(of->pass, of->lanes.first); });
+    std::ranges::stable_sort(loads, {}, [&](size_t i) { return std::pair(all[i].pass, all[i].lanes.first); });
   std::vector<Unit> units;
   int passes = 0;
   int reached = 0;  // the end of the share groups of the pass so far
   const Load* before = nullptr;
-  for (const Load* load : loads) {
-    if (before == nullptr || load->pass != before->pass) reached = 0;
-    before = load;
-    if (load->lanes.first >= reached) ++passes;
-    reached = std::max(reached, (load->lanes.first + load->lanes.lanes + share - 1) / share * share);
-    for (Unit& unit : units_of(filling, *load, places)) {
-      if (share > 1) unit.pass = passes - 1;
-      units.push_back(std::move(unit));
-    }
+  for (const size_t index : loads) {
+    const Load& load = all[index];
+    if (before == nullptr || load.pass != before->pass) reached = 0;
+    before = &load;
+    if (load.lanes.first >= reached) ++passes;
+    reached = std::max(reached, (load.lanes.end() + share - 1) / share * share);
+    add_units(filling, index, places, share > 1 ? std::optional(passes - 1) : std::nullopt, units);
   }
   return strategy::in_injection_order(std::move(units), packing_.lanes());
 }

@@ -27,6 +27,9 @@ struct Trial {
   // Whether lanes begin another load where one of several lanes has ended, and sequences go to the load with
   // most time left; else what one leaves is for those that join it, and they go to the one with least.
   bool stacks = false;
+  // Whether lanes of several nodes have one sequence that is cut over them, and beside it whole ones, each on
+  // one of these lanes; else what joins it is cut like it.
+  bool keeps_whole = false;
   // Whether sequences begin loads while lanes are free, then go to the load with most time left: so that
   // every load has short ones, which local search moves (plan/level.h).
   bool spreads = false;
@@ -37,12 +40,16 @@ struct Trial {
 };
 
 // What neighbouring lanes run one behind the other: micro-batches of whole sequences on one, of sequences
-// that are each cut over all of them on several.
+// that are each cut over all of them on several. Of one that is divided each lane is a load too, which has
+// its part and whole sequences beside: these loads follow it in the list.
 struct Load {
   LaneRun lanes;
   int width = 0;  // as WidthTimes has it
   int pass = 0;
-  int64_t start_ns = 0;  // in its pass
+  bool divided = false;
+  int part_of = -1;             // the load that was divided
+  SchemeCost::Halves exchange;  // then: what that exposes
+  int64_t start_ns = 0;         // in its pass
   SchemeCost::Halves takes;
   int64_t room_tokens = 0;  // on each lane, in its emptiest micro-batch
   int first_micro_batch = 0;
@@ -137,13 +144,16 @@ class Strip {
   std::optional<Place> place_for(int place, int pass, int width);
   std::optional<Place> place_between_nodes(int place, int pass, int width);
   LaneRun take(const Place& at);
+  void divide(int load);
   void lay_free_above(int load);
   static void measure(OpenPass& pass);
   Open opened(const Load& load, int index);
   void open(int load);
   void close(int load);
-  std::vector<strategy::Unit> units_of(const Filling& filling, const Load& load,
-                                       const std::vector<std::vector<int>>& places) const;
+  using Places = std::vector<std::vector<int>>;  // by micro-batch
+  std::vector<strategy::UnitSequence> sequences_of(const std::vector<int>& places) const;
+  void add_units(const Filling& filling, size_t load, const Places& places, std::optional<int> pass,
+                 std::vector<strategy::Unit>& units) const;
 
   const Packing& packing_;
   WidthTimes times_;

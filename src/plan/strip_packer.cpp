@@ -237,11 +237,18 @@ bool StripPacker::run(int passes) {
 // Forwards and backwards divide a pass as they like.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
+  const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes();
+  const auto try_both = [&] {
+    shape.trial.keeps_whole = false;
+    search(shape, found);
+    shape.trial.keeps_whole = true;
+    if (spans_nodes) search(shape, found);
+  };
   const int most_least = scheme_.scheme().pp > 1 && !few() ? 1 : packing_.node_lanes();
   for (int least = 1; least <= most_least || (least <= packing_.lanes() && found.end_ns == kNever);
        least *= 2) {
     shape.trial.least_lanes = least;
-    search(shape, found);
+    try_both();
   }
   if (scheme_.scheme().pp > 1 || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks))
     return found;
@@ -249,7 +256,7 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
   shape.trial.stacks = !shares();
   for (const int64_t most_milli : kMostMilli) {
     shape.trial.most_milli = most_milli;
-    search(shape, found);
+    try_both();
   }
   return found;
 }
@@ -267,7 +274,8 @@ void StripPacker::consider_levelled(Found found) {
   found.end_ns = found.filling.end_ns(true);
   level_from(found.filling, found.shape, found);
   int64_t area_ns = 0;
-  for (const Load& load : found.filling.loads) area_ns += load.takes.both_ns() * load.lanes.lanes;
+  for (const Load& load : found.filling.loads)
+    area_ns += load.divided ? 0 : load.takes.both_ns() * load.lanes.lanes;
   const bool even = found.end_ns - area_ns / packing_.lanes() <= found.end_ns / kFirstRisePart;
   const bool spread = !even || std::ssize(packing_.lengths) <= packing_.lanes();
   Shape shape = found.shape;
