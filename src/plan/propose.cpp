@@ -23,6 +23,7 @@ constexpr size_t kFinalists = 8;  // that it yields beside what it starts from
 constexpr size_t kUniform = 8;    // of one scheme each
 constexpr size_t kProbed = 6;     // for each place, until one of them is best
 constexpr size_t kTries = 8;      // for each place at the end
+constexpr int kFewest = 5;        // that are enough for batches other than those of the sample
 constexpr int kMostRanks = 1024;  // of a part
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
@@ -106,6 +107,9 @@ class Portfolio {
     while (exchange_member()) {
     }
     drop_idle_members();
+    const int fewest = std::min(kFewest, options_.max_strategies);
+    while (static_cast<int>(members_.size()) < fewest && add_spare()) {
+    }
   }
   std::vector<Proposal> proposals() const;
 
@@ -139,6 +143,7 @@ class Portfolio {
   void improve_members();
   bool exchange_member();
   void drop_idle_members();
+  bool add_spare();
 
   // Of the whole machine.
   Mix whole(Mix mix) const;
@@ -278,6 +283,27 @@ void Portfolio::drop_idle_members() {
     if (place == 0) std::swap(members_.front(), *holder);
     members_.erase(place == 0 ? holder : members_.begin() + static_cast<std::ptrdiff_t>(place));
   }
+}
+
+// What would gain most if each batch lacked its best member: few members are chosen for the sample's batches
+// more than for others.
+bool Portfolio::add_spare() {
+  std::vector<int64_t> next_ns;
+  for (size_t b = 0; b < inputs_.batches.size(); ++b) {
+    int64_t best_ns = kNever, second_ns = kNever;
+    for (const size_t member : members_) {
+      second_ns = std::min(second_ns, std::max(best_ns, judged_[member].time_ns(b, least_)));
+      best_ns = std::min(best_ns, judged_[member].time_ns(b, least_));
+    }
+    next_ns.push_back(std::min(second_ns, 2 * best_ns));
+  }
+  std::vector<size_t> ranked = ranking(next_ns, members_.size());
+  std::erase_if(ranked, [&](size_t i) { return std::ranges::find(members_, i) != members_.end(); });
+  const int64_t now_ns = sum(next_ns);
+  if (ranked.empty() || now_ns - total_with(ranked.front(), next_ns) <= now_ns / kNegligiblePart)
+    return false;
+  members_.push_back(ranked.front());
+  return true;
 }
 
 Mix Portfolio::whole(Mix mix) const {
