@@ -18,11 +18,10 @@ namespace {
 using strategy::Strategy;
 
 constexpr int64_t kNever = FluidTimes::kNever;
-constexpr size_t kStarts = 8;     // of each search for a place
-constexpr size_t kFinalists = 8;  // that it yields beside what it starts from
-constexpr size_t kUniform = 8;    // of one scheme each
+// So many mixes of one scheme are looked at, each search for a place has so many starts and yields so many
+// finalists, and so many are tried for it at the end.
+constexpr size_t kBreadth = 8;
 constexpr size_t kProbed = 6;     // for each place, until one of them is best
-constexpr size_t kTries = 8;      // for each place at the end
 constexpr int kFewest = 5;        // that are enough for batches other than those of the sample
 constexpr int kMostRanks = 1024;  // of a part
 
@@ -167,7 +166,7 @@ void Portfolio::judge(Mix mix) {
 
 // Strategies of one scheme, planned on a few batches: estimates say least of the widest pipelines.
 void Portfolio::judge_uniform() {
-  for (Mix& mix : search_.uniform(times(kUniform))) judge(std::move(mix));
+  for (Mix& mix : search_.uniform(times(kBreadth))) judge(std::move(mix));
 }
 
 // One pipeline whose lanes all share pulls and pushes nothing, which estimates don't say.
@@ -224,7 +223,7 @@ void Portfolio::widen(const std::vector<int64_t>& best_ns, size_t place) {
   for (int64_t& limit_ns : limits_ns) {
     if (limit_ns != kNever) limit_ns = least_.estimate(limit_ns);
   }
-  for (Mix& mix : search_.find(limits_ns, least_max_len(place), from, times(kStarts), times(kFinalists))) {
+  for (Mix& mix : search_.find(limits_ns, least_max_len(place), from, times(kBreadth), times(kBreadth))) {
     const bool known = std::ranges::any_of(judged_, [&](const JudgedMix& of) { return of.mix() == mix; });
     if (!known) judged_.emplace_back(std::move(mix), inputs_);
   }
@@ -260,7 +259,7 @@ bool Portfolio::exchange_member() {
   for (size_t place = 0; place < places; ++place) {
     const std::vector<int64_t> rest_ns = best_without(place);
     std::vector<size_t> ranked = ranking(rest_ns, place);
-    if (ranked.size() > times(kTries)) ranked.resize(times(kTries));
+    if (ranked.size() > times(kBreadth)) ranked.resize(times(kBreadth));
     for (const size_t next : ranked) {
       judged_[next].plan_winnable(rest_ns, least_, goal_ns);
       update_least();
