@@ -26,9 +26,6 @@ constexpr int kEnds = 2;
 constexpr int kStepPart = 4;
 // Of up to so many sequences nearly all numbers of passes are tried.
 constexpr size_t kFewToTryAll = 32;
-// The forward's part of a pass is moved by so much, then by half, and half of that.
-constexpr int64_t kForwardStepMicro = 4'000;
-constexpr int64_t kForwardSteps = 3;
 // A trial end that nothing meets is raised by so much more each time.
 constexpr int64_t kRiseMilli = 1'600;
 // Beyond so many times what the work alone takes, where hardly anything ends, any end is as good.
@@ -117,7 +114,7 @@ class StripPacker {
   void level_from(Filling filling, const Shape& shape, Found& found);
   void consider_levelled(Found found);
   void consider_apart(Found found);
-  bool search(const Shape& shape, Found& found);
+  void search(const Shape& shape, Found& found);
   void consider(const Filling& filling);
 
   Packing& packing_;
@@ -303,32 +300,17 @@ void StripPacker::consider_apart(Found found) {
       search(shape, found);
     }
   }
-  int64_t step = kForwardStepMicro;
-  for (int steps = 0; steps < kForwardSteps;) {
-    const auto moved = [&](int64_t by) {
-      Shape shape = found.shape;
-      shape.forward_micro += by;
-      return search(shape, found);
-    };
-    if (moved(step) || moved(-step)) continue;
-    step /= 2;
-    ++steps;
-  }
   if (packing_.options.seeds.has(Seed::kLevel)) level_from(found.filling, found.shape, found);
   consider(found.filling);
 }
 
-// Whether some trial end of that shape is less. What holds all for one end need not for a later one: ends
+// The least trial end of that shape, if it is less. What holds all for one end need not for a later one: ends
 // rise from the least, then are bisected.
-bool StripPacker::search(const Shape& shape, Found& found) {
-  bool better = false;
+void StripPacker::search(const Shape& shape, Found& found) {
   const auto holds = [&](int64_t trial_ns) {
     if (!strip_.fill(shape.of(trial_ns))) return false;
     const int64_t end_ns = strip_.filling().end_ns(shape.trial.apart);
-    if (end_ns < found.end_ns) {
-      found = {.end_ns = end_ns, .filling = strip_.filling(), .shape = shape};
-      better = true;
-    }
+    if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = strip_.filling(), .shape = shape};
     return true;
   };
   const int64_t negligible_ns = 1 + low_ns_ / kNegligiblePart;
@@ -336,7 +318,7 @@ bool StripPacker::search(const Shape& shape, Found& found) {
   int64_t high_ns = std::min(found.end_ns, best_ns_);
   if (high_ns < kNever) {
     high_ns -= negligible_ns;
-    if (high_ns <= low_ns || !holds(high_ns)) return false;
+    if (high_ns <= low_ns || !holds(high_ns)) return;
     high_ns = std::min(high_ns, found.end_ns);
   }
   for (int64_t rise_ns = 1 + low_ns_ / kFirstRisePart;
@@ -347,7 +329,7 @@ bool StripPacker::search(const Shape& shape, Found& found) {
     }
     low_ns += rise_ns;
   }
-  if (found.end_ns == kNever && !holds(cost::kLongestNs)) return false;
+  if (found.end_ns == kNever && !holds(cost::kLongestNs)) return;
   high_ns = std::min(high_ns, found.end_ns);
   while (high_ns - low_ns > negligible_ns) {
     const int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
@@ -357,7 +339,6 @@ bool StripPacker::search(const Shape& shape, Found& found) {
       low_ns = middle_ns;
     }
   }
-  return better;
 }
 
 void StripPacker::consider(const Filling& filling) {
