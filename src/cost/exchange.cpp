@@ -315,13 +315,13 @@ std::vector<Exchanges::Allowed> Exchanges::allowed(const LanePlace& place, int64
   return found;
 }
 
-ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlace> stages,
+ExchangeChoice Exchanges::cheapest(const Work& shared, int64_t tokens, std::span<const StagePlace> stages,
                                    int64_t max_tokens) const {
   // Runs of lanes that stay inside nodes on every stage.
   LanePlace place = stages.front().place;
   for (const StagePlace& other : stages) place.run = std::gcd(place.run, other.place.run);
   std::vector<Allowed> fit = allowed(place, max_tokens);
-  std::erase_if(fit, [&](const Allowed& of) { return shared.tokens > of.most_tokens; });
+  std::erase_if(fit, [&](const Allowed& of) { return tokens > of.most_tokens; });
   if (fit.empty()) return {};
   if (allowed_.in_turn) return fit[static_cast<size_t>(shared.tokens) % fit.size()].choice;
   ExchangeChoice best;
@@ -360,19 +360,24 @@ Exchanges::Exposed Exchanges::Placed::exposed(const Choice& choice, const Work& 
   return of;
 }
 
-Exchanges::Exposed Exchanges::Placed::least(const Work& shared) const {
+Exchanges::Exposed Exchanges::Placed::least(const Work& shared) const { return find(shared).exposed; }
+
+int64_t Exchanges::Placed::most_tokens(const Work& shared) const { return find(shared).most_tokens; }
+
+Exchanges::Placed::Least Exchanges::Placed::find(const Work& shared) const {
   if (of_.allowed_.in_turn) {
     const StagePlace at{stage_, place_};
-    return of_.exposed(stage_, shared, place_, of_.cheapest(shared, std::span(&at, 1), max_tokens_));
+    const ExchangeChoice choice = of_.cheapest(shared, shared.tokens, std::span(&at, 1), max_tokens_);
+    return {of_.exposed(stage_, shared, place_, choice), shared.tokens};
   }
-  Exposed best;
+  Least best;
   int64_t best_ns = std::numeric_limits<int64_t>::max();
   for (size_t i = 0; i < choices_.size() && best_ns > 0; ++i) {
     const bool last_resort = !of_.allowed_.ring && i + 1 == choices_.size();
     const bool some = best_ns < std::numeric_limits<int64_t>::max();
     if (last_resort ? some : shared.tokens > choices_[i].allowed.most_tokens) continue;
     const Exposed next = exposed(choices_[i], shared, best_ns);
-    if (next.both_ns() < best_ns) best = next;
+    if (next.both_ns() < best_ns) best = {next, choices_[i].allowed.most_tokens};
     best_ns = std::min(best_ns, next.both_ns());
   }
   return best;

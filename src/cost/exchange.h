@@ -115,11 +115,13 @@ class Exchanges {
     int stage = 0;
     LanePlace place;
   };
-  // Of the exchanges that the cost model allows, that have heads enough and that fit a micro-batch of
-  // max_tokens (credit_tokens), the one that exposes least on these stages together; of equals a ring, then
-  // heads, then nested with the widest groups; where they are taken in turn, the one whose turn it is. A ring
-  // where there is none. `stages`: not empty; those with the same times and place as another may be left out.
-  ExchangeChoice cheapest(const Work& shared, std::span<const StagePlace> stages, int64_t max_tokens) const;
+  // Of the exchanges that the cost model allows, that have heads enough and with which the `tokens` of the
+  // fullest lane, its own ones too, fit a micro-batch of max_tokens (credit_tokens), the one that exposes
+  // least on these stages together; of equals a ring, then heads, then nested with the widest groups; where
+  // they are taken in turn, the one whose turn it is. A ring where there is none. `stages`: not empty; those
+  // with the same times and place as another may be left out.
+  ExchangeChoice cheapest(const Work& shared, int64_t tokens, std::span<const StagePlace> stages,
+                          int64_t max_tokens) const;
   // For proofs. The same at least, for any such unit on as many lanes of nodes of which each has at most
   // most_in_node.
   int64_t floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const;
@@ -193,6 +195,8 @@ class Exchanges::Placed {
   // `of` must outlive it.
   Placed(const Exchanges& of, int stage, const LanePlace& place, int64_t max_tokens);
   Exposed least(const Work& shared) const;
+  // The most tokens that a lane may have in all for the same exchange to be allowed.
+  int64_t most_tokens(const Work& shared) const;
 
  private:
   struct Choice {
@@ -201,6 +205,11 @@ class Exchanges::Placed {
   };
   // Not more exactly than that both are `enough_ns` or more.
   Exposed exposed(const Choice& choice, const Work& shared, int64_t enough_ns) const;
+  struct Least {
+    Exposed exposed;
+    int64_t most_tokens = 0;
+  };
+  Least find(const Work& shared) const;
 
   const Exchanges& of_;
   int stage_;

@@ -249,10 +249,14 @@ TEST(Exchanges, HeadsNeedRoomForWhatTheySave) {
   const int64_t taken = exchanges.credit_tokens({Exchange::kHeads}, 4, 100);
   EXPECT_GT(taken, 100);
   const auto chosen = [&](int64_t max_tokens) {
-    return exchanges.cheapest(Work::of_lane(100, 40, 4), std::span(&stage, 1), max_tokens);
+    return exchanges.cheapest(Work::of_lane(100, 40, 4), 100, std::span(&stage, 1), max_tokens);
   };
   EXPECT_NE(chosen(kAmpleTokens).exchange, Exchange::kRing);
   EXPECT_EQ(chosen(100).exchange, Exchange::kRing);
+  // Whole sequences beside the shared ones take room too.
+  const Work shared = Work::of_lane(50, 40, 4);
+  EXPECT_NE(exchanges.cheapest(shared, 50, std::span(&stage, 1), 100).exchange, Exchange::kRing);
+  EXPECT_EQ(exchanges.cheapest(shared, 100, std::span(&stage, 1), 100).exchange, Exchange::kRing);
 }
 
 TEST(Exchanges, AreTakenInTurnByTokens) {
@@ -261,7 +265,8 @@ TEST(Exchanges, AreTakenInTurnByTokens) {
   const Exchanges::StagePlace stage{0, LanePlace::aligned(4, 2)};
   std::vector<Exchange> taken;
   for (int64_t tokens = 300; tokens < 306; ++tokens)
-    taken.push_back(exchanges.cheapest({.tokens = tokens}, std::span(&stage, 1), kAmpleTokens).exchange);
+    taken.push_back(
+        exchanges.cheapest({.tokens = tokens}, tokens, std::span(&stage, 1), kAmpleTokens).exchange);
   EXPECT_EQ(taken, (std::vector{Exchange::kRing, Exchange::kHeads, Exchange::kNested, Exchange::kBalanced,
                                 Exchange::kQueries, Exchange::kRing}));
 }
@@ -278,7 +283,7 @@ TEST(Exchanges, OnNodesOfEightShortSequencesExchangeHeadsAndLongOnesKeys) {
   const auto choice = [&](int64_t length, int lanes) {
     const Exchanges::StagePlace stage{0, LanePlace::aligned(lanes, 8)};
     const Work work = Work::of_lane((length + lanes - 1) / lanes, length, lanes);
-    return exchanges.cheapest(work, std::span(&stage, 1), kAmpleTokens).exchange;
+    return exchanges.cheapest(work, work.tokens, std::span(&stage, 1), kAmpleTokens).exchange;
   };
   EXPECT_NE(choice(8'192, 16), Exchange::kRing);
   EXPECT_NE(choice(16'384, 64), Exchange::kRing);

@@ -130,8 +130,7 @@ class Leveller {
       taken -= times_.share(step.back, b.width);
       given += times_.share(step.back, a.width);
     }
-    const int64_t capacity = packing_.scheme.lane_max_len_tokens();
-    if (taken.tokens > capacity || given.tokens > capacity || given.tokens == 0) return;
+    if (taken.tokens > b.most_tokens || given.tokens > a.most_tokens || given.tokens == 0) return;
     step.over_ns = over_ns(b, taken);
     if (step.over_ns >= best.over_ns) return;
     step.over_ns = std::max(step.over_ns, over_ns(a, given));

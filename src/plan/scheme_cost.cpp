@@ -72,6 +72,14 @@ SchemeCost::Halves SchemeCost::OnLanes::halves(const cost::Work& work) const {
   return slowest;
 }
 
+int64_t SchemeCost::OnLanes::most_tokens(const cost::Work& shared) const {
+  int64_t most = figures_->lane_max_len_tokens;
+  for (const Stage& stage : stages_) {
+    if (stage.exchanges) most = std::min(most, stage.exchanges->most_tokens(shared));
+  }
+  return most;
+}
+
 int64_t SchemeCost::OnLanes::path_ns(int64_t length) const {
   const cost::Work work = share_of(length);
   int64_t path_ns = figures_->path_ns(work);

@@ -101,6 +101,9 @@ class SchemeCost::OnLanes {
   // On the slowest stage.
   Halves halves(const cost::Work& work) const;
   int64_t lane_ns(int64_t length) const { return halves(share_of(length)).both_ns(); }
+  // What a lane may have in all, whole sequences beside `shared` work too, for the exchanges to be those of
+  // that work.
+  int64_t most_tokens(const cost::Work& shared) const;
   // On all stages, one after the other: from its first cell to its last.
   int64_t path_ns(int64_t length) const;
 

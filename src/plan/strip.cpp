@@ -181,7 +181,7 @@ bool Strip::extend(int place, int index) {
 int Strip::fullest_with_room(const Load& load, int64_t tokens) {
   int fullest = -1;
   for (int next = load.first_micro_batch; next >= 0; next = micro_batch(next).next) {
-    if (micro_batch(next).work.tokens + tokens > capacity()) continue;
+    if (micro_batch(next).work.tokens + tokens > load.most_tokens) continue;
     if (fullest < 0 || micro_batch(next).work.tokens > micro_batch(fullest).work.tokens) fullest = next;
   }
   return fullest;
@@ -190,7 +190,7 @@ int Strip::fullest_with_room(const Load& load, int64_t tokens) {
 void Strip::note_room(Load& load) {
   load.room_tokens = 0;
   for (int next = load.first_micro_batch; next >= 0; next = micro_batch(next).next)
-    load.room_tokens = std::max(load.room_tokens, capacity() - micro_batch(next).work.tokens);
+    load.room_tokens = std::max(load.room_tokens, load.most_tokens - micro_batch(next).work.tokens);
 }
 
 // On the fewest lanes, in the pass where these take least.
@@ -224,6 +224,7 @@ bool Strip::begin(int place) {
                             .pass = best->pass,
                             .start_ns = best->start_ns,
                             .takes = alone,
+                            .most_tokens = capacity(),
                             .room_tokens = capacity() - share.tokens,
                             .first_micro_batch = first_micro_batch});
   filling_.micro_batches.push_back({.work = share, .takes = alone});
@@ -243,6 +244,8 @@ void Strip::divide(int index) {
   Load of_lane = divided;
   of_lane.divided = false;
   of_lane.part_of = index;
+  of_lane.most_tokens = std::min(capacity(), times_.most_tokens(part.work, divided.width));
+  of_lane.room_tokens = of_lane.most_tokens - part.work.tokens;
   of_lane.width = 0;
   of_lane.exchange = part.takes;
   of_lane.exchange -= times_.takes(part.work, of_lane.width);

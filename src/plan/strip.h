@@ -51,7 +51,8 @@ struct Load {
   SchemeCost::Halves exchange;  // then: what that exposes
   int64_t start_ns = 0;         // in its pass
   SchemeCost::Halves takes;
-  int64_t room_tokens = 0;  // on each lane, in its emptiest micro-batch
+  int64_t most_tokens = 0;  // of a micro-batch, on each lane
+  int64_t room_tokens = 0;  // there, in its emptiest micro-batch
   int first_micro_batch = 0;
   // What is free above it, in its pass.
   int free_begin = 0;

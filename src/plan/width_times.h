@@ -29,6 +29,10 @@ class WidthTimes {
   SchemeCost::Halves takes(const cost::Work& work, int width) const {
     return widths_[static_cast<size_t>(width)].halves(work);
   }
+  // SchemeCost::OnLanes::most_tokens.
+  int64_t most_tokens(const cost::Work& shared, int width) const {
+    return widths_[static_cast<size_t>(width)].most_tokens(shared);
+  }
   // The fullest lane's part, and what it takes as a micro-batch of its own.
   const cost::Work& share(int place, int width) { return on(place, width).share; }
   const SchemeCost::Halves& alone(int place, int width) { return on(place, width).alone; }

@@ -280,7 +280,8 @@ cost::ExchangeChoice UnitTimes::cheapest_exchange(const strategy::Unit& unit, in
     if (exchange_like_[s] != s) continue;
     stages.push_back({static_cast<int>(s), place(s, unit.first_lane, unit.lanes)});
   }
-  return exchanges_->cheapest(UnitWork(unit, cost_.window()).shared, stages, max_tokens);
+  const UnitWork work(unit, cost_.window());
+  return exchanges_->cheapest(work.shared, work.fullest().tokens, stages, max_tokens);
 }
 
 namespace {
