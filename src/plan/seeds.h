@@ -9,13 +9,12 @@ namespace sluice::plan {
 enum class Seed : uint8_t {
   kStacks,  // lanes of one stage (plan/strip.h) begin another load where one of several lanes has ended
   kLevel,   // of lanes that share, local search on the strip (plan/level.h)
-  kApart,   // of lanes that share, forwards and backwards end in time each for themselves
   // Dispatch and rounds (plan/search.h).
   kSoonest,   // dispatch of each sequence to where it ends first, packed as it is
   kThorough,  // the best plan again, with local search
 };
 
-inline constexpr std::array kSeedNames = {"stacks", "level", "apart", "soonest", "thorough"};
+inline constexpr std::array kSeedNames = {"stacks", "level", "soonest", "thorough"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kThorough) + 1);
 
 // All but those that are left out.

@@ -13,7 +13,6 @@
 namespace sluice::plan {
 namespace {
 
-using base::kMicro;
 using base::kMilli;
 
 // What sequences on several lanes may take of their pass.
@@ -31,20 +30,13 @@ constexpr int64_t kRiseMilli = 1'600;
 // Beyond so many times what the work alone takes, where hardly anything ends, any end is as good.
 constexpr int64_t kMostRise = 64;
 
-// Of both, in millionths.
-int64_t forward_part(const SchemeCost::Halves& halves) {
-  const int64_t both_ns = std::max<int64_t>(1, halves.both_ns());
-  return static_cast<int64_t>(cost::Wide{halves.forward_ns} * kMicro / both_ns);
-}
-
 // How a trial end is divided, and what sequences may have of it.
 struct Shape {
   int passes = 1;
-  int64_t first_milli = kMilli;        // what the first takes of one that is whole
-  int ends = 0;                        // pairs of passes that are a half, a quarter, and so on, the last ones
-  int64_t forward_micro = kMicro / 2;  // of each
-  std::vector<int64_t> longest_ns;     // of the first ones, what a sequence takes that none ends sooner
-  Trial trial;                         // all but the passes
+  int64_t first_milli = kMilli;     // what the first takes of one that is whole
+  int ends = 0;                     // pairs of passes that are a half, a quarter, and so on, the last ones
+  std::vector<int64_t> longest_ns;  // of the first ones, what a sequence takes that none ends sooner
+  Trial trial;                      // all but the passes
 
   // What a pass takes of one that is whole.
   int64_t milli(int pass) const {
@@ -69,8 +61,7 @@ struct Shape {
         left_ns -= pass_ns;
         left_milli -= milli(pass);
       }
-      const auto forward_ns = static_cast<int64_t>(cost::Wide{pass_ns} * forward_micro / kMicro);
-      of.passes.push_back({forward_ns, pass_ns - forward_ns});
+      of.passes_ns.push_back(pass_ns);
     }
     return of;
   }
@@ -113,15 +104,13 @@ class StripPacker {
   Found find_together(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
   void consider_levelled(Found found);
-  void consider_apart(Found found);
   void search(const Shape& shape, Found& found);
   void consider(const Filling& filling);
 
   Packing& packing_;
   const SchemeCost& scheme_;
   Strip strip_;
-  int64_t low_ns_ = 0;         // that no filling ends before
-  int64_t forward_micro_ = 0;  // of all work
+  int64_t low_ns_ = 0;  // that no filling ends before
   int64_t best_ns_;
   std::optional<TimedUnits> best_;
 };
@@ -133,7 +122,6 @@ std::optional<TimedUnits> StripPacker::run() {
   work.tokens /= packing_.lanes();
   work.windowed /= packing_.lanes();
   work.squares /= packing_.lanes();
-  forward_micro_ = forward_part(scheme_.halves(work, 1));
   if (scheme_.scheme().pp > 1) {
     run_stages(work);
     return std::move(best_);
@@ -226,12 +214,10 @@ bool StripPacker::run(int passes) {
   }
   if (found.end_ns == kNever) return false;
   consider(found.filling);
-  if (shares() && !enough() && packing_.options.seeds.has(Seed::kApart)) consider_apart(found);
   if (shares() && !enough() && packing_.options.seeds.has(Seed::kLevel)) consider_levelled(found);
   return true;
 }
 
-// Forwards and backwards divide a pass as they like.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
   const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes();
@@ -261,14 +247,14 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
 // By local search from there. Lanes wait for each other behind the longest forward.
 void StripPacker::level_from(Filling filling, const Shape& shape, Found& found) {
   level(packing_, strip_.times(), filling);
-  const int64_t end_ns = filling.end_ns(true);
+  const int64_t end_ns = filling.halves_end_ns();
   if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = std::move(filling), .shape = shape};
 }
 
 // Sequences that are spread for an end a little later leave local search more to do; not where many lie
 // evenly already.
 void StripPacker::consider_levelled(Found found) {
-  found.end_ns = found.filling.end_ns(true);
+  found.end_ns = found.filling.halves_end_ns();
   level_from(found.filling, found.shape, found);
   int64_t area_ns = 0;
   for (const Load& load : found.filling.loads)
@@ -286,30 +272,12 @@ void StripPacker::consider_levelled(Found found) {
   consider(found.filling);
 }
 
-// With limits to forwards and backwards each.
-void StripPacker::consider_apart(Found found) {
-  const int64_t of_found = forward_part(found.filling.halves());
-  low_ns_ = found.end_ns;  // about: less than together is hardly to be had
-  found.end_ns = found.filling.end_ns(true);
-  found.shape.trial.apart = true;
-  for (const int64_t most_milli : kMostMilli) {
-    for (const int64_t forward : {of_found, forward_micro_, (of_found + forward_micro_) / 2}) {
-      Shape shape = found.shape;
-      shape.trial.most_milli = most_milli;
-      shape.forward_micro = forward;
-      search(shape, found);
-    }
-  }
-  if (packing_.options.seeds.has(Seed::kLevel)) level_from(found.filling, found.shape, found);
-  consider(found.filling);
-}
-
 // The least trial end of that shape, if it is less. What holds all for one end need not for a later one: ends
 // rise from the least, then are bisected.
 void StripPacker::search(const Shape& shape, Found& found) {
   const auto holds = [&](int64_t trial_ns) {
     if (!strip_.fill(shape.of(trial_ns))) return false;
-    const int64_t end_ns = strip_.filling().end_ns(shape.trial.apart);
+    const int64_t end_ns = strip_.filling().end_ns();
     if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = strip_.filling(), .shape = shape};
     return true;
   };
