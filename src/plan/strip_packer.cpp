@@ -101,7 +101,7 @@ class StripPacker {
   bool fill_stages(Shape shape);
   std::vector<int64_t> longest_ns(int passes);
   bool run(int passes);
-  Found find_together(Shape shape);
+  Found find(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
   void consider_levelled(Found found);
   void search(const Shape& shape, Found& found);
@@ -197,7 +197,7 @@ std::vector<int64_t> StripPacker::longest_ns(int passes) {
 bool StripPacker::fill_stages(Shape shape) {
   const int64_t before_ns = best_ns_;
   shape.longest_ns = longest_ns(shape.passes);
-  const Found found = find_together(shape);
+  const Found found = find(shape);
   if (found.end_ns == kNever) return false;
   for (const int pairs : {shape.ends, shape.passes / 2, 0})
     consider(in_order(found.filling, shape.passes, pairs));
@@ -207,7 +207,7 @@ bool StripPacker::fill_stages(Shape shape) {
 // Whether so many hold all.
 bool StripPacker::run(int passes) {
   Shape shape{.passes = passes, .longest_ns = longest_ns(passes), .trial = {}};
-  Found found = find_together(shape);
+  Found found = find(shape);
   for (const int64_t first_milli : kLongFirstMilli) {
     shape.first_milli = first_milli;
     if (passes > 1 && found.end_ns > packing_.options.enough_ns) search(shape, found);
@@ -218,7 +218,7 @@ bool StripPacker::run(int passes) {
   return true;
 }
 
-StripPacker::Found StripPacker::find_together(Shape shape) {
+StripPacker::Found StripPacker::find(Shape shape) {
   Found found;
   const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes();
   const auto try_both = [&] {
