@@ -8,13 +8,13 @@ namespace sluice::plan {
 
 enum class Seed : uint8_t {
   kStacks,  // lanes of one stage (plan/strip.h) begin another load where one of several lanes has ended
-  kLevel,   // of lanes that share, local search on the strip (plan/level.h)
+  kHalves,  // lanes that share wait between forwards and backwards, too: limits to each, and plan/level.h
   // Dispatch and rounds (plan/search.h).
   kSoonest,   // dispatch of each sequence to where it ends first, packed as it is
   kThorough,  // the best plan again, with local search
 };
 
-inline constexpr std::array kSeedNames = {"stacks", "level", "soonest", "thorough"};
+inline constexpr std::array kSeedNames = {"stacks", "halves", "soonest", "thorough"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kThorough) + 1);
 
 // All but those that are left out.

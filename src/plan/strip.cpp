@@ -26,7 +26,8 @@ std::vector<int> widths_of(int node_lanes, int lanes) {
 
 }  // namespace
 
-int64_t Filling::end_ns() const {
+int64_t Filling::end_ns(bool apart) const {
+  if (apart) return halves().both_ns();
   std::vector<int64_t> ends_ns;
   for (const Load& load : loads) {
     const auto pass = static_cast<size_t>(load.pass);
@@ -47,25 +48,32 @@ std::vector<Halves> Filling::longest() const {
   return ends;
 }
 
-int64_t Filling::halves_end_ns() const {
-  int64_t end_ns = 0;
-  for (const Halves& pass : longest()) end_ns += pass.both_ns();
-  return end_ns;
+Halves Filling::halves() const {
+  const std::vector<Halves> ends = longest();
+  return std::accumulate(ends.begin(), ends.end(), Halves{}, [](Halves sum, const Halves& end) {
+    sum += end;
+    return sum;
+  });
 }
 
 Strip::Strip(const Packing& packing)
     : packing_(packing),
       times_(packing.scheme, packing.lengths, widths_of(packing.node_lanes(), packing.lanes())) {}
 
+bool Strip::in_time(const Halves& takes, int64_t start_ns, const Halves& most) const {
+  if (!trial_->apart) return start_ns + takes.both_ns() <= most.both_ns();
+  return takes.forward_ns <= most.forward_ns && takes.backward_ns <= most.backward_ns;
+}
+
 bool Strip::fill(const Trial& trial) {
   trial_ = &trial;
   filling_.loads.clear();
   filling_.micro_batches.clear();
   filling_.micro_batch_of.clear();
-  passes_.resize(trial.passes_ns.size());
+  passes_.resize(trial.passes.size());
   for (size_t p = 0; p < passes_.size(); ++p) {
     OpenPass& pass = passes_[p];
-    pass.most_ns = trial.passes_ns[p];
+    pass.most = trial.passes[p];
     pass.free.clear();
     for (const LaneRun& node : packing_.nodes) pass.free.push_back({.lanes = node, .whole = true});
     measure(pass);
@@ -83,31 +91,32 @@ bool Strip::fill(const Trial& trial) {
 bool Strip::put(int place) {
   const int all = times_.widths();
   if (trial_->spreads) return begin(place) || join(place, 0, all, Room::kInMicroBatch);
-  const int own = trial_->stacks ? std::min(all, first_width(place, trial_->passes_ns.front()) + 1) : all;
+  const int own = trial_->stacks ? std::min(all, first_width(place, trial_->passes.front()) + 1) : all;
   return join(place, 0, 1, Room::kInMicroBatch) || join(place, 1, own, Room::kInMicroBatch) || begin(place) ||
          join(place, own, all, Room::kInMicroBatch) || (!in_passes() && join(place, 0, all, Room::kAny));
 }
 
 // The first of its widths on which it may end in time alone; their end where there is none.
-int Strip::first_width(int place, int64_t most_ns) {
-  const int64_t room_ns = std::max<int64_t>(1, most_ns - packing_.scheme.micro_batch_ns());
+int Strip::first_width(int place, const Halves& most) {
+  const int64_t room_ns = std::max<int64_t>(1, most.both_ns() - packing_.scheme.micro_batch_ns());
   int width = std::max(times_.first_width(place), times_.width_of((times_.work_ns(place) - 1) / room_ns + 1));
   while (width < times_.end_width(place) &&
-         (!allows(place, width, most_ns) || times_.alone(place, width).both_ns() > most_ns))
+         !(allows(place, width, most) && in_time(times_.alone(place, width), 0, most)))
     ++width;
   return width;
 }
 
 // Lanes of several nodes that share nothing do not wait for each other's passes: there sequences may take
 // all.
-bool Strip::allows(int place, int width, int64_t most_ns) {
+bool Strip::allows(int place, int width, const Halves& most) {
   const int lanes = times_.lanes(width);
   const bool waits = in_passes() || lanes < packing_.node_lanes();
   if (width + 1 == times_.end_width(place)) return true;
   if (times_.share(place, width).tokens > capacity()) return false;
   if (lanes < trial_->least_lanes) return false;
   if (lanes == 1 || !waits) return true;
-  return times_.alone(place, width).both_ns() <= most_ns * trial_->most_milli / base::kMilli;
+  const auto part = [&](int64_t ns) { return ns * trial_->most_milli / base::kMilli; };
+  return in_time(times_.alone(place, width), 0, {part(most.forward_ns), part(most.backward_ns)});
 }
 
 bool Strip::join(int place, int first_width, int end_width, Room room) {
@@ -149,7 +158,7 @@ bool Strip::extend(int place, int index) {
     grown.takes += extended.exchange;
   }
   takes += grown.takes;
-  if (extended.start_ns + takes.both_ns() > pass_of(extended).most_ns) return false;
+  if (!in_time(takes, extended.start_ns, pass_of(extended).most)) return false;
   close(index);
   extended.takes = takes;
   if (into >= 0) {
@@ -191,13 +200,13 @@ bool Strip::begin(int place) {
   for (int pass = 0; pass < static_cast<int>(passes_.size()); ++pass) {
     const OpenPass& of = passes_[static_cast<size_t>(pass)];
     if (of.most_lanes == 0) continue;
-    for (int width = first_width(place, of.most_ns); width < times_.end_width(place); ++width) {
+    for (int width = first_width(place, of.most); width < times_.end_width(place); ++width) {
       if (times_.lanes(width) > of.most_lanes) break;
-      const int64_t takes_ns = times_.alone(place, width).both_ns();
-      if (of.least_floor_ns + takes_ns > of.most_ns || !allows(place, width, of.most_ns)) continue;
+      const bool in_any = in_time(times_.alone(place, width), of.least_floor_ns, of.most);
+      if (!in_any || !allows(place, width, of.most)) continue;
       const std::optional<Place> found = place_for(place, pass, width);
       if (!found) continue;
-      const cost::Wide area = cost::Wide{takes_ns} * times_.lanes(width);
+      const cost::Wide area = cost::Wide{times_.alone(place, width).both_ns()} * times_.lanes(width);
       if (!best || area < least_area) {
         best = found;
         least_area = area;
@@ -255,13 +264,13 @@ std::optional<Strip::Place> Strip::place_for(int place, int pass, int width) {
   const int lanes = times_.lanes(width);
   if (lanes > packing_.node_lanes()) return place_between_nodes(place, pass, width);
   const OpenPass& of = passes_[static_cast<size_t>(pass)];
-  const int64_t takes_ns = times_.alone(place, width).both_ns();
+  const Halves& takes = times_.alone(place, width);
   std::optional<Place> best;
   std::pair<int, int64_t> least;
   for (size_t f = 0; f < of.free.size(); ++f) {
     const Free& free = of.free[f];
     const std::pair next(free.lanes.lanes, -free.floor_ns);
-    if (free.lanes.lanes < lanes || (best && next >= least) || free.floor_ns + takes_ns > of.most_ns)
+    if (free.lanes.lanes < lanes || (best && next >= least) || !in_time(takes, free.floor_ns, of.most))
       continue;
     best = {.pass = pass, .width = width, .free = static_cast<int>(f), .start_ns = free.floor_ns};
     least = next;
@@ -282,7 +291,7 @@ std::optional<Strip::Place> Strip::place_between_nodes(int place, int pass, int 
       found += free.lanes.lanes;
       floor_ns = std::max(floor_ns, free.floor_ns);
     }
-    if (found < lanes || floor_ns + times_.alone(place, width).both_ns() > of.most_ns) continue;
+    if (found < lanes || !in_time(times_.alone(place, width), floor_ns, of.most)) continue;
     return Place{.pass = pass, .width = width, .free = static_cast<int>(begin), .start_ns = floor_ns};
   }
   return std::nullopt;
@@ -332,7 +341,7 @@ void Strip::measure(OpenPass& pass) {
 }
 
 Strip::Open Strip::opened(const Load& load, int index) {
-  return {pass_of(load).most_ns - load.end_ns(), index, load.room_tokens};
+  return {pass_of(load).most.both_ns() - load.end_ns(), index, load.room_tokens};
 }
 
 // Unless not even the shortest sequence has room.

@@ -16,8 +16,12 @@ namespace sluice::plan {
 
 // What a strip is filled for.
 struct Trial {
-  std::vector<int64_t> passes_ns;  // how long each of those may take that run one behind the other
-  int least_lanes = 1;             // of every sequence that has tokens for so many
+  // Of passes that run one behind the other, how long the forwards and the backwards of each may take.
+  std::vector<SchemeCost::Halves> passes;
+  // Whether forwards and backwards end in time each for themselves, as they do where lanes wait for each
+  // other between them, or together.
+  bool apart = false;
+  int least_lanes = 1;  // of every sequence that has tokens for so many
   // What a sequence on several lanes may take of its pass; one that would take more has more lanes.
   int64_t most_milli = 1000;
   // Whether lanes begin another load where one of several lanes has ended, and sequences go to the load with
@@ -68,9 +72,9 @@ struct Filling {
   std::vector<MicroBatch> micro_batches;
   std::vector<int> micro_batch_of;  // by place of the packing
 
-  int64_t end_ns() const;  // of all passes, of each its longest load
-  // The same where lanes wait for each other between forwards and backwards: of each its longest of both.
-  int64_t halves_end_ns() const;
+  // Of all passes: of each its longest load, or, apart, its longest forward and its longest backward.
+  int64_t end_ns(bool apart) const;
+  SchemeCost::Halves halves() const;                // their longest forwards, and their longest backwards
   std::vector<SchemeCost::Halves> longest() const;  // by pass, of its loads
 };
 
@@ -106,7 +110,7 @@ class Strip {
     auto operator<=>(const Open&) const = default;
   };
   struct OpenPass {
-    int64_t most_ns = 0;
+    SchemeCost::Halves most;
     std::vector<Free> free;
     // Of what is free, the most lanes that neighbour each other, of a node or whole ones, and the earliest.
     int most_lanes = 0;
@@ -129,14 +133,15 @@ class Strip {
   Load& load(int index) { return filling_.loads[static_cast<size_t>(index)]; }
   MicroBatch& micro_batch(int index) { return filling_.micro_batches[static_cast<size_t>(index)]; }
   OpenPass& pass_of(const Load& load) { return passes_[static_cast<size_t>(load.pass)]; }
+  bool in_time(const SchemeCost::Halves& takes, int64_t start_ns, const SchemeCost::Halves& most) const;
   bool put(int place);
   bool join(int place, int first_width, int end_width, Room room);
   bool extend(int place, int load);
   int fullest_with_room(const Load& load, int64_t tokens);
   void note_room(Load& load);
   bool begin(int place);
-  int first_width(int place, int64_t most_ns);
-  bool allows(int place, int width, int64_t most_ns);
+  int first_width(int place, const SchemeCost::Halves& most);
+  bool allows(int place, int width, const SchemeCost::Halves& most);
   std::optional<Place> place_for(int place, int pass, int width);
   std::optional<Place> place_between_nodes(int place, int pass, int width);
   LaneRun take(const Place& at);

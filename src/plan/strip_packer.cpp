@@ -13,6 +13,7 @@
 namespace sluice::plan {
 namespace {
 
+using base::kMicro;
 using base::kMilli;
 
 // What sequences on several lanes may take of their pass.
@@ -25,18 +26,28 @@ constexpr int kEnds = 2;
 constexpr int kStepPart = 4;
 // Of up to so many sequences nearly all numbers of passes are tried.
 constexpr size_t kFewToTryAll = 32;
+// The forward's part of a pass is moved by so much, then by half, and half of that.
+constexpr int64_t kForwardStepMicro = 4'000;
+constexpr int64_t kForwardSteps = 3;
 // A trial end that nothing meets is raised by so much more each time.
 constexpr int64_t kRiseMilli = 1'600;
 // Beyond so many times what the work alone takes, where hardly anything ends, any end is as good.
 constexpr int64_t kMostRise = 64;
 
+// Of both, in millionths.
+int64_t forward_part(const SchemeCost::Halves& halves) {
+  const int64_t both_ns = std::max<int64_t>(1, halves.both_ns());
+  return static_cast<int64_t>(cost::Wide{halves.forward_ns} * kMicro / both_ns);
+}
+
 // How a trial end is divided, and what sequences may have of it.
 struct Shape {
   int passes = 1;
-  int64_t first_milli = kMilli;     // what the first takes of one that is whole
-  int ends = 0;                     // pairs of passes that are a half, a quarter, and so on, the last ones
-  std::vector<int64_t> longest_ns;  // of the first ones, what a sequence takes that none ends sooner
-  Trial trial;                      // all but the passes
+  int64_t first_milli = kMilli;        // what the first takes of one that is whole
+  int ends = 0;                        // pairs of passes that are a half, a quarter, and so on, the last ones
+  int64_t forward_micro = kMicro / 2;  // of each
+  std::vector<int64_t> longest_ns;     // of the first ones, what a sequence takes that none ends sooner
+  Trial trial;                         // all but the passes
 
   // What a pass takes of one that is whole.
   int64_t milli(int pass) const {
@@ -61,7 +72,8 @@ struct Shape {
         left_ns -= pass_ns;
         left_milli -= milli(pass);
       }
-      of.passes_ns.push_back(pass_ns);
+      const auto forward_ns = static_cast<int64_t>(cost::Wide{pass_ns} * forward_micro / kMicro);
+      of.passes.push_back({forward_ns, pass_ns - forward_ns});
     }
     return of;
   }
@@ -101,16 +113,18 @@ class StripPacker {
   bool fill_stages(Shape shape);
   std::vector<int64_t> longest_ns(int passes);
   bool run(int passes);
-  Found find(Shape shape);
+  Found find_together(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
   void consider_levelled(Found found);
-  void search(const Shape& shape, Found& found);
+  void consider_apart(Found found);
+  bool search(const Shape& shape, Found& found);
   void consider(const Filling& filling);
 
   Packing& packing_;
   const SchemeCost& scheme_;
   Strip strip_;
-  int64_t low_ns_ = 0;  // that no filling ends before
+  int64_t low_ns_ = 0;         // that no filling ends before
+  int64_t forward_micro_ = 0;  // of all work
   int64_t best_ns_;
   std::optional<TimedUnits> best_;
 };
@@ -122,6 +136,7 @@ std::optional<TimedUnits> StripPacker::run() {
   work.tokens /= packing_.lanes();
   work.windowed /= packing_.lanes();
   work.squares /= packing_.lanes();
+  forward_micro_ = forward_part(scheme_.halves(work, 1));
   if (scheme_.scheme().pp > 1) {
     run_stages(work);
     return std::move(best_);
@@ -197,7 +212,7 @@ std::vector<int64_t> StripPacker::longest_ns(int passes) {
 bool StripPacker::fill_stages(Shape shape) {
   const int64_t before_ns = best_ns_;
   shape.longest_ns = longest_ns(shape.passes);
-  const Found found = find(shape);
+  const Found found = find_together(shape);
   if (found.end_ns == kNever) return false;
   for (const int pairs : {shape.ends, shape.passes / 2, 0})
     consider(in_order(found.filling, shape.passes, pairs));
@@ -207,18 +222,21 @@ bool StripPacker::fill_stages(Shape shape) {
 // Whether so many hold all.
 bool StripPacker::run(int passes) {
   Shape shape{.passes = passes, .longest_ns = longest_ns(passes), .trial = {}};
-  Found found = find(shape);
+  Found found = find_together(shape);
   for (const int64_t first_milli : kLongFirstMilli) {
     shape.first_milli = first_milli;
     if (passes > 1 && found.end_ns > packing_.options.enough_ns) search(shape, found);
   }
   if (found.end_ns == kNever) return false;
   consider(found.filling);
-  if (shares() && !enough() && packing_.options.seeds.has(Seed::kLevel)) consider_levelled(found);
+  const bool waits = shares() && packing_.options.seeds.has(Seed::kHalves);
+  if (waits && !enough()) consider_apart(found);
+  if (waits && !enough()) consider_levelled(found);
   return true;
 }
 
-StripPacker::Found StripPacker::find(Shape shape) {
+// Forwards and backwards divide a pass as they like.
+StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
   const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes();
   const auto try_both = [&] {
@@ -247,14 +265,14 @@ StripPacker::Found StripPacker::find(Shape shape) {
 // By local search from there. Lanes wait for each other behind the longest forward.
 void StripPacker::level_from(Filling filling, const Shape& shape, Found& found) {
   level(packing_, strip_.times(), filling);
-  const int64_t end_ns = filling.halves_end_ns();
+  const int64_t end_ns = filling.end_ns(true);
   if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = std::move(filling), .shape = shape};
 }
 
 // Sequences that are spread for an end a little later leave local search more to do; not where many lie
 // evenly already.
 void StripPacker::consider_levelled(Found found) {
-  found.end_ns = found.filling.halves_end_ns();
+  found.end_ns = found.filling.end_ns(true);
   level_from(found.filling, found.shape, found);
   int64_t area_ns = 0;
   for (const Load& load : found.filling.loads)
@@ -272,13 +290,46 @@ void StripPacker::consider_levelled(Found found) {
   consider(found.filling);
 }
 
-// The least trial end of that shape, if it is less. What holds all for one end need not for a later one: ends
+// With limits to forwards and backwards each.
+void StripPacker::consider_apart(Found found) {
+  const int64_t of_found = forward_part(found.filling.halves());
+  low_ns_ = found.end_ns;  // about: less than together is hardly to be had
+  found.end_ns = found.filling.end_ns(true);
+  found.shape.trial.apart = true;
+  for (const int64_t most_milli : kMostMilli) {
+    for (const int64_t forward : {of_found, forward_micro_, (of_found + forward_micro_) / 2}) {
+      Shape shape = found.shape;
+      shape.trial.most_milli = most_milli;
+      shape.forward_micro = forward;
+      search(shape, found);
+    }
+  }
+  int64_t step = kForwardStepMicro;
+  for (int steps = 0; steps < kForwardSteps;) {
+    const auto moved = [&](int64_t by) {
+      Shape shape = found.shape;
+      shape.forward_micro += by;
+      return search(shape, found);
+    };
+    if (moved(step) || moved(-step)) continue;
+    step /= 2;
+    ++steps;
+  }
+  level_from(found.filling, found.shape, found);
+  consider(found.filling);
+}
+
+// Whether some trial end of that shape is less. What holds all for one end need not for a later one: ends
 // rise from the least, then are bisected.
-void StripPacker::search(const Shape& shape, Found& found) {
+bool StripPacker::search(const Shape& shape, Found& found) {
+  bool better = false;
   const auto holds = [&](int64_t trial_ns) {
     if (!strip_.fill(shape.of(trial_ns))) return false;
-    const int64_t end_ns = strip_.filling().end_ns();
-    if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = strip_.filling(), .shape = shape};
+    const int64_t end_ns = strip_.filling().end_ns(shape.trial.apart);
+    if (end_ns < found.end_ns) {
+      found = {.end_ns = end_ns, .filling = strip_.filling(), .shape = shape};
+      better = true;
+    }
     return true;
   };
   const int64_t negligible_ns = 1 + low_ns_ / kNegligiblePart;
@@ -286,7 +337,7 @@ void StripPacker::search(const Shape& shape, Found& found) {
   int64_t high_ns = std::min(found.end_ns, best_ns_);
   if (high_ns < kNever) {
     high_ns -= negligible_ns;
-    if (high_ns <= low_ns || !holds(high_ns)) return;
+    if (high_ns <= low_ns || !holds(high_ns)) return false;
     high_ns = std::min(high_ns, found.end_ns);
   }
   for (int64_t rise_ns = 1 + low_ns_ / kFirstRisePart;
@@ -297,7 +348,7 @@ void StripPacker::search(const Shape& shape, Found& found) {
     }
     low_ns += rise_ns;
   }
-  if (found.end_ns == kNever && !holds(cost::kLongestNs)) return;
+  if (found.end_ns == kNever && !holds(cost::kLongestNs)) return false;
   high_ns = std::min(high_ns, found.end_ns);
   while (high_ns - low_ns > negligible_ns) {
     const int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
@@ -307,6 +358,7 @@ void StripPacker::search(const Shape& shape, Found& found) {
       low_ns = middle_ns;
     }
   }
+  return better;
 }
 
 void StripPacker::consider(const Filling& filling) {

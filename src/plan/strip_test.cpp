@@ -88,14 +88,16 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
     const int passes = share > 1 ? static_cast<int>(rng.between(1, 6)) : 1;
     const int64_t pass_ns =
         rng.between(1, 4) * priced.unit_ns(priced.work_of(lengths), 1) / scheme.cp / passes;
-    Trial trial{.passes_ns = std::vector(static_cast<size_t>(passes), pass_ns),
+    Trial trial{.passes = std::vector(static_cast<size_t>(passes),
+                                      SchemeCost::Halves{pass_ns / 3, pass_ns - pass_ns / 3}),
+                .apart = share > 1 && rng.below(2) == 0,
                 .least_lanes = 1 << rng.below(3),
                 .stacks = share == 1 && rng.below(2) == 0,
                 .keeps_whole = rng.below(2) == 0};
     if (!strip.fill(trial)) continue;
     ++filled;
     const Filling& filling = strip.filling();
-    EXPECT_LE(filling.end_ns(), pass_ns * passes) << "seed " << seed;
+    EXPECT_LE(filling.end_ns(trial.apart), pass_ns * passes) << "seed " << seed;
     expect_lanes_run_one_load_at_a_time(filling, passes, scheme.cp);
     expect_micro_batches_hold_their_sequences(packing, filling);
     const std::vector<strategy::Unit> units = strip.units(filling);
@@ -127,7 +129,8 @@ TEST(Level, NoPassEndsLaterAndMostEndSooner) {
     Strip strip(packing);
     const int passes = static_cast<int>(rng.between(1, 3));
     const int64_t pass_ns = rng.between(2, 4) * priced.unit_ns(priced.work_of(lengths), 1) / kLanes / passes;
-    Trial trial{.passes_ns = std::vector(static_cast<size_t>(passes), pass_ns),
+    Trial trial{.passes = std::vector(static_cast<size_t>(passes),
+                                      SchemeCost::Halves{pass_ns / 3, pass_ns - pass_ns / 3}),
                 .least_lanes = 1 << rng.below(3),
                 .spreads = rng.below(2) == 0};
     if (!strip.fill(trial)) continue;
@@ -141,7 +144,7 @@ TEST(Level, NoPassEndsLaterAndMostEndSooner) {
       EXPECT_LE(after[pass].forward_ns, before[pass].forward_ns) << "seed " << seed;
       EXPECT_LE(after[pass].backward_ns, before[pass].backward_ns) << "seed " << seed;
     }
-    if (levelled.halves_end_ns() < strip.filling().halves_end_ns()) ++sooner;
+    if (levelled.end_ns(true) < strip.filling().end_ns(true)) ++sooner;
   }
   EXPECT_GT(filled, 100);
   EXPECT_GT(sooner, filled / 2);
