@@ -104,8 +104,8 @@ StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::
 // - every sequence is in exactly one unit, as long as it is, with its branches;
 // - every unit lies on lanes of its pipeline, in the order of injection, and gives each of them tokens, but
 //   no more than the pipeline's max_len_tokens;
-// - units of several lanes have different numbers >= 0; those that exchange heads have no whole sequences
-//   beside the shared ones, and nested runs divide their lanes;
+// - units of several lanes have different numbers >= 0, share some sequence, and have as many lists of whole
+//   sequences as lanes, or none; nested runs divide their lanes;
 // - where lanes share parameters units are in passes (strategy/pass.h), elsewhere in none.
 // Whether the model has heads enough is for those to say who know it: cost::exchange_fault.
 void validate(const StepPlan& plan, int world_size);
