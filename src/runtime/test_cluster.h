@@ -113,8 +113,8 @@ struct RunOptions {
   c10::Device device = c10::kCPU;  // a GPU is shared by all ranks
   // Micro-batch (or ring) i runs under policies[i mod size]; empty: all keep everything.
   std::vector<strategy::MemoryPolicy> policies;
-  // Unit i of several lanes exchanges as exchanges[i mod size] says, whatever whole sequences lie beside those
-  // that it shares.
+  // Unit i of several lanes exchanges as exchanges[i mod size] says, whatever whole sequences lie beside
+  // those that it shares.
   std::vector<LaneExchange> exchanges = {{}};
   // Where lanes divide experts these lie by chance, with so many seats more than even parts, anew in each
   // step; -1: as even parts.
