@@ -80,6 +80,7 @@ bool Strip::fill(const Trial& trial) {
   }
   open_.resize(static_cast<size_t>(times_.widths()));
   for (auto& open : open_) open.clear();
+  open_end_ = 0;
   for (int place = 0; place < times_.places(); ++place) {
     if (!put(place)) return false;
   }
@@ -122,6 +123,7 @@ bool Strip::allows(int place, int width, const Halves& most) {
 bool Strip::join(int place, int first_width, int end_width, Room room) {
   joins_.clear();
   const int64_t work_ns = times_.work_ns(place);
+  end_width = std::min(end_width, open_end_);
   for (int width = std::max(first_width, times_.first_width(place)); width < end_width; ++width) {
     const auto& open = open_[static_cast<size_t>(width)];
     if (open.empty()) continue;
@@ -274,6 +276,7 @@ std::optional<Strip::Place> Strip::place_for(int place, int pass, int width) {
       continue;
     best = {.pass = pass, .width = width, .free = static_cast<int>(f), .start_ns = free.floor_ns};
     least = next;
+    if (!trial_->stacks && free.lanes.lanes == lanes) break;  // none is free from later on
   }
   return best;
 }
@@ -349,6 +352,7 @@ void Strip::open(int index) {
   const Load& of = load(index);
   if (in_passes() && of.room_tokens < times_.share(times_.places() - 1, of.width).tokens) return;
   const Open entry = opened(of, index);
+  open_end_ = std::max(open_end_, of.width + 1);
   std::vector<Open>& open = open_[static_cast<size_t>(of.width)];
   open.insert(std::ranges::upper_bound(open, entry), entry);
 }

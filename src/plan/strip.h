@@ -161,6 +161,7 @@ class Strip {
   const Trial* trial_ = nullptr;
   std::vector<OpenPass> passes_;
   std::vector<std::vector<Open>> open_;  // of all passes, by width, ascending
+  int open_end_ = 0;                     // behind the widest that ever was
   Filling filling_;
   std::vector<std::pair<int64_t, int>> joins_;  // of join: by time left, and the load
 };
