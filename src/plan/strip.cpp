@@ -75,6 +75,7 @@ bool Strip::fill(const Trial& trial) {
     OpenPass& pass = passes_[p];
     pass.most = trial.passes[p];
     pass.free.clear();
+    pass.first_free = 0;
     for (const LaneRun& node : packing_.nodes) pass.free.push_back({.lanes = node, .whole = true});
     measure(pass);
   }
@@ -269,7 +270,7 @@ std::optional<Strip::Place> Strip::place_for(int place, int pass, int width) {
   const Halves& takes = times_.alone(place, width);
   std::optional<Place> best;
   std::pair<int, int64_t> least;
-  for (size_t f = 0; f < of.free.size(); ++f) {
+  for (size_t f = of.first_free; f < of.free.size(); ++f) {
     const Free& free = of.free[f];
     const std::pair next(free.lanes.lanes, -free.floor_ns);
     if (free.lanes.lanes < lanes || (best && next >= least) || !in_time(takes, free.floor_ns, of.most))
@@ -285,7 +286,7 @@ std::optional<Strip::Place> Strip::place_for(int place, int pass, int width) {
 std::optional<Strip::Place> Strip::place_between_nodes(int place, int pass, int width) {
   const OpenPass& of = passes_[static_cast<size_t>(pass)];
   const int lanes = times_.lanes(width);
-  for (size_t begin = 0; begin < of.free.size(); ++begin) {
+  for (size_t begin = of.first_free; begin < of.free.size(); ++begin) {
     int found = 0;
     int64_t floor_ns = 0;
     for (size_t f = begin; f < of.free.size() && found < lanes; ++f) {
@@ -333,7 +334,9 @@ void Strip::measure(OpenPass& pass) {
   pass.most_lanes = 0;
   pass.least_floor_ns = std::numeric_limits<int64_t>::max();
   LaneRun run{.lanes = 0};  // of whole nodes
-  for (const Free& free : pass.free) {
+  while (pass.first_free < pass.free.size() && pass.free[pass.first_free].lanes.lanes == 0) ++pass.first_free;
+  for (size_t f = pass.first_free; f < pass.free.size(); ++f) {
+    const Free& free = pass.free[f];
     if (free.lanes.lanes == 0) continue;
     pass.least_floor_ns = std::min(pass.least_floor_ns, free.floor_ns);
     const bool follows = free.whole && free.lanes.first == run.end();

@@ -112,6 +112,7 @@ class Strip {
   struct OpenPass {
     SchemeCost::Halves most;
     std::vector<Free> free;
+    size_t first_free = 0;  // all before it are taken
     // Of what is free, the most lanes that neighbour each other, of a node or whole ones, and the earliest.
     int most_lanes = 0;
     int64_t least_floor_ns = 0;
