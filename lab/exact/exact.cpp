@@ -351,13 +351,12 @@ strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const S
 std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy, const plan::SchemeCosts& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths) {
   check_limits(strategy, lengths.size());
-  const SortedBatch sorted(std::vector<int64_t>(lengths.begin(), lengths.end()));
-  CandidateSearch search(strategy, schemes, sorted);
+  const Batch batch({lengths.begin(), lengths.end()});
+  CandidateSearch search(strategy, schemes, batch);
   if (!search.lower_bound_ns()) return std::nullopt;
   const std::vector<plan::PackedPipeline> known = search.run(plan::Effort::kFull);
   ExactPlan plan{.pipelines = {}, .makespan_ns = plan::last_end_ns(known)};
   for (const plan::PackedPipeline& pipeline : known) plan.pipelines.push_back(pipeline.plan);
-  const Batch batch({lengths.begin(), lengths.end()});
   std::map<Kind, PipelineTable> tables;
   std::vector<const PipelineTable*> table_of;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
