@@ -214,8 +214,10 @@ bool StripPacker::fill_stages(Shape shape) {
   shape.longest_ns = longest_ns(shape.passes);
   const Found found = find_together(shape);
   if (found.end_ns == kNever) return false;
-  for (const int pairs : {shape.ends, shape.passes / 2, 0})
-    consider(in_order(found.filling, shape.passes, pairs));
+  const int most = shape.passes / 2;
+  consider(in_order(found.filling, shape.passes, shape.ends));
+  if (most != shape.ends) consider(in_order(found.filling, shape.passes, most));
+  if (most > 0 && shape.ends > 0) consider(in_order(found.filling, shape.passes, 0));
   return best_ns_ < before_ns;
 }
 
