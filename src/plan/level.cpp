@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,10 +27,15 @@ class Leveller {
     for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
       places_[load_of[static_cast<size_t>(filling.micro_batch_of[place])]].push_back(static_cast<int>(place));
     longest_ = filling.longest();
+    listed_.resize(longest_.size());
+    for (size_t i = 0; i < filling.loads.size(); ++i) {
+      if (!filling.loads[i].divided) list(i);
+    }
   }
 
   void run() {
-    for (size_t tries = packing_.lengths.size(); tries > 0 && step(); --tries) longest_ = filling_.longest();
+    for (size_t tries = packing_.lengths.size(); tries > 0 && step(); --tries) {
+    }
   }
 
  private:
@@ -39,6 +46,38 @@ class Leveller {
     int place = -1;
     int back = -1;
   };
+
+  // Loads of a pass by what they take; those on so many lanes apart. Not the divided ones: their lanes' take
+  // no less.
+  using ByTime = std::set<std::pair<int64_t, size_t>>;
+  struct Listed {
+    ByTime forwards, backwards;
+    std::map<int, ByTime> both;
+  };
+  Listed& listed_of(const Load& load) { return listed_[static_cast<size_t>(load.pass)]; }
+  void list(size_t index) {
+    const Load& load = filling_.loads[index];
+    Listed& listed = listed_of(load);
+    listed.forwards.emplace(load.takes.forward_ns, index);
+    listed.backwards.emplace(load.takes.backward_ns, index);
+    listed.both[load.lanes.lanes].emplace(load.takes.both_ns(), index);
+  }
+  void unlist(size_t index) {
+    const Load& load = filling_.loads[index];
+    Listed& listed = listed_of(load);
+    listed.forwards.erase({load.takes.forward_ns, index});
+    listed.backwards.erase({load.takes.backward_ns, index});
+    listed.both[load.lanes.lanes].erase({load.takes.both_ns(), index});
+  }
+  void change(size_t index) {
+    Load& load = filling_.loads[index];
+    unlist(index);
+    load.takes = batch(index).takes = takes(load, batch(index).work);
+    list(index);
+    const Listed& listed = listed_of(load);
+    longest_[static_cast<size_t>(load.pass)] = {listed.forwards.rbegin()->first,
+                                                listed.backwards.rbegin()->first};
+  }
 
   const Halves& longest_of(const Load& load) const { return longest_[static_cast<size_t>(load.pass)]; }
   MicroBatch& batch(size_t load) {
@@ -57,20 +96,22 @@ class Leveller {
 
   // Of one of the loads that are the longest of their passes in a half.
   bool step() {
-    for (size_t from = 0; from < filling_.loads.size(); ++from) {
-      const Load& load = filling_.loads[from];
-      const bool is_longest = load.takes.forward_ns >= longest_of(load).forward_ns ||
-                              load.takes.backward_ns >= longest_of(load).backward_ns;
-      if (load.divided || !is_longest) continue;
-      const int64_t negligible_ns = longest_of(load).both_ns() / kNegligiblePart;
+    std::set<size_t> last;
+    for (const Listed& listed : listed_) {
+      for (const ByTime* of : {&listed.forwards, &listed.backwards}) {
+        if (of->empty()) continue;
+        for (auto at = of->lower_bound({of->rbegin()->first, 0}); at != of->end(); ++at)
+          last.insert(at->second);
+      }
+    }
+    for (const size_t from : last) {
+      const int64_t negligible_ns = longest_of(filling_.loads[from]).both_ns() / kNegligiblePart;
       const Step best = best_of(from, -negligible_ns);
       if (best.place < 0) continue;
       move(from, best.to, best.place);
       if (best.back >= 0) move(best.to, from, best.back);
-      for (const size_t changed : {from, best.to}) {
-        Load& of = filling_.loads[changed];
-        of.takes = batch(changed).takes = takes(of, batch(changed).work);
-      }
+      change(from);
+      change(best.to);
       return true;
     }
     return false;
@@ -93,8 +134,13 @@ class Leveller {
   // The few others that could take most.
   std::vector<size_t> slackest(size_t from) const {
     std::vector<std::pair<int64_t, size_t>> slack;
-    for (size_t to = 0; to < filling_.loads.size(); ++to) {
-      if (to != from && !filling_.loads[to].divided) slack.emplace_back(-slack_ns(filling_.loads[to]), to);
+    for (const Listed& listed : listed_) {
+      for (const auto& [lanes, both] : listed.both) {
+        size_t more = kTried + 1;  // one may be `from`
+        for (auto at = both.begin(); at != both.end() && more > 0; ++at, --more) {
+          if (at->second != from) slack.emplace_back(-slack_ns(filling_.loads[at->second]), at->second);
+        }
+      }
     }
     const size_t tried = std::min(kTried, slack.size());
     std::ranges::partial_sort(slack, slack.begin() + static_cast<std::ptrdiff_t>(tried));
@@ -150,6 +196,7 @@ class Leveller {
   Filling& filling_;
   std::vector<std::vector<int>> places_;  // of each load, ascending
   std::vector<Halves> longest_;           // by pass, of its loads
+  std::vector<Listed> listed_;            // by pass
 };
 
 }  // namespace
