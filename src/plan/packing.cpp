@@ -1,5 +1,6 @@
 #include "plan/packing.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -71,6 +72,7 @@ Packing::Packing(const strategy::Pipeline& on, const SchemeCost& of, std::span<c
       options(with),
       nodes(node_runs(on, of.cost().options().topology)),
       timer(on, of) {
+  for (const LaneRun& node : nodes) node_lanes = std::max(node_lanes, node.lanes);
   for (const int member : members) sequences.push_back({member, all_lengths[static_cast<size_t>(member)]});
   std::ranges::stable_sort(sequences, std::greater<>(), &strategy::UnitSequence::length_tokens);
   for (const strategy::UnitSequence& sequence : sequences) lengths.push_back(sequence.length_tokens);

@@ -2,7 +2,6 @@
 // they end.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -87,7 +86,6 @@ struct Packing {
   int lanes() const { return scheme.scheme().cp; }
   int64_t length(int place) const { return lengths[static_cast<size_t>(place)]; }
   const strategy::UnitSequence& sequence(int place) const { return sequences[static_cast<size_t>(place)]; }
-  int node_lanes() const { return nodes.empty() ? 1 : std::ranges::max(nodes, {}, &LaneRun::lanes).lanes; }
 
   const strategy::Pipeline& pipeline;
   const SchemeCost& scheme;
@@ -95,6 +93,7 @@ struct Packing {
   std::vector<strategy::UnitSequence> sequences;  // the longest first, equal ones as in `members`
   std::vector<int64_t> lengths;                   // of these
   std::vector<LaneRun> nodes;                     // the runs of lanes that lie inside one node
+  int node_lanes = 1;                             // the most of these
   UnitTimer timer;
 };
 

@@ -58,7 +58,12 @@ Halves Filling::halves() const {
 
 Strip::Strip(const Packing& packing)
     : packing_(packing),
-      times_(packing.scheme, packing.lengths, widths_of(packing.node_lanes(), packing.lanes())) {}
+      times_(packing.scheme, packing.lengths, widths_of(packing.node_lanes, packing.lanes())),
+      rest_ns_(packing.lengths.size()) {
+  int64_t rest_ns = 0;
+  for (int place = times_.places() - 1; place >= 0; --place)
+    rest_ns_[static_cast<size_t>(place)] = rest_ns += times_.work_ns(place);
+}
 
 bool Strip::in_time(const Halves& takes, int64_t start_ns, const Halves& most) const {
   if (!trial_->apart) return start_ns + takes.both_ns() <= most.both_ns();
@@ -71,19 +76,18 @@ bool Strip::fill(const Trial& trial) {
   filling_.micro_batches.clear();
   filling_.micro_batch_of.clear();
   passes_.resize(trial.passes.size());
+  left_ns_ = 0;
   for (size_t p = 0; p < passes_.size(); ++p) {
     OpenPass& pass = passes_[p];
     pass.most = trial.passes[p];
-    pass.free.clear();
-    pass.first_free = 0;
-    for (const LaneRun& node : packing_.nodes) pass.free.push_back({.lanes = node, .whole = true});
-    measure(pass);
+    pass.free.reset(packing_.nodes);
+    left_ns_ += packing_.lanes() * (pass.most.both_ns() - packing_.scheme.micro_batch_ns());
   }
   open_.resize(static_cast<size_t>(times_.widths()));
   for (auto& open : open_) open.clear();
   open_end_ = 0;
   for (int place = 0; place < times_.places(); ++place) {
-    if (!put(place)) return false;
+    if (left_ns_ < rest_ns_[static_cast<size_t>(place)] || !put(place)) return false;
   }
   return true;
 }
@@ -112,7 +116,7 @@ int Strip::first_width(int place, const Halves& most) {
 // all.
 bool Strip::allows(int place, int width, const Halves& most) {
   const int lanes = times_.lanes(width);
-  const bool waits = in_passes() || lanes < packing_.node_lanes();
+  const bool waits = in_passes() || lanes < packing_.node_lanes;
   if (width + 1 == times_.end_width(place)) return true;
   if (times_.share(place, width).tokens > capacity()) return false;
   if (lanes < trial_->least_lanes) return false;
@@ -130,14 +134,21 @@ bool Strip::join(int place, int first_width, int end_width, Room room) {
     if (open.empty()) continue;
     const int lanes = times_.lanes(width);
     const int64_t tokens = room == Room::kAny ? 0 : times_.share(place, width).tokens;
-    const auto in_time = std::ranges::lower_bound(open, work_ns / lanes, {}, &Open::left_ns);
-    const std::ptrdiff_t count = open.end() - in_time;
+    const auto in_time = open.lower_bound({.left_ns = work_ns / lanes});
     int tried = 0;
-    for (std::ptrdiff_t i = 0; i < count && tried < kTried; ++i) {
-      const Open& next = in_time[trial_->to_most_left() ? count - 1 - i : i];
-      if (next.room_tokens < tokens) continue;
+    const auto consider = [&](const Open& next) {
+      if (next.room_tokens < tokens) return;
       joins_.emplace_back((next.left_ns * lanes - work_ns) * (trial_->to_most_left() ? -1 : 1), next.load);
       ++tried;
+    };
+    if (trial_->to_most_left()) {
+      for (auto next = open.end(); next != in_time && tried < kTried;) consider(*--next);
+    } else {
+      auto next = in_time;
+      while (next != open.end() && tried < kTried) consider(*next++);
+      if (next == open.end()) continue;
+      next = open.lower_bound({.left_ns = std::max(next->left_ns, times_.alone(place, width).both_ns())});
+      while (next != open.end() && tried == kTried) consider(*next++);
     }
   }
   std::ranges::sort(joins_);
@@ -163,6 +174,7 @@ bool Strip::extend(int place, int index) {
   takes += grown.takes;
   if (!in_time(takes, extended.start_ns, pass_of(extended).most)) return false;
   close(index);
+  left_ns_ -= (takes.both_ns() - extended.takes.both_ns()) * extended.lanes.lanes;
   extended.takes = takes;
   if (into >= 0) {
     micro_batch(into) = grown;
@@ -174,9 +186,8 @@ bool Strip::extend(int place, int index) {
     filling_.micro_batches.push_back(grown);
   }
   note_room(extended);
-  std::vector<Free>& free = pass_of(extended).free;
-  for (int f = extended.free_begin; f < extended.free_end; ++f)
-    free[static_cast<size_t>(f)].floor_ns = extended.end_ns();
+  for (size_t run = extended.free_begin; run < extended.free_end; ++run)
+    pass_of(extended).free.raise(run, extended.end_ns());
   open(index);
   return true;
 }
@@ -201,17 +212,19 @@ bool Strip::begin(int place) {
   std::optional<Place> best;
   cost::Wide least_area = 0;
   for (int pass = 0; pass < static_cast<int>(passes_.size()); ++pass) {
-    const OpenPass& of = passes_[static_cast<size_t>(pass)];
-    if (of.most_lanes == 0) continue;
+    OpenPass& of = passes_[static_cast<size_t>(pass)];
+    const int most_lanes = of.free.most_lanes();
+    if (most_lanes == 0) continue;
     for (int width = first_width(place, of.most); width < times_.end_width(place); ++width) {
-      if (times_.lanes(width) > of.most_lanes) break;
-      const bool in_any = in_time(times_.alone(place, width), of.least_floor_ns, of.most);
-      if (!in_any || !allows(place, width, of.most)) continue;
-      const std::optional<Place> found = place_for(place, pass, width);
+      const int lanes = times_.lanes(width);
+      if (lanes > most_lanes) break;
+      if (!allows(place, width, of.most)) continue;
+      const Halves& takes = times_.alone(place, width);
+      const std::optional<FreeLanes::Place> found = find(takes, lanes, of);
       if (!found) continue;
-      const cost::Wide area = cost::Wide{times_.alone(place, width).both_ns()} * times_.lanes(width);
+      const cost::Wide area = cost::Wide{takes.both_ns()} * lanes;
       if (!best || area < least_area) {
-        best = found;
+        best = {.pass = pass, .width = width, .of = *found};
         least_area = area;
       }
       break;
@@ -225,17 +238,17 @@ bool Strip::begin(int place) {
   filling_.loads.push_back({.lanes = take(*best),
                             .width = best->width,
                             .pass = best->pass,
-                            .start_ns = best->start_ns,
+                            .start_ns = best->of.start_ns,
                             .takes = alone,
                             .most_tokens = capacity(),
                             .room_tokens = capacity() - share.tokens,
                             .first_micro_batch = first_micro_batch});
+  left_ns_ -= (alone.both_ns() - packing_.scheme.micro_batch_ns()) * times_.lanes(best->width);
   filling_.micro_batches.push_back({.work = share, .takes = alone});
   filling_.micro_batch_of.push_back(first_micro_batch);
   const int lanes = load(index).lanes.lanes;
-  const bool divides = trial_->keeps_whole && lanes > packing_.node_lanes();
+  const bool divides = trial_->keeps_whole && lanes > packing_.node_lanes;
   if (trial_->stacks && lanes > 1 && !divides) lay_free_above(index);
-  measure(passes_[static_cast<size_t>(best->pass)]);
   divides ? divide(index) : open(index);
   return true;
 }
@@ -262,92 +275,46 @@ void Strip::divide(int index) {
   }
 }
 
-// Inside nodes the lanes of which fewest are free, of these the latest.
-std::optional<Strip::Place> Strip::place_for(int place, int pass, int width) {
-  const int lanes = times_.lanes(width);
-  if (lanes > packing_.node_lanes()) return place_between_nodes(place, pass, width);
-  const OpenPass& of = passes_[static_cast<size_t>(pass)];
-  const Halves& takes = times_.alone(place, width);
-  std::optional<Place> best;
-  std::pair<int, int64_t> least;
-  for (size_t f = of.first_free; f < of.free.size(); ++f) {
-    const Free& free = of.free[f];
-    const std::pair next(free.lanes.lanes, -free.floor_ns);
-    if (free.lanes.lanes < lanes || (best && next >= least) || !in_time(takes, free.floor_ns, of.most))
-      continue;
-    best = {.pass = pass, .width = width, .free = static_cast<int>(f), .start_ns = free.floor_ns};
-    least = next;
-    if (!trial_->stacks && free.lanes.lanes == lanes) break;  // none is free from later on
-  }
-  return best;
+// So that what takes so long ends in time.
+std::optional<FreeLanes::Place> Strip::find(const Halves& takes, int lanes, OpenPass& pass) {
+  if (!in_time(takes, 0, pass.most)) return std::nullopt;
+  return pass.free.find(lanes, lanes <= packing_.node_lanes, pass.most.both_ns() - takes.both_ns());
 }
 
-// The first whole nodes that follow each other.
-std::optional<Strip::Place> Strip::place_between_nodes(int place, int pass, int width) {
-  const OpenPass& of = passes_[static_cast<size_t>(pass)];
-  const int lanes = times_.lanes(width);
-  for (size_t begin = of.first_free; begin < of.free.size(); ++begin) {
-    int found = 0;
-    int64_t floor_ns = 0;
-    for (size_t f = begin; f < of.free.size() && found < lanes; ++f) {
-      const Free& free = of.free[f];
-      if (!free.whole || free.lanes.first != of.free[begin].lanes.first + found) break;
-      found += free.lanes.lanes;
-      floor_ns = std::max(floor_ns, free.floor_ns);
-    }
-    if (found < lanes || !in_time(times_.alone(place, width), floor_ns, of.most)) continue;
-    return Place{.pass = pass, .width = width, .free = static_cast<int>(begin), .start_ns = floor_ns};
-  }
-  return std::nullopt;
-}
-
+// What lies below does not grow any more.
 LaneRun Strip::take(const Place& at) {
-  std::vector<Free>& all = passes_[static_cast<size_t>(at.pass)].free;
-  const LaneRun run{all[static_cast<size_t>(at.free)].lanes.first, times_.lanes(at.width)};
-  int left = run.lanes;
-  for (auto f = static_cast<size_t>(at.free); left > 0; ++f) {
-    Free& free = all[f];
-    if (free.above >= 0) close(free.above);
-    const int taken = std::min(left, free.lanes.lanes);
-    free = {.lanes = {free.lanes.first + taken, free.lanes.lanes - taken}, .floor_ns = free.floor_ns};
-    left -= taken;
+  FreeLanes& free = passes_[static_cast<size_t>(at.pass)].free;
+  const LaneRun taken{free.run(at.of.run).lanes.first, times_.lanes(at.width)};
+  const auto [first, end] = free.take(at.of.run, taken.lanes);
+  for (size_t run = first; run < end; ++run) {
+    if (const int below = free.run(run).above; below >= 0) close(below);
   }
-  return run;
+  return taken;
 }
 
 void Strip::lay_free_above(int index) {
   Load& below = load(index);
-  std::vector<Free>& free = pass_of(below).free;
-  below.free_begin = static_cast<int>(free.size());
+  FreeLanes& free = pass_of(below).free;
+  below.free_begin = free.runs();
   for (const LaneRun& node : packing_.nodes) {
     const int first = std::max(node.first, below.lanes.first);
-    const int end = std::min(node.first + node.lanes, below.lanes.first + below.lanes.lanes);
+    const int end = std::min(node.end(), below.lanes.end());
     if (first >= end) continue;
     const bool whole = end - first == node.lanes;
-    free.push_back(
-        {.lanes = {first, end - first}, .floor_ns = below.end_ns(), .above = index, .whole = whole});
+    free.add({.lanes = {first, end - first}, .floor_ns = below.end_ns(), .above = index, .whole = whole});
   }
-  below.free_end = static_cast<int>(free.size());
-}
-
-void Strip::measure(OpenPass& pass) {
-  pass.most_lanes = 0;
-  pass.least_floor_ns = std::numeric_limits<int64_t>::max();
-  LaneRun run{.lanes = 0};  // of whole nodes
-  while (pass.first_free < pass.free.size() && pass.free[pass.first_free].lanes.lanes == 0) ++pass.first_free;
-  for (size_t f = pass.first_free; f < pass.free.size(); ++f) {
-    const Free& free = pass.free[f];
-    if (free.lanes.lanes == 0) continue;
-    pass.least_floor_ns = std::min(pass.least_floor_ns, free.floor_ns);
-    const bool follows = free.whole && free.lanes.first == run.end();
-    run = follows ? LaneRun{run.first, run.lanes + free.lanes.lanes} : free.lanes;
-    if (!free.whole) run.lanes = 0;
-    pass.most_lanes = std::max({pass.most_lanes, free.lanes.lanes, run.lanes});
-  }
+  below.free_end = free.runs();
 }
 
 Strip::Open Strip::opened(const Load& load, int index) {
-  return {pass_of(load).most.both_ns() - load.end_ns(), index, load.room_tokens};
+  const Halves& most = pass_of(load).most;
+  if (!trial_->apart) return {most.both_ns() - load.end_ns(), index, load.room_tokens};
+  const auto of_both = [&](int64_t takes_ns, int64_t most_ns) {
+    return static_cast<int64_t>(cost::Wide{most_ns - takes_ns} * most.both_ns() / std::max<int64_t>(1, most_ns));
+  };
+  const int64_t left_ns = std::min(of_both(load.takes.forward_ns, most.forward_ns),
+                                   of_both(load.takes.backward_ns, most.backward_ns));
+  return {left_ns, index, load.room_tokens};
 }
 
 // Unless not even the shortest sequence has room.
@@ -356,16 +323,12 @@ void Strip::open(int index) {
   if (in_passes() && of.room_tokens < times_.share(times_.places() - 1, of.width).tokens) return;
   const Open entry = opened(of, index);
   open_end_ = std::max(open_end_, of.width + 1);
-  std::vector<Open>& open = open_[static_cast<size_t>(of.width)];
-  open.insert(std::ranges::upper_bound(open, entry), entry);
+  open_[static_cast<size_t>(of.width)].insert(entry);
 }
 
 void Strip::close(int index) {
   const Load& closed = load(index);
-  std::vector<Open>& open = open_[static_cast<size_t>(closed.width)];
-  const Open entry = opened(closed, index);
-  const auto at = std::ranges::lower_bound(open, entry);
-  if (at != open.end() && *at == entry) open.erase(at);
+  open_[static_cast<size_t>(closed.width)].erase(opened(closed, index));
 }
 
 std::vector<strategy::UnitSequence> Strip::sequences_of(const std::vector<int>& places) const {

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "plan/free_lanes.h"
 #include "plan/packing.h"
 #include "plan/width_times.h"
 
@@ -54,9 +56,9 @@ struct Load {
   int64_t most_tokens = 0;  // of a micro-batch, on each lane
   int64_t room_tokens = 0;  // there, in its emptiest micro-batch
   int first_micro_batch = 0;
-  // What is free above it, in its pass.
-  int free_begin = 0;
-  int free_end = 0;
+  // What is free above it, in its pass: FreeLanes' runs.
+  size_t free_begin = 0;
+  size_t free_end = 0;
   int64_t end_ns() const { return start_ns + takes.both_ns(); }
 };
 
@@ -83,10 +85,11 @@ class Strip {
   // What it is made from must outlive it.
   explicit Strip(const Packing& packing);
 
-  // Whether the packing's sequences all end in time. Each joins one of the loads with room, or begins one on
-  // the fewest lanes that end in time, inside a node where it fits one, else on whole nodes; a load that has
-  // no room gets another micro-batch where nothing else is left, but where lanes share parameters or there
-  // are several stages it has one. O(sequences · log(loads) + loads · nodes), about.
+  // Whether the packing's sequences all end in time; no sooner than there is time left for the work of all
+  // that are left. Each joins one of the loads with room, or begins one on the fewest lanes that end in time,
+  // inside a node where it fits one, else on whole nodes; a load that has no room gets another micro-batch
+  // where nothing else is left, but where lanes share parameters or there are several stages it has one.
+  // O(sequences · log(loads) + loads · nodes), about.
   bool fill(const Trial& trial);
   WidthTimes& times() { return times_; }
   // Of the last trial that was filled.
@@ -95,13 +98,6 @@ class Strip {
   std::vector<strategy::Unit> units(const Filling& filling) const;
 
  private:
-  // Lanes that nothing lies on from `floor_ns` on: of a node, or of one above a load.
-  struct Free {
-    LaneRun lanes;
-    int64_t floor_ns = 0;
-    int above = -1;  // a load, which may grow until they are taken
-    bool whole = false;
-  };
   // A load that may take more: the time left behind it, and room as Load has it.
   struct Open {
     int64_t left_ns = 0;
@@ -111,17 +107,12 @@ class Strip {
   };
   struct OpenPass {
     SchemeCost::Halves most;
-    std::vector<Free> free;
-    size_t first_free = 0;  // all before it are taken
-    // Of what is free, the most lanes that neighbour each other, of a node or whole ones, and the earliest.
-    int most_lanes = 0;
-    int64_t least_floor_ns = 0;
+    FreeLanes free;
   };
   struct Place {
     int pass = 0;
     int width = 0;
-    int free = 0;  // the first, in OpenPass::free
-    int64_t start_ns = 0;
+    FreeLanes::Place of;
   };
   enum class Room { kInMicroBatch, kAny };
 
@@ -143,12 +134,10 @@ class Strip {
   bool begin(int place);
   int first_width(int place, const SchemeCost::Halves& most);
   bool allows(int place, int width, const SchemeCost::Halves& most);
-  std::optional<Place> place_for(int place, int pass, int width);
-  std::optional<Place> place_between_nodes(int place, int pass, int width);
+  std::optional<FreeLanes::Place> find(const SchemeCost::Halves& takes, int lanes, OpenPass& pass);
   LaneRun take(const Place& at);
   void divide(int load);
   void lay_free_above(int load);
-  static void measure(OpenPass& pass);
   Open opened(const Load& load, int index);
   void open(int load);
   void close(int load);
@@ -161,9 +150,11 @@ class Strip {
   WidthTimes times_;
   const Trial* trial_ = nullptr;
   std::vector<OpenPass> passes_;
-  std::vector<std::vector<Open>> open_;  // of all passes, by width, ascending
-  int open_end_ = 0;                     // behind the widest that ever was
+  std::vector<std::set<Open>> open_;  // of all passes, by width
+  int open_end_ = 0;                  // behind the widest that ever was
   Filling filling_;
+  std::vector<int64_t> rest_ns_;                // by place: the work of it and of all behind it
+  int64_t left_ns_ = 0;                         // of all lanes and passes
   std::vector<std::pair<int64_t, int>> joins_;  // of join: by time left, and the load
 };
 

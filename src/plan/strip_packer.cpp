@@ -115,8 +115,8 @@ class StripPacker {
   bool run(int passes);
   Found find_together(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
-  void consider_levelled(Found found);
-  void consider_apart(Found found);
+  void search_apart(Found& found);
+  void level_spread(Found& found);
   bool search(const Shape& shape, Found& found);
   void consider(const Filling& filling);
 
@@ -231,23 +231,24 @@ bool StripPacker::run(int passes) {
   }
   if (found.end_ns == kNever) return false;
   consider(found.filling);
-  const bool waits = shares() && packing_.options.seeds.has(Seed::kHalves);
-  if (waits && !enough()) consider_apart(found);
-  if (waits && !enough()) consider_levelled(found);
+  if (!shares() || !packing_.options.seeds.has(Seed::kHalves) || enough()) return true;
+  search_apart(found);
+  level_spread(found);
+  consider(found.filling);
   return true;
 }
 
 // Forwards and backwards divide a pass as they like.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
-  const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes();
+  const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes;
   const auto try_both = [&] {
     shape.trial.keeps_whole = false;
     search(shape, found);
     shape.trial.keeps_whole = true;
     if (spans_nodes) search(shape, found);
   };
-  const int most_least = scheme_.scheme().pp > 1 && !few() ? 1 : packing_.node_lanes();
+  const int most_least = scheme_.scheme().pp > 1 && !few() ? 1 : packing_.node_lanes;
   for (int least = 1; least <= most_least || (least <= packing_.lanes() && found.end_ns == kNever);
        least *= 2) {
     shape.trial.least_lanes = least;
@@ -273,8 +274,7 @@ void StripPacker::level_from(Filling filling, const Shape& shape, Found& found) 
 
 // Sequences that are spread for an end a little later leave local search more to do; not where many lie
 // evenly already.
-void StripPacker::consider_levelled(Found found) {
-  found.end_ns = found.filling.end_ns(true);
+void StripPacker::level_spread(Found& found) {
   level_from(found.filling, found.shape, found);
   int64_t area_ns = 0;
   for (const Load& load : found.filling.loads)
@@ -284,16 +284,16 @@ void StripPacker::consider_levelled(Found found) {
   Shape shape = found.shape;
   shape.trial.most_milli = kMilli;
   shape.trial.spreads = true;
+  shape.trial.apart = false;
   for (int least = 1; spread && least <= packing_.lanes(); least *= 2) {
     shape.trial.least_lanes = least;
     if (strip_.fill(shape.of(found.end_ns + found.end_ns / kNearPart)))
       level_from(strip_.filling(), shape, found);
   }
-  consider(found.filling);
 }
 
 // With limits to forwards and backwards each.
-void StripPacker::consider_apart(Found found) {
+void StripPacker::search_apart(Found& found) {
   const int64_t of_found = forward_part(found.filling.halves());
   low_ns_ = found.end_ns;  // about: less than together is hardly to be had
   found.end_ns = found.filling.end_ns(true);
@@ -317,8 +317,6 @@ void StripPacker::consider_apart(Found found) {
     step /= 2;
     ++steps;
   }
-  level_from(found.filling, found.shape, found);
-  consider(found.filling);
 }
 
 // Whether some trial end of that shape is less. What holds all for one end need not for a later one: ends

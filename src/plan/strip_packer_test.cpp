@@ -34,9 +34,8 @@ struct Setting {
   }
 };
 
-// Fewer sequences than lanes, of which none fills a lane: cut over as few lanes as end in time alone they
-// may leave a seventh of the lanes' time idle.
-TEST(PackStrip, FewSequencesOnManySharedLanesEndNearTheEvenLoad) {
+// 13B on nodes of eight GPUs with fast links inside.
+cost::CostModel cost_on_nodes() {
   const cost::Rates rates{.product_flops_per_ns = 150e3,
                           .attention_forward_flops_per_ns = 100e3,
                           .attention_backward_flops_per_ns = 75e3,
@@ -54,8 +53,14 @@ TEST(PackStrip, FewSequencesOnManySharedLanesEndNearTheEvenLoad) {
                            .ffn_hidden = 13'824,
                            .vocab = 32'000};
   const std::vector<int> degrees = {1};
-  const cost::CostModel cost(cost::analytic_options(
+  return cost::CostModel(cost::analytic_options(
       shape, rates, {.device_bytes = int64_t{70} << 30, .element_bytes = 2}, degrees, 8));
+}
+
+// Fewer sequences than lanes, of which none fills a lane: cut over as few lanes as end in time alone they
+// may leave a seventh of the lanes' time idle.
+TEST(PackStrip, FewSequencesOnManySharedLanesEndNearTheEvenLoad) {
+  const cost::CostModel cost = cost_on_nodes();
   const Setting setting("<1,1,64,64>", 64, cost);
   for (uint64_t seed = 0; seed < 10; ++seed) {
     base::Rng rng(seed, 9);
@@ -67,6 +72,21 @@ TEST(PackStrip, FewSequencesOnManySharedLanesEndNearTheEvenLoad) {
     work.squares /= 64;
     const int64_t even_ns = setting.scheme.load_ns(work) + setting.scheme.micro_batch_ns();
     EXPECT_LT(setting.passes(lengths).makespan_ns, even_ns + even_ns / 10) << "seed " << seed;
+  }
+}
+
+// However many loads are nearly full, the one that takes what is left is found.
+TEST(PackStrip, MoreOfTheSameOnAsManyMoreLanesTakesNoLonger) {
+  const cost::CostModel cost = cost_on_nodes();
+  const Setting few("<1,1,64,64>", 64, cost), many("<1,1,1024,64>", 1024, cost);
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    base::Rng rng(seed, 91);
+    std::vector<int64_t> lengths, more;
+    for (int64_t tokens = 0; tokens < 200'000; tokens += lengths.back())
+      lengths.push_back(rng.between(50, rng.between(100, rng.between(200, 32'768))));
+    for (int i = 0; i < 16; ++i) more.insert(more.end(), lengths.begin(), lengths.end());
+    const int64_t few_ns = few.passes(lengths).makespan_ns;
+    EXPECT_LE(many.passes(more).makespan_ns, few_ns + few_ns / 1000) << "seed " << seed;
   }
 }
 
