@@ -260,6 +260,7 @@ void count_slice(RoundVolume& volume, const strategy::Topology& topology, Interv
   const auto at = [](std::vector<int64_t>& counts, int rank) -> int64_t& {
     return counts[static_cast<size_t>(rank)];
   };
+  std::vector<int64_t> parts;  // that the holders of a node take in
   for (const auto& [node, ranks] : nodes) {
     if (node == topology.node_of(owner)) {
       for (const int holder : ranks) {
@@ -270,10 +271,16 @@ void count_slice(RoundVolume& volume, const strategy::Topology& topology, Interv
       continue;
     }
     at(volume.inter.sent, owner) += slice.size();
+    if (parts.size() != ranks.size()) {
+      parts.clear();
+      for (size_t index = 0; index < ranks.size(); ++index)
+        parts.push_back(entry_part(slice, ranks.size(), index).size());
+    }
+    const int level = topology.level_of(owner, ranks.front());  // of all: they are on one node
     for (size_t index = 0; index < ranks.size(); ++index) {
-      const int64_t part = entry_part(slice, ranks.size(), index).size();
+      const int64_t part = parts[index];
       at(volume.inter.received, ranks[index]) += part;
-      for (int beyond = topology.level_of(owner, ranks[index]) - 2; beyond >= 0; --beyond) {
+      for (int beyond = level - 2; beyond >= 0; --beyond) {
         Volume& leaves = volume.beyond[static_cast<size_t>(beyond)];
         at(leaves.sent, owner) += part;
         at(leaves.received, ranks[index]) += part;

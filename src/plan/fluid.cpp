@@ -186,47 +186,65 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   });
 }
 
+// What passes in time fits. Those that have come are no shorter, so that a pipeline that has as many of them
+// as it has room for such has none for more. The first on a pipeline is its longest.
+const FluidTimes::Slot* FluidTimes::slots(const Batch& batch, size_t scheme, int place) const {
+  if (batch.slots.empty()) batch.slots.resize(schemes_.size() * times_.size());
+  std::unique_ptr<Slot[]>& known = batch.slots[scheme * times_.size() + static_cast<size_t>(place)];
+  if (known) return known.get();
+  known = std::make_unique<Slot[]>(batch.sequences.size());
+  const int64_t each_ns = capacity_ns(scheme, place);
+  const int64_t limit_ns = time_ns(place);
+  for (size_t c = 0; c < batch.sequences.size() && each_ns > 0; ++c) {
+    const Way* way = batch.on[scheme].way(c, limit_ns);
+    if (way == nullptr) continue;
+    const int64_t work_ns = std::min(way->work_ns, each_ns);
+    const int64_t bubble_ns =
+        std::clamp<int64_t>(way->bubble_ns - (limit_ns - each_ns), 0, each_ns - work_ns);
+    known[c] = {.work_ns = work_ns, .first_ns = bubble_ns + work_ns, .sequences = each_ns / work_ns};
+  }
+  return known.get();
+}
+
 // Classes from the longest to the first pipelines in order that hold them, pass them in time and have room.
 std::optional<int64_t> FluidTimes::used_milli(const Batch& batch, const Mix& mix,
                                               std::span<const size_t> order, int place) const {
   struct Room {
-    int64_t each_ns;    // of a pipeline
+    const Slot* slots;
+    int64_t pipelines;
+    int64_t ranks;      // of each
     int64_t left_ns;    // of all
     int64_t sequences;  // that they have got
   };
   std::vector<Room> rooms;
   int64_t all_ns = 1;
   for (const size_t k : order) {
-    const int64_t each_ns = capacity_ns(k, place);
-    rooms.push_back({each_ns, mix[k] * each_ns, 0});
-    all_ns += mix[k] * each_ns * schemes_[k].scheme().ranks();
+    const int64_t room_ns = mix[k] * capacity_ns(k, place);
+    const int ranks = schemes_[k].scheme().ranks();
+    rooms.push_back({slots(batch, k, place), mix[k], ranks, room_ns, 0});
+    all_ns += room_ns * ranks;
   }
   int64_t used_ns = 0;
-  const int64_t limit_ns = time_ns(place);
   for (size_t c = 0; c < batch.sequences.size(); ++c) {
     int64_t left = batch.sequences[c];
-    for (size_t j = 0; j < order.size() && left > 0; ++j) {
-      Room& room = rooms[j];
-      if (room.left_ns <= 0) continue;
-      const Way* way = batch.on[order[j]].way(c, limit_ns);
-      if (way == nullptr) continue;
-      // What passes in time fits. Those that have come are no shorter, so that a pipeline that has as many of
-      // them as it has room for such has none for more. The first on a pipeline is its longest.
-      const int64_t work_ns = std::min(way->work_ns, room.each_ns);
-      const int64_t first_ns =
-          std::clamp<int64_t>(way->bubble_ns - (limit_ns - room.each_ns), 0, room.each_ns - work_ns) +
-          work_ns;
-      const int64_t pipelines = mix[order[j]];
-      const int64_t empty = std::max<int64_t>(0, pipelines - room.sequences);
-      const int64_t places = pipelines * (room.each_ns / work_ns) - room.sequences;
-      const int64_t firsts = std::min(empty, room.left_ns / first_ns);
-      const int64_t fit = firsts < empty ? firsts : empty + (room.left_ns - empty * first_ns) / work_ns;
-      const int64_t taken = std::min({left, fit, places});
+    for (Room& room : rooms) {
+      const Slot& slot = room.slots[c];
+      if (slot.work_ns == 0 || room.left_ns < slot.work_ns) continue;
+      const int64_t empty = std::max<int64_t>(0, room.pipelines - room.sequences);
+      const auto takes_ns = [&](int64_t count) {
+        return count * slot.work_ns + std::min(count, empty) * (slot.first_ns - slot.work_ns);
+      };
+      int64_t taken = std::min(left, room.pipelines * slot.sequences - room.sequences);
+      if (taken > 0 && takes_ns(taken) > room.left_ns) {
+        const int64_t firsts = std::min(empty, room.left_ns / slot.first_ns);
+        taken = firsts < empty ? firsts : empty + (room.left_ns - empty * slot.first_ns) / slot.work_ns;
+      }
       if (taken <= 0) continue;
       left -= taken;
-      room.left_ns -= taken * work_ns + std::min(taken, empty) * (first_ns - work_ns);
+      room.left_ns -= takes_ns(taken);
       room.sequences += taken;
-      used_ns += taken * work_ns * schemes_[order[j]].scheme().ranks();
+      used_ns += taken * slot.work_ns * room.ranks;
+      if (left == 0) break;
     }
     if (left > 0) return std::nullopt;
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -85,10 +86,20 @@ class FluidTimes {
     }
     void add_way(Way way);
   };
+  // What sequences of a class take of a pipeline by some time, the first of all, which leaves bubbles, more
+  // than others, and how many of them have room there; no work where they pass too late.
+  struct Slot {
+    int64_t work_ns = 0;
+    int64_t first_ns = 0;
+    int64_t sequences = 0;
+  };
   struct Batch {
     std::vector<int64_t> sequences;  // by class, the longest first
     std::vector<OnScheme> on;        // by scheme
+    // By scheme, then time: by class, once it was asked for.
+    mutable std::vector<std::unique_ptr<Slot[]>> slots;
   };
+  const Slot* slots(const Batch& batch, size_t scheme, int place) const;
   // Place on the scale of times.
   int64_t time_ns(int place) const { return times_[static_cast<size_t>(place)]; }
   int place_of(int64_t time_ns) const;  // the first that is no less, or the end
