@@ -1,6 +1,7 @@
 #include "plan/free_lanes.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace sluice::plan {
 
