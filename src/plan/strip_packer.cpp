@@ -29,8 +29,6 @@ constexpr size_t kFewToTryAll = 32;
 // The forward's part of a pass is moved by so much, then by half, and half of that.
 constexpr int64_t kForwardStepMicro = 4'000;
 constexpr int64_t kForwardSteps = 3;
-// Of up to so many sequences a lane strips are spread and levelled.
-constexpr int kFewOfLane = 2;
 // A trial end that nothing meets is raised by so much more each time.
 constexpr int64_t kRiseMilli = 1'600;
 // Beyond so many times what the work alone takes, where hardly anything ends, any end is as good.
@@ -274,10 +272,15 @@ void StripPacker::level_from(Filling filling, const Shape& shape, Found& found) 
   if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = std::move(filling), .shape = shape};
 }
 
-// Few sequences that are spread for an end a little later leave local search more to do.
+// Sequences that are spread for an end a little later leave local search more to do; not where many lie
+// evenly already.
 void StripPacker::level_spread(Found& found) {
   level_from(found.filling, found.shape, found);
-  const bool spread = std::ssize(packing_.lengths) <= kFewOfLane * packing_.lanes();
+  int64_t area_ns = 0;
+  for (const Load& load : found.filling.loads)
+    area_ns += load.divided ? 0 : load.takes.both_ns() * load.lanes.lanes;
+  const bool even = found.end_ns - area_ns / packing_.lanes() <= found.end_ns / kFirstRisePart;
+  const bool spread = !even || std::ssize(packing_.lengths) <= packing_.lanes();
   Shape shape = found.shape;
   shape.trial.most_milli = kMilli;
   shape.trial.spreads = true;
