@@ -243,10 +243,10 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
   const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes;
   const auto try_both = [&] {
-    shape.trial.keeps_whole = true;
-    if (spans_nodes) search(shape, found);
     shape.trial.keeps_whole = false;
     search(shape, found);
+    shape.trial.keeps_whole = true;
+    if (spans_nodes) search(shape, found);
   };
   const int most_least = scheme_.scheme().pp > 1 && !few() ? 1 : packing_.node_lanes;
   for (int least = 1; least <= most_least || (least <= packing_.lanes() && found.end_ns == kNever);
