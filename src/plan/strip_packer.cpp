@@ -115,8 +115,8 @@ class StripPacker {
   bool run(int passes);
   Found find_together(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
-  void search_apart(Found& found);
-  void level_spread(Found& found);
+  void consider_levelled(Found found);
+  void consider_apart(Found found);
   bool search(const Shape& shape, Found& found);
   void consider(const Filling& filling);
 
@@ -231,10 +231,9 @@ bool StripPacker::run(int passes) {
   }
   if (found.end_ns == kNever) return false;
   consider(found.filling);
-  if (!shares() || !packing_.options.seeds.has(Seed::kHalves) || enough()) return true;
-  search_apart(found);
-  level_spread(found);
-  consider(found.filling);
+  const bool waits = shares() && packing_.options.seeds.has(Seed::kHalves);
+  if (waits && !enough()) consider_apart(found);
+  if (waits && !enough()) consider_levelled(found);
   return true;
 }
 
@@ -274,7 +273,8 @@ void StripPacker::level_from(Filling filling, const Shape& shape, Found& found) 
 
 // Sequences that are spread for an end a little later leave local search more to do; not where many lie
 // evenly already.
-void StripPacker::level_spread(Found& found) {
+void StripPacker::consider_levelled(Found found) {
+  found.end_ns = found.filling.end_ns(true);
   level_from(found.filling, found.shape, found);
   int64_t area_ns = 0;
   for (const Load& load : found.filling.loads)
@@ -284,16 +284,16 @@ void StripPacker::level_spread(Found& found) {
   Shape shape = found.shape;
   shape.trial.most_milli = kMilli;
   shape.trial.spreads = true;
-  shape.trial.apart = false;
   for (int least = 1; spread && least <= packing_.lanes(); least *= 2) {
     shape.trial.least_lanes = least;
     if (strip_.fill(shape.of(found.end_ns + found.end_ns / kNearPart)))
       level_from(strip_.filling(), shape, found);
   }
+  consider(found.filling);
 }
 
 // With limits to forwards and backwards each.
-void StripPacker::search_apart(Found& found) {
+void StripPacker::consider_apart(Found found) {
   const int64_t of_found = forward_part(found.filling.halves());
   low_ns_ = found.end_ns;  // about: less than together is hardly to be had
   found.end_ns = found.filling.end_ns(true);
@@ -317,6 +317,8 @@ void StripPacker::search_apart(Found& found) {
     step /= 2;
     ++steps;
   }
+  level_from(found.filling, found.shape, found);
+  consider(found.filling);
 }
 
 // Whether some trial end of that shape is less. What holds all for one end need not for a later one: ends
