@@ -14,10 +14,9 @@ void FreeLanes::reset(std::span<const LaneRun> nodes) {
   for (size_t at = runs_.size(); at-- > 0;) list(at);
 }
 
-size_t FreeLanes::add(const Run& run) {
+void FreeLanes::add(const Run& run) {
   runs_.push_back(run);
   list(runs_.size() - 1);
-  return runs_.size() - 1;
 }
 
 void FreeLanes::raise(size_t at, int64_t floor_ns) {

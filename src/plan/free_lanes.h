@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "plan/lane_runs.h"
@@ -29,7 +30,7 @@ class FreeLanes {
   // All lanes of `nodes`, in order, from the start on.
   void reset(std::span<const LaneRun> nodes);
   // Behind all that are there.
-  size_t add(const Run& run);
+  void add(const Run& run);
   const Run& run(size_t at) const { return runs_[at]; }
   size_t runs() const { return runs_.size(); }
   // Its load grew.

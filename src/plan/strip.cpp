@@ -296,11 +296,11 @@ void Strip::lay_free_above(int index) {
   Load& below = load(index);
   FreeLanes& free = pass_of(below).free;
   below.free_begin = free.runs();
-  for (const LaneRun& node : packing_.nodes) {
-    const int first = std::max(node.first, below.lanes.first);
-    const int end = std::min(node.end(), below.lanes.end());
-    if (first >= end) continue;
-    const bool whole = end - first == node.lanes;
+  auto node = std::ranges::upper_bound(packing_.nodes, below.lanes.first, {}, &LaneRun::end);
+  for (; node != packing_.nodes.end() && node->first < below.lanes.end(); ++node) {
+    const int first = std::max(node->first, below.lanes.first);
+    const int end = std::min(node->end(), below.lanes.end());
+    const bool whole = end - first == node->lanes;
     free.add({.lanes = {first, end - first}, .floor_ns = below.end_ns(), .above = index, .whole = whole});
   }
   below.free_end = free.runs();
@@ -310,7 +310,8 @@ Strip::Open Strip::opened(const Load& load, int index) {
   const Halves& most = pass_of(load).most;
   if (!trial_->apart) return {most.both_ns() - load.end_ns(), index, load.room_tokens};
   const auto of_both = [&](int64_t takes_ns, int64_t most_ns) {
-    return static_cast<int64_t>(cost::Wide{most_ns - takes_ns} * most.both_ns() / std::max<int64_t>(1, most_ns));
+    return static_cast<int64_t>(cost::Wide{most_ns - takes_ns} * most.both_ns() /
+                                std::max<int64_t>(1, most_ns));
   };
   const int64_t left_ns = std::min(of_both(load.takes.forward_ns, most.forward_ns),
                                    of_both(load.takes.backward_ns, most.backward_ns));
