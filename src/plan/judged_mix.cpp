@@ -68,11 +68,11 @@ int64_t JudgedMix::total_with(const std::vector<int64_t>& best_ns, const Planned
   return total_ns;
 }
 
-std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns,
-                                        const PlannedPart& others) const {
+std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns, const PlannedPart& as) const {
   std::vector<size_t> found;
   for (size_t b = 0; b < best_ns.size(); ++b) {
-    if (!planned_[b] && time_ns(b, others) < best_ns[b]) found.push_back(b);
+    if (planned_[b] || !holds(b)) continue;
+    if (std::max(as.planned(fluid_ns_[b]), least_ns_[b]) < best_ns[b]) found.push_back(b);
   }
   return found;
 }
@@ -86,6 +86,8 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   least_ns_[batch] = search.end_ns() + beside;
   planned_[batch] = true;
   planned_beside_ns_ += beside;
+  const PlannedPart part{.planned_ns = search.end_ns(), .fluid_ns = fluid_ns_[batch], .beside_ns = beside};
+  if (!least_part_.known() || part < least_part_) least_part_ = part;
   part_.planned_ns += search.end_ns();
   part_.fluid_ns += fluid_ns_[batch];
   part_.beside_ns = planned_beside_ns_ / std::ranges::count(planned_, true);
@@ -100,7 +102,7 @@ int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& pa
 
 void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {
   probed_ = true;
-  const std::vector<size_t> batches = winnable(best_ns, others);
+  const std::vector<size_t> batches = winnable(best_ns, part_.known() ? part_ : others);
   for (const size_t place : spread(batches.size(), kProbes)) plan(batches[place], best_ns[batches[place]]);
 }
 
@@ -108,7 +110,7 @@ void JudgedMix::plan_winnable(const std::vector<int64_t>& best_ns, const Planned
                               int64_t limit_ns) {
   probed_ = true;
   while (total_with(best_ns, others) < limit_ns) {
-    const std::vector<size_t> batches = winnable(best_ns, others);
+    const std::vector<size_t> batches = winnable(best_ns, least_part_.known() ? least_part_ : others);
     if (batches.empty()) return;
     const size_t batch = batches[batches.size() / 2];
     plan(batch, best_ns[batch]);

@@ -65,16 +65,16 @@ class JudgedMix {
   // Plans a few of the batches on which this mix seems to take less than `best_ns`, but none on which it is
   // proved to take no less.
   void probe(const std::vector<int64_t>& best_ns, const PlannedPart& others);
-  // Plans all such batches, one after the other, until total_with, corrected by these plans, is no longer
-  // below `limit_ns`.
+  // Plans those on which it may take less, as far as estimates were wrong about any, one after the other,
+  // until total_with, corrected by these plans, is no longer below `limit_ns`.
   void plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others, int64_t limit_ns);
   bool probed() const { return probed_; }
   const PlannedPart& planned_part() const { return part_; }
 
  private:
-  // The batches on which it seems to take less than `best_ns`, but for those planned or proved to take no
-  // less.
-  std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others) const;
+  // The batches on which it takes less than `best_ns` if estimates are as wrong about them as about that one,
+  // but for those planned or proved to take no less.
+  std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& as) const;
   void plan(size_t batch, int64_t limit_ns);
   int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const;
 
@@ -87,6 +87,7 @@ class JudgedMix {
   std::vector<int64_t> least_ns_;  // of the step: about what is proved, or planned
   std::vector<bool> planned_;
   PlannedPart part_;
+  PlannedPart least_part_;         // of the batch that took least of its estimate
   int64_t planned_beside_ns_ = 0;  // of all planned batches
   bool probed_ = false;
 };

@@ -16,6 +16,7 @@ constexpr size_t kPairs = 16;           // of schemes, for each of these
 constexpr size_t kMostRounded = 4;      // schemes of one ideal whose pipelines are rounded up and down
 constexpr size_t kClimbBatches = 24;    // that moves are judged by
 constexpr int64_t kRunnerUpPart = 100;  // neighbours that are worse by less are kept as runners-up
+constexpr int64_t kUnlikelyPart = 8;    // estimates of mixes of one scheme are not wrong by more
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 }  // namespace
@@ -155,17 +156,39 @@ int64_t MixSearch::total_ns(const Mix& mix, std::span<const int64_t> best_ns, in
 
 std::vector<Mix> MixSearch::uniform(size_t most) {
   const std::vector<int64_t> unlimited_ns(fluid_.batches(), FluidTimes::kNever);
-  std::vector<std::pair<int64_t, Mix>> rated;
+  std::vector<std::pair<int64_t, size_t>> rated;  // and its scheme
   for (const size_t k : useful_) {
-    Mix mix = all_of(k);
-    if (mix[k] * schemes_[k].scheme().ranks() < ranks_) continue;
-    const int64_t total = total_ns(mix, unlimited_ns, kNone);
-    if (total < FluidTimes::kNever) rated.emplace_back(total, std::move(mix));
+    if (ranks_ % schemes_[k].scheme().ranks() != 0) continue;
+    const int64_t total = total_ns(all_of(k), unlimited_ns, kNone);
+    if (total < FluidTimes::kNever) rated.emplace_back(total, k);
   }
   std::ranges::sort(rated);
-  if (rated.size() > most) rated.resize(most);
+  const auto lane_of = [&](size_t k) {
+    strategy::Scheme lane = schemes_[k].scheme();
+    lane.cp = 1;
+    return lane;
+  };
+  std::map<strategy::Scheme, size_t> widest;  // of the likely ones, by what one lane is
+  for (const auto& [total, k] : rated) {
+    if (total - rated.front().first > rated.front().first / kUnlikelyPart) break;
+    size_t& of = widest.try_emplace(lane_of(k), k).first->second;
+    if (schemes_[k].scheme().cp > schemes_[of].scheme().cp) of = k;
+  }
+  std::vector<size_t> order;
+  const auto add = [&](size_t k) {
+    if (std::ranges::find(order, k) == order.end()) order.push_back(k);
+  };
+  for (const auto& [total, k] : rated) {
+    const auto of = widest.find(lane_of(k));
+    if (of == widest.end()) continue;
+    add(k);
+    add(of->second);
+    widest.erase(of);
+  }
+  for (const auto& [total, k] : rated) add(k);
+  if (order.size() > most) order.resize(most);
   std::vector<Mix> mixes;
-  for (auto& [total, mix] : rated) mixes.push_back(std::move(mix));
+  for (const size_t k : order) mixes.push_back(all_of(k));
   return mixes;
 }
 

@@ -139,7 +139,9 @@ class Portfolio {
   std::vector<size_t> ranking(const std::vector<int64_t>& best_ns, size_t place) const;
   size_t leader(const std::vector<int64_t>& best_ns, size_t place);
   bool add_member();
+  bool add_leader(const std::vector<int64_t>& best_ns);
   void improve_members();
+  void plan_members();
   bool exchange_member();
   void drop_idle_members();
   bool add_spare();
@@ -191,11 +193,14 @@ void Portfolio::update_least() {
   }
 }
 
-// Mixes that may take a place, the best first.
+// Mixes that may take a place and have no other, the best first.
 std::vector<size_t> Portfolio::ranking(const std::vector<int64_t>& best_ns, size_t place) const {
   std::vector<std::pair<int64_t, size_t>> order;
   for (size_t i = 0; i < judged_.size(); ++i) {
-    if (judged_[i].max_len_tokens() >= least_max_len(place)) order.emplace_back(total_with(i, best_ns), i);
+    const auto has = std::ranges::find(members_, i);
+    const bool elsewhere = has != members_.end() && has - members_.begin() != static_cast<ptrdiff_t>(place);
+    if (!elsewhere && judged_[i].max_len_tokens() >= least_max_len(place))
+      order.emplace_back(total_with(i, best_ns), i);
   }
   std::sort(order.begin(), order.end());
   std::vector<size_t> ranked;
@@ -203,7 +208,7 @@ std::vector<size_t> Portfolio::ranking(const std::vector<int64_t>& best_ns, size
   return ranked;
 }
 
-// The best for a place, when those that seem so have been probed.
+// The best for a place, when those that seem so have been probed. REQUIRES: some mix may take it.
 size_t Portfolio::leader(const std::vector<int64_t>& best_ns, size_t place) {
   for (size_t probed = 0;; ++probed) {
     const std::vector<size_t> ranked = ranking(best_ns, place);
@@ -232,6 +237,12 @@ void Portfolio::widen(const std::vector<int64_t>& best_ns, size_t place) {
 bool Portfolio::add_member() {
   const std::vector<int64_t> best_ns = best();
   widen(best_ns, members_.size());
+  return add_leader(best_ns);
+}
+
+// Where that gains; the first always does.
+bool Portfolio::add_leader(const std::vector<int64_t>& best_ns) {
+  if (ranking(best_ns, members_.size()).empty()) return false;
   const size_t next = leader(best_ns, members_.size());
   const int64_t before_ns = sum(best_ns);
   if (!members_.empty() && before_ns - total_with(next, best_ns) <= before_ns / kNegligiblePart) return false;
@@ -248,11 +259,24 @@ void Portfolio::improve_members() {
   }
 }
 
+// Until all that members seem to be best on is planned: what plans take back may make others seem best.
+void Portfolio::plan_members() {
+  int64_t before_ns = 0;
+  int64_t now_ns = sum(best());
+  do {
+    before_ns = now_ns;
+    for (size_t place = 0; place < members_.size(); ++place) {
+      judged_[members_[place]].plan_winnable(best_without(place), least_,
+                                             std::numeric_limits<int64_t>::max());
+    }
+    update_least();
+    now_ns = sum(best());
+  } while (now_ns != before_ns);
+}
+
 // The first exchange or addition that gains by plans alone, place by place.
 bool Portfolio::exchange_member() {
-  for (size_t place = 0; place < members_.size(); ++place) {
-    judged_[members_[place]].plan_winnable(best_without(place), least_, std::numeric_limits<int64_t>::max());
-  }
+  plan_members();
   const int64_t now_ns = sum(best());
   const int64_t goal_ns = now_ns - now_ns / kNegligiblePart;
   const size_t places = std::min(members_.size() + 1, static_cast<size_t>(options_.max_strategies));
@@ -296,13 +320,7 @@ bool Portfolio::add_spare() {
     }
     next_ns.push_back(std::min(second_ns, 2 * best_ns));
   }
-  std::vector<size_t> ranked = ranking(next_ns, members_.size());
-  std::erase_if(ranked, [&](size_t i) { return std::ranges::find(members_, i) != members_.end(); });
-  const int64_t now_ns = sum(next_ns);
-  if (ranked.empty() || now_ns - total_with(ranked.front(), next_ns) <= now_ns / kNegligiblePart)
-    return false;
-  members_.push_back(ranked.front());
-  return true;
+  return add_leader(next_ns);
 }
 
 Mix Portfolio::whole(Mix mix) const {
