@@ -30,7 +30,7 @@ int64_t pass_ns(std::span<const SharedOperations> runs);
 // A gather for an operation, or a sum of its gradients, in nanoseconds from the cell's beginning.
 enum class Movement : uint8_t { kGather, kScatter, kBetween };
 struct SharedMove {
-  int64_t operation = 0;  // in the cell's order
+  int64_t operation = 0;  // in the cell's order; behind the last one, pieces of its sums
   Movement movement = Movement::kGather;
   int64_t start_ns = 0;
   int64_t end_ns = 0;

@@ -39,8 +39,15 @@ std::vector<base::Interval> alike_runs(const model::Program& program, CellKind k
   return runs;
 }
 
+int last_pieces(const strategy::LevelCodecs& sums, int64_t part_elements) {
+  constexpr int kPieces = 4;
+  constexpr int64_t kLeastElements = 4096;  // of a piece
+  const bool coded = sums.in_node != strategy::Codec::kNone || sums.between_nodes != strategy::Codec::kNone;
+  return coded || part_elements < kPieces * kLeastElements ? 1 : kPieces;
+}
+
 ShareCost::ShareCost(const CostModel& cost, const strategy::Scheme& scheme, const strategy::ShareRuns& runs)
-    : cost_(cost), scheme_(scheme), by_kind_(cost.program().kinds().size()) {
+    : cost_(cost), scheme_(scheme), by_kind_(cost.program().kinds().size()), last_by_kind_(by_kind_) {
   if (scheme.share == 1) return;
   SLUICE_ASSERT(runs.lanes_in_node >= 1 && runs.lanes_in_node <= scheme.share,
                 base::text(runs.lanes_in_node, " lanes of a share group of ", scheme.share, " in a node"));
@@ -51,7 +58,8 @@ ShareCost::ShareCost(const CostModel& cost, const strategy::Scheme& scheme, cons
   for (int64_t position = 0; position < program.size(); ++position) {
     if (program.at(position).kind == last_kind) continue;
     last_kind = program.at(position).kind;
-    by_kind_[static_cast<size_t>(last_kind)] = times_of(position, runs);
+    by_kind_[static_cast<size_t>(last_kind)] = times_of(position, runs, /*last=*/false);
+    last_by_kind_[static_cast<size_t>(last_kind)] = times_of(position, runs, /*last=*/true);
   }
 }
 
@@ -75,7 +83,7 @@ struct Holders {
 // lanes; of experts each lane takes in its own. In a run each lane sums its part of every run's parts, so to
 // another run it sends one part. The embedding's gradients are the last of a pass: what it takes besides is
 // counted there, where nothing hides it.
-ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs) const {
+ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs, bool last) const {
   const CostModel::Options& options = cost_.options();
   const ShareTraits& traits = options.share_traits;
   const int64_t ranks_in_node = int64_t{runs.lanes_in_node} * scheme_.tp;
@@ -100,14 +108,13 @@ ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs
   const auto add = [&](const Holders& holders, const ParameterCount& count, int64_t takers) {
     if (holders.count == 1 || count.all == 0) return;
     const strategy::WireCodecs& codecs = options.codecs;
-    const int64_t gathered = strategy::coded_bytes(codecs.gather, divide_up(count.all, holders.count),
-                                                   options.memory.element_bytes);
+    const int64_t part = divide_up(count.all, holders.count), own = divide_up(count.trained, holders.count);
+    if (last && in_runs && scheme_.experts == 1) times.pieces = last_pieces(codecs.sums, own);
+    const int64_t gathered = strategy::coded_bytes(codecs.gather, part, options.memory.element_bytes);
     const auto summed = [&](strategy::Codec codec) {
-      return strategy::coded_bytes(codec, divide_up(count.trained, holders.count),
-                                   options.memory.accumulator_bytes);
+      return strategy::coded_bytes(codec, divide_up(own, times.pieces), options.memory.accumulator_bytes);
     };
     const int64_t in_node = summed(codecs.sums.in_node), between = summed(codecs.sums.between_nodes);
-    const int64_t part = divide_up(count.all, holders.count), own = divide_up(count.trained, holders.count);
     if (!traits.keeps_gathered) {
       times.gather_ns += round_ns(holders, gathered, takers);
       times.code_gather_ns += cost_.code_ns(codecs.gather, (holders.count + 1) * part / 2);
@@ -139,7 +146,7 @@ ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs
         {cost_.seated(scheme_, own.experts.all), cost_.seated(scheme_, own.experts.trained)}, ranks_in_node);
   }
   if (scheme_.share > runs.lanes_in_node && position == cost_.program().embedding())
-    (in_runs ? times.between_ns : times.scatter_ns) += traits.pass_ns;
+    (in_runs ? times.between_ns : times.scatter_ns) += traits.pass_ns / times.pieces;
   return times;
 }
 
@@ -180,6 +187,19 @@ std::vector<SharedOperations> ShareCost::operations(CellKind kind, base::Interva
     operations[i].compute_ns += runs[i].size() * ((operations[i].gather_ns > 0 ? times.code_gather_ns : 0) +
                                                   (operations[i].scatter_ns > 0 ? times.code_sum_ns : 0));
   }
+  if (runs.empty() || operations.back().between_ns == 0) return operations;
+  const ShareTimes& piece = last_by_kind_[static_cast<size_t>(program.at(runs.back().begin).kind)];
+  if (piece.pieces == 1) return operations;
+  SharedOperations last = operations.back();
+  SharedOperations& others = operations.back();
+  --others.count;
+  others.compute_ns = last.compute_ns * others.count / last.count;
+  last.compute_ns -= others.compute_ns;
+  last.count = 1;
+  last.scatter_ns = piece.scatter_ns;
+  last.between_ns = piece.between_ns;
+  operations.push_back(last);
+  operations.push_back({piece.pieces - 1, 0, 0, piece.scatter_ns, piece.between_ns});
   return operations;
 }
 

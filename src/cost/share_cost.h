@@ -30,8 +30,15 @@ struct ShareTimes {
   // That the lane codes and reads what travels, behind the operation that it waits for: of gathers, of sums.
   int64_t code_gather_ns = 0;
   int64_t code_sum_ns = 0;
+  int pieces = 1;  // scatter_ns and between_ns are of one of them
   bool operator==(const ShareTimes&) const = default;
 };
+
+// Nothing hides the sums of a cell's last operation. Those that are made in runs go in so many pieces, of
+// which each is summed between runs while the next one is in runs: of a lane's part of so many numbers, where
+// pieces have enough of them for their latencies, and uncoded, for codes are of groups of numbers. Not those
+// of layers whose experts lanes divide.
+int last_pieces(const strategy::LevelCodecs& sums, int64_t part_elements);
 
 // Passes of one scheme whose share groups lie on nodes as `runs` says. Thread-safe once made.
 class ShareCost {
@@ -41,7 +48,8 @@ class ShareCost {
   // Of an operation of the model program; zero with a share of 1.
   const ShareTimes& at(int64_t position) const;
   // The operations of a cell of a pass on `run` that takes the slowest of its lanes, which has `work`,
-  // `compute_ns` without what lanes share. In its order, those that follow each other and are alike as one.
+  // `compute_ns` without what lanes share. In its order, those that follow each other and are alike as one;
+  // pieces of the last one's sums are operations that compute nothing.
   std::vector<SharedOperations> operations(CellKind kind, base::Interval run, const Work& work,
                                            int64_t compute_ns) const;
   // What such a cell takes.
@@ -50,11 +58,12 @@ class ShareCost {
   }
 
  private:
-  ShareTimes times_of(int64_t position, const strategy::ShareRuns& runs) const;
+  ShareTimes times_of(int64_t position, const strategy::ShareRuns& runs, bool last) const;
 
   CostModel cost_;
   strategy::Scheme scheme_;
-  std::vector<ShareTimes> by_kind_;  // of the program
+  std::vector<ShareTimes> by_kind_;       // of the program
+  std::vector<ShareTimes> last_by_kind_;  // where an operation is a cell's last one
 };
 
 }  // namespace sluice::cost

@@ -137,6 +137,29 @@ TEST(PassCell, GathersFirstAndSumsLastWhereComputingHidesTheRest) {
   EXPECT_EQ(exposed_ns(CellKind::kBackwardWeight, two, 0), share.at(kLayer).scatter_ns);
 }
 
+// A piece's sums between runs beside the next one's in runs.
+TEST(PassCell, SumsItsLastOperationInPiecesWhereTheseAreLarge) {
+  CostModel::Options options = options_of();
+  options.shape.vocab = 65'536;
+  const Scheme scheme{.cp = 8, .share = 4};
+  const Work work{10'000'000, 0};
+  const auto exposed_ns = [&] {
+    const CostModel cost(options);
+    const base::Interval run = cost.stage_run(scheme, 0);
+    const int64_t compute_ns = cost.cell_ns(scheme, CellKind::kBackward, run, work);
+    return ShareCost(cost, scheme, {2, 2}).cell_ns(CellKind::kBackward, run, work, compute_ns) - compute_ns;
+  };
+  const int64_t part = divide_up(elements(CostModel(options), kEmbedding), 4);
+  const int64_t pieces = last_pieces({}, part);
+  ASSERT_GT(pieces, 1);
+  const int64_t scatter_ns = 10 + 2 * divide_up(part, pieces) * 4;
+  const int64_t between_ns = 100 + 2 * divide_up(part, pieces) * 4 * 2;
+  EXPECT_EQ(exposed_ns(), scatter_ns + (pieces - 1) * std::max(scatter_ns, between_ns) + between_ns);
+  options.codecs.sums = {strategy::Codec::kBFloat16, strategy::Codec::kBFloat16};
+  EXPECT_EQ(exposed_ns(), 10 + 2 * part * 2 + 100 + 2 * part * 2 * 2) << "whole";
+  EXPECT_EQ(last_pieces({}, 1000), 1);
+}
+
 TEST(GatheredBytes, HoldTwoGatheredOperationsAndTheGradientsOfTwo) {
   const CostModel cost = model();
   const int64_t layer = elements(cost, kLayer), head = elements(cost, kHead);

@@ -66,8 +66,9 @@ std::vector<ShareMove> predicted_moves(const StepGraph& graph, const cost::CostM
     const int64_t end_ns = whole.past_ns + node.duration_ns;
     for (; whole.next < whole.moves.size() && whole.moves[whole.next].start_ns < end_ns; ++whole.next) {
       const cost::SharedMove& move = whole.moves[whole.next];
-      const int64_t position = node.kind == NodeKind::kForward ? whole.run.begin + move.operation
-                                                               : whole.run.end - 1 - move.operation;
+      const int64_t operation = std::min(move.operation, whole.run.size() - 1);  // pieces are the last one's
+      const int64_t position =
+          node.kind == NodeKind::kForward ? whole.run.begin + operation : whole.run.end - 1 - operation;
       const int64_t shift_ns = node.start_ns - whole.past_ns;
       moves.push_back({id, position, move.movement, move.start_ns + shift_ns, move.end_ns + shift_ns});
     }

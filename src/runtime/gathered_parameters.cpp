@@ -53,6 +53,9 @@ at::Tensor GatheredParameters::parameters(int bucket) const {
 void GatheredParameters::end() {
   finish_gathers();
   sums_.finish();
+  const bool in_pieces = last_ && std::ranges::all_of(operation_.buckets, [&](int bucket) {
+                           return holders_of(bucket).stride == 1;
+                         });
   for (const int bucket : operation_.buckets) {
     const ShareHolders& holders = holders_of(bucket);
     const auto gathered = parameters_.find(bucket);
@@ -70,7 +73,7 @@ void GatheredParameters::end() {
     std::vector<char> contribute;
     for (int holder = 0; holder < holders.count; ++holder)
       contribute.push_back(contributes(holders, holder) ? 1 : 0);
-    sums_.add(bucket, operation_.position, std::move(contribute), std::move(own));
+    sums_.add(bucket, operation_.position, contribute, own, in_pieces);
   }
   gradients_.clear();
   while (last_ && sums_.any()) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cost/share_cost.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -121,6 +122,25 @@ TEST_F(EquivalenceOfShares, SumsInNodesBeforeThoseBetweenThem) {
     expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
     options.plan = uneven_plan;
     options.strategies = {"<1,1,6,6>"};
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  }
+}
+
+// The embedding's and the head's are large enough to go in pieces.
+TEST_F(EquivalenceOfShares, SumsInNodesInPieces) {
+  for (const bool tied : {false, true}) {
+    RunOptions options;
+    options.shape.tie_embeddings = tied;
+    options.shape.vocab = 8192;
+    const RunRecord reference = run_in_process(options);
+    options.world_size = 6;
+    options.gpus_per_node = 2;
+    options.strategies = {"<1,1,6,6>", "<1,1,4,4> + <1,1,2,2>"};
+    const std::vector<int> parts = {6, 4};
+    for (const int holders : parts)
+      ASSERT_GT(cost::last_pieces({}, options.shape.vocab * options.shape.hidden / holders), 1);
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+    options.plan = uneven_plan;
     expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
   }
 }

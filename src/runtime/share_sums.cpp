@@ -3,9 +3,11 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
+#include "cost/share_cost.h"
 #include "link/layout.h"
 
 namespace sluice::runtime {
@@ -74,6 +76,12 @@ Codec ShareSums::first_codec(const ShareHolders& holders) const {
   return straight ? codecs_.between_nodes : codecs_.in_node;
 }
 
+base::Interval ShareSums::part(const Sum& sum, int holder) const {
+  const base::Interval whole = holders_of(sum).part(holder);
+  const auto until = [&](int piece) { return whole.begin + whole.size() * piece / sum.pieces; };
+  return {until(sum.piece), until(sum.piece + 1)};
+}
+
 bool ShareSums::gives(const Sum& sum, int run) const {
   const int holders = holders_of(sum).run;
   const auto first = sum.contributes.begin() + static_cast<ptrdiff_t>(run) * holders;
@@ -94,23 +102,30 @@ void ShareSums::let_go(std::vector<at::Tensor>& taken) {
   taken.clear();
 }
 
-void ShareSums::add(int bucket, int64_t position, std::vector<char> contributes, at::Tensor made) {
+void ShareSums::add(int bucket, int64_t position, const std::vector<char>& contributes,
+                    const at::Tensor& made, bool in_pieces) {
   const ShareHolders& holders = holders_[static_cast<size_t>(bucket)];
-  Sum& sum = sums_.emplace_back(Sum{.bucket = bucket,
-                                    .position = position,
-                                    .contributes = std::move(contributes),
-                                    .between = holders.run == 1,
-                                    .codec = first_codec(holders),
-                                    .parts = {},
-                                    .taken = {},
-                                    .came = {}});
-  if (!made.defined()) return;
-  for (int holder = 0; holder < holders.count; ++holder) {
-    const base::Interval part = holders.part(holder);
-    sum.parts.push_back(made.narrow(0, part.begin, part.size()));
+  const int pieces = in_pieces && holders.in_runs() ? cost::last_pieces(codecs_, holders.part(0).size()) : 1;
+  for (int piece = 0; piece < pieces; ++piece) {
+    Sum& sum = (pieces == 1 ? sums_ : behind_)
+                   .emplace_back(Sum{.bucket = bucket,
+                                     .position = position,
+                                     .piece = piece,
+                                     .pieces = pieces,
+                                     .contributes = contributes,
+                                     .between = holders.run == 1,
+                                     .codec = first_codec(holders),
+                                     .parts = {},
+                                     .taken = {},
+                                     .came = {}});
+    if (!made.defined()) continue;
+    for (int holder = 0; holder < holders.count; ++holder) {
+      const base::Interval part = this->part(sum, holder);
+      sum.parts.push_back(made.narrow(0, part.begin, part.size()));
+    }
+    if (piece + 1 == pieces) sum.taken.push_back(made);
+    code(sum);
   }
-  sum.taken.push_back(std::move(made));
-  code(sum);
 }
 
 void ShareSums::code(Sum& sum) {
@@ -140,7 +155,7 @@ void ShareSums::expect(Sum& sum, int from, int part, Parcels& parcels) {
   const bool coded = sum.codec != Codec::kNone;
   const int64_t room =
       coded ? holders.coded(sum.codec, part).bytes(static_cast<int64_t>(wide.dtype().itemsize()))
-            : holders.part(part).size();
+            : this->part(sum, part).size();
   sum.came.push_back({from, part, taken(sum, room, coded ? wide.dtype(at::kByte) : wide)});
   parcels.push_back({sum.came.back().numbers, member_of(holders, from), /*sent=*/false});
 }
@@ -172,6 +187,13 @@ void ShareSums::pack_between(Sum& sum, Parcels& parcels) {
 }
 
 void ShareSums::start() {
+  if (!behind_.empty()) {
+    const auto next = std::ranges::min(behind_, {}, &Sum::piece).piece;
+    const auto rest =
+        std::ranges::stable_partition(behind_, [&](const Sum& sum) { return sum.piece != next; });
+    sums_.insert(sums_.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+    behind_.erase(rest.begin(), rest.end());
+  }
   if (sums_.empty()) return;
   Parcels parcels;
   for (Sum& sum : sums_) {
@@ -226,6 +248,8 @@ ShareSums::Sum ShareSums::sums_of_run(const Sum& sum) {
   const ShareHolders& holders = holders_of(sum);
   Sum of_run{.bucket = sum.bucket,
              .position = sum.position,
+             .piece = sum.piece,
+             .pieces = sum.pieces,
              .contributes = sum.contributes,
              .between = true,
              .codec = codecs_.between_nodes,
@@ -238,7 +262,7 @@ ShareSums::Sum ShareSums::sums_of_run(const Sum& sum) {
   for (int run = 0; run < holders.runs(); ++run) {
     const int alike = holders.alike(run);
     at::Tensor& part = of_run.parts[static_cast<size_t>(alike)];
-    part = taken(of_run, holders.part(alike).size(), wide).zero_();
+    part = taken(of_run, this->part(sum, alike).size(), wide).zero_();
     add_in_run(sum, alike, part);
   }
   code(of_run);
@@ -254,7 +278,10 @@ void ShareSums::finish() {
   for (Sum& sum : sums_) {
     traffic_.moves[sum.move].end = std::chrono::steady_clock::now();
     const ShareHolders& holders = holders_of(sum);
-    const at::Tensor& resident = traffic_.store.shard(sum.bucket).gradients;
+    const base::Interval own = part(sum, holders.own);
+    const at::Tensor resident =
+        traffic_.store.shard(sum.bucket)
+            .gradients.narrow(0, own.begin - holders.part(holders.own).begin, own.size());
     if (sum.between) {
       add_runs(sum, resident);
     } else if (holders.runs() == 1) {

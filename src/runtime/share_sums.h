@@ -4,7 +4,8 @@
 // (strategy::ShareRuns): of each run's parts a lane sums those of its own place in the run. While the next
 // operation is at work it sends each of these to the lane of that place in the part's run, which adds them
 // run by run. The sums of runs of one operation and those between runs of the operation before are one
-// exchange. What travels in fewer bits is made numbers again before it is added.
+// exchange; so are those of pieces of a cell's last operation (cost::last_pieces). What travels in fewer bits
+// is made numbers again before it is added.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,6 +43,8 @@ struct ShareHolders {
   int member(int holder, int member) const { return holder * stride + member % stride; }
   base::Interval part(int holder) const;
   CodedPart coded(strategy::Codec codec, int holder) const;
+  // Whether sums are made in runs, then between them.
+  bool in_runs() const { return run > 1 && runs() > 1; }
 };
 // By bucket. `run_lanes`: strategy::ShareRuns::lanes.
 std::vector<ShareHolders> share_holders(const model::ParameterTable& table,
@@ -79,9 +82,10 @@ class ShareSums {
       : traffic_(traffic), holders_(holders), codecs_(codecs), spans_nodes_(spans_nodes), seed_(seed) {}
 
   // This member's gradients of a bucket, undefined where it has none, which it took; `contributes`: which
-  // holders have some.
-  void add(int bucket, int64_t position, std::vector<char> contributes, at::Tensor made);
-  bool any() const { return !sums_.empty(); }
+  // holders have some; `in_pieces`: whether sums in runs may go so (cost::last_pieces).
+  void add(int bucket, int64_t position, const std::vector<char>& contributes, const at::Tensor& made,
+           bool in_pieces);
+  bool any() const { return !sums_.empty() || !behind_.empty(); }
   // Begins to send all that waits; returns when all that was begun is added.
   void start();
   void finish();
@@ -96,6 +100,8 @@ class ShareSums {
   struct Sum {
     int bucket = 0;
     int64_t position = 0;
+    int piece = 0;  // of so many
+    int pieces = 1;
     std::vector<char> contributes;  // by holder
     bool between = false;           // runs, whose own sums are there
     strategy::Codec codec = strategy::Codec::kNone;
@@ -113,6 +119,8 @@ class ShareSums {
     return holders.member(holder, traffic_.channel.member());
   }
   strategy::Codec first_codec(const ShareHolders& holders) const;
+  // What a sum has of a holder's part.
+  base::Interval part(const Sum& sum, int holder) const;
   bool gives(const Sum& sum, int run) const;
   // Whether this member adds up a holder's part in what is under way.
   bool adds_up(const Sum& sum, int holder) const;
@@ -135,7 +143,8 @@ class ShareSums {
   strategy::LevelCodecs codecs_;
   bool spans_nodes_;
   uint64_t seed_;
-  std::vector<Sum> sums_;  // the oldest first
+  std::vector<Sum> sums_;    // the oldest first
+  std::vector<Sum> behind_;  // pieces, each of which waits until the one before is there
   std::optional<ShareChannel::Passing> passing_;
 };
 
