@@ -109,7 +109,6 @@ ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs
     if (holders.count == 1 || count.all == 0) return;
     const strategy::WireCodecs& codecs = options.codecs;
     const int64_t part = divide_up(count.all, holders.count), own = divide_up(count.trained, holders.count);
-    if (last && in_runs && scheme_.experts == 1) times.pieces = last_pieces(codecs.sums, own);
     const int64_t gathered = strategy::coded_bytes(codecs.gather, part, options.memory.element_bytes);
     const auto summed = [&](strategy::Codec codec) {
       return strategy::coded_bytes(codec, divide_up(own, times.pieces), options.memory.accumulator_bytes);
@@ -139,6 +138,8 @@ ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs
   const bool divided = experts > 1;
   ParameterCount together = own.others;
   if (!divided) together = {own.others.all + own.experts.all, own.others.trained + own.experts.trained};
+  if (last && in_runs && (!divided || own.experts.all == 0))
+    times.pieces = last_pieces(options.codecs.sums, divide_up(together.trained, scheme_.share));
   if (!traits.holds_whole) add({scheme_.share, runs.lanes_in_node, runs.lanes}, together, scheme_.tp);
   if (divided) {
     const int64_t in_node = std::max<int64_t>(1, runs.lanes_in_node / experts);

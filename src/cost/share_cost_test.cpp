@@ -141,7 +141,7 @@ TEST(PassCell, GathersFirstAndSumsLastWhereComputingHidesTheRest) {
 TEST(PassCell, SumsItsLastOperationInPiecesWhereTheseAreLarge) {
   CostModel::Options options = options_of();
   options.shape.vocab = 65'536;
-  const Scheme scheme{.cp = 8, .share = 4};
+  Scheme scheme{.cp = 8, .share = 4};
   const Work work{10'000'000, 0};
   const auto exposed_ns = [&] {
     const CostModel cost(options);
@@ -154,7 +154,11 @@ TEST(PassCell, SumsItsLastOperationInPiecesWhereTheseAreLarge) {
   ASSERT_GT(pieces, 1);
   const int64_t scatter_ns = 10 + 2 * divide_up(part, pieces) * 4;
   const int64_t between_ns = 100 + 2 * divide_up(part, pieces) * 4 * 2;
-  EXPECT_EQ(exposed_ns(), scatter_ns + (pieces - 1) * std::max(scatter_ns, between_ns) + between_ns);
+  const int64_t in_pieces_ns = scatter_ns + (pieces - 1) * std::max(scatter_ns, between_ns) + between_ns;
+  EXPECT_EQ(exposed_ns(), in_pieces_ns);
+  scheme.experts = 2;
+  EXPECT_EQ(exposed_ns(), in_pieces_ns) << "the embedding has no experts";
+  scheme.experts = 1;
   options.codecs.sums = {strategy::Codec::kBFloat16, strategy::Codec::kBFloat16};
   EXPECT_EQ(exposed_ns(), 10 + 2 * part * 2 + 100 + 2 * part * 2 * 2) << "whole";
   EXPECT_EQ(last_pieces({}, 1000), 1);
