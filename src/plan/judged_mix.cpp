@@ -57,9 +57,12 @@ JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
 }
 
 int64_t JudgedMix::time_ns(size_t batch, const PlannedPart& others) const {
+  return planned_[batch] ? least_ns_[batch] : unplanned_ns(batch, own_or(others));
+}
+
+int64_t JudgedMix::unplanned_ns(size_t batch, const PlannedPart& as) const {
   if (!holds(batch)) return FluidTimes::kNever;
-  if (planned_[batch]) return least_ns_[batch];
-  return std::max((part_.known() ? part_ : others).planned(fluid_ns_[batch]), least_ns_[batch]);
+  return std::max(as.planned(fluid_ns_[batch]), least_ns_[batch]);
 }
 
 int64_t JudgedMix::total_with(const std::vector<int64_t>& best_ns, const PlannedPart& others) const {
@@ -71,8 +74,7 @@ int64_t JudgedMix::total_with(const std::vector<int64_t>& best_ns, const Planned
 std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns, const PlannedPart& as) const {
   std::vector<size_t> found;
   for (size_t b = 0; b < best_ns.size(); ++b) {
-    if (planned_[b] || !holds(b)) continue;
-    if (std::max(as.planned(fluid_ns_[b]), least_ns_[b]) < best_ns[b]) found.push_back(b);
+    if (!planned_[b] && unplanned_ns(b, as) < best_ns[b]) found.push_back(b);
   }
   return found;
 }
@@ -88,8 +90,8 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   planned_beside_ns_ += beside;
   const PlannedPart part{.planned_ns = search.end_ns(), .fluid_ns = fluid_ns_[batch], .beside_ns = beside};
   if (!least_part_.known() || part < least_part_) least_part_ = part;
-  part_.planned_ns += search.end_ns();
-  part_.fluid_ns += fluid_ns_[batch];
+  part_.planned_ns += part.planned_ns;
+  part_.fluid_ns += part.fluid_ns;
   part_.beside_ns = planned_beside_ns_ / std::ranges::count(planned_, true);
 }
 
@@ -102,7 +104,7 @@ int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& pa
 
 void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {
   probed_ = true;
-  const std::vector<size_t> batches = winnable(best_ns, part_.known() ? part_ : others);
+  const std::vector<size_t> batches = winnable(best_ns, own_or(others));
   for (const size_t place : spread(batches.size(), kProbes)) plan(batches[place], best_ns[batches[place]]);
 }
 

@@ -72,8 +72,12 @@ class JudgedMix {
   const PlannedPart& planned_part() const { return part_; }
 
  private:
-  // The batches on which it takes less than `best_ns` if estimates are as wrong about them as about that one,
-  // but for those planned or proved to take no less.
+  // A step that was not planned, if estimates are as wrong about it as about that part.
+  int64_t unplanned_ns(size_t batch, const PlannedPart& as) const;
+  // Its own part, or others' while it has none.
+  const PlannedPart& own_or(const PlannedPart& others) const { return part_.known() ? part_ : others; }
+  // The batches on which it would then take less than `best_ns`, but for those planned or proved to take no
+  // less.
   std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& as) const;
   void plan(size_t batch, int64_t limit_ns);
   int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const;

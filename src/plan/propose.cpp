@@ -242,7 +242,7 @@ bool Portfolio::add_member() {
 
 // Where that gains; the first always does.
 bool Portfolio::add_leader(const std::vector<int64_t>& best_ns) {
-  if (ranking(best_ns, members_.size()).empty()) return false;
+  if (members_.size() == judged_.size()) return false;
   const size_t next = leader(best_ns, members_.size());
   const int64_t before_ns = sum(best_ns);
   if (!members_.empty() && before_ns - total_with(next, best_ns) <= before_ns / kNegligiblePart) return false;

@@ -136,8 +136,7 @@ TEST_F(EquivalenceOfShares, SumsInNodesInPieces) {
     options.world_size = 6;
     options.gpus_per_node = 2;
     options.strategies = {"<1,1,6,6>", "<1,1,4,4> + <1,1,2,2>"};
-    const std::vector<int> parts = {6, 4};
-    for (const int holders : parts)
+    for (const int holders : {6, 4})
       ASSERT_GT(cost::last_pieces({}, options.shape.vocab * options.shape.hidden / holders), 1);
     expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
     options.plan = uneven_plan;

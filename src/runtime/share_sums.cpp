@@ -107,7 +107,7 @@ void ShareSums::add(int bucket, int64_t position, const std::vector<char>& contr
   const ShareHolders& holders = holders_[static_cast<size_t>(bucket)];
   const int pieces = in_pieces && holders.in_runs() ? cost::last_pieces(codecs_, holders.part(0).size()) : 1;
   for (int piece = 0; piece < pieces; ++piece) {
-    Sum& sum = (pieces == 1 ? sums_ : behind_)
+    Sum& sum = (pieces == 1 ? sums_ : behind_[piece])
                    .emplace_back(Sum{.bucket = bucket,
                                      .position = position,
                                      .piece = piece,
@@ -188,11 +188,8 @@ void ShareSums::pack_between(Sum& sum, Parcels& parcels) {
 
 void ShareSums::start() {
   if (!behind_.empty()) {
-    const auto next = std::ranges::min(behind_, {}, &Sum::piece).piece;
-    const auto rest =
-        std::ranges::stable_partition(behind_, [&](const Sum& sum) { return sum.piece != next; });
-    sums_.insert(sums_.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
-    behind_.erase(rest.begin(), rest.end());
+    std::ranges::move(behind_.begin()->second, std::back_inserter(sums_));
+    behind_.erase(behind_.begin());
   }
   if (sums_.empty()) return;
   Parcels parcels;

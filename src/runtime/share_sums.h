@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -143,8 +144,8 @@ class ShareSums {
   strategy::LevelCodecs codecs_;
   bool spans_nodes_;
   uint64_t seed_;
-  std::vector<Sum> sums_;    // the oldest first
-  std::vector<Sum> behind_;  // pieces, each of which waits until the one before is there
+  std::vector<Sum> sums_;                   // the oldest first
+  std::map<int, std::vector<Sum>> behind_;  // by piece, each of which waits until the one before is there
   std::optional<ShareChannel::Passing> passing_;
 };
 
