@@ -8,9 +8,13 @@
 #include <array>
 #include <utility>
 
+#include "layers/frame.h"
+#include "layers/key_cache.h"
+#include "layers/lane_attention.h"
 #include "layers/memory.h"
+#include "layers/parameters.h"
 #include "layers/rank_norm.h"
-#include "layers/residual.h"
+#include "model/attention_kind.h"
 #include "ops/rotary.h"
 
 namespace sluice::layers {
@@ -20,10 +24,6 @@ namespace {
 at::Tensor rotating_heads(const LayerContext& context, const at::Tensor& qkv_TP) {
   const int64_t heads = context.local_heads() + context.local_kv_heads(), dimension = context.shape.head_dim;
   return qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension});
-}
-
-Exit exit_of(const AttentionParameters& of) {
-  return {of.attention_out_QH, of.attention_out_bias_H, of.norm_behind_H};
 }
 
 // Where queries or keys lie in rows of qkv_TP, and whose norm they have.
@@ -79,7 +79,6 @@ void turn(const LayerContext& context, const MicroBatchLayout& layout, const at:
 }
 
 struct Projected {
-  at::Tensor inverse_rms_S;  // of the input's norm
   at::Tensor unnormed_TU;
   at::Tensor qkv_TP;  // what the heads attend with: rotated queries and keys, and values
   at::Tensor gate_TQ;
@@ -111,198 +110,99 @@ at::Tensor let_through(const at::Tensor& attended_TQ, const at::Tensor& gate_TQ)
   return gate_TQ.defined() ? attended_TQ * at::sigmoid(gate_TQ) : attended_TQ;
 }
 
-Projected project(const LayerContext& context, const MicroBatchLayout& layout,
-                  const AttentionParameters& weights, const at::Tensor& x_SH) {
-  PartInput input = enter(context, x_SH, weights.attention_norm_H);
-  Projected result{.inverse_rms_S = std::move(input.inverse_rms_S)};
-  at::Tensor& qkv_TP = result.qkv_TP;
-  qkv_TP = times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.qkv_PH);
-  if (weights.qkv_bias_P.defined()) qkv_TP.add_(weights.qkv_bias_P);
-  if (context.shape.gated) {
-    Parted parted = part_gates(context, qkv_TP);
-    qkv_TP = std::move(parted.qkv_TP);
-    result.gate_TQ = std::move(parted.gate_TQ);
-  }
-  if (weights.q_norm_D.defined()) {
-    const NormedHeads keys = normed_heads(context).back();
-    result.unnormed_TU = qkv_TP.narrow(1, 0, keys.begin + keys.width).contiguous();
-    norm_heads(context, weights, qkv_TP);
-  }
-  turn(context, layout, qkv_TP, ops::Rotation::kForward);
-  return result;
-}
+struct AttentionState final : MixerState {
+  at::Tensor unnormed_TU;  // queries and keys before their norms; undefined where heads have none
+  at::Tensor gate_TQ;      // of heads that have gates, before the sigmoid
+  Attended attended;
 
-}  // namespace
-
-at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
-                             const AttentionParameters& weights, const at::Tensor& x_SH,
-                             AttentionSaved* saved, const CachedKeys& cached) {
-  Projected projected = project(context, layout, weights, x_SH);
-  Attended attended = attend(context, layout, std::move(projected.qkv_TP), weights.sinks_N, cached);
-  const at::Tensor a_TQ = let_through(attended.output_TQ(), projected.gate_TQ);
-  at::Tensor product_SH;
-  at::Tensor y_SH = join(context, x_SH, a_TQ, exit_of(weights), &product_SH);
-  if (saved != nullptr) {
-    *saved = {.x_SH = x_SH,
-              .inverse_rms_S = std::move(projected.inverse_rms_S),
-              .unnormed_TU = std::move(projected.unnormed_TU),
-              .product_SH = std::move(product_SH),
-              .gate_TQ = std::move(projected.gate_TQ),
-              .attended = std::move(attended)};
+  std::vector<SavedRows> rows() override {
+    std::vector<SavedRows> all{{unnormed_TU}, {gate_TQ}};
+    add_rows(attended, all);
+    return all;
   }
-  return y_SH;
-}
-
-void restore_attention(const LayerContext& context, const MicroBatchLayout& layout,
-                       const AttentionParameters& weights, AttentionSaved& saved) {
-  if (saved.attended.qkv_AR.defined()) return;
-  Projected projected = project(context, layout, weights, saved.x_SH);
-  saved.inverse_rms_S = std::move(projected.inverse_rms_S);
-  saved.unnormed_TU = std::move(projected.unnormed_TU);
-  restore(context, layout, projected.qkv_TP, saved.attended);
-}
-
-at::Tensor attention_result(const LayerContext& context, const AttentionParameters& weights,
-                            const AttentionSaved& saved) {
-  return join(context, saved.x_SH, let_through(saved.attended.output_TQ(), saved.gate_TQ), exit_of(weights));
-}
-
-at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
-                                    const AttentionParameters& weights, AttentionSaved saved,
-                                    const at::Tensor& dy_SH, const AttentionParameters& gradients,
-                                    AttentionDeferred& deferred) {
-  if (weights.norm_behind_H.defined() && !saved.product_SH.defined()) {
-    saved.product_SH =
-        joined_product(context, let_through(saved.attended.output_TQ(), saved.gate_TQ), exit_of(weights));
+  std::vector<at::Tensor*> made_again() override {
+    std::vector<at::Tensor*> all{&unnormed_TU, &attended.qkv_AR, &attended.own_qkv_WP};
+    if (attended.a_TQ.defined()) all.push_back(&attended.result.out_TND);
+    return all;
   }
-  const at::Tensor dproduct_SH =
-      join_backward(context, dy_SH, exit_of(weights), saved.product_SH, exit_of(gradients));
-  saved.product_SH.reset();
-  const at::Tensor dy_TH = context.parallel.all_gather_rows(dproduct_SH);
-  at::Tensor da_TQ = times_transposed(dy_TH, weights.attention_out_QH), a_TQ, dgate_TQ;
-  if (context.shape.gated) {
-    const at::Tensor open_TQ = at::sigmoid(saved.gate_TQ);
-    a_TQ = saved.attended.output_TQ() * open_TQ;
-    dgate_TQ = (da_TQ * a_TQ).mul_(1 - open_TQ);
-    da_TQ.mul_(open_TQ);
-    saved.gate_TQ.reset();
-  }
-  at::Tensor dqkv_TP = attend_backward(context, layout, std::move(da_TQ), saved.attended,
-                                       {weights.sinks_N, gradients.sinks_N});
-  turn(context, layout, dqkv_TP, ops::Rotation::kBackward);
-  if (weights.q_norm_D.defined()) {
-    norm_heads_backward(context, weights, saved.unnormed_TU, dqkv_TP, gradients);
-    saved.unnormed_TU.reset();
-  }
-  if (dgate_TQ.defined()) dqkv_TP = join_gates(context, dqkv_TP, dgate_TQ);
-  const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(times(dqkv_TP, weights.qkv_PH));
-  PartInputGradient input = enter_backward(context, dnormed_SH, saved.x_SH, weights.attention_norm_H,
-                                           saved.inverse_rms_S, dy_SH, gradients.attention_norm_H);
-  const bool of_qkv = gradients.qkv_PH.wanted();
-  if (of_qkv || gradients.qkv_bias_P.defined()) deferred.dqkv_TP = dqkv_TP;
-  if (of_qkv) {
-    deferred.qkv = narrow_rows(weights.qkv_PH, gradients.qkv_PH, dqkv_TP, input.y_SH, context.parallel);
-    deferred.normed_SH = std::move(input.y_SH);
-  }
-  if (gradients.attention_out_QH.wanted()) {
-    deferred.a_TQ = a_TQ.defined() ? a_TQ : saved.attended.output_TQ();
-    deferred.out = narrow_rows(weights.attention_out_QH, gradients.attention_out_QH, deferred.a_TQ, dy_TH);
-    deferred.dy_SH = dproduct_SH;
-    deferred.dy_TH = dy_TH;
-  }
-  return input.dx_SH;
-}
+  Mixed mixed() const { return {let_through(attended.output_TQ(), gate_TQ)}; }
+};
 
-void attention_backward_weight(const LayerContext& context, AttentionDeferred deferred,
-                               const AttentionParameters& gradients) {
-  if (deferred.a_TQ.defined()) {
-    if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
-    accumulate_gradient(gradients.attention_out_QH, deferred.out, deferred.a_TQ, deferred.dy_TH);
-    deferred.a_TQ.reset();
-    deferred.dy_TH.reset();
-  }
-  if (deferred.normed_SH.defined()) {
-    const at::Tensor normed_TH = context.parallel.all_gather_rows(deferred.normed_SH);
-    accumulate_gradient(gradients.qkv_PH, deferred.qkv, deferred.dqkv_TP, normed_TH);
-  }
-  if (gradients.qkv_bias_P.defined()) {
-    gradients.qkv_bias_P.add_(deferred.dqkv_TP.sum(0, /*keepdim=*/false, gradients.qkv_bias_P.scalar_type()));
-  }
-}
-
-std::vector<SavedRows> rows_of(AttentionSaved& saved) {
-  std::vector<SavedRows> rows{
-      {saved.x_SH}, {saved.inverse_rms_S}, {saved.unnormed_TU}, {saved.product_SH}, {saved.gate_TQ}};
-  add_rows(saved.attended, rows);
-  return rows;
-}
-
-std::vector<SavedRows> rows_of(AttentionDeferred& deferred) {
-  std::vector<SavedRows> rows{
-      {deferred.normed_SH}, {deferred.dqkv_TP}, {deferred.a_TQ}, {deferred.dy_SH}, {deferred.dy_TH}};
-  add_rows(deferred.qkv, rows);
-  add_rows(deferred.out, rows);
-  return rows;
-}
-
-namespace {
-
-class AttentionPart final : public Part {
+class AttentionMixer final : public Mixer {
  public:
-  explicit AttentionPart(const Site& site)
+  explicit AttentionMixer(const Site& site)
       : context_(site.context),
         position_(site.position),
         weights_(attention_parameters(site.own_weights())),
         gradients_(attention_parameters(site.own_gradients())) {}
 
-  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
-    if (saved == nullptr) {
-      const KeyCache* const cache = layout.cached.cache;
-      return attention_forward(context_, layout, weights_, x_SH, nullptr,
-                               cache != nullptr ? cache->of(position_) : CachedKeys{});
+  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
+    const KeyCache* const cache = saved == nullptr ? layout.cached.cache : nullptr;
+    Projected projected = project(layout, rows);
+    auto state = std::make_unique<AttentionState>();
+    state->unnormed_TU = std::move(projected.unnormed_TU);
+    state->gate_TQ = std::move(projected.gate_TQ);
+    state->attended = attend(context_, layout, std::move(projected.qkv_TP), weights_.sinks_N,
+                             cache != nullptr ? cache->of(position_) : CachedKeys{});
+    Mixed mixed = state->mixed();
+    if (saved != nullptr) *saved = std::move(state);
+    return mixed;
+  }
+  Mixed again(const MicroBatchLayout&, PartRows&, MixerState& saved) const override {
+    return static_cast<AttentionState&>(saved).mixed();
+  }
+  void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
+    auto& own = static_cast<AttentionState&>(saved);
+    Projected projected = project(layout, rows);
+    own.unnormed_TU = std::move(projected.unnormed_TU);
+    layers::restore(context_, layout, projected.qkv_TP, own.attended);
+  }
+  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows&,
+                      PartGradient& to) const override {
+    auto& saved = static_cast<AttentionState&>(*state);
+    at::Tensor da_TQ = std::move(from.da_TA), a_TQ, dgate_TQ;
+    if (context_.shape.gated) {
+      const at::Tensor open_TQ = at::sigmoid(saved.gate_TQ);
+      a_TQ = saved.attended.output_TQ() * open_TQ;
+      dgate_TQ = (da_TQ * a_TQ).mul_(1 - open_TQ);
+      da_TQ.mul_(open_TQ);
+      saved.gate_TQ.reset();
     }
-    auto state = std::make_unique<TensorState<AttentionSaved>>();
-    at::Tensor y_SH = attention_forward(context_, layout, weights_, x_SH, &state->tensors);
-    *saved = std::move(state);
-    return y_SH;
-  }
-  void drop_recomputable(State& state, Input input) const override {
-    auto& saved = tensors_of<AttentionSaved>(state);
-    if (input == Input::kMadeAgain) saved.x_SH.reset();
-    saved.inverse_rms_S.reset();
-    saved.unnormed_TU.reset();
-    saved.product_SH.reset();
-    drop_exchanged(saved.attended);
-  }
-  at::Tensor result(const State& saved) const override {
-    return attention_result(context_, weights_, tensors_of<AttentionSaved>(saved));
-  }
-  void restore(const MicroBatchLayout& layout, State& state, const at::Tensor& x_SH) const override {
-    auto& saved = tensors_of<AttentionSaved>(state);
-    if (!saved.x_SH.defined()) saved.x_SH = x_SH;
-    restore_attention(context_, layout, weights_, saved);
+    at::Tensor dqkv_TP = attend_backward(context_, layout, std::move(da_TQ), saved.attended,
+                                         {weights_.sinks_N, gradients_.sinks_N});
+    turn(context_, layout, dqkv_TP, ops::Rotation::kBackward);
+    if (weights_.q_norm_D.defined()) {
+      norm_heads_backward(context_, weights_, saved.unnormed_TU, dqkv_TP, gradients_);
+      saved.unnormed_TU.reset();
+    }
+    if (dgate_TQ.defined()) dqkv_TP = join_gates(context_, dqkv_TP, dgate_TQ);
+    to.add(0, std::move(dqkv_TP));
+    return a_TQ.defined() ? a_TQ : saved.attended.output_TQ();
   }
   int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
     return recomputed_attention_bytes(context_.shape, cut_of(context_, layout, weights_.qkv_PH.w_AB),
                                       layout.rows);
   }
-  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr saved, const at::Tensor& dy_SH,
-                            StatePtr& deferred) const override {
-    auto state = std::make_unique<TensorState<AttentionDeferred>>();
-    at::Tensor dx_SH =
-        attention_backward_input(context_, layout, weights_, std::move(tensors_of<AttentionSaved>(*saved)),
-                                 dy_SH, gradients_, state->tensors);
-    deferred = std::move(state);
-    return dx_SH;
-  }
-  void drop_gathered(State& deferred) const override {
-    tensors_of<AttentionDeferred>(deferred).dy_TH.reset();
-  }
-  void backward_weight(StatePtr deferred) const override {
-    attention_backward_weight(context_, std::move(tensors_of<AttentionDeferred>(*deferred)), gradients_);
-  }
 
  private:
+  Projected project(const MicroBatchLayout& layout, PartRows& rows) const {
+    Projected result{.qkv_TP = rows.product(0)};
+    rows.release();
+    at::Tensor& qkv_TP = result.qkv_TP;
+    if (context_.shape.gated) {
+      Parted parted = part_gates(context_, qkv_TP);
+      qkv_TP = std::move(parted.qkv_TP);
+      result.gate_TQ = std::move(parted.gate_TQ);
+    }
+    if (weights_.q_norm_D.defined()) {
+      const NormedHeads keys = normed_heads(context_).back();
+      result.unnormed_TU = qkv_TP.narrow(1, 0, keys.begin + keys.width).contiguous();
+      norm_heads(context_, weights_, qkv_TP);
+    }
+    turn(context_, layout, qkv_TP, ops::Rotation::kForward);
+    return result;
+  }
+
   const LayerContext& context_;
   int64_t position_;
   AttentionParameters weights_, gradients_;
@@ -311,7 +211,14 @@ class AttentionPart final : public Part {
 }  // namespace
 
 std::unique_ptr<const Part> make_attention(const Site& site) {
-  return std::make_unique<const AttentionPart>(site);
+  using model::AttentionKind;
+  return make_framed(site,
+                     {.norm = AttentionKind::kNorm,
+                      .behind = AttentionKind::kNormBehind,
+                      .out = AttentionKind::kOut,
+                      .out_bias = AttentionKind::kOutBias,
+                      .in = {{AttentionKind::kQkv, AttentionKind::kQkvBias}}},
+                     std::make_unique<AttentionMixer>(site));
 }
 
 }  // namespace sluice::layers

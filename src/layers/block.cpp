@@ -142,7 +142,7 @@ class Block final : public Operation {
     at::Tensor x_SH;
     for (size_t i = 0; i < part; ++i) {
       if (i > 0) parts_[i]->restore(layout, *block.parts[i], x_SH);
-      x_SH = parts_[i]->result(*block.parts[i]);
+      x_SH = parts_[i]->result(layout, *block.parts[i]);
     }
     parts_[part]->restore(layout, *block.parts[part], x_SH);
   }

@@ -34,6 +34,11 @@ struct Expert {
   // W_down·swiglu(gate, up) times the visits' weights, which may be undefined: all 1.
   at::Tensor result(const LayerContext& context, const at::Tensor& gate_up_NG,
                     const at::Tensor& weight_N1) const;
+  // Takes gate and up to their gradients. Sets that of their weights, where they have some, and returns what
+  // the down product took.
+  at::Tensor backward_of_gate_up(const LayerContext& context, const at::Tensor& dy_NH,
+                                 const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
+                                 at::Tensor& dweight_N1) const;
   // dx of the rows that came, whose gate and up become their gradients. Sets that of their weights, where
   // they have some, and a_NF to what their weights' gradients need.
   at::Tensor backward(const LayerContext& context, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,

@@ -17,11 +17,12 @@
 #include "layers/context.h"
 #include "layers/expert.h"
 #include "layers/experts_travel.h"
+#include "layers/frame.h"
 #include "layers/parameters.h"
 #include "layers/product.h"
-#include "layers/residual.h"
 #include "layers/router.h"
 #include "model/expert_seats.h"
+#include "model/experts_kind.h"
 #include "ops/linear.h"
 #include "ops/simd.h"
 #include "ops/visits.h"
@@ -29,45 +30,26 @@
 namespace sluice::layers {
 namespace {
 
-// What the backward needs of a forward.
-struct ExpertsSaved {
-  at::Tensor x_SH;
-  at::Tensor inverse_rms_S;
+struct ExpertsState final : MixerState {
   at::Tensor score_SE;
   at::Tensor id_TK, weight_TK;  // the routes
   at::Tensor gate_up_VG;        // where rows travel: what KeptVisits has room for
   at::Tensor shared_gate_up_TG;
   at::Tensor share_T1;   // factor of what is shared; undefined without one
   at::Tensor normed_TH;  // where rows travel, while they are at hand
+
+  std::vector<SavedRows> rows() override {
+    return {{score_SE}, {id_TK}, {weight_TK}, {gate_up_VG}, {shared_gate_up_TG}, {share_T1}};
+  }
+  std::vector<at::Tensor*> made_again() override {
+    return {&score_SE, &gate_up_VG, &shared_gate_up_TG, &share_T1};
+  }
 };
 
 // What the weight gradients need of visits.
 struct VisitsGradient {
   at::Tensor dgate_up_VG, a_VF;  // a: with its weight
 };
-
-// What the weight gradients need of a backward; undefined of what is not trained.
-struct ExpertsDeferred {
-  at::Tensor normed_SH;
-  at::Tensor dlogit_SE;
-  at::Tensor dshare_S1;
-  at::Tensor id_TK;
-  at::Tensor dgate_up_VG, a_VF;  // a: with its weight
-  at::Tensor shared_dgate_up_TG, shared_a_TF;
-  at::Tensor dy_SH;
-  at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
-};
-
-std::vector<SavedRows> rows_of(ExpertsSaved& saved) {
-  return {{saved.x_SH},      {saved.inverse_rms_S}, {saved.score_SE},          {saved.id_TK},
-          {saved.weight_TK}, {saved.gate_up_VG},    {saved.shared_gate_up_TG}, {saved.share_T1}};
-}
-
-std::vector<SavedRows> rows_of(ExpertsDeferred& deferred) {
-  return {{deferred.normed_SH},   {deferred.dlogit_SE}, {deferred.dshare_S1},          {deferred.id_TK},
-          {deferred.dgate_up_VG}, {deferred.a_VF},      {deferred.shared_dgate_up_TG}, {deferred.shared_a_TF},
-          {deferred.dy_SH},       {deferred.dy_TH}};
-}
 
 // What a lane keeps of visits by rows that travelled: gate and up of as many as its own rows make, those of
 // the first experts of the first waves that fit. The rest a backward makes again, so routers decide of time
@@ -87,9 +69,12 @@ class KeptVisits {
   int64_t used_ = 0;
 };
 
-class ExpertsPart final : public Part {
+class ExpertsMixer final : public Mixer {
  public:
-  explicit ExpertsPart(const Site& site)
+  enum In : uint8_t { kRouter, kSharedGateUp, kSharedGate };
+  enum Inner : uint8_t { kGateUp, kDown, kSharedDown };
+
+  explicit ExpertsMixer(const Site& site)
       : context_(site.context),
         experts_(site.context.shape.experts),
         layer_(site.layer()),
@@ -98,40 +83,31 @@ class ExpertsPart final : public Part {
         weights_(experts_parameters(site.own_weights(), experts_.count, own_)),
         gradients_(experts_parameters(site.own_gradients(), experts_.count, own_)) {}
 
-  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
-    ExpertsSaved half = first_half(x_SH, {}, {});
+  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
+    auto state = std::make_unique<ExpertsState>();
+    first_half(rows, *state);
     if (travels() && saved != nullptr && layout.travelling.keeps)
-      half.gate_up_VG = visits_of(half.id_TK.numel(), x_SH);
-    at::Tensor y_SH =
-        second_half(half, travels() ? sums_of_travel(layout.travelling, half) : sums_of_visits(half));
-    half.normed_TH.reset();
-    if (saved != nullptr) {
-      auto state = std::make_unique<TensorState<ExpertsSaved>>();
-      state->tensors = std::move(half);
-      *saved = std::move(state);
-    }
-    return y_SH;
-  }
-
-  void drop_recomputable(State& state, Input input) const override {
-    auto& saved = tensors_of<ExpertsSaved>(state);
-    ExpertsSaved left;
-    if (input == Input::kKept) left.x_SH = saved.x_SH;
-    left.id_TK = saved.id_TK;
-    left.weight_TK = saved.weight_TK;
-    saved = std::move(left);
+      state->gate_up_VG = visits_of(state->id_TK.numel(), state->normed_TH);
+    Mixed mixed =
+        with_shared(*state, travels() ? sums_of_travel(layout.travelling, *state) : sums_of_visits(*state));
+    state->normed_TH.reset();
+    if (saved != nullptr) *saved = std::move(state);
+    return mixed;
   }
   // Where rows travel nobody asks: experts are a block's last part.
-  at::Tensor result(const State& state) const override {
+  Mixed again(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
     SLUICE_ASSERT(!travels(), "a part behind experts that rows travel to");
-    const auto& saved = tensors_of<ExpertsSaved>(state);
-    const ExpertsSaved again = first_half(saved.x_SH, saved.id_TK, saved.weight_TK);
-    return second_half(again, sums_of_visits(again));
+    ExpertsState made;
+    made.id_TK = static_cast<ExpertsState&>(saved).id_TK;
+    made.weight_TK = static_cast<ExpertsState&>(saved).weight_TK;
+    first_half(rows, made);
+    return with_shared(made, sums_of_visits(made));
   }
-  void restore(const MicroBatchLayout&, State& state, const at::Tensor& x_SH) const override {
-    auto& saved = tensors_of<ExpertsSaved>(state);
-    if (saved.score_SE.defined()) return;
-    saved = first_half(saved.x_SH.defined() ? saved.x_SH : x_SH, saved.id_TK, saved.weight_TK);
+  void restore(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
+    first_half(rows, static_cast<ExpertsState&>(saved));
+  }
+  int64_t made_beside_bytes(const MicroBatchLayout& layout) const override {
+    return travels() ? layout.rows * weights_.down_EFH.size(2) * weights_.down_EFH.element_size() : 0;
   }
   int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
     const at::Tensor& gate_up_EGH = weights_.gate_up_EGH;
@@ -144,10 +120,8 @@ class ExpertsPart final : public Part {
            layout.rows * (element * (by_expert + shared) + (experts_.shared_gate ? statistic : 0));
   }
 
-  at::Tensor backward_input(const MicroBatchLayout&, StatePtr state, const at::Tensor& dy_SH,
-                            StatePtr& deferred) const override;
-  void drop_gathered(State& deferred) const override { tensors_of<ExpertsDeferred>(deferred).dy_TH.reset(); }
-  void backward_weight(StatePtr deferred) const override;
+  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr saved, Arriving from, PartRows& rows,
+                      PartGradient& to) const override;
 
   void help(const TravellingRows& rows, Direction direction) const override {
     const at::Tensor none_TH = at::empty({0, weights_.down_EFH.size(2)}, weights_.down_EFH.options());
@@ -167,12 +141,12 @@ class ExpertsPart final : public Part {
     const std::span<const int> placed = lanes.seats_of(layer);
     return placed.empty() ? model::even_seats(experts) : std::vector<int>(placed.begin(), placed.end());
   }
-  // What a forward of x_SH begins with and saves; by these routes, where they are defined.
-  ExpertsSaved first_half(const at::Tensor& x_SH, at::Tensor id_TK, at::Tensor weight_TK) const;
-  // What the visited experts give, then the part's result with those sums.
-  at::Tensor sums_of_visits(const ExpertsSaved& saved) const;
-  at::Tensor sums_of_travel(const TravellingRows& rows, const ExpertsSaved& saved) const;
-  at::Tensor second_half(const ExpertsSaved& saved, const at::Tensor& sum_TH) const;
+  // What a forward begins with and saves; by the state's routes, where they are defined.
+  void first_half(PartRows& rows, ExpertsState& saved) const;
+  // What the visited experts give, then all of it.
+  at::Tensor sums_of_visits(const ExpertsState& saved) const;
+  at::Tensor sums_of_travel(const TravellingRows& rows, const ExpertsState& saved) const;
+  Mixed with_shared(const ExpertsState& saved, at::Tensor sum_TH) const;
 
   // Adds what the experts of all lanes give these rows. `kept_VG`: of KeptVisits.
   void travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
@@ -192,7 +166,7 @@ class ExpertsPart final : public Part {
             model::wave_rows(context_.experts.lanes)};
   }
   // Adds the gradients of rows and of their weights, of visits to experts at hand.
-  VisitsGradient visits_backward(ExpertsSaved& saved, const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
+  VisitsGradient visits_backward(ExpertsState& saved, const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
                                  const at::Tensor& dweight_TK) const;
   // Room for gate and up.
   at::Tensor visits_of(int64_t visits, const at::Tensor& like) const {
@@ -202,11 +176,11 @@ class ExpertsPart final : public Part {
   at::Tensor weights_by_visit(const at::Tensor& weight_TK, const ops::Visits& visits) const {
     return weight_TK.reshape({-1, 1}).index_select(0, visits.slot_V).to(weights_.down_EFH.scalar_type());
   }
-  at::Tensor share_of(const ExpertsSaved& saved) const {
+  at::Tensor share_of(const ExpertsState& saved) const {
     return saved.share_T1.defined() ? saved.share_T1.to(weights_.down_EFH.scalar_type()) : saved.share_T1;
   }
   // Of this rank's scores; undefined where nothing balances them.
-  at::Tensor balance_gradient(const MicroBatchLayout& layout, const ExpertsSaved& saved,
+  at::Tensor balance_gradient(const MicroBatchLayout& layout, const ExpertsState& saved,
                               const base::Interval& shard) const {
     if (context_.balance_loss == 0) return {};
     if (weights_.router_loads_E.defined()) {
@@ -237,14 +211,14 @@ class ExpertsPart final : public Part {
   }
 
   // Of this rank's rows, zero where an expert is not visited. [S, E]
-  at::Tensor weights_of_all(const ExpertsSaved& saved) const {
+  at::Tensor weights_of_all(const ExpertsState& saved) const {
     const base::Interval shard = context_.parallel.shard_rows(saved.id_TK.size(0));
     const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size()).to(at::kLong);
     const at::Tensor weight_SK = saved.weight_TK.narrow(0, shard.begin, shard.size());
     return at::zeros({shard.size(), experts_.count}, weight_SK.options()).scatter_(1, id_SK, weight_SK);
   }
   // What experts' biases add, Σ weight · bias: adds their gradients, and to those of the weights.
-  void down_bias_backward(const ExpertsSaved& saved, const at::Tensor& dsum_SH, const at::Tensor& id_SK,
+  void down_bias_backward(const ExpertsState& saved, const at::Tensor& dsum_SH, const at::Tensor& id_SK,
                           const at::Tensor& dweight_SK) const {
     const at::Tensor dall_SE = ops::wide_times_transposed(dsum_SH, weights_.down_bias_EH);
     at::Tensor dweight = dweight_SK;
@@ -264,38 +238,33 @@ class ExpertsPart final : public Part {
   ExpertsParameters weights_, gradients_;
 };
 
-ExpertsSaved ExpertsPart::first_half(const at::Tensor& x_SH, at::Tensor id_TK, at::Tensor weight_TK) const {
+void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
   const TensorParallel& parallel = context_.parallel;
-  PartInput input = enter(context_, x_SH, weights_.norm_H);
-  const at::Tensor normed_SH = std::move(input.y_SH);
-  ExpertsSaved saved{.x_SH = x_SH, .inverse_rms_S = std::move(input.inverse_rms_S)};
-  saved.score_SE = router_scores(experts_, normed_SH, weights_.router_EH, weights_.router_bias_E);
-  if (!id_TK.defined()) {
+  saved.score_SE = router_scores(experts_, rows.shard_SH(), weights_.router_EH, weights_.router_bias_E);
+  if (!saved.id_TK.defined()) {
     const at::Tensor id_SK = chosen_experts(experts_, saved.score_SE, weights_.router_correction_E);
-    weight_TK = parallel.all_gather_rows(route_weights(experts_, saved.score_SE, id_SK));
-    id_TK = parallel.all_gather_rows(id_SK);
+    saved.weight_TK = parallel.all_gather_rows(route_weights(experts_, saved.score_SE, id_SK));
+    saved.id_TK = parallel.all_gather_rows(id_SK);
   }
-  const at::Tensor normed_TH = parallel.all_gather_rows(normed_SH);
+  const at::Tensor normed_TH = rows.all_TH();
   if (travels()) {
     saved.normed_TH = normed_TH;
   } else {
-    const ops::Visits visits = ops::visits_of(id_TK, experts_.count);
+    const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
     saved.gate_up_VG = visits_of(visits.row_V.size(0), normed_TH);
     for_each_expert_at_once(weights_, own_, visits, [&](const Expert& expert) {
       expert.gate_up_into(expert.of_visits(saved.gate_up_VG), expert.rows_of(normed_TH));
     });
   }
-  if (shares()) saved.shared_gate_up_TG = ops::times_transposed(normed_TH, weights_.shared_gate_up_GH);
+  if (shares()) saved.shared_gate_up_TG = rows.product(kSharedGateUp);
   if (weights_.shared_gate_1H.defined()) {
-    saved.share_T1 =
-        parallel.all_gather_rows(at::sigmoid(ops::wide_times_transposed(normed_SH, weights_.shared_gate_1H)));
+    saved.share_T1 = parallel.all_gather_rows(
+        at::sigmoid(ops::wide_times_transposed(rows.shard_SH(), weights_.shared_gate_1H)));
   }
-  saved.id_TK = std::move(id_TK);
-  saved.weight_TK = std::move(weight_TK);
-  return saved;
+  rows.release();
 }
 
-at::Tensor ExpertsPart::sums_of_visits(const ExpertsSaved& saved) const {
+at::Tensor ExpertsMixer::sums_of_visits(const ExpertsState& saved) const {
   const at::Tensor& gate_up_VG = saved.gate_up_VG;
   const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
   const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
@@ -316,14 +285,14 @@ at::Tensor ExpertsPart::sums_of_visits(const ExpertsSaved& saved) const {
   return sum_TH;
 }
 
-at::Tensor ExpertsPart::sums_of_travel(const TravellingRows& rows, const ExpertsSaved& saved) const {
+at::Tensor ExpertsMixer::sums_of_travel(const TravellingRows& rows, const ExpertsState& saved) const {
   at::Tensor sum_TH = at::zeros_like(saved.normed_TH);
   travel(rows, {saved.id_TK, saved.weight_TK}, saved.normed_TH, sum_TH, saved.gate_up_VG);
   return sum_TH;
 }
 
-void ExpertsPart::travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
-                         const at::Tensor& sum_TH, const at::Tensor& kept_VG) const {
+void ExpertsMixer::travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
+                          const at::Tensor& sum_TH, const at::Tensor& kept_VG) const {
   KeptVisits kept(kept_VG);
   const auto compute = [&](const std::vector<at::Tensor>& came, const ExpertsTravel::Coming& coming) {
     const at::Tensor& x_NH = came.front();
@@ -342,23 +311,21 @@ void ExpertsPart::travel(const TravellingRows& rows, const Routes& routes, const
   way.run({normed_TH}, {sum_TH}, compute);
 }
 
-at::Tensor ExpertsPart::second_half(const ExpertsSaved& saved, const at::Tensor& sum_TH) const {
+Mixed ExpertsMixer::with_shared(const ExpertsState& saved, at::Tensor sum_TH) const {
   if (shares()) {
     const Expert all = shared();
     all.add_to_rows(sum_TH, all.result(context_, saved.shared_gate_up_TG, share_of(saved)));
   }
-  at::Tensor sum_SH = context_.parallel.reduce_scatter_rows(sum_TH);
+  at::Tensor beside_SH;
   if (weights_.down_bias_EH.defined())
-    sum_SH.add_(ops::times(weights_of_all(saved).to(sum_SH.scalar_type()), weights_.down_bias_EH));
-  const double factor = context_.shape.residual_scale;
-  if (factor != 1.0) sum_SH.mul_(factor);
-  return sum_SH.add_(saved.x_SH);
+    beside_SH = ops::times(weights_of_all(saved).to(sum_TH.scalar_type()), weights_.down_bias_EH);
+  return {std::move(sum_TH), std::move(beside_SH)};
 }
 
-void ExpertsPart::travel_backward(const TravellingRows& rows, const Routes& routes,
-                                  const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
-                                  const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
-                                  const at::Tensor& kept_VG) const {
+void ExpertsMixer::travel_backward(const TravellingRows& rows, const Routes& routes,
+                                   const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
+                                   const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
+                                   const at::Tensor& kept_VG) const {
   KeptVisits kept(kept_VG);
   const auto of_expert = [](const at::Tensor& all, const Expert& expert) {
     return all.defined() ? all[expert.index] : all;
@@ -390,9 +357,9 @@ void ExpertsPart::travel_backward(const TravellingRows& rows, const Routes& rout
   travel_of(rows, routes).run({normed_TH, dsum_TH}, {dnormed_TH, dweight_TK}, compute);
 }
 
-VisitsGradient ExpertsPart::visits_backward(ExpertsSaved& saved, const at::Tensor& dsum_TH,
-                                            const at::Tensor& dnormed_TH,
-                                            const at::Tensor& dweight_TK) const {
+VisitsGradient ExpertsMixer::visits_backward(ExpertsState& saved, const at::Tensor& dsum_TH,
+                                             const at::Tensor& dnormed_TH,
+                                             const at::Tensor& dweight_TK) const {
   const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
   const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
   VisitsGradient left{.dgate_up_VG = std::move(saved.gate_up_VG), .a_VF = {}};
@@ -412,107 +379,66 @@ VisitsGradient ExpertsPart::visits_backward(ExpertsSaved& saved, const at::Tenso
   return left;
 }
 
-at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr state,
-                                       const at::Tensor& dy_SH, StatePtr& deferred) const {
+at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from,
+                                  PartRows& rows, PartGradient& to) const {
   const TensorParallel& parallel = context_.parallel;
-  ExpertsSaved saved = std::move(tensors_of<ExpertsSaved>(*state));
-  const double factor = context_.shape.residual_scale;
-  const at::Tensor dsum_SH = factor == 1.0 ? dy_SH : dy_SH * factor;
-  const at::Tensor dsum_TH = parallel.all_gather_rows(dsum_SH);
+  auto& saved = static_cast<ExpertsState&>(*state);
+  const at::Tensor dsum_TH = std::move(from.da_TA);
   at::Tensor dnormed_TH = at::zeros_like(dsum_TH), dweight_TK = at::zeros_like(saved.weight_TK);
-  VisitsGradient visited;
   if (travels()) {
-    if (!saved.normed_TH.defined())
-      saved.normed_TH = parallel.all_gather_rows(enter(context_, saved.x_SH, weights_.norm_H).y_SH);
+    if (!saved.normed_TH.defined()) saved.normed_TH = rows.all_TH();
+    rows.release();
     travel_backward(layout.travelling, {saved.id_TK, saved.weight_TK}, saved.normed_TH, dsum_TH, dnormed_TH,
                     dweight_TK, saved.gate_up_VG);
     saved.normed_TH.reset();
     saved.gate_up_VG.reset();
   } else {
-    visited = visits_backward(saved, dsum_TH, dnormed_TH, dweight_TK);
+    VisitsGradient visited = visits_backward(saved, dsum_TH, dnormed_TH, dweight_TK);
+    to.set_ids(saved.id_TK, experts_.count, own_);
+    if (gradients_.down_EFH.defined()) to.add_visits(kDown, std::move(visited.a_VF), /*with_rows=*/false);
+    if (gradients_.gate_up_EGH.defined())
+      to.add_visits(kGateUp, std::move(visited.dgate_up_VG), /*with_rows=*/true);
   }
-  at::Tensor dshare_T1, shared_a_TF;
+  to.start(std::move(dnormed_TH));
+  at::Tensor dshare_T1;
   if (shares()) {
-    dnormed_TH.add_(shared().backward(context_, dsum_TH, saved.shared_gate_up_TG, share_of(saved), dshare_T1,
-                                      shared_a_TF));
+    at::Tensor a_TF =
+        shared().backward_of_gate_up(context_, dsum_TH, saved.shared_gate_up_TG, share_of(saved), dshare_T1);
+    if (gradients_.shared_down_FH.defined()) to.add_with_sum(kSharedDown, std::move(a_TF));
+    to.add(kSharedGateUp, std::move(saved.shared_gate_up_TG));
   }
   const at::Tensor dweight_SK = parallel.reduce_scatter_rows(dweight_TK);
   const base::Interval shard = parallel.shard_rows(saved.id_TK.size(0));
   const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size());
-  if (weights_.down_bias_EH.defined()) down_bias_backward(saved, dsum_SH, id_SK, dweight_SK);
+  if (weights_.down_bias_EH.defined()) down_bias_backward(saved, from.dsum_SH, id_SK, dweight_SK);
   const at::Tensor dlogit_SE =
       router_gradient(experts_, saved.score_SE, id_SK, dweight_SK, balance_gradient(layout, saved, shard));
 
   count_visits(layout, shard, id_SK);
   if (gradients_.router_bias_E.defined()) add_column_sums(gradients_.router_bias_E, dlogit_SE);
-  at::Tensor dnormed_SH = parallel.reduce_scatter_rows(dnormed_TH);
-  const at::ScalarType type = dnormed_SH.scalar_type();
-  dnormed_SH.add_(ops::times(dlogit_SE.to(type), weights_.router_EH));
-  at::Tensor dshare_S1;
+  const at::ScalarType type = dsum_TH.scalar_type();
+  to.add(kRouter, dlogit_SE.to(type));
   if (dshare_T1.defined()) {
     const at::Tensor share_S1 = saved.share_T1.narrow(0, shard.begin, shard.size());
-    dshare_S1 = parallel.reduce_scatter_rows(dshare_T1) * share_S1 * (1 - share_S1);
-    dnormed_SH.add_(ops::times(dshare_S1.to(type), weights_.shared_gate_1H));
+    to.add(kSharedGate, (parallel.reduce_scatter_rows(dshare_T1) * share_S1 * (1 - share_S1)).to(type));
   }
-  PartInputGradient input = enter_backward(context_, dnormed_SH, saved.x_SH, weights_.norm_H,
-                                           saved.inverse_rms_S, dy_SH, gradients_.norm_H);
-
-  auto left = std::make_unique<TensorState<ExpertsDeferred>>();
-  ExpertsDeferred& kept = left->tensors;
-  kept.id_TK = std::move(saved.id_TK);
-  kept.normed_SH = std::move(input.y_SH);
-  if (gradients_.router_EH.defined()) kept.dlogit_SE = dlogit_SE.to(type);
-  if (gradients_.shared_gate_1H.defined()) kept.dshare_S1 = dshare_S1.to(type);
-  if (gradients_.gate_up_EGH.defined()) kept.dgate_up_VG = visited.dgate_up_VG;
-  if (gradients_.down_EFH.defined()) kept.a_VF = visited.a_VF;
-  if (gradients_.shared_gate_up_GH.defined()) kept.shared_dgate_up_TG = saved.shared_gate_up_TG;
-  if (gradients_.shared_down_FH.defined()) kept.shared_a_TF = shared_a_TF;
-  if (kept.a_VF.defined() || kept.shared_a_TF.defined()) {
-    kept.dy_SH = dsum_SH;
-    kept.dy_TH = dsum_TH;
-  }
-  deferred = std::move(left);
-  return input.dx_SH;
-}
-
-void ExpertsPart::backward_weight(StatePtr state) const {
-  ExpertsDeferred deferred = std::move(tensors_of<ExpertsDeferred>(*state));
-  const TensorParallel& parallel = context_.parallel;
-  const bool of_visits = deferred.a_VF.defined() || deferred.dgate_up_VG.defined();
-  const ops::Visits visits = of_visits ? ops::visits_of(deferred.id_TK, experts_.count) : ops::Visits();
-  if (deferred.dy_SH.defined()) {
-    at::Tensor dy_TH = std::move(deferred.dy_TH);
-    if (!dy_TH.defined()) dy_TH = parallel.all_gather_rows(deferred.dy_SH);
-    if (deferred.a_VF.defined()) {
-      for_each_expert(gradients_, own_, visits, [&](const Expert& expert) {
-        accumulate_gradient(expert.down_FH, expert.of_visits(deferred.a_VF), expert.rows_of(dy_TH));
-      });
-    }
-    if (deferred.shared_a_TF.defined())
-      accumulate_gradient(gradients_.shared_down_FH, deferred.shared_a_TF, dy_TH);
-    deferred.a_VF.reset();
-    deferred.shared_a_TF.reset();
-  }
-  if (deferred.dlogit_SE.defined())
-    accumulate_gradient(gradients_.router_EH, deferred.dlogit_SE, deferred.normed_SH);
-  if (deferred.dshare_S1.defined())
-    accumulate_gradient(gradients_.shared_gate_1H, deferred.dshare_S1, deferred.normed_SH);
-  if (!deferred.dgate_up_VG.defined() && !deferred.shared_dgate_up_TG.defined()) return;
-  const at::Tensor normed_TH = parallel.all_gather_rows(deferred.normed_SH);
-  if (deferred.dgate_up_VG.defined()) {
-    for_each_expert(gradients_, own_, visits, [&](const Expert& expert) {
-      accumulate_gradient(expert.gate_up_GH, expert.of_visits(deferred.dgate_up_VG),
-                          expert.rows_of(normed_TH));
-    });
-  }
-  if (deferred.shared_dgate_up_TG.defined())
-    accumulate_gradient(gradients_.shared_gate_up_GH, deferred.shared_dgate_up_TG, normed_TH);
+  return {};
 }
 
 }  // namespace
 
 std::unique_ptr<const Part> make_experts(const Site& site) {
-  return std::make_unique<const ExpertsPart>(site);
+  using model::ExpertsKind;
+  constexpr auto kShard = InProduct::Of::kShard;
+  return make_framed(site,
+                     {.norm = ExpertsKind::kNorm,
+                      .in = {{ExpertsKind::kRouter, {}, kShard, false},
+                             {ExpertsKind::kSharedGateUp, {}, InProduct::Of::kAllRows, false},
+                             {ExpertsKind::kSharedGate, {}, kShard, false}},
+                      .inner = {{ExpertsKind::kGateUp, {}, {}, false},
+                                {ExpertsKind::kDown, {}, {}, false},
+                                {ExpertsKind::kSharedDown, {}, {}, false}}},
+                     std::make_unique<ExpertsMixer>(site));
 }
 
 }  // namespace sluice::layers

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "layers/cached_lanes.h"
+#include "layers/frame.h"
 #include "layers/key_cache.h"
 #include "layers/lane_attention.h"
 #include "layers/parameters.h"
 #include "layers/rank_norm.h"
-#include "layers/residual.h"
 #include "model/latent_attention_kind.h"
 #include "ops/linear.h"
 #include "ops/rotary.h"
@@ -22,33 +22,21 @@
 namespace sluice::layers {
 namespace {
 
-struct LatentSaved {
-  at::Tensor x_SH;
-  at::Tensor inverse_rms_S;
+struct LatentState final : MixerState {
   at::Tensor narrow_SN;  // before their norms
   Attended attended;
+
+  std::vector<SavedRows> rows() override {
+    std::vector<SavedRows> all{{narrow_SN}};
+    add_rows(attended, all);
+    return all;
+  }
+  std::vector<at::Tensor*> made_again() override {
+    std::vector<at::Tensor*> all{&narrow_SN, &attended.qkv_AR, &attended.own_qkv_WP};
+    if (attended.a_TQ.defined()) all.push_back(&attended.result.out_TND);
+    return all;
+  }
 };
-
-// What the weight gradients need of a backward; undefined of what is not trained.
-struct LatentDeferred {
-  at::Tensor normed_SH, dnarrow_SN;
-  at::Tensor narrow_TN;  // normed
-  at::Tensor dq_TD, dkv_TD;
-  at::Tensor a_TV;
-  at::Tensor dy_SH;
-  at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
-};
-
-std::vector<SavedRows> rows_of(LatentSaved& saved) {
-  std::vector<SavedRows> rows{{saved.x_SH}, {saved.inverse_rms_S}, {saved.narrow_SN}};
-  add_rows(saved.attended, rows);
-  return rows;
-}
-
-std::vector<SavedRows> rows_of(LatentDeferred& deferred) {
-  return {{deferred.normed_SH}, {deferred.dnarrow_SN}, {deferred.narrow_TN}, {deferred.dq_TD},
-          {deferred.dkv_TD},    {deferred.a_TV},       {deferred.dy_SH},     {deferred.dy_TH}};
-}
 
 // Of pairs side by side the firsts, then the seconds; and back. Of the last dimension.
 at::Tensor halves_of(const at::Tensor& pairs) {
@@ -111,63 +99,50 @@ class NarrowKeys final : public TravellingKeys {
   at::Tensor kv_PK_, rows_TW_, dkv_PK_, drows_TW_;
 };
 
-class LatentAttentionPart final : public Part {
+class LatentMixer final : public Mixer {
  public:
-  explicit LatentAttentionPart(const Site& site)
+  enum In : uint8_t { kQNarrow, kKvNarrow };
+  enum Inner : uint8_t { kQ, kKv };
+
+  explicit LatentMixer(const Site& site)
       : context_(site.context),
         latent_(site.context.shape.latent),
         position_(site.position),
         weights_(latent_parameters(site.own_weights())),
         gradients_(latent_parameters(site.own_gradients())) {}
 
-  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
-    auto state = std::make_unique<TensorState<LatentSaved>>();
-    LatentSaved& own = state->tensors;
-    own.x_SH = x_SH;
-    make_narrow(own);
+  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
+    auto state = std::make_unique<LatentState>();
+    make_narrow(rows, *state);
     const bool caches = saved == nullptr && layout.cached.cache != nullptr;
-    at::Tensor narrow_TN = normed_and_gathered(own.narrow_SN), qkv_TP = heads_of(layout, narrow_TN);
+    at::Tensor narrow_TN = normed_and_gathered(state->narrow_SN), qkv_TP = heads_of(layout, narrow_TN);
     if (caches) {
-      own.attended.result = attend_with_cache(layout, std::move(qkv_TP), narrow_TN);
+      state->attended.result = attend_with_cache(layout, std::move(qkv_TP), narrow_TN);
     } else {
       std::optional<NarrowKeys> keys;
       if (goes_round(context_, layout)) keys.emplace(latent_, weights_.kv_PK, travelling(narrow_TN, qkv_TP));
       narrow_TN.reset();
-      own.attended = attend(context_, layout, std::move(qkv_TP), {}, {}, keys ? &*keys : nullptr);
+      state->attended = attend(context_, layout, std::move(qkv_TP), {}, {}, keys ? &*keys : nullptr);
     }
-    at::Tensor y_SH = join(context_, x_SH, values_of(own.attended), exit_of(weights_));
+    Mixed mixed{values_of(state->attended)};
     if (saved != nullptr) *saved = std::move(state);
-    return y_SH;
+    return mixed;
   }
-
-  void drop_recomputable(State& state, Input input) const override {
-    auto& saved = tensors_of<LatentSaved>(state);
-    if (input == Input::kMadeAgain) saved.x_SH.reset();
-    saved.inverse_rms_S.reset();
-    saved.narrow_SN.reset();
-    drop_exchanged(saved.attended);
+  Mixed again(const MicroBatchLayout&, PartRows&, MixerState& saved) const override {
+    return {values_of(static_cast<LatentState&>(saved).attended)};
   }
-  at::Tensor result(const State& state) const override {
-    const auto& saved = tensors_of<LatentSaved>(state);
-    return join(context_, saved.x_SH, values_of(saved.attended), exit_of(weights_));
+  void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
+    auto& own = static_cast<LatentState&>(saved);
+    make_narrow(rows, own);
+    layers::restore(context_, layout, heads_of(layout, normed_and_gathered(own.narrow_SN)), own.attended);
   }
-  void restore(const MicroBatchLayout& layout, State& state, const at::Tensor& x_SH) const override {
-    auto& saved = tensors_of<LatentSaved>(state);
-    if (!saved.x_SH.defined()) saved.x_SH = x_SH;
-    if (saved.attended.qkv_AR.defined()) return;
-    make_narrow(saved);
-    layers::restore(context_, layout, heads_of(layout, normed_and_gathered(saved.narrow_SN)), saved.attended);
-  }
+  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
+                      PartGradient& to) const override;
   int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
     const int64_t element = weights_.q_PQ.element_size(), attended = layout.attending_rows();
     return layout.rows / context_.parallel.tp * (std::max<int64_t>(4, element) + narrow() * element) +
            attended * 3 * context_.local_heads() * context_.shape.head_dim * element;
   }
-
-  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,
-                            StatePtr& deferred) const override;
-  void drop_gathered(State& deferred) const override { tensors_of<LatentDeferred>(deferred).dy_TH.reset(); }
-  void backward_weight(StatePtr deferred) const override;
 
  private:
   ops::AttentionResult attend_with_cache(const MicroBatchLayout& layout, at::Tensor qkv_TP,
@@ -175,7 +150,6 @@ class LatentAttentionPart final : public Part {
   ops::AttentionInput on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const;
   at::Tensor values_behind(const at::Tensor& out_THW) const;
   ops::AttentionResult attend_before(const MicroBatchLayout& layout, const ops::AttentionInput& input) const;
-  static Exit exit_of(const LatentParameters& of) { return {of.out_VH, {}, {}}; }
   int64_t narrow() const { return latent_.q_rank + latent_.kv_rank + latent_.rotated; }
   // Of a narrow row: what queries are made from, what keys and values are, and the keys' rotated part.
   at::Tensor for_queries(const at::Tensor& narrow_RN) const { return narrow_RN.narrow(1, 0, latent_.q_rank); }
@@ -188,12 +162,9 @@ class LatentAttentionPart final : public Part {
   // What was narrow already has norms of its own, which don't know the shape's (transformers' classes).
   static RankNorm norm_of(int64_t width) { return {{}, width, 1, model::LatentAttentionKind::kNormEps, 0}; }
 
-  void make_narrow(LatentSaved& saved) const {
-    PartInput input = enter(context_, saved.x_SH, weights_.norm_H);
-    saved.inverse_rms_S = std::move(input.inverse_rms_S);
-    saved.narrow_SN = at::cat({ops::times_transposed(input.y_SH, weights_.q_narrow_QH),
-                               ops::times_transposed(input.y_SH, weights_.kv_narrow_KH)},
-                              1);
+  void make_narrow(PartRows& rows, LatentState& saved) const {
+    saved.narrow_SN = at::cat({rows.product(kQNarrow), rows.product(kKvNarrow)}, 1);
+    rows.release();
   }
   at::Tensor normed_and_gathered(const at::Tensor& narrow_SN) const {
     return context_.parallel.all_gather_rows(
@@ -228,7 +199,7 @@ class LatentAttentionPart final : public Part {
   LatentParameters weights_, gradients_;
 };
 
-at::Tensor LatentAttentionPart::heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const {
+at::Tensor LatentMixer::heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const {
   const int64_t rows = narrow_TN.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
   const at::Tensor q_THD = by_head(ops::times_transposed(for_queries(narrow_TN).contiguous(), weights_.q_PQ));
   const at::Tensor kv_THD = by_head(ops::times_transposed(for_keys(narrow_TN).contiguous(), weights_.kv_PK));
@@ -250,8 +221,7 @@ at::Tensor LatentAttentionPart::heads_of(const MicroBatchLayout& layout, const a
 // Of narrow rows that stayed, without making keys and values of them (DeepSeek-V2, 2024, section 2.1.2): a
 // query's part that does not turn takes the keys' matrix, so that it meets narrow rows as one wide head that
 // all query heads share, and what it attends to takes the values' matrix behind.
-ops::AttentionInput LatentAttentionPart::on_narrow_rows(const at::Tensor& qkv_TP,
-                                                        const at::Tensor& rows_R1W) const {
+ops::AttentionInput LatentMixer::on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const {
   const int64_t rows = qkv_TP.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
   const at::Tensor q_THD = qkv_TP.narrow(1, 0, heads * width).view({rows, heads, width});
   const at::Tensor kv_HPK = weights_.kv_PK.view({heads, latent_.unrotated + latent_.values, latent_.kv_rank});
@@ -264,7 +234,7 @@ ops::AttentionInput LatentAttentionPart::on_narrow_rows(const at::Tensor& qkv_TP
           .scale = context_.score_scale()};
 }
 
-at::Tensor LatentAttentionPart::values_behind(const at::Tensor& out_THW) const {
+at::Tensor LatentMixer::values_behind(const at::Tensor& out_THW) const {
   const int64_t rows = out_THW.size(0), heads = context_.local_heads();
   const at::Tensor kv_HPK = weights_.kv_PK.view({heads, latent_.unrotated + latent_.values, latent_.kv_rank});
   const at::Tensor values_HTV = at::matmul(
@@ -276,8 +246,8 @@ at::Tensor LatentAttentionPart::values_behind(const at::Tensor& out_THW) const {
 }
 
 // Undefined where no row sees any.
-ops::AttentionResult LatentAttentionPart::attend_before(const MicroBatchLayout& layout,
-                                                        const ops::AttentionInput& input) const {
+ops::AttentionResult LatentMixer::attend_before(const MicroBatchLayout& layout,
+                                                const ops::AttentionInput& input) const {
   if (layout.cached.before.empty()) return {};
   ops::AttentionResult seen = ops::nothing_seen(input.q_TND);
   ops::attend_blocks(input, layout.cached.before, seen);
@@ -287,8 +257,8 @@ ops::AttentionResult LatentAttentionPart::attend_before(const MicroBatchLayout& 
 
 // The rows' own narrow rows stay for those that follow. One lane makes keys and values of these to attend to,
 // as without a cache; several have them apart, and attend to all as they lie.
-ops::AttentionResult LatentAttentionPart::attend_with_cache(const MicroBatchLayout& layout, at::Tensor qkv_TP,
-                                                            const at::Tensor& narrow_TN) const {
+ops::AttentionResult LatentMixer::attend_with_cache(const MicroBatchLayout& layout, at::Tensor qkv_TP,
+                                                    const at::Tensor& narrow_TN) const {
   const CachedKeys cached = layout.cached.cache->of(position_);
   const at::Tensor rows_TW = travelling(narrow_TN, qkv_TP);
   if (!layout.cached.lanes.members.empty()) {
@@ -305,13 +275,10 @@ ops::AttentionResult LatentAttentionPart::attend_with_cache(const MicroBatchLayo
   return {before.out_TND.to(own.out_TND.scalar_type()), before.lse_NT, {}};
 }
 
-at::Tensor LatentAttentionPart::backward_input(const MicroBatchLayout& layout, StatePtr state,
-                                               const at::Tensor& dy_SH, StatePtr& deferred) const {
-  const TensorParallel& parallel = context_.parallel;
-  LatentSaved saved = std::move(tensors_of<LatentSaved>(*state));
-  const at::Tensor dproduct_SH = join_backward(context_, dy_SH, exit_of(weights_), {}, exit_of(gradients_));
-  const at::Tensor dy_TH = parallel.all_gather_rows(dproduct_SH);
-  const at::Tensor da_TV = times_transposed(dy_TH, weights_.out_VH);
+at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from,
+                                 PartRows&, PartGradient& to) const {
+  auto& saved = static_cast<LatentState&>(*state);
+  const at::Tensor da_TV = std::move(from.da_TA);
   const int64_t rows = da_TV.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
   at::Tensor da_THD = at::zeros({rows, heads, width}, da_TV.options());
   da_THD.narrow(2, 0, latent_.values).copy_(by_head(da_TV));
@@ -341,8 +308,8 @@ at::Tensor LatentAttentionPart::backward_input(const MicroBatchLayout& layout, S
   const at::Tensor drotated_TR = pairs_of(of(1, 0, rotated).sum(1));
   at::Tensor dkeys_TK = ops::times(dkv_TD, weights_.kv_PK);
   if (keys) dkeys_TK.add_(dtravelling_TW.narrow(1, 0, latent_.kv_rank));
-  at::Tensor dnarrow_SN =
-      parallel.reduce_scatter_rows(at::cat({ops::times(dq_TD, weights_.q_PQ), dkeys_TK, drotated_TR}, 1));
+  at::Tensor dnarrow_SN = context_.parallel.reduce_scatter_rows(
+      at::cat({ops::times(dq_TD, weights_.q_PQ), dkeys_TK, drotated_TR}, 1));
   dnarrow_SN =
       at::cat({norm_of(latent_.q_rank)
                    .backward(for_queries(dnarrow_SN).contiguous(), for_queries(saved.narrow_SN).contiguous(),
@@ -353,50 +320,31 @@ at::Tensor LatentAttentionPart::backward_input(const MicroBatchLayout& layout, S
                rotated_keys(dnarrow_SN)},
               1);
   const int64_t q = latent_.q_rank;
-  at::Tensor dnormed_SH = ops::times(dnarrow_SN.narrow(1, 0, q).contiguous(), weights_.q_narrow_QH);
-  dnormed_SH.add_(ops::times(dnarrow_SN.narrow(1, q, narrow() - q).contiguous(), weights_.kv_narrow_KH));
-  PartInputGradient input = enter_backward(context_, dnormed_SH, saved.x_SH, weights_.norm_H,
-                                           saved.inverse_rms_S, dy_SH, gradients_.norm_H);
-
-  auto left = std::make_unique<TensorState<LatentDeferred>>();
-  LatentDeferred& kept = left->tensors;
-  if (gradients_.q_narrow_QH.defined() || gradients_.kv_narrow_KH.defined()) {
-    kept.normed_SH = std::move(input.y_SH);
-    kept.dnarrow_SN = dnarrow_SN;
+  PendingProducts& pending = to.pending();
+  if (gradients_.q_PQ.defined() || gradients_.kv_PK.defined()) {
+    const int narrow_rows = pending.keep(normed_and_gathered(saved.narrow_SN));
+    if (gradients_.q_PQ.defined()) to.inner_product(kQ, pending.keep(dq_TD), {narrow_rows, {0, q}});
+    if (gradients_.kv_PK.defined())
+      to.inner_product(kKv, pending.keep(dkv_TD), {narrow_rows, {q, q + latent_.kv_rank}});
   }
-  if (gradients_.q_PQ.defined()) kept.dq_TD = dq_TD;
-  if (gradients_.kv_PK.defined()) kept.dkv_TD = dkv_TD;
-  if (kept.dq_TD.defined() || kept.dkv_TD.defined()) kept.narrow_TN = normed_and_gathered(saved.narrow_SN);
-  if (gradients_.out_VH.wanted()) {
-    kept.a_TV = values_of(saved.attended);
-    kept.dy_SH = dproduct_SH;
-    kept.dy_TH = dy_TH;
-  }
-  deferred = std::move(left);
-  return input.dx_SH;
-}
-
-void LatentAttentionPart::backward_weight(StatePtr state) const {
-  LatentDeferred deferred = std::move(tensors_of<LatentDeferred>(*state));
-  if (deferred.a_TV.defined()) {
-    if (!deferred.dy_TH.defined()) deferred.dy_TH = context_.parallel.all_gather_rows(deferred.dy_SH);
-    accumulate_gradient(gradients_.out_VH, {}, deferred.a_TV, deferred.dy_TH);
-  }
-  if (deferred.dq_TD.defined())
-    accumulate_gradient(gradients_.q_PQ, deferred.dq_TD, for_queries(deferred.narrow_TN));
-  if (deferred.dkv_TD.defined())
-    accumulate_gradient(gradients_.kv_PK, deferred.dkv_TD, for_keys(deferred.narrow_TN));
-  if (!deferred.dnarrow_SN.defined()) return;
-  const int64_t q = latent_.q_rank;
-  accumulate_gradient(gradients_.q_narrow_QH, deferred.dnarrow_SN.narrow(1, 0, q), deferred.normed_SH);
-  accumulate_gradient(gradients_.kv_narrow_KH, deferred.dnarrow_SN.narrow(1, q, narrow() - q),
-                      deferred.normed_SH);
+  to.add(kQNarrow, dnarrow_SN.narrow(1, 0, q).contiguous());
+  to.add(kKvNarrow, dnarrow_SN.narrow(1, q, narrow() - q).contiguous());
+  return to.wants_out() ? values_of(saved.attended) : at::Tensor();
 }
 
 }  // namespace
 
 std::unique_ptr<const Part> make_latent_attention(const Site& site) {
-  return std::make_unique<const LatentAttentionPart>(site);
+  using model::LatentAttentionKind;
+  constexpr auto kShard = InProduct::Of::kShard;
+  return make_framed(
+      site,
+      {.norm = LatentAttentionKind::kNorm,
+       .out = LatentAttentionKind::kOut,
+       .in = {{LatentAttentionKind::kQNarrow, {}, kShard, false},
+              {LatentAttentionKind::kKvNarrow, {}, kShard, false}},
+       .inner = {{LatentAttentionKind::kQ, {}, {}, false}, {LatentAttentionKind::kKv, {}, {}, false}}},
+      std::make_unique<LatentMixer>(site));
 }
 
 }  // namespace sluice::layers

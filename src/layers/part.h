@@ -29,7 +29,7 @@ class Part {
   enum class Input : uint8_t { kKept, kMadeAgain };
   virtual void drop_recomputable(State& saved, Input input) const = 0;
   // The forward's result from what drop_recomputable() left, its input kept.
-  virtual at::Tensor result(const State& saved) const = 0;
+  virtual at::Tensor result(const MicroBatchLayout& layout, State& saved) const = 0;
   // Makes what is missing again, bit for bit. `x_SH`: the input where it was not kept, else undefined.
   virtual void restore(const MicroBatchLayout& layout, State& saved, const at::Tensor& x_SH) const = 0;
   // Most bytes that restore() makes of such a micro-batch.

@@ -17,12 +17,13 @@
 #include <vector>
 
 #include "layers/context.h"
+#include "layers/frame.h"
 #include "layers/head_exchange.h"
 #include "layers/key_cache.h"
 #include "layers/lane_recurrence.h"
 #include "layers/parameters.h"
 #include "layers/recurrent_heads.h"
-#include "layers/residual.h"
+#include "model/recurrent_kind.h"
 #include "ops/device.h"
 #include "ops/gated_norm.h"
 #include "ops/linear.h"
@@ -33,10 +34,7 @@
 namespace sluice::layers {
 namespace {
 
-// What the backward needs of a forward.
-struct RecurrentSaved {
-  at::Tensor x_SH;
-  at::Tensor inverse_rms_S;
+struct RecurrentState final : MixerState {
   at::Tensor qkv_AC;     // before the convolution
   at::Tensor narrow_TL;  // of GLA: what decays are made from
   at::Tensor rate_AR;    // numbers of rates and decays
@@ -44,34 +42,12 @@ struct RecurrentSaved {
   at::Tensor out_TV;      // o
   at::Tensor margin_XC;   // what other pieces have in margins; undefined: nothing
   at::Tensor begin_PHKD;  // states; undefined: zero
+
+  std::vector<SavedRows> rows() override {
+    return {{qkv_AC}, {narrow_TL}, {rate_AR}, {gate_TV}, {out_TV}, {margin_XC}, {begin_PHKD}};
+  }
+  std::vector<at::Tensor*> made_again() override { return {&qkv_AC, &narrow_TL, &rate_AR, &gate_TV}; }
 };
-
-// What the weight gradients need of a backward; undefined of what is not trained.
-struct RecurrentDeferred {
-  at::Tensor normed_SH;
-  at::Tensor dqkv_TC, drate_TR, dgate_TV;
-  at::Tensor narrow_TL, dnarrow_TL;
-  at::Tensor dconvolution_CW;
-  at::Tensor a_TV;
-  at::Tensor dy_SH;
-  at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
-  std::vector<NarrowRows> qkv, rates, gate, out;  // of the matrices' adapters
-};
-
-std::vector<SavedRows> rows_of(RecurrentSaved& saved) {
-  return {{saved.x_SH},    {saved.inverse_rms_S}, {saved.qkv_AC},    {saved.narrow_TL}, {saved.rate_AR},
-          {saved.gate_TV}, {saved.out_TV},        {saved.margin_XC}, {saved.begin_PHKD}};
-}
-
-std::vector<SavedRows> rows_of(RecurrentDeferred& deferred) {
-  std::vector<SavedRows> rows{{deferred.normed_SH},       {deferred.dqkv_TC}, {deferred.drate_TR},
-                              {deferred.dgate_TV},        {deferred.a_TV},    {deferred.dy_SH},
-                              {deferred.dconvolution_CW}, {deferred.dy_TH},   {deferred.narrow_TL},
-                              {deferred.dnarrow_TL}};
-  for (std::vector<NarrowRows>* narrow : {&deferred.qkv, &deferred.rates, &deferred.gate, &deferred.out})
-    add_rows(*narrow, rows);
-  return rows;
-}
 
 // Of GLA's logarithms of decays, so that these begin close to 1.
 constexpr double kDecayDivisor = 16;
@@ -101,19 +77,33 @@ void add_back(const at::Tensor& part_CX, const std::vector<base::Interval>& rows
   }
 }
 
-class RecurrentPart final : public Part {
+class RecurrentMixer final : public Mixer {
  public:
-  explicit RecurrentPart(const Site& site)
+  enum Inner : uint8_t { kConvolution, kRates };  // rates: of GLA
+
+  explicit RecurrentMixer(const Site& site)
       : context_(site.context),
         position_(site.position),
         shape_(site.context.shape.recurrent),
         weights_(recurrent_parameters(site.own_weights())),
         gradients_(recurrent_parameters(site.own_gradients())) {}
 
-  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* state) const override {
-    auto made = std::make_unique<TensorState<RecurrentSaved>>();
-    RecurrentSaved& saved = made->tensors;
-    saved = first_half(layout, x_SH);
+  static Weights weights_of(const model::Recurrent& shape) {
+    using model::RecurrentKind;
+    const bool gla = shape.decay_rank > 0, mamba = shape.recurrence == model::Recurrence::kMamba2;
+    Weights all{.norm = RecurrentKind::kNorm, .out = RecurrentKind::kOut, .in = {{RecurrentKind::kQkv}}};
+    if (gla) all.in.push_back({RecurrentKind::kDecayNarrow, {}, {}, false});
+    if (!gla && !mamba) all.in.push_back({RecurrentKind::kRates});
+    if (!mamba && !shape.by_key_head) all.in.push_back({RecurrentKind::kGate});
+    all.inner = {{RecurrentKind::kConvolution, {}, {}, false}};
+    if (gla) all.inner.push_back({RecurrentKind::kRates});
+    return all;
+  }
+
+  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* kept) const override {
+    auto state = std::make_unique<RecurrentState>();
+    RecurrentState& saved = *state;
+    first_half(layout, rows, saved);
     const bool stays = layout.cached.cache != nullptr;
     if (stays) {
       take_cached(layout.cached, saved);
@@ -121,7 +111,7 @@ class RecurrentPart final : public Part {
       saved.margin_XC = margins_of(context_.lanes, layout.recurrent, saved.qkv_AC);
     }
     {
-      const Mixed mixed = mix(layout, saved);
+      const Mix mixed = mix(layout, saved);
       const ops::Recurrence recurrence(mixed.input, layout.recurrent.chunks);
       if (!stays) saved.begin_PHKD = begin_states(context_.lanes, layout.recurrent, recurrence);
       at::Tensor end_PHKD;
@@ -131,34 +121,19 @@ class RecurrentPart final : public Part {
       if (stays) put_cached(layout, end_PHKD, mixed.marginal_RC);
       saved.out_TV = to_own_rows(layout, out_AV, &LaneHeads::outputs, saved.gate_TV.size(1));
     }
-    at::Tensor y_SH = join(context_, x_SH, gated_norm(saved.out_TV, saved.gate_TV), exit_of(weights_));
-    if (state != nullptr) *state = std::move(made);
-    return y_SH;
+    Mixed result{gated_norm(saved.out_TV, saved.gate_TV)};
+    if (kept != nullptr) *kept = std::move(state);
+    return result;
   }
-
-  void drop_recomputable(State& state, Input input) const override {
-    auto& saved = tensors_of<RecurrentSaved>(state);
-    if (input == Input::kMadeAgain) saved.x_SH.reset();
-    for (at::Tensor* made_again :
-         {&saved.inverse_rms_S, &saved.qkv_AC, &saved.narrow_TL, &saved.rate_AR, &saved.gate_TV})
-      made_again->reset();
+  Mixed again(const MicroBatchLayout&, PartRows& rows, MixerState& state) const override {
+    auto& saved = static_cast<RecurrentState&>(state);
+    const at::Tensor gate_TV =
+        weights_.gate_VH.defined() ? rows.product(gate_product()) : project(rows).gate_TV;
+    rows.release();
+    return {gated_norm(saved.out_TV, gate_TV)};
   }
-  at::Tensor result(const State& state) const override {
-    const auto& saved = tensors_of<RecurrentSaved>(state);
-    const PartInput input = enter(context_, saved.x_SH, weights_.norm_H);
-    const at::Tensor normed_TH = context_.parallel.all_gather_rows(input.y_SH);
-    const at::Tensor gate_TV = weights_.gate_VH.defined() ? times_transposed(normed_TH, weights_.gate_VH)
-                                                          : project(normed_TH).gate_TV;
-    return join(context_, saved.x_SH, gated_norm(saved.out_TV, gate_TV), exit_of(weights_));
-  }
-  void restore(const MicroBatchLayout& layout, State& state, const at::Tensor& x_SH) const override {
-    auto& saved = tensors_of<RecurrentSaved>(state);
-    if (saved.qkv_AC.defined()) return;
-    RecurrentSaved made = first_half(layout, saved.x_SH.defined() ? saved.x_SH : x_SH);
-    made.out_TV = std::move(saved.out_TV);
-    made.margin_XC = std::move(saved.margin_XC);
-    made.begin_PHKD = std::move(saved.begin_PHKD);
-    saved = std::move(made);
+  void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& state) const override {
+    first_half(layout, rows, static_cast<RecurrentState&>(state));
   }
   int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
     const int64_t element = weights_.qkv_CH.w_AB.element_size(), statistic = std::max<int64_t>(4, element);
@@ -170,16 +145,12 @@ class RecurrentPart final : public Part {
                       layout.rows * (all_heads().value_columns() + shape_.decay_rank));
   }
 
-  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,
-                            StatePtr& deferred) const override;
-  void drop_gathered(State& deferred) const override {
-    tensors_of<RecurrentDeferred>(deferred).dy_TH.reset();
-  }
-  void backward_weight(StatePtr deferred) const override;
+  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
+                      PartGradient& to) const override;
 
  private:
   // What the recurrence takes, and what it was made of.
-  struct Mixed {
+  struct Mix {
     ops::RecurrenceInput input;
     at::Tensor marginal_RC;
     ops::ShortConvolution convolution;
@@ -223,13 +194,18 @@ class RecurrentPart final : public Part {
   struct Projected {
     at::Tensor qkv_TC, rate_TR, gate_TV, narrow_TL = {};
   };
-  Projected project(const at::Tensor& normed_TH) const {
-    Projected made{.qkv_TC = times_transposed(normed_TH, weights_.qkv_CH)};
+  int gate_product() const { return 2; }
+  Projected project(PartRows& rows) const {
+    Projected made{.qkv_TC = rows.product(0)};
     if (mamba()) return parted_mamba(made.qkv_TC);
-    if (narrows()) made.narrow_TL = ops::times_transposed(normed_TH, weights_.decay_narrow_LH);
-    made.rate_TR = times_transposed(narrows() ? made.narrow_TL : normed_TH, weights_.rates_RH);
+    if (narrows()) {
+      made.narrow_TL = rows.product(1);
+      made.rate_TR = times_transposed(made.narrow_TL, weights_.rates_RH);
+    } else {
+      made.rate_TR = rows.product(1);
+    }
     if (shape_.by_key_head) return parted(made);
-    made.gate_TV = times_transposed(normed_TH, weights_.gate_VH);
+    made.gate_TV = rows.product(gate_product());
     return made;
   }
   // Gate, values, keys, queries and steps side by side; and back.
@@ -274,28 +250,26 @@ class RecurrentPart final : public Part {
             {}};
   }
 
-  RecurrentSaved first_half(const MicroBatchLayout& layout, const at::Tensor& x_SH) const {
-    PartInput input = enter(context_, x_SH, weights_.norm_H);
-    Projected made = project(context_.parallel.all_gather_rows(input.y_SH));
-    return {.x_SH = x_SH,
-            .inverse_rms_S = std::move(input.inverse_rms_S),
-            .qkv_AC = to_attended_rows(layout, made.qkv_TC, &LaneHeads::qkv),
-            .narrow_TL = std::move(made.narrow_TL),
-            .rate_AR = to_attended_rows(layout, made.rate_TR, &LaneHeads::rates),
-            .gate_TV = std::move(made.gate_TV)};
+  void first_half(const MicroBatchLayout& layout, PartRows& rows, RecurrentState& saved) const {
+    Projected made = project(rows);
+    rows.release();
+    saved.qkv_AC = to_attended_rows(layout, made.qkv_TC, &LaneHeads::qkv);
+    saved.narrow_TL = std::move(made.narrow_TL);
+    saved.rate_AR = to_attended_rows(layout, made.rate_TR, &LaneHeads::rates);
+    saved.gate_TV = std::move(made.gate_TV);
   }
 
-  Mixed mix(const MicroBatchLayout& layout, const RecurrentSaved& saved) const;
+  Mix mix(const MicroBatchLayout& layout, const RecurrentState& saved) const;
   // Takes gradients of what mix() made to those of what it was made of.
   struct MixedGradient {
     at::Tensor dqkv_AC, drate_AR;
   };
-  MixedGradient mix_backward(const MicroBatchLayout& layout, const RecurrentSaved& saved, const Mixed& mixed,
+  MixedGradient mix_backward(const MicroBatchLayout& layout, const RecurrentState& saved, const Mix& mixed,
                              ops::RecurrenceGradient gradient,
                              const ops::ShortConvolution& dconvolution) const;
 
   // States and rows of margins of texts that go on; zeros of those that begin.
-  void take_cached(const CachedRows& cached, RecurrentSaved& saved) const {
+  void take_cached(const CachedRows& cached, RecurrentState& saved) const {
     const CachedStates& states = cached.cache->states_of(position_);
     const auto taken = [&](const at::Tensor& of_slots) {
       const at::Tensor none = cached.goes_on_P.eq(0).view({-1, 1, 1});
@@ -335,7 +309,6 @@ class RecurrentPart final : public Part {
   bool narrows() const { return shape_.decay_rank > 0; }
   bool convolves() const { return shape_.convolution > 1; }
   double query_scale() const { return 1 / std::sqrt(static_cast<double>(shape_.key_width)); }
-  static Exit exit_of(const RecurrentParameters& of) { return {of.out_VH, {}, {}}; }
 
   const LayerContext& context_;
   int64_t position_;
@@ -343,10 +316,10 @@ class RecurrentPart final : public Part {
   RecurrentParameters weights_, gradients_;
 };
 
-RecurrentPart::Mixed RecurrentPart::mix(const MicroBatchLayout& layout, const RecurrentSaved& saved) const {
+RecurrentMixer::Mix RecurrentMixer::mix(const MicroBatchLayout& layout, const RecurrentState& saved) const {
   const LaneHeads heads = own_heads(layout);
   const base::Interval own = heads.value_heads();
-  Mixed mixed;
+  Mix mixed;
   at::Tensor all_AC;
   if (convolves()) {
     mixed.convolution.w_CW = taken(weights_.convolution_CW, heads.convolution());
@@ -398,10 +371,10 @@ RecurrentPart::Mixed RecurrentPart::mix(const MicroBatchLayout& layout, const Re
   return mixed;
 }
 
-RecurrentPart::MixedGradient RecurrentPart::mix_backward(const MicroBatchLayout& layout,
-                                                         const RecurrentSaved& saved, const Mixed& mixed,
-                                                         ops::RecurrenceGradient gradient,
-                                                         const ops::ShortConvolution& dconvolution) const {
+RecurrentMixer::MixedGradient RecurrentMixer::mix_backward(const MicroBatchLayout& layout,
+                                                           const RecurrentState& saved, const Mix& mixed,
+                                                           ops::RecurrenceGradient gradient,
+                                                           const ops::ShortConvolution& dconvolution) const {
   const LaneHeads heads = own_heads(layout);
   const base::Interval own = heads.value_heads();
   const ops::RecurrenceInput& input = mixed.input;
@@ -446,24 +419,14 @@ RecurrentPart::MixedGradient RecurrentPart::mix_backward(const MicroBatchLayout&
   return {dqkv_AC.to(type), drate_AR.to(type)};
 }
 
-at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePtr state,
-                                         const at::Tensor& dy_SH, StatePtr& deferred) const {
-  const TensorParallel& parallel = context_.parallel;
-  RecurrentSaved saved = std::move(tensors_of<RecurrentSaved>(*state));
-  const at::Tensor dproduct_SH = join_backward(context_, dy_SH, exit_of(weights_), {}, exit_of(gradients_));
-  const at::Tensor dy_TH = parallel.all_gather_rows(dproduct_SH);
-  auto left = std::make_unique<TensorState<RecurrentDeferred>>();
-  RecurrentDeferred& kept = left->tensors;
-
+at::Tensor RecurrentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from,
+                                    PartRows&, PartGradient& to) const {
+  auto& saved = static_cast<RecurrentState&>(*state);
   // Through the gate and the heads' norms.
-  if (gradients_.out_VH.wanted()) {
-    kept.a_TV = gated_norm(saved.out_TV, saved.gate_TV);
-    kept.out = narrow_rows(weights_.out_VH, gradients_.out_VH, kept.a_TV, dy_TH);
-    kept.dy_SH = dproduct_SH;
-    kept.dy_TH = dy_TH;
-  }
-  const ops::GatedNormGradient gated =
-      gated_norm_backward(times_transposed(dy_TH, weights_.out_VH), saved.out_TV, saved.gate_TV);
+  at::Tensor a_TV;
+  if (to.wants_out()) a_TV = gated_norm(saved.out_TV, saved.gate_TV);
+  const ops::GatedNormGradient gated = gated_norm_backward(from.da_TA, saved.out_TV, saved.gate_TV);
+  from.da_TA.reset();
   saved.out_TV.reset();
   saved.gate_TV.reset();
 
@@ -471,7 +434,7 @@ at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePt
   const at::Tensor dout_AV = to_attended_rows(layout, gated.dx_TV, &LaneHeads::outputs);
   MixedGradient gradient;
   {
-    const Mixed mixed = mix(layout, saved);
+    const Mix mixed = mix(layout, saved);
     const at::Tensor dout_AHD = dout_AV.unflatten(1, {-1, shape_.value_width});
     ops::RecurrenceGradient of_input;
     {
@@ -494,11 +457,12 @@ at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePt
             .add_((wide_AHD * mixed.input.v_THD).sum(at::IntArrayRef({0, 2})));
     }
     gradient = mix_backward(layout, saved, mixed, std::move(of_input), dconvolution);
-    const std::vector<base::Interval> rows = own_heads(layout).convolution();
-    if (dconvolution.bias_C.defined()) add_back(dconvolution.bias_C, rows, gradients_.convolution_bias_C);
+    const std::vector<base::Interval> own_rows = own_heads(layout).convolution();
+    if (dconvolution.bias_C.defined()) add_back(dconvolution.bias_C, own_rows, gradients_.convolution_bias_C);
     if (dconvolution.w_CW.defined()) {
-      kept.dconvolution_CW = at::zeros(gradients_.convolution_CW.sizes(), dconvolution.w_CW.options());
-      add_back(dconvolution.w_CW, rows, kept.dconvolution_CW);
+      const at::Tensor whole_CW = at::zeros(gradients_.convolution_CW.sizes(), dconvolution.w_CW.options());
+      add_back(dconvolution.w_CW, own_rows, whole_CW);
+      to.made(kConvolution, whole_CW);
     }
   }
   const LaneHeads all = all_heads();
@@ -509,64 +473,25 @@ at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePt
   gradient = {};
   if (mamba()) d = joined_mamba(d);
   if (shape_.by_key_head) d = joined(d);
-
-  at::Tensor dnormed_TH = times(d.qkv_TC, weights_.qkv_CH);
+  to.add(0, std::move(d.qkv_TC));
   if (narrows()) {
-    d.narrow_TL = times(d.rate_TR, weights_.rates_RH);
-    dnormed_TH.add_(ops::times(d.narrow_TL, weights_.decay_narrow_LH));
+    to.add(1, times(d.rate_TR, weights_.rates_RH));
+    if (gradients_.rates_RH.wanted()) {
+      const int narrow = to.pending().keep(std::move(saved.narrow_TL));
+      to.inner_product(kRates, to.pending().keep(std::move(d.rate_TR)), {narrow});
+    }
   } else if (d.rate_TR.defined()) {
-    dnormed_TH.add_(times(d.rate_TR, weights_.rates_RH));
+    to.add(1, std::move(d.rate_TR));
   }
-  if (d.gate_TV.defined()) dnormed_TH.add_(times(d.gate_TV, weights_.gate_VH));
-  PartInputGradient input = enter_backward(context_, parallel.reduce_scatter_rows(dnormed_TH), saved.x_SH,
-                                           weights_.norm_H, saved.inverse_rms_S, dy_SH, gradients_.norm_H);
-  const auto keep = [&](const Matrix& weight, const Matrix& wanted, const at::Tensor& d_TX, at::Tensor& to,
-                        std::vector<NarrowRows>& narrow) {
-    if (!wanted.wanted()) return;
-    to = d_TX;
-    narrow = narrow_rows(weight, wanted, d_TX, input.y_SH, parallel);
-    kept.normed_SH = input.y_SH;
-  };
-  keep(weights_.qkv_CH, gradients_.qkv_CH, d.qkv_TC, kept.dqkv_TC, kept.qkv);
-  keep(weights_.rates_RH, gradients_.rates_RH, d.rate_TR, kept.drate_TR, kept.rates);
-  if (gradients_.decay_narrow_LH.defined()) {
-    kept.dnarrow_TL = d.narrow_TL;
-    kept.normed_SH = input.y_SH;
-  }
-  if (kept.drate_TR.defined()) kept.narrow_TL = std::move(saved.narrow_TL);
-  keep(weights_.gate_VH, gradients_.gate_VH, d.gate_TV, kept.dgate_TV, kept.gate);
-  deferred = std::move(left);
-  return input.dx_SH;
-}
-
-void RecurrentPart::backward_weight(StatePtr state) const {
-  RecurrentDeferred deferred = std::move(tensors_of<RecurrentDeferred>(*state));
-  const TensorParallel& parallel = context_.parallel;
-  if (deferred.dconvolution_CW.defined()) gradients_.convolution_CW.add_(deferred.dconvolution_CW);
-  if (deferred.a_TV.defined()) {
-    if (!deferred.dy_TH.defined()) deferred.dy_TH = parallel.all_gather_rows(deferred.dy_SH);
-    accumulate_gradient(gradients_.out_VH, deferred.out, deferred.a_TV, deferred.dy_TH);
-    deferred.a_TV.reset();
-    deferred.dy_TH.reset();
-  }
-  if (!deferred.normed_SH.defined()) return;
-  const at::Tensor normed_TH = parallel.all_gather_rows(deferred.normed_SH);
-  if (deferred.dqkv_TC.defined())
-    accumulate_gradient(gradients_.qkv_CH, deferred.qkv, deferred.dqkv_TC, normed_TH);
-  if (deferred.drate_TR.defined()) {
-    accumulate_gradient(gradients_.rates_RH, deferred.rates, deferred.drate_TR,
-                        narrows() ? deferred.narrow_TL : normed_TH);
-  }
-  if (deferred.dnarrow_TL.defined())
-    accumulate_gradient(gradients_.decay_narrow_LH, deferred.dnarrow_TL, normed_TH);
-  if (deferred.dgate_TV.defined())
-    accumulate_gradient(gradients_.gate_VH, deferred.gate, deferred.dgate_TV, normed_TH);
+  if (d.gate_TV.defined()) to.add(gate_product(), std::move(d.gate_TV));
+  return a_TV;
 }
 
 }  // namespace
 
 std::unique_ptr<const Part> make_recurrent(const Site& site) {
-  return std::make_unique<const RecurrentPart>(site);
+  return make_framed(site, RecurrentMixer::weights_of(site.context.shape.recurrent),
+                     std::make_unique<RecurrentMixer>(site));
 }
 
 }  // namespace sluice::layers

@@ -1,0 +1,17 @@
+// A part of a block: a mixer within its frame of norms, products, gathers and the residual stream.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "layers/mixer.h"
+#include "layers/part.h"
+#include "layers/site.h"
+
+namespace sluice::layers {
+
+BoundWeights bound(const OperationShards& shards, const Weights& roles);
+
+std::unique_ptr<const Part> make_framed(const Site& site, Weights roles, std::unique_ptr<const Mixer> mixer);
+
+}  // namespace sluice::layers

@@ -1,0 +1,190 @@
+// What lies between a part's products at work on one TP rank, and what the frame around it (frame.h) gives
+// it.
+//
+// Row names: S rows of this TP rank's shard, T all rows; H hidden, A the width that the out product takes, W
+// that of an in-product's result.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "layers/operation.h"
+#include "layers/pending_products.h"
+#include "layers/product.h"
+#include "layers/residual.h"
+#include "layers/site.h"
+
+namespace sluice::layers {
+
+// A product with the part's rows, x·wᵀ.
+struct InProduct {
+  enum class Of : uint8_t { kAllRows, kShard };
+  std::string_view role;
+  std::string_view bias = {};
+  Of of = Of::kAllRows;
+  bool narrow = true;  // may be narrow and have adapters
+};
+
+// The weights around a mixer, by role.
+struct Weights {
+  std::string_view norm, behind = {}, out = {}, out_bias = {};
+  std::vector<InProduct> in;
+  std::vector<InProduct> inner = {};  // whose gradients the mixer adds to itself
+};
+
+// What a mixer keeps of a forward.
+class MixerState : public State {
+ public:
+  // Of its tensors, those that restore() makes again from the part's rows.
+  virtual std::vector<at::Tensor*> made_again() = 0;
+};
+using MixerStatePtr = std::unique_ptr<MixerState>;
+
+// Of the parts' matrices: weights, or gradients.
+struct BoundWeights {
+  at::Tensor norm_H;
+  Exit exit;  // its matrix undefined where the mixer makes the part's sum itself
+  std::vector<Matrix> in;
+  std::vector<at::Tensor> in_bias;
+  std::vector<Matrix> inner;
+};
+
+// The rows that a part works on, normed and gathered when they are first asked for.
+class PartRows {
+ public:
+  PartRows(const LayerContext& context, const Weights& roles, const BoundWeights& weights,
+           const at::Tensor& x_SH)
+      : context_(context), roles_(roles), weights_(weights), x_SH_(x_SH) {}
+
+  const at::Tensor& shard_SH() {
+    if (!input_.y_SH.defined()) input_ = enter(context_, x_SH_, weights_.norm_H);
+    return input_.y_SH;
+  }
+  const at::Tensor& all_TH() {
+    if (!all_TH_.defined()) all_TH_ = context_.parallel.all_gather_rows(shard_SH());
+    return all_TH_;
+  }
+  // Of one in-product, with its bias.
+  at::Tensor product(int which) {
+    const auto at = static_cast<size_t>(which);
+    const bool shard = roles_.in[at].of == InProduct::Of::kShard;
+    at::Tensor y_TW = times_transposed(shard ? shard_SH() : all_TH(), weights_.in[at]);
+    if (weights_.in_bias[at].defined()) y_TW.add_(weights_.in_bias[at]);
+    return y_TW;
+  }
+  // Nobody asks any more.
+  void release() {
+    all_TH_.reset();
+    if (input_.y_SH.defined() && input_.inverse_rms_S.defined()) inverse_rms_S_ = input_.inverse_rms_S;
+    input_ = {};
+  }
+  // Of the norm; undefined without one.
+  at::Tensor inverse_rms_S() const {
+    return input_.inverse_rms_S.defined() ? input_.inverse_rms_S : inverse_rms_S_;
+  }
+
+ private:
+  const LayerContext& context_;
+  const Weights& roles_;
+  const BoundWeights& weights_;
+  at::Tensor x_SH_, all_TH_, inverse_rms_S_;
+  PartInput input_;
+};
+
+// The gradient of those rows, as a mixer's backward finds it.
+class PartGradient {
+ public:
+  struct Result {
+    int which;
+    at::Tensor dy_TW;
+  };
+  PartGradient(PendingProducts& pending, int first_inner, bool wants_out)
+      : pending_(pending), first_inner_(first_inner), wants_out_(wants_out) {}
+
+  // The gradient of an in-product's result.
+  void add(int which, at::Tensor dy_TW) { left_.results.push_back({which, std::move(dy_TW)}); }
+  // What the mixer's own products with the rows give to their gradient, before those of in-products.
+  void start(at::Tensor drows_TH) { left_.start_TH = std::move(drows_TH); }
+  // Inner products' weight gradients: inner weight gradient += aᵀ·b of rows that the pending products keep.
+  PendingProducts& pending() { return pending_; }
+  void inner_product(int inner, int a, PendingProducts::Side b, std::vector<NarrowRows> narrow = {}) {
+    pending_.product(first_inner_ + inner, {a}, b, std::move(narrow));
+  }
+  void made(int inner, at::Tensor gradient) { pending_.made(first_inner_ + inner, std::move(gradient)); }
+  // Whether the out product's weight gradient is wanted, and so what the product took.
+  bool wants_out() const { return wants_out_; }
+
+  // An expert's: visits in `a`, with the part's rows or with the gradient of its sum.
+  struct Visits {
+    int inner;
+    at::Tensor a_VX;
+    bool with_rows;
+  };
+  void add_visits(int inner, at::Tensor a_VX, bool with_rows) {
+    left_.visits.push_back({inner, std::move(a_VX), with_rows});
+  }
+  void set_ids(at::Tensor id_TK, int64_t experts, int64_t own) {
+    left_.id_TK = std::move(id_TK);
+    left_.experts = experts;
+    left_.own = own;
+  }
+  // A product with the gradient of the part's sum: inner weight gradient += aᵀ·dsum.
+  void add_with_sum(int inner, at::Tensor a_TX) { left_.with_sum.push_back({inner, std::move(a_TX)}); }
+
+  // What the mixer left, for the frame.
+  struct Left {
+    std::vector<Result> results;  // in the order of add()
+    at::Tensor start_TH;
+    std::vector<Visits> visits;
+    std::vector<Result> with_sum;
+    at::Tensor id_TK;
+    int64_t experts = 0, own = 0;
+  };
+  Left take() { return std::move(left_); }
+
+ private:
+  PendingProducts& pending_;
+  int first_inner_;
+  bool wants_out_;
+  Left left_;
+};
+
+struct Mixed {
+  at::Tensor a_TA;            // what the out product takes; without one the sum of this TP rank's part [T, H]
+  at::Tensor beside_SH = {};  // added behind the sum over TP ranks; undefined: nothing
+};
+
+struct Arriving {
+  at::Tensor da_TA;           // the gradient of Mixed::a_TA
+  const at::Tensor& dsum_SH;  // of the part's sum, on the shard
+};
+
+class Mixer {
+ public:
+  Mixer() = default;
+  Mixer(const Mixer&) = delete;
+  Mixer& operator=(const Mixer&) = delete;
+  virtual ~Mixer() = default;
+
+  // `saved` null: nothing is kept.
+  virtual Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const = 0;
+  // The same result from what is not made again, and from the part's rows.
+  virtual Mixed again(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const = 0;
+  // Makes again what State::made_again() lists, bit for bit.
+  virtual void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const = 0;
+  // Returns what the out product took (undefined without one, or where it is not wanted), and leaves
+  // gradients in `to`.
+  virtual at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr saved, Arriving from,
+                              PartRows& rows, PartGradient& to) const = 0;
+  virtual void help(const TravellingRows& /*rows*/, Direction /*direction*/) const {}
+  // Of what restore() makes, bytes beside those that were dropped.
+  virtual int64_t made_beside_bytes(const MicroBatchLayout& /*layout*/) const { return 0; }
+  // What restore() makes, by formula. A frame that asks its state what was dropped needs none of these.
+  virtual int64_t recomputed_bytes(const MicroBatchLayout& layout) const = 0;
+};
+
+}  // namespace sluice::layers
