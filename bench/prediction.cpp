@@ -225,9 +225,8 @@ int main(int argc, char** argv) {
   for (const Case& one : kCases) {
     if (only_ranks != 0 && one.ranks != only_ranks) continue;
     transport::LocalLaunch local;
-    local.command.assign(argv, argv + argc);
+    local.work = [&] { ::execv("/proc/self/exe", argv); };
     local.ranks = one.ranks;
-    local.environment = environment();
     const transport::LocalResult result = transport::launch_locally(local);
     if (result.exit_status != 0) return result.exit_status;
   }

@@ -21,7 +21,7 @@ using base::text;
 
 namespace {
 
-struct Arguments {
+struct CorpusArguments {
   corpus::BuildOptions build;
   std::string delimiter;
   double sample_mb = 10;
@@ -152,7 +152,7 @@ void print_text(const corpus::BuildResult& result) {
   }
 }
 
-void run(const std::shared_ptr<Arguments>& arguments) {
+void run(const std::shared_ptr<CorpusArguments>& arguments) {
   corpus::BuildOptions& build = arguments->build;
   if (build.tokenizer_file.empty() == (build.train_vocabulary == 0)) {
     throw base::InputError("choose a tokenizer: either --tokenizer FILE or --train-tokenizer VOCAB");
@@ -207,7 +207,7 @@ void add_corpus(CLI::App& app) {
   add_corpus_merge(*corpus);
   add_corpus_show(*corpus);
   CLI::App* build = corpus->add_subcommand("build", "Text, JSON, tables or source trees into tokens");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CorpusArguments>();
   corpus::BuildOptions& options = arguments->build;
   options.tokenizer.tools = python_tools();
   build

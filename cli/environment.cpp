@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <fstream>
+
 namespace sluice::cli {
 
 std::map<std::string, std::string> environment() {
@@ -12,6 +14,13 @@ std::map<std::string, std::string> environment() {
     if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return variables;
+}
+
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
 }
 
 std::filesystem::path dependencies_directory() {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "corpus/python_child.h"
 #include "storage/location.h"
@@ -12,6 +13,9 @@ namespace sluice::cli {
 
 // All variables.
 std::map<std::string, std::string> environment();
+
+// The words that this program was started with, its name first.
+std::vector<std::string> command_line();
 
 // Where tools/bootstrap keeps what it installs: $SLUICE_DEPS, or ~/.cache/sluice.
 std::filesystem::path dependencies_directory();

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "storage/location.h"
 
 namespace sluice::cli {

@@ -12,12 +12,12 @@ namespace sluice::cli {
 
 namespace {
 
-struct Options {
+struct KeysArguments {
   std::string file;
   std::vector<std::string> overrides;
 };
 
-void print_config(const Options& options) {
+void print_config(const KeysArguments& options) {
   config::RunConfig config;
   config.model.hf = "folder";
   config.data.train = {{"corpora/stdlib/corpus", 1.0}};
@@ -34,7 +34,7 @@ void print_config(const Options& options) {
 void add_keys(CLI::App& app) {
   CLI::App* command = app.add_subcommand("keys", "Every key of a run configuration, or of metrics.jsonl");
   command->require_subcommand(1);
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<KeysArguments>();
   CLI::App* config = command->add_subcommand(
       "config", "A run configuration with every key, what it may be and what it means: a file to begin with");
   config->add_option("--config", options->file, "Take values from here instead of the defaults");

@@ -16,7 +16,7 @@ using base::text;
 
 namespace {
 
-struct Arguments {
+struct LengthsArguments {
   std::vector<std::filesystem::path> paths;
   std::filesystem::path svg;
   std::filesystem::path out;
@@ -47,7 +47,7 @@ base::Json summary(const std::vector<corpus::NamedLengths>& all) {
   return json;
 }
 
-void run(const Arguments& arguments) {
+void run(const LengthsArguments& arguments) {
   const std::vector<corpus::NamedLengths> all = read_all(arguments.paths);
   if (!arguments.svg.empty()) base::write_file_atomically(arguments.svg, corpus::lengths_svg(all));
   if (!arguments.out.empty()) base::write_file_atomically(arguments.out, corpus::lengths_text(summary(all)));
@@ -66,7 +66,7 @@ void run(const Arguments& arguments) {
 void add_lengths(CLI::App& app) {
   CLI::App* lengths =
       app.add_subcommand("lengths", "Length distribution of corpora or of files with one length a line");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<LengthsArguments>();
   lengths->add_option("paths", arguments->paths, "Corpora (prefix or directory), lengths.json, or text files")
       ->required();
   lengths->add_option("--svg", arguments->svg, "Draw the histograms into this file");

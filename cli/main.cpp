@@ -1,5 +1,6 @@
 // sluice: the program. Sets the process up, dispatches to the commands, turns errors into one line and an
-// exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible.
+// exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible. The same for the program without
+// libtorch, sluice, and for sluice-torch, which it becomes for the commands that need it.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -21,14 +22,10 @@
 #include "cli/command.h"
 #include "cli/failure.h"
 #include "study/methods.h"
-#if SLUICE_TORCH
-#include "transport/launch.h"
-#endif
 
 namespace {
 
-// Runs ahead of the initialisers of libtorch and all other libraries, which take most of a start's time and
-// may fail of too little memory.
+// Runs ahead of the libraries' initialisers.
 //
 // Ranks, and who starts them, wait for signals to stop where they are ready for them (train/stop_signal.h,
 // transport/local_launcher.h). Until then SIGTERM and SIGINT stay pending: their default action would end the
@@ -36,7 +33,6 @@ namespace {
 // tee` ends tee first.
 void before_libraries(int argc, char** argv, char**) {
   sluice::cli::say_what_nobody_catches();
-  sluice::cli::require_address_space();
   if (argc < 2 || (std::strcmp(argv[1], "train") != 0 && std::strcmp(argv[1], "profile") != 0)) return;
   sigset_t stopping;
   sigemptyset(&stopping);
@@ -50,9 +46,6 @@ void before_libraries(int argc, char** argv, char**) {
 
 void set_process_up() {
   sluice::base::configure_log({});
-#if SLUICE_TORCH
-  sluice::transport::use_batch_scheduling();
-#endif
   // Ranks hold a connection to every other one: as many files as the system lets this user open.
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -80,7 +73,6 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_propose(app);
   sluice::cli::add_plan(app);
   sluice::cli::add_simulate(app);
-#if SLUICE_TORCH
   sluice::cli::add_profile(app);
   sluice::cli::add_train(app);
   sluice::cli::add_eval(app);
@@ -88,14 +80,11 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_serve(app);
   sluice::cli::add_export(app);
   sluice::cli::add_import(app);
-#endif
   sluice::cli::add_report(app);
   sluice::cli::add_inspect(app);
   sluice::cli::add_keys(app);
   sluice::cli::add_watch(app);
-#if SLUICE_TORCH
   sluice::cli::add_doctor(app);
-#endif
 }
 
 int fail(const std::string& message, int exit_status) {

@@ -31,7 +31,7 @@ namespace {
 
 constexpr int64_t kMostSteps = 10'000'000;  // to draw the batches before it takes a minute
 
-struct Arguments {
+struct PlanArguments {
   RunPlanningOptions run;
   session::PlanningOptions inputs;
   std::string calibration;  // empty: the configuration's, or "analytic"
@@ -44,17 +44,12 @@ struct Arguments {
   ServingArguments serving;
 };
 
-Planning make_planning(const Arguments& arguments) {
+Planning make_planning(const PlanArguments& arguments) {
   if (!arguments.run.config.empty()) {
-#if SLUICE_TORCH
     RunPlanningOptions run = arguments.run;
     run.calibration = arguments.calibration;
     run.method = arguments.method;
     return planning_of_run(run);
-#else
-    throw base::InputError(
-        "--config needs a build with libtorch: give --gpus, --model and --lengths instead");
-#endif
   }
   session::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
@@ -158,7 +153,7 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
       "older policy's\n");
 }
 
-void plan_one(Planning& planning, const Arguments& arguments) {
+void plan_one(Planning& planning, const PlanArguments& arguments) {
   const session::BuiltStep built = Steps(planning).next();
   const strategy::StepPlan& plan = built.plan;
   if (!arguments.out.empty()) base::write_json(arguments.out, strategy::to_json(plan));
@@ -202,7 +197,7 @@ class LineWriter {
   std::optional<base::AtomicFile> file_;
 };
 
-void plan_several(Planning& planning, const Arguments& arguments) {
+void plan_several(Planning& planning, const PlanArguments& arguments) {
   LineWriter lines(arguments.out);
   base::Progress progress("planning", arguments.batches);
   int64_t planning_ns = 0;
@@ -243,7 +238,7 @@ void skip_to(int64_t step, session::PhasedSampler& sampler) {
   }
 }
 
-void run(const Arguments& arguments) {
+void run(const PlanArguments& arguments) {
   if (arguments.serving.serving) {
     session::PlanningOptions inputs = arguments.inputs;
     if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
@@ -266,7 +261,7 @@ void run(const Arguments& arguments) {
 void add_plan(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "plan", "Plan steps: strategy, pipelines, micro-batches; of a run, or for --gpus, --model, --lengths");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PlanArguments>();
   std::vector<CLI::Option*> inputs = add_planning_options(*command, arguments->inputs);
   inputs.push_back(add_strategies_option(*command, arguments->inputs, "Candidates"));
   add_run_options(*command, arguments->run,

@@ -15,7 +15,7 @@ namespace sluice::cli {
 
 namespace {
 
-struct Arguments {
+struct ProposeArguments {
   session::PlanningOptions inputs;
   std::string method = "ours";
   int most = 8;
@@ -25,7 +25,7 @@ struct Arguments {
   bool json = false;
 };
 
-void run(const Arguments& arguments) {
+void run(const ProposeArguments& arguments) {
   const session::MethodPtr method =
       session::proposing_method_named(arguments.method, static_cast<uint64_t>(arguments.inputs.seed));
   const session::PlanningInputs inputs = session::resolve_planning(arguments.inputs);
@@ -53,7 +53,7 @@ void run(const Arguments& arguments) {
 
 void add_propose(CLI::App& app) {
   CLI::App* command = app.add_subcommand("propose", "Choose candidate strategies for a corpus on a cluster");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ProposeArguments>();
   for (CLI::Option* option : add_planning_options(*command, arguments->inputs)) {
     if (option->check_name("--lengths")) option->required();
   }

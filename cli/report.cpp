@@ -11,12 +11,12 @@ namespace sluice::cli {
 
 namespace {
 
-struct Arguments {
+struct ReportArguments {
   std::filesystem::path run;
   std::filesystem::path out;
 };
 
-void run(const Arguments& arguments) {
+void run(const ReportArguments& arguments) {
   const std::filesystem::path out = arguments.out.empty() ? arguments.run / "report.html" : arguments.out;
   report::write_report(arguments.run, out);
   std::cout << "wrote " << out.string() << "\n";
@@ -27,7 +27,7 @@ void run(const Arguments& arguments) {
 void add_report(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("report", "(Re)build the HTML report of a run, also of one that goes on");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReportArguments>();
   command->add_option("run", arguments->run, "The directory that train or simulate wrote")->required();
   command->add_option("--out", arguments->out, "Write the report here (default: RUN/report.html)");
   command->callback([arguments] { run(*arguments); });

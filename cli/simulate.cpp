@@ -26,7 +26,7 @@ using base::text;
 
 namespace {
 
-struct Arguments {
+struct SimulateArguments {
   RunPlanningOptions run;
   session::PlanningOptions inputs;
   std::string calibration;  // empty: the configuration's, or "analytic"
@@ -45,7 +45,7 @@ std::vector<std::string> other_systems() {
   return names;
 }
 
-study::Scenario scenario_of(const Arguments& arguments) {
+study::Scenario scenario_of(const SimulateArguments& arguments) {
   if (!arguments.run.config.empty()) {
     config::RunConfig config = config::read_config(arguments.run.config, arguments.run.settings);
     config::resolve_model(config, config::ModelUse::kPlan);
@@ -63,7 +63,7 @@ study::Scenario scenario_of(const Arguments& arguments) {
 }
 
 std::vector<study::SystemResult> compare_with_progress(const study::Scenario& scenario,
-                                                       const Arguments& arguments) {
+                                                       const SimulateArguments& arguments) {
   study::ComparisonOptions options{
       .systems = study::parse_systems(arguments.compare),
       .timeline_steps = {arguments.trace_steps.begin(), arguments.trace_steps.end()}};
@@ -82,7 +82,7 @@ std::vector<study::SystemResult> compare_with_progress(const study::Scenario& sc
   return results;
 }
 
-void write_traces(const std::vector<study::SystemResult>& results, const Arguments& arguments) {
+void write_traces(const std::vector<study::SystemResult>& results, const SimulateArguments& arguments) {
   for (const study::SystemResult& result : results) {
     const std::string suffix = result.run.name == "sluice" ? "" : "-" + result.run.name;
     for (size_t i = 0; i < result.timelines.size(); ++i) {
@@ -95,7 +95,7 @@ void write_traces(const std::vector<study::SystemResult>& results, const Argumen
   }
 }
 
-void check_trace_steps(const Arguments& arguments) {
+void check_trace_steps(const SimulateArguments& arguments) {
   for (const int64_t step : arguments.trace_steps) {
     if (step >= 0 && step < arguments.steps) continue;
     throw base::InputError(text("--trace-steps names step ", step, " but --steps ", arguments.steps,
@@ -104,7 +104,7 @@ void check_trace_steps(const Arguments& arguments) {
   }
 }
 
-void run(const Arguments& arguments) {
+void run(const SimulateArguments& arguments) {
   check_trace_steps(arguments);
   const study::Scenario scenario = scenario_of(arguments);
   const std::vector<study::SystemResult> results = compare_with_progress(scenario, arguments);
@@ -128,7 +128,7 @@ void run(const Arguments& arguments) {
 void add_simulate(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("simulate", "Time steps on a cluster that one may not have, beside other systems");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SimulateArguments>();
   std::vector<CLI::Option*> inputs = add_planning_options(*command, arguments->inputs);
   inputs.push_back(add_strategies_option(*command, arguments->inputs, "Sluice's candidates"));
   add_run_options(*command, arguments->run,

@@ -9,19 +9,20 @@
 #include <memory>
 #include <thread>
 
+#include "base/json.h"
 #include "cli/command.h"
 
 namespace sluice::cli {
 
 namespace {
 
-struct Arguments {
+struct WatchArguments {
   std::filesystem::path run;
   bool json = false;
   bool once = false;
 };
 
-void run(const Arguments& arguments) {
+void run(const WatchArguments& arguments) {
   constexpr auto kPause = std::chrono::seconds(2);
   constexpr const char* kClear = "\033[H\033[J";
   if (arguments.json) {
@@ -41,7 +42,7 @@ void run(const Arguments& arguments) {
 void add_watch(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("watch", "Which ranks of a run are slow and what they wait; live on a terminal");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<WatchArguments>();
   command->add_option("run", arguments->run, "The directory that train writes")->required();
   command->add_flag("--once", arguments->once, "Look once, on a terminal, too");
   command->add_flag("--json", arguments->json, "Look once, and print one object");

@@ -64,9 +64,10 @@ function(sluice_module name)
       FILES_MATCHING PATTERN "*.h" PATTERN "test_*" EXCLUDE)
   endif()
 
-  # CUDA's names, once for devices and once for the host, don't go together.
+  # CUDA's names, once for devices and once for the host, don't go together, and cuDNN's front end takes longer to
+  # compile than the five files beside it.
   foreach(file ${sources} ${tests})
-    file(STRINGS ${file} uses REGEX "kernels\\.|kernel_parts" LIMIT_COUNT 1)
+    file(STRINGS ${file} uses REGEX "kernels\\.|kernel_parts|cudnn_frontend" LIMIT_COUNT 1)
     if(uses)
       set_source_files_properties(${file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()

@@ -9,7 +9,7 @@ import sys
 import tarfile
 import tempfile
 
-PROGRAMS = ("sluice", "ops_test", "layers_test", "transport_test", "runtime_test", "device_layers_bench")
+PROGRAMS = ("sluice", "sluice-torch", "ops_test", "layers_test", "transport_test", "runtime_test", "device_layers_bench")
 # Of Debian: what the sources include and link, for a build where nothing of it is installed.
 PACKAGES = ("libbenchmark-dev", "libbenchmark1debian", "libbz2-1.0", "libbrotli-dev", "libbrotli1", "libbz2-dev", "libcli11-dev",
             "libcpp-httplib-dev", "libcpp-httplib0.11", "libfmt-dev", "libfmt9",

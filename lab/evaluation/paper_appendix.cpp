@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cost/memory_cost.h"
 #include "cost/table_figures.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "config/run_config.h"
 #include "result_lines.h"
 #include "session/planning_inputs.h"

@@ -14,7 +14,7 @@
 #include <toml++/toml.h>
 #pragma GCC diagnostic pop
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace sluice::base {
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "model/hugging_face.h"
 
 namespace sluice::checkpoint {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "corpus/temporary_directory.h"
 
 namespace sluice::corpus {

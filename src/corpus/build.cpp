@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "corpus/encoding.h"

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "corpus/temporary_directory.h"
 
 namespace sluice::corpus {

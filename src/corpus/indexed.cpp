@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace sluice::corpus {

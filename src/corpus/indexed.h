@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "corpus/unfinished.h"
 
 namespace sluice::corpus {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/permutation_order.h"
 #include "base/rng.h"
 #include "base/text.h"

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/permutation.h"
 #include "base/rng.h"
 

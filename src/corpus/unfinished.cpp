@@ -98,8 +98,8 @@ void GrowingFile::move_to(const fs::path& target) {
 Unfinished::Unfinished(const fs::path& prefix, std::string fingerprint)
     : folder_(prefix.string() + ".unfinished"), fingerprint_(std::move(fingerprint)) {
   lock();
-  state_ = state_of(folder_ / kState, fingerprint_);
-  if (!state_.is_null()) return;
+  state_ = std::make_unique<base::Json>(state_of(folder_ / kState, fingerprint_));
+  if (!state_->is_null()) return;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
     if (entry.path().filename() != kLock) fs::remove_all(entry.path());
   }
@@ -137,7 +137,9 @@ Unfinished::~Unfinished() {
 
 void Unfinished::save(base::Json state) {
   base::write_json(folder_ / kState, signed_state(fingerprint_, state));
-  state_ = std::move(state);
+  *state_ = std::move(state);
 }
+
+void Unfinished::keep() { keep_ = !state_->is_null(); }
 
 }  // namespace sluice::corpus

@@ -4,10 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace sluice::corpus {
 
@@ -45,19 +46,19 @@ class Unfinished {
 
   const std::filesystem::path& folder() const { return folder_; }
   // As last saved; null when nothing was.
-  const base::Json& state() const { return state_; }
+  const base::Json& state() const { return *state_; }
   // Writes state and fingerprint, whole or not at all.
   void save(base::Json state);
   // Leaves the folder to the next process, if anything was saved that it can go on with: after a full disk,
   // say.
-  void keep() { keep_ = !state_.is_null(); }
+  void keep();
 
  private:
   void lock();
 
   std::filesystem::path folder_;
   std::string fingerprint_;
-  base::Json state_;
+  std::unique_ptr<base::Json> state_;
   int lock_ = -1;
   bool keep_ = false;
 };

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cost/analytic.h"
 #include "cost/memory_cost.h"
 #include "model/test_shape.h"

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cost/embedded.h"
 

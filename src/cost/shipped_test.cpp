@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cost/analytic.h"
 #include "cost/embedded.h"
 #include "cost/memory_cost.h"

@@ -1,6 +1,7 @@
 #include "graph/clock.h"
 
 #include <algorithm>
+#include <functional>
 #include <queue>
 #include <span>
 

@@ -1,6 +1,7 @@
 #include "inference/expert_serving.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"

@@ -1,5 +1,7 @@
 #include "inference/pages.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 

@@ -1,6 +1,7 @@
 #include "inference/serving.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "inference/pass_clock.h"
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace sluice::membership {

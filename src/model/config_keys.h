@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
 #include "base/json_fields.h"
+#include "base/json_fwd.h"
 
 namespace sluice::model {
 

@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "model/shape.h"
 
 namespace sluice::model {

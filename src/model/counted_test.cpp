@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/hugging_face.h"
 #include "model/parameter_count.h"
 #include "model/parameters.h"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/hugging_face.h"
 #include "model/parameter_count.h"
 #include "model/parameters.h"

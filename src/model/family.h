@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "model/family_tensors.h"
 #include "model/kind.h"
 #include "model/shape.h"

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "model/parameter_count.h"
 

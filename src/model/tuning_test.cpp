@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/parameter_count.h"
 #include "model/test_shape.h"
 

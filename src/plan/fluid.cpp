@@ -1,6 +1,7 @@
 #include "plan/fluid.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>

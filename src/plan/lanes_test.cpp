@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/json.h"
 #include "base/rng.h"
 #include "plan/bound.h"
 #include "plan/pack.h"

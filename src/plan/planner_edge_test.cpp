@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "cost/memory_cost.h"
 #include "plan/batch_sample.h"
 #include "plan/test_models.h"

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/json.h"
 #include "base/rng.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/moment_format.h"
 #include "base/text.h"
 #include "cost/analytic.h"

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "comm/fake.h"
 #include "cost/fit.h"
 #include "cost/memory_cost.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "report/step_record.h"
 #include "report/tensorboard.h"
 

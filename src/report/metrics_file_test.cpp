@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "report/tensorboard.h"
 

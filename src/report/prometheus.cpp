@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace sluice::report {

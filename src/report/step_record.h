@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/range.h"
 #include "report/time_shares.h"
 #include "watch/detector.h"

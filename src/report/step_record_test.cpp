@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace sluice::report {
 namespace {

@@ -1,5 +1,6 @@
 #include "report/strategies_table.h"
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace sluice::report {

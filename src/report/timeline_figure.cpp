@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/text.h"
 #include "graph/share_moves.h"

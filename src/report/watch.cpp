@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "watch/alarm_text.h"
 

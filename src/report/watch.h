@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "report/step_record.h"
 
 namespace sluice::report {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace sluice::rl {
 namespace {

@@ -1,6 +1,7 @@
 #include "schedule/test_reference.h"
 
 #include <algorithm>
+#include <functional>
 #include <queue>
 #include <tuple>
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "base/toml.h"
 #include "corpus/lengths.h"

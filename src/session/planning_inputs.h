@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "corpus/sampler.h"
 #include "cost/calibration.h"
 #include "cost/measured_prices.h"
@@ -29,7 +29,7 @@ struct PlanningOptions {
   std::vector<std::string> strategies;  // texts or files of them (session/strategy_file.h)
   int64_t seed = 1;                     // of the order in which documents are drawn
   std::string stages = "time";          // what stages are cut by: time or layers
-  std::string exchange = "auto";  // between lanes (cost::parse_exchange_set)
+  std::string exchange = "auto";        // between lanes (cost::parse_exchange_set)
 };
 
 // Of a device's memory, as far as nobody says, what a plan may use.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "corpus/temporary_directory.h"
 #include "cost/analytic.h"
 #include "session/sampling.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "cost/analytic.h"
 #include "graph/build.h"
 #include "model/parameters.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "graph/ping_pong.h"

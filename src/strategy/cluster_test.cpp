@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace sluice::strategy {
 namespace {

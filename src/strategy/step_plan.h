@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "strategy/strategy.h"
 #include "strategy/unit.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "strategy/branches.h"
@@ -379,7 +380,8 @@ TEST(StepPlanJson, MicroBatchesThatNoUnitMakesAreNamed) {
        "its memory policy is 'recompute' but ring 4 has 'keep' on its first lane"},
       {[](Json& j) { listed(j, 0, 2)[0]["exchange"] = "heads"; },
        "its exchange is 'heads' but ring 4 has 'ring' on its first lane"},
-      {[](Json& j) { listed(j, 0, 2)[0]["exchange"] = "rings"; }, "choose ring, heads, nested, balanced or queries"},
+      {[](Json& j) { listed(j, 0, 2)[0]["exchange"] = "rings"; },
+       "choose ring, heads, nested, balanced or queries"},
       {[](Json& j) { std::swap(listed(j, 0, 1), listed(j, 0, 2)); },
        "its pieces are not chunks 0 and 3 of each sequence of ring 4"},
       {[](Json& j) {  // contiguous halves: not balanced

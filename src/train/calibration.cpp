@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/moment_format.h"
 #include "base/text.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "train/control.h"

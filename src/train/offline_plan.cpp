@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cost/snapshot_cost.h"
 #include "profile/device.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "ops/attention.h"
 #include "profile/device.h"
 #include "train/agreed_config.h"

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/steady_time.h"
 #include "base/text.h"

@@ -46,14 +46,14 @@ Environment this_environment() {
 }
 
 LocalResult run_ranks(const std::string& name, int ranks) {
-  Environment environment = this_environment();
-  environment["SLUICE_TEST_CASE"] = name;
-  return launch_locally(
-      {.command = {std::filesystem::read_symlink("/proc/self/exe"), "--gtest_filter=GlooRank.DISABLED_Case",
-                   "--gtest_also_run_disabled_tests", "--gtest_brief=1"},
-       .ranks = ranks,
-       .environment = environment,
-       .grace_ns = 60'000'000'000});
+  return launch_locally({.work =
+                             [&] {
+                               ::setenv("SLUICE_TEST_CASE", name.c_str(), 1);
+                               ::execl("/proc/self/exe", "gloo_test", "--gtest_filter=GlooRank.DISABLED_Case",
+                                       "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
+                             },
+                         .ranks = ranks,
+                         .grace_ns = 60'000'000'000});
 }
 
 std::vector<int> all(int ranks) {

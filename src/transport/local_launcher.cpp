@@ -1,6 +1,5 @@
 #include "transport/local_launcher.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -9,8 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <optional>
 
 #include "base/error.h"
@@ -68,14 +70,6 @@ class BlockedSignals {
   sigset_t before_;
 };
 
-// The null-terminated arrays that exec wants, over strings that outlive it.
-std::vector<char*> pointers_to(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& string : strings) pointers.push_back(string.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // How the ranks of this launch find and know each other.
 struct Meeting {
   Socket listener = listen_at(kLoopback);  // rank 0's from its start on, so the port can't be taken meanwhile
@@ -90,69 +84,26 @@ struct Listeners {
   Socket supervisor;
 };
 
-std::vector<std::string> environment_of(const LocalLaunch& options, int rank, const Meeting& meeting,
-                                        const Listeners& listeners, bool joins) {
-  Environment environment = options.environment;
-  environment["SLUICE_RANK"] = std::to_string(rank);
-  environment["SLUICE_WORLD_SIZE"] = std::to_string(options.ranks);
-  environment["SLUICE_LOCAL_RANK"] = std::to_string(rank);
-  environment["SLUICE_LOCAL_SIZE"] = std::to_string(options.ranks);
-  environment["SLUICE_MASTER_ADDR"] = kLoopback;
-  environment["SLUICE_MASTER_PORT"] = std::to_string(meeting.port);
-  environment["SLUICE_SECRET"] = meeting.secret;
-  if (listeners.store) environment["SLUICE_LISTENING_FD"] = std::to_string(listeners.store->fd());
+void set_variable(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+
+// Tells this process which rank it is.
+void become_rank(int rank, int ranks, const Meeting& meeting, const Listeners& listeners, bool joins) {
+  set_variable("SLUICE_RANK", std::to_string(rank));
+  set_variable("SLUICE_WORLD_SIZE", std::to_string(ranks));
+  set_variable("SLUICE_LOCAL_RANK", std::to_string(rank));
+  set_variable("SLUICE_LOCAL_SIZE", std::to_string(ranks));
+  set_variable("SLUICE_MASTER_ADDR", kLoopback);
+  set_variable("SLUICE_MASTER_PORT", std::to_string(meeting.port));
+  set_variable("SLUICE_SECRET", meeting.secret);
+  if (listeners.store) set_variable("SLUICE_LISTENING_FD", std::to_string(listeners.store->fd()));
   if (listeners.supervisor.is_open()) {
     std::vector<std::string> ports;
     for (const int port : meeting.supervisor_ports) ports.push_back(std::to_string(port));
-    environment["SLUICE_SUPERVISORS"] = base::join(ports, ",");
-    environment["SLUICE_SUPERVISOR_FD"] = std::to_string(listeners.supervisor.fd());
-    environment["SLUICE_JOINS"] = joins ? "1" : "0";
+    set_variable("SLUICE_SUPERVISORS", base::join(ports, ","));
+    set_variable("SLUICE_SUPERVISOR_FD", std::to_string(listeners.supervisor.fd()));
+    set_variable("SLUICE_JOINS", joins ? "1" : "0");
   }
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : environment) lines.push_back(base::text(name, "=", value));
-  return lines;
-}
-
-// The child's side of fork: only calls that are safe between fork and exec.
-[[noreturn]] void become(char* const* command, char* const* environment, pid_t launcher,
-                         const sigset_t& signals, int error_pipe, const Listeners& kept_open) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) _exit(1);  // it died before the line above
-  sigprocmask(SIG_SETMASK, &signals, nullptr);
-  if (kept_open.store) fcntl(kept_open.store->fd(), F_SETFD, 0);
-  if (kept_open.supervisor.is_open()) fcntl(kept_open.supervisor.fd(), F_SETFD, 0);
-  execvpe(command[0], command, environment);
-  const int error = errno;
-  static_cast<void>(!write(error_pipe, &error, sizeof error));
-  _exit(1);
-}
-
-// Returns once the child's exec has succeeded: it closes the pipe.
-pid_t start(const LocalLaunch& options, int rank, const Meeting& meeting, const Listeners& listeners,
-            bool joins, const BlockedSignals& signals) {
-  std::vector<std::string> command = options.command;
-  std::vector<std::string> environment = environment_of(options, rank, meeting, listeners, joins);
-  const std::vector<char*> command_pointers = pointers_to(command);
-  const std::vector<char*> environment_pointers = pointers_to(environment);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    throw base::RunError(base::text("cannot start rank ", rank, ": ", std::strerror(errno)));
-  }
-  const Socket read_end(ends[0]);
-  Socket write_end(ends[1]);
-  const pid_t launcher = getpid();
-  const pid_t process = fork();
-  if (process == 0) {
-    become(command_pointers.data(), environment_pointers.data(), launcher, signals.before(), write_end.fd(),
-           listeners);
-  }
-  int error = process < 0 ? errno : 0;
-  write_end.close();
-  if (process > 0) static_cast<void>(!read(read_end.fd(), &error, sizeof error));
-  if (error == 0) return process;
-  if (process > 0) waitpid(process, nullptr, 0);
-  throw base::RunError(
-      base::text("cannot start rank ", rank, " (", options.command[0], "): ", std::strerror(error)));
+  ::prctl(PR_SET_NAME, base::text("sluice rank ", rank).c_str());
 }
 
 class LocalRun {
@@ -160,7 +111,7 @@ class LocalRun {
   explicit LocalRun(const LocalLaunch& options) : options_(options) {}
 
   LocalResult run() {
-    SLUICE_ASSERT(!options_.command.empty() && options_.ranks > 0, "nothing to launch");
+    SLUICE_ASSERT(options_.work && options_.ranks > 0, "nothing to launch");
     try {
       start_all();
       while (reap() > 0) {
@@ -194,9 +145,36 @@ class LocalRun {
       if (options_.supervised) meeting_.supervisor_ports.push_back(listen(own));
     }
     for (int rank = 0; rank < options_.ranks; ++rank) {
-      children_.push_back(
-          {start(options_, rank, meeting_, listeners[static_cast<size_t>(rank)], false, signals_)});
+      children_.push_back({start(rank, listeners, static_cast<size_t>(rank), false)});
     }
+  }
+
+  // Forks the process of a rank, which keeps those of the listeners that are its own open and closes the
+  // others': when their rank is gone nobody may listen any more.
+  pid_t start(int rank, std::vector<Listeners>& listeners, size_t own, bool joins) {
+    std::cout.flush();
+    std::fflush(nullptr);  // or both processes would write what is left
+    const pid_t launcher = getpid();
+    const pid_t process = fork();
+    if (process < 0) throw base::RunError(base::text("cannot start rank ", rank, ": ", std::strerror(errno)));
+    if (process > 0) return process;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) _exit(1);  // it died before the line above
+    sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
+    for (size_t i = 0; i < listeners.size(); ++i) {
+      if (i == own) continue;
+      if (listeners[i].store) ::close(listeners[i].store->fd());
+      listeners[i].supervisor.close();
+    }
+    become_rank(rank, options_.ranks, meeting_, listeners[own], joins);
+    work();
+  }
+
+  [[noreturn]] void work() noexcept {
+    options_.work();
+    std::cout.flush();
+    std::fflush(nullptr);
+    _exit(0);
   }
 
   static int listen(Listeners& listeners) {
@@ -213,10 +191,10 @@ class LocalRun {
     if (!options_.supervised || !others_run || over || stopping_ || result_.failed_rank >= 0 || !lost)
       return false;
     if (child.was_killed()) say(how_it_ended(rank));
-    Listeners listeners;
-    meeting_.supervisor_ports[static_cast<size_t>(rank)] = listen(listeners);
+    std::vector<Listeners> listeners(1);
+    meeting_.supervisor_ports[static_cast<size_t>(rank)] = listen(listeners[0]);
     child = {.joins = true};
-    child.process = start(options_, rank, meeting_, listeners, true, signals_);
+    child.process = start(rank, listeners, 0, true);
     return true;
   }
 

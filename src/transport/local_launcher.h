@@ -11,9 +11,10 @@
 namespace sluice::transport {
 
 struct LocalLaunch {
-  std::vector<std::string> command;  // program (a path, or looked up in PATH) and arguments
+  // A rank's work, called in a process of its own, whose environment says which rank it is (launch_from). It
+  // must not throw; when it returns the process ends with status 0.
+  std::function<void()> work;
   int ranks = 1;
-  Environment environment;            // the children's; SLUICE_RANK … are set on top
   int64_t grace_ns = 10'000'000'000;  // after one rank failed: for the others to end by themselves
   // The ranks are supervisors: one that a signal killed is started anew to join the others, as one is that
   // they left behind; once all were told to stop, or some have come to the end, the others do without it. Who
@@ -29,11 +30,14 @@ struct LocalResult {
   std::vector<int> statuses;  // by rank: exit status, or 128 + signal
 };
 
-// Runs `command` once for each rank and returns when all have ended. SIGTERM and SIGINT that come meanwhile
-// are passed on to all (but not Ctrl-C, which the terminal sends them itself); RunError for one that is
-// pending before the first has started. Ranks inherit the caller's signal mask. The children are killed when
-// this process dies. Children share standard input, output and error. Throws RunError when a rank cannot be
-// started. Call it from the main thread, before other threads exist: they would take its signals.
+// Forks a process for each rank and returns when all have ended. SIGTERM and SIGINT that come meanwhile are
+// passed on to all (but not Ctrl-C, which the terminal sends them itself); RunError for one that is pending
+// before the first has started. Ranks inherit the caller's signal mask and are called "sluice rank R" (`ps -o
+// comm`). The children are killed when this process dies. Children share standard input, output and error.
+// Throws RunError when a rank cannot be started.
+//
+// Call it from the main thread, before other threads exist, which would take its signals and which a fork
+// leaves behind, and before the first question to CUDA, which a forked process can't ask again.
 LocalResult launch_locally(const LocalLaunch& options);
 
 }  // namespace sluice::transport

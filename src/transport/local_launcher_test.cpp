@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 LocalLaunch shell(const std::string& script, int ranks) {
-  return {.command = {"sh", "-c", script}, .ranks = ranks, .environment = {{"PATH", "/usr/bin:/bin"}}};
+  return {.work = [script] { ::execl("/bin/sh", "sh", "-c", script.c_str(), nullptr); }, .ranks = ranks};
 }
 
 TEST(LocalLauncher, EveryRankGetsItsPlace) {
@@ -128,8 +128,30 @@ TEST(LocalLauncher, AnOwnFailureOfASupervisorIsTheRunS) {
   EXPECT_EQ(result.failed_rank, 1);
 }
 
-TEST(LocalLauncher, MissingProgramIsAnError) {
-  EXPECT_THROW(launch_locally({.command = {"/no/such/program"}, .ranks = 2}), base::RunError);
+TEST(LocalLauncher, WorkThatReturnsIsSuccess) {
+  const LocalResult result = launch_locally({.work = [] {}, .ranks = 2});
+  EXPECT_EQ(result.statuses, (std::vector<int>{0, 0}));
+}
+
+TEST(LocalLauncher, ARankKeepsNoListenerOfAnother) {
+  // Rank 1's own is all that listens beside what this process had open before.
+  const std::string listening = "ls -l /proc/self/fd | grep -c socket:";
+  const std::string before = base::text("$(", listening, ")");
+  LocalLaunch launch = supervised(base::text("test ", before, " = $((SLUICE_RANK == 0 ? 2 : 1))"), 3);
+  EXPECT_EQ(launch_locally(launch).statuses, (std::vector<int>{0, 0, 0}));
+}
+
+TEST(LocalLauncher, RanksAreCalledSo) {
+  const LocalResult result =
+      launch_locally({.work =
+                          [] {
+                            std::ifstream comm("/proc/self/comm");
+                            std::string name;
+                            std::getline(comm, name);
+                            ::_exit(name == base::text("sluice rank ", ::getenv("SLUICE_RANK")) ? 0 : 1);
+                          },
+                      .ranks = 2});
+  EXPECT_EQ(result.exit_status, 0);
 }
 
 // Runs `body` in a process of its own.

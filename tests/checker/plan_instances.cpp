@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "cost/analytic.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/rng.h"
 
 namespace sluice::fuzz {

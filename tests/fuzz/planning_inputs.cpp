@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "corpus/lengths.h"
 #include "cost/analytic.h"

@@ -126,14 +126,19 @@ def children(process_id):
         return []
 
 
+def local_rank(process_id):
+    """Which rank of the local launcher's a process is, by its name; None if it is none, or has ended."""
+    with contextlib.suppress(OSError):
+        name = pathlib.Path(f"/proc/{process_id}/comm").read_text()
+        if name.startswith("sluice rank "):
+            return int(name.split()[2])
+    return None
+
+
 def rank_processes(launcher_id):
     """{rank: process id} of a local launcher's ranks that have begun."""
-    ranks = {}
-    for child in children(launcher_id):
-        with contextlib.suppress(OSError):
-            for entry in pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
-                if entry.startswith(b"SLUICE_RANK="):
-                    ranks[int(entry.split(b"=")[1])] = child
+    ranks = {local_rank(child): child for child in children(launcher_id)}
+    ranks.pop(None, None)
     return ranks
 
 

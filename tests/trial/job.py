@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from harness import SLUICE, alive, children, environment, free_port, wait_until
+from harness import SLUICE, alive, children, environment, free_port, local_rank, wait_until
 
 PROGRAM = os.path.abspath(SLUICE)
 RANKS = 3
@@ -122,8 +122,12 @@ class Job:
         """{rank: process id} of the ranks that have begun and live."""
         found = {}
         for process_id, variables in processes_of(self.token).items():
+            local = local_rank(process_id)
+            if local is not None:
+                found[local] = process_id
+                continue
             for entry in variables:
-                if entry.startswith((b"SLUICE_RANK=", b"PMI_RANK=", b"RANK=")):
+                if entry.startswith((b"PMI_RANK=", b"RANK=")):
                     found[int(entry.split(b"=")[1])] = process_id
         return found
 
@@ -149,8 +153,7 @@ class Job:
 
     def signal_worker(self, rank, number):
         """Sends a signal to the process that a rank's supervisor started last; False if there is none."""
-        of_rank = f"SLUICE_RANK={rank}".encode()
-        found = [process_id for process_id, variables in processes_of(self.token).items() if of_rank in variables]
+        found = [process_id for process_id in processes_of(self.token) if local_rank(process_id) == rank]
         with contextlib.suppress(ProcessLookupError):
             for worker in [child for process_id in found for child in children(process_id)]:
                 os.kill(worker, number)

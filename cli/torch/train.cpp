@@ -12,7 +12,8 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
-#include "cli/ranks.h"
+#include "cli/torch/ranks.h"
+#include "cli/torch_commands.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
 #include "session/run_planning.h"
@@ -25,7 +26,7 @@ namespace sluice::cli {
 
 namespace {
 
-struct Options {
+struct TrainArguments {
   RankOptions ranks;
   std::string resume;
   bool dry_run = false;
@@ -43,23 +44,14 @@ config::RunConfig check_input(const RankOptions& options) {
 }
 
 // No rank is started: the machine may be another's.
-void describe_on_cluster(const Options& options) {
+void describe_on_cluster(const TrainArguments& options) {
   config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
   config.cluster.preset = options.cluster;
   std::cout << train::describe_first_step(train::offline_planning(config, options.ranks.nproc)) << std::endl;
 }
 
-int launch(const Options& options) {
-  const bool elastic =
-      check_input(options.ranks).elastic.enabled && options.ranks.nproc > 1 && !options.dry_run;
-  std::vector<std::string> arguments;
-  if (!options.resume.empty()) arguments = {"--resume", options.resume};
-  if (options.dry_run) arguments.push_back("--dry-run");
-  return launch_ranks(options.ranks, "train", arguments, elastic ? Launched::kSupervisors : Launched::kRanks);
-}
-
-[[noreturn]] void run_rank(const Options& options, train::RunOptions rank) {
+[[noreturn]] void run_rank(const TrainArguments& options, train::RunOptions rank) {
   end_after([&] {
     rank.resume = options.resume;
     rank.dry_run = options.dry_run;
@@ -78,7 +70,7 @@ std::string memory_identity(const config::RunConfig& config) {
   return base::hash_text(bytes.hash());
 }
 
-[[noreturn]] void supervise(const Options& options, const train::RunOptions& rank,
+[[noreturn]] void supervise(const TrainArguments& options, const train::RunOptions& rank,
                             std::vector<membership::Member> contacts) {
   train::SupervisorOptions supervisor{.launch = rank.launch,
                                       .run_directory = rank.config.log.dir,
@@ -101,7 +93,7 @@ std::string memory_identity(const config::RunConfig& config) {
 }
 
 // One rank: itself, or where a run outlives its ranks the supervisor, whose workers are it.
-[[noreturn]] void be_rank(const Options& options) {
+[[noreturn]] void be_rank(const TrainArguments& options) {
   train::RunOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
   const bool elastic = rank.config.elastic.enabled && rank.launch.world_size > 1 && !options.dry_run;
   const bool launched =
@@ -110,8 +102,16 @@ std::string memory_identity(const config::RunConfig& config) {
   supervise(options, rank, {});
 }
 
+int launch(const TrainArguments& options) {
+  const config::RunConfig config = check_input(options.ranks);
+  const int ranks = options.ranks.nproc;
+  let_crowded_threads_sleep(config.train, {.launcher = transport::Launcher::kSluice, .local_size = ranks});
+  const bool elastic = config.elastic.enabled && ranks > 1 && !options.dry_run;
+  return launch_ranks(ranks, elastic ? Launched::kSupervisors : Launched::kRanks, [&] { be_rank(options); });
+}
+
 // A rank beside those of a launcher, in the place of one that was lost.
-[[noreturn]] void join_run(const Options& options) {
+[[noreturn]] void join_run(const TrainArguments& options) {
   end_after([&] {
     const config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
     const train::Roster roster = train::read_roster(config.log.dir);
@@ -132,8 +132,8 @@ std::string memory_identity(const config::RunConfig& config) {
 }  // namespace
 
 void add_train(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("train", "Train a model");
-  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("train", about_torch_command("train"));
+  auto options = std::make_shared<TrainArguments>();
   add_rank_options(*command, options->ranks);
   command->add_option(
       "--resume", options->resume,

@@ -15,10 +15,11 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
-#include "cli/generation.h"
-#include "cli/model_options.h"
 #include "cli/number.h"
-#include "cli/ranks.h"
+#include "cli/torch/generation.h"
+#include "cli/torch/model_options.h"
+#include "cli/torch/ranks.h"
+#include "cli/torch_commands.h"
 #include "generate/company.h"
 #include "serve/server.h"
 #include "train/evaluator.h"
@@ -30,7 +31,7 @@ using base::text;
 
 namespace {
 
-struct Options : ModelOptions {
+struct ServeArguments : ModelOptions {
   std::filesystem::path tokenizer;
   serve::ServerOptions server{.context_length = 4096};
   double cache_gib = 4;
@@ -138,7 +139,7 @@ class Follow {
   std::thread thread_{[this] { run(); }};
 };
 
-void require_one_pipeline(const Options& options, const model::Shape& shape) {
+void require_one_pipeline(const ServeArguments& options, const model::Shape& shape) {
   const int ranks = options.launch.world_size;
   if (ranks == 1) return;
   if (options.strategy.empty()) {
@@ -153,7 +154,7 @@ void require_one_pipeline(const Options& options, const model::Shape& shape) {
   }
 }
 
-void run(Options options) {
+void run(ServeArguments options) {
   const transport::Environment told = environment();
   if (const auto key = told.find("SLUICE_API_KEY"); key != told.end()) options.server.key = key->second;
   if (options.server.key.empty() && !is_loopback(options.server.host)) {
@@ -210,9 +211,8 @@ void run(Options options) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("serve", "Answer completions and chats over HTTP, as OpenAI's API does");
-  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("serve", about_torch_command("serve"));
+  auto options = std::make_shared<ServeArguments>();
   add_model_option(*command, *options);
   command->add_option("--host", options->server.host, "Address to listen at")->capture_default_str();
   command->add_option("--port", options->server.port, "Port to listen at; 0: any")

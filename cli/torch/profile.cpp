@@ -8,7 +8,8 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/number.h"
-#include "cli/ranks.h"
+#include "cli/torch/ranks.h"
+#include "cli/torch_commands.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
 #include "profile/profile_table.h"
@@ -21,21 +22,12 @@ namespace {
 
 constexpr double kNanosecondsPerSecond = 1e9;
 
-struct Options {
+struct ProfileArguments {
   RankOptions ranks;
   double seconds = 20;
   std::filesystem::path out = "calibration.json";
   bool json = false;
 };
-
-int launch(const Options& options) {
-  config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
-  config::resolve_model(config);
-  session::configured_strategies(config, options.ranks.nproc);
-  std::vector<std::string> arguments{"--seconds", base::text(options.seconds), "--out", options.out.string()};
-  if (options.json) arguments.push_back("--json");
-  return launch_ranks(options.ranks, "profile", arguments, Launched::kRanks);
-}
 
 // One row of the file for each TP degree, as a pipeline of one stage.
 std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
@@ -44,7 +36,7 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
   return schemes;
 }
 
-[[noreturn]] void run_rank(const Options& options) {
+[[noreturn]] void run_rank(const ProfileArguments& options) {
   end_after([&] {
     const train::StopSignal stop = end_when_told();
     const train::RunOptions rank = this_rank(options.ranks, "profile", RankLog::kStderr);
@@ -61,12 +53,20 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
   });
 }
 
+int launch(const ProfileArguments& options) {
+  config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
+  config::resolve_model(config);
+  session::configured_strategies(config, options.ranks.nproc);
+  let_crowded_threads_sleep(config.train,
+                            {.launcher = transport::Launcher::kSluice, .local_size = options.ranks.nproc});
+  return launch_ranks(options.ranks.nproc, Launched::kRanks, [&] { run_rank(options); });
+}
+
 }  // namespace
 
 void add_profile(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("profile", "Measure this machine for a run's model: calibration.json");
-  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("profile", about_torch_command("profile"));
+  auto options = std::make_shared<ProfileArguments>();
   add_rank_options(*command, options->ranks);
   command
       ->add_option("--seconds", options->seconds, "Time to measure for; three repetitions are always taken")

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "train/run_options.h"
 #include "train/stop_signal.h"
 
@@ -20,27 +21,20 @@ struct RankOptions {
 // --config, --set, --nproc.
 void add_rank_options(CLI::App& command, RankOptions& options);
 
-// Starts options.nproc copies of this program as `command` with the same configuration and `arguments`, one
-// rank each, and waits for them. Returns the exit status.
-// With `supervised` they are supervisors (transport::LocalLaunch).
-enum class Launched : uint8_t { kRanks, kSupervisors };
-int launch_ranks(const RankOptions& options, const std::string& command,
-                 const std::vector<std::string>& arguments, Launched launched);
+// Forks so many local ranks, each of which does `work` and ends, and waits for them. Returns the exit status.
+enum class Launched : uint8_t { kRanks, kSupervisors };  // who are started anew (transport::LocalLaunch)
+int launch_ranks(int ranks, Launched launched, std::function<void()> work);
 
-// Starts so many copies of this process, each with --nproc 0 behind its arguments, whose last value must
-// count, and waits for them. Returns the exit status.
-int launch_again(int ranks);
-
-// Runs `action` in this process, alone or, with `nproc` 0, as a rank of its launcher, which `launch` then says,
-// and ends it; or in so many local ranks.
+// Runs `action` in this process, alone or, with `nproc` 0, as a rank of its launcher, which `launch` then
+// says, and ends it; or in so many local ranks.
 void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action);
 
 // The process as one rank. Its log goes to stderr; with kRunDirectory, which is made, to a file there as
 // well. What fails is left to the collective set-up: every rank may fail of the same, and one of them should
 // say so.
 //
-// Where the ranks of a machine want more compute threads than it has cores, that is said, and the process
-// starts itself again with OpenMP told to sleep where it waits: it reads that once, when it is loaded.
+// Where the ranks of a machine want more compute threads than it has cores, let_crowded_threads_sleep() has
+// been or is called.
 enum class RankLog { kStderr, kRunDirectory };
 train::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
 // The same process as the rank of `launch`.
@@ -49,6 +43,10 @@ train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& op
 // What a rank's supervisor began with, for a worker of its that is the rank that `launch` says: the
 // configuration is that of the run's beginning, whatever has become of its file.
 train::RunOptions worker_of(const train::RunOptions& supervisor, const transport::Launch& launch);
+
+// Where these ranks of a machine want more compute threads than it has cores, says so and starts this process
+// again with OpenMP told to sleep where it waits: it reads that once, when it is loaded.
+void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch);
 
 // For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
 train::StopSignal end_when_told();

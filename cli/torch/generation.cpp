@@ -1,4 +1,4 @@
-#include "cli/generation.h"
+#include "cli/torch/generation.h"
 
 #include "base/error.h"
 #include "base/json.h"

@@ -1,4 +1,4 @@
-#include "cli/ranks.h"
+#include "cli/torch/ranks.h"
 
 #include <unistd.h>
 
@@ -52,6 +52,27 @@ void log_into(const std::filesystem::path& run_directory, const transport::Launc
   base::configure_log(log);
 }
 
+}  // namespace
+
+void add_rank_options(CLI::App& command, RankOptions& options) {
+  command.add_option("--config", options.config, "Run configuration (TOML)")->required();
+  command.add_option("--set", options.settings, "section.key=value, over the configuration; any number")
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--nproc", options.nproc, "Start this many local ranks; 0: be one rank of the launcher")
+      ->capture_default_str()
+      ->check(within(0, 4096));
+}
+
+int launch_ranks(int ranks, Launched launched, std::function<void()> work) {
+  transport::LocalLaunch local;
+  local.work = std::move(work);
+  local.ranks = ranks;
+  local.supervised = launched == Launched::kSupervisors;
+  local.say = [](const std::string& line) { std::fprintf(stderr, "sluice: %s\n", line.c_str()); };
+  return transport::launch_locally(local).exit_status;
+}
+
 // OpenMP's threads spin at the end of every loop until the last one is there. With more threads than cores
 // the last one waits for a core that a spinning one has: steps take ten times as long.
 void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch) {
@@ -70,55 +91,13 @@ void let_crowded_threads_sleep(const config::TrainConfig& train, const transport
         ": they take turns; lower train.threads, or leave it at 0"));
   }
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
-  std::ifstream command_line("/proc/self/cmdline");
-  std::vector<std::string> arguments;
-  for (std::string argument; std::getline(command_line, argument, '\0');) arguments.push_back(argument);
+  std::vector<std::string> arguments = command_line();
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   ::execv("/proc/self/exe", pointers.data());
   base::log_warning(
       base::text("cannot start this program again with OMP_WAIT_POLICY=passive: ", std::strerror(errno)));
-}
-
-}  // namespace
-
-void add_rank_options(CLI::App& command, RankOptions& options) {
-  command.add_option("--config", options.config, "Run configuration (TOML)")->required();
-  command.add_option("--set", options.settings, "section.key=value, over the configuration; any number")
-      ->take_all()
-      ->allow_extra_args(false);
-  command.add_option("--nproc", options.nproc, "Start this many local ranks; 0: be one rank of the launcher")
-      ->capture_default_str()
-      ->check(within(0, 4096));
-}
-
-int launch_ranks(const RankOptions& options, const std::string& command,
-                 const std::vector<std::string>& arguments, Launched launched) {
-  transport::LocalLaunch local;
-  local.supervised = launched == Launched::kSupervisors;
-  local.command = {std::filesystem::read_symlink("/proc/self/exe").string(), command, "--config",
-                   options.config};
-  for (const std::string& setting : options.settings) {
-    local.command.insert(local.command.end(), {"--set", setting});
-  }
-  local.command.insert(local.command.end(), arguments.begin(), arguments.end());
-  local.ranks = options.nproc;
-  local.environment = environment();
-  local.say = [](const std::string& line) { std::fprintf(stderr, "sluice: %s\n", line.c_str()); };
-  return transport::launch_locally(local).exit_status;
-}
-
-int launch_again(int ranks) {
-  transport::LocalLaunch local;
-  std::ifstream command_line("/proc/self/cmdline");
-  for (std::string argument; std::getline(command_line, argument, '\0');) local.command.push_back(argument);
-  local.command[0] = std::filesystem::read_symlink("/proc/self/exe").string();
-  local.command.insert(local.command.end(), {"--nproc", "0"});  // the last one counts
-  local.ranks = ranks;
-  local.environment = environment();
-  local.say = [](const std::string& line) { std::fprintf(stderr, "sluice: %s\n", line.c_str()); };
-  return transport::launch_locally(local).exit_status;
 }
 
 train::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
@@ -176,15 +155,15 @@ void end_after(const std::function<void()>& action) {
 
 void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action) {
   if (nproc == 1) return action();
-  if (nproc > 1) {
-    const int exit_status = launch_again(nproc);
-    if (exit_status != 0) std::exit(exit_status);
-    return;
-  }
-  end_after([&] {
-    launch = transport::launch_from(environment());
-    action();
-  });
+  const auto be_rank = [&] {
+    end_after([&] {
+      launch = transport::launch_from(environment());
+      action();
+    });
+  };
+  if (nproc == 0) be_rank();
+  const int exit_status = launch_ranks(nproc, Launched::kRanks, be_rank);
+  if (exit_status != 0) std::exit(exit_status);
 }
 
 }  // namespace sluice::cli

@@ -13,9 +13,10 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
-#include "cli/model_options.h"
 #include "cli/number.h"
-#include "cli/ranks.h"
+#include "cli/torch/model_options.h"
+#include "cli/torch/ranks.h"
+#include "cli/torch_commands.h"
 #include "corpus/blend.h"
 #include "model/table_positions.h"
 #include "train/evaluator.h"
@@ -27,7 +28,7 @@ using base::text;
 
 namespace {
 
-struct Options : ModelOptions {
+struct EvalArguments : ModelOptions {
   std::vector<std::string> corpora;
   corpus::SamplerOptions sampling{.tokens_per_step = 8192};
   std::string overflow = "truncate";
@@ -43,7 +44,7 @@ struct Options : ModelOptions {
 
 // The batches of the whole corpora, or of their first sequences. Losses of single sequences come from
 // batches of one.
-std::vector<corpus::Batch> batches_of(const corpus::Blend& blend, const Options& options) {
+std::vector<corpus::Batch> batches_of(const corpus::Blend& blend, const EvalArguments& options) {
   corpus::SamplerOptions sampling = options.sampling;
   sampling.overflow = corpus::parse_overflow(options.overflow, "--overflow");
   sampling.tokens_per_step *= options.launch.world_size;
@@ -82,7 +83,7 @@ struct Outcome {
 };
 
 // A mean over nothing, or one that is no number, says nothing of the model.
-void require_loss(const Outcome& outcome, const Options& options) {
+void require_loss(const Outcome& outcome, const EvalArguments& options) {
   if (outcome.result.targets == 0) {
     throw base::InputError(text("none of ", base::human_count(outcome.sequences, "sequence", "sequences"),
                                 " has a token that counts: their masks leave none; evaluate more with "
@@ -94,7 +95,7 @@ void require_loss(const Outcome& outcome, const Options& options) {
 }
 
 Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
-                 const std::vector<corpus::Batch>& batches, const Options& options) {
+                 const std::vector<corpus::Batch>& batches, const EvalArguments& options) {
   Outcome outcome;
   std::string losses;
   std::optional<base::Progress> progress;
@@ -115,7 +116,7 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
   return outcome;
 }
 
-void print(const Options& options, const train::ModelSource& model, const Outcome& outcome) {
+void print(const EvalArguments& options, const train::ModelSource& model, const Outcome& outcome) {
   if (options.json) {
     const base::Json json = {{"model", model.name()},
                              {"loss", outcome.result.mean_loss()},
@@ -131,7 +132,7 @@ void print(const Options& options, const train::ModelSource& model, const Outcom
                     base::human_count(outcome.sequences, "sequence", "sequences"), "\n");
 }
 
-void run(const Options& options) {
+void run(const EvalArguments& options) {
   train::ModelSource model = train::open_model(locate(options.model));
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
@@ -157,14 +158,14 @@ void run(const Options& options) {
   if (options.launch.rank == 0) print(options, model, outcome);
 }
 
-void run_as_told(Options options) {
+void run_as_told(EvalArguments options) {
   if (options.nproc != 1 && !options.logits.empty()) {
     throw base::InputError(text("--logits are one rank's: leave out --nproc ", options.nproc));
   }
   run_on_ranks(options.nproc, options.launch, [&] { run(options); });
 }
 
-void add_batching(CLI::App& command, Options& options) {
+void add_batching(CLI::App& command, EvalArguments& options) {
   command.add_option("--context-length", options.sampling.context_length, "Longest sequence in tokens")
       ->check(within(int64_t{2}, int64_t{1} << 30))
       ->capture_default_str();
@@ -189,8 +190,8 @@ void add_batching(CLI::App& command, Options& options) {
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("eval", "Mean token loss of a model on corpora");
-  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("eval", about_torch_command("eval"));
+  auto options = std::make_shared<EvalArguments>();
   add_model_option(*command, *options);
   command->add_option("--corpus", options->corpora, "Corpora (prefixes of .bin and .idx)")->required();
   add_batching(*command, *options);

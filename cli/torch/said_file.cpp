@@ -1,4 +1,4 @@
-#include "cli/said_file.h"
+#include "cli/torch/said_file.h"
 
 #include <algorithm>
 #include <fstream>

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/print.h"
+#include "cli/torch_commands.h"
 #include "cost/snapshot_cost.h"
 #include "ops/device.h"
 #include "profile/machine.h"
@@ -114,7 +115,7 @@ base::Json to_json(const std::vector<Finding>& findings) {
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("doctor", "Say what works here, what is missing and how to get it");
+  CLI::App* command = app.add_subcommand("doctor", about_torch_command("doctor"));
   auto as_json = std::make_shared<bool>(false);
   command->add_flag("--json", *as_json, "Machine-readable result on stdout");
   command->callback([as_json] {

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/number.h"
+#include "cli/torch_commands.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
 #include "model/parameter_count.h"
@@ -21,7 +22,7 @@ namespace sluice::cli {
 
 namespace {
 
-struct Options {
+struct ExportArguments {
   std::string checkpoint;
   std::filesystem::path out;
   std::string dtype = "float32";
@@ -39,7 +40,7 @@ std::optional<config::RunConfig> run_of(const checkpoint::Checkpoint& checkpoint
   return config::parse_config(toml, (checkpoint.directory() / "manifest.json").string());
 }
 
-void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
+void print(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   const int64_t whole = model::parameter_count(model::untuned(manifest.shape));
   const int64_t parameters = options.adapters ? model::parameter_count(manifest.shape) - whole : whole;
@@ -57,7 +58,7 @@ void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
                           options.optimizer ? ", with the optimiser's state" : "", "\n");
 }
 
-void run(const Options& options) {
+void run(const ExportArguments& options) {
   const std::unique_ptr<checkpoint::Checkpoint> opened =
       checkpoint::open_newest_whole(locate(options.checkpoint));
   checkpoint::Checkpoint& checkpoint = *opened;
@@ -81,8 +82,8 @@ void run(const Options& options) {
 }  // namespace
 
 void add_export(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("export", "Turn a checkpoint into a Hugging Face folder");
-  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("export", about_torch_command("export"));
+  auto options = std::make_shared<ExportArguments>();
   command
       ->add_option(
           "checkpoint", options->checkpoint,

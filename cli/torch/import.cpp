@@ -10,20 +10,21 @@
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
 #include "cli/command.h"
+#include "cli/torch_commands.h"
 #include "model/parameter_count.h"
 
 namespace sluice::cli {
 
 namespace {
 
-struct Options {
+struct ImportArguments {
   std::filesystem::path folder;
   std::filesystem::path out;
   bool weights_only = false;
   bool json = false;
 };
 
-void run(const Options& options) {
+void run(const ImportArguments& options) {
   const checkpoint::HuggingFaceModel model(options.folder);
   if (!checkpoint::saved_steps(options.out).empty()) {
     throw base::InputError(
@@ -53,9 +54,8 @@ void run(const Options& options) {
 }  // namespace
 
 void add_import(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("import", "Turn a Hugging Face folder into a checkpoint to train from");
-  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("import", about_torch_command("import"));
+  auto options = std::make_shared<ImportArguments>();
   command->add_option("folder", options->folder, "Folder with config.json and safetensors")->required();
   command
       ->add_option("--out", options->out,

@@ -12,11 +12,12 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
-#include "cli/generation.h"
-#include "cli/model_options.h"
 #include "cli/number.h"
-#include "cli/ranks.h"
-#include "cli/said_file.h"
+#include "cli/torch/generation.h"
+#include "cli/torch/model_options.h"
+#include "cli/torch/ranks.h"
+#include "cli/torch/said_file.h"
+#include "cli/torch_commands.h"
 #include "generate/generator.h"
 #include "profile/pass_prediction.h"
 #include "serve/api.h"
@@ -31,7 +32,7 @@ using base::text;
 
 namespace {
 
-struct Options : ModelOptions {
+struct GenerateArguments : ModelOptions {
   std::filesystem::path tokenizer;
   std::string prompt;
   std::filesystem::path prompts;
@@ -58,7 +59,7 @@ struct Speakers {
   bool tells() const { return place.stage == 0 && place.lane == 0 && place.t == 0; }
 };
 
-Speakers speakers_of(const Options& options, const model::Shape& shape) {
+Speakers speakers_of(const GenerateArguments& options, const model::Shape& shape) {
   const int ranks = options.launch.world_size, own = options.launch.rank;
   if (options.strategy.empty())
     return {.place = {.pipeline = own}, .pipelines = ranks, .first_rank = own, .together = false};
@@ -105,8 +106,8 @@ std::string text_of(const generate::Said& said, const corpus::Tokenizer* tokeniz
   return tokenizer->decode({said.tokens.begin(), said.tokens.end()});
 }
 
-base::Json said_json(const Task& task, int sample, const generate::Said& said, const Options& options,
-                     const corpus::Tokenizer* tokenizer) {
+base::Json said_json(const Task& task, int sample, const generate::Said& said,
+                     const GenerateArguments& options, const corpus::Tokenizer* tokenizer) {
   return {{"index", task.prompt.index},
           {"sample", sample},
           {"prompt", task.prompt.text},
@@ -119,7 +120,7 @@ base::Json said_json(const Task& task, int sample, const generate::Said& said, c
 
 // Pages for as many texts as are under way at once, the longest ones, if they all run to their end; no more
 // than the memory allows.
-int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_t most_texts,
+int64_t pages_for(const std::vector<Task>& tasks, const GenerateArguments& options, int64_t most_texts,
                   const generate::HeldModel& model) {
   std::vector<int64_t> pages;
   for (const Task& task : tasks) {
@@ -151,7 +152,7 @@ void log_speed(const generate::Generator& generator, double seconds,
 // Calls take(task, generator) when all samples of a prompt have ended, on the rank that tells, and forgets
 // them. Collective over all ranks that have the model together.
 template <typename Take>
-void say(train::ModelSource& model, const Options& options, const Speakers& speakers,
+void say(train::ModelSource& model, const GenerateArguments& options, const Speakers& speakers,
          const corpus::Tokenizer* tokenizer, std::vector<Task>& tasks, Take take) {
   int64_t longest = 0;
   for (const Task& task : tasks) longest = std::max(longest, static_cast<int64_t>(task.tokens.size()));
@@ -224,7 +225,7 @@ void say(train::ModelSource& model, const Options& options, const Speakers& spea
   if (speakers.together) evaluator.wait_for_all();  // all is said
 }
 
-void answer_one(const Options& options) {
+void answer_one(const GenerateArguments& options) {
   train::ModelSource model = train::open_model(locate(options.model));
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model, Needed::kYes);
   Prompt prompt{.name = "the prompt", .text = options.prompt};
@@ -251,7 +252,7 @@ void answer_one(const Options& options) {
 
 // Each pipeline has the whole model and prompts of its own; what they say lies in files beside the last one
 // until all is said, so that whoever is started anew goes on.
-void answer_file(const Options& options) {
+void answer_file(const GenerateArguments& options) {
   train::ModelSource model = train::open_model(locate(options.model));
   const std::vector<Prompt> prompts = read_prompts(options.prompts);
   const auto any = [&](auto is) { return std::ranges::any_of(prompts, is); };
@@ -306,7 +307,7 @@ void answer_file(const Options& options) {
   transport::meet({.launch = options.launch, .join_timeout_ns = kPatienceNs}, "", join, [](const auto&) {});
 }
 
-void run(const Options& options) {
+void run(const GenerateArguments& options) {
   generate::validate(options.sampling);
   if (options.prompts.empty() == options.prompt.empty())
     throw base::InputError(
@@ -321,11 +322,11 @@ void run(const Options& options) {
   options.prompts.empty() ? answer_one(options) : answer_file(options);
 }
 
-void run_as_told(Options options) {
+void run_as_told(GenerateArguments options) {
   run_on_ranks(options.nproc, options.launch, [&] { run(options); });
 }
 
-void add_sampling(CLI::App& command, Options& options) {
+void add_sampling(CLI::App& command, GenerateArguments& options) {
   generate::Sampling& sampling = options.sampling;
   command.add_option("--temperature", sampling.temperature, "Of the draw; 0: the likeliest token")
       ->capture_default_str();
@@ -347,8 +348,8 @@ void add_sampling(CLI::App& command, Options& options) {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("generate", "What a model says behind prompts");
-  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("generate", about_torch_command("generate"));
+  auto options = std::make_shared<GenerateArguments>();
   add_model_option(*command, *options);
   command->add_option("--prompt", options->prompt, "Text to go on from; - reads standard input");
   command->add_option("--prompts", options->prompts,

@@ -1,4 +1,4 @@
-#include "cli/model_options.h"
+#include "cli/torch/model_options.h"
 
 #include "cli/number.h"
 #include "config/words.h"
