@@ -11,6 +11,7 @@ BUILD := build
 SLUICE := $(BUILD)/sluice
 DEPS := $(or $(SLUICE_DEPS),$(HOME)/.cache/sluice)
 SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu')
+RUN_TESTS = $(PYTHON) -B tests/run.py --build $(BUILD) --jobs $(JOBS) $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
 CTEST := ctest --output-on-failure --no-tests=error
 
 help: ## Print this
@@ -36,8 +37,9 @@ tested: configure # what `make test` runs
 test-bootstrap: ## Install what is missing, and what tests run beside: launchers, a MILP solver, transformers
 	@tools/bootstrap --test
 
-test: test-bootstrap tested ## Build everything, run all tests but the long ones, and say which were skipped
-	$(PYTHON) -B tests/run.py --build $(BUILD) --jobs $(JOBS)
+# ALL=1: everything, and whole tables instead of samples. ONLY=REGEX: tests with such names. SEED=N draws the samples.
+test: test-bootstrap tested ## Build, run the tests whose inputs changed since they passed (ALL=1: everything), say what was skipped
+	$(RUN_TESTS) $(if $(ALL),--all)
 
 check: ## Run the checks of the repository itself: layering, sizes, style, documentation
 	@status=0; for check in tests/*_test.py; do echo "$$check"; $(PYTHON) -B $$check || status=1; done; exit $$status

@@ -1,14 +1,15 @@
-# sluice_module(NAME [TORCH] [TEST_SHARDS n] [TEST_ENVIRONMENT NAME=VALUE] DEPENDS module... EXTERNAL target...)
+# sluice_module(NAME [TORCH] [TEST_SHARDS n] [TEST_ENVIRONMENT NAME=VALUE] [TEST_INPUTS path...] DEPENDS module...
+#               EXTERNAL target...)
 #
 # The library of src/NAME, or lab/NAME, and its unit tests. Every .cpp of that and of its folders belongs to it; *_test.cpp
 # and what they share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
 # A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them, with the
-# given variable. Tests that compute with libtorch have that label (`make processors`).
+# given variable. TEST_INPUTS: what the tests read beside the folders that all may read (sluice_inputs). Tests that compute with libtorch have that label (`make processors`).
 #
 # Most of a file's time goes to its headers, so files are compiled by sixes (SLUICE_UNITY). What two files of a
 # module define in their unnamed namespaces must then not be called alike.
 function(sluice_module name)
-  cmake_parse_arguments(module "TORCH" "TEST_SHARDS;TEST_ENVIRONMENT" "DEPENDS;EXTERNAL" ${ARGN})
+  cmake_parse_arguments(module "TORCH" "TEST_SHARDS;TEST_ENVIRONMENT" "DEPENDS;EXTERNAL;TEST_INPUTS" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
     return()
   endif()
@@ -59,6 +60,9 @@ function(sluice_module name)
 
   if(PROJECT_IS_TOP_LEVEL AND NOT module_TORCH)
     set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
+    if(sources)
+      set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_MODULES sluice_${name})
+    endif()
     install(TARGETS sluice_${name} EXPORT Sluice ARCHIVE COMPONENT libraries)
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice COMPONENT libraries
       FILES_MATCHING PATTERN "*.h" PATTERN "test_*" EXCLUDE)
@@ -75,9 +79,11 @@ function(sluice_module name)
 
   if(tests AND SLUICE_PROGRAMS)
     # Only where it is used: what is compiled with the repository's place is compiled anew in another clone.
+    set(inputs $<TARGET_FILE:${name}_test> ${module_TEST_INPUTS})
     foreach(test ${tests})
       file(STRINGS ${test} uses REGEX "SLUICE_SOURCE_DIR|base/golden\\.h" LIMIT_COUNT 1)
       if(uses)
+        list(APPEND inputs ${folder} ${SLUICE_TEST_DATA_FOLDERS})
         set_source_files_properties(${test} PROPERTIES COMPILE_DEFINITIONS SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
       endif()
     endforeach()
@@ -98,6 +104,8 @@ function(sluice_module name)
     else()
       add_test(NAME ${name} COMMAND ${name}_test)
     endif()
+    list(REMOVE_DUPLICATES inputs)
+    sluice_inputs(${cases} INPUTS ${inputs})
     if(module_TORCH)
       set_tests_properties(${cases} PROPERTIES LABELS libtorch)
     endif()

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Runs the tests of a build and says what ran: cases that passed and failed, and those that were skipped, with why.
+"""Runs the tests of a build whose inputs changed since they last passed, and says what ran: cases that passed and failed,
+those that stood from before, and those that were skipped, with why.
 
-    tests/run.py --build build [--jobs N] [-- ctest options]
+    tests/run.py --build build [--all] [--only REGEX] [--seed N] [--jobs N] [-- ctest options]
 
-A case is a test of GoogleTest's or unittest's, or a whole program of any other kind. What is skipped for want of something
-that `tools/bootstrap --test` installs is a failure where $CI is set: there all that a machine can run has to run. What no
-machine without a GPU, or without certain rights, can run is shown and stays a skip. Exit status: 0 all well; 1 otherwise.
+A case is a test of GoogleTest's or unittest's, or a whole program of any other kind. What a test's inputs are stands in
+tests/stamps.py. A test that failed or was skipped as a whole runs again the next time, and so does one with cases that
+`tools/bootstrap` would let this machine run; these count as failures where $CI is set: there all that a machine can run has
+to run. What no machine without a GPU, or without certain rights, can run is shown and stays a skip.
+Exit status: 0 all well; 1 otherwise.
 """
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -17,7 +21,12 @@ import re
 import subprocess
 import sys
 
-CURE = "tools/bootstrap"  # stands in each reason that it removes
+import input_trace
+import stamps
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Stands in each reason that tools/bootstrap removes.
+CURABLE = re.compile(r"tools/bootstrap(?: --\w+)? installs")
 
 
 @dataclasses.dataclass
@@ -32,6 +41,10 @@ class Count:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+
+    def curable(self):
+        """How many were skipped that this machine could run."""
+        return sum(count for reason, count in self.skipped.items() if CURABLE.search(reason))
 
 
 def count_of_google_test(output):
@@ -64,46 +77,130 @@ def count_of(output, status):
         if status == "Skipped" and not reasons:
             reasons = ["no reason given"]
         count = Count(int(status == "Passed"), int(status not in ("Passed", "Skipped")), collections.Counter(reasons))
-    if status == "Failed" and count.failed == 0:
+    if status not in ("Passed", "Skipped") and count.failed == 0:
         count.failed = 1  # it crashed, or timed out
     return count
 
 
-def read_log(text):
-    """[name, status, output] of each test in ctest's LastTest.log."""
-    tests = []
+def outputs_of(text):
+    """{name: output} of the tests in ctest's LastTest.log. (It calls what was skipped or could not run passed.)"""
+    found = {}
     for block in re.split(r"^\d+/\d+ Testing: ", text, flags=re.MULTILINE)[1:]:
-        name = block.split("\n", 1)[0]
-        output = block.split("Output:\n" + "-" * 58 + "\n", 1)[-1].split("\n<end of output>", 1)[0]
-        status = re.findall(r"^Test (Pass|Failed|Skipped|Timeout)", block.split("<end of output>", 1)[-1], re.MULTILINE)
-        tests.append((name, "Passed" if status[-1:] == ["Pass"] else (status or ["Failed"])[-1], output + "\n"))
-    return tests
+        output = block.split("Output:\n" + "-" * 58 + "\n", 1)[-1].split("<end of output>", 1)[0]
+        found[block.split("\n", 1)[0]] = output + "\n"
+    return found
 
 
-def told(total, by_machine, status):
-    """The summary's lines; the last one counts."""
-    lines = [f"skipped: {count} x {reason}" for reason, count in sorted(total.skipped.items())]
-    if by_machine:
-        lines.append(f"This machine could run {by_machine} of these: see the reasons; where $CI is set that is a failure.")
+def told(total, stood, status):
+    """The summary's lines; the last one counts. `stood`: of the tests that did not run, by name."""
+    before = Count()
+    for count in stood.values():
+        before.add(count)
+    skipped = total.skipped + before.skipped
+    lines = [f"skipped: {count} x {reason}" for reason, count in sorted(skipped.items())]
+    if total.curable():
+        lines.append(f"This machine could run {total.curable()} of these: see the reasons; where $CI is set that is a failure.")
+    if stood:
+        lines.append(f"stood: {before.passed} cases of {len(stood)} tests passed before with the same inputs (ALL=1 runs all)")
     failed = max(total.failed, 1 if status != 0 else 0)
-    return [*lines, f"{total.passed} passed, {failed} failed, {total.skipped.total()} skipped"]
+    return [*lines, f"{total.passed} passed, {failed} failed, {skipped.total()} skipped, {before.passed} stood from before"]
 
 
-def main():
+def run_ctest(build, jobs, tests, arguments):
+    """Runs these tests, and waits; ctest's exit status, and [name, status, output] of each test that ended."""
+    names = "|".join(re.sub(r"([.+*?()\[\]^$|\\])", r"\\\1", test.name) for test in tests)
+    # Many a test waits for silence to be noticed or a limit to pass: one more than there are processors keeps these busy.
+    command = ["ctest", "--output-on-failure", "--no-tests=error", "-j", str(jobs + 1), "-R", f"^({names})$", *arguments]
+    statuses = {}
+    with subprocess.Popen(command, cwd=build, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+        with contextlib.suppress(KeyboardInterrupt):  # which ctest has had, too: what ended until then counts
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                ended = re.match(r" *\d+/\d+ Test +#\d+: (\S+) \.*(?:\*\*\*| *)(.*?) +[\d.]+ sec", line)
+                if ended:
+                    statuses[ended[1]] = ended[2]
+    folder = build / "Testing/Temporary"
+    log = next(path for path in (folder / "LastTest.log.tmp", folder / "LastTest.log") if path.exists())
+    outputs = outputs_of(log.read_text(errors="replace"))
+    return process.returncode, [(name, status, outputs.get(name, "")) for name, status in statuses.items()]
+
+
+def keep(kept, before, ended):
+    """Stamps what passed with inputs that are still those of `before`, {name: (test, inputs)}; the count of all that ended."""
+    total = Count()
+    for name, status, output in ended:
+        count = count_of(output, status)
+        total.add(count)
+        test, inputs = before[name]
+        if status == "Passed" and not count.failed and count.passed and not count.curable() and inputs is not None \
+                and inputs == kept.inputs(test):
+            kept.write(test, inputs, {"passed": count.passed, "skipped": dict(count.skipped)})
+        else:
+            kept.remove(test)
+    return total
+
+
+def parted(kept, tests, everything):
+    """The tests to run, and the counts of those that stand from before, by name. Prints why what runs does."""
+    running, stood, reasons = [], {}, collections.Counter()
+    for test in tests:
+        found, why = (None, "all are asked for") if everything else kept.stands(test)
+        if found:
+            stood[test.name] = Count(found["passed"], 0, collections.Counter(found["skipped"]))
+        else:
+            running.append(test)
+            reasons[why.replace(f"{ROOT}/", "")] += 1
+    for why, count in reasons.most_common():
+        print(f"runs {count} tests: {why}")
+    return running, stood
+
+
+def seed_of(build, digests):
+    """A seed for the samples that tests draw: another one for each program that is built."""
+    return int(stamps.digest_of(*(digests.of(build / name) for name in ("sluice", "sluice-torch")))[:5], 16)
+
+
+def traced(tests, roots):
+    """Prints what tests open and do not declare; how many do."""
+    found = {test.name: input_trace.undeclared(test, roots) for test in tests if test.declared() is not None}
+    for name, paths in found.items():
+        print(f"{name}: {', '.join(paths) if paths else 'all is declared'}", flush=True)
+    return sum(map(bool, found.values()))
+
+
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processors; a test more runs at a time")
+    parser.add_argument("--all", action="store_true", help="also what stands from before, and what `make test` only samples")
+    parser.add_argument("--only", metavar="REGEX", help="only tests with such names")
+    parser.add_argument("--seed", type=int, help="draws the samples; by default made of the program's content")
+    parser.add_argument("--trace", action="store_true", help="run each under strace, and name the files of the repository that it "
+                        "opens and does not declare as inputs")
     parser.add_argument("ctest", nargs="*", help="options for ctest")
-    arguments = parser.parse_args()
-    # Many a test waits for silence to be noticed or a limit to pass: one more than there are processors keeps these busy.
-    status = subprocess.run(["ctest", "--output-on-failure", "--no-tests=error", "--test-dir", arguments.build, "-j",
-                             str(arguments.jobs + 1), *arguments.ctest], check=False).returncode
-    total = Count()
-    for _, of_program, output in read_log((arguments.build / "Testing/Temporary/LastTest.log").read_text(errors="replace")):
-        total.add(count_of(output, of_program))
-    by_machine = sum(count for reason, count in total.skipped.items() if CURE in reason)
-    print("\n".join(told(total, by_machine, status)), flush=True)
-    sys.exit(1 if status != 0 or total.failed or (by_machine and os.environ.get("CI")) else 0)
+    return parser.parse_args()
+
+
+def main():
+    options = parse_options()
+    build = options.build.resolve()
+    arguments = [*options.ctest, *(["-C", "all", "-LE", f"^{stamps.SAMPLE}$"] if options.all else [])]
+    kept = stamps.Stamps(build, [ROOT, build])
+    seed = options.seed if options.seed is not None else seed_of(build, kept.digests)
+    os.environ[stamps.SEED] = str(seed)
+    tests = stamps.listed(build, [*arguments, *(["-R", options.only] if options.only else [])])
+    if not tests:
+        sys.exit(f"run.py: {build} has no such tests")
+    if options.trace:
+        sys.exit(traced(tests, [ROOT, build]))
+    running, stood = parted(kept, tests, options.all)
+    if any(stamps.SAMPLE in test.labels() for test in running):
+        print(f"seed {seed} draws the samples: make test SEED={seed} draws them again", flush=True)
+    before = {test.name: (test, kept.inputs(test)) for test in running}
+    status, ended = run_ctest(build, options.jobs, running, arguments) if running else (0, [])
+    total = keep(kept, before, ended)
+    print("\n".join(told(total, stood, status)), flush=True)
+    sys.exit(1 if status != 0 or total.failed or (total.curable() and os.environ.get("CI")) else 0)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Launchers(TestCase):
         """Where a GPU can be used by a process but by none that it forks, workers use it: the run then fails of a device
         that is not there, and never trains on the CPU instead."""
         if not CUDA_FORK_RULE:
-            self.skipTest("built without CUDA: tools/bootstrap --test can't install its compiler")
+            self.skipTest("built without CUDA, whose compiler tools/bootstrap does not install")
         log = self.directory / "cuda.log"
         self.config(run, train__device="auto", elastic__enabled=True)
         processes = self.start_ranks(run, LD_PRELOAD=CUDA_FORK_RULE, CUDA_FORK_LOG=log)
