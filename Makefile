@@ -1,7 +1,7 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap test-bootstrap configure build everything tested test check sanitize train trial soak fuzz \
+.PHONY: help bootstrap test-bootstrap configure build everything benches tested test lab check sanitize train trial soak fuzz \
         processors parity integrations wheel bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
         bench-transformers bench-experts bench-generate bench-fidelity bench-saving format tidy clean
 
@@ -28,11 +28,14 @@ configure: bootstrap $(BUILD)/build.ninja
 build: configure ## Make build/sluice
 	cmake --build $(BUILD) -j $(JOBS) --target sluice
 
-everything: configure ## Make the program, the Python package, tests and benchmarks
-	cmake --build $(BUILD) -j $(JOBS) --target all benches
+everything: configure ## Make the program, the Python package, all tests and benchmarks
+	cmake --build $(BUILD) -j $(JOBS) --target all lab_tests benches
+
+benches: configure ## Make the benchmarks
+	cmake --build $(BUILD) -j $(JOBS) --target benches
 
 tested: configure # what `make test` runs
-	cmake --build $(BUILD) -j $(JOBS)
+	cmake --build $(BUILD) -j $(JOBS) --target all $(if $(ALL),lab_tests benches)
 
 test-bootstrap: ## Install what is missing, and what tests run beside: launchers, a MILP solver, transformers
 	@tools/bootstrap --test
@@ -41,13 +44,17 @@ test-bootstrap: ## Install what is missing, and what tests run beside: launchers
 test: test-bootstrap tested ## Build, run the tests whose inputs changed since they passed (ALL=1: everything), say what was skipped
 	$(RUN_TESTS) $(if $(ALL),--all)
 
+lab: test-bootstrap ## Build and run lab's tests: what Sluice is compared with
+	$(MAKE) configure && cmake --build $(BUILD) -j $(JOBS) --target lab_tests
+	$(RUN_TESTS) -- -C lab -L '^lab$$'
+
 check: ## Run the checks of the repository itself: layering, sizes, style, documentation
 	@status=0; for check in tests/*_test.py; do echo "$$check"; $(PYTHON) -B $$check || status=1; done; exit $$status
 
 sanitize: bootstrap ## Run the tests of the modules without libtorch under ASan+UBSan and TSan
 	for preset in asan tsan; do \
-	  cmake --preset $$preset && cmake --build build-$$preset -j $(JOBS) && \
-	  $(CTEST) --test-dir build-$$preset -j $(JOBS) -LE repository || exit 1; \
+	  cmake --preset $$preset && cmake --build build-$$preset -j $(JOBS) --target all lab_tests && \
+	  $(CTEST) --test-dir build-$$preset -C lab -j $(JOBS) -LE repository || exit 1; \
 	done
 
 # The corpus of the quick start: this machine's Python standard library, cut where two blank lines stand
@@ -78,7 +85,7 @@ PROCESSORS := ATEN_CPU_CAPABILITY=default,ONEDNN_MAX_CPU_ISA=SSE41,OMP_NUM_THREA
               ONEDNN_MAX_CPU_ISA=AVX512_CORE
 processors: everything ## Run the tests as other processors would: older instruction sets, other thread counts
 	@for setting in $(PROCESSORS); do \
-	  echo "$$setting"; env $${setting//,/ } $(CTEST) --test-dir $(BUILD) -j $(JOBS) -L 'libtorch|integration' || exit 1; \
+	  echo "$$setting"; env $${setting//,/ } $(CTEST) --test-dir $(BUILD) -C lab -j $(JOBS) -L 'libtorch|integration' || exit 1; \
 	done
 
 fuzz: bootstrap ## Read and use 10^6 damaged inputs under ASan+UBSan, and run 5,000 commands on damaged files
