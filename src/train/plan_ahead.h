@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/json.h"
 #include "base/queue.h"
 #include "corpus/sampler.h"
 #include "graph/build.h"
