@@ -1,8 +1,8 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap test-bootstrap configure build everything benches tested test lab check sanitize train trial soak fuzz \
-        processors parity integrations wheel bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
+.PHONY: help bootstrap test-bootstrap configure build everything benches tested test lab check sanitize train quick-start-corpus quick-start-run trial soak fuzz \
+        processors parity integrations wheel minutes bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
         bench-transformers bench-experts bench-generate bench-fidelity bench-saving format tidy clean
 
 JOBS ?= $(shell nproc)
@@ -64,9 +64,14 @@ corpora/stdlib/corpus.idx: | build
 	  "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')" \
 	  --out corpora/stdlib --train-tokenizer 2048 --delimiter $$'\n\n\n'
 
+quick-start-corpus: corpora/stdlib/corpus.idx
+
 # An interrupted run continues; to begin anew, remove runs/quickstart.
-train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus and train on it, 4 ranks
+quick-start-run:
 	$(SLUICE) train --config examples/quickstart.toml --nproc 4 --resume auto
+
+train: ## Install, build, make the quick start's corpus and train on it, 4 ranks; says where the minutes go
+	@$(PYTHON) -B tools/quick_start.py $(MAKE) BUILD=$(BUILD) JOBS=$(JOBS)
 
 # OPTIONS are those of `python3 tests/trial --help`: OPTIONS='--only "kill -9" --seed 2'.
 trial: build ## Strike real runs with every kind of fault at every phase (an hour)
@@ -127,6 +132,10 @@ dockerfile: ## Execute the Dockerfile's steps in a chroot, as root (CHROOT: a ne
 
 pictures: build ## Make the documentation's pictures in light and dark (needs Chromium)
 	SLUICE=$(SLUICE) tools/pictures
+
+# OPTIONS are those of `python3 bench/minutes.py --help`: OPTIONS='--only start'.
+minutes: bootstrap ## Measure what make train, make test and changes cost, in a fresh clone without a compiler cache (three hours)
+	$(PYTHON) -B bench/minutes.py $(OPTIONS)
 
 bench: everything ## Run the benchmarks
 	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done

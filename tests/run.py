@@ -25,6 +25,7 @@ import input_trace
 import stamps
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+HANG_S = 7200  # after which a test hangs; none depends on how long it takes
 # Stands in each reason that tools/bootstrap removes.
 CURABLE = re.compile(r"tools/bootstrap(?: --\w+)? installs")
 
@@ -110,7 +111,7 @@ def run_ctest(build, jobs, tests, arguments):
     """Runs these tests, and waits; ctest's exit status, and [name, status, output] of each test that ended."""
     names = "|".join(re.sub(r"([.+*?()\[\]^$|\\])", r"\\\1", test.name) for test in tests)
     # Many a test waits for silence to be noticed or a limit to pass: one more than there are processors keeps these busy.
-    command = ["ctest", "--output-on-failure", "--no-tests=error", "-j", str(jobs + 1), "-R", f"^({names})$", *arguments]
+    command = ["ctest", "--output-on-failure", "--no-tests=error", "--timeout", str(HANG_S), "-j", str(jobs + 1), "-R", f"^({names})$", *arguments]
     statuses = {}
     with subprocess.Popen(command, cwd=build, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         with contextlib.suppress(KeyboardInterrupt):  # which ctest has had, too: what ended until then counts

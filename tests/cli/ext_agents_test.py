@@ -9,7 +9,7 @@ import sys
 import threading
 import unittest
 
-from commands import CommandTest
+from commands import HANG_S, CommandTest
 
 PROGRAM = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "ext_agents.py"
 FILLER = "The weather was fine and nothing of note happened on that day. " * 40
@@ -73,7 +73,7 @@ def librarian(system, user):
 class ExtAgents(CommandTest):
     def ask(self, server, *arguments, texts=("letters.txt",), expect=0):
         done = subprocess.run([sys.executable, "-B", str(PROGRAM), "--server", server, "--question", "Who built the lighthouse?",
-                               *arguments, *(str(self.folder / text) for text in texts)], text=True, capture_output=True, timeout=120)
+                               *arguments, *(str(self.folder / text) for text in texts)], text=True, capture_output=True, timeout=HANG_S)
         self.assertEqual(done.returncode, expect, done.stderr)
         return done
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from commands import SLUICE, CommandTest, call
+from commands import HANG_S, SLUICE, CommandTest, call
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\u202e"
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd]")
@@ -64,7 +64,7 @@ class HostileText(CommandTest):
         with open(path, "w") as file:
             file.write("3\n")
         for arguments in (["lengths", path, "--json"], ["lengths", path], ["lengths", path + b".absent"]):
-            result = subprocess.run([os.fsencode(SLUICE), *arguments], capture_output=True, timeout=300)
+            result = subprocess.run([os.fsencode(SLUICE), *arguments], capture_output=True, timeout=HANG_S)
             self.assertIn(result.returncode, (0, 2), result.stderr)
             self.assertNotIn(b"json.exception", result.stderr)
             self.assertNotIn(b"\xff", result.stdout + result.stderr)

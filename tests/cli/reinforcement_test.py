@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from commands import SLUICE, CommandTest, call
+from commands import HANG_S, SLUICE, CommandTest, call
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONFIG = """
@@ -175,7 +175,7 @@ class Reinforcement(CommandTest):
         def children(pid):
             path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
             return [int(child) for child in path.read_text().split()] if path.exists() else []
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + HANG_S
         while time.monotonic() < deadline:
             workers = [worker for supervisor in children(launcher) for worker in children(supervisor)]
             if workers:
@@ -183,8 +183,9 @@ class Reinforcement(CommandTest):
         return None
 
     def test_a_reward_that_fails_ends_the_run_with_what_was_done_saved(self):
-        for body, told in (("raise ValueError('odd')", "ValueError: odd"), ("return float('nan')", "returned nan"),
-                           ("while True: pass", "took longer than 0.5 s")):
+        for body, told, timeout_s in (("raise ValueError('odd')", "ValueError: odd", HANG_S),
+                                      ("return float('nan')", "returned nan", HANG_S),
+                                      ("while True: pass", "took longer than 5 s", 5)):
             with self.subTest(body):
                 # After a rollout that goes well.
                 (self.folder / "bad.py").write_text(
@@ -193,7 +194,7 @@ class Reinforcement(CommandTest):
                 name = re.sub("[^a-z]", "", body)
                 status, errors = self.ended(self.arguments(
                     name, 2, rl__reward=f'["python:{self.folder}/bad.py:score"]', checkpoint__every=100,
-                    rl__reward_timeout_s=0.5, train__steps=40, rl__held_out=0))
+                    rl__reward_timeout_s=timeout_s, train__steps=40, rl__held_out=0))
                 self.assertNotEqual(status, 0)
                 self.assertIn(told, errors)
                 self.assertTrue(list((self.folder / name / "checkpoints").glob("step-*")), errors)

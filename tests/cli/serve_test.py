@@ -14,7 +14,7 @@ import time
 import unittest
 
 from chat_corpora_test import PLAIN, TOOLS, WRITER
-from commands import SLUICE, CommandTest, call
+from commands import HANG_S, SLUICE, CommandTest, call
 
 VOCABULARY = 258
 CONFIG = """
@@ -62,7 +62,7 @@ class Server:
                 return
         raise AssertionError(f"the server did not start: {self.log}")
 
-    def call(self, method, path, body=None, headers=(), timeout=60):
+    def call(self, method, path, body=None, headers=(), timeout=HANG_S):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         data = body if isinstance(body, (bytes, str)) or body is None else json.dumps(body)
         connection.request(method, path, data, dict(headers))
@@ -82,7 +82,7 @@ class Server:
 
     def close(self):
         self.process.send_signal(signal.SIGTERM)
-        _, rest = self.process.communicate(timeout=60)
+        _, rest = self.process.communicate(timeout=HANG_S)
         self.log += rest
         return self.process.returncode
 
@@ -258,7 +258,7 @@ class Serve(CommandTest):
         ask = lambda: server.ask("completions", prompt="import json", max_tokens=6, temperature=0, logprobs=1)["choices"][0]["logprobs"]
         before = ask()
         train(6)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + HANG_S
         while (now := ask()) == before and time.monotonic() < deadline:
             time.sleep(0.2)
         said = json.loads(self.done("generate", "--model", run, "--tokenizer", self.folder / "tokenizer", "--prompt", "import json",
@@ -291,11 +291,11 @@ class Serve(CommandTest):
 
     def test_other_machines_are_not_let_in_without_a_key(self):
         done = subprocess.run([SLUICE, "serve", *map(str, self.model), "--host", "0.0.0.0", "--port", "0"], capture_output=True,
-                              text=True, timeout=60, env={k: v for k, v in os.environ.items() if k != "SLUICE_API_KEY"})
+                              text=True, timeout=HANG_S, env={k: v for k, v in os.environ.items() if k != "SLUICE_API_KEY"})
         self.assertEqual(done.returncode, 2)
         self.assertIn("set SLUICE_API_KEY", done.stderr)
         taken = subprocess.run([SLUICE, "serve", *map(str, self.model), "--port", str(self.server.port)], capture_output=True,
-                               text=True, timeout=60)
+                               text=True, timeout=HANG_S)
         self.assertEqual(taken.returncode, 2)
         self.assertIn("another program does", taken.stderr)
 

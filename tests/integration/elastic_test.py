@@ -43,6 +43,9 @@ class Elastic(TestCase):
 
     def whole(self, **changes):
         """A run that nothing disturbs."""
+        return self.kept(self.train_whole, **changes)
+
+    def train_whole(self, **changes):
         whole = self.configure("whole", **{"train__steps": STEPS, **changes})
         self.train("whole", RANKS)
         self.assertEqual(set(epochs(whole)), {0})

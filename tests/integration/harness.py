@@ -23,7 +23,7 @@ import unittest
 
 SLUICE = os.environ.get("SLUICE", "build/sluice")
 VOCABULARY = 64
-RUN_TIMEOUT_S = 120
+RUN_TIMEOUT_S = 600  # after which a run hangs: no test depends on how long one takes
 EXIT_SKIPPED = 77  # of a program all of whose tests were skipped
 # What tools/bootstrap --test makes: an environment with torch, its launcher, transformers, and one with PEFT.
 DEPENDENCIES = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice")
@@ -265,6 +265,11 @@ def checkpoint_tensors(run, step):
     return joined
 
 
+# Runs that several tests of this process compare with: what they were made of, and where they are kept.
+KEPT = {}
+KEPT_FOLDER = tempfile.TemporaryDirectory(prefix="sluice-kept-")
+
+
 class Outcome:
     """How a program ended: its exit status and what it wrote."""
 
@@ -340,6 +345,15 @@ class TestCase(unittest.TestCase):
         if expect == 0 and not may_fall_back and (self.directory / run / "metrics.jsonl").exists():
             self.assertEqual(fallbacks(self.directory / run), [], f"{run} fell back")
         return outcome
+
+    def kept(self, make, **made_of):
+        """The directory of a run that `make(**made_of)` trains, which no test may change: trained once for all tests of this
+        process that ask for the same."""
+        key = (make.__qualname__, json.dumps(made_of, sort_keys=True))
+        if key not in KEPT:
+            KEPT[key] = pathlib.Path(KEPT_FOLDER.name, str(len(KEPT)))
+            shutil.move(make(**made_of), KEPT[key])
+        return KEPT[key]
 
     def wait_for_step(self, run, step, process):
         """Returns when metrics.jsonl holds `step`."""

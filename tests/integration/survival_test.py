@@ -47,9 +47,12 @@ class Survival(TestCase):
     def setUp(self):
         super().setUp()
         self.begin = time.time()
-        self.configure("whole")
+        self.expected = losses(self.kept(self.train_whole))
+
+    def train_whole(self, **changes):
+        whole = self.configure("whole", **changes)
         self.train("whole", RANKS)
-        self.expected = losses(self.directory / "whole")
+        return whole
 
     def configure(self, run, **changes):
         return self.config(run, **{"train__steps": STEPS, "train__dtype": "float64", "elastic__enabled": True,
@@ -87,10 +90,8 @@ class Survival(TestCase):
         self.assertEqual(remains, [], "what the run left in memory")
 
     def begins_as_undisturbed(self, endless):
-        whole = self.configure("constant", optimizer__decay="constant")
-        self.train("constant", RANKS)
         found = losses(endless)
-        for step, (loss, _) in losses(whole).items():
+        for step, (loss, _) in losses(self.kept(self.train_whole, optimizer__decay="constant")).items():
             self.assertLessEqual(abs(found[step][0] - loss), 1e-11 * abs(loss), f"loss of step {step}")
 
 

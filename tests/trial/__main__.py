@@ -1,5 +1,5 @@
-"""Strikes real runs with faults, and checks that nothing is lost: each kind of fault at each phase of a run that it
-applies to. After the fault the run is resumed; every line of its metrics and every parameter must be what a run has
+"""Strikes real runs with faults, and checks that nothing is lost: a table of faults, the phases of a run at which each strikes,
+and launchers. After the fault the run is resumed; every line of its metrics and every parameter must be what a run has
 that nothing happened to, and no process, port or file may be left over.
 
 $SLUICE names the program. Exit status: 0 all held, 1 something broke, 2 wrong usage, 77 nothing could be tried.
@@ -32,32 +32,28 @@ import faults_network
 import faults_sharing
 import faults_signals
 import faults_strangers
+import faults_suites
 from harness import EXIT_SKIPPED, hardware, revision
 from job import PROGRAM, Broken
 from phase import Missed
 from trial import Skipped, Testbed, Trial
 
-GROUPS = (faults_signals, faults_disk, faults_damage, faults_limits, faults_strangers, faults_sharing, faults_network,
-          faults_elastic, faults_commands)
+GROUPS = [module.FAULTS for module in (faults_signals, faults_disk, faults_damage, faults_limits, faults_strangers,
+                                       faults_sharing, faults_network, faults_elastic, faults_commands)] + faults_suites.GROUPS
 # How often a phase that was over before it could be struck is tried again, with other chances.
 ATTEMPTS = 4
-# Of each kind what takes a few seconds: what `make test` tries.
-FEW = ("signals: kill -9 of rank 1 @ push", "disk: the disk is full @ save",
-       "damage: the last line of the metrics cut off @ rest", "strangers: silent connections on every port @ start",
-       "strangers: a megabyte of zeros on every port @ start",
-       "sharing: a run takes over from one that was killed @ step", "network: a node is cut off for 3 s @ step",
-       "elastic: kill -9 of rank 1's worker @ push")
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A fault at a phase."""
+    """A fault at a phase: a row of the table."""
 
     fault: object
     phase: str
 
     def __str__(self):
-        return f"{self.fault.group}: {self.fault.name} @ {self.phase}"
+        under = "" if self.fault.launcher == "sluice" else f" under {self.fault.launcher}"
+        return f"{self.fault.group}: {self.fault.name} @ {self.phase}{under}"
 
 
 @dataclasses.dataclass
@@ -73,7 +69,7 @@ class Row:
 
 
 def all_cases():
-    return [Case(fault, phase) for group in GROUPS for fault in group.FAULTS.faults for phase in fault.phases]
+    return [Case(fault, phase) for group in GROUPS for fault in group.faults for phase in fault.phases]
 
 
 def attempt(testbed, case, seed, number, keep):
@@ -125,7 +121,7 @@ def table(rows):
     """The matrix as Markdown, by groups: a line for each fault, with how it went at the phases that it was tried at."""
     lines = []
     for group in dict.fromkeys(row.case.fault.group for row in rows):
-        lines += ["", f"## {group.capitalize()}", "", "| fault | phases | wanted | result |", "| --- | --- | --- | --- |"]
+        lines += ["", f"## {group.capitalize()}", "", "| fault | phases | launcher | wanted | result |", "| --- | --- | --- | --- | --- |"]
         tried = [row for row in rows if row.case.fault.group == group]
         for fault in dict.fromkeys(row.case.fault for row in tried):
             lines.append(line_of(fault, [row for row in tried if row.case.fault == fault]))
@@ -137,7 +133,7 @@ def line_of(fault, rows):
     result = ", ".join(f"{count} {name}" for name, count in counts.items())
     why = "; ".join(sorted({" ".join(row.why.split())[:160].replace("|", "\\|") for row in rows if row.why}))
     phases = " ".join(dict.fromkeys(row.case.phase for row in rows))
-    return f"| {fault.name} | {phases} | {fault.wanted} | {result}{': ' + why if why else ''} |"
+    return f"| {fault.name} | {phases} | {fault.launcher} | {fault.wanted} | {result}{': ' + why if why else ''} |"
 
 
 def summary(rows):
@@ -171,12 +167,15 @@ def write_record(path, rows):
     path.write_text("\n".join(page))
 
 
-def become_root():
-    """Network namespaces and mounts need root, or a user namespace in which this user is root."""
-    inside = ["unshare", "--map-root-user", "--mount"]
-    if os.geteuid() == 0 or not shutil.which("unshare"):
+def have_a_room():
+    """Begins anew with mounts and named memory of its own, where what other trials leave there is not seen, as root or in a
+    user namespace in which this user is root: networks and mounts need that. Where the system forbids it, goes on here."""
+    if os.environ.get("TRIAL_ROOM") or not shutil.which("unshare"):
         return
+    inside = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c",
+              "mount -t tmpfs -o mode=1777 none /dev/shm && exec \"$@\"", "sh"]
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode == 0:
+        os.environ["TRIAL_ROOM"] = "1"
         os.execvp(inside[0], [*inside, sys.executable, *sys.orig_argv[1:]])
 
 
@@ -185,8 +184,10 @@ def parse_options():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", action="append", help="only cases with this in their name, 'GROUP: "
                         "FAULT @ PHASE', which --list shows; may be given again")
-    parser.add_argument("--seed", type=int, default=1, help="draws victims and moments (default 1)")
-    parser.add_argument("--few", action="store_true", help="one of each kind that takes seconds, as `make test`")
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SLUICE_SEED", 1)),
+                        help="draws samples, victims and moments (default $SLUICE_SEED, or 1)")
+    parser.add_argument("--sample", action="store_true", help="one of each group under each launcher, drawn by the seed")
+    parser.add_argument("--part", metavar="I/N", type=part, default=(1, 1), help="every N-th of these, from the I-th")
     parser.add_argument("--random", type=int, metavar="N", help="N cases by chance, each with a seed of its own")
     parser.add_argument("--list", action="store_true", help="print the cases and end")
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="keep the folders of what broke here")
@@ -202,18 +203,45 @@ def parse_options():
 def chosen(options):
     """[(case, seed)] to try."""
     cases = all_cases()
-    if options.few:
-        by_name = {str(case): case for case in cases}
-        cases = [by_name[name] for name in FEW]
     if options.only:
         cases = [case for case in cases if any(text in str(case) for text in options.only)]
+    if options.sample:
+        cases = sample(cases, options.seed)
     if options.rest:
         known = read_record(options.record)
         cases = [case for case in cases if str(case) not in known]
     if options.random and cases:
         chance = random.Random(options.seed)
         return [(chance.choice(cases), options.seed * 100_000 + number) for number in range(options.random)]
-    return [(case, options.seed) for case in cases]
+    first, step = options.part
+    return [(case, options.seed) for case in cases[first - 1::step]]
+
+
+def sample(cases, seed):
+    """One case of each group under each launcher."""
+    kinds = {}
+    for case in cases:
+        kinds.setdefault((case.fault.group, case.fault.launcher), []).append(case)
+    chance = random.Random(seed)
+    return [chance.choice(kind) for kind in kinds.values()]
+
+
+def part(text):
+    """I/N as two numbers."""
+    first, step = map(int, text.split("/"))
+    if not 1 <= first <= step:
+        raise ValueError
+    return first, step
+
+
+def print_counts(rows, seconds):
+    """As unittest counts, for tests/run.py."""
+    for row in rows:
+        if row.result in ("missed", "skipped"):
+            print(f"{row.case} ... skipped '{' '.join(row.why.split())}'")
+    broken = sum(row.result == "BROKEN" for row in rows)
+    print(f"Ran {len(rows)} tests in {seconds:.0f}s")
+    print(f"FAILED (failures={broken})" if broken else "OK")
 
 
 def main():
@@ -233,8 +261,8 @@ def main():
     if not os.access(PROGRAM, os.X_OK):
         print(f"trial: {PROGRAM} cannot be run: build it (make build), or name it in $SLUICE")
         return 2
-    become_root()
-    rows = []
+    have_a_room()
+    rows, begin = [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sluice-trial-", ignore_cleanup_errors=True) as folder:
         try:
             testbed = Testbed(pathlib.Path(folder))
@@ -246,9 +274,8 @@ def main():
                 rows.append(run_case(testbed, case, seed, options.keep))
                 show(rows[-1], number, len(trials))
     print(summary(rows))
+    print_counts(rows, time.monotonic() - begin)
     not_tried = [row for row in rows if row.result in ("missed", "skipped")]
-    for row in not_tried:
-        print(f"skipped: {row.case}: {' '.join(row.why.split())}")
     if options.record:
         write_record(options.record, rows)
     if len(rows) != len(trials) or any(row.result == "BROKEN" for row in rows):

@@ -3,7 +3,7 @@ ranks join, by chance, until so many faults have struck. Each run has its ranks 
 hand. However it goes: no step is lost or stands twice in metrics.jsonl, the losses are those of a run that nothing
 disturbed, and no two epochs of one number ever begin, whoever was cut off from whom.
 
-epochs.py --faults N [--seed S] [--keep FOLDER]; $SLUICE names the program. Needs root, as nodes.py. Exit status: 0 all
+epochs.py --faults N | --each [--seed S] [--keep FOLDER]; $SLUICE names the program. Needs root, as nodes.py. Exit status: 0 all
 held, 1 something broke, 77 this machine does not let us make nodes.
 """
 
@@ -204,9 +204,12 @@ class Run:
               (spare_joins, 4), (blip, 3), (half_open, 2), (cut_node_off, 1), (freeze_worker, 1), (freeze_rank, 1),
               (kill_while_cut_off, 1))
 
-    def strike(self):
-        time.sleep(self.chance.uniform(0, 1))
+    def draw(self):
         fault, = self.chance.choices([fault for fault, _ in self.FAULTS], [weight for _, weight in self.FAULTS])
+        return fault
+
+    def strike(self, fault):
+        time.sleep(self.chance.uniform(0, 1))
         print(f"  {fault.__name__}, at {self.last()}", flush=True)
         fault(self)
         self.struck[fault.__name__] += 1
@@ -251,13 +254,13 @@ def undisturbed(folder):
 
 
 def try_one(folder, seed, faults, expected):
-    """A run with so many faults; (steps, epochs, what struck)."""
+    """A run with these faults, None one by chance; (steps, epochs, what struck)."""
     network = nodes.Nodes(NODES, seed)
     run = Run(folder, seed, network)
     try:
         run.start()
-        while run.struck.total() < faults:
-            run.strike()
+        for fault in faults:
+            run.strike(fault or run.draw())
         run.end()
         return *run.check(expected), run.struck
     finally:
@@ -268,7 +271,8 @@ def try_one(folder, seed, faults, expected):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--each", action="store_true", help="each fault once, in order, in place of faults by chance")
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SLUICE_SEED", 1)))
     parser.add_argument("--keep", type=pathlib.Path, help="keep the folders of what broke here")
     options = parser.parse_args()
     struck, steps, epochs, broken = collections.Counter(), 0, 0, []
@@ -277,18 +281,18 @@ def main():
         write_corpus(shared / "corpus", make_documents())
         (shared / "tmp").mkdir()
         expected = undisturbed(shared)
-        for number in range(-(-options.faults // FAULTS_A_RUN)):
+        faults = [fault for fault, _ in Run.FAULTS] if options.each else [None] * options.faults
+        for number in range(-(-len(faults) // FAULTS_A_RUN)):
             folder = shared / f"{number}"
             folder.mkdir()
             (folder / "tmp").mkdir()
             for suffix in ("bin", "idx"):
                 shutil.copyfile(shared / f"corpus.{suffix}", folder / f"corpus.{suffix}")
             (folder / "run.toml").write_text(to_toml(settings()))
-            faults = min(FAULTS_A_RUN, options.faults - number * FAULTS_A_RUN)
             seed = options.seed + number
             print(f"seed {seed}", flush=True)
             try:
-                done, begun, what = try_one(folder, seed, faults, expected)
+                done, begun, what = try_one(folder, seed, faults[number * FAULTS_A_RUN:][:FAULTS_A_RUN], expected)
                 steps, epochs, struck = steps + done, epochs + begun, struck + what
             except nodes.Unavailable as reason:
                 print(f"skipped: {reason}")

@@ -20,6 +20,7 @@ class Fault:
     phases: tuple[str, ...]
     wanted: str
     strike: Callable
+    launcher: str = "sluice"  # what starts the struck run
 
 
 class Group:
@@ -28,12 +29,12 @@ class Group:
     def __init__(self, name):
         self.name, self.faults = name, []
 
-    def add(self, name, phases, wanted, strike):
-        self.faults.append(Fault(self.name, name, tuple(phases), wanted, strike))
+    def add(self, name, phases, wanted, strike, launcher="sluice"):
+        self.faults.append(Fault(self.name, name, tuple(phases), wanted, strike, launcher))
 
-    def __call__(self, name, phases, wanted):
+    def __call__(self, name, phases, wanted, launcher="sluice"):
         """As a decorator of the function that strikes."""
         def register(strike):
-            self.add(name, phases, wanted, strike)
+            self.add(name, phases, wanted, strike, launcher)
             return strike
         return register

@@ -228,6 +228,10 @@ class Trial:
         check.files_left(self.run)
         self.finished = True
 
+    def checks_itself(self):
+        """The fault has a run of its own and compares it."""
+        self.finished = True
+
     # What a trial is.
 
     def execute(self, fault):

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Measures how long a newcomer waits for a result and a developer for a verdict: processor minutes, user plus system time of
+the whole command and of all that it started, on two cores without a compiler cache. Wall time stands beside them.
+
+    bench/minutes.py [--only ROW]... [--record FILE] [--keep FOLDER] [--list]
+
+Works in a clone of this revision (what is not committed does not count) in a temporary folder; the environments of
+tools/bootstrap are shared. Rows that were not measured now keep what an earlier call recorded of them. A row that needs a
+build makes one, which counts for no row but its own.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+
+from harness import hardware, revision  # noqa: E402
+
+CORES = 2
+STARTS = 20
+# A source that few others need, and the tests of its module: a target of CMake's and names of ctest's.
+LEAVES = {"plan": ("src/plan", "plan_test", "^plan$"), "layers": ("src/layers", "layers_test", "^layers$"),
+          "serve": ("src/serve", "serve_test", "^serve$"), "cli": ("cli", "sluice", "^cli/")}
+HEADERS = {"cost_model.h": "src/cost/cost_model.h", "shape.h": "src/model/shape.h"}
+
+
+@dataclasses.dataclass
+class Spent:
+    """Processor seconds, and seconds by the clock."""
+
+    cpu_s: float
+    wall_s: float
+
+
+class Clone:
+    """A clone of this revision, in which commands are measured. What a row needs first is made once."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+        self.environment = {**os.environ, "CCACHE_DISABLE": "1"}
+        self.environment.pop("MAKEFLAGS", None)
+        self.pinned = ["taskset", "-c", f"0-{CORES - 1}"] if os.cpu_count() > CORES else []
+        self.done = set()
+
+    def spend(self, *command, **options):
+        """Runs a command; what it took. Its output goes to our standard error."""
+        print(f"minutes: {' '.join(map(str, command))}", file=sys.stderr, flush=True)
+        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        subprocess.run([*self.pinned, *map(str, command)], cwd=self.folder, env=self.environment, check=True,
+                       **{"stdout": sys.stderr, **options})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return Spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - begin)
+
+    def make(self, *words):
+        return self.spend("make", f"JOBS={CORES}", *words)
+
+    def once(self, *words):
+        """Makes what a row needs, unless another row has."""
+        if words not in self.done:
+            self.make(*words)
+            self.done.add(words)
+
+    def build(self, *targets):
+        return self.spend("cmake", "--build", "build", "-j", CORES, *(["--target", *targets] if targets else []))
+
+    def leaf(self, folder):
+        """The smallest source of a folder that no test shares."""
+        sources = [path for path in (self.folder / folder).glob("*.cpp") if not re.search(r"test|_cuda|main", path.name)]
+        return min(sources, key=lambda path: (path.stat().st_size, path.name))
+
+
+def train(clone):
+    """From nothing but the environments of tools/bootstrap."""
+    clone.done.add(("train",))
+    return {"make train": clone.make("train")}
+
+
+def test(clone):
+    clone.once("train")
+    clone.done.add(("test",))
+    return {"make test behind it": clone.make("test")}
+
+
+def tests(clone):
+    """All tests of `make test` once more; nothing is compiled."""
+    clone.once("test")
+    shutil.rmtree(clone.folder / "build/stamps", ignore_errors=True)
+    return {"the tests, built, no stamps": clone.make("test")}
+
+
+def nothing(clone):
+    clone.once("test")
+    return {"make test, nothing changed": clone.make("test")}
+
+
+def ci(clone):
+    with tempfile.TemporaryDirectory(prefix="sluice-ci-") as folder:
+        fresh = Clone(pathlib.Path(folder, "sluice"))
+        return {".ci/run on a clean checkout": fresh.spend(".ci/run")}
+
+
+def changed_leaves(clone):
+    """A function more in one source, which changes what is linked."""
+    clone.once("test")
+    found = {}
+    for module, (folder, target, names) in LEAVES.items():
+        path = clone.leaf(folder)
+        before = path.read_text()
+        path.write_text(before + f"\nextern \"C\" [[gnu::used]] int sluice_changed_{module}(int x) {{ return x + 1; }}\n")
+        clone.build("build.ninja")  # globs
+        build = clone.build(target)
+        tested = clone.spend(sys.executable, "-B", "tests/run.py", "--jobs", CORES, "--only", names)
+        own = Spent(build.cpu_s + tested.cpu_s, build.wall_s + tested.wall_s)
+        rest = clone.make("test")
+        found[f"{path.name} of {module}: its own tests"] = own
+        found[f"{path.name} of {module}: make test"] = Spent(own.cpu_s + rest.cpu_s, own.wall_s + rest.wall_s)
+        path.write_text(before)
+    clone.done.discard(("test",))
+    return found
+
+
+def changed_headers(clone):
+    """What is compiled and linked anew; no test runs."""
+    clone.once("test")
+    found = {}
+    for name, place in HEADERS.items():
+        path = clone.folder / place
+        if path.exists():
+            clone.build()
+            path.write_text(path.read_text() + "// Changed.\n")
+            found[f"{name} changed: compile"] = clone.build()
+    clone.done.discard(("test",))
+    return found
+
+
+def starts(clone):
+    """The mean of some starts of the program that this tree, or else the clone, has built."""
+    program = ROOT / "build/sluice"
+    if not program.exists():
+        clone.once("build")
+        program = clone.folder / "build/sluice"
+    lengths = clone.folder / "bench/data/code_lengths.txt"
+    commands = {"sluice --version": ["--version"], "sluice keys config": ["keys", "config"],
+                "sluice plan": ["plan", "--gpus", 8, "--model", "llama-7b", "--lengths", lengths, "--tokens-per-step", 40_000,
+                                "--strategies", "8x<1,1,1>", "--context", 8192],
+                "sluice inspect": ["inspect", lengths]}
+    found = {}
+    for name, arguments in commands.items():
+        begun = [clone.spend(program, *arguments, stdout=subprocess.DEVNULL) for _ in range(STARTS)]
+        found[f"{name}: start"] = Spent(sum(each.cpu_s for each in begun) / STARTS, sum(each.wall_s for each in begun) / STARTS)
+    return found
+
+
+ROWS = {"train": train, "test": test, "tests": tests, "nothing": nothing, "leaf": changed_leaves, "header": changed_headers,
+        "ci": ci, "start": starts}
+# What is wanted of rows whose name begins so; "cpu" minutes or seconds, or "wall".
+GOALS = (("make train", "cpu", 22 * 60), ("make test behind", "cpu", 36 * 60), ("the tests, built", "cpu", 1100),
+         (".ci/run", "wall", 3600), ("cost_model.h", "cpu", 12 * 60), ("shape.h", "cpu", 12 * 60), ("sluice ", "cpu", 0.03))
+
+
+def goal_of(name):
+    """What is wanted: of processor or wall time, and how many seconds; None: nothing."""
+    if ": its own tests" in name:
+        return "wall", 30
+    if ": make test" in name:
+        return "wall", 300
+    return next(((of, seconds) for begin, of, seconds in GOALS if name.startswith(begin)), None)
+
+
+def duration(seconds):
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.3f} s"
+
+
+def page(rows):
+    lines = ["# Minutes", "", "`make minutes`: what commands take on two cores without a compiler cache, in a fresh clone beside "
+             "installed environments (`tools/bootstrap`). Processor time is user plus system time of the command and all that it "
+             "started; wall time is whatever the machine did beside it.", "",
+             "| what | processor | wall | goal | revision | machine, day |", "| --- | ---: | ---: | --- | --- | --- |"]
+    for name, row in rows.items():
+        goal = goal_of(name)
+        wanted = "" if goal is None else f"{'processor' if goal[0] == 'cpu' else 'wall'} <= {duration(goal[1])}: " \
+            + ("holds" if row[f"{goal[0]}_s"] <= goal[1] else "**missed**")
+        lines.append(f"| {name} | {duration(row['cpu_s'])} | {duration(row['wall_s'])} | {wanted} | {row['revision']} | "
+                     f"{row['machine']}, {row['day']} |")
+    return "\n".join([*lines, ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=ROWS, action="append", help="these rows; may be given again")
+    parser.add_argument("--record", type=pathlib.Path, default=ROOT / "bench/results/minutes.md")
+    parser.add_argument("--keep", type=pathlib.Path, help="clone to this folder, and leave it")
+    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    options = parser.parse_args()
+    if options.list:
+        for name, row in ROWS.items():
+            print(f"{name:8s} {(row.__doc__ or '').splitlines()[0] if row.__doc__ else ''}")
+        return
+    store = options.record.with_suffix(".json")
+    rows = json.loads(store.read_text()) if store.exists() else {}
+    with tempfile.TemporaryDirectory(prefix="sluice-minutes-", ignore_cleanup_errors=True) as scratch:
+        clone = Clone(options.keep or pathlib.Path(scratch, "sluice"))
+        for key in options.only or ROWS:
+            for name, spent in ROWS[key](clone).items():
+                rows[name] = {**dataclasses.asdict(spent), "revision": revision(), "machine": hardware(),
+                              "day": datetime.date.today().isoformat()}
+                print(f"{name}: {duration(spent.cpu_s)} of processors, {duration(spent.wall_s)} by the clock", flush=True)
+            store.write_text(json.dumps(rows, indent=1) + "\n")
+            options.record.write_text(page(rows))
+
+
+if __name__ == "__main__":
+    main()
