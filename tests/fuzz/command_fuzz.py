@@ -217,9 +217,11 @@ class Each:
 
 class Once:
     """Loads the program and its libraries once, which is most of a case's time, and lets a copy of that process run
-    each case (start_once.cpp)."""
+    each case (start_once.cpp). sluice-torch, where it is built, has all commands; `sluice` would become it for some."""
 
     def __init__(self, program, preloaded):
+        if os.access(f"{program}-torch", os.X_OK):
+            program = f"{program}-torch"
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env={**os.environ, "LD_PRELOAD": str(preloaded)})
 

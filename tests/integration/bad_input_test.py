@@ -170,9 +170,16 @@ class Configurations(BadInput):
 class Checkpoints(BadInput):
     def setUp(self):
         super().setUp()
-        run = self.config("run", train__steps=2, checkpoint__every=1, parallel__strategies=STRATEGIES)
-        self.train("run", RANKS)
+        run = self.configure()
+        shutil.copytree(self.kept(self.train_two_steps), run)
         self.last = run / "checkpoints" / "step-2"
+
+    def configure(self):
+        return self.config("run", train__steps=2, checkpoint__every=1, parallel__strategies=STRATEGIES)
+
+    def train_two_steps(self):
+        self.train("run", RANKS)
+        return self.directory / "run"
 
     def corrupt(self, step):
         """Flips a bit of a rank's file."""

@@ -21,14 +21,18 @@ class MemoryPolicies(TestCase):
         super().setUp()
         write_corpus(self.directory / "corpus", make_documents(count=100, longest=CONTEXT))
 
-    def trained(self, name, strategy, **changes):
-        """The losses of a short run and its steps' (measured, predicted) peaks."""
-        run = self.config(name, **{"parallel__strategies": [strategy], "train__steps": 2,
-                                   "data__context_length": CONTEXT, "data__tokens_per_step": 4 * CONTEXT,
-                                   **MODEL, **changes})
-        self.train(name, RANKS)
+    def trained(self, strategy, **changes):
+        """The losses of a short run and its steps' (measured, predicted) peaks; one run for all tests that ask for the same."""
+        run = self.kept(self.train_shortly, strategy=strategy, **changes)
         steps = [record for record in records(run) if "loss" in record]
         return losses(run), [(step["peak_bytes"], step["predicted_peak_bytes"]) for step in steps], steps
+
+    def train_shortly(self, strategy, **changes):
+        run = self.config("run", **{"parallel__strategies": [strategy], "train__steps": 2,
+                                    "data__context_length": CONTEXT, "data__tokens_per_step": 4 * CONTEXT,
+                                    **MODEL, **changes})
+        self.train("run", RANKS)
+        return run
 
     def check(self, strategy, policies=POLICIES, rings=False, **changes):
         """Policies, "keep" first, on one strategy; plans may differ, so losses agree to rounding."""
@@ -36,7 +40,7 @@ class MemoryPolicies(TestCase):
         for policy in policies:
             memory = POLICIES[policy]
             with self.subTest(strategy=strategy, policy=policy):
-                found, peaks, steps = self.trained(policy, strategy, **memory, **changes)
+                found, peaks, steps = self.trained(strategy, **memory, **changes)
                 kept = kept or found
                 for step, (loss, norm) in kept.items():
                     self.assertAlmostEqual(found[step][0], loss, delta=1e-5 * loss)
@@ -69,7 +73,7 @@ class MemoryPolicies(TestCase):
     def test_moments_of_8_bits_take_as_much_less_as_is_predicted(self):
         peaks = {}
         for name in ("adamw", "adamw_8bit"):
-            _, peaks[name], _ = self.trained(name, "2x<1,1,1>", **POLICIES["keep"], optimizer__name=name)
+            _, peaks[name], _ = self.trained("2x<1,1,1>", **POLICIES["keep"], **({} if name == "adamw" else {"optimizer__name": name}))
             for measured, predicted in peaks[name]:
                 self.assertLessEqual(abs(measured - predicted), 0.05 * predicted, (name, measured, predicted))
         (wide, of_wide), (narrow, of_narrow) = (peaks[name][0] for name in ("adamw", "adamw_8bit"))
@@ -78,34 +82,36 @@ class MemoryPolicies(TestCase):
 
     def test_offloading_is_the_same_to_the_bit(self):
         # One lane, and micro-batches that are the same under either policy.
-        kept, _, _ = self.trained("kept", "<2,1,1>", **POLICIES["keep"])
+        kept, _, _ = self.trained("<2,1,1>", **POLICIES["keep"])
         for policy in ("some", "all"):
-            self.assertEqual(self.trained(policy, "<2,1,1>", **POLICIES[policy])[0], kept)
+            self.assertEqual(self.trained("<2,1,1>", **POLICIES[policy])[0], kept)
 
     def test_traces_count_memory(self):
-        _, peaks, _ = self.trained("traced", "<1,2,1>", **POLICIES["keep"], log__trace_steps=[1])
-        measured, predicted = (self.memory(f"trace-1{suffix}.json") for suffix in ("", "-predicted"))
+        traced = {"strategy": "<1,2,1>", **POLICIES["keep"], "log__trace_steps": [1]}
+        _, peaks, _ = self.trained(**traced)
+        measured, predicted = (self.memory(self.kept(self.train_shortly, **traced) / f"trace-1{suffix}.json")
+                               for suffix in ("", "-predicted"))
         self.assertEqual(max(predicted.values()), peaks[1][1])
         for rank in range(RANKS):
             self.assertLess(0.2 * predicted[rank], measured[rank])
         self.assertLessEqual(max(measured.values()), peaks[1][0])
 
     def memory(self, file):
-        """The most that a trace of the run "traced" counts, by rank."""
+        """The most that a trace counts, by rank."""
         most = {}
-        for event in json.loads((self.directory / "traced" / file).read_text())["traceEvents"]:
+        for event in json.loads(file.read_text())["traceEvents"]:
             if event["ph"] == "C" and event["name"] == "memory":
                 most[event["pid"]] = max(most.get(event["pid"], 0), event["args"]["memory"])
         return most
 
     def test_auto_keeps_what_fits_and_saves_where_it_must(self):
-        _, peaks, _ = self.trained("kept", "2x<1,1,1>", **POLICIES["keep"])
-        roomy, auto, _ = self.trained("roomy", "2x<1,1,1>")
+        _, peaks, _ = self.trained("2x<1,1,1>", **POLICIES["keep"])
+        roomy, auto, _ = self.trained("2x<1,1,1>")
         for (measured, predicted), (kept, expected) in zip(auto, peaks, strict=True):
             self.assertEqual(predicted, expected)
             self.assertAlmostEqual(measured, kept, delta=1e-3 * kept)  # the heap rounds blocks up, to what lies free
         tight_gib = 0.8 * peaks[0][1] / 2**30
-        found, tight, _ = self.trained("tight", "2x<1,1,1>", memory__device_gib=tight_gib, memory__margin_gib=0.0)
+        found, tight, _ = self.trained("2x<1,1,1>", memory__device_gib=tight_gib, memory__margin_gib=0.0)
         for step, (loss, _) in roomy.items():
             self.assertAlmostEqual(found[step][0], loss, delta=1e-5 * loss)
         for measured, _ in tight:

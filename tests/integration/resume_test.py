@@ -11,9 +11,12 @@ STEPS = 8
 HALF = 4
 
 
-class Resume(TestCase):
+class FromTheMiddle(TestCase):
     def undisturbed(self, **changes):
-        """A run on 4 ranks with a checkpoint in its middle."""
+        """A run on 4 ranks with a checkpoint in its middle; tests only copy it."""
+        return self.kept(self.train_undisturbed, **changes)
+
+    def train_undisturbed(self, **changes):
         run = self.config("whole", train__steps=STEPS, checkpoint__every=HALF, **changes)
         self.train("whole", 4)
         self.assertEqual(committed_steps(run), [HALF, STEPS])
@@ -31,6 +34,8 @@ class Resume(TestCase):
         self.assertEqual(sorted(losses(run)), list(range(STEPS)))
         return run
 
+
+class Resume(FromTheMiddle):
     def test_as_many_ranks_bitwise(self):
         """Rounding by chance, in gradients that travel in 8 bits, is the same chance again."""
         whole = self.undisturbed(link__push="int8")
@@ -90,7 +95,7 @@ class Resume(TestCase):
         self.assertIn(f"resuming from {mirror / f'step-{STEPS}'}", outcome.stderr)
 
 
-class Folders(TestCase):
+class Folders(FromTheMiddle):
     """A run that goes through a Hugging Face folder and back in its middle."""
 
     def sluice(self, *arguments):
@@ -99,11 +104,10 @@ class Folders(TestCase):
         return outcome
 
     def test_an_exported_optimizer_goes_on_bitwise(self):
-        whole = self.config("whole", train__steps=STEPS, checkpoint__every=HALF)
-        self.train("whole", 4)
+        whole = self.undisturbed()
         for dtype in ("float32", "bfloat16"):
             with self.subTest(dtype=dtype):
-                self.sluice("export", f"whole/checkpoints/step-{HALF}", "--out", dtype, "--dtype", dtype, "--optimizer")
+                self.sluice("export", str(whole / "checkpoints" / f"step-{HALF}"), "--out", dtype, "--dtype", dtype, "--optimizer")
                 self.sluice("import", dtype, "--out", f"from_{dtype}")
                 name = f"on_{dtype}"
                 run = self.config(name, train__steps=STEPS, checkpoint__every=HALF)
@@ -112,9 +116,8 @@ class Folders(TestCase):
                 self.assert_same_checkpoint(run, whole, STEPS)
 
     def test_a_state_that_names_no_data_goes_on_behind_as_many_steps(self):
-        whole = self.config("whole", train__steps=STEPS, checkpoint__every=HALF)
-        self.train("whole", 4)
-        self.sluice("export", f"whole/checkpoints/step-{HALF}", "--out", "folder", "--optimizer")
+        whole = self.undisturbed()
+        self.sluice("export", str(whole / "checkpoints" / f"step-{HALF}"), "--out", "folder", "--optimizer")
         state = self.directory / "folder/optimizer/state.json"
         state.write_text(json.dumps({"schema": "sluice.optimizer/1", "step": HALF}))
         self.sluice("import", "folder", "--out", "imported")
