@@ -29,9 +29,9 @@ def epochs(run):
 
 
 def has_reached(run, epoch, step):
-    """Whether the run, which goes on, has a line of `epoch` and one of `step`."""
+    """Whether the run, which goes on, has a line of `epoch` or a later one, and one of `step`."""
     try:
-        return epoch in epochs(run) and max(losses(run)) >= step
+        return epoch <= max(epochs(run)) and max(losses(run)) >= step
     except (OSError, ValueError):  # it is being written
         return False
 
@@ -110,7 +110,7 @@ class Elastic(TestCase):
         run = self.configure("run", elastic__buddy_every=1, **changes)
         process = self.start_to(run, 3)
         self.kill(process, 1)
-        self.assert_undisturbed(process, run, whole, epoch=2)
+        self.assert_undisturbed(process, run, whole)
 
     def test_what_travels_in_fewer_bits_goes_on_near_a_whole_run(self):
         """No snapshot has what differences came to: it begins anew from the masters."""
@@ -127,10 +127,10 @@ class Elastic(TestCase):
         run = self.configure("run")
         process = self.start_to(run, 3)
         self.kill(process, 0)
-        outcome = self.assert_undisturbed(process, run, whole, epoch=2)
+        outcome = self.assert_undisturbed(process, run, whole)
         self.assertIn("rank 0 was killed by signal 9", outcome.stderr)
-        self.assertIn("epoch 1 of 3 ranks (4 before)", outcome.stderr)
-        self.assertIn("epoch 2 of 4 ranks (3 before)", outcome.stderr)
+        # The one in its place may be there before the others have met without it.
+        self.assertRegex(outcome.stderr, r"epoch [12] of 4 ranks \([34] before\)")
 
     def test_with_both_buddies_lost_the_newest_checkpoint_is_taken_and_said_so(self):
         whole = self.whole()

@@ -270,7 +270,7 @@ class Limits(Ranks):
         """From too little for the loader (its own line, 127) to enough: never a signal, and one line each."""
         seen = set()
         for kibibytes in range(300_000, 600_000, 12_000):
-            outcome = self.finish(self.start(["bash", "-c", f"ulimit -v {kibibytes}; exec {os.path.abspath(SLUICE)} --version"]))
+            outcome = self.finish(self.start(["bash", "-c", f"ulimit -v {kibibytes}; exec {os.path.abspath(SLUICE)} train --help"]))
             seen.add(outcome.status)
             if outcome.status == 1:
                 self.assertRegex(outcome.stderr, r"\Asluice: out of memory: this process may use \d+ MiB of address space "
