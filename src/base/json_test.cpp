@@ -66,7 +66,7 @@ TEST(Json, ASchemaThatIsNotTheReadersIsNamedWithTheOneThatIs) {
 TEST(Json, ErrorsDoNotNameTheLibrary) {
   for (const char* bytes : {"{", "{\"a\": 1e999}", "\"\xff\""}) {
     const std::string message = fault([&] { parse_json(bytes, "x.json"); });
-    EXPECT_TRUE(message.starts_with("x.json is not JSON: ")) << message;
+    EXPECT_TRUE(message.starts_with("x.json:1:")) << message;
     EXPECT_EQ(message.find("json.exception"), std::string::npos) << message;
   }
 }

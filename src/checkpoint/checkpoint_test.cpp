@@ -227,7 +227,7 @@ TEST(Checkpoint, FieldsThatContradictEachOtherAreNamed) {
               }),
               HasSubstr("only up to element"));
   base::write_file_atomically(path, good.dump().substr(0, 200));
-  EXPECT_THAT(verify_fault(directory), HasSubstr("manifest.json is not JSON"));
+  EXPECT_THAT(verify_fault(directory), HasSubstr("is not JSON"));
 }
 
 TEST(Checkpoint, NoFlippedBitOfAManifestPasses) {

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "model/hugging_face.h"
 
 namespace sluice::checkpoint {
@@ -32,7 +33,7 @@ constexpr std::array<std::string_view, 12> kNames = {"added_tokens.json",
 Json config_of(const std::vector<Companion>& companions, const model::Shape& shape) {
   const auto found = std::ranges::find(companions, kConfig, &Companion::name);
   if (found == companions.end()) return nullptr;
-  const Json config = base::parse_json(found->bytes, found->name);
+  const Json config = base::parse_python_json(found->bytes, found->name);
   return model::shape_from_hugging_face(config, found->name) == shape ? config : Json();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/mxfp4.h"
@@ -83,7 +84,7 @@ base::Json read_config(const fs::path& folder) {
   if (!fs::exists(folder / "config.json", ignored)) {
     throw InputError(text(folder.string(), " has no config.json: name a Hugging Face model folder"));
   }
-  return base::read_json(folder / "config.json");
+  return base::read_python_json(folder / "config.json");
 }
 
 }  // namespace

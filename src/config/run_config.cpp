@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "model/hugging_face.h"
 #include "model/tuning.h"
 
@@ -86,7 +87,7 @@ void tune(RunConfig& config) {
 void resolve_model(RunConfig& config, ModelUse use) {
   if (!config.model.hf.empty()) {
     const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
-    const base::Json json = base::read_json(path);
+    const base::Json json = base::read_python_json(path);
     config.model.shape = use == ModelUse::kPlan ? model::shape_to_plan_from_hugging_face(json, path.string())
                                                 : model::shape_from_hugging_face(json, path.string());
   } else {

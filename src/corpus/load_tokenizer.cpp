@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_fields.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "corpus/huggingface_tokenizer.h"
 #include "corpus/sentencepiece_tokenizer.h"
@@ -36,7 +37,7 @@ fs::path tokenizer_file(const fs::path& path) {
 ConfiguredTokens configured_tokens(const fs::path& model) {
   const fs::path path = model.parent_path() / "tokenizer_config.json";
   if (!fs::exists(path)) return {};
-  const base::Json config = base::read_json(path);
+  const base::Json config = base::read_python_json(path);
   const bool begins =
       config.is_object() && config.contains("add_bos_token") && config["add_bos_token"] == true;
   return {begins ? token_text(config, "bos_token") : "", token_text(config, "eos_token")};

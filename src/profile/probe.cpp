@@ -350,7 +350,7 @@ ProbeResult probe(const ProbeOptions& options, comm::Transport& transport) {
                                 base::text("measured on ", transport.world_size(), " ranks"), measured.model};
     text = cost::to_json(own, {}, transport.world_size()).dump();
   }
-  return {cost::calibration_from_json(base::Json::parse(ranks.broadcast(text)), "the probe's calibration"),
+  return {cost::calibration_from_json(base::parse_json(ranks.broadcast(text), "the probe"), "the probe's calibration"),
           std::move(measured.fits_by_tp)};
 }
 

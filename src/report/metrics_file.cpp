@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_fields.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 
 namespace sluice::report {
@@ -44,7 +45,8 @@ void MetricsWriter::drop_from(int64_t first_step) {
     left = left.substr(0, left.rfind('\n') + 1);
     while (!left.empty() && missing_steps_ == first_step) {
       const size_t begin = left.substr(0, left.size() - 1).rfind('\n') + 1;
-      const base::Json line = base::Json::parse(left.substr(begin), nullptr, /*allow_exceptions=*/false);
+      base::Json line;
+      base::read_json_text(left.substr(begin), base::JsonDialect::kStrict, line);
       const base::Json* number = base::find(line, "step");
       const bool is_line = number != nullptr && base::holds_integer<int64_t>(*number);
       if (const int64_t step = is_line ? number->get<int64_t>() : -1; 0 <= step && step < first_step) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_fields.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "base/toml.h"
 #include "cost/snapshot_cost.h"
@@ -91,7 +92,7 @@ void read_metrics(const fs::path& path, RunData& data) {
   for (std::string written; std::getline(lines, written);) {
     const std::string place = text(path.string(), ":", ++number);
     if (written.empty()) continue;
-    if (lines.eof() && !Json::accept(written)) continue;  // the run is about to write the rest of it
+    if (lines.eof() && !base::is_json(written)) continue;  // the run is about to write the rest of it
     const Json line = base::parse_json(written, place);
     if (line.is_object() && line.contains("validation_loss")) {
       if (line["validation_loss"].is_null()) continue;

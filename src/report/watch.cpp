@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "watch/alarm_text.h"
 
@@ -26,7 +27,7 @@ std::vector<StepRecord> last_steps(const std::filesystem::path& path, int64_t mo
   int64_t number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
-    const bool unfinished = file.eof() && !Json::accept(line);
+    const bool unfinished = file.eof() && !base::is_json(line);
     if (line.empty() || unfinished || line.find("\"validation_loss\"") != std::string::npos) continue;
     lines.emplace_back(number, std::move(line));
     if (std::ssize(lines) > most_steps) lines.pop_front();

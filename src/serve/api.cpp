@@ -107,7 +107,7 @@ bool wants_logprobs(const Json& body) {
 }
 
 Json parsed(const std::string& body) {
-  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  Json json = base::parse_json(body, "the request's body");
   if (!json.is_object()) throw InputError("the request's body is no JSON object");
   return json;
 }

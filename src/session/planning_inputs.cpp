@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "base/toml.h"
 #include "corpus/lengths.h"
@@ -68,7 +69,7 @@ strategy::Cluster resolve_cluster(PlanningOptions& options) {
 model::Shape read_model(const std::string& name) {
   if (is_there(name)) {
     const fs::path path = fs::is_directory(name) ? fs::path(name) / "config.json" : fs::path(name);
-    return model::shape_to_plan_from_hugging_face(base::read_json(path), path.string());
+    return model::shape_to_plan_from_hugging_face(base::read_python_json(path), path.string());
   }
   return model::named_shape(name);
 }

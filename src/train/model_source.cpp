@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "checkpoint/find.h"
@@ -40,7 +41,7 @@ std::vector<int64_t> end_tokens_in(const storage::Location& folder) {
   std::vector<int64_t> tokens;
   for (const char* name : {"generation_config.json", "config.json"}) {
     if (!folder.is_path() || !(folder / name).is_file()) continue;
-    const base::Json config = base::read_json((folder / name).path());
+    const base::Json config = base::read_python_json((folder / name).path());
     if (!config.is_object() || !config.contains("eos_token_id")) continue;
     const base::Json& ends = config.at("eos_token_id");
     for (const base::Json& end : ends.is_array() ? ends : base::Json::array({ends})) {

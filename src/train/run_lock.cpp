@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "transport/run_key.h"
 
@@ -113,8 +114,8 @@ Holder read_holder(const fs::path& path) {
     return holder;
   }
   const size_t line_end = holder.contents.find('\n');
-  const base::Json identity =
-      base::Json::parse(holder.contents.substr(0, line_end), nullptr, /*allow_exceptions=*/false);
+  base::Json identity;
+  base::read_json_text(holder.contents.substr(0, line_end), base::JsonDialect::kStrict, identity);
   const auto is = [&](const char* key, auto test) {
     return identity.contains(key) && (identity[key].*test)();
   };
@@ -245,7 +246,7 @@ void RunLock::remove_leftovers() const {
 // False when that file exists. It appears whole, where the file system knows links.
 bool RunLock::make_file(int64_t number) {
   const std::string contents = identity_ + state_line(false, beats_);
-  const fs::path draft = folder_ / text(kDraft, base::Json::parse(identity_)["nonce"].get<std::string>());
+  const fs::path draft = folder_ / text(kDraft, base::parse_json(identity_, "the lock")["nonce"].get<std::string>());
   base::write_file_atomically(draft, contents);
   bool made = ::link(draft.c_str(), file(number).c_str()) == 0;
   const int error = errno;

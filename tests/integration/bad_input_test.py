@@ -200,7 +200,7 @@ class Checkpoints(BadInput):
 
     def test_manifest_that_is_no_json(self):
         (self.last / "manifest.json").write_text('{"schema": "sluice.checkpoint/2",')
-        self.refuse("corrupt manifest", 2, r"manifest\.json is not JSON",
+        self.refuse("corrupt manifest", 2, r"manifest\.json:\d+:\d+ is not JSON",
                     arguments=["--resume", "run/checkpoints/step-2"], checkpoint__every=1)
 
     def test_damaged_ones_are_passed_over(self):
