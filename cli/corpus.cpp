@@ -101,8 +101,10 @@ void warn_of_losses(const corpus::BuildResult& result) {
                         "): passed over; choose endings with --suffix"));
   }
   if (counts.refused_documents > 0) {
-    base::log_warning(
-        text(counts.refused_documents, " documents are not UTF-8 and were left out: convert them first"));
+    base::log_warning(text(counts.refused_documents, " documents cannot be read and were left out: ",
+                           base::join(counts.first_refusals, "; "),
+                           counts.refused_documents > std::ssize(counts.first_refusals) ? "; …" : "",
+                           " (--strict ends at the first)"));
   }
   if (result.rewritten_documents > 0) {
     base::log_warning(
@@ -130,6 +132,8 @@ base::Json to_json(const corpus::BuildResult& result) {
           {"binary_files", result.counts.binary_files},
           {"other_files", other_files(result)},
           {"refused_documents", result.counts.refused_documents},
+          {"first_refusals", result.counts.first_refusals},
+          {"empty_documents", result.counts.empty_documents},
           {"changed_documents", result.changed_documents},
           {"learnt_tokens", result.learnt_tokens},
           {"rewritten_documents", result.rewritten_documents}};
@@ -194,6 +198,8 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
        {std::pair("chosen", arguments->chosen_key), {"rejected", arguments->rejected_key}}) {
     build.directory = folder / name;
     build.documents.answers->answer = key;
+    build.documents.answers->other_answer =
+        name == std::string("chosen") ? arguments->rejected_key : arguments->chosen_key;
     build_one(name);
   }
   if (arguments->json) std::cout << base::json_text(told, 2) << "\n";
@@ -266,6 +272,10 @@ void add_corpus(CLI::App& app) {
                     "Token in front of documents, or none (default: what the tokenizer puts there)");
   build->add_option("--split", options.documents.split, "Split of data sets that have several")
       ->capture_default_str();
+  build->add_flag(
+      "--strict", options.documents.strict,
+      "End at the first document that cannot be read; otherwise such documents are left out, counted, "
+      "and the first three shown");
   build->add_option("--threads", options.threads, "Threads that tokenize; 0: one a core")
       ->capture_default_str();
   build

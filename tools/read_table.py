@@ -5,7 +5,8 @@ Usage: read_table.py FILE COLUMN
 
 All integers are little-endian. A status byte comes first and before each piece: K, and the piece; or X, a uint64 size
 and a message, which names the file. A piece is uint64 count (0: the end), uint64 parts per million of the file that are read, and for each
-text uint64 bytes (2^64 - 1: the text is null) and UTF-8.
+text uint64 bytes (2^64 - 1: the text is null) and the cell's bytes, which writers should have made UTF-8 and some
+did not.
 """
 
 import os
@@ -69,16 +70,20 @@ def arrow_pieces(pyarrow, path, column):
                 yield min(file.tell() / size, 1), batch.column(column).slice(begin, ROWS)
 
 
-def packed(text):
-    if text is None:
-        return NULL
-    data = text.encode("utf-8", "replace")
-    return struct.pack("<Q", len(data)) + data
+def packed(cell):
+    return NULL if cell is None else struct.pack("<Q", len(cell)) + cell
 
 
-def write_piece(done, texts):
-    sink.write(b"K" + struct.pack("<QQ", len(texts), int(done * 1e6)))
-    sink.writelines(map(packed, texts))
+def cells_of(pyarrow, column):
+    """The bytes of each cell, whatever they are."""
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(pyarrow.large_binary()).to_pylist()
+
+
+def write_piece(done, cells):
+    sink.write(b"K" + struct.pack("<QQ", len(cells), int(done * 1e6)))
+    sink.writelines(map(packed, cells))
     sink.flush()
 
 
@@ -90,7 +95,7 @@ def main():
         sink.write(b"K")
         for done, column_texts in read(pyarrow, path, column):
             if len(column_texts) > 0:
-                write_piece(done, column_texts.to_pylist())
+                write_piece(done, cells_of(pyarrow, column_texts))
         write_piece(1, [])
     except BrokenPipeError:  # nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sink.fileno())

@@ -84,9 +84,11 @@ std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptio
   }
   bytes.add(options.documents.text_key).add(options.documents.delimiter);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
-  bytes.add(options.documents.chats ? 1 : 0).add(template_of(options));
+  bytes.add(options.documents.strict ? 1 : 0).add(options.documents.chats ? 1 : 0).add(template_of(options));
   if (options.documents.answers)
-    bytes.add(options.documents.answers->prompt).add(options.documents.answers->answer);
+    bytes.add(options.documents.answers->prompt)
+        .add(options.documents.answers->answer)
+        .add(options.documents.answers->other_answer);
   bytes.add(options.tokenizer.begin_token).add(options.tokenizer.end_token);
   if (!options.tokenizer_file.empty()) {
     const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
@@ -137,13 +139,20 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
 void require_documents(const BuildResult& result, const BuildOptions& options, size_t files) {
   const DocumentCounts& counts = result.counts;
   if (counts.documents > 0) return;
-  if (options.documents.chats) {
-    throw InputError(text("none of ", files, " input files holds a conversation: give JSON Lines with ",
-                          options.documents.answers ? options.documents.answers->answer : "messages"));
-  }
-  throw InputError(text("none of ", files, " input files holds text: ", counts.binary_files, " are binary, ",
-                        counts.refused_documents, " documents are not UTF-8, ", counts.empty_documents,
-                        " are empty; convert them to UTF-8"));
+  const std::string wanted =
+      !options.documents.chats
+          ? "text"
+          : text("a conversation: give JSON Lines with ",
+                 options.documents.answers ? options.documents.answers->answer : "messages");
+  std::vector<std::string> left_out;
+  const auto add = [&](int64_t count, const char* why) {
+    if (count > 0) left_out.push_back(text(count, why));
+  };
+  add(counts.binary_files, " are binary");
+  add(counts.empty_documents, " documents are empty");
+  add(counts.refused_documents, " documents cannot be read: ");
+  throw InputError(text("none of ", files, " input files holds ", wanted, left_out.empty() ? "" : "; ",
+                        base::join(left_out, ", "), base::join(counts.first_refusals, "; ")));
 }
 
 base::Json lengths_json(const BuildResult& result) {

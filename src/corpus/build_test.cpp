@@ -84,24 +84,6 @@ TEST(Documents, JsonLinesGiveOneDocumentALine) {
   EXPECT_EQ(counts.empty_documents, 1);
 }
 
-TEST(Documents, BadJsonLinesAreNamed) {
-  const TemporaryDirectory directory;
-  const auto error_of = [&](const std::string& bytes) -> std::string {
-    spit(directory / "bad.jsonl", bytes);
-    DocumentCounts counts;
-    try {
-      documents_of(directory / "bad.jsonl", {}, counts);
-    } catch (const base::InputError& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  EXPECT_THAT(error_of("{\"text\": \"ok\"}\n{\"text\": "), HasSubstr("bad.jsonl:2"));
-  EXPECT_THAT(error_of("{\"body\": \"x\"}"), HasSubstr("bad.jsonl:1: there is no text under 'text'"));
-  EXPECT_THAT(error_of("{\"text\": 5}"), HasSubstr("--text-key"));
-  EXPECT_THAT(error_of("[1]"), HasSubstr("bad.jsonl:1"));
-}
-
 TEST(Documents, InputsThatGiveNothingAreRefused) {
   const TemporaryDirectory directory;
   EXPECT_THROW(find_inputs({}, {}), base::InputError);
@@ -297,9 +279,10 @@ TEST_F(LongBuild, SecondBuildIntoTheFolderIsRefused) {
   build_corpus(options_);
 }
 
-TEST_F(LongBuild, FirstFaultInOrderIsNamedAndLeavesNothing) {
+TEST_F(LongBuild, StrictBuildsEndAtTheFirstFaultInOrderAndLeaveNothing) {
   options_.directory = directory_ / "none";
-  spit(directory_ / "in/b.jsonl", "{\"text\": \"good\"}\n{\"text\": 5}\n{\"text\": 6}\n");
+  options_.documents.strict = true;
+  spit(directory_ / "in/b.jsonl", "{\"text\": \"good\"}\n{\"text\": 5}\n{\"text\": 6\n");
   try {
     build_corpus(options_);
     FAIL();
@@ -307,6 +290,24 @@ TEST_F(LongBuild, FirstFaultInOrderIsNamedAndLeavesNothing) {
     EXPECT_THAT(error.what(), HasSubstr("b.jsonl:2"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(directory_ / "none"));
+}
+
+TEST_F(LongBuild, BadLinesAreLeftOutAndTheFirstOnesKept) {
+  std::string lines;
+  for (int i = 1; i <= 9'000; ++i)
+    lines += i % 3'000 == 7 ? "{\"text\": nothing}\n" : base::text("{\"text\": \"line ", i, "\"}\n");
+  spit(directory_ / "in/b.jsonl", lines + "{\"text\": \"cut");
+  const BuildResult whole = build_corpus(options_);
+  EXPECT_EQ(whole.counts.refused_documents, 4);
+  EXPECT_THAT(whole.counts.first_refusals,
+              ElementsAre(HasSubstr("b.jsonl:7 "), HasSubstr("b.jsonl:3007 "), HasSubstr("b.jsonl:6007 ")));
+  BuildOptions second = options_;
+  second.directory = directory_ / "second";
+  interrupt(second, 700'000);
+  const BuildResult result = build_corpus(second);
+  EXPECT_GT(result.continued_documents, 0);
+  EXPECT_EQ(result.counts.refused_documents, 4);
+  EXPECT_EQ(result.counts.first_refusals, whole.counts.first_refusals);
 }
 
 TEST_F(Build, TokensAroundDocumentsAreTheTokenizersOrAsTold) {

@@ -99,6 +99,12 @@ class Bzip2 final : public Decompressor {
 
 class Zstd final : public Decompressor {
  public:
+  Zstd() {
+    // Archives are written with --long=31; a window that large takes 2 GiB.
+    ::ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax,
+                             ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound);
+  }
+
   size_t run(std::string_view& input, char* out, size_t size) override {
     ZSTD_inBuffer from{input.data(), input.size(), 0};
     ZSTD_outBuffer to{out, size, 0};
@@ -120,7 +126,10 @@ class Zstd final : public Decompressor {
 
 std::unique_ptr<Decompressor> decompressor_of(std::string_view bytes) {
   if (bytes.starts_with("\x1F\x8B")) return std::make_unique<Gzip>();
-  if (bytes.starts_with("\x28\xB5\x2F\xFD")) return std::make_unique<Zstd>();
+  // Of zstd, a frame or a skippable one, with which pzstd's files begin.
+  const bool skippable = bytes.size() >= 4 && (static_cast<uint8_t>(bytes[0]) & 0xF0) == 0x50 &&
+                         bytes.substr(1).starts_with("\x2A\x4D\x18");
+  if (bytes.starts_with("\x28\xB5\x2F\xFD") || skippable) return std::make_unique<Zstd>();
   if (bytes.starts_with("BZh")) return std::make_unique<Bzip2>();
   return nullptr;
 }
@@ -138,7 +147,9 @@ std::string_view ByteSource::next() {
   piece_.resize(kReadBytes);
   size_t written = 0;
   try {
-    while (written < piece_.size() && !(rest_.empty() && decompressor_->at_end())) {
+    while (written < piece_.size()) {
+      if (decompressor_->at_end()) rest_.remove_prefix(std::min(rest_.find_first_not_of('\0'), rest_.size()));
+      if (rest_.empty() && decompressor_->at_end()) break;
       const size_t before = rest_.size();
       const size_t more = decompressor_->run(rest_, piece_.data() + written, piece_.size() - written);
       written += more;
@@ -148,6 +159,28 @@ std::string_view ByteSource::next() {
     throw InputError(text(path_.string(), " cannot be decompressed: ", error.what(), ": fetch it again"));
   }
   return std::string_view(piece_).substr(0, written);
+}
+
+const char* other_format(std::string_view bytes) {
+  constexpr size_t kTarAt = 257;
+  using namespace std::string_view_literals;
+  struct Format {
+    std::string_view magic;
+    const char* what;
+  };
+  constexpr Format kFormats[] = {{"\xFD"
+                                  "7zXZ\0"sv,
+                                  "xz: decompress it first, as with xz -d"},
+                                 {"\x04\x22\x4D\x18"sv, "lz4: decompress it first, as with lz4 -d"},
+                                 {"PK\x03\x04"sv, "a zip archive: unpack it first"},
+                                 {"7z\xBC\xAF\x27\x1C"sv, "a 7z archive: unpack it first"},
+                                 {"PAR1"sv, "a Parquet table: give its name the ending .parquet"},
+                                 {"ARROW1\0"sv, "an Arrow table: give its name the ending .arrow"}};
+  for (const auto& [magic, what] : kFormats) {
+    if (bytes.starts_with(magic)) return what;
+  }
+  const bool tar = bytes.size() > kTarAt && bytes.substr(kTarAt).starts_with("ustar");
+  return tar ? "a tar archive: unpack it first" : nullptr;
 }
 
 std::filesystem::path without_compression_suffix(const std::filesystem::path& path) {

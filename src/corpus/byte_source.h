@@ -1,5 +1,6 @@
 // A file's bytes in order. What gzip, zstd or bzip2 wrote, known by its first bytes and not by its name,
-// comes decompressed, a piece at a time.
+// comes decompressed, a piece at a time: any number of streams laid end to end, with zstd's skippable frames
+// before, between and behind them, and with zero bytes behind each, as tapes and tar pad them.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,10 @@ class ByteSource {
   std::unique_ptr<Decompressor> decompressor_;
   std::string piece_;
 };
+
+// Of a file's first bytes, decompressed: "an xz archive: decompress it first", for formats that are not read
+// as documents; else null.
+const char* other_format(std::string_view bytes);
 
 // `path` without .gz, .zst or .bz2 at its end.
 std::filesystem::path without_compression_suffix(const std::filesystem::path& path);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "corpus/python_child.h"
 
 namespace sluice::corpus {
@@ -19,6 +20,7 @@ namespace sluice::corpus {
 struct AnswerKeys {
   std::string prompt = "prompt";
   std::string answer = "answer";
+  std::string other_answer;  // of pairs: without which an object is left out as well; empty: none
 };
 
 struct DocumentOptions {
@@ -33,7 +35,8 @@ struct DocumentOptions {
   // Names of files and folders inside directories that are passed over; * and ? stand for any characters.
   std::vector<std::string> exclude = {".*",   "site-packages", "dist-packages", "__pycache__",
                                       "test", "tests",         "idle_test",     "node_modules"};
-  PythonTools tools;  // for tables
+  bool strict = false;  // the first document that would be left out ends reading
+  PythonTools tools;    // for tables
 };
 
 struct InputFile {
@@ -48,11 +51,19 @@ struct DocumentCounts {
   int64_t documents = 0;          // after cutting
   int64_t bytes = 0;              // of the documents
   int64_t binary_files = 0;       // in directories: holding a NUL or no UTF-8
-  int64_t refused_documents = 0;  // of named files and JSON lines: no UTF-8
-  int64_t empty_documents = 0;
+  int64_t refused_documents = 0;  // by leave_out()
+  int64_t empty_documents = 0;    // without a character, or null
+  // Of refused documents, with their places: the first in order.
+  static constexpr size_t kShownRefusals = 3;
+  std::vector<std::string> first_refusals;
 
   DocumentCounts& operator+=(const DocumentCounts& other);
 };
+
+// The one rule for a document that cannot be read, whatever file it stands in: it is counted and left out,
+// and the first ones are kept to be shown. `fault` names file and line and a way out. InputError with it
+// where options.strict.
+void leave_out(const std::string& fault, const DocumentOptions& options, DocumentCounts& counts);
 
 struct Inputs {
   std::vector<InputFile> files;
@@ -67,15 +78,17 @@ Inputs find_inputs(const std::vector<std::filesystem::path>& paths, const Docume
 // Whether `name` matches a pattern with * (any characters) and ? (any one).
 bool matches_glob(std::string_view name, std::string_view pattern);
 
-// The parts of `whole` after each `delimiter`, which they keep: joined they are `whole`. No empty ones.
+// The parts of `whole` after each `delimiter`, which they keep: joined they are `whole`. No empty ones. Where
+// the delimiter has line ends, those of Windows are meant, too.
 std::vector<std::string_view> cut_at(std::string_view whole, std::string_view delimiter);
 
 // A document as it stands in a file. To look into it is apart from reading it, for several threads can do
 // that.
 struct RawDocument {
-  enum class Form { kText, kJson };
+  // kFault: there is none that can be read; `bytes` say why.
+  enum class Form { kText, kJson, kFault };
   Form form = Form::kText;
-  std::string bytes;       // the text, or a JSON object that is balanced and not parsed
+  std::string bytes;       // the text, or what should be a JSON object and is not parsed
   std::string place;       // file and line, for errors
   int64_t read_bytes = 0;  // of the file, by then
 };
@@ -84,22 +97,24 @@ struct RawDocument {
 // files (.parquet, .arrow) hold a document a row. Files ending in .jsonl, .ndjson or .json hold JSON objects
 // (a line each, in a list, or over several lines), a document each; so do files of other names that begin
 // with a line, or a list, whose first object has text under text_key. All others are text, a document each,
-// or several where a delimiter cuts them. InputError naming file and line of malformed JSON. Conversations
-// stand in JSON only: InputError naming any other file.
+// or several where a delimiter cuts them. A byte order mark in front is no part of them. InputError naming
+// file and line where a file cannot be cut into documents (json_objects.h), is UTF-16, or is of a format that
+// is not read. Conversations stand in JSON only: InputError naming any other file.
 void read_documents(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
                     const std::function<void(RawDocument&&)>& visit);
 
-// Whether it is a conversation that can be rendered; counts it, or as refused when it is not UTF-8.
-// InputError naming its place when it is malformed. REQUIRES: options.chats.
-bool takes_chat(const RawDocument& document, DocumentCounts& counts);
+// The conversation, as JSON text, that the document is, or that conversation_of() makes of it; nothing where
+// it is left out. Neither is counted as a document yet. REQUIRES: options.chats.
+std::optional<std::string> chat_of(const RawDocument& document, const DocumentOptions& options,
+                                   DocumentCounts& counts);
 
 // The conversation of a prompt and its answer: a user's and an assistant's message where they are texts;
-// where both are lists that of the answer may hold the prompt, which then has no key. InputError naming its
-// place and the key that is missing.
-std::string conversation_of(const RawDocument& document, const AnswerKeys& keys);
+// where both are lists that of the answer may hold the prompt, which then has no key. InputError naming
+// `place` and the key that is missing.
+std::string conversation_of(const base::Json& object, const AnswerKeys& keys, const std::string& place);
 
-// Calls `visit` for the texts of one of them, cut at the delimiter. InputError naming its place when it is
-// malformed or has no text.
+// Calls `visit` for the texts of one of them, cut at the delimiter, or leaves it out: what is no JSON, no
+// object, has no text under the key or is not UTF-8.
 void texts_of(const RawDocument& document, const DocumentOptions& options, DocumentCounts& counts,
               const std::function<void(std::string_view)>& visit);
 

@@ -4,6 +4,7 @@
 #include <deque>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -43,14 +44,23 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
   std::vector<std::string> chats;
   std::vector<const RawDocument*> documents;
   for (const RawDocument& document : batch.documents) {
-    if (!takes_chat(document, encoded.counts)) continue;
-    chats.push_back(options.answers ? conversation_of(document, *options.answers) : document.bytes);
+    std::optional<std::string> chat = chat_of(document, options, encoded.counts);
+    if (!chat) continue;
+    chats.push_back(std::move(*chat));
     documents.push_back(&document);
   }
   std::vector<EncodedChat> answers = tokenizer.encode_chats(chats);
   for (size_t i = 0; i < answers.size(); ++i) {
     EncodedChat& chat = answers[i];
-    if (!chat.fault.empty()) throw base::InputError(base::text(documents[i]->place, ": ", chat.fault));
+    if (!chat.fault.empty()) {
+      const std::string fault = base::text(documents[i]->place, ": ", chat.fault);
+      // The other corpus of pairs may have it: their documents stand in the same order.
+      if (options.answers && !options.answers->other_answer.empty()) throw base::InputError(fault);
+      leave_out(fault, options, encoded.counts);
+      continue;
+    }
+    ++encoded.counts.documents;
+    encoded.counts.bytes += std::ssize(documents[i]->bytes);
     encoded.ids.push_back(std::move(chat.ids));
     encoded.masks.push_back(std::move(chat.mask));
     if (chat.rewritten) ++encoded.rewritten_documents;
@@ -173,6 +183,7 @@ Json to_json(const Encoded& encoded) {
   return {{"counts",
            {counts.files, counts.documents, counts.bytes, counts.binary_files, counts.refused_documents,
             counts.empty_documents}},
+          {"first_refusals", counts.first_refusals},
           {"changed_documents", encoded.changed_documents},
           {"learnt_tokens", encoded.learnt_tokens},
           {"rewritten_documents", encoded.rewritten_documents},
@@ -191,6 +202,7 @@ Encoded encoded_from_json(const Json& json, const std::string& name) {
     throw base::InputError(base::text(name, " is damaged: remove its folder to begin anew"));
   }
   for (size_t i = 0; i < counts.size(); ++i) *fields[i] = counts[i];
+  encoded.counts.first_refusals = base::require<std::vector<std::string>>(json, "first_refusals", name);
   encoded.changed_documents = base::require<int64_t>(json, "changed_documents", name);
   encoded.learnt_tokens = base::require<int64_t>(json, "learnt_tokens", name);
   encoded.rewritten_documents = base::require<int64_t>(json, "rewritten_documents", name);

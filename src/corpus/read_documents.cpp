@@ -1,0 +1,323 @@
+// How documents are read from one file, and the one rule for those that cannot be.
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "base/text.h"
+#include "corpus/byte_source.h"
+#include "corpus/dataset_folder.h"
+#include "corpus/documents.h"
+#include "corpus/json_objects.h"
+#include "corpus/utf8.h"
+
+namespace sluice::corpus {
+
+using base::InputError;
+using base::text;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Of a file that is looked through at once, so that progress shows and memory stays small.
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+bool holds_text(std::string_view object, const std::string& key) {
+  base::Json json;
+  return !base::read_json_text(object, base::JsonDialect::kPython, json) && json.is_object() &&
+         json.contains(key) && json[key].is_string();
+}
+
+// Whether the first line is a JSON object with text under the key, or a list begins whose first object has
+// it.
+bool begins_as_json(std::string_view bytes, const DocumentOptions& options) {
+  bytes = without_byte_order_mark(bytes);
+  const size_t begin = bytes.find_first_not_of(" \t\r\n");
+  if (begin == bytes.npos) return false;
+  if (bytes[begin] == '{') {
+    const std::string_view line = base::trim(bytes.substr(begin, bytes.find('\n', begin) - begin));
+    return line.ends_with('}') && holds_text(line, options.text_key);
+  }
+  if (bytes[begin] != '[') return false;
+  std::optional<bool> first;
+  JsonObjects objects("", [&](std::string_view record, int64_t) {
+    if (!first) first = holds_text(record, options.text_key);
+  });
+  try {
+    for (size_t at = begin; at < bytes.size() && !first; at += kPieceBytes) {
+      objects.feed(bytes.substr(at, kPieceBytes));
+    }
+    objects.finish();
+  } catch (const InputError&) {
+    // Behind the first object it is the fault of a list of objects; before, of a text that is none.
+  }
+  return first.value_or(false);
+}
+
+bool holds_json(const fs::path& path, std::string_view beginning, const DocumentOptions& options) {
+  const std::string suffix = without_compression_suffix(path).extension().string();
+  return suffix == ".jsonl" || suffix == ".ndjson" || suffix == ".json" || begins_as_json(beginning, options);
+}
+
+using Visit = std::function<void(RawDocument&&)>;
+
+// `bytes` are the first of the source.
+void read_json(std::string_view bytes, ByteSource& source, const std::string& name, const Visit& visit) {
+  int64_t fed_bytes = 0;
+  JsonObjects objects(name, [&](std::string_view record, int64_t line) {
+    const int64_t read_bytes = source.compressed() ? source.read_bytes() : fed_bytes;
+    visit({RawDocument::Form::kJson, std::string(record), text(name, ":", line), read_bytes});
+  });
+  for (; !bytes.empty(); bytes = source.next()) {
+    for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+      const std::string_view piece = bytes.substr(at, kPieceBytes);
+      fed_bytes += static_cast<int64_t>(piece.size());
+      objects.feed(piece);
+    }
+  }
+  objects.finish();
+}
+
+void read_table(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
+                const Visit& visit) {
+  constexpr uint64_t kNull = ~uint64_t{0};
+  const std::string name = file.path.string();
+  PythonChild child(options.tools, "read_table.py", {name, options.text_key}, name);
+  for (int64_t row = 0;;) {
+    child.check_status();
+    const auto count = child.receive_number<uint64_t>();
+    const auto done_ppm = static_cast<double>(child.receive_number<uint64_t>());
+    if (count == 0) return;
+    for (uint64_t i = 0; i < count; ++i, ++row) {
+      const auto size = child.receive_number<uint64_t>();
+      if (size == kNull) {
+        ++counts.empty_documents;
+        continue;
+      }
+      RawDocument document{RawDocument::Form::kText, std::string(size, '\0'), text(name, ", row ", row),
+                           static_cast<int64_t>(static_cast<double>(file.size_bytes) * done_ppm * 1e-6)};
+      child.receive(document.bytes.data(), size);
+      visit(std::move(document));
+    }
+  }
+}
+
+void read_chats(const InputFile& file, const Visit& visit) {
+  const auto refuse = [&](const char* fault) {
+    throw InputError(text(file.path.string(), ": ", fault,
+                          ": conversations are JSON objects with messages, one a ",
+                          "line; convert it to JSON Lines, or leave --chat out"));
+  };
+  if (is_table(file.path)) refuse("a table");
+  ByteSource source(file.path);
+  const std::string_view bytes = source.next();
+  const std::string_view content = without_byte_order_mark(bytes);
+  const size_t begin = content.find_first_not_of(" \t\r\n");
+  const bool wide = wide_encoding(bytes) != nullptr;  // which the reader names
+  if (!wide && (begin == content.npos || (content[begin] != '{' && content[begin] != '['))) refuse("no JSON");
+  read_json(bytes, source, file.path.string(), visit);
+}
+
+// Whatever a text file holds: `may_be_binary` then passes it over in silence.
+void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary,
+               const DocumentOptions& options, DocumentCounts& counts, const Visit& visit) {
+  if (may_be_binary && (bytes.find('\0') != bytes.npos || !is_utf8(bytes))) {
+    ++counts.binary_files;
+    return;
+  }
+  const std::string name = file.path.string();
+  if (const char* encoding = wide_encoding(bytes)) {
+    throw InputError(
+        text(name, " is ", encoding, ": convert it to UTF-8, as with iconv -f ", encoding, " -t UTF-8"));
+  }
+  if (const size_t sound = valid_utf8_prefix(bytes); sound < bytes.size()) {
+    const auto line = 1 + std::ranges::count(bytes.substr(0, sound), '\n');
+    visit({RawDocument::Form::kFault, "not UTF-8: convert it first", text(name, ":", line), file.size_bytes});
+    return;
+  }
+  bytes = without_byte_order_mark(bytes);
+  if (bytes.empty()) ++counts.empty_documents;
+  const auto all_bytes = static_cast<double>(std::max<size_t>(bytes.size(), 1));
+  for (const std::string_view part : cut_at(bytes, options.delimiter)) {
+    const auto end = static_cast<double>(part.data() + part.size() - bytes.data());
+    visit({RawDocument::Form::kText, std::string(part), name,
+           static_cast<int64_t>(static_cast<double>(file.size_bytes) * end / all_bytes)});
+  }
+}
+
+// "FILE:17" and the third line of what begins there -> "FILE:19".
+std::string place_of_line(const std::string& place, int64_t line) {
+  const size_t colon = place.rfind(':');
+  const auto first = colon == place.npos ? std::nullopt : base::parse_integer(place.substr(colon + 1));
+  return first ? text(place.substr(0, colon + 1), *first + line - 1) : place;
+}
+
+// The object that the document is; nothing where it is left out.
+std::optional<base::Json> object_of(const RawDocument& document, const DocumentOptions& options,
+                                    DocumentCounts& counts) {
+  if (document.form == RawDocument::Form::kFault) {
+    leave_out(text(document.place, ": ", document.bytes), options, counts);
+    return std::nullopt;
+  }
+  base::Json json;
+  if (const auto fault = base::read_json_text(document.bytes, base::JsonDialect::kPython, json)) {
+    leave_out(described(*fault, place_of_line(document.place, fault->line)), options, counts);
+    return std::nullopt;
+  }
+  if (!json.is_object()) {
+    leave_out(
+        text(document.place, ": ", base::excerpt(json), " stands where a JSON object should: give objects"),
+        options, counts);
+    return std::nullopt;
+  }
+  return json;
+}
+
+// The delimiter with "\r\n" for each "\n"; empty where that is the same.
+std::string with_windows_line_ends(std::string_view delimiter) {
+  std::string out;
+  for (const char c : delimiter) {
+    if (c == '\n' && !out.ends_with('\r')) out += '\r';
+    out += c;
+  }
+  return out == delimiter ? "" : out;
+}
+
+}  // namespace
+
+DocumentCounts& DocumentCounts::operator+=(const DocumentCounts& other) {
+  files += other.files;
+  documents += other.documents;
+  bytes += other.bytes;
+  binary_files += other.binary_files;
+  refused_documents += other.refused_documents;
+  empty_documents += other.empty_documents;
+  for (const std::string& refusal : other.first_refusals) {
+    if (first_refusals.size() < kShownRefusals) first_refusals.push_back(refusal);
+  }
+  return *this;
+}
+
+void leave_out(const std::string& fault, const DocumentOptions& options, DocumentCounts& counts) {
+  if (options.strict) throw InputError(fault);
+  ++counts.refused_documents;
+  if (counts.first_refusals.size() < DocumentCounts::kShownRefusals) counts.first_refusals.push_back(fault);
+}
+
+std::vector<std::string_view> cut_at(std::string_view whole, std::string_view delimiter) {
+  const std::string windows = with_windows_line_ends(delimiter);
+  // Where each of them stands next.
+  struct Next {
+    std::string_view delimiter;
+    size_t at = 0;
+  } all[] = {{delimiter}, {windows}};
+  std::vector<std::string_view> parts;
+  for (Next& next : all) next.at = next.delimiter.empty() ? whole.npos : whole.find(next.delimiter);
+  for (size_t begin = 0; begin < whole.size();) {
+    const Next& next = all[0].at <= all[1].at ? all[0] : all[1];
+    const size_t end = next.at == whole.npos ? whole.size() : next.at + next.delimiter.size();
+    parts.push_back(whole.substr(begin, end - begin));
+    begin = end;
+    for (Next& each : all) {
+      if (each.at < begin) each.at = whole.find(each.delimiter, begin);
+    }
+  }
+  return parts;
+}
+
+void read_documents(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
+                    const std::function<void(RawDocument&&)>& visit) {
+  ++counts.files;
+  if (options.chats) return read_chats(file, visit);
+  if (is_table(file.path)) return read_table(file, options, counts, visit);
+  ByteSource source(file.path);
+  std::string_view bytes = source.next();
+  if (const char* format = file.from_directory ? nullptr : other_format(bytes))
+    throw InputError(text(file.path.string(), " is ", format));
+  if (holds_json(file.path, bytes, options)) return read_json(bytes, source, file.path.string(), visit);
+  std::string whole;  // of what is decompressed
+  if (source.compressed()) {
+    for (; !bytes.empty(); bytes = source.next()) whole += bytes;
+    bytes = whole;
+  }
+  read_text(bytes, file, file.from_directory || source.compressed(), options, counts, visit);
+}
+
+std::optional<std::string> chat_of(const RawDocument& document, const DocumentOptions& options,
+                                   DocumentCounts& counts) {
+  const std::optional<base::Json> object = object_of(document, options, counts);
+  if (!object) return std::nullopt;
+  if (!options.answers) return document.bytes;
+  try {
+    AnswerKeys keys = *options.answers;
+    if (!keys.other_answer.empty()) {
+      AnswerKeys others = keys;
+      others.answer = keys.other_answer;
+      conversation_of(*object, others, document.place);
+    }
+    return conversation_of(*object, keys, document.place);
+  } catch (const InputError& error) {
+    leave_out(error.what(), options, counts);
+    return std::nullopt;
+  }
+}
+
+std::string conversation_of(const base::Json& object, const AnswerKeys& keys, const std::string& place) {
+  base::Json messages = base::Json::array();
+  const auto add = [&](const std::string& key, const std::string& role) {
+    const auto found = object.find(key);
+    if (found == object.end() || !(found->is_string() || found->is_array())) {
+      throw InputError(text(place, ": there is neither a text nor a list of messages under '", key,
+                            "': name the key of ", role == "user" ? "prompts" : "answers"));
+    }
+    if (found->is_string()) {
+      messages.push_back({{"role", role}, {"content", *found}});
+    } else {
+      for (const base::Json& message : *found) messages.push_back(message);
+    }
+  };
+  const auto answer = object.find(keys.answer);
+  const bool whole = answer != object.end() && answer->is_array() && !object.contains(keys.prompt);
+  if (!whole) add(keys.prompt, "user");
+  add(keys.answer, "assistant");
+  return base::Json{{"messages", std::move(messages)}}.dump();
+}
+
+void texts_of(const RawDocument& document, const DocumentOptions& options, DocumentCounts& counts,
+              const std::function<void(std::string_view)>& visit) {
+  std::optional<base::Json> json;
+  std::string_view whole = document.bytes;
+  if (document.form != RawDocument::Form::kText) {
+    json = object_of(document, options, counts);
+    if (!json) return;
+    const base::Json* found = base::find(*json, options.text_key);
+    if (found == nullptr || !(found->is_string() || found->is_null())) {
+      leave_out(
+          text(document.place, ": ",
+               found == nullptr ? text("there is no '", options.text_key, "'")
+                                : text("'", options.text_key, "' is ", base::excerpt(*found), ", no text"),
+               ": name the key of the documents with --text-key"),
+          options, counts);
+      return;
+    }
+    whole = found->is_null() ? "" : std::string_view(found->get_ref<const std::string&>());
+  } else if (!is_utf8(whole)) {
+    return leave_out(text(document.place, ": not UTF-8: convert it first"), options, counts);
+  }
+  if (whole.empty()) ++counts.empty_documents;
+  for (const std::string_view part : cut_at(whole, options.delimiter)) {
+    ++counts.documents;
+    counts.bytes += static_cast<int64_t>(part.size());
+    visit(part);
+  }
+}
+
+void for_each_document(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
+                       const std::function<void(std::string_view)>& visit) {
+  read_documents(file, options, counts,
+                 [&](RawDocument&& document) { texts_of(document, options, counts, visit); });
+}
+
+}  // namespace sluice::corpus
