@@ -20,7 +20,6 @@ namespace {
 
 // Objects with fewer keys are searched key by key for one that stands twice.
 constexpr size_t kFewKeys = 16;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // Thrown at the first fault, and caught where reading began.
 struct Refusal {
@@ -35,8 +34,8 @@ class JsonParser {
   JsonParser(std::string_view bytes, JsonDialect dialect) : bytes_(bytes), dialect_(dialect) {}
 
   Json parse() {
-    if (bytes_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
-    refuse_other_encodings();
+    if (const char* encoding = wide_encoding(bytes_)) refuse(text("it is ", encoding, ": save it as UTF-8"));
+    at_ = bytes_.size() - without_byte_order_mark(bytes_).size();
     Json root;
     begin_value(root);
     while (!open_.empty()) go_on();
@@ -61,13 +60,6 @@ class JsonParser {
     const std::string_view rest = bytes_.substr(at_);
     const size_t size = std::max<size_t>(1, utf8_character_size(rest));
     return text("'", printable(rest.substr(0, size)), "'");
-  }
-
-  void refuse_other_encodings() const {
-    const std::string_view first = bytes_.substr(at_, 4);
-    const bool marked = first.starts_with("\xFF\xFE") || first.starts_with("\xFE\xFF");
-    const bool spaced = first.size() >= 2 && (first[0] == '\0') != (first[1] == '\0');
-    if (marked || spaced) refuse("it is UTF-16 or UTF-32: save it as UTF-8");
   }
 
   void skip_space() {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace sluice::base {
 
@@ -31,8 +31,8 @@ struct JsonFault {
 // texts beyond kMostJsonBytes are refused.
 std::optional<JsonFault> read_json_text(std::string_view bytes, JsonDialect dialect, Json& value);
 
-// The fault as InputError puts it: "NAME:LINE:COLUMN is not JSON: WHAT", and with a place ("FILE:17") as `name`
-// "NAME is not JSON at column COLUMN: WHAT".
+// The fault as InputError puts it: "NAME:LINE:COLUMN is not JSON: WHAT", and with a place ("FILE:17") as
+// `name` "NAME is not JSON at column COLUMN: WHAT".
 std::string described(const JsonFault& fault, const std::string& name);
 
 // Whether `bytes` are JSON in the strict sense.

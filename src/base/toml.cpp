@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -39,9 +40,10 @@ std::string character_at(std::string_view bytes, size_t at) {
 // white space.
 void check_outside_of_strings(std::string_view bytes, const std::string& name) {
   constexpr std::string_view kBehindKeys = "=,[]{}\n";
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (const char* encoding = wide_encoding(bytes))
+    throw InputError(text(name, ":1: the text is ", encoding, ": save it as UTF-8"));
   int dots = 0;
-  size_t at = bytes.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  size_t at = bytes.size() - without_byte_order_mark(bytes).size();
   const auto refuse = [&](const std::string& fault) {
     const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(at), '\n');
     throw InputError(text(name, ":", line, ": ", fault));
@@ -68,6 +70,28 @@ void check_outside_of_strings(std::string_view bytes, const std::string& name) {
   }
 }
 
+// Whether an assertion of the library fails on the text, which says nothing of where.
+bool fails_assertion(std::string_view bytes) {
+  try {
+    static_cast<void>(toml::parse(bytes));
+  } catch (const std::invalid_argument&) {
+    return true;
+  } catch (const toml::parse_error&) {
+    // Of what the text, cut off, lacks.
+  }
+  return false;
+}
+
+// The line with which the text begins to fail an assertion: the parser reads in order.
+int64_t line_of_assertion(const std::string& bytes) {
+  std::vector<size_t> ends;  // of the lines
+  for (size_t at = bytes.find('\n'); at != bytes.npos; at = bytes.find('\n', at + 1)) ends.push_back(at + 1);
+  const auto failing = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
+    return !fails_assertion(std::string_view(bytes).substr(0, end));
+  });
+  return 1 + (failing - ends.begin());
+}
+
 }  // namespace
 
 toml::table parse_toml(const std::string& bytes, const std::string& name) {
@@ -76,9 +100,18 @@ toml::table parse_toml(const std::string& bytes, const std::string& name) {
     return toml::parse(bytes, name);
   } catch (const toml::parse_error& error) {
     throw InputError(text(name, ":", error.source().begin.line, ": ", error.description(), ": correct it"));
-  } catch (const std::invalid_argument& error) {
-    throw InputError(text(name, ": ", error.what(), ": correct it"));
+  } catch (const std::invalid_argument&) {
+    throw InputError(text(name, ":", line_of_assertion(bytes), ": this is not TOML: correct it"));
   }
+}
+
+std::string toml_text(const toml::node& value) {
+  // Texts in double quotes: a control character is an escape there, and what it is in single ones, a terminal
+  // shows as one.
+  const auto flags = toml::toml_formatter::default_flags & ~toml::format_flags::allow_literal_strings;
+  std::ostringstream out;
+  out << toml::toml_formatter(value, flags);
+  return out.str();
 }
 
 Json parse_toml_as_json(const std::string& bytes, const std::string& name) {

@@ -23,6 +23,10 @@ namespace sluice::base {
 inline constexpr int kDeepestTomlKey = 16;
 toml::table parse_toml(const std::string& bytes, const std::string& name);
 
+// As a file has it: a table's keys a line each, other values on one. It reads back to the same, also from a
+// terminal (base/printable.h).
+std::string toml_text(const toml::node& value);
+
 // The same as JSON.
 Json parse_toml_as_json(const std::string& bytes, const std::string& name);
 

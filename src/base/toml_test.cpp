@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace sluice::base {
 namespace {
@@ -55,8 +56,25 @@ TEST(Toml, OtherThanAsciiStandsInStringsAndComments) {
 }
 
 TEST(Toml, FaultsNameTheLine) {
+  for (const char* broken : {"[", "[.]\n", "[..]\n", "[!]\n", "[a", "[a.]\n", "[[a]\n", "[]\n", "[a]b\n",
+                             "= 1\n", "a = [1\n", "a = '\n"}) {
+    EXPECT_THAT([&] { parse_toml("[a]\nb = \"\"\"\n[\n\"\"\"\n" + std::string(broken), "run.toml"); },
+                ThrowsMessage<InputError>(testing::MatchesRegex("run.toml:[56]: .*")))
+        << broken;
+  }
   EXPECT_THAT([] { parse_toml("a = 1\nb = \n", "run.toml"); },
               ThrowsMessage<InputError>(HasSubstr("run.toml:2: ")));
+}
+
+TEST(Toml, TextsArePrintedSoThatATerminalMayShowThem) {
+  for (const std::string value :
+       {"a\u0080b", "\x1B[2J", "quote \" back \\ tick '", "two\nlines", "é😀\u202E", "\x7F"}) {
+    toml::table table;
+    table.insert("a", value);
+    const std::string shown = printable(toml_text(table), Layout::kLines);
+    EXPECT_EQ(parse_toml(shown, "x")["a"].value_exact<std::string>(), value) << shown;
+  }
+  EXPECT_EQ(toml_text(toml::value<std::string>("x")), "\"x\"");
 }
 
 }  // namespace

@@ -35,4 +35,19 @@ std::string beginning(std::string_view value, size_t most_bytes) {
   return std::string(value.substr(0, size)) + "…";
 }
 
+std::string_view without_byte_order_mark(std::string_view bytes) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return bytes.starts_with(kMark) ? bytes.substr(kMark.size()) : bytes;
+}
+
+const char* wide_encoding(std::string_view bytes) {
+  const auto zero = [&](size_t i) { return bytes.size() >= 4 && bytes[i] == '\0'; };
+  const bool little = bytes.starts_with("\xFF\xFE"), big = bytes.starts_with("\xFE\xFF");
+  if ((little && zero(2) && zero(3)) || (zero(0) && zero(1) && bytes[2] == '\xFE' && bytes[3] == '\xFF'))
+    return "UTF-32";
+  const bool ascii_first = zero(1) && zero(3) && !zero(0) && !zero(2);
+  const bool ascii_last = zero(0) && zero(2) && !zero(1) && !zero(3);
+  return little || big || ascii_first || ascii_last ? "UTF-16" : nullptr;
+}
+
 }  // namespace sluice::base

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"

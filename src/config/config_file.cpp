@@ -188,12 +188,12 @@ std::string to_toml(const RunConfig& config) {
   for (const Section& section : sections()) {
     FieldWriter writer;
     section.visit(written, writer);
-    out << "[" << section.name << "]\n" << writer.table << "\n\n";
+    out << "[" << section.name << "]\n" << base::toml_text(writer.table) << "\n\n";
   }
   for (PhaseConfig& phase : written.phases) {
     FieldWriter writer;
     visit(phase, writer);
-    out << "[[phase]]\n" << writer.table << "\n\n";
+    out << "[[phase]]\n" << base::toml_text(writer.table) << "\n\n";
   }
   return out.str();
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -16,10 +16,19 @@ using base::text;
 
 namespace {
 
-std::string excerpt(const toml::node& value) {
-  std::ostringstream out;
-  value.visit([&](const auto& typed) { out << typed; });
-  return base::beginning(out.str());
+std::string excerpt(const toml::node& value) { return base::beginning(base::toml_text(value)); }
+
+// What a text may mean that stands where a number should: " without quotes", and for 10% and 0,1 the number.
+std::string number_hint(const toml::node& value) {
+  const auto given = value.value_exact<std::string>();
+  if (!given) return "";
+  std::string digits(base::trim(*given));
+  if (base::parse_number(digits)) return text(": write ", digits, " without quotes");
+  const bool percent = digits.ends_with('%');
+  if (percent) digits.pop_back();
+  std::ranges::replace(digits, ',', '.');
+  const auto number = base::parse_number(base::trim(digits));
+  return number ? text(": write ", percent ? *number / 100 : *number) : "";
 }
 
 }  // namespace
@@ -48,9 +57,7 @@ std::string shown(const toml::node* value) {
                          .ptr;
     return {digits, end};
   }
-  std::ostringstream out;
-  value->visit([&](const auto& node) { out << node; });
-  return out.str();
+  return base::toml_text(*value);
 }
 
 void TomlSection::read(const std::string& key, std::string& value) {
@@ -73,8 +80,13 @@ void TomlSection::read_in(const std::string& key, int64_t& value, const base::Ra
                           const std::string& otherwise) {
   const toml::node* found = node(key);
   if (found == nullptr) return;
-  const auto given = found->value_exact<int64_t>();
-  if (!given || !range.holds(*given)) refuse(key, otherwise + base::expectation(range));
+  auto given = found->value_exact<int64_t>();
+  // 1e3 is a whole number, too.
+  constexpr double kExact = 1LL << 53;
+  if (const auto real = found->value_exact<double>();
+      real && std::abs(*real) <= kExact && *real == std::trunc(*real))
+    given = static_cast<int64_t>(*real);
+  if (!given || !range.holds(*given)) refuse(key, otherwise + base::expectation(range) + number_hint(*found));
   value = *given;
 }
 
@@ -91,7 +103,7 @@ void TomlSection::read_in(const std::string& key, double& value, const base::Ran
   if (found == nullptr) return;
   const auto given = found->value<double>();  // of a whole number, too
   if (!found->is_number() || !given || !range.holds(*given))
-    refuse(key, otherwise + base::expectation(range));
+    refuse(key, otherwise + base::expectation(range) + number_hint(*found));
   value = *given;
 }
 

@@ -4,10 +4,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "corpus/utf8.h"
+#include "base/utf8.h"
 
 namespace sluice::corpus {
 
@@ -68,10 +69,10 @@ void JsonObjects::feed(std::string_view bytes) {
 
 void JsonObjects::cut_beginning() {
   const std::string beginning = std::exchange(beginning_, {});
-  if (const char* encoding = wide_encoding(beginning))
+  if (const char* encoding = base::wide_encoding(beginning))
     refuse(1,
            text("the text is ", encoding, ": convert it to UTF-8, as with iconv -f ", encoding, " -t UTF-8"));
-  const std::string_view bytes = without_byte_order_mark(beginning);
+  const std::string_view bytes = base::without_byte_order_mark(beginning);
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   if (first != bytes.npos && bytes[first] == '[') {
     layout_ = Layout::kList;

@@ -4,8 +4,10 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "corpus/byte_source.h"
 #include "corpus/dataset_folder.h"
 #include "corpus/documents.h"
@@ -33,7 +35,7 @@ bool holds_text(std::string_view object, const std::string& key) {
 // Whether the first line is a JSON object with text under the key, or a list begins whose first object has
 // it.
 bool begins_as_json(std::string_view bytes, const DocumentOptions& options) {
-  bytes = without_byte_order_mark(bytes);
+  bytes = base::without_byte_order_mark(bytes);
   const size_t begin = bytes.find_first_not_of(" \t\r\n");
   if (begin == bytes.npos) return false;
   if (bytes[begin] == '{') {
@@ -113,9 +115,9 @@ void read_chats(const InputFile& file, const Visit& visit) {
   if (is_table(file.path)) refuse("a table");
   ByteSource source(file.path);
   const std::string_view bytes = source.next();
-  const std::string_view content = without_byte_order_mark(bytes);
+  const std::string_view content = base::without_byte_order_mark(bytes);
   const size_t begin = content.find_first_not_of(" \t\r\n");
-  const bool wide = wide_encoding(bytes) != nullptr;  // which the reader names
+  const bool wide = base::wide_encoding(bytes) != nullptr;  // which the reader names
   if (!wide && (begin == content.npos || (content[begin] != '{' && content[begin] != '['))) refuse("no JSON");
   read_json(bytes, source, file.path.string(), visit);
 }
@@ -128,7 +130,7 @@ void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary
     return;
   }
   const std::string name = file.path.string();
-  if (const char* encoding = wide_encoding(bytes)) {
+  if (const char* encoding = base::wide_encoding(bytes)) {
     throw InputError(
         text(name, " is ", encoding, ": convert it to UTF-8, as with iconv -f ", encoding, " -t UTF-8"));
   }
@@ -137,7 +139,7 @@ void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary
     visit({RawDocument::Form::kFault, "not UTF-8: convert it first", text(name, ":", line), file.size_bytes});
     return;
   }
-  bytes = without_byte_order_mark(bytes);
+  bytes = base::without_byte_order_mark(bytes);
   if (bytes.empty()) ++counts.empty_documents;
   const auto all_bytes = static_cast<double>(std::max<size_t>(bytes.size(), 1));
   for (const std::string_view part : cut_at(bytes, options.delimiter)) {

@@ -3,10 +3,10 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "corpus/documents.h"
 #include "corpus/json_objects.h"
 #include "corpus/temporary_directory.h"
-#include "corpus/utf8.h"
 
 namespace sluice::corpus {
 namespace {
@@ -203,11 +203,11 @@ TEST(JsonObjects, PiecesMayBeCutAnywhere) {
 
 TEST(Utf8, EncodingsByTheirFirstBytes) {
   using namespace std::string_view_literals;
-  EXPECT_STREQ(wide_encoding("\xFF\xFE\0\0"sv), "UTF-32");
-  EXPECT_STREQ(wide_encoding("\0\0\xFE\xFF"sv), "UTF-32");
-  EXPECT_STREQ(wide_encoding("{\0\"\0"sv), "UTF-16");
+  EXPECT_STREQ(base::wide_encoding("\xFF\xFE\0\0"sv), "UTF-32");
+  EXPECT_STREQ(base::wide_encoding("\0\0\xFE\xFF"sv), "UTF-32");
+  EXPECT_STREQ(base::wide_encoding("{\0\"\0"sv), "UTF-16");
   for (const std::string_view plain : {""sv, "{}"sv, "{\"a\""sv, "a\0b"sv, "\0\0\0\0"sv, "\xEF\xBB\xBF{"sv})
-    EXPECT_EQ(wide_encoding(plain), nullptr);
+    EXPECT_EQ(base::wide_encoding(plain), nullptr);
 }
 
 }  // namespace

@@ -16,11 +16,4 @@ inline bool is_utf8(std::string_view bytes) { return valid_utf8_prefix(bytes) ==
 // REQUIRES: limit >= 4.
 size_t utf8_cut(std::string_view bytes, size_t limit);
 
-// `bytes`, the beginning of a text, without the byte order mark that Windows' programs put in front.
-std::string_view without_byte_order_mark(std::string_view bytes);
-
-// "UTF-16" or "UTF-32" where a byte order mark or the zero bytes of a first ASCII character say so; else
-// null.
-const char* wide_encoding(std::string_view bytes);
-
 }  // namespace sluice::corpus
