@@ -142,6 +142,8 @@ void run(const EvalArguments& options) {
   if (batches.empty()) {
     throw base::InputError("no document has 2 tokens or more under these options: nothing has a loss");
   }
+  warn_beyond_positions(model, longest_in(batches), "the longest sequence (--context-length)",
+                        options.launch.rank);
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length =
       model::table_positions(model.shape(), options.sampling.context_length, longest_in(batches));

@@ -158,6 +158,8 @@ void say(train::ModelSource& model, const GenerateArguments& options, const Spea
   for (const Task& task : tasks) longest = std::max(longest, static_cast<int64_t>(task.tokens.size()));
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = longest + options.tokens;
+  warn_beyond_positions(model, evaluation.context_length, "the longest prompt with --tokens",
+                        options.launch.rank);
   if (speakers.together) {
     evaluation.launch = options.launch;
     evaluation.strategy = options.strategy;

@@ -1,7 +1,11 @@
 #include "cli/torch/model_options.h"
 
+#include "base/json.h"
+#include "base/json_reader.h"
+#include "base/log.h"
 #include "cli/number.h"
 #include "config/words.h"
+#include "session/made_for.h"
 
 namespace sluice::cli {
 
@@ -35,6 +39,22 @@ train::EvaluatorOptions evaluation_of(const ModelOptions& options, const train::
   evaluation.device = config::value_of(config::kDevices, options.device);
   evaluation.threads = options.threads;
   return evaluation;
+}
+
+int64_t positions_of(const train::ModelSource& model) {
+  if (model.hugging_face) return session::positions_of(model.hugging_face->config());
+  for (const checkpoint::Companion& companion : model.checkpoint->companions()) {
+    if (companion.name == "config.json")
+      return session::positions_of(base::parse_python_json(companion.bytes, companion.name));
+  }
+  return 0;
+}
+
+void warn_beyond_positions(const train::ModelSource& model, int64_t tokens, const std::string& what,
+                           int rank) {
+  if (rank > 0) return;
+  const std::string note = session::positions_note(positions_of(model), tokens, what);
+  if (!note.empty()) base::log_warning(note);
 }
 
 }  // namespace sluice::cli

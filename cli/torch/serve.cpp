@@ -31,9 +31,12 @@ using base::text;
 
 namespace {
 
+constexpr int64_t kUsualContext = 4096;
+
 struct ServeArguments : ModelOptions {
   std::filesystem::path tokenizer;
-  serve::ServerOptions server{.context_length = 4096};
+  serve::ServerOptions server;
+  std::optional<int64_t> context_length;
   double cache_gib = 4;
   int64_t most_texts = 64;
   int64_t most_waiting = 256;
@@ -154,6 +157,16 @@ void require_one_pipeline(const ServeArguments& options, const model::Shape& sha
   }
 }
 
+// What is given; else what the model was made for, up to a usual length.
+int64_t context_length_of(const ServeArguments& options, const train::ModelSource& model) {
+  if (!options.context_length) {
+    const int64_t positions = positions_of(model);
+    return positions < 2 ? kUsualContext : std::min(kUsualContext, positions);
+  }
+  warn_beyond_positions(model, *options.context_length, "--context-length", options.launch.rank);
+  return *options.context_length;
+}
+
 void run(ServeArguments options) {
   const transport::Environment told = environment();
   if (const auto key = told.find("SLUICE_API_KEY"); key != told.end()) options.server.key = key->second;
@@ -167,6 +180,7 @@ void run(ServeArguments options) {
   pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
   train::ModelSource model = train::open_model(locate(options.model));
   require_one_pipeline(options, model.shape());
+  options.server.context_length = context_length_of(options, model);
   const std::unique_ptr<corpus::Tokenizer> tokenizer =
       tokenizer_of(options.tokenizer, model, Needed::kForChats);
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
@@ -222,10 +236,10 @@ void add_serve(CLI::App& app) {
   command->add_flag("--follow", options->follow,
                     "Take up each newer checkpoint of the run, when no text is under way");
   command
-      ->add_option("--context-length", options->server.context_length,
-                   "Most tokens of a prompt and its answer")
-      ->check(within(int64_t{2}, int64_t{1} << 30))
-      ->capture_default_str();
+      ->add_option("--context-length", options->context_length,
+                   text("Most tokens of a prompt and its answer (default: ", kUsualContext,
+                        ", or as many as the model has positions for where those are fewer)"))
+      ->check(within(int64_t{2}, int64_t{1} << 30));
   command->add_option("--cache-gib", options->cache_gib, "Most memory for keys and values, GiB")
       ->check(within(1e-6, 1e6))
       ->capture_default_str();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/range.h"
 #include "base/text.h"
 
 namespace sluice::corpus {
@@ -11,13 +12,44 @@ namespace sluice::corpus {
 using base::InputError;
 using base::text;
 
+namespace {
+
+constexpr double kPerMillion = 1e6;
+constexpr double kPerBillion = 1e9;
+
+void require_weight(double weight, const std::string& name) {
+  constexpr base::Range<double> kWeights{1e-9, 1e9};  // as data.train's
+  if (kWeights.holds(weight)) return;
+  throw InputError(text("corpus ", name, " has weight ", weight, ": give ", base::expectation(kWeights),
+                        ", or leave out what is not wanted"));
+}
+
+// Weights matter relative to each other: parts per billion where one is no whole number of parts per million.
+double unit_of(const std::vector<std::pair<std::string, double>>& prefixes) {
+  constexpr double kRounding = 1e-9;
+  const bool whole = std::ranges::all_of(prefixes, [](const auto& entry) {
+    const double parts = entry.second * kPerMillion;
+    return parts >= 0.5 && std::abs(parts - std::round(parts)) <= kRounding * parts;
+  });
+  return whole ? kPerMillion : kPerBillion;
+}
+
+// The sampler's sums stay inside 64 bits.
+void require_sum(const std::vector<std::pair<std::string, double>>& prefixes, double unit) {
+  constexpr double kMost = 1LL << 62;
+  double sum = 0;
+  for (const auto& [prefix, weight] : prefixes) sum += weight;
+  if (sum * unit <= kMost) return;
+  throw InputError(text("the corpora's weights sum to ", sum,
+                        ", and one has more than six decimals: divide all by ",
+                        std::ceil(sum * unit / kMost)));
+}
+
+}  // namespace
+
 int64_t weight_ppm(double weight, const std::string& name) {
-  constexpr double kLargest = 1e9;
-  if (!(weight >= 1e-6) || weight > kLargest) {
-    throw InputError(text("corpus ", name, " has weight ", weight,
-                          ": weights are shares of tokens from 0.000001 up; leave out what is not wanted"));
-  }
-  return std::llround(weight * 1e6);
+  require_weight(weight, name);
+  return std::llround(weight * kPerMillion);
 }
 
 Blend::Blend(std::vector<Entry> parts) : parts_(std::move(parts)) {
@@ -32,10 +64,14 @@ Blend Blend::open(const std::vector<std::pair<std::string, double>>& prefixes, I
     throw InputError(
         "no corpus is given: set data.train to [[\"PREFIX\", 1.0]], made by `sluice corpus build`");
   }
+  for (const auto& [prefix, weight] : prefixes) require_weight(weight, prefix);
+  const double unit = unit_of(prefixes);
+  require_sum(prefixes, unit);
   std::vector<Entry> parts;
   for (const auto& [prefix, weight] : prefixes) {
-    const int64_t ppm = weight_ppm(weight, prefix);
-    parts.push_back({std::make_shared<const IndexedCorpus>(prefix, options), ppm});
+    const int64_t parts_of_unit =
+        unit == kPerMillion ? weight_ppm(weight, prefix) : std::llround(weight * unit);
+    parts.push_back({std::make_shared<const IndexedCorpus>(prefix, options), parts_of_unit});
   }
   return Blend(std::move(parts));
 }
@@ -66,6 +102,11 @@ std::vector<LengthSource> Blend::sources() const {
 
 void Blend::require_targets() const {
   for (const Entry& part : parts_) {
+    const std::span<const int32_t> lengths = part.corpus->lengths();
+    if (std::ranges::none_of(lengths, [](int32_t length) { return length > 1; })) {
+      throw InputError(text(part.corpus->prefix().string(), " has no document of 2 tokens or more among ",
+                            lengths.size(), ": nothing in it has a loss; leave it out"));
+    }
     if (part.corpus->has_targets()) continue;
     throw InputError(text(part.corpus->prefix().string(),
                           ".mask is 0 for every token, so nothing has a loss: ",
@@ -74,12 +115,12 @@ void Blend::require_targets() const {
 }
 
 int64_t Blend::loss_ppm() const {
-  int64_t counted = 0, weights = 0;
+  __int128 counted = 0, weights = 0;
   for (const Entry& part : parts_) {
-    counted += part.weight_ppm * part.corpus->loss_ppm() / 1'000'000;
+    counted += static_cast<__int128>(part.weight_ppm) * part.corpus->loss_ppm() / 1'000'000;
     weights += part.weight_ppm;
   }
-  return std::max<int64_t>(1, counted * 1'000'000 / weights);
+  return std::max<int64_t>(1, static_cast<int64_t>(counted * 1'000'000 / weights));
 }
 
 void Blend::read(int64_t document, int64_t begin, int64_t count, int32_t* out) const {

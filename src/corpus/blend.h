@@ -15,10 +15,10 @@ namespace sluice::corpus {
 // A corpus as the sampler sees it.
 struct LengthSource {
   std::span<const int32_t> lengths;  // of every document
-  int64_t weight_ppm = 1'000'000;    // share of the tokens, relative to the other sources' weights
+  int64_t weight_ppm = 1'000'000;    // share of the tokens, relative to the others': in any one unit
 };
 
-// 0.3 -> 300'000. InputError unless the weight is positive and finite and at least one part per million.
+// 0.3 -> 300'000. InputError unless the weight is within what data.train may have, 1e-9 to 1e9.
 int64_t weight_ppm(double weight, const std::string& name);
 
 // Thread-safe.

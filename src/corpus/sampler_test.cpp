@@ -291,9 +291,25 @@ TEST(Sampler, OverflowNamesAreReadBack) {
 
 TEST(Blend, WeightsAreReadInPartsPerMillion) {
   EXPECT_EQ(weight_ppm(0.3, "a"), 300'000);
-  for (const double weight : {0.0, -1.0, 1e-9, std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double weight : {0.0, -1.0, 9e-10, 2e9, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THROW(weight_ppm(weight, "a"), base::InputError) << weight;
   }
+}
+
+TEST(Blend, SmallWeightsKeepTheirShares) {
+  const auto fixtures = std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/corpus";
+  const auto parts = [&](double one, double other) {
+    const Blend blend = Blend::open({{fixtures / "uint16", one}, {fixtures / "int32", other}});
+    return std::pair(blend.parts()[0].weight_ppm, blend.parts()[1].weight_ppm);
+  };
+  EXPECT_EQ(parts(0.7, 0.3), std::pair(int64_t{700'000}, int64_t{300'000}));
+  EXPECT_EQ(parts(1, 1.5e-6), std::pair(int64_t{1'000'000'000}, int64_t{1500}));
+  EXPECT_EQ(parts(1e9, 1e-9), std::pair(int64_t{1'000'000'000} * 1'000'000'000, int64_t{1}));
+  const std::vector<std::pair<std::string, double>> many(5, {fixtures / "uint16", 1e9});
+  auto mixed = many;
+  mixed.emplace_back(fixtures / "int32", 1e-9);
+  EXPECT_EQ(Blend::open(many).loss_ppm(), 1'000'000);
+  EXPECT_THROW(Blend::open(mixed), base::InputError);
 }
 
 TEST(Blend, NumbersDocumentsThroughAllCorpora) {

@@ -3,7 +3,11 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "config/doubts.h"
+#include "rl/prompt_notes.h"
+#include "session/data_notes.h"
 
 namespace sluice::train {
 
@@ -12,8 +16,20 @@ namespace {
 // Each rank reads its own copy of what may be different files: a node's own disk.
 session::Data opened(const config::RunConfig& config, Control& control) {
   session::Data data;
-  control.together("opening the corpora", [&] { data = session::open_data(config); });
+  control.together("opening the corpora", [&] {
+    data = session::open_data(config);
+    session::require_rows(config, data);
+  });
   return data;
+}
+
+// What is left out, cut or without effect, once for the run.
+void tell_notes(const config::RunConfig& config, const session::Data& data) {
+  const session::DataPhase& first = data.phases.front();
+  for (const std::vector<std::string>& lines : {config::doubts(config), session::data_notes(config, data),
+                                                rl::prompt_notes(config, first.training, first.rejected)}) {
+    for (const std::string& line : lines) base::log_warning(line);
+  }
 }
 
 // Of each phase, for training.
@@ -44,6 +60,9 @@ RunStart::RunStart(const RunOptions& options, const AgreedConfig& agreed, Peers&
     : data_(opened(agreed.config, peers.control())),
       corpora_(compared(data_, peers.control())),
       resumed_(found(options, agreed, peers)) {
+  peers.control().together("looking through the corpora", [&] {
+    if (options.launch.rank == 0 && options.epoch() == 0) tell_notes(agreed.config, data_);
+  });
   const checkpoint::Checkpoint* checkpoint = resumed_.checkpoint();
   if (checkpoint == nullptr || state().corpora.empty()) return;
   peers.control().together("comparing corpora with the checkpoint's", [&] {

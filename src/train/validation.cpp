@@ -1,5 +1,6 @@
 #include "train/validation.h"
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -26,7 +27,8 @@ bool Validation::evaluate(int64_t after_step) {
     if (set.batches.empty()) continue;
     const auto result = evaluate(set, after_step);
     if (!result) return false;
-    results.push_back(*result);
+    // Of no token there is no mean loss; what it lacks was said at the start.
+    if (result->targets > 0 || result->reward) results.push_back(*result);
   }
   reporter_.tell(results);
   return true;
@@ -48,7 +50,8 @@ std::optional<report::EvaluationMetrics> Validation::evaluate(const session::Val
     if (metrics.fallback.empty()) metrics.fallback = step->fallback;
   }
   if (speaker_ != nullptr) answer(set, metrics);
-  if (metrics.targets > 0) metrics.validation_loss = loss_sum / static_cast<double>(metrics.targets);
+  metrics.validation_loss = metrics.targets > 0 ? loss_sum / static_cast<double>(metrics.targets)
+                                                : std::numeric_limits<double>::quiet_NaN();
   return metrics;
 }
 

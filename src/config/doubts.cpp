@@ -1,0 +1,59 @@
+#include "config/doubts.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace sluice::config {
+
+using base::text;
+
+namespace {
+
+void doubt_schedule(const OptimizerConfig& optimizer, int64_t steps, std::vector<std::string>& lines) {
+  const auto add = [&](const auto&... parts) { lines.push_back(text("optimizer.", parts...)); };
+  const int64_t warmup = optimizer.warmup_steps;
+  const bool wsd = optimizer.decay == Decay::kWsd;
+  if (warmup >= steps && warmup > 1) {
+    const double share = static_cast<double>(steps) / static_cast<double>(warmup);
+    add("warmup_steps is ", warmup, ", but the run has ", steps, " (train.steps): the rate only rises, to ",
+        optimizer.lr * share, " where optimizer.lr is ", optimizer.lr);
+  }
+  if (optimizer.lr == 0) add("lr is 0: nothing is learnt");
+  if (optimizer.decay != Decay::kConstant && optimizer.min_lr > optimizer.lr) {
+    add("min_lr is ", optimizer.min_lr, ", above optimizer.lr, which is ", optimizer.lr,
+        optimizer.decay == Decay::kInverseSqrt ? ": the rate never falls"
+                                               : ": the rate rises to it in place of falling");
+  }
+  if (wsd && optimizer.decay_steps > std::max<int64_t>(0, steps - warmup)) {
+    add("decay_steps is ", optimizer.decay_steps, ", but ", std::max<int64_t>(0, steps - warmup),
+        " steps of the run follow the warm-up: the rate is never constant");
+  }
+  if (!wsd && optimizer.decay_steps > 0)
+    add("decay_steps is ", optimizer.decay_steps, ", which only decay = \"wsd\" heeds: it has no effect");
+}
+
+// Whether some phase has documents to evaluate with.
+bool is_evaluated(const RunConfig& config) {
+  return config.data.validation_fraction > 0 || !config.data.validation.empty();
+}
+
+}  // namespace
+
+std::vector<std::string> doubts(const RunConfig& config) {
+  std::vector<std::string> lines;
+  doubt_schedule(config.optimizer, config.train.steps, lines);
+  if (config.train.eval_every > 0 && !is_evaluated(config)) {
+    lines.push_back(text("train.eval_every is ", config.train.eval_every,
+                         ", but there is nothing to evaluate with: give data.validation or "
+                         "data.validation_fraction"));
+  }
+  for (const PhaseConfig& phase : config.phases) {
+    if (phase.step < config.train.steps) continue;
+    lines.push_back(text("[[phase]] begins with step ", phase.step, ", but the run has ", config.train.steps,
+                         " (train.steps): it never begins"));
+  }
+  return lines;
+}
+
+}  // namespace sluice::config
