@@ -164,11 +164,6 @@ void read_tokenizer(const fs::path& path) {
   tokenizer->decode(tokenizer->encode("document of a few\n words \xE2\x96\x81"));
 }
 
-void read_documents(const fs::path& path) {
-  corpus::DocumentCounts counts;
-  corpus::for_each_document({.path = path}, {}, counts, [](std::string_view) {});
-}
-
 std::vector<Input> texts() {
   const Json shape = model::shape_to_hugging_face(model::test_shape(), "float32", 2048);
   return {
@@ -212,7 +207,6 @@ std::vector<Input> stored(const fs::path& scratch) {
     const corpus::IndexedCorpus corpus(prefix);
     corpus.check_tokens(300);
   };
-  put(scratch / "some.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two \\u00e9\"}\n");
   base::write_json(scratch / "manifest.json", to_json(sound_manifest()));
   checkpoint::SafetensorsWriter writer(scratch / "x.safetensors",
                                        {{.name = "a", .shape = {2, 3}}, {.name = "b", .shape = {4}}},
@@ -225,7 +219,6 @@ std::vector<Input> stored(const fs::path& scratch) {
       {corpus::with_suffix(prefix, ".idx"), open_corpus},
       {corpus::with_suffix(prefix, ".bin"), open_corpus},
       {scratch / "corpus" / "tokenizer.model", read_tokenizer},
-      {scratch / "some.jsonl", read_documents},
       {scratch / "manifest.json", manifest},
       {scratch / "x.safetensors", tensors}};
   std::vector<Input> inputs;
@@ -239,22 +232,6 @@ std::vector<Input> stored(const fs::path& scratch) {
 }
 
 }  // namespace
-
-std::function<void(Rng&)> damaged_file(const fs::path& path,
-                                       const std::function<void(const fs::path&)>& read) {
-  const std::string sound = base::read_file(path);
-  read(path);  // sound, it is accepted
-  return [=](Rng& rng) {
-    put(path, damage(sound, rng));
-    try {
-      read(path);
-    } catch (...) {
-      put(path, sound);
-      throw;
-    }
-    put(path, sound);
-  };
-}
 
 std::vector<Input> file_inputs(const fs::path& scratch) {
   std::vector<Input> inputs = texts();

@@ -1,8 +1,5 @@
 // Inputs that are folders of files which refer to one another: models, checkpoints, data sets, runs that go
-// on; and compressed documents.
-#include <bzlib.h>
-#include <zlib.h>
-#include <zstd.h>
+// on.
 
 #include <fstream>
 
@@ -12,7 +9,6 @@
 #include "checkpoint/conversion.h"
 #include "checkpoint/optimizer_folder.h"
 #include "corpus/dataset_folder.h"
-#include "corpus/documents.h"
 #include "corpus/load_tokenizer.h"
 #include "corpus/tokenizer.h"
 #include "corpus/unfinished.h"
@@ -79,44 +75,6 @@ std::vector<Input> models(const fs::path& scratch) {
   return inputs;
 }
 
-void read_documents(const fs::path& path) {
-  corpus::DocumentCounts counts;
-  corpus::for_each_document({.path = path}, {}, counts, [](std::string_view) {});
-}
-
-std::string bzip2(std::string bytes) {
-  std::string out(bytes.size() + 1000, '\0');
-  auto size = static_cast<unsigned>(out.size());
-  require(BZ2_bzBuffToBuffCompress(out.data(), &size, bytes.data(), static_cast<unsigned>(bytes.size()), 1, 0,
-                                   0) == BZ_OK,
-          "bzip2");
-  out.resize(size);
-  return out;
-}
-
-std::string zstd(const std::string& bytes) {
-  std::string out(ZSTD_compressBound(bytes.size()), '\0');
-  out.resize(ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 1));
-  return out;
-}
-
-std::vector<Input> compressed(const fs::path& scratch) {
-  std::string lines;
-  for (int i = 0; i < 200; ++i) lines += text("{\"text\": \"document ", i * i, " of many\"}\n");
-  const fs::path gz = scratch / "documents.jsonl.gz";
-  const gzFile file = gzopen(gz.c_str(), "wb");
-  require(gzwrite(file, lines.data(), static_cast<unsigned>(lines.size())) > 0 && gzclose(file) == Z_OK,
-          "gzip");
-  base::write_file_atomically(scratch / "documents.jsonl.bz2", bzip2(lines));
-  base::write_file_atomically(scratch / "documents.jsonl.zst", zstd(lines));
-  std::vector<Input> inputs;
-  for (const char* ending : {"gz", "bz2", "zst"}) {
-    const fs::path path = scratch / text("documents.jsonl.", ending);
-    inputs.push_back({path.filename().string(), damaged_file(path, read_documents)});
-  }
-  return inputs;
-}
-
 // A data set as save_to_disk leaves it, of which the lists of files are read.
 std::vector<Input> data_sets(const fs::path& scratch) {
   const fs::path folder = scratch / "dataset";
@@ -174,8 +132,7 @@ std::vector<Input> tokenizer_configs(const fs::path& scratch) {
 
 std::vector<Input> folder_inputs(const fs::path& scratch) {
   std::vector<Input> inputs;
-  for (auto& more : {models(scratch), compressed(scratch), data_sets(scratch), left_behind(scratch),
-                     tokenizer_configs(scratch)}) {
+  for (auto& more : {models(scratch), data_sets(scratch), left_behind(scratch), tokenizer_configs(scratch)}) {
     inputs.insert(inputs.end(), more.begin(), more.end());
   }
   return inputs;

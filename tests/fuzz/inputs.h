@@ -25,9 +25,13 @@ std::vector<Input> planning_inputs();
 // tokenizers, by way of files in `scratch` where they are read from files.
 std::vector<Input> file_inputs(const std::filesystem::path& scratch);
 
-// Models in shards with the optimiser's state, checkpoints, compressed documents, data sets, and what killed
+// Models in shards with the optimiser's state, checkpoints, data sets, and what killed
 // processes leave. REQUIRES: after file_inputs() of the same folder.
 std::vector<Input> folder_inputs(const std::filesystem::path& scratch);
+
+// JSON against the library's own parser, documents in every layout and compression, TOML: what is accepted is
+// written and read again, and what is refused names file and place.
+std::vector<Input> reader_inputs(const std::filesystem::path& scratch);
 
 // Reads a file that is damaged before each reading and sound again behind it: others may read it, too.
 std::function<void(base::Rng&)> damaged_file(const std::filesystem::path& path,
