@@ -141,6 +141,8 @@ void visit_data(RunConfig& config, Fields& keys) {
        "prefixes; or sets by name: {wiki = [\"corpora/wiki/corpus\"], code = [\"…\", \"…\"]}; or");
   keys("validation_fraction", Number(data.validation_fraction, {0.0, 0.9}),
        "the share of documents that are held out");
+  keys("other_tokenizers", Flag(data.other_tokenizers),
+       "whether corpora may be of another tokenizer than the model's, or than each other");
 }
 
 void visit_train(RunConfig& config, Fields& keys) {

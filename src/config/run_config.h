@@ -39,6 +39,7 @@ struct DataConfig {
   corpus::Overflow overflow = corpus::Overflow::kTruncate;
   int64_t tokens_per_step = 16384;
   std::string batches;  // a file that lists them (corpus/batch_list.h); empty: they are drawn
+  bool other_tokenizers = false;  // whether corpora may be of another tokenizer than the model
   int64_t seed = 1;
 };
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "corpus/load_tokenizer.h"
+#include "corpus/token_texts.h"
 #include "session/made_for.h"
 
 namespace sluice::session {
@@ -51,6 +54,39 @@ void require_rows(const corpus::Blend& blend, int64_t rows) {
                                   " ids, but the model rows for ", rows, ": ", error.what()));
     }
   }
+}
+
+std::optional<corpus::TokenizerBytes> tokenizer_in(const fs::path& folder) {
+  const fs::path path = corpus::tokenizer_beside(folder / "corpus");
+  if (path.empty()) return std::nullopt;
+  return corpus::TokenizerBytes{path.string(), base::read_file(path)};
+}
+
+// Which corpus is of another tokenizer, and by what that shows; empty: none is.
+std::string tokenizer_fault(const config::RunConfig& config, const Data& data) {
+  std::optional<corpus::TokenizerBytes> reference;
+  if (!config.model.hf.empty()) reference = tokenizer_in(config.model.hf);
+  std::vector<fs::path> seen;  // folders
+  std::string fault;
+  const auto compare = [&](const corpus::Blend& blend) {
+    for (const corpus::Blend::Entry& part : blend.parts()) {
+      const fs::path folder = part.corpus->prefix().parent_path();
+      if (!fault.empty() || std::ranges::find(seen, folder) != seen.end()) continue;
+      seen.push_back(folder);
+      std::optional<corpus::TokenizerBytes> own = tokenizer_in(folder);
+      if (own && reference) {
+        const std::string found = difference(*own, *reference);
+        if (!found.empty()) fault = text(part.corpus->prefix().string(), " is of another tokenizer: ", found);
+      }
+      if (own && !reference) reference = std::move(own);
+    }
+  };
+  for (const DataPhase& phase : data.phases) {
+    compare(phase.training);
+    if (phase.rejected) compare(*phase.rejected);
+    for (const ValidationData& set : phase.validation) compare(set.blend);
+  }
+  return fault;
 }
 
 std::string share_of(int64_t part, int64_t all) {
@@ -148,6 +184,16 @@ void require_rows(const config::RunConfig& config, const Data& data) {
   }
 }
 
+void require_tokenizer(const config::RunConfig& config, const Data& data) {
+  if (config.data.other_tokenizers) return;
+  const std::string fault = tokenizer_fault(config, data);
+  if (fault.empty()) return;
+  throw base::InputError(
+      text(fault,
+           ": build the corpus with the model's tokenizer, or set data.other_tokenizers = true where "
+           "this is meant"));
+}
+
 std::vector<std::string> data_notes(const config::RunConfig& config, const Data& data) {
   std::vector<std::string> notes;
   for (const DataPhase& phase : data.phases) {
@@ -159,6 +205,9 @@ std::vector<std::string> data_notes(const config::RunConfig& config, const Data&
     if (config.train.eval_every > 0) add_validation(config, phase, notes);
   }
   add_positions(config, notes);
+  if (const std::string fault = config.data.other_tokenizers ? tokenizer_fault(config, data) : "";
+      !fault.empty())
+    notes.push_back(text(fault, " (data.other_tokenizers)"));
   // Phases that go on with the same documents say the same.
   std::vector<std::string> once;
   for (std::string& note : notes) {

@@ -16,6 +16,11 @@ namespace sluice::session {
 inline constexpr int64_t kMostSearchedBytes = int64_t{1} << 28;
 void require_rows(const config::RunConfig& config, const Data& data);
 
+// InputError naming an id and its two texts where a corpus is of another tokenizer than the model's folder,
+// or than the first training corpus where that has none, unless data.other_tokenizers. Only corpora with
+// their tokenizer beside them are compared.
+void require_tokenizer(const config::RunConfig& config, const Data& data);
+
 // A line for each kind of document that training or evaluation passes over or cuts, with the numbers, and for
 // each evaluation that has nothing to look at. Reads masks of validation sets up to the first token that
 // counts.

@@ -18,6 +18,7 @@ session::Data opened(const config::RunConfig& config, Control& control) {
   session::Data data;
   control.together("opening the corpora", [&] {
     data = session::open_data(config);
+    session::require_tokenizer(config, data);
     session::require_rows(config, data);
   });
   return data;
