@@ -18,6 +18,8 @@
 #include "cli/torch/ranks.h"
 #include "cli/torch_commands.h"
 #include "corpus/blend.h"
+#include "corpus/load_tokenizer.h"
+#include "corpus/token_texts.h"
 #include "model/table_positions.h"
 #include "train/evaluator.h"
 #include "train/logits_file.h"
@@ -38,6 +40,7 @@ struct EvalArguments : ModelOptions {
   std::filesystem::path losses;
   std::filesystem::path logits;
   int64_t logits_sequences = 4;
+  bool other_tokenizer = false;
   bool json = false;
   transport::Launch launch;
 };
@@ -132,12 +135,44 @@ void print(const EvalArguments& options, const train::ModelSource& model, const 
                     base::human_count(outcome.sequences, "sequence", "sequences"), "\n");
 }
 
+// The tokenizer that goes with the model; none where it has none.
+std::optional<corpus::TokenizerBytes> model_tokenizer(const EvalArguments& options,
+                                                      const train::ModelSource& model) {
+  if (model.hugging_face) {
+    const std::filesystem::path path =
+        corpus::tokenizer_beside(std::filesystem::path(options.model) / "corpus");
+    if (path.empty()) return std::nullopt;
+    return corpus::TokenizerBytes{path.string(), base::read_file(path)};
+  }
+  for (const checkpoint::Companion& companion : model.checkpoint->companions()) {
+    if (companion.name == "tokenizer.json" || companion.name == "tokenizer.model")
+      return corpus::TokenizerBytes{companion.name, companion.bytes};
+  }
+  return std::nullopt;
+}
+
+// Ids that mean something else give a loss that means nothing.
+void require_tokenizer(const EvalArguments& options, const train::ModelSource& model) {
+  const std::optional<corpus::TokenizerBytes> own = model_tokenizer(options, model);
+  if (!own || options.other_tokenizer) return;
+  for (const std::string& prefix : options.corpora) {
+    const std::filesystem::path path = corpus::tokenizer_beside(corpus::corpus_prefix(prefix));
+    if (path.empty()) continue;
+    const std::string found = corpus::difference({path.string(), base::read_file(path)}, *own);
+    if (!found.empty())
+      throw base::InputError(
+          text(prefix, " is of another tokenizer than the model: ", found,
+               ": build the corpus with the model's, or give --other-tokenizer where this is meant"));
+  }
+}
+
 void run(const EvalArguments& options) {
   train::ModelSource model = train::open_model(locate(options.model));
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
   const corpus::Blend blend = corpus::Blend::open(prefixes, {model.shape().vocab});
   blend.require_targets();
+  require_tokenizer(options, model);
   const std::vector<corpus::Batch> batches = batches_of(blend, options);
   if (batches.empty()) {
     throw base::InputError("no document has 2 tokens or more under these options: nothing has a loss");
@@ -168,6 +203,8 @@ void run_as_told(EvalArguments options) {
 }
 
 void add_batching(CLI::App& command, EvalArguments& options) {
+  command.add_flag("--other-tokenizer", options.other_tokenizer,
+                   "Take corpora of another tokenizer than the model's");
   command.add_option("--context-length", options.sampling.context_length, "Longest sequence in tokens")
       ->check(within(int64_t{2}, int64_t{1} << 30))
       ->capture_default_str();

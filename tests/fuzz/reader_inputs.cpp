@@ -12,8 +12,8 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "base/toml.h"
-#include "config/config_file.h"
 #include "corpus/documents.h"
+#include "corpus/token_texts.h"
 #include "inputs.h"
 #include "mutate.h"
 #include "program.h"
@@ -33,6 +33,10 @@ const std::string kJson = R"({"text": "one \"two\" \\ \/ \b\f\n\r\t \u00e9 \ud83
  "many": {"k0": 0, "k1": 1, "k2": 2, "k3": 3, "k4": 4, "k5": 5, "k6": 6, "k7": 7, "k8": 8, "k9": 9, "k10": 0, "k11": 1,
  "k12": 2, "k13": 3, "k14": 4, "k15": 5, "k16": 6, "k17": 7, "k3": "again"}, "missing": [NaN, Infinity, -Infinity]}
 )";
+
+const std::string kTokenizer =
+    R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "é": 3}, "merges": ["a b"]},
+ "added_tokens": [{"id": 4, "content": "<e>", "special": true}, {"id": 5, "content": "<pad>"}]})";
 
 const std::string kToml = R"(# a comment
 title = "a \"b\" \\ \u00e9 \t"
@@ -189,6 +193,11 @@ std::vector<Input> reader_inputs(const fs::path& scratch) {
          sound.erase("missing");
          sound["numbers"].erase(9);
          read_json(damage(base::json_text(sound, 1), rng));
+       }},
+      {"tokenizer.json",
+       [](Rng& rng) {
+         require_place("tokenizer.json",
+                       [&] { corpus::token_texts(damage(kTokenizer, rng), "tokenizer.json"); });
        }},
       {"TOML", [](Rng& rng) { require_place("case.toml:", [&] { read_toml(damage(kToml, rng)); }); }}};
   for (const auto& [name, bytes] : document_files()) {
