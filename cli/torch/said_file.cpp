@@ -10,7 +10,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_fields.h"
+#include "base/json_reader.h"
 #include "base/text.h"
+#include "corpus/json_objects.h"
 
 namespace sluice::cli {
 namespace {
@@ -21,7 +23,7 @@ using base::text;
 
 Prompt prompt_of(const std::string& line, int64_t index, const std::string& name) {
   Prompt prompt{.index = index, .name = name};
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Json json = base::parse_python_json(line, name);
   if (json.is_object() && json.contains("ids")) {
     prompt.ids = base::require<std::vector<int64_t>>(json, "ids", name);
   } else if (json.is_object() && json.contains("messages")) {
@@ -44,14 +46,12 @@ constexpr const char* kTexts = "texts";
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
-  std::istringstream lines(base::read_file(path));
   std::vector<Prompt> prompts;
-  std::string line;
-  for (int64_t number = 1; std::getline(lines, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string name = text(path.string(), ":", number);
-    prompts.push_back(prompt_of(line, static_cast<int64_t>(prompts.size()), name));
-  }
+  corpus::JsonObjects objects(path.string(), [&](std::string_view record, int64_t line) {
+    prompts.push_back(prompt_of(std::string(record), std::ssize(prompts), text(path.string(), ":", line)));
+  });
+  objects.feed(base::read_file(path));
+  objects.finish();
   if (prompts.empty()) throw InputError(text(path.string(), " has no prompt: write one a line"));
   return prompts;
 }
@@ -95,7 +95,8 @@ std::vector<Json> SaidFile::read(const std::filesystem::path& part) const {
   bool first = true;
   while (std::getline(lines, line)) {
     // A process that was ended in the midst of a line left no prompt there.
-    Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    Json json;
+    base::read_json_text(line, base::JsonDialect::kStrict, json);
     if (first &&
         (!json.is_object() || base::json_text(json.value(kAbout, Json())) != base::json_text(about_))) {
       throw InputError(text(part.string(),

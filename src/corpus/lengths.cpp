@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json_fields.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "corpus/indexed.h"
 
 namespace sluice::corpus {
@@ -133,7 +134,7 @@ LengthDistribution lengths_from_json(const Json& json, const std::string& name) 
 std::vector<int32_t> lengths_from_text(const std::string& bytes, const std::string& name) {
   std::vector<int32_t> lengths;
   int64_t line_number = 0;
-  for (const std::string& line : base::split(bytes, '\n')) {
+  for (const std::string& line : base::split(base::without_byte_order_mark(bytes), '\n')) {
     ++line_number;
     const std::string_view value = base::trim(std::string_view(line).substr(0, line.find('#')));
     if (value.empty()) continue;
