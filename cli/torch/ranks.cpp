@@ -65,6 +65,7 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
 }
 
 int launch_ranks(int ranks, Launched launched, std::function<void()> work) {
+  std::cout.flush();  // or each rank would write what is left
   transport::LocalLaunch local;
   local.work = std::move(work);
   local.ranks = ranks;

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iostream>
 #include <optional>
 
 #include "base/error.h"
@@ -152,7 +151,6 @@ class LocalRun {
   // Forks the process of a rank, which keeps those of the listeners that are its own open and closes the
   // others': when their rank is gone nobody may listen any more.
   pid_t start(int rank, std::vector<Listeners>& listeners, size_t own, bool joins) {
-    std::cout.flush();
     std::fflush(nullptr);  // or both processes would write what is left
     const pid_t launcher = getpid();
     const pid_t process = fork();
@@ -172,7 +170,6 @@ class LocalRun {
 
   [[noreturn]] void work() noexcept {
     options_.work();
-    std::cout.flush();
     std::fflush(nullptr);
     _exit(0);
   }
