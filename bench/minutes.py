@@ -2,10 +2,10 @@
 """Measures how long a newcomer waits for a result and a developer for a verdict: processor minutes, user plus system time of
 the whole command and of all that it started, on two cores without a compiler cache. Wall time stands beside them.
 
-    bench/minutes.py [--only ROW]... [--record FILE] [--keep FOLDER] [--list]
+    bench/minutes.py [--only ROW]... [--install] [--record FILE] [--keep FOLDER] [--list]
 
-Works in a clone of this revision (what is not committed does not count) in a temporary folder; the environments of
-tools/bootstrap are shared. Rows that were not measured now keep what an earlier call recorded of them. A row that needs a
+Works in a clone of this revision (what is not committed does not count) in a temporary folder. The environments of
+tools/bootstrap are shared, or with --install made there, too; Debian's packages stay. Rows that were not measured now keep what an earlier call recorded of them. A row that needs a
 build makes one, which counts for no row but its own.
 """
 
@@ -38,20 +38,26 @@ HEADERS = {"cost_model.h": "src/cost/cost_model.h", "shape.h": "src/model/shape.
 
 @dataclasses.dataclass
 class Spent:
-    """Processor seconds, and seconds by the clock."""
+    """Processor seconds, seconds by the clock, and the exit status where it is not 0."""
 
     cpu_s: float
     wall_s: float
+    status: int = 0
+
+    def __add__(self, other):
+        return Spent(self.cpu_s + other.cpu_s, self.wall_s + other.wall_s, self.status or other.status)
 
 
 class Clone:
     """A clone of this revision, in which commands are measured. What a row needs first is made once."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, install=False):
+        self.folder, self.install = folder, install
         subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
         self.environment = {**os.environ, "CCACHE_DISABLE": "1"}
         self.environment.pop("MAKEFLAGS", None)
+        if install:
+            self.environment["SLUICE_DEPS"] = str(folder.with_name("deps"))
         self.pinned = ["taskset", "-c", f"0-{CORES - 1}"] if os.cpu_count() > CORES else []
         self.done = set()
 
@@ -59,10 +65,10 @@ class Clone:
         """Runs a command; what it took. Its output goes to our standard error."""
         print(f"minutes: {' '.join(map(str, command))}", file=sys.stderr, flush=True)
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run([*self.pinned, *map(str, command)], cwd=self.folder, env=self.environment, check=True,
-                       **{"stdout": sys.stderr, **options})
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return Spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - begin)
+        done = subprocess.run([*self.pinned, *map(str, command)], cwd=self.folder, env=self.environment, check=False,
+                              **{"stdout": sys.stderr, **options})
+        wall_s, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+        return Spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall_s, done.returncode)
 
     def make(self, *words):
         return self.spend("make", f"JOBS={CORES}", *words)
@@ -83,9 +89,9 @@ class Clone:
 
 
 def train(clone):
-    """From nothing but the environments of tools/bootstrap."""
+    """From nothing, or nothing but the environments of tools/bootstrap."""
     clone.done.add(("train",))
-    return {"make train": clone.make("train")}
+    return {f"make train{', environments installed' if clone.install else ''}": clone.make("train")}
 
 
 def test(clone):
@@ -123,10 +129,10 @@ def changed_leaves(clone):
         clone.build("build.ninja")  # globs
         build = clone.build(target)
         tested = clone.spend(sys.executable, "-B", "tests/run.py", "--jobs", CORES, "--only", names)
-        own = Spent(build.cpu_s + tested.cpu_s, build.wall_s + tested.wall_s)
+        own = build + tested
         rest = clone.make("test")
         found[f"{path.name} of {module}: its own tests"] = own
-        found[f"{path.name} of {module}: make test"] = Spent(own.cpu_s + rest.cpu_s, own.wall_s + rest.wall_s)
+        found[f"{path.name} of {module}: make test"] = own + rest
         path.write_text(before)
     clone.done.discard(("test",))
     return found
@@ -154,13 +160,14 @@ def starts(clone):
         program = clone.folder / "build/sluice"
     lengths = clone.folder / "bench/data/code_lengths.txt"
     commands = {"sluice --version": ["--version"], "sluice keys config": ["keys", "config"],
-                "sluice plan": ["plan", "--gpus", 8, "--model", "llama-7b", "--lengths", lengths, "--tokens-per-step", 40_000,
-                                "--strategies", "8x<1,1,1>", "--context", 8192],
-                "sluice inspect": ["inspect", lengths]}
+                "sluice plan": ["plan", "--gpus", 8, "--model", "llama-7b", "--lengths", lengths, "--tokens-per-step", 8192,
+                                "--strategies", "4x<2,1,1>", "--context", 8192],
+                "sluice inspect": ["inspect", clone.folder / "data/calibrations/a800-32b.json"]}
     found = {}
     for name, arguments in commands.items():
         begun = [clone.spend(program, *arguments, stdout=subprocess.DEVNULL) for _ in range(STARTS)]
-        found[f"{name}: start"] = Spent(sum(each.cpu_s for each in begun) / STARTS, sum(each.wall_s for each in begun) / STARTS)
+        found[f"{name}: start"] = Spent(sum(each.cpu_s for each in begun) / STARTS, sum(each.wall_s for each in begun) / STARTS,
+                                      max(each.status for each in begun))
     return found
 
 
@@ -193,7 +200,8 @@ def page(rows):
         goal = goal_of(name)
         wanted = "" if goal is None else f"{'processor' if goal[0] == 'cpu' else 'wall'} <= {duration(goal[1])}: " \
             + ("holds" if row[f"{goal[0]}_s"] <= goal[1] else "**missed**")
-        lines.append(f"| {name} | {duration(row['cpu_s'])} | {duration(row['wall_s'])} | {wanted} | {row['revision']} | "
+        failed = f" (ended with {row['status']})" if row["status"] else ""
+        lines.append(f"| {name}{failed} | {duration(row['cpu_s'])} | {duration(row['wall_s'])} | {wanted} | {row['revision']} | "
                      f"{row['machine']}, {row['day']} |")
     return "\n".join([*lines, ""])
 
@@ -201,6 +209,7 @@ def page(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=ROWS, action="append", help="these rows; may be given again")
+    parser.add_argument("--install", action="store_true", help="make the environments of tools/bootstrap anew (gigabytes)")
     parser.add_argument("--record", type=pathlib.Path, default=ROOT / "bench/results/minutes.md")
     parser.add_argument("--keep", type=pathlib.Path, help="clone to this folder, and leave it")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
@@ -212,7 +221,7 @@ def main():
     store = options.record.with_suffix(".json")
     rows = json.loads(store.read_text()) if store.exists() else {}
     with tempfile.TemporaryDirectory(prefix="sluice-minutes-", ignore_cleanup_errors=True) as scratch:
-        clone = Clone(options.keep or pathlib.Path(scratch, "sluice"))
+        clone = Clone(options.keep or pathlib.Path(scratch, "sluice"), options.install)
         for key in options.only or ROWS:
             for name, spent in ROWS[key](clone).items():
                 rows[name] = {**dataclasses.asdict(spent), "revision": revision(), "machine": hardware(),
