@@ -59,7 +59,8 @@ sanitize: bootstrap ## Run the tests of the modules without libtorch under ASan+
 
 # The corpus of the quick start: this machine's Python standard library, cut where two blank lines stand
 # (between top-level definitions).
-corpora/stdlib/corpus.idx: | build
+corpora/stdlib/corpus.idx:
+	@test -x $(SLUICE) || $(MAKE) build
 	$(SLUICE) corpus build \
 	  "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')" \
 	  --out corpora/stdlib --train-tokenizer 2048 --delimiter $$'\n\n\n'

@@ -33,8 +33,9 @@ class Compilation:
     def take(self, line):
         step = NINJA.match(line)
         if not step:
-            self.end_line()
-            print(line, end="", flush=True)
+            if line.strip() != "ninja: no work to do.":
+                self.end_line()
+                print(line, end="", flush=True)
             return
         done, total = map(int, step.groups())
         now = time.monotonic()
