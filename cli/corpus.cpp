@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "cli/chat_options.h"
 #include "cli/command.h"
 #include "cli/corpus_files.h"
 #include "cli/environment.h"
@@ -29,6 +30,7 @@ struct CorpusArguments {
   corpus::AnswerKeys keys;
   std::string chosen_key = "chosen", rejected_key = "rejected";
   bool json = false;
+  const CLI::App* command = nullptr;
 };
 
 // "\n" -> newline, also \t, \r and \\.
@@ -106,15 +108,56 @@ void warn_of_losses(const corpus::BuildResult& result) {
                            counts.refused_documents > std::ssize(counts.first_refusals) ? "; …" : "",
                            " (--strict ends at the first)"));
   }
-  if (result.rewritten_documents > 0) {
-    base::log_warning(
-        text(result.rewritten_documents, " of ", result.counts.documents,
-             " conversations: the chat template rewrites earlier turns, so only the last turn of the "
-             "assistant is learnt; {% generation %} in the template marks others"));
-  }
   if (result.changed_documents > 0) {
     base::log_warning(text(result.changed_documents, " of ", counts.documents,
                            " documents do not decode to themselves with this tokenizer"));
+  }
+}
+
+// "messages.name (12), source (40)": the most frequent first.
+std::string keys_text(const std::map<std::string, int64_t>& keys) {
+  constexpr size_t kShown = 20;
+  std::vector<std::pair<std::string, int64_t>> sorted(keys.begin(), keys.end());
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::string> texts;
+  for (const auto& [key, documents] : sorted) {
+    texts.push_back(texts.size() < kShown ? text(key, " (", documents, ")") : "…");
+    if (texts.size() > kShown) break;
+  }
+  return base::join(texts, ", ");
+}
+
+void tell_of_chats(const corpus::BuildResult& result, const corpus::ChatOptions& options) {
+  const corpus::ChatCounts& chats = result.chats;
+  if (chats.rewritten_documents > 0) {
+    base::log_warning(
+        text(chats.rewritten_documents, " of ", result.counts.documents,
+             " conversations: the chat template rewrites earlier turns, so ", chats.unlearnt_turns, " of ",
+             chats.turns,
+             " turns of the assistant are not learnt; {% generation %} in the template marks what is"));
+  }
+  if (chats.displaced_turns > 0) {
+    base::log_warning(
+        text(chats.displaced_turns,
+             " turns of the assistant are learnt behind other text than the chat template puts in front of "
+             "an answer to the same messages: look at one with corpus show"));
+  }
+  if (chats.endless_turns > 0) {
+    base::log_warning(
+        text(chats.endless_turns, " of ", chats.turns,
+             " turns of the assistant end without a token that ends them, so the model does not learn "
+             "to stop there: name a template that writes one with --chat-template"));
+  }
+  if (chats.control_tokens > 0) {
+    base::log_info(text(base::human_count(chats.control_tokens, "control token", "control tokens"), " that ",
+                        options.sanitize == "all" ? "somebody" : "others than the assistant",
+                        " wrote were read as text (--sanitize ", options.sanitize, ")"));
+  }
+  if (chats.dated_documents > 0)
+    base::log_info(text("the chat template writes a date: ", options.date, " (--chat-date)"));
+  if (!chats.unread_keys.empty()) {
+    base::log_info(text("keys of conversations that neither Sluice nor the chat template reads: ",
+                        keys_text(chats.unread_keys)));
   }
 }
 
@@ -136,7 +179,13 @@ base::Json to_json(const corpus::BuildResult& result) {
           {"empty_documents", result.counts.empty_documents},
           {"changed_documents", result.changed_documents},
           {"learnt_tokens", result.learnt_tokens},
-          {"rewritten_documents", result.rewritten_documents}};
+          {"rewritten_documents", result.chats.rewritten_documents},
+          {"turns", result.chats.turns},
+          {"unlearnt_turns", result.chats.unlearnt_turns},
+          {"displaced_turns", result.chats.displaced_turns},
+          {"endless_turns", result.chats.endless_turns},
+          {"control_tokens_as_text", result.chats.control_tokens},
+          {"unread_keys", base::Json(result.chats.unread_keys)}};
 }
 
 void print_text(const corpus::BuildResult& result) {
@@ -167,8 +216,8 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     build.documents.chats = true;
     build.documents.answers = arguments->keys;
   }
-  if (!build.tokenizer.chat_template.empty() && !build.documents.chats)
-    throw base::InputError("--chat-template renders conversations: give --chat with it");
+  if (!build.documents.chats) refuse_chat_options(*arguments->command, "give --chat with it");
+  if (build.tokenizer.chat.date.empty()) build.tokenizer.chat.date = date_of_builds();
   if (build.documents.chats && build.train_vocabulary > 0)
     throw base::InputError("conversations need a tokenizer with a chat template: give --tokenizer FOLDER");
   if (arguments->sample_mb < 0.001)
@@ -185,6 +234,7 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     const corpus::BuildResult result = corpus::build_corpus(build);
     progress.reset();
     warn_of_losses(result);
+    tell_of_chats(result, build.tokenizer.chat);
     if (!arguments->json) print_text(result);
     told[name] = to_json(result);
   };
@@ -194,13 +244,13 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     return;
   }
   const std::filesystem::path folder = build.directory;
-  for (const auto& [name, key] :
-       {std::pair("chosen", arguments->chosen_key), {"rejected", arguments->rejected_key}}) {
-    build.directory = folder / name;
-    build.documents.answers->answer = key;
-    build.documents.answers->other_answer =
-        name == std::string("chosen") ? arguments->rejected_key : arguments->chosen_key;
-    build_one(name);
+  const std::pair<const char*, const std::string&> sides[] = {{"chosen", arguments->chosen_key},
+                                                              {"rejected", arguments->rejected_key}};
+  for (size_t side : {0, 1}) {
+    build.directory = folder / sides[side].first;
+    build.documents.answers->answer = sides[side].second;
+    build.documents.answers->other_answer = sides[1 - side].second;
+    build_one(sides[side].first);
   }
   if (arguments->json) std::cout << base::json_text(told, 2) << "\n";
 }
@@ -214,6 +264,7 @@ void add_corpus(CLI::App& app) {
   add_corpus_show(*corpus);
   CLI::App* build = corpus->add_subcommand("build", "Text, JSON, tables or source trees into tokens");
   auto arguments = std::make_shared<CorpusArguments>();
+  arguments->command = build;
   corpus::BuildOptions& options = arguments->build;
   options.tokenizer.tools = python_tools();
   build
@@ -246,8 +297,7 @@ void add_corpus(CLI::App& app) {
   build->add_option("--answer-key", arguments->keys.answer, "Of --prompts")->capture_default_str();
   build->add_option("--chosen-key", arguments->chosen_key, "Of --pairs")->capture_default_str();
   build->add_option("--rejected-key", arguments->rejected_key, "Of --pairs")->capture_default_str();
-  build->add_option("--chat-template", options.tokenizer.chat_template,
-                    "A Jinja file to render conversations by instead of the tokenizer's own template");
+  add_chat_options(*build, options.tokenizer.chat);
   build->add_option("--sample-mb", arguments->sample_mb, "Megabytes of text that training reads at most")
       ->capture_default_str();
   build->add_option("--delimiter", arguments->delimiter,

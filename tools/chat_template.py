@@ -1,28 +1,70 @@
 """Conversations as text by a tokenizer's chat template, with what of the text the model is to learn.
 
 Templates run as transformers runs them: Jinja2 in an immutable sandbox, blocks trimmed, with the tokenizer's special
-tokens, `raise_exception`, `strftime_now` and a `tojson` that keeps Unicode as it is.
-
-What is learnt are the spans that the template marks ({% generation %} … {% endgeneration %}). A template without marks
-is asked twice for each turn of the assistant: what it renders in front of the turn, the generation prompt included, and
-what up to its end; what the second has more is learnt. Both must be prefixes of the whole. A template that rewrites
-earlier turns, as those do that leave out what was thought there, breaks that; then the last turn alone is learnt.
+tokens, `raise_exception`, `strftime_now` and a `tojson` that keeps Unicode as it is. `conversations` puts what they see in
+order, `chat_spans` finds what is learnt.
 """
 
+import dataclasses
 import datetime
 import json
 import os
 import pathlib
+import re
+import typing
 
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-LEARNT = "assistant"
+import chat_spans
+import conversations
+from added_tokens import AddedTokens
+from conversations import ChatError, LostError
+
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-# Characters that stand around marked spans while a template renders. Unicode keeps them out of all text.
-OPENING, CLOSING = "\ufdd0", "\ufdd1"
+# Names that a conversation's other keys may not give to the template.
+OWN_NAMES = ("messages", "tools", "documents", "add_generation_prompt", *SPECIAL_TOKENS)
+# Where marks around spans, and what stands for control tokens, are taken from: Unicode gives none of them to text.
+FREE = [chr(code) for code in (*range(0xFDD0, 0xFDF0), *range(0xF0000, 0xF4000))]
+MARKS = frozenset(FREE)
+SANITIZE = ("users", "all", "none")
 
 
-class ChatError(Exception):
-    """A message for the user."""
+@dataclasses.dataclass
+class Options:
+    """How conversations are rendered."""
+
+    template: str = ""  # a file, or the name of one of the tokenizer's templates; "": the tokenizer's own
+    sanitize: str = "users"  # whose control tokens are read as text: all but the assistant's, everybody's, nobody's
+    date: str = ""  # what strftime_now says, as YYYY-MM-DD; "": SOURCE_DATE_EPOCH, or now
+    arguments: dict = dataclasses.field(default_factory=dict)  # of the template
+    answers: dict | None = None  # as conversations.conversation_of takes it
+
+
+@dataclasses.dataclass
+class Notes:
+    """What else a rendering found, most of it to be counted and said."""
+
+    turns: int = 0  # of the assistant that have a loss
+    unlearnt: int = 0  # of these: rendered otherwise than when they were said, so nothing of them is learnt
+    displaced: int = 0  # of these: behind other text than stands in front of an answer when it is given
+    endless: int = 0  # of these: without an end token
+    control_tokens: int = 0  # that somebody wrote, and that are read as text
+    dated: bool = False  # the template asked for the date
+    unread: list = dataclasses.field(default_factory=list)  # keys that nobody read
+    closing: str = ""  # the end token behind the last turn, where the template leaves it to the next one
+    # What each character that stands for a control token stands for: somebody wrote that token, so it is text.
+    written: dict = dataclasses.field(default_factory=dict)
+
+
+class Rendered(typing.NamedTuple):
+    text: str
+    spans: list  # [begin, end) of what is learnt
+    notes: Notes
+
+    def plain_text(self):
+        return restored(self.text, self.notes.written)
+
+
+def restored(text, written):
+    return text.translate({ord(mark): token for mark, token in written.items()}) if written else text
 
 
 def token_text(config, key):
@@ -30,202 +72,370 @@ def token_text(config, key):
     return token.get("content") if isinstance(token, dict) else token
 
 
-def find_template(tokenizer_path, config, told):
-    """(path, text) of the template: the file `told`, or the one that goes with the tokenizer."""
-    if told:
-        try:
-            return told, pathlib.Path(told).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ChatError(f"{told}: the chat template cannot be read: {error}") from error
-    beside = pathlib.Path(tokenizer_path).parent
-    if (beside / "chat_template.jinja").exists():
-        return find_template(tokenizer_path, config, beside / "chat_template.jinja")
-    path = beside / "chat_template.json"
-    if path.exists():
-        try:
-            return path, json.loads(path.read_text(encoding="utf-8"))["chat_template"]
-        except (OSError, ValueError, KeyError) as error:
-            raise ChatError(f"{path}: the chat template cannot be read: {error}") from error
-    template = config.get("chat_template")
-    if isinstance(template, list):
-        template = {each.get("name"): each.get("template") for each in template}.get("default")
-    if not isinstance(template, str):
+def read_text(path):
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChatError(f"{path}: the chat template cannot be read: {error}") from error
+
+
+def find_templates(tokenizer_path, config, told):
+    """{name: (path, text)} of the templates: the file `told`, or those that go with the tokenizer, or the one of these that
+    has that name."""
+    if told and pathlib.Path(told).exists():
+        return {"default": (told, read_text(told))}
+    found = own_templates(tokenizer_path, config)
+    if told and str(told) not in found:
+        names = f"; the tokenizer's own are called {', '.join(found)}" if found else ""
+        raise ChatError(f"{told}: the chat template cannot be read: there is no such file{names}")
+    if not found:
         raise ChatError(
             f"{tokenizer_path}: it comes without a chat template: name one with --chat-template FILE, or take an instruct "
             "model's tokenizer"
         )
-    return beside / "tokenizer_config.json", template
+    return {"default": found[str(told)]} if told else found
 
 
-def environment():
-    try:
-        import jinja2
-        from jinja2 import nodes
-        from jinja2.ext import Extension, loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError as error:
-        raise ChatError("Python has no package `jinja2`: install it there or name another Python with --python") from error
-
-    class Generation(Extension):
-        tags = {"generation"}
-
-        def parse(self, parser):
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            mark = lambda text: nodes.Output([nodes.TemplateData(text)]).set_lineno(line)
-            return [mark(OPENING), *body, mark(CLOSING)]
-
-    def raise_exception(message):
-        raise jinja2.exceptions.TemplateError(message)
-
-    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-        return json.dumps(
-            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-        )
-
-    def strftime_now(form):
-        # The same input gives the same corpus: builds may say which day it is.
-        epoch = os.environ.get("SOURCE_DATE_EPOCH")
-        now = datetime.datetime.fromtimestamp(int(epoch), datetime.timezone.utc) if epoch else datetime.datetime.now()
-        return now.strftime(form)
-
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    made.filters["tojson"] = tojson
-    made.globals["raise_exception"] = raise_exception
-    made.globals["strftime_now"] = strftime_now
-    return made
-
-
-class ChatTemplate:
-    def __init__(self, tokenizer_path, config, told):
-        path, text = find_template(tokenizer_path, config, told)
+def own_templates(tokenizer_path, config):
+    beside = pathlib.Path(tokenizer_path).parent
+    files = {"default": beside / "chat_template.jinja"} if (beside / "chat_template.jinja").exists() else {}
+    files |= {path.stem: path for path in sorted((beside / "additional_chat_templates").glob("*.jinja"))}
+    if files:
+        return {name: (path, read_text(path)) for name, path in files.items()}
+    path = beside / "chat_template.json"
+    if path.exists():
         try:
-            self._template = environment().from_string(text)
-        except ChatError:
-            raise
+            return {"default": (path, json.loads(read_text(path))["chat_template"])}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ChatError(f'{path}: the chat template cannot be read: it is no object with "chat_template"') from error
+    path, template = beside / "tokenizer_config.json", config.get("chat_template")
+    listed = template if isinstance(template, list) else [{"name": "default", "template": template}]
+    return {
+        each["name"]: (path, each["template"])
+        for each in listed
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("template"), str)
+    }
+
+
+class Environment:
+    """Jinja as transformers sets it up. `marks` stand around what {% generation %} marks."""
+
+    def __init__(self, date):
+        try:
+            import jinja2
+            from jinja2.ext import loopcontrols
+            from jinja2.sandbox import ImmutableSandboxedEnvironment
+        except ImportError as error:
+            raise ChatError(
+                "Python has no package `jinja2`: install it there or name another Python with --python"
+            ) from error
+        self.marks = ("", "")
+        self.dated = False
+        self._date = date
+        self.jinja = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[self._generation(), loopcontrols]
+        )
+        self.jinja.filters["tojson"] = tojson
+        self.jinja.globals["raise_exception"] = self._raise
+        self.jinja.globals["strftime_now"] = self._now
+        self._refused = jinja2.exceptions.TemplateError
+
+    def _generation(self):
+        from jinja2 import nodes
+        from jinja2.ext import Extension
+
+        outer = self
+
+        class Generation(Extension):
+            tags = {"generation"}
+
+            def parse(self, parser):
+                line = next(parser.stream).lineno
+                body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+                return nodes.CallBlock(self.call_method("_marked"), [], [], body).set_lineno(line)
+
+            def _marked(self, caller):
+                return outer.marks[0] + caller() + outer.marks[1]
+
+        return Generation
+
+    def _raise(self, message):
+        raise self._refused(message)
+
+    def _now(self, form):
+        self.dated = True
+        return moment(self._date).strftime(form)
+
+
+def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def moment(date):
+    if date:
+        return datetime.datetime.fromisoformat(date)
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.datetime.fromtimestamp(int(epoch), datetime.timezone.utc) if epoch else datetime.datetime.now()
+
+
+class Template:
+    """One compiled template, and what its text says of it."""
+
+    def __init__(self, path, text, environment):
+        from jinja2 import meta, nodes
+
+        try:
+            tree = environment.jinja.parse(text)
+            self.compiled = environment.jinja.from_string(text)
         except Exception as error:
             raise ChatError(
                 f"{path}: the chat template is no Jinja: {error}: mend it, or name another with --chat-template"
             ) from error
+        self.variables = meta.find_undeclared_variables(tree) - set(environment.jinja.globals) - set(OWN_NAMES)
+        self.prompts = "add_generation_prompt" in text
+        self.literals = "\0".join(
+            [node.data for node in tree.find_all(nodes.TemplateData)]
+            + [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
+        )
+
+
+class ChatTemplate:
+    def __init__(self, tokenizer_path, config, told=None, added=(), ends=()):
+        """`told`: Options. `added`: (text, whether it is special) of the tokenizer's added tokens. `ends`: texts of the tokens
+        that end a generation. ChatError."""
+        self._options = told or Options()
+        self._environment = Environment(self._options.date)
+        self._templates = {
+            name: Template(path, text, self._environment)
+            for name, (path, text) in find_templates(tokenizer_path, config, self._options.template).items()
+        }
         self._tokens = {key: token for key in SPECIAL_TOKENS if (token := token_text(config, key)) is not None}
+        self._added = [(text, special) for text, special in added if text]
+        self._all_added = AddedTokens(text for text, _ in self._added)
+        self._ends = AddedTokens({*ends, self._tokens.get("eos_token")} - {None, ""})
+        self._control = {name: self._control_tokens(template) for name, template in self._templates.items()}
+
+    def _control_tokens(self, template):
+        """The tokens that only the template may write: special ones, and others that stand in it."""
+        return AddedTokens(text for text, special in self._added if special or text in template.literals)
+
+    def _choose(self, conversation):
+        """The name of the template: as transformers chooses for tools, and likewise for documents."""
+        for wanted, name in ((conversation.tools, "tool_use"), (conversation.documents, "rag")):
+            if wanted is not None and name in self._templates:
+                return name
+        if "default" not in self._templates:
+            raise ChatError(
+                f"the tokenizer has the chat templates {', '.join(self._templates)} and none called default: name one with "
+                "--chat-template NAME"
+            )
+        return "default"
 
     def render(self, chat):
-        """(text, spans of the text that are learnt, whether earlier turns were rewritten). ChatError."""
-        messages = messages_of(chat)
-        whole = self._render(chat, messages)
-        text, spans = cut_marks(whole)
-        rewritten = False
-        if not text.strip():
-            raise ChatError(
-                "the chat template renders nothing of it: give it messages that the template knows, or another template"
-            )
-        if OPENING not in whole:
-            spans, rewritten = self._spans_by_difference(chat, messages, text)
+        """The whole of it as a Rendered. ChatError; LostError where something in it would be lost."""
+        drawing, text = self._drawn(chat, prompt=False)
+        notes, marks = drawing.notes, drawing.marks
+        if marks[0] in text:
+            text, spans = chat_spans.cut_marks(text, marks)
+            spans = chat_spans.without_weightless(drawing, text, spans)
+            notes.turns = sum(drawing.conversation.learns)
+            spans = chat_spans.merged(spans)
+        else:
+            spans, notes.unlearnt = chat_spans.of_turns(drawing, text)
+            notes.turns = len(spans) + notes.unlearnt
         if not any(end > begin for begin, end in spans):
             raise ChatError("nothing of it would be learnt: give it a message of the assistant, or leave it out")
-        return text, spans, rewritten
+        self._refuse_lost(drawing.conversation, text)
+        chat_spans.refuse_empty(drawing, text, spans)
+        spans, notes.closing = chat_spans.with_ends(drawing, text, spans)
+        notes.endless = chat_spans.endless(drawing, text, spans, notes.closing)
+        return Rendered(text, spans, notes)
 
     def render_prompt(self, chat):
-        """The text of what came before, with what stands in front of the assistant's answer. ChatError."""
-        text, _ = cut_marks(self._render(chat, messages_of(chat), prompt=True))
+        """What came before, with what stands in front of the assistant's answer, as a Rendered. ChatError."""
+        drawing, text = self._drawn(chat, prompt=True)
+        self._refuse_lost(drawing.conversation, text)
+        return Rendered(drawing.without_marks(text), [], drawing.notes)
+
+    def _drawn(self, chat, prompt):
+        """A Drawing of the conversation that the template accepts, and its text."""
+        self._environment.dated = False
+        conversation = conversations.conversation_of(chat, self._options.answers)
+        name = self._choose(conversation)
+        template = self._templates[name]
+        arguments = {key: conversations.plain(value) for key, value in self._options.arguments.items()}
+        for key in [key for key in conversation.rest if key in template.variables]:
+            arguments[key] = conversations.plain(conversation.rest.pop(key))
+        conversation.arguments = arguments | conversation.arguments
+        if clash := set(conversation.arguments) & {"messages", "tools", "documents", "add_generation_prompt"}:
+            raise ChatError(f"`{clash.pop()}` is no argument of a template: leave it out of its arguments")
+        drawing = Drawing(template, self._environment, self._tokens, conversation, self._all_added, self._ends)
+        text = drawing.settled(prompt)
+        if self._options.sanitize != "none" and drawing.sanitize(self._control[name], self._options.sanitize):
+            sanitized = drawing.whole(prompt)
+            if restored(drawing.without_marks(sanitized), drawing.notes.written) != drawing.without_marks(text):
+                raise ChatError(
+                    "a control token that somebody wrote changes what the chat template does: leave it out, or let it be "
+                    "one with --sanitize none"
+                )
+            text = sanitized
         if not text.strip():
             raise ChatError(
                 "the chat template renders nothing of it: give it messages that the template knows, or another template"
             )
-        return text
+        drawing.notes.dated = self._environment.dated
+        return drawing, text
 
-    def _render(self, chat, messages, prompt=False):
-        known = {key: chat[key] for key in ("tools", "documents") if key in chat}
-        told = chat.get("chat_template_kwargs", {})
+    def _refuse_lost(self, conversation, text):
+        """LostError where the template leaves out a tool or a call of one."""
+        calls = [call for message in conversation.messages for call in dict.get(message, "tool_calls") or ()]
+        for kind, values in (("tool", conversation.tools or ()), ("tool call", calls)):
+            for value in values:
+                function = dict.get(value, "function", value)
+                name = dict.get(function, "name") if isinstance(function, dict) else None
+                if isinstance(name, str) and not ("name" in function._read and name in text):
+                    raise LostError(
+                        f"the chat template leaves out the {kind} {name!r}: name a template that has it with "
+                        "--chat-template, or take it out of the input"
+                    )
+
+
+class Drawing:
+    """A conversation with the template that renders it."""
+
+    def __init__(self, template, environment, tokens, conversation, added, ends):
+        self.template = template
+        self.conversation = conversation
+        self.notes = Notes()
+        self.ends = ends
+        self.added = added
+        self._environment = environment
+        self._tokens = tokens
+        taken = MARKS & set("".join(conversations.texts_in(vars_of(conversation))))
+        self._free = (mark for mark in sorted(MARKS) if mark not in taken) if taken else iter(FREE)
+        self.marks = (next(self._free), next(self._free))
+        self.probes = (next(self._free) + "A", next(self._free) + "B")
+
+    def draw(self, messages, prompt=False):
+        """The text of these messages, marks around marked spans. ChatError."""
+        conversation = self.conversation
+        self._environment.marks = self.marks
         try:
-            return self._template.render(
-                messages=messages, add_generation_prompt=prompt, **({"tools": None, "documents": None} | known),
-                **self._tokens, **(told if isinstance(told, dict) else {}),
-            )
+            return self.template.compiled.render(
+                messages=messages, tools=conversation.tools, documents=conversation.documents,
+                add_generation_prompt=prompt, **(self._tokens | conversation.arguments),
+            )  # fmt: skip
         except Exception as error:
             raise ChatError(
                 f"the chat template refuses it: {error}: change its messages, or the template with --chat-template"
             ) from error
 
-    def _spans_by_difference(self, chat, messages, text):
-        turns = [i for i, message in enumerate(messages) if message["role"] == LEARNT]
-        spans = []
-        for i in turns:
-            span = self._span_of_turn(chat, messages, i, text)
-            if span is None:
-                break
-            spans.append(span)
-        else:
-            return spans, False
-        last = self._span_of_turn(chat, messages, turns[-1], text)
-        if last is None:
-            raise ChatError(
-                "the chat template renders other text in front of its last turn than without that turn, so what is "
-                "learnt cannot be told: mark it in the template with {% generation %} and {% endgeneration %}"
-            )
-        return [last], True
-
-    def _span_of_turn(self, chat, messages, i, text):
-        """Of message i in the text, or None where the text goes on otherwise than the part up to the message."""
-        until, _ = cut_marks(self._render(chat, messages[: i + 1]))
-        before = "" if i == 0 else self._prefix(chat, messages[:i])
-        if before is None or not text.startswith(until) or not until.startswith(before):
-            return None
-        # The generation prompt may say more than the turn begins with: an empty thought, say.
-        prompt = self._prefix(chat, messages[:i], prompt=True) if i > 0 else ""
-        shared = os.path.commonprefix([prompt or "", until])
-        return (max(len(shared), len(before)), len(until))
-
-    def _prefix(self, chat, messages, prompt=False):
-        """The text of the first messages, or None where the template refuses so few."""
+    def text_of(self, messages, prompt=False):
+        """Likewise without marks; None where the template refuses these messages."""
         try:
-            return cut_marks(self._render(chat, messages, prompt))[0]
+            return self.without_marks(self.draw(messages, prompt))
         except ChatError:
             return None
 
+    def content(self, text):
+        """The text as this conversation has content: as a part where others are in parts."""
+        contents = (dict.get(message, "content") for message in self.conversation.messages)
+        return in_parts(text) if any(isinstance(each, conversations.Parts) for each in contents) else text
 
-def messages_of(chat):
-    messages = chat.get("messages") if isinstance(chat, dict) else chat
-    if not isinstance(messages, list) or not messages:
-        raise ChatError("there are no messages: a line holds {\"messages\": [{\"role\": …, \"content\": …}, …]}")
-    for i, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise ChatError(f"message {i} has no role: give it {{\"role\": …, \"content\": …}}")
-        if message["role"] not in ROLES:
-            raise ChatError(f"message {i} has the unknown role {message['role']!r}: give it one of {', '.join(ROLES)}")
-        if "content" not in message and "tool_calls" not in message:
-            raise ChatError(f"message {i} has no content: give it some, or \"\"")
-    return messages
+    def whole(self, prompt=False):
+        return self.draw(self.conversation.messages, prompt)
+
+    def without_marks(self, text):
+        return text.replace(self.marks[0], "").replace(self.marks[1], "")
+
+    def settled(self, prompt):
+        """The text of the whole, with messages in the form that the template reads: content in parts or as one text, and an
+        absent content as null where the template wants that."""
+        conversation = self.conversation
+        text, fault = self._tried(prompt)
+        for turn in (as_text, as_parts, with_null):
+            given = conversation.messages
+            turned = turn(given, text)
+            if turned is given or (fault is None and turn is with_null):
+                continue
+            conversation.messages = turned
+            other, again = self._tried(prompt)
+            if again is None or turn is as_text:
+                text, fault = other, again
+            else:
+                conversation.messages = given
+        if fault is not None:
+            raise fault
+        self.notes.unread = conversations.unread(conversation)
+        return text
+
+    def _tried(self, prompt):
+        try:
+            return self.draw(self.conversation.messages, prompt), None
+        except ChatError as error:
+            return "", error
+
+    def sanitize(self, control, whose):
+        """Puts characters in place of control tokens that somebody wrote; how many there were."""
+        marks = {}
+
+        def mark(token):
+            self.notes.control_tokens += 1
+            if token not in marks:
+                marks[token] = next(self._free)
+            return marks[token]
+
+        def change(value):
+            return conversations.map_texts(value, lambda text: control.replaced(text, mark))
+
+        conversation = self.conversation
+        own = whose == "all"
+        changed = [
+            change(message) if own or message["role"] != conversations.LEARNT else message
+            for message in conversation.messages
+        ]
+        others = [change(each) for each in (conversation.tools, conversation.documents, conversation.arguments)]
+        if marks:
+            conversation.messages = changed
+            conversation.tools, conversation.documents, conversation.arguments = others
+        self.notes.written = {mark: token for token, mark in marks.items()}
+        return self.notes.control_tokens
 
 
-def cut_marks(marked):
-    """The text without marks, and the spans between them."""
-    text, spans, opened = [], [], None
-    length = 0
-    rest = marked
-    while rest:
-        at = min((found for mark in (OPENING, CLOSING) if (found := rest.find(mark)) >= 0), default=-1)
-        piece = rest if at < 0 else rest[:at]
-        text.append(piece)
-        length += len(piece)
-        if at < 0:
-            break
-        if rest[at] == OPENING:
-            opened = length
-        elif opened is not None:
-            spans.append((opened, length))
-            opened = None
-        rest = rest[at + 1 :]
-    return "".join(text), spans
+def vars_of(conversation):
+    return [conversation.messages, conversation.tools, conversation.documents, conversation.arguments]
 
 
-def mask_of(offsets, spans):
-    """By token, 1 where it begins inside a span. `offsets`: [begin, end) of each token in the text, ascending."""
-    mask = bytearray(len(offsets))
-    span = 0
-    for i, (begin, _) in enumerate(offsets):
-        while span < len(spans) and begin >= spans[span][1]:
-            span += 1
-        if span < len(spans) and begin >= spans[span][0]:
-            mask[i] = 1
-    return mask
+def as_text(messages, text):
+    """The messages, content in parts as one text where the template does not go through the parts, or leaves out one."""
+
+    def shown(parts):
+        texts = [conversations.part_text(part) or "" for part in list.__iter__(parts)]
+        return conversations.visited(parts) and all(each.strip() in text for each in texts)
+
+    hidden = [isinstance(part := dict.get(each, "content"), conversations.Parts) and not shown(part) for each in messages]
+    if not any(hidden):
+        return messages
+    return [conversations.joined(each) if hide else each for each, hide in zip(messages, hidden, strict=True)]
+
+
+def as_parts(messages, text):
+    """The messages, each content as a part, where the template shows nothing of any that is a text."""
+    contents = [content for each in messages if isinstance(content := dict.get(each, "content"), str) and content.strip()]
+    if not contents or any(max(re.split(r"\W+", content), key=len) in text for content in contents):
+        return messages
+    return [
+        conversations.Object({**each, "content": in_parts(each["content"])}) if isinstance(each.get("content"), str) else each
+        for each in messages
+    ]
+
+
+def with_null(messages, _):
+    """The messages, with content null where there is none: templates from before transformers took that out test for it."""
+    if all("content" in message for message in messages):
+        return messages
+    return [conversations.Object({"content": None, **message}) for message in messages]
+
+
+def in_parts(text):
+    return conversations.Parts([conversations.Object({"type": "text", "text": text})])

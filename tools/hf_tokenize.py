@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Answers encode and decode questions about a Hugging Face tokenizer.json on standard input and output.
 
-Usage: hf_tokenize.py TOKENIZER.json BEGIN_TOKEN END_TOKEN THREADS [CHAT_TEMPLATE]
+Usage: hf_tokenize.py TOKENIZER.json BEGIN_TOKEN END_TOKEN THREADS [CHAT_OPTIONS]
 
 BEGIN_TOKEN and END_TOKEN stand around documents: '' leaves them to the tokenizer, 'none' means none. THREADS share the
-texts of one question (0: one a core). With CHAT_TEMPLATE it answers questions about conversations, too: by the template in
-that file, or with '' by the tokenizer's own.
+texts of one question (0: one a core). With CHAT_OPTIONS, JSON of chat_template.Options, it answers questions about
+conversations, too.
 
 All integers are little-endian. After start-up and after every question comes a status byte: K, and the
 answer; or X, a uint64 size and a message, which names the file that is at fault.
@@ -15,9 +15,10 @@ answer; or X, a uint64 size and a message, which names the file that is at fault
                         -> per text uint64 count and int32 ids
   D, uint64 count, per text uint64 count and int32 ids
                         -> per text uint64 bytes and UTF-8
-  C, uint64 count, per conversation uint64 bytes and JSON
-                        -> per conversation K, byte rewritten (1: only the last turn is learnt), uint64 count, int32
-                           ids and bytes of the mask; or X, uint64 size and a message
+  C or P, uint64 count, per conversation uint64 bytes and JSON
+                        -> per conversation (P: what stands in front of an answer to it, of which nothing is learnt) K,
+                           uint64 size and JSON of chat_template.Notes, uint64 count, int32 ids and bytes of the mask; or X,
+                           or L where something of it would be lost, uint64 size and a message
 The process ends with its input.
 """
 
@@ -28,7 +29,7 @@ import pathlib
 import struct
 import sys
 
-import chat_template
+import chat_tokens
 
 END_TOKENS = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "[SEP]"]
 NO_TOKEN = "none"
@@ -128,36 +129,8 @@ def decode(tokenizer):
         yield struct.pack("<Q", len(data)) + data
 
 
-def encode_chat(tokenizer, template, data):
-    try:
-        text, spans, rewritten = template.render(json.loads(data))
-    except (chat_template.ChatError, ValueError) as error:
-        return refusal(error)
-    encoding = tokenizer.encode(text, add_special_tokens=False)
-    mask = chat_template.mask_of(encoding.offsets, spans)
-    if not any(mask):
-        return refusal("no token begins in what would be learnt of it: leave it out")
-    ids = array.array("i", encoding.ids).tobytes()
-    return b"K" + struct.pack("<BQ", rewritten, len(mask)) + ids + mask
-
-
-def encode_chats(tokenizer, template):
-    chats = [read_exactly(read_size()) for _ in range(read_size())]
-    return [encode_chat(tokenizer, template, chat) for chat in chats]
-
-
-def encode_prompt(tokenizer, template, data):
-    try:
-        text = template.render_prompt(json.loads(data))
-    except (chat_template.ChatError, ValueError) as error:
-        return refusal(error)
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    return b"K" + struct.pack("<BQ", False, len(ids)) + array.array("i", ids).tobytes() + bytes(len(ids))
-
-
-def encode_prompts(tokenizer, template):
-    chats = [read_exactly(read_size()) for _ in range(read_size())]
-    return [encode_prompt(tokenizer, template, chat) for chat in chats]
+def read_chats():
+    return [read_exactly(read_size()) for _ in range(read_size())]
 
 
 def refusal(message):
@@ -178,20 +151,20 @@ def main():
         tokenizer = load(path)
         config = configuration(path)
         ends = begin_id(tokenizer, begin_token, config), end_id(tokenizer, end_token, config)
-        template = chat_template.ChatTemplate(path, config, told[0]) if told else None
+        chats = chat_tokens.ChatTokens(tokenizer, path, config, told[0], ends[1]) if told else None
     except BadInput as error:
         fail(f"{path}: {error}")
         return
-    except chat_template.ChatError as error:
+    except chat_tokens.ChatError as error:
         fail(error)
         return
     vocabulary = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     sink.write(b"K" + struct.pack("<qii", vocabulary, *ends))
     sink.flush()
     questions = {b"E": encode, b"D": decode}
-    if template is not None:
-        questions[b"C"] = lambda tokenizer: encode_chats(tokenizer, template)
-        questions[b"P"] = lambda tokenizer: encode_prompts(tokenizer, template)
+    if chats is not None:
+        questions[b"C"] = lambda _: chats.chats(read_chats())
+        questions[b"P"] = lambda _: chats.prompts(read_chats())
     while (question := source.read(1)) in questions:
         try:
             answer = list(questions[question](tokenizer))

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "cli/chat_options.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/number.h"
@@ -34,6 +35,7 @@ namespace {
 
 struct GenerateArguments : ModelOptions {
   std::filesystem::path tokenizer;
+  corpus::ChatOptions chat;
   std::string prompt;
   std::filesystem::path prompts;
   std::filesystem::path out;
@@ -263,7 +265,8 @@ void answer_file(const GenerateArguments& options) {
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model,
                                                                     chats   ? Needed::kForChats
                                                                     : texts ? Needed::kYes
-                                                                            : Needed::kNo);
+                                                                            : Needed::kNo,
+                                                                    options.chat);
   if (chats && !tokenizer->has_chats())
     throw base::InputError(text(options.prompts.string(),
                                 " has messages, and the tokenizer no chat template: write "
@@ -357,6 +360,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--prompts", options->prompts,
                       "File of prompts to go on from: a JSON line each, {\"prompt\": text}, {\"messages\": "
                       "[{\"role\": …, \"content\": …}, …]} or {\"ids\": [token, …]}");
+  add_chat_options(*command, options->chat);
   command->add_option("--out", options->out, "Where what is said behind --prompts goes, a JSON line a text");
   command->add_option("--tokens", options->tokens, "Most tokens to say")
       ->check(within(int64_t{1}, int64_t{1} << 20))
@@ -387,7 +391,10 @@ void add_generate(CLI::App& app) {
       "--predict", options->predict,
       "Measure first what passes through the model take, and say at the end what they should have");
   command->add_flag("--json", options->json, "Print the result as JSON");
-  command->callback([options] { run_as_told(*options); });
+  command->callback([options, command] {
+    if (options->prompts.empty()) refuse_chat_options(*command, "give messages in a file of --prompts");
+    run_as_told(*options);
+  });
 }
 
 }  // namespace sluice::cli

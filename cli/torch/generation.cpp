@@ -29,7 +29,8 @@ std::filesystem::path find_tokenizer(const std::filesystem::path& told, const tr
 }  // namespace
 
 std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& told,
-                                                const train::ModelSource& model, Needed needed) {
+                                                const train::ModelSource& model, Needed needed,
+                                                const corpus::ChatOptions& chat) {
   const std::filesystem::path path = find_tokenizer(told, model);
   if (path.empty()) {
     if (needed == Needed::kNo) return nullptr;
@@ -38,8 +39,10 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
   if (needed != Needed::kForChats) return corpus::load_tokenizer(path, {.tools = python_tools()});
   constexpr int kCallers = 4;  // requests that are read and written at the same time
   try {
-    return corpus::load_tokenizer(path, {.callers = kCallers, .tools = python_tools(), .chats = true});
+    return corpus::load_tokenizer(
+        path, {.callers = kCallers, .tools = python_tools(), .chats = true, .chat = chat});
   } catch (const base::InputError& error) {
+    if (!chat.chat_template.empty()) throw;
     base::log_warning(text("there are no chats: ", error.what()));
     return corpus::load_tokenizer(path, {.callers = kCallers, .tools = python_tools()});
   }

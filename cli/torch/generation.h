@@ -12,10 +12,11 @@
 namespace sluice::cli {
 
 // The tokenizer `told`, or the model's own. Null where there is none and it is not needed; else InputError.
-// kForChats: with its chat template, where it has one.
+// kForChats: with its chat template, where it has one; `chat` says how that is used, and which it is.
 enum class Needed : uint8_t { kNo, kYes, kForChats };
 std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& told,
-                                                const train::ModelSource& model, Needed needed);
+                                                const train::ModelSource& model, Needed needed,
+                                                const corpus::ChatOptions& chat = {});
 
 // Tokens that end a text: the tokenizer's, and what the model's files say. `tokenizer` may be null.
 std::vector<int64_t> end_tokens_of(const train::ModelSource& model, const corpus::Tokenizer* tokenizer);

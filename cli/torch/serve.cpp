@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/chat_options.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/number.h"
@@ -35,6 +36,7 @@ constexpr int64_t kUsualContext = 4096;
 
 struct ServeArguments : ModelOptions {
   std::filesystem::path tokenizer;
+  corpus::ChatOptions chat;
   serve::ServerOptions server;
   std::optional<int64_t> context_length;
   double cache_gib = 4;
@@ -182,7 +184,7 @@ void run(ServeArguments options) {
   require_one_pipeline(options, model.shape());
   options.server.context_length = context_length_of(options, model);
   const std::unique_ptr<corpus::Tokenizer> tokenizer =
-      tokenizer_of(options.tokenizer, model, Needed::kForChats);
+      tokenizer_of(options.tokenizer, model, Needed::kForChats, options.chat);
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = options.server.context_length;
   evaluation.launch = options.launch;
@@ -252,6 +254,7 @@ void add_serve(CLI::App& app) {
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
+  add_chat_options(*command, options->chat);
   command
       ->add_option("--nproc", options->nproc, "Serve on so many local ranks; 0: be one rank of the launcher")
       ->check(within(0, 4096))

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kChatTemplate = "chat_template.jinja";
+constexpr const char* kMoreTemplates = "additional_chat_templates";
 constexpr uint64_t kSampleSeed = 0x73616D706C65;
 // Python holds one lock a process while it turns ids into bytes, so a child has few threads.
 constexpr int kThreadsOfChild = 4;
@@ -65,13 +66,30 @@ std::string train_model(const std::vector<InputFile>& files, const BuildOptions&
   return model;
 }
 
-// The chat template's file, given or beside the tokenizer; empty: none, or inside tokenizer_config.json.
-std::string template_of(const BuildOptions& options) {
-  const fs::path beside = options.tokenizer_file.parent_path() / kChatTemplate;
-  const fs::path& told = options.tokenizer.chat_template;
-  if (!options.documents.chats) return "";
-  if (told.empty()) return fs::exists(beside) ? base::read_file(beside) : "";
-  return base::read_file(told);
+// What renders conversations: the template's text where it is a file or was chosen, other templates that may
+// be chosen by what a conversation has, and settings of generation, which list end tokens.
+using ChatFiles = std::map<std::string, std::string>;
+
+ChatFiles chat_files(const BuildOptions& options) {
+  if (!options.documents.chats) return {};
+  const fs::path folder = options.tokenizer_file.parent_path();
+  ChatFiles files = {{kChatTemplate, template_text(options.tokenizer.chat, options.tokenizer_file)}};
+  for (const std::string name : {"generation_config.json", "chat_template.json"}) {
+    if (fs::exists(folder / name)) files[name] = base::read_file(folder / name);
+  }
+  if (options.tokenizer.chat.chat_template.empty() && fs::is_directory(folder / kMoreTemplates)) {
+    for (const auto& entry : fs::directory_iterator(folder / kMoreTemplates)) {
+      if (entry.path().extension() != ".jinja") continue;
+      files[text(kMoreTemplates, "/", entry.path().filename().string())] = base::read_file(entry.path());
+    }
+  }
+  return files;
+}
+
+// Whether conversations may have the date in them.
+bool may_be_dated(const ChatFiles& files, const std::string& config) {
+  const auto asks = [](const std::string& bytes) { return bytes.find("strftime_now") != bytes.npos; };
+  return asks(config) || std::ranges::any_of(files, [&](const auto& file) { return asks(file.second); });
 }
 
 // What a corpus is made of and how: builds of which this is equal write the same bytes.
@@ -84,25 +102,27 @@ std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptio
   }
   bytes.add(options.documents.text_key).add(options.documents.delimiter);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
-  bytes.add(options.documents.strict ? 1 : 0).add(options.documents.chats ? 1 : 0).add(template_of(options));
-  if (options.documents.answers)
-    bytes.add(options.documents.answers->prompt)
-        .add(options.documents.answers->answer)
-        .add(options.documents.answers->other_answer);
+  bytes.add(options.documents.strict ? 1 : 0).add(options.documents.chats ? 1 : 0);
   bytes.add(options.tokenizer.begin_token).add(options.tokenizer.end_token);
   if (!options.tokenizer_file.empty()) {
-    const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
-    bytes.add(base::read_file(options.tokenizer_file));
-    bytes.add(fs::exists(config) ? base::read_file(config) : "");
+    const fs::path path = options.tokenizer_file.parent_path() / "tokenizer_config.json";
+    const std::string config = fs::exists(path) ? base::read_file(path) : "";
+    const ChatFiles chat = chat_files(options);
+    bytes.add(base::read_file(options.tokenizer_file)).add(config);
+    for (const auto& [name, content] : chat) bytes.add(name).add(content);
+    ChatOptions told = options.tokenizer.chat;
+    told.answers = options.documents.answers;
+    if (!may_be_dated(chat, config)) told.date.clear();
+    bytes.add(options_text(told));
   }
   return base::hash_text(bytes.hash());
 }
 
 // The tokenizer of a build, ready for `workers` threads.
 struct BuildTokenizer {
-  std::string model;          // its file's bytes
-  std::string config;         // and those of the tokenizer_config.json beside it; empty: none
-  std::string chat_template;  // likewise
+  std::string model;   // its file's bytes
+  std::string config;  // and those of the tokenizer_config.json beside it; empty: none
+  ChatFiles chat;
   bool hugging_face = false;
   int workers = 1;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -116,13 +136,14 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
   made.hugging_face = options.tokenizer_file.extension() == ".json";
   TokenizerOptions told = options.tokenizer;
   told.chats = options.documents.chats;
+  told.chat.answers = options.documents.answers;
   told.threads = made.hugging_face ? std::min(threads, kThreadsOfChild) : 1;
   made.workers = told.callers = (threads + told.threads - 1) / told.threads;
   if (!options.tokenizer_file.empty()) {
     made.model = base::read_file(options.tokenizer_file);
     const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
     if (fs::exists(config)) made.config = base::read_file(config);
-    made.chat_template = template_of(options);
+    made.chat = chat_files(options);
     made.tokenizer = load_tokenizer(options.tokenizer_file, told);
     return made;
   }
@@ -155,7 +176,22 @@ void require_documents(const BuildResult& result, const BuildOptions& options, s
                         base::join(left_out, ", "), base::join(counts.first_refusals, "; ")));
 }
 
-base::Json lengths_json(const BuildResult& result) {
+void require_whole(const BuildResult& result) {
+  const ChatCounts& chats = result.chats;
+  if (chats.lost_documents == 0) return;
+  throw InputError(text("something of ", chats.lost_documents, " of ", result.counts.documents,
+                        " conversations would be lost:\n  ", base::join(chats.lost, "\n  "),
+                        chats.lost_documents > static_cast<int64_t>(chats.lost.size()) ? "\n  …" : ""));
+}
+
+// How conversations were rendered.
+base::Json chat_json(const ChatOptions& options, const ChatCounts& counts) {
+  base::Json json = base::parse_json(options_text(options), "chat options");
+  if (counts.dated_documents == 0) json.erase("date");
+  return json;
+}
+
+base::Json lengths_json(const BuildResult& result, const BuildOptions& options) {
   base::Json json = to_json(result.lengths);
   json["vocabulary"] = result.vocabulary;
   json["begin_id"] = result.begin_id;
@@ -163,6 +199,7 @@ base::Json lengths_json(const BuildResult& result) {
   json["tokenizer"] = result.tokenizer.filename().string();
   json["unigram_entropy_nats"] = result.unigram_entropy_nats;
   json["bytes"] = result.counts.bytes;
+  if (options.documents.chats) json["chat"] = chat_json(options.tokenizer.chat, result.chats);
   return json;
 }
 
@@ -187,7 +224,8 @@ void encode(const std::vector<InputFile>& files, const BuildOptions& options, co
   result.counts = encoded.counts;
   result.changed_documents = encoded.changed_documents;
   result.learnt_tokens = encoded.learnt_tokens;
-  result.rewritten_documents = encoded.rewritten_documents;
+  result.chats = encoded.chats;
+  require_whole(result);
   require_documents(result, options, files.size());
   result.unigram_entropy_nats = unigram_entropy_nats(encoded.token_counts);
   result.lengths = LengthDistribution(writer.lengths());
@@ -197,17 +235,21 @@ void commit(const BuildOptions& options, const BuildTokenizer& with, const Build
             IndexedWriter& writer) {
   writer.retire_older();  // whoever is killed here leaves no corpus with another one's tokenizer
   base::write_file_atomically(result.tokenizer, with.model);
-  const std::pair<const char*, const std::string&> beside[] = {{"tokenizer_config.json", with.config},
-                                                               {kChatTemplate, with.chat_template}};
+  std::error_code ignored;
+  fs::remove_all(options.directory / kMoreTemplates, ignored);
+  ChatFiles beside = with.chat;
+  for (const char* name : {kChatTemplate, "chat_template.json", "generation_config.json"}) beside[name];
+  beside["tokenizer_config.json"] = with.config;
   for (const auto& [name, bytes] : beside) {
-    std::error_code ignored;
     if (bytes.empty()) {
       fs::remove(options.directory / name, ignored);
     } else {
+      base::make_directories((options.directory / name).parent_path());
       base::write_file_atomically(options.directory / name, bytes);
     }
   }
-  base::write_file_atomically(options.directory / "lengths.json", lengths_text(lengths_json(result)));
+  base::write_file_atomically(options.directory / "lengths.json",
+                              lengths_text(lengths_json(result, options)));
   writer.commit();
 }
 

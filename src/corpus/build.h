@@ -24,7 +24,7 @@ struct BuildOptions {
   DocumentOptions documents;
   int threads = 0;                // that tokenize; 0: one a core
   int64_t save_bytes = 64 << 20;  // of input after which a killed build can continue
-  TokenizerOptions tokenizer;     // threads and callers are chosen here
+  TokenizerOptions tokenizer;     // threads, callers and chats are chosen here
   // Called now and then with what is going on and how many bytes of how many are done; may be empty.
   std::function<void(std::string_view stage, int64_t done_bytes, int64_t total_bytes)> on_progress;
 };
@@ -39,7 +39,7 @@ struct BuildResult {
   double unigram_entropy_nats = 0;  // a token, end-of-document tokens included
   int64_t changed_documents = 0;    // that the tokenizer does not give back as they were; ours has none
   int64_t learnt_tokens = 0;        // of conversations, as in Encoded
-  int64_t rewritten_documents = 0;
+  ChatCounts chats;
   DocumentCounts counts;
   std::map<std::string, int64_t> other_endings;  // as in Inputs
   LengthDistribution lengths;

@@ -12,16 +12,10 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "corpus/chat.h"
 #include "corpus/python_child.h"
 
 namespace sluice::corpus {
-
-// What conversations are made of where objects have no messages: a text, or a list of messages, each.
-struct AnswerKeys {
-  std::string prompt = "prompt";
-  std::string answer = "answer";
-  std::string other_answer;  // of pairs: without which an object is left out as well; empty: none
-};
 
 struct DocumentOptions {
   bool chats = false;                 // documents are conversations, JSON objects with messages
@@ -103,15 +97,14 @@ struct RawDocument {
 void read_documents(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
                     const std::function<void(RawDocument&&)>& visit);
 
-// The conversation, as JSON text, that the document is, or that conversation_of() makes of it; nothing where
-// it is left out. Neither is counted as a document yet. REQUIRES: options.chats.
+// The conversation, as JSON text, that the document is; nothing where it is left out. Neither is counted as a
+// document yet. REQUIRES: options.chats.
 std::optional<std::string> chat_of(const RawDocument& document, const DocumentOptions& options,
                                    DocumentCounts& counts);
 
-// The conversation of a prompt and its answer: a user's and an assistant's message where they are texts;
-// where both are lists that of the answer may hold the prompt, which then has no key. InputError naming
-// `place` and the key that is missing.
-std::string conversation_of(const base::Json& object, const AnswerKeys& keys, const std::string& place);
+// Ends with InputError naming `place` where an object lacks a key of a prompt and its answer: a text or a
+// list of messages each. Where the answer is a list, it may hold the prompt, which then has no key.
+void require_answers(const base::Json& object, const AnswerKeys& keys, const std::string& place);
 
 // Calls `visit` for the texts of one of them, cut at the delimiter, or leaves it out: what is no JSON, no
 // object, has no text under the key or is not UTF-8.

@@ -36,7 +36,7 @@ struct EncodedBatch {
   DocumentCounts counts;
   int64_t changed_documents = 0;
   std::vector<std::vector<uint8_t>> masks;  // of conversations
-  int64_t rewritten_documents = 0;
+  ChatCounts chats;
 };
 
 EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, const Tokenizer& tokenizer) {
@@ -52,8 +52,13 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
   std::vector<EncodedChat> answers = tokenizer.encode_chats(chats);
   for (size_t i = 0; i < answers.size(); ++i) {
     EncodedChat& chat = answers[i];
+    const std::string fault = base::text(documents[i]->place, ": ", chat.fault);
+    if (chat.lost) {
+      ++encoded.counts.documents;
+      encoded.chats += {.lost_documents = 1, .lost = {fault}};
+      continue;
+    }
     if (!chat.fault.empty()) {
-      const std::string fault = base::text(documents[i]->place, ": ", chat.fault);
       // The other corpus of pairs may have it: their documents stand in the same order.
       if (options.answers && !options.answers->other_answer.empty()) throw base::InputError(fault);
       leave_out(fault, options, encoded.counts);
@@ -63,7 +68,7 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
     encoded.counts.bytes += std::ssize(documents[i]->bytes);
     encoded.ids.push_back(std::move(chat.ids));
     encoded.masks.push_back(std::move(chat.mask));
-    if (chat.rewritten) ++encoded.rewritten_documents;
+    encoded.chats += chat.counts;
   }
   return encoded;
 }
@@ -153,7 +158,7 @@ class Pipeline {
         writer_.add(ids);
       }
     }
-    encoded_.rewritten_documents += result.rewritten_documents;
+    encoded_.chats += result.chats;
     encoded_.counts += result.counts;
     encoded_.changed_documents += result.changed_documents;
     encoded_.file = oldest.batch->file;
@@ -186,7 +191,7 @@ Json to_json(const Encoded& encoded) {
           {"first_refusals", counts.first_refusals},
           {"changed_documents", encoded.changed_documents},
           {"learnt_tokens", encoded.learnt_tokens},
-          {"rewritten_documents", encoded.rewritten_documents},
+          {"chats", to_json(encoded.chats)},
           {"token_counts", encoded.token_counts},
           {"file", encoded.file},
           {"read_documents", encoded.read_documents}};
@@ -205,7 +210,7 @@ Encoded encoded_from_json(const Json& json, const std::string& name) {
   encoded.counts.first_refusals = base::require<std::vector<std::string>>(json, "first_refusals", name);
   encoded.changed_documents = base::require<int64_t>(json, "changed_documents", name);
   encoded.learnt_tokens = base::require<int64_t>(json, "learnt_tokens", name);
-  encoded.rewritten_documents = base::require<int64_t>(json, "rewritten_documents", name);
+  encoded.chats = chat_counts_from_json(base::require<Json>(json, "chats", name), name);
   encoded.token_counts = base::require<std::vector<int64_t>>(json, "token_counts", name);
   encoded.file = base::require<int64_t>(json, "file", name);
   encoded.read_documents = base::require<int64_t>(json, "read_documents", name);

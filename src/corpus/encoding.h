@@ -17,7 +17,7 @@ struct Encoded {
   DocumentCounts counts;
   int64_t changed_documents = 0;      // that the tokenizer does not give back as they were
   int64_t learnt_tokens = 0;          // of conversations: that the mask lets count
-  int64_t rewritten_documents = 0;    // of these: whose last turn alone does
+  ChatCounts chats;                   // of these
   std::vector<int64_t> token_counts;  // of each id
   int64_t file = 0;                   // being read
   int64_t read_documents = 0;         // of that file, raw ones

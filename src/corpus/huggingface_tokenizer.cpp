@@ -14,6 +14,13 @@ constexpr char kDecode = 'D';
 constexpr char kChats = 'C';
 constexpr char kPrompts = 'P';
 constexpr char kOk = 'K';
+constexpr char kLost = 'L';
+
+std::string receive_text(PythonChild& child) {
+  std::string bytes(child.receive_number<uint64_t>(), '\0');
+  child.receive(bytes.data(), bytes.size());
+  return bytes;
+}
 
 void send_texts(PythonChild& child, char question, std::span<const std::string> texts) {
   child.send(&question, 1);
@@ -27,12 +34,13 @@ void send_texts(PythonChild& child, char question, std::span<const std::string> 
 
 EncodedChat receive_chat(PythonChild& child) {
   EncodedChat chat;
-  if (child.receive_number<char>() != kOk) {
-    chat.fault.resize(child.receive_number<uint64_t>());
-    child.receive(chat.fault.data(), chat.fault.size());
+  const auto status = child.receive_number<char>();
+  if (status != kOk) {
+    chat.lost = status == kLost;
+    chat.fault = receive_text(child);
     return chat;
   }
-  chat.rewritten = child.receive_number<uint8_t>() != 0;
+  chat.counts = counts_of_notes(receive_text(child));
   chat.ids.resize(child.receive_number<uint64_t>());
   chat.mask.resize(chat.ids.size());
   child.receive(chat.ids.data(), chat.ids.size() * sizeof(int32_t));
@@ -50,7 +58,7 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& path, co
   }
   std::vector<std::string> arguments = {path.string(), options.begin_token, options.end_token,
                                         std::to_string(options.threads)};
-  if (options.chats) arguments.push_back(options.chat_template.string());
+  if (options.chats) arguments.push_back(options_text(options.chat));
   for (int i = 0; i < std::max(options.callers, 1); ++i) {
     children_.push_back(
         std::make_unique<PythonChild>(options.tools, "hf_tokenize.py", arguments, path.string()));

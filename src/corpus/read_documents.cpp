@@ -254,37 +254,29 @@ std::optional<std::string> chat_of(const RawDocument& document, const DocumentOp
   if (!options.answers) return document.bytes;
   try {
     AnswerKeys keys = *options.answers;
+    require_answers(*object, keys, document.place);
     if (!keys.other_answer.empty()) {
-      AnswerKeys others = keys;
-      others.answer = keys.other_answer;
-      conversation_of(*object, others, document.place);
+      keys.answer = keys.other_answer;
+      require_answers(*object, keys, document.place);
     }
-    return conversation_of(*object, keys, document.place);
+    return document.bytes;
   } catch (const InputError& error) {
     leave_out(error.what(), options, counts);
     return std::nullopt;
   }
 }
 
-std::string conversation_of(const base::Json& object, const AnswerKeys& keys, const std::string& place) {
-  base::Json messages = base::Json::array();
-  const auto add = [&](const std::string& key, const std::string& role) {
-    const auto found = object.find(key);
-    if (found == object.end() || !(found->is_string() || found->is_array())) {
-      throw InputError(text(place, ": there is neither a text nor a list of messages under '", key,
-                            "': name the key of ", role == "user" ? "prompts" : "answers"));
-    }
-    if (found->is_string()) {
-      messages.push_back({{"role", role}, {"content", *found}});
-    } else {
-      for (const base::Json& message : *found) messages.push_back(message);
-    }
+void require_answers(const base::Json& object, const AnswerKeys& keys, const std::string& place) {
+  const auto require = [&](const std::string& key, const char* kind) {
+    const base::Json* found = base::find(object, key);
+    if (found != nullptr && (found->is_string() || found->is_array())) return;
+    throw InputError(text(place, ": there is neither a text nor a list of messages under '", key,
+                          "': name the key of ", kind));
   };
-  const auto answer = object.find(keys.answer);
-  const bool whole = answer != object.end() && answer->is_array() && !object.contains(keys.prompt);
-  if (!whole) add(keys.prompt, "user");
-  add(keys.answer, "assistant");
-  return base::Json{{"messages", std::move(messages)}}.dump();
+  const base::Json* answer = base::find(object, keys.answer);
+  const bool whole = answer != nullptr && answer->is_array() && !object.contains(keys.prompt);
+  if (!whole) require(keys.prompt, "prompts");
+  require(keys.answer, "answers");
 }
 
 void texts_of(const RawDocument& document, const DocumentOptions& options, DocumentCounts& counts,

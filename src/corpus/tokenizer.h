@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "corpus/chat.h"
 #include "corpus/python_child.h"
 
 namespace sluice::corpus {
@@ -22,16 +23,7 @@ struct TokenizerOptions {
   std::string end_token;    // piece that ends documents; empty: the tokenizer's own; kNoToken: none
   PythonTools tools;        // for tokenizer.json only
   bool chats = false;       // encode_chats() or encode_prompts() will be called
-  std::filesystem::path chat_template;  // that renders them; empty: the tokenizer's own
-};
-
-// A conversation as a document. Its template says everything that stands in it: no begin or end token is
-// added.
-struct EncodedChat {
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> mask;  // 1: the model learns to say this token
-  bool rewritten = false;     // the template rewrites earlier turns, so only the last one is learnt
-  std::string fault;          // why it cannot be one, with a way out; then there are no ids
+  ChatOptions chat;         // how these are rendered
 };
 
 // Thread-safe.
@@ -42,8 +34,8 @@ class Tokenizer {
   // The ids of each text, no beginning or end token added. REQUIRES: texts are UTF-8.
   virtual std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const = 0;
   virtual std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const = 0;
-  // Of conversations, JSON objects with "messages" as chat templates take them (tools/chat_template.py says
-  // how they are rendered, and what of them is learnt). REQUIRES: has_chats().
+  // Of conversations, JSON objects with "messages", or as ChatOptions::answers says (tools/conversations.py
+  // says in which forms, tools/chat_spans.py what of them is learnt). REQUIRES: has_chats().
   virtual std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const;
   // Likewise as something to answer: behind them stands what the template puts in front of the assistant's
   // turn. Without masks: nothing of it is learnt. REQUIRES: has_chats().

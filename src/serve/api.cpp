@@ -26,13 +26,17 @@ constexpr std::string_view kRead[] = {"prompt",      "messages", "max_tokens",  
                                       "n",           "stop",     "seed",        "stream",
                                       "echo",        "logprobs", "top_logprobs"};
 
+// Likewise of chats alone.
+constexpr std::string_view kReadOfChats[] = {"documents", "chat_template_kwargs"};
+
 bool is_neutral(const Json& value) {
   return value.is_null() || value == false || value == 0 || (value.is_structured() && value.empty());
 }
 
-void refuse_unknown(const Json& body) {
+void refuse_unknown(const Json& body, Endpoint endpoint) {
   for (const auto& [key, value] : body.items()) {
     const auto is = [&](std::string_view known) { return known == key; };
+    if (endpoint == Endpoint::kChat && std::ranges::any_of(kReadOfChats, is)) continue;
     if (std::ranges::any_of(kRead, is) || std::ranges::any_of(kIgnored, is) || is_neutral(value)) continue;
     if (key == "best_of" && value == body.value("n", Json(1))) continue;
     throw InputError(
@@ -81,7 +85,8 @@ void read_messages(const Json& body, const corpus::Tokenizer& tokenizer, Asked& 
   if (!body.contains("messages")) throw InputError("messages are missing: give a list of them");
   if (!tokenizer.has_chats())
     throw InputError("this model's tokenizer has no chat template: ask for completions instead");
-  const std::string chat = Json{{"messages", body.at("messages")}}.dump();
+  // Arguments of the template may stand beside the messages.
+  const std::string chat = base::json_text(body);
   const corpus::EncodedChat encoded = tokenizer.encode_prompts({&chat, 1}).front();
   if (!encoded.fault.empty()) throw InputError(encoded.fault);
   asked.prompts.emplace_back(encoded.ids.begin(), encoded.ids.end());
@@ -181,7 +186,7 @@ Json head_json(const Asked& asked, const std::string& id, const std::string& mod
 Asked read_request(const std::string& body, Endpoint endpoint, const corpus::Tokenizer& tokenizer,
                    int64_t vocabulary, uint64_t seed) {
   const Json json = parsed(body);
-  refuse_unknown(json);
+  refuse_unknown(json, endpoint);
   Asked asked{.endpoint = endpoint};
   if (endpoint == Endpoint::kChat) {
     read_messages(json, tokenizer, asked);

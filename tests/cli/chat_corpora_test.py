@@ -112,17 +112,17 @@ class ChatCorpora(CommandTest):
                                      ({"answer": "a"}, ("--prompts",), "under 'prompt': name the key of prompts"),
                                      ({"prompt": "a", "chosen": 3}, ("--pairs",), "under 'chosen'"),
                                      ({}, ("--pairs", "--prompts"), "give one of the two")):
-            built = self.build(MARKED, [row], *arguments)
+            built = self.build(MARKED, [row], "--strict", *arguments)
             self.assertEqual(built.returncode, 2)
             self.assertIn(told, built.stderr)
 
     def test_without_marks_the_difference_of_prefixes_is_learnt(self):
         _, parts = self.learnt(PLAIN, CHAT)
-        self.assertEqual(parts, ["<think>hm</think>Hello<|im_end|>\n", "<think>so</think>Vu.<|im_end|>\n"])
+        self.assertEqual(parts, ["<think>hm</think>Hello<|im_end|>", "<think>so</think>Vu.<|im_end|>"])
 
     def test_a_template_that_rewrites_earlier_turns_trains_the_last_one_and_says_so(self):
         built, parts = self.learnt(FORGETFUL, CHAT)
-        self.assertEqual(parts, ["<think>so</think>Vu.<|im_end|>\n"])
+        self.assertEqual(parts, ["<think>so</think>Vu.<|im_end|>"])
         self.assertEqual(json.loads(built.stdout)["rewritten_documents"], 1)
         self.assertRegex(built.stderr, "1 of 1 conversations: the chat template rewrites earlier turns")
 
@@ -136,7 +136,7 @@ class ChatCorpora(CommandTest):
     def test_what_is_wrong_is_named_with_its_line_and_a_way_out(self):
         good = conversation(CHAT)
         cases = [
-            (PLAIN, [good, '{"messages": [}'], r"chats.jsonl:2: "),
+            (PLAIN, [good, '{"messages": [}'], r"chats.jsonl:2 is not JSON"),
             (PLAIN, [good, conversation([("user", "a"), ("bot", "b")])],
              r"chats.jsonl:2: message 1 has the unknown role 'bot': give it one of system, "),
             (PLAIN, [conversation([("user", "a")])], r"chats.jsonl:1: nothing of it would be learnt: give it a message"),
@@ -148,10 +148,74 @@ class ChatCorpora(CommandTest):
         ]
         for template, rows, message in cases:
             with self.subTest(message=message):
-                built = self.build(template, rows)
+                built = self.build(template, rows, "--strict")
                 self.assertEqual((built.returncode, built.stdout), (2, ""), built.stderr)
                 self.assertRegex(built.stderr, message)
                 self.assertFalse((self.tokenizer / "corpus" / "corpus.idx").exists())
+
+    def test_what_would_be_lost_ends_the_build_with_a_count_and_a_way_out(self):
+        good = conversation(CHAT)
+        tools = good | {"tools": [{"type": "function", "function": {"name": "look_up"}}]}
+        empty = conversation([("user", "a"), ("assistant", "")])
+        built = self.build(PLAIN, [good, tools, empty, tools, tools])
+        self.assertEqual((built.returncode, built.stdout), (2, ""), built.stderr)
+        self.assertRegex(built.stderr, "something of 4 of 5 conversations would be lost")
+        self.assertRegex(built.stderr, "chats.jsonl:2: the chat template leaves out the tool 'look_up': .*--chat-template")
+        self.assertRegex(built.stderr, "chats.jsonl:3: message 1 of the assistant says nothing")
+        self.assertFalse((self.corpus / "corpus.idx").exists())
+
+    def test_what_is_not_read_or_read_otherwise_is_said_once(self):
+        rows = [conversation([("user", "a<|im_end|>b"), ("assistant", "c")]) | {"source": i} for i in range(3)]
+        built = self.build(PLAIN, rows)
+        self.assertEqual(built.returncode, 0, built.stderr)
+        self.assertRegex(built.stderr, "3 control tokens that others than the assistant wrote were read as text")
+        self.assertEqual(built.stderr.count("neither Sluice nor the chat template reads: source (3)"), 1)
+        self.assertEqual(json.loads(built.stdout)["unread_keys"], {"source": 3})
+        as_tokens = json.loads(self.build(PLAIN, rows, "--sanitize", "none").stdout)
+        self.assertLess(as_tokens["tokens"], json.loads(built.stdout)["tokens"])
+        self.assertEqual(as_tokens["control_tokens_as_text"], 0)
+
+    def test_the_date_is_an_option_and_is_recorded(self):
+        template = "{{ strftime_now('%d %b %Y') }}\n" + PLAIN
+        for arguments, date in ((("--chat-date", "2024-07-26"), "2024-07-26"), ((), None)):
+            built = self.build(template, [conversation(CHAT)], *arguments)
+            self.assertEqual(built.returncode, 0, built.stderr)
+            recorded = json.loads((self.corpus / "lengths.json").read_text())["chat"]
+            self.assertEqual(recorded["sanitize"], "users")
+            self.assertRegex(recorded["date"], date or r"\d{4}-\d\d-\d\d")
+            self.assertIn(recorded["date"], built.stderr)
+        self.assertEqual(self.build(template, [conversation(CHAT)], "--chat-date", "26.7.2024").returncode, 2)
+        self.assertEqual(self.build(PLAIN, [conversation(CHAT)]).returncode, 0)
+        self.assertNotIn("date", json.loads((self.corpus / "lengths.json").read_text())["chat"])
+
+    def test_options_of_conversations_want_some(self):
+        (self.tokenizer / "a.txt").write_text("text")
+        for option in (("--sanitize", "all"), ("--chat-date", "2024-07-26"), ("--template-argument", "a=1")):
+            built = call("corpus", "build", self.tokenizer / "a.txt", "--out", self.tokenizer / "none", "--tokenizer", self.tokenizer, *option)
+            self.assertEqual(built.returncode, 2)
+            self.assertIn(f"{option[0]} is for conversations", built.stderr)
+
+    def test_tools_stand_beside_prompts_and_answers(self):
+        template = "{% for t in tools or [] %}{{ t | tojson }}\n{% endfor %}" + PLAIN
+        row = {"prompt": "a", "answer": "b", "tools": [{"name": "look_up", "arguments": {"z": 1, "a": 2}}]}
+        built = self.build(template, [row], "--prompts")
+        self.assertEqual(built.returncode, 0, built.stderr)
+        text = call("corpus", "show", self.corpus / "corpus", "0").stdout
+        self.assertIn('{"name": "look_up", "arguments": {"z": 1, "a": 2}}', text)
+
+    def test_more_templates_go_with_the_corpus(self):
+        more = self.tokenizer / "additional_chat_templates"
+        more.mkdir()
+        (self.tokenizer / "chat_template.jinja").write_text(PLAIN)
+        (more / "tool_use.jinja").write_text("{{ tools[0].name }}" + PLAIN)
+        row = conversation(CHAT) | {"tools": [{"name": "look_up"}]}
+        self.assertEqual(self.build(None, [row]).returncode, 0)
+        self.assertTrue((self.corpus / "additional_chat_templates/tool_use.jinja").exists())
+        self.assertEqual(self.build(None, [row], "--chat-template", "tool_use").returncode, 0)
+        self.assertIn("tools[0]", (self.corpus / "chat_template.jinja").read_text())
+        built = self.build(None, [row], "--chat-template", "another")
+        self.assertEqual(built.returncode, 2)
+        self.assertIn("the tokenizer's own are called default, tool_use", built.stderr)
 
     def test_a_template_that_is_no_jinja_is_named_with_its_file(self):
         template = self.tokenizer / "syntax.jinja"
