@@ -224,7 +224,7 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
   build.sample_bytes = static_cast<int64_t>(arguments->sample_mb * 1e6);
   build.documents.delimiter = unescaped(arguments->delimiter);
-  build.documents.tools = build.tokenizer.tools;
+  build.documents.tools = build.tokenizer.tools = python_tools();
   auto progress = std::make_shared<StageProgress>();
   build.on_progress = [progress](std::string_view stage, int64_t done, int64_t total) {
     (*progress)(stage, done, total);
@@ -266,7 +266,6 @@ void add_corpus(CLI::App& app) {
   auto arguments = std::make_shared<CorpusArguments>();
   arguments->command = build;
   corpus::BuildOptions& options = arguments->build;
-  options.tokenizer.tools = python_tools();
   build
       ->add_option("inputs", options.inputs,
                    "Text files (a document each), JSON Lines or lists, .gz, .zst and .bz2 of these, Parquet, "
@@ -328,10 +327,7 @@ void add_corpus(CLI::App& app) {
       "and the first three shown");
   build->add_option("--threads", options.threads, "Threads that tokenize; 0: one a core")
       ->capture_default_str();
-  build
-      ->add_option("--python", options.tokenizer.tools.interpreter,
-                   "Python with the packages tokenizers and pyarrow")
-      ->capture_default_str();
+  add_python_option(*build);
   build->add_flag("--json", arguments->json, "Print the result as JSON");
   build->callback([arguments] { run(arguments); });
 }

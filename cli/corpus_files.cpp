@@ -8,6 +8,7 @@
 #include "base/json_fields.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "cli/environment.h"
 #include "cli/tokenizers.h"
 #include "corpus/indexed.h"
 #include "corpus/load_tokenizer.h"
@@ -116,6 +117,7 @@ void add_corpus_show(CLI::App& corpus) {
   command->add_option("documents", arguments->documents, "Numbers of documents, from 0")->required();
   command->add_option("--tokenizer", arguments->tokenizer, "Tokenizer (default: the one beside the corpus)");
   command->add_flag("--ids", arguments->ids, "Print token ids instead of text");
+  add_python_option(*command);
   command->add_flag("--json", arguments->json, "Print a line of JSON for each document");
   command->callback([arguments] { show(*arguments); });
 }

@@ -1,10 +1,22 @@
 #include "cli/environment.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
+#include "base/text.h"
+
 namespace sluice::cli {
+
+using base::text;
+
+namespace {
+
+constexpr const char* kPython = "SLUICE_PYTHON";
+
+}  // namespace
 
 std::map<std::string, std::string> environment() {
   std::map<std::string, std::string> variables;
@@ -30,9 +42,9 @@ std::filesystem::path dependencies_directory() {
   return std::filesystem::path(home == variables.end() ? "/root" : home->second) / ".cache" / "sluice";
 }
 
-storage::Location locate(const std::string& text) {
-  if (!storage::is_s3(text)) return storage::locate(text, {});
-  return storage::locate(text, storage::s3_access_from(environment()));
+storage::Location locate(const std::string& place) {
+  if (!storage::is_s3(place)) return storage::locate(place, {});
+  return storage::locate(place, storage::s3_access_from(environment()));
 }
 
 corpus::PythonTools python_tools() {
@@ -41,8 +53,26 @@ corpus::PythonTools python_tools() {
   const std::filesystem::path root = program.parent_path().parent_path();
   const std::filesystem::path installed = root / "share/sluice";
   const bool is_installed = std::filesystem::exists(installed / "hf_tokenize.py", error);
-  return {.interpreter = dependencies_directory() / "tools" / "bin" / "python",
-          .scripts = is_installed ? installed : root / "tools"};
+  corpus::PythonTools tools{.scripts = is_installed ? installed : root / "tools"};
+  const auto variables = environment();
+  if (const auto told = variables.find(kPython); told != variables.end()) tools.interpreter = told->second;
+  // The dependencies of this user, then those of whoever built the program.
+  for (const std::filesystem::path& folder :
+       {dependencies_directory(), std::filesystem::path(SLUICE_BUILD_DEPS)}) {
+    const std::filesystem::path python = folder / "tools/bin/python";
+    const bool is_new = std::ranges::find(tools.usual, python) == tools.usual.end();
+    if (is_new && ::access(python.c_str(), X_OK) == 0) tools.usual.push_back(python);
+  }
+  tools.usual.emplace_back("python3");
+  return tools;
+}
+
+void add_python_option(CLI::App& command) {
+  const auto remember = [](const std::string& python) { ::setenv(kPython, python.c_str(), 1); };
+  command.add_option_function<std::string>(
+      "--python", remember,
+      text("Python that has the packages tokenizers and pyarrow (default: $", kPython,
+           ", the build's, or the PATH's python3)"));
 }
 
 }  // namespace sluice::cli

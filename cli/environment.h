@@ -1,6 +1,7 @@
 // The process's environment: read here and nowhere below.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -23,8 +24,12 @@ std::filesystem::path dependencies_directory();
 // A path, or s3://BUCKET/NAME with the access that the environment gives (storage/s3_access.h).
 storage::Location locate(const std::string& text);
 
-// The Python that has the packages `tokenizers` and `pyarrow`, and the scripts of the checkout that this
-// program was built in, or their installed copies.
+// The Python that --python or $SLUICE_PYTHON names, or else those that may have the packages `tokenizers` and
+// `pyarrow`: the one that this program was built beside, and the PATH's python3. With the scripts of the
+// checkout that this program was built in, or their installed copies.
 corpus::PythonTools python_tools();
+
+// --python, for this process and all that it starts.
+void add_python_option(CLI::App& command);
 
 }  // namespace sluice::cli

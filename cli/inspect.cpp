@@ -100,6 +100,7 @@ void add_inspect(CLI::App& app) {
       app.add_subcommand("inspect", "Print any file or directory that Sluice reads or writes, for people");
   auto paths = std::make_shared<std::vector<fs::path>>();
   command->add_option("paths", *paths, text("Any of: ", kKnown))->required();
+  add_python_option(*command);
   command->callback([paths] {
     for (const fs::path& path : *paths) {
       if (storage::is_s3(path.string())) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Answers encode and decode questions about a Hugging Face tokenizer.json on standard input and output.
+"""Answers encode and decode questions about a Hugging Face tokenizer.json (sluice_channel.py says where).
 
 Usage: hf_tokenize.py TOKENIZER.json BEGIN_TOKEN END_TOKEN THREADS [CHAT_OPTIONS]
 
@@ -7,10 +7,11 @@ BEGIN_TOKEN and END_TOKEN stand around documents: '' leaves them to the tokenize
 texts of one question (0: one a core). With CHAT_OPTIONS, JSON of chat_template.Options, it answers questions about
 conversations, too.
 
-All integers are little-endian. After start-up and after every question comes a status byte: K, and the
-answer; or X, a uint64 size and a message, which names the file that is at fault.
+All integers are little-endian.
   start-up              -> int64 vocabulary, int32 id of the token in front of documents and of the one that
-                           ends them, -1 where there is none
+                           ends them, -1 where none is known; uint64 count and int32 pairs [begin, end) of ids
+                           below the vocabulary that are no tokens; uint64 count and int32 ids of tokens that
+                           are one byte of a letter behind its first
   E, uint64 count, per text uint64 bytes and UTF-8
                         -> per text uint64 count and int32 ids
   D, uint64 count, per text uint64 count and int32 ids
@@ -26,39 +27,26 @@ import array
 import json
 import os
 import pathlib
+import re
 import struct
 import sys
+
+import sluice_channel as channel
+from sluice_channel import read_exactly, read_size, refusal
 
 import chat_tokens
 
 END_TOKENS = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "[SEP]"]
 NO_TOKEN = "none"
-
-source, sink = sys.stdin.buffer, sys.stdout.buffer
+LATER_BYTE = re.compile(r"<0x[89AB][0-9A-F]>")
 
 
 class BadInput(Exception):
     """A message for the user."""
 
 
-def read_exactly(size):
-    data = source.read(size)
-    if len(data) != size:
-        sys.exit(0)
-    return data
-
-
-def read_size():
-    return struct.unpack("<Q", read_exactly(8))[0]
-
-
 def load(path):
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise BadInput(
-            f"{sys.executable} has no package `tokenizers`: install it there or name another Python with --python"
-        ) from error
+    Tokenizer = channel.package("tokenizers").Tokenizer
     try:
         tokenizer = Tokenizer.from_file(path)
     except Exception as error:
@@ -113,7 +101,7 @@ def end_id(tokenizer, told, config):
         found = tokenizer.token_to_id(token) if token else None
         if found is not None:
             return found
-    raise BadInput(f"no known token to end documents with: name one of its tokens, or '{NO_TOKEN}', with --end-token")
+    return -1
 
 
 def encode(tokenizer):
@@ -133,14 +121,28 @@ def read_chats():
     return [read_exactly(read_size()) for _ in range(read_size())]
 
 
-def refusal(message):
-    data = str(message).encode("utf-8", "replace")
-    return b"X" + struct.pack("<Q", len(data)) + data
-
-
 def fail(message):
-    sink.write(refusal(message))
-    sink.flush()
+    channel.tell(refusal(message))
+
+
+def gaps(ids):
+    """What lies between the ids from 0 on, as pairs [begin, end)."""
+    pairs, end = [], 0
+    for each in sorted(set(ids)):
+        if each > end:
+            pairs += [end, each]
+        end = each + 1
+    return pairs
+
+
+def tell_about(tokenizer, ends):
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    between = gaps(vocabulary.values())
+    later = sorted(i for token, i in vocabulary.items() if LATER_BYTE.fullmatch(token))
+    size = max(vocabulary.values(), default=-1) + 1
+    channel.tell(b"K", struct.pack("<qii", size, *ends),
+                 struct.pack("<Q", len(between) // 2), array.array("i", between).tobytes(),
+                 struct.pack("<Q", len(later)), array.array("i", later).tobytes())
 
 
 def main():
@@ -148,32 +150,30 @@ def main():
     if threads != "0":
         os.environ["RAYON_NUM_THREADS"] = threads
     try:
+        if told:
+            channel.package("jinja2")
         tokenizer = load(path)
         config = configuration(path)
         ends = begin_id(tokenizer, begin_token, config), end_id(tokenizer, end_token, config)
         chats = chat_tokens.ChatTokens(tokenizer, path, config, told[0], ends[1]) if told else None
+    except channel.Lacking as error:
+        return channel.tell_lacking(error)
     except BadInput as error:
-        fail(f"{path}: {error}")
-        return
+        return fail(f"{path}: {error}")
     except chat_tokens.ChatError as error:
-        fail(error)
-        return
-    vocabulary = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
-    sink.write(b"K" + struct.pack("<qii", vocabulary, *ends))
-    sink.flush()
+        return fail(error)
+    tell_about(tokenizer, ends)
     questions = {b"E": encode, b"D": decode}
     if chats is not None:
         questions[b"C"] = lambda _: chats.chats(read_chats())
         questions[b"P"] = lambda _: chats.prompts(read_chats())
-    while (question := source.read(1)) in questions:
+    while (question := channel.source.read(1)) in questions:
         try:
             answer = list(questions[question](tokenizer))
         except Exception as error:
             fail(f"{path}: {error}")
             continue
-        sink.write(b"K")
-        sink.writelines(answer)
-        sink.flush()
+        channel.tell(b"K", *answer)
 
 
 if __name__ == "__main__":

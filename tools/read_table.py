@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the texts of a Parquet or Arrow file to standard output.
+"""Writes the texts of a Parquet or Arrow file (sluice_channel.py says where).
 
 Usage: read_table.py FILE COLUMN
 
@@ -13,10 +13,11 @@ import os
 import struct
 import sys
 
+import sluice_channel as channel
+from sluice_channel import sink
+
 ROWS = 1024
 NULL = struct.pack("<Q", 2**64 - 1)
-
-sink = sys.stdout.buffer
 
 
 class BadInput(Exception):
@@ -24,14 +25,9 @@ class BadInput(Exception):
 
 
 def load_library():
-    try:
-        import pyarrow.ipc
-        import pyarrow.parquet
-    except ImportError as error:
-        raise BadInput(
-            f"{sys.executable} has no package `pyarrow`: install it there or name another Python with --python"
-        ) from error
-    return pyarrow
+    channel.package("pyarrow.ipc")
+    channel.package("pyarrow.parquet")
+    return channel.package("pyarrow")
 
 
 def require_text(pyarrow, schema, column):
@@ -99,6 +95,8 @@ def main():
         write_piece(1, [])
     except BrokenPipeError:  # nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sink.fileno())
+    except channel.Lacking as error:
+        channel.tell_lacking(error)
     except BadInput as error:
         fail(f"{path}: {error}")
     except Exception as error:

@@ -85,12 +85,14 @@ std::vector<Finding> examine() {
          "its frontend's headers were not there when this was built, so attention on GPUs is slower: "
          "run tools/bootstrap and build again"});
   }
-  const std::filesystem::path python = python_tools().interpreter;
-  const bool has_tokenizers = std::filesystem::exists(python);
+  const corpus::PythonTools tools = python_tools();
+  const bool has_tokenizers = !tools.interpreter.empty() || tools.usual.size() > 1;
   findings.push_back(
       {has_tokenizers, "tokenizers",
-       has_tokenizers ? python.string()
-                      : "neither Hugging Face tokenizer.json nor Parquet can be read: run tools/bootstrap"});
+       !has_tokenizers ? "Hugging Face tokenizer.json and Parquet can be read where the PATH's python3 has the "
+                         "packages tokenizers and pyarrow alone: run tools/bootstrap, or name one with --python"
+       : tools.interpreter.empty() ? tools.usual.front().string()
+                                   : tools.interpreter.string()});
   const std::string s3 = storage::s3_library();
   findings.push_back(
       {!s3.empty(), "S3",

@@ -376,6 +376,7 @@ void add_generate(CLI::App& app) {
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
+  add_python_option(*command);
   add_computing_options(*command, *options);
   command
       ->add_option("--nproc", options->nproc,

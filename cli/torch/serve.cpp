@@ -263,6 +263,7 @@ void add_serve(CLI::App& app) {
   command->add_option(
       "--strategy", options->strategy,
       "How several ranks have the model between them, as <4,1,1>: one pipeline of TP ranks and stages");
+  add_python_option(*command);
   add_computing_options(*command, *options);
   command->callback(
       [options] { run_on_ranks(options->nproc, options->launch, [options] { run(*options); }); });

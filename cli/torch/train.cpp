@@ -135,6 +135,7 @@ void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", about_torch_command("train"));
   auto options = std::make_shared<TrainArguments>();
   add_rank_options(*command, options->ranks);
+  add_python_option(*command);
   command->add_option(
       "--resume", options->resume,
       "auto: the newest checkpoint of the run directory or its mirror, if any; or a checkpoint or run "

@@ -137,6 +137,7 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
   TokenizerOptions told = options.tokenizer;
   told.chats = options.documents.chats;
   told.chat.answers = options.documents.answers;
+  told.needs_end = true;
   told.threads = made.hugging_face ? std::min(threads, kThreadsOfChild) : 1;
   made.workers = told.callers = (threads + told.threads - 1) / told.threads;
   if (!options.tokenizer_file.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace sluice::corpus {
@@ -16,19 +17,10 @@ constexpr char kPrompts = 'P';
 constexpr char kOk = 'K';
 constexpr char kLost = 'L';
 
-std::string receive_text(PythonChild& child) {
-  std::string bytes(child.receive_number<uint64_t>(), '\0');
-  child.receive(bytes.data(), bytes.size());
-  return bytes;
-}
-
 void send_texts(PythonChild& child, char question, std::span<const std::string> texts) {
   child.send(&question, 1);
   child.send_number<uint64_t>(texts.size());
-  for (const std::string& text : texts) {
-    child.send_number<uint64_t>(text.size());
-    child.send(text.data(), text.size());
-  }
+  for (const std::string& text : texts) child.send_text(text);
   child.check_status();
 }
 
@@ -37,10 +29,10 @@ EncodedChat receive_chat(PythonChild& child) {
   const auto status = child.receive_number<char>();
   if (status != kOk) {
     chat.lost = status == kLost;
-    chat.fault = receive_text(child);
+    chat.fault = child.receive_text();
     return chat;
   }
-  chat.counts = counts_of_notes(receive_text(child));
+  chat.counts = counts_of_notes(child.receive_text());
   chat.ids.resize(child.receive_number<uint64_t>());
   chat.mask.resize(chat.ids.size());
   child.receive(chat.ids.data(), chat.ids.size() * sizeof(int32_t));
@@ -62,11 +54,28 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& path, co
   for (int i = 0; i < std::max(options.callers, 1); ++i) {
     children_.push_back(
         std::make_unique<PythonChild>(options.tools, "hf_tokenize.py", arguments, path.string()));
-    vocabulary_ = children_.back()->receive_number<int64_t>();
-    begin_id_ = children_.back()->receive_number<int32_t>();
-    end_id_ = children_.back()->receive_number<int32_t>();
+    const Head head = receive_head(*children_.back());
+    vocabulary_ = head.vocabulary;
+    begin_id_ = head.begin_id;
+    end_id_ = head.end_id;
+    gaps_ = head.gaps;
+    later_bytes_ = {head.later_bytes.begin(), head.later_bytes.end()};
     idle_.push_back(children_.back().get());
   }
+  require_end(options, path.string());
+}
+
+HuggingFaceTokenizer::Head HuggingFaceTokenizer::receive_head(PythonChild& child) {
+  Head head{.vocabulary = child.receive_number<int64_t>(),
+            .begin_id = child.receive_number<int32_t>(),
+            .end_id = child.receive_number<int32_t>()};
+  for (auto gaps = child.receive_number<uint64_t>(); gaps > 0; --gaps) {
+    const auto begin = child.receive_number<int32_t>();
+    head.gaps.push_back({begin, child.receive_number<int32_t>()});
+  }
+  head.later_bytes.resize(child.receive_number<uint64_t>());
+  child.receive(head.later_bytes.data(), head.later_bytes.size() * sizeof(int32_t));
+  return head;
 }
 
 template <typename Ask>
@@ -83,7 +92,19 @@ auto HuggingFaceTokenizer::with_child(const Ask& ask) const {
     idle_.push_back(child);
     released_.notify_one();
   });
-  return ask(*child);
+  try {
+    return ask(*child);
+  } catch (const base::InputError&) {
+    throw;  // which the child said itself
+  } catch (const ChildEnded& gone) {
+    base::log_warning(base::text(gone.what(), "; another one is asked"));
+    child->restart();
+    receive_head(*child);
+    return ask(*child);
+  } catch (...) {
+    child->kill();  // of an answer that was left halfway nobody reads the rest
+    throw;
+  }
 }
 
 std::vector<std::vector<int32_t>> HuggingFaceTokenizer::encode_all(std::span<const std::string> texts) const {
@@ -108,10 +129,7 @@ std::vector<std::string> HuggingFaceTokenizer::decode_all(std::span<const std::v
     }
     child.check_status();
     std::vector<std::string> texts(ids.size());
-    for (std::string& each : texts) {
-      each.resize(child.receive_number<uint64_t>());
-      child.receive(each.data(), each.size());
-    }
+    for (std::string& each : texts) each = child.receive_text();
     return texts;
   });
 }

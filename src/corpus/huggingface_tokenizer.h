@@ -17,7 +17,8 @@ class HuggingFaceTokenizer final : public Tokenizer {
   // installed, or the file is not a tokenizer, each with the way out.
   HuggingFaceTokenizer(const std::filesystem::path& path, const TokenizerOptions& options);
 
-  // RunError when a child ends before it has answered.
+  // A child that ends before it has answered is started anew and asked again, once; RunError when that one
+  // ends, too.
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const override;
   std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const override;
   std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const override;
@@ -25,6 +26,15 @@ class HuggingFaceTokenizer final : public Tokenizer {
   bool has_chats() const override { return has_chats_; }
 
  private:
+  // What a child says of itself when it has started.
+  struct Head {
+    int64_t vocabulary = 0;
+    int32_t begin_id = -1;
+    int32_t end_id = -1;
+    std::vector<base::Interval> gaps;
+    std::vector<int32_t> later_bytes;
+  };
+  static Head receive_head(PythonChild& child);
   std::vector<EncodedChat> encode_by_template(char question, std::span<const std::string> chats) const;
   // Calls ask(child) with one that nobody else asks, waiting for it when all are busy.
   template <typename Ask>

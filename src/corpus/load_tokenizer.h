@@ -27,7 +27,8 @@ ConfiguredTokens configured_tokens(const std::filesystem::path& model);
 // tokenizer.json, or add_bos_token of the tokenizer_config.json beside it. They end with the eos_token of
 // tokenizer_config.json, a SentencePiece model's own, or the first known name that is in the vocabulary.
 //
-// InputError when the file is neither, has no token to end documents with, or the child process cannot start.
+// InputError when the file is neither, has no token to end documents with where options need one, or the
+// child process cannot start.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path,
                                           const TokenizerOptions& options = {});
 

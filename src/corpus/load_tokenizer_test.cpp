@@ -132,8 +132,12 @@ class Tokenizer:
     def token_to_id(self, token): return {"</s>": 7, "<begin>": 8}.get(token)
     def get_vocab(self, with_added_tokens): return {"x": 0x10FFFF}
     def encode_batch(self, texts, add_special_tokens):
+        import os, pathlib
         if "die" in texts:
-            import os
+            os._exit(3)
+        once = pathlib.Path(__file__).with_name("died")
+        if "die once" in texts and not once.exists():
+            once.touch()
             os._exit(3)
         return [Encoding([ord(c) for c in t]) for t in texts]
     def decode_batch(self, ids, skip_special_tokens): return ["".join(map(chr, i)) for i in ids]
@@ -214,14 +218,58 @@ TEST_F(HuggingFace, FaultsAreNamedWithTheWayOut) {
   other = options_;
   other.tools.scripts = "/nonexistent";
   EXPECT_THAT(error_of("tokenizer.json", other), HasSubstr("cannot read /nonexistent/hf_tokenize.py"));
-  base::write_file_atomically(directory_ / "tokenizers.py", "raise ImportError('no')");
+  base::write_file_atomically(directory_ / "tokenizers.py", "raise ImportError('libfoo.so: no such file')");
+  EXPECT_THAT(error_of("tokenizer.json", options_),
+              HasSubstr("cannot import `tokenizers`: ImportError: libfoo.so: no such file"));
+  ::unsetenv("PYTHONPATH");
   EXPECT_THAT(error_of("tokenizer.json", options_), HasSubstr("has no package `tokenizers`"));
 }
 
-TEST_F(HuggingFace, ChildThatEndsIsAnErrorNotAHang) {
+TEST_F(HuggingFace, AChildThatEndsIsStartedAnewAndAskedOnceMore) {
   const auto tokenizer = load_tokenizer(directory_ / "tokenizer.json", options_);
+  EXPECT_EQ(tokenizer->encode("die once").size(), 8u);
   EXPECT_THROW(tokenizer->encode("die"), base::RunError);
-  EXPECT_THROW(tokenizer->encode("again"), base::RunError);
+  EXPECT_EQ(tokenizer->encode("again").size(), 5u);
+}
+
+TEST_F(HuggingFace, TheFirstPythonThatServesIsTaken) {
+  options_.tools.interpreter.clear();
+  options_.tools.usual = {"/nonexistent/python", "/bin/false", "/usr/bin/python3"};
+  EXPECT_EQ(load_tokenizer(directory_ / "tokenizer.json", options_)->end_id(), 7);
+  options_.tools.usual.pop_back();
+  const std::string fault = error_of("tokenizer.json", options_);
+  EXPECT_THAT(fault, HasSubstr("cannot start /nonexistent/python: No such file or directory; /bin/false: "));
+  EXPECT_THAT(fault, HasSubstr("name another Python with --python"));
+}
+
+// What stands in front of other modules, prints, or is no Python's home, changes nothing.
+TEST_F(HuggingFace, SurroundingsOfTheChildChangeNothing) {
+  for (const char* name : {"json.py", "re.py", "chat_template.py", "sluice_channel.py"})
+    base::write_file_atomically(directory_ / name, "raise RuntimeError('another module')");
+  base::write_file_atomically(directory_ / "sitecustomize.py", "raise RuntimeError('customised')");
+  base::write_file_atomically(
+      directory_ / "tokenizers.py",
+      std::string(
+          "import os, sys\nprint('KKKKKKKK')\nos.write(1, b'K' * 64)\nassert not sys.stdin.read()\n") +
+          kStubPackage);
+  ::setenv("PYTHONHOME", "/nonexistent", 1);
+  ::setenv("PYTHONSAFEPATH", "1", 1);
+  const auto tokenizer = load_tokenizer(directory_ / "tokenizer.json", options_);
+  EXPECT_EQ(tokenizer->encode("abc"), (std::vector<int32_t>{'a', 'b', 'c'}));
+  ::unsetenv("PYTHONHOME");
+  ::unsetenv("PYTHONSAFEPATH");
+}
+
+TEST_F(HuggingFace, AnEndIsAskedForWhereOneIsNeeded) {
+  std::string package = kStubPackage;
+  package.replace(package.find("\"</s>\": 7"), 9, "\"</no>\": 7");
+  base::write_file_atomically(directory_ / "tokenizers.py", package);
+  EXPECT_EQ(load_tokenizer(directory_ / "tokenizer.json", options_)->end_id(), -1);
+  options_.needs_end = true;
+  EXPECT_THAT(error_of("tokenizer.json", options_),
+              HasSubstr("no known token to end documents with: name one of its tokens, or 'none'"));
+  options_.end_token = kNoToken;
+  EXPECT_EQ(load_tokenizer(directory_ / "tokenizer.json", options_)->end_id(), -1);
 }
 
 TEST(Utf8, AcceptsExactlyWellFormedText) {

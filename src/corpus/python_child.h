@@ -1,5 +1,5 @@
-// A script of Sluice's, run by Python in a child process, that answers over its standard input and output.
-// Integers travel little-endian; each answer follows a status byte (the scripts say which answers there are).
+// A script of Sluice's, run by Python in a child process, that answers over a socket of its own (the script
+// tools/sluice_channel.py says how). Integers travel little-endian; each answer follows a status byte.
 #pragma once
 
 #include <sys/types.h>
@@ -9,31 +9,50 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+
 namespace sluice::corpus {
 
 // Where Python and the scripts are.
 struct PythonTools {
-  std::filesystem::path interpreter;  // with the packages that scripts import; empty: python3
-  std::filesystem::path scripts;      // the folder tools/ of Sluice
+  std::filesystem::path interpreter;         // as the user named it; empty: the first of `usual` that serves
+  std::vector<std::filesystem::path> usual;  // those of a machine; none: python3
+  std::filesystem::path scripts;             // the folder tools/ of Sluice
+  std::string option = "--python";           // by which the user names another interpreter
+};
+
+// The child has ended before it answered. A new one may be asked.
+class ChildEnded : public base::RunError {
+ public:
+  using RunError::RunError;
+};
+// It was ended, because its answer took longer than it may.
+class ChildLate : public ChildEnded {
+ public:
+  using ChildEnded::ChildEnded;
 };
 
 // Not thread-safe.
 class PythonChild {
  public:
   // Starts scripts/`script` with the arguments and waits for its first status byte. `subject` is what the
-  // script is for, a path. InputError when Python or the script is missing, or with the script's own message,
-  // which names the file that is at fault.
-  PythonChild(const PythonTools& tools, const std::string& script, const std::vector<std::string>& arguments,
-              std::string subject);
-  // The child ends when its input does.
+  // script is for, a path. InputError when no Python serves or the script is missing, or with the script's
+  // own message, which names the file that is at fault.
+  PythonChild(PythonTools tools, std::string script, std::vector<std::string> arguments, std::string subject);
+  // The child ends when its input does; one that does not is killed, with all that it started.
   ~PythonChild();
   PythonChild(const PythonChild&) = delete;
   PythonChild& operator=(const PythonChild&) = delete;
 
-  // How long an answer may take from here on: a child that takes longer is ended, and receive() throws
-  // RunError. For ever unless set.
+  // Ends the child, and starts another one as the first was. Throws what the constructor throws.
+  void restart();
+  // Kills the child and all that it started.
+  void kill();
+
+  // How long an answer may take from here on: a child that takes longer is killed, and receive() throws
+  // ChildLate. 0: for ever, as it begins.
   void set_patience(double seconds);
-  // RunError when the child has ended.
+  // ChildEnded when the child has ended.
   void send(const void* data, size_t size);
   void receive(void* data, size_t size);
   template <typename T>
@@ -46,14 +65,24 @@ class PythonChild {
     receive(&value, sizeof(value));
     return value;
   }
+  void send_text(const std::string& text);
+  std::string receive_text();
   // Reads the byte in front of each answer. InputError with the child's message when it says that it cannot.
   void check_status();
 
  private:
+  void start();
+  // Why this interpreter doesn't serve, a part of a sentence; empty: it has started the script.
+  std::string try_interpreter(const std::filesystem::path& interpreter);
   void stop();
+  // How the child ended, once it has.
+  std::string ended();
 
+  PythonTools tools_;
+  std::string script_;
+  std::vector<std::string> arguments_;
   std::string subject_;
-  double patience_s_ = 0;  // 0: any
+  double patience_s_ = 0;
   int socket_ = -1;
   pid_t child_ = -1;
 };

@@ -3,6 +3,7 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <cstdio>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -52,16 +53,20 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& model, const s
   vocabulary_ = processor_->GetPieceSize();
   end_id_ =
       options.end_token.empty() ? processor_->eos_id() : piece_id(options.end_token, name, "--end-token");
-  if (end_id_ < 0 && options.end_token != kNoToken) {
-    throw InputError(text(name, " has no token '</s>' to end documents with: name one of its pieces, or '",
-                          kNoToken, "', with --end-token"));
-  }
+  require_end(options, name);
   if (!options.begin_token.empty()) begin_id_ = piece_id(options.begin_token, name, "--begin-token");
   for (const char* piece : kBlockBytes) {
     const int id = processor_->PieceToId(piece);
     if (processor_->IsByte(id)) block_ids_.push_back(id);
   }
   if (block_ids_.size() != std::size(kBlockBytes)) block_ids_.clear();
+  constexpr int kFirstLater = 0x80, kLastLater = 0xBF;  // bytes of a letter behind its first
+  char piece[8];
+  for (int byte = kFirstLater; byte <= kLastLater; ++byte) {
+    std::snprintf(piece, sizeof piece, "<0x%02X>", static_cast<unsigned>(byte));
+    const int id = processor_->PieceToId(piece);
+    if (processor_->IsByte(id)) later_bytes_.insert(id);
+  }
 }
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
@@ -105,7 +110,11 @@ std::vector<std::vector<int32_t>> SentencePieceTokenizer::encode_all(
 std::vector<std::string> SentencePieceTokenizer::decode_all(std::span<const std::vector<int32_t>> ids) const {
   std::vector<std::string> texts(ids.size());
   parallel_for(ids.size(), threads_, [&](size_t i) {
-    const auto status = processor_->Decode(ids[i], &texts[i]);
+    std::vector<int> known;
+    for (const int32_t id : ids[i]) {
+      if (id >= 0 && id < vocabulary_) known.push_back(id);
+    }
+    const auto status = processor_->Decode(known, &texts[i]);
     if (!status.ok()) throw InputError(text("cannot decode tokens: ", status.ToString()));
   });
   return texts;

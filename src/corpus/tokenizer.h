@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "base/interval.h"
 #include "corpus/chat.h"
 #include "corpus/python_child.h"
 
@@ -21,6 +23,7 @@ struct TokenizerOptions {
   int callers = 1;          // threads that call at the same time
   std::string begin_token;  // piece in front of documents; empty: as the tokenizer says; kNoToken: none
   std::string end_token;    // piece that ends documents; empty: the tokenizer's own; kNoToken: none
+  bool needs_end = false;   // InputError where no end is known and kNoToken isn't told
   PythonTools tools;        // for tokenizer.json only
   bool chats = false;       // encode_chats() or encode_prompts() will be called
   ChatOptions chat;         // how these are rendered
@@ -33,6 +36,8 @@ class Tokenizer {
 
   // The ids of each text, no beginning or end token added. REQUIRES: texts are UTF-8.
   virtual std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const = 0;
+  // Their texts, each as one from its beginning on: what tokens add to those in front of them,
+  // corpus/continuation.h finds. Ids that are no token say nothing.
   virtual std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const = 0;
   // Of conversations, JSON objects with "messages", or as ChatOptions::answers says (tools/conversations.py
   // says in which forms, tools/chat_spans.py what of them is learnt). REQUIRES: has_chats().
@@ -45,14 +50,23 @@ class Tokenizer {
   virtual bool has_chats() const { return false; }
 
   int64_t vocabulary() const { return vocabulary_; }  // ids are in [0, vocabulary)
-  int32_t begin_id() const { return begin_id_; }      // the token in front of a document; -1: there is none
-  int32_t end_id() const { return end_id_; }          // the token that ends a document; -1: there is none
+  // Those of [0, vocabulary) that are no token, ascending.
+  const std::vector<base::Interval>& gaps() const { return gaps_; }
+  // Whether a token is a byte of a letter behind its first, in a vocabulary that says letters by bytes.
+  bool is_later_byte(int32_t id) const { return later_bytes_.contains(id); }
+  int32_t begin_id() const { return begin_id_; }  // the token in front of a document; -1: there is none
+  int32_t end_id() const { return end_id_; }      // the token that ends a document; -1: there is none
 
   std::vector<int32_t> encode(const std::string& text) const { return encode_all({&text, 1}).front(); }
   std::string decode(const std::vector<int32_t>& ids) const { return decode_all({&ids, 1}).front(); }
 
  protected:
+  // InputError when options need an end and there is none. `name` stands in it.
+  void require_end(const TokenizerOptions& options, const std::string& name) const;
+
   int64_t vocabulary_ = 0;
+  std::vector<base::Interval> gaps_;
+  std::unordered_set<int32_t> later_bytes_;
   int32_t begin_id_ = -1;
   int32_t end_id_ = -1;
 };

@@ -67,7 +67,10 @@ Speaker::Speaker(RunContext& run) : run_(run) {
   run.control().together("preparing rewards", [&] {
     const config::RlConfig& rl = run.config().rl;
     tokenizer_ = tokenizer_of(run.config(), run.options().tools);
-    const corpus::PythonTools tools{.interpreter = rl.python, .scripts = run.options().tools.scripts};
+    corpus::PythonTools tools = run.options().tools;
+    tools.option = "rl.python";
+    tools.usual.insert(tools.usual.begin(), "python3");  // as where the function was written
+    if (!rl.python.empty()) tools.interpreter = rl.python;
     if (rl.rolls_out()) reward_ = rl::make_reward(rl.reward, {rl.reward_timeout_s, tools});
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
