@@ -1,0 +1,118 @@
+#include "corpus/continuation.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace sluice::corpus {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // of bytes that are no letter yet
+constexpr int64_t kLetterTokens = 4;                       // that a letter has at most
+
+using Ids = std::vector<int32_t>;
+
+bool breaks_off(std::string_view text) { return text.ends_with(kReplacement); }
+
+// Without the bytes that end a letter: decoders that join bytes lose all of a run that begins with them.
+std::span<const int32_t> from_a_letter_on(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  while (!ids.empty() && tokenizer.is_later_byte(ids.front())) ids = ids.subspan(1);
+  return ids;
+}
+
+bool begins_letter_at(std::string_view text, size_t at) {
+  return at == text.size() || (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
+}
+
+// What `whole` has more than its beginning `shown`; decoders may write the beginning of a longer text a
+// little differently.
+std::string rest_of(const std::string& whole, const std::string& shown) {
+  const auto [end, ignored] = std::ranges::mismatch(whole, shown);
+  auto same = static_cast<size_t>(end - whole.begin());
+  while (same > 0 && !begins_letter_at(whole, same)) --same;
+  return whole.substr(same);
+}
+
+}  // namespace
+
+std::vector<std::string> texts_behind(const Tokenizer& tokenizer,
+                                      std::span<const Continuation> continuations) {
+  // Of each: the whole, then the tokens in front, without ever more of the last ones, as these may be a part
+  // of a letter.
+  std::vector<Ids> asked;
+  for (const Continuation& each : continuations) {
+    const std::span<const int32_t> before = from_a_letter_on(tokenizer, each.before);
+    Ids& whole = asked.emplace_back(before.begin(), before.end());
+    whole.insert(whole.end(), each.tokens.begin(), each.tokens.end());
+    for (int64_t less = 0; less < kLetterTokens; ++less) {
+      const auto kept = static_cast<size_t>(std::max<int64_t>(0, std::ssize(before) - less));
+      asked.emplace_back(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(kept));
+    }
+  }
+  const std::vector<std::string> decoded = tokenizer.decode_all(asked);
+  std::vector<std::string> texts;
+  for (auto of = decoded.begin(); of != decoded.end(); of += kLetterTokens + 1) {
+    const auto complete = std::find_if_not(of + 1, of + kLetterTokens + 1, breaks_off);
+    texts.push_back(rest_of(*of, complete == of + kLetterTokens + 1 ? of[1] : *complete));
+  }
+  return texts;
+}
+
+std::string text_behind(const Tokenizer& tokenizer, const Continuation& continuation) {
+  return texts_behind(tokenizer, {&continuation, 1}).front();
+}
+
+namespace {
+
+// Windows on the tokens of a text, each up to a token.
+class Windows {
+ public:
+  Windows(const Tokenizer& tokenizer, Ids ids) : tokenizer_(tokenizer), ids_(std::move(ids)) {}
+
+  int64_t size() const { return std::ssize(ids_); }
+  // The tokens [begin, end) that decode as they do behind all in front of them.
+  Ids window(int64_t last, int64_t end) const {
+    constexpr int64_t kTokens = 2 * kLetterTokens;
+    int64_t begin = std::max<int64_t>(0, last + 1 - kTokens);
+    const int64_t latest = begin == 0 ? 0 : begin + kLetterTokens - 1;
+    while (begin < latest && tokenizer_.is_later_byte(ids_[static_cast<size_t>(begin)])) ++begin;
+    return {ids_.begin() + begin, ids_.begin() + end};
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  Ids ids_;
+};
+
+}  // namespace
+
+std::vector<std::string> pieces_behind(const Tokenizer& tokenizer, const Continuation& continuation) {
+  Ids ids = continuation.before;
+  ids.insert(ids.end(), continuation.tokens.begin(), continuation.tokens.end());
+  const Windows windows(tokenizer, std::move(ids));
+  const int64_t given = std::ssize(continuation.before);
+  // All that ends a letter, from a few tokens in front on.
+  const int64_t first = std::max<int64_t>(0, given - kLetterTokens);
+  std::vector<Ids> asked;
+  for (int64_t i = first; i < windows.size(); ++i) asked.push_back(windows.window(i, i + 1));
+  const std::vector<std::string> up_to = tokenizer.decode_all(asked);
+  asked.clear();
+  std::vector<int64_t> ends;  // tokens that complete what stands before them
+  int64_t told = first;       // everything in front of it is complete
+  for (int64_t i = first; i < windows.size(); ++i) {
+    const bool last = i + 1 == windows.size() || i + 1 - told >= kLetterTokens;
+    if (!last && breaks_off(up_to[static_cast<size_t>(i - first)])) continue;
+    if (i >= given) {
+      ends.push_back(i);
+      asked.push_back(windows.window(i, told));
+    }
+    told = i + 1;
+  }
+  const std::vector<std::string> before = tokenizer.decode_all(asked);
+  std::vector<std::string> pieces(continuation.tokens.size());
+  for (size_t e = 0; e < ends.size(); ++e)
+    pieces[static_cast<size_t>(ends[e] - given)] =
+        rest_of(up_to[static_cast<size_t>(ends[e] - first)], before[e]);
+  return pieces;
+}
+
+}  // namespace sluice::corpus
