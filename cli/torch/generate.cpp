@@ -19,6 +19,7 @@
 #include "cli/torch/ranks.h"
 #include "cli/torch/said_file.h"
 #include "cli/torch_commands.h"
+#include "corpus/continuation.h"
 #include "generate/generator.h"
 #include "profile/pass_prediction.h"
 #include "serve/api.h"
@@ -103,9 +104,9 @@ struct Task {
   int64_t first_text = 0;
 };
 
-std::string text_of(const generate::Said& said, const corpus::Tokenizer* tokenizer) {
+std::string text_of(const Task& task, const generate::Said& said, const corpus::Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return "";
-  return tokenizer->decode({said.tokens.begin(), said.tokens.end()});
+  return corpus::Behind(*tokenizer, task.tokens).text(said.tokens);
 }
 
 base::Json said_json(const Task& task, int sample, const generate::Said& said,
@@ -113,7 +114,7 @@ base::Json said_json(const Task& task, int sample, const generate::Said& said,
   return {{"index", task.prompt.index},
           {"sample", sample},
           {"prompt", task.prompt.text},
-          {"text", serve::cut_at_stop(text_of(said, tokenizer), options.stops)},
+          {"text", serve::cut_at_stop(text_of(task, said, tokenizer), options.stops)},
           {"prompt_tokens", static_cast<int64_t>(task.tokens.size())},
           {"ids", said.tokens},
           {"logprobs", said.log_probabilities},
@@ -176,14 +177,12 @@ void say(train::ModelSource& model, const GenerateArguments& options, const Spea
   const generate::Decoder decoder(held, pages, most_texts);
   generate::Manner manner{.sampling = options.sampling};
   manner.end_tokens = end_tokens_of(model, tokenizer);
-  if (!options.stops.empty()) {
-    manner.ends = [&](const generate::Said& said) {
-      const std::string so_far = text_of(said, tokenizer);
-      return serve::cut_at_stop(so_far, options.stops).size() < so_far.size();
-    };
-  }
-  generate::Generator generator(decoder, {.pages = pages, .most_texts = most_texts});
+  std::vector<base::Interval> never;
+  if (tokenizer != nullptr)
+    never = corpus::rows_without_token(*tokenizer, model.shape().vocab, manner.end_tokens);
+  generate::Generator generator(decoder, {.pages = pages, .most_texts = most_texts}, std::move(never));
   for (Task& task : tasks) {
+    if (!options.stops.empty()) manner.ends = serve::ends_at_stop(*tokenizer, task.tokens, options.stops);
     manner.number = static_cast<uint64_t>(task.prompt.index);
     task.first_text = generator.add({task.tokens, options.tokens, options.samples}, manner);
   }
@@ -261,7 +260,7 @@ void answer_file(const GenerateArguments& options) {
   const std::vector<Prompt> prompts = read_prompts(options.prompts);
   const auto any = [&](auto is) { return std::ranges::any_of(prompts, is); };
   const bool chats = any([](const Prompt& prompt) { return !prompt.chat.empty(); });
-  const bool texts = any([](const Prompt& prompt) { return prompt.ids.empty(); });
+  const bool texts = !options.stops.empty() || any([](const Prompt& prompt) { return prompt.ids.empty(); });
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model,
                                                                     chats   ? Needed::kForChats
                                                                     : texts ? Needed::kYes

@@ -197,8 +197,11 @@ void run(ServeArguments options) {
       std::min(wanted, generate::Decoder::pages_in(held, options.cache_gib * 0x1p30, options.most_texts));
   const generate::Decoder decoder(held, pages, options.most_texts);
   const inference::SchedulerOptions scheduler{.pages = pages, .most_texts = options.most_texts};
+  options.server.end_tokens = end_tokens_of(model, tokenizer.get());
+  const std::vector<base::Interval> never =
+      corpus::rows_without_token(*tokenizer, model.shape().vocab, options.server.end_tokens);
   if (options.launch.rank > 0) {
-    generate::Generator generator(decoder, scheduler);
+    generate::Generator generator(decoder, scheduler, never);
     return generate::follow(evaluator.ranks(), generator, [&](const std::string& place) {
       try {
         take_up(place, evaluator);
@@ -207,11 +210,11 @@ void run(ServeArguments options) {
     });
   }
   serve::Engine engine(decoder, {.scheduler = scheduler,
+                                 .never = never,
                                  .most_waiting = options.most_waiting,
                                  .company = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
   options.server.context_length = std::min(options.server.context_length, pages * inference::kPageTokens);
   options.server.vocabulary = model.shape().vocab;
-  options.server.end_tokens = end_tokens_of(model, tokenizer.get());
   if (options.server.model.empty()) options.server.model = options.model;
   serve::Server server(engine, *tokenizer, options.server);
   std::optional<Follow> follow;

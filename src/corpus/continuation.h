@@ -32,6 +32,27 @@ std::string text_behind(const Tokenizer& tokenizer, const Continuation& continua
 // By token what it adds, which together is the text. A letter of several tokens comes with the last of them.
 std::vector<std::string> pieces_behind(const Tokenizer& tokenizer, const Continuation& continuation);
 
+// What is said behind some tokens, of which it keeps as many as it needs. The tokenizer must outlive it.
+class Behind {
+ public:
+  template <typename Ids>
+  Behind(const Tokenizer& tokenizer, const Ids& before)
+      : tokenizer_(&tokenizer), before_(continuation_of(tokenizer, before, std::vector<int32_t>()).before) {}
+
+  template <typename Ids>
+  std::string text(const Ids& tokens) const {
+    return text_behind(*tokenizer_, continuation_of(*tokenizer_, before_, tokens));
+  }
+  template <typename Ids>
+  std::vector<std::string> pieces(const Ids& tokens) const {
+    return pieces_behind(*tokenizer_, continuation_of(*tokenizer_, before_, tokens));
+  }
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::vector<int32_t> before_;
+};
+
 // That many tokens in front tell how the next ones are said.
 inline constexpr int64_t kContextTokens = 16;
 

@@ -81,6 +81,16 @@ TEST(Tokenizer, KeepsWhiteSpaceAndItsOwnSymbols) {
   }
 }
 
+TEST(Tokenizer, RowsOfAModelWithoutATokenAreFound) {
+  const SentencePieceTokenizer tokenizer = trained();
+  using Rows = std::vector<base::Interval>;
+  EXPECT_EQ(rows_without_token(tokenizer, 500, {}), Rows{});
+  EXPECT_EQ(rows_without_token(tokenizer, 600, {}), (Rows{{512, 600}}));
+  const std::vector<int64_t> ends = {3, 512, 550, 599, 700};
+  EXPECT_EQ(rows_without_token(tokenizer, 600, ends), (Rows{{513, 550}, {551, 599}}));
+  EXPECT_EQ(tokenizer.decode({600, -1}), "");  // whatever another's rows are, they say nothing
+}
+
 TEST(Tokenizer, TrainingTwiceGivesTheSameModel) { EXPECT_EQ(model_of_this_file(), trained_model()); }
 
 TEST(Tokenizer, TrainedVocabularyHasTheSizeAskedFor) {

@@ -1,5 +1,8 @@
 #include "corpus/tokenizer.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -18,6 +21,24 @@ void Tokenizer::require_end(const TokenizerOptions& options, const std::string& 
   throw base::InputError(base::text(name,
                                     ": no known token to end documents with: name one of its tokens, or '",
                                     kNoToken, "', with --end-token"));
+}
+
+std::vector<base::Interval> rows_without_token(const Tokenizer& tokenizer, int64_t rows,
+                                               std::span<const int64_t> others) {
+  std::vector<base::Interval> gaps = tokenizer.gaps();
+  gaps.push_back({tokenizer.vocabulary(), rows});
+  const std::set<int64_t> known(others.begin(), others.end());
+  std::vector<base::Interval> none;
+  for (const base::Interval& gap : gaps) {
+    int64_t begin = gap.begin;
+    const int64_t end = std::min(gap.end, rows);
+    for (auto next = known.lower_bound(begin); next != known.end() && *next < end; ++next) {
+      if (begin < *next) none.push_back({begin, *next});
+      begin = *next + 1;
+    }
+    if (begin < end) none.push_back({begin, end});
+  }
+  return none;
 }
 
 }  // namespace sluice::corpus

@@ -71,4 +71,8 @@ class Tokenizer {
   int32_t end_id_ = -1;
 };
 
+// Rows of a model's vocabulary that are no token of this tokenizer and none of `others`, ascending.
+std::vector<base::Interval> rows_without_token(const Tokenizer& tokenizer, int64_t rows,
+                                               std::span<const int64_t> others);
+
 }  // namespace sluice::corpus

@@ -24,6 +24,7 @@ base::Json to_json(const inference::Request& request, const Manner& manner) {
           {"min_p", sampling.min_p},
           {"seed", sampling.seed},
           {"number", manner.number},
+          {"alternatives", manner.alternatives},
           {"end_tokens", manner.end_tokens}};
 }
 
@@ -42,6 +43,7 @@ void add_to(Generator& generator, const base::Json& json) {
   value("min_p", sampling.min_p);
   value("seed", sampling.seed);
   value("number", manner.number);
+  value("alternatives", manner.alternatives);
   value("end_tokens", manner.end_tokens);
   generator.add(request, manner);
 }

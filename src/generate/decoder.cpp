@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/max.h>
+#include <ATen/ops/topk.h>
 
 #include <algorithm>
 #include <utility>
@@ -139,11 +139,11 @@ void Decoder::forward(ForwardPass& pass) const {
   const auto rows = [&](const std::vector<int64_t>& of) { return rows_of(flow.layout, x_TH, of); };
   if (!wanted.empty())
     pass.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();
-  if (!scored.empty()) pass.scores = scores_of(rows(scored), pass.targets);
+  if (!scored.empty()) pass.scores = scores_of(rows(scored), pass);
 }
 
 // Logits of few rows at once.
-std::vector<Score> Decoder::scores_of(const at::Tensor& x_RH, const std::vector<int64_t>& target_R) const {
+std::vector<Score> Decoder::scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const {
   std::vector<Score> scores;
   const int64_t rows = x_RH.size(0);
   const int64_t chunk = layers::head_chunk_rows(model_.context, sizeof(double));
@@ -151,11 +151,14 @@ std::vector<Score> Decoder::scores_of(const at::Tensor& x_RH, const std::vector<
     const int64_t count = std::min(chunk, rows - begin);
     const at::Tensor logits_CV = layers::head_logits(model_.context, head_, x_RH.narrow(0, begin, count));
     const at::Tensor log_CV = at::log_softmax(logits_CV.to(at::kDouble), 1).cpu();
-    const auto [most_C, likeliest_C] = log_CV.max(1);
+    const auto [most_CA, likeliest_CA] = log_CV.topk(pass.alternatives, 1);
     for (int64_t row = 0; row < count; ++row) {
-      const int64_t target = target_R[static_cast<size_t>(begin + row)];
-      scores.push_back({log_CV.const_data_ptr<double>()[row * log_CV.size(1) + target],
-                        likeliest_C.const_data_ptr<int64_t>()[row], most_C.const_data_ptr<double>()[row]});
+      const int64_t target = pass.targets[static_cast<size_t>(begin + row)];
+      Score& score = scores.emplace_back();
+      score.log_probability = log_CV.const_data_ptr<double>()[row * log_CV.size(1) + target];
+      for (int64_t i = row * pass.alternatives; i < (row + 1) * pass.alternatives; ++i)
+        score.alternatives.push_back(
+            {likeliest_CA.const_data_ptr<int64_t>()[i], most_CA.const_data_ptr<double>()[i]});
     }
   }
   return scores;

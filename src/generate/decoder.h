@@ -14,6 +14,7 @@
 
 #include "base/interval.h"
 #include "comm/transport.h"
+#include "generate/sampling.h"
 #include "inference/room.h"
 #include "inference/scheduler.h"
 #include "layers/key_cache.h"
@@ -64,8 +65,7 @@ struct HeldModel {
 // What the model makes of a token that was given, of all that could stand there.
 struct Score {
   double log_probability = 0;
-  int64_t likeliest = 0;
-  double likeliest_log_probability = 0;
+  std::vector<Alternative> alternatives;  // the likeliest tokens, the likeliest first
 };
 
 // What goes through the model at once, on its way through the stages.
@@ -78,6 +78,7 @@ struct ForwardPass {
   std::vector<inference::Piece> pieces;
   std::vector<int64_t> ids;      // of all rows
   std::vector<int64_t> targets;  // of scored rows, piece by piece
+  int64_t alternatives = 0;      // that are told of each of these rows
   layers::Flow flow;             // on the stage that has it
 
   // What the last stage makes of it. Logits behind the last token of each piece that says something, in their
@@ -110,7 +111,7 @@ class Decoder {
   static int64_t pages_in(const HeldModel& model, double bytes, int64_t most_texts);
 
  private:
-  std::vector<Score> scores_of(const at::Tensor& x_RH, const std::vector<int64_t>& target_R) const;
+  std::vector<Score> scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const;
 
   layers::MicroBatchLayout layout_of(std::span<const inference::Piece> pieces) const;
   // Of rows of the pass what the layers put out.

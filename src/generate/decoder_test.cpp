@@ -114,8 +114,10 @@ void expect_as_whole(const Model& model, const std::vector<int64_t>& prompt, con
   for (size_t i = 0; i < said.prompt.size(); ++i) {
     const at::Tensor row = log_probabilities[static_cast<int64_t>(i)];
     EXPECT_NEAR(said.prompt[i].log_probability, row[prompt[i + 1]].item<double>(), 1e-11);
-    EXPECT_EQ(said.prompt[i].likeliest, row.argmax().item<int64_t>());
-    EXPECT_NEAR(said.prompt[i].likeliest_log_probability, row.max().item<double>(), 1e-11);
+    ASSERT_EQ(said.prompt[i].alternatives.size(), 2u);
+    EXPECT_EQ(said.prompt[i].alternatives[0].token, row.argmax().item<int64_t>());
+    EXPECT_NEAR(said.prompt[i].alternatives[0].log_probability, row.max().item<double>(), 1e-11);
+    EXPECT_GE(said.prompt[i].alternatives[0].log_probability, said.prompt[i].alternatives[1].log_probability);
   }
   for (size_t i = 0; i < said.tokens.size(); ++i) {
     const auto row = static_cast<int64_t>(prompt.size() + i) - 1;
@@ -123,6 +125,8 @@ void expect_as_whole(const Model& model, const std::vector<int64_t>& prompt, con
     const Choice choice = choose({own.const_data_ptr<double>(), 53}, sampling, stream, row + 1);
     ASSERT_EQ(said.tokens[i], choice.token) << "token " << i;
     EXPECT_NEAR(said.log_probabilities[i], choice.log_probability, 1e-11) << "token " << i;
+    ASSERT_EQ(said.alternatives[i].size(), 2u);
+    EXPECT_EQ(said.alternatives[i][0].token, own.argmax().item<int64_t>());
   }
 }
 
@@ -137,7 +141,7 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
     const Decoder decoder(model.whole(), load.pages, load.most_texts);
     Generator generator(decoder,
                         {.pages = load.pages, .most_texts = load.most_texts, .most_rows = load.most_rows});
-    Manner manner{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}};
+    Manner manner{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .alternatives = 2};
     struct Asked {
       std::vector<int64_t> prompt;
       int samples;
@@ -229,9 +233,10 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
   base::Rng rng(5);
   std::vector<Asked> asked;
   for (uint64_t number = 0; number < 5; ++number) {
-    asked.push_back({{random_tokens(rng, rng.between(1, 70)), rng.between(1, 30),
-                      shape_.recurrent.key_heads == 0 && number == 1 ? 3 : 1, number % 2 == 0},
-                     {.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .number = number}});
+    asked.push_back(
+        {{random_tokens(rng, rng.between(1, 70)), rng.between(1, 30),
+          shape_.recurrent.key_heads == 0 && number == 1 ? 3 : 1, number % 2 == 0},
+         {.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .number = number, .alternatives = 2}});
   }
   asked.back().manner.ends = [](const Said& said) { return said.tokens.size() == 2; };
   const std::vector<Said> alone = say_all(model.whole(), asked);
@@ -253,11 +258,13 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
         ASSERT_EQ(said[i].tokens, alone[i].tokens);
         EXPECT_EQ(said[i].ended, alone[i].ended);
         ASSERT_EQ(said[i].prompt.size(), alone[i].prompt.size());
-        for (size_t token = 0; token < said[i].tokens.size(); ++token)
+        for (size_t token = 0; token < said[i].tokens.size(); ++token) {
           EXPECT_NEAR(said[i].log_probabilities[token], alone[i].log_probabilities[token], 1e-11);
+          EXPECT_EQ(said[i].alternatives[token][0].token, alone[i].alternatives[token][0].token);
+        }
         for (size_t row = 0; row < said[i].prompt.size(); ++row) {
           EXPECT_NEAR(said[i].prompt[row].log_probability, alone[i].prompt[row].log_probability, 1e-11);
-          EXPECT_EQ(said[i].prompt[row].likeliest, alone[i].prompt[row].likeliest);
+          EXPECT_EQ(said[i].prompt[row].alternatives[0].token, alone[i].prompt[row].alternatives[0].token);
         }
       }
     }
@@ -288,6 +295,7 @@ TEST(Company, FollowersSayWhatTheLeaderSays) {
         const Manner manner{.sampling = {.temperature = 0.9, .top_p = 0.9, .seed = 2},
                             .number = number,
                             .end_tokens = {7},
+                            .alternatives = 1,
                             .ends = [](const Said& so_far) { return so_far.tokens.size() == 9; }};
         open.push_back(generator.add(request, manner));
         company.add(request, manner);

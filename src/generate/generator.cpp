@@ -19,6 +19,14 @@ void Generator::drop(int64_t text) {
   texts_.erase(text);
 }
 
+int64_t Generator::alternatives_of(int64_t text) const {
+  const auto found = texts_.find(text);
+  if (found == texts_.end()) return 0;
+  int64_t tokens = decoder_.model().context.shape.vocab;
+  for (const base::Interval& none : never_) tokens -= none.size();
+  return std::min(found->second.manner.alternatives, tokens);
+}
+
 // Ranks of the last stage have the same logits to the bit, so they choose alike; of others nothing is drawn.
 Generator::Heard Generator::draw(const ForwardPass& pass) const {
   Heard heard{.choices = {}, .scores = pass.scores};
@@ -30,23 +38,34 @@ Generator::Heard Generator::draw(const ForwardPass& pass) const {
     scored += static_cast<size_t>(piece.scored);
     if (!piece.says) continue;
     Choice& choice = heard.choices.emplace_back();
+    choice.alternatives.resize(static_cast<size_t>(alternatives_of(piece.text)));
     if (!last) continue;
     const std::span<const double> row(next_row, vocabulary);
     next_row += vocabulary;
     if (const auto text = texts_.find(piece.text); text != texts_.end())
-      choice = choose(row, text->second.manner.sampling, text->second.stream, piece.end);
+      choice = choose(row, text->second.manner.sampling, text->second.stream, piece.end,
+                      {never_, alternatives_of(piece.text)});
   }
-  heard.scores.resize(scored);
+  Score unknown;
+  unknown.alternatives.resize(static_cast<size_t>(pass.alternatives));
+  heard.scores.resize(scored, unknown);
   return heard;
 }
 
 void Generator::end_turn(Heard& heard) {
   std::vector<double> figures;  // ids are whole numbers, which a double holds
   const auto each = [&](auto visit) {
-    for (auto& [token, log_probability] : heard.choices) visit(token, log_probability);
-    for (auto& [log_probability, likeliest, likeliest_log_probability] : heard.scores) {
-      visit(likeliest, log_probability);
-      visit(likeliest, likeliest_log_probability);
+    const auto visit_all = [&](std::vector<Alternative>& alternatives) {
+      for (auto& [token, log_probability] : alternatives) visit(token, log_probability);
+    };
+    for (auto& [token, log_probability, alternatives] : heard.choices) {
+      visit(token, log_probability);
+      visit_all(alternatives);
+    }
+    int64_t none = 0;
+    for (auto& [log_probability, alternatives] : heard.scores) {
+      visit(none, log_probability);
+      visit_all(alternatives);
     }
   };
   each([&](int64_t id, double log_probability) {
@@ -70,6 +89,9 @@ void Generator::hear(const ForwardPass& pass, const Heard& heard) {
       std::vector<Score>& scores = text->second.said.prompt;
       scores.resize(static_cast<size_t>(std::max<int64_t>(std::ssize(scores), piece.begin + piece.scored)));
       std::copy_n(score, piece.scored, scores.begin() + piece.begin);
+      const auto told = static_cast<size_t>(alternatives_of(piece.text));
+      for (int64_t i = piece.begin; i < piece.begin + piece.scored; ++i)
+        scores[static_cast<size_t>(i)].alternatives.resize(told);
     }
     score += piece.scored;
     if (!piece.says) continue;
@@ -87,6 +109,7 @@ void Generator::hear(int64_t index, const Choice& choice) {
   } else {
     said.tokens.push_back(choice.token);
     said.log_probabilities.push_back(choice.log_probability);
+    if (!choice.alternatives.empty()) said.alternatives.push_back(choice.alternatives);
     ++spoken_;
     said.ended = manner.ends && manner.ends(said);
   }
@@ -95,7 +118,10 @@ void Generator::hear(int64_t index, const Choice& choice) {
 
 bool Generator::step() {
   passes_.pop_back();
-  const ForwardPass& begun = passes_.emplace_front(scheduler_.next(), scheduler_);
+  ForwardPass& begun = passes_.emplace_front(scheduler_.next(), scheduler_);
+  for (const inference::Piece& piece : begun.pieces) {
+    if (piece.scored > 0) begun.alternatives = std::max(begun.alternatives, alternatives_of(piece.text));
+  }
   if (std::ranges::all_of(passes_, [](const ForwardPass& pass) { return pass.pieces.empty(); })) return false;
   begun_ += begun.pieces.empty() ? 0 : 1;
   last_pass_ = {};

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cost/decode_cost.h"
@@ -21,6 +22,8 @@ namespace sluice::generate {
 struct Said {
   std::vector<int64_t> tokens;            // an end token left out
   std::vector<double> log_probabilities;  // of these
+  // Of these the likeliest that could have come, where that was asked for.
+  std::vector<std::vector<Alternative>> alternatives;
   std::vector<Score> prompt;  // of the prompt's tokens from the second on, where that was asked for
   bool ended = false;         // by itself, not for want of tokens that may be said
   int64_t end_token = -1;     // that ended it; -1: none did
@@ -32,15 +35,19 @@ struct Manner {
   Sampling sampling;
   uint64_t number = 0;              // tells its draws from those of other requests of this seed
   std::vector<int64_t> end_tokens;  // that end a text
+  int64_t alternatives = 0;         // that are told of each token, of scored prompts' too
   // Whether what was said so far ends it, of each token; may be empty.
   std::function<bool(const Said& said)> ends = {};
 };
 
 class Generator {
  public:
-  // The decoder's cache has options.pages, and room for options.most_texts.
-  Generator(const Decoder& decoder, inference::SchedulerOptions options)
+  // The decoder's cache has options.pages, and room for options.most_texts. Rows of the vocabulary in
+  // `never`, ascending, are no tokens: they are never said.
+  Generator(const Decoder& decoder, inference::SchedulerOptions options,
+            std::vector<base::Interval> never = {})
       : decoder_(decoder),
+        never_(std::move(never)),
         scheduler_(shared_by(decoder, options)),
         passes_(static_cast<size_t>(decoder.model().stages.count())) {}
 
@@ -78,11 +85,14 @@ class Generator {
     std::vector<Score> scores;
   };
   Heard draw(const ForwardPass& pass) const;
+  // That are told of each token of a text; the same on every rank.
+  int64_t alternatives_of(int64_t text) const;
   void end_turn(Heard& heard);
   void hear(const ForwardPass& pass, const Heard& heard);
   void hear(int64_t text, const Choice& choice);
 
   const Decoder& decoder_;
+  std::vector<base::Interval> never_;
   inference::Scheduler scheduler_;
   std::unordered_map<int64_t, Text> texts_;
   std::deque<ForwardPass> passes_;  // by the stage that has them

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/error.h"
 #include "base/range.h"
 #include "base/rng.h"
 
@@ -42,11 +43,54 @@ class LikeliestFirst {
   size_t sorted_ = 0;
 };
 
+// Calls visit(begin, end) with each run of rows that are tokens.
+template <typename Visit>
+void for_each_run(size_t rows, std::span<const base::Interval> never, Visit visit) {
+  size_t begin = 0;
+  for (const base::Interval& none : never) {
+    const size_t end = std::min(rows, static_cast<size_t>(none.begin));
+    if (begin < end) visit(begin, end);
+    begin = std::max(begin, static_cast<size_t>(none.end));
+  }
+  if (begin < rows) visit(begin, rows);
+}
+
+// Of equal ones the lowest.
+size_t likeliest_of(std::span<const double> logits, std::span<const base::Interval> never) {
+  size_t likeliest = logits.size();
+  for_each_run(logits.size(), never, [&](size_t begin, size_t end) {
+    const auto found = std::ranges::max_element(logits.subspan(begin, end - begin));
+    const size_t token = begin + static_cast<size_t>(found - logits.subspan(begin).begin());
+    if (likeliest == logits.size() || logits[token] > logits[likeliest]) likeliest = token;
+  });
+  SLUICE_ASSERT(likeliest < logits.size(), "no row is a token");
+  return likeliest;
+}
+
+std::vector<Alternative> alternatives_of(std::span<const double> logits, const Choosing& choosing,
+                                         double all) {
+  std::vector<size_t> tokens;
+  for_each_run(logits.size(), choosing.never, [&](size_t begin, size_t end) {
+    for (size_t token = begin; token < end; ++token) tokens.push_back(token);
+  });
+  const auto told = std::min(tokens.size(), static_cast<size_t>(choosing.alternatives));
+  std::partial_sort(
+      tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(told), tokens.end(),
+      [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+  std::vector<Alternative> alternatives;
+  for (size_t i = 0; i < told; ++i)
+    alternatives.push_back({static_cast<int64_t>(tokens[i]), logits[tokens[i]] - all});
+  return alternatives;
+}
+
 // By token: what it weighs among those that may come; 0: it may not.
-std::vector<double> weights_of(std::span<const double> logits, const Sampling& sampling, double most) {
+std::vector<double> weights_of(std::span<const double> logits, const Sampling& sampling,
+                               std::span<const base::Interval> never, double most) {
   std::vector<double> weights(logits.size());
-  for (size_t token = 0; token < logits.size(); ++token)
-    weights[token] = std::exp((logits[token] - most) / sampling.temperature);
+  for_each_run(logits.size(), never, [&](size_t begin, size_t end) {
+    for (size_t token = begin; token < end; ++token)
+      weights[token] = std::exp((logits[token] - most) / sampling.temperature);
+  });
   const bool all = sampling.top_k == 0 && sampling.top_p >= 1.0 && sampling.min_p == 0.0;
   if (all) return weights;
 
@@ -69,12 +113,12 @@ std::vector<double> weights_of(std::span<const double> logits, const Sampling& s
 
 }  // namespace
 
-Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position) {
-  const auto likeliest = std::ranges::max_element(logits);
-  const double most = *likeliest;
-  auto token = static_cast<size_t>(likeliest - logits.begin());
+Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position,
+              const Choosing& choosing) {
+  size_t token = likeliest_of(logits, choosing.never);
+  const double most = logits[token];
   if (sampling.temperature > 0) {
-    const std::vector<double> weights = weights_of(logits, sampling, most);
+    const std::vector<double> weights = weights_of(logits, sampling, choosing.never, most);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
     double left = sum * base::random_uniform(sampling.seed, stream, static_cast<uint64_t>(position));
     // Rounding may leave a little behind the last one that may come: then it is the likeliest.
@@ -87,7 +131,10 @@ Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t
       left -= weights[each];
     }
   }
-  return {static_cast<int64_t>(token), logits[token] - log_sum_exp(logits, most)};
+  const double all = log_sum_exp(logits, *std::ranges::max_element(logits));
+  Choice choice{static_cast<int64_t>(token), logits[token] - all, {}};
+  if (choosing.alternatives > 0) choice.alternatives = alternatives_of(logits, choosing, all);
+  return choice;
 }
 
 void validate(const Sampling& sampling) {

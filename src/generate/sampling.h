@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "base/interval.h"
+
 namespace sluice::generate {
 
 struct Sampling {
@@ -17,14 +19,29 @@ struct Sampling {
   uint64_t seed = 0;
 };
 
-struct Choice {
+// A token that could come, and how likely that is.
+struct Alternative {
   int64_t token = 0;
   double log_probability = 0;  // of all tokens at temperature 1, whatever may come
+  bool operator==(const Alternative&) const = default;
 };
 
-// `stream` and `position` tell the choices of a seed apart. REQUIRES: a logit, temperature >= 0, 0 < top_p <=
-// 1, 0 <= min_p <= 1.
-Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position);
+struct Choice {
+  int64_t token = 0;
+  double log_probability = 0;             // likewise
+  std::vector<Alternative> alternatives;  // the likeliest tokens, the likeliest first
+};
+
+// Which rows of the logits are tokens, and what is told of them beside the choice.
+struct Choosing {
+  std::span<const base::Interval> never;  // ascending: rows that are no token, and never come
+  int64_t alternatives = 0;               // that are told
+};
+
+// `stream` and `position` tell the choices of a seed apart. REQUIRES: a logit that may come, temperature >=
+// 0, 0 < top_p <= 1, 0 <= min_p <= 1, as many tokens as alternatives.
+Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position,
+              const Choosing& choosing = {});
 
 // InputError naming the first of these that is outside its range.
 void validate(const Sampling& sampling);

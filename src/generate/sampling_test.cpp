@@ -78,6 +78,35 @@ TEST(Choose, IsAFunctionOfSeedStreamAndPosition) {
   EXPECT_GT(by_stream.size(), 1U);
 }
 
+TEST(Choose, RowsWithoutATokenNeverCome) {
+  const std::vector<double> logits = {1, 9, 2, 3, 9, 8};
+  const std::vector<base::Interval> never = {{1, 2}, {4, 6}};
+  EXPECT_EQ(choose(logits, {}, 0, 0, {.never = never}).token, 3);
+  std::set<int64_t> came;
+  for (int i = 0; i < 200; ++i)
+    came.insert(choose(logits, {.temperature = 5, .seed = 1}, 0, i, {.never = never}).token);
+  EXPECT_EQ(came, (std::set<int64_t>{0, 2, 3}));
+  came.clear();
+  for (int i = 0; i < 200; ++i)
+    came.insert(choose(logits, {.temperature = 5, .top_k = 2, .seed = 1}, 0, i, {.never = never}).token);
+  EXPECT_EQ(came, (std::set<int64_t>{2, 3}));
+  // Log-probabilities are those of all rows, as training has them.
+  EXPECT_EQ(choose(logits, {}, 0, 0, {.never = never}).log_probability,
+            choose(logits, {}, 0, 0).log_probability - 6);
+}
+
+TEST(Choose, AlternativesAreTheLikeliest) {
+  const std::vector<double> logits = {1, 9, 2, 3, 9, 8};
+  const std::vector<base::Interval> never = {{1, 2}};
+  const Choice choice =
+      choose(logits, {.temperature = 9, .seed = 1}, 0, 0, {.never = never, .alternatives = 3});
+  ASSERT_EQ(choice.alternatives.size(), 3u);
+  EXPECT_EQ(choice.alternatives[0].token, 4);
+  EXPECT_EQ(choice.alternatives[1].token, 5);
+  EXPECT_EQ(choice.alternatives[2].token, 3);
+  EXPECT_DOUBLE_EQ(choice.alternatives[1].log_probability, choice.alternatives[0].log_probability - 1);
+}
+
 TEST(Sampling, NamesWhatIsOutsideItsRange) {
   using testing::HasSubstr;
   using testing::ThrowsMessage;

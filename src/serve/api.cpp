@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json_fields.h"
@@ -104,11 +105,19 @@ std::vector<std::string> stops_of(const Json& body) {
   return stops;
 }
 
-bool wants_logprobs(const Json& body) {
-  if (!body.contains("logprobs")) return false;
-  const Json& wanted = body.at("logprobs");
-  if (wanted.is_boolean()) return wanted.get<bool>();
-  return wanted.is_number_integer();
+// Completions ask by a number, 0 of which is the tokens' own alone; chats by two keys.
+void read_logprobs(const Json& body, Asked& asked) {
+  constexpr int64_t kMost = 20;
+  const auto is_number = [&](const char* key) {
+    return body.contains(key) && body.at(key).is_number_integer();
+  };
+  const char* const key = asked.endpoint == Endpoint::kChat ? "top_logprobs" : "logprobs";
+  asked.logprobs = body.contains("logprobs") && (body.at("logprobs") == true || is_number("logprobs"));
+  if (!is_number(key)) return;
+  if (!asked.logprobs && body.at(key) != 0)
+    throw InputError(text(key, " is ", body.at(key).dump(), ", but logprobs is not true: set it, too"));
+  asked.alternatives = body.at(key).get<int64_t>();
+  base::require_in_range<int64_t>(key, asked.alternatives, {0, kMost});
 }
 
 Json parsed(const std::string& body) {
@@ -119,53 +128,117 @@ Json parsed(const std::string& body) {
 
 std::string finish_reason(const generate::Said& said) { return said.ended ? "stop" : "length"; }
 
-std::vector<std::string> decoded_one_by_one(const std::vector<int64_t>& ids,
-                                            const corpus::Tokenizer& tokenizer) {
-  std::vector<std::vector<int32_t>> single;
-  for (const int64_t id : ids) single.push_back({static_cast<int32_t>(id)});
-  return tokenizer.decode_all(single);
+int64_t characters(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+// Without the token that begins documents: the prompt as it was given, where it was a text.
+std::vector<int64_t> without_begin(const std::vector<int64_t>& prompt, const corpus::Tokenizer& tokenizer) {
+  const bool begins = !prompt.empty() && tokenizer.begin_id() >= 0 && prompt.front() == tokenizer.begin_id();
+  return {prompt.begin() + (begins ? 1 : 0), prompt.end()};
+}
+
+// What is told of a token, as far as it is known.
+struct Told {
+  std::string piece;                      // that it adds to the text
+  std::optional<double> log_probability;  // nothing: nobody said it
+  std::vector<generate::Alternative> others;
+  std::vector<std::string> names;  // of those
+};
+
+// Of those that are said, and of the prompt's in front where they are too.
+std::vector<Told> told_of(const Asked& asked, const Choice& choice, const corpus::Tokenizer& tokenizer) {
+  const generate::Said& said = *choice.said;
+  const std::vector<int64_t> given = asked.echo ? *choice.prompt : std::vector<int64_t>();
+  std::vector<int64_t> ids = asked.echo ? without_begin(given, tokenizer) : given;
+  const size_t begins = given.size() - ids.size();
+  ids.insert(ids.end(), said.tokens.begin(), said.tokens.end());
+  const std::vector<int64_t> none;
+  const std::vector<std::string> pieces =
+      corpus::Behind(tokenizer, asked.echo ? none : *choice.prompt).pieces(ids);
+  std::vector<Told> told(begins);
+  for (const std::string& piece : pieces) told.push_back({piece, {}, {}, {}});
+  for (size_t i = 0; asked.echo && i < said.prompt.size(); ++i) {
+    told[i + 1].log_probability = said.prompt[i].log_probability;
+    told[i + 1].others = said.prompt[i].alternatives;
+  }
+  for (size_t i = 0; i < said.tokens.size(); ++i) {
+    told[given.size() + i].log_probability = said.log_probabilities[i];
+    if (i < said.alternatives.size()) told[given.size() + i].others = said.alternatives[i];
+  }
+  return told;
+}
+
+// Names the others as they would be said at their places.
+void name_others(std::vector<Told>& told, const Asked& asked, const Choice& choice,
+                 const corpus::Tokenizer& tokenizer) {
+  std::vector<int64_t> ids = *choice.prompt;
+  ids.insert(ids.end(), choice.said->tokens.begin(), choice.said->tokens.end());
+  size_t place = asked.echo ? 0 : choice.prompt->size();
+  std::vector<corpus::Continuation> places;
+  for (const Told& each : told) {
+    const std::span<const int64_t> before(ids.data(), place++);
+    for (const generate::Alternative& other : each.others)
+      places.push_back(corpus::continuation_of(tokenizer, before, std::vector<int64_t>{other.token}));
+  }
+  std::vector<std::string> names = corpus::texts_behind(tokenizer, places);
+  size_t next = 0;
+  for (Told& each : told) {
+    for (size_t i = 0; i < each.others.size(); ++i) each.names.push_back(std::move(names[next++]));
+  }
+}
+
+// By name, the likeliest first; what is not told apart by its name, parts of letters say, by its id.
+Json named(const Told& told) {
+  Json json = Json::object();
+  for (size_t i = 0; i < told.others.size(); ++i) {
+    const bool is_new = !told.names[i].empty() && !json.contains(told.names[i]);
+    json[is_new ? told.names[i] : text("token_id:", told.others[i].token)] = told.others[i].log_probability;
+  }
+  return json;
+}
+
+// Without what a stop took away.
+std::vector<Told> shown_of(const Asked& asked, const Choice& choice, const corpus::Tokenizer& tokenizer) {
+  std::vector<Told> told = told_of(asked, choice, tokenizer);
+  size_t said = 0;
+  const size_t given = told.size() - choice.said->tokens.size();
+  for (size_t i = given; i < told.size(); ++i) said += told[i].piece.size();
+  while (said > choice.text.size() && said - told.back().piece.size() >= choice.text.size()) {
+    said -= told.back().piece.size();
+    told.pop_back();
+  }
+  name_others(told, asked, choice, tokenizer);
+  return told;
 }
 
 // As completions have it, with lists side by side; of the prompt too where it is said.
 Json completion_logprobs(const Asked& asked, const Choice& choice, const corpus::Tokenizer& tokenizer) {
-  std::vector<int64_t> ids, likeliest;
-  Json logprobs = Json::array(), top = Json::array(), offsets = Json::array();
-  if (asked.echo) {
-    ids = *choice.prompt;
-    logprobs.push_back(nullptr);
-    top.push_back(nullptr);
-    for (const generate::Score& score : choice.said->prompt) likeliest.push_back(score.likeliest);
-    const std::vector<std::string> names = decoded_one_by_one(likeliest, tokenizer);
-    for (size_t i = 0; i < choice.said->prompt.size(); ++i) {
-      const generate::Score& score = choice.said->prompt[i];
-      logprobs.push_back(score.log_probability);
-      top.push_back({{names[i], score.likeliest_log_probability}});
-    }
-  }
-  const size_t given = ids.size();
-  ids.insert(ids.end(), choice.said->tokens.begin(), choice.said->tokens.end());
-  const std::vector<std::string> tokens = decoded_one_by_one(ids, tokenizer);
-  for (size_t i = 0; i < choice.said->tokens.size(); ++i) {
-    logprobs.push_back(choice.said->log_probabilities[i]);
-    top.push_back({{tokens[given + i], choice.said->log_probabilities[i]}});
-  }
-  size_t offset = 0;
-  for (const std::string& token : tokens) {
+  Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
+  int64_t offset = 0;
+  for (const Told& told : shown_of(asked, choice, tokenizer)) {
+    tokens.push_back(told.piece);
+    logprobs.push_back(told.log_probability ? Json(*told.log_probability) : Json());
+    top.push_back(told.log_probability ? named(told) : Json());
     offsets.push_back(offset);
-    offset += token.size();
+    offset += characters(told.piece);
   }
   return {{"tokens", tokens}, {"token_logprobs", logprobs}, {"top_logprobs", top}, {"text_offset", offsets}};
 }
 
-Json chat_logprobs(const Choice& choice, const corpus::Tokenizer& tokenizer) {
+Json chat_token(const std::string& token, double log_probability) {
+  return {{"token", token},
+          {"logprob", log_probability},
+          {"bytes", std::vector<uint8_t>(token.begin(), token.end())}};
+}
+
+Json chat_logprobs(const Asked& asked, const Choice& choice, const corpus::Tokenizer& tokenizer) {
   Json content = Json::array();
-  const std::vector<std::string> tokens = decoded_one_by_one(choice.said->tokens, tokenizer);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const std::vector<uint8_t> bytes(tokens[i].begin(), tokens[i].end());
-    content.push_back({{"token", tokens[i]},
-                       {"logprob", choice.said->log_probabilities[i]},
-                       {"bytes", bytes},
-                       {"top_logprobs", Json::array()}});
+  for (const Told& told : shown_of(asked, choice, tokenizer)) {
+    Json& json = content.emplace_back(chat_token(told.piece, *told.log_probability));
+    json["top_logprobs"] = Json::array();
+    for (size_t i = 0; i < told.others.size(); ++i)
+      json["top_logprobs"].push_back(chat_token(told.names[i], told.others[i].log_probability));
   }
   return {{"content", content}};
 }
@@ -211,7 +284,7 @@ Asked read_request(const std::string& body, Endpoint endpoint, const corpus::Tok
   asked.stops = stops_of(json);
   asked.stream = read<bool>(json, "stream").value_or(false);
   asked.echo = endpoint == Endpoint::kCompletions && read<bool>(json, "echo").value_or(false);
-  asked.logprobs = wants_logprobs(json);
+  read_logprobs(json, asked);
   if (asked.stream && asked.echo)
     throw InputError("echo is true, and a stream has what is new alone: leave one out");
   if (asked.stream && asked.logprobs)
@@ -231,10 +304,10 @@ Json answer_json(const Asked& asked, const std::string& id, const std::string& m
         {"index", choice.index}, {"logprobs", nullptr}, {"finish_reason", finish_reason(*choice.said)}};
     if (chat) {
       json["message"] = {{"role", "assistant"}, {"content", choice.text}};
-      if (asked.logprobs) json["logprobs"] = chat_logprobs(choice, tokenizer);
+      if (asked.logprobs) json["logprobs"] = chat_logprobs(asked, choice, tokenizer);
     } else {
-      const std::vector<int32_t> prompt(choice.prompt->begin(), choice.prompt->end());
-      json["text"] = (asked.echo ? tokenizer.decode(prompt) : "") + choice.text;
+      const std::vector<int64_t> prompt = without_begin(*choice.prompt, tokenizer);
+      json["text"] = (asked.echo ? tokenizer.decode({prompt.begin(), prompt.end()}) : "") + choice.text;
       if (asked.logprobs) json["logprobs"] = completion_logprobs(asked, choice, tokenizer);
     }
     list.push_back(std::move(json));
@@ -272,8 +345,17 @@ std::string cut_at_stop(const std::string& whole, const std::vector<std::string>
   return whole.substr(0, first);
 }
 
+std::function<bool(const generate::Said& said)> ends_at_stop(const corpus::Tokenizer& tokenizer,
+                                                             const std::vector<int64_t>& prompt,
+                                                             std::vector<std::string> stops) {
+  return [behind = corpus::Behind(tokenizer, prompt), stops = std::move(stops)](const generate::Said& said) {
+    const std::string whole = behind.text(said.tokens);
+    return cut_at_stop(whole, stops).size() < whole.size();
+  };
+}
+
 std::string TextSoFar::more(const generate::Said& said, bool finished) {
-  std::string whole = cut_at_stop(tokenizer_.decode({said.tokens.begin(), said.tokens.end()}), stops_);
+  std::string whole = cut_at_stop(behind_.text(said.tokens), stops_);
   if (!finished) {
     while (whole.ends_with(kReplacement)) whole.resize(whole.size() - std::string_view(kReplacement).size());
     size_t held = 0;

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "corpus/continuation.h"
 #include "corpus/tokenizer.h"
 #include "generate/generator.h"
 
@@ -24,8 +26,9 @@ struct Asked {
   int samples = 1;  // of each prompt
   std::vector<std::string> stops;
   bool stream = false;
-  bool echo = false;      // the prompt is said too
-  bool logprobs = false;  // of what is said
+  bool echo = false;         // the prompt is said too
+  bool logprobs = false;     // of what is said
+  int64_t alternatives = 0;  // likeliest tokens that are told of each place, with logprobs
 };
 
 // InputError naming the field that is wrong, or that is not known and would change what is said. `seed`: of
@@ -53,16 +56,22 @@ base::Json error_json(const std::string& message, const std::string& type);
 // What of a text may be shown while it is said: nothing that a stop may begin with, no half of a letter.
 class TextSoFar {
  public:
-  TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<std::string>& stops)
-      : tokenizer_(tokenizer), stops_(stops) {}
+  TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
+            const std::vector<std::string>& stops)
+      : behind_(tokenizer, prompt), stops_(stops) {}
   // What is new of it since the last call.
   std::string more(const generate::Said& said, bool finished);
 
  private:
-  const corpus::Tokenizer& tokenizer_;
+  corpus::Behind behind_;
   const std::vector<std::string>& stops_;
   size_t shown_ = 0;
 };
+
+// What ends a text behind the prompt: one of the stops stands in it. The tokenizer must outlive it.
+std::function<bool(const generate::Said& said)> ends_at_stop(const corpus::Tokenizer& tokenizer,
+                                                             const std::vector<int64_t>& prompt,
+                                                             std::vector<std::string> stops);
 
 // The text up to the first stop.
 std::string cut_at_stop(const std::string& text, const std::vector<std::string>& stops);

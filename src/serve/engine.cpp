@@ -42,7 +42,7 @@ void Conversation::fail(const std::string& fault) {
 
 Engine::Engine(const generate::Decoder& decoder, const EngineOptions& options)
     : options_(options),
-      generator_(decoder, options.scheduler),
+      generator_(decoder, options.scheduler, options.never),
       company_(options.company),
       thread_([this] { run(); }) {}
 

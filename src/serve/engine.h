@@ -61,6 +61,7 @@ class Conversation {
 
 struct EngineOptions {
   inference::SchedulerOptions scheduler;
+  std::vector<base::Interval> never;      // rows of the vocabulary that are no token
   int64_t most_waiting = 256;             // conversations that have not begun
   comm::Communicator* company = nullptr;  // borrowed; of the ranks that have the model, which it leads
 };

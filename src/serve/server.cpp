@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "corpus/continuation.h"
 #include "serve/api.h"
 #include "serve/listening.h"
 
@@ -191,8 +192,9 @@ class Server::Impl {
   int64_t most_tokens(const Asked& asked, const std::vector<int64_t>& prompt) const {
     const int64_t left = options_.context_length - static_cast<int64_t>(prompt.size());
     const int64_t usual = asked.endpoint == Endpoint::kChat ? std::max<int64_t>(1, left) : 16;
-    const int64_t wanted = std::max<int64_t>(1, asked.most_tokens.value_or(usual));
-    if (wanted <= left) return wanted;
+    const int64_t wanted = asked.most_tokens.value_or(usual);
+    // What is said behind a prompt that is only scored stands nowhere.
+    if (wanted <= left) return std::max<int64_t>(1, wanted);
     throw InputError(text("the prompt has ", prompt.size(), " tokens and max_tokens is ", wanted,
                           ", together more than the ", options_.context_length,
                           " of this server: give a shorter prompt or ask for less"));
@@ -201,16 +203,13 @@ class Server::Impl {
   // Null: too many wait.
   std::shared_ptr<Answers> ask(const Asked& asked) {
     auto answers = std::make_shared<Answers>();
-    generate::Manner manner{.sampling = asked.sampling, .end_tokens = options_.end_tokens};
-    if (!asked.stops.empty()) {
-      manner.ends = [this, stops = asked.stops](const generate::Said& said) {
-        const std::string whole = tokenizer_.decode({said.tokens.begin(), said.tokens.end()});
-        return cut_at_stop(whole, stops).size() < whole.size();
-      };
-    }
+    generate::Manner manner{.sampling = asked.sampling,
+                            .end_tokens = options_.end_tokens,
+                            .alternatives = asked.logprobs ? asked.alternatives : 0};
     for (size_t i = 0; i < asked.prompts.size(); ++i) {
       manner.number = i;
       const std::vector<int64_t>& prompt = asked.prompts[i];
+      if (!asked.stops.empty()) manner.ends = ends_at_stop(tokenizer_, prompt, asked.stops);
       auto conversation = engine_.ask(
           {prompt, most_tokens(asked, prompt), asked.samples, asked.echo && asked.logprobs}, manner);
       if (conversation == nullptr) return nullptr;
@@ -235,13 +234,16 @@ class Server::Impl {
     answers->wait_for_all();
     std::vector<Choice> choices;
     std::vector<generate::Said> said;
+    std::vector<corpus::Continuation> texts;
     answers->for_each([&](int, size_t, const Conversation::Text& each) { said.push_back(each.said); });
     answers->for_each([&](int index, size_t prompt, const Conversation::Text&) {
       generate::Said& own = said[static_cast<size_t>(index)];
       if (asked->most_tokens == 0) own.tokens.clear();
-      const std::string whole = tokenizer_.decode({own.tokens.begin(), own.tokens.end()});
-      choices.push_back({index, cut_at_stop(whole, asked->stops), &own, &asked->prompts[prompt], true});
+      texts.push_back(corpus::continuation_of(tokenizer_, asked->prompts[prompt], own.tokens));
+      choices.push_back({index, "", &own, &asked->prompts[prompt], true});
     });
+    const std::vector<std::string> whole = corpus::texts_behind(tokenizer_, texts);
+    for (size_t i = 0; i < choices.size(); ++i) choices[i].text = cut_at_stop(whole[i], asked->stops);
     // Scores of a prompt are known once, of its first text.
     for (size_t i = 0; i < choices.size(); ++i) {
       const size_t first = i - i % static_cast<size_t>(asked->samples);
@@ -267,7 +269,9 @@ class Server::Impl {
         const bool more = answers->wait_for_more();
         bool there = true;
         answers->for_each([&](int index, size_t prompt, const Conversation::Text& each) {
-          Shown& own = shown->try_emplace(index, Shown{TextSoFar(tokenizer_, asked->stops)}).first->second;
+          Shown& own =
+              shown->try_emplace(index, Shown{TextSoFar(tokenizer_, asked->prompts[prompt], asked->stops)})
+                  .first->second;
           if (own.ended || !there) return;
           const std::string news = own.text.more(each.said, each.finished);
           own.ended = each.finished;
