@@ -1,43 +1,42 @@
 #!/usr/bin/env python3
-"""Answers on standard output what responses on standard input are worth.
+"""Answers what responses are worth (sluice_channel.py says where).
 
 Usage: rewards.py FILE.py FUNCTION TIMEOUT      calls FUNCTION(prompt, response, reference), which returns a number
        rewards.py --regex PATTERN TIMEOUT       1 where the pattern is found in the response, else 0
 
-TIMEOUT, in seconds, is for one response. All integers are little-endian. After start-up and after every question comes
-a status byte: K, and the answer; or X, a uint64 size and a message, which names the function and the response.
+TIMEOUT, in seconds, is for one response. All integers are little-endian.
   R, uint64 count, per response three texts, uint64 bytes and UTF-8: prompt, response, reference
-                        -> per response a double
-The process ends with its input.
+                        -> per response K and a double; or X, a uint64 size and why there is none, with its place
+A function that does not let itself be stopped is told of by T and Python's traces of all threads, as the text of
+faulthandler; whoever hears that ends this process. It ends with its input otherwise, or soon after.
 """
 
+import faulthandler
 import importlib.util
 import math
 import os
 import pathlib
 import re
+import select
 import signal
 import struct
 import sys
+import threading
+import time
+import traceback
 
-source = sys.stdin.buffer
-sink = os.fdopen(os.dup(1), "wb")
-os.dup2(2, 1)  # what functions print must not come between answers
+import sluice_channel as channel
+from sluice_channel import one_line, read_exactly, read_size, refusal
+
+PATIENCE_S = 2  # for functions that run when the input ends
 
 
 class BadReward(Exception):
     """A message for the user."""
 
 
-def read_exactly(size):
-    data = source.read(size)
-    if len(data) != size:
-        sys.exit(0)
-    return data
-
-
-def read_size():
-    return struct.unpack("<Q", read_exactly(8))[0]
+class Expired(BaseException):
+    """The time of a response is over. No Exception: functions catch those."""
 
 
 def read_text():
@@ -49,15 +48,26 @@ def load(path, name):
     if spec is None or not pathlib.Path(path).is_file():
         raise BadReward(f"cannot read {path}: rl.reward names a Python file that is not there")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(pathlib.Path(path).resolve().parent))
+    # As Python itself looks for modules of a program; Sluice's own are found by now.
+    sys.path[:] = [str(pathlib.Path(path).resolve().parent), *channel.python_path,
+                   *(folder for folder in sys.path[1:] if folder not in channel.python_path)]
+    sys.modules.setdefault(spec.name, module)
     try:
         spec.loader.exec_module(module)
     except BaseException as error:
-        raise BadReward(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise BadReward(f"{place_in(path, error)} cannot be loaded: {type(error).__name__}: {one_line(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise BadReward(f"{path} has no function {name}: name one that takes (prompt, response, reference)")
     return function
+
+
+def place_in(path, error):
+    """The line of the file at which something was raised, as FILE:LINE."""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return f"{path}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return f"{path}:{lines[-1]}" if lines else path
 
 
 def compiled(pattern):
@@ -69,53 +79,91 @@ def compiled(pattern):
 
 
 def expire(signal_number, frame):
-    raise TimeoutError
+    raise Expired
 
 
-def score(function, name, timeout, parts):
-    shown = parts[1] if len(parts[1]) <= 200 else parts[1][:200] + "…"
-    signal.setitimer(signal.ITIMER_REAL, timeout)
-    try:
-        value = float(function(*parts))
-    except TimeoutError as error:
-        raise BadReward(f"{name} took longer than {timeout:g} s (rl.reward_timeout_s) for the response {shown!r}") from error
-    except Exception as error:
-        raise BadReward(f"{name} failed with {type(error).__name__}: {error}; the response was {shown!r}") from error
-    finally:
+class Clock:
+    """Ends what takes longer than `timeout` seconds: by a signal, and where that doesn't help by telling Sluice."""
+
+    def __init__(self, timeout):
+        self.timeout = timeout
+
+    def __enter__(self):
+        self.begin = time.monotonic()
+        signal.signal(signal.SIGALRM, expire)  # a function may have set another
+        signal.setitimer(signal.ITIMER_REAL, self.timeout)
+        faulthandler.dump_traceback_later(1.1 * self.timeout + 0.25, file=channel.sink.fileno())
+        return self
+
+    def __exit__(self, *_):
         signal.setitimer(signal.ITIMER_REAL, 0)
-    if not math.isfinite(value):
-        raise BadReward(f"{name} returned {value} for the response {shown!r}: rewards are finite numbers")
-    return value
+        faulthandler.cancel_dump_traceback_later()
+
+    def expired(self):
+        return time.monotonic() - self.begin > self.timeout
 
 
-def tell(status, answer):
-    sink.write(status + answer)
-    sink.flush()
+def call(function, clock, parts):
+    """(value, None) or (None, what was raised)."""
+    try:
+        try:
+            with clock:
+                return function(*parts), None
+        except BaseException as error:
+            return None, error
+    except Expired as error:  # between the clock's end and here
+        return None, error
 
 
-def tell_fault(error):
-    message = str(error).encode("utf-8", errors="replace")
-    tell(b"X", struct.pack("<Q", len(message)) + message)
+def score(function, file, name, timeout, parts):
+    """A response's answer on the channel."""
+    clock = Clock(timeout)
+    value, error = call(function, clock, parts)
+    place = (place_in(file, error) if error else where(function, file)) if file else ""
+    shown = f"{place}: {name}" if place else name
+    if isinstance(error, Expired) or clock.expired():
+        return refusal(f"{shown} took longer than {timeout:g} s (rl.reward_timeout_s)")
+    if error:
+        return refusal(f"{shown} failed with {type(error).__name__}: {one_line(error)}")
+    try:
+        number = float(value)
+    except Exception:
+        number = math.nan
+    if not math.isfinite(number):
+        return refusal(f"{shown} returned {one_line(repr(value))[:200]}: rewards are finite numbers")
+    return b"K" + struct.pack("<d", number)
+
+
+def where(function, file):
+    code = getattr(function, "__code__", None)
+    return f"{file}:{code.co_firstlineno}" if code else file
+
+
+def end_with_input():
+    """Ends a function that runs on when nobody hears of it any more, and all that it started."""
+    watched = select.poll()
+    watched.register(channel.source, select.POLLRDHUP)
+    watched.poll()
+    time.sleep(PATIENCE_S)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def main():
     first, second, timeout = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    signal.signal(signal.SIGALRM, expire)
+    is_regex = first == "--regex"
     try:
-        function = compiled(second) if first == "--regex" else load(first, second)
-        name = f"regex:{second}" if first == "--regex" else f"{second} of {first}"
+        function = compiled(second) if is_regex else load(first, second)
     except BadReward as error:
-        return tell_fault(error)
-    tell(b"K", b"")
+        return channel.tell(refusal(error))
+    file, name = (None, f"regex:{second}") if is_regex else (first, second)
+    if os.getpgrp() == os.getpid():
+        threading.Thread(target=end_with_input, daemon=True).start()
+    channel.tell(b"K")
     while True:
         read_exactly(1)
         answers = [[read_text(), read_text(), read_text()] for _ in range(read_size())]
-        try:
-            rewards = [score(function, name, timeout, parts) for parts in answers]
-        except BadReward as error:
-            tell_fault(error)
-            continue
-        tell(b"K", struct.pack(f"<{len(rewards)}d", *rewards))
+        for parts in answers:
+            channel.tell(score(function, file, name, timeout, parts))
 
 
 if __name__ == "__main__":

@@ -75,6 +75,8 @@ constexpr Word<Aggregate> kAggregates[] = {{"auto", Aggregate::kAuto},
                                            {"sequence", Aggregate::kSequence},
                                            {"constant", Aggregate::kConstant}};
 constexpr Word<Mapping> kMappings[] = {{"auto", Mapping::kAuto}, {"colocated", Mapping::kColocated}};
+constexpr Word<OnBadReward> kOnBadReward[] = {
+    {"stop", OnBadReward::kStop}, {"zero", OnBadReward::kZero}, {"drop", OnBadReward::kDrop}};
 constexpr Word<Choose> kChoose[] = {{"auto", Choose::kAuto}, {"yes", Choose::kYes}, {"no", Choose::kNo}};
 constexpr Word<WatchAct> kWatchActs[] = {
     {"tell", WatchAct::kTell}, {"plan", WatchAct::kPlan}, {"leave", WatchAct::kLeave}};
@@ -197,6 +199,8 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("reward", Texts(rl.reward),
        "summed: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's own answer");
   keys("reward_timeout_s", Number(rl.reward_timeout_s, {1e-3, 1e6}), "for one response");
+  keys("on_bad_reward", Choice(rl.on_bad_reward, kOnBadReward),
+       "where a reward fails: end the run, count 0, or leave the response out");
   keys("python", Path(rl.python), "interpreter that has what reward functions import; empty: python3");
   keys("held_out", Number(rl.held_out, {0, 1 << 24}),
        "prompts of each validation set that are answered, greedily, at evaluations");

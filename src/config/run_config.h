@@ -85,6 +85,9 @@ enum class Baseline : uint8_t { kAuto, kGroup, kMean, kOthers };
 enum class Aggregate : uint8_t { kAuto, kToken, kSequence, kConstant };
 enum class Choose : uint8_t { kAuto, kYes, kNo };
 
+// What becomes of a response whose reward fails.
+enum class OnBadReward : uint8_t { kStop, kZero, kDrop };
+
 // Which ranks say and which train: all do both.
 enum class Mapping : uint8_t { kAuto, kColocated };
 
@@ -98,6 +101,7 @@ struct RlConfig {
   double temperature = 1;                    // of the policy: it speaks so, and is trained so
   std::vector<std::string> reward{"exact"};  // rl/reward.h
   double reward_timeout_s = 10;
+  OnBadReward on_bad_reward = OnBadReward::kStop;
   std::filesystem::path python;  // that runs rewards of Python; empty: the PATH's python3
   int64_t held_out = 256;        // prompts of each validation set that are answered at evaluations
   Baseline baseline = Baseline::kAuto;

@@ -72,11 +72,12 @@ struct StepRecord {
   std::vector<PathShare> path;       // the longest first; empty: not looked at
   std::optional<int64_t> slowest_rank;
   std::optional<double> slowest_pace;
-  // Of steps that learn from rewards or preferences; the first eleven of a rollout, by its first step.
+  // Of steps that learn from rewards or preferences; the first twelve of a rollout, by its first step.
   std::optional<double> reward;
   std::optional<double> entropy;
   std::optional<int64_t> groups_kept;
   std::optional<int64_t> draws;
+  std::optional<int64_t> bad_rewards;
   std::optional<int64_t> response_tokens;
   std::optional<double> response_mean;
   std::optional<int64_t> response_p99;

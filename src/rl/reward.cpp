@@ -1,36 +1,27 @@
 #include "rl/reward.h"
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <functional>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/utf8.h"
+#include "rl/number.h"
 
 namespace sluice::rl {
 namespace {
 
 using base::text;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-double value_of(const std::string& number) {
-  double value = 0;
-  std::from_chars(number.data(), number.data() + number.size(), value);
-  return value;
-}
-
 // A reward that looks at one answer after the other.
 template <typename Score>
 class Each final : public Reward {
  public:
   explicit Each(Score score) : score_(std::move(score)) {}
-  std::vector<double> of(std::span<const Answer> answers) override {
-    std::vector<double> rewards;
-    for (const Answer& answer : answers) rewards.push_back(score_(answer) ? 1 : 0);
-    return rewards;
+  std::vector<Verdict> of(std::span<const Answer> answers) override {
+    std::vector<Verdict> verdicts;
+    for (const Answer& answer : answers) verdicts.push_back({score_(answer) ? 1.0 : 0.0});
+    return verdicts;
   }
 
  private:
@@ -42,53 +33,126 @@ bool says_the_same(const Answer& answer) {
 }
 
 bool says_the_number(const Answer& answer) {
-  const std::string said = last_number(answer.response);
-  const std::string right = last_number(answer.reference);
-  return !said.empty() && !right.empty() && value_of(said) == value_of(right);
+  const std::optional<Number> said = last_number(answer.response);
+  const std::optional<Number> right = last_number(answer.reference);
+  return said && right && *said == *right;
 }
 
-// Of a function that a child process runs (tools/rewards.py).
+// Of a function that a child process runs (tools/rewards.py), which ends it in time. A child that does not
+// let itself be ended is killed, and another one goes on with the next response.
 class PythonReward final : public Reward {
  public:
-  PythonReward(std::vector<std::string> arguments, std::string subject, const RewardOptions& options)
-      : child_(options.tools, "rewards.py", arguments, std::move(subject)), timeout_s_(options.timeout_s) {}
+  PythonReward(std::vector<std::string> arguments, std::string name, const RewardOptions& options)
+      : child_(options.tools, "rewards.py", arguments, name),
+        file_(std::move(arguments.front())),
+        name_(std::move(name)),
+        timeout_s_(options.timeout_s) {
+    // Behind the child's own clock, and what Python's traces take.
+    child_.set_patience(1.1 * timeout_s_ + 1);
+  }
 
-  std::vector<double> of(std::span<const Answer> answers) override {
-    if (answers.empty()) return {};
-    // The script stops a function in time; what doesn't let itself be stopped ends with its process.
-    constexpr double kGrace_s = 30;
-    child_.set_patience(timeout_s_ * static_cast<double>(answers.size()) + kGrace_s);
-    child_.send("R", 1);
-    child_.send_number(static_cast<uint64_t>(answers.size()));
-    for (const Answer& answer : answers) {
-      for (const std::string* part : {&answer.prompt, &answer.response, &answer.reference}) {
-        child_.send_number(static_cast<uint64_t>(part->size()));
-        child_.send(part->data(), part->size());
+  std::vector<Verdict> of(std::span<const Answer> answers) override {
+    std::vector<Verdict> verdicts;
+    bool asked = false;
+    while (verdicts.size() < answers.size()) {
+      const std::span<const Answer> rest = answers.subspan(verdicts.size());
+      if (!asked) ask(rest);
+      asked = true;
+      Verdict& verdict = verdicts.emplace_back(next());
+      if (verdict.fault.empty()) continue;
+      verdict.fault += text("; the response was \"", base::beginning(rest.front().response), "\"");
+      if (std::exchange(ended_, false)) {
+        child_.restart();
+        asked = false;
       }
     }
-    try {
-      child_.check_status();
-    } catch (const base::InputError& error) {
-      throw base::RunError(error.what());
-    }
-    std::vector<double> rewards(answers.size());
-    child_.receive(rewards.data(), rewards.size() * sizeof(double));
-    return rewards;
+    return verdicts;
   }
 
  private:
+  void ask(std::span<const Answer> answers) {
+    try {
+      send(answers);
+    } catch (const corpus::ChildEnded&) {  // since it was last asked
+      child_.restart();
+      send(answers);
+    }
+  }
+
+  void send(std::span<const Answer> answers) {
+    child_.send("R", 1);
+    child_.send_number(static_cast<uint64_t>(answers.size()));
+    for (const Answer& answer : answers) {
+      for (const std::string* part : {&answer.prompt, &answer.response, &answer.reference})
+        child_.send_text(*part);
+    }
+  }
+
+  // Of the next response. With ended_, the child is asked no more.
+  Verdict next() {
+    constexpr char kOk = 'K', kHangs = 'T';
+    try {
+      const char status = child_.receive_number<char>();
+      if (status == kOk) return {child_.receive_number<double>()};
+      if (status != kHangs) return {0, child_.receive_text()};
+      ended_ = true;
+      return {0, late(place_in(traces()))};
+    } catch (const corpus::ChildLate&) {
+      ended_ = true;
+      return {0, late("")};
+    } catch (const corpus::ChildEnded& gone) {
+      ended_ = true;
+      return {0, gone.what()};
+    }
+  }
+
+  std::string late(const std::string& place) const {
+    return text(place, place.empty() ? "" : ": ", name_, " took longer than ", timeout_s_,
+                " s (rl.reward_timeout_s) and did not let itself be stopped, so its process was ended");
+  }
+
+  // What Python tells of its threads, until it is silent; the child has ended then.
+  std::string traces() {
+    constexpr double kSilence_s = 0.1;
+    constexpr size_t kMostBytes = size_t{1} << 18;
+    const double patience_s = 1.1 * timeout_s_ + 1;
+    std::string traces;
+    child_.set_patience(kSilence_s);
+    try {
+      while (traces.size() < kMostBytes) traces += child_.receive_number<char>();
+    } catch (const corpus::ChildEnded&) {
+    }
+    child_.kill();
+    child_.set_patience(patience_s);
+    return traces;
+  }
+
+  // FILE:LINE where a thread is in the reward's own file, as such traces have it; empty: in none.
+  std::string place_in(const std::string& traces) const {
+    const std::string begin = text("File \"", file_, "\", line ");
+    const size_t found = traces.find(begin);
+    if (found == traces.npos) return "";
+    const size_t line = found + begin.size();
+    return text(file_, ":", traces.substr(line, traces.find_first_not_of("0123456789", line) - line));
+  }
+
   corpus::PythonChild child_;
+  std::string file_, name_;
   double timeout_s_;
+  bool ended_ = false;
 };
 
 class Sum final : public Reward {
  public:
   explicit Sum(std::vector<std::unique_ptr<Reward>> parts) : parts_(std::move(parts)) {}
-  std::vector<double> of(std::span<const Answer> answers) override {
-    std::vector<double> sum(answers.size(), 0.0);
+  std::vector<Verdict> of(std::span<const Answer> answers) override {
+    std::vector<Verdict> sum(answers.size());
     for (const std::unique_ptr<Reward>& part : parts_) {
-      const std::vector<double> own = part->of(answers);
-      std::ranges::transform(sum, own, sum.begin(), std::plus());
+      const std::vector<Verdict> own = part->of(answers);
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (sum[i].fault.empty()) sum[i].fault = own[i].fault;
+        sum[i].reward = sum[i].fault.empty() ? sum[i].reward + own[i].reward : 0;
+      }
     }
     return sum;
   }
@@ -117,23 +181,6 @@ std::unique_ptr<Reward> one_reward(const std::string& name, const RewardOptions&
 }
 
 }  // namespace
-
-std::string last_number(const std::string& text) {
-  size_t end = text.size();
-  while (end > 0 && !is_digit(text[end - 1])) --end;
-  size_t begin = end;
-  const auto belongs = [&](size_t i) {
-    if (is_digit(text[i])) return true;
-    return (text[i] == '.' || text[i] == ',') && i > 0 && is_digit(text[i - 1]);
-  };
-  while (begin > 0 && belongs(begin - 1)) --begin;
-  std::string number;
-  if (begin > 0 && begin < end && text[begin - 1] == '-') number = "-";
-  for (size_t i = begin; i < end; ++i) {
-    if (text[i] != ',') number += text[i];
-  }
-  return number;
-}
 
 std::unique_ptr<Reward> make_reward(std::span<const std::string> names, const RewardOptions& options) {
   std::vector<std::unique_ptr<Reward>> parts;

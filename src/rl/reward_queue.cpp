@@ -1,5 +1,7 @@
 #include "rl/reward_queue.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -17,19 +19,18 @@ void RewardQueue::run(Reward& reward) {
   for (std::vector<Answer> batch = answers_.pop_all(); !batch.empty(); batch = answers_.pop_all()) {
     if (error_) continue;  // what is left is let go
     try {
-      const std::vector<double> rewards = reward.of(batch);
-      rewards_.insert(rewards_.end(), rewards.begin(), rewards.end());
+      std::ranges::move(reward.of(batch), std::back_inserter(verdicts_));
     } catch (...) {
       error_ = std::current_exception();
     }
   }
 }
 
-std::vector<double> RewardQueue::finish() {
+std::vector<Verdict> RewardQueue::finish() {
   answers_.close();
   thread_.join();
   if (error_) std::rethrow_exception(error_);
-  return std::move(rewards_);
+  return std::move(verdicts_);
 }
 
 }  // namespace sluice::rl

@@ -22,13 +22,13 @@ class RewardQueue {
   void add(Answer answer) { answers_.push(std::move(answer)); }
   // Of all answers, in the order in which they were added. Throws what a reward threw. REQUIRES: once, and
   // nothing is added behind it.
-  std::vector<double> finish();
+  std::vector<Verdict> finish();
 
  private:
   void run(Reward& reward);
 
   base::BoundedQueue<Answer> answers_;
-  std::vector<double> rewards_;
+  std::vector<Verdict> verdicts_;
   std::exception_ptr error_;
   std::thread thread_;
 };

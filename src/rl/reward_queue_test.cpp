@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <numeric>
 #include <string>
 
 #include "base/error.h"
@@ -14,11 +13,11 @@ namespace {
 // What the answer says as a number; throws where it says none.
 class Spoken final : public Reward {
  public:
-  std::vector<double> of(std::span<const Answer> answers) override {
-    std::vector<double> rewards;
+  std::vector<Verdict> of(std::span<const Answer> answers) override {
+    std::vector<Verdict> rewards;
     for (const Answer& answer : answers) {
       if (answer.response.empty()) throw base::RunError("nothing was said");
-      rewards.push_back(std::stod(answer.response));
+      rewards.push_back({std::stod(answer.response)});
     }
     ++batches;
     return rewards;
@@ -31,8 +30,8 @@ TEST(RewardQueue, RewardsInTheOrderOfAnswers) {
     Spoken reward;
     RewardQueue queue(reward);
     for (int i = 0; i < count; ++i) queue.add({"", std::to_string(i), ""});
-    std::vector<double> expected(static_cast<size_t>(count));
-    std::iota(expected.begin(), expected.end(), 0.0);
+    std::vector<Verdict> expected;
+    for (int i = 0; i < count; ++i) expected.push_back({static_cast<double>(i)});
     EXPECT_EQ(queue.finish(), expected);
     EXPECT_LE(reward.batches, count);
   }

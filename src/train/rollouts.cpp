@@ -101,7 +101,19 @@ std::vector<Rollouts::Group> Rollouts::draw() {
   told_.speaking = to_text(run_.speaking().strategy());
   told_.reward_ns = told_.reward_ns.value_or(0) + times.rewarding_ns;
   told_.response_tokens = told_.response_tokens.value_or(0) + times.tokens;
+  settle(groups);
   return groups;
+}
+
+void Rollouts::settle(std::vector<Group>& groups) {
+  int64_t bad = told_.bad_rewards.value_or(0);
+  for (Group& group : groups) {
+    bad += std::ranges::count_if(group.responses, &Response::faulty);
+    if (config_.on_bad_reward == config::OnBadReward::kDrop)
+      std::erase_if(group.responses, [](const Response& response) { return response.faulty; });
+  }
+  std::erase_if(groups, [](const Group& group) { return group.responses.empty(); });
+  told_.bad_rewards = bad;
 }
 
 void Rollouts::keep(std::vector<Group>& drawn, std::vector<Group>& kept) {
@@ -123,6 +135,7 @@ void Rollouts::describe(const std::vector<Group>& groups) {
       for (const double log_p : response.log_probabilities) entropies.push_back(-log_p);
     }
   }
+  if (lengths.empty()) return;
   std::ranges::sort(lengths);
   const auto count = static_cast<double>(lengths.size());
   told_.reward = mean_of(rewards);
@@ -149,9 +162,11 @@ void Rollouts::roll_out() {
   told_.groups_kept = std::ssize(kept);
   if (kept.empty()) {
     if (run_.rank() == 0)
-      base::log_info(
-          text("nothing is left to learn: in ", draws, " draws of ", prompts_of_draw(config_, objective_),
-               " prompts all responses to each had the same reward, ", *told_.reward, " in the mean"));
+      base::log_info(text(
+          "nothing is left to learn: in ", draws, " draws of ", prompts_of_draw(config_, objective_),
+          " prompts ",
+          told_.reward ? text("all responses to each had the same reward, ", *told_.reward, " in the mean")
+                       : "no response has a reward"));
     return;
   }
   shape(kept);

@@ -33,6 +33,8 @@ class Rollouts final : public StepSource {
   };
   void roll_out();
   std::vector<Group> draw();
+  // Counts the responses whose reward failed, and leaves them out where that is what becomes of them.
+  void settle(std::vector<Group>& groups);
   void keep(std::vector<Group>& drawn, std::vector<Group>& kept);
   void shape(std::vector<Group>& groups);
   void describe(const std::vector<Group>& drawn);

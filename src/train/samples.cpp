@@ -53,7 +53,7 @@ void Samples::tell(int64_t after_step) {
   if (run_.rank() != 0) return;
   for (size_t i = 0; i < prompts_.size(); ++i) {
     base::log_info(base::text("step ", after_step, " says  ", base::printable(speaker_.text_of(prompts_[i])),
-                              " | ", base::printable(speaker_.text_of(said[i].front().tokens))));
+                              " | ", base::printable(speaker_.text_of(said[i].front().tokens, prompts_[i]))));
   }
 }
 

@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/log.h"
 #include "base/steady_time.h"
 #include "base/text.h"
+#include "corpus/continuation.h"
 #include "corpus/load_tokenizer.h"
 #include "generate/generator.h"
 #include "rl/reward_queue.h"
@@ -37,7 +39,8 @@ bool is_of(size_t index, int pipeline, size_t pipelines) {
 Json to_json(const std::vector<Response>& responses) {
   Json json = Json::array();
   for (const Response& response : responses)
-    json.push_back({response.tokens, response.log_probabilities, response.ended, response.reward});
+    json.push_back(
+        {response.tokens, response.log_probabilities, response.ended, response.reward, response.faulty});
   return json;
 }
 
@@ -56,7 +59,7 @@ std::vector<Response> responses_from_json(const Json& json) {
   for (const Json& response : json) {
     responses.push_back({response.at(0).get<std::vector<int32_t>>(),
                          response.at(1).get<std::vector<double>>(), response.at(2).get<bool>(),
-                         response.at(3).get<double>()});
+                         response.at(3).get<double>(), response.at(4).get<bool>()});
   }
   return responses;
 }
@@ -82,10 +85,25 @@ bool Speaker::is_end(int64_t token) const {
   return std::ranges::find(end_tokens_, token) != end_tokens_.end();
 }
 
-std::string Speaker::text_of(std::span<const int32_t> tokens) const {
-  std::vector<int32_t> said(tokens.begin(), tokens.end());
-  while (!said.empty() && is_end(said.back())) said.pop_back();
-  return tokenizer_->decode(said);
+std::string Speaker::text_of(std::span<const int32_t> tokens, std::span<const int32_t> before) const {
+  while (!tokens.empty() && is_end(tokens.back())) tokens = tokens.first(tokens.size() - 1);
+  return corpus::Behind(*tokenizer_, before).text(tokens);
+}
+
+void Speaker::tell_faults(std::span<const rl::Verdict> verdicts) const {
+  const auto faulty = [](const rl::Verdict& verdict) { return !verdict.fault.empty(); };
+  const auto first = std::ranges::find_if(verdicts, faulty);
+  if (first == verdicts.end()) return;
+  const std::string many = text("the rewards of ", std::ranges::count_if(verdicts, faulty), " of ",
+                                verdicts.size(), " responses failed");
+  switch (run_.config().rl.on_bad_reward) {
+    case config::OnBadReward::kStop:
+      throw base::RunError(text(many, " (rl.on_bad_reward goes on with zero or drop): ", first->fault));
+    case config::OnBadReward::kZero:
+      return base::log_warning(text(many, " and are 0 (rl.on_bad_reward): ", first->fault));
+    case config::OnBadReward::kDrop:
+      return base::log_warning(text(many, ", which are left out (rl.on_bad_reward): ", first->fault));
+  }
 }
 
 std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<int32_t>> prompts,
@@ -117,7 +135,8 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
                                 ": raise it"));
   }
   const generate::Decoder decoder(model, pages, most_texts);
-  generate::Generator generator(decoder, options);
+  generate::Generator generator(
+      decoder, options, corpus::rows_without_token(*tokenizer_, model.context.shape.vocab, end_tokens_));
   generate::Manner way{.sampling = {.temperature = manner == Manner::kGreedy ? 0.0 : 1.0,
                                     .seed = static_cast<uint64_t>(config.data.seed)},
                        .end_tokens = end_tokens_};
@@ -204,10 +223,10 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
                           const auto [known, added] = asked.try_emplace(question);
                           if (added) {
                             const auto& [prompt, reference] = questions[question];
-                            known->second = {text_of(prompt), "", text_of(reference)};
+                            known->second = {text_of(prompt), "", text_of(reference, prompt)};
                           }
                           rl::Answer answer = known->second;
-                          answer.response = text_of(response.tokens);
+                          answer.response = text_of(response.tokens, questions[question].prompt);
                           rewards.add(std::move(answer));
                           rewarded.emplace_back(question, sample);
                         });
@@ -215,10 +234,13 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
   }
   const int64_t said_ns = base::now_ns();
   run_.control().together("rewarding responses", [&] {
-    const std::vector<double> found = rewards.finish();
+    const std::vector<rl::Verdict> found = rewards.finish();
+    tell_faults(found);
     for (size_t i = 0; i < found.size(); ++i) {
       const auto [question, sample] = rewarded[i];
-      responses[question][static_cast<size_t>(sample)].reward = found[i];
+      Response& response = responses[question][static_cast<size_t>(sample)];
+      response.reward = found[i].reward;
+      response.faulty = !found[i].fault.empty();
     }
   });
   times_.rewarding_ns = base::now_ns() - said_ns;

@@ -24,6 +24,7 @@ struct Response {
   std::vector<double> log_probabilities;
   bool ended = false;
   double reward = 0;
+  bool faulty = false;  // its reward failed, and is 0 (rl.on_bad_reward)
 };
 
 struct SpeakingTimes {
@@ -46,14 +47,14 @@ class Speaker {
   std::vector<std::vector<Response>> say(std::span<const std::vector<int32_t>> prompts,
                                          std::span<const uint64_t> numbers, int samples, int64_t most_tokens,
                                          Manner manner);
-  // Collective: the same to each question, rewarded while others are said. RunError on every rank when a
-  // reward fails on one. REQUIRES: a run with rollouts.
+  // Collective: the same to each question, rewarded while others are said. Where a reward fails, that is
+  // said, and with rl.on_bad_reward = "stop" it is a RunError on every rank. REQUIRES: a run with rollouts.
   std::vector<std::vector<Response>> answer(std::span<const rl::Question> questions,
                                             std::span<const uint64_t> numbers, int samples, Manner manner);
 
   const corpus::Tokenizer& tokenizer() const { return *tokenizer_; }
-  // Without what ended it.
-  std::string text_of(std::span<const int32_t> tokens) const;
+  // Behind other tokens, without what ended it.
+  std::string text_of(std::span<const int32_t> tokens, std::span<const int32_t> before = {}) const;
   const SpeakingTimes& times() const { return times_; }  // of the last answer()
   // How many tokens the last answer()'s responses had, by question; by them the next one's layout is chosen.
   // A run that is resumed gives those from before.
@@ -67,6 +68,8 @@ class Speaker {
   std::vector<std::vector<Response>> say_own(std::span<const std::vector<int32_t>> prompts,
                                              std::span<const uint64_t> numbers, int samples,
                                              int64_t most_tokens, Manner manner, const Ended& ended = {});
+  // Says what rewards failed, of so many.
+  void tell_faults(std::span<const rl::Verdict> verdicts) const;
   void share(std::vector<std::vector<Response>>& responses);
   bool is_end(int64_t token) const;
 

@@ -68,11 +68,16 @@ void Validation::answer(const session::ValidationData& set, report::EvaluationMe
   }
   if (questions.empty()) return;
   const std::vector<uint64_t> numbers(questions.size(), 0);
+  const bool drops = run_.config().rl.on_bad_reward == config::OnBadReward::kDrop;
   double rewards = 0;
+  int64_t rewarded = 0;
   for (const std::vector<Response>& responses :
-       speaker_->answer(questions, numbers, 1, Speaker::Manner::kGreedy))
+       speaker_->answer(questions, numbers, 1, Speaker::Manner::kGreedy)) {
+    if (drops && responses.front().faulty) continue;
     rewards += responses.front().reward;
-  metrics.reward = rewards / static_cast<double>(questions.size());
+    ++rewarded;
+  }
+  if (rewarded > 0) metrics.reward = rewards / static_cast<double>(rewarded);
 }
 
 }  // namespace sluice::train

@@ -199,6 +199,20 @@ class Reinforcement(CommandTest):
                 self.assertIn(told, errors)
                 self.assertTrue(list((self.folder / name / "checkpoints").glob("step-*")), errors)
 
+    def test_a_run_goes_on_without_rewards_that_fail(self):
+        (self.folder / "odd.py").write_text(
+            "import os\ndef score(prompt, response, reference):\n    if len(response) % 3 == 0:\n"
+            "        raise ValueError('odd')\n    if len(response) % 3 == 1:\n        os._exit(3)\n    return len(response)\n")
+        for choice, told in (("zero", "and are 0"), ("drop", "which are left out")):
+            with self.subTest(choice):
+                status, errors = self.ended(self.arguments(
+                    choice, 2, rl__reward=f'["python:{self.folder}/odd.py:score"]', rl__on_bad_reward=f'"{choice}"',
+                    rl__held_out=0))
+                self.assertEqual(status, 0, errors)
+                self.assertRegex(errors, f"the rewards of [0-9]+ of [0-9]+ responses failed,? {told}")
+                self.assertRegex(errors, f"{self.folder}/odd.py:4: score failed with ValueError: odd|ended with status 3")
+                self.assertGreater(sum(line.get("bad_rewards") or 0 for line in self.lines(choice)), 0)
+
     def test_nothing_left_to_learn_ends_the_run(self):
         status, errors = self.ended(self.arguments("done", 2, rl__reward='["regex:never"]', checkpoint__every=100))
         self.assertEqual(status, 0, errors)
