@@ -46,7 +46,8 @@ class PythonReward final : public Reward {
       : child_(options.tools, "rewards.py", arguments, name),
         file_(std::move(arguments.front())),
         name_(std::move(name)),
-        timeout_s_(options.timeout_s) {
+        timeout_s_(options.timeout_s),
+        stops_at_fault_(options.stops_at_fault) {
     // Behind the child's own clock, and what Python's traces take.
     child_.set_patience(1.1 * timeout_s_ + 1);
   }
@@ -61,6 +62,10 @@ class PythonReward final : public Reward {
       Verdict& verdict = verdicts.emplace_back(next());
       if (verdict.fault.empty()) continue;
       verdict.fault += text("; the response was \"", base::beginning(rest.front().response), "\"");
+      if (stops_at_fault_) {
+        child_.kill();  // others' rewards that are on their way nobody wants
+        throw base::RunError(text(verdict.fault, " (with rl.on_bad_reward zero or drop the run goes on)"));
+      }
       if (std::exchange(ended_, false)) {
         child_.restart();
         asked = false;
@@ -139,6 +144,7 @@ class PythonReward final : public Reward {
   corpus::PythonChild child_;
   std::string file_, name_;
   double timeout_s_;
+  bool stops_at_fault_;
   bool ended_ = false;
 };
 

@@ -28,12 +28,13 @@ struct Verdict {
 class Reward {
  public:
   virtual ~Reward() = default;
-  // Of each.
+  // Of each. RunError where a fault stops all.
   virtual std::vector<Verdict> of(std::span<const Answer> answers) = 0;
 };
 
 struct RewardOptions {
-  double timeout_s = 10;  // for one answer
+  double timeout_s = 10;        // for one answer
+  bool stops_at_fault = false;  // the first fault of a function is a RunError, whatever else waits
   corpus::PythonTools tools;
 };
 

@@ -144,6 +144,20 @@ TEST_F(PythonRewardTest, OthersAreRewardedAllTheSame) {
   EXPECT_THAT(mixed[5].fault, HasSubstr("ended with status 3"));
 }
 
+TEST_F(PythonRewardTest, TheFirstFaultStopsAllWhereItIsToldTo) {
+  RewardOptions options = kOptions;
+  options.stops_at_fault = true;
+  const auto reward = make_reward(
+      std::vector<std::string>{function("import time\ndef score(p, r, a):\n  if r == 'hang': time.sleep(60)\n"
+                                        "  return 1 / len(r)\n")},
+      options);
+  const std::vector<Answer> answers = {{"", "ab", ""}, {"", "", ""}, {"", "hang", ""}, {"", "hang", ""}};
+  EXPECT_THAT([&] { reward->of(answers); },
+              testing::ThrowsMessage<base::RunError>(AllOf(
+                  HasSubstr(place(4) + ": score failed with ZeroDivisionError"), HasSubstr("zero or drop"))));
+  EXPECT_EQ(reward->of(std::vector<Answer>{{"", "abcd", ""}}), std::vector<Verdict>{{0.25}});
+}
+
 TEST_F(PythonRewardTest, ChildrenOfAFunctionEndWithIt) {
   const std::string pid = (folder_.path() / "pid").string();
   fault(

@@ -74,7 +74,10 @@ Speaker::Speaker(RunContext& run) : run_(run) {
     tools.option = "rl.python";
     tools.usual.insert(tools.usual.begin(), "python3");  // as where the function was written
     if (!rl.python.empty()) tools.interpreter = rl.python;
-    if (rl.rolls_out()) reward_ = rl::make_reward(rl.reward, {rl.reward_timeout_s, tools});
+    const bool stops = rl.on_bad_reward == config::OnBadReward::kStop;
+    if (rl.rolls_out())
+      reward_ = rl::make_reward(rl.reward,
+                                {.timeout_s = rl.reward_timeout_s, .stops_at_fault = stops, .tools = tools});
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
     if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());
@@ -94,16 +97,10 @@ void Speaker::tell_faults(std::span<const rl::Verdict> verdicts) const {
   const auto faulty = [](const rl::Verdict& verdict) { return !verdict.fault.empty(); };
   const auto first = std::ranges::find_if(verdicts, faulty);
   if (first == verdicts.end()) return;
-  const std::string many = text("the rewards of ", std::ranges::count_if(verdicts, faulty), " of ",
-                                verdicts.size(), " responses failed");
-  switch (run_.config().rl.on_bad_reward) {
-    case config::OnBadReward::kStop:
-      throw base::RunError(text(many, " (rl.on_bad_reward goes on with zero or drop): ", first->fault));
-    case config::OnBadReward::kZero:
-      return base::log_warning(text(many, " and are 0 (rl.on_bad_reward): ", first->fault));
-    case config::OnBadReward::kDrop:
-      return base::log_warning(text(many, ", which are left out (rl.on_bad_reward): ", first->fault));
-  }
+  const bool drops = run_.config().rl.on_bad_reward == config::OnBadReward::kDrop;
+  base::log_warning(text("the rewards of ", std::ranges::count_if(verdicts, faulty), " of ", verdicts.size(),
+                         " responses failed", drops ? ", which are left out" : " and are 0",
+                         " (rl.on_bad_reward): ", first->fault));
 }
 
 std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<int32_t>> prompts,
