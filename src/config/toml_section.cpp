@@ -16,7 +16,7 @@ using base::text;
 
 namespace {
 
-std::string excerpt(const toml::node& value) { return base::beginning(base::toml_text(value)); }
+std::string excerpt(const toml::node& value) { return base::beginning(shown(&value)); }
 
 // What a text may mean that stands where a number should: " without quotes", and for 10% and 0,1 the number.
 std::string number_hint(const toml::node& value) {
