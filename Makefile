@@ -96,7 +96,7 @@ processors: everything ## Run the tests as other processors would: older instruc
 
 fuzz: bootstrap ## Read and use 10^6 damaged inputs under ASan+UBSan, and run 5,000 commands on damaged files
 	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz
-	ASAN_OPTIONS=max_allocation_size_mb=256:malloc_context_size=1:quarantine_size_mb=16 \
+	ASAN_OPTIONS=max_allocation_size_mb=256:allocator_may_return_null=1:malloc_context_size=1:quarantine_size_mb=16 \
 	  build-asan/input_fuzz --count 1000000
 	$(MAKE) build && cmake --build $(BUILD) -j $(JOBS) --target start_once
 	SLUICE=$(SLUICE) START_ONCE=$(BUILD)/tests/fuzz/libstart_once.so \
