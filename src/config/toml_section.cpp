@@ -50,6 +50,8 @@ std::string shown(const toml::node* value) {
     for (const toml::node& part : *list) parts.push_back(shown(&part));
     return base::text("[", base::join(parts, ", "), "]");
   }
+  // toml++ negates what it prints, and the least integer has no negative.
+  if (value->is_integer()) return text(value->as_integer()->get());
   if (value->is_floating_point()) {
     char digits[32];
     const auto end = std::to_chars(digits, digits + sizeof digits, value->as_floating_point()->get(),

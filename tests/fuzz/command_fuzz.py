@@ -37,6 +37,26 @@ CLUSTER = {"schema": "sluice.cluster/1", "name": "mine", "nodes": 2, "gpus_per_n
            "host_memory_bytes": 1_000_000_000_000}
 # A process that waits takes no processor time: it counts as hung after that many times the limit on the clock.
 CLOCK_FACTOR = 30
+# Has what tables and tokenizer.json files are read with.
+TOOLS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache/sluice")) / "tools/bin/python"
+WRITER = """
+import pathlib, sys
+import pyarrow, pyarrow.parquet
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+folder = pathlib.Path(sys.argv[1])
+table = pyarrow.table({"text": [None if i % 9 == 4 else f"document {i} " * (i % 5) for i in range(60)], "id": list(range(60))})
+pyarrow.parquet.write_table(table, folder / "table.parquet", row_group_size=20)
+with pyarrow.OSFile(str(folder / "table.arrow"), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
+    stream.write_table(table, max_chunksize=20)
+alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
+tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+tokenizer.decoder = decoders.ByteLevel()
+tokenizer.add_special_tokens([AddedToken("<e>", special=True)])
+(folder / "bytes").mkdir()
+tokenizer.save(str(folder / "bytes/tokenizer.json"))
+(folder / "bytes/tokenizer_config.json").write_text('{"eos_token": "<e>", "model_max_length": 1e30}')
+"""
 SMALL = ["--context", "2048", "--tokens-per-step", "6000"]
 
 
@@ -116,6 +136,8 @@ class Sound:
         self.make("simulate", *planning, "--strategies", at("strategies.txt"), "--steps", 2, "--compare", "megatron",
                   "--out", at("simulated"), "--trace-steps", 1)
         self.commands = self.torch_free(planning)
+        if TOOLS.exists():
+            self.commands += self.in_python()
         if self.has_training:
             self.make("train", "--config", at("run.toml"))
             self.make("export", at("run"), "--out", at("exported"))
@@ -166,6 +188,16 @@ class Sound:
             ([at("documents.jsonl"), at("corpus/tokenizer.model")],
              ["corpus", "build", at("documents.jsonl"), "--out", "{out}/corpus", "--tokenizer", at("corpus/tokenizer.model")]),
         ]
+
+    def in_python(self):
+        """Of what a child process in Python reads."""
+        at = self.folder.joinpath
+        subprocess.run([TOOLS, "-c", WRITER, self.folder], check=True)
+        build = ["--out", "{out}/corpus", "--tokenizer"]
+        tables = [([at(name)], ["corpus", "build", at(name), *build, at("corpus/tokenizer.model")])
+                  for name in ("table.parquet", "table.arrow")]
+        tokenizer = [at("bytes/tokenizer.json"), at("bytes/tokenizer_config.json")]
+        return tables + [(tokenizer, ["corpus", "build", at("documents.jsonl"), *build, at("bytes")])]
 
     def torch(self):
         at = self.folder.joinpath
