@@ -7,7 +7,7 @@ those that stood from before, and those that were skipped, with why.
 A case is a test of GoogleTest's or unittest's, or a whole program of any other kind. What a test's inputs are stands in
 tests/stamps.py. A test that failed or was skipped as a whole runs again the next time, and so does one with cases that
 `tools/bootstrap` would let this machine run; these count as failures where $CI is set: there all that a machine can run has
-to run. What no machine without a GPU, or without certain rights, can run is shown and stays a skip.
+to run. With --all, a few tests that failed are tried once more, alone, and named. What no machine without a GPU, or without certain rights, can run is shown and stays a skip.
 Exit status: 0 all well; 1 otherwise.
 """
 
@@ -26,6 +26,8 @@ import stamps
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HANG_S = 7200  # after which a test hangs; none depends on how long it takes
+# With more failures than so many no second try would change the verdict.
+MOST_TRIED_AGAIN = 5
 # Stands in each reason that tools/bootstrap removes.
 CURABLE = re.compile(r"tools/bootstrap(?: --\w+)? installs")
 
@@ -104,7 +106,7 @@ def told(total, stood, status):
     if stood:
         lines.append(f"stood: {before.passed} cases of {len(stood)} tests passed before with the same inputs (ALL=1 runs all)")
     failed = max(total.failed, 1 if status != 0 else 0)
-    return [*lines, f"{total.passed} passed, {failed} failed, {skipped.total()} skipped, {before.passed} stood from before"]
+    return [*lines, f"{total.passed} passed, {failed} failed, {skipped.total()} skipped"]
 
 
 def run_ctest(build, jobs, tests, arguments):
@@ -124,6 +126,21 @@ def run_ctest(build, jobs, tests, arguments):
     log = next(path for path in (folder / "LastTest.log.tmp", folder / "LastTest.log") if path.exists())
     outputs = outputs_of(log.read_text(errors="replace"))
     return process.returncode, [(name, status, outputs.get(name, "")) for name, status in statuses.items()]
+
+
+def try_again(build, jobs, tests, ended, arguments):
+    """Runs the tests of `ended` that failed once more, alone, if they are few, and says which then passed: a busy machine may
+    break what waits for others. ctest's exit status, and `ended` with what came of the second try."""
+    failed = {name for name, status, output in ended if count_of(output, status).failed}
+    if not 0 < len(failed) <= MOST_TRIED_AGAIN:
+        return int(bool(failed)), ended
+    print(f"once more: {', '.join(sorted(failed))}", flush=True)
+    status, again = run_ctest(build, 0, [test for test in tests if test.name in failed], arguments)
+    for name, outcome, output in again:
+        if not count_of(output, outcome).failed:
+            print(f"failed, and passed at a second try: {name}", flush=True)
+    tried = {name for name, *_ in again}
+    return status, [*(entry for entry in ended if entry[0] not in tried), *again]
 
 
 def keep(kept, before, ended):
@@ -202,6 +219,8 @@ def main():
         print(f"seed {seed} draws the samples: make test SEED={seed} draws them again", flush=True)
     before = {test.name: (test, kept.inputs(test)) for test in running}
     status, ended = run_ctest(build, options.jobs, running, arguments) if running else (0, [])
+    if options.all and status != 0:
+        status, ended = try_again(build, options.jobs, running, ended, arguments)
     total = keep(kept, before, ended)
     print("\n".join(told(total, stood, status)), flush=True)
     sys.exit(1 if status != 0 or total.failed or (total.curable() and os.environ.get("CI")) else 0)
