@@ -213,6 +213,12 @@ class ChatTemplate:
         self._added = [(text, special) for text, special in added if text]
         self._all_added = AddedTokens(text for text, _ in self._added)
         self._ends = AddedTokens({*ends, self._tokens.get("eos_token")} - {None, ""})
+        read = {*SPECIAL_TOKENS}.union(*(template.variables for template in self._templates.values()))
+        if unknown := set(self._options.arguments) - read:
+            raise ChatError(
+                f"--template-argument {sorted(unknown)[0]}: the chat template reads no such name: give one of "
+                f"{', '.join(sorted(read - {*SPECIAL_TOKENS})) or 'none'}"
+            )
         self._control = {name: self._control_tokens(template) for name, template in self._templates.items()}
 
     def _control_tokens(self, template):
@@ -266,6 +272,8 @@ class ChatTemplate:
         arguments = {key: conversations.plain(value) for key, value in self._options.arguments.items()}
         for key in [key for key in conversation.rest if key in template.variables]:
             arguments[key] = conversations.plain(conversation.rest.pop(key))
+        read = template.variables.union(SPECIAL_TOKENS)
+        conversation.unread = [f"chat_template_kwargs.{key}" for key in conversation.arguments if key not in read]
         conversation.arguments = arguments | conversation.arguments
         if clash := set(conversation.arguments) & {"messages", "tools", "documents", "add_generation_prompt"}:
             raise ChatError(f"`{clash.pop()}` is no argument of a template: leave it out of its arguments")

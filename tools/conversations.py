@@ -183,6 +183,7 @@ class Conversation:
     arguments: dict  # of the template
     learns: list  # of each message, whether it is the assistant's and has a loss
     rest: dict = dataclasses.field(default_factory=dict)  # keys that may be arguments of the template, or nothing
+    unread: list = dataclasses.field(default_factory=list)  # paths of keys that are known to be unread
 
 
 def conversation_of(chat, answers=None):
@@ -409,4 +410,4 @@ def unread(conversation):
             found[f"messages.{REASONING[2] if REASONING[2] in message else REASONING[0]}"] = True
     look(conversation.tools, "tools.")
     look(conversation.documents, "documents.")
-    return [*found, *conversation.rest]
+    return [*found, *conversation.unread, *conversation.rest]

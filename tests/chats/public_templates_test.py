@@ -9,9 +9,7 @@ import pathlib
 import re
 import unittest
 
-from harness import said, user
-
-import chat_template
+from harness import chat_template, said, user
 
 DEPS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
 FOUND = sorted(

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import ChatTest, byte_tokenizer, said, user
+from harness import ChatTest, byte_tokenizer, chat_template, said, user
 
 TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 PROMPT = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -80,6 +80,10 @@ class Order(ChatTest):
             self.assertTrue(self.text(self.chats(template, **options), row | more).startswith("thinks"), more)
         self.assertTrue(self.text(self.chats(template), row).startswith("does not"))
         self.assertEqual(self.answer(self.chats(template), row | {"enable_thinking": True})[0].get("unread"), None)
+        self.assertEqual(self.answer(self.chats(PLAIN), row | {"chat_template_kwargs": {"enable_thinking": True}})[0]["unread"],
+                         ["chat_template_kwargs.enable_thinking"])
+        with self.assertRaisesRegex(chat_template.ChatError, "reads no such name: give one of enable_thinking"):
+            self.chats(template, arguments={"enable_thoughts": True})
 
     def test_templates_by_name(self):
         named = [{"name": name, "template": name + PLAIN} for name in ("default", "tool_use", "rag")]
