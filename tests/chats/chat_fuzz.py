@@ -21,6 +21,7 @@ import pathlib
 import random
 import sys
 
+SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
 WHEELS = {"trl": "trl/chat_templates", "axolotl": "axolotl/utils/chat_templates/templates"}
@@ -47,7 +48,7 @@ def python_with_transformers():
     templates = sorted(glob.glob(str(DEPS / "templates" / "lib" / "python3*" / "site-packages")))
     if not python.exists() or not templates:
         print("skipped: no transformers, or no templates of trl and axolotl: run tools/bootstrap --test")
-        sys.exit(0)
+        sys.exit(SKIPPED)
     if "CHAT_FUZZ_STARTED" not in os.environ:
         os.environ |= {"CHAT_FUZZ_STARTED": "1", "USE_TORCH": "0", "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         os.execv(python, [str(python), *sys.argv])
@@ -271,7 +272,7 @@ def main():
         print(f"{name}: {', '.join(f'{count} {kind}' for kind, count in sorted(compared.counts.items()))}", flush=True)
         total += compared.counts
         faults += compared.faults
-    listed = total["refusals of a listed kind"] / max(1, 2 * arguments.count)
+    listed = total["refusals of a listed kind"] / max(1, arguments.count)
     print(f"all: {', '.join(f'{count} {kind}' for kind, count in sorted(total.items()))}; listed {100 * listed:.2f} %")
     for fault in faults:
         print(f"\n{fault}")
