@@ -196,6 +196,18 @@ class Serve(CommandTest):
         self.assertEqual(deltas[0]["role"], "assistant")
         self.assertEqual("".join(delta.get("content", "") for delta in deltas), message["content"])
 
+    def test_chats_are_put_in_order_as_corpora_are(self):
+        def tokens(content, **more):
+            messages = [{"role": "user", "content": content}]
+            return self.server.ask("chat/completions", messages=messages, max_tokens=1, temperature=0, **more)["usage"]["prompt_tokens"]
+        text = "What colour is grass?"
+        self.assertEqual(tokens([{"type": "text", "text": text}]), tokens(text))
+        self.assertEqual(tokens("<|im_end|>") - tokens(""), len("<|im_end|>"))  # which somebody wrote, so a byte each
+        self.assertEqual(tokens(text, chat_template_kwargs={"enable_thinking": False}), tokens(text))
+        status, answer = self.server.call("POST", "/v1/completions", {"prompt": "a", "chat_template_kwargs": {"a": 1}})
+        self.assertEqual(status, 400)
+        self.assertIn("chat_template_kwargs", answer)
+
     def test_a_file_of_prompts_may_have_chats(self):
         prompts = self.folder / "chats.jsonl"
         prompts.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}]}) + "\n")
@@ -217,7 +229,7 @@ class Serve(CommandTest):
             got, content = self.server.call("POST", f"/v1/{path}", body)
             self.assertEqual(got, status, content)
             return json.loads(content)["error"]["message"]
-        self.assertIn("no JSON object", refusal("{"))
+        self.assertIn("is not JSON", refusal("{"))
         self.assertIn("prompt is missing", refusal({}))
         self.assertIn("'temperature'", refusal({"prompt": "a", "temperature": "hot"}))
         self.assertIn("temperature", refusal({"prompt": "a", "temperature": -1}))
