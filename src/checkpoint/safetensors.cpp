@@ -42,48 +42,6 @@ uint64_t header_size(storage::Source& file, const std::string& name) {
   return size;
 }
 
-std::vector<int64_t> integers(const Json& entry, const char* key, const std::string& name) {
-  const Json list = base::require<Json>(entry, key, name);
-  if (!list.is_array()) throw InputError(text(name, ": key '", key, "' is not a list", kFetchAgain));
-  std::vector<int64_t> values;
-  for (const Json& value : list) {
-    if (!base::holds_integer<int64_t>(value) || value.get<int64_t>() < 0) {
-      throw InputError(
-          text(name, ": key '", key, "' holds ", base::excerpt(value), ", not a size", kFetchAgain));
-    }
-    values.push_back(value.get<int64_t>());
-  }
-  return values;
-}
-
-// Shape times element size; false when that overflows.
-bool shape_bytes(const std::vector<int64_t>& shape, int64_t element, int64_t& bytes) {
-  bytes = element;
-  for (const int64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) return false;
-  }
-  return true;
-}
-
-TensorInfo parse_tensor(const std::string& key, const Json& entry, const std::string& path) {
-  const std::string name = text(path, ": tensor '", key, "'");
-  TensorInfo tensor{.name = key, .shape = integers(entry, "shape", name)};
-  tensor.format_type = base::require<std::string>(entry, "dtype", name);
-  tensor.type = type_from_format_name(tensor.format_type);
-  const int64_t element = element_bytes(tensor.format_type);
-  if (element == 0) throw InputError(text(name, ": unknown dtype '", tensor.format_type, "'", kFetchAgain));
-  const std::vector<int64_t> offsets = integers(entry, "data_offsets", name);
-  int64_t expected = 0;
-  if (offsets.size() != 2 || offsets[1] < offsets[0] || !shape_bytes(tensor.shape, element, expected) ||
-      offsets[1] - offsets[0] != expected) {
-    throw InputError(text(name, ": data_offsets ", shape_text(offsets), " do not fit shape ",
-                          shape_text(tensor.shape), " of ", tensor.format_type, kFetchAgain));
-  }
-  tensor.begin_byte = offsets[0];
-  tensor.end_byte = offsets[1];
-  return tensor;
-}
-
 // InputError unless the tensors, ascending, cover [0, data_bytes).
 void require_cover(const std::vector<TensorInfo>& tensors, int64_t data_bytes, const std::string& path) {
   int64_t end = 0;
@@ -103,45 +61,29 @@ void require_cover(const std::vector<TensorInfo>& tensors, int64_t data_bytes, c
 
 int64_t bytes_of(const std::vector<TensorInfo>& tensors) {
   int64_t bytes = 0;
-  for (const TensorInfo& tensor : tensors) bytes += tensor.elements() * size_of(tensor.type);
+  for (const TensorInfo& tensor : tensors) bytes += tensor.bytes();
   return bytes;
 }
 
+// Names of tensors as JSON has them, without a tree of the whole header.
+std::string quoted(const std::string& name) { return base::json_text(name); }
+
 }  // namespace
-
-int64_t TensorInfo::elements() const {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return count;
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
-  return "[" + base::join(sizes, ", ") + "]";
-}
 
 SafetensorsFile::SafetensorsFile(storage::Location location)
     : location_(std::move(location)), source_(location_.open()) {
   const std::string name = location_.string();
   const uint64_t size = header_size(*source_, name);
   const auto* header_text = reinterpret_cast<const char*>(source_->data() + kSizeBytes);
-  const Json header = base::parse_json(std::string(header_text, size), name);
-  if (!header.is_object()) throw InputError(text(name, ": the header is no JSON object", kFetchAgain));
-  for (const auto& [key, entry] : header.items()) {
-    if (key == "__metadata__") {
-      for (const auto& [field, value] : entry.items()) {
-        if (value.is_string()) metadata_[field] = value.get<std::string>();
-      }
-    } else {
-      tensors_.push_back(parse_tensor(key, entry, name));
-    }
-  }
+  SafetensorsHeader header = parse_safetensors_header({header_text, size}, name);
+  tensors_ = std::move(header.tensors);
+  metadata_ = std::move(header.metadata);
   std::sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
     return std::pair(a.begin_byte, a.end_byte) < std::pair(b.begin_byte, b.end_byte);
   });
   header_bytes_ = static_cast<int64_t>(kSizeBytes + size);
   require_cover(tensors_, data_bytes(), name);
+  by_name_.reserve(tensors_.size());
   for (size_t index = 0; index < tensors_.size(); ++index) by_name_[tensors_[index].name] = index;
 }
 
@@ -174,17 +116,19 @@ uint64_t SafetensorsFile::checksum() const {
 
 std::string safetensors_header(const std::vector<TensorInfo>& tensors,
                                const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::string json = "{";
+  if (!metadata.empty()) json += text(quoted("__metadata__"), ":", base::json_text(Json(metadata)));
   int64_t begin = 0;
   for (const TensorInfo& tensor : tensors) {
-    SLUICE_ASSERT(tensor.type != TensorType::kOther, text("tensor ", tensor.name, " has no float type"));
-    const int64_t end = begin + tensor.elements() * size_of(tensor.type);
-    header[tensor.name] = {
-        {"dtype", format_name(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    SLUICE_ASSERT(element_bits(tensor.type_name()) > 0, text("tensor ", tensor.name, " has no type"));
+    const int64_t end = begin + tensor.bytes();
+    json +=
+        text(json.size() > 1 ? "," : "", quoted(tensor.name), ":",
+             base::json_text(
+                 {{"dtype", tensor.type_name()}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}}));
     begin = end;
   }
-  std::string json = header.dump();
+  json += "}";
   json.resize((json.size() + 7) / 8 * 8, ' ');  // the data starts aligned to 8 bytes
   const uint64_t size = json.size();
   return std::string(reinterpret_cast<const char*>(&size), sizeof size) + json;

@@ -9,28 +9,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/stream_hash.h"
-#include "checkpoint/tensor_type.h"
+#include "checkpoint/safetensors_header.h"
 #include "storage/location.h"
 
 namespace sluice::checkpoint {
-
-// What a writer declares and a reader finds.
-struct TensorInfo {
-  std::string name;
-  TensorType type = TensorType::kFloat32;
-  std::vector<int64_t> shape;
-  std::string format_type;  // the type's name in the file, also for kOther; writers leave it empty
-  int64_t begin_byte = 0;   // in the data; set by the file
-  int64_t end_byte = 0;
-
-  int64_t elements() const;
-};
-
-// "[3, 4]".
-std::string shape_text(const std::vector<int64_t>& shape);
 
 // A file opened for reading. Usable from several threads at once.
 class SafetensorsFile {
@@ -71,11 +57,11 @@ class SafetensorsFile {
   std::unique_ptr<storage::Source> source_;
   int64_t header_bytes_ = 0;  // with what says its size
   std::vector<TensorInfo> tensors_;
-  std::map<std::string, size_t> by_name_;
+  std::unordered_map<std::string, size_t> by_name_;
   std::map<std::string, std::string> metadata_;
 };
 
-// What a file of these tensors begins with, up to their bytes. kOther is not allowed.
+// What a file of these tensors begins with, up to their bytes.
 std::string safetensors_header(const std::vector<TensorInfo>& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 

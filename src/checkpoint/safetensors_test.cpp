@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "checkpoint/test_directory.h"
 
 namespace sluice::checkpoint {
@@ -101,6 +102,48 @@ TEST(Safetensors, DamagedFilesAreRefused) {
                                               R"("w":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
                                               eight)),
               HasSubstr("inside another one"));
+}
+
+// Types that others' files hold, of which Sluice computes with four.
+TEST(Safetensors, EveryTypeOfTheFormatIsKnown) {
+  const TestDirectory directory;
+  const std::pair<const char*, int> sizes[] = {
+      {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+      {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+      {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+      {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
+  for (const auto& [type, bits] : sizes) {
+    const std::string header =
+        base::text(R"({"t":{"dtype":")", type, R"(","shape":[4],"data_offsets":[0,)", bits / 2, "]}}");
+    base::write_file_atomically(directory / "x.safetensors",
+                                with_header(header, std::string(static_cast<size_t>(bits / 2), 'x')));
+    const SafetensorsFile file(directory / "x.safetensors");
+    EXPECT_EQ(file.tensors().front().type_name(), std::string(type));
+    EXPECT_EQ(file.tensors().front().bytes(), bits / 2);
+  }
+  EXPECT_THAT(
+      fault_of(directory, with_header(R"({"t":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", "xx")),
+      HasSubstr("do not fit shape [3] of F4"));
+  EXPECT_THAT(
+      fault_of(directory, with_header(R"({"t":{"dtype":"F5","shape":[3],"data_offsets":[0,2]}})", "xx")),
+      AllOf(HasSubstr("unknown dtype 'F5'"), testing::Not(HasSubstr("damaged"))));
+}
+
+TEST(Safetensors, HeadersMayHoldMoreThanTensors) {
+  const TestDirectory directory;
+  base::write_file_atomically(
+      directory / "x.safetensors",
+      with_header(
+          R"({"__metadata__":{"a":"b","n":3,"deep":{"dtype":[1,[2]]}},"t":{"note":[1,[2],{"shape":"no"}],)"
+          R"("dtype":"U8","shape":[],"data_offsets":[0,1],"more":{"dtype":3}}})",
+          "x"));
+  const SafetensorsFile file(directory / "x.safetensors");
+  EXPECT_EQ(file.metadata().at("a"), "b");
+  EXPECT_EQ(file.tensors().front().elements(), 1);
+  EXPECT_THAT(fault_of(directory, with_header(R"({"t":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+                                              R"("t":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+                                              "")),
+              HasSubstr("'t' stands there twice"));
 }
 
 // Mutated, cut and spliced files are read or refused; under the sanitizers this finds any step outside.
