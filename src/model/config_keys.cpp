@@ -9,20 +9,17 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-void require_decoder(const Json& config, const std::string& name) {
-  if (!config.is_object()) throw InputError(text(name, ": a config.json holds an object"));
-  if (!config.contains("text_config")) return;
-  throw InputError(text(name,
-                        ": the model is multimodal, and Sluice knows language models alone: make the "
-                        "object in text_config a config.json of its own"));
-}
-
 void refuse(const std::string& name, const std::string& key, const Json& value, const std::string& expected) {
   throw InputError(
       text(name, ": ", key, " is ", base::excerpt(value), " but Sluice computes only ", expected));
 }
 
 bool is_off(const Json& value) { return value.is_null() || value == Json(false); }
+
+bool says_nothing(const Json& value) {
+  const bool empty = (value.is_structured() && value.empty()) || value == Json("");
+  return is_off(value) || empty || (value.is_number() && value == 0);
+}
 
 void require_off(const Json& config, const std::string& key, const std::string& name) {
   if (config.contains(key) && !is_off(config.at(key))) refuse(name, key, config.at(key), "models without it");

@@ -9,15 +9,15 @@
 
 namespace sluice::model {
 
-// InputError unless the file describes one decoder: where it is a multimodal model's, its text_config does.
-void require_decoder(const base::Json& config, const std::string& name);
 // InputError: the key's value is none of what Sluice computes, which is `expected`.
 [[noreturn]] void refuse(const std::string& name, const std::string& key, const base::Json& value,
                          const std::string& expected);
-// Whether models compute and cost the same whatever the key's value (hugging_face.cpp).
+// Whether models compute and cost the same whatever the key's value (free_keys.cpp).
 bool changes_no_arithmetic(std::string_view key);
 // Null and false switch nothing on, whatever the key.
 bool is_off(const base::Json& value);
+// Nor does zero or something empty under a key that is not known.
+bool says_nothing(const base::Json& value);
 // InputError when the key is there and on.
 void require_off(const base::Json& config, const std::string& key, const std::string& name);
 // The key's value, or `absent` where it is not there or null. InputError outside of `range`.

@@ -10,6 +10,7 @@
 #include "model/config_keys.h"
 #include "model/experts_config.h"
 #include "model/shape_ranges.h"
+#include "model/wrapped.h"
 
 namespace sluice::model {
 namespace {
@@ -142,7 +143,7 @@ CountedType type_of(const std::string& model_type) {
 
 void refuse_unknown(const Json& config, const std::string& name) {
   for (const auto& [key, value] : config.items()) {
-    if (is_one_of(kRead, key) || is_one_of(kFree, key) || changes_no_arithmetic(key) || is_off(value))
+    if (is_one_of(kRead, key) || is_one_of(kFree, key) || changes_no_arithmetic(key) || says_nothing(value))
       continue;
     throw InputError(text(name, ": ", key, " is ", base::excerpt(value),
                           ", a key whose costs Sluice does not know: remove it if it changes neither "
@@ -258,8 +259,8 @@ void refuse_other_layers(const Fields& fields) {
 
 }  // namespace
 
-Shape counted_from_hugging_face(const Json& config, const std::string& name) {
-  require_decoder(config, name);
+Shape counted_from_hugging_face(const Json& whole, const std::string& name) {
+  const Json config = language_config(whole, name);
   Shape shape{.family = Family::kCounted};
   shape.counted = base::require<std::string>(config, "model_type", name);
   refuse_unknown(config, name);

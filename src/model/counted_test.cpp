@@ -126,7 +126,7 @@ TEST(Counted, ReadsBackWhatItWrites) {
 TEST(Counted, WhatIsComputedIsNotCounted) {
   EXPECT_EQ(counted(mixtral()).family, Family::kMixtral);
   EXPECT_EQ(counted(qwen3_moe()).family, Family::kQwen3Moe);
-  EXPECT_EQ(counted(deepseek_v3()).family, Family::kCounted);
+  EXPECT_EQ(counted(deepseek_v3()).family, Family::kDeepSeekV3);
   Json windowed = qwen3_moe();  // which its class computes otherwise than all others
   windowed["use_sliding_window"] = true;
   windowed["sliding_window"] = 4096;
@@ -196,12 +196,12 @@ TEST(Counted, WhatDecidesCostsAndIsNotKnownIsRefusedWithItsValue) {
   EXPECT_THAT([&] { counted(many); }, ThrowsMessage<InputError>(HasSubstr("num_experts_per_tok")));
 }
 
-TEST(Counted, MultimodalModelsAreReferredToTheirTextConfig) {
-  const Json gemma = {{"model_type", "gemma3"}, {"boi_token_index", 255999}, {"text_config", mixtral()}};
-  EXPECT_THAT(
-      [&] { counted(gemma); },
-      ThrowsMessage<InputError>("config.json: the model is multimodal, and Sluice knows language models "
-                                "alone: make the object in text_config a config.json of its own"));
+TEST(Counted, MultimodalModelsOfOtherKindsAreReferredToTheirTextConfig) {
+  const Json kimi = {{"model_type", "kimi_k25"}, {"media_token_id", 255999}, {"text_config", mixtral()}};
+  EXPECT_THAT([&] { counted(kimi); },
+              ThrowsMessage<InputError>(
+                  AllOf(HasSubstr("config.json: the model is multimodal (model_type \"kimi_k25\")"),
+                        HasSubstr("qwen3_vl"), HasSubstr("make the object in text_config a config.json"))));
 }
 
 TEST(Counted, WhatComputesRefusesItWithAWayOut) {
@@ -210,16 +210,16 @@ TEST(Counted, WhatComputesRefusesItWithAWayOut) {
                                               HasSubstr("sluice plan and simulate count"))));
 }
 
-// The published file in BF16: what is counted is what is computed.
-TEST(Counted, DeepSeekV3IsComputedWhereItsWeightsAreNotQuantised) {
+// What is counted of the published file is what is computed.
+TEST(Counted, DeepSeekV3IsComputed) {
   Json config = deepseek_v3();
-  config.erase("quantization_config");
   config["rope_scaling"]["mscale_all_dim"] = 1.0;
   const Shape computed = shape_from_hugging_face(config, "config.json");
   EXPECT_EQ(computed.family, Family::kDeepSeekV3);
   EXPECT_EQ(parameter_count(computed), parameter_table(computed).size());
   // Beside what is counted the router's corrections of 58 layers.
-  EXPECT_EQ(parameter_count(computed), parameter_count(counted(deepseek_v3())) + 58 * 256);
+  EXPECT_EQ(parameter_count(computed),
+            parameter_count(counted_from_hugging_face(deepseek_v3(), "config.json")) + 58 * 256);
   const double m = 0.1 * std::log(40.0) + 1;
   EXPECT_NEAR(computed.attention_scale, m * m / std::sqrt(192.0), 1e-12);
   EXPECT_EQ(computed.rope.attention_factor, 1.0);

@@ -72,8 +72,6 @@ void read_deepseek_v3(const Json& config, const std::string& name, Shape& shape)
   require_only(config, "rope_interleave", true, name);
   require_only(config, "scoring_func", "sigmoid", name);
   require_only(config, "topk_method", "noaux_tc", name);
-  if (config.contains("quantization_config") && !config.at("quantization_config").is_null())
-    refuse(name, "quantization_config", config.at("quantization_config"), "files in BF16 or wider");
   Latent& latent = shape.latent;
   latent.q_rank = base::require_in(config, "q_lora_rank", kShapeRanges.hidden, name);
   latent.kv_rank = base::require_in(config, "kv_lora_rank", kShapeRanges.hidden, name);

@@ -52,7 +52,6 @@ inline constexpr std::string_view kDeepSeekKeys[] = {"attention_bias",
                                                      "aux_loss_alpha",
                                                      "seq_aux",
                                                      "ep_size",
-                                                     "quantization_config",
                                                      "head_dim",
                                                      "qk_head_dim"};
 

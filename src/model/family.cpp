@@ -26,14 +26,13 @@ constexpr std::string_view kQwenKeys[] = {"use_sliding_window", "sliding_window"
 constexpr std::string_view kPhiKeys[] = {"sliding_window", "resid_pdrop", "embd_pdrop",
                                          "original_max_position_embeddings"};
 constexpr std::string_view kGemmaKeys[] = {
-    "hidden_activation",    "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping",
-    "sliding_window",       "layer_types",           "sliding_window_pattern", "_sliding_window_pattern",
-    "rope_local_base_freq", "cache_implementation"};
+    "hidden_activation",       "query_pre_attn_scalar",   "attn_logit_softcapping",
+    "final_logit_softcapping", "sliding_window",          "layer_types",
+    "sliding_window_pattern",  "_sliding_window_pattern", "rope_local_base_freq"};
 constexpr std::string_view kSmolKeys[] = {"use_sliding_window", "sliding_window", "max_window_layers",
                                           "layer_types",        "no_rope_layers", "no_rope_layer_interval"};
-constexpr std::string_view kMixtralKeys[] = {"sliding_window",       "num_experts",
-                                             "num_local_experts",    "num_experts_per_tok",
-                                             "router_aux_loss_coef", "router_jitter_noise"};
+constexpr std::string_view kMixtralKeys[] = {"sliding_window", "num_experts", "num_local_experts",
+                                             "num_experts_per_tok", "router_jitter_noise"};
 constexpr std::string_view kQwenMoeKeys[] = {"num_local_experts",
                                              "use_sliding_window",
                                              "sliding_window",
@@ -45,16 +44,14 @@ constexpr std::string_view kQwenMoeKeys[] = {"num_local_experts",
                                              "moe_intermediate_size",
                                              "decoder_sparse_step",
                                              "mlp_only_layers",
-                                             "router_aux_loss_coef",
                                              "shared_expert_intermediate_size",
                                              "qkv_bias"};
-constexpr std::string_view kOlmoeKeys[] = {"num_experts",    "num_local_experts",    "num_experts_per_tok",
-                                           "norm_topk_prob", "router_aux_loss_coef", "clip_qkv"};
+constexpr std::string_view kOlmoeKeys[] = {"num_experts", "num_local_experts", "num_experts_per_tok",
+                                           "norm_topk_prob", "clip_qkv"};
 
 constexpr std::string_view kGptOssKeys[] = {
-    "sliding_window",         "layer_types",         "num_local_experts",   "num_experts_per_tok",
-    "experts_per_token",      "swiglu_alpha",        "swiglu_limit",        "attention_bias",
-    "initial_context_length", "quantization_config", "router_aux_loss_coef"};
+    "sliding_window", "layer_types",  "num_local_experts", "num_experts_per_tok",   "experts_per_token",
+    "swiglu_alpha",   "swiglu_limit", "attention_bias",    "initial_context_length"};
 
 void read_llama(const Json&, const std::string&, Shape&) {}
 
@@ -348,11 +345,6 @@ void write_gemma3(const Shape& shape, Json& config) {
 
 // Experts may stand in MXFP4 (checkpoint/mxfp4.h); what is written is not quantised.
 void read_gpt_oss(const Json& config, const std::string& name, Shape& shape) {
-  if (config.contains("quantization_config") && !config.at("quantization_config").is_null()) {
-    const Json& quantised = config.at("quantization_config");
-    if (!quantised.is_object() || get_or<std::string>(quantised, "quant_method", "", name) != "mxfp4")
-      refuse(name, "quantization_config", quantised, "experts in mxfp4, or none");
-  }
   require_only(config, "attention_bias", true, name);
   shape.qkv_bias = shape.out_bias = shape.sinks = true;
   read_experts(config, width(config, "intermediate_size", name), name, shape);
@@ -453,6 +445,8 @@ constexpr FamilyEntry kFamilies[] = {
      .model_type = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
      .absent_kv_heads = 4,
+     .absent_heads = 8,
+     .absent_vocab = 262208,
      .absent_head_dim = 256,
      .absent_rope_theta = 1e6,
      .absent_tied = true,

@@ -21,6 +21,8 @@ struct FamilyEntry {
   std::string_view architecture;  // "Qwen3ForCausalLM"
   // What transformers takes where the key is absent; 0: as many key-value heads as heads, hidden ÷ heads.
   int64_t absent_kv_heads = 0;
+  int64_t absent_heads = 0;  // 0, also of the next: never absent
+  int64_t absent_vocab = 0;
   int64_t absent_head_dim = 0;
   double absent_norm_eps = 1e-6;
   double absent_rope_theta = 10000.0;

@@ -12,6 +12,7 @@
 #include "model/family.h"
 #include "model/hugging_face_rope.h"
 #include "model/shape_ranges.h"
+#include "model/wrapped.h"
 
 namespace sluice::model {
 namespace {
@@ -44,31 +45,6 @@ constexpr std::array kShapeKeys = {
     "mlp_bias",
     "pretraining_tp",
     "attention_dropout",
-};
-
-// Keys that change nothing in the arithmetic of training; nor do those that begin with an underscore, notes of
-// transformers' own on where a file comes from and what computed it.
-constexpr std::array kIgnoredKeys = {
-    "transformers_version",
-    "torch_dtype",
-    "dtype",
-    "use_cache",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "return_dict",
-    "initializer_range",
-    "id2label",
-    "label2id",
-    "max_length",
-    "do_sample",
-    "temperature",
-    "top_k",
-    "top_p",
-    "num_beams",
-    "unk_token_id",
-    "max_sequence_length",
-    "chunk_size_feed_forward",
 };
 
 template <size_t N>
@@ -104,8 +80,7 @@ void refuse_unsupported(const Json& config, const FamilyEntry& family, const std
   for (const auto& [key, value] : config.items()) {
     const bool own = std::ranges::find(family.keys, key) != family.keys.end() ||
                      std::ranges::find(family.renamed, key, &KeyName::own) != family.renamed.end();
-    const bool ignored = key.starts_with('_') || is_one_of(kIgnoredKeys, key);
-    if (own || ignored || is_one_of(kShapeKeys, key) || is_off(value)) continue;
+    if (own || changes_no_arithmetic(key) || is_one_of(kShapeKeys, key) || says_nothing(value)) continue;
     throw InputError(text(name, ": ", key, " is ", base::excerpt(value),
                           ", a key that Sluice does not compute: remove it if it does not change the model"));
   }
@@ -163,20 +138,22 @@ Json take_rotated(Json config, const FamilyEntry& family, const std::string& nam
 
 }  // namespace
 
-Shape shape_from_hugging_face(const Json& config, const std::string& name) {
-  require_decoder(config, name);
+Shape shape_from_hugging_face(const Json& whole, const std::string& name) {
+  const Json config = language_config(whole, name);
   const FamilyEntry& family = family_of(config, name);
   refuse_unsupported(config, family, name);
   const ShapeRanges& ranges = kShapeRanges;
-  const auto count = [&](const char* common, const base::Range<int64_t>& range) {
-    return base::require_in(config, own_key(family, common).c_str(), range, name);
+  const auto count = [&](const char* common, const base::Range<int64_t>& range, int64_t absent = 0) {
+    const std::string key = own_key(family, common);
+    return absent > 0 ? size_or(absent, config, key.c_str(), range, name)
+                      : base::require_in(config, key, range, name);
   };
 
   Shape shape{.family = family.family};
   shape.layers = count("num_hidden_layers", ranges.layers);
   family.read(config, name, shape);
   shape.hidden = count("hidden_size", ranges.hidden);
-  shape.heads = count("num_attention_heads", ranges.heads);
+  shape.heads = count("num_attention_heads", ranges.heads, family.absent_heads);
   shape.kv_heads = kv_heads_of(config, family, shape, name);
   shape.head_dim = head_dim_of(config, family, shape, name);
   // Where all layers have experts, files may lack the width of an MLP.
@@ -184,7 +161,7 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
   const bool has_mlp = config.contains(mlp) || !config.contains("moe_intermediate_size");
   if (!mlp.empty() && shape.ffn_hidden == 0)
     shape.ffn_hidden = count(has_mlp ? "intermediate_size" : "moe_intermediate_size", ranges.ffn_hidden);
-  shape.vocab = count("vocab_size", ranges.vocab);
+  shape.vocab = count("vocab_size", ranges.vocab, family.absent_vocab);
   shape.tie_embeddings = get_or<bool>(config, "tie_word_embeddings", family.absent_tied, name);
   shape.norm_eps =
       get_or<double>(config, own_key(family, "rms_norm_eps").c_str(), family.absent_norm_eps, name);
@@ -205,7 +182,8 @@ Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& nam
   try {
     return shape_from_hugging_face(config, name);
   } catch (const InputError&) {
-    const std::string type = config.is_object() ? get_or<std::string>(config, "model_type", "", name) : "";
+    const Json inner = language_config(config, name);
+    const std::string type = get_or<std::string>(inner, "model_type", "", name);
     try {
       return counted_from_hugging_face(config, name);
     } catch (const InputError&) {
@@ -215,8 +193,6 @@ Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& nam
     throw;
   }
 }
-
-bool changes_no_arithmetic(std::string_view key) { return is_one_of(kIgnoredKeys, key); }
 
 Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions) {
   if (shape.family == Family::kCounted) return counted_to_hugging_face(shape);

@@ -26,6 +26,11 @@ Shape shape_to_plan_from_hugging_face(const base::Json& config, const std::strin
 // ("float32"). Token ids are the caller's to add.
 base::Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions);
 
+// Sets max_position_embeddings where a config.json of this shape says it, and writes out what rotary
+// positions take from that number where nothing else says it. False, with the file as it was, where it would
+// be another model's all the same.
+bool set_positions(base::Json& config, const Shape& shape, int64_t positions);
+
 // Where a tensor's stored rows stand in a file. Blocks of rows (experts) follow each other; of a block's
 // halves (gate and up) rows may take turns.
 struct FileOrder {

@@ -32,6 +32,7 @@ void read_qwen_hybrid(const Json& config, const std::string& name, Shape& shape)
   shape.qk_norm = QkNorm::kEachHead;
   shape.norm_offset = 1.0;
   shape.gated = true;
+  require_only(config, "attn_output_gate", true, name);
   const auto pattern = get_or<int64_t>(config, "full_attention_interval", 4, name);
   base::require_in_range(name + ": full_attention_interval", pattern, kShapeRanges.layers);
   read_recurrent_types(config, pattern, name, shape);

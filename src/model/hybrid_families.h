@@ -31,7 +31,7 @@ inline constexpr std::string_view kQwenHybridKeys[] = {"layer_types",
                                                        "moe_intermediate_size",
                                                        "decoder_sparse_step",
                                                        "mlp_only_layers",
-                                                       "router_aux_loss_coef",
+                                                       "attn_output_gate",
                                                        "shared_expert_intermediate_size"};
 
 inline constexpr std::string_view kGraniteHybridKeys[] = {"embedding_multiplier",
@@ -41,7 +41,7 @@ inline constexpr std::string_view kGraniteHybridKeys[] = {"embedding_multiplier"
                                                           "layer_types",
                                                           "num_local_experts",
                                                           "num_experts_per_tok",
-                                                          "router_aux_loss_coef",
+                                                          "attn_output_gate",
                                                           "mamba_n_heads",
                                                           "mamba_n_groups",
                                                           "mamba_d_state",

@@ -1,0 +1,62 @@
+// How many positions a config.json says that its model has, where rotary positions may hang on that number.
+#include "base/error.h"
+#include "base/json.h"
+#include "model/hugging_face.h"
+#include "model/wrapped.h"
+
+namespace sluice::model {
+namespace {
+
+using base::Json;
+
+constexpr const char* kPositions = "max_position_embeddings";
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
+bool says(const Json& config, const char* key) { return config.contains(key) && !config.at(key).is_null(); }
+
+// Writes out what a dictionary of rotary positions takes from the number of positions otherwise.
+void pin(Json& dictionary, const Json& config, const Rope& rope) {
+  if (!says(dictionary, kOriginal) && !says(config, kOriginal))
+    dictionary[kOriginal] = rope.original_max_position_embeddings;
+  const bool stretched = rope.scaling == RopeScaling::kLongRope && !says(dictionary, "factor");
+  if (stretched && !says(dictionary, "attention_factor"))
+    dictionary["attention_factor"] = rope.attention_factor;
+}
+
+void pin_all(Json& config, const Shape& shape) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!says(config, key) || !config.at(key).is_object()) continue;
+    Json& dictionary = config.at(key);
+    const auto of = [&](const char* type) {
+      return says(dictionary, type) && dictionary.at(type).is_object();
+    };
+    if (!of("full_attention")) {
+      pin(dictionary, config, shape.rope);
+      continue;
+    }
+    pin(dictionary.at("full_attention"), config, shape.rope);
+    if (of("sliding_attention"))
+      pin(dictionary.at("sliding_attention"), config, shape.window_rope ? *shape.window_rope : shape.rope);
+  }
+}
+
+bool is_of(const Json& config, const Shape& shape) {
+  try {
+    return shape_from_hugging_face(config, "config.json") == shape;
+  } catch (const base::InputError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+bool set_positions(Json& config, const Shape& shape, int64_t positions) {
+  Json changed = config;
+  language_part(changed)[kPositions] = positions;
+  if (!is_of(changed, shape)) pin_all(language_part(changed), shape);
+  if (!is_of(changed, shape)) return false;
+  config = std::move(changed);
+  return true;
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,85 @@
+#include "model/wrapped.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json_fields.h"
+#include "base/text.h"
+#include "model/config_keys.h"
+
+namespace sluice::model {
+namespace {
+
+using base::InputError;
+using base::Json;
+using base::text;
+
+constexpr const char* kText = "text_config";
+constexpr const char* kTied = "tie_word_embeddings";
+
+constexpr Wrapper kWrappers[] = {
+    {"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text", "qwen3_5_text"},
+    {"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text", "qwen3_5_moe_text"},
+    {"qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text", "qwen3"},
+    {"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text", "qwen3_moe"},
+    {"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3_text"},
+    {"mistral3", "Mistral3ForConditionalGeneration", "mistral", "mistral"},
+};
+
+// Text has one position a token, so sections of several say nothing.
+void drop_sections(Json& config) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.contains(key) || !config.at(key).is_object()) continue;
+    Json& rope = config.at(key);
+    for (const char* section : {"mrope_section", "mrope_interleaved"}) rope.erase(section);
+    for (const char* type : {"rope_type", "type"}) {
+      if (rope.contains(type) && rope.at(type) == "mrope") rope[type] = "default";
+    }
+  }
+}
+
+[[noreturn]] void refuse_other(const Json& config, const std::string& name) {
+  std::vector<std::string> known;
+  for (const Wrapper& wrapper : kWrappers) known.emplace_back(wrapper.model_type);
+  const Json* const type = base::find(config, "model_type");
+  throw InputError(text(name, ": the model is multimodal (model_type ",
+                        type == nullptr ? "is missing" : base::excerpt(*type),
+                        "), and Sluice opens the language models of ", base::join(known, ", "),
+                        " where they are: of another, make the object in text_config a config.json of its "
+                        "own, beside its weights"));
+}
+
+}  // namespace
+
+std::span<const Wrapper> wrappers() { return kWrappers; }
+
+const Wrapper* wrapper_of(const Json& config) {
+  const Json* const type = base::find(config, "model_type");
+  if (type == nullptr || !config.contains(kText)) return nullptr;
+  const auto* const found = std::ranges::find_if(
+      kWrappers, [&](const Wrapper& wrapper) { return *type == Json(std::string(wrapper.model_type)); });
+  return found == std::end(kWrappers) ? nullptr : found;
+}
+
+Json language_config(const Json& config, const std::string& name) {
+  if (!config.is_object()) throw InputError(text(name, ": a config.json holds an object"));
+  if (!config.contains(kText)) return config;
+  const Wrapper* const wrapper = wrapper_of(config);
+  if (wrapper == nullptr) refuse_other(config, name);
+  require_only(config, "architectures", Json::array({std::string(wrapper->architecture)}), name);
+  Json inner = base::require<Json>(config, kText, name);
+  if (!inner.is_object()) refuse(name, kText, inner, "an object there");
+  require_only(inner, "model_type", std::string(wrapper->text_type), text(name, ": ", kText));
+  inner["model_type"] = wrapper->family;
+  inner.erase("architectures");
+  if (config.contains(kTied) && !config.at(kTied).is_null()) inner[kTied] = config.at(kTied);
+  drop_sections(inner);
+  return inner;
+}
+
+Json& language_part(Json& config) {
+  return wrapper_of(config) != nullptr && config.at(kText).is_object() ? config.at(kText) : config;
+}
+
+}  // namespace sluice::model
