@@ -1,70 +1,88 @@
 #include "checkpoint/companions.h"
 
 #include <algorithm>
-#include <array>
+#include <set>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/json_reader.h"
-#include "model/hugging_face.h"
 
 namespace sluice::checkpoint {
 namespace {
 
+namespace fs = std::filesystem;
 using base::Json;
 
-constexpr std::string_view kConfig = "config.json";
-constexpr int64_t kUsualPositions = 2048;
-constexpr const char* kPositions = "max_position_embeddings";
-constexpr std::array<std::string_view, 12> kNames = {"added_tokens.json",
-                                                     "chat_template.jinja",
-                                                     "chat_template.json",
-                                                     kConfig,
-                                                     "generation_config.json",
-                                                     "merges.txt",
-                                                     "special_tokens_map.json",
-                                                     "tokenizer.json",
-                                                     "tokenizer.model",
-                                                     "tokenizer_config.json",
-                                                     "vocab.json",
-                                                     "vocab.txt"};
+// Weights as Sluice reads them, and what `export --optimizer` writes beside them.
+std::set<std::string> own_weights(const fs::path& folder) {
+  std::set<std::string> names{"model.safetensors", "model.safetensors.index.json"};
+  const fs::path index = folder / "model.safetensors.index.json";
+  if (!fs::exists(index)) return names;
+  const auto map = base::require<Json>(base::read_json(index), "weight_map", index);
+  for (const auto& [tensor, file] : map.items()) {
+    if (file.is_string()) names.insert(file.get<std::string>());
+  }
+  return names;
+}
 
-// The companions' config.json if it is of this shape, else null.
-Json config_of(const std::vector<Companion>& companions, const model::Shape& shape) {
-  const auto found = std::ranges::find(companions, kConfig, &Companion::name);
-  if (found == companions.end()) return nullptr;
-  const Json config = base::parse_python_json(found->bytes, found->name);
-  return model::shape_from_hugging_face(config, found->name) == shape ? config : Json();
+// Folders that Sluice itself fills: runs, checkpoints, optimisers, corpora.
+bool is_own_folder(const fs::path& folder) {
+  constexpr const char* kSigns[] = {"metrics.jsonl", "manifest.json", "state.json", "corpus.idx",
+                                    "checkpoints"};
+  return std::ranges::any_of(kSigns, [&](const char* sign) { return fs::exists(folder / sign); });
+}
+
+// Of a corpus.
+bool is_data(const fs::path& path) {
+  const fs::path ending = path.extension();
+  return (ending == ".bin" || ending == ".idx" || ending == ".mask") &&
+         fs::exists(fs::path(path).replace_extension(".idx"));
+}
+
+// The same model's weights as other programs have them.
+bool is_other_format(const std::string& name) {
+  constexpr std::string_view kBeginnings[] = {"pytorch_model", "consolidated", "original/",
+                                              "onnx/",         "gguf/",        "flax_model",
+                                              "tf_model",      "coreml/",      "openvino"};
+  constexpr std::string_view kEnds[] = {".gguf", ".pth", ".onnx", ".h5", ".msgpack", ".ot", ".mlmodel"};
+  return std::ranges::any_of(kBeginnings, [&](auto part) { return name.starts_with(part); }) ||
+         std::ranges::any_of(kEnds, [&](auto part) { return name.ends_with(part); });
+}
+
+bool is_hidden(const fs::path& name) {
+  return std::ranges::any_of(name, [](const fs::path& part) { return part.string().starts_with('.'); });
 }
 
 }  // namespace
 
-bool is_companion(std::string_view name) { return std::ranges::find(kNames, name) != kNames.end(); }
-
-std::vector<Companion> read_companions(const std::filesystem::path& folder) {
-  std::vector<Companion> companions;
-  for (const std::string_view name : kNames) {
-    const std::filesystem::path path = folder / name;
-    if (!std::filesystem::exists(path)) continue;
-    companions.push_back({std::string(name), base::read_file(path)});
-  }
-  return companions;
+bool is_companion(std::string_view name) {
+  const fs::path path(name);
+  return !name.empty() && path.is_relative() && path == path.lexically_normal() && path.has_filename() &&
+         std::ranges::find(path, "..") == path.end();
 }
 
-Json exported_config(const std::vector<Companion>& companions, const model::Shape& shape,
-                     const ExportedConfig& options) {
-  Json config = config_of(companions, shape);
-  if (config.is_null()) {
-    const int64_t positions = options.least_positions > 0 ? options.least_positions : kUsualPositions;
-    config = model::shape_to_hugging_face(shape, options.dtype, positions);
-  } else {
-    // transformers calls the type `dtype` since version 4.56.
-    config[config.contains("dtype") ? "dtype" : "torch_dtype"] = options.dtype;
-    const auto positions = base::get_or<int64_t>(config, kPositions, 0, std::string(kConfig));
-    config[kPositions] = std::max(positions, options.least_positions);
+std::vector<Companion> read_companions(const fs::path& folder, std::vector<std::string>* left_out) {
+  std::vector<Companion> companions;
+  const std::set<std::string> own = own_weights(folder);
+  for (auto at = fs::recursive_directory_iterator(folder); at != fs::recursive_directory_iterator(); ++at) {
+    const std::string name = at->path().lexically_relative(folder).string();
+    if (at->is_directory()) {
+      if (is_hidden(name) || is_own_folder(at->path())) at.disable_recursion_pending();
+      continue;
+    }
+    if (is_hidden(name) || !at->is_regular_file() || own.contains(name) || is_data(at->path())) continue;
+    if (is_other_format(name)) {
+      if (left_out != nullptr) left_out->push_back(name);
+      continue;
+    }
+    Companion& companion = companions.emplace_back(Companion{.name = name});
+    if (static_cast<int64_t>(at->file_size()) > kLargeCompanionBytes) {
+      companion.place = fs::absolute(at->path());
+    } else {
+      companion.bytes = base::read_file(at->path());
+    }
   }
-  if (options.positions > 0) config[kPositions] = options.positions;
-  return config;
+  std::ranges::sort(companions, {}, &Companion::name);
+  return companions;
 }
 
 }  // namespace sluice::checkpoint

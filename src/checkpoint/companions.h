@@ -1,37 +1,34 @@
-// What goes with a model's weights and is not learnt: config.json, tokenizer, generation settings. Import
-// reads these files, every checkpoint keeps them, export writes them again.
+// What goes with a model's weights and is not learnt: config.json, tokenizer, generation settings, and
+// whatever else lies in its folder. Import reads these files, every checkpoint keeps them, export writes them
+// again.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/json_fwd.h"
-#include "model/shape.h"
-
 namespace sluice::checkpoint {
 
 struct Companion {
-  std::string name;  // of the file
+  std::string name;  // of the file, with the folders that it lies in: "assets/icon.png"
   std::string bytes;
+  // Of a large one, instead of its bytes, the file that has them; of what a folder carries, that folder.
+  std::filesystem::path place;
+  uint64_t checksum = 0;  // of the bytes at `place` (base::hash_bytes); 0: not known
 };
 
-// Whether a file of this name goes with a model: Hugging Face's names for the above.
+// Larger files stay where they are until they are copied.
+inline constexpr int64_t kLargeCompanionBytes = int64_t{64} << 20;
+
+// Whether a file of this name may go with a model: a path that stays within the folder.
 bool is_companion(std::string_view name);
 
-// Those in a Hugging Face folder, by name.
-std::vector<Companion> read_companions(const std::filesystem::path& folder);
-
-struct ExportedConfig {
-  std::string dtype = "float32";  // of the weights
-  int64_t least_positions = 0;    // max_position_embeddings, if companions' is less; 0: theirs, or 2048
-  int64_t positions = 0;          // max_position_embeddings, whatever companions say; 0: not given
-};
-
-// The config.json of a model of this shape: the companions' with its token ids and whatever else it says,
-// where they have one of that shape; else one made from the shape.
-base::Json exported_config(const std::vector<Companion>& companions, const model::Shape& shape,
-                           const ExportedConfig& options);
+// The files of a model folder that exports give back as they are, by name: all but its weights, what Sluice
+// keeps of its own, and hidden ones. Weights in formats of other programs, which would not be those that were
+// trained, are left out and named in `left_out`.
+std::vector<Companion> read_companions(const std::filesystem::path& folder,
+                                       std::vector<std::string>* left_out = nullptr);
 
 }  // namespace sluice::checkpoint

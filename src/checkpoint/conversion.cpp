@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "checkpoint/carried.h"
 #include "checkpoint/merge.h"
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
@@ -74,10 +75,13 @@ ParameterSource float_masters(Checkpoint& checkpoint) {
 void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
                        const ExportOptions& options, Contents contents) {
   ExportOptions with_companions = options;
-  with_companions.companions = checkpoint.companions();
+  if (with_companions.companions.empty()) with_companions.companions = checkpoint.companions();
+  with_companions.record = folder_record(with_companions.companions);
   if (contents == Contents::kTraining) {
-    with_companions.add = [&](const std::filesystem::path& part) {
-      write_optimizer(part, checkpoint, options);
+    ExportOptions states = options;
+    states.record = with_companions.record;
+    with_companions.add = [&checkpoint, states](const std::filesystem::path& part) {
+      write_optimizer(part, checkpoint, states);
     };
   }
   const model::ParameterTable tuned = model::parameter_table(checkpoint.manifest().shape);
@@ -87,8 +91,10 @@ void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& fold
 
 void export_adapters(Checkpoint& checkpoint, const std::filesystem::path& folder, const std::string& base,
                      const ExportOptions& options) {
+  ExportOptions named = options;
+  named.record = folder_record(checkpoint.companions());
   export_adapters(folder, model::parameter_table(checkpoint.manifest().shape), float_masters(checkpoint),
-                  base, options);
+                  base, named);
 }
 
 std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std::filesystem::path& root,
@@ -109,7 +115,7 @@ std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std
     const SafetensorsFile written(directory / record.name);
     record.bytes = written.size_bytes();
     record.checksum = written.checksum();
-    manifest.companions = write_companions(directory, read_companions(model.folder()));
+    manifest.companions = write_companions(directory, model_companions(model.folder()));
     commit_save(directory, manifest, {.count = 1 << 30});
   } catch (...) {
     std::error_code ignored;

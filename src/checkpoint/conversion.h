@@ -17,8 +17,8 @@ enum class Contents {
   kTraining,  // and the optimiser's state (checkpoint/optimizer_folder.h), with the run's place in its data
 };
 
-// The checkpoint's masters, adapters merged into what they adapt, with its companions, as a Hugging Face
-// folder. Errors as in export_hugging_face, Checkpoint::read and write_optimizer.
+// The checkpoint's masters, adapters merged into what they adapt, with its companions, or those of `options`,
+// as a Hugging Face folder. Errors as in export_hugging_face, Checkpoint::read and write_optimizer.
 void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
                        const ExportOptions& options = {}, Contents contents = Contents::kWeights);
 

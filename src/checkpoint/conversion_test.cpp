@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "checkpoint/exported_config.h"
 #include "checkpoint/find.h"
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"

@@ -5,67 +5,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/interval.h"
 #include "base/json.h"
 #include "checkpoint/companions.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/folder_record.h"
+#include "checkpoint/tensor_folder.h"
 #include "model/hugging_face.h"
 
 namespace sluice::checkpoint {
-
-// One number for each of a model's parameters, under Hugging Face's tensor names, opened for reading: the
-// files STEM.safetensors, or the shards that STEM.safetensors.index.json lists. F32, BF16 or F16, widened
-// exactly; stacks of experts' matrices may be MXFP4.
-class TensorFolder {
- public:
-  // Reads every header. base::InputError naming file and tensor when one is missing, has another shape than
-  // `table` asks for or another type, or is not part of the model (rotary inv_freq buffers and the head of a
-  // tied model are passed over).
-  TensorFolder(std::filesystem::path folder, std::string stem, model::ParameterTable table);
-
-  const std::filesystem::path& folder() const { return folder_; }
-  const model::ParameterTable& table() const { return table_; }
-  // The type of the first weight.
-  TensorType type() const { return type_; }
-
-  // Elements `interval` of a bucket's flat array. InputError naming file and tensor when one is not finite.
-  // Thread-safe.
-  void read(int bucket, base::Interval interval, float* values) const {
-    read(table_.buckets[static_cast<size_t>(bucket)], interval, values);
-  }
-  // The same of a bucket of a table of this model however it is tuned. Adapters stay as they are.
-  void read(const model::Bucket& bucket, base::Interval interval, float* values) const;
-
- private:
-  struct Source {
-    const SafetensorsFile* file = nullptr;
-    const TensorInfo* tensor = nullptr;
-    // Of a matrix in MXFP4 (mxfp4.h), whose blocks `tensor` has; else null.
-    const SafetensorsFile* scales_file = nullptr;
-    const TensorInfo* scales = nullptr;
-  };
-
-  void open_files(const std::string& stem);
-  void locate_tensors();
-  void require_no_others() const;
-  const TensorInfo* look_for(const std::string& name, const SafetensorsFile*& file) const;
-  Source find(const model::HuggingFaceTensor& tensor) const;
-  std::optional<Source> find_mxfp4(const model::HuggingFaceTensor& tensor) const;
-  void read(const Source& source, const model::HuggingFaceTensor& tensor, base::Interval inside,
-            float* to) const;
-
-  std::filesystem::path folder_;
-  model::ParameterTable table_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, Source> sources_;  // by Hugging Face name
-  TensorType type_ = TensorType::kFloat32;
-};
 
 // The stem of a model's weights.
 inline constexpr const char* kWeightsStem = "model";
@@ -81,6 +31,8 @@ class HuggingFaceModel {
   const model::Shape& shape() const { return table().shape; }
   const base::Json& config() const { return config_; }
   TensorType type() const { return weights_.type(); }
+  const TensorFolder& weights() const { return weights_; }
+  FolderRecord record() const;
   void read(int bucket, base::Interval interval, float* values) const {
     weights_.read(bucket, interval, values);
   }
@@ -97,12 +49,14 @@ class HuggingFaceModel {
 bool has_hugging_face_weights(const std::filesystem::path& folder);
 
 struct ExportOptions {
-  TensorType type = TensorType::kFloat32;      // or kBFloat16
+  TensorType type = TensorType::kFloat32;      // or kBFloat16 or kFloat16
   int64_t max_shard_bytes = int64_t{5} << 30;  // a file's tensors; one larger tensor has its own file
   std::vector<Companion> companions;  // files that go with the model; config.json is made from theirs
   int64_t least_positions = 0;        // these two as in ExportedConfig
   int64_t positions = 0;
-  std::string prefix;  // of the tensors' names
+  FolderRecord record;                       // of the folder that the model came in
+  const SafetensorsFile* carried = nullptr;  // tensors to add as they are
+  std::string prefix;                        // of the tensors' names
   // Writes what else belongs into the folder, before it appears.
   std::function<void(const std::filesystem::path& folder)> add;
 };
@@ -115,6 +69,10 @@ using ParameterSource = std::function<void(int bucket, base::Interval interval, 
 void write_tensors(const std::filesystem::path& folder, const std::string& stem,
                    const model::ParameterTable& table, const ParameterSource& source,
                    const ExportOptions& options);
+
+// The values that write_tensors leaves in files, read back: rounded to the types there. `table` outlives it.
+ParameterSource as_written(const model::ParameterTable& table, ParameterSource source,
+                           const ExportOptions& options);
 
 // Writes config.json, model.safetensors or shards with their index, and the companions. The folder appears
 // only when complete. InputError when `folder` exists and is not empty; RunError on a full or unwritable

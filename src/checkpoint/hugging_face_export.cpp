@@ -2,13 +2,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
+#include <span>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/part.h"
 #include "base/text.h"
+#include "checkpoint/carried.h"
+#include "checkpoint/exported_config.h"
 #include "checkpoint/hugging_face.h"
 
 namespace sluice::checkpoint {
@@ -18,37 +22,49 @@ namespace fs = std::filesystem;
 using base::Interval;
 using base::text;
 
-// One tensor of the files and where its values stand in the flat order.
+// One tensor of the files: where its values stand in the flat order, or the bytes that it is carried with.
 struct Item {
   TensorInfo info;
   int bucket = 0;
   Interval interval;
   model::HuggingFaceTensor tensor;
+  const std::byte* carried = nullptr;
 };
 
 std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptions& options) {
   std::vector<Item> items;
+  const auto add = [&](const model::Bucket& bucket, const model::Parameter& parameter,
+                       const model::HuggingFaceTensor& tensor, const std::string& name) {
+    const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
+    Item item{.bucket = bucket.index,
+              .interval = {begin, begin + tensor.rows * parameter.columns},
+              .tensor = tensor};
+    item.info = {.name = options.prefix + name,
+                 .type = options.record.exported(name, options.type),
+                 .shape = tensor.shape};
+    items.push_back(std::move(item));
+  };
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
-      for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter)) {
-        const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
-        Item item{.bucket = bucket.index,
-                  .interval = {begin, begin + tensor.rows * parameter.columns},
-                  .tensor = tensor};
-        item.info = {.name = options.prefix + tensor.name, .type = options.type, .shape = tensor.shape};
-        items.push_back(std::move(item));
-      }
+      for (const model::HuggingFaceTensor& tensor : options.record.names.tensors(bucket, parameter))
+        add(bucket, parameter, tensor, tensor.name);
     }
   }
+  if (!options.record.tied_head || !table.shape.tie_embeddings) return items;
+  const model::Bucket& embedding = table.embedding();
+  const model::Parameter& parameter = embedding.parameters.front();
+  add(embedding, parameter, options.record.names.tensors(embedding, parameter).front(),
+      options.record.names.head + "weight");
   return items;
 }
 
-// Runs of tensors of at most `max_bytes` a file.
+// Runs of tensors of at most `max_bytes` a file; in each, those of wider elements come first, so that all are
+// aligned.
 std::vector<std::vector<Item>> cut_into_files(std::vector<Item> items, int64_t max_bytes) {
   std::vector<std::vector<Item>> files;
   int64_t bytes = 0;
   for (Item& item : items) {
-    const int64_t more = item.info.elements() * size_of(item.info.type);
+    const int64_t more = item.info.bytes();
     if (files.empty() || bytes + more > max_bytes) {
       files.emplace_back();
       bytes = 0;
@@ -56,16 +72,25 @@ std::vector<std::vector<Item>> cut_into_files(std::vector<Item> items, int64_t m
     bytes += more;
     files.back().push_back(std::move(item));
   }
+  const auto width = [](const Item& item) { return element_bits(item.info.type_name()); };
+  for (std::vector<Item>& file : files) std::ranges::stable_sort(file, std::greater(), width);
   return files;
 }
 
-void write_values(SafetensorsWriter& writer, TensorType type, const float* values, int64_t elements) {
-  if (type == TensorType::kFloat32) {
+void write_values(SafetensorsWriter& writer, const TensorInfo& info, const float* values, int64_t elements) {
+  if (info.type == TensorType::kFloat32) {
     writer.write(values, elements * static_cast<int64_t>(sizeof(float)));
     return;
   }
+  const bool half = info.type == TensorType::kFloat16;
   std::vector<uint16_t> narrow(static_cast<size_t>(elements));
-  std::transform(values, values + elements, narrow.begin(), to_bfloat16);
+  std::transform(values, values + elements, narrow.begin(), half ? to_float16 : to_bfloat16);
+  for (int64_t i = 0; half && i < elements; ++i) {
+    const bool lost = (narrow[static_cast<size_t>(i)] & 0x7FFFU) == 0x7C00U && std::isfinite(values[i]);
+    if (!lost) continue;
+    throw base::InputError(text("tensor '", info.name, "' holds ", values[i],
+                                ", which float16 cannot hold: export as bfloat16 or float32"));
+  }
   writer.write(narrow.data(), elements * static_cast<int64_t>(sizeof(uint16_t)));
 }
 
@@ -76,7 +101,7 @@ void write_straight(SafetensorsWriter& writer, const Item& item, const Parameter
     const Interval chunk{begin, std::min(begin + kChunk, item.interval.end)};
     values.resize(static_cast<size_t>(chunk.size()));
     source(item.bucket, chunk, values.data());
-    write_values(writer, item.info.type, values.data(), chunk.size());
+    write_values(writer, item.info, values.data(), chunk.size());
   }
 }
 
@@ -99,8 +124,7 @@ void write_reordered(SafetensorsWriter& writer, const Item& item, const Paramete
   }
   constexpr int64_t kChunk = int64_t{1} << 20;
   for (int64_t begin = 0; begin < item.interval.size(); begin += kChunk)
-    write_values(writer, item.info.type, ordered.data() + begin,
-                 std::min(kChunk, item.interval.size() - begin));
+    write_values(writer, item.info, ordered.data() + begin, std::min(kChunk, item.interval.size() - begin));
 }
 
 void write_file(const fs::path& path, const std::vector<Item>& items, const ParameterSource& source) {
@@ -108,7 +132,9 @@ void write_file(const fs::path& path, const std::vector<Item>& items, const Para
   for (const Item& item : items) tensors.push_back(item.info);
   SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
   for (const Item& item : items) {
-    if (item.tensor.straight()) {
+    if (item.carried != nullptr) {
+      writer.write(item.carried, item.info.bytes());
+    } else if (item.tensor.straight()) {
       write_straight(writer, item, source);
     } else {
       write_reordered(writer, item, source);
@@ -170,31 +196,90 @@ class AtomicFolder {
 
 void write_tensors(const fs::path& folder, const std::string& stem, const model::ParameterTable& table,
                    const ParameterSource& source, const ExportOptions& options) {
-  const auto files = cut_into_files(items_of(table, options), options.max_shard_bytes);
-  base::Json weight_map = base::Json::object();
+  std::vector<Item> items = items_of(table, options);
+  if (options.carried != nullptr) {
+    for (const TensorInfo& tensor : options.carried->tensors())
+      items.push_back({.info = tensor, .carried = options.carried->data(tensor)});
+  }
+  const auto files = cut_into_files(std::move(items), options.max_shard_bytes);
+  base::Json::object_t weight_map;
   int64_t total_bytes = 0;
   for (size_t index = 0; index < files.size(); ++index) {
     const std::string name = shard_name(stem, index, files.size());
     write_file(folder / name, files[index], source);
     for (const Item& item : files[index]) {
-      weight_map[item.info.name] = name;
-      total_bytes += item.info.elements() * size_of(item.info.type);
+      // As it stands: this map's own way would look for each name among all before it.
+      weight_map.Container::emplace_back(item.info.name, name);
+      total_bytes += item.info.bytes();
     }
   }
   if (files.size() == 1) return;
-  base::write_json(folder / (stem + ".safetensors.index.json"),
-                   {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", weight_map}});
+  base::write_json(
+      folder / (stem + ".safetensors.index.json"),
+      {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", base::Json(std::move(weight_map))}});
 }
+
+namespace {
+
+void round_to(TensorType type, std::span<float> values) {
+  if (type == TensorType::kFloat32) return;
+  for (float& value : values) {
+    const uint16_t bits = type == TensorType::kFloat16 ? to_float16(value) : to_bfloat16(value);
+    to_floats(reinterpret_cast<const std::byte*>(&bits), type, 1, &value);
+  }
+}
+
+}  // namespace
+
+ParameterSource as_written(const model::ParameterTable& table, ParameterSource source,
+                           const ExportOptions& options) {
+  return [&table, source = std::move(source), type = options.type, record = options.record](
+             int bucket, Interval interval, float* values) {
+    source(bucket, interval, values);
+    const model::Bucket& from = table.buckets[static_cast<size_t>(bucket)];
+    for (const model::Parameter& parameter : from.parameters) {
+      const Interval all{parameter.offset, parameter.offset + parameter.size()};
+      if (base::intersect(all, interval).empty()) continue;
+      for (const model::HuggingFaceTensor& tensor : record.names.tensors(from, parameter)) {
+        const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
+        const Interval part = base::intersect({begin, begin + tensor.rows * parameter.columns}, interval);
+        if (part.empty()) continue;
+        round_to(record.exported(tensor.name, type),
+                 {values + (part.begin - interval.begin), static_cast<size_t>(part.size())});
+      }
+    }
+  };
+}
+
+namespace {
+
+// Writes what goes with the weights, and returns the carried tensors, if there are any.
+std::unique_ptr<SafetensorsFile> write_companions(const fs::path& folder,
+                                                  const std::vector<Companion>& companions) {
+  std::unique_ptr<SafetensorsFile> carried;
+  for (const Companion& companion : companions) {
+    if (companion.name == kFolderRecord || companion.name == "config.json") continue;
+    const bool is_carried = companion.name == kCarriedTensors;
+    const bool in_place = is_carried && !companion.place.empty();
+    if (!in_place) write_companion(companion, folder);
+    if (is_carried)
+      carried = std::make_unique<SafetensorsFile>(in_place ? companion.place : folder / companion.name);
+  }
+  return carried;
+}
+
+}  // namespace
 
 void export_hugging_face(const fs::path& folder, const model::ParameterTable& table,
                          const ParameterSource& source, const ExportOptions& options) {
-  SLUICE_ASSERT(options.type == TensorType::kFloat32 || options.type == TensorType::kBFloat16,
-                "exports are float32 or bfloat16");
+  SLUICE_ASSERT(size_of(options.type) > 0 && options.type != TensorType::kFloat64,
+                "exports are float32, bfloat16 or float16");
   AtomicFolder output(folder);
-  write_tensors(output.part(), kWeightsStem, table, source, options);
-  for (const Companion& companion : options.companions) {
-    base::write_file_atomically(output.part() / companion.name, companion.bytes);
-  }
+  ExportOptions whole = options;
+  const std::unique_ptr<SafetensorsFile> carried = write_companions(output.part(), options.companions);
+  whole.carried = carried.get();
+  write_tensors(output.part(), kWeightsStem, table, source, whole);
+  fs::remove(output.part() / kCarriedTensors);
   base::write_json(output.part() / "config.json", exported_config(options.companions, table.shape,
                                                                   {.dtype = config_name(options.type),
                                                                    .least_positions = options.least_positions,
@@ -215,10 +300,14 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
     std::erase_if(bucket.parameters,
                   [](const model::Parameter& parameter) { return parameter.factor == model::Factor::kNone; });
   }
+  // PEFT calls adapters by the modules of transformers' classes, whatever files call their tensors.
+  FolderRecord modules;
+  if (options.record.names.inside()) modules.names.trunk = "model.language_model.";
   AtomicFolder output(folder);
   write_tensors(output.part(), "adapter_model", adapters, source,
                 {.type = options.type,
                  .max_shard_bytes = std::numeric_limits<int64_t>::max(),
+                 .record = modules,
                  .prefix = "base_model.model."});
   base::write_json(output.part() / "adapter_config.json", {{"peft_type", "LORA"},
                                                            {"task_type", "CAUSAL_LM"},

@@ -166,17 +166,6 @@ TEST(HuggingFace, BFloat16ExportRoundsOnce) {
   }
 }
 
-TEST(HuggingFace, TiedHeadAndRotaryBuffersArePassedOver) {
-  const TestDirectory directory;
-  export_hugging_face(directory / "m", model::parameter_table(model::exported_shape(true)), fill_by_bucket);
-  Tensors tensors = tensors_of(directory / "m/model.safetensors");
-  tensors.push_back({{.name = "lm_head.weight", .shape = {33, 12}}, std::vector<float>(33 * 12)});
-  tensors.push_back(
-      {{.name = "model.layers.0.self_attn.rotary_emb.inv_freq", .shape = {2}}, std::vector<float>(2)});
-  write_tensors(directory / "m/model.safetensors", tensors);
-  EXPECT_EQ(import_fault(directory / "m"), "");
-}
-
 TEST(HuggingFace, WrongTensorsAreNamed) {
   const TestDirectory directory;
   const fs::path file = directory / "m/model.safetensors";

@@ -187,7 +187,11 @@ void Checkpoint::verify() {
       checked.blocks.release_before(part.end);
     }
   }
-  companions();
+  for (const Companion& companion : companions()) {
+    if (companion.place.empty()) continue;
+    const storage::Location place(companion.place);
+    require_checksum(place, checksum_of(*place.open()), companion.checksum);
+  }
 }
 
 void Checkpoint::look_through() {
@@ -200,9 +204,13 @@ std::vector<Companion> Checkpoint::companions() const {
   for (const FileRecord& record : manifest_.companions) {
     const storage::Location location = directory_ / kCompanionDirectory / record.name;
     require_file(location, record);
+    if (location.is_path() && record.bytes > kLargeCompanionBytes) {
+      companions.push_back({.name = record.name, .place = location.path(), .checksum = record.checksum});
+      continue;
+    }
     std::string bytes = location.read();
     require_checksum(location, base::hash_bytes(bytes), record.checksum);
-    companions.push_back({record.name, std::move(bytes)});
+    companions.push_back({.name = record.name, .bytes = std::move(bytes)});
   }
   return companions;
 }

@@ -12,6 +12,7 @@
 #include "base/stream_hash.h"
 #include "base/text.h"
 #include "checkpoint/blocks.h"
+#include "checkpoint/carried.h"
 #include "checkpoint/find.h"
 #include "checkpoint/safetensors.h"
 
@@ -185,13 +186,9 @@ bool keep_shared(const Location& root, const FileRecord& record, TensorType type
 
 std::vector<FileRecord> write_companions(const Location& directory, std::span<const Companion> companions) {
   std::vector<FileRecord> records;
-  if (companions.empty()) return records;
-  (directory / kCompanionDirectory).make_directory();
   for (const Companion& companion : companions) {
-    (directory / kCompanionDirectory / companion.name).write(companion.bytes);
-    records.push_back({.name = companion.name,
-                       .bytes = static_cast<int64_t>(companion.bytes.size()),
-                       .checksum = base::hash_bytes(companion.bytes)});
+    const WrittenFile written = write_companion(companion, directory / kCompanionDirectory);
+    records.push_back({.name = companion.name, .bytes = written.bytes, .checksum = written.checksum});
   }
   return records;
 }

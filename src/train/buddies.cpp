@@ -77,7 +77,7 @@ std::string to_text(const RunState& state) {
   base::CanonicalBytes bytes;
   bytes.add(base::json_text(json)).add(static_cast<int64_t>(state.companions.size()));
   for (const checkpoint::Companion& companion : state.companions)
-    bytes.add(companion.name).add(companion.bytes);
+    bytes.add(companion.name).add(companion.bytes).add(companion.place.string());
   return bytes.bytes();
 }
 
@@ -96,6 +96,7 @@ RunState run_state_from_text(std::string_view text) {
     checkpoint::Companion& companion = state.companions.emplace_back();
     companion.name = reader.text();
     companion.bytes = reader.text();
+    companion.place = reader.text();
   }
   return state;
 }

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/carried.h"
 #include "checkpoint/find.h"
-#include "checkpoint/hugging_face.h"
 #include "checkpoint/save.h"
 #include "config/changes.h"
 #include "config/config_file.h"
@@ -14,6 +14,7 @@
 #include "strategy/text_cursor.h"
 #include "train/buddies.h"
 #include "train/corpus_tokenizer.h"
+#include "train/learnt_turns.h"
 #include "train/precision.h"
 
 namespace sluice::train {
@@ -90,8 +91,9 @@ std::vector<Location> Resumed::candidates(Control& control) {
     if (!options_.dry_run) require_own_run(found);
     for (const Location& directory : found) names.push_back(directory.string());
     if (!found.empty()) return;
-    if (!config.model.hf.empty()) state_.companions = checkpoint::read_companions(config.model.hf);
+    if (!config.model.hf.empty()) state_.companions = checkpoint::model_companions(config.model.hf);
     add_corpus_tokenizer(config.data, state_.companions);
+    add_learnt_turns(config.data, state_.companions);
   });
   const std::string all = control.broadcast(base::join(names, std::string(1, '\0')));
   std::vector<Location> directories;
@@ -145,6 +147,7 @@ std::exception_ptr Resumed::open_if_whole(const Location& directory, Control& co
       if (rank() == 0) {
         state_.companions = checkpoint_->companions();
         add_corpus_tokenizer(asked().data, state_.companions);
+        add_learnt_turns(asked().data, state_.companions);
       }
     } catch (const checkpoint::DamagedCheckpoint&) {
       damage = std::current_exception();

@@ -1,0 +1,32 @@
+// What files call a language model's tensors where it is a part of a larger model, and where they hold one
+// tensor of all experts.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/hugging_face.h"
+
+namespace sluice::checkpoint {
+
+struct FileNames {
+  std::string trunk = "model.";  // "model.language_model."
+  std::string head = "lm_head.";
+  bool stacked_experts = false;  // [experts, out, in] in place of a tensor each
+
+  // "model.language_model.layers.0.mlp.up_proj.weight" of "model.layers.0.mlp.up_proj.weight".
+  std::string of(const std::string& name) const;
+  // A parameter's tensors by those names.
+  std::vector<model::HuggingFaceTensor> tensors(const model::Bucket& bucket,
+                                                const model::Parameter& parameter) const;
+  // Whether the model is a part of a larger one.
+  bool inside() const { return trunk != FileNames{}.trunk; }
+  bool operator==(const FileNames&) const = default;
+};
+
+// Those by which files have the model's tensors; FileNames{} where none fit. `has`: whether there is a tensor
+// of this name.
+FileNames find_names(const model::ParameterTable& table, const std::function<bool(const std::string&)>& has);
+
+}  // namespace sluice::checkpoint

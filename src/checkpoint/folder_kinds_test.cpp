@@ -1,0 +1,349 @@
+// Folders that hold more than a language model's tensors of one type: what is read of them, what is carried,
+// and that an import and an export give them back.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/rng.h"
+#include "checkpoint/carried.h"
+#include "checkpoint/conversion.h"
+#include "checkpoint/find.h"
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/test_directory.h"
+#include "model/test_shape.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct TensorBytes {
+  std::string type;
+  std::vector<int64_t> shape;
+  std::string bytes;
+  bool operator==(const TensorBytes&) const = default;
+};
+using FolderTensors = std::map<std::string, TensorBytes>;
+
+FolderTensors read_folder_file(const fs::path& path) {
+  FolderTensors tensors;
+  const SafetensorsFile file(path);
+  for (const TensorInfo& info : file.tensors()) {
+    const auto* const data = reinterpret_cast<const char*>(file.data(info));
+    tensors[info.name] = {info.format_type, info.shape, {data, data + (info.end_byte - info.begin_byte)}};
+  }
+  return tensors;
+}
+
+void write_folder_file(const fs::path& path, const FolderTensors& tensors) {
+  std::vector<TensorInfo> infos;
+  for (const auto& [name, tensor] : tensors)
+    infos.push_back(
+        {.name = name, .type = TensorType::kOther, .shape = tensor.shape, .format_type = tensor.type});
+  SafetensorsWriter writer(path, infos);
+  for (const auto& [name, tensor] : tensors) writer.write(tensor.bytes.data(), std::ssize(tensor.bytes));
+  writer.finish();
+}
+
+void narrow_tensor(TensorBytes& tensor) {
+  std::string narrow;
+  for (size_t i = 0; i < tensor.bytes.size(); i += 4) {
+    float value = 0;
+    std::memcpy(&value, tensor.bytes.data() + i, 4);
+    const uint16_t bits = to_bfloat16(value);
+    narrow.append(reinterpret_cast<const char*>(&bits), 2);
+  }
+  tensor = {"BF16", tensor.shape, narrow};
+}
+
+void fill_normal(int bucket, base::Interval interval, float* values) {
+  for (int64_t e = interval.begin; e < interval.end; ++e)
+    values[e - interval.begin] =
+        static_cast<float>(base::random_normal(7, static_cast<uint64_t>(bucket), static_cast<uint64_t>(e)));
+}
+
+class FolderKinds : public testing::Test {
+ protected:
+  // A folder of this shape, with `config` for its own, and its tensors.
+  FolderTensors make(const model::Shape& shape, Json config = nullptr) {
+    export_hugging_face(folder(), model::parameter_table(shape), fill_normal);
+    if (!config.is_null()) base::write_json(folder() / "config.json", config);
+    return read_folder_file(folder() / "model.safetensors");
+  }
+  void put(const FolderTensors& tensors) const { write_folder_file(folder() / "model.safetensors", tensors); }
+  std::string fault() const {
+    return message_of<base::InputError>([&] { HuggingFaceModel{folder()}; });
+  }
+  // What an import and an export make of it.
+  fs::path again(const ExportOptions& options = {}) const {
+    const fs::path directory = import_checkpoint(HuggingFaceModel(folder()), directory_ / "imported");
+    Checkpoint checkpoint(directory);
+    export_checkpoint(checkpoint, directory_ / "out", options);
+    fs::remove_all(directory_ / "imported");
+    return directory_ / "out";
+  }
+  fs::path folder() const { return directory_ / "m"; }
+
+  TestDirectory directory_;
+};
+
+// A multimodal model's config.json around a language model's.
+Json wrapped(const model::Shape& shape) {
+  Json text = model::shape_to_hugging_face(shape, "float32", 64);
+  text.erase("architectures");
+  return {{"architectures", {"Mistral3ForConditionalGeneration"}},
+          {"model_type", "mistral3"},
+          {"dtype", "float32"},
+          {"image_token_index", 10},
+          {"text_config", text},
+          {"tie_word_embeddings", shape.tie_embeddings},
+          {"vision_config", {{"depth", 2}}}};
+}
+
+model::Shape mistral(bool tied) {
+  model::Shape shape = model::exported_shape(tied);
+  shape.family = model::Family::kMistral;
+  return shape;
+}
+
+FolderTensors renamed(const FolderTensors& tensors, const std::string& trunk, const std::string& head) {
+  FolderTensors changed;
+  for (const auto& [name, tensor] : tensors) {
+    const bool in_trunk = name.starts_with("model.");
+    changed[in_trunk ? trunk + name.substr(6) : head + name.substr(8)] = tensor;
+  }
+  return changed;
+}
+
+TEST_F(FolderKinds, MultimodalFoldersOpenAndComeBackWhole) {
+  const std::pair<std::string, std::string> names[] = {{"model.language_model.", "lm_head."},
+                                                       {"language_model.model.", "language_model.lm_head."}};
+  for (const auto& [trunk, head] : names) {
+    fs::remove_all(folder());
+    fs::remove_all(directory_ / "out");
+    FolderTensors tensors = renamed(make(mistral(false), wrapped(mistral(false))), trunk, head);
+    tensors["vision_tower.patch.weight"] = {"F16", {3, 2}, std::string("abcdefghijkl")};
+    tensors["model.visual.odd"] = {"U8", {5}, std::string("12345")};
+    tensors["mtp.fc.weight"] = {"BF16", {1, 2}, std::string("wxyz")};
+    put(tensors);
+    base::write_file_atomically(folder() / "preprocessor_config.json", "{\"size\": 4}");
+    base::make_directories(folder() / "assets");
+    base::write_file_atomically(folder() / "assets/any.bytes", std::string("\0\1\2", 3));
+    const HuggingFaceModel model(folder());
+    EXPECT_EQ(model.weights().names().trunk, trunk);
+    EXPECT_EQ(model.weights().carried().size(), 3U);
+    const fs::path out = again();
+    EXPECT_EQ(read_folder_file(out / "model.safetensors"), tensors) << trunk;
+    EXPECT_EQ(base::read_json(out / "config.json"), base::read_json(folder() / "config.json"));
+    EXPECT_EQ(base::read_file(out / "preprocessor_config.json"), "{\"size\": 4}");
+    EXPECT_EQ(base::read_file(out / "assets/any.bytes"), std::string("\0\1\2", 3));
+    for (const auto& entry : fs::directory_iterator(out))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("sluice")) << entry.path();
+    fs::remove_all(out);
+    again({.max_shard_bytes = 1000});
+    FolderTensors sharded;
+    for (const auto& entry : fs::directory_iterator(out)) {
+      if (entry.path().extension() == ".safetensors") sharded.merge(read_folder_file(entry.path()));
+    }
+    EXPECT_EQ(sharded, tensors);
+    EXPECT_EQ(HuggingFaceModel(out).weights().carried().size(), 3U);
+  }
+}
+
+TEST_F(FolderKinds, AdaptersOfAMultimodalModelAreCalledByItsModules) {
+  model::Shape shape = mistral(true);
+  shape.lora = {.rank = 2, .alpha = 4, .targets = {"q_proj"}};
+  ExportOptions options;
+  options.record.names.trunk = "language_model.model.";
+  export_adapters(folder(), model::parameter_table(shape), fill_normal, "base", options);
+  EXPECT_TRUE(read_folder_file(folder() / "adapter_model.safetensors")
+                  .contains("base_model.model.model.language_model.layers.1.self_attn.q_proj.lora_B.weight"));
+}
+
+TEST_F(FolderKinds, TensorsKeepTheTypesThatTheirFolderMixes) {
+  FolderTensors tensors = make(model::exported_shape(false));
+  for (auto& [name, tensor] : tensors) {
+    if (!name.ends_with("norm.weight")) narrow_tensor(tensor);
+  }
+  put(tensors);
+  EXPECT_EQ(HuggingFaceModel(folder()).type(), TensorType::kBFloat16);
+  EXPECT_EQ(read_folder_file(again({.type = TensorType::kBFloat16}) / "model.safetensors"), tensors);
+  fs::remove_all(directory_ / "out");
+  const FolderTensors wide = read_folder_file(again() / "model.safetensors");
+  EXPECT_EQ(wide.at("lm_head.weight").type, "F32");
+}
+
+TEST_F(FolderKinds, HalvesComeBackAsHalvesAndNothingOverflows) {
+  FolderTensors tensors = make(model::exported_shape(false));
+  for (auto& [name, tensor] : tensors) {
+    std::string halves;
+    for (size_t i = 0; i < tensor.bytes.size(); i += 4) {
+      float value = 0;
+      std::memcpy(&value, tensor.bytes.data() + i, 4);
+      const uint16_t bits = to_float16(i == 0 ? 65504.0F : i == 4 ? 0x1p-24F : value);
+      halves.append(reinterpret_cast<const char*>(&bits), 2);
+    }
+    tensor = {"F16", tensor.shape, halves};
+  }
+  put(tensors);
+  EXPECT_EQ(read_folder_file(again({.type = TensorType::kFloat16}) / "model.safetensors"), tensors);
+  const auto large = [](int bucket, base::Interval interval, float* values) {
+    fill_normal(bucket, interval, values);
+    if (bucket == 1) values[0] = 65520.0F;
+  };
+  EXPECT_THAT(message_of<base::InputError>([&] {
+                export_hugging_face(directory_ / "large",
+                                    model::parameter_table(model::exported_shape(false)), large,
+                                    {.type = TensorType::kFloat16});
+              }),
+              AllOf(HasSubstr("model.layers.0."), HasSubstr("65520"), HasSubstr("bfloat16")));
+}
+
+TEST_F(FolderKinds, AHeadThatIsNotTheEmbeddingIsNotLost) {
+  FolderTensors tensors = make(model::exported_shape(true));
+  tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
+  tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = {"F32", {2}, std::string(8, 'x')};
+  put(tensors);
+  EXPECT_EQ(fault(), "");
+  EXPECT_EQ(read_folder_file(again() / "model.safetensors"), tensors)
+      << "an equal head and buffers come back";
+  tensors.at("lm_head.weight").bytes[5] ^= 1;
+  put(tensors);
+  EXPECT_THAT(fault(), AllOf(HasSubstr("'lm_head.weight' differs from 'model.embed_tokens.weight'"),
+                             HasSubstr("tie_word_embeddings to false")));
+}
+
+TEST_F(FolderKinds, TensorsOfNoKnownPartAreRefused) {
+  FolderTensors tensors = make(model::exported_shape(false));
+  for (const char* name : {"model.layers.2.mlp.up_proj.weight", "vision.weight", "model.extra"}) {
+    FolderTensors more = tensors;
+    more[name] = {"F32", {1}, std::string(4, 'x')};
+    put(more);
+    EXPECT_THAT(fault(), HasSubstr(std::string("'") + name + "' is not part of this model"));
+  }
+}
+
+// Experts as one tensor each, or as one of all.
+TEST_F(FolderKinds, ExpertsMayBeStacked) {
+  model::Shape shape = model::exported_shape(false);
+  shape.family = model::Family::kQwen3Moe;
+  shape.qk_norm = model::QkNorm::kEachHead;
+  shape.experts = {.count = 3, .per_token = 2, .hidden = 5};
+  const FolderTensors single = make(shape);
+  FolderTensors stacked = single;
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string path = "model.layers." + std::to_string(layer) + ".mlp.experts.";
+    TensorBytes gate_up{"F32", {3, 10, 12}, ""}, down{"F32", {3, 12, 5}, ""};
+    for (int expert = 0; expert < 3; ++expert) {
+      const auto take = [&](const char* part) {
+        const std::string name = path + std::to_string(expert) + "." + part + ".weight";
+        std::string bytes = stacked.at(name).bytes;
+        stacked.erase(name);
+        return bytes;
+      };
+      gate_up.bytes += take("gate_proj");
+      gate_up.bytes += take("up_proj");
+      down.bytes += take("down_proj");
+    }
+    stacked[path + "gate_up_proj"] = gate_up;
+    stacked[path + "down_proj"] = down;
+  }
+  const model::ParameterTable table = model::parameter_table(shape);
+  const auto values = [&] {
+    const HuggingFaceModel model(folder());
+    std::vector<float> all(static_cast<size_t>(table.layer(1).size));
+    model.read(table.layer(1).index, {0, table.layer(1).size}, all.data());
+    return all;
+  };
+  const std::vector<float> expected = values();
+  put(stacked);
+  EXPECT_EQ(values(), expected);
+  EXPECT_EQ(read_folder_file(again() / "model.safetensors"), stacked);
+}
+
+// Matrices in 8 bits with a scale for each block: here of 2 x 3, so that the last blocks are cut.
+TEST_F(FolderKinds, BlockScaledMatricesAreReadAndWrittenWhole) {
+  const model::Shape shape = model::exported_shape(false);
+  FolderTensors tensors = make(shape);
+  Json config = base::read_json(folder() / "config.json");
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {2, 3}}};
+  base::write_json(folder() / "config.json", config);
+  const std::string name = "model.layers.1.mlp.gate_proj.weight";  // [20, 12]
+  TensorBytes& matrix = tensors.at(name);
+  matrix = {"F8_E4M3", matrix.shape, ""};
+  std::vector<float> scales, expected;
+  for (int i = 0; i < 10 * 4; ++i) scales.push_back(0.01F * static_cast<float>(i + 1));
+  for (int row = 0; row < 20; ++row) {
+    for (int column = 0; column < 12; ++column) {
+      const auto bits = static_cast<uint8_t>((row * 12 + column) * 37 % 0x7F + (column % 2) * 0x80);
+      matrix.bytes.push_back(static_cast<char>(bits));
+      expected.push_back(from_float8(bits) * scales[static_cast<size_t>(row / 2 * 4 + column / 3)]);
+    }
+  }
+  TensorBytes scale{"F32", {10, 4}, {reinterpret_cast<const char*>(scales.data()), 4 * scales.size()}};
+  tensors[name + "_scale_inv"] = scale;
+  put(tensors);
+  const HuggingFaceModel model(folder());
+  EXPECT_TRUE(model.weights().quantised());
+  const fs::path out = again();
+  const TensorBytes wide = read_folder_file(out / "model.safetensors").at(name);
+  EXPECT_EQ(wide.bytes, std::string(reinterpret_cast<const char*>(expected.data()), 4 * expected.size()));
+  EXPECT_FALSE(base::read_json(out / "config.json").contains("quantization_config"));
+  tensors.erase(name + "_scale_inv");
+  put(tensors);
+  EXPECT_THAT(fault(), AllOf(HasSubstr(name), HasSubstr("_scale_inv'")));
+  scale.shape = {5, 8};
+  tensors[name + "_scale_inv"] = scale;
+  put(tensors);
+  EXPECT_THAT(fault(), AllOf(HasSubstr("[5, 8]"), HasSubstr("weight_block_size")));
+}
+
+TEST(Float8, HasItsExtremes) {
+  EXPECT_EQ(from_float8(0x7E), 448.0F);
+  EXPECT_EQ(from_float8(0x08), 0x1p-6F);
+  EXPECT_EQ(from_float8(0x81), -0x1p-9F);
+  EXPECT_TRUE(std::isnan(from_float8(0xFF)));
+}
+
+// What a later checkpoint needs may have gone with an earlier one.
+TEST_F(FolderKinds, LargeCompanionsAreTakenFromACheckpointBeside) {
+  const fs::path first = directory_ / "run/step-1/model", second = directory_ / "run/step-2/model";
+  base::make_directories(first);
+  base::write_file_atomically(first / "large.bin", "large");
+  base::write_file_atomically(directory_ / "run/step-1/manifest.json", "{}");
+  base::make_directories(directory_ / "run/step-2");
+  const Companion gone{.name = "large.bin", .place = directory_ / "gone/large.bin"};
+  write_companion(gone, second);
+  EXPECT_EQ(base::read_file(second / "large.bin"), "large");
+  EXPECT_THAT(message_of<base::RunError>([&] { write_companion(gone, directory_ / "other/step-1/model"); }),
+              HasSubstr("gone/large.bin, which goes with the model, is gone"));
+}
+
+TEST_F(FolderKinds, WhatGoesWithAModelIsAllButWeightsAndData) {
+  make(model::exported_shape(false));
+  for (const char* name :
+       {"tokenizer.json", "modeling_own.py", "LICENSE", "README.md", "consolidated.safetensors",
+        "pytorch_model.bin", "corpus.bin", "corpus.idx", "corpus.mask", ".gitattributes"})
+    base::write_file_atomically(folder() / name, name);
+  base::make_directories(folder() / "run");
+  base::write_file_atomically(folder() / "run/metrics.jsonl", "");
+  std::vector<std::string> names, left_out;
+  for (const Companion& companion : read_companions(folder(), &left_out)) names.push_back(companion.name);
+  EXPECT_THAT(names, testing::ElementsAre("LICENSE", "README.md", "config.json", "modeling_own.py",
+                                          "tokenizer.json"));
+  EXPECT_THAT(left_out, testing::UnorderedElementsAre("consolidated.safetensors", "pytorch_model.bin"));
+  EXPECT_TRUE(is_companion("assets/icon.png"));
+  for (const char* bad : {"", "/etc/passwd", "../up", "a/../../b", "a/"})
+    EXPECT_FALSE(is_companion(bad)) << bad;
+}
+
+}  // namespace
+}  // namespace sluice::checkpoint

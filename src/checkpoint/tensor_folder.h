@@ -1,0 +1,100 @@
+// Files of safetensors as the flat order of model::ParameterTable. Files are mapped.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/interval.h"
+#include "checkpoint/block_scaled.h"
+#include "checkpoint/file_names.h"
+#include "checkpoint/safetensors.h"
+#include "model/hugging_face.h"
+
+namespace sluice::checkpoint {
+
+// What a config.json says of files beside the model's shape.
+struct TensorHints {
+  int64_t further_layers = 0;               // behind the model's, which predict further tokens
+  std::array<int64_t, 2> scale_block = {};  // rows and columns that share a scale; 0: not said
+};
+
+// One number for each of a model's parameters, under Hugging Face's tensor names, opened for reading: the
+// files STEM.safetensors, or the shards that STEM.safetensors.index.json lists. F32, BF16 or F16, widened
+// exactly; stacks of experts' matrices may be MXFP4, and any matrix F8_E4M3 with scales (block_scaled.h).
+class TensorFolder {
+ public:
+  // Reads every header. base::InputError naming file and tensor when one is missing, has another shape than
+  // `table` asks for or another type, or is neither of the model nor carried. A tied model's head must equal
+  // the embedding.
+  TensorFolder(std::filesystem::path folder, std::string stem, model::ParameterTable table,
+               const TensorHints& hints = {});
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const model::ParameterTable& table() const { return table_; }
+  // The type of most numbers, and of tensors that have another one, by their names in files. Narrower types
+  // than 16 bits count as BF16.
+  TensorType type() const { return type_; }
+  std::map<std::string, TensorType> other_types() const;
+  const FileNames& names() const { return names_; }
+  bool tied_head() const { return tied_head_; }
+  bool quantised() const;
+  std::array<int64_t, 2> scale_block() const { return hints_.scale_block; }
+
+  // A tensor that Sluice neither computes with nor changes: a vision tower's, those that predict further
+  // tokens, and buffers that are computed anew.
+  struct Carried {
+    const SafetensorsFile* file = nullptr;
+    const TensorInfo* tensor = nullptr;
+  };
+  const std::vector<Carried>& carried() const { return carried_; }
+
+  // Elements `interval` of a bucket's flat array. InputError naming file and tensor when one is not finite.
+  // Thread-safe.
+  void read(int bucket, base::Interval interval, float* values) const {
+    read(table_.buckets[static_cast<size_t>(bucket)], interval, values);
+  }
+  // The same of a bucket of a table of this model however it is tuned. Adapters stay as they are.
+  void read(const model::Bucket& bucket, base::Interval interval, float* values) const;
+
+ private:
+  struct Source {
+    const SafetensorsFile* file = nullptr;
+    const TensorInfo* tensor = nullptr;
+    // Of a matrix in MXFP4 (mxfp4.h), whose blocks `tensor` has, or of one in 8 bits; else null.
+    const SafetensorsFile* scales_file = nullptr;
+    const TensorInfo* scales = nullptr;
+    std::optional<BlockScaled> blocks;  // of one in 8 bits
+  };
+
+  void open_files(const std::string& stem);
+  void locate_tensors();
+  void sort_others();
+  bool is_carried(const std::string& name) const;
+  void require_tied(const Source& head) const;
+  Source look_for(const std::string& name) const;
+  Source find(const model::HuggingFaceTensor& tensor) const;
+  std::optional<Source> find_mxfp4(const model::HuggingFaceTensor& tensor) const;
+  void find_scales(Source& source) const;
+  void read(const Source& source, const model::HuggingFaceTensor& tensor, base::Interval inside,
+            float* to) const;
+
+  std::filesystem::path folder_;
+  model::ParameterTable table_;
+  TensorHints hints_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::unordered_map<std::string, Source> all_;  // by name
+  FileNames names_;
+  std::map<std::string, Source> sources_;  // of the model, by name in files
+  std::vector<Carried> carried_;
+  TensorType type_ = TensorType::kFloat32;
+  bool tied_head_ = false;
+};
+
+}  // namespace sluice::checkpoint
