@@ -54,12 +54,28 @@ std::optional<checkpoint::Companion> common_setting(const config::DataConfig& da
   return setting;
 }
 
+// The run learns the ids of this one, with whatever tokens were added to it.
+void replace_tokenizer(const config::DataConfig& data, const checkpoint::Companion& tokenizer,
+                       std::vector<checkpoint::Companion>& companions) {
+  base::log_info(base::text("the ", tokenizer.name, " beside ", data.train.front().first,
+                            " is another than the model's: exports will have it"));
+  const auto put = [&](const checkpoint::Companion& file) {
+    std::erase_if(companions, [&](const checkpoint::Companion& old) { return old.name == file.name; });
+    companions.push_back(file);
+  };
+  put(tokenizer);
+  if (const auto setting = common_setting(data, "tokenizer_config.json")) put(*setting);
+}
+
 }  // namespace
 
 void add_corpus_tokenizer(const config::DataConfig& data, std::vector<checkpoint::Companion>& companions) {
-  if (std::ranges::any_of(companions, is_tokenizer)) return;
+  const bool has_one = std::ranges::any_of(companions, is_tokenizer);
   std::optional<checkpoint::Companion> tokenizer = common_tokenizer(data);
   if (!tokenizer) return;
+  const auto same_kind = std::ranges::find(companions, tokenizer->name, &checkpoint::Companion::name);
+  if (has_one && (same_kind == companions.end() || same_kind->bytes == tokenizer->bytes)) return;
+  if (has_one) return replace_tokenizer(data, *tokenizer, companions);
   companions.push_back(std::move(*tokenizer));
   for (const char* name : {"chat_template.jinja", "tokenizer_config.json"}) {
     if (std::ranges::find(companions, name, &checkpoint::Companion::name) != companions.end()) continue;

@@ -8,9 +8,10 @@
 
 namespace sluice::train {
 
-// Adds the tokenizer file that lies beside the training corpora to `companions`, unless one is there already,
-// and with it the tokenizer_config.json and chat_template.jinja that lie beside any of them. Corpora without
-// a tokenizer, or with different ones, add nothing; the latter with a warning. So do different settings.
+// Adds the tokenizer file that lies beside the training corpora to `companions`, unless one of another kind
+// is there already; one of the same kind with other content gives way to it. With it come the
+// tokenizer_config.json and chat_template.jinja that lie beside any of them. Corpora without a tokenizer, or
+// with different ones, add nothing; the latter with a warning. So do different settings.
 void add_corpus_tokenizer(const config::DataConfig& data, std::vector<checkpoint::Companion>& companions);
 
 }  // namespace sluice::train

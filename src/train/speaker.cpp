@@ -13,6 +13,7 @@
 #include "corpus/load_tokenizer.h"
 #include "generate/generator.h"
 #include "rl/reward_queue.h"
+#include "train/learnt_turns.h"
 #include "train/model_source.h"
 
 namespace sluice::train {
@@ -81,6 +82,7 @@ Speaker::Speaker(RunContext& run) : run_(run) {
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
     if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());
+    for (const corpus::TurnEnd& end : learnt_turn_ends(run.config().data)) end_tokens_.push_back(end.id);
   });
 }
 

@@ -1,0 +1,183 @@
+#include "train/learnt_turns.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_reader.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "corpus/indexed.h"
+#include "model/wrapped.h"
+
+namespace sluice::train {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Json;
+using base::text;
+using checkpoint::Companion;
+
+constexpr const char* kTemplate = "chat_template.jinja";
+constexpr const char* kSettings = "tokenizer_config.json";
+constexpr const char* kGeneration = "generation_config.json";
+
+template <typename Companions>
+auto* find(Companions& companions, std::string_view name) {
+  const auto found = std::ranges::find(companions, name, &Companion::name);
+  return found == companions.end() ? nullptr : std::to_address(found);
+}
+
+// The template that stands under "chat_template", of several the default one; "": none.
+std::string template_in(const std::string& json, const std::string& name) {
+  const Json settings = base::parse_python_json(json, name);
+  const Json* const found = base::find(settings, "chat_template");
+  if (found == nullptr) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) return "";
+  for (const Json& each : *found) {
+    if (base::get_or<std::string>(each, "name", "", name) == "default")
+      return base::get_or<std::string>(each, "template", "", name);
+  }
+  return "";
+}
+
+std::string template_beside(const fs::path& prefix) {
+  const fs::path folder = prefix.parent_path();
+  if (fs::exists(folder / kTemplate)) return base::read_file(folder / kTemplate);
+  const fs::path settings = folder / kSettings;
+  return fs::exists(settings) ? template_in(base::read_file(settings), settings.string()) : "";
+}
+
+// The training corpora that learn a part of their tokens.
+std::vector<fs::path> masked_corpora(const config::DataConfig& data) {
+  std::vector<fs::path> prefixes;
+  for (const auto& [told, weight] : data.train) {
+    const fs::path prefix = corpus::corpus_prefix(told);
+    if (fs::exists(corpus::with_suffix(prefix, ".mask"))) prefixes.push_back(prefix);
+  }
+  return prefixes;
+}
+
+// The one that all conversations were rendered with; "": none, or not one.
+std::string common_template(const std::vector<fs::path>& prefixes) {
+  std::string common;
+  for (const fs::path& prefix : prefixes) {
+    const std::string found = template_beside(prefix);
+    if (!common.empty() && !found.empty() && found != common) {
+      base::log_warning(text("the chat template beside ", prefix.string(),
+                             " is another than an earlier corpus': the model is saved with its own"));
+      return "";
+    }
+    if (!found.empty()) common = found;
+  }
+  return common;
+}
+
+// The ids under "eos_token_id", of which there are none, one or several.
+std::vector<int64_t> ends_in(const Json& config) {
+  std::vector<int64_t> ids;
+  const Json* const found = base::find(config, "eos_token_id");
+  if (found == nullptr) return ids;
+  for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
+    if (base::holds_integer<int64_t>(id)) ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+// The companions' generation settings, or what transformers makes of their config.json where there are none.
+Json generation_of(std::vector<Companion>& companions) {
+  if (const Companion* const file = find(companions, kGeneration))
+    return base::parse_python_json(file->bytes, kGeneration);
+  Json generation = Json::object();
+  const Companion* const file = find(companions, "config.json");
+  if (file == nullptr) return generation;
+  Json config = base::parse_python_json(file->bytes, file->name);
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    for (const Json& part : {config, model::language_part(config)}) {
+      const Json* const found = base::find(part, key);
+      if (found != nullptr && !found->is_null()) generation[key] = *found;
+    }
+  }
+  return generation;
+}
+
+void add_template(const std::string& learnt, std::vector<Companion>& companions) {
+  if (learnt.empty() || learnt == chat_template_in(companions)) return;
+  base::log_info(text("conversations were rendered with another chat template than the model's",
+                      chat_template_in(companions).empty() ? ", which has none" : "",
+                      ": exports will have theirs, as ", kTemplate));
+  Companion* file = find(companions, kTemplate);
+  if (file == nullptr) file = &companions.emplace_back(Companion{.name = kTemplate});
+  file->bytes = learnt;
+}
+
+void add_ends(const std::vector<corpus::TurnEnd>& ends, std::vector<Companion>& companions) {
+  if (ends.empty()) return;
+  Json generation = generation_of(companions);
+  std::vector<int64_t> ids = ends_in(generation);
+  bool changed = false;
+  for (const corpus::TurnEnd& end : ends) {
+    if (std::ranges::find(ids, end.id) != ids.end()) continue;
+    base::log_info(text("learnt turns end with ", end.text, " (", end.id,
+                        "): exports will have it among the end "
+                        "tokens of ",
+                        kGeneration));
+    ids.push_back(end.id);
+    changed = true;
+  }
+  if (!changed) return;
+  generation["eos_token_id"] = ids.size() == 1 ? Json(ids.front()) : Json(ids);
+  Companion* file = find(companions, kGeneration);
+  if (file == nullptr) file = &companions.emplace_back(Companion{.name = kGeneration});
+  file->bytes = base::json_text(generation, 2) + "\n";
+}
+
+}  // namespace
+
+std::string chat_template_in(const std::vector<Companion>& companions) {
+  if (const Companion* const file = find(companions, kTemplate)) return file->bytes;
+  for (const char* name : {"chat_template.json", kSettings}) {
+    const Companion* const file = find(companions, name);
+    if (file == nullptr) continue;
+    if (std::string found = template_in(file->bytes, name); !found.empty()) return found;
+  }
+  return "";
+}
+
+std::vector<int64_t> end_tokens_in(const std::vector<Companion>& companions) {
+  for (const char* name : {kGeneration, "config.json"}) {
+    const Companion* const file = find(companions, name);
+    if (file == nullptr) continue;
+    Json config = base::parse_python_json(file->bytes, name);
+    if (!config.is_object()) continue;
+    for (const Json& part : {config, model::language_part(config)}) {
+      if (part.contains("eos_token_id")) return ends_in(part);
+    }
+  }
+  return {};
+}
+
+std::vector<corpus::TurnEnd> learnt_turn_ends(const config::DataConfig& data) {
+  std::vector<corpus::TurnEnd> ends;
+  for (const fs::path& prefix : masked_corpora(data)) {
+    const fs::path tokenizer = prefix.parent_path() / "tokenizer.json";
+    if (!fs::exists(tokenizer)) continue;
+    for (corpus::TurnEnd& end :
+         corpus::turn_ends(corpus::IndexedCorpus(prefix), base::read_file(tokenizer), tokenizer.string())) {
+      if (std::ranges::find(ends, end) == ends.end()) ends.push_back(std::move(end));
+    }
+  }
+  return ends;
+}
+
+void add_learnt_turns(const config::DataConfig& data, std::vector<Companion>& companions) {
+  add_template(common_template(masked_corpora(data)), companions);
+  add_ends(learnt_turn_ends(data), companions);
+}
+
+}  // namespace sluice::train
