@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_fields.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "checkpoint/hugging_face.h"
@@ -29,6 +30,7 @@
 #include "model/hugging_face.h"
 #include "model/parameter_count.h"
 #include "model/shape_sizes.h"
+#include "model/wrapped.h"
 #include "report/plan_table.h"
 #include "report/strategies_table.h"
 
@@ -287,6 +289,45 @@ void inspect_checkpoint(const storage::Location& directory) {
   std::cout << "  all files are whole: sizes and checksums agree\n";
 }
 
+namespace {
+
+// "model.visual" of "model.visual.blocks.0.norm1.weight", "mtp" of "mtp.fc.weight".
+std::string part_of(const std::string& tensor) {
+  const size_t first = tensor.find('.');
+  const bool inside = tensor.starts_with("model.");
+  return tensor.substr(0, inside ? tensor.find('.', first + 1) : first);
+}
+
+// What a folder holds beside the language model: "333 tensors of model.visual, 850 MB".
+void print_carried(const checkpoint::HuggingFaceModel& model) {
+  std::map<std::string, std::pair<int64_t, int64_t>> parts;  // tensors and bytes
+  for (const checkpoint::TensorFolder::Carried& carried : model.weights().carried()) {
+    auto& [count, bytes] = parts[part_of(carried.tensor->name)];
+    ++count;
+    bytes += carried.tensor->bytes();
+  }
+  for (const auto& [part, size] : parts) {
+    std::cout << text("  carried as it is: ", human_count(size.first, "tensor", "tensors"), " of ", part, ", ",
+                      human_bytes(static_cast<double>(size.second)), "\n");
+  }
+  std::vector<std::string> left_out;
+  const auto files = std::ssize(checkpoint::read_companions(model.folder(), &left_out));
+  std::cout << text("  ", human_count(files, "file goes", "files go"), " with the model\n");
+  for (const std::string& name : left_out)
+    std::cout << text("  not read and not in exports: ", name, ", the weights in another format\n");
+}
+
+void print_opened(const checkpoint::HuggingFaceModel& model) {
+  const Json config = base::read_python_json(model.folder() / "config.json");
+  if (const model::Wrapper* const wrapper = model::wrapper_of(config)) {
+    std::cout << text("  opened: the language model of a ", wrapper->model_type, " model, whose tensors are in ",
+                      model.weights().names().trunk, "*\n");
+  }
+  if (model.weights().quantised()) std::cout << "  matrices are quantised: they are widened when they are read\n";
+}
+
+}  // namespace
+
 void inspect_hugging_face(const fs::path& folder) {
   if (!checkpoint::has_hugging_face_weights(folder)) {
     return inspect_model_config(base::read_json(folder / "config.json"), (folder / "config.json").string());
@@ -294,6 +335,8 @@ void inspect_hugging_face(const fs::path& folder) {
   const checkpoint::HuggingFaceModel model(folder);
   std::cout << text(folder.string(), ": Hugging Face folder, ", checkpoint::config_name(model.type()), "\n  ",
                     shape_text(model.shape()), "\n");
+  print_opened(model);
+  print_carried(model);
   if (!checkpoint::has_optimizer(folder)) return;
   const checkpoint::OptimizerFolder optimizer(model);
   std::cout << text("  optimiser state after ", human_count(optimizer.run().step, "step", "steps"),

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "checkpoint/find.h"
@@ -16,7 +17,8 @@
 #include "config/run_config.h"
 #include "model/parameter_count.h"
 #include "model/tuning.h"
-#include "train/checkpoints.h"
+#include "train/export_check.h"
+#include "train/learnt_turns.h"
 
 namespace sluice::cli {
 
@@ -30,6 +32,8 @@ struct ExportArguments {
   int64_t max_positions = 0;
   bool optimizer = false;
   bool adapters = false;
+  std::string base;
+  bool unchecked = false;
   bool json = false;
 };
 
@@ -40,22 +44,51 @@ std::optional<config::RunConfig> run_of(const checkpoint::Checkpoint& checkpoint
   return config::parse_config(toml, (checkpoint.directory() / "manifest.json").string());
 }
 
-void print(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint) {
+checkpoint::TensorType type_of(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint) {
+  return options.dtype == "auto" ? checkpoint::folder_record(checkpoint.companions()).type
+                                 : checkpoint::type_from_config_name(options.dtype, "--dtype");
+}
+
+// The model that a run's adapters belong to: as the user says, or the folder that it came in.
+std::string base_of(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint,
+                    const std::optional<config::RunConfig>& trained) {
+  if (!options.base.empty()) return options.base;
+  const std::string origin = checkpoint::folder_record(checkpoint.companions()).origin;
+  if (!origin.empty()) return origin;
+  if (trained && !trained->model.hf.empty()) return std::filesystem::absolute(trained->model.hf).string();
+  base::log_warning(base::text(checkpoint.directory().string(),
+                               " does not say which model folder its run began with, so adapter_config.json "
+                               "names no base model: give --base FOLDER"));
+  return "";
+}
+
+void print(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint,
+           const std::optional<train::ExportCheck>& check = std::nullopt) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   const int64_t whole = model::parameter_count(model::untuned(manifest.shape));
   const int64_t parameters = options.adapters ? model::parameter_count(manifest.shape) - whole : whole;
   if (options.json) {
-    const base::Json json = {
-        {"folder", options.out.string()}, {"checkpoint", checkpoint.directory().string()},
-        {"step", manifest.step},          {"parameters", parameters},
-        {"dtype", options.dtype},         {"optimizer", options.optimizer}};
+    base::Json json = {{"folder", options.out.string()},
+                       {"checkpoint", checkpoint.directory().string()},
+                       {"step", manifest.step},
+                       {"parameters", parameters},
+                       {"dtype", checkpoint::config_name(type_of(options, checkpoint))},
+                       {"optimizer", options.optimizer}};
+    if (check) {
+      json["checked"] = {{"loss", check->without_loss.empty() ? base::Json(check->loss) : base::Json()},
+                         {"sequences", check->sequences},
+                         {"end_tokens", check->end_tokens},
+                         {"chat_template", check->has_template},
+                         {"tokenizer", check->tokenizer}};
+    }
     std::cout << base::json_text(json, 2) << "\n";
     return;
   }
   std::cout << base::text(options.out.string(), ": ", base::human_count(parameters),
                           options.adapters ? " parameters of adapters after " : " parameters after ",
-                          manifest.step, " steps, as ", options.dtype,
+                          manifest.step, " steps, as ", checkpoint::config_name(type_of(options, checkpoint)),
                           options.optimizer ? ", with the optimiser's state" : "", "\n");
+  if (check) std::cout << check->line() << "\n";
 }
 
 void run(const ExportArguments& options) {
@@ -63,20 +96,24 @@ void run(const ExportArguments& options) {
       checkpoint::open_newest_whole(locate(options.checkpoint));
   checkpoint::Checkpoint& checkpoint = *opened;
   checkpoint::ExportOptions exported;
-  exported.type =
-      options.dtype == "bfloat16" ? checkpoint::TensorType::kBFloat16 : checkpoint::TensorType::kFloat32;
+  exported.type = type_of(options, checkpoint);
   exported.max_shard_bytes = options.max_shard_bytes;
   const std::optional<config::RunConfig> trained = run_of(checkpoint);
   exported.least_positions = trained ? config::longest_context(*trained) : 0;
   exported.positions = options.max_positions;
   if (options.adapters) {
-    checkpoint::export_adapters(checkpoint, options.out, trained ? trained->model.hf : "", exported);
+    checkpoint::export_adapters(checkpoint, options.out, base_of(options, checkpoint, trained), exported);
     return print(options, checkpoint);
   }
+  exported.companions = checkpoint.companions();
+  // Runs of older programs did not look at their conversations.
+  if (trained) train::add_learnt_turns(trained->data, exported.companions);
+  exported.record = checkpoint::folder_record(exported.companions);
   checkpoint::export_checkpoint(
       checkpoint, options.out, exported,
       options.optimizer ? checkpoint::Contents::kTraining : checkpoint::Contents::kWeights);
-  print(options, checkpoint);
+  if (options.unchecked) return print(options, checkpoint);
+  print(options, checkpoint, train::check_export(checkpoint, options.out, exported, trained));
 }
 
 }  // namespace
@@ -90,8 +127,11 @@ void add_export(CLI::App& app) {
           "Checkpoint (step-N), or a run directory: its newest checkpoint; or s3://BUCKET/NAME of either")
       ->required();
   command->add_option("--out", options->out, "Folder to make; it must not exist or be empty")->required();
-  command->add_option("--dtype", options->dtype, "Type of the weights")
-      ->check(CLI::IsMember({"float32", "bfloat16"}))
+  command
+      ->add_option("--dtype", options->dtype,
+                   "Type of the weights; auto: that of the folder that the run began with. Tensors that this "
+                   "folder has in float32 beside others stay so")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
       ->capture_default_str();
   command
       ->add_option("--max-shard-bytes", options->max_shard_bytes,
@@ -113,6 +153,15 @@ void add_export(CLI::App& app) {
                  "Export a LoRA run's adapters alone, in PEFT's format, instead of the model that has them "
                  "merged")
       ->excludes("--optimizer");
+  command
+      ->add_option("--base", options->base,
+                   "The model that adapter_config.json names: a folder, or a name of the hub (default: the "
+                   "folder that the run began with)")
+      ->needs("--adapters");
+  command->add_flag(
+      "--no-check", options->unchecked,
+      "Don't load the folder again to compare its loss, end tokens, chat template and tokenizer "
+      "with the checkpoint's");
   command->add_flag("--json", options->json, "Print the result as JSON");
   command->callback([options] { run(*options); });
 }

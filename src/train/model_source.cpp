@@ -2,19 +2,21 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
-#include "base/json_reader.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "checkpoint/find.h"
 #include "train/checkpoints.h"
+#include "train/learnt_turns.h"
 
 namespace sluice::train {
 
 const model::Shape& ModelSource::shape() const {
+  if (values) return values->shape;
   return hugging_face ? hugging_face->shape() : checkpoint->manifest().shape;
 }
 
 std::string ModelSource::name() const {
+  if (values) return "a checkpoint's values";
   return hugging_face ? base::text("Hugging Face folder ", hugging_face->folder().string())
                       : base::text("checkpoint ", checkpoint->directory().string());
 }
@@ -26,7 +28,9 @@ config::ComputeType ModelSource::exact_dtype() const {
 
 void ModelSource::load(runtime::ParameterStore& store) {
   const bool wide_store = store.options().precision.master() == comm::DType::kFloat64;
-  if (hugging_face) {
+  if (values) {
+    runtime::load_masters(store, values->read);
+  } else if (hugging_face) {
     runtime::load_masters(store, [&](int bucket, base::Interval interval, float* values) {
       hugging_face->read(bucket, interval, values);
     });
@@ -38,18 +42,11 @@ void ModelSource::load(runtime::ParameterStore& store) {
 }
 
 std::vector<int64_t> end_tokens_in(const storage::Location& folder) {
-  std::vector<int64_t> tokens;
+  std::vector<checkpoint::Companion> files;
   for (const char* name : {"generation_config.json", "config.json"}) {
-    if (!folder.is_path() || !(folder / name).is_file()) continue;
-    const base::Json config = base::read_python_json((folder / name).path());
-    if (!config.is_object() || !config.contains("eos_token_id")) continue;
-    const base::Json& ends = config.at("eos_token_id");
-    for (const base::Json& end : ends.is_array() ? ends : base::Json::array({ends})) {
-      if (end.is_number_integer()) tokens.push_back(end.get<int64_t>());
-    }
-    break;
+    if (folder.is_path() && (folder / name).is_file()) files.push_back({name, (folder / name).read()});
   }
-  return tokens;
+  return end_tokens_in(files);
 }
 
 ModelSource open_model(const storage::Location& location) {

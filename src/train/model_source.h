@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,16 @@
 
 namespace sluice::train {
 
-// Exactly one of the two is open.
+// Exactly one of the three is open.
 struct ModelSource {
   std::unique_ptr<checkpoint::HuggingFaceModel> hugging_face;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint;
+  // Masters that are made of others', as an export makes them.
+  struct Values {
+    model::Shape shape;
+    checkpoint::ParameterSource read;
+  };
+  std::optional<Values> values;
 
   const model::Shape& shape() const;
   // "checkpoint runs/a/checkpoints/step-20" or "Hugging Face folder model", for people.
