@@ -26,7 +26,20 @@ SHAPE = dict(layers=3, hidden=32, heads=4, ffn_hidden=56, vocab=192, positions=P
 OPTIMIZER = dict(lr=5e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0, warmup_steps=4, decay="cosine",
                  min_lr=5e-4)
 CALM = {"gla": 8, "olmo_hybrid": 8, "qwen3_5": 12, "qwen3_5_moe": 9}
+HYBRID = {"head_dim": 16, "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
+          "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12}
+SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
 CASES = {
+    "whole_qwen3_5": {"kv_heads": 2, "family": "qwen3_5", **HYBRID},
+    "whole_qwen3_5_moe": {"kv_heads": 2, "family": "qwen3_5_moe", **HYBRID, "num_experts": 4, "num_experts_per_tok": 2,
+                          "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20},
+    "whole_qwen3_vl": {"kv_heads": 2, "family": "qwen3_vl", "head_dim": 16, "tied": True, "rope_parameters": SECTIONS},
+    "whole_qwen3_vl_moe": {"kv_heads": 2, "family": "qwen3_vl_moe", "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2,
+                           "moe_intermediate_size": 12, "rope_parameters": SECTIONS},
+    "whole_gemma3": {"kv_heads": 2, "family": "gemma3", "tied": True, "head_dim": 16, "sliding_window": 24,
+                     "query_pre_attn_scalar": 20, "pad_token_id": None,
+                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "whole_mistral3": {"kv_heads": 2, "family": "mistral3", "model_type": "mistral", "sliding_window": None},
     "gqa": {"kv_heads": 2},
     "tied_llama3": {"kv_heads": 4, "tie_word_embeddings": True,
                     "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,

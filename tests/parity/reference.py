@@ -5,7 +5,7 @@ import math
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 import gla  # noqa: F401: it registers its classes
 
@@ -19,11 +19,37 @@ OWN_KEYS = {"gla": {"num_attention_heads": "num_heads", "num_key_value_heads": N
                        "rms_norm_eps": "layer_norm_epsilon", "max_position_embeddings": None}}
 
 
+# Of multimodal models the smallest parts beside the text, and what says which of its tokens are images.
+QWEN_VISION = dict(depth=2, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
+                   num_position_embeddings=16)
+TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=4)
+QWEN_TOKENS = dict(image_token_id=180, video_token_id=181, vision_start_token_id=182, vision_end_token_id=183)
+WRAPPERS = {"qwen3_5": dict(vision_config=QWEN_VISION, **QWEN_TOKENS),
+            "qwen3_5_moe": dict(vision_config=QWEN_VISION, **QWEN_TOKENS),
+            "qwen3_vl": dict(vision_config=QWEN_VISION | {"deepstack_visual_indexes": [0]}, **QWEN_TOKENS),
+            "qwen3_vl_moe": dict(vision_config=QWEN_VISION | {"deepstack_visual_indexes": [0]}, **QWEN_TOKENS),
+            "gemma3": dict(vision_config=TOWER, mm_tokens_per_image=4, image_token_index=180, boi_token_index=181,
+                           eoi_token_index=182),
+            "mistral3": dict(vision_config=TOWER | {"model_type": "pixtral", "head_dim": 8}, image_token_index=180,
+                             spatial_merge_size=2)}
+
+
+def wrapped_config(family, tied=False, **text):
+    """Of a multimodal model, by its text's figures."""
+    return AutoConfig.for_model(family, text_config=text, tie_word_embeddings=tied, **WRAPPERS[family])
+
+
+def auto_class(config):
+    return AutoModelForImageTextToText if config.model_type in WRAPPERS else AutoModelForCausalLM
+
+
 def model_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, family="llama", **others):
     """The configuration of transformers' class of a family (its model_type)."""
     figures = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
                "intermediate_size": ffn_hidden, "vocab_size": vocab, "max_position_embeddings": positions,
                "rms_norm_eps": 1e-5, "head_dim": hidden // heads, **others}
+    if family in WRAPPERS:
+        return wrapped_config(family, **figures)
     own = OWN_KEYS.get(family, {})
     return AutoConfig.for_model(family, **{own.get(key, key): value for key, value in figures.items()
                                            if own.get(key, key) is not None})
@@ -37,7 +63,8 @@ def attention_of(config):
 
 def implementations(config):
     """What a class is told to compute with: experts one by one, by the rule as it is written."""
-    experts = {"experts_implementation": "eager"} if getattr(config, "num_experts_per_tok", None) else {}
+    text = getattr(config, "text_config", config)
+    experts = {"experts_implementation": "eager"} if getattr(text, "num_experts_per_tok", None) else {}
     return {"attn_implementation": attention_of(config), **experts}
 
 
@@ -45,7 +72,7 @@ def random_model(config, seed, scale=2.0):
     """transformers' initial weights, matrices times `scale`, and norms and biases that are not all alike: they must
     matter."""
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, **implementations(config))
+    model = auto_class(config).from_config(config, **implementations(config))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if is_vector(name, parameter):
@@ -86,8 +113,8 @@ def is_vector(name, parameter):
 
 
 def load_model(folder, dtype=torch.float32):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype,
-                                                **implementations(AutoConfig.from_pretrained(folder)))
+    config = AutoConfig.from_pretrained(folder)
+    return auto_class(config).from_pretrained(folder, dtype=dtype, **implementations(config))
 
 
 def adamw(model, optimizer):
@@ -111,7 +138,8 @@ def learning_rate(optimizer, step, steps):
 def token_losses(model, tokens):
     """Losses of the targets of one sequence."""
     ids = torch.tensor([tokens])
-    logits = model(input_ids=ids, use_cache=False).logits
+    images = {"token_type_ids": torch.zeros_like(ids)} if model.config.model_type == "gemma3" else {}  # there are none
+    logits = model(input_ids=ids, use_cache=False, **images).logits
     return torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:], reduction="none")
 
 
@@ -151,7 +179,7 @@ class RoutingMargin:
 
     def __init__(self, model):
         self.least = math.inf
-        self._experts = getattr(model.config, "num_experts_per_tok", None)
+        self._experts = getattr(getattr(model.config, "text_config", model.config), "num_experts_per_tok", None)
         routers = [m for m in model.modules() if type(m).__name__.lower().endswith("topkrouter")]
         self._hooks = [router.register_forward_hook(self._look) for router in routers]
 
