@@ -83,7 +83,7 @@ class Exports(CommandTest):
         return model
 
     def again(self, model, *arguments):
-        imported, out = self.place / "imported", self.place / "out"
+        imported, out = self.place / "imported", self.place / "again"
         for path in (imported, out):
             shutil.rmtree(path, ignore_errors=True)
         self.done("import", model, "--out", imported)
@@ -208,7 +208,7 @@ class Exports(CommandTest):
         self.done("import", model, "--out", self.place / "imported")
         said = self.done("export", self.place / "imported", "--out", self.place / "out", "--dtype", "float16")
         self.assertIn("checked: loaded again, it has the loss of the checkpoint", said)
-        self.assertIn("3 sequences; end tokens none; no chat template; no tokenizer", said)
+        self.assertIn("3 sequences; end tokens 2; no chat template; no tokenizer", said)
         unchecked = self.done("export", self.place / "imported", "--out", self.place / "unchecked", "--no-check")
         self.assertNotIn("checked", unchecked)
 
