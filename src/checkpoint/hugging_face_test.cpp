@@ -192,7 +192,7 @@ TEST(HuggingFace, WrongTensorsAreNamed) {
                 t[1].first.type = TensorType::kFloat64;
                 t[1].second.resize(2 * t[1].second.size());
               }),
-              HasSubstr("is F64, expected F32, BF16 or F16"));
+              HasSubstr("is F64, expected F32, BF16, F16"));
 }
 
 TEST(HuggingFace, WeightsThatAreNotFiniteAreNamedWhenTheyAreRead) {

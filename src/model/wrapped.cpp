@@ -22,7 +22,8 @@ constexpr Wrapper kWrappers[] = {
     {"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text", "qwen3_5_text"},
     {"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text", "qwen3_5_moe_text"},
     {"qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text", "qwen3"},
-    {"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text", "qwen3_moe"},
+    {"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text", "qwen3_moe",
+     /*normalised=*/true},
     {"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3_text"},
     {"mistral3", "Mistral3ForConditionalGeneration", "mistral", "mistral"},
 };
@@ -74,6 +75,7 @@ Json language_config(const Json& config, const std::string& name) {
   inner["model_type"] = wrapper->family;
   inner.erase("architectures");
   if (config.contains(kTied) && !config.at(kTied).is_null()) inner[kTied] = config.at(kTied);
+  if (wrapper->normalised) inner["norm_topk_prob"] = true;
   drop_sections(inner);
   return inner;
 }

@@ -19,6 +19,7 @@ struct Wrapper {
   // what an absent model_type means.
   std::string_view text_type;
   std::string_view family;
+  bool normalised = false;  // experts' weights add up to 1, without a key that says so
 };
 std::span<const Wrapper> wrappers();
 
