@@ -267,21 +267,30 @@ def words_in(drawing, text):
     return set(re.findall(r"\w+|[^\w\s]+", bare))
 
 
+def texts_of(message):
+    """What the message says: its content, its reasoning, and the calls of tools."""
+    return conversations.texts_in([dict.get(message, key) for key in ("content", *conversations.REASONING, "tool_calls")])
+
+
 def words_of(drawing, message):
-    """Those that the message says: of its content, its reasoning, and the calls of tools."""
-    values = [dict.get(message, key) for key in ("content", *conversations.REASONING, "tool_calls")]
-    return words_in(drawing, " ".join(conversations.texts_in(values)))
+    """The words that the message says."""
+    return words_in(drawing, " ".join(texts_of(message)))
+
+
+def is_empty(drawing, text):
+    """Whether nothing is left of the text without tags and end tokens. Other added tokens are words of some vocabularies."""
+    return not re.sub(r"</?\w+>", " ", drawing.ends.replaced(text, lambda token: " ")).strip()
 
 
 def refuse_empty(drawing, text, spans):
     """LostError for a turn that is learnt and says nothing: the model would learn to answer with an end."""
     for i, message in enumerate(drawing.conversation.messages):
-        if drawing.conversation.learns[i] and not words_of(drawing, message):
+        if drawing.conversation.learns[i] and is_empty(drawing, " ".join(texts_of(message))):
             raise LostError(
                 f"message {i} of the assistant says nothing and has a loss, so the model would learn to say nothing: give it "
                 'content, or "weight": 0'
             )
-    if not all(words_in(drawing, text[begin:end]) for begin, end in spans):
+    if any(is_empty(drawing, text[begin:end]) for begin, end in spans):
         raise LostError(
             "a turn of the assistant is empty when the chat template has rendered it, so the model would learn to say "
             'nothing: name another template with --chat-template, or give the message "weight": 0'

@@ -54,8 +54,11 @@ void RunContext::open_engine() {
   runtime::Engine::Options options;
   options.precision = precision_of(config.train);
   options.codecs = config::wire_codecs(config);
+  // What a run says may go on to the end of its context, whatever its documents' lengths.
+  const bool speaks = config.rl.rolls_out() || config.train.sample_every > 0;
+  const int64_t context = config::longest_context(config);
   options.context_length =
-      model::table_positions(table.shape, config::longest_context(config), start_->data().longest_sequence());
+      model::table_positions(table.shape, context, speaks ? context : start_->data().longest_sequence());
   options.device = device_->device();
   options.loss = loss_of(config);
   options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;
@@ -68,7 +71,7 @@ void RunContext::open_engine() {
   executor.watch = &peers_.nodes();
   const auto connecting = activity().shared("making the communicators");
   std::vector<strategy::Strategy> strategies = planning_->planner().options().candidates;
-  if (config.rl.rolls_out() || config.train.sample_every > 0) {
+  if (speaks) {
     speaking_.emplace(*planning_, options_.launch.world_size);
     strategies.insert(strategies.end(), speaking_->candidates().begin(), speaking_->candidates().end());
   }

@@ -205,6 +205,8 @@ class Learnt(ChatTest):
         call = [user("a"), said("b", tool_calls=[CALL])]
         self.assertIn("leaves out the tool call 'look'", self.refused(self.chats(PLAIN), call, "L"))
         self.assertIn("message 1 of the assistant says nothing", self.refused(self.chats(PLAIN), [user("a"), said(" ")], "L"))
+        self.tokenizer.add_tokens(["90071992"])  # some vocabularies have words as added tokens
+        self.assertIn("assistant\n90071992<|im_end|>", self.text(self.chats(PLAIN), [user("a"), said("90071992")]))
         self.assertEqual(self.learnt(self.chats(PLAIN), [user("a"), said("", weight=0), user("b"), said("c")]), ["c<|im_end|>"])
         hiding = TURNS.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}") + PROMPT
         self.assertIn("is empty when", self.refused(self.chats(hiding), [user("a"), said("b")], "L"))

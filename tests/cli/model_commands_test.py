@@ -65,6 +65,15 @@ class ModelCommands(CommandTest):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertRegex(result.stderr, told)
 
+    def test_what_a_run_says_may_be_longer_than_its_documents(self):
+        short = self.folder / "short.txt"
+        short.write_text("\n\n\n".join(["import"] * 400))
+        self.done("corpus", "build", short, "--out", self.folder / "short", "--delimiter", "\n\n\n", "--tokenizer",
+                  self.folder / "corpus")
+        result = call("train", "--config", self.config, "--set", f'data.train=[["{self.folder}/short/corpus", 1.0]]', "--set",
+                      "train.sample_every=1", "--set", f'log.dir="{self.folder}/says_more"')
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def eval(self, model, *arguments):
         corpus = self.folder / "corpus" / "corpus"
         return json.loads(self.done("eval", "--model", model, "--corpus", corpus, "--context-length", 128,
