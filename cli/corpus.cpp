@@ -68,7 +68,7 @@ class StageProgress {
 
 int64_t other_files(const corpus::BuildResult& result) {
   int64_t files = 0;
-  for (const auto& [ending, count] : result.other_endings) files += count;
+  for (const auto& [ending, count] : result.inputs.other_endings) files += count;
   return files;
 }
 
@@ -76,7 +76,7 @@ int64_t other_files(const corpus::BuildResult& result) {
 std::string endings_text(const corpus::BuildResult& result) {
   constexpr size_t kShown = 8;
   std::vector<std::pair<int64_t, std::string>> endings;
-  for (const auto& [ending, count] : result.other_endings) endings.emplace_back(count, ending);
+  for (const auto& [ending, count] : result.inputs.other_endings) endings.emplace_back(count, ending);
   std::ranges::sort(endings, [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> texts;
   for (const auto& [count, ending] : endings) {
@@ -89,6 +89,31 @@ std::string endings_text(const corpus::BuildResult& result) {
   return base::join(texts, ", ");
 }
 
+// Entries of folders that are no input, each kind with the first of them.
+void warn_of_inputs(const corpus::Inputs& inputs) {
+  const auto say = [](int64_t count, std::vector<std::string> first, std::string_view what, const char* end) {
+    if (count > std::ssize(first)) first.emplace_back("…");
+    base::log_warning(text(what, ": ", count, " (", base::join(first, ", "), "): ", end));
+  };
+  for (size_t i = 0; i < corpus::kPassedOverKinds; ++i) {
+    const corpus::PassedOverCounts::Kind& kind = inputs.passed_over.kinds[i];
+    if (kind.count > 0)
+      say(kind.count, kind.first, corpus::description(static_cast<corpus::PassedOver>(i)), "passed over");
+  }
+  if (inputs.unsplit.empty()) return;
+  const auto shown = std::min(inputs.unsplit.size(), corpus::PassedOverCounts::kShown);
+  say(std::ssize(inputs.unsplit), {inputs.unsplit.begin(), inputs.unsplit.begin() + static_cast<long>(shown)},
+      "data in no split of its data set", "left out, as load_dataset does");
+}
+
+base::Json passed_over_json(const corpus::Inputs& inputs) {
+  base::Json json = base::Json::object();
+  for (size_t i = 0; i < corpus::kPassedOverKinds; ++i)
+    json[std::string(corpus::key(static_cast<corpus::PassedOver>(i)))] = inputs.passed_over.kinds[i].count;
+  json["unsplit_files"] = inputs.unsplit.size();
+  return json;
+}
+
 void warn_of_losses(const corpus::BuildResult& result) {
   const corpus::DocumentCounts& counts = result.counts;
   if (result.continued_documents > 0) {
@@ -97,11 +122,12 @@ void warn_of_losses(const corpus::BuildResult& result) {
   }
   if (counts.binary_files > 0)
     base::log_info(text(counts.binary_files, " files in directories or archives are not text: passed over"));
-  if (!result.other_endings.empty()) {
+  if (!result.inputs.other_endings.empty()) {
     base::log_info(text(base::human_count(other_files(result), "file", "files"),
                         " in directories end otherwise (", endings_text(result),
                         "): passed over; choose endings with --suffix"));
   }
+  warn_of_inputs(result.inputs);
   if (counts.refused_documents > 0) {
     base::log_warning(text(counts.refused_documents, " documents cannot be read and were left out: ",
                            base::join(counts.first_refusals, "; "),
@@ -174,6 +200,7 @@ base::Json to_json(const corpus::BuildResult& result) {
           {"unigram_entropy_nats", result.unigram_entropy_nats},
           {"binary_files", result.counts.binary_files},
           {"other_files", other_files(result)},
+          {"passed_over", passed_over_json(result.inputs)},
           {"refused_documents", result.counts.refused_documents},
           {"first_refusals", result.counts.first_refusals},
           {"empty_documents", result.counts.empty_documents},
@@ -224,7 +251,8 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
   build.sample_bytes = static_cast<int64_t>(arguments->sample_mb * 1e6);
   build.documents.delimiter = unescaped(arguments->delimiter);
-  build.documents.tools = build.tokenizer.tools = python_tools();
+  build.documents.tools = build.finding.tools = build.tokenizer.tools = python_tools();
+  build.finding.locate = [](const std::string& name) { return locate(name); };
   auto progress = std::make_shared<StageProgress>();
   build.on_progress = [progress](std::string_view stage, int64_t done, int64_t total) {
     (*progress)(stage, done, total);
@@ -305,12 +333,12 @@ void add_corpus(CLI::App& app) {
       ->add_option("--text-key,--json-key", options.documents.text_key,
                    "Key of the text in JSON objects, column of tables")
       ->capture_default_str();
-  build->add_option("--suffix", options.documents.suffixes, "Endings of the files taken from directories")
+  build->add_option("--suffix", options.finding.suffixes, "Endings of the files taken from directories")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
   build
-      ->add_option("--exclude", options.documents.exclude,
+      ->add_option("--exclude", options.finding.exclude,
                    "Names of files and folders passed over in directories (* and ? allowed)")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -319,8 +347,11 @@ void add_corpus(CLI::App& app) {
                     "Token that ends documents, or none (default: the tokenizer's own)");
   build->add_option("--begin-token", options.tokenizer.begin_token,
                     "Token in front of documents, or none (default: what the tokenizer puts there)");
-  build->add_option("--split", options.documents.split, "Split of data sets that have several")
+  build->add_option("--split", options.finding.dataset.split, "Split of data sets that have several")
       ->capture_default_str();
+  build->add_option(
+      "--subset", options.finding.dataset.subset,
+      "Configuration of data sets that have several (default: the one that their card calls so)");
   build->add_flag(
       "--strict", options.documents.strict,
       "End at the first document that cannot be read; otherwise such documents are left out, counted, "

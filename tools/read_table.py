@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the texts of a Parquet or Arrow file (sluice_channel.py says where).
+"""Writes the texts of a Parquet, Arrow or CSV file, or its rows (sluice_channel.py says where).
 
-Usage: read_table.py FILE COLUMN
+Usage: read_table.py FILE NAME COLUMN SEPARATOR
+
+NAME is what messages call the file. COLUMN holds the texts; empty: rows are written, as JSON objects. SEPARATOR stands
+between the cells of a CSV file; empty: its ending tells it.
 
 All integers are little-endian. A status byte comes first and before each piece: K, and the piece; or X, a uint64 size
 and a message, which names the file. A piece is uint64 count (0: the end), uint64 parts per million of the file that are read, and for each
@@ -9,6 +12,7 @@ text uint64 bytes (2^64 - 1: the text is null) and the cell's bytes, which write
 did not.
 """
 
+import json
 import os
 import struct
 import sys
@@ -18,6 +22,9 @@ from sluice_channel import sink
 
 ROWS = 1024
 NULL = struct.pack("<Q", 2**64 - 1)
+# What stands for null in CSV files where pandas reads them, which data sets are made with.
+NULL_WORDS = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+              "NULL", "NaN", "None", "n/a", "nan", "null"]
 
 
 class BadInput(Exception):
@@ -25,30 +32,34 @@ class BadInput(Exception):
 
 
 def load_library():
-    channel.package("pyarrow.ipc")
-    channel.package("pyarrow.parquet")
+    for name in ("csv", "ipc", "parquet"):
+        channel.package("pyarrow." + name)
     return channel.package("pyarrow")
 
 
-def require_text(pyarrow, schema, column):
+def columns_of(pyarrow, schema, column, any_type=False):
+    """The names of the columns to read: that of the texts, or all that JSON can hold."""
     names = ", ".join(schema.names)
+    if not column:
+        return [field.name for field in schema if "binary" not in str(field.type)]
     if column not in schema.names:
         raise BadInput(f"there is no column '{column}': name one of {names} with --text-key")
     kind = schema.field(column).type
     if pyarrow.types.is_dictionary(kind):
         kind = kind.value_type
-    if not any(str(kind) == name for name in ("string", "large_string", "string_view")):
+    if not any_type and not any(str(kind) == name for name in ("string", "large_string", "string_view")):
         raise BadInput(f"column '{column}' holds {kind}, not text: name another one of {names} with --text-key")
+    return [column]
 
 
 def parquet_pieces(pyarrow, path, column):
-    """(share read, texts) of each piece of rows."""
-    file = pyarrow.parquet.ParquetFile(path)
-    require_text(pyarrow, file.schema_arrow, column)
+    """(share read, record batch) of each piece of rows. Checksums of pages are checked where their writer made them."""
+    file = pyarrow.parquet.ParquetFile(path, page_checksum_verification=True)
+    columns = columns_of(pyarrow, file.schema_arrow, column)
     rows, done = max(file.metadata.num_rows, 1), 0
-    for batch in file.iter_batches(batch_size=ROWS, columns=[column]):
+    for batch in file.iter_batches(batch_size=ROWS, columns=columns):
         done += batch.num_rows
-        yield done / rows, batch.column(0)
+        yield done / rows, batch
 
 
 def arrow_pieces(pyarrow, path, column):
@@ -60,14 +71,26 @@ def arrow_pieces(pyarrow, path, column):
         except pyarrow.ArrowInvalid:
             reader = pyarrow.ipc.open_file(file)
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        require_text(pyarrow, reader.schema, column)
+        columns = columns_of(pyarrow, reader.schema, column)
         for batch in batches:
             for begin in range(0, batch.num_rows, ROWS):
-                yield min(file.tell() / size, 1), batch.column(column).slice(begin, ROWS)
+                yield min(file.tell() / size, 1), batch.select(columns).slice(begin, ROWS)
 
 
-def packed(cell):
-    return NULL if cell is None else struct.pack("<Q", len(cell)) + cell
+def csv_pieces(pyarrow, path, column, separator):
+    csv = pyarrow.csv
+    parse = csv.ParseOptions(delimiter=separator or ("\t" if ".tsv" in path else ","), newlines_in_values=True)
+    with csv.open_csv(path, parse_options=parse) as first:
+        columns = columns_of(pyarrow, first.schema, column, any_type=True)
+    convert = csv.ConvertOptions(include_columns=columns, column_types={column: pyarrow.string() for column in columns},
+                                 check_utf8=False, strings_can_be_null=True, null_values=NULL_WORDS)
+    rows = sum(batch.num_rows for batch in csv.open_csv(path, parse_options=parse, convert_options=convert))
+    done = 0
+    for batch in csv.open_csv(path, parse_options=parse, convert_options=convert):
+        for begin in range(0, batch.num_rows, ROWS):
+            piece = batch.slice(begin, ROWS)
+            done += piece.num_rows
+            yield done / rows, piece
 
 
 def cells_of(pyarrow, column):
@@ -77,30 +100,52 @@ def cells_of(pyarrow, column):
     return column.cast(pyarrow.large_binary()).to_pylist()
 
 
+def rows_of(batch):
+    """Each row as JSON; one that is not UTF-8 is a byte that JSON cannot hold."""
+    try:
+        rows = batch.to_pylist()
+    except UnicodeDecodeError:
+        if batch.num_rows == 1:
+            return [b"\xff"]
+        return [row for i in range(batch.num_rows) for row in rows_of(batch.slice(i, 1))]
+    return [json.dumps(row, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass") for row in rows]
+
+
+def packed(cell):
+    return NULL if cell is None else struct.pack("<Q", len(cell)) + cell
+
+
 def write_piece(done, cells):
     sink.write(b"K" + struct.pack("<QQ", len(cells), int(done * 1e6)))
     sink.writelines(map(packed, cells))
     sink.flush()
 
 
+def pieces_of(pyarrow, path, column, separator):
+    if path.endswith(".arrow"):
+        return arrow_pieces(pyarrow, path, column)
+    if path.endswith((".parquet", ".geoparquet", ".gpq")):
+        return parquet_pieces(pyarrow, path, column)
+    return csv_pieces(pyarrow, path, column, separator)
+
+
 def main():
-    path, column = sys.argv[1:]
+    path, name, column, separator = sys.argv[1:]
     try:
         pyarrow = load_library()
-        read = arrow_pieces if path.endswith(".arrow") else parquet_pieces
         sink.write(b"K")
-        for done, column_texts in read(pyarrow, path, column):
-            if len(column_texts) > 0:
-                write_piece(done, cells_of(pyarrow, column_texts))
+        for done, batch in pieces_of(pyarrow, path, column, separator):
+            if batch.num_rows > 0:
+                write_piece(done, cells_of(pyarrow, batch.column(0)) if column else rows_of(batch))
         write_piece(1, [])
     except BrokenPipeError:  # nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sink.fileno())
     except channel.Lacking as error:
         channel.tell_lacking(error)
     except BadInput as error:
-        fail(f"{path}: {error}")
+        fail(f"{name}: {error}")
     except Exception as error:
-        fail(f"{path}: cannot be read as a table: {error}")
+        fail(f"{name}: cannot be read as a table: {error}")
 
 
 def fail(message):

@@ -96,9 +96,8 @@ bool may_be_dated(const ChatFiles& files, const std::string& config) {
 std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptions& options) {
   base::CanonicalBytes bytes;
   for (const InputFile& file : files) {
-    std::error_code error;
-    bytes.add(file.path.string()).add(file.size_bytes).add(file.from_directory ? 1 : 0);
-    bytes.add(static_cast<int64_t>(fs::last_write_time(file.path, error).time_since_epoch().count()));
+    bytes.add(file.path.string()).add(file.size_bytes).add(file.from_directory ? 1 : 0).add(file.version);
+    bytes.add(static_cast<int64_t>(file.text_rows)).add(file.separator);
   }
   bytes.add(options.documents.text_key).add(options.documents.delimiter);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
@@ -260,14 +259,15 @@ BuildResult build_corpus(const BuildOptions& told) {
   SLUICE_ASSERT(told.tokenizer_file.empty() != (told.train_vocabulary == 0), "one tokenizer is chosen");
   BuildOptions options = told;
   options.tokenizer_file = tokenizer_file(told.tokenizer_file);
-  const Inputs inputs = find_inputs(options.inputs, options.documents);
+  options.finding.output = options.directory;
   BuildResult result;
-  result.other_endings = inputs.other_endings;
+  result.inputs = find_inputs(options.inputs, options.finding);
+  const std::vector<InputFile>& files = result.inputs.files;
   result.prefix = options.directory / "corpus";
   base::make_directories(options.directory);
-  auto unfinished = std::make_shared<Unfinished>(result.prefix, fingerprint_of(inputs.files, options));
+  auto unfinished = std::make_shared<Unfinished>(result.prefix, fingerprint_of(files, options));
   try {
-    const BuildTokenizer with = make_tokenizer(inputs.files, options, *unfinished);
+    const BuildTokenizer with = make_tokenizer(files, options, *unfinished);
     result.tokenizer = options.directory / (with.hugging_face ? "tokenizer.json" : "tokenizer.model");
     result.vocabulary = with.tokenizer->vocabulary();
     result.begin_id = with.tokenizer->begin_id();
@@ -275,7 +275,7 @@ BuildResult build_corpus(const BuildOptions& told) {
     IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary,
                                          .mask = options.documents.chats ? MaskFile::kWrite : MaskFile::kNone,
                                          .unfinished = unfinished});
-    encode(inputs.files, options, with, writer, unfinished->state(), result);
+    encode(files, options, with, writer, unfinished->state(), result);
     commit(options, with, result, writer);
   } catch (const base::RunError&) {
     unfinished->keep();

@@ -21,6 +21,7 @@ struct BuildOptions {
   std::filesystem::path tokenizer_file;       // a file or a folder; or:
   int64_t train_vocabulary = 0;               // pieces of a tokenizer trained on the inputs
   int64_t sample_bytes = 10'000'000;          // of text that training a tokenizer reads at most
+  InputOptions finding;                       // its output is `directory`, chosen here
   DocumentOptions documents;
   int threads = 0;                // that tokenize; 0: one a core
   int64_t save_bytes = 64 << 20;  // of input after which a killed build can continue
@@ -41,7 +42,7 @@ struct BuildResult {
   int64_t learnt_tokens = 0;        // of conversations, as in Encoded
   ChatCounts chats;
   DocumentCounts counts;
-  std::map<std::string, int64_t> other_endings;  // as in Inputs
+  Inputs inputs;
   LengthDistribution lengths;
 };
 

@@ -26,9 +26,9 @@ void spit(const std::filesystem::path& path, const std::string& bytes) {
 }
 
 std::vector<std::string> documents_of(const std::filesystem::path& path, const DocumentOptions& options,
-                                      DocumentCounts& counts) {
+                                      DocumentCounts& counts, const InputOptions& finding = {}) {
   std::vector<std::string> documents;
-  for (const InputFile& file : find_inputs({path}, options).files) {
+  for (const InputFile& file : find_inputs({path}, finding).files) {
     for_each_document(file, options, counts, [&](std::string_view whole) { documents.emplace_back(whole); });
   }
   return documents;
@@ -51,10 +51,10 @@ TEST(Documents, DirectoriesAreReadInOrderOfPath) {
   EXPECT_EQ(counts.empty_documents, 1);
   EXPECT_EQ(counts.documents, 3);
   EXPECT_EQ(counts.bytes, 3);
-  DocumentOptions options;
-  options.exclude = {"a*", "?atin.py", "binary.*"};
-  options.suffixes = {".py"};
-  EXPECT_THAT(documents_of(directory / "src", options, counts),
+  InputOptions finding;
+  finding.exclude = {"a*", "?atin.py", "binary.*"};
+  finding.suffixes = {".py"};
+  EXPECT_THAT(documents_of(directory / "src", {}, counts, finding),
               ElementsAre("hidden folder", "b", "excluded folder"));
 }
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <map>
-#include <system_error>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -14,122 +12,121 @@
 namespace sluice::corpus {
 
 using base::InputError;
+using base::Json;
 using base::text;
 
 namespace fs = std::filesystem;
 
 namespace {
 
-// One split as save_to_disk wrote it.
-std::vector<fs::path> saved_files(const fs::path& folder) {
-  const std::string name = (folder / "state.json").string();
-  const base::Json state = base::read_json(name);
+constexpr const char* kDatasetDict = "dataset_dict.json";
+
+bool has_file(const DatasetFolder& folder, const std::string& name) {
+  return std::ranges::find(folder.files, name) != folder.files.end();
+}
+
+Json json_file(const DatasetFolder& folder, const std::string& name) {
+  return base::parse_json(folder.read(name), text(folder.name, "/", name));
+}
+
+// One split as save_to_disk wrote it, in `inside` ("train/", or "").
+std::vector<std::string> saved_files(const DatasetFolder& folder, const std::string& inside) {
+  const std::string name = text(folder.name, "/", inside, "state.json");
+  const Json state = json_file(folder, inside + "state.json");
   if (state.contains("_indices_data_files") && !state["_indices_data_files"].is_null()) {
     throw InputError(text(name, " selects rows by an index: call flatten_indices() before save_to_disk()"));
   }
-  std::vector<fs::path> files;
-  for (const base::Json& file : base::require<std::vector<base::Json>>(state, "_data_files", name)) {
-    files.push_back(folder / base::require<std::string>(file, "filename", name));
+  std::vector<std::string> files;
+  for (const Json& file : base::require<std::vector<Json>>(state, "_data_files", name)) {
+    files.push_back(inside + base::require<std::string>(file, "filename", name));
+    if (!has_file(folder, files.back())) {
+      throw InputError(text(name, " names ", files.back(), ", which is not there: copy the data set again"));
+    }
   }
   return files;
 }
 
-bool has_word(const std::string& path, const std::vector<std::string>& words) {
-  const auto is_letter = [&](size_t at) {
-    return at < path.size() && std::isalpha(static_cast<unsigned char>(path[at])) != 0;
-  };
-  return std::ranges::any_of(words, [&](const std::string& word) {
-    for (size_t at = path.find(word); at != path.npos; at = path.find(word, at + 1)) {
-      if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
-    }
-    return false;
-  });
+TextRows text_rows_of(const Json& options, const std::string& name) {
+  const std::string by = options.value("sample_by", "line");
+  if (by == "document") return TextRows::kWhole;
+  if (by == "paragraph") return TextRows::kParagraphs;
+  if (by != "line")
+    throw InputError(text("the data set ", name, ": its card's sample_by is '", by,
+                          "': set it to line, paragraph or document"));
+  return options.value("keep_linebreaks", false) ? TextRows::kLinesWithBreaks : TextRows::kLines;
 }
 
-std::string split_of(const std::string& relative_path) {
-  if (has_word(relative_path, {"validation", "valid", "val", "dev"})) return "validation";
-  if (has_word(relative_path, {"test", "testing", "eval", "evaluation"})) return "test";
-  return "train";
+Json question_of(const DatasetFolder& folder, const DatasetChoice& choice) {
+  Json texts = Json::object();
+  for (const char* name : {"README.md", ".huggingface.yaml", "dataset_infos.json"}) {
+    if (has_file(folder, name)) texts[name] = folder.read(name);
+  }
+  return {{"name", folder.name},
+          {"files", folder.files},
+          {"texts", std::move(texts)},
+          {"subset", choice.subset},
+          {"split", choice.split}};
 }
 
-// Whether README.md begins with what the Hub knows of data sets, and not with somebody else's header.
-bool has_card(const fs::path& folder) {
-  std::ifstream file(folder / "README.md");
+}  // namespace
+
+bool is_table(const fs::path& path) {
+  constexpr std::array kEndings = {".parquet", ".geoparquet", ".gpq", ".arrow", ".csv", ".tsv"};
+  const std::string ending = without_compression_suffix(path).extension().string();
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
+bool marks_saved_dataset(const std::string& file) { return file == kDatasetDict || file == "state.json"; }
+
+bool is_dataset_card(const std::string& readme) {
+  std::istringstream lines(readme);
   std::string line;
-  if (!std::getline(file, line) || base::trim(line) != "---") return false;
-  while (std::getline(file, line) && base::trim(line) != "---") {
-    for (const char* key : {"dataset_info:", "configs:", "task_categories:"}) {
+  if (!std::getline(lines, line) || base::trim(line) != "---") return false;
+  while (std::getline(lines, line) && base::trim(line) != "---") {
+    for (const char* key : {"dataset_info:", "configs:", "task_categories:", "size_categories:"}) {
       if (line.starts_with(key)) return true;
     }
   }
   return false;
 }
 
-bool holds_data(const fs::path& path) {
+bool is_dataset_file(const std::string& name) {
   constexpr std::array kEndings = {".jsonl", ".ndjson", ".json"};
-  const fs::path name = without_compression_suffix(path);
-  if (is_table(name)) return true;
-  if (name.filename() == "dataset_infos.json" || name.filename() == "dataset_info.json") return false;
-  return std::ranges::count(kEndings, name.extension().string()) > 0;
+  const fs::path plain = without_compression_suffix(name);
+  return is_table(plain) || std::ranges::count(kEndings, plain.extension().string()) > 0;
 }
 
-// Whether a data set's folder may hold it beside its data.
-bool is_beside_data(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name == "README.md" || name.starts_with("LICENSE") || name.starts_with("dataset_info");
+bool may_lie_beside_data(const std::string& name) {
+  const std::string file = fs::path(name).filename().string();
+  return file.starts_with('.') || file.starts_with("README") || file.starts_with("LICENSE") ||
+         file.starts_with("CITATION") || file == "dataset_info.json" || file == "dataset_infos.json";
 }
 
-std::vector<fs::path> visible_files(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  fs::recursive_directory_iterator next(folder, fs::directory_options::skip_permission_denied, error);
-  for (; !error && next != fs::recursive_directory_iterator(); next.increment(error)) {
-    const bool hidden = next->path().filename().string().starts_with('.');
-    std::error_code ignored;
-    if (hidden && next->is_directory(ignored)) next.disable_recursion_pending();
-    if (!hidden && next->is_regular_file(ignored)) files.push_back(next->path());
+Dataset saved_dataset(const DatasetFolder& folder, const DatasetChoice& choice) {
+  if (!choice.subset.empty()) {
+    throw InputError(text("the data set ", folder.name, " was saved by save_to_disk, of one configuration: ",
+                          "leave --subset ", choice.subset, " out"));
   }
-  std::ranges::sort(files);
-  return files;
+  if (!has_file(folder, kDatasetDict)) return {.files = saved_files(folder, "")};
+  const auto splits = base::require<std::vector<std::string>>(json_file(folder, kDatasetDict), "splits",
+                                                              text(folder.name, "/", kDatasetDict));
+  if (std::ranges::count(splits, choice.split) > 0) return {.files = saved_files(folder, choice.split + "/")};
+  throw InputError(text("the data set ", folder.name, " has no split '", choice.split, "': choose from ",
+                        base::join(splits, ", "), " with --split"));
 }
 
-std::optional<std::vector<fs::path>> hub_files(const fs::path& folder, const std::string& split) {
-  const std::vector<fs::path> all = visible_files(folder);
-  const bool tables = std::ranges::any_of(all, is_table);
-  const bool only_tables =
-      std::ranges::all_of(all, [](const fs::path& path) { return is_table(path) || is_beside_data(path); });
-  if (!has_card(folder) && !(tables && only_tables)) return std::nullopt;
-  std::map<std::string, std::vector<fs::path>> files;
-  for (const fs::path& path : all) {
-    if (tables ? is_table(path) : holds_data(path)) {
-      files[split_of(fs::relative(path, folder).string())].push_back(path);
-    }
-  }
-  if (files.empty()) return std::nullopt;
-  if (files.contains(split)) return files[split];
-  std::vector<std::string> names;
-  for (const auto& [name, ignored] : files) names.push_back(name);
-  throw InputError(text("the data set ", folder.string(), " has no split '", split, "': choose from ",
-                        base::join(names, ", "), " with --split"));
-}
-
-}  // namespace
-
-bool is_table(const fs::path& path) { return path.extension() == ".parquet" || path.extension() == ".arrow"; }
-
-std::optional<std::vector<fs::path>> dataset_files(const fs::path& folder, const std::string& split) {
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) return std::nullopt;
-  if (fs::exists(folder / "dataset_dict.json")) {
-    const std::string name = (folder / "dataset_dict.json").string();
-    const auto splits = base::require<std::vector<std::string>>(base::read_json(name), "splits", name);
-    if (std::ranges::count(splits, split) > 0) return saved_files(folder / split);
-    throw InputError(text("the data set ", folder.string(), " has no split '", split, "': choose from ",
-                          base::join(splits, ", "), " with --split"));
-  }
-  if (fs::exists(folder / "state.json") && fs::exists(folder / "dataset_info.json"))
-    return saved_files(folder);
-  return hub_files(folder, split);
+Dataset hub_dataset(const DatasetFolder& folder, const DatasetChoice& choice, const PythonTools& tools) {
+  PythonChild child(tools, "dataset_files.py", {}, text("the data set ", folder.name));
+  const std::string question = base::json_text(question_of(folder, choice));
+  child.send_text(question);
+  child.check_status();
+  const Json json = base::parse_json(child.receive_text(), "dataset_files.py");
+  const Json& options = json["options"];
+  Dataset dataset{.files = json["files"], .left_out = json["left_out"], .subset = json["subset"]};
+  dataset.text_rows = text_rows_of(options, folder.name);
+  if (options.contains("sep")) dataset.separator = options["sep"];
+  if (json["rows"].is_number_integer()) dataset.rows = json["rows"].get<int64_t>();
+  return dataset;
 }
 
 }  // namespace sluice::corpus

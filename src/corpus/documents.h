@@ -13,6 +13,7 @@
 
 #include "base/json_fwd.h"
 #include "corpus/chat.h"
+#include "corpus/inputs.h"
 #include "corpus/python_child.h"
 
 namespace sluice::corpus {
@@ -21,22 +22,9 @@ struct DocumentOptions {
   bool chats = false;                 // documents are conversations, JSON objects with messages
   std::optional<AnswerKeys> answers;  // of chats: objects are prompts and answers instead
   std::string text_key = "text";      // of a JSON object, or the column of a table: its document
-  std::string split = "train";        // of data sets that have several
   std::string delimiter;              // cuts documents further, each part keeping it at its end; empty: none
-  // Of the files taken from directories, .gz, .zst and .bz2 apart, which may follow.
-  std::vector<std::string> suffixes = {".py", ".txt",  ".md", ".c",  ".cc",    ".cpp",     ".h",    ".rs",
-                                       ".go", ".java", ".js", ".ts", ".jsonl", ".parquet", ".arrow"};
-  // Names of files and folders inside directories that are passed over; * and ? stand for any characters.
-  std::vector<std::string> exclude = {".*",   "site-packages", "dist-packages", "__pycache__",
-                                      "test", "tests",         "idle_test",     "node_modules"};
   bool strict = false;  // the first document that would be left out ends reading
   PythonTools tools;    // for tables
-};
-
-struct InputFile {
-  std::filesystem::path path;
-  int64_t size_bytes = 0;
-  bool from_directory = false;  // such files are passed over when they are not text
 };
 
 // What was passed over while reading.
@@ -58,19 +46,6 @@ struct DocumentCounts {
 // and the first ones are kept to be shown. `fault` names file and line and a way out. InputError with it
 // where options.strict.
 void leave_out(const std::string& fault, const DocumentOptions& options, DocumentCounts& counts);
-
-struct Inputs {
-  std::vector<InputFile> files;
-  std::map<std::string, int64_t> other_endings;  // of files in directories that are not taken: how many
-};
-
-// Files in the order given, directories recursively with their files in order of path; links to directories
-// are not followed; of folders of data sets (dataset_folder.h) the files of the split. InputError when a path
-// does not exist or nothing is found.
-Inputs find_inputs(const std::vector<std::filesystem::path>& paths, const DocumentOptions& options);
-
-// Whether `name` matches a pattern with * (any characters) and ? (any one).
-bool matches_glob(std::string_view name, std::string_view pattern);
 
 // The parts of `whole` after each `delimiter`, which they keep: joined they are `whole`. No empty ones. Where
 // the delimiter has line ends, those of Windows are meant, too.

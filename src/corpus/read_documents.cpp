@@ -86,7 +86,10 @@ void read_table(const InputFile& file, const DocumentOptions& options, DocumentC
                 const Visit& visit) {
   constexpr uint64_t kNull = ~uint64_t{0};
   const std::string name = file.path.string();
-  PythonChild child(options.tools, "read_table.py", {name, options.text_key}, name);
+  const std::string column = options.chats ? "" : options.text_key;
+  PythonChild child(options.tools, "read_table.py", {file.local().string(), name, column, file.separator},
+                    name);
+  const auto form = options.chats ? RawDocument::Form::kJson : RawDocument::Form::kText;
   for (int64_t row = 0;;) {
     child.check_status();
     const auto count = child.receive_number<uint64_t>();
@@ -98,7 +101,7 @@ void read_table(const InputFile& file, const DocumentOptions& options, DocumentC
         ++counts.empty_documents;
         continue;
       }
-      RawDocument document{RawDocument::Form::kText, std::string(size, '\0'), text(name, ", row ", row),
+      RawDocument document{form, std::string(size, '\0'), text(name, ", row ", row),
                            static_cast<int64_t>(static_cast<double>(file.size_bytes) * done_ppm * 1e-6)};
       child.receive(document.bytes.data(), size);
       visit(std::move(document));
@@ -112,14 +115,30 @@ void read_chats(const InputFile& file, const Visit& visit) {
                           ": conversations are JSON objects with messages, one a ",
                           "line; convert it to JSON Lines, or leave --chat out"));
   };
-  if (is_table(file.path)) refuse("a table");
-  ByteSource source(file.path);
+  ByteSource source(file.local());
   const std::string_view bytes = source.next();
   const std::string_view content = base::without_byte_order_mark(bytes);
   const size_t begin = content.find_first_not_of(" \t\r\n");
   const bool wide = base::wide_encoding(bytes) != nullptr;  // which the reader names
   if (!wide && (begin == content.npos || (content[begin] != '{' && content[begin] != '['))) refuse("no JSON");
   read_json(bytes, source, file.path.string(), visit);
+}
+
+// The rows of a text: itself; its lines, behind each of which a break ends it; or its paragraphs, between
+// which two stand.
+std::vector<std::string_view> rows_of(std::string_view whole, TextRows rows) {
+  if (rows == TextRows::kWhole) return {whole};
+  std::vector<std::string_view> found;
+  while (!whole.empty()) {
+    const std::string_view mark = rows == TextRows::kParagraphs ? "\n\n" : "\n";
+    const size_t end = std::min(whole.find(mark), whole.size());
+    const size_t behind = std::min(end + mark.size(), whole.size());
+    std::string_view row = whole.substr(0, rows == TextRows::kLinesWithBreaks ? behind : end);
+    if (rows == TextRows::kLines && row.ends_with('\r')) row.remove_suffix(1);
+    if (rows != TextRows::kParagraphs || !row.empty()) found.push_back(row);
+    whole.remove_prefix(behind);
+  }
+  return found;
 }
 
 // Whatever a text file holds: `may_be_binary` then passes it over in silence.
@@ -142,10 +161,13 @@ void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary
   bytes = base::without_byte_order_mark(bytes);
   if (bytes.empty()) ++counts.empty_documents;
   const auto all_bytes = static_cast<double>(std::max<size_t>(bytes.size(), 1));
-  for (const std::string_view part : cut_at(bytes, options.delimiter)) {
-    const auto end = static_cast<double>(part.data() + part.size() - bytes.data());
-    visit({RawDocument::Form::kText, std::string(part), name,
-           static_cast<int64_t>(static_cast<double>(file.size_bytes) * end / all_bytes)});
+  for (const std::string_view row : rows_of(bytes, file.text_rows)) {
+    if (row.empty() && !bytes.empty()) ++counts.empty_documents;
+    for (const std::string_view part : cut_at(row, options.delimiter)) {
+      const auto end = static_cast<double>(part.data() + part.size() - bytes.data());
+      visit({RawDocument::Form::kText, std::string(part), name,
+             static_cast<int64_t>(static_cast<double>(file.size_bytes) * end / all_bytes)});
+    }
   }
 }
 
@@ -232,9 +254,9 @@ std::vector<std::string_view> cut_at(std::string_view whole, std::string_view de
 void read_documents(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
                     const std::function<void(RawDocument&&)>& visit) {
   ++counts.files;
-  if (options.chats) return read_chats(file, visit);
   if (is_table(file.path)) return read_table(file, options, counts, visit);
-  ByteSource source(file.path);
+  if (options.chats) return read_chats(file, visit);
+  ByteSource source(file.local());
   std::string_view bytes = source.next();
   if (const char* format = file.from_directory ? nullptr : other_format(bytes))
     throw InputError(text(file.path.string(), " is ", format));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -61,6 +62,9 @@ bool is_s3(std::string_view text);
 
 // What `text` names: s3://BUCKET[/NAME], else a path. InputError when it is neither.
 Location locate(const std::string& text, const S3Access& access);
+// The same with an access that is chosen already: how modules that know of no environment are told of
+// buckets.
+using Locate = std::function<Location(const std::string& text)>;
 
 // Whether both are the same place, by whatever name.
 bool same_place(const Location& a, const Location& b);

@@ -201,6 +201,7 @@ void S3Client::prepare(CURL* handle, const S3Request& request, Attempt& attempt)
   attempt.headers.add("x-amz-content-sha256: " + sha256_text(request.body));
   if (!as.session_token.empty()) attempt.headers.add("x-amz-security-token: " + as.session_token);
   if (!request.body.empty()) attempt.headers.add("content-type: application/octet-stream");
+  if (!request.version.empty()) attempt.headers.add("if-match: " + request.version);
   set(CURLOPT_URL, url_of(request).c_str());
   set(CURLOPT_AWS_SIGV4, text("aws:amz:", access_.region, ":s3").c_str());
   set(CURLOPT_USERPWD, text(as.key_id, ":", as.secret).c_str());
@@ -256,6 +257,7 @@ S3Response S3Client::perform(const S3Request& request) {
     const bool missing = attempt.response.status == 404 && !request.key.empty() && request.body.empty();
     const std::string reason = attempt.reason();
     if (missing && reason != "NoSuchBucket" && reason != "NoSuchUpload") return std::move(attempt.response);
+    if (attempt.response.status == 412 && !request.version.empty()) return std::move(attempt.response);
     const bool expired = std::ranges::find(kExpired, reason) != std::end(kExpired);
     if (expired) forget_credentials();
     const bool passing = attempt.code != CURLE_OK

@@ -28,6 +28,7 @@ struct S3Request {
   std::span<const std::byte> body;
   std::optional<base::Interval> range;  // of the object's bytes
   std::byte* into = nullptr;            // where the range's bytes go instead of S3Response::body
+  std::string version;                  // its entity tag, without which it is not wanted; empty: any
 };
 
 struct S3Response {
@@ -45,7 +46,8 @@ class S3Client {
 
   const std::string& bucket() const { return bucket_; }
 
-  // The answer, whose status is 2xx or, of GET, HEAD and DELETE, 404 for an object. InputError when the
+  // The answer, whose status is 2xx or, of GET, HEAD and DELETE, 404 for an object; or 412 where that has
+  // another version. InputError when the
   // server refuses the credentials, the bucket or its region; RunError when it cannot be reached, or fails,
   // as often as S3Access::attempts allows. Any thread.
   S3Response perform(const S3Request& request);

@@ -53,8 +53,11 @@ constexpr int kDownloads = 8;          // at once, of one file
 // An object, in memory as far as it was fetched.
 class S3Source : public Source {
  public:
-  S3Source(std::shared_ptr<S3Client> client, std::string key, int64_t size)
-      : client_(std::move(client)), key_(std::move(key)), size_(size) {
+  S3Source(std::shared_ptr<S3Client> client, std::string key, FileStatus status)
+      : client_(std::move(client)),
+        key_(std::move(key)),
+        size_(status.bytes),
+        version_(std::move(status.version)) {
     if (size_ == 0) return;
     void* memory = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -75,8 +78,14 @@ class S3Source : public Source {
 
   void fetch(base::Interval bytes) override {
     if (bytes.empty()) return;
-    const S3Response got = client_->perform({.key = key_, .range = bytes, .into = data_ + bytes.begin});
+    const S3Response got =
+        client_->perform({.key = key_, .range = bytes, .into = data_ + bytes.begin, .version = version_});
     if (got.status == 404) throw InputError(text("s3://", client_->bucket(), "/", key_, " has been removed"));
+    if (got.status == 412) {
+      throw InputError(
+          text("s3://", client_->bucket(), "/", key_,
+               " has been replaced while it was read: begin again, and leave it alone meanwhile"));
+    }
   }
 
   // Gives back whole pages inside the interval.
@@ -92,6 +101,7 @@ class S3Source : public Source {
   const std::shared_ptr<S3Client> client_;
   const std::string key_;
   const int64_t size_;
+  const std::string version_;
   std::byte* data_ = nullptr;
 };
 
@@ -229,14 +239,15 @@ class S3Store : public Store {
 
   std::vector<Entry> entries(const std::string& directory) override {
     const std::string prefix = directory.empty() ? "" : directory + "/";
-    std::set<std::pair<std::string, bool>> found;
-    list(prefix, "/", [&](const std::string& name, bool is_prefix) {
+    std::map<std::pair<std::string, bool>, FileStatus> found;
+    list(prefix, "/", [&](const std::string& name, bool is_prefix, const FileStatus& status) {
       std::string rest = name.substr(std::min(prefix.size(), name.size()));
       if (is_prefix && rest.ends_with('/')) rest.pop_back();
-      if (!rest.empty()) found.emplace(rest, is_prefix);
+      if (!rest.empty()) found.emplace(std::pair(rest, is_prefix), status);
     });
     std::vector<Entry> entries;
-    for (const auto& [name, is_prefix] : found) entries.push_back({name, is_prefix});
+    for (const auto& [entry, status] : found)
+      entries.push_back({entry.first, entry.second, status.bytes, status.version});
     return entries;
   }
 
@@ -249,14 +260,15 @@ class S3Store : public Store {
     };
     const std::optional<int64_t> bytes = base::parse_integer(header("content-length"));
     if (!bytes) throw RunError(base::text(text(file), ": the server does not say how long it is"));
-    return FileStatus{*bytes, time_of(header("last-modified")).value_or(std::chrono::system_clock::now())};
+    return FileStatus{*bytes, time_of(header("last-modified")).value_or(std::chrono::system_clock::now()),
+                      header("etag")};
   }
 
   std::unique_ptr<Source> open(const std::string& file) override {
     const std::optional<FileStatus> found = status(file);
     if (!found)
       throw InputError(base::text("cannot read ", text(file), ": there is none: name what is there"));
-    return std::make_unique<S3Source>(client_, file, found->bytes);
+    return std::make_unique<S3Source>(client_, file, *found);
   }
 
   std::unique_ptr<Sink> create(const std::string& file, int64_t bytes) override {
@@ -269,7 +281,8 @@ class S3Store : public Store {
 
   void remove_tree(const std::string& directory) override {
     std::vector<std::string> names;
-    list(directory + "/", "", [&](const std::string& name, bool) { names.push_back(name); });
+    list(directory + "/", "",
+         [&](const std::string& name, bool, const FileStatus&) { names.push_back(name); });
     for (const std::string& name : names) remove(name);
   }
 
@@ -277,8 +290,8 @@ class S3Store : public Store {
   int64_t moved_bytes() const override { return client_->moved_bytes(); }
 
  private:
-  // Calls found(name, whether it is the beginning of several) for all names with this prefix, those with the
-  // delimiter behind it as one.
+  // Calls found(name, whether it is the beginning of several, size and version) for all names with this
+  // prefix, those with the delimiter behind it as one.
   template <typename Found>
   void list(const std::string& prefix, const std::string& delimiter, const Found& found) {
     std::string continuation;
@@ -289,9 +302,12 @@ class S3Store : public Store {
       request.query.emplace_back("list-type", "2");
       request.query.emplace_back("prefix", prefix);
       const std::string page = client_->perform(request).body;
-      for (const std::string& object : xml_elements(page, "Contents")) found(xml_text(object, "Key"), false);
+      for (const std::string& object : xml_elements(page, "Contents")) {
+        const int64_t bytes = base::parse_integer(xml_text(object, "Size")).value_or(0);
+        found(xml_text(object, "Key"), false, FileStatus{bytes, {}, xml_text(object, "ETag")});
+      }
       for (const std::string& common : xml_elements(page, "CommonPrefixes"))
-        found(xml_text(common, "Prefix"), true);
+        found(xml_text(common, "Prefix"), true, FileStatus{});
       continuation = xml_text(page, "IsTruncated") == "true" ? xml_text(page, "NextContinuationToken") : "";
     } while (!continuation.empty());
   }

@@ -18,7 +18,8 @@
 
 namespace sluice::storage {
 
-// A file opened for reading by parts.
+// A file opened for reading by parts. In a bucket it stays the one that was opened: base::InputError where
+// it has been replaced or removed since.
 class Source {
  public:
   virtual ~Source() = default;
@@ -48,11 +49,14 @@ class Sink {
 struct Entry {
   std::string name;  // without what it lies in
   bool is_directory = false;
+  int64_t bytes = 0;    // of a file in a bucket; elsewhere 0
+  std::string version;  // of a file in a bucket, as FileStatus's; elsewhere ""
 };
 
 struct FileStatus {
   int64_t bytes = 0;
   std::chrono::system_clock::time_point written;  // by the place's clock
+  std::string version;                            // in a bucket: another one where the file has changed
 };
 
 // Names are separated by '/'; "" is the store's own directory.

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "checkpoint/optimizer_folder.h"
-#include "corpus/dataset_folder.h"
+#include "corpus/inputs.h"
 #include "corpus/load_tokenizer.h"
 #include "corpus/tokenizer.h"
 #include "corpus/unfinished.h"
@@ -84,7 +84,7 @@ std::vector<Input> data_sets(const fs::path& scratch) {
                    {{"_data_files", {{{"filename", "data-00000-of-00001.arrow"}}}},
                     {"_indices_data_files", nullptr},
                     {"_split", "train"}});
-  const auto read = [=](const fs::path&) { corpus::dataset_files(folder, "train"); };
+  const auto read = [=](const fs::path&) { corpus::find_inputs({folder}, {}); };
   return {{"dataset_dict.json", damaged_file(folder / "dataset_dict.json", read)},
           {"state.json of a data set", damaged_file(folder / "train" / "state.json", read)}};
 }
