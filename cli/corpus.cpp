@@ -26,6 +26,8 @@ struct CorpusArguments {
   corpus::BuildOptions build;
   std::string delimiter;
   double sample_mb = 10;
+  std::string part;
+  std::string dedup = "none";
   bool prompts = false, pairs = false;
   corpus::AnswerKeys keys;
   std::string chosen_key = "chosen", rejected_key = "rejected";
@@ -115,7 +117,7 @@ base::Json passed_over_json(const corpus::Inputs& inputs) {
 }
 
 void warn_of_losses(const corpus::BuildResult& result) {
-  const corpus::DocumentCounts& counts = result.counts;
+  const corpus::DocumentCounts& counts = result.encoded.counts;
   if (result.continued_documents > 0) {
     base::log_info(text("continued an interrupted build behind its ",
                         base::human_count(result.continued_documents, "document", "documents")));
@@ -134,8 +136,8 @@ void warn_of_losses(const corpus::BuildResult& result) {
                            counts.refused_documents > std::ssize(counts.first_refusals) ? "; …" : "",
                            " (--strict ends at the first)"));
   }
-  if (result.changed_documents > 0) {
-    base::log_warning(text(result.changed_documents, " of ", counts.documents,
+  if (result.encoded.changed_documents > 0) {
+    base::log_warning(text(result.encoded.changed_documents, " of ", counts.documents,
                            " documents do not decode to themselves with this tokenizer"));
   }
 }
@@ -154,10 +156,10 @@ std::string keys_text(const std::map<std::string, int64_t>& keys) {
 }
 
 void tell_of_chats(const corpus::BuildResult& result, const corpus::ChatOptions& options) {
-  const corpus::ChatCounts& chats = result.chats;
+  const corpus::ChatCounts& chats = result.encoded.chats;
   if (chats.rewritten_documents > 0) {
     base::log_warning(
-        text(chats.rewritten_documents, " of ", result.counts.documents,
+        text(chats.rewritten_documents, " of ", result.encoded.counts.documents,
              " conversations: the chat template rewrites earlier turns, so ", chats.unlearnt_turns, " of ",
              chats.turns,
              " turns of the assistant are not learnt; {% generation %} in the template marks what is"));
@@ -188,48 +190,83 @@ void tell_of_chats(const corpus::BuildResult& result, const corpus::ChatOptions&
 }
 
 base::Json to_json(const corpus::BuildResult& result) {
-  return {{"prefix", result.prefix.string()},
-          {"tokenizer", result.tokenizer.string()},
-          {"documents", result.counts.documents},
-          {"tokens", result.lengths.tokens()},
-          {"bytes", result.counts.bytes},
-          {"vocabulary", result.vocabulary},
-          {"begin_id", result.begin_id},
-          {"end_id", result.end_id},
-          {"continued_documents", result.continued_documents},
-          {"unigram_entropy_nats", result.unigram_entropy_nats},
-          {"binary_files", result.counts.binary_files},
-          {"other_files", other_files(result)},
-          {"passed_over", passed_over_json(result.inputs)},
-          {"refused_documents", result.counts.refused_documents},
-          {"first_refusals", result.counts.first_refusals},
-          {"empty_documents", result.counts.empty_documents},
-          {"changed_documents", result.changed_documents},
-          {"learnt_tokens", result.learnt_tokens},
-          {"rewritten_documents", result.chats.rewritten_documents},
-          {"turns", result.chats.turns},
-          {"unlearnt_turns", result.chats.unlearnt_turns},
-          {"displaced_turns", result.chats.displaced_turns},
-          {"endless_turns", result.chats.endless_turns},
-          {"control_tokens_as_text", result.chats.control_tokens},
-          {"unread_keys", base::Json(result.chats.unread_keys)}};
+  base::Json json = {{"prefix", result.prefix.string()},
+                     {"tokenizer", result.tokenizer.string()},
+                     {"documents", result.encoded.counts.documents},
+                     {"tokens", result.lengths.tokens()},
+                     {"bytes", result.encoded.counts.bytes},
+                     {"vocabulary", result.vocabulary},
+                     {"begin_id", result.begin_id},
+                     {"end_id", result.end_id},
+                     {"continued_documents", result.continued_documents},
+                     {"unigram_entropy_nats", result.unigram_entropy_nats()},
+                     {"binary_files", result.encoded.counts.binary_files},
+                     {"other_files", other_files(result)},
+                     {"passed_over", passed_over_json(result.inputs)},
+                     {"refused_documents", result.encoded.counts.refused_documents},
+                     {"first_refusals", result.encoded.counts.first_refusals},
+                     {"empty_documents", result.encoded.counts.empty_documents},
+                     {"changed_documents", result.encoded.changed_documents},
+                     {"learnt_tokens", result.encoded.learnt_tokens},
+                     {"rewritten_documents", result.encoded.chats.rewritten_documents},
+                     {"turns", result.encoded.chats.turns},
+                     {"unlearnt_turns", result.encoded.chats.unlearnt_turns},
+                     {"displaced_turns", result.encoded.chats.displaced_turns},
+                     {"endless_turns", result.encoded.chats.endless_turns},
+                     {"control_tokens_as_text", result.encoded.chats.control_tokens},
+                     {"unread_keys", base::Json(result.encoded.chats.unread_keys)}};
+  const base::Json lengths = corpus::lengths_json(result);
+  for (const char* key : {"bytes_per_token", "loss_tokens", "over_context", "duplicates", "sources"})
+    json[key] = lengths[key];
+  if (!result.part.is_whole()) json["part"] = result.part.text();
+  return json;
 }
 
 void print_text(const corpus::BuildResult& result) {
+  if (result.lengths.empty()) {
+    std::cout << text(result.prefix.string(), ": part ", result.part.text(), " holds no document\n");
+    return;
+  }
   const double bytes_per_token =
-      static_cast<double>(result.counts.bytes) / static_cast<double>(result.lengths.tokens());
-  std::cout << text(result.prefix.string(), ": ", base::human_count(result.counts.documents), " documents, ",
-                    base::human_count(result.lengths.tokens()), " tokens of ",
+      static_cast<double>(result.encoded.counts.bytes) / static_cast<double>(result.lengths.tokens());
+  std::cout << text(result.prefix.string(), ": ", base::human_count(result.encoded.counts.documents),
+                    " documents, ", base::human_count(result.lengths.tokens()), " tokens of ",
                     base::human_count(result.vocabulary), " ids (", bytes_per_token, " bytes a token)",
                     around_documents(result.begin_id, result.end_id), "\n", "length: median ",
                     base::human_count(result.lengths.percentile(500'000)), ", 99 % up to ",
                     base::human_count(result.lengths.percentile(990'000)), ", longest ",
                     base::human_count(result.lengths.longest()), "\n",
-                    "unigram entropy: ", result.unigram_entropy_nats, " nats a token\n");
-  if (result.learnt_tokens > 0) {
-    std::cout << text("learnt: ", base::human_count(result.learnt_tokens),
+                    "unigram entropy: ", result.unigram_entropy_nats(), " nats a token\n");
+  if (result.duplicates() > 0)
+    std::cout << text("left out: ", base::human_count(result.duplicates()), " documents that came before\n");
+  if (!result.part.is_whole())
+    std::cout << text("part ", result.part.text(), ": `sluice corpus merge` joins it to the others\n");
+  if (result.encoded.learnt_tokens > 0) {
+    std::cout << text("learnt: ", base::human_count(result.encoded.learnt_tokens),
                       " tokens, which the assistant says\n");
   }
+}
+
+// "3/16" -> the third of sixteen.
+void set_part(CorpusArguments& arguments) {
+  corpus::BuildOptions& build = arguments.build;
+  build.leave_out_duplicates = arguments.dedup == "exact";
+  if (build.leave_out_duplicates && arguments.pairs)
+    throw base::InputError("--dedup leaves out documents, but --pairs stand in the same order: remove one");
+  if (arguments.part.empty()) return;
+  constexpr int64_t kMostParts = 100'000;
+  const size_t slash = arguments.part.find('/');
+  const auto index = base::parse_integer(std::string_view(arguments.part).substr(0, slash));
+  const auto count = slash == std::string::npos
+                         ? std::nullopt
+                         : base::parse_integer(std::string_view(arguments.part).substr(slash + 1));
+  if (!index || !count || *count < 1 || *count > kMostParts || *index < 1 || *index > *count) {
+    throw base::InputError(
+        text("--part is '", arguments.part, "': give I/N, I from 1 to N, N at most ", kMostParts));
+  }
+  if (build.train_vocabulary > 0)
+    throw base::InputError("parts need one tokenizer: train it first, and give it to each with --tokenizer");
+  build.part = {*index - 1, *count};
 }
 
 void run(const std::shared_ptr<CorpusArguments>& arguments) {
@@ -247,6 +284,7 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
   if (build.tokenizer.chat.date.empty()) build.tokenizer.chat.date = date_of_builds();
   if (build.documents.chats && build.train_vocabulary > 0)
     throw base::InputError("conversations need a tokenizer with a chat template: give --tokenizer FOLDER");
+  set_part(*arguments);
   if (arguments->sample_mb < 0.001)
     throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
   build.sample_bytes = static_cast<int64_t>(arguments->sample_mb * 1e6);
@@ -356,6 +394,12 @@ void add_corpus(CLI::App& app) {
       "--strict", options.documents.strict,
       "End at the first document that cannot be read; otherwise such documents are left out, counted, "
       "and the first three shown");
+  build->add_option("--part", arguments->part,
+                    "I/N: only the I-th of N parts of all inputs, for N machines; `corpus merge` joins them");
+  build
+      ->add_option("--dedup", arguments->dedup, "exact: leave out documents that came before, and count them")
+      ->check(CLI::IsMember({"none", "exact"}))
+      ->capture_default_str();
   build->add_option("--threads", options.threads, "Threads that tokenize; 0: one a core")
       ->capture_default_str();
   add_python_option(*build);

@@ -36,12 +36,15 @@ void merge(const Merge& arguments) {
   const corpus::MergeResult result = corpus::merge_corpora(options);
   progress.reset();
   if (arguments.json) {
-    std::cout << base::json_text({{"prefix", result.prefix.string()},
-                                  {"documents", result.lengths.documents()},
-                                  {"tokens", result.lengths.tokens()},
-                                  {"masked", result.masked}},
-                                 2)
-              << "\n";
+    base::Json json = {{"prefix", result.prefix.string()},
+                       {"documents", result.lengths.documents()},
+                       {"tokens", result.lengths.tokens()},
+                       {"masked", result.masked}};
+    if (result.build) {  // parts of one, whose lengths are no counts beside these
+      for (const auto& [key, value] : corpus::lengths_json(*result.build).items())
+        if (key != "lengths" && key != "histogram" && key != "schema") json[key] = value;
+    }
+    std::cout << base::json_text(json, 2) << "\n";
     return;
   }
   std::cout << text(result.prefix.string(), ": ", human_count(result.lengths.documents()), " documents, ",
@@ -101,7 +104,7 @@ void show(const Show& arguments) {
 }  // namespace
 
 void add_corpus_merge(CLI::App& corpus) {
-  CLI::App* command = corpus.add_subcommand("merge", "Several corpora into one");
+  CLI::App* command = corpus.add_subcommand("merge", "Several corpora, or all parts of a build, into one");
   auto arguments = std::make_shared<Merge>();
   command->add_option("corpora", arguments->options.corpora, "Prefixes of corpora made with one tokenizer")
       ->required();

@@ -11,6 +11,11 @@
 
 namespace sluice::base {
 
+WideHash wide_hash_bytes(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.low64, hash.high64};
+}
+
 uint64_t hash_bytes(const void* data, size_t size) { return XXH3_64bits(data, size); }
 
 std::string hash_text(uint64_t hash) {

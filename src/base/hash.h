@@ -11,6 +11,13 @@ namespace sluice::base {
 uint64_t hash_bytes(const void* data, size_t size);
 inline uint64_t hash_bytes(std::string_view bytes) { return hash_bytes(bytes.data(), bytes.size()); }
 
+// Wide enough to tell all documents of the world apart.
+struct WideHash {
+  uint64_t low = 0, high = 0;
+  bool operator==(const WideHash&) const = default;
+};
+WideHash wide_hash_bytes(std::string_view bytes);
+
 // 16 lower-case hexadecimal digits, and back (InputError otherwise).
 std::string hash_text(uint64_t hash);
 uint64_t parse_hash(std::string_view text);

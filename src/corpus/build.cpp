@@ -11,7 +11,9 @@
 #include "base/text.h"
 #include "corpus/encoding.h"
 #include "corpus/indexed.h"
+#include "corpus/input_copies.h"
 #include "corpus/load_tokenizer.h"
+#include "corpus/part_file.h"
 #include "corpus/sentencepiece_tokenizer.h"
 
 namespace sluice::corpus {
@@ -47,9 +49,11 @@ std::string train_model(const std::vector<InputFile>& files, const BuildOptions&
   DocumentCounts counts;
   uint64_t document = 0;
   int64_t done_bytes = 0;
-  for (const InputFile& file : files) {
+  InputCopies copies(files, options.directory / "corpus.unfinished" / "inputs", [](size_t) { return true; });
+  for (size_t i = 0; i < files.size(); ++i) {
+    const InputFile& file = files[i];
     if (trainer.full()) break;
-    read_documents(file, options.documents, counts, [&](RawDocument&& raw) {
+    read_documents(copies.open(i), options.documents, counts, [&](RawDocument&& raw) {
       if (trainer.full()) return;
       texts_of(raw, options.documents, counts, [&](std::string_view whole) {
         base::Rng draw(kSampleSeed, document++);
@@ -92,16 +96,12 @@ bool may_be_dated(const ChatFiles& files, const std::string& config) {
   return asks(config) || std::ranges::any_of(files, [&](const auto& file) { return asks(file.second); });
 }
 
-// What a corpus is made of and how: builds of which this is equal write the same bytes.
-std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptions& options) {
-  base::CanonicalBytes bytes;
-  for (const InputFile& file : files) {
-    bytes.add(file.path.string()).add(file.size_bytes).add(file.from_directory ? 1 : 0).add(file.version);
-    bytes.add(static_cast<int64_t>(file.text_rows)).add(file.separator);
-  }
+// How a corpus is made of its inputs.
+void add_manner(const BuildOptions& options, base::CanonicalBytes& bytes) {
   bytes.add(options.documents.text_key).add(options.documents.delimiter);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
   bytes.add(options.documents.strict ? 1 : 0).add(options.documents.chats ? 1 : 0);
+  bytes.add(options.leave_out_duplicates ? 1 : 0);
   bytes.add(options.tokenizer.begin_token).add(options.tokenizer.end_token);
   if (!options.tokenizer_file.empty()) {
     const fs::path path = options.tokenizer_file.parent_path() / "tokenizer_config.json";
@@ -114,6 +114,35 @@ std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptio
     if (!may_be_dated(chat, config)) told.date.clear();
     bytes.add(options_text(told));
   }
+}
+
+// What all parts of a build have in common, on whatever machines: inputs go by what they are called below
+// what was named, and by size.
+std::string common_fingerprint_of(const Inputs& inputs, const BuildOptions& options) {
+  base::CanonicalBytes bytes;
+  for (const InputFile& file : inputs.files) {
+    const std::string& source = inputs.sources[file.source].name;
+    const std::string name = file.path.string();
+    const bool below = name.size() > source.size() && name.starts_with(source);
+    bytes.add(below ? name.substr(source.size()) : file.path.filename().string()).add(file.size_bytes);
+    bytes.add(static_cast<int64_t>(file.source))
+        .add(static_cast<int64_t>(file.text_rows))
+        .add(file.separator);
+  }
+  bytes.add(options.part.count);
+  add_manner(options, bytes);
+  return base::hash_text(bytes.hash());
+}
+
+// What a corpus is made of and how: builds of which this is equal write the same bytes.
+std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptions& options) {
+  base::CanonicalBytes bytes;
+  for (const InputFile& file : files) {
+    bytes.add(file.path.string()).add(file.size_bytes).add(file.from_directory ? 1 : 0).add(file.version);
+    bytes.add(static_cast<int64_t>(file.text_rows)).add(file.separator);
+  }
+  bytes.add(options.part.index);
+  add_manner(options, bytes);
   return base::hash_text(bytes.hash());
 }
 
@@ -157,8 +186,13 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
   return made;
 }
 
+MarkFile marks_of(const BuildOptions& options) {
+  if (!options.leave_out_duplicates) return MarkFile::kNone;
+  return options.part.is_whole() ? MarkFile::kWhileGrowing : MarkFile::kKeep;
+}
+
 void require_documents(const BuildResult& result, const BuildOptions& options, size_t files) {
-  const DocumentCounts& counts = result.counts;
+  const DocumentCounts& counts = result.encoded.counts;
   if (counts.documents > 0) return;
   const std::string wanted =
       !options.documents.chats
@@ -177,30 +211,11 @@ void require_documents(const BuildResult& result, const BuildOptions& options, s
 }
 
 void require_whole(const BuildResult& result) {
-  const ChatCounts& chats = result.chats;
+  const ChatCounts& chats = result.encoded.chats;
   if (chats.lost_documents == 0) return;
-  throw InputError(text("something of ", chats.lost_documents, " of ", result.counts.documents,
+  throw InputError(text("something of ", chats.lost_documents, " of ", result.encoded.counts.documents,
                         " conversations would be lost:\n  ", base::join(chats.lost, "\n  "),
                         chats.lost_documents > static_cast<int64_t>(chats.lost.size()) ? "\n  …" : ""));
-}
-
-// How conversations were rendered.
-base::Json chat_json(const ChatOptions& options, const ChatCounts& counts) {
-  base::Json json = base::parse_json(options_text(options), "chat options");
-  if (counts.dated_documents == 0) json.erase("date");
-  return json;
-}
-
-base::Json lengths_json(const BuildResult& result, const BuildOptions& options) {
-  base::Json json = to_json(result.lengths);
-  json["vocabulary"] = result.vocabulary;
-  json["begin_id"] = result.begin_id;
-  json["end_id"] = result.end_id;
-  json["tokenizer"] = result.tokenizer.filename().string();
-  json["unigram_entropy_nats"] = result.unigram_entropy_nats;
-  json["bytes"] = result.counts.bytes;
-  if (options.documents.chats) json["chat"] = chat_json(options.tokenizer.chat, result.chats);
-  return json;
 }
 
 void encode(const std::vector<InputFile>& files, const BuildOptions& options, const BuildTokenizer& with,
@@ -208,6 +223,7 @@ void encode(const std::vector<InputFile>& files, const BuildOptions& options, co
   Encoded encoded;
   if (saved.is_null()) {
     encoded.token_counts.resize(static_cast<size_t>(result.vocabulary));
+    encoded.sources.resize(result.inputs.sources.size());
   } else {
     encoded = encoded_from_json(saved, "corpus.unfinished");
     result.continued_documents = static_cast<int64_t>(writer.lengths().size());
@@ -215,24 +231,24 @@ void encode(const std::vector<InputFile>& files, const BuildOptions& options, co
   const int64_t all_bytes = total_bytes(files);
   const EncodingOptions encoding{
       .documents = options.documents,
+      .part = options.part,
+      .leave_out_duplicates = options.leave_out_duplicates,
+      .copies = options.directory / "corpus.unfinished" / "inputs",
       .workers = with.workers,
       .save_bytes = options.save_bytes,
       .on_progress = [&](int64_t done) { report(options, "encode", done, all_bytes); }};
   report(options, "encode", 0, all_bytes);
   encode_files(files, encoding, *with.tokenizer, writer, encoded);
   report(options, "encode", all_bytes, all_bytes);
-  result.counts = encoded.counts;
-  result.changed_documents = encoded.changed_documents;
-  result.learnt_tokens = encoded.learnt_tokens;
-  result.chats = encoded.chats;
+  result.encoded = std::move(encoded);
   require_whole(result);
-  require_documents(result, options, files.size());
-  result.unigram_entropy_nats = unigram_entropy_nats(encoded.token_counts);
+  if (options.part.is_whole()) require_documents(result, options, files.size());
   result.lengths = LengthDistribution(writer.lengths());
 }
 
+// `what` says what the corpus is made of, as far as all parts of a build have it in common.
 void commit(const BuildOptions& options, const BuildTokenizer& with, const BuildResult& result,
-            IndexedWriter& writer) {
+            const std::string& what, IndexedWriter& writer) {
   writer.retire_older();  // whoever is killed here leaves no corpus with another one's tokenizer
   base::write_file_atomically(result.tokenizer, with.model);
   std::error_code ignored;
@@ -248,8 +264,9 @@ void commit(const BuildOptions& options, const BuildTokenizer& with, const Build
       base::write_file_atomically(options.directory / name, bytes);
     }
   }
-  base::write_file_atomically(options.directory / "lengths.json",
-                              lengths_text(lengths_json(result, options)));
+  fs::remove(options.directory / kPartFile, ignored);
+  base::write_file_atomically(options.directory / "lengths.json", lengths_text(lengths_json(result)));
+  if (!options.part.is_whole()) base::write_json(options.directory / kPartFile, part_json(result, what));
   writer.commit();
 }
 
@@ -261,7 +278,11 @@ BuildResult build_corpus(const BuildOptions& told) {
   options.tokenizer_file = tokenizer_file(told.tokenizer_file);
   options.finding.output = options.directory;
   BuildResult result;
+  result.part = options.part;
+  result.has_mask = options.documents.chats;
+  if (result.has_mask) result.chat_options = options_text(options.tokenizer.chat);
   result.inputs = find_inputs(options.inputs, options.finding);
+  for (const InputSource& source : result.inputs.sources) result.source_names.push_back(source.name);
   const std::vector<InputFile>& files = result.inputs.files;
   result.prefix = options.directory / "corpus";
   base::make_directories(options.directory);
@@ -274,9 +295,10 @@ BuildResult build_corpus(const BuildOptions& told) {
     result.end_id = with.tokenizer->end_id();
     IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary,
                                          .mask = options.documents.chats ? MaskFile::kWrite : MaskFile::kNone,
+                                         .marks = marks_of(options),
                                          .unfinished = unfinished});
     encode(files, options, with, writer, unfinished->state(), result);
-    commit(options, with, result, writer);
+    commit(options, with, result, common_fingerprint_of(result.inputs, options), writer);
   } catch (const base::RunError&) {
     unfinished->keep();
     throw;

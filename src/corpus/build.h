@@ -9,7 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_fwd.h"
+#include "corpus/build_part.h"
 #include "corpus/documents.h"
+#include "corpus/encoding.h"
 #include "corpus/lengths.h"
 #include "corpus/tokenizer.h"
 
@@ -23,6 +26,8 @@ struct BuildOptions {
   int64_t sample_bytes = 10'000'000;          // of text that training a tokenizer reads at most
   InputOptions finding;                       // its output is `directory`, chosen here
   DocumentOptions documents;
+  BuildPart part;
+  bool leave_out_duplicates = false;
   int threads = 0;                // that tokenize; 0: one a core
   int64_t save_bytes = 64 << 20;  // of input after which a killed build can continue
   TokenizerOptions tokenizer;     // threads, callers and chats are chosen here
@@ -37,14 +42,21 @@ struct BuildResult {
   int32_t begin_id = -1;  // of the token in front of each document, and of the one behind it; -1: none
   int32_t end_id = -1;
   int64_t continued_documents = 0;  // that an earlier build, which was killed, had written
-  double unigram_entropy_nats = 0;  // a token, end-of-document tokens included
-  int64_t changed_documents = 0;    // that the tokenizer does not give back as they were; ours has none
-  int64_t learnt_tokens = 0;        // of conversations, as in Encoded
-  ChatCounts chats;
-  DocumentCounts counts;
+  bool has_mask = false;
+  BuildPart part;
+  Encoded encoded;
+  std::vector<std::string> source_names;  // of the inputs, as they were given
+  std::string chat_options;               // how conversations were rendered, JSON; empty: there are none
   Inputs inputs;
   LengthDistribution lengths;
+
+  double unigram_entropy_nats() const;  // a token, end-of-document tokens included
+  int64_t loss_tokens() const;          // that the loss counts as targets
+  int64_t duplicates() const;
 };
+
+// lengths.json of a corpus, which has all that people plan by.
+base::Json lengths_json(const BuildResult& result);
 
 // Writes corpus.bin, corpus.idx, the tokenizer (tokenizer.model, or tokenizer.json as given, with its
 // tokenizer_config.json) and lengths.json into the directory. Each document stands between the tokenizer's
@@ -54,6 +66,9 @@ struct BuildResult {
 //
 // A build that is killed, or finds the disk full, leaves corpus.unfinished, from which a build of the same
 // inputs and options continues; inputs are known by path, size and time.
+//
+// A part (options.part) writes the corpus of its own documents, which may be none, and part.json, by which
+// merge_corpora() makes of all parts what one build would have made. REQUIRES of parts: no train_vocabulary.
 //
 // InputError for wrong inputs, with nothing written, or while another process builds there; RunError for a
 // full disk. REQUIRES: either tokenizer_file or train_vocabulary is set.

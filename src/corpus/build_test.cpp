@@ -137,8 +137,8 @@ TEST_F(Build, LengthsFileTellsLengthsAndEntropy) {
   const BuildResult result = build_corpus(options_);
   const base::Json json = base::read_json(directory_ / "out/lengths.json");
   EXPECT_EQ(json["schema"], "sluice.lengths/1");
-  EXPECT_EQ(json["count"], result.counts.documents);
-  EXPECT_DOUBLE_EQ(json["unigram_entropy_nats"], result.unigram_entropy_nats);
+  EXPECT_EQ(json["count"], result.encoded.counts.documents);
+  EXPECT_DOUBLE_EQ(json["unigram_entropy_nats"], result.unigram_entropy_nats());
   EXPECT_EQ(lengths_from_json(json, "lengths").counts(), result.lengths.counts());
   // The entropy once more, from the corpus.
   const IndexedCorpus corpus(directory_ / "out/corpus");
@@ -146,8 +146,8 @@ TEST_F(Build, LengthsFileTellsLengthsAndEntropy) {
   for (int64_t i = 0; i < corpus.documents(); ++i) {
     for (const int32_t token : corpus.read(i)) ++counts[static_cast<size_t>(token)];
   }
-  EXPECT_DOUBLE_EQ(unigram_entropy_nats(counts), result.unigram_entropy_nats);
-  EXPECT_GT(result.unigram_entropy_nats, 3.0);
+  EXPECT_DOUBLE_EQ(unigram_entropy_nats(counts), result.unigram_entropy_nats());
+  EXPECT_GT(result.unigram_entropy_nats(), 3.0);
 }
 
 TEST_F(Build, SameInputsGiveTheSameBytes) {
@@ -213,7 +213,7 @@ class LongBuild : public Build {
 TEST_F(LongBuild, InterruptedBuildContinuesToTheSameBytes) {
   const BuildResult whole = build_corpus(options_);
   EXPECT_EQ(whole.continued_documents, 0);
-  EXPECT_EQ(whole.counts.empty_documents, 18);
+  EXPECT_EQ(whole.encoded.counts.empty_documents, 18);
   BuildOptions second = options_;
   second.directory = directory_ / "second";
   int64_t continued = 0;
@@ -226,11 +226,11 @@ TEST_F(LongBuild, InterruptedBuildContinuesToTheSameBytes) {
   const BuildResult result = build_corpus(second);
   continued = result.continued_documents;
   EXPECT_GT(continued, 4'096);
-  EXPECT_LT(continued, whole.counts.documents);
-  EXPECT_EQ(result.counts.documents, whole.counts.documents);
-  EXPECT_EQ(result.counts.empty_documents, whole.counts.empty_documents);
-  EXPECT_EQ(result.counts.files, whole.counts.files);
-  EXPECT_EQ(result.counts.bytes, whole.counts.bytes);
+  EXPECT_LT(continued, whole.encoded.counts.documents);
+  EXPECT_EQ(result.encoded.counts.documents, whole.encoded.counts.documents);
+  EXPECT_EQ(result.encoded.counts.empty_documents, whole.encoded.counts.empty_documents);
+  EXPECT_EQ(result.encoded.counts.files, whole.encoded.counts.files);
+  EXPECT_EQ(result.encoded.counts.bytes, whole.encoded.counts.bytes);
   for (const char* file : {"corpus.bin", "corpus.idx", "tokenizer.model", "lengths.json"}) {
     EXPECT_EQ(base::read_file(directory_ / "second" / file), base::read_file(directory_ / "out" / file))
         << file;
@@ -298,16 +298,16 @@ TEST_F(LongBuild, BadLinesAreLeftOutAndTheFirstOnesKept) {
     lines += i % 3'000 == 7 ? "{\"text\": nothing}\n" : base::text("{\"text\": \"line ", i, "\"}\n");
   spit(directory_ / "in/b.jsonl", lines + "{\"text\": \"cut");
   const BuildResult whole = build_corpus(options_);
-  EXPECT_EQ(whole.counts.refused_documents, 4);
-  EXPECT_THAT(whole.counts.first_refusals,
+  EXPECT_EQ(whole.encoded.counts.refused_documents, 4);
+  EXPECT_THAT(whole.encoded.counts.first_refusals,
               ElementsAre(HasSubstr("b.jsonl:7 "), HasSubstr("b.jsonl:3007 "), HasSubstr("b.jsonl:6007 ")));
   BuildOptions second = options_;
   second.directory = directory_ / "second";
   interrupt(second, 700'000);
   const BuildResult result = build_corpus(second);
   EXPECT_GT(result.continued_documents, 0);
-  EXPECT_EQ(result.counts.refused_documents, 4);
-  EXPECT_EQ(result.counts.first_refusals, whole.counts.first_refusals);
+  EXPECT_EQ(result.encoded.counts.refused_documents, 4);
+  EXPECT_EQ(result.encoded.counts.first_refusals, whole.encoded.counts.first_refusals);
 }
 
 TEST_F(Build, TokensAroundDocumentsAreTheTokenizersOrAsTold) {

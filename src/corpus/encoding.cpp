@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/queue.h"
 #include "base/text.h"
+#include "corpus/input_copies.h"
 
 namespace sluice::corpus {
 
@@ -25,29 +26,45 @@ constexpr size_t kBatchBytes = size_t{1} << 20;
 
 struct Batch {
   std::vector<RawDocument> documents;
-  DocumentCounts counts;  // of what was passed over while these were read
-  int64_t file = 0;       // and where reading stands behind them
+  std::vector<uint32_t> sources;  // of each
+  DocumentCounts counts;          // of what was passed over while these were read
+  int64_t file = 0;               // and where reading stands behind them
   int64_t read_documents = 0;
   int64_t read_bytes = 0;  // of all files
 };
 
 struct EncodedBatch {
   std::vector<std::vector<int32_t>> ids;
+  std::vector<DocumentMark> marks;
   DocumentCounts counts;
-  int64_t changed_documents = 0;
   std::vector<std::vector<uint8_t>> masks;  // of conversations
   ChatCounts chats;
 };
+
+template <typename T>
+std::string_view bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+// What tells conversations apart is what is learnt of them.
+DocumentMark mark_of(const EncodedChat& chat, size_t bytes, uint32_t source) {
+  DocumentMark mark{.bytes = static_cast<uint32_t>(bytes), .source = source << DocumentMark::kSourceShift};
+  mark.hash = base::wide_hash_bytes(std::string(bytes_of(chat.ids)).append(bytes_of(chat.mask)));
+  return mark;
+}
 
 EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, const Tokenizer& tokenizer) {
   EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> chats;
   std::vector<const RawDocument*> documents;
-  for (const RawDocument& document : batch.documents) {
+  std::vector<uint32_t> sources;
+  for (size_t i = 0; i < batch.documents.size(); ++i) {
+    const RawDocument& document = batch.documents[i];
     std::optional<std::string> chat = chat_of(document, options, encoded.counts);
     if (!chat) continue;
     chats.push_back(std::move(*chat));
     documents.push_back(&document);
+    sources.push_back(batch.sources[i]);
   }
   std::vector<EncodedChat> answers = tokenizer.encode_chats(chats);
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -66,6 +83,7 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
     }
     ++encoded.counts.documents;
     encoded.counts.bytes += std::ssize(documents[i]->bytes);
+    encoded.marks.push_back(mark_of(chat, documents[i]->bytes.size(), sources[i]));
     encoded.ids.push_back(std::move(chat.ids));
     encoded.masks.push_back(std::move(chat.mask));
     encoded.chats += chat.counts;
@@ -77,13 +95,17 @@ EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const To
   if (options.chats) return encode_chats(batch, options, tokenizer);
   EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> texts;
-  for (const RawDocument& document : batch.documents) {
-    texts_of(document, options, encoded.counts, [&](std::string_view whole) { texts.emplace_back(whole); });
+  for (size_t i = 0; i < batch.documents.size(); ++i) {
+    texts_of(batch.documents[i], options, encoded.counts, [&](std::string_view whole) {
+      texts.emplace_back(whole);
+      encoded.marks.push_back({base::wide_hash_bytes(whole), static_cast<uint32_t>(whole.size()),
+                               batch.sources[i] << DocumentMark::kSourceShift});
+    });
   }
   encoded.ids = tokenizer.encode_all(texts);
   const std::vector<std::string> decoded = tokenizer.decode_all(encoded.ids);
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (decoded[i] != texts[i]) ++encoded.changed_documents;
+    if (decoded[i] != texts[i]) encoded.marks[i].source |= DocumentMark::kChanged;
     std::vector<int32_t>& ids = encoded.ids[i];
     if (tokenizer.begin_id() >= 0) ids.insert(ids.begin(), tokenizer.begin_id());
     if (tokenizer.end_id() >= 0) ids.push_back(tokenizer.end_id());
@@ -121,11 +143,10 @@ class Pipeline {
  public:
   Pipeline(const EncodingOptions& options, const Tokenizer& tokenizer, IndexedWriter& writer,
            Encoded& encoded)
-      : options_(options),
-        tokenizer_(tokenizer),
-        writer_(writer),
-        encoded_(encoded),
-        pool_(options.workers) {}
+      : options_(options), tokenizer_(tokenizer), writer_(writer), encoded_(encoded), pool_(options.workers) {
+    if (!options.leave_out_duplicates) return;
+    for (const DocumentMark& mark : writer.saved_marks()) seen_.insert(mark.hash);
+  }
 
   void add(Batch batch) {
     while (under_way_.size() >= 2 * static_cast<size_t>(options_.workers)) write_oldest();
@@ -149,18 +170,11 @@ class Pipeline {
     under_way_.pop_front();
     const EncodedBatch result = oldest.result.get();
     for (size_t i = 0; i < result.ids.size(); ++i) {
-      const std::vector<int32_t>& ids = result.ids[i];
-      for (const int32_t id : ids) ++encoded_.token_counts[static_cast<size_t>(id)];
-      if (options_.documents.chats) {
-        writer_.add(ids, result.masks[i]);
-        encoded_.learnt_tokens += std::ranges::count(result.masks[i], 1);
-      } else if (!ids.empty()) {
-        writer_.add(ids);
-      }
+      static const std::vector<uint8_t> kNoMask;
+      write(result.ids[i], result.masks.empty() ? kNoMask : result.masks[i], result.marks[i]);
     }
     encoded_.chats += result.chats;
     encoded_.counts += result.counts;
-    encoded_.changed_documents += result.changed_documents;
     encoded_.file = oldest.batch->file;
     encoded_.read_documents = oldest.batch->read_documents;
     const int64_t read_bytes = oldest.batch->read_bytes;
@@ -172,19 +186,77 @@ class Pipeline {
     if (options_.on_progress) options_.on_progress(read_bytes);
   }
 
+  void write(const std::vector<int32_t>& ids, const std::vector<uint8_t>& mask, const DocumentMark& mark) {
+    if (options_.leave_out_duplicates && !seen_.insert(mark.hash).second)
+      return count_duplicate(mark, encoded_);
+    if (options_.documents.chats || !ids.empty()) writer_.add(ids, mask, mark);
+    count_document(mark, ids, mask, encoded_);
+  }
+
   const EncodingOptions& options_;
   const Tokenizer& tokenizer_;
   IndexedWriter& writer_;
   Encoded& encoded_;
   int64_t saved_bytes_ = -1;
+  DocumentHashes seen_;
   std::deque<UnderWay> under_way_;
   Pool pool_;  // its threads end before what they use
 };
 
 }  // namespace
 
+namespace {
+
+// `times` is 1, or -1 to take it back.
+void count_written(const DocumentMark& mark, std::span<const int32_t> ids, std::span<const uint8_t> mask,
+                   int64_t times, Encoded& encoded) {
+  for (const int32_t id : ids) encoded.token_counts[static_cast<size_t>(id)] += times;
+  encoded.learnt_tokens += times * std::ranges::count(mask, 1);
+  if (mark.source & DocumentMark::kChanged) encoded.changed_documents += times;
+  SourceCounts& source = encoded.sources[mark.source >> DocumentMark::kSourceShift];
+  source.documents += times;
+  source.tokens += times * std::ssize(ids);
+}
+
+}  // namespace
+
+void count_document(const DocumentMark& mark, std::span<const int32_t> ids, std::span<const uint8_t> mask,
+                    Encoded& encoded) {
+  count_written(mark, ids, mask, 1, encoded);
+}
+
+void uncount_duplicate(const DocumentMark& mark, std::span<const int32_t> ids, std::span<const uint8_t> mask,
+                       Encoded& encoded) {
+  count_written(mark, ids, mask, -1, encoded);
+  count_duplicate(mark, encoded);
+}
+
+void count_duplicate(const DocumentMark& mark, Encoded& encoded) {
+  --encoded.counts.documents;
+  encoded.counts.bytes -= mark.bytes;
+  ++encoded.sources[mark.source >> DocumentMark::kSourceShift].duplicates;
+}
+
+void add_counts(const Encoded& more, Encoded& sum) {
+  sum.counts += more.counts;
+  sum.changed_documents += more.changed_documents;
+  sum.learnt_tokens += more.learnt_tokens;
+  sum.chats += more.chats;
+  sum.token_counts.resize(std::max(sum.token_counts.size(), more.token_counts.size()));
+  for (size_t i = 0; i < more.token_counts.size(); ++i) sum.token_counts[i] += more.token_counts[i];
+  sum.sources.resize(std::max(sum.sources.size(), more.sources.size()));
+  for (size_t i = 0; i < more.sources.size(); ++i) {
+    sum.sources[i].documents += more.sources[i].documents;
+    sum.sources[i].tokens += more.sources[i].tokens;
+    sum.sources[i].duplicates += more.sources[i].duplicates;
+  }
+}
+
 Json to_json(const Encoded& encoded) {
   const DocumentCounts& counts = encoded.counts;
+  Json sources = Json::array();
+  for (const SourceCounts& source : encoded.sources)
+    sources.push_back({source.documents, source.tokens, source.duplicates});
   return {{"counts",
            {counts.files, counts.documents, counts.bytes, counts.binary_files, counts.refused_documents,
             counts.empty_documents}},
@@ -193,6 +265,7 @@ Json to_json(const Encoded& encoded) {
           {"learnt_tokens", encoded.learnt_tokens},
           {"chats", to_json(encoded.chats)},
           {"token_counts", encoded.token_counts},
+          {"sources", std::move(sources)},
           {"file", encoded.file},
           {"read_documents", encoded.read_documents}};
 }
@@ -212,42 +285,108 @@ Encoded encoded_from_json(const Json& json, const std::string& name) {
   encoded.learnt_tokens = base::require<int64_t>(json, "learnt_tokens", name);
   encoded.chats = chat_counts_from_json(base::require<Json>(json, "chats", name), name);
   encoded.token_counts = base::require<std::vector<int64_t>>(json, "token_counts", name);
+  for (const auto& source : base::require<std::vector<std::vector<int64_t>>>(json, "sources", name)) {
+    if (source.size() != 3)
+      throw base::InputError(base::text(name, " is damaged: remove its folder to begin anew"));
+    encoded.sources.push_back({source[0], source[1], source[2]});
+  }
   encoded.file = base::require<int64_t>(json, "file", name);
   encoded.read_documents = base::require<int64_t>(json, "read_documents", name);
   return encoded;
 }
 
+namespace {
+
+// What is read, in batches. Of a part it is what the part owns: each document, and what was passed over
+// behind it; what was passed over in front of a file's first document belongs to whose the file's first byte
+// is.
+class Reader {
+ public:
+  Reader(const std::vector<InputFile>& files, const EncodingOptions& options, Encoded& encoded,
+         Pipeline& pipeline)
+      : files_(files),
+        options_(options),
+        cuts_(files, options.part),
+        first_(static_cast<size_t>(encoded.file)),
+        skipped_(encoded.read_documents),
+        pipeline_(pipeline),
+        copies_(files, options.copies, [this](size_t file) { return is_wanted(file); }) {
+    for (const InputFile& file : files) ends_.push_back(file.size_bytes + (ends_.empty() ? 0 : ends_.back()));
+  }
+
+  void read_all() {
+    for (size_t file = 0; file < files_.size(); ++file) {
+      if (is_wanted(file)) read(file);
+      before_bytes_ = ends_[file];
+    }
+    batch_.file = std::ssize(files_);
+    batch_.read_bytes = before_bytes_;
+    pipeline_.add(std::move(batch_));
+  }
+
+ private:
+  struct PartEnds {};  // thrown where the rest of the file is another part's
+
+  bool is_wanted(size_t file) const {
+    return file >= first_ && !cuts_.skips(ends_[file] - files_[file].size_bytes, ends_[file]);
+  }
+
+  void read(size_t file) {
+    documents_ = 0;
+    mine_ = cuts_.is_mine(before_bytes_);
+    const DocumentCounts before = batch_.counts;
+    try {
+      read_documents(copies_.open(file), options_.documents, batch_.counts, [&](RawDocument&& document) {
+        ++documents_;
+        const int64_t at_bytes = before_bytes_ + document.read_bytes;
+        if (file == first_ && documents_ <= skipped_) {
+          if (documents_ == skipped_) batch_.counts = {};  // all so far is in `encoded`
+          mine_ = true;
+          return;
+        }
+        if (cuts_.is_behind(at_bytes)) throw PartEnds{};
+        if (!cuts_.is_mine(at_bytes)) return;
+        if (!std::exchange(mine_, true)) batch_.counts = before;
+        take(std::move(document), file, at_bytes);
+      });
+    } catch (const PartEnds&) {
+    }
+    if (!mine_) batch_.counts = before;
+  }
+
+  void take(RawDocument&& document, size_t file, int64_t at_bytes) {
+    batch_bytes_ += document.bytes.size();
+    batch_.read_bytes = at_bytes;
+    batch_.documents.push_back(std::move(document));
+    batch_.sources.push_back(static_cast<uint32_t>(files_[file].source));
+    if (batch_.documents.size() < kBatchDocuments && batch_bytes_ < kBatchBytes) return;
+    batch_.file = static_cast<int64_t>(file);
+    batch_.read_documents = documents_;
+    pipeline_.add(std::exchange(batch_, {}));
+    batch_bytes_ = 0;
+  }
+
+  const std::vector<InputFile>& files_;
+  const EncodingOptions& options_;
+  const PartCuts cuts_;
+  const size_t first_;     // file, which an earlier build had come to
+  const int64_t skipped_;  // documents of it
+  Pipeline& pipeline_;
+  std::vector<int64_t> ends_;  // of each file, laid end to end
+  InputCopies copies_;
+  Batch batch_;
+  size_t batch_bytes_ = 0;
+  int64_t before_bytes_ = 0;  // of the files that are done
+  int64_t documents_ = 0;     // of the file
+  bool mine_ = false;         // what is passed over next
+};
+
+}  // namespace
+
 void encode_files(const std::vector<InputFile>& files, const EncodingOptions& options,
                   const Tokenizer& tokenizer, IndexedWriter& writer, Encoded& encoded) {
-  const auto first = static_cast<size_t>(encoded.file);
-  int64_t before_bytes = 0;  // of the files that are done
-  for (size_t i = 0; i < first; ++i) before_bytes += files[i].size_bytes;
   Pipeline pipeline(options, tokenizer, writer, encoded);
-  const int64_t skipped = encoded.read_documents;
-  Batch batch;
-  size_t batch_bytes = 0;
-  for (size_t file = first; file < files.size(); ++file) {
-    int64_t documents = 0;
-    read_documents(files[file], options.documents, batch.counts, [&](RawDocument&& document) {
-      ++documents;
-      if (file == first && documents <= skipped) {
-        if (documents == skipped) batch.counts = {};  // all so far is in `encoded`
-        return;
-      }
-      batch_bytes += document.bytes.size();
-      batch.read_bytes = before_bytes + document.read_bytes;
-      batch.documents.push_back(std::move(document));
-      if (batch.documents.size() < kBatchDocuments && batch_bytes < kBatchBytes) return;
-      batch.file = static_cast<int64_t>(file);
-      batch.read_documents = documents;
-      pipeline.add(std::exchange(batch, {}));
-      batch_bytes = 0;
-    });
-    before_bytes += files[file].size_bytes;
-  }
-  batch.file = static_cast<int64_t>(files.size());
-  batch.read_bytes = before_bytes;
-  pipeline.add(std::move(batch));
+  Reader(files, options, encoded, pipeline).read_all();
   pipeline.finish();
 }
 

@@ -35,7 +35,7 @@ std::string version_of(const struct stat& status) {
 // Whether a build, or a merge, writes a file of this name beside or into a corpus.
 bool is_written_by_builds(const std::string& file_name) {
   constexpr std::array kNames = {"corpus.bin",     "corpus.idx",        "corpus.mask",
-                                 "corpus.hashes",  "lengths.json",      "part.json",
+                                 "corpus.marks",   "lengths.json",      "part.json",
                                  "tokenizer.json", "tokenizer.model",   "tokenizer_config.json",
                                  "corpus.labels",  "corpus.unfinished", "chat_template.jinja"};
   return std::ranges::find(kNames, file_name) != kNames.end();

@@ -329,6 +329,16 @@ IndexedWriter::IndexedWriter(const std::filesystem::path& prefix, IndexedWriterO
   tokens_file_.emplace(folder / "bin", tokens_ * token_bytes(type_));
   lengths_file_.emplace(folder / "lengths", static_cast<int64_t>(4 * lengths_.size()));
   if (options_.mask == MaskFile::kWrite) mask_file_.emplace(folder / "mask", tokens_);
+  if (options_.marks != MarkFile::kNone)
+    marks_file_.emplace(folder / "marks", static_cast<int64_t>(sizeof(DocumentMark) * lengths_.size()));
+}
+
+std::vector<DocumentMark> IndexedWriter::saved_marks() const {
+  std::vector<DocumentMark> marks(saved_lengths_);
+  if (!marks_file_ || marks.empty()) return {};
+  const base::MappedFile file(options_.unfinished->folder() / "marks");
+  std::memcpy(marks.data(), file.data(), sizeof(DocumentMark) * marks.size());
+  return marks;
 }
 
 void IndexedWriter::continue_saved() {
@@ -347,7 +357,8 @@ void IndexedWriter::continue_saved() {
   }
 }
 
-void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> mask) {
+void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> mask,
+                        const DocumentMark& mark) {
   SLUICE_ASSERT(mask.size() == (mask_file_ ? tokens.size() : 0), text(mask.size(), " mask bytes"));
   SLUICE_ASSERT(tokens.size() <= std::numeric_limits<int32_t>::max(), text(tokens.size(), " tokens"));
   for (const int32_t token : tokens) {
@@ -360,6 +371,7 @@ void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t
     }
   }
   mask_buffer_.append(reinterpret_cast<const char*>(mask.data()), mask.size());
+  if (marks_file_) append(mark_buffer_, mark);
   lengths_.push_back(static_cast<int32_t>(tokens.size()));
   tokens_ += static_cast<int64_t>(tokens.size());
   if (token_buffer_.size() >= kBufferBytes) flush_tokens();
@@ -370,6 +382,8 @@ void IndexedWriter::flush_tokens() {
   token_buffer_.clear();
   if (mask_file_) mask_file_->write(mask_buffer_);
   mask_buffer_.clear();
+  if (marks_file_) marks_file_->write(mark_buffer_);
+  mark_buffer_.clear();
 }
 
 void IndexedWriter::save(base::Json fields) {
@@ -380,6 +394,7 @@ void IndexedWriter::save(base::Json fields) {
   tokens_file_->sync();
   lengths_file_->sync();
   if (mask_file_) mask_file_->sync();
+  if (marks_file_) marks_file_->sync();
   fields["tokens"] = tokens_;
   fields["documents"] = lengths_.size();
   options_.unfinished->save(std::move(fields));
@@ -414,9 +429,11 @@ void IndexedWriter::commit() {
   index.write(index_bytes());
   retire_older();
   std::error_code ignored;
-  std::filesystem::remove(with_suffix(prefix_, ".mask"), ignored);
+  for (const char* suffix : {".mask", ".marks"})
+    std::filesystem::remove(with_suffix(prefix_, suffix), ignored);
   tokens_file_->move_to(with_suffix(prefix_, ".bin"));
   if (mask_file_) mask_file_->move_to(with_suffix(prefix_, ".mask"));
+  if (options_.marks == MarkFile::kKeep) marks_file_->move_to(with_suffix(prefix_, ".marks"));
   index.commit();
   options_.unfinished.reset();
 }

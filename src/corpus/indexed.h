@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json_fwd.h"
 #include "corpus/unfinished.h"
 
@@ -110,9 +111,21 @@ class IndexedCorpus {
 
 enum class MaskFile { kNone, kWrite };
 
+// What is known of a document beside its tokens: so that duplicates are found, and counted, later.
+struct DocumentMark {
+  base::WideHash hash;
+  uint32_t bytes = 0;
+  uint32_t source = 0;  // of which input it is, shifted; then the flag
+  static constexpr uint32_t kChanged = 1, kSourceShift = 1;
+};
+
+// PREFIX.marks holds one a document. kWhileGrowing: only until the corpus is whole.
+enum class MarkFile { kNone, kWhileGrowing, kKeep };
+
 struct IndexedWriterOptions {
   int64_t vocabulary = 0;  // decides the token type; add() refuses ids at or above it; 0: int32, any id
   MaskFile mask = MaskFile::kNone;
+  MarkFile marks = MarkFile::kNone;
   // Where the files grow, with what an earlier writer saved there; none: in a folder of the writer's own.
   std::shared_ptr<Unfinished> unfinished;
 };
@@ -124,9 +137,13 @@ class IndexedWriter {
   // InputError when another process writes a corpus of that prefix.
   explicit IndexedWriter(const std::filesystem::path& prefix, IndexedWriterOptions options = {});
 
-  // Appends one document. `mask` holds a byte a token with MaskFile::kWrite, nothing otherwise.
-  // REQUIRES: every token is in [0, vocabulary).
-  void add(std::span<const int32_t> tokens, std::span<const uint8_t> mask = {});
+  // Appends one document. `mask` holds a byte a token with MaskFile::kWrite, nothing otherwise; `mark` counts
+  // unless MarkFile::kNone. REQUIRES: every token is in [0, vocabulary).
+  void add(std::span<const int32_t> tokens, std::span<const uint8_t> mask = {},
+           const DocumentMark& mark = {});
+
+  // Of the documents that an earlier writer had saved, where marks are written.
+  std::vector<DocumentMark> saved_marks() const;
 
   // After this a writer that continues from options.unfinished has all that was added, and
   // Unfinished::state() has these fields. RunError when the disk is full.
@@ -153,8 +170,10 @@ class IndexedWriter {
   std::optional<GrowingFile> tokens_file_;
   std::optional<GrowingFile> lengths_file_;  // for save() alone
   std::optional<GrowingFile> mask_file_;
+  std::optional<GrowingFile> marks_file_;
   std::string token_buffer_;
   std::string mask_buffer_;
+  std::string mark_buffer_;
   std::vector<int32_t> lengths_;
   size_t saved_lengths_ = 0;
   int64_t tokens_ = 0;

@@ -1,14 +1,17 @@
 #include "corpus/merge.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "corpus/indexed.h"
+#include "corpus/part_file.h"
 
 namespace sluice::corpus {
 
@@ -19,7 +22,21 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                                           "chat_template.jinja"};
+
+// A corpus to merge, and what part of a build it is, if any.
+struct Piece {
+  IndexedCorpus corpus;
+  std::optional<PartFile> part;
+  std::optional<base::MappedFile> marks;
+
+  DocumentMark mark(int64_t document) const {
+    DocumentMark mark;
+    if (marks) std::memcpy(&mark, marks->data() + static_cast<size_t>(document) * sizeof mark, sizeof mark);
+    return mark;
+  }
+};
 
 // The tokenizer's files beside a corpus, by name.
 std::map<std::string, std::string> tokenizer_files_beside(const fs::path& prefix) {
@@ -45,46 +62,121 @@ void require_alike(const IndexedCorpus& first, const IndexedCorpus& other) {
   }
 }
 
-void write_companions(const std::vector<IndexedCorpus>& corpora, const MergeOptions& options,
+// The parts of one build, in order. InputError unless they are all there, once.
+void require_all_parts(std::vector<Piece>& pieces) {
+  std::ranges::sort(pieces, {},
+                    [](const Piece& piece) { return piece.part ? piece.part->result.part.index : -1; });
+  const auto name = [](const Piece& piece) { return piece.corpus.prefix().string(); };
+  const Piece& last = pieces.back();
+  const int64_t count = last.part->result.part.count;
+  std::vector<bool> there(static_cast<size_t>(std::max<int64_t>(count, 1)));
+  for (const Piece& piece : pieces) {
+    if (!piece.part)
+      throw InputError(text(name(piece), " is no part of a build, but ", name(last), " is: merge one kind"));
+    const BuildPart part = piece.part->result.part;
+    if (part.count != count || piece.part->what != last.part->what) {
+      throw InputError(text(name(piece), " (part ", part.text(), ") and ", name(last), " (part ",
+                            last.part->result.part.text(),
+                            ") are not of one build: their inputs, options or tokenizers differ"));
+    }
+    if (part.index < 0 || part.index >= count || there[static_cast<size_t>(part.index)])
+      throw InputError(
+          text("part ", part.text(), " is there twice, also as ", name(piece), ": name it once"));
+    there[static_cast<size_t>(part.index)] = true;
+  }
+  std::vector<std::string> missing;
+  for (int64_t index = 0; index < count; ++index)
+    if (!there[static_cast<size_t>(index)]) missing.push_back(BuildPart{index, count}.text());
+  if (missing.empty()) return;
+  throw InputError(text("of ", count, " parts ", missing.size() == 1 ? "one is" : "some are", " missing: ",
+                        base::join(missing, ", "), ": build each with --part, and name its corpus"));
+}
+
+std::vector<Piece> open_pieces(const MergeOptions& options) {
+  std::vector<Piece> pieces;
+  for (const fs::path& path : options.corpora) {
+    Piece& piece = pieces.emplace_back(Piece{IndexedCorpus(path), {}, {}});
+    const fs::path& prefix = piece.corpus.prefix();
+    piece.part = read_part_file(prefix);
+    if (piece.part && piece.part->leaves_out_duplicates) {
+      piece.marks.emplace(with_suffix(prefix, ".marks"));
+      if (piece.marks->size() != sizeof(DocumentMark) * static_cast<size_t>(piece.corpus.documents()))
+        throw InputError(text(prefix.string(), ".marks does not belong to it: build the part again"));
+    }
+  }
+  if (std::ranges::any_of(pieces, [](const Piece& piece) { return piece.part.has_value(); }))
+    require_all_parts(pieces);
+  return pieces;
+}
+
+void write_companions(const std::vector<Piece>& pieces, const MergeOptions& options,
                       const std::vector<int64_t>& counts, const MergeResult& result) {
   std::map<std::string, std::string> tokenizer;
   base::Json described;  // what a lengths.json beside an input says of tokens
-  for (const IndexedCorpus& corpus : corpora) {
-    if (tokenizer.empty()) tokenizer = tokenizer_files_beside(corpus.prefix());
-    const fs::path lengths = corpus.prefix().parent_path() / "lengths.json";
+  for (const Piece& piece : pieces) {
+    if (tokenizer.empty()) tokenizer = tokenizer_files_beside(piece.corpus.prefix());
+    const fs::path lengths = piece.corpus.prefix().parent_path() / "lengths.json";
     if (described.is_null() && fs::exists(lengths)) described = base::read_json(lengths);
   }
   for (const auto& [name, bytes] : tokenizer) base::write_file_atomically(options.directory / name, bytes);
-  base::Json json = to_json(result.lengths);
-  for (const char* key : {"vocabulary", "begin_id", "end_id", "tokenizer"}) {
-    if (described.contains(key)) json[key] = described[key];
+  base::Json json = result.build ? lengths_json(*result.build) : to_json(result.lengths);
+  if (!result.build) {
+    for (const char* key : {"vocabulary", "begin_id", "end_id", "tokenizer"}) {
+      if (described.contains(key)) json[key] = described[key];
+    }
+    json["unigram_entropy_nats"] = unigram_entropy_nats(counts);
   }
-  json["unigram_entropy_nats"] = unigram_entropy_nats(counts);
+  std::error_code ignored;
+  fs::remove(options.directory / kPartFile, ignored);
   base::write_file_atomically(options.directory / "lengths.json", lengths_text(json));
 }
 
-// Counts each token id on the way.
-void copy_documents(const std::vector<IndexedCorpus>& corpora, const MergeOptions& options,
-                    IndexedWriter& writer, bool masked, std::vector<int64_t>& counts) {
-  int64_t all_tokens = 0;
-  for (const IndexedCorpus& corpus : corpora) all_tokens += corpus.tokens();
-  std::vector<uint8_t> mask;
-  for (const IndexedCorpus& corpus : corpora) {
-    for (int64_t document = 0; document < corpus.documents(); ++document) {
-      const std::vector<int32_t> tokens = corpus.read(document);
-      for (const int32_t token : tokens) {
-        if (static_cast<size_t>(token) >= counts.size()) counts.resize(static_cast<size_t>(token) + 1);
-        ++counts[static_cast<size_t>(token)];
-      }
-      if (masked) {
-        mask.resize(tokens.size());
-        corpus.read_mask(document, 0, corpus.length(document), mask.data());
-      }
-      writer.add(tokens, mask);
-      if (options.on_progress) options.on_progress(writer.tokens(), all_tokens);
+// Copies documents, and counts them where they are those of parts.
+class Copier {
+ public:
+  Copier(const std::vector<Piece>& pieces, const MergeOptions& options, IndexedWriter& writer, bool masked)
+      : pieces_(pieces), options_(options), writer_(writer), masked_(masked) {
+    for (const Piece& piece : pieces) all_tokens_ += piece.corpus.tokens();
+  }
+
+  void copy_all() {
+    for (const Piece& piece : pieces_) {
+      if (piece.part) add_counts(piece.part->result.encoded, encoded_);
+      for (int64_t document = 0; document < piece.corpus.documents(); ++document) copy(piece, document);
     }
   }
-}
+
+  const std::vector<int64_t>& token_counts() const { return counts_; }
+  // Of all parts, less the duplicates that lie in different ones.
+  const Encoded& encoded() const { return encoded_; }
+
+ private:
+  void copy(const Piece& piece, int64_t document) {
+    const std::vector<int32_t> tokens = piece.corpus.read(document);
+    if (masked_) {
+      mask_.resize(tokens.size());
+      piece.corpus.read_mask(document, 0, piece.corpus.length(document), mask_.data());
+    }
+    if (piece.marks && !seen_.insert(piece.mark(document).hash).second)
+      return uncount_duplicate(piece.mark(document), tokens, mask_, encoded_);
+    for (const int32_t token : tokens) {
+      if (static_cast<size_t>(token) >= counts_.size()) counts_.resize(static_cast<size_t>(token) + 1);
+      ++counts_[static_cast<size_t>(token)];
+    }
+    writer_.add(tokens, mask_);
+    if (options_.on_progress) options_.on_progress(writer_.tokens(), all_tokens_);
+  }
+
+  const std::vector<Piece>& pieces_;
+  const MergeOptions& options_;
+  IndexedWriter& writer_;
+  const bool masked_;
+  int64_t all_tokens_ = 0;
+  std::vector<uint8_t> mask_;
+  std::vector<int64_t> counts_;
+  DocumentHashes seen_;
+  Encoded encoded_;
+};
 
 }  // namespace
 
@@ -92,11 +184,10 @@ MergeResult merge_corpora(const MergeOptions& options) {
   if (options.corpora.empty()) throw InputError("no corpus is given: name the prefixes of two or more");
   MergeResult result;
   result.prefix = options.directory / "corpus";
-  std::vector<IndexedCorpus> corpora;
-  for (const fs::path& prefix : options.corpora) {
-    corpora.emplace_back(prefix);
-    const IndexedCorpus& corpus = corpora.back();
-    require_alike(corpora.front(), corpus);
+  const std::vector<Piece> pieces = open_pieces(options);
+  for (const Piece& piece : pieces) {
+    const IndexedCorpus& corpus = piece.corpus;
+    require_alike(pieces.front().corpus, corpus);
     result.masked = result.masked || corpus.has_mask();
     std::error_code ignored;
     if (fs::equivalent(with_suffix(corpus.prefix(), ".bin"), with_suffix(result.prefix, ".bin"), ignored)) {
@@ -105,14 +196,20 @@ MergeResult merge_corpora(const MergeOptions& options) {
   }
   base::make_directories(options.directory);
   constexpr int64_t kFewIds = 65'499;  // uint16, as the inputs
-  const bool few = corpora.front().token_type() == TokenType::kUint16;
+  const bool few = pieces.front().corpus.token_type() == TokenType::kUint16;
   IndexedWriter writer(result.prefix, {.vocabulary = few ? kFewIds : 0,
                                        .mask = result.masked ? MaskFile::kWrite : MaskFile::kNone});
-  std::vector<int64_t> counts;
-  copy_documents(corpora, options, writer, result.masked, counts);
+  Copier copier(pieces, options, writer, result.masked);
+  copier.copy_all();
   result.lengths = LengthDistribution(writer.lengths());
+  if (pieces.front().part) {
+    result.build = pieces.front().part->result;
+    result.build->part = {};
+    result.build->encoded = copier.encoded();
+    result.build->lengths = result.lengths;
+  }
   writer.retire_older();
-  write_companions(corpora, options, counts, result);
+  write_companions(pieces, options, copier.token_counts(), result);
   writer.commit();
   return result;
 }

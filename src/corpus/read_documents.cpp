@@ -67,16 +67,15 @@ using Visit = std::function<void(RawDocument&&)>;
 
 // `bytes` are the first of the source.
 void read_json(std::string_view bytes, ByteSource& source, const std::string& name, const Visit& visit) {
-  int64_t fed_bytes = 0;
+  int64_t record_bytes = 0;  // so far, with a byte between two
   JsonObjects objects(name, [&](std::string_view record, int64_t line) {
-    const int64_t read_bytes = source.compressed() ? source.read_bytes() : fed_bytes;
+    record_bytes += std::ssize(record) + 1;
+    const int64_t read_bytes = source.compressed() ? source.read_bytes() : record_bytes;
     visit({RawDocument::Form::kJson, std::string(record), text(name, ":", line), read_bytes});
   });
   for (; !bytes.empty(); bytes = source.next()) {
     for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
-      const std::string_view piece = bytes.substr(at, kPieceBytes);
-      fed_bytes += static_cast<int64_t>(piece.size());
-      objects.feed(piece);
+      objects.feed(bytes.substr(at, kPieceBytes));
     }
   }
   objects.finish();
@@ -90,19 +89,22 @@ void read_table(const InputFile& file, const DocumentOptions& options, DocumentC
   PythonChild child(options.tools, "read_table.py", {file.local().string(), name, column, file.separator},
                     name);
   const auto form = options.chats ? RawDocument::Form::kJson : RawDocument::Form::kText;
+  double done = 0;  // of the file, when the piece begins
   for (int64_t row = 0;;) {
     child.check_status();
     const auto count = child.receive_number<uint64_t>();
-    const auto done_ppm = static_cast<double>(child.receive_number<uint64_t>());
+    const double step = (1e-6 * static_cast<double>(child.receive_number<uint64_t>()) - done) /
+                        static_cast<double>(std::max<uint64_t>(count, 1));
     if (count == 0) return;
     for (uint64_t i = 0; i < count; ++i, ++row) {
       const auto size = child.receive_number<uint64_t>();
+      done += step;
       if (size == kNull) {
         ++counts.empty_documents;
         continue;
       }
       RawDocument document{form, std::string(size, '\0'), text(name, ", row ", row),
-                           static_cast<int64_t>(static_cast<double>(file.size_bytes) * done_ppm * 1e-6)};
+                           static_cast<int64_t>(static_cast<double>(file.size_bytes) * done)};
       child.receive(document.bytes.data(), size);
       visit(std::move(document));
     }
