@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap test-bootstrap configure build everything benches tested test lab check sanitize train quick-start-corpus quick-start-run trial soak fuzz \
         processors parity integrations wheel minutes bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
-        bench-transformers bench-experts bench-generate bench-fidelity bench-saving format tidy clean
+        bench-transformers bench-experts bench-generate bench-fidelity bench-saving bench-corpus format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -161,6 +161,10 @@ bench-fidelity: build corpora/stdlib/corpus.idx ## Simulated beside real steps o
 bench-saving: build ## How long saving holds training up, beside torch.distributed.checkpoint's async save
 	tools/bootstrap --parity
 	SLUICE=$(SLUICE) $(DEPS)/parity/bin/python -B bench/saving.py
+
+bench-corpus: build ## Tokens a second of corpus build beside datasets.map and plain tokenizers, on a quiet machine (10 minutes)
+	tools/bootstrap --test
+	SLUICE=$(SLUICE) $(PYTHON) -B bench/record.py corpus
 
 bench-generate: build ## Tokens said a second beside transformers' generate, on a quiet machine (5 minutes)
 	tools/bootstrap --parity

@@ -81,7 +81,7 @@ void show_document(const corpus::IndexedCorpus& corpus, int64_t document, const 
 }
 
 void show(const Show& arguments) {
-  const corpus::IndexedCorpus corpus(arguments.corpus);
+  const corpus::IndexedCorpus corpus(arguments.corpus, corpus_places());
   std::unique_ptr<corpus::Tokenizer> tokenizer;
   if (!arguments.tokenizer.empty()) {
     tokenizer = open_tokenizer(arguments.tokenizer);

@@ -47,6 +47,10 @@ storage::Location locate(const std::string& place) {
   return storage::locate(place, storage::s3_access_from(environment()));
 }
 
+corpus::IndexedOptions corpus_places() {
+  return {.locate = &locate, .cache = dependencies_directory() / "corpora"};
+}
+
 corpus::PythonTools python_tools() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);

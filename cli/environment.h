@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "corpus/indexed.h"
 #include "corpus/python_child.h"
 #include "storage/location.h"
 
@@ -23,6 +24,10 @@ std::filesystem::path dependencies_directory();
 
 // A path, or s3://BUCKET/NAME with the access that the environment gives (storage/s3_access.h).
 storage::Location locate(const std::string& text);
+
+// How corpora in buckets are read: with the environment's access, and their indexes kept in `corpora` of
+// dependencies_directory().
+corpus::IndexedOptions corpus_places();
 
 // The Python that --python or $SLUICE_PYTHON names, or else those that may have the packages `tokenizers` and
 // `pyarrow`: the one that this program was built beside, and the PATH's python3. With the scripts of the

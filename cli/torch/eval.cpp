@@ -170,7 +170,9 @@ void run(const EvalArguments& options) {
   train::ModelSource model = train::open_model(locate(options.model));
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
-  const corpus::Blend blend = corpus::Blend::open(prefixes, {model.shape().vocab});
+  corpus::IndexedOptions indexed = corpus_places();
+  indexed.vocabulary = model.shape().vocab;
+  const corpus::Blend blend = corpus::Blend::open(prefixes, indexed);
   blend.require_targets();
   require_tokenizer(options, model);
   const std::vector<corpus::Batch> batches = batches_of(blend, options);

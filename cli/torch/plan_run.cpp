@@ -1,5 +1,6 @@
 // The planner of a run configuration.
 #include "base/log.h"
+#include "cli/environment.h"
 #include "cli/planning.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
@@ -20,7 +21,7 @@ Planning planning_of_run(const RunPlanningOptions& options) {
         "nothing is measured here: planning with the analytic calibration; --calibration FILE takes "
         "a run's");
   }
-  train::OfflinePlanning planning = train::offline_planning(config, options.ranks);
+  train::OfflinePlanning planning = train::offline_planning(config, options.ranks, corpus_places());
   Planning planned{std::move(planning.planner), planning.data.sampler()};
   if (config.elastic.enabled && planned.planner.options().world_size > 1)
     planned.buddy_every = config.elastic.buddy_every.value_or(0);

@@ -114,6 +114,7 @@ train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& op
   rank.launch = launch;
   rank.end_process = &end_process;
   rank.locate = &locate;
+  rank.corpora = corpus_places();
   rank.tools = python_tools();
   base::configure_log(log_options(launch));
   try {

@@ -39,7 +39,7 @@ config::RunConfig check_input(const RankOptions& options) {
   config::RunConfig config = config::read_config(options.config, options.settings);
   config::resolve_model(config);
   session::configured_strategies(config, options.nproc);
-  session::open_data(config);
+  session::open_data(config, corpus_places());
   return config;
 }
 
@@ -48,7 +48,9 @@ void describe_on_cluster(const TrainArguments& options) {
   config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
   config.cluster.preset = options.cluster;
-  std::cout << train::describe_first_step(train::offline_planning(config, options.ranks.nproc)) << std::endl;
+  std::cout << train::describe_first_step(
+                   train::offline_planning(config, options.ranks.nproc, corpus_places()))
+            << std::endl;
 }
 
 [[noreturn]] void run_rank(const TrainArguments& options, train::RunOptions rank) {

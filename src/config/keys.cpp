@@ -125,7 +125,7 @@ void visit_model(RunConfig& config, Fields& keys) {
 
 // What a phase may change.
 void visit_training_data(DataConfig& data, Fields& keys) {
-  keys("train", Corpora(data.train), "prefixes and weights, which are shares of tokens");
+  keys("train", Corpora(data.train), "prefixes, paths or s3://BUCKET/NAME, and weights, which are shares of tokens");
   keys("context_length", Number(data.context_length, {2, (int64_t{1} << 31) - 1}),
        "tokens of a sequence at most");
   keys("overflow", Choice(data.overflow, kOverflows), "of documents that are longer");

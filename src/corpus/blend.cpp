@@ -123,6 +123,15 @@ int64_t Blend::loss_ppm() const {
   return std::max<int64_t>(1, static_cast<int64_t>(counted * 1'000'000 / weights));
 }
 
+void Blend::fetch_ahead(std::span<const TokenRange> ranges) const {
+  std::vector<std::vector<TokenRange>> of_parts(parts_.size());
+  for (const TokenRange& range : ranges) {
+    const auto [part, local] = locate(range.document);
+    of_parts[part].push_back({local, range.begin, range.count});
+  }
+  for (size_t i = 0; i < parts_.size(); ++i) parts_[i].corpus->fetch_ahead(of_parts[i]);
+}
+
 void Blend::read(int64_t document, int64_t begin, int64_t count, int32_t* out) const {
   const auto [part, local] = locate(document);
   parts_[part].corpus->read(local, begin, count, out);

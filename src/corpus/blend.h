@@ -47,7 +47,8 @@ class Blend {
   // As IndexedCorpus::loss_ppm, of the blend's tokens.
   int64_t loss_ppm() const;
 
-  // As IndexedCorpus::read and read_mask, by the document's number in the blend.
+  // As IndexedCorpus::fetch_ahead, read and read_mask, by the document's number in the blend.
+  void fetch_ahead(std::span<const TokenRange> ranges) const;
   void read(int64_t document, int64_t begin, int64_t count, int32_t* out) const;
   void read_mask(int64_t document, int64_t begin, int64_t count, uint8_t* out) const;
   bool has_mask() const;

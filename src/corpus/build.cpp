@@ -9,11 +9,11 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "corpus/build_result.h"
 #include "corpus/encoding.h"
 #include "corpus/indexed.h"
 #include "corpus/input_copies.h"
 #include "corpus/load_tokenizer.h"
-#include "corpus/part_file.h"
 #include "corpus/sentencepiece_tokenizer.h"
 
 namespace sluice::corpus {

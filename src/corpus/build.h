@@ -9,10 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_fwd.h"
 #include "corpus/build_part.h"
+#include "corpus/build_result.h"
 #include "corpus/documents.h"
-#include "corpus/encoding.h"
 #include "corpus/lengths.h"
 #include "corpus/tokenizer.h"
 
@@ -34,29 +33,6 @@ struct BuildOptions {
   // Called now and then with what is going on and how many bytes of how many are done; may be empty.
   std::function<void(std::string_view stage, int64_t done_bytes, int64_t total_bytes)> on_progress;
 };
-
-struct BuildResult {
-  std::filesystem::path prefix;     // of .bin and .idx
-  std::filesystem::path tokenizer;  // the model's copy
-  int64_t vocabulary = 0;
-  int32_t begin_id = -1;  // of the token in front of each document, and of the one behind it; -1: none
-  int32_t end_id = -1;
-  int64_t continued_documents = 0;  // that an earlier build, which was killed, had written
-  bool has_mask = false;
-  BuildPart part;
-  Encoded encoded;
-  std::vector<std::string> source_names;  // of the inputs, as they were given
-  std::string chat_options;               // how conversations were rendered, JSON; empty: there are none
-  Inputs inputs;
-  LengthDistribution lengths;
-
-  double unigram_entropy_nats() const;  // a token, end-of-document tokens included
-  int64_t loss_tokens() const;          // that the loss counts as targets
-  int64_t duplicates() const;
-};
-
-// lengths.json of a corpus, which has all that people plan by.
-base::Json lengths_json(const BuildResult& result);
 
 // Writes corpus.bin, corpus.idx, the tokenizer (tokenizer.model, or tokenizer.json as given, with its
 // tokenizer_config.json) and lengths.json into the directory. Each document stands between the tokenizer's

@@ -128,7 +128,7 @@ TEST_F(Build, CorpusDecodesToItsInputs) {
     joined += tokenizer->decode(tokens);
   }
   EXPECT_EQ(joined, source_);
-  EXPECT_EQ(result.changed_documents, 0);
+  EXPECT_EQ(result.encoded.changed_documents, 0);
   EXPECT_EQ(result.vocabulary, 600);
   EXPECT_EQ(result.lengths.tokens(), corpus.tokens());
 }

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "corpus/remote_copy.h"
 
 namespace sluice::corpus {
 
@@ -96,13 +97,49 @@ std::filesystem::path with_suffix(const std::filesystem::path& prefix, const std
   return prefix.string() + suffix;
 }
 
+namespace {
+
+storage::Location place_of(const std::filesystem::path& path, const IndexedOptions& options) {
+  const std::string name = path.string();
+  if (!storage::is_s3(name)) return path;
+  if (!options.locate)
+    throw InputError(
+        text(name, " lies in a bucket, which is not read here: copy the corpus to this machine"));
+  return options.locate(name);
+}
+
+// The index on this machine: where it lies in a bucket, its copy, made when there is none of this version.
+std::filesystem::path local_index(const std::filesystem::path& path, const IndexedOptions& options) {
+  const storage::Location place = place_of(path, options);
+  if (place.is_path()) return place.path();
+  const std::optional<storage::FileStatus> status = place.status();
+  if (!status) throw InputError(text("cannot read ", place.string(), ": there is none: name what is there"));
+  const std::string name = base::hash_text(base::hash_bytes(place.string()));
+  const std::filesystem::path copy =
+      options.cache / text(name, "-", base::hash_text(base::hash_bytes(status->version)), ".idx");
+  std::error_code ignored;
+  if (std::filesystem::exists(copy, ignored)) return copy;
+  base::make_directories(options.cache);
+  copy_to_file(place, status->version, copy);
+  for (const auto& entry : std::filesystem::directory_iterator(options.cache, ignored)) {
+    const bool older = entry.path().filename().string().starts_with(name) && entry.path() != copy;
+    if (older && entry.path().extension() == ".idx") std::filesystem::remove(entry.path(), ignored);
+  }
+  return copy;
+}
+
+}  // namespace
+
 IndexedCorpus::IndexedCorpus(const std::filesystem::path& prefix, IndexedOptions options)
-    : prefix_(corpus_prefix(prefix)), options_(options), tokens_file_(with_suffix(prefix_, ".bin")) {
-  read_index(base::MappedFile(with_suffix(prefix_, ".idx")));
+    : prefix_(corpus_prefix(prefix)),
+      options_(std::move(options)),
+      tokens_file_(place_of(with_suffix(prefix_, ".bin"), options_)) {
+  read_index(base::MappedFile(local_index(with_suffix(prefix_, ".idx"), options_)));
   tokens_ = count_tokens();
-  if (!std::filesystem::exists(with_suffix(prefix_, ".mask"))) return;
-  mask_.emplace(with_suffix(prefix_, ".mask"));
-  const size_t wanted = tokens_file_.size() / static_cast<size_t>(token_bytes(type_));
+  const storage::Location mask = place_of(with_suffix(prefix_, ".mask"), options_);
+  if (!mask.is_file()) return;
+  mask_.emplace(mask);
+  const int64_t wanted = tokens_file_.size() / token_bytes(type_);
   if (mask_->size() != wanted) {
     throw InputError(text(prefix_.string(), ".mask has ", mask_->size(), " bytes, but .bin has ", wanted,
                           " tokens: a mask holds one byte a token; remove it or make it again"));
@@ -175,7 +212,7 @@ void IndexedCorpus::join_sequences(const std::vector<int64_t>& boundaries) {
 }
 
 int64_t IndexedCorpus::count_tokens() const {
-  const auto size_bytes = static_cast<int64_t>(tokens_file_.size());
+  const int64_t size_bytes = tokens_file_.size();
   int64_t tokens = 0;
   for (size_t i = 0; i < lengths_.size(); ++i) {
     if (lengths_[i] < 0) {
@@ -202,13 +239,13 @@ void IndexedCorpus::copy_tokens(int64_t document, int64_t begin, int64_t count, 
   SLUICE_ASSERT(document >= 0 && document < documents() && begin >= 0 && count >= 0 &&
                     begin + count <= length(document),
                 text("tokens ", begin, " + ", count, " of document ", document, " of ", prefix_.string()));
-  const std::byte* from = tokens_file_.data() + byte_offset(document, begin);
-  if (count == 0) return;
-  if (type_ == TokenType::kInt32) {
-    std::memcpy(out, from, static_cast<size_t>(count) * 4);
-  } else {
-    for (int64_t i = 0; i < count; ++i) out[i] = load<uint16_t>(from + 2 * i);
-  }
+  const int64_t at = byte_offset(document, begin);
+  auto* bytes = reinterpret_cast<std::byte*>(out);
+  if (type_ == TokenType::kInt32) return tokens_file_.read({at, at + 4 * count}, bytes);
+  // They come to the second half, from where they are widened front to back.
+  const std::byte* narrow = bytes + 2 * count;
+  tokens_file_.read({at, at + 2 * count}, bytes + 2 * count);
+  for (int64_t i = 0; i < count; ++i) out[i] = load<uint16_t>(narrow + 2 * i);
 }
 
 void IndexedCorpus::check_range(std::span<const int32_t> tokens, int64_t vocabulary, int64_t document,
@@ -248,8 +285,8 @@ void IndexedCorpus::read_mask(int64_t document, int64_t begin, int64_t count, ui
     std::fill_n(out, count, uint8_t{1});
     return;
   }
-  std::memcpy(out, mask_->data() + byte_offset(document, begin) / token_bytes(type_),
-              static_cast<size_t>(count));
+  const int64_t at = byte_offset(document, begin) / token_bytes(type_);
+  mask_->read({at, at + count}, reinterpret_cast<std::byte*>(out));
   read_bytes_->fetch_add(count, std::memory_order_relaxed);
 }
 
@@ -262,10 +299,29 @@ void IndexedCorpus::check_tokens(int64_t vocabulary) const {
   }
 }
 
+void IndexedCorpus::fetch_ahead(std::span<const TokenRange> ranges) const {
+  if (!tokens_file_.is_remote()) return;
+  std::vector<base::Interval> tokens, mask;
+  for (const TokenRange& range : ranges) {
+    const int64_t count = std::min(range.count + 1, length(range.document) - range.begin);
+    const int64_t at = byte_offset(range.document, range.begin);
+    tokens.push_back({at, at + count * token_bytes(type_)});
+    mask.push_back({at / token_bytes(type_), at / token_bytes(type_) + count});
+  }
+  tokens_file_.fetch_ahead(std::move(tokens));
+  if (mask_) mask_->fetch_ahead(std::move(mask));
+}
+
 bool IndexedCorpus::has_targets() const {
   if (!mask_) return true;
-  const std::byte* end = mask_->data() + mask_->size();
-  return std::any_of(mask_->data(), end, [](std::byte counts) { return counts != std::byte{0}; });
+  std::vector<std::byte> piece(kBufferBytes);
+  for (int64_t begin = 0; begin < mask_->size(); begin += kBufferBytes) {
+    const int64_t end = std::min<int64_t>(mask_->size(), begin + static_cast<int64_t>(kBufferBytes));
+    mask_->read({begin, end}, piece.data());
+    const auto read = std::span(piece).first(static_cast<size_t>(end - begin));
+    if (std::ranges::any_of(read, [](std::byte counts) { return counts != std::byte{0}; })) return true;
+  }
+  return false;
 }
 
 uint64_t IndexedCorpus::index_hash() const {
@@ -280,20 +336,31 @@ namespace {
 
 // Calls visit(bytes) for blocks spread evenly over the file, or for the whole where it is not larger.
 template <typename Visit>
-void sample(const base::MappedFile& file, Visit visit) {
-  const auto size = static_cast<int64_t>(file.size());
+void sample(const CorpusBytes& file, Visit visit) {
   constexpr int64_t kBlock = IndexedCorpus::kContentBlockBytes;
   constexpr int64_t kLast = IndexedCorpus::kContentBlocks - 1;
-  const auto block_at = [&](int64_t begin, int64_t bytes) {
-    visit(std::span(file.data() + begin, static_cast<size_t>(bytes)));
-  };
-  if (size <= (kLast + 1) * kBlock) return block_at(0, size);
-  // size - kBlock is the last block's place; the product stays below 2^63 for files up to 32 PiB.
-  for (int64_t block = 0; block <= kLast; ++block) block_at((size - kBlock) * block / kLast, kBlock);
+  std::vector<base::Interval> blocks;
+  if (file.size() <= (kLast + 1) * kBlock) {
+    blocks.push_back({0, file.size()});
+  } else {
+    // size - kBlock is the last block's place; the product stays below 2^63 for files up to 32 PiB.
+    for (int64_t block = 0; block <= kLast; ++block) {
+      const int64_t begin = (file.size() - kBlock) * block / kLast;
+      blocks.push_back({begin, begin + kBlock});
+    }
+  }
+  file.fetch_ahead(blocks);
+  std::vector<std::byte> bytes;
+  for (const base::Interval& block : blocks) {
+    bytes.resize(static_cast<size_t>(block.size()));
+    file.read(block, bytes.data());
+    visit(std::span<const std::byte>(bytes));
+  }
+  file.fetch_ahead({});
 }
 
-void add_sampled(base::CanonicalBytes& hashes, const base::MappedFile& file) {
-  hashes.add(static_cast<int64_t>(file.size()));
+void add_sampled(base::CanonicalBytes& hashes, const CorpusBytes& file) {
+  hashes.add(file.size());
   sample(file, [&](std::span<const std::byte> bytes) {
     hashes.add(static_cast<int64_t>(base::hash_bytes(bytes.data(), bytes.size())));
   });

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_fwd.h"
+#include "corpus/corpus_bytes.h"
 #include "corpus/unfinished.h"
 
 namespace sluice::corpus {
@@ -37,15 +38,26 @@ std::filesystem::path with_suffix(const std::filesystem::path& prefix, const std
 
 struct IndexedOptions {
   int64_t vocabulary = 0;  // read() refuses tokens at or above it; 0: only negative ones
+  storage::Locate locate;  // of corpora in buckets; empty: there are none
+  // Where the indexes of such corpora are kept, by name and version.
+  std::filesystem::path cache;
 };
 
-// A corpus opened for reading: maps the files, keeps all lengths in memory, reads tokens only when asked.
-// Thread-safe.
+// Tokens of one document.
+struct TokenRange {
+  int64_t document = 0;
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+// A corpus opened for reading: maps the files, keeps all lengths in memory, reads tokens only when asked. Of
+// a corpus in a bucket the index is copied to this machine, and tokens are asked for by ranges. Thread-safe.
 class IndexedCorpus {
  public:
   // InputError naming path, value and way out: a missing or truncated file, wrong magic, version or type,
   // negative lengths, sequences outside .bin, a document whose sequences do not follow each other there, a
-  // mask of another size.
+  // mask of another size. Of a bucket's objects also RunError when it cannot be reached; then, and where an
+  // object has been replaced, later functions throw as CorpusBytes::read.
   explicit IndexedCorpus(const std::filesystem::path& prefix, IndexedOptions options = {});
 
   const std::filesystem::path& prefix() const { return prefix_; }
@@ -59,6 +71,10 @@ class IndexedCorpus {
   // the vocabulary. REQUIRES: the range lies in the document.
   void read(int64_t document, int64_t begin, int64_t count, int32_t* out) const;
   std::vector<int32_t> read(int64_t document) const;
+
+  // Fetches ranges of a corpus in a bucket, several at once, so that reading them, with the token behind
+  // each, waits for nobody; they are kept until the next call. Nothing of a corpus on this machine.
+  void fetch_ahead(std::span<const TokenRange> ranges) const;
 
   // The same range of the mask. Ones when the corpus has none.
   bool has_mask() const { return mask_.has_value(); }
@@ -104,8 +120,8 @@ class IndexedCorpus {
   int64_t tokens_ = 0;
   std::vector<int32_t> lengths_;
   std::vector<int64_t> offsets_bytes_;
-  base::MappedFile tokens_file_;
-  std::optional<base::MappedFile> mask_;
+  CorpusBytes tokens_file_;
+  std::optional<CorpusBytes> mask_;
   std::unique_ptr<std::atomic<int64_t>> read_bytes_ = std::make_unique<std::atomic<int64_t>>(0);
 };
 

@@ -1,46 +1,14 @@
 #include "corpus/input_copies.h"
 
-#include <algorithm>
 #include <system_error>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file.h"
-#include "base/interval.h"
-#include "base/text.h"
-#include "corpus/parallel.h"
+#include "corpus/remote_copy.h"
 
 namespace sluice::corpus {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr int64_t kRangeBytes = int64_t{8} << 20;  // of one request
-
-// Some ranges at once, written in order; memory holds these only.
-void copy_object(const InputFile& file, const fs::path& path) {
-  if (file.place.status().value_or(storage::FileStatus{}).version != file.version) {
-    throw base::InputError(
-        base::text(file.path.string(), " has been replaced or removed since the build began: begin again"));
-  }
-  const std::unique_ptr<storage::Source> source = file.place.open();
-  base::AtomicFile copy(path);
-  const auto readers = static_cast<int64_t>(source->readers());
-  for (int64_t begin = 0; begin < source->size(); begin += readers * kRangeBytes) {
-    const int64_t end = std::min(source->size(), begin + readers * kRangeBytes);
-    const auto ranges = static_cast<size_t>((end - begin + kRangeBytes - 1) / kRangeBytes);
-    parallel_for(ranges, static_cast<int>(readers), [&](size_t range) {
-      const int64_t from = begin + static_cast<int64_t>(range) * kRangeBytes;
-      source->fetch({from, std::min(end, from + kRangeBytes)});
-    });
-    copy.write(source->data() + begin, static_cast<size_t>(end - begin));
-    source->release({begin, end});
-  }
-  copy.commit();
-}
-
-}  // namespace
 
 InputCopies::InputCopies(const std::vector<InputFile>& files, fs::path folder,
                          std::function<bool(size_t)> is_wanted)
@@ -60,7 +28,9 @@ fs::path InputCopies::copy_of(size_t file) const {
 void InputCopies::begin(size_t file) {
   coming_ = file;
   base::make_directories(copy_of(file).parent_path());
-  copied_ = std::async(std::launch::async, [this, file] { copy_object(files_[file], copy_of(file)); });
+  copied_ = std::async(std::launch::async, [this, file] {
+    copy_to_file(files_[file].place, files_[file].version, copy_of(file));
+  });
 }
 
 InputFile InputCopies::open(size_t file) {

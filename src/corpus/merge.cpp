@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "corpus/build_result.h"
 #include "corpus/indexed.h"
-#include "corpus/part_file.h"
 
 namespace sluice::corpus {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "corpus/build.h"
+#include "corpus/build_result.h"
 #include "corpus/lengths.h"
 
 namespace sluice::corpus {
@@ -31,7 +31,7 @@ struct MergeResult {
 // where they lie beside it. InputError when they were made with different tokenizers or token types, or one
 // of them is the output.
 //
-// The parts of a build (part_file.h), given in any order, become what one build would have made of all
+// The parts of a build (build_result.h), given in any order, become what one build would have made of all
 // inputs, byte for byte: duplicates in other parts are left out where the build leaves them out. InputError
 // naming the parts that are missing, that are there twice, or that are of another build.
 MergeResult merge_corpora(const MergeOptions& options);

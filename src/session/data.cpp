@@ -19,7 +19,8 @@ ValidationData validation_data(std::string name, corpus::Blend blend, const corp
   return {std::move(name), std::move(blend), std::move(batches)};
 }
 
-std::vector<ValidationData> open_validation(const config::DataConfig& data, corpus::IndexedOptions indexed,
+std::vector<ValidationData> open_validation(const config::DataConfig& data,
+                                            const corpus::IndexedOptions& indexed,
                                             corpus::SamplerOptions options) {
   std::vector<ValidationData> sets;
   if (options.validation_ppm > 0) {
@@ -230,7 +231,7 @@ void require_enough(const Data& data, int64_t steps) {
 
 }  // namespace
 
-Data open_data(const config::RunConfig& config) {
+Data open_data(const config::RunConfig& config, corpus::IndexedOptions indexed) {
   if (config.data.train.empty()) {
     throw base::InputError("[config] data.train is empty: name at least one [prefix, weight] pair");
   }
@@ -239,7 +240,7 @@ Data open_data(const config::RunConfig& config) {
   }
   if (config.rl.algorithm != config::RlAlgorithm::kNone && !config.phases.empty())
     throw base::InputError("[config] rl.algorithm and [[phase]] are both given: keep one");
-  const corpus::IndexedOptions indexed{config.model.shape->vocab};
+  indexed.vocabulary = config.model.shape->vocab;
   Data data;
   data.phases.push_back(open_phase(config.data, config.rl, 0, indexed));
   const config::DataConfig* before = &config.data;

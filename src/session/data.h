@@ -62,7 +62,7 @@ std::optional<corpus::Sample> longest_validation(const DataPhase& phase);
 
 // Opens the configuration's corpora. InputError as corpus::Blend and corpus::Sampler, or when no training
 // corpus is named, both kinds of validation are, or a mask leaves nothing to learn from. REQUIRES:
-// config.model.shape.
-Data open_data(const config::RunConfig& config);
+// config.model.shape. `indexed` says where corpora in buckets are found; its vocabulary is the model's.
+Data open_data(const config::RunConfig& config, corpus::IndexedOptions indexed = {});
 
 }  // namespace sluice::session

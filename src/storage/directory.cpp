@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -25,6 +26,10 @@ class MappedSource : public Source {
   const std::byte* data() const override { return file_.data(); }
   int readers() const override { return 4; }               // enough to keep a disk's queue filled
   bool release(base::Interval) override { return false; }  // the kernel takes what memory it needs
+
+  void read(base::Interval bytes, std::byte* out) override {
+    std::memcpy(out, file_.data() + bytes.begin, static_cast<size_t>(bytes.size()));
+  }
 
   // Has the kernel read the range in large pieces instead of page by page.
   void fetch(base::Interval bytes) override {

@@ -76,16 +76,17 @@ class S3Source : public Source {
   const std::byte* data() const override { return data_; }
   int readers() const override { return kDownloads; }
 
-  void fetch(base::Interval bytes) override {
+  void fetch(base::Interval bytes) override { read(bytes, data_ + bytes.begin); }
+
+  void read(base::Interval bytes, std::byte* out) override {
     if (bytes.empty()) return;
-    const S3Response got =
-        client_->perform({.key = key_, .range = bytes, .into = data_ + bytes.begin, .version = version_});
-    if (got.status == 404) throw InputError(text("s3://", client_->bucket(), "/", key_, " has been removed"));
-    if (got.status == 412) {
-      throw InputError(
-          text("s3://", client_->bucket(), "/", key_,
-               " has been replaced while it was read: begin again, and leave it alone meanwhile"));
-    }
+    const S3Response got = client_->perform({.key = key_, .range = bytes, .into = out, .version = version_});
+    const auto refuse = [&](const char* fault) {
+      throw InputError(text("s3://", client_->bucket(), "/", key_, fault));
+    };
+    if (got.status == 404) refuse(" has been removed while it was read: restore it, and begin again");
+    if (got.status == 412)
+      refuse(" has been replaced while it was read: begin again, and leave it alone meanwhile");
   }
 
   // Gives back whole pages inside the interval.

@@ -29,6 +29,8 @@ class Source {
   virtual const std::byte* data() const = 0;
   // Returns when the bytes are there, or on their way from a disk. Several threads may fetch disjoint parts.
   virtual void fetch(base::Interval bytes) = 0;
+  // Writes the bytes to `out`, without keeping them here. Any thread.
+  virtual void read(base::Interval bytes, std::byte* out) = 0;
   // The bytes are not needed for now. Whether they have to be fetched again before they are read again.
   virtual bool release(base::Interval bytes) = 0;
   // How many threads should fetch at once.

@@ -52,12 +52,12 @@ void set_aside_snapshots(const config::RunConfig& config, session::RunMachine& m
 
 }  // namespace
 
-OfflinePlanning offline_planning(config::RunConfig config, int ranks) {
+OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corpus::IndexedOptions& corpora) {
   session::RunMachine machine = session::is_local(config.cluster)
                                     ? this_machine(config, ranks)
                                     : session::machine_of(config, {.ranks = ranks});
   set_aside_snapshots(config, machine);
-  session::Data data = session::open_data(config);
+  session::Data data = session::open_data(config, corpora);
   plan::Planner planner = session::make_planner(session::task_of(
       config, data, cost::CostModel(machine.calibration.options), machine.world_size, machine.devices));
   session::require_context(planner, data.longest_sequence());

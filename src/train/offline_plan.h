@@ -18,7 +18,8 @@ struct OfflinePlanning {
 // "analytic", since nothing is measured here. `ranks` = 0: all devices of the cluster; on "local" as many as
 // the configured strategies use. InputError as Trainer, also on "local" without ranks where strategies are
 // "auto". REQUIRES: config.model.shape.
-OfflinePlanning offline_planning(config::RunConfig config, int ranks);
+OfflinePlanning offline_planning(config::RunConfig config, int ranks,
+                                 const corpus::IndexedOptions& corpora = {});
 
 // As Trainer::describe_first_step, of a run that does not take place.
 std::string describe_first_step(const OfflinePlanning& planning);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "config/run_config.h"
+#include "corpus/indexed.h"
 #include "corpus/python_child.h"
 #include "storage/location.h"
 #include "train/supervisor.h"
@@ -23,8 +24,9 @@ struct RunOptions {
   std::function<storage::Location(const std::string&)> locate = [](const std::string& text) {
     return storage::locate(text, {});
   };
-  corpus::PythonTools tools;  // for tokenizers and rewards
-  bool dry_run = false;       // nothing will be written: earlier runs in the directory don't matter
+  corpus::IndexedOptions corpora;  // where those in buckets are found
+  corpus::PythonTools tools;       // for tokenizers and rewards
+  bool dry_run = false;            // nothing will be written: earlier runs in the directory don't matter
   // Of a rank with a supervisor: what the run goes on from, and where its snapshots lie.
   std::optional<Seat> seat;
   int64_t epoch() const { return seat ? seat->epoch.number : 0; }

@@ -14,10 +14,11 @@ namespace sluice::train {
 namespace {
 
 // Each rank reads its own copy of what may be different files: a node's own disk.
-session::Data opened(const config::RunConfig& config, Control& control) {
+session::Data opened(const config::RunConfig& config, const corpus::IndexedOptions& corpora,
+                     Control& control) {
   session::Data data;
   control.together("opening the corpora", [&] {
-    data = session::open_data(config);
+    data = session::open_data(config, corpora);
     session::require_tokenizer(config, data);
     session::require_rows(config, data);
   });
@@ -58,7 +59,7 @@ Resumed found(const RunOptions& options, const AgreedConfig& agreed, Peers& peer
 }  // namespace
 
 RunStart::RunStart(const RunOptions& options, const AgreedConfig& agreed, Peers& peers)
-    : data_(opened(agreed.config, peers.control())),
+    : data_(opened(agreed.config, options.corpora, peers.control())),
       corpora_(compared(data_, peers.control())),
       resumed_(found(options, agreed, peers)) {
   peers.control().together("looking through the corpora", [&] {

@@ -28,6 +28,15 @@ void BlendTokens::add_targets(const Sequence& sequence, const Piece& piece,
   if (count < piece.tokens()) rows.targets.push_back(-1);
 }
 
+void BlendTokens::fetch_ahead(std::span<const Sequence> sequences, std::span<const Piece> pieces) const {
+  std::vector<corpus::TokenRange> ranges;
+  for (const Piece& piece : pieces) {
+    const Sequence& sequence = sequences[static_cast<size_t>(piece.sequence)];
+    ranges.push_back({sequence.document, sequence.begin_token + piece.begin, piece.tokens()});
+  }
+  blend_.fetch_ahead(ranges);
+}
+
 std::vector<std::vector<Piece>> pieces_of_rank(const strategy::StepPlan& plan, int world_size, int rank) {
   const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
   std::vector<std::vector<Piece>> micro_batches;
@@ -48,7 +57,14 @@ runtime::StepTokens read_step_tokens(const TokenSource& source, const strategy::
   const bool first_stage = place.stage == 0;
   const bool last_stage =
       place.stage == plan.pipelines[static_cast<size_t>(place.pipeline)].pipeline.scheme.pp - 1;
-  for (const std::vector<Piece>& pieces : pieces_of_rank(plan, world_size, rank)) {
+  const std::vector<std::vector<Piece>> micro_batches = pieces_of_rank(plan, world_size, rank);
+  if (first_stage || last_stage) {
+    std::vector<Piece> all;
+    for (const std::vector<Piece>& pieces : micro_batches)
+      all.insert(all.end(), pieces.begin(), pieces.end());
+    source.fetch_ahead(plan.sequences, all);
+  }
+  for (const std::vector<Piece>& pieces : micro_batches) {
     runtime::MicroBatchTokens& rows = step.emplace_back();
     for (const Piece& piece : pieces) {
       const Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];

@@ -1,6 +1,8 @@
 // Reads the tokens that one rank needs of a step.
 #pragma once
 
+#include <span>
+
 #include "corpus/blend.h"
 #include "runtime/step_tokens.h"
 #include "strategy/step_plan.h"
@@ -18,6 +20,9 @@ class TokenSource {
   // loss is given of the others. The last position of a sequence has none.
   virtual void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
                            runtime::MicroBatchTokens& rows) const = 0;
+  // These pieces are read next: what comes over a network is fetched, all of it at once.
+  virtual void fetch_ahead(std::span<const strategy::Sequence> /*sequences*/,
+                           std::span<const strategy::Piece> /*pieces*/) const {}
   virtual int64_t read_bytes() const { return 0; }  // from files, so far
 };
 
@@ -29,6 +34,8 @@ class BlendTokens final : public TokenSource {
                   runtime::MicroBatchTokens& rows) const override;
   void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
                    runtime::MicroBatchTokens& rows) const override;
+  void fetch_ahead(std::span<const strategy::Sequence> sequences,
+                   std::span<const strategy::Piece> pieces) const override;
   int64_t read_bytes() const override { return blend_.read_bytes(); }
 
  private:

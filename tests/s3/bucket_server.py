@@ -1,8 +1,9 @@
 """An S3 server for tests: moto, which checks every request's signature, with pages of three names, and faults on demand.
 
 Runs in the environment `moto` of tools/bootstrap. Prints one line of JSON, {"AWS_...": value} that lets a client in, and
-serves until its standard input ends. PUT /faults with {"every": N, "kind": "503" | "drop", "method": "" | "PUT" | ...}
-makes each Nth request of the method fail so, or none with N = 0; the answer is how many have failed since the last time.
+serves until its standard input ends. PUT /faults with {"every": N, "kind": "503" | "drop" | "slow" | "change", "method": "" |
+"PUT" | ..., "key": ""} makes each Nth request of the method for this object, or any, fail so, or none with N = 0; the answer
+is how many have failed since the last time. "slow" answers late, "change" replaces the object before it is answered.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 import socket
 import sys
 import threading
+import time
 
 os.environ.update(INITIAL_NO_AUTH_ACTION_COUNT="3", MOTO_S3_DEFAULT_MAX_KEYS="3", MOTO_IAM_LOAD_MANAGED_POLICIES="false")
 
@@ -29,15 +31,22 @@ class Faults:
         self.application, self.rule = application, {"every": 0}
         self.seen = self.failed = 0
         self.lock = threading.Lock()
+        self.store = None  # a client, for changes
+
+    def replace(self, path):
+        _, bucket, key = path.split("/", 2)
+        self.store.put_object(Bucket=bucket, Key=key, Body=b"something else")
 
     def set(self, body):
         with self.lock:
             failed, self.seen, self.failed, self.rule = self.failed, 0, 0, json.loads(body)
         return str(failed).encode()
 
-    def strikes(self, method):
+    def strikes(self, method, path):
         with self.lock:
             if not self.rule["every"] or self.rule.get("method", "") not in ("", method):
+                return False
+            if not path.endswith(self.rule.get("key", "")):
                 return False
             self.seen += 1
             strikes = self.seen % self.rule["every"] == 0
@@ -49,7 +58,16 @@ class Faults:
             body = self.set(request["wsgi.input"].read(int(request["CONTENT_LENGTH"])))
             start("200 OK", [("Content-Length", str(len(body)))])
             return [body]
-        if not self.strikes(request["REQUEST_METHOD"]):
+        path, rule = request["PATH_INFO"], self.rule
+        if request["REQUEST_METHOD"] == "PUT" and rule["kind" if rule["every"] else "every"] == "change":
+            return self.application(request, start)
+        if not self.strikes(request["REQUEST_METHOD"], path):
+            return self.application(request, start)
+        if rule["kind"] == "slow":
+            time.sleep(0.5)
+            return self.application(request, start)
+        if rule["kind"] == "change":
+            self.replace(path)
             return self.application(request, start)
         if self.rule["kind"] == "drop":
             request["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
@@ -77,15 +95,16 @@ def allow_one_user(endpoint):
     store = boto3.client("s3", **{**nobody, **access})
     for bucket in BUCKETS:
         store.create_bucket(Bucket=bucket)
-    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+    return store, {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
             "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"}
 
 
 def main():
-    server = make_server("127.0.0.1", 0, Faults(DomainDispatcherApplication(create_backend_app)), threaded=True,
-                         request_handler=Quiet)
+    faults = Faults(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, faults, threaded=True, request_handler=Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(json.dumps(allow_one_user(f"http://127.0.0.1:{server.server_port}")), flush=True)
+    faults.store, access = allow_one_user(f"http://127.0.0.1:{server.server_port}")
+    print(json.dumps(access), flush=True)
     sys.stdin.read()
 
 

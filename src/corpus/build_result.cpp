@@ -1,4 +1,4 @@
-#include "corpus/part_file.h"
+#include "corpus/build_result.h"
 
 #include "base/error.h"
 #include "base/json.h"
