@@ -41,7 +41,8 @@ void merge(const Merge& arguments) {
                        {"tokens", result.lengths.tokens()},
                        {"masked", result.masked}};
     if (result.build) {  // parts of one, whose lengths are no counts beside these
-      for (const auto& [key, value] : corpus::lengths_json(*result.build).items())
+      const base::Json counts = corpus::lengths_json(*result.build);
+      for (const auto& [key, value] : counts.items())
         if (key != "lengths" && key != "histogram" && key != "schema") json[key] = value;
     }
     std::cout << base::json_text(json, 2) << "\n";

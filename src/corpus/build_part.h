@@ -13,9 +13,9 @@ namespace sluice::corpus {
 
 struct BuildPart {
   int64_t index = 0;  // from 0
-  int64_t count = 1;
+  int64_t count = 0;  // 0: all of it, as no part
 
-  bool is_whole() const { return count == 1; }
+  bool is_whole() const { return count == 0; }
   // "3/16", counted from 1 as people do.
   std::string text() const { return base::text(index + 1, "/", count); }
 };
@@ -24,25 +24,23 @@ struct BuildPart {
 // of the one before.
 class PartCuts {
  public:
-  PartCuts(const std::vector<InputFile>& files, BuildPart part) : part_(part) {
+  PartCuts(const std::vector<InputFile>& files, BuildPart part)
+      : index_(part.index), count_(std::max<int64_t>(part.count, 1)) {
     for (const InputFile& file : files) all_bytes_ += file.size_bytes;
   }
 
   int64_t part_at(int64_t byte) const {
     if (all_bytes_ == 0) return 0;
-    const auto at =
-        static_cast<__int128>(std::clamp<int64_t>(byte, 0, all_bytes_)) * part_.count / all_bytes_;
-    return std::min(static_cast<int64_t>(at), part_.count - 1);
+    const auto at = static_cast<__int128>(std::clamp<int64_t>(byte, 0, all_bytes_)) * count_ / all_bytes_;
+    return std::min(static_cast<int64_t>(at), count_ - 1);
   }
-  bool is_mine(int64_t byte) const { return part_at(byte) == part_.index; }
-  bool is_behind(int64_t byte) const { return part_at(byte) > part_.index; }
+  bool is_mine(int64_t byte) const { return part_at(byte) == index_; }
+  bool is_behind(int64_t byte) const { return part_at(byte) > index_; }
   // Whether none of the bytes is this part's.
-  bool skips(int64_t begin, int64_t end) const {
-    return part_at(begin) > part_.index || part_at(end) < part_.index;
-  }
+  bool skips(int64_t begin, int64_t end) const { return part_at(begin) > index_ || part_at(end) < index_; }
 
  private:
-  BuildPart part_;
+  int64_t index_, count_;
   int64_t all_bytes_ = 0;
 };
 

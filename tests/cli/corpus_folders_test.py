@@ -6,9 +6,37 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import unittest
 
 from commands import SLUICE, CommandTest, call
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "corpus"
+# As much of Ray as the example calls: tasks that are run when they are asked for.
+RAY = """
+def init(): pass
+def remote(**options): return Task
+class Task:
+    def __init__(self, work): self.work = work
+    def remote(self, *arguments): return self.work(*arguments)
+def get(values): return values
+"""
+
+
+def commands_of(path):
+    """The scripts that the containers of a file of Kubernetes run."""
+    lines, scripts = path.read_text().splitlines(), []
+    for i, line in enumerate(lines):
+        if line.strip() == "- -c":
+            indent = len(line) - len(line.lstrip())
+            script = [lines[i + 1].strip().removeprefix("- ")]
+            for more in lines[i + 2:]:
+                if len(more) - len(more.lstrip()) <= indent:
+                    break
+                script.append(more.strip())
+            scripts.append(" ".join(script))
+    return scripts
+
 
 # A user who is held to what files allow: root loses what lets it pass over that.
 AS_NOBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
@@ -175,7 +203,9 @@ class Parts(CommandTest):
         (base / "b.jsonl").write_text("\n".join(lines[200:]) + "\n", encoding="utf-8")
         (base / "c.txt").write_text("one text\n" * 50)
         cls.inputs = [base / name for name in ("a.jsonl", "b.jsonl", "c.txt")]
-        cls.done("corpus", "build", base / "c.txt", base / "a.jsonl", "--out", cls.folder / "t", "--train-tokenizer", 200)
+        words = cls.folder / "words.txt"
+        words.write_text("".join(f"document {i} of many, word {i * i}\n" for i in range(2000)), encoding="utf-8")
+        cls.done("corpus", "build", words, "--out", cls.folder / "t", "--train-tokenizer", 300)
 
     def build(self, out, *options, ok=True):
         result = call("corpus", "build", *self.inputs, "--tokenizer", self.folder / "t", "--out", self.folder / out, "--json",
@@ -222,6 +252,49 @@ class Parts(CommandTest):
         self.build("foreign", "--part", "2/5", "--delimiter", "x")
         wrong = call("corpus", "merge", *prefixes, self.folder / "foreign/corpus", "--out", self.folder / "some")
         self.assertRegex(wrong.stderr, "are not of one build")
+
+    def run_example(self, *command, **variables):
+        """In the folder, with the program on the PATH."""
+        programs = self.folder / "bin"
+        programs.mkdir(exist_ok=True)
+        if not (programs / "sluice").exists():
+            (programs / "sluice").symlink_to(os.path.abspath(SLUICE))
+        done = subprocess.run(list(map(str, command)), cwd=self.folder, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **variables})
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_examples_build_what_one_machine_does(self):
+        source = self.folder / "in"
+        def check(out):
+            found = {name: data for name, data in self.files(out).items() if name != "lengths.json"}
+            self.assertEqual({name: found.get(name) for name in whole}, whole, out)
+
+        data = self.folder / "data"
+        data.mkdir()
+        for path in sorted(source.glob("*.jsonl")):
+            shutil.copy(path, data)
+        self.done("corpus", "build", data, "--tokenizer", self.folder / "t", "--out", self.folder / "one")
+        whole = {name: found for name, found in self.files("one").items() if name != "lengths.json"}
+        for part in (1, 2, 3):
+            self.run_example("bash", EXAMPLES / "build.sbatch", "build", data, self.folder / "t", "by-slurm", PARTS="3",
+                             SLURM_ARRAY_TASK_ID=str(part), SLURM_CPUS_PER_TASK="1")
+        self.run_example("bash", EXAMPLES / "build.sbatch", "merge", "by-slurm")
+        shutil.rmtree(self.folder / "by-slurm/parts")
+        check("by-slurm")
+
+        shutil.copytree(self.folder / "t", self.folder / "tokenizer")
+        build, merge = commands_of(EXAMPLES / "build.kubernetes.yaml")
+        for part in range(16):
+            self.run_example("bash", "-c", build.replace("s3://bucket/text/", str(data)), JOB_COMPLETION_INDEX=str(part))
+        self.run_example("bash", "-c", merge)
+        shutil.rmtree(self.folder / "web/parts")
+        check("web")
+
+        (self.folder / "ray.py").write_text(RAY)
+        self.run_example(sys.executable, EXAMPLES / "build_ray.py", data, "--tokenizer", self.folder / "t", "--out", "by-ray", "--parts", 3,
+                         "--cores", 1, PYTHONPATH=str(self.folder))
+        shutil.rmtree(self.folder / "by-ray/parts")
+        check("by-ray")
 
     def test_part_is_checked(self):
         for part in ("0/3", "4/3", "x", "1", "1/0"):

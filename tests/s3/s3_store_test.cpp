@@ -102,6 +102,28 @@ TEST(S3Store, LargeFilesGoInPartsAndAreReadByParts) {
   file.remove();
 }
 
+TEST(S3Store, AnOpenFileStaysTheOneThatWasOpened) {
+  const Location file = place() / "file";
+  file.write("first");
+  const auto source = file.open();
+  std::byte bytes[5];
+  source->read({1, 4}, bytes);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes), 3), "irs");
+  const std::string version = file.status()->version;
+  EXPECT_EQ(place().entries().front().version, version);
+  EXPECT_EQ(place().entries().front().bytes, 5);
+  file.write("other");
+  EXPECT_NE(file.status()->version, version);
+  try {
+    source->read({0, 5}, bytes);
+    ADD_FAILURE() << "another file is read";
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("file has been replaced while it was read"));
+  }
+  file.remove();
+  EXPECT_THROW(source->fetch({0, 5}), base::InputError);
+}
+
 TEST(S3Store, WhatIsNotFinishedLeavesNothing) {
   const Location file = place() / "half";
   {
