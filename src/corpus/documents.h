@@ -23,8 +23,8 @@ struct DocumentOptions {
   std::optional<AnswerKeys> answers;  // of chats: objects are prompts and answers instead
   std::string text_key = "text";      // of a JSON object, or the column of a table: its document
   std::string delimiter;              // cuts documents further, each part keeping it at its end; empty: none
-  bool strict = false;  // the first document that would be left out ends reading
-  PythonTools tools;    // for tables
+  bool strict = false;                // the first document that would be left out ends reading
+  PythonTools tools;                  // for tables
 };
 
 // What was passed over while reading.

@@ -22,8 +22,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-                                           "chat_template.jinja"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",        "tokenizer.model",
+                                           "tokenizer_config.json", "chat_template.jinja",
+                                           "chat_template.json",    "generation_config.json"};
+constexpr const char* kMoreTemplatesFolder = "additional_chat_templates";
 
 // A corpus to merge, and what part of a build it is, if any.
 struct Piece {
@@ -45,6 +47,9 @@ std::map<std::string, std::string> tokenizer_files_beside(const fs::path& prefix
     const fs::path path = prefix.parent_path() / name;
     if (fs::exists(path)) files[name] = base::read_file(path);
   }
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(prefix.parent_path() / kMoreTemplatesFolder, ignored))
+    files[text(kMoreTemplatesFolder, "/", entry.path().filename().string())] = base::read_file(entry.path());
   return files;
 }
 
@@ -118,7 +123,10 @@ void write_companions(const std::vector<Piece>& pieces, const MergeOptions& opti
     const fs::path lengths = piece.corpus.prefix().parent_path() / "lengths.json";
     if (described.is_null() && fs::exists(lengths)) described = base::read_json(lengths);
   }
-  for (const auto& [name, bytes] : tokenizer) base::write_file_atomically(options.directory / name, bytes);
+  for (const auto& [name, bytes] : tokenizer) {
+    base::make_directories((options.directory / name).parent_path());
+    base::write_file_atomically(options.directory / name, bytes);
+  }
   base::Json json = result.build ? lengths_json(*result.build) : to_json(result.lengths);
   if (!result.build) {
     for (const char* key : {"vocabulary", "begin_id", "end_id", "tokenizer"}) {
