@@ -1,14 +1,19 @@
 #include "base/log.h"
 
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/stderr_lines.h"
 #include "base/text.h"
 
 namespace sluice::base {
@@ -25,10 +30,35 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
+// stderr that is no terminal. Lines that its reader does not take in time are left out there, and counted;
+// once one was, nobody waits until there is room again.
+class UnattendedStderr final : public spdlog::sinks::base_sink<std::mutex> {
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    constexpr int64_t kPatienceNs = 2'000'000'000;
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (left_out_ > 0 &&
+        !say_on_stderr(text("(", left_out_, " lines were left out here: nobody read them)\n"), 0)) {
+      ++left_out_;
+      return;
+    }
+    left_out_ = say_on_stderr({line.data(), line.size()}, kPatienceNs) ? 0 : 1;
+  }
+  void flush_() override {}
+
+  int64_t left_out_ = 0;
+};
+
+spdlog::sink_ptr console_sink() {
+  if (::isatty(STDERR_FILENO) == 1) return std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  return std::make_shared<UnattendedStderr>();
+}
+
 }  // namespace
 
 void configure_log(const LogOptions& options) {
-  auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  const spdlog::sink_ptr console = console_sink();
   console->set_level(spdlog_level(options.stderr_level));
   console->set_pattern(options.name.empty() ? "%^%v%$" : "[%n] %^%v%$");
   std::vector<spdlog::sink_ptr> sinks{console};

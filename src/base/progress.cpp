@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/stderr_lines.h"
 #include "base/text.h"
 
 namespace sluice::base {
@@ -88,6 +89,10 @@ void Progress::print_if_due(int64_t now_ns) {
 // A line that cannot be printed is lost; the work goes on.
 void Progress::print(const std::string& line, const char* end) const {
   const std::string bytes = line + end;
+  if (options_.descriptor == STDERR_FILENO) {
+    say_on_stderr(bytes);
+    return;
+  }
   [[maybe_unused]] const ssize_t wrote = ::write(options_.descriptor, bytes.data(), bytes.size());
 }
 
