@@ -209,16 +209,36 @@ class Join {
   const GlooOptions& options_;
 };
 
-// Rank 0's store: at an address of its own, for the ranks of this run alone.
+// Where rank 0 listens: at its own addresses, for the ranks of this run alone. The others look for it
+// wherever its name points on their machine, which may be another address than the name has here (Debian's
+// 127.0.1.1).
+std::vector<Socket> rendezvous(const GlooOptions& options) {
+  const Launch& launch = options.launch;
+  if (launch.listening_fd >= 0) return only(inherited(launch.listening_fd));
+  std::vector<Socket> listeners = listen_at_own(launch.master_address, launch.master_port);
+  std::vector<std::string> more;
+  if (!launch.single_host() || !options.address.empty()) more.push_back(own_address(options));
+  const auto is_inside = [](const Socket& listener) { return is_loopback(address_of(listener)); };
+  if (!launch.single_host() && !is_loopback(launch.master_address) &&
+      std::ranges::all_of(listeners, is_inside)) {
+    std::ranges::copy(interface_addresses(), std::back_inserter(more));
+  }
+  if (listeners.empty()) more.push_back(address_towards(launch.master_address));
+  for (const std::string& address : more) {
+    const auto listens = [&](const Socket& listener) { return address_of(listener) == address; };
+    if (std::ranges::none_of(listeners, listens)) listeners.push_back(listen_at(address, launch.master_port));
+  }
+  return listeners;
+}
+
 StorePtr run_store(const GlooOptions& options) {
   const Launch& launch = options.launch;
   std::unique_ptr<StoreServer> server;
   std::string address = launch.master_address;
   if (launch.rank == 0) {
-    const bool listens = launch.listening_fd >= 0;
-    if (!listens) address = own_address(options);
-    Socket listener = listens ? inherited(launch.listening_fd) : listen_at(address, launch.master_port);
-    server = std::make_unique<StoreServer>(std::move(listener), launch.key());
+    std::vector<Socket> listeners = rendezvous(options);
+    address = address_of(listeners.front());
+    server = std::make_unique<StoreServer>(std::move(listeners), launch.key());
   }
   auto client = std::make_unique<StoreClient>(address, launch.master_port, launch.key(), launch.rank,
                                               options.join_timeout_ns);
@@ -258,12 +278,8 @@ StorePtr connect_store(const GlooOptions& options) {
   }
 }
 
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address == "::1" || address.starts_with("127.");
-}
-
 // No packet is sent there (reserved for documentation): only the way out of this machine is asked for.
-constexpr const char* kSomewhereElse = "192.0.2.1";
+constexpr const char* kSomewhereElse[] = {"192.0.2.1", "2001:db8::1"};
 
 std::shared_ptr<::gloo::transport::Device> open_device(const std::string& address) {
   try {
@@ -360,11 +376,14 @@ std::string own_address(const GlooOptions& options) {
   std::string own = address_towards(master);
   // Rank 0's host name may stand for its loopback (Debian's 127.0.1.1), where other machines can't reach it.
   if (!is_loopback(own) || is_loopback(master)) return own;
-  try {
-    return address_towards(kSomewhereElse);
-  } catch (const base::RunError&) {
-    return own;
+  for (const char* elsewhere : kSomewhereElse) {
+    try {
+      return address_towards(elsewhere);
+    } catch (const base::RunError&) {  // no way out of this kind
+    }
   }
+  const std::vector<std::string> others = interface_addresses();
+  return others.empty() ? own : others.front();
 }
 
 void meet(const GlooOptions& options, const std::string& own,

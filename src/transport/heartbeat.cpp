@@ -151,7 +151,7 @@ class Heartbeat::Watch {
 
   // A hub's part: all ranks behind it come.
   void receive_the_others(Socket listener) {
-    Reception reception(std::move(listener), options_.key, kPurpose, {});
+    Reception reception(only(std::move(listener)), options_.key, kPurpose, {});
     const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options_.join_timeout_ns);
     while (true) {
       for (Guest& guest : reception.serve()) add({.rank = guest.rank, .socket = std::move(guest.socket)});

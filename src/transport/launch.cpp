@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.h"
@@ -60,23 +61,36 @@ class Variables {
   Launcher launcher_;
 };
 
-// "4(x2),3": the tasks of each node; all of them equal to the first is all we can use without node ids.
-std::string leading_digits(const std::string& value) {
-  return value.substr(0, value.find_first_not_of("0123456789"));
+// The tasks on node `node` of Slurm's list "4(x2),3": four on each of two nodes, then three. Nothing where
+// the list does not reach so far.
+std::optional<int> tasks_of_node(const std::string& list, int node) {
+  for (const std::string& run : base::split(list, ',')) {
+    const size_t times = run.find("(x");
+    const auto tasks = base::parse_integer(run.substr(0, times));
+    const auto nodes = times == std::string::npos
+                           ? std::optional<int64_t>(1)
+                           : base::parse_integer(run.substr(times + 2, run.find(')') - times - 2));
+    if (!tasks || !nodes || *tasks < 1 || *tasks > INT32_MAX) return std::nullopt;
+    if (node < *nodes) return static_cast<int>(*tasks);
+    node -= static_cast<int>(*nodes);
+  }
+  return std::nullopt;
 }
 
-// The first host of a Slurm node list: "gpu[03-05,9],login" -> "gpu03".
+// The first host of a Slurm node list: "rack[0-1]gpu[03-05,9],login" -> "rack0gpu03".
 std::string first_host(const std::string& list) {
-  const size_t bracket = list.find('[');
-  const size_t comma = list.find(',');
-  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
-  const size_t end = list.find_first_of("-,]", bracket);
-  const size_t close = list.find(']', bracket);
-  if (end == std::string::npos || close == std::string::npos) return "";
-  const size_t next = list.find(',', close);
-  const std::string suffix =
-      list.substr(close + 1, next == std::string::npos ? std::string::npos : next - close - 1);
-  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1) + suffix;
+  std::string host;
+  for (size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      host += list[at];
+      continue;
+    }
+    const size_t close = list.find(']', at);
+    if (close == std::string::npos) return "";
+    host += list.substr(at + 1, list.find_first_of("-,]", at + 1) - at - 1);
+    at = close;
+  }
+  return host;
 }
 
 int derived_port(const std::string& job) {
@@ -150,6 +164,30 @@ Launch from_pmi(const Variables& variables) {
   return meeting_of_mpi(launch, variables, variables.find("PMI_JOBID").value_or("mpi"));
 }
 
+// Where rank 0 is, unless MASTER_ADDR says: on the first node. One node's ranks may also meet at its
+// loopback.
+std::string meeting_of_slurm(const Variables& variables, bool single_host) {
+  if (const auto address = variables.find("MASTER_ADDR")) return *address;
+  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_NODELIST"}) {
+    const auto nodes = variables.find(name);
+    if (!nodes) continue;
+    const std::string host = first_host(*nodes);
+    if (host.empty()) {
+      throw base::InputError(
+          base::text(name, " = '", *nodes, "' names no host: set MASTER_ADDR to the host of rank 0"));
+    }
+    return host;
+  }
+  if (const auto node = variables.find("SLURM_LAUNCH_NODE_IPADDR")) return *node;
+  return single_host ? Launch{}.master_address : variables.required("SLURM_NODELIST");
+}
+
+// srun's tasks are steps of a job. A batch script itself is none, and is told of the tasks of the whole job.
+bool is_in_a_step(const Environment& environment) {
+  const auto has = [&](const char* name) { return environment.contains(name); };
+  return has("SLURM_STEP_ID") || has("SLURM_STEPID") || has("SLURM_STEP_NUM_TASKS");
+}
+
 Launch from_slurm(const Variables& variables) {
   Launch launch{.launcher = Launcher::kSlurm, .rank = variables.integer("SLURM_PROCID")};
   launch.world_size = variables.find("SLURM_STEP_NUM_TASKS") ? variables.integer("SLURM_STEP_NUM_TASKS")
@@ -158,28 +196,25 @@ Launch from_slurm(const Variables& variables) {
   const std::string tasks =
       variables.find("SLURM_STEP_TASKS_PER_NODE")
           .value_or(variables.find("SLURM_TASKS_PER_NODE").value_or(base::text(launch.world_size)));
-  launch.local_size =
-      static_cast<int>(base::parse_integer(leading_digits(tasks)).value_or(launch.world_size));
-  if (const auto address = variables.find("MASTER_ADDR")) {
-    launch.master_address = *address;
-  } else if (const auto nodes = variables.find("SLURM_STEP_NODELIST")) {
-    launch.master_address = first_host(*nodes);
-  } else if (const auto job_nodes = variables.find("SLURM_NODELIST")) {
-    launch.master_address = first_host(*job_nodes);
-  } else if (const auto node = variables.find("SLURM_LAUNCH_NODE_IPADDR")) {
-    launch.master_address = *node;
-  } else if (!launch.single_host()) {
-    launch.master_address = variables.required("SLURM_NODELIST");
-  }
-  if (launch.master_address.empty()) {
-    throw base::InputError("SLURM_NODELIST names no host: set MASTER_ADDR to the host of rank 0");
-  }
+  const int here = tasks_of_node(tasks, variables.integer("SLURM_NODEID", 0)).value_or(launch.world_size);
+  launch.local_size = std::min(here, launch.world_size);
+  launch.master_address = meeting_of_slurm(variables, launch.single_host());
   launch.master_port = variables.find("MASTER_PORT") ? variables.integer("MASTER_PORT")
                                                      : derived_port(variables.required("SLURM_JOB_ID"));
   for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}) {
     launch.run += base::text(variables.find(name).value_or(""), ".");
   }
   return launch;
+}
+
+// A batch script is one process, whatever the job's tasks are.
+Launch from_batch_script(const Variables& variables) {
+  const int tasks = variables.integer("SLURM_NTASKS", 1);
+  if (tasks == 1) return {};
+  throw base::InputError(
+      base::text("this job has ", tasks,
+                 " tasks (SLURM_NTASKS), and a batch script that runs the program "
+                 "itself starts one of them: put srun in front of it, or start local ranks with --nproc N"));
 }
 
 Launcher launcher_of(const Environment& environment) {
@@ -204,7 +239,8 @@ Launch read(const Environment& environment, Launcher launcher) {
     case Launcher::kTorchrun: return from_torchrun(variables);
     case Launcher::kMpi:
       return environment.contains("OMPI_COMM_WORLD_RANK") ? from_open_mpi(variables) : from_pmi(variables);
-    case Launcher::kSlurm: return from_slurm(variables);
+    case Launcher::kSlurm:
+      return is_in_a_step(environment) ? from_slurm(variables) : from_batch_script(variables);
   }
   SLUICE_ASSERT(false, "unknown launcher");
 }
@@ -227,6 +263,10 @@ Launch launch_from(const Environment& environment) {
   if (const auto secret = environment.find("SLUICE_SECRET"); secret != environment.end()) {
     launch.secret = secret->second;
   }
+  // An IPv6 address may stand in brackets, as in front of a port.
+  std::string& address = launch.master_address;
+  if (address.size() > 2 && address.front() == '[' && address.back() == ']')
+    address = address.substr(1, address.size() - 2);
   // RANK and WORLD_SIZE may have been set by hand, in a shell that ends first.
   launch.has_parent = launch.launcher != Launcher::kNone &&
                       (launch.launcher != Launcher::kTorchrun || environment.contains("TORCHELASTIC_RUN_ID"));

@@ -45,9 +45,10 @@ struct Launch {
 // Recognises, in this order: our local launcher (SLUICE_RANK), torchrun (TORCHELASTIC_RUN_ID, or RANK with
 // WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), MPICH and Intel MPI (PMI_RANK), Slurm (SLURM_PROCID); else
 // one rank. MASTER_ADDR and MASTER_PORT win over what Slurm and MPI imply: the first host of the job and a
-// port derived from the job's id; without them MPI ranks must share one host. SLUICE_SECRET is the operator's
-// to set, the same for all ranks; our local launcher makes one. Throws InputError naming the variable that is
-// missing or wrong.
+// port derived from the job's id; without them MPI ranks must share one host. A Slurm batch script is no
+// rank, and in a job of several tasks an InputError. An IPv6 address loses its brackets. SLUICE_SECRET is the
+// operator's to set, the same for all ranks; our local launcher makes one. Throws InputError naming the
+// variable that is missing or wrong.
 Launch launch_from(const Environment& environment);
 
 // Marks this process as batch work for the scheduler (unprivileged, inherited by threads made later): small

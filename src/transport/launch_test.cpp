@@ -57,6 +57,7 @@ const std::vector<Case>& cases() {
        {Launcher::kMpi, 3, 4, 1, 2, "head", 6000}},
       {"Slurm",
        {{"SLURM_PROCID", "9"},
+        {"SLURM_STEP_ID", "0"},
         {"SLURM_NTASKS", "16"},
         {"SLURM_LOCALID", "1"},
         {"SLURM_TASKS_PER_NODE", "8(x2)"},
@@ -76,6 +77,37 @@ const std::vector<Case>& cases() {
         {"SLURM_JOB_ID", "5"},
         {"MASTER_PORT", "7000"}},
        {Launcher::kSlurm, 1, 2, 0, 1, "a", 7000}},
+      {"SlurmShellInAStepOfOneTask",
+       {{"SLURM_PROCID", "0"},
+        {"SLURM_STEP_ID", "0"},
+        {"SLURM_NTASKS", "8"},
+        {"SLURM_STEP_NUM_TASKS", "1"},
+        {"SLURM_LOCALID", "0"},
+        {"SLURM_TASKS_PER_NODE", "4(x2)"},
+        {"SLURM_NODELIST", "a,b"},
+        {"SLURM_STEP_NODELIST", "a"},
+        {"SLURM_JOB_ID", "5"}},
+       {Launcher::kSlurm, 0, 1, 0, 1, "a", 20005}},
+      {"SlurmNodesOfUnequalTasks",
+       {{"SLURM_PROCID", "9"},
+        {"SLURM_STEP_ID", "0"},
+        {"SLURM_NTASKS", "11"},
+        {"SLURM_LOCALID", "1"},
+        {"SLURM_NODEID", "2"},
+        {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},
+        {"SLURM_NODELIST", "a,b,c"},
+        {"SLURM_JOB_ID", "5"}},
+       {Launcher::kSlurm, 9, 11, 1, 3, "a", 20005}},
+      {"SlurmBatchScriptOfOneTask",
+       {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_JOB_ID", "5"}, {"SLURM_NODELIST", "a"}},
+       {}},
+      {"AddressInBrackets",
+       {{"RANK", "0"},
+        {"WORLD_SIZE", "2"},
+        {"LOCAL_RANK", "0"},
+        {"MASTER_ADDR", "[fd00::5]"},
+        {"MASTER_PORT", "29500"}},
+       {Launcher::kTorchrun, 0, 2, 0, 2, "fd00::5", 29500}},
   };
   return table;
 }
@@ -107,8 +139,34 @@ std::string error_of(const Environment& environment) {
 
 TEST(Launch, MissingVariableIsNamed) {
   EXPECT_THAT(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), HasSubstr("torchrun did not set LOCAL_RANK"));
-  EXPECT_THAT(error_of({{"SLURM_PROCID", "0"}}), HasSubstr("Slurm did not set SLURM_NTASKS"));
+  EXPECT_THAT(error_of({{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}}),
+              HasSubstr("Slurm did not set SLURM_NTASKS"));
   EXPECT_THAT(error_of({{"SLUICE_RANK", "0"}}), HasSubstr("SLUICE_WORLD_SIZE"));
+}
+
+TEST(Launch, SlurmsListsBeginWithTheHostOfRankZero) {
+  const auto host_of = [](const std::string& nodes) {
+    return launch_from({{"SLURM_PROCID", "0"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_NTASKS", "2"},
+                        {"SLURM_LOCALID", "0"},
+                        {"SLURM_JOB_ID", "1"},
+                        {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                        {"SLURM_NODELIST", nodes}})
+        .master_address;
+  };
+  EXPECT_EQ(host_of("login"), "login");
+  EXPECT_EQ(host_of("a,b[1-2]"), "a");
+  EXPECT_EQ(host_of("n[07,09-11]"), "n07");
+  EXPECT_EQ(host_of("rack[0-1]node[0-3]"), "rack0node0");
+  EXPECT_EQ(host_of("rack[0-1]node[03-05,9]x,c"), "rack0node03x");
+  EXPECT_EQ(host_of("gpu-[003-004,9].cluster.local"), "gpu-003.cluster.local");
+  EXPECT_THROW(host_of("gpu["), base::InputError);
+}
+
+TEST(Launch, ABatchScriptOfSeveralTasksIsToldOfSrun) {
+  EXPECT_THAT(error_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "5"}}),
+              HasSubstr("srun"));
 }
 
 TEST(Launch, MpiOnSeveralHostsNeedsAMasterAddress) {

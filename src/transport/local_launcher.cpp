@@ -15,6 +15,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/group_limits.h"
+#include "base/stop_signals.h"
 #include "base/text.h"
 #include "transport/socket.h"
 
@@ -47,9 +49,8 @@ std::optional<int64_t> processor_time_ns(pid_t process) {
 }
 
 sigset_t watched_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, signal);
+  sigset_t set = base::stop_signals();
+  sigaddset(&set, SIGCHLD);
   return set;
 }
 
@@ -134,7 +135,9 @@ class LocalRun {
   void start_all() {
     sigset_t pending;
     sigpending(&pending);
-    if (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1) {
+    const sigset_t stopping = base::stop_signals();
+    sigandset(&pending, &pending, &stopping);
+    if (sigisemptyset(&pending) == 0) {
       throw base::RunError("stopped by a signal before the ranks had started");
     }
     const Socket store = std::move(meeting_.listener);
@@ -283,11 +286,12 @@ class LocalRun {
     if (WIFSIGNALED(status)) say(result_.failure);  // who exits says why itself
   }
 
-  std::string how_it_ended(int rank) const {
+  std::string how_it_ended(int rank) {
     const int status = children_[static_cast<size_t>(rank)].status;
     if (!WIFSIGNALED(status)) return base::text("rank ", rank, " exited with status ", WEXITSTATUS(status));
     const int signal = WTERMSIG(status);
-    return base::text("rank ", rank, " was killed by signal ", signal, " (", strsignal(signal), ")");
+    return base::text("rank ", rank, " was killed by signal ", signal, " (", strsignal(signal), ")",
+                      signal == SIGKILL ? memory_kills_.explain() : "");
   }
 
   // Sleeps until a child ends, a signal comes, or the grace is over.
@@ -304,9 +308,9 @@ class LocalRun {
     const timespec timeout{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
     siginfo_t info{};
     const int signal = sigtimedwait(&signals_.watched(), &info, &timeout);
-    const bool from_terminal = signal == SIGINT && info.si_code == SI_KERNEL;
-    stopping_ = stopping_ || signal == SIGTERM || signal == SIGINT;
-    if ((signal == SIGTERM || signal == SIGINT) && !from_terminal) send_to_all(signal);
+    const bool asks = signal > 0 && signal != SIGCHLD;
+    stopping_ = stopping_ || asks;
+    if (asks && !base::is_from_terminal(info)) send_to_all(signal);
   }
 
   void say(const std::string& line) const {
@@ -316,6 +320,7 @@ class LocalRun {
   const LocalLaunch& options_;
   const BlockedSignals signals_;
   Meeting meeting_;
+  base::MemoryKills memory_kills_;
   std::vector<Child> children_;
   bool stopping_ = false;
   LocalResult result_;

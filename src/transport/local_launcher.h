@@ -30,8 +30,8 @@ struct LocalResult {
   std::vector<int> statuses;  // by rank: exit status, or 128 + signal
 };
 
-// Forks a process for each rank and returns when all have ended. SIGTERM and SIGINT that come meanwhile are
-// passed on to all (but not Ctrl-C, which the terminal sends them itself); RunError for one that is pending
+// Forks a process for each rank and returns when all have ended. Signals to stop (base/stop_signals.h) that come
+// meanwhile are passed on to all (but not Ctrl-C, which the terminal sends them itself); RunError for one that is pending
 // before the first has started. Ranks inherit the caller's signal mask and are called "sluice rank R" (`ps -o
 // comm`). The children are killed when this process dies. Children share standard input, output and error.
 // Throws RunError when a rank cannot be started.

@@ -70,19 +70,23 @@ std::string new_challenge() {
 
 }  // namespace
 
-Reception::Reception(Socket listener, RunKey key, std::string purpose, Options options)
-    : listener_(std::move(listener)), key_(std::move(key)), purpose_(std::move(purpose)), options_(options) {
-  never_block(listener_);
+Reception::Reception(std::vector<Socket> listeners, RunKey key, std::string purpose, Options options)
+    : listeners_(std::move(listeners)),
+      key_(std::move(key)),
+      purpose_(std::move(purpose)),
+      options_(options) {
+  for (const Socket& listener : listeners_) never_block(listener);
 }
 
 void Reception::close() {
-  listener_.close();
+  listeners_.clear();
   newcomers_.clear();
 }
 
 void Reception::watch(std::vector<pollfd>& entries) const {
-  if (listener_.is_open() && Clock::now() >= resume_accepting_)
-    entries.push_back({listener_.fd(), POLLIN, 0});
+  if (Clock::now() >= resume_accepting_) {
+    for (const Socket& listener : listeners_) entries.push_back({listener.fd(), POLLIN, 0});
+  }
   for (const Newcomer& newcomer : newcomers_) entries.push_back({newcomer.socket.fd(), POLLIN, 0});
 }
 
@@ -95,20 +99,27 @@ int64_t Reception::patience_ns() const {
 }
 
 void Reception::accept_newcomers() {
-  const size_t most = static_cast<size_t>(key_.world_size + options_.most_strangers);
-  while (listener_.is_open() && Clock::now() >= resume_accepting_) {
-    Socket socket = accept_from(listener_);
-    if (!socket.is_open()) {
-      if (out_of_descriptors(errno)) resume_accepting_ = Clock::now() + kRest;
-      return;
+  for (const Socket& listener : listeners_) {
+    while (Clock::now() >= resume_accepting_ && accept_at(listener)) {
     }
-    Newcomer newcomer{std::move(socket), new_challenge(), "",
-                      Clock::now() + std::chrono::nanoseconds(options_.answer_ns)};
-    const auto& challenge = newcomer.challenge;
-    if (!write_all(newcomer.socket, challenge.data(), static_cast<int64_t>(challenge.size()))) continue;
-    if (newcomers_.size() == most) newcomers_.erase(newcomers_.begin());
-    newcomers_.push_back(std::move(newcomer));
   }
+}
+
+// Whether somebody was there.
+bool Reception::accept_at(const Socket& listener) {
+  Socket socket = accept_from(listener);
+  if (!socket.is_open()) {
+    if (out_of_descriptors(errno)) resume_accepting_ = Clock::now() + kRest;
+    return false;
+  }
+  Newcomer newcomer{std::move(socket), new_challenge(), "",
+                    Clock::now() + std::chrono::nanoseconds(options_.answer_ns)};
+  const auto& challenge = newcomer.challenge;
+  if (!write_all(newcomer.socket, challenge.data(), static_cast<int64_t>(challenge.size()))) return true;
+  const size_t most = static_cast<size_t>(key_.world_size + options_.most_strangers);
+  if (newcomers_.size() == most) newcomers_.erase(newcomers_.begin());
+  newcomers_.push_back(std::move(newcomer));
+  return true;
 }
 
 std::vector<Guest> Reception::serve() {

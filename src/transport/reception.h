@@ -1,4 +1,4 @@
-// The door to a listening socket of ours: only ranks of the same run get in.
+// The door to listening sockets of ours: only ranks of the same run get in.
 //
 // Who connects gets a challenge, answers with its rank and a proof that it knows the run's key, and is given
 // one in return, so neither side talks to a stranger and no secret crosses the network. Strangers cost
@@ -32,7 +32,7 @@ class Reception {
     int most_strangers = 64;            // beside the run's own ranks, of those who have not answered yet
   };
   // `purpose` separates the doors of one run ("store", "heartbeat"): an answer opens one kind only.
-  Reception(Socket listener, RunKey key, std::string purpose, Options options);
+  Reception(std::vector<Socket> listeners, RunKey key, std::string purpose, Options options);
 
   // Nobody else is let in. Who waits for an answer is cut off.
   void close();
@@ -54,9 +54,10 @@ class Reception {
   };
 
   void accept_newcomers();
+  bool accept_at(const Socket& listener);
   bool answer(Newcomer& newcomer, std::vector<Guest>& guests);
 
-  Socket listener_;
+  std::vector<Socket> listeners_;  // none once the door is shut
   RunKey key_;
   std::string purpose_;
   Options options_;

@@ -29,7 +29,7 @@ const RunKey kKey{"secret", "job 7", 2};
 struct Served {
   Socket listener = listen_at(kHere);
   int port = port_of(listener);
-  StoreServer server{std::move(listener), kKey};
+  StoreServer server{only(std::move(listener)), kKey};
 
   StoreClient client(int rank, const RunKey& key = kKey, int64_t timeout_ns = kLongEnough_ns) const {
     return {kHere, port, key, rank, timeout_ns};

@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -35,13 +37,20 @@ Addresses resolve(const std::string& address, int port, int type) {
   addrinfo* found = nullptr;
   const int status = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (status != 0) {
-    throw base::RunError(base::text("cannot resolve host '", address, "': ", gai_strerror(status)));
+    throw base::RunError(base::text("cannot resolve host '", address, "': ", gai_strerror(status),
+                                    ": give an address, or a name that this machine's resolver knows "
+                                    "(MASTER_ADDR names rank 0's machine)"));
   }
   return {found, &freeaddrinfo};
 }
 
 Socket open_socket(const addrinfo& address) {
   return Socket(socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol));
+}
+
+std::string in_figures(const sockaddr* address, socklen_t size) {
+  char host[NI_MAXHOST] = "";
+  return getnameinfo(address, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 ? host : "";
 }
 
 int remaining_ms(Clock::time_point deadline) {
@@ -114,16 +123,55 @@ void Socket::close() {
 
 int Socket::release() { return std::exchange(fd_, -1); }
 
+namespace {
+
+// Closed, and the reason in errno, where it cannot listen.
+Socket listen_at(const addrinfo& address) {
+  Socket listener = open_socket(address);
+  const int on = 1;  // a port whose last connections are still being forgotten is free
+  const bool listens =
+      listener.is_open() && setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+      bind(listener.fd(), address.ai_addr, address.ai_addrlen) == 0 && listen(listener.fd(), SOMAXCONN) == 0;
+  const int error = errno;
+  if (!listens) listener.close();
+  errno = error;
+  return listener;
+}
+
+[[noreturn]] void throw_deaf(const std::string& address, int port) {
+  throw base::RunError(base::text("cannot listen at ", place(address, port), ": ", cause(errno)));
+}
+
+}  // namespace
+
 Socket listen_at(const std::string& address, int port) {
   const Addresses addresses = resolve(address, port, SOCK_STREAM);
-  Socket listener = open_socket(*addresses);
-  const int on = 1;  // a port whose last connections are still being forgotten is free
-  if (!listener.is_open() || setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      bind(listener.fd(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-      listen(listener.fd(), SOMAXCONN) != 0) {
-    throw base::RunError(base::text("cannot listen at ", place(address, port), ": ", cause(errno)));
-  }
+  Socket listener = listen_at(*addresses);
+  if (!listener.is_open()) throw_deaf(address, port);
   return listener;
+}
+
+std::vector<Socket> listen_at_own(const std::string& host, int port) {
+  const Addresses addresses = resolve(host, port, SOCK_STREAM);
+  std::vector<Socket> listeners;
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+    const std::string address = in_figures(one->ai_addr, one->ai_addrlen);
+    const auto is_it = [&](const Socket& listener) { return address_of(listener) == address; };
+    if (std::ranges::any_of(listeners, is_it)) continue;  // a name may stand twice in /etc/hosts
+    Socket listener = listen_at(*one);
+    if (listener.is_open()) {
+      listeners.push_back(std::move(listener));
+    } else if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) {
+      throw_deaf(address, port);
+    }
+  }
+  return listeners;
+}
+
+std::vector<Socket> only(Socket socket) {
+  std::vector<Socket> sockets;
+  sockets.push_back(std::move(socket));
+  return sockets;
 }
 
 int port_of(const Socket& socket) {
@@ -134,6 +182,13 @@ int port_of(const Socket& socket) {
   return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
+std::string address_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size);
+  return in_figures(reinterpret_cast<sockaddr*>(&address), size);
+}
+
 Socket inherited(int fd) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   return Socket(fd);
@@ -142,11 +197,15 @@ Socket inherited(int fd) {
 Socket connect_to(const std::string& address, int port, int64_t timeout_ns) {
   const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(timeout_ns);
   const Addresses addresses = resolve(address, port, SOCK_STREAM);
+  // An address that swallows what is sent there must not keep the next one from being tried.
+  constexpr std::chrono::seconds kPatienceOfOne(3);
   while (true) {
     int error = 0;
     for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
       Socket socket = open_socket(*one);
-      error = socket.is_open() ? connect_by(socket, *one, deadline) : errno;
+      const Clock::time_point until =
+          addresses->ai_next == nullptr ? deadline : std::min(deadline, Clock::now() + kPatienceOfOne);
+      error = socket.is_open() ? connect_by(socket, *one, until) : errno;
       if (error == 0) {
         send_small_messages_at_once(socket);
         return socket;
@@ -199,18 +258,37 @@ bool write_all(const Socket& socket, const void* data, int64_t bytes) {
 
 std::string address_towards(const std::string& address) {
   const Addresses addresses = resolve(address, kDiscardPort, SOCK_DGRAM);
-  const Socket probe = open_socket(*addresses);
-  if (!probe.is_open()) throw base::RunError(base::text("no way from here to ", address, ": ", cause(errno)));
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  char host[NI_MAXHOST] = "";
-  if (connect(probe.fd(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-      getsockname(probe.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
-      getnameinfo(reinterpret_cast<sockaddr*>(&own), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
-          0) {
-    throw base::RunError(base::text("no way from here to ", address, ": ", std::strerror(errno)));
+  int error = 0;
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+    const Socket probe = open_socket(*one);
+    if (probe.is_open() && connect(probe.fd(), one->ai_addr, one->ai_addrlen) == 0) return address_of(probe);
+    error = errno;
   }
-  return host;
+  throw base::RunError(base::text("no way from here to ", address, ": ", cause(error)));
+}
+
+std::vector<std::string> interface_addresses() {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, &freeifaddrs);
+  std::vector<std::string> addresses;
+  for (const auto& [family, size] : {std::pair<int, socklen_t>{AF_INET, sizeof(sockaddr_in)},
+                                     std::pair<int, socklen_t>{AF_INET6, sizeof(sockaddr_in6)}}) {
+    for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+      const bool counts = one->ifa_addr != nullptr && one->ifa_addr->sa_family == family &&
+                          (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+      if (counts) addresses.push_back(in_figures(one->ifa_addr, size));
+    }
+  }
+  // Behind a '%' stands an interface: such an address means nothing to other machines.
+  std::erase_if(addresses, [](const std::string& address) {
+    return address.empty() || address.find('%') != std::string::npos;
+  });
+  return addresses;
+}
+
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
 }
 
 bool out_of_descriptors(int error) {

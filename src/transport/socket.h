@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -36,7 +37,12 @@ class Socket {
 
 // Listens at `address`, on a port that the system chooses for port 0.
 Socket listen_at(const std::string& address, int port = 0);
+// Listens at each of the host's addresses that is one of this machine's. None where all are elsewhere: those
+// of a service in front of this machine, say.
+std::vector<Socket> listen_at_own(const std::string& host, int port);
+std::vector<Socket> only(Socket socket);
 int port_of(const Socket& socket);
+std::string address_of(const Socket& socket);  // in figures
 
 // A descriptor that this process was started with; the processes that it starts don't get it.
 Socket inherited(int fd);
@@ -62,6 +68,9 @@ bool write_all(const Socket& socket, const void* data, int64_t bytes);
 
 // The address of this machine on the way to `address`: what others there can reach it by.
 std::string address_towards(const std::string& address);
+// The addresses that other machines may reach this one by, IPv4 first; none where it has only its loopback.
+std::vector<std::string> interface_addresses();
+bool is_loopback(const std::string& address);
 
 // Whether the process, or the machine, cannot open any more files or connections.
 bool out_of_descriptors(int error);

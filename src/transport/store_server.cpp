@@ -79,9 +79,9 @@ bool send_all(const Socket& socket, const std::string& message) {
 
 class StoreServer::Service {
  public:
-  Service(Socket listener, const RunKey& key)
+  Service(std::vector<Socket> listeners, const RunKey& key)
       : world_size_(key.world_size),
-        reception_(std::move(listener), key, kPurpose, {}),
+        reception_(std::move(listeners), key, kPurpose, {}),
         wake_(eventfd(0, EFD_CLOEXEC)),
         thread_([this] { run(); }) {}
 
@@ -223,8 +223,8 @@ class StoreServer::Service {
   std::thread thread_;
 };
 
-StoreServer::StoreServer(Socket listener, const RunKey& key)
-    : service_(std::make_unique<Service>(std::move(listener), key)) {}
+StoreServer::StoreServer(std::vector<Socket> listeners, const RunKey& key)
+    : service_(std::make_unique<Service>(std::move(listeners), key)) {}
 StoreServer::~StoreServer() = default;
 
 StoreClient::StoreClient(const std::string& address, int port, const RunKey& key, int rank,

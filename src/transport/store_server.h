@@ -16,7 +16,7 @@ namespace sluice::transport {
 // Serves until it is destroyed.
 class StoreServer {
  public:
-  StoreServer(Socket listener, const RunKey& key);
+  StoreServer(std::vector<Socket> listeners, const RunKey& key);
   ~StoreServer();
 
  private:
