@@ -54,11 +54,16 @@ std::vector<Finding> examine() {
   std::vector<Finding> findings;
   findings.push_back({true, "compiler", compiler()});
   findings.push_back({true, "libtorch", machine.libtorch_version});
-  findings.push_back({true, "processor", base::text(machine.cores, " cores, ", machine.processor)});
+  findings.push_back({true, "processor",
+                      base::text(machine.cores, " cores, ", machine.processor,
+                                 machine.processors > 0
+                                     ? base::text("; this process may use the time of ", machine.processors)
+                                     : "")});
   findings.push_back(
       {machine.available_bytes > (int64_t{2} << 30), "memory",
        base::text(base::human_bytes(static_cast<double>(machine.available_bytes)), " available of ",
-                  base::human_bytes(static_cast<double>(machine.memory_bytes)))});
+                  base::human_bytes(static_cast<double>(machine.memory_bytes)),
+                  machine.memory_limit.empty() ? "" : base::text(", the limit in ", machine.memory_limit))});
   findings.push_back(snapshots(machine));
   if (!machine.built_with_cuda) {
     findings.push_back(
@@ -68,9 +73,11 @@ std::vector<Finding> examine() {
     findings.push_back({false, "GPUs",
                         machine.gpu_fault.empty()
                             ? "CUDA is built in, but there is no driver or no GPU: training uses the CPU"
-                            : base::text("training uses the CPU: ", machine.gpu_fault)});
+                            : base::text("they cannot be used: ", machine.gpu_fault)});
   } else {
-    findings.push_back({true, "GPUs", base::join(machine.gpus, ", ")});
+    std::vector<std::string> names;
+    for (const profile::Machine::Gpu& gpu : machine.gpus) names.push_back(gpu.name);
+    findings.push_back({true, "GPUs", base::join(names, ", ")});
   }
   if (machine.built_with_cuda) {
     const std::string kernels = ops::kernels_fault();

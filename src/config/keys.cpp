@@ -162,7 +162,7 @@ void visit_train(RunConfig& config, Fields& keys) {
   keys(
       "stall_s", Number(train.stall_s, kSeconds),
       "a rank that makes no progress for so long ends the epoch (without elastic.enabled the run); 0: never");
-  keys("dtype", Choice(train.dtype, kComputeTypes), "of compute");
+  keys("dtype", Choice(train.dtype, kComputeTypes), "of compute; auto: bfloat16 on GPUs, float32 on CPUs");
   keys("reduce_dtype", Choice(train.reduce_dtype, kReduceTypes),
        "of gradients on their way between lanes that share parameters; sums are float32");
   keys(
@@ -347,7 +347,8 @@ void visit_cluster(RunConfig& config, Fields& keys) {
 void visit_memory(RunConfig& config, Fields& keys) {
   MemoryConfig& memory = config.memory;
   keys("device_gib", Number(memory.device_gib, kGib), "of a rank; 0: ask the device");
-  keys("margin_gib", Number(memory.margin_gib, kGib), "of it that stays free");
+  keys("margin_gib", OptionalNumber<double>(memory.margin_gib, kGib, "auto"),
+       "of it that stays free; auto: 2 on GPUs, elsewhere a tenth where that is less");
   keys("host_gib", Number(memory.host_gib, kGib),
        "of a rank, for what is offloaded; 0: an even share of what is available");
   keys("recompute", Choice(memory.recompute, kRecomputes),

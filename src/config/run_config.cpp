@@ -15,6 +15,17 @@ int64_t longest_context(const RunConfig& config) {
   return longest;
 }
 
+double margin_bytes(const MemoryConfig& memory, double whole, bool on_gpu) {
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  if (memory.margin_gib) return *memory.margin_gib * kGiB;
+  return on_gpu ? 2 * kGiB : std::min(2 * kGiB, whole / 10);
+}
+
+void resolve_dtype(TrainConfig& train, bool on_gpu) {
+  if (train.dtype == ComputeType::kAuto)
+    train.dtype = on_gpu ? ComputeType::kBFloat16 : ComputeType::kFloat32;
+}
+
 strategy::WireCodecs wire_codecs(const RunConfig& config) {
   using strategy::Codec;
   const auto& [in_node, between] = config.link.push;

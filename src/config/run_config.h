@@ -49,7 +49,7 @@ struct PhaseConfig {
   DataConfig data;   // what the file does not say is the phase's before it
 };
 
-enum class ComputeType : uint8_t { kFloat32, kBFloat16, kFloat64 };
+enum class ComputeType : uint8_t { kFloat32, kBFloat16, kFloat64, kAuto };
 enum class ReduceType : uint8_t { kFloat32, kBFloat16 };
 // Whose visits a balance of experts counts: the token's sequence's, or the last step's.
 enum class BalanceOver : uint8_t { kSequence, kStep };
@@ -64,7 +64,7 @@ struct TrainConfig {
   int64_t join_timeout_s = 60;              // for all ranks to show up at the start
   int64_t stall_s = 60;  // a rank that makes no progress for so long ends the epoch, or the run where there
                          // are none; 0: never
-  ComputeType dtype = ComputeType::kFloat32;
+  ComputeType dtype = ComputeType::kAuto;
   // Of gradients on their way between lanes that share parameters.
   ReduceType reduce_dtype = ReduceType::kFloat32;
   double balance_loss = 0;  // factor of the loss that balances experts (layers/balance.h); 0: none
@@ -208,9 +208,9 @@ struct ClusterConfig {
 enum class Recompute : uint8_t { kAuto, kNone, kFull };
 
 struct MemoryConfig {
-  double device_gib = 0;  // 0: ask the device
-  double margin_gib = 2;
-  double host_gib = 0;  // of a rank, for what is offloaded; 0: ask the machine
+  double device_gib = 0;             // 0: ask the device
+  std::optional<double> margin_gib;  // none: as margin_bytes() says
+  double host_gib = 0;               // of a rank, for what is offloaded; 0: ask the machine
   Recompute recompute = Recompute::kAuto;
   std::optional<double> offload;  // 0 … 1, of each layer's rows; none: the planner decides
 };
@@ -276,6 +276,13 @@ enum class ModelUse : uint8_t { kCompute, kPlan };
 // InputError as model::shape_from_hugging_face, or as model::shape_to_plan_from_hugging_face; as model::adapt
 // and model::freeze; and when a pattern of a group matches nothing.
 void resolve_model(RunConfig& config, ModelUse use = ModelUse::kCompute);
+
+// What of `whole` bytes stays free: on a GPU 2 GiB unless the configuration says, elsewhere a tenth where
+// that is less.
+double margin_bytes(const MemoryConfig& memory, double whole, bool on_gpu);
+
+// Settles train.dtype = "auto": bfloat16 on GPUs, float32 on CPUs.
+void resolve_dtype(TrainConfig& train, bool on_gpu);
 
 // What [link] means, and train.reduce_dtype, with this dtype.
 strategy::WireCodecs wire_codecs(const RunConfig& config);

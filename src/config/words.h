@@ -32,7 +32,8 @@ auto value_of(const Words& words, const std::string& text) {
   SLUICE_ASSERT(false, "no word '" + text + "'");
 }
 
-inline constexpr Word<ComputeType> kComputeTypes[] = {{"float32", ComputeType::kFloat32},
+inline constexpr Word<ComputeType> kComputeTypes[] = {{"auto", ComputeType::kAuto},
+                                                      {"float32", ComputeType::kFloat32},
                                                       {"bfloat16", ComputeType::kBFloat16},
                                                       {"float64", ComputeType::kFloat64}};
 inline constexpr Word<DeviceChoice> kDevices[] = {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -75,6 +76,28 @@ bool has_gpu_files() {
 
 namespace {
 
+// NVIDIA's kernel driver, as its /proc file names it: "580.65.06". Empty where there is none.
+std::string driver_version() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;) {
+    const bool numbered = word.find_first_not_of("0123456789.") == std::string::npos;
+    if (numbered && word.find('.') != std::string::npos) return word;
+  }
+  return "";
+}
+
+// CUDA 13 asks for this one.
+constexpr int kLeastDriver = 580;
+
+std::string driver_text() {
+  const std::string needed = base::text("NVIDIA's driver ", kLeastDriver, " or newer is needed");
+  const std::string version = driver_version();
+  if (version.empty()) return "; " + needed;
+  const int64_t major = base::parse_integer(version.substr(0, version.find('.'))).value_or(kLeastDriver);
+  return major < kLeastDriver ? base::text("; ", needed, ", this one is ", version)
+                              : base::text("; the driver is ", version);
+}
+
 // What CUDA says when a process first asks it.
 struct FirstAnswer {
   int count = 0;
@@ -91,7 +114,8 @@ FirstAnswer ask_cuda() {
   if (error == cudaSuccess) return answer;
   answer.count = 0;
   const bool says_none = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver;
-  if (!says_none || has_gpu_files()) answer.fault = base::text("CUDA says: ", cudaGetErrorString(error));
+  if (!says_none || has_gpu_files())
+    answer.fault = base::text("CUDA says: ", cudaGetErrorString(error), driver_text());
   return answer;
 }
 

@@ -3,8 +3,11 @@
 #include <sched.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
+#include <cstring>
 #include <fstream>
 
+#include "base/group_limits.h"
 #include "base/text.h"
 #include "ops/device.h"
 
@@ -44,7 +47,9 @@ void find_gpus(Machine& machine) {
       machine.gpu_fault = base::text("GPU ", device, " does not answer: ", cudaGetErrorString(error));
       return;
     }
-    machine.gpus.emplace_back(properties.name);
+    Machine::Gpu& gpu = machine.gpus.emplace_back(Machine::Gpu{properties.name});
+    static_assert(sizeof properties.uuid == sizeof gpu.uuid);
+    std::memcpy(gpu.uuid.data(), &properties.uuid, sizeof gpu.uuid);
   }
 #endif
 }
@@ -53,14 +58,19 @@ void find_gpus(Machine& machine) {
 
 int usable_cores() {
   cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  const int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  const double processors = base::group_limits().processors;
+  return processors > 0 ? std::clamp(static_cast<int>(processors), 1, cores) : cores;
 }
 
 Machine this_machine() {
   Machine machine;
   machine.cores = usable_cores();
-  machine.memory_bytes = meminfo_bytes("MemTotal");
-  machine.available_bytes = meminfo_bytes("MemAvailable");
+  const base::GroupLimits limits = base::group_limits();
+  machine.processors = limits.processors;
+  machine.memory_bytes = std::min(meminfo_bytes("MemTotal"), limits.memory_bytes);
+  machine.available_bytes = std::min(meminfo_bytes("MemAvailable"), limits.left_bytes);
+  machine.memory_limit = limits.memory_file.string();
   machine.processor = proc_value("/proc/cpuinfo", "model name");
   machine.libtorch_version = TORCH_VERSION;
 #ifdef SLUICE_CUDA

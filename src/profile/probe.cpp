@@ -177,7 +177,7 @@ std::string hardware(const ProbeOptions& options) {
   if (options.device.is_cpu() || machine.gpus.empty()) {
     return base::text(machine.cores, " x ", machine.processor);
   }
-  return base::text(machine.gpus.size(), " x ", machine.gpus.front());
+  return base::text(machine.gpus.size(), " x ", machine.gpus.front().name);
 }
 
 // What this rank measured.

@@ -57,9 +57,10 @@ strategy::Cluster cluster_of(const config::RunConfig& config, int ranks) {
     cluster.nodes = (ranks + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
   const config::MemoryConfig& memory = config.memory;
   if (memory.device_gib > 0) {
-    cluster.device_memory_bytes = static_cast<int64_t>((memory.device_gib - memory.margin_gib) * kGiB);
+    const double margin = config::margin_bytes(memory, memory.device_gib * kGiB, !is_local(config.cluster));
+    cluster.device_memory_bytes = static_cast<int64_t>(memory.device_gib * kGiB - margin);
     if (cluster.device_memory_bytes < 1) {
-      throw InputError(text("[config] memory.margin_gib is ", memory.margin_gib,
+      throw InputError(text("[config] memory.margin_gib is ", margin / kGiB,
                             ", which leaves nothing of memory.device_gib ", memory.device_gib, ": lower it"));
     }
   } else {

@@ -40,6 +40,19 @@ void require_same(const config::RunConfig& config, Control& control) {
   });
 }
 
+// The kind of device decides what "auto" computes in.
+std::vector<profile::DeviceCard> choose_devices(const RunOptions& options, config::RunConfig& config,
+                                                Control& control) {
+  profile::DeviceCard own;
+  control.together("choosing the device", [&] { own = profile::device_card(config.train, options.launch); });
+  control.require_same("choosing devices", own.on_gpu() ? 1 : 0, [](int other) {
+    return text("rank ", other, " computes on another kind of device than rank 0: ",
+                "set train.device = \"cpu\", or see with `sluice doctor` what that machine lacks");
+  });
+  config::resolve_dtype(config.train, own.on_gpu());
+  return control.gather(own);
+}
+
 }  // namespace
 
 AgreedConfig agreed_config(const RunOptions& options, Control& control) {
@@ -53,6 +66,7 @@ AgreedConfig agreed_config(const RunOptions& options, Control& control) {
     session::configured_strategies(agreed.config, options.launch.world_size);
   });
   require_same(agreed.config, control);
+  agreed.cards = choose_devices(options, agreed.config, control);
   return agreed;
 }
 

@@ -58,7 +58,11 @@ class Evaluator::Impl {
     train.device = options.device;
     config::MemoryConfig memory;
     memory.margin_gib = 0;
-    const profile::RankDevice rank = profile::rank_device(train, memory, launch_);
+    std::vector<int> all(static_cast<size_t>(launch_.world_size));
+    std::iota(all.begin(), all.end(), 0);
+    ranks_ = transport_->communicator("ranks", all);
+    const profile::RankDevice rank =
+        profile::rank_device(train, memory, launch_, cards_of(train), launch_.rank);
     device_ = rank.device;
     at::set_num_threads(rank.threads);
     if (device_.is_cuda()) {
@@ -74,9 +78,6 @@ class Evaluator::Impl {
     engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates,
                                                 device_transport_ ? *device_transport_ : *transport_,
                                                 runtime::make_executor(device_, {}), engine);
-    std::vector<int> all(static_cast<size_t>(launch_.world_size));
-    std::iota(all.begin(), all.end(), 0);
-    ranks_ = transport_->communicator("ranks", all);
     model.load(engine_->store());
   }
 
@@ -94,6 +95,13 @@ class Evaluator::Impl {
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
  private:
+  // What all ranks compute on.
+  std::vector<profile::DeviceCard> cards_of(const config::TrainConfig& train) {
+    const profile::DeviceCard own = profile::device_card(train, launch_);
+    std::vector<profile::DeviceCard> cards(static_cast<size_t>(launch_.world_size));
+    ranks_->all_gather(&own, cards.data(), sizeof own)->wait();
+    return cards;
+  }
   // InputError on all ranks when one has a fault: its own, or that another has one.
   void require_all_open(const std::string& fault);
 

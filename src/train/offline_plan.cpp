@@ -31,7 +31,8 @@ session::RunMachine this_machine(config::RunConfig config, int ranks) {
   transport::Launch launch;
   launch.world_size = launch.local_size = ranks;
   config.train.device = config::DeviceChoice::kCpu;
-  const profile::RankDevice device = profile::rank_device(config.train, config.memory, launch);
+  const profile::RankDevice device = profile::rank_device(
+      config.train, config.memory, launch, profile::alike_cards(config.train, launch), /*self=*/0);
   session::RunMachine machine;
   machine.world_size = ranks;
   machine.calibration = unmeasured_calibration(
@@ -53,6 +54,7 @@ void set_aside_snapshots(const config::RunConfig& config, session::RunMachine& m
 }  // namespace
 
 OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corpus::IndexedOptions& corpora) {
+  config::resolve_dtype(config.train, !session::is_local(config.cluster));
   session::RunMachine machine = session::is_local(config.cluster)
                                     ? this_machine(config, ranks)
                                     : session::machine_of(config, {.ranks = ranks});

@@ -1,10 +1,13 @@
 #include "train/precision.h"
 
+#include "base/error.h"
+
 namespace sluice::train {
 
 runtime::Precision precision_of(const config::TrainConfig& train) {
   if (train.dtype == config::ComputeType::kFloat64) return {comm::DType::kFloat64};
   if (train.dtype == config::ComputeType::kBFloat16) return {comm::DType::kBFloat16};
+  SLUICE_ASSERT(train.dtype == config::ComputeType::kFloat32, "train.dtype is not settled");
   return {comm::DType::kFloat32};
 }
 

@@ -48,8 +48,8 @@ RunDevice::RunDevice(const RunOptions& options, const AgreedConfig& agreed, cons
     : between_hosts_(peers.transport()) {
   const config::RunConfig& config = agreed.config;
   Control& control = peers.control();
-  control.together("choosing the device", [&] {
-    chosen_ = profile::rank_device(config.train, config.memory, options.launch);
+  control.together("asking the device", [&] {
+    chosen_ = profile::rank_device(config.train, config.memory, options.launch, agreed.cards, control.rank());
     if (device().is_cpu()) ops::count_host_tensors();
     if (config.train.deterministic) ops::make_deterministic();
     ops::prepare_device(device());
@@ -66,11 +66,7 @@ RunDevice::RunDevice(const RunOptions& options, const AgreedConfig& agreed, cons
     keeps_memory_ = true;
     if (config.memory.host_gib == 0 && memory.host_bytes > 0) chosen_.host_bytes = memory.host_bytes;
   }
-  control.require_same("choosing devices", device().is_cuda() ? 1 : 0, [](int other) {
-    return text("rank ", other, " computes on another kind of device than rank 0: ",
-                "set train.device = \"cpu\", or see with `sluice doctor` what that machine lacks");
-  });
-  std::vector<std::string> faults{chosen_.fault.empty() ? "" : text("on the CPU: ", chosen_.fault)};
+  std::vector<std::string> faults;
   const ops::AttentionShape attention = attention_of(agreed.table.shape);
   const c10::ScalarType type = runtime::scalar_type(precision_of(config.train).compute);
   attention_scratch_ = ops::attention_scratch(attention, type, device());
@@ -79,9 +75,9 @@ RunDevice::RunDevice(const RunOptions& options, const AgreedConfig& agreed, cons
   std::erase(faults, "");
   degraded_ = first_of(control, base::join(faults, "; "));
   if (control.rank() > 0) return;
-  base::log(
-      device().is_cpu() ? base::LogLevel::kDebug : base::LogLevel::kInfo,
-      text("computes on ", name(), ", ", base::human_count(chosen_.threads, "thread", "threads"), " a rank"));
+  base::log(device().is_cpu() ? base::LogLevel::kDebug : base::LogLevel::kInfo,
+            text("computes on ", name(), " in ", comm::name_of(precision_of(config.train).compute), ", ",
+                 base::human_count(chosen_.threads, "thread", "threads"), " a rank"));
   if (!degraded_.empty()) base::log_warning(text("slower than it could be: ", degraded_));
 }
 
