@@ -1,18 +1,22 @@
 """How tools/gpu_kit goes through its steps, with steps that need no GPU."""
 
+import fnmatch
 import importlib.machinery
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import struct
+import subprocess
 import sys
 import tempfile
 import types
 import unittest
 import unittest.mock
 
-TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TOOLS = ROOT / "tools"
 sys.path.insert(0, str(TOOLS))
 import gpu_kit_pack as pack  # noqa: E402
 import gpu_kit_runs as runs  # noqa: E402
@@ -71,6 +75,48 @@ class Kit(unittest.TestCase):
     def test_measurement_without_figures_has_failed(self):
         self.assertEqual(steps.judge_measurement(0, "no GPU\n"), "failed (1)")
         self.assertEqual(steps.judge_measurement(0, 'warm\n{"ms": 1}\n'), "measured")
+
+    def test_each_part_takes_five_minutes_at_most(self):
+        for part in (steps.first_part(), steps.second_part()):
+            self.assertLessEqual(sum(one.seconds for one in part), steps.PART_SECONDS)
+            self.assertEqual(len({one.name for one in part}), len(part))
+
+    def rehearsed(self, *verbs):
+        done = subprocess.run([sys.executable, TOOLS / "gpu_kit", *verbs, "--dry-run", "--programs", self.folder.name],
+                              capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": self.folder.name})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def stand_in_for_torch(self):
+        package = pathlib.Path(self.folder.name) / "torch"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+
+    def test_the_parts_reach_every_feature_and_every_kind_of_layer(self):
+        """What the sources list is what the filters of the steps match."""
+        self.stand_in_for_torch()
+        said = self.rehearsed("first", "second")
+        filters = [pattern for line in re.findall(r"--gtest_filter=(\S+)", said) for pattern in line.split(":")]
+        reached = lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in filters)  # noqa: E731
+        source = (ROOT / "src/runtime/device_executor_test.cpp").read_text()
+        features = re.findall(r'^    \{"(\w+)",$', source, re.MULTILINE)
+        self.assertGreaterEqual(set(features), {"Experts", "DividedExperts", "GatedDeltaLayersBesideAttention", "LatentAttention",
+                                                "PullInDifferences", "PushInEightBits", "MomentsOfEightBits", "SharedParameters"})
+        for feature in features:
+            self.assertTrue(reached(f"DeviceExecutor/RunsOfFeatures.TrainOnAGpuAsOneRankOnTheCpu/{feature}"), feature)
+        suites = re.findall(r"INSTANTIATE_TEST_SUITE_P\((\w+), Families,", (ROOT / "src/layers/model_test.cpp").read_text())
+        self.assertEqual(set(suites), set(steps.EVERY_KIND))
+        for suite in suites:
+            self.assertTrue(reached(f"{suite}/Families.OnAGpuEqualAutograd/Any"), suite)
+        for run in ("generates", "reinforces", "learns", "offload"):
+            self.assertIn(f"gpu_kit_runs.py {run} ", said)
+
+    def test_a_page_says_how_each_step_ended(self):
+        self.call([step("first", "true"), step("second", """echo '{"ms": 3}'; false""")])
+        page = (pathlib.Path(self.folder.name) / "bench/results/device.md").read_text()
+        self.assertIn("| first | passed |", page)
+        self.assertIn("| second | failed (1) |", page)
+        self.assertIn('- second: `{"ms": 3}`', page)
 
     def test_every_step_has_its_own_name(self):
         names = [one.name for one in [*steps.test_steps(), *steps.sanitizer_steps(), *steps.bench_steps()]]

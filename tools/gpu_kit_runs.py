@@ -1,6 +1,6 @@
 """Training runs on one GPU, judged: each prints a line of JSON with its figures and ends 1 when they are not right.
 
-    gpu_kit_runs.py corpus|learns|agree|offload|calibrate|foreseen SLUICE SCRATCH
+    gpu_kit_runs.py corpus|learns|agree|offload|generates|reinforces|calibrate|foreseen SLUICE SCRATCH
 """
 
 import array
@@ -14,12 +14,15 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import time
 
 STEPS_TO_LEARN = 200
 LEARNT_NATS = 1.5          # that the loss must have fallen by
 PREDICTION_ERROR = 0.05    # of the median step, and of the peak of memory
 PROFILE_SECONDS = 60
 AGREEMENT = 1e-9           # of losses in FP64, relative
+SAID_TOKENS = 24
+ROLLOUT_GAP = 1e-9         # between log-probabilities in FP64, of a rollout and of its first update
 LEAST_OVERLAP = 0.8        # of transfers to and from host memory, under computation
 
 CORPUS = ("asyncio", "email", "http", "logging", "multiprocessing", "unittest", "xml")
@@ -69,20 +72,20 @@ class Runs:
                 + array.array("q", range(len(lengths) + 1)).tobytes())
         return prefix
 
-    def configure(self, name, settings, corpus):
+    def configure(self, name, settings, corpus, more=""):
         """The words that name a configuration of the run, and its directory."""
         folder = self.scratch / name
         config = self.scratch / f"{name}.toml"
         shape = {key: value for key, value in settings.items() if key.startswith("model.")}
         model = "\n".join(f"{key[6:]} = {value}" for key, value in shape.items())
-        config.write_text(f"[model]\n{model}\n[data]\ntrain = [[{json.dumps(str(corpus))}, 1.0]]\n")
+        config.write_text(f"[model]\n{model}\n[data]\ntrain = [[{json.dumps(str(corpus))}, 1.0]]\n{more}")
         values = {"log.dir": folder, "log.tensorboard": "false", "train.device": "cuda"} | {
             key: value for key, value in settings.items() if key not in shape}
         return ["--config", config, *(word for key, value in values.items() for word in ("--set", f"{key}={value}"))], folder
 
-    def train(self, name, ranks, settings, corpus=None):
+    def train(self, name, ranks, settings, corpus=None, more=""):
         """The run's lines of metrics, steps only."""
-        words, folder = self.configure(name, settings, corpus or self.corpus / "corpus")
+        words, folder = self.configure(name, settings, corpus or self.corpus / "corpus", more)
         self.run("train", *words, "--nproc", ranks)
         lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
         return [line for line in lines if "loss" in line]
@@ -185,8 +188,46 @@ def foreseen(runs):
                    "kinds_ms_and_over_prediction": kinds, "node_furthest_off": worst})
 
 
-NEED_TEXT = {"corpus": lambda runs: 0, "learns": learns, "agree": agree, "offload": offload}
-NEED_LENGTHS = {"calibrate": calibrate, "foreseen": foreseen}
+def generates(runs):
+    """The likeliest tokens are the same on the GPU and on the CPU."""
+    runs.train("speaks", 1, SMALL | {"train.steps": 10, "train.dtype": "bfloat16", "optimizer.lr": 2e-3})
+    said, seconds = {}, {}
+    for device in ("cpu", "cuda"):
+        out, begin = runs.scratch / f"said-{device}.jsonl", time.monotonic()
+        runs.run("generate", "--model", runs.scratch / "speaks", "--prompt", "import ", "--tokens", SAID_TOKENS, "--temperature", 0,
+                 "--dtype", "float64", "--device", device, "--out", out)
+        said[device], seconds[device] = json.loads(out.read_text().splitlines()[0])["ids"], time.monotonic() - begin
+    return finish(said["cpu"] == said["cuda"], {"tokens": len(said["cuda"]), "seconds": seconds})
+
+
+RL = """
+[rl]
+algorithm = "grpo"
+prompts_per_step = 4
+group = 4
+updates = 2
+max_response = 16
+reward = ["regex:^[0-4 ]*5"]
+"""
+
+
+def reinforces(runs):
+    """Rollouts on the GPU know what their updates find."""
+    folder = runs.scratch / "sorting"
+    folder.mkdir(exist_ok=True)
+    root = pathlib.Path(__file__).resolve().parent.parent
+    subprocess.run([sys.executable, root / "examples/rl/sorting.py", folder, "3"], check=True)
+    runs.run("corpus", "build", folder / "problems.jsonl", "--chat", "--tokenizer", folder / "tokenizer.json", "--out",
+             folder / "problems")
+    shape = {"model.layers": 2, "model.hidden": 64, "model.heads": 4, "model.kv_heads": 2, "model.ffn_hidden": 128, "model.vocab": 64,
+             "data.context_length": 128, "train.steps": 4, "train.dtype": "float64"}
+    steps = runs.train("reinforces", 1, shape, folder / "problems" / "corpus", more=RL)
+    gap = max(step.get("rollout_logprob_gap") or 0 for step in steps if step.get("draws") is not None)
+    return finish(len(steps) == 4 and gap <= ROLLOUT_GAP, {"steps": len(steps), "worst_gap_of_first_updates": gap})
+
+
+NEED_TEXT = {"corpus": lambda runs: 0, "learns": learns, "agree": agree, "offload": offload, "generates": generates}
+NEED_NEITHER = {"reinforces": reinforces, "calibrate": calibrate, "foreseen": foreseen}
 
 
 def main():
@@ -194,7 +235,7 @@ def main():
     runs = Runs(sluice, pathlib.Path(scratch))
     if name in NEED_TEXT:
         runs.make_corpus()
-    return (NEED_TEXT | NEED_LENGTHS)[name](runs)
+    return (NEED_TEXT | NEED_NEITHER)[name](runs)
 
 
 if __name__ == "__main__":

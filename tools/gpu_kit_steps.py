@@ -76,6 +76,7 @@ def test_steps():
         tests("ops_test", "*Device*:*Gpu*:*CudnnGraph*:-*DeviceOps*", 60),
         tests("transport_test", "DeviceTransport.*:Nccl.*", 60),
         tests("layers_test", "DeviceModel.*", 90),
+        tests("layers_test", "*Families.OnAGpuEqualAutograd/*", 120),
         tests("runtime_test", "DeviceOptimizer.*:DeviceCalls.*", 60),
         tests("runtime_test", DEVICE_RUNS, 180),
         tests("runtime_test", DEVICE_RUNS, 270, name=" without caching of memory",
@@ -84,6 +85,8 @@ def test_steps():
         Step("training: learns", run_of("learns"), 240, judge_measurement),
         Step("training: strategies agree", run_of("agree"), 240, judge_measurement),
         Step("training: offload overlaps", run_of("offload"), 180, judge_measurement),
+        Step("generation", run_of("generates"), 120, judge_measurement),
+        Step("reinforcement learning", run_of("reinforces"), 120, judge_measurement),
         *(sanitizer_steps() if machine.has(SANITIZER[0]) else []),
     ]
 
@@ -112,6 +115,42 @@ def bench_steps():
             *(layer_steps("8b", load, 60) for load in loads[3:]),
             *(torch_steps("8b", load, "varlen") for load in loads[3:]),
             *(layer_steps("7b", load, 60) for load in loads[1:])]
+
+
+# Parts for a machine that is lent for little time: what is worth most first, each step's limit low, and each part's limits
+# together at most PART_SECONDS. What `build` made travels with them.
+PART_SECONDS = 300
+EVERY_KIND = ("Experts", "Recurrent", "Cases", "Tuned")  # of layers, the suites of layers_test's Families
+FEATURES = "DeviceExecutor/RunsOfFeatures.TrainOnAGpuAsOneRankOnTheCpu/*"
+
+
+def first_part():
+    """What anything else rests on: the machine, each operation, each kind of layer, one rank's run."""
+    return [
+        Step("machine", script("tools/gpu_kit_facts.py"), 15, judge_measurement),
+        Step("doctor", lambda context: [context.program("sluice"), "doctor"], 10),
+        tests("ops_test", "*DeviceOps*", 45),
+        tests("layers_test", "DeviceModel.*", 20),
+        tests("layers_test", ":".join(f"{suite}/Families.OnAGpuEqualAutograd/*" for suite in EVERY_KIND), 50),
+        tests("runtime_test", "DeviceExecutor.*", 45),
+        Step("training: corpus", run_of("corpus"), 30),
+        Step("training: learns", run_of("learns"), 55, judge_measurement),
+        tests("ops_test", "*Device*:*Gpu*:*CudnnGraph*:-*DeviceOps*", 30),
+    ]
+
+
+def second_part():
+    """Each feature, text generation, reinforcement learning, then the first figures."""
+    return [
+        tests("runtime_test", FEATURES, 90),
+        Step("generation", run_of("generates"), 40, judge_measurement),
+        Step("reinforcement learning", run_of("reinforces"), 40, judge_measurement),
+        tests("runtime_test", "DeviceOptimizer.*:DeviceCalls.*", 20),
+        tests("transport_test", "DeviceTransport.*:Nccl.*", 20),
+        layer_steps("8b", "2x8192", 30),
+        torch_steps("8b", "2x8192", "varlen", 40),
+        Step("training: offload overlaps", run_of("offload"), 20, judge_measurement),
+    ]
 
 
 def build_steps():

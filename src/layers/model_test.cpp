@@ -569,6 +569,26 @@ class Families : public testing::TestWithParam<Variation> {
   }
 };
 
+// On GPU 0 without waiting for it, against autograd in FP64 on the CPU; weights fused and deferred,
+// activations kept and made again.
+void expect_gpu_equals_autograd(Case c, double tolerance) {
+  if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  const at::Device gpu(at::kCUDA, 0);
+  ops::prepare_device(gpu);
+  const Data data = random_data(c);
+  const Outcome expected = run_twin(c, data);
+  c.device = gpu;
+  for (const Activations activations : {Activations::kKeep, Activations::kRecompute}) {
+    c.activations = activations;
+    for (const Weights weights : {Weights::kFused, Weights::kDeferred}) {
+      expect_equal(c, run_layers(c, data, 1, weights), expected, tolerance);
+    }
+  }
+}
+
+// Every kind of layer, on one rank.
+TEST_P(Families, OnAGpuEqualAutograd) { expect_gpu_equals_autograd(varied(4), 1e-11); }
+
 TEST_P(Families, EqualAutograd) {
   for (const auto& [tp, kv_heads] : {std::pair(1, 4), std::pair(2, 4), std::pair(4, 2), std::pair(3, 1)}) {
     const Case c = varied(kv_heads);
@@ -718,29 +738,18 @@ TEST(Model, BFloat16IsNear) {
   for (const int tp : {1, 2}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 0.1);
 }
 
-// On GPU 0 without waiting for it, against autograd in FP64 on the CPU; weights fused and deferred,
-// activations kept and made again.
-void expect_gpu_equals_autograd(at::ScalarType dtype, int64_t head_dim, double tolerance) {
-  if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
-  const at::Device gpu(at::kCUDA, 0);
-  ops::prepare_device(gpu);
+Case dense_case(at::ScalarType dtype, int64_t head_dim) {
   Case c{small_shape(12, 4, true), {5, 1, 9, 17}, dtype};
   c.shape.head_dim = head_dim;
-  const Data data = random_data(c);
-  const Outcome expected = run_twin(c, data);
-  c.device = gpu;
-  for (const Activations activations : {Activations::kKeep, Activations::kRecompute}) {
-    c.activations = activations;
-    for (const Weights weights : {Weights::kFused, Weights::kDeferred}) {
-      expect_equal(c, run_layers(c, data, 1, weights), expected, tolerance);
-    }
-  }
+  return c;
 }
 
-TEST(DeviceModel, DoubleEqualsAutograd) { expect_gpu_equals_autograd(at::kDouble, 6, 1e-11); }
-TEST(DeviceModel, FloatIsClose) { expect_gpu_equals_autograd(at::kFloat, 6, 1e-4); }
-TEST(DeviceModel, BFloat16IsNear) { expect_gpu_equals_autograd(at::kBFloat16, 6, 0.1); }
-TEST(DeviceModel, BFloat16WithFusedAttentionIsNear) { expect_gpu_equals_autograd(at::kBFloat16, 8, 0.1); }
+TEST(DeviceModel, DoubleEqualsAutograd) { expect_gpu_equals_autograd(dense_case(at::kDouble, 6), 1e-11); }
+TEST(DeviceModel, FloatIsClose) { expect_gpu_equals_autograd(dense_case(at::kFloat, 6), 1e-4); }
+TEST(DeviceModel, BFloat16IsNear) { expect_gpu_equals_autograd(dense_case(at::kBFloat16, 6), 0.1); }
+TEST(DeviceModel, BFloat16WithFusedAttentionIsNear) {
+  expect_gpu_equals_autograd(dense_case(at::kBFloat16, 8), 0.1);
+}
 
 }  // namespace
 }  // namespace sluice::layers

@@ -39,6 +39,9 @@ void expect_near(double actual, double expected, double tolerance) {
 void expect_as_one_rank(const RunOptions& options, double tolerance) {
   RunOptions reference = short_run(1, {"<1,1,1>"});
   reference.shape = options.shape;
+  reference.codecs.pull = options.codecs.pull;
+  reference.moments = options.moments;
+  reference.balance_loss = options.balance_loss;
   reference.loss_one_in = options.loss_one_in;
   const RunRecord expected = run_in_process(reference), actual = run_in_process(options);
   ASSERT_EQ(actual.losses.size(), expected.losses.size());
@@ -57,6 +60,8 @@ void expect_gpu_as_cpu(RunOptions options, double tolerance) {
 
 constexpr double kDoubleTolerance = 1e-10;
 constexpr double kBFloat16Tolerance = 2e-2;
+constexpr double kCodedTolerance =
+    5e-2;  // of what is rounded to few bits, where a unit in the last place decides
 
 TEST(DeviceExecutor, OneRankTrainsAsOnTheCpu) {
   expect_gpu_as_cpu(short_run(1, {"<1,1,1>"}), kDoubleTolerance);
@@ -83,6 +88,7 @@ TEST(DeviceExecutor, RecomputingAndOffloadingTrainsAsOneRankOnTheCpu) {
 struct Feature {
   const char* name;
   RunOptions (*run)();
+  double tolerance = kDoubleTolerance;
 };
 void PrintTo(const Feature& feature, std::ostream* stream) { *stream << feature.name; }
 
@@ -135,13 +141,76 @@ const Feature kFeatures[] = {
        options.loss_one_in = 5;
        return options;
      }},
+    {"Experts",
+     [] {
+       RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "4x<1,1,1>", "<1,1,4,4>"});
+       options.shape.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
+       return options;
+     }},
+    {"ExpertsOfASharedOneWithBiases",
+     [] {
+       RunOptions options = short_run(4, {"<2,1,1> + 2x<1,1,1>", "<1,1,4>"});
+       options.plan = ringed_plan;
+       options.shape.experts = {
+           .count = 6, .per_token = 2, .hidden = 9, .shared_hidden = 7, .shared_gate = true, .biases = true};
+       return options;
+     }},
+    {"DividedExperts",
+     [] {
+       RunOptions options = short_run(4, {"<1,1,4,4,4>", "<1,1,4,4,2>"});
+       options.shape.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
+       return options;
+     }},
+    {"GatedDeltaLayersBesideAttention",
+     [] {
+       RunOptions options = short_run(4, {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"});
+       options.plan = packed_plan;
+       options.shape.recurrent = {
+           .key_heads = 4, .value_heads = 12, .key_width = 4, .value_width = 3, .convolution = 6};
+       options.shape.block_types = {{.recurrent = true}, {}, {.recurrent = true}, {.recurrent = true}};
+       return options;
+     }},
+    {"LatentAttention",
+     [] {
+       RunOptions options = short_run(4, {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"});
+       options.plan = ringed_plan;
+       options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+       options.shape.kv_heads = options.shape.heads;
+       options.shape.head_dim = 8;
+       options.shape.rotated = 2;
+       return options;
+     }},
+    {"PullInDifferences",
+     [] {
+       RunOptions options = short_run(4, {"4x<1,1,1>", "4x<1,1,1>", "<2,1,1> + <1,2,1>"});
+       options.shape = coded_shape();
+       options.codecs.pull = strategy::PullCodec::kInt8Difference;
+       return options;
+     },
+     kCodedTolerance},
+    {"PushInEightBits",
+     [] {
+       RunOptions options = short_run(4, {"4x<1,1,1>", "<2,1,1> + <1,2,1>"});
+       options.dtype = comm::DType::kFloat32;
+       options.codecs.push = {strategy::Codec::kInt8, strategy::Codec::kInt8};
+       return options;
+     },
+     kCodedTolerance},
+    {"MomentsOfEightBits",
+     [] {
+       RunOptions options = short_run(4, {"<2,2,1>", "4x<1,1,1>"});
+       options.shape = coded_shape();
+       options.moments = base::MomentFormat::k8Bit;
+       return options;
+     },
+     kCodedTolerance},
 };
 
 class RunsOfFeatures : public testing::TestWithParam<Feature> {};
 TEST_P(RunsOfFeatures, TrainOnAGpuAsOneRankOnTheCpu) {
-  expect_gpu_as_cpu(GetParam().run(), kDoubleTolerance);
+  expect_gpu_as_cpu(GetParam().run(), GetParam().tolerance);
 }
-TEST_P(RunsOfFeatures, TrainOnTheCpuAsOneRank) { expect_as_one_rank(GetParam().run(), kDoubleTolerance); }
+TEST_P(RunsOfFeatures, TrainOnTheCpuAsOneRank) { expect_as_one_rank(GetParam().run(), GetParam().tolerance); }
 INSTANTIATE_TEST_SUITE_P(DeviceExecutor, RunsOfFeatures, testing::ValuesIn(kFeatures),
                          [](const auto& info) { return info.param.name; });
 
