@@ -1,12 +1,16 @@
 """How much of its time an elastic run trains while a rank is killed each minute, and how long from a kill to the next step.
 
     elastic_time.py [--config run.toml] [--set section.key=value]... [--ranks 8] [--minutes 30] [--results FOLDER]
+    elastic_time.py --state-gib 1 --ranks 2 --minutes 10      a lost rank with a large state
 
 Without a configuration: the quick start's model (4 layers of 128, 1 million parameters), 4,096 tokens a step of random
 walks of up to 2,048, strategies proposed.
 Kills take turns: a worker, then a whole rank (supervisor and worker), which the launcher replaces. Time is that of steps
 that count: the sum of time_ms in metrics.jsonl, in which a step that was repeated stands once, over the wall time between
 the first line and the last. An undisturbed run of a tenth of the time, before, has the same ratio beside.
+--state-gib: a model of four layers so wide that each rank owns so much of parameters, moments and gradients. Goals: the next
+step behind a lost rank within 3 s beside its own time at 1 GiB, within 10 s at 5 GiB. Snapshots take three times as much
+again, so 5 GiB on two ranks want 64 GiB of memory.
 $SLUICE names the program.
 """
 
@@ -30,12 +34,26 @@ from harness import children, hardware, make_documents, merged, rank_processes, 
 QUICK_START = tomllib.loads((pathlib.Path(__file__).resolve().parent.parent / "examples" / "quickstart.toml").read_text())
 
 
-def write_run(folder):
+GOALS_S = {1: 3, 5: 10}   # by GiB of state a rank: to the end of the next step, beside that step's own time
+BYTES_OF_PARAMETER = 16   # that its owner has: master, two moments, gradient
+
+
+def shape_of(state_gib, ranks):
+    """Four layers whose parameters make so much state on each of the ranks, and steps that are short beside them."""
+    layers, hidden = 4, 1024
+    wanted = state_gib * 2**30 * ranks / BYTES_OF_PARAMETER
+    attention = layers * 4 * hidden * hidden
+    width = max(64, int((wanted - attention) / (layers * 3 * hidden)) // 64 * 64)
+    return {"model.layers": layers, "model.hidden": hidden, "model.heads": 8, "model.kv_heads": 8, "model.ffn_hidden": width,
+            "data.context_length": 64, "data.tokens_per_step": 64 * ranks}
+
+
+def write_run(folder, state_gib, ranks):
     """The configuration that stands in for one, and its corpus."""
-    write_corpus(folder / "corpus", make_documents(count=400, longest=2048))
+    write_corpus(folder / "corpus", make_documents(count=400, longest=64 if state_gib else 2048))
     changes = {"data.train": [[str(folder / "corpus"), 1.0]], "data.validation_fraction": 0.0, "data.tokens_per_step": 4096,
                "train.eval_every": 0, "parallel.strategies": "auto", "checkpoint.every": 0, "log.trace_steps": [],
-               "log.tensorboard": False}
+               "log.tensorboard": False} | (shape_of(state_gib, ranks) if state_gib else {})
     path = folder / "run.toml"
     path.write_text(to_toml(merged(QUICK_START, changes)))
     return str(path)
@@ -149,6 +167,12 @@ def page(options, undisturbed, disturbed, kills):
         if some:
             lines.append(f"| {name} | " + " | ".join(f"{statistics.median(kill[at] for kill in some):.2f} s, "
                                                     f"{max(kill[at] for kill in some):.2f} s" for at in (1, 2)) + " |")
+    if options.state_gib:
+        # The step itself is no part of what a loss costs.
+        cost = statistics.median(kill[1] for kill in kills if kill[0]) - undisturbed[2] if any(kill[0] for kill in kills) else None
+        goal = GOALS_S.get(options.state_gib)
+        lines += ["", f"A lost rank with {options.state_gib} GiB of state costs " + ("?" if cost is None else f"{cost:.2f} s") +
+                  " beside the next step" + (f" (goal {goal} s)." if goal else ".")]
     return "\n".join([*lines, ""])
 
 
@@ -158,13 +182,14 @@ def main():
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--minutes", type=int, default=30)
+    parser.add_argument("--state-gib", type=int, default=0, help="of each rank; 0: the quick start's model")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=pathlib.Path, help="write elastic.md here")
     options = parser.parse_args()
     if options.results:
         options.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sluice-elastic-", ignore_cleanup_errors=True) as folder:
-        options.config = options.given or write_run(pathlib.Path(folder))
+        options.config = options.given or write_run(pathlib.Path(folder), options.state_gib, options.ranks)
         written = page(options, *measure(options, pathlib.Path(folder)))
     print(written)
     if options.results:
