@@ -18,6 +18,8 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/stderr_lines.h"
+#include "base/stop_signals.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/failure.h"
@@ -27,19 +29,22 @@ namespace {
 
 // Runs ahead of the libraries' initialisers.
 //
+// What the starting process ignored and blocked is inherited: without SIGCHLD's default nobody would hear
+// that a child has ended. An ignored SIGHUP or SIGINT is a wish (nohup, `&` in a script).
+//
 // Ranks, and who starts them, wait for signals to stop where they are ready for them (train/stop_signal.h,
-// transport/local_launcher.h). Until then SIGTERM and SIGINT stay pending: their default action would end the
-// process without a word. Nor does a reader of their lines end them that has gone: Ctrl-C on `sluice train |
-// tee` ends tee first.
+// transport/local_launcher.h). Until then these stay pending: their default action would end the process
+// without a word. Nor does a reader of their lines end them that has gone: Ctrl-C on `sluice train | tee`
+// ends tee first.
 void before_libraries(int argc, char** argv, char**) {
   sluice::cli::say_what_nobody_catches();
-  if (argc < 2 || (std::strcmp(argv[1], "train") != 0 && std::strcmp(argv[1], "profile") != 0)) return;
-  sigset_t stopping;
-  sigemptyset(&stopping);
-  sigaddset(&stopping, SIGTERM);
-  sigaddset(&stopping, SIGINT);
-  sigprocmask(SIG_BLOCK, &stopping, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  for (const int wanted : {SIGCHLD, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGPIPE}) signal(wanted, SIG_DFL);
+  const bool runs_ranks = argc > 1 && (std::strcmp(argv[1], "train") == 0 || std::strcmp(argv[1], "profile") == 0);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  if (runs_ranks) blocked = sluice::base::stop_signals();
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);  // at once: a signal to stop that is pending must stay so
+  if (runs_ranks) signal(SIGPIPE, SIG_IGN);
 }
 [[gnu::used, gnu::section(".preinit_array")]] void (*const run_first)(int, char**,
                                                                       char**) = &before_libraries;
@@ -89,7 +94,7 @@ void add_commands(CLI::App& app) {
 
 int fail(const std::string& message, int exit_status) {
   std::cout.flush();
-  std::fprintf(stderr, "sluice: %s\n", sluice::base::printable(message).c_str());
+  sluice::base::say_on_stderr(sluice::base::text("sluice: ", sluice::base::printable(message), "\n"));
   return exit_status;
 }
 

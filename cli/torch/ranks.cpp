@@ -14,6 +14,7 @@
 #include "base/failure.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/stderr_lines.h"
 #include "base/text.h"
 #include "cli/environment.h"
 #include "cli/number.h"
@@ -70,7 +71,7 @@ int launch_ranks(int ranks, Launched launched, std::function<void()> work) {
   local.work = std::move(work);
   local.ranks = ranks;
   local.supervised = launched == Launched::kSupervisors;
-  local.say = [](const std::string& line) { std::fprintf(stderr, "sluice: %s\n", line.c_str()); };
+  local.say = [](const std::string& line) { base::say_on_stderr(base::text("sluice: ", line, "\n")); };
   return transport::launch_locally(local).exit_status;
 }
 
@@ -101,6 +102,16 @@ void let_crowded_threads_sleep(const config::TrainConfig& train, const transport
       base::text("cannot start this program again with OMP_WAIT_POLICY=passive: ", std::strerror(errno)));
 }
 
+namespace {
+
+// Whoever says so wants none.
+bool hides_all_gpus(const transport::Environment& environment) {
+  const auto visible = environment.find("CUDA_VISIBLE_DEVICES");
+  return visible != environment.end() && (visible->second.empty() || visible->second == "-1");
+}
+
+}  // namespace
+
 train::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
   train::RunOptions rank = rank_of(transport::launch_from(environment()), options, command, destination);
   if (!rank.failure) let_crowded_threads_sleep(rank.config.train, rank.launch);
@@ -119,6 +130,8 @@ train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& op
   base::configure_log(log_options(launch));
   try {
     rank.config = config::read_config(options.config, options.settings);
+    if (hides_all_gpus(environment()) && rank.config.train.device == config::DeviceChoice::kAuto)
+      rank.config.train.device = config::DeviceChoice::kCpu;
     if (destination == RankLog::kRunDirectory) log_into(rank.config.log.dir, launch);
   } catch (const base::Error&) {
     rank.failure = std::current_exception();

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stop_signals.h"
 #include "base/text.h"
 #include "cli/chat_options.h"
 #include "cli/command.h"
@@ -52,7 +53,7 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// Ends `server` at SIGTERM or SIGINT, which main() has blocked in all threads.
+// Ends `server` at a signal to stop, all of which main() has blocked in all threads.
 class StopAtSignal {
  public:
   explicit StopAtSignal(serve::Server& server)
@@ -68,16 +69,8 @@ class StopAtSignal {
     thread_.join();
   }
 
-  static sigset_t stopping() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    return signals;
-  }
-
  private:
-  sigset_t signals_ = stopping();
+  sigset_t signals_ = base::stop_signals();
   std::atomic<bool> done_ = false;
   std::thread thread_;
 };
@@ -178,7 +171,7 @@ void run(ServeArguments options) {
              " lets other machines in, and nobody is asked for a key: set SLUICE_API_KEY, or serve "
              "127.0.0.1"));
   }
-  const sigset_t stopping = StopAtSignal::stopping();
+  const sigset_t stopping = base::stop_signals();
   pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
   train::ModelSource model = train::open_model(locate(options.model));
   require_one_pipeline(options, model.shape());

@@ -30,7 +30,7 @@ base::Json to_json(const EvaluationMetrics& metrics) {
 
 MetricsWriter::MetricsWriter(const Options& options) : path_(options.directory / "metrics.jsonl") {
   drop_from(options.first_step);
-  lines_.open(path_, std::ios::app);
+  lines_.emplace(path_);
   if (options.tensorboard) tensorboard_.emplace(options.directory, options.first_step);
 }
 
@@ -63,12 +63,7 @@ void MetricsWriter::drop_from(int64_t first_step) {
   if (error) throw base::RunError(base::text("cannot cut ", path_.string(), ": ", error.message()));
 }
 
-void MetricsWriter::write_line(const base::Json& line) {
-  lines_ << base::json_text(line) << '\n';
-  lines_.flush();
-  if (!lines_)
-    throw base::RunError(base::text("cannot write ", path_.string(), ": free space and resume the run"));
-}
+void MetricsWriter::write_line(const base::Json& line) { lines_->append(base::json_text(line) + "\n"); }
 
 void MetricsWriter::write(const StepRecord& step) {
   const base::Json line = to_json(step);

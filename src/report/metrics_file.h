@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 
+#include "base/appended_file.h"
 #include "base/json_fwd.h"
 #include "report/step_record.h"
 #include "report/tensorboard.h"
@@ -42,6 +42,8 @@ class MetricsWriter {
   bool was_evaluated() const { return was_evaluated_; }
   void write(const StepRecord& step);
   void write(const EvaluationMetrics& metrics);
+  // Whether somebody deleted the file since the last call: it was written anew, with all of its lines.
+  bool take_restored() { return lines_->take_restored(); }
 
  private:
   void drop_from(int64_t first_step);
@@ -50,7 +52,7 @@ class MetricsWriter {
   std::filesystem::path path_;
   int64_t missing_steps_ = 0;
   bool was_evaluated_ = false;
-  std::ofstream lines_;
+  std::optional<base::AppendedFile> lines_;
   std::optional<TensorBoardWriter> tensorboard_;
 };
 

@@ -59,6 +59,12 @@ double wall_time_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+std::string file_name() {
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof host - 1);
+  return base::text("events.out.tfevents.", static_cast<int64_t>(wall_time_s()), ".", host, ".", ::getpid());
+}
+
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
@@ -73,12 +79,8 @@ uint32_t masked_crc32c(std::string_view bytes) {
   return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, int64_t first_step) {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof host - 1);
-  path_ = directory /
-          base::text("events.out.tfevents.", static_cast<int64_t>(wall_time_s()), ".", host, ".", ::getpid());
-  out_.open(path_, std::ios::binary | std::ios::app);
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, int64_t first_step)
+    : out_(directory / file_name()) {
   write_record(double_field(1, wall_time_s()) + bytes_field(3, "brain.Event:2"));
   const std::string start = integer_field(1, 1);  // of a SessionLog: status START
   write_record(double_field(1, wall_time_s()) + integer_field(2, first_step) + bytes_field(7, start));
@@ -94,12 +96,8 @@ void TensorBoardWriter::write(int64_t step, const std::vector<Scalar>& scalars) 
 
 void TensorBoardWriter::write_record(std::string_view event) {
   const std::string length = little_endian(static_cast<uint64_t>(event.size()));
-  out_ << length << little_endian(masked_crc32c(length)) << event << little_endian(masked_crc32c(event));
-  out_.flush();
-  if (!out_) {
-    throw base::RunError(
-        base::text("cannot write ", path_.string(), ": free space or set log.tensorboard = false"));
-  }
+  out_.append(length + little_endian(masked_crc32c(length)) + std::string(event) +
+              little_endian(masked_crc32c(event)));
 }
 
 }  // namespace sluice::report

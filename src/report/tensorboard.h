@@ -4,10 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/appended_file.h"
 
 namespace sluice::report {
 
@@ -26,8 +27,7 @@ class TensorBoardWriter {
  private:
   void write_record(std::string_view event);
 
-  std::filesystem::path path_;
-  std::ofstream out_;
+  base::AppendedFile out_;
 };
 
 // CRC-32C (Castagnoli), and TensorFlow's mask of it.

@@ -157,6 +157,12 @@ void Buddies::take(const std::string& text, int64_t step) {
   snapshot.text_hash = base::hash_bytes(text);
   if (copied >= 0) exchange_copies(snapshot, view);
   memory.seal(snapshot);
+  if (memory.lacks_room() && !std::exchange(told_of_room_, true)) {
+    base::log_warning(base::text(
+        "/dev/shm has no room for snapshots of ", base::human_bytes(static_cast<double>(snapshot.bytes())),
+        " a rank: they lie in memory that ends with this rank, so a launcher that starts all ranks anew "
+        "goes on from a checkpoint; give it more (docker run --shm-size, size= of its mount)"));
+  }
   computed_ns_ = base::thread_time_ns();  // all that this thread does
 }
 

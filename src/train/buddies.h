@@ -63,6 +63,7 @@ class Buddies {
   int64_t next_ = 0;
   std::atomic<int64_t> computed_ns_ = 0;
   int64_t waited_ns_ = 0;
+  bool told_of_room_ = false;   // the thread's
   std::exception_ptr failure_;  // the thread's, read behind its end
   std::thread thread_;
 };

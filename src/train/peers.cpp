@@ -1,5 +1,6 @@
 #include "train/peers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -37,6 +38,7 @@ void Peers::meet() {
     const std::lock_guard lock(failing_);
     heartbeat_ = std::move(beating);
   }
+  if (options_.seat) options_.seat->memory->set_met();
   if (rank() == 0 && !options_.launch.single_host() && options_.launch.secret.empty()) {
     base::log_warning(
         "SLUICE_SECRET is not set: whoever reaches this network can pass for a rank "
@@ -47,15 +49,18 @@ void Peers::meet() {
 void Peers::watch_progress() {
   if (options_.config.train.stall_s == 0) return;
   WatchdogOptions options;
-  options.stall_ns = options_.config.train.stall_s * 1'000'000'000;
+  // Who was ended as stuck before it came to a step's end was perhaps only slow.
+  const int64_t restarts = options_.seat ? options_.seat->fruitless : 0;
+  options.stall_ns = (options_.config.train.stall_s * 1'000'000'000) << std::min<int64_t>(restarts, 8);
   options.others_at_own_work = [this] {
     const std::lock_guard lock(failing_);
     return heartbeat_ && heartbeat_->others_at_work();
   };
   options.work_done = [this] { return work_done(); };
   options.on_stall = [this](const std::string& stalled) {
-    const base::RunError stall(
-        text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)"));
+    const base::RunError stall(text(
+        "no progress on rank ", rank(), ": ", stalled, " (train.stall_s = ", options_.config.train.stall_s,
+        " says how long that may be: raise it where the machine is merely slow)"));
     if (!options_.seat) return fail(stall);
     base::log_warning(stall.what());
     release_directory();

@@ -91,12 +91,7 @@ void Reporter::open_files() {
   base::make_directories(directory);
   checkpoint::prune(directory / "checkpoints", done,
                     {config_.checkpoint.keep, config_.checkpoint.keep_hours});
-  keep_written(directory / "config.toml", config::to_toml(config_));
-  keep_written(directory / "calibration.json", base::json_text(run_.planning().calibration(), 2) + "\n");
-  // The local launcher replaces ranks itself, under a secret that nobody else has.
-  const RunOptions& options = run_.options();
-  if (options.seat && options.launch.launcher != transport::Launcher::kSluice)
-    write_roster(directory, *options.seat);
+  describe_run();
   metrics_.emplace(report::MetricsWriter::Options{directory, config_.log.tensorboard, done});
   if (metrics_->missing_steps() == 0) return;
   base::log_warning(text((directory / "metrics.jsonl").string(), " has no line for the last ",
@@ -104,10 +99,32 @@ void Reporter::open_files() {
                          " steps that the checkpoint has behind it: losses of those are not shown"));
 }
 
+// What others read beside the steps: how to join or repeat the run.
+void Reporter::describe_run() const {
+  const fs::path& directory = config_.log.dir;
+  keep_written(directory / "config.toml", config::to_toml(config_));
+  keep_written(directory / "calibration.json", base::json_text(run_.planning().calibration(), 2) + "\n");
+  // The local launcher replaces ranks itself, under a secret that nobody else has.
+  const RunOptions& options = run_.options();
+  if (options.seat && options.launch.launcher != transport::Launcher::kSluice)
+    write_roster(directory, *options.seat);
+}
+
+// A run goes on when its files are deleted, and says so: checkpoints that lay there are gone, too.
+void Reporter::look_at_files() {
+  if (!metrics_->take_restored()) return;
+  base::log_warning(
+      text((config_.log.dir / "metrics.jsonl").string(),
+           " was deleted while the run went on, and is written anew with all of its lines; what "
+           "else was deleted, checkpoints say, is gone until the run writes the next ones"));
+  describe_run();
+}
+
 void Reporter::tell(const report::StepRecord& step) {
   if (!metrics_) return;
   const auto writing = run_.activity().own(text("writing the metrics of step ", step.step));
   metrics_->write(without_ranks(step));
+  look_at_files();
   const int64_t done = step.step + 1 - run_.start().state().step;
   const int64_t steps = config_.train.steps - run_.start().state().step;
   const int64_t left_ns =

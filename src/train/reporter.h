@@ -32,6 +32,8 @@ class Reporter {
 
  private:
   void open_files();
+  void describe_run() const;
+  void look_at_files();
   void show_to_prometheus(const report::StepRecord& step);
 
   RunContext& run_;

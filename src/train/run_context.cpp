@@ -1,5 +1,6 @@
 #include "train/run_context.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "layers/policy_loss.h"
@@ -91,7 +92,9 @@ void RunContext::open_buddies() {
   std::vector<int> ranks(static_cast<size_t>(launch.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
   Buddies::Options options{.seat = *seat, .every = config().elastic.buddy_every.value_or(0)};
-  if (!launch.single_host()) options.stride = launch.local_size;
+  // One distance for all ranks, whatever their nodes have of them.
+  const int fullest_node = std::ranges::max(control().gather(launch.local_size));
+  if (fullest_node < launch.world_size) options.stride = fullest_node;
   const auto connecting = activity().shared("making the communicators");
   buddies_ =
       std::make_unique<Buddies>(peers_.transport().communicator("buddies", ranks), engine_->store(), options);

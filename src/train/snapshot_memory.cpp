@@ -124,8 +124,14 @@ void SnapshotMemory::make_named(const fs::path& file) {
     return transport::Socket(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   };
   lock_ = make(file);
-  if (!lock_.is_open() || flock(lock_.fd(), LOCK_EX) != 0 || ftruncate(lock_.fd(), sizeof(Control)) != 0)
-    return lock_.close();  // without a name then
+  const bool locked = lock_.is_open() && flock(lock_.fd(), LOCK_EX) == 0;
+  // Room is asked for: a write beyond it would end the process by a signal.
+  const int fault = locked ? ::posix_fallocate(lock_.fd(), 0, sizeof(Control)) : errno;
+  if (fault != 0) {
+    nameless_because_ = std::strerror(fault);
+    if (lock_.is_open()) ::unlink(file.c_str());
+    return lock_.close();
+  }
   name_ = file;
   for (size_t slot = 0; slot < named_.size(); ++slot) named_[slot] = make(slot_path(slot));
   auto* control = new (map_shared(lock_.fd(), sizeof(Control))) Control;
@@ -201,6 +207,11 @@ void SnapshotMemory::seal(const Snapshot& snapshot) {
   seal.snapshot = snapshot;
   seal.serial = control_->seals[1 - slot].serial + 1;
   if (lock_.is_open()) ::futimens(lock_.fd(), nullptr);  // written now
+}
+
+bool SnapshotMemory::lacks_room() const {
+  return has_name() && std::ranges::any_of(control_->seals,
+                                           [](const Seal& seal) { return seal.serial > 0 && seal.unnamed; });
 }
 
 std::optional<SnapshotMemory::View> SnapshotMemory::find(int64_t step, int64_t epoch) const {

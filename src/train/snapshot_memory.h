@@ -62,6 +62,12 @@ class SnapshotMemory {
   // What is sealed. Also while a worker writes.
   std::vector<membership::Held> held() const;
 
+  // Whether it has the name that was asked for, and why not.
+  bool has_name() const { return !name_.empty(); }
+  const std::string& nameless_because() const { return nameless_because_; }
+  // Whether the folder had no room for the snapshot that was sealed last: it goes with this process.
+  bool lacks_room() const;
+
   // Nobody is to find this memory any more: the run has ended.
   void remove_name();
   // Nor what dead supervisors of the run have left in the folder.
@@ -110,8 +116,11 @@ class SnapshotMemory {
   // The worker's word that its rank leaves the run, which goes on without it.
   void set_leaving() { control_->leaving = 1; }
   bool is_leaving() const { return control_->leaving != 0; }
+  // The worker's word that all ranks of its epoch have met.
+  void set_met() { control_->met = 1; }
+  bool has_met() const { return control_->met != 0; }
   // Before a worker starts.
-  void clear_words() { control_->boundary = control_->done = control_->leaving = 0; }
+  void clear_words() { control_->boundary = control_->done = control_->leaving = control_->met = 0; }
 
  private:
   struct Seal {
@@ -119,13 +128,14 @@ class SnapshotMemory {
     bool unnamed = true;              // its bytes have no name: the folder has no room for them
     Snapshot snapshot;
   };
-  static constexpr uint64_t kFormat = 0x534c5543'00000002;  // of Control
+  static constexpr uint64_t kFormat = 0x534c5543'00000003;  // of Control
   struct Control {
     std::atomic<uint64_t> format = 0;  // kFormat once it is whole
     std::atomic<uint64_t> history = 0;
     std::atomic<int> boundary = 0;
     std::atomic<int> done = 0;
     std::atomic<int> leaving = 0;
+    std::atomic<int> met = 0;
     std::array<Seal, 2> seals;
   };
 
@@ -139,6 +149,7 @@ class SnapshotMemory {
   Control* control_ = nullptr;  // shared with the workers
   std::filesystem::path name_;  // of the file that holds `control_`; "": none
   transport::Socket lock_;      // that file, locked
+  std::string nameless_because_;
   std::array<transport::Socket, 2> unnamed_;
   std::array<transport::Socket, 2> named_;
 };

@@ -11,24 +11,13 @@
 
 #include "base/error.h"
 #include "base/steady_time.h"
+#include "base/stop_signals.h"
 
 namespace sluice::train {
 
-namespace {
-
-sigset_t stop_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  return signals;
-}
-
-}  // namespace
-
-StopSignal::StopSignal(std::function<void()> end_now, int64_t again_ns)
-    : end_now_(std::move(end_now)), again_ns_(again_ns) {
-  const sigset_t signals = stop_signals();
+StopSignal::StopSignal(std::function<void()> end_now, Options options)
+    : end_now_(std::move(end_now)), again_ns_(options.again_ns), deferring_(options.deferring) {
+  const sigset_t signals = base::stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signals_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
   ending_ = ::eventfd(0, EFD_CLOEXEC);
@@ -41,7 +30,7 @@ StopSignal::~StopSignal() {
   thread_.join();
   ::close(signals_);
   ::close(ending_);
-  const sigset_t signals = stop_signals();
+  const sigset_t signals = base::stop_signals();
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 

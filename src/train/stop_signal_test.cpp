@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -25,7 +26,7 @@ void send(int signal) {
 int ends(bool deferred, int64_t again_ns, std::initializer_list<int> signals) {
   std::atomic<int> count = 0;
   {
-    StopSignal stop([&] { ++count; }, again_ns);
+    StopSignal stop([&] { ++count; }, {.again_ns = again_ns});
     if (deferred) stop.defer();
     for (const int signal : signals) send(signal);
     while (!stop.requested()) std::this_thread::yield();
@@ -41,6 +42,27 @@ TEST(StopSignal, SeveralCloseTogetherAreOne) {
 }
 
 TEST(StopSignal, OneLongAfterTheFirstEndsAtOnce) { EXPECT_EQ(ends(true, 0, {SIGTERM, SIGTERM}), 1); }
+
+// A signal that came while the process was forked is there when the question is made.
+TEST(StopSignal, OneThatIsPendingIsAskedAboutWhereThereAreStepsToSave) {
+  sigset_t stopping;
+  sigemptyset(&stopping);
+  sigaddset(&stopping, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
+  ::kill(::getpid(), SIGTERM);
+  std::atomic<int> count = 0;
+  {
+    StopSignal stop([&] { ++count; }, {.deferring = true});
+    while (!stop.requested()) std::this_thread::yield();
+  }
+  EXPECT_EQ(count, 0);
+}
+
+TEST(StopSignal, BatchSystemsAndLostTerminalsAskToo) {
+  ::signal(SIGHUP, SIG_DFL);  // whatever this was started by
+  EXPECT_EQ(ends(true, kNever_ns, {SIGUSR1}), 0);
+  EXPECT_EQ(ends(true, kNever_ns, {SIGHUP}), 0);
+}
 
 TEST(StopSignal, NobodyAsksBeforeTheFirstStep) { EXPECT_EQ(ends(false, kNever_ns, {SIGINT}), 1); }
 

@@ -14,10 +14,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/group_limits.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/steady_time.h"
+#include "base/stop_signals.h"
 #include "base/text.h"
 #include "membership/agent.h"
 #include "train/child_process.h"
@@ -40,16 +42,15 @@ constexpr int64_t kAgainNs = 3'000'000'000;  // between signals: another wish to
 constexpr int kEpochsWithoutAStep = 5;       // then the run fails of itself, not of what it runs on
 
 sigset_t watched_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, signal);
+  sigset_t set = base::stop_signals();
+  sigaddset(&set, SIGCHLD);
   return set;
 }
 
-// What a worker begins with: it has its own way with the two that ask it to stop, once it is ready for them.
+// What a worker begins with: it has its own way with those that ask it to stop, once it is ready for them.
 sigset_t with_stop_blocked(sigset_t mask) {
-  sigaddset(&mask, SIGTERM);
-  sigaddset(&mask, SIGINT);
+  const sigset_t stopping = base::stop_signals();
+  sigorset(&mask, &mask, &stopping);
   return mask;
 }
 
@@ -90,6 +91,7 @@ class Supervisor final : public membership::World {
         self_(self_of(options.launch)),
         mail_(std::move(listener_), options.launch.key()) {
     if (options.memory) memory_.emplace(*options.memory);
+    if (memory_ && !memory_->has_name()) tell_of_nameless_memory();
     if (!options.memory) memory_.emplace();
     pthread_sigmask(SIG_BLOCK, &signals_, &before_);
     signal_file_ = transport::Socket(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -120,6 +122,13 @@ class Supervisor final : public membership::World {
   }
 
  private:
+  void tell_of_nameless_memory() const {
+    base::log_warning(
+        text("no file can be made in ", options_.memory->folder.string(), " (", memory_->nameless_because(),
+             "): snapshots lie in memory that ends with this rank, so a launcher that starts all "
+             "ranks anew goes on from a checkpoint"));
+  }
+
   // Ids that all know follow from ranks; others are drawn.
   Member self_of(const Launch& launch) const {
     const bool known = !launch.supervisor_ports.empty() && !launch.joins;
@@ -181,7 +190,7 @@ class Supervisor final : public membership::World {
     const bool somebody_came = epoch.ranks() > ranks_;
     if (ranks_ > 0 && !somebody_came) ++losses_;
     tell_of(epoch);
-    if (makes_no_progress(epoch)) return;
+    if (lacks_ranks_from_the_first(epoch) || makes_no_progress(epoch)) return;
     for (const Member& member : epoch.members) {
       if (member.id != self_.id) mail_.connect({member.address, member.port});
     }
@@ -259,9 +268,25 @@ class Supervisor final : public membership::World {
     same_origin_ = epoch.number > 0 && epoch.origin.step == origin_step_ ? same_origin_ + 1 : 0;
     origin_step_ = epoch.origin.step;
     if (same_origin_ < kEpochsWithoutAStep) return false;
-    end(1, text(kEpochsWithoutAStep,
-                " epochs in a row were lost before a step was sealed: what the ranks say "
-                "in rank-*.log is not chance"));
+    end(1,
+        text(kEpochsWithoutAStep,
+             " epochs in a row were lost before a step was sealed: what the ranks say in rank-*.log is not "
+             "chance; ranks that were ended as stuck, though their machine is merely slow, want a higher "
+             "train.stall_s"));
+    return true;
+  }
+
+  // Ranks that never met have nothing in common to go on with: the run would go on from its beginning, or
+  // from an old checkpoint, with fewer ranks than were asked for. (Our local launcher starts others in their
+  // place.)
+  bool lacks_ranks_from_the_first(const Epoch& epoch) {
+    met_ = met_ || memory_->has_met();
+    const int asked = options_.launch.world_size;
+    const bool replaces = options_.launch.launcher == transport::Launcher::kSluice || options_.launch.joins;
+    if (met_ || replaces || epoch.number == 0 || epoch.ranks() >= asked) return false;
+    end(1, text("only ", epoch.ranks(), " of ", base::human_count(asked, "rank", "ranks"),
+                " are left before all of them had met: see what the others say, and whether their machines "
+                "reach each other at the addresses of MASTER_ADDR's network"));
     return true;
   }
 
@@ -296,8 +321,8 @@ class Supervisor final : public membership::World {
     signal_file_.close();
     mail_.close();
     const bool stop_asked = stop_asked_ns_ > 0;
-    options_.work(launch,
-                  {epoch, &*memory_, &plans_, run_, options_.launch.key(), since_ns_, losses_, stop_asked});
+    options_.work(launch, {epoch, &*memory_, &plans_, run_, options_.launch.key(), since_ns_, losses_,
+                           same_origin_, stop_asked});
     return 1;
   }
 
@@ -320,7 +345,7 @@ class Supervisor final : public membership::World {
       const bool again = stop_asked_ns_ > 0 && base::now_ns() - stop_asked_ns_ >= kAgainNs;
       if (stop_asked_ns_ == 0) stop_asked_ns_ = base::now_ns();
       if (!worker_.runs()) stop_without_worker(again);
-      if (signal == SIGTERM || info.ssi_code != SI_KERNEL) worker_.send(signal);
+      if (signal != SIGINT || info.ssi_code != SI_KERNEL) worker_.send(signal);
     }
   }
 
@@ -347,8 +372,9 @@ class Supervisor final : public membership::World {
     if (memory_->is_leaving()) return leave_the_run();
     if (agent_->run_end()) return end(*agent_->run_end(), "");
     if (WIFSIGNALED(status)) {
-      base::log_warning(
-          text("the worker was killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")"));
+      base::log_warning(text("the worker was killed by signal ", WTERMSIG(status), " (",
+                             strsignal(WTERMSIG(status)), ")",
+                             WTERMSIG(status) == SIGKILL ? memory_kills_.explain() : ""));
     }
     agent_->on_worker_end(base::now_ns());
   }
@@ -401,6 +427,7 @@ class Supervisor final : public membership::World {
   const Member self_;
   transport::Mail mail_;
   std::optional<SnapshotMemory> memory_;
+  base::MemoryKills memory_kills_;
   PlanMemory plans_;
   std::optional<FirstMeeting> meeting_;
   std::optional<membership::Agent> agent_;
@@ -412,6 +439,7 @@ class Supervisor final : public membership::World {
   int64_t origin_step_ = -2;
   int same_origin_ = 0;
   std::optional<int> exit_status_;
+  bool met_ = false;   // all ranks of some epoch
   bool left_ = false;  // of its own accord, and the run goes on
 };
 

@@ -28,6 +28,7 @@ struct Seat {
   transport::RunKey key;    // of its supervisors: who knows it may join
   int64_t since_ns = 0;     // of the steady clock: when the supervisor began
   int64_t losses = 0;       // of ranks, by which epochs have ended since
+  int64_t fruitless = 0;    // epochs in a row, before this one, that were lost before a step was sealed
   bool stop_asked = false;  // before the worker began: it has only to save what the epoch goes on from
 
   // The mean time between losses so far; 0: there was none.

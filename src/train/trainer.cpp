@@ -34,11 +34,22 @@ namespace sluice::train {
 using base::text;
 using std::chrono::steady_clock;
 
+namespace {
+
+// Whether the run goes on from a snapshot in memory, or from behind a loss: there are steps to be saved then,
+// however early a signal comes.
+bool has_unsaved_steps(const RunOptions& options) {
+  return options.epoch() > 0 || (options.seat && options.seat->epoch.origin.step >= 0);
+}
+
+}  // namespace
+
 class Trainer::Impl {
  public:
-  explicit Impl(RunOptions options) : run_(std::move(options)) {
-    // Behind a loss there are steps to be saved, whenever a signal comes.
-    if (run_.options().epoch() > 0) stop_signal_.defer();
+  explicit Impl(RunOptions options)
+      : run_(std::move(options)),
+        stop_signal_([this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); },
+                     {.deferring = has_unsaved_steps(run_.options())}) {
     if (run_.options().seat && run_.options().seat->stop_asked) stop_signal_.request();
   }
 
@@ -72,8 +83,7 @@ class Trainer::Impl {
   RunState run_state_resumed() const;
 
   RunContext run_;  // starts no thread before it is opened
-  StopSignal stop_signal_{
-      [this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); }};
+  StopSignal stop_signal_;
   const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
   std::unique_ptr<Speaker> speaker_;  // of runs that learn from what they say, or show it

@@ -77,24 +77,31 @@ void Watchdog::watch() {
 // What is stuck, or nothing.
 std::string Watchdog::look() {
   const bool held = options_.others_at_own_work && options_.others_at_own_work();
+  const WorkDone before = std::exchange(effort_, options_.work_done());
+  const bool moved = effort_.transfers != before.transfers;
+  const bool computes = effort_.computed_ns - before.computed_ns > options_.look_ns / kIdlePart;
+  const int64_t counted_ns = computes ? options_.look_ns / kComputingTimes : options_.look_ns;
   const auto busy = nodes_.busy();
   for (size_t stream = 0; stream < busy.size(); ++stream) {
-    std::string stalled = look_at(busy[stream], seen_nodes_[stream], held);
+    std::string stalled = look_at(busy[stream], seen_nodes_[stream], held, counted_ns);
     if (!stalled.empty()) return stalled;
   }
   Doing doing = activity_.now();
   // While none of its nodes is under way nobody but the rank itself can move a step on.
   if (doing.work == WorkKind::kNodes && std::ranges::any_of(busy, is_busy)) doing.serial = 0;
-  return look_at(doing, held);
+  if (moved) doing.serial = 0;
+  return look_at(doing, held, counted_ns);
 }
 
-std::string Watchdog::look_at(const runtime::BusyStream& node, Seen& seen, bool held) const {
+std::string Watchdog::look_at(const runtime::BusyStream& node, Seen& seen, bool held,
+                              int64_t counted_ns) const {
   if (node.serial == 0 || node.serial != seen.serial) {
     seen = {.serial = node.serial};
     return "";
   }
   seen.age_ns += options_.look_ns;
-  if (node.alone || !held) seen.stalled_ns += options_.look_ns;
+  // A rank that computes is slow, on a machine that others use, say, or by a plan that is far off.
+  if (node.alone || !held) seen.stalled_ns += node.alone ? counted_ns : options_.look_ns;
   const int64_t patience_ns = node.alone ? options_.stall_ns / 2 : options_.stall_ns;
   if (seen.stalled_ns < patience_ns + kPlannedTimes * node.planned_ns) return "";
   return base::text(node.alone ? "it is stuck in " : "it waits for other ranks in ", describe(node), ", for ",
@@ -103,17 +110,14 @@ std::string Watchdog::look_at(const runtime::BusyStream& node, Seen& seen, bool 
 }
 
 // A serial of 0 stands for what is judged elsewhere.
-std::string Watchdog::look_at(const Doing& doing, bool held) {
-  const WorkDone before = std::exchange(effort_, options_.work_done());
-  const bool moved = effort_.transfers != before.transfers;
-  if (doing.serial == 0 || doing.serial != seen_.serial || moved) {
+std::string Watchdog::look_at(const Doing& doing, bool held, int64_t counted_ns) {
+  if (doing.serial == 0 || doing.serial != seen_.serial) {
     seen_ = {.serial = doing.serial};
     return "";
   }
   seen_.age_ns += options_.look_ns;
   const bool shared = doing.work == WorkKind::kShared;
-  const bool computes = effort_.computed_ns - before.computed_ns > options_.look_ns / kIdlePart;
-  if (!(shared && held)) seen_.stalled_ns += computes ? options_.look_ns / kComputingTimes : options_.look_ns;
+  if (!(shared && held)) seen_.stalled_ns += counted_ns;
   if (seen_.stalled_ns < options_.stall_ns) return "";
   return base::text(shared ? "it waits for other ranks while " : "it is stuck while ", doing.what, ", for ",
                     base::human_duration(seen_.age_ns), " now");

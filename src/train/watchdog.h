@@ -39,9 +39,10 @@ struct WatchdogOptions {
 // Whether a rank does what others may have to wait for, instead of waiting itself.
 bool at_own_work(const Activity& activity, const runtime::NodeWatch& nodes);
 
-// Looks at a rank's nodes while a step is under way, and at its main thread always. What is not a node has no
-// planned time: it comes on while the process moves bytes to or from disks, stands still when it does nothing
-// at all, and while it only computes its time counts a kComputingTimes-th.
+// Looks at a rank's nodes while a step is under way, and at its main thread always. While the process
+// computes, the time of what the rank does alone counts a kComputingTimes-th: it is slow, and whether it is
+// stuck as well shows late. What is not a node has no planned time: it comes on while the process moves bytes
+// to or from disks, and stands still when it does nothing at all.
 //
 // Time is counted in looks: a process that was stopped itself does not blame what it finds when it goes on.
 class Watchdog {
@@ -63,8 +64,8 @@ class Watchdog {
   };
   void watch();
   std::string look();
-  std::string look_at(const runtime::BusyStream& node, Seen& seen, bool held) const;
-  std::string look_at(const Doing& doing, bool held);
+  std::string look_at(const runtime::BusyStream& node, Seen& seen, bool held, int64_t counted_ns) const;
+  std::string look_at(const Doing& doing, bool held, int64_t counted_ns);
 
   const Activity& activity_;
   const runtime::NodeWatch& nodes_;

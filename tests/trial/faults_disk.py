@@ -111,7 +111,7 @@ def read_only(trial):
     trial.resume()
 
 
-@FAULTS("the run directory is removed", RUNNING, "ends by itself; begun anew")
+@FAULTS("the run directory is removed", RUNNING, "goes on and writes it anew; begun anew")
 def run_removed(trial):
     job = trial.train_to_phase()
     trial.committed = 0

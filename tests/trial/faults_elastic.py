@@ -70,6 +70,17 @@ def kill_again_and_again(trial):
     goes_on(trial, job)
 
 
+@FAULTS("SIGTERM to everything as a worker is started anew", ("step", "update", "save"), "saves what was done and ends 0")
+def told_behind_a_loss(trial):
+    """In the first thousandths of a second of the next worker's life, or a little before or behind."""
+    job = elastic_to_phase(trial)
+    strike_workers(job, signal.SIGKILL, trial.chance.randrange(RANKS))
+    trial.pause(trial.chance.random() * 0.2)
+    job.signal_group(signal.SIGTERM)
+    trial.ends(job, 0)
+    trial.saved_all()
+
+
 @FAULTS("SIGSTOP of a worker", ("step", "save"), "named lost, replaced, ends 0")
 def freeze_worker(trial):
     job = elastic_to_phase(trial)

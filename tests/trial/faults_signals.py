@@ -1,6 +1,7 @@
 """Signals: ranks, launchers and whole groups that are killed, told to stop, frozen, or crash."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -118,6 +119,10 @@ def hang_up(job, _trial):
     job.signal_group(signal.SIGHUP)
 
 
+def tell_rank_of_time(job, trial):
+    job.signal_rank(trial.chance.randrange(RANKS), signal.SIGUSR1)
+
+
 FAULTS.add("SIGTERM to the launcher", ALL, SAVED, stop(tell_launcher))
 FAULTS.add("SIGTERM to a rank", ("step", "evaluate", "save"), SAVED, stop(tell_rank))
 FAULTS.add("SIGTERM to the group", ALL, SAVED, stop(tell_group))
@@ -125,18 +130,8 @@ FAULTS.add("SIGTERM to the group, twice", ("join", *RUNNING), SAVED, stop(tell_g
 FAULTS.add("SIGINT to the group", ("start", *RUNNING), SAVED, stop(interrupt_group))
 
 
-@FAULTS("SIGHUP to the group: the terminal closes", ("start", *RUNNING), "saves, or ends by the signal")
-def terminal_closes(trial):
-    job = trial.train_to_phase()
-    hang_up(job, trial)
-    trial.ends(job, 0, 1, -signal.SIGHUP)
-
-
-@FAULTS("SIGUSR1 to a rank", ("join", "step", "save"), "goes on, or ends 1 and names the rank")
-def user_signal(trial):
-    job = trial.train_to_phase()
-    job.signal_rank(trial.chance.randrange(RANKS), signal.SIGUSR1)
-    trial.ends(job, 0, 1)
+FAULTS.add("SIGHUP to the group: the terminal closes", ("start", *RUNNING), SAVED, stop(hang_up))
+FAULTS.add("SIGUSR1 to a rank: time is nearly over", ("join", "step", "save"), SAVED, stop(tell_rank_of_time))
 
 
 def freeze(who, number_of):
@@ -236,6 +231,17 @@ def kill_agent(trial):
     trial.ends(job, -signal.SIGKILL)
     trial.ends(trial.start("--set", f"train.steps={trial.committed + 2}"), 0)
     trial.finished = True
+
+
+@FAULTS("nobody reads the output", ("start", "step", "save"), "goes on to its end")
+def output_unread(trial):
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    job = trial.start(stderr=writer)
+    os.close(writer)
+    trial.ends(job, 0)
+    os.close(reader)
+    trial.complete()
 
 
 @FAULTS("the reader of the output is gone", ("start", "step", "save"), "goes on, or ends and loses nothing")
