@@ -23,7 +23,12 @@ size_t end_of_string(std::string_view bytes, size_t begin) {
   const std::string closing = many_lines ? whole : whole.substr(0, 1);
   size_t at = begin + closing.size();
   while (at < bytes.size() && (many_lines || bytes[at] != '\n')) {
-    if (bytes.substr(at).starts_with(closing)) return at + closing.size();
+    if (bytes.substr(at).starts_with(closing)) {
+      // Up to two quotes may stand in front of the closing ones.
+      size_t end = at + closing.size();
+      for (int more = 0; many_lines && more < 2 && end < bytes.size() && bytes[end] == quote; ++more) ++end;
+      return end;
+    }
     at += quote == '"' && bytes[at] == '\\' ? 2 : 1;
   }
   return std::min(at, bytes.size());
@@ -40,10 +45,12 @@ std::string character_at(std::string_view bytes, size_t at) {
 // white space.
 void check_outside_of_strings(std::string_view bytes, const std::string& name) {
   constexpr std::string_view kBehindKeys = "=,[]{}\n";
+  constexpr std::string_view kInFrontOfStrings = " \t\r\n=,[{.";
   if (const char* encoding = wide_encoding(bytes))
     throw InputError(text(name, ":1: the text is ", encoding, ": save it as UTF-8"));
   int dots = 0;
-  size_t at = bytes.size() - without_byte_order_mark(bytes).size();
+  const size_t first = bytes.size() - without_byte_order_mark(bytes).size();
+  size_t at = first;
   const auto refuse = [&](const std::string& fault) {
     const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(at), '\n');
     throw InputError(text(name, ":", line, ": ", fault));
@@ -51,6 +58,9 @@ void check_outside_of_strings(std::string_view bytes, const std::string& name) {
   while (at < bytes.size()) {
     const char c = bytes[at];
     if (c == '"' || c == '\'') {
+      // Within a bare value the parser takes a quote for a part of it, and so what follows.
+      if (at > first && kInFrontOfStrings.find(bytes[at - 1]) == std::string_view::npos)
+        refuse(text(c, " stands behind what is not in quotes: put all of it in quotes"));
       at = end_of_string(bytes, at);
       continue;
     }

@@ -66,6 +66,20 @@ TEST(Toml, FaultsNameTheLine) {
               ThrowsMessage<InputError>(HasSubstr("run.toml:2: ")));
 }
 
+TEST(Toml, QuotesInsideOfBareValues) {
+  for (const char* broken :
+       {"a = 12\"é\"", "a = x'é'", "a = \"\"\"b\"\"\"\"\"\" é", "a = 'b''é'", "a = true\"é"}) {
+    EXPECT_THAT([&] { parse_toml("\n" + std::string(broken), "run.toml"); },
+                ThrowsMessage<InputError>(HasSubstr("run.toml:2: ")))
+        << broken;
+  }
+  const Json read =
+      parse_toml_as_json("a = \"\"\"b\"\"\"\"\" # é\nb = ['c',\"d\"]\n\"e\".'f' = {g = ''}\n'h'='i'", "x");
+  EXPECT_EQ(read.at("a"), "b\"\"");
+  EXPECT_EQ(read.at("b"), Json({"c", "d"}));
+  EXPECT_EQ(read.at("h"), "i");
+}
+
 TEST(Toml, TextsArePrintedSoThatATerminalMayShowThem) {
   for (const std::string value :
        {"a\u0080b", "\x1B[2J", "quote \" back \\ tick '", "two\nlines", "é😀\u202E", "\x7F"}) {
