@@ -170,7 +170,8 @@ def from_json_text(value, name):
         return json.loads(value)
     except (ValueError, RecursionError) as error:
         shown = value if len(value) <= 60 else value[:60] + "…"
-        raise ChatError(f"{name} is the text {shown!r}, which is no JSON ({error}): mend it or give an object") from error
+        place = f" from character {error.pos + 1} on" if isinstance(error, json.JSONDecodeError) else ""
+        raise ChatError(f"{name} is the text {shown!r}, which is no JSON{place}: mend it or give an object") from error
 
 
 @dataclasses.dataclass
@@ -246,6 +247,8 @@ def ordered_message(message, i):
     if "content" not in message and "tool_calls" not in message:
         raise ChatError(f'message {i} has no content: give it some, or ""')
     kept = {key: value for key, value in message.items() if value is not None}
+    if kept.get("content") == []:
+        kept["content"] = ""
     if isinstance(kept.get("content"), bool | int | float):
         raise ChatError(f"message {i} has the content {kept['content']!r}, which is no text: put it in quotes")
     if "tool_calls" in kept:
