@@ -52,7 +52,7 @@ class BehindAPrompt(CommandTest):
         _, content = self.server.call("POST", "/v1/completions", body)
         pieces = [json.loads(event)["choices"][0]["text"] for event in events(content)[:-1]]
         self.assertEqual("".join(pieces), self.said)
-        self.assertEqual(pieces[0], " world")
+        self.assertTrue(pieces[0].startswith(" world"), pieces)
 
     def test_what_a_stop_takes_away_has_no_place(self):
         choice = self.server.ask("completions", prompt="Hello", max_tokens=9, temperature=0, logprobs=1,
