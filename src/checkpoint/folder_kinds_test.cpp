@@ -166,6 +166,8 @@ TEST_F(FolderKinds, AdaptersOfAMultimodalModelAreCalledByItsModules) {
   export_adapters(folder(), model::parameter_table(shape), fill_normal, "base", options);
   EXPECT_TRUE(read_folder_file(folder() / "adapter_model.safetensors")
                   .contains("base_model.model.model.language_model.layers.1.self_attn.q_proj.lora_B.weight"));
+  EXPECT_EQ(base::read_json(folder() / "adapter_config.json").at("target_modules"),
+            R"(model\.language_model\..*\.(q_proj))");
 }
 
 TEST_F(FolderKinds, TensorsKeepTheTypesThatTheirFolderMixes) {

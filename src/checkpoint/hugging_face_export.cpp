@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <set>
 #include <span>
 
 #include "base/error.h"
@@ -288,6 +289,27 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
   output.commit();
 }
 
+namespace {
+
+// Which modules PEFT is to adapt. In a multimodal model those of its text alone, by a pattern: other parts
+// have some of the same names.
+base::Json targets_of(const model::ParameterTable& adapters, const model::Lora& lora,
+                      const FileNames& names) {
+  if (!names.inside()) return lora.targets;
+  std::set<std::string> modules;
+  for (const model::Bucket& bucket : adapters.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      for (const std::string& tensor : parameter.tensors) {
+        const std::string path = tensor.substr(0, tensor.find(".lora_"));
+        modules.insert(path.substr(path.rfind('.') + 1));
+      }
+    }
+  }
+  return text(R"(model\.language_model\..*\.()", base::join({modules.begin(), modules.end()}, "|"), ")");
+}
+
+}  // namespace
+
 void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                      const ParameterSource& source, const std::string& base, const ExportOptions& options) {
   const model::Lora& lora = table.shape.lora;
@@ -309,17 +331,18 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                  .max_shard_bytes = std::numeric_limits<int64_t>::max(),
                  .record = modules,
                  .prefix = "base_model.model."});
-  base::write_json(output.part() / "adapter_config.json", {{"peft_type", "LORA"},
-                                                           {"task_type", "CAUSAL_LM"},
-                                                           {"base_model_name_or_path", base},
-                                                           {"r", lora.rank},
-                                                           {"lora_alpha", lora.alpha},
-                                                           {"target_modules", lora.targets},
-                                                           {"lora_dropout", 0.0},
-                                                           {"bias", "none"},
-                                                           {"fan_in_fan_out", false},
-                                                           {"init_lora_weights", true},
-                                                           {"inference_mode", true}});
+  base::write_json(output.part() / "adapter_config.json",
+                   {{"peft_type", "LORA"},
+                    {"task_type", "CAUSAL_LM"},
+                    {"base_model_name_or_path", base},
+                    {"r", lora.rank},
+                    {"lora_alpha", lora.alpha},
+                    {"target_modules", targets_of(adapters, lora, modules.names)},
+                    {"lora_dropout", 0.0},
+                    {"bias", "none"},
+                    {"fan_in_fan_out", false},
+                    {"init_lora_weights", true},
+                    {"inference_mode", true}});
   output.commit();
 }
 
