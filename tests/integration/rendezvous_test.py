@@ -129,6 +129,7 @@ ip link add wire0 type veth peer name wire1 netns $other
 ip addr add 10.13.0.1/24 dev wire0; ip -6 addr add fd00:13::1/64 dev wire0 nodad; ip link set wire0 up
 nsenter -t $other -n ip addr add 10.13.0.2/24 dev wire1; nsenter -t $other -n ip -6 addr add fd00:13::2/64 dev wire1 nodad
 nsenter -t $other -n ip link set wire1 up
+ip route add default via 10.13.0.2 dev wire0
 there() { nsenter -t $other -n -m env --chdir="$PWD" "$@"; }
 trap 'kill $other' EXIT
 """
