@@ -25,6 +25,7 @@ import yaml  # noqa: E402
 
 sys.path.insert(0, str(HERE.parents[1] / "tools"))
 sys.path.insert(0, str(HERE.parent / "cli"))
+os.dup2(os.open(os.devnull, os.O_RDWR), 3)  # the scripts' channel
 import dataset_files  # noqa: E402
 from commands import SLUICE  # noqa: E402
 
