@@ -7,7 +7,7 @@ those that stood from before, and those that were skipped, with why.
 A case is a test of GoogleTest's or unittest's, or a whole program of any other kind. What a test's inputs are stands in
 tests/stamps.py. A test that failed or was skipped as a whole runs again the next time, and so does one with cases that
 `tools/bootstrap` would let this machine run; these count as failures where $CI is set: there all that a machine can run has
-to run. With --all, a few tests that failed are tried once more, alone, and named. What no machine without a GPU, or without certain rights, can run is shown and stays a skip.
+to run. With --all or $CI, a few tests that failed are tried once more, alone, and named. What no machine without a GPU, or without certain rights, can run is shown and stays a skip.
 Exit status: 0 all well; 1 otherwise.
 """
 
@@ -219,7 +219,7 @@ def main():
         print(f"seed {seed} draws the samples: make test SEED={seed} draws them again", flush=True)
     before = {test.name: (test, kept.inputs(test)) for test in running}
     status, ended = run_ctest(build, options.jobs, running, arguments) if running else (0, [])
-    if options.all and status != 0:
+    if status != 0 and (options.all or os.environ.get("CI")):
         status, ended = try_again(build, options.jobs, running, ended, arguments)
     total = keep(kept, before, ended)
     print("\n".join(told(total, stood, status)), flush=True)

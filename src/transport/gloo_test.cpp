@@ -24,6 +24,7 @@
 #include "transport/heartbeat.h"
 #include "transport/local_launcher.h"
 #include "transport/socket.h"
+#include "transport/test_launch.h"
 
 extern char** environ;
 
@@ -49,6 +50,7 @@ LocalResult run_ranks(const std::string& name, int ranks) {
   return launch_locally({.work =
                              [&] {
                                ::setenv("SLUICE_TEST_CASE", name.c_str(), 1);
+                               leave_listeners_open();
                                ::execl("/proc/self/exe", "gloo_test", "--gtest_filter=GlooRank.DISABLED_Case",
                                        "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
                              },

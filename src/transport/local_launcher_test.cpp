@@ -8,12 +8,14 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "transport/test_launch.h"
 
 namespace sluice::transport {
 namespace {
@@ -21,7 +23,11 @@ namespace {
 using ::testing::HasSubstr;
 
 LocalLaunch shell(const std::string& script, int ranks) {
-  return {.work = [script] { ::execl("/bin/sh", "sh", "-c", script.c_str(), nullptr); }, .ranks = ranks};
+  const auto work = [script] {
+    leave_listeners_open();
+    ::execl("/bin/sh", "sh", "-c", script.c_str(), nullptr);
+  };
+  return {.work = work, .ranks = ranks};
 }
 
 TEST(LocalLauncher, EveryRankGetsItsPlace) {
