@@ -25,7 +25,7 @@ DOUBT = 2e-5  # of a score; FP32 is 1e-6 off after as many steps
 SHAPE = dict(layers=3, hidden=32, heads=4, ffn_hidden=56, vocab=192, positions=POSITIONS)
 OPTIMIZER = dict(lr=5e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0, warmup_steps=4, decay="cosine",
                  min_lr=5e-4)
-CALM = {"gla": 8, "olmo_hybrid": 8, "qwen3_5": 12, "qwen3_5_moe": 9, "whole_qwen3_5": 12}
+CALM = {"gla": 8, "olmo_hybrid": 8, "qwen3_5": 12, "qwen3_5_moe": 9, "whole_qwen3_5": 8}
 HYBRID = {"head_dim": 16, "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
           "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12}
 SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
