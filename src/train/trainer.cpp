@@ -48,10 +48,15 @@ class Trainer::Impl {
  public:
   explicit Impl(RunOptions options)
       : run_(std::move(options)),
-        stop_signal_([this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); },
-                     {.deferring = has_unsaved_steps(run_.options())}) {
-    if (run_.options().seat && run_.options().seat->stop_asked) stop_signal_.request();
+        stop_signal_(
+            std::in_place,
+            [this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); },
+            StopSignal::Options{.deferring = has_unsaved_steps(run_.options())}) {
+    if (run_.options().seat && run_.options().seat->stop_asked) stop_signal_->request();
   }
+
+  // Of a run that could not begin: signals are the process's again.
+  void leave_signals() { stop_signal_.reset(); }
 
   RunContext& context() { return run_; }
   std::string describe_first_step();
@@ -83,7 +88,7 @@ class Trainer::Impl {
   RunState run_state_resumed() const;
 
   RunContext run_;  // starts no thread before it is opened
-  StopSignal stop_signal_;
+  std::optional<StopSignal> stop_signal_;
   const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
   std::unique_ptr<Speaker> speaker_;  // of runs that learn from what they say, or show it
@@ -130,13 +135,13 @@ void Trainer::Impl::run() {
   watching_.emplace(run_);
   experts_.emplace(run_.planning(), run_.control());
   devices_.emplace(run_.planning(), run_.start().data(), run_.engine(), run_.control());
-  validation_.emplace(run_, stop_signal_, *reporter_, config().rl.rolls_out() ? speaker_.get() : nullptr);
+  validation_.emplace(run_, *stop_signal_, *reporter_, config().rl.rolls_out() ? speaker_.get() : nullptr);
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this](int bucket) {
     saver_->wait_until_copied(bucket);
     if (run_.buddies()) run_.buddies()->wait();
   });
-  stop_signal_.defer();
+  stop_signal_->defer();
   const auto training = run_.activity().own("between two steps");
   validation_->make_up();
   try {
@@ -296,7 +301,7 @@ StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::
                                    report::StepRecord& record) {
   StepWord own{.step_ns = result.timing.step_ns};
   own.watched = watching_->word(result);
-  own.stop = stop_signal_.requested() ? 1 : 0;
+  own.stop = stop_signal_->requested() ? 1 : 0;
   own.save = saver_->word();
   record.checkpoint_blocked_ns = saver_->take_blocked_ns();
   if (run_.buddies()) {
@@ -401,6 +406,7 @@ Trainer::Trainer(RunOptions options) : impl_(std::make_unique<Impl>(std::move(op
   try {
     impl_->context().peers().guard([this] { impl_->context().open(); });
   } catch (...) {
+    impl_->leave_signals();
     static_cast<void>(impl_.release());  // destructors would wait for peers that no longer answer
     throw;
   }
