@@ -63,7 +63,7 @@ class PythonReward final : public Reward {
       if (verdict.fault.empty()) continue;
       verdict.fault += text("; the response was \"", base::beginning(rest.front().response), "\"");
       if (stops_at_fault_) {
-        child_.kill();  // others' rewards that are on their way nobody wants
+        child_.restart();  // nobody wants others' rewards, which are on their way
         throw base::RunError(text(verdict.fault, " (with rl.on_bad_reward zero or drop the run goes on)"));
       }
       if (std::exchange(ended_, false)) {
