@@ -27,7 +27,7 @@ TEST(Changes, EachKeyHasALineWithBothValues) {
   now.data.tokens_per_step = 100;
   EXPECT_THAT(changes(small(), now), UnorderedElementsAre("optimizer.lr is 0.001, was 0.0003",
                                                           "optimizer.betas is [0.8, 0.95], was [0.9, 0.95]",
-                                                          "optimizer.decay is 'linear', was 'cosine'",
+                                                          "optimizer.decay is \"linear\", was \"cosine\"",
                                                           "data.tokens_per_step is 100, was 16384"));
 }
 
@@ -37,8 +37,8 @@ TEST(Changes, OfWhatIsTrainedAreSaid) {
   now.optimizer.groups = {{{"*.bias"}, 0.001, std::nullopt}};
   now.lora.rank = 8;
   EXPECT_THAT(changes(small(), now),
-              UnorderedElementsAre("train.freeze is ['model.embed_tokens'], was []",
-                                   "optimizer.groups is [{lr = 0.001, parameters = ['*.bias']}], was []",
+              UnorderedElementsAre("train.freeze is [\"model.embed_tokens\"], was []",
+                                   "optimizer.groups is [{lr = 0.001, parameters = [\"*.bias\"]}], was []",
                                    "lora.rank is 8, was 0"));
 }
 
@@ -53,7 +53,7 @@ TEST(Changes, WhatDoesNotReachTheNumbersIsLeftOut) {
 TEST(Changes, AModelFromAFolderInPlaceOfAShape) {
   RunConfig now = small();
   now.model.hf = "folder";
-  EXPECT_THAT(changes(small(), now), testing::Contains("model.hf is 'folder', was not set"));
+  EXPECT_THAT(changes(small(), now), testing::Contains("model.hf is \"folder\", was not set"));
 }
 
 }  // namespace

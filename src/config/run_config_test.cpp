@@ -192,9 +192,9 @@ TEST(RunConfig, UnknownKeyNamesTheNearest) {
 TEST(RunConfig, RefusesWhatIsOutOfRange) {
   EXPECT_NE(fault(kSmall, {"data.context_length=1"}).find("data.context_length is 1"), std::string::npos);
   EXPECT_NE(fault(kSmall, {"train.dtype=int8"}).find("float32, bfloat16, float64"), std::string::npos);
-  EXPECT_NE(
-      fault(kSmall, {"train.steps=many"}).find("--set: train.steps is 'many': give a whole number from 1 to"),
-      std::string::npos);
+  EXPECT_NE(fault(kSmall, {"train.steps=many"})
+                .find("--set: train.steps is \"many\": give a whole number from 1 to"),
+            std::string::npos);
   EXPECT_NE(fault(kSmall, {"model.hf=somewhere"}).find("keep one"), std::string::npos);
   EXPECT_NE(fault("[model]\nlayers = = 3").find("run.toml:2"), std::string::npos);
   EXPECT_NE(fault("").find("model.layers is missing"), std::string::npos);
@@ -203,14 +203,14 @@ TEST(RunConfig, RefusesWhatIsOutOfRange) {
 TEST(RunConfig, FaultsNamePlaceValueAndWayOut) {
   const auto with = [](const std::string& lines) { return fault(lines + kSmall); };
   EXPECT_EQ(with("[train]\nsteps = \"x\""),
-            "[config] run.toml:2: train.steps is 'x': give a whole number from 1 to 1099511627776");
+            "[config] run.toml:2: train.steps is \"x\": give a whole number from 1 to 1099511627776");
   EXPECT_EQ(
       fault(kSmall, {"elastic.buddy_every=9223372036854775807"}),
       "[config] --set: elastic.buddy_every is 9223372036854775807: give auto or a whole number from 1 to "
       "1099511627776");
   EXPECT_EQ(
       with("[log]\ntrace_steps = [2199023255552]"),
-      "[config] run.toml:2: log.trace_steps is [ 2199023255552 ]: give a list of steps, each a whole number "
+      "[config] run.toml:2: log.trace_steps is [2199023255552]: give a list of steps, each a whole number "
       "from 0 to 1099511627776");
   EXPECT_EQ(with("[log]\ntensorboard = 1"), "[config] run.toml:2: log.tensorboard is 1: give true or false");
   EXPECT_EQ(with("[optimizer]\nlr = nan"),

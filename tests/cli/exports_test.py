@@ -209,7 +209,7 @@ class Exports(CommandTest):
         said = self.done("export", self.place / "imported", "--out", self.place / "out", "--dtype", "float16")
         self.assertIn("checked: loaded again, it has the loss of the checkpoint", said)
         self.assertIn("3 sequences; end tokens 2; no chat template; no tokenizer", said)
-        unchecked = self.done("export", self.place / "imported", "--out", self.place / "unchecked", "--no-check")
+        unchecked = self.done("export", self.place / "imported", "--out", self.place / "quiet", "--no-check")
         self.assertNotIn("checked", unchecked)
 
 

@@ -169,7 +169,7 @@ class Configurations(CommandTest):
                               ("data.validation_fraction=5%", "write 0.05"), ("optimizer.lr=nan", "a number from 0 to 1000"),
                               ("optimizer.lr=inf", "a number from 0 to 1000"), ("train.steps=1.5", "a whole number from 1"),
                               ("train.steps=0", "a whole number from 1"), ("data.validation_fraction=1.5", "from 0 to 0.9"),
-                              ("optimizer.learning_rate=1e-4", "unknown key"), ("train.dtype=bf16", "one of float32, bfloat16"),
+                              ("optimizer.learning_rate=1e-4", "unknown key"), ("train.dtype=bf16", "one of auto, float32, bfloat16"),
                               ('data.train=[["c", 1e-10]]', "from 1e-09 to 1e+09")):
             result = self.keys(self.HEAD, setting)
             self.assertEqual(result.returncode, 2, setting)

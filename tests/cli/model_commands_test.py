@@ -227,7 +227,7 @@ class ModelCommands(CommandTest):
         (source / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         names = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja")
         for name in names:
-            (source / name).write_text(f"what {name} says")
+            (source / name).write_text(json.dumps({"of": name, "eos_token_id": [2, 7]}, indent=3))
         self.done("import", source, "--out", self.folder / "companions")
         self.done("train", "--config", self.config, "--resume", self.folder / "companions",
                   "--set", f"log.dir={self.folder}/kept")

@@ -79,6 +79,7 @@ std::vector<Input> models(const fs::path& scratch) {
 std::vector<Input> data_sets(const fs::path& scratch) {
   const fs::path folder = scratch / "dataset";
   fs::create_directories(folder / "train");
+  base::write_file_atomically(folder / "train" / "data-00000-of-00001.arrow", "ARROW1");
   base::write_json(folder / "dataset_dict.json", {{"splits", {"train", "test"}}});
   base::write_json(folder / "train" / "state.json",
                    {{"_data_files", {{{"filename", "data-00000-of-00001.arrow"}}}},

@@ -18,6 +18,8 @@ LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
          "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": VOCABULARY,
          "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": 10000.0,
          "max_position_embeddings": 128, "torch_dtype": "float32"}
+# What runs say at their start of data and schedules that fit them badly.
+NOTES = re.compile(r"are longer than data\.context_length|the rate only rises|the model was made for")
 PROGRESS = re.compile(r"(\[rank 0\] )?(step \d+ \(|saved checkpoint after|resuming from|since then changed)")
 TABLE = []
 
@@ -60,7 +62,7 @@ class BadInput(TestCase):
             self.config("run", **{"parallel__strategies": STRATEGIES, "train__steps": 4, **changes})
             outcome = self.finish(self.start_train("run", ranks, *arguments))
         self.assertEqual(outcome.status, status, f"{case}: {outcome}")
-        lines = [line for line in outcome.stderr.strip().splitlines() if not PROGRESS.match(line)]
+        lines = [line for line in outcome.stderr.strip().splitlines() if not PROGRESS.match(line) and not NOTES.search(line)]
         self.assertEqual(len(lines), 1, f"{case}: {outcome}")
         for needle in needles:
             self.assertRegex(lines[0], needle)
@@ -243,7 +245,7 @@ class Checkpoints(BadInput):
         outcome = self.train("run", RANKS, "--resume", "auto")
         changed = [line.split("since then changed: ")[1] for line in outcome.stderr.splitlines()
                    if "since then changed" in line]
-        self.assertEqual(changed, ["data.tokens_per_step is 600, was 512", "optimizer.decay is 'linear', was 'cosine'",
+        self.assertEqual(changed, ["data.tokens_per_step is 600, was 512", 'optimizer.decay is "linear", was "cosine"',
                                    "optimizer.lr is 0.02, was 0.01", "train.steps is 3, was 2"])
 
     def test_a_manifest_of_the_first_version(self):
