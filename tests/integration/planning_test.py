@@ -2,6 +2,7 @@
 plans made elsewhere that are the run's."""
 
 import json
+import struct
 import tomllib
 
 from harness import (VOCABULARY, TestCase, committed_steps, fallbacks, losses, main, make_documents, records,
@@ -66,25 +67,39 @@ class Fallback(PlanningTest):
 class Ends(PlanningTest):
     """A run that planning ends keeps its steps."""
 
-    def broken_corpus(self, name, good):
-        """Documents of one step each, the last with a token that the model does not know."""
-        write_corpus(self.directory / name, [walk(90, start) for start in range(good)] + [[VOCABULARY + 1] * 90])
+    def break_while_it_runs(self, run, name, **changes):
+        """Starts a run and gives all tokens of a corpus, once it is under way, a number that the model does not know; the
+        outcome. What is there at the start is looked at before the first step."""
+        run = self.config(run, train__steps=100_000, **changes)
+        process = self.start_train(run.name, 4)
+        self.wait_for_step(run, 4, process)
+        corpus = self.directory / f"{name}.bin"
+        with open(corpus, "r+b") as tokens:
+            tokens.write(struct.pack("<H", VOCABULARY + 1) * (corpus.stat().st_size // 2))
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 2, str(outcome))
+        self.assertIn("vocabulary", outcome.stderr)
+        return run
 
     def test_a_step_that_cannot_be_read_saves_those_before(self):
-        self.broken_corpus("corpus", 30)
-        run = self.config("run", data__tokens_per_step=90, train__steps=40)
-        outcome = self.train("run", 4, expect=2)
-        self.assertIn("vocabulary", outcome.stderr)
+        run = self.break_while_it_runs("run", "corpus")
         done = len(losses(run))
         self.assertGreater(done, 0)
         self.assertEqual(committed_steps(run), [done])
 
     def test_an_evaluation_that_cannot_be_read_saves_first(self):
-        self.broken_corpus("held", 2)
-        run = self.config("run", data__validation=["held"], train__eval_every=3)
-        self.train("run", 4, expect=2)
-        self.assertEqual(len(losses(run)), 3)
-        self.assertEqual(committed_steps(run), [3])
+        write_corpus(self.directory / "held", [walk(90, start) for start in range(3)])
+        run = self.break_while_it_runs("run", "held", data__validation=["held"], train__eval_every=3)
+        self.assertEqual(len(losses(run)) % 3, 0)
+        self.assertEqual(committed_steps(run), [len(losses(run))])
+
+    def test_tokens_that_the_model_does_not_know_are_refused_before_the_first_step(self):
+        for name in ("corpus", "held"):
+            write_corpus(self.directory / name, [walk(90, start) for start in range(30)] + [[VOCABULARY + 1] * 90])
+            run = self.config(name, data__validation=["held"] if name == "held" else [], train__eval_every=3 if name == "held" else 0)
+            self.train(name, 4, expect=2)
+            self.assertFalse((run / "metrics.jsonl").exists())
+            write_corpus(self.directory / name, [walk(90, start) for start in range(30)])
 
 
 class Elsewhere(PlanningTest):
