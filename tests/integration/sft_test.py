@@ -180,7 +180,7 @@ class FineTuning(TestCase):
         self.train("--resume", "auto", train__freeze='["model.embed_tokens"]', optimizer__groups=groups)
         log = (self.directory / "runs" / "sft" / "rank-0.log").read_text()
         self.assertIn('train.freeze is ["model.embed_tokens"], was', log)
-        self.assertIn("optimizer.groups is [{lr = 0, parameters = ['lm_head'], weight_decay = 0}], was []", log)
+        self.assertIn("optimizer.groups is [{lr = 0, parameters = [\"lm_head\"], weight_decay = 0}], was []", log)
         self.done("export", "runs/sft", "--out", "models/tuned")
         before, after = (tensors(folder / "model.safetensors") for folder in (model, self.directory / "models/tuned"))
         same = {name for name in before if before[name] == after[name]}
