@@ -232,7 +232,7 @@ class Progress(Ranks):
         """It alone reads the tokenizer beside the corpus; in that time the lock of the run directory beats."""
         self.configure("run", train__steps=LONG, train__stall_s=7)
         os.mkfifo(self.directory / "tokenizer.model")
-        self.expect_stuck("looking for a checkpoint")
+        self.expect_stuck("opening the corpora")
 
     def expect_stuck(self, what):
         process = self.start_train("run", RANKS, start_new_session=True)
