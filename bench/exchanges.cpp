@@ -63,7 +63,8 @@ void print(const Setting& setting) {
       const bool has_heads = lanes <= setting.shape.heads;
       const bool nests = place.run > 1 && place.run < lanes;
       const cost::Exchanges::StagePlace stage{0, place};
-      const cost::ExchangeChoice choice = exchanges.cheapest(work, std::span(&stage, 1), int64_t{1} << 40);
+      const cost::ExchangeChoice choice =
+          exchanges.cheapest(work, (length + lanes - 1) / lanes, std::span(&stage, 1), int64_t{1} << 40);
       const auto travelling = [&](strategy::Exchange exchange) {
         return cell(exchanges.exposed(0, work, place, cost::ExchangeChoice{exchange}));
       };

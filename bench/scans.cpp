@@ -88,7 +88,8 @@ void print_times(const char* preset) {
         return possible ? rounded(exchanges.exposed(0, work, place, run).forward_ns) : "-";
       };
       const cost::Exchanges::StagePlace stage{0, place};
-      const cost::ExchangeChoice choice = exchanges.cheapest(work, std::span(&stage, 1), int64_t{1} << 40);
+      const cost::ExchangeChoice choice =
+          exchanges.cheapest(work, tokens, std::span(&stage, 1), int64_t{1} << 40);
       const int64_t chosen =
           lanes == 1 ? 0 : exchanges.exposed(0, work, place, choice.head_lanes(lanes)).forward_ns;
       const int64_t states = gather_ns(on, lanes, on.state_bytes);
