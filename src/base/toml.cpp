@@ -117,8 +117,9 @@ toml::table parse_toml(const std::string& bytes, const std::string& name) {
 
 std::string toml_text(const toml::node& value) {
   // Texts in double quotes: a control character is an escape there, and what it is in single ones, a terminal
-  // shows as one.
-  const auto flags = toml::toml_formatter::default_flags & ~toml::format_flags::allow_literal_strings;
+  // shows as one. On one line: the library leaves out a line end that a text of several lines begins with.
+  const auto flags = toml::toml_formatter::default_flags & ~toml::format_flags::allow_literal_strings &
+                     ~toml::format_flags::allow_multi_line_strings;
   std::ostringstream out;
   out << toml::toml_formatter(value, flags);
   return out.str();

@@ -89,6 +89,7 @@ TEST(Toml, TextsArePrintedSoThatATerminalMayShowThem) {
     EXPECT_EQ(parse_toml(shown, "x")["a"].value_exact<std::string>(), value) << shown;
   }
   EXPECT_EQ(toml_text(toml::value<std::string>("x")), "\"x\"");
+  EXPECT_EQ(toml_text(toml::value<std::string>("\ntwo")), "\"\\ntwo\"");
 }
 
 }  // namespace
