@@ -173,7 +173,7 @@ def starts(clone):
 
 ROWS = {"train": train, "test": test, "tests": tests, "nothing": nothing, "leaf": changed_leaves, "header": changed_headers,
         "ci": ci, "start": starts}
-# What is wanted of rows whose name begins so; "cpu" minutes or seconds, or "wall".
+# Goals of rows by the beginning of their names, in "cpu" or "wall" seconds or minutes.
 GOALS = (("make train", "cpu", 22 * 60), ("make test behind", "cpu", 36 * 60), ("the tests, built", "cpu", 1100),
          (".ci/run", "wall", 3600), ("cost_model.h", "cpu", 12 * 60), ("shape.h", "cpu", 12 * 60), ("sluice ", "cpu", 0.03))
 

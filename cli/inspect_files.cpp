@@ -298,7 +298,7 @@ std::string part_of(const std::string& tensor) {
   return tensor.substr(0, inside ? tensor.find('.', first + 1) : first);
 }
 
-// What a folder holds beside the language model: "333 tensors of model.visual, 850 MB".
+// The tensors of a folder beside its language model: "333 tensors of model.visual, 850 MB".
 void print_carried(const checkpoint::HuggingFaceModel& model) {
   std::map<std::string, std::pair<int64_t, int64_t>> parts;  // tensors and bytes
   for (const checkpoint::TensorFolder::Carried& carried : model.weights().carried()) {
@@ -307,8 +307,8 @@ void print_carried(const checkpoint::HuggingFaceModel& model) {
     bytes += carried.tensor->bytes();
   }
   for (const auto& [part, size] : parts) {
-    std::cout << text("  carried as it is: ", human_count(size.first, "tensor", "tensors"), " of ", part, ", ",
-                      human_bytes(static_cast<double>(size.second)), "\n");
+    std::cout << text("  carried as it is: ", human_count(size.first, "tensor", "tensors"), " of ", part,
+                      ", ", human_bytes(static_cast<double>(size.second)), "\n");
   }
   std::vector<std::string> left_out;
   const auto files = std::ssize(checkpoint::read_companions(model.folder(), &left_out));
@@ -320,10 +320,11 @@ void print_carried(const checkpoint::HuggingFaceModel& model) {
 void print_opened(const checkpoint::HuggingFaceModel& model) {
   const Json config = base::read_python_json(model.folder() / "config.json");
   if (const model::Wrapper* const wrapper = model::wrapper_of(config)) {
-    std::cout << text("  opened: the language model of a ", wrapper->model_type, " model, whose tensors are in ",
-                      model.weights().names().trunk, "*\n");
+    std::cout << text("  opened: the language model of a ", wrapper->model_type,
+                      " model, whose tensors are in ", model.weights().names().trunk, "*\n");
   }
-  if (model.weights().quantised()) std::cout << "  matrices are quantised: they are widened when they are read\n";
+  if (model.weights().quantised())
+    std::cout << "  matrices are quantised: they are widened when they are read\n";
 }
 
 }  // namespace

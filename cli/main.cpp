@@ -29,8 +29,8 @@ namespace {
 
 // Runs ahead of the libraries' initialisers.
 //
-// What the starting process ignored and blocked is inherited: without SIGCHLD's default nobody would hear
-// that a child has ended. An ignored SIGHUP or SIGINT is a wish (nohup, `&` in a script).
+// Ignored and blocked signals are inherited from the starting process: without SIGCHLD's default nobody would
+// hear that a child has ended. An ignored SIGHUP or SIGINT is a wish (nohup, `&` in a script).
 //
 // Ranks, and who starts them, wait for signals to stop where they are ready for them (train/stop_signal.h,
 // transport/local_launcher.h). Until then these stay pending: their default action would end the process
@@ -39,7 +39,8 @@ namespace {
 void before_libraries(int argc, char** argv, char**) {
   sluice::cli::say_what_nobody_catches();
   for (const int wanted : {SIGCHLD, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGPIPE}) signal(wanted, SIG_DFL);
-  const bool runs_ranks = argc > 1 && (std::strcmp(argv[1], "train") == 0 || std::strcmp(argv[1], "profile") == 0);
+  const bool runs_ranks =
+      argc > 1 && (std::strcmp(argv[1], "train") == 0 || std::strcmp(argv[1], "profile") == 0);
   sigset_t blocked;
   sigemptyset(&blocked);
   if (runs_ranks) blocked = sluice::base::stop_signals();

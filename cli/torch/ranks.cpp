@@ -104,7 +104,7 @@ void let_crowded_threads_sleep(const config::TrainConfig& train, const transport
 
 namespace {
 
-// Whoever says so wants none.
+// A user who says so wants no GPU.
 bool hides_all_gpus(const transport::Environment& environment) {
   const auto visible = environment.find("CUDA_VISIBLE_DEVICES");
   return visible != environment.end() && (visible->second.empty() || visible->second == "-1");

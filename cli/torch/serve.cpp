@@ -152,7 +152,7 @@ void require_one_pipeline(const ServeArguments& options, const model::Shape& sha
   }
 }
 
-// What is given; else what the model was made for, up to a usual length.
+// The given length; else the one that the model was made for, up to a usual length.
 int64_t context_length_of(const ServeArguments& options, const train::ModelSource& model) {
   if (!options.context_length) {
     const int64_t positions = positions_of(model);

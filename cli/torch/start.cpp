@@ -1,5 +1,5 @@
-// What sluice-torch does ahead of the initialisers of libtorch and all other libraries, which take most of a
-// start's time and may fail of too little memory.
+// The part of sluice-torch that runs ahead of the initialisers of libtorch and all other libraries, which
+// take most of a start's time and may fail of too little memory.
 #include "cli/failure.h"
 #include "transport/launch.h"
 
