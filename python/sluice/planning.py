@@ -117,8 +117,8 @@ class Planner:
         gpus: of the training run; strategies may leave some of them idle.
         cluster: a preset ("a800x8", "h100x8", …), which gets as many nodes as the GPUs need, or a JSON or TOML
             file. None: the calibration's links; with "analytic", a800x8.
-        model: a shipped shape ("llama-7b", "llama-13b", "llama-32b") or a Hugging Face folder. None: the
-            calibration's.
+        model: a public model ("qwen3-30b-a3b", "llama-7b"; a wrong name lists them) or a Hugging Face folder. None:
+            the calibration's.
         calibration: a shipped fit ("a800-7b", "a800-13b", "a800-32b"), a calibration.json, or "analytic":
             assumed rates of the cluster.
         method: "ours", "paper" for the published algorithms, or "exact" for the best plans of small batches.

@@ -14,7 +14,7 @@
 #include "cost/cut_stages.h"
 #include "cost/exchange.h"
 #include "cost/shipped.h"
-#include "model/hugging_face.h"
+#include "session/public_models.h"
 #include "session/strategy_file.h"
 
 namespace sluice::session {
@@ -66,21 +66,13 @@ strategy::Cluster resolve_cluster(PlanningOptions& options) {
   return cluster;
 }
 
-model::Shape read_model(const std::string& name) {
-  if (is_there(name)) {
-    const fs::path path = fs::is_directory(name) ? fs::path(name) / "config.json" : fs::path(name);
-    return model::shape_to_plan_from_hugging_face(base::read_python_json(path), path.string());
-  }
-  return model::named_shape(name);
-}
-
 cost::Calibration analytic(const PlanningInputs& inputs) {
   if (inputs.options.model.empty()) {
     throw InputError(
-        "no model is given: name a shipped shape (llama-7b, llama-13b, llama-32b) or a "
-        "Hugging Face folder as model, or a calibration that has one");
+        "no model is given: name a public model, as qwen3-8b or llama-7b, or a Hugging Face folder as model, "
+        "or a calibration that has one");
   }
-  const model::Shape shape = read_model(inputs.options.model);
+  const model::Shape shape = model_to_plan(inputs.options.model);
   const cost::AnalyticMemory memory{.device_bytes = inputs.cluster.device_memory_bytes / 10 * kUsableTenths,
                                     .element_bytes = 2,
                                     .host_bytes = cost::host_bytes_of(inputs.cluster)};
@@ -116,7 +108,7 @@ cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
   }
   cost::Calibration calibration = cost::find_calibration(name);
   const std::string& model = inputs.options.model;
-  const std::string fault = model.empty() ? "" : cost::model_fault(calibration, read_model(model));
+  const std::string fault = model.empty() ? "" : cost::model_fault(calibration, model_to_plan(model));
   if (!fault.empty()) {
     throw InputError(text("calibration ", name, " is of another model than ", model, ": ", fault,
                           ": leave model out to take the calibration's, or choose calibration analytic"));
