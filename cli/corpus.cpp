@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/corpus_files.h"
 #include "cli/environment.h"
+#include "cli/model_folder.h"
 #include "cli/tokenizers.h"
 #include "corpus/build.h"
 
@@ -274,6 +275,7 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
   if (build.tokenizer_file.empty() == (build.train_vocabulary == 0)) {
     throw base::InputError("choose a tokenizer: either --tokenizer FILE or --train-tokenizer VOCAB");
   }
+  build.tokenizer_file = model_folder(build.tokenizer_file.string(), HubFiles::kTokenizer);
   if (arguments->prompts && arguments->pairs)
     throw base::InputError("--prompts have one answer, --pairs have two: give one of the two");
   if (arguments->prompts || arguments->pairs) {
@@ -342,8 +344,10 @@ void add_corpus(CLI::App& app) {
       ->add_option("--out", options.directory,
                    "Directory for corpus.bin, corpus.idx, tokenizer.model, lengths.json")
       ->required();
-  build->add_option("--tokenizer", options.tokenizer_file,
-                    "SentencePiece model, Hugging Face tokenizer.json, or a folder with either");
+  build->add_option(
+      "--tokenizer", options.tokenizer_file,
+      "SentencePiece model, Hugging Face tokenizer.json, a folder with either, or a model of the hub "
+      "(ORGANISATION/NAME)");
   build->add_option("--train-tokenizer", options.train_vocabulary,
                     "Train a SentencePiece model of this many pieces");
   build->add_flag(

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/planning.h"
 #include "session/serving_plan.h"
@@ -67,7 +68,7 @@ void add_serving_options(CLI::App& command, ServingArguments& arguments,
 }
 
 void plan_serving(const session::PlanningOptions& options, const ServingArguments& arguments, bool json) {
-  const session::PlanningInputs inputs = session::resolve_machine(options);
+  const session::PlanningInputs inputs = session::resolve_machine(with_model_folder(options));
   const cost::CostModel::Options& machine = inputs.calibration.options;
   log_counted(machine.shape);
   if (!machine.scheme_times.empty())

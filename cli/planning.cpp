@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "model/parameter_count.h"
 
@@ -17,9 +18,10 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::Plann
                          text("A preset (", base::join(strategy::cluster_preset_names(), ", "),
                               "), several as '2x h100x8 + 4x a800x8', or a file, JSON or TOML (default: "
                               "a800x8, with a calibration's links)")),
-      command.add_option(
-          "--model", options.model,
-          "llama-7b, llama-13b, llama-32b or a Hugging Face folder (default: the calibration's)"),
+      command.add_option("--model", options.model,
+                         "A public model, as qwen3-30b-a3b or llama-7b (a wrong name lists them), a Hugging "
+                         "Face folder, or a "
+                         "model of the hub, ORGANISATION/NAME (default: the calibration's)"),
       command
           .add_option("--lengths", options.lengths,
                       "Corpora, lengths.json, or text files with one length a line")
@@ -87,7 +89,7 @@ void log_proposing(const session::PlanningInputs& inputs) {
 
 Planning planning_of(const session::PlanningOptions& options, const std::string& method) {
   const session::MethodPtr named = session::method_named(method, static_cast<uint64_t>(options.seed));
-  const session::PlanningInputs inputs = session::resolve_planning(options);
+  const session::PlanningInputs inputs = session::resolve_planning(with_model_folder(options));
   if (inputs.strategies.empty()) {
     log_proposing(inputs);
   } else {

@@ -5,6 +5,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/planning.h"
 #include "config/run_config.h"
@@ -28,7 +29,7 @@ struct ProposeArguments {
 void run(const ProposeArguments& arguments) {
   const session::MethodPtr method =
       session::proposing_method_named(arguments.method, static_cast<uint64_t>(arguments.inputs.seed));
-  const session::PlanningInputs inputs = session::resolve_planning(arguments.inputs);
+  const session::PlanningInputs inputs = session::resolve_planning(with_model_folder(arguments.inputs));
   log_proposing(inputs);
   const session::PlanningTask task = session::task_of(inputs, {.method = method,
                                                                .max_strategies = arguments.most,

@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/planning.h"
 #include "config/config_file.h"
@@ -47,7 +48,8 @@ std::vector<std::string> other_systems() {
 
 study::Scenario scenario_of(const SimulateArguments& arguments) {
   if (!arguments.run.config.empty()) {
-    config::RunConfig config = config::read_config(arguments.run.config, arguments.run.settings);
+    config::RunConfig config =
+        read_run_config(arguments.run.config, arguments.run.settings, HubFiles::kConfiguration);
     config::resolve_model(config, config::ModelUse::kPlan);
     log_counted(*config.model.shape);
     return study::scenario_of_run(config, {.ranks = arguments.run.ranks,
@@ -57,7 +59,7 @@ study::Scenario scenario_of(const SimulateArguments& arguments) {
   }
   session::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
-  const session::PlanningInputs resolved = session::resolve_planning(inputs);
+  const session::PlanningInputs resolved = session::resolve_planning(with_model_folder(inputs));
   log_counted(resolved.calibration.options.shape);
   return study::scenario_of(resolved, arguments.steps, arguments.max_cp);
 }

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch/ranks.h"
@@ -166,7 +167,8 @@ void require_tokenizer(const EvalArguments& options, const train::ModelSource& m
   }
 }
 
-void run(const EvalArguments& options) {
+void run(EvalArguments options) {
+  options.model = model_folder(options.model);
   train::ModelSource model = train::open_model(locate(options.model));
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);

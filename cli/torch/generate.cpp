@@ -13,6 +13,7 @@
 #include "cli/chat_options.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/torch/generation.h"
 #include "cli/torch/model_options.h"
@@ -229,7 +230,7 @@ void say(train::ModelSource& model, const GenerateArguments& options, const Spea
 }
 
 void answer_one(const GenerateArguments& options) {
-  train::ModelSource model = train::open_model(locate(options.model));
+  train::ModelSource model = train::open_model(locate(model_folder(options.model)));
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model, Needed::kYes);
   Prompt prompt{.name = "the prompt", .text = options.prompt};
   if (prompt.text == "-") prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
@@ -256,7 +257,7 @@ void answer_one(const GenerateArguments& options) {
 // Each pipeline has the whole model and prompts of its own; what they say lies in files beside the last one
 // until all is said, so that whoever is started anew goes on.
 void answer_file(const GenerateArguments& options) {
-  train::ModelSource model = train::open_model(locate(options.model));
+  train::ModelSource model = train::open_model(locate(model_folder(options.model)));
   const std::vector<Prompt> prompts = read_prompts(options.prompts);
   const auto any = [&](auto is) { return std::ranges::any_of(prompts, is); };
   const bool chats = any([](const Prompt& prompt) { return !prompt.chat.empty(); });

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/environment.h"
+#include "cli/model_folder.h"
 #include "corpus/load_tokenizer.h"
 
 namespace sluice::cli {
@@ -31,7 +32,7 @@ std::filesystem::path find_tokenizer(const std::filesystem::path& told, const tr
 std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& told,
                                                 const train::ModelSource& model, Needed needed,
                                                 const corpus::ChatOptions& chat) {
-  const std::filesystem::path path = find_tokenizer(told, model);
+  const std::filesystem::path path = find_tokenizer(model_folder(told.string(), HubFiles::kTokenizer), model);
   if (path.empty()) {
     if (needed == Needed::kNo) return nullptr;
     throw base::InputError(text("no tokenizer goes with ", model.name(), ": name one with --tokenizer"));

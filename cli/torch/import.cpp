@@ -10,6 +10,7 @@
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
 #include "cli/command.h"
+#include "cli/model_folder.h"
 #include "cli/torch_commands.h"
 #include "model/parameter_count.h"
 
@@ -24,7 +25,8 @@ struct ImportArguments {
   bool json = false;
 };
 
-void run(const ImportArguments& options) {
+void run(ImportArguments options) {
+  options.folder = model_folder(options.folder.string());
   const checkpoint::HuggingFaceModel model(options.folder);
   if (!checkpoint::saved_steps(options.out).empty()) {
     throw base::InputError(

@@ -12,7 +12,9 @@ namespace sluice::cli {
 void add_model_option(CLI::App& command, ModelOptions& options) {
   command
       .add_option("--model", options.model,
-                  "Hugging Face folder, checkpoint (step-N), or run directory: its newest checkpoint")
+                  "Hugging Face folder, a model of the hub (ORGANISATION/NAME), checkpoint (step-N), or run "
+                  "directory: its "
+                  "newest checkpoint")
       ->required();
 }
 

@@ -1,6 +1,7 @@
 // The planner of a run configuration.
 #include "base/log.h"
 #include "cli/environment.h"
+#include "cli/model_folder.h"
 #include "cli/planning.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
@@ -11,7 +12,7 @@
 namespace sluice::cli {
 
 Planning planning_of_run(const RunPlanningOptions& options) {
-  config::RunConfig config = config::read_config(options.config, options.settings);
+  config::RunConfig config = read_run_config(options.config, options.settings, HubFiles::kConfiguration);
   config::resolve_model(config, config::ModelUse::kPlan);
   log_counted(*config.model.shape);
   if (!options.calibration.empty()) config.parallel.calibration = options.calibration;

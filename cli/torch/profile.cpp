@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/torch/ranks.h"
 #include "cli/torch_commands.h"
@@ -54,7 +55,7 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
 }
 
 int launch(const ProfileArguments& options) {
-  config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
+  config::RunConfig config = read_run_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
   session::configured_strategies(config, options.ranks.nproc);
   let_crowded_threads_sleep(config.train,

@@ -17,6 +17,7 @@
 #include "base/stderr_lines.h"
 #include "base/text.h"
 #include "cli/environment.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
@@ -129,7 +130,7 @@ train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& op
   rank.tools = python_tools();
   base::configure_log(log_options(launch));
   try {
-    rank.config = config::read_config(options.config, options.settings);
+    rank.config = read_run_config(options.config, options.settings);
     if (hides_all_gpus(environment()) && rank.config.train.device == config::DeviceChoice::kAuto)
       rank.config.train.device = config::DeviceChoice::kCpu;
     if (destination == RankLog::kRunDirectory) log_into(rank.config.log.dir, launch);

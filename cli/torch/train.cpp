@@ -12,11 +12,13 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/model_folder.h"
 #include "cli/torch/ranks.h"
 #include "cli/torch_commands.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
 #include "session/run_planning.h"
+#include "train/epochs.h"
 #include "train/offline_plan.h"
 #include "train/roster.h"
 #include "train/supervisor.h"
@@ -36,16 +38,17 @@ struct TrainArguments {
 
 // Finds what is wrong with the user's input before any rank starts, so that it is said once.
 config::RunConfig check_input(const RankOptions& options) {
-  config::RunConfig config = config::read_config(options.config, options.settings);
+  config::RunConfig config = read_run_config(options.config, options.settings);
   config::resolve_model(config);
   session::configured_strategies(config, options.nproc);
+  train::resolve_epochs(config, corpus_places());
   session::open_data(config, corpus_places());
   return config;
 }
 
 // No rank is started: the machine may be another's.
 void describe_on_cluster(const TrainArguments& options) {
-  config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
+  config::RunConfig config = read_run_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
   config.cluster.preset = options.cluster;
   std::cout << train::describe_first_step(
@@ -115,7 +118,7 @@ int launch(const TrainArguments& options) {
 // A rank beside those of a launcher, in the place of one that was lost.
 [[noreturn]] void join_run(const TrainArguments& options) {
   end_after([&] {
-    const config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
+    const config::RunConfig config = read_run_config(options.ranks.config, options.ranks.settings);
     const train::Roster roster = train::read_roster(config.log.dir);
     const auto variables = environment();
     const auto secret = variables.find("SLUICE_SECRET");
