@@ -61,13 +61,15 @@ FileRecord write_rank(const fs::path& directory, const model::ParameterTable& ta
 }
 
 template <typename Element>
-fs::path save(const fs::path& root, int64_t step, int ranks, int keep = 2) {
+fs::path save(const fs::path& root, int64_t step, int ranks, int keep = 2,
+              const base::Json& evaluation = nullptr) {
   const model::ParameterTable table = model::parameter_table(small_shape());
   Manifest manifest{.step = step, .world_size = ranks, .shape = small_shape()};
   manifest.type = sizeof(Element) == sizeof(double) ? TensorType::kFloat64 : TensorType::kFloat32;
   manifest.sampler = {{"epoch", 3}};
   manifest.calibration = {{"schemes", {1, 2}}};
   manifest.config = "[train]\nsteps = 100\n";
+  manifest.evaluation = evaluation;
   const fs::path directory = prepare_save(root, step).path();
   for (int rank = 0; rank < ranks; ++rank) {
     manifest.files.push_back(write_rank<Element>(directory, table, ranks, rank));
@@ -409,6 +411,25 @@ TEST(Checkpoint, YoungOnesStayBesideTheNewest) {
   EXPECT_THAT(steps_in(root.path()), ElementsAre(2, 3, 4));
   prune(root.path(), 4, {.count = 1});
   EXPECT_THAT(steps_in(root.path()), ElementsAre(4));
+}
+
+TEST(Checkpoint, BestStaysWhereItWasEvaluatedAtItsStep) {
+  const TestDirectory root;
+  const auto measured = [](int64_t step, double measure) {
+    return base::Json{{"step", step}, {"measure", measure}};
+  };
+  save<float>(root.path(), 1, 1, 9);                    // not evaluated
+  save<float>(root.path(), 2, 1, 9, measured(2, 3.5));  // the best
+  save<float>(root.path(), 3, 1, 9, measured(2, 3.5));  // of the step before
+  save<float>(root.path(), 4, 1, 9, measured(4, 3.5));  // as good, and later
+  save<float>(root.path(), 5, 1, 9, {{"step", 5}, {"measure", "low"}});
+  save<float>(root.path(), 6, 1, 9, measured(6, 4));
+  EXPECT_EQ(read_manifest(step_directory(root.path(), 2)).evaluation, measured(2, 3.5));
+  prune(root.path(), 6, {.count = 1, .best = true});
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(2, 6));
+  overwrite_byte((step_directory(root.path(), 2) / "manifest.json").path(), 30);
+  prune(root.path(), 6, {.count = 1, .best = true});
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(6));
 }
 
 TEST(Checkpoint, SavingAStepAgainKeepsTheOldOneUntilTheCommit) {

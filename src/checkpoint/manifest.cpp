@@ -187,6 +187,14 @@ std::string rank_file_name(int rank) {
 
 std::string shared_file_name(uint64_t header) { return base::hash_text(header) + ".safetensors"; }
 
+std::optional<double> measure_at_step(const Manifest& manifest) {
+  const Json& evaluation = manifest.evaluation;
+  if (!evaluation.is_object() || evaluation.value("step", Json()) != Json(manifest.step)) return std::nullopt;
+  const auto measure = evaluation.find("measure");
+  if (measure == evaluation.end() || !measure->is_number()) return std::nullopt;
+  return measure->get<double>();
+}
+
 Json to_json(const Manifest& manifest) {
   Json files = Json::array();
   for (const FileRecord& file : manifest.files) files.push_back(file_to_json(file));
@@ -205,6 +213,7 @@ Json to_json(const Manifest& manifest) {
                {"corpora", manifest.corpora},
                {"calibration", manifest.calibration},
                {"config", manifest.config}};
+  if (!manifest.evaluation.is_null()) json["evaluation"] = manifest.evaluation;
   if (!manifest.shared.empty()) {
     json["shared"] = Json::array();
     for (const FileRecord& file : manifest.shared) json["shared"].push_back(file_to_json(file));
@@ -239,6 +248,7 @@ Manifest manifest_from_json(const Json& json, const std::string& name) {
   manifest.corpora = base::get_or<Json>(json, "corpora", nullptr, name);
   manifest.calibration = base::get_or<Json>(json, "calibration", nullptr, name);
   manifest.config = base::get_or<std::string>(json, "config", "", name);
+  manifest.evaluation = base::get_or<Json>(json, "evaluation", nullptr, name);
   require_cover(manifest, name);
   return manifest;
 }

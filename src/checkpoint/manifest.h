@@ -49,6 +49,9 @@ struct Manifest {
   base::Json corpora;
   base::Json calibration;
   std::string config;  // the run's resolved TOML
+  // Of the last evaluation, if any: after how many steps it was made ("step"), and a number that is lower for
+  // better models ("measure").
+  base::Json evaluation;
   bool hashed = true;  // false: read from the first version of the format, in which damage may go unnoticed
 };
 
@@ -74,6 +77,9 @@ Manifest manifest_from_json(const base::Json& json, const std::string& name);
 // written by a newer program; DamagedCheckpoint when it is not as it was written, or belongs to another step
 // than the directory's name says.
 Manifest read_manifest(const storage::Location& directory);
+
+// The measure of an evaluation that was made at this very step; nothing otherwise.
+std::optional<double> measure_at_step(const Manifest& manifest);
 
 // What a directory is called while a new checkpoint of its step is written.
 inline constexpr std::string_view kPreviousSuffix = ".previous";

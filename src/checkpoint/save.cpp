@@ -204,11 +204,36 @@ void commit_save(const Location& directory, const Manifest& manifest, const Rete
   prune(root, manifest.step, retention);
 }
 
+namespace {
+
+// Its step; nothing where none was evaluated. A manifest that cannot be read is no reason to end a save: it
+// is passed over.
+std::optional<int64_t> best_step(const std::vector<SavedStep>& saved) {
+  std::optional<double> lowest;
+  std::optional<int64_t> best;
+  for (const SavedStep& each : saved) {
+    std::optional<double> measure;
+    try {
+      measure = measure_at_step(read_manifest(each.directory));
+    } catch (const base::Error&) {
+      continue;
+    }
+    if (!measure || (lowest && *measure >= *lowest)) continue;
+    lowest = measure;
+    best = each.step;
+  }
+  return best;
+}
+
+}  // namespace
+
 void prune(const Location& root, int64_t step, const Retention& retention) {
   std::vector<SavedStep> saved = saved_steps(root);
   std::erase_if(saved, [&](const SavedStep& later) { return later.step > step; });
+  const std::optional<int64_t> best = retention.best ? best_step(saved) : std::nullopt;
   for (size_t old = 0; old + static_cast<size_t>(std::max(retention.count, 1)) < saved.size(); ++old) {
-    if (!younger(saved[old].directory, retention.hours)) remove_checkpoint(saved[old].directory);
+    if (saved[old].step == best || younger(saved[old].directory, retention.hours)) continue;
+    remove_checkpoint(saved[old].directory);
   }
   sweep_shared(root);
 }

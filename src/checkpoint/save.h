@@ -28,10 +28,12 @@ struct OwnerState {
   const void* exp_avg_sq = nullptr;  // second Adam moment
 };
 
-// Which checkpoints stay: the newest, and those that are young.
+// Which checkpoints stay: the newest, those that are young, and perhaps the best.
 struct Retention {
   int count = 2;      // at least one
   int64_t hours = 0;  // since they were committed, by the place's clock
+  bool best =
+      false;  // also that whose evaluation at its very step has the lowest measure, the first of equals
 };
 
 // Returns the new directory of `step`. A committed checkpoint of the same step (a run that went back and

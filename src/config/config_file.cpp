@@ -7,12 +7,23 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "config/keys.h"
+#include "config/other_names.h"
 
 namespace sluice::config {
 namespace {
 
 using base::InputError;
 using base::text;
+
+// Removes all other keys; nothing of a null table.
+void keep_only(toml::table* table, std::string_view kept) {
+  if (table == nullptr) return;
+  std::vector<std::string> others;
+  for (const auto& [key, value] : *table) {
+    if (key.str() != kept) others.emplace_back(key.str());
+  }
+  for (const std::string& key : others) table->erase(key);
+}
 
 // "section.key=value" -> root[section][key].
 void apply_override(toml::table& root, const std::string& setting) {
@@ -34,6 +45,8 @@ void apply_override(toml::table& root, const std::string& setting) {
     throw InputError(text("[config] --set ", setting, ": the value has more than one line: give one"));
   }
   if (!root.contains(section)) root.insert(section, toml::table{});
+  // Another model takes the place of the file's, whichever way that is given.
+  if (section == "model" && key == "hf") keep_only(root[section].as_table(), "seed");
   toml::table* table = root[section].as_table();
   if (table == nullptr)
     throw InputError(text("[config] --set ", setting, ": '", section,
@@ -111,6 +124,35 @@ std::vector<PhaseConfig> read_phases(const toml::table& root, const DataConfig& 
   return phases;
 }
 
+// "train.steps", …: of all sections.
+class KeyList final : public Fields {
+ public:
+  static std::vector<std::string> all() {
+    RunConfig any;
+    KeyList list;
+    for (const Section& section : sections()) {
+      list.section_ = section.name;
+      section.visit(any, list);
+    }
+    return list.keys_;
+  }
+  void operator()(const char* key, FieldValue&&, const char*) override {
+    keys_.push_back(text(section_, ".", key));
+  }
+
+ private:
+  std::string section_;
+  std::vector<std::string> keys_;
+};
+
+// Of a key that its section does not know: where the same name stands, or what others call so.
+std::string key_elsewhere(const std::string& key) {
+  for (const std::string& known : KeyList::all()) {
+    if (known.ends_with("." + key)) return known;
+  }
+  return std::string(key_of_other_name(key));
+}
+
 RunConfig read_sections(const toml::table& root, const std::string& file) {
   refuse_unknown_sections(root, file);
   RunConfig config;
@@ -118,7 +160,7 @@ RunConfig read_sections(const toml::table& root, const std::string& file) {
     TomlSection section(root, each.name, file);
     FieldReader reader(section);
     each.visit(config, reader);
-    section.finish();
+    section.finish(key_elsewhere);
     if (each.name == std::string_view("model")) require_consistent(config.model, section);
     if (each.name == std::string_view("train")) require_consistent(config.train, section);
   }
@@ -178,7 +220,21 @@ RunConfig parse_config(const std::string& toml_text, const std::string& name,
   return read_sections(root, name);
 }
 
+namespace {
+
+void require_toml(const std::filesystem::path& path) {
+  const std::string ending = path.extension().string();
+  for (const char* other : {".yaml", ".yml", ".json", ".py"}) {
+    if (ending == other)
+      throw InputError(text("[config] ", path.string(), ": configurations are TOML, not ", ending.substr(1),
+                            ": write [section] lines and key = value; `sluice keys config` prints all keys"));
+  }
+}
+
+}  // namespace
+
 RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  require_toml(path);
   return parse_config(base::read_file(path), path.string(), overrides);
 }
 

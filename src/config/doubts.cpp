@@ -48,6 +48,14 @@ std::vector<std::string> doubts(const RunConfig& config) {
                          ", but there is nothing to evaluate with: give data.validation or "
                          "data.validation_fraction"));
   }
+  const auto needs_evaluations = [&](const char* key) {
+    if (config.train.eval_every == 0 || !is_evaluated(config))
+      lines.push_back(text(key,
+                           ", but no evaluation is made: give train.eval_every, and data.validation or "
+                           "data.validation_fraction; it has no effect"));
+  };
+  if (config.train.patience > 0) needs_evaluations(text("train.patience is ", config.train.patience).c_str());
+  if (config.checkpoint.keep_best) needs_evaluations("checkpoint.keep_best is true");
   for (const PhaseConfig& phase : config.phases) {
     if (phase.step < config.train.steps) continue;
     lines.push_back(text("[[phase]] begins with step ", phase.step, ", but the run has ", config.train.steps,

@@ -8,8 +8,8 @@
 
 namespace sluice::config {
 
-// A line for each, with the keys and their values: a schedule that does not fit the run, an evaluation of nothing.
-// They change nothing: what is configured is what runs.
+// A line for each, with the keys and their values: a schedule that does not fit the run, an evaluation of
+// nothing. They change nothing: what is configured is what runs.
 std::vector<std::string> doubts(const RunConfig& config);
 
 }  // namespace sluice::config

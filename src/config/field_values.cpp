@@ -68,13 +68,19 @@ void Betas::write(toml::table& table, const std::string& key) const {
 }
 
 void Corpora::read(TomlSection& section, const std::string& key) {
-  const toml::array* pairs = section.node(key)->as_array();
-  if (pairs == nullptr) section.refuse(key, "a list of [prefix, weight] pairs");
+  constexpr const char* kExpected = "a corpus, a list of them, or of [corpus, weight] pairs";
   value_.clear();
+  if (const auto only = section.node(key)->value_exact<std::string>()) return value_.assign(1, {*only, 1.0});
+  const toml::array* pairs = section.node(key)->as_array();
+  if (pairs == nullptr) section.refuse(key, kExpected);
   for (const toml::node& item : *pairs) {
+    if (const auto corpus = item.value_exact<std::string>()) {
+      value_.emplace_back(*corpus, 1.0);
+      continue;
+    }
     const toml::array* pair = item.as_array();
     if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_number()) {
-      section.refuse(key, "a list of nothing but [prefix, weight] pairs");
+      section.refuse(key, kExpected);
     }
     const double weight = *(*pair)[1].value<double>();
     if (!kWeights.holds(weight)) section.refuse(key, text("as weights ", base::expectation(kWeights)));

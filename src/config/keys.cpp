@@ -116,7 +116,7 @@ void visit_shape(model::Shape& shape, bool given, Fields& keys) {
 void visit_model(RunConfig& config, Fields& keys) {
   ModelConfig& model = config.model;
   keys("hf", Given(!model.shape || !model.hf.empty(), Text(model.hf)),
-       "a Hugging Face folder; or, instead of it, a shape:");
+       "a Hugging Face folder, or a model of the hub, ORGANISATION/NAME; or, instead of it, a shape:");
   model::Shape shape = model.shape.value_or(model::Shape{});
   visit_shape(shape, model.hf.empty(), keys);
   model.shape = shape;
@@ -125,7 +125,9 @@ void visit_model(RunConfig& config, Fields& keys) {
 
 // What a phase may change.
 void visit_training_data(DataConfig& data, Fields& keys) {
-  keys("train", Corpora(data.train), "prefixes, paths or s3://BUCKET/NAME, and weights, which are shares of tokens");
+  keys("train", Corpora(data.train),
+       "a corpus (its folder or prefix, or s3://BUCKET/NAME), a list of them, or of [corpus, weight] pairs; "
+       "weights are shares of tokens");
   keys("context_length", Number(data.context_length, {2, (int64_t{1} << 31) - 1}),
        "tokens of a sequence at most");
   keys("overflow", Choice(data.overflow, kOverflows), "of documents that are longer");
@@ -150,7 +152,11 @@ void visit_data(RunConfig& config, Fields& keys) {
 void visit_train(RunConfig& config, Fields& keys) {
   TrainConfig& train = config.train;
   keys("steps", Number(train.steps, {1, kSteps.most}), "of the whole run");
+  keys("epochs", Number(train.epochs, {0.0, 1e6}),
+       "passes over the training data, in place of steps, which follow from them; 0: steps says");
   keys("eval_every", Number(train.eval_every, kSteps), "steps between evaluations; 0: never");
+  keys("patience", Number(train.patience, kSteps),
+       "evaluations in a row that are no better than the best one, after which the run ends; 0: never");
   keys("sample_every", Number(train.sample_every, kSteps),
        "steps after which the log shows what the model says; each rank has the whole model then; 0: never");
   keys("sample_prompts", Texts(train.sample_prompts),
@@ -361,11 +367,16 @@ void visit_memory(RunConfig& config, Fields& keys) {
 
 void visit_checkpoint(RunConfig& config, Fields& keys) {
   CheckpointConfig& checkpoint = config.checkpoint;
-  keys("every", Number(checkpoint.every, kSteps), "steps; 0: never");
+  keys("every", Number(checkpoint.every, kSteps),
+       "steps; 0: the last step alone, behind which every run saves");
   keys("async", Flag(checkpoint.async),
        "training goes on while a checkpoint is written, from a copy in host memory");
   keys("keep", Number(checkpoint.keep, {1, 1 << 20}), "the newest; and");
-  keys("keep_hours", Number(checkpoint.keep_hours, {0, 1 << 20}), "those written within so many hours");
+  keys("keep_hours", Number(checkpoint.keep_hours, {0, 1 << 20}), "those written within so many hours; and");
+  keys("keep_best", Flag(checkpoint.keep_best),
+       "the best one: of the lowest validation loss, or the highest reward of held-out answers; each "
+       "evaluation "
+       "that is better than those before is followed by a checkpoint");
   keys("mirror", Text(checkpoint.mirror),
        "a directory, or s3://BUCKET/NAME, for a second copy of each checkpoint; \"\": none");
 }
@@ -381,6 +392,9 @@ void visit_elastic(RunConfig& config, Fields& keys) {
 void visit_log(RunConfig& config, Fields& keys) {
   keys("dir", Path(config.log.dir), "the run directory");
   keys("tensorboard", Flag(config.log.tensorboard), "");
+  keys("wandb", Text(config.log.wandb),
+       "project of Weights & Biases to which a Python process copies the metrics; \"\": none");
+  keys("mlflow", Text(config.log.mlflow), "experiment of MLflow, likewise");
   keys("metrics", Text(config.log.metrics),
        "where rank 0 serves the newest step to Prometheus, as \"127.0.0.1:9464\"; \"\": nowhere");
   keys("prometheus", Text(config.log.prometheus),

@@ -38,7 +38,7 @@ struct DataConfig {
   int64_t context_length = 2048;
   corpus::Overflow overflow = corpus::Overflow::kTruncate;
   int64_t tokens_per_step = 16384;
-  std::string batches;  // a file that lists them (corpus/batch_list.h); empty: they are drawn
+  std::string batches;            // a file that lists them (corpus/batch_list.h); empty: they are drawn
   bool other_tokenizers = false;  // whether corpora may be of another tokenizer than the model
   int64_t seed = 1;
 };
@@ -56,9 +56,11 @@ enum class BalanceOver : uint8_t { kSequence, kStep };
 enum class DeviceChoice : uint8_t { kAuto, kCpu, kCuda };
 
 struct TrainConfig {
-  int64_t steps = 100;
+  int64_t steps = 100;  // of the whole run; follows from `epochs` where that is given
+  double epochs = 0;    // passes over the training data (train/epochs.h); 0: `steps` says
   int64_t eval_every = 0;
-  int64_t sample_every = 0;                 // steps between texts that the model says; 0: never
+  int64_t patience = 0;      // evaluations without a better one after which the run ends; 0: it goes on
+  int64_t sample_every = 0;  // steps between texts that the model says; 0: never
   std::vector<std::string> sample_prompts;  // behind which; empty: beginnings of held-out documents
   int threads = 0;                          // compute threads a rank; 0: cores ÷ local ranks
   int64_t join_timeout_s = 60;              // for all ranks to show up at the start
@@ -220,6 +222,7 @@ struct CheckpointConfig {
   bool async = true;       // the run goes on while a checkpoint is written
   int keep = 2;            // the newest
   int64_t keep_hours = 0;  // and those that are younger
+  bool keep_best = false;  // and the best by its evaluation, which is saved where it is made
   std::string mirror;      // a directory or s3://bucket/prefix for a second copy of each; "": none
 };
 
@@ -232,6 +235,8 @@ struct ElasticConfig {
 struct LogConfig {
   std::filesystem::path dir = "runs/quickstart";
   bool tensorboard = true;
+  std::string wandb;       // Weights & Biases' project (train/trackers.h); empty: none
+  std::string mlflow;      // MLflow's experiment; empty: none
   std::string metrics;     // an address at which the newest step stands likewise; empty: none
   std::string prometheus;  // a file of the newest step (report/prometheus.h); empty: none
   std::vector<int64_t> trace_steps;

@@ -47,6 +47,42 @@ TEST(RunConfig, PrintsWhatItParses) {
   EXPECT_EQ(parse_config(printed, "printed").parallel.select, (Select{Select::Rule::kFixed, 1}));
 }
 
+TEST(RunConfig, CorporaAreOneAListOrPairs) {
+  using Pairs = std::vector<std::pair<std::string, double>>;
+  const auto train = [](const std::string& value) {
+    return parse_config(kSmall, "run.toml", {"data.train=" + value}).data.train;
+  };
+  EXPECT_EQ(train("'a folder'"), (Pairs{{"a folder", 1}}));
+  EXPECT_EQ(train("['a', 's3://b/c']"), (Pairs{{"a", 1}, {"s3://b/c", 1}}));
+  EXPECT_EQ(train("['a', ['b', 3]]"), (Pairs{{"a", 1}, {"b", 3}}));
+  EXPECT_NE(fault(kSmall, {"data.train=7"}).find("data.train is 7: give a corpus, a list of them"),
+            std::string::npos);
+  EXPECT_NE(fault(kSmall, {"data.train=[['a']]"}).find("[corpus, weight] pairs"), std::string::npos);
+}
+
+// Where the name stands in another section, or is another trainer's.
+TEST(RunConfig, UnknownKeysAreAnsweredFromAllSections) {
+  for (const auto& [key, answer] : {std::pair("train.lr", "optimizer.lr"),
+                                    {"train.learning_rate", "optimizer.lr"},
+                                    {"data.seq_length", "data.context_length"},
+                                    {"train.num_train_epochs", "train.epochs"},
+                                    {"train.Max-Steps", "train.steps"},
+                                    {"optimizer.clip_grad", "optimizer.clip"},
+                                    {"train.keep", "checkpoint.keep"},
+                                    {"data.context_lenght", "context_length"}}) {
+    const std::string message = fault(kSmall, {std::string(key) + "=1"});
+    EXPECT_NE(message.find(std::string("did you mean '") + answer + "'?"), std::string::npos)
+        << key << ": " << message;
+  }
+}
+
+TEST(RunConfig, AModelGivenOnTheCommandLineReplacesTheFiles) {
+  const RunConfig config = parse_config(kSmall, "run.toml", {"model.hf=some/folder"});
+  EXPECT_EQ(config.model.hf, "some/folder");
+  EXPECT_FALSE(config.model.shape);
+  EXPECT_NE(fault(std::string(kSmall) + "[model2]\n").find("unknown section"), std::string::npos);
+}
+
 const std::string kPhases = std::string(kSmall) + R"(tokens_per_step = 4096
 [[phase]]
 step = 10

@@ -155,12 +155,13 @@ void TomlSection::wrong(const std::string& key, const std::string& fault) const 
   throw InputError(text("[config] ", file_, ": ", name_, ".", key, " ", fault));
 }
 
-void TomlSection::finish() const {
+void TomlSection::finish(const std::function<std::string(const std::string& key)>& elsewhere) const {
   if (table_ == nullptr) return;
   for (const auto& [key, value] : *table_) {
     const std::string found(key.str());
     if (std::ranges::find(known_, found) != known_.end()) continue;
-    const std::string nearest = base::nearest_word(found, known_);
+    std::string nearest = elsewhere ? elsewhere(found) : "";
+    if (nearest.empty()) nearest = base::nearest_word(found, known_);
     const std::string hint = nearest.empty() ? text("known keys: ", base::join(known_, ", "))
                                              : text("did you mean '", nearest, "'?");
     throw InputError(text("[config] ", place_of(file_, value), ": unknown key '", name_, ".",

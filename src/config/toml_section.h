@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,9 @@ class TomlSection {
   // "[config] FILE: SECTION.KEY FAULT"
   [[noreturn]] void wrong(const std::string& key, const std::string& fault) const;
 
-  // Refuses keys that nobody asked for.
-  void finish() const;
+  // Refuses keys that nobody asked for, with what `elsewhere` answers to such a key: what it is called in
+  // another section; "" where none has it.
+  void finish(const std::function<std::string(const std::string& key)>& elsewhere = {}) const;
 
  private:
   const toml::table* table_;

@@ -27,51 +27,61 @@ constexpr size_t kMostRows = 96;
 constexpr size_t kMostRectangles = 12'000;
 constexpr double kWidth = 10'000;  // of the drawing, in its own units
 
-enum class Kind : uint8_t { kForward, kBackward, kWeight, kUpdate, kPull, kPush, kTransfer, kGather, kNone };
-struct KindLook {
+enum class Activity : uint8_t {
+  kForward,
+  kBackward,
+  kWeight,
+  kUpdate,
+  kPull,
+  kPush,
+  kTransfer,
+  kGather,
+  kNone
+};
+struct ActivityLook {
   const char* style;
   const char* title;
   bool compute;
 };
-constexpr std::array<KindLook, 8> kLooks = {{{"forward", "forward", true},
-                                             {"backward", "backward", true},
-                                             {"weight", "weight gradient", true},
-                                             {"finish", "scalars and update", true},
-                                             {"pull", "pull", false},
-                                             {"push", "push", false},
-                                             {"transfer", "between stages", false},
-                                             {"gather", "gathers and scatters", false}}};
+constexpr std::array<ActivityLook, 8> kLooks = {{{"forward", "forward", true},
+                                                 {"backward", "backward", true},
+                                                 {"weight", "weight gradient", true},
+                                                 {"finish", "scalars and update", true},
+                                                 {"pull", "pull", false},
+                                                 {"push", "push", false},
+                                                 {"transfer", "between stages", false},
+                                                 {"gather", "gathers and scatters", false}}};
 
-Kind kind_of(const std::string& category) {
-  static const std::map<std::string, Kind> kinds = {
-      {graph::name_of(NodeKind::kForward), Kind::kForward},
-      {graph::name_of(NodeKind::kBackward), Kind::kBackward},
-      {graph::name_of(NodeKind::kBackwardInput), Kind::kBackward},
-      {graph::name_of(NodeKind::kBackwardWeight), Kind::kWeight},
-      {graph::name_of(NodeKind::kUpdate), Kind::kUpdate},
-      {graph::name_of(NodeKind::kReduceScalars), Kind::kUpdate},
-      {graph::name_of(NodeKind::kPullInter), Kind::kPull},
-      {graph::name_of(NodeKind::kPullIntra), Kind::kPull},
-      {graph::name_of(NodeKind::kPushInter), Kind::kPush},
-      {graph::name_of(NodeKind::kPushIntra), Kind::kPush},
-      {graph::name_of(NodeKind::kSendActivation), Kind::kTransfer},
-      {graph::name_of(NodeKind::kSendGradient), Kind::kTransfer},
-      {graph::kGather, Kind::kGather},
-      {graph::kScatter, Kind::kGather},
+Activity activity_of(const std::string& category) {
+  static const std::map<std::string, Activity> activities = {
+      {graph::name_of(NodeKind::kForward), Activity::kForward},
+      {graph::name_of(NodeKind::kBackward), Activity::kBackward},
+      {graph::name_of(NodeKind::kBackwardInput), Activity::kBackward},
+      {graph::name_of(NodeKind::kBackwardWeight), Activity::kWeight},
+      {graph::name_of(NodeKind::kUpdate), Activity::kUpdate},
+      {graph::name_of(NodeKind::kReduceScalars), Activity::kUpdate},
+      {graph::name_of(NodeKind::kPullInter), Activity::kPull},
+      {graph::name_of(NodeKind::kPullIntra), Activity::kPull},
+      {graph::name_of(NodeKind::kPushInter), Activity::kPush},
+      {graph::name_of(NodeKind::kPushIntra), Activity::kPush},
+      {graph::name_of(NodeKind::kSendActivation), Activity::kTransfer},
+      {graph::name_of(NodeKind::kSendGradient), Activity::kTransfer},
+      {graph::kGather, Activity::kGather},
+      {graph::kScatter, Activity::kGather},
   };
-  const auto found = kinds.find(category);
-  return found == kinds.end() ? Kind::kNone : found->second;
+  const auto found = activities.find(category);
+  return found == activities.end() ? Activity::kNone : found->second;
 }
 
-const KindLook& look(Kind kind) { return kLooks[static_cast<size_t>(kind)]; }
+const ActivityLook& look(Activity activity) { return kLooks[static_cast<size_t>(activity)]; }
 
 struct Box {
-  Kind kind = Kind::kNone;
+  Activity activity = Activity::kNone;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t joined = 1;                   // boxes that this one stands for
   const TraceRecord* record = nullptr;  // the first of them
-  auto same() const { return std::tuple(kind, start_ns, end_ns); }
+  auto same() const { return std::tuple(activity, start_ns, end_ns); }
 };
 
 struct Row {
@@ -88,9 +98,9 @@ struct Drawing {
 std::vector<Row> rows_by_rank(const Timeline& timeline) {
   std::map<int, Row> by_rank;
   for (const TraceRecord& record : timeline.records) {
-    const Kind kind = kind_of(record.category);
-    if (kind == Kind::kNone) continue;
-    by_rank[record.rank].boxes.push_back({kind, record.start_ns, record.end_ns, 1, &record});
+    const Activity activity = activity_of(record.category);
+    if (activity == Activity::kNone) continue;
+    by_rank[record.rank].boxes.push_back({activity, record.start_ns, record.end_ns, 1, &record});
   }
   std::vector<Row> rows;
   for (auto& [rank, row] : by_rank) {
@@ -125,12 +135,12 @@ void sample_rows(Drawing& drawing) {
   drawing.rows = std::move(kept);
 }
 
-// Joins neighbours of one kind that are narrower than `narrow_ns`, and so are the gaps between them.
+// Joins neighbours of one activity that are narrower than `narrow_ns`, and so are the gaps between them.
 void join_narrow(std::vector<Box>& boxes, int64_t narrow_ns) {
-  std::map<Kind, size_t> last;  // by kind: its last box in `joined`
+  std::map<Activity, size_t> last;  // by activity: its last box in `joined`
   std::vector<Box> joined;
   for (const Box& box : boxes) {
-    const auto before = last.find(box.kind);
+    const auto before = last.find(box.activity);
     if (before != last.end()) {
       Box& other = joined[before->second];
       const bool narrow = box.end_ns - box.start_ns < narrow_ns && box.start_ns - other.end_ns < narrow_ns;
@@ -140,7 +150,7 @@ void join_narrow(std::vector<Box>& boxes, int64_t narrow_ns) {
         continue;
       }
     }
-    last[box.kind] = joined.size();
+    last[box.activity] = joined.size();
     joined.push_back(box);
   }
   boxes = std::move(joined);
@@ -168,7 +178,7 @@ Drawing drawing_of(const Timeline& timeline, int64_t span_ns) {
 std::string title_of(const Box& box) {
   const std::string when =
       text(shown_duration(box.end_ns - box.start_ns), " from ", shown_duration(box.start_ns));
-  if (box.joined > 1) return text(box.joined, " x ", look(box.kind).title, ": ", when);
+  if (box.joined > 1) return text(box.joined, " x ", look(box.activity).title, ": ", when);
   std::string title = text(box.record->label, ": ", when);
   for (const auto& [name, value] : box.record->arguments) {
     if (name == "tokens") title += text(", ", counted(value, "token"));
@@ -189,12 +199,12 @@ double row_height(size_t rows) {
 void draw_boxes(Markup& out, const Row& row, double top, double height, int64_t span_ns) {
   for (const bool compute : {true, false}) {
     for (const Box& box : row.boxes) {
-      if (look(box.kind).compute != compute) continue;
+      if (look(box.activity).compute != compute) continue;
       const auto x = [&](int64_t ns) {
         return kWidth * static_cast<double>(ns) / static_cast<double>(span_ns);
       };
       const auto rect =
-          out.element("rect", {{"class", look(box.kind).style},
+          out.element("rect", {{"class", look(box.activity).style},
                                {"x", coordinate(x(box.start_ns))},
                                {"y", coordinate(compute ? top : top + height * 0.74)},
                                {"width", coordinate(std::max(x(box.end_ns) - x(box.start_ns), 0.01))},
@@ -265,49 +275,49 @@ void draw_timeline(Markup& out, const Timeline& timeline, int64_t span_ns) {
 }
 
 void draw_legend(Markup& out, const RunData& data) {
-  std::set<Kind> used;
+  std::set<Activity> used;
   for (const Timeline& timeline : data.timelines) {
-    for (const TraceRecord& record : timeline.records) used.insert(kind_of(record.category));
+    for (const TraceRecord& record : timeline.records) used.insert(activity_of(record.category));
   }
-  used.erase(Kind::kNone);
+  used.erase(Activity::kNone);
   const auto legend = out.element("ul", {{"class", "legend"}});
-  for (const Kind kind : used) {
+  for (const Activity activity : used) {
     const auto item = out.element("li");
     {
-      const int height = look(kind).compute ? 12 : 5;
+      const int height = look(activity).compute ? 12 : 5;
       const auto sample = out.element(
           "svg", {{"class", "sample"}, {"width", "14"}, {"height", "14"}, {"aria-hidden", "true"}});
-      out.leaf("rect", {{"class", look(kind).style},
+      out.leaf("rect", {{"class", look(activity).style},
                         {"y", text((14 - height) / 2)},
                         {"width", "14"},
                         {"height", text(height)}});
     }
-    out.text(look(kind).title);
+    out.text(look(activity).title);
   }
 }
 
-// What each kind of node took, measured beside predicted, summed over ranks.
+// What each activity of node took, measured beside predicted, summed over ranks.
 void draw_node_times(Markup& out, const Timeline& measured, const Timeline& predicted) {
   struct Sums {
     int64_t nodes = 0;
     int64_t measured_ns = 0;
     int64_t predicted_ns = 0;
   };
-  std::map<Kind, Sums> sums;
+  std::map<Activity, Sums> sums;
   for (const TraceRecord& record : measured.records) {
-    Sums& sum = sums[kind_of(record.category)];
+    Sums& sum = sums[activity_of(record.category)];
     ++sum.nodes;
     sum.measured_ns += record.end_ns - record.start_ns;
   }
   for (const TraceRecord& record : predicted.records)
-    sums[kind_of(record.category)].predicted_ns += record.end_ns - record.start_ns;
-  sums.erase(Kind::kNone);
+    sums[activity_of(record.category)].predicted_ns += record.end_ns - record.start_ns;
+  sums.erase(Activity::kNone);
   Table table{
       {text("Step ", measured.step, ", all ranks"), "Nodes", "Measured", "Predicted", "Measured ÷ predicted"},
       {},
       "lrrrr"};
-  for (const auto& [kind, sum] : sums) {
-    table.rows.push_back({look(kind).title, base::human_count(sum.nodes), shown_duration(sum.measured_ns),
+  for (const auto& [activity, sum] : sums) {
+    table.rows.push_back({look(activity).title, base::human_count(sum.nodes), shown_duration(sum.measured_ns),
                           shown_duration(sum.predicted_ns),
                           sum.predicted_ns > 0 ? shown_ratio(static_cast<double>(sum.measured_ns) /
                                                              static_cast<double>(sum.predicted_ns))

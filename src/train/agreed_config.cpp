@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "config/config_file.h"
 #include "session/run_planning.h"
+#include "train/epochs.h"
 
 namespace sluice::train {
 
@@ -67,6 +68,8 @@ AgreedConfig agreed_config(const RunOptions& options, Control& control) {
   });
   require_same(agreed.config, control);
   agreed.cards = choose_devices(options, agreed.config, control);
+  control.together("counting the steps of train.epochs",
+                   [&] { resolve_epochs(agreed.config, options.corpora); });
   return agreed;
 }
 

@@ -72,7 +72,8 @@ std::string to_text(const RunState& state) {
                   {"corpora", corpus::to_json(state.corpora)},
                   {"calibration", state.calibration},
                   {"config", state.config},
-                  {"rollout", state.rollout}};
+                  {"rollout", state.rollout},
+                  {"evaluation", state.evaluation}};
   if (state.sampler) json["sampler"] = corpus::to_json(*state.sampler);
   base::CanonicalBytes bytes;
   bytes.add(base::json_text(json)).add(static_cast<int64_t>(state.companions.size()));
@@ -91,6 +92,7 @@ RunState run_state_from_text(std::string_view text) {
   state.calibration = base::require<base::Json>(json, "calibration", kName);
   state.config = base::require<std::string>(json, "config", kName);
   state.rollout = base::require<base::Json>(json, "rollout", kName);
+  state.evaluation = base::require<base::Json>(json, "evaluation", kName);
   if (json.contains("sampler")) state.sampler = corpus::sampler_state_from_json(json["sampler"], kName);
   for (int64_t left = reader.integer(); left > 0; --left) {
     checkpoint::Companion& companion = state.companions.emplace_back();

@@ -15,6 +15,10 @@ checkpoint::TensorType master_type(const runtime::Precision& precision) {
                                                      : checkpoint::TensorType::kFloat32;
 }
 
+checkpoint::Retention retention_of(const config::CheckpointConfig& config) {
+  return {.count = config.keep, .hours = config.keep_hours, .best = config.keep_best};
+}
+
 namespace {
 
 // Reads into the tensor's numbers; what the checkpoint does not have stays.
@@ -78,6 +82,7 @@ RunState run_state(const checkpoint::Checkpoint& checkpoint) {
   state.calibration = manifest.calibration;
   state.config = manifest.config;
   state.rollout = manifest.rollout;
+  state.evaluation = manifest.evaluation;
   try {
     read_data(manifest, (checkpoint.directory() / "manifest.json").string(), state);
   } catch (const base::InputError& error) {

@@ -9,6 +9,8 @@
 
 #include "base/json.h"
 #include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "config/run_config.h"
 #include "corpus/identity.h"
 #include "corpus/sampler.h"
 #include "runtime/parameter_store.h"
@@ -22,9 +24,12 @@ struct RunState {
   base::Json rollout;  // what it leaves for later steps (rl/episode.h); null: nothing
   std::vector<corpus::CorpusIdentity> corpora;  // trained on; none in imported models and by older programs
   base::Json calibration;
+  base::Json evaluation;                          // BestEvaluation; null: none was made
   std::string config;                             // resolved TOML
   std::vector<checkpoint::Companion> companions;  // on rank 0 alone, which writes them
 };
+
+checkpoint::Retention retention_of(const config::CheckpointConfig& config);
 
 // Of the masters and Adam states of runs that compute so.
 checkpoint::TensorType master_type(const runtime::Precision& precision);

@@ -15,6 +15,7 @@
 #include "graph/what_if.h"
 #include "ops/attention.h"
 #include "report/closing_summary.h"
+#include "report/next_commands.h"
 #include "report/page.h"
 #include "report/prometheus.h"
 #include "report/run_files.h"
@@ -89,10 +90,10 @@ void Reporter::open_files() {
   const fs::path& directory = config_.log.dir;
   const int64_t done = run_.start().state().step;
   base::make_directories(directory);
-  checkpoint::prune(directory / "checkpoints", done,
-                    {config_.checkpoint.keep, config_.checkpoint.keep_hours});
+  checkpoint::prune(directory / "checkpoints", done, retention_of(config_.checkpoint));
   describe_run();
   metrics_.emplace(report::MetricsWriter::Options{directory, config_.log.tensorboard, done});
+  trackers_.emplace(config_.log, run_.options().tools);
   if (metrics_->missing_steps() == 0) return;
   base::log_warning(text((directory / "metrics.jsonl").string(), " has no line for the last ",
                          metrics_->missing_steps(), " of the ", done,
@@ -124,8 +125,9 @@ void Reporter::tell(const report::StepRecord& step) {
   if (!metrics_) return;
   const auto writing = run_.activity().own(text("writing the metrics of step ", step.step));
   metrics_->write(without_ranks(step));
+  done_ = step.step + 1;
   look_at_files();
-  const int64_t done = step.step + 1 - run_.start().state().step;
+  const int64_t done = done_ - run_.start().state().step;
   const int64_t steps = config_.train.steps - run_.start().state().step;
   const int64_t left_ns =
       base::left_ns(done, steps, std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
@@ -186,10 +188,31 @@ void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {
   }
 }
 
-// Whoever reads a finished run has its report at hand. It is made from what lies on disk, and can be made
-// again.
-void Reporter::close() {
+void Reporter::close(const BestEvaluation& best) {
   if (!metrics_) return;
+  write_report();
+  trackers_->close();
+  tell_next_commands(best);
+}
+
+// A checkpoint of each run's last step is there, unless somebody has deleted it.
+void Reporter::tell_next_commands(const BestEvaluation& best) const {
+  const auto has_checkpoint = [&](int64_t steps) {
+    return fs::exists(config_.log.dir / "checkpoints" / text("step-", steps));
+  };
+  if (!has_checkpoint(done_)) return;
+  using Model = report::EndOfRun::Model;
+  report::EndOfRun end{.directory = config_.log.dir,
+                       .steps_done = done_,
+                       .steps = config_.train.steps,
+                       .model = config_.lora.rank > 0 ? Model::kAdapters : Model::kWhole};
+  if (best.best() && best.best_step() != done_ && has_checkpoint(best.best_step()))
+    end.best_step = best.best_step();
+  for (const std::string& line : base::split(report::next_commands(end), '\n')) base::log_info(line);
+}
+
+// The report is made from files of the run directory, and can be made again (sluice report).
+void Reporter::write_report() {
   const auto writing = run_.activity().own("writing the report");
   const bool nothing_left = run_.start().state().step >= config_.train.steps;
   if (nothing_left)

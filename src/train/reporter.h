@@ -10,7 +10,9 @@
 #include "graph/step_graph.h"
 #include "report/metrics_file.h"
 #include "serve/metrics_endpoint.h"
+#include "train/best_evaluation.h"
 #include "train/run_context.h"
+#include "train/trackers.h"
 #include "watch/detector.h"
 
 namespace sluice::train {
@@ -28,17 +30,22 @@ class Reporter {
   void tell(const std::vector<watch::Detector::Change>& changes, const report::StepRecord& step,
             const graph::StepGraph& graph, const std::vector<double>& paces) const;
   void tell(const std::vector<report::EvaluationMetrics>& of_sets);
-  void close();
+  // Behind the run's last step.
+  void close(const BestEvaluation& best);
 
  private:
   void open_files();
   void describe_run() const;
   void look_at_files();
   void show_to_prometheus(const report::StepRecord& step);
+  void write_report();
+  void tell_next_commands(const BestEvaluation& best) const;
 
   RunContext& run_;
   const config::RunConfig& config_ = run_.config();
   std::optional<report::MetricsWriter> metrics_;  // rank 0
+  std::optional<Trackers> trackers_;              // likewise
+  int64_t done_ = run_.start().state().step;      // steps
   int64_t tokens_ = 0;                            // since it was made
   bool told_of_prometheus_ = false;
   std::unique_ptr<serve::MetricsEndpoint> endpoint_;  // rank 0's, of log.metrics

@@ -28,6 +28,9 @@ session::Data opened(const config::RunConfig& config, const corpus::IndexedOptio
 // What is left out, cut or without effect, once for the run.
 void tell_notes(const config::RunConfig& config, const session::Data& data) {
   const session::DataPhase& first = data.phases.front();
+  if (config.train.epochs > 0)
+    base::log_info(
+        base::text("train.epochs is ", config.train.epochs, ": the run has ", config.train.steps, " steps"));
   for (const std::vector<std::string>& lines : {config::doubts(config), session::data_notes(config, data),
                                                 rl::prompt_notes(config, first.training, first.rejected)}) {
     for (const std::string& line : lines) base::log_warning(line);

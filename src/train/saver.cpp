@@ -31,7 +31,7 @@ class Stopwatch {
 // Rank 0 says where the run directory is: others may know it by another name.
 BackgroundSave::Options options_of(RunContext& run) {
   const config::CheckpointConfig& configured = run.config().checkpoint;
-  const checkpoint::Retention retention{configured.keep, configured.keep_hours};
+  const checkpoint::Retention retention = retention_of(configured);
   BackgroundSave::Options options{.rank = run.rank(), .world_size = run.control().world_size()};
   const std::string first = run.control().broadcast((run.config().log.dir / "checkpoints").string());
   options.places.push_back({run.options().locate(first), retention});
@@ -119,6 +119,7 @@ void Saver::begin(const RunState& state, Source source) {
   input.manifest.corpora = corpus::to_json(state.corpora);
   input.manifest.calibration = state.calibration;
   input.manifest.config = state.config;
+  input.manifest.evaluation = state.evaluation;
   input.companions = state.companions;
   copying_.begin();
   input.snapshot = [this, &store, source] {

@@ -152,7 +152,7 @@ void Trainer::Impl::run() {
   }
   run_.peers().leave();
   if (run_.options().seat) run_.options().seat->memory->set_done();
-  reporter_->close();
+  reporter_->close(validation_->best());
 }
 
 std::unique_ptr<StepSource> Trainer::Impl::step_source() {
@@ -351,17 +351,22 @@ bool Trainer::Impl::finish_step(const PreparedStep& step, const StepAgreement& a
   const int64_t done = step.plan.step + 1;
   bool stop = agreement.stop;
   std::exception_ptr failure = agreement.failure;
+  bool best = false;
   if (validation_->due(done, agreement.last) && !stop && !failure) {
     try {
-      stop = !validation_->evaluate(step.plan.step);
+      stop = !validation_->evaluate(step.plan.step) || validation_->is_out_of_patience();
+      best = validation_->best().is_best();
     } catch (...) {
       if (!run_.control().failure_agreed()) throw;
       failure = std::current_exception();  // of all ranks, which can still save together
     }
   }
   if (samples_ && samples_->due(done, agreement.last) && !stop && !failure) samples_->tell(step.plan.step);
-  if ((config().checkpoint.every > 0 && agreement.last) || stop || failure) {
+  if (agreement.last || stop || failure) {
     saver_->save_now(state_behind(step));
+  } else if (best && config().checkpoint.keep_best) {
+    saver_->finish();
+    saver_->save(state_behind(step));
   } else if (saver_->due(done)) {
     saver_->save(state_behind(step));
   }
@@ -386,6 +391,7 @@ RunState Trainer::Impl::state_behind(int64_t steps,
   if (steps > 0) state.corpora = run_.start().corpora_at(steps - 1);
   state.calibration = run_.planning().calibration();
   state.companions = run_.start().state().companions;
+  state.evaluation = validation_ ? validation_->best().to_json() : run_.start().state().evaluation;
   state.config = config::to_toml(config());
   return state;
 }

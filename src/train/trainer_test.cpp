@@ -124,6 +124,33 @@ TEST_F(TrainingLoop, RunsEvaluatesAndSaves) {
   EXPECT_TRUE(std::filesystem::exists(whole.log.dir / "report.html"));
 }
 
+TEST_F(TrainingLoop, FinishedRunHasAModelWithoutCheckpointEvery) {
+  const config::RunConfig config = this->config("last", {"checkpoint.every=0", "train.epochs=0.1"});
+  EXPECT_EQ(train(config).size(), 3U);  // two steps and an evaluation
+  EXPECT_TRUE(has_checkpoint(config, 2));
+  EXPECT_FALSE(has_checkpoint(config, 1));
+}
+
+// With a rate of 0 no evaluation is better than the first one.
+TEST_F(TrainingLoop, PatienceEndsTheRunAndTheBestModelStays) {
+  const config::RunConfig config =
+      this->config("patient", {"optimizer.lr=0", "optimizer.min_lr=0", "optimizer.weight_decay=0",
+                               "train.eval_every=1", "train.patience=3", "checkpoint.every=0",
+                               "checkpoint.keep=1", "checkpoint.keep_best=true"});
+  std::vector<int64_t> steps;
+  for (const base::Json& line : train(config)) {
+    if (line.contains("loss")) steps.push_back(line.at("step"));
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_TRUE(has_checkpoint(config, 1));
+  EXPECT_FALSE(has_checkpoint(config, 2));
+  EXPECT_TRUE(has_checkpoint(config, 4));
+  // What goes on has not forgotten.
+  EXPECT_EQ(train(config, "auto").size(), 10U);  // one step more and its evaluation
+  EXPECT_TRUE(has_checkpoint(config, 1));
+  EXPECT_TRUE(has_checkpoint(config, 5));
+}
+
 // A list of the batches that a run drew repeats it, also from the middle.
 TEST_F(TrainingLoop, ListedBatchesRepeatADrawnRun) {
   const std::vector<base::Json> drawn = train(config("drawn", {"optimizer.decay=constant"}));

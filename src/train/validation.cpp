@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "train/plan_ahead.h"
 
@@ -30,7 +31,19 @@ bool Validation::evaluate(int64_t after_step) {
     // Of no token there is no mean loss; what it lacks was said at the start.
     if (result->targets > 0 || result->reward) results.push_back(*result);
   }
+  best_.add(after_step + 1, results);
   reporter_.tell(results);
+  return true;
+}
+
+bool Validation::is_out_of_patience() {
+  const int64_t patience = run_.config().train.patience;
+  if (patience == 0 || !run_.control().any(best_.since_best() >= patience)) return false;
+  if (run_.rank() == 0) {
+    base::log_info(base::text("train.patience ends the run: of ", best_.since_best(),
+                              " evaluations none was better than the one after ",
+                              base::human_count(best_.best_step(), "step", "steps")));
+  }
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "train/best_evaluation.h"
 #include "train/reporter.h"
 #include "train/run_context.h"
 #include "train/speaker.h"
@@ -17,12 +18,22 @@ class Validation {
   // `speaker`: of runs that learn from what they say, whose answers to the sets' prompts are rewarded; else
   // null.
   Validation(RunContext& run, const StopSignal& stop, Reporter& reporter, Speaker* speaker)
-      : run_(run), stop_(stop), reporter_(reporter), speaker_(speaker) {}
+      : run_(run),
+        stop_(stop),
+        reporter_(reporter),
+        speaker_(speaker),
+        best_(run.start().state().evaluation, "the checkpoint") {}
 
   bool due(int64_t steps_done, bool last) const;
 
   // Collective. False when it was cut short by the wish to stop: then it has no result, of no set.
   bool evaluate(int64_t after_step);
+
+  // Collective. Whether train.patience ends the run, which is said then.
+  bool is_out_of_patience();
+
+  // Of all evaluations of the run, as the checkpoint that it goes on from told it.
+  const BestEvaluation& best() const { return best_; }
 
   // Collective. A stop leaves out the evaluation that its step was due; a run that continues makes up for it.
   void make_up();
@@ -35,6 +46,7 @@ class Validation {
   const StopSignal& stop_;
   Reporter& reporter_;
   Speaker* speaker_;
+  BestEvaluation best_;
 };
 
 }  // namespace sluice::train

@@ -1,0 +1,32 @@
+// Weights & Biases and MLflow: processes that copy a run's metrics there (tools/track_run.py). Steps never
+// wait for them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "corpus/python_child.h"
+
+namespace sluice::train {
+
+class Trackers {
+ public:
+  // Starts what log.wandb and log.mlflow name, for the run directory log.dir, whose config.toml is written.
+  // InputError when the package is missing, or does not begin a run.
+  Trackers(const config::LogConfig& log, corpus::PythonTools tools);
+
+  // Waits until all lines of metrics.jsonl are copied, a minute at most. What fails is a warning: the run
+  // itself is done.
+  void close();
+
+ private:
+  struct Tracker {
+    std::string key;  // log.wandb
+    std::unique_ptr<corpus::PythonChild> child;
+  };
+  std::vector<Tracker> trackers_;
+};
+
+}  // namespace sluice::train
