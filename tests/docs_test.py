@@ -33,12 +33,12 @@ def reference_faults(path):
 
 def path_faults():
     """Headers of what planning is made of that its path for newcomers leaves out."""
-    page = repository.read(pathlib.Path("docs/planning.md"))
+    page = repository.read(pathlib.Path("docs/planner.md"))
     path = page.split("## The files, one after the other")[1].split("\n## ")[0]
     for module in ("strategy", "cost", "schedule", "plan"):
         for header in repository.files(f"src/{module}/*.h"):
             if "test" not in header.stem and f"`{header.name}`" not in path:
-                yield f"docs/planning.md: the path through planning leaves out {header}"
+                yield f"docs/planner.md: the path through planning leaves out {header}"
 
 
 def main():
