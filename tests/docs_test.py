@@ -1,5 +1,5 @@
 """The documentation keeps up: every module stands in the architecture page, the path through planning has every
-header, and no relative link is broken."""
+header, no relative link is broken, and messages, keys and options that pages explain exist."""
 
 import pathlib
 import re
@@ -41,10 +41,41 @@ def path_faults():
                 yield f"docs/planner.md: the path through planning leaves out {header}"
 
 
+def program_text():
+    """Everything that the program may print: its sources, with neighbouring literals joined."""
+    sources = repository.files("src/*/*.cpp", "src/*/*.h", "cli/*.cpp", "cli/*.h", "cli/*/*.cpp", "tools/*.py")
+    text = "\n".join(repository.read(source) for source in sources if "_test." not in source.name)
+    return re.sub(r'"\s*"', "", text).replace('\\"', '"')
+
+
+def message_faults(text):
+    """Messages that docs/troubleshooting.md explains and the program doesn't have."""
+    page = repository.read(pathlib.Path("docs/troubleshooting.md"))
+    for cell in re.findall(r"^\| ([^|]*`[^|]*) \|", page, re.MULTILINE):
+        for message in re.findall(r"`([^`]+)`", cell):
+            for part in message.split("…"):
+                if part.strip(" ,:") and part.strip() not in text:
+                    yield f"docs/troubleshooting.md: the program prints no {part.strip()!r}"
+
+
+def option_faults(text):
+    """Keys and options that docs/coming_from.md names and the program doesn't have."""
+    page = repository.read(pathlib.Path("docs/coming_from.md"))
+    sections = set(re.findall(r"^\[(\w+)\]", repository.read(pathlib.Path("docs/formats.md")), re.MULTILINE))
+    for cell in re.findall(r"^\|[^|]*\|([^|]*)\|", page, re.MULTILINE):
+        for section, key in re.findall(r"`(\w+)\.(\w+)`", cell):
+            if section in sections and f'"{key}"' not in text:
+                yield f"docs/coming_from.md: there is no key {section}.{key}"
+        for option in re.findall(r"(?<!\w)--[a-z][a-z-]+", cell):
+            if f'{option}' not in text:
+                yield f"docs/coming_from.md: there is no option {option}"
+
+
 def main():
+    text = program_text()
     pages = repository.files("*.md")
     sources = repository.files("*.h", "*.cpp", "*.cmake", "CMakeLists.txt", "*.py", "bootstrap", "Makefile")
-    faults = list(module_faults()) + list(path_faults())
+    faults = [*module_faults(), *path_faults(), *message_faults(text), *option_faults(text)]
     for page in pages:
         faults += link_faults(page)
     for source in sources:
