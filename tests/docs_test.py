@@ -1,6 +1,7 @@
 """The documentation keeps up: every module stands in the architecture page, the path through planning has every
-header, no relative link is broken, and messages, keys and options that pages explain exist."""
+header, no relative link or its anchor is broken, and messages, keys and options that pages explain exist."""
 
+import os
 import pathlib
 import re
 
@@ -22,6 +23,21 @@ def link_faults(path):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" not in target and not (repository.ROOT / path.parent / target).exists():
             yield f"{path}: {target} does not exist"
+
+
+def anchors(page):
+    """What links may name in a page: its headings, as GitHub and MkDocs call them."""
+    text = re.sub(r"^ *```.*?^ *```", "", repository.read(page), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ +(.*?) *$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)).lower().replace(" ", "-") for title in titles}
+
+
+def anchor_faults(path):
+    text = re.sub(r"```.*?```", "", repository.read(path), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
+        page = path if not target else pathlib.PurePosixPath(os.path.normpath(path.parent / target))
+        if "://" not in target and page.suffix == ".md" and (repository.ROOT / page).exists() and anchor not in anchors(page):
+            yield f"{path}: {page} has no heading #{anchor}"
 
 
 def reference_faults(path):
@@ -77,7 +93,7 @@ def main():
     sources = repository.files("*.h", "*.cpp", "*.cmake", "CMakeLists.txt", "*.py", "bootstrap", "Makefile")
     faults = [*module_faults(), *path_faults(), *message_faults(text), *option_faults(text)]
     for page in pages:
-        faults += link_faults(page)
+        faults += [*link_faults(page), *anchor_faults(page)]
     for source in sources:
         faults += reference_faults(source)
     repository.finish(len(pages) + len(sources), faults)
