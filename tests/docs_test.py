@@ -57,6 +57,21 @@ def path_faults():
                 yield f"docs/planner.md: the path through planning leaves out {header}"
 
 
+# Words of the field that the glossary translates into ours.
+FIELD = ("FSDP", "ZeRO", "EP degree", "CP rank", "all-gather", "reduce-scatter", "KV block", "activation checkpointing",
+         "gradient accumulation", "MFU", "micro-batch", "distributed optimizer", "Ulysses", "engine step", "rollout")
+
+
+def glossary_faults():
+    page = repository.read(pathlib.Path("docs/glossary.md"))
+    for word in FIELD:
+        if word not in page:
+            yield f"docs/glossary.md: no row says what {word} is called here"
+    for row in re.findall(r"^\|.*\|$", page, re.MULTILINE):
+        if row.count("|") != 4 or "| |" in row:
+            yield f"docs/glossary.md: a row has a word, its meaning and its name elsewhere (or –): {row}"
+
+
 def program_text():
     """Everything that the program may print: its sources, with neighbouring literals joined."""
     sources = repository.files("src/*/*.cpp", "src/*/*.h", "cli/*.cpp", "cli/*.h", "cli/*/*.cpp", "tools/*.py")
@@ -91,7 +106,7 @@ def main():
     text = program_text()
     pages = repository.files("*.md")
     sources = repository.files("*.h", "*.cpp", "*.cmake", "CMakeLists.txt", "*.py", "bootstrap", "Makefile")
-    faults = [*module_faults(), *path_faults(), *message_faults(text), *option_faults(text)]
+    faults = [*module_faults(), *path_faults(), *glossary_faults(), *message_faults(text), *option_faults(text)]
     for page in pages:
         faults += [*link_faults(page), *anchor_faults(page)]
     for source in sources:
