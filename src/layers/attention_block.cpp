@@ -11,7 +11,6 @@
 #include "layers/frame.h"
 #include "layers/key_cache.h"
 #include "layers/lane_attention.h"
-#include "layers/memory.h"
 #include "layers/parameters.h"
 #include "layers/rank_norm.h"
 #include "model/attention_kind.h"
@@ -178,10 +177,6 @@ class AttentionMixer final : public Mixer {
     if (dgate_TQ.defined()) dqkv_TP = join_gates(context_, dqkv_TP, dgate_TQ);
     to.add(0, std::move(dqkv_TP));
     return a_TQ.defined() ? a_TQ : saved.attended.output_TQ();
-  }
-  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    return recomputed_attention_bytes(context_.shape, cut_of(context_, layout, weights_.qkv_PH.w_AB),
-                                      layout.rows);
   }
 
  private:

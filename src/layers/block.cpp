@@ -46,6 +46,12 @@ struct BlockState final : State {
     }
     return all;
   }
+  // Parts are made again one at a time.
+  int64_t recomputed_bytes() const override {
+    int64_t most = 0;
+    for (const StatePtr& part : parts) most = std::max(most, part->recomputed_bytes());
+    return most;
+  }
 };
 
 class Block final : public Operation {
@@ -86,13 +92,6 @@ class Block final : public Operation {
       parts_[i]->drop_recomputable(*block.parts[i], i == 0 ? Part::Input::kKept : Part::Input::kMadeAgain);
     }
     block.dropped = true;
-  }
-
-  // Parts are made again one at a time.
-  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    int64_t most = 0;
-    for (const auto& part : parts_) most = std::max(most, part->recomputed_bytes(layout));
-    return most;
   }
 
   StatePtr backward_input(Flow& flow, StatePtr saved) const override {

@@ -37,6 +37,7 @@ struct ExpertsState final : MixerState {
   at::Tensor shared_gate_up_TG;
   at::Tensor share_T1;   // factor of what is shared; undefined without one
   at::Tensor normed_TH;  // where rows travel, while they are at hand
+  int64_t normed_bytes = 0;
 
   std::vector<SavedRows> rows() override {
     return {{score_SE}, {id_TK}, {weight_TK}, {gate_up_VG}, {shared_gate_up_TG}, {share_T1}};
@@ -44,6 +45,7 @@ struct ExpertsState final : MixerState {
   std::vector<at::Tensor*> made_again() override {
     return {&score_SE, &gate_up_VG, &shared_gate_up_TG, &share_T1};
   }
+  int64_t made_beside_bytes() const override { return normed_bytes; }
 };
 
 // What the weight gradients need of visits.
@@ -106,20 +108,6 @@ class ExpertsMixer final : public Mixer {
   void restore(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
     first_half(rows, static_cast<ExpertsState&>(saved));
   }
-  int64_t made_beside_bytes(const MicroBatchLayout& layout) const override {
-    return travels() ? layout.rows * weights_.down_EFH.size(2) * weights_.down_EFH.element_size() : 0;
-  }
-  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    const at::Tensor& gate_up_EGH = weights_.gate_up_EGH;
-    const int64_t element = gate_up_EGH.element_size(), statistic = std::max<int64_t>(4, element);
-    const int64_t shared = weights_.shared_gate_up_GH.defined() ? weights_.shared_gate_up_GH.size(0) : 0;
-    // Of rows that travel the normed ones, of others what their experts make of them.
-    const int64_t by_expert = travels() ? gate_up_EGH.size(2) : experts_.per_token * gate_up_EGH.size(1);
-    const int64_t shard = gate_up_EGH.size(2) * element + (1 + experts_.count) * statistic;
-    return layout.rows / context_.parallel.tp * shard +
-           layout.rows * (element * (by_expert + shared) + (experts_.shared_gate ? statistic : 0));
-  }
-
   at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr saved, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
 
@@ -249,6 +237,7 @@ void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
   const at::Tensor normed_TH = rows.all_TH();
   if (travels()) {
     saved.normed_TH = normed_TH;
+    saved.normed_bytes = static_cast<int64_t>(normed_TH.nbytes());
   } else {
     const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
     saved.gate_up_VG = visits_of(visits.row_V.size(0), normed_TH);

@@ -37,6 +37,9 @@ struct FramedState final : State {
     for (const SavedRows& row : mixer->rows()) all.push_back(row);
     return all;
   }
+  int64_t recomputed_bytes() const override {
+    return dropped_bytes > 0 ? dropped_bytes + mixer->made_beside_bytes() : 0;
+  }
 };
 
 int64_t bytes_of(const at::Tensor& tensor) {
@@ -98,9 +101,6 @@ class Framed final : public Part {
     PartRows rows(context_, roles_, weights_, own.x_SH);
     mixer_->restore(layout, rows, *own.mixer);
     own.inverse_rms_S = rows.inverse_rms_S();
-  }
-  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    return mixer_->recomputed_bytes(layout);
   }
 
   at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,

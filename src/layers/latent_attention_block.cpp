@@ -138,11 +138,6 @@ class LatentMixer final : public Mixer {
   }
   at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
-  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    const int64_t element = weights_.q_PQ.element_size(), attended = layout.attending_rows();
-    return layout.rows / context_.parallel.tp * (std::max<int64_t>(4, element) + narrow() * element) +
-           attended * 3 * context_.local_heads() * context_.shape.head_dim * element;
-  }
 
  private:
   ops::AttentionResult attend_with_cache(const MicroBatchLayout& layout, at::Tensor qkv_TP,

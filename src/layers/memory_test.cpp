@@ -1,7 +1,5 @@
-// What layers keep by the formulas, and what they have at work as model/kind.h counts it, against the
-// allocator's count. One rank: all of the process's tensors are its own.
-#include "layers/memory.h"
-
+// What layers keep and have at work as model/kind.h counts it, against the allocator's count. One rank: all
+// of the process's tensors are its own.
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -47,7 +45,6 @@ class OneLayer {
     return std::move(flow_.activation_SH);
   }
   void drop_recomputable(State& saved) const { operation_->drop_recomputable(saved); }
-  int64_t recomputed_bytes() const { return operation_->recomputed_bytes(flow_.layout); }
   at::Tensor backward(StatePtr saved, const at::Tensor& dy) {
     flow_.gradient_SH = dy;
     operation_->backward(flow_, std::move(saved));
@@ -97,8 +94,8 @@ TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
     OneLayer layer(c.shape);
     const at::Tensor x = layer.row(), dy = layer.row();
     const double tolerance = 0.01 * 4.0 * c.backward;
-    const LayerCut cut{1, 0, 4};
-    const double kept = static_cast<double>(saved_bytes(c.shape, cut, kRows)) / kRows;
+    const model::TokenBytes counted = model::Program(c.shape).kind_at(1).bytes({1}, 4);
+    const auto kept = static_cast<double>(counted.saved);
     StatePtr saved;
     // Its output comes on top.
     EXPECT_NEAR(bytes_a_row([&] { return layer.forward(x, saved); }), kept + 4.0 * c.forward, tolerance);
@@ -106,7 +103,8 @@ TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
                 tolerance);
     layer.forward(x, saved);
     layer.drop_recomputable(*saved);
-    const double recomputed = static_cast<double>(layer.recomputed_bytes()) / kRows;
+    EXPECT_EQ(saved->recomputed_bytes(), counted.recomputed * kRows);
+    const auto recomputed = static_cast<double>(counted.recomputed);
     EXPECT_NEAR(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
                 recomputed + 4.0 * c.backward, tolerance);
   }
@@ -135,7 +133,7 @@ TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
     layer.forward(x, saved);
     layer.drop_recomputable(*saved);
     EXPECT_EQ(saved->bytes(), counted.border * kRows);
-    EXPECT_EQ(layer.recomputed_bytes(), counted.recomputed * kRows);
+    EXPECT_EQ(saved->recomputed_bytes(), counted.recomputed * kRows);
     EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
               static_cast<double>(counted.recomputed + counted.backward) + output);
   }
@@ -179,7 +177,7 @@ TEST(Memory, RecurrentLayersHaveAtWorkNoMoreThanCounted) {
     layer.forward(x, saved);
     layer.drop_recomputable(*saved);
     EXPECT_EQ(saved->bytes(), counted.border * kRows);
-    EXPECT_EQ(layer.recomputed_bytes(), counted.recomputed * kRows);
+    EXPECT_EQ(saved->recomputed_bytes(), counted.recomputed * kRows);
     EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
               static_cast<double>(counted.recomputed + counted.backward) + output);
     // Of sequences shorter than chunks, whose states are many, heads take turns.

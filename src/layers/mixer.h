@@ -41,6 +41,8 @@ class MixerState : public State {
  public:
   // Of its tensors, those that restore() makes again from the part's rows.
   virtual std::vector<at::Tensor*> made_again() = 0;
+  // Bytes that restore() makes beside these.
+  virtual int64_t made_beside_bytes() const { return 0; }
 };
 using MixerStatePtr = std::unique_ptr<MixerState>;
 
@@ -181,10 +183,6 @@ class Mixer {
   virtual at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr saved, Arriving from,
                               PartRows& rows, PartGradient& to) const = 0;
   virtual void help(const TravellingRows& /*rows*/, Direction /*direction*/) const {}
-  // Of what restore() makes, bytes beside those that were dropped.
-  virtual int64_t made_beside_bytes(const MicroBatchLayout& /*layout*/) const { return 0; }
-  // What restore() makes, by formula. A frame that asks its state what was dropped needs none of these.
-  virtual int64_t recomputed_bytes(const MicroBatchLayout& layout) const = 0;
 };
 
 }  // namespace sluice::layers

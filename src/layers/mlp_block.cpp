@@ -5,7 +5,6 @@
 
 #include "layers/frame.h"
 #include "layers/gated.h"
-#include "layers/memory.h"
 #include "model/mlp_kind.h"
 
 namespace sluice::layers {
@@ -19,8 +18,7 @@ struct GatedState final : MixerState {
 
 class GatedMixer final : public Mixer {
  public:
-  GatedMixer(const LayerContext& context, at::Tensor weight)
-      : context_(context), weight_(std::move(weight)) {}
+  explicit GatedMixer(const LayerContext& context) : context_(context) {}
 
   Mixed forward(const MicroBatchLayout&, PartRows& rows, MixerStatePtr* saved) const override {
     at::Tensor gate_up_TG = rows.product(0);
@@ -47,13 +45,9 @@ class GatedMixer final : public Mixer {
     to.add(0, std::move(dgate_up_TG));
     return a_TF;
   }
-  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    return recomputed_mlp_bytes(context_.shape, cut_of(context_, layout, weight_), layout.rows);
-  }
 
  private:
   const LayerContext& context_;
-  at::Tensor weight_;  // whose numbers are as wide as rows'
 };
 
 }  // namespace
@@ -65,7 +59,7 @@ std::unique_ptr<const Part> make_mlp(const Site& site) {
                       .behind = MlpKind::kNormBehind,
                       .out = MlpKind::kDown,
                       .in = {{MlpKind::kGateUp}}},
-                     std::make_unique<GatedMixer>(site.context, site.own_weights().tensor(MlpKind::kGateUp)));
+                     std::make_unique<GatedMixer>(site.context));
 }
 
 }  // namespace sluice::layers

@@ -14,7 +14,6 @@
 #include "comm/fake.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
-#include "layers/memory.h"
 #include "layers/operation.h"
 #include "layers/test_twin.h"
 #include "model/parameters.h"
@@ -73,25 +72,12 @@ class NoWaiting {
 #endif
 };
 
-// Whether the formulas of layers/memory.h are of other layers, so that the kind's own count instead.
-bool is_counted_by_kind(const model::Shape& shape) {
-  return shape.experts.count > 0 || shape.recurrent.key_heads > 0 || shape.latent.kv_rank > 0;
-}
-
-// What an operation keeps: by the rank's own formula, or by what its kind counts of the fullest rank.
-void expect_bytes(const Case& c, int64_t position, int64_t actual, int64_t own,
-                  int64_t model::TokenBytes::*counted, int64_t rows, int tp) {
-  if (!is_counted_by_kind(c.shape)) {
-    EXPECT_EQ(actual, own);
-    return;
-  }
-  const model::Program program(c.shape);
-  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
-  const int64_t most = program.kind_at(position).bytes({tp}, element).*counted * rows;
+// An operation keeps what its kind counts of the fullest rank, or less.
+void expect_bytes(int64_t actual, int64_t counted, int64_t rows, int tp) {
   if (tp == 1) {
-    EXPECT_EQ(actual, most);
+    EXPECT_EQ(actual, counted * rows);
   }
-  EXPECT_LE(actual, most);
+  EXPECT_LE(actual, counted * rows);
 }
 
 // One rank's micro-batch: all layers forward, head, all layers backward.
@@ -129,21 +115,22 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   flow.id_T = ids;
   flow.targets = chosen;
   std::vector<StatePtr> saved(operations.size()), deferred(operations.size());
-  const LayerCut cut_of_rank{tp, t, static_cast<int64_t>(c10::elementSize(c.dtype))};
+  const auto counted = [&](size_t position) {
+    return table.program.kind_at(static_cast<int64_t>(position)).bytes({tp}, c10::elementSize(c.dtype));
+  };
   for (size_t i = 0; i + 1 < operations.size(); ++i) {
     saved[i] = operations[i]->forward(flow, Purpose::kTrain);
     if (saved[i] == nullptr) continue;  // the embedding
-    const auto position = static_cast<int64_t>(i);
-    expect_bytes(c, position, saved[i]->bytes(), saved_bytes(c.shape, cut_of_rank, layout.rows),
-                 &model::TokenBytes::saved, layout.rows, tp);
+    expect_bytes(saved[i]->bytes(), counted(i).saved, layout.rows, tp);
+    EXPECT_EQ(saved[i]->recomputed_bytes(), 0);
     for (const SavedRows& row : saved[i]->rows()) {
       const bool log_sum_exp = row.dimension == 1;
       if (log_sum_exp && row.tensor.defined()) row.tensor.add_(c.lse_error);
     }
     if (c.activations == Activations::kKeep) continue;
     operations[i]->drop_recomputable(*saved[i]);
-    expect_bytes(c, position, saved[i]->bytes(), border_bytes(c.shape, cut_of_rank, layout.rows),
-                 &model::TokenBytes::border, layout.rows, tp);
+    expect_bytes(saved[i]->bytes(), counted(i).border, layout.rows, tp);
+    expect_bytes(saved[i]->recomputed_bytes(), counted(i).recomputed, layout.rows, tp);
   }
   const HeadParameters head =
       head_parameters({table, table.program.head(), of(flats), OperationShards::Of::kWeights, {tp, t}});
@@ -157,17 +144,12 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
     }
   }
   for (size_t i = 1; weights == Weights::kDeferred && i + 1 < operations.size(); ++i) {
-    const int64_t most = deferred_bytes(c.shape, cut_of_rank, layout.rows);
-    if (is_counted_by_kind(c.shape)) {
-      const model::TokenBytes counted =
-          table.program.kind_at(static_cast<int64_t>(i)).bytes({tp}, c10::elementSize(c.dtype));
-      // A convolution's gradients are the same however many rows there are.
-      const int64_t convolutions = c.shape.recurrent.qkv_width() * c.shape.recurrent.convolution * 8;
-      EXPECT_LE(deferred[i]->bytes(), (counted.saved + counted.deferred) * layout.rows + convolutions);
-    } else if (!model::is_tuned(c.shape)) {
+    // A convolution's gradients are the same however many rows there are.
+    const int64_t convolutions = c.shape.recurrent.qkv_width() * c.shape.recurrent.convolution * 8;
+    const int64_t most = (counted(i).saved + counted(i).deferred) * layout.rows;
+    EXPECT_LE(deferred[i]->bytes(), most + convolutions);
+    if (tp == 1 && convolutions == 0 && counted(i).deferred > 0 && !model::is_tuned(c.shape)) {
       EXPECT_EQ(deferred[i]->bytes(), most);
-    } else if (c.shape.lora.rank == 0) {
-      EXPECT_LE(deferred[i]->bytes(), most);
     }
     operations[i]->backward_weight(std::move(deferred[i]));
   }
@@ -686,19 +668,6 @@ TEST(Model, PackedSequencesEqualSeparateOnes) {
     begin += length;
   }
   expect_equal(packed, run_layers(packed, data, 2), sum, 1e-13);
-}
-
-TEST(Memory, PerTokenIsTheFullestRanksShareRoundedUp) {
-  const model::Shape shape = small_shape(12, 2, false);
-  for (const int tp : {1, 2, 4}) {
-    int64_t saved = 0, deferred = 0;
-    for (int t = 0; t < tp; ++t) {
-      saved = std::max(saved, saved_bytes(shape, {tp, t, 4}, 12 * tp));
-      deferred = std::max(deferred, deferred_bytes(shape, {tp, t, 4}, 12 * tp));
-    }
-    EXPECT_EQ(saved_bytes_per_token(shape, tp, 4), (saved + 12 * tp - 1) / (12 * tp));
-    EXPECT_EQ(deferred_bytes_per_token(shape, tp, 4), (deferred + 12 * tp - 1) / (12 * tp));
-  }
 }
 
 TEST(Model, HeadChunksDoNotChangeTheResult) {

@@ -34,6 +34,8 @@ class State {
 
   virtual std::vector<SavedRows> rows() = 0;
   int64_t bytes();  // that its tensors hold
+  // Most that a backward has made again at any time of what drop_recomputable() left out of the state.
+  virtual int64_t recomputed_bytes() const { return 0; }
 };
 using StatePtr = std::unique_ptr<State>;  // null: nothing
 
@@ -66,8 +68,6 @@ class Operation {
   virtual StatePtr forward(Flow& flow, Purpose purpose) const = 0;
   // Leaves only what a backward cannot make again without running attention or another exchange.
   virtual void drop_recomputable(State&) const {}
-  // Most that a backward after drop_recomputable has made again at any time.
-  virtual int64_t recomputed_bytes(const MicroBatchLayout& /*layout*/) const { return 0; }
 
   // B: takes the flow's gradient to that of the operation before, adds gradients of vectors, and returns what
   // W needs. Nobody may overwrite the gradient it took before W. The head has none: its forward did it.

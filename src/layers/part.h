@@ -32,8 +32,6 @@ class Part {
   virtual at::Tensor result(const MicroBatchLayout& layout, State& saved) const = 0;
   // Makes what is missing again, bit for bit. `x_SH`: the input where it was not kept, else undefined.
   virtual void restore(const MicroBatchLayout& layout, State& saved, const at::Tensor& x_SH) const = 0;
-  // Most bytes that restore() makes of such a micro-batch.
-  virtual int64_t recomputed_bytes(const MicroBatchLayout& layout) const = 0;
 
   // B: returns dx and leaves in `deferred` what W needs. dy_SH is kept there.
   virtual at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr saved, const at::Tensor& dy_SH,
@@ -53,21 +51,6 @@ inline void add_rows(std::vector<NarrowRows>& narrow, std::vector<SavedRows>& ro
     rows.push_back({each.a_TK});
     rows.push_back({each.b_TK});
   }
-}
-
-// The state of a part whose tensors stand in a struct of its own, of which rows_of() lists them.
-template <typename Tensors>
-struct TensorState final : State {
-  Tensors tensors;
-  std::vector<SavedRows> rows() override { return rows_of(tensors); }
-};
-template <typename Tensors>
-Tensors& tensors_of(State& state) {
-  return static_cast<TensorState<Tensors>&>(state).tensors;
-}
-template <typename Tensors>
-const Tensors& tensors_of(const State& state) {
-  return static_cast<const TensorState<Tensors>&>(state).tensors;
 }
 
 }  // namespace sluice::layers

@@ -135,15 +135,6 @@ class RecurrentMixer final : public Mixer {
   void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& state) const override {
     first_half(layout, rows, static_cast<RecurrentState&>(state));
   }
-  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    const int64_t element = weights_.qkv_CH.w_AB.element_size(), statistic = std::max<int64_t>(4, element);
-    const LaneHeads heads = own_heads(layout);
-    const int64_t attended = attended_rows(layout);
-    return layout.rows / context_.parallel.tp * statistic +
-           element * (attended * (2 * heads.key_columns() + heads.value_columns() +
-                                  shape_.numbers() * heads.values()) +
-                      layout.rows * (all_heads().value_columns() + shape_.decay_rank));
-  }
 
   at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
@@ -165,9 +156,6 @@ class RecurrentMixer final : public Mixer {
     const bool exchanges = layout.recurrent_heads.exchanges();
     return {shape_, context_.parallel.tp, exchanges ? layout.recurrent_heads.lanes() : 1,
             exchanges ? layout.recurrent_heads.lane : 0};
-  }
-  static int64_t attended_rows(const MicroBatchLayout& layout) {
-    return layout.recurrent_heads.exchanges() ? layout.recurrent_heads.rows() : layout.rows;
   }
   using Columns = std::vector<base::Interval> (LaneHeads::*)() const;
   HeadCut cut(const MicroBatchLayout& layout, Columns some) const {

@@ -352,7 +352,7 @@ void StepRunner::backward_operation(const Node& node, int64_t position, MicroBat
   int64_t given_back = flowing_bytes(batch);
   if (saved != nullptr) {
     for (const auto& [tensor, dimension] : saved->rows()) use_on_current_stream(tensor);
-    const int64_t recomputed = batch.memory.recompute ? operation.recomputed_bytes(batch.flow.layout) : 0;
+    const int64_t recomputed = saved->recomputed_bytes();
     activations_.take(recomputed);
     given_back += saved->bytes() + recomputed;
   }
