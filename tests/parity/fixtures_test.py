@@ -4,6 +4,7 @@
 """
 
 import json
+import shutil
 import struct
 import sys
 import tempfile
@@ -71,6 +72,43 @@ def compare_training(comparison, sluice, fixture, expected, scratch):
                          allowed)
 
 
+def train_tuned(sluice, fixture, expected, tuned, scratch, ranks=1, strategies=("<1,1,1>",), dtype="float64", **sections):
+    """The lines of a run that learns adapters from a part of the fixture's tokens."""
+    for suffix in ("bin", "idx"):
+        shutil.copyfile(fixture / f"corpus.{suffix}", scratch / f"corpus.{suffix}")
+    lengths = corpus_lengths(fixture / "corpus.idx")  # documents may be longer than what is trained of them
+    masks = [mask + [1] * (length - len(mask)) for mask, length in zip(tuned["masks"], lengths, strict=True)]
+    (scratch / "corpus.mask").write_bytes(bytes(sum(masks, [])))
+    config = program.write_config(scratch / "run.toml", {
+        "model": {"hf": str(fixture), "seed": 1},
+        "data": {"train": [[str(scratch / "corpus"), 1.0]], "context_length": expected["context_length"],
+                 "tokens_per_step": sum(map(len, expected["sequences"]))},
+        "train": {"steps": len(tuned["losses"]), "threads": 1, "device": "cpu", "dtype": dtype},
+        "lora": tuned["lora"], "optimizer": tuned["optimizer"],
+        "parallel": {"strategies": list(strategies), "select": "cycle", "calibration": "analytic"},
+        "memory": {"device_gib": 1, "margin_gib": 0.125},
+        "log": {"tensorboard": False}, **sections,
+    })
+    return program.train(sluice, config, scratch / "run", "--nproc", ranks)
+
+
+def corpus_lengths(index):
+    data = Path(index).read_bytes()
+    (count,) = struct.unpack_from("<Q", data, 18)
+    return struct.unpack_from(f"<{count}i", data, 34)
+
+
+def compare_tuning(comparison, sluice, fixture, expected, scratch):
+    """With PEFT, where the fixture has what that makes of it (make_tuned.py)."""
+    if not (fixture / "tuned.json").exists():
+        return
+    tuned = json.loads((fixture / "tuned.json").read_text())
+    for name, (ranks, strategies, dtype, _) in LAYOUTS.items():
+        lines = train_tuned(sluice, fixture, expected, tuned, scratch, ranks, strategies, dtype)
+        comparison.close(f"{name}, tuned: loss", [line["loss"] for line in lines], tuned["losses"], 1e-5)
+        comparison.close(f"{name}, tuned: gradient norm", [line["grad_norm"] for line in lines], tuned["grad_norms"], 5e-4)
+
+
 def main():
     sluice, case = sys.argv[1:]
     expected = json.loads((FIXTURES / case / "expected.json").read_text())
@@ -78,6 +116,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         compare_evaluation(comparison, sluice, FIXTURES / case, expected, Path(scratch))
         compare_training(comparison, sluice, FIXTURES / case, expected, Path(scratch))
+        compare_tuning(comparison, sluice, FIXTURES / case, expected, Path(scratch))
     comparison.finish()
 
 

@@ -88,8 +88,13 @@ def greedy(model, prompt, ends):
     return ids[len(prompt):]
 
 
+def answers_behind(step, steps):
+    """Whether both programs' answers are compared behind a step: early ones, and the last."""
+    return (step + 1) & step == 0 or step + 1 == steps
+
+
 def train_peft(adapter, model_folder, batches, prompts, ends):
-    """Losses, adapters and answers after each step."""
+    """Losses, adapters and answers after each step; no answers where they are not compared."""
     base = reference.load_model(model_folder)
     model = peft.PeftModel.from_pretrained(base, adapter, is_trainable=True)
     model.train()
@@ -104,14 +109,15 @@ def train_peft(adapter, model_folder, batches, prompts, ends):
             group["lr"] = reference.learning_rate(OPTIMIZER, step, len(batches))
         adam.step()
         model.eval()
-        answers = [greedy(model, prompt, ends) for prompt in prompts]
+        asked = prompts if answers_behind(step, len(batches)) else []
+        answers = [greedy(model, prompt, ends) for prompt in asked]
         model.train()
         yield loss, {name: parameter.detach().clone() for name, parameter in trained.items()}, answers
 
 
 def configuration(scratch, model_folder, steps, **changes):
     told = settings(scratch, model_folder, ["<1,1,1>"], OPTIMIZER)
-    told |= {"lora": LORA, "checkpoint": {"every": 1, "keep": steps + 1}, "memory": {"device_gib": 8, "margin_gib": 0.125}}
+    told |= {"lora": LORA, "checkpoint": {"every": 1, "async": False, "keep": steps + 1}, "memory": {"device_gib": 8, "margin_gib": 0.125}}
     told["model"] = {"hf": str(model_folder)}
     told["data"] |= {"train": [[str(scratch / "corpus/corpus"), 1.0]], "context_length": CONTEXT, "tokens_per_step": TOKENS}
     told["train"] |= {"steps": steps}
@@ -160,7 +166,7 @@ def main():
         theirs = train_peft(adapter, model_folder, batches, prompts, [end])
         for step, (loss, parameters, answers) in enumerate(theirs):
             checkpoint = scratch / f"run/checkpoints/step-{step + 1}"
-            said = answers_of(sluice, scratch, checkpoint, prompts)
+            said = answers_of(sluice, scratch, checkpoint, prompts) if answers else []
             comparison.close(f"step {step}: loss", lines[step]["loss"], loss, 1e-5)
             out = scratch / f"adapter-{step}"
             program.run(sluice, "export", checkpoint, "--out", out, "--adapters")

@@ -95,6 +95,7 @@ def main():
             batches = [program.batch(sys.argv[1], told, step, documents) for step in range(STEPS)]
             compare_whole(comparison, case, sys.argv[1], scratch, batches)
             compare_lora(comparison, case, sys.argv[1], scratch, batches)
+            print(f"{case}: {len(comparison.faults)} faults so far", flush=True)
     comparison.finish()
 
 
