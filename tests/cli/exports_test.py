@@ -9,34 +9,9 @@ import unittest
 
 from chat_corpora_test import PLAIN, TOOLS, WRITER
 from commands import CommandTest, call
+from small_models import run_configuration
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "data" / "parity"
-RUN = """
-[model]
-hf = "{model}"
-[data]
-train = [["{corpus}", 1.0]]
-context_length = {context}
-tokens_per_step = 512
-[train]
-steps = {steps}
-threads = 1
-[optimizer]
-lr = {rate}
-min_lr = 0.0
-warmup_steps = 0
-[parallel]
-strategies = ["<1,1,1>"]
-calibration = "analytic"
-[memory]
-device_gib = 1.0
-margin_gib = 0.1
-[checkpoint]
-every = {steps}
-[log]
-dir = "{run}"
-tensorboard = false
-"""
 
 
 def tensors_of(folder):
@@ -92,8 +67,9 @@ class Exports(CommandTest):
 
     def run_file(self, model, corpus, steps=1, rate=0.0, context=96, more="", name="run"):
         path = self.place / f"{name}.toml"
-        path.write_text(RUN.format(model=model, corpus=corpus, steps=steps, rate=rate, context=context,
-                                   run=self.place / name) + more)
+        rates = {"optimizer__lr": rate, "optimizer__min_lr": 0.0, "optimizer__warmup_steps": 0}
+        path.write_text(run_configuration({"hf": str(model)}, corpus, self.place / name, data__context_length=context,
+                                          train__steps=steps, checkpoint__every=steps, **rates) + more)
         return path
 
     def test_every_familys_folder_comes_back(self):

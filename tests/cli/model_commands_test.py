@@ -9,36 +9,14 @@ import time
 import unittest
 
 from commands import SLUICE, CommandTest, call
+from small_models import run_configuration
 
 SHAPE = {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn_hidden": 48}
 VOCABULARY = 384
 
 
 def configuration(folder, steps=2):
-    shape = "\n".join(f"{key} = {value}" for key, value in SHAPE.items())
-    return f"""
-[model]
-{shape}
-vocab = {VOCABULARY}
-[data]
-train = [["{folder}/corpus/corpus", 1.0]]
-context_length = 128
-tokens_per_step = 512
-[train]
-steps = {steps}
-threads = 1
-[parallel]
-strategies = ["<1,1,1>"]
-calibration = "analytic"
-[memory]
-device_gib = 1.0
-margin_gib = 0.1
-[checkpoint]
-every = 2
-[log]
-dir = "{folder}/run"
-tensorboard = false
-"""
+    return run_configuration({**SHAPE, "vocab": VOCABULARY}, folder / "corpus/corpus", folder / "run", train__steps=steps)
 
 
 class ModelCommands(CommandTest):

@@ -1,8 +1,23 @@
-"""Tokenizers and models that are small enough to be written by hand, and say what a test wants them to say."""
+"""Tokenizers and models that are small enough to be written by hand, and say what a test wants them to say; small runs."""
 
 import array
 import json
 import struct
+
+
+def run_configuration(model, corpus, run, **changes):
+    """The text of a run's configuration, a small one of one rank. `model` has the keys of [model]; `changes` are named
+    SECTION__KEY."""
+    sections = {"model": dict(model),
+                "data": {"train": [[str(corpus), 1.0]], "context_length": 128, "tokens_per_step": 512},
+                "train": {"steps": 2, "threads": 1}, "parallel": {"strategies": ["<1,1,1>"], "calibration": "analytic"},
+                "memory": {"device_gib": 1.0, "margin_gib": 0.1}, "checkpoint": {"every": 2},
+                "log": {"dir": str(run), "tensorboard": False}}
+    for name, value in changes.items():
+        section, key = name.split("__")
+        sections.setdefault(section, {})[key] = value
+    return "".join(f"[{section}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+                   for section, keys in sections.items())
 
 
 def letters_of_bytes():
