@@ -14,6 +14,7 @@ All integers are little-endian.
                            are one byte of a letter behind its first
   E, uint64 count, per text uint64 bytes and UTF-8
                         -> per text uint64 count and int32 ids
+  B, the same           -> a byte each, 1 where the ids decode to another text, else 0; then as for E
   D, uint64 count, per text uint64 count and int32 ids
                         -> per text uint64 bytes and UTF-8
   C or P, uint64 count, per conversation uint64 bytes and JSON
@@ -35,9 +36,11 @@ import sluice_channel as channel
 from sluice_channel import read_exactly, read_size, refusal
 
 import chat_tokens
+import token_pieces
 
 END_TOKENS = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "[SEP]"]
 NO_TOKEN = "none"
+MOST_IDS = 1 << 24
 LATER_BYTE = re.compile(r"<0x[89AB][0-9A-F]>")
 
 
@@ -45,12 +48,29 @@ class BadInput(Exception):
     """A message for the user."""
 
 
-def load(path):
-    Tokenizer = channel.package("tokenizers").Tokenizer
+def why_unreadable(path, version):
     try:
-        tokenizer = Tokenizer.from_file(path)
-    except Exception as error:
-        raise BadInput(f"not a Hugging Face tokenizer: {error}") from error
+        found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        return "not a Hugging Face tokenizer: it is not UTF-8: fetch it again"
+    except json.JSONDecodeError as error:
+        return f"not a Hugging Face tokenizer: it is not JSON at line {error.lineno}, column {error.colno}: fetch it again"
+    except (ValueError, RecursionError):
+        return "not a Hugging Face tokenizer: its JSON is too deep or has too large numbers: fetch it again"
+    if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
+        return "not a Hugging Face tokenizer: there is no model in it: name a tokenizer.json"
+    return (f"not a Hugging Face tokenizer that version {version} of the package tokenizers reads: save it again by transformers' "
+            "save_pretrained, or install a newer version")
+
+
+def load(path):
+    tokenizers = channel.package("tokenizers")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(path)
+    except BaseException as error:  # a fault inside of the package is no Exception
+        raise BadInput(why_unreadable(path, getattr(tokenizers, "__version__", ""))) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -67,9 +87,18 @@ def configuration(path):
     return found if isinstance(found, dict) else {}
 
 
+def with_chosen(config, begin_token, end_token):
+    """The configuration as it stands beside a corpus of these tokens: chat templates may write them."""
+    chosen = {"bos_token": begin_token, "eos_token": end_token}
+    return config | {key: token for key, token in chosen.items() if token not in ("", NO_TOKEN)}
+
+
 def token_text(config, key):
     token = config.get(key)
-    return token.get("content") if isinstance(token, dict) else token
+    found = token.get("content") if isinstance(token, dict) else token
+    if not isinstance(found, (str, type(None))):
+        raise BadInput(f"tokenizer_config.json beside it has {json.dumps(token)[:80]} as its {key}: give a token's text")
+    return found
 
 
 def named_id(tokenizer, token, option):
@@ -104,10 +133,30 @@ def end_id(tokenizer, told, config):
     return -1
 
 
+def read_texts():
+    return [read_exactly(read_size()) for _ in range(read_size())]
+
+
+def ids_of(tokenizer, texts):
+    # The same ids, without the places in the text that each is from.
+    encode_batch = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
+    return [encoding.ids for encoding in encode_batch([text.decode("utf-8") for text in texts], add_special_tokens=False)]
+
+
+def packed_ids(ids):
+    for each in ids:
+        yield struct.pack("<Q", len(each)) + array.array("i", each).tobytes()
+
+
 def encode(tokenizer):
-    texts = [read_exactly(read_size()).decode("utf-8") for _ in range(read_size())]
-    for encoding in tokenizer.encode_batch(texts, add_special_tokens=False):
-        yield struct.pack("<Q", len(encoding.ids)) + array.array("i", encoding.ids).tobytes()
+    yield from packed_ids(ids_of(tokenizer, read_texts()))
+
+
+def encode_checked(tokenizer, pieces):
+    texts = read_texts()
+    ids = ids_of(tokenizer, texts)
+    yield pieces.changed(texts, ids)
+    yield from packed_ids(ids)
 
 
 def decode(tokenizer):
@@ -115,10 +164,6 @@ def decode(tokenizer):
     for text in tokenizer.decode_batch(ids, skip_special_tokens=False):
         data = text.encode("utf-8", "replace")
         yield struct.pack("<Q", len(data)) + data
-
-
-def read_chats():
-    return [read_exactly(read_size()) for _ in range(read_size())]
 
 
 def fail(message):
@@ -140,6 +185,9 @@ def tell_about(tokenizer, ends):
     between = gaps(vocabulary.values())
     later = sorted(i for token, i in vocabulary.items() if LATER_BYTE.fullmatch(token))
     size = max(vocabulary.values(), default=-1) + 1
+    if size >= MOST_IDS:
+        token = max(vocabulary, key=vocabulary.get)
+        raise BadInput(f"token '{token}' has the id {size - 1}: ids below {MOST_IDS} are read; fetch it again, or mend it")
     channel.tell(b"K", struct.pack("<qii", size, *ends),
                  struct.pack("<Q", len(between) // 2), array.array("i", between).tobytes(),
                  struct.pack("<Q", len(later)), array.array("i", later).tobytes())
@@ -153,28 +201,32 @@ def main():
         if told:
             channel.package("jinja2")
         tokenizer = load(path)
-        config = configuration(path)
+        config = with_chosen(configuration(path), begin_token, end_token)
         ends = begin_id(tokenizer, begin_token, config), end_id(tokenizer, end_token, config)
         chats = chat_tokens.ChatTokens(tokenizer, path, config, told[0], ends[1]) if told else None
+        tell_about(tokenizer, ends)
     except channel.Lacking as error:
         return channel.tell_lacking(error)
     except BadInput as error:
         return fail(f"{path}: {error}")
     except chat_tokens.ChatError as error:
         return fail(error)
-    tell_about(tokenizer, ends)
-    questions = {b"E": encode, b"D": decode}
+    pieces = token_pieces.TokenPieces(tokenizer)
+    questions = {b"E": encode, b"B": lambda _: encode_checked(tokenizer, pieces), b"D": decode}
     if chats is not None:
-        questions[b"C"] = lambda _: chats.chats(read_chats())
-        questions[b"P"] = lambda _: chats.prompts(read_chats())
+        questions[b"C"] = lambda _: chats.chats(read_texts())
+        questions[b"P"] = lambda _: chats.prompts(read_texts())
     while (question := channel.source.read(1)) in questions:
         try:
             answer = list(questions[question](tokenizer))
-        except Exception as error:
-            fail(f"{path}: {error}")
+        except SystemExit:
+            raise
+        except BaseException as error:  # a fault inside of the package is no Exception
+            fail(f"{path}: the package tokenizers cannot do it with this tokenizer: {channel.one_line(error)}: save it again by "
+                 "transformers' save_pretrained, or install another version")
             continue
         channel.tell(b"K", *answer)
 
 
 if __name__ == "__main__":
-    main()
+    channel.run(main)

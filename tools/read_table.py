@@ -62,9 +62,19 @@ def parquet_pieces(pyarrow, path, column):
         yield done / rows, batch
 
 
+def check_places(pyarrow, column):
+    """Raises where a damaged file leads outside of what was read. Cells that are not UTF-8 are looked at one by one later."""
+    as_bytes = {"string": pyarrow.binary, "large_string": pyarrow.large_binary}.get(str(column.type))
+    try:
+        (column.view(as_bytes()) if as_bytes else column).validate(full=True)
+    except pyarrow.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+
+
 def arrow_pieces(pyarrow, path, column):
     size = max(os.path.getsize(path), 1)
-    with pyarrow.memory_map(path) as file:
+    with pyarrow.OSFile(path) as file:  # no mapped memory: a file that is cut off would end the process
         try:
             reader = pyarrow.ipc.open_stream(file)
             batches = iter(reader)
@@ -73,8 +83,11 @@ def arrow_pieces(pyarrow, path, column):
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         columns = columns_of(pyarrow, reader.schema, column)
         for batch in batches:
+            batch = batch.select(columns)
+            for each in batch.columns:
+                check_places(pyarrow, each)
             for begin in range(0, batch.num_rows, ROWS):
-                yield min(file.tell() / size, 1), batch.select(columns).slice(begin, ROWS)
+                yield min(file.tell() / size, 1), batch.slice(begin, ROWS)
 
 
 def csv_pieces(pyarrow, path, column, separator):
@@ -129,23 +142,40 @@ def pieces_of(pyarrow, path, column, separator):
     return csv_pieces(pyarrow, path, column, separator)
 
 
+def fault_of(error, path, rows):
+    """What is wrong with a table of which so many rows could be read. The library's own words tell of its insides, but where
+    they say what a file has that it does not read, or which line of a CSV file is wrong."""
+    behind = f" behind row {rows}" if rows else ""
+    if isinstance(error, MemoryError):
+        return f"a piece{behind} does not fit into memory: write the file in smaller row groups, or fetch it again if it is damaged"
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot be read: {error.strerror}"
+    if "CRC" in str(error):
+        return f"cannot be read as a table: the checksum (CRC) of a page{behind} is wrong: fetch it again"
+    if type(error).__name__ == "ArrowNotImplementedError" or not path.endswith((".arrow", ".parquet", ".geoparquet", ".gpq")):
+        return f"cannot be read as a table: {error}"
+    return f"cannot be read as a table: it is {'damaged' + behind if rows else 'none, or damaged'}: fetch it again, or write it anew"
+
+
 def main():
     path, name, column, separator = sys.argv[1:]
+    rows = 0
     try:
         pyarrow = load_library()
         sink.write(b"K")
         for done, batch in pieces_of(pyarrow, path, column, separator):
             if batch.num_rows > 0:
                 write_piece(done, cells_of(pyarrow, batch.column(0)) if column else rows_of(batch))
+            rows += batch.num_rows
         write_piece(1, [])
-    except BrokenPipeError:  # nobody reads on
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sink.fileno())
+    except (BrokenPipeError, ConnectionResetError):
+        raise
     except channel.Lacking as error:
         channel.tell_lacking(error)
     except BadInput as error:
         fail(f"{name}: {error}")
     except Exception as error:
-        fail(f"{name}: cannot be read as a table: {error}")
+        fail(f"{name}: {fault_of(error, path, rows)}")
 
 
 def fail(message):
@@ -155,4 +185,4 @@ def fail(message):
 
 
 if __name__ == "__main__":
-    main()
+    channel.run(main)

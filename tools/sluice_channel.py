@@ -72,3 +72,11 @@ def tell(*parts):
 
 def tell_lacking(error):
     tell(refusal(error, b"M"))
+
+
+def run(main):
+    """Runs a script, which has nobody to tell anything once Sluice is gone."""
+    try:
+        main()
+    except (BrokenPipeError, ConnectionResetError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sink.fileno())

@@ -217,7 +217,8 @@ TEST_F(HuggingFace, BeginsAndEndsAsConfiguredOrAsTold) {
 }
 
 TEST_F(HuggingFace, FaultsAreNamedWithTheWayOut) {
-  EXPECT_THAT(error_of("broken.json", options_), HasSubstr("not a Hugging Face tokenizer: broken file"));
+  EXPECT_THAT(error_of("broken.json", options_),
+              HasSubstr("not a Hugging Face tokenizer: there is no model in it"));
   EXPECT_THAT(error_of("absent.json", options_), HasSubstr("no such file"));
   TokenizerOptions other = options_;
   other.end_token = "<bye>";

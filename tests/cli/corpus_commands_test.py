@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -104,6 +105,20 @@ class CorpusCommands(CommandTest):
         self.assertIn("no document 1", absent.stderr)
 
 
+    def test_damaged_arrow_files_are_named(self):
+        path = self.folder / "damaged.arrow"
+        write_table(path, TEXTS)
+        sound = path.read_bytes()
+        ends = struct.pack("<3i", 0, 3, 12)  # where the first two texts begin and end
+        self.assertIn(ends, sound)
+        for damaged in (sound.replace(ends, struct.pack("<3i", 0, 3, 2**30)), sound.replace(ends, struct.pack("<3i", 0, 2**30, 12)),
+                        sound.replace(ends, struct.pack("<3i", -5, 3, 12)), sound[:len(sound) * 3 // 4], sound[:200]):
+            path.write_bytes(damaged)
+            wrong = call("corpus", "build", path, "--out", self.folder / "damaged", "--tokenizer", self.tokenizer, "--text-key", "content")
+            self.assertEqual(wrong.returncode, 2, wrong.stderr)
+            self.assertRegex(wrong.stderr, "damaged.arrow: cannot be read as a table: it is .*damaged")
+
+
 class LongBuild(CommandTest):
     """Of `make soak`: a state is saved every 64 MiB."""
 
@@ -131,6 +146,18 @@ class LongBuild(CommandTest):
 
 
 class KilledBuild(CommandTest):
+    def kill_while_it_grows(self, command, out):
+        """Whether the build was killed before it was whole."""
+        for _ in range(20):
+            build = subprocess.Popen([SLUICE, *map(str, command)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            while build.poll() is None and not list(out.glob("*.unfinished/bin")):
+                time.sleep(0.001)
+            build.send_signal(signal.SIGKILL)
+            build.wait()
+            if list(out.glob("*.unfinished/bin")):
+                return True
+        return False
+
     def files(self, folder):
         return {path.name: path.read_bytes() for path in (self.folder / folder).iterdir()}
 
@@ -144,21 +171,32 @@ class KilledBuild(CommandTest):
         for number in range(30):
             (self.folder / "texts" / f"{number}.txt").write_text(" ".join(chance.choices(words, k=20_000)))
         self.done(*self.command("whole"))
-        made = self.folder / "made"
-        left = []
-        for _ in range(20):
-            build = subprocess.Popen([SLUICE, *map(str, self.command("made"))], stderr=subprocess.DEVNULL,
-                                     stdout=subprocess.DEVNULL)
-            while build.poll() is None and not list(made.glob("*.unfinished/bin")):
-                time.sleep(0.001)
-            build.send_signal(signal.SIGKILL)
-            build.wait()
-            left = list(made.glob("*.unfinished/bin"))
-            if left:
-                break
-        self.assertTrue(left, "no build was killed while it wrote")
+        self.assertTrue(self.kill_while_it_grows(self.command("made"), self.folder / "made"), "no build was killed while it wrote")
         self.done(*self.command("made"))
         self.assertEqual(self.files("made"), self.files("whole"))
+
+    def test_a_part_that_was_killed_resumes(self):
+        lines = self.folder / "lines.jsonl"
+        lines.write_text("".join(json.dumps({"text": f"line {i} of many " * (i % 90)}) + "\n" for i in range(9000)))
+        (self.folder / "words.txt").write_text(" ".join(f"line {i} of many" for i in range(900)))
+        self.done("corpus", "build", self.folder / "words.txt", "--out", self.folder / "t", "--train-tokenizer", 300)
+
+        def part(out, number):
+            return ["corpus", "build", lines, "--out", self.folder / out, "--tokenizer", self.folder / "t", "--part", f"{number}/3",
+                    "--dedup", "exact", "--threads", 1]
+
+        for number in (1, 2, 3):
+            self.done(*part(f"sound-{number}", number))
+            made = self.folder / f"killed-{number}"
+            self.assertTrue(self.kill_while_it_grows(part(made.name, number), made), "no part was killed while it wrote")
+            prefixes = [self.folder / f"sound-{other}/corpus" for other in (1, 2, 3) if other != number]
+            missing = call("corpus", "merge", *prefixes, "--out", self.folder / "merged")
+            self.assertRegex(missing.stderr, f"of 3 parts one is missing: {number}/3")
+            broken = call("corpus", "merge", *prefixes, made / "corpus", "--out", self.folder / "merged")
+            self.assertEqual(broken.returncode, 2)
+            self.assertIn(f"{made}/corpus", broken.stderr)
+            self.done(*part(made.name, number))
+            self.assertEqual(self.files(made.name), self.files(f"sound-{number}"))
 
 
 if __name__ == "__main__":
