@@ -56,6 +56,8 @@ ALL = {
     "inputs": Test("damaged input files", 200_000, ["$INPUT_FUZZ", "--seed", "400000"]),
     "commands": Test("commands on damaged files and odd arguments", 5000,
                      [*script("fuzz", "command_fuzz.py"), "--seed", "600000", "--jobs", str(os.cpu_count())]),
+    "chats": Test("random conversations by ten real chat templates, beside transformers", 20_000,
+                  [*script("chats", "chat_fuzz.py"), "--seed", "700000"]),
 }
 
 
