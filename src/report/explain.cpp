@@ -92,18 +92,30 @@ ExplainedPipeline explain_pipeline(const PipelinePlan& pipeline, const plan::Pla
   return explained;
 }
 
+// The planner's policies up to the one under which some candidate holds the sequence: the planner takes no other.
+std::vector<strategy::MemoryPolicy> policies_for(int64_t longest_tokens, const plan::Planner& planner) {
+  std::vector<strategy::MemoryPolicy> policies;
+  for (const strategy::MemoryPolicy& policy : planner.options().policies) {
+    policies.push_back(policy);
+    plan::PlannerOptions options = planner.options();
+    options.policies = policies;
+    if (plan::Planner(std::move(options), planner.cost()).max_len_tokens() >= longest_tokens) break;
+  }
+  return policies;
+}
+
+// As a step takes under the candidate alone: the schedule with what the planner counts beside it.
 ExplainedCandidate explain_candidate(const strategy::Strategy& candidate, const StepPlan& plan,
-                                     int64_t longest_tokens, const plan::Planner& planner) {
-  plan::PlannerOptions options = planner.options();
+                                     int64_t longest_tokens, plan::PlannerOptions options,
+                                     const cost::CostModel& cost) {
   options.candidates = {candidate};
-  options.beside = {};
   options.selection = plan::Selection::kBest;
-  const plan::Planner alone(std::move(options), planner.cost());
+  const plan::Planner alone(std::move(options), cost);
   ExplainedCandidate explained{.strategy = to_text(candidate), .max_len_tokens = alone.max_len_tokens()};
   if (explained.max_len_tokens < longest_tokens) return explained;
   const StepPlan own = alone.plan(plan.step, plan.sequences);
-  explained.estimated_ns = own.estimated_ns;
-  explained.lower_bound_ns = own.lower_bound_ns;
+  explained.estimated_ns = own.estimated_ns + alone.beside_ns(own);
+  if (own.lower_bound_ns > 0) explained.lower_bound_ns = own.lower_bound_ns + alone.least_beside_ns(0);
   return explained;
 }
 
@@ -126,14 +138,18 @@ Explanation explain(const StepPlan& plan, const plan::Planner& planner) {
                           .longest_tokens = lengths.back(),
                           .strategy = to_text(plan.strategy()),
                           .selection = planner.options().selection,
-                          .estimated_ns = plan.estimated_ns,
+                          .schedule_ns = plan.estimated_ns,
+                          .estimated_ns = plan.estimated_ns + planner.beside_ns(plan),
                           .lower_bound_ns = plan.lower_bound_ns,
                           .gap_ppm = plan.gap_ppm(),
                           .bounded_by = plan.bounded_by};
   for (const strategy::Sequence& sequence : plan.sequences)
     explanation.branches += std::ssize(sequence.branches);
+  plan::PlannerOptions options = planner.options();
+  options.policies = policies_for(explanation.longest_tokens, planner);
   for (const strategy::Strategy& candidate : planner.options().candidates) {
-    explanation.candidates.push_back(explain_candidate(candidate, plan, explanation.longest_tokens, planner));
+    explanation.candidates.push_back(
+        explain_candidate(candidate, plan, explanation.longest_tokens, options, planner.cost()));
   }
   std::ranges::stable_sort(explanation.candidates, is_faster);
   for (const PipelinePlan& pipeline : plan.pipelines)

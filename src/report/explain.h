@@ -17,8 +17,10 @@ namespace sluice::report {
 struct ExplainedCandidate {
   std::string strategy;
   int64_t max_len_tokens = 0;
-  std::optional<int64_t> estimated_ns;  // none: it does not hold the batch's longest sequence
-  int64_t lower_bound_ns = 0;           // 0: not known
+  // Of the step, as Explanation::estimated_ns; none: it does not hold the batch's longest sequence under the
+  // memory policy that the planner takes for the batch.
+  std::optional<int64_t> estimated_ns;
+  int64_t lower_bound_ns = 0;  // of the step; 0: not known
 };
 
 // A pipeline of the plan, by the schedule that will run.
@@ -46,8 +48,9 @@ struct Explanation {
   int64_t branches = 0;  // of all sequences
   std::string strategy;
   plan::Selection selection = plan::Selection::kBest;
-  int64_t estimated_ns = 0;
-  int64_t lower_bound_ns = 0;  // 0: not known
+  int64_t schedule_ns = 0;     // the longest of a pipeline, without pull, push and update
+  int64_t estimated_ns = 0;    // with them, where the planner chooses by them
+  int64_t lower_bound_ns = 0;  // of the schedule; 0: not known
   int64_t gap_ppm = 0;
   std::string bounded_by;                      // StepPlan::bounded_by
   std::vector<ExplainedCandidate> candidates;  // fastest first; those that don't hold the batch last

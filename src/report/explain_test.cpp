@@ -16,6 +16,7 @@ Explanation example() {
                           .median_tokens = 98,
                           .longest_tokens = 32'768,
                           .strategy = "1x<8,2,1> + 12x<4,1,1>",
+                          .schedule_ns = 1'234'000'000,
                           .estimated_ns = 1'234'000'000,
                           .lower_bound_ns = 1'231'000'000,
                           .gap_ppm = 2437,
@@ -62,7 +63,7 @@ The plan takes 1x<8,2,1> + 12x<4,1,1>, estimated at 1.23 s: the least of 3 candi
 
 Last to end, at 1.23 s, is the pipeline <8,2,1> on ranks 0-15 with 5 sequences of 60,000 tokens in 4 micro-batches. Stage 1 of 2 computes for 90.0 % of that time and waits for the rest (filling and draining); its longest sequence, 32,768 tokens, needs 800.00 ms of it to pass all stages and back. First to end, at 1.17 s (5.00 % earlier), is <4,1,1> on ranks 60-63.
 
-No plan of these candidates takes less than 1.23 s, so this one is within 0.24 % of the best. Its longest sequence bounds it: 32,768 tokens pass all stages of some pipeline and back in no less, whatever runs beside them. Pipelines with more ranks would shorten that.
+No schedule of these candidates takes less than 1.23 s, so this one, of 1.23 s, is within 0.24 % of the best. Its longest sequence bounds it: 32,768 tokens pass all stages of some pipeline and back in no less, whatever runs beside them. Pipelines with more ranks would shorten that.
 )";
 
 TEST(Explain, TextIsForPeople) { EXPECT_EQ(explanation_text(example()), kExpected); }

@@ -59,8 +59,10 @@ std::string comparison_text(const Explanation& explanation) {
 }
 
 std::string choice_text(const Explanation& explanation) {
+  const bool has_beside = explanation.estimated_ns > explanation.schedule_ns;
   const std::string took = text("The plan takes ", explanation.strategy, ", estimated at ",
-                                human_duration(explanation.estimated_ns), ": ");
+                                human_duration(explanation.estimated_ns),
+                                has_beside ? " with pull, push and update" : "", ": ");
   const size_t count = explanation.candidates.size();
   if (explanation.selection != plan::Selection::kBest)
     return text(took, "the configuration selects it. ", comparison_text(explanation), "\n");
@@ -152,8 +154,8 @@ std::string proof_text(const std::string& bounded_by, int64_t longest_tokens) {
 std::string bound_text(const Explanation& explanation) {
   if (explanation.branches > 0) return "Of sequences with branches no lower bound is proved.\n";
   if (explanation.lower_bound_ns == 0) return "This method proves no lower bound.\n";
-  return text("No plan of these candidates takes less than ", human_duration(explanation.lower_bound_ns),
-              ", so this one is within ", human_percent(static_cast<double>(explanation.gap_ppm) / 1e6),
+  return text("No schedule of these candidates takes less than ", human_duration(explanation.lower_bound_ns),
+              ", so this one, of ", human_duration(explanation.schedule_ns), ", is within ", human_percent(static_cast<double>(explanation.gap_ppm) / 1e6),
               " of the best. ", proof_text(explanation.bounded_by, explanation.longest_tokens), "\n");
 }
 

@@ -2,9 +2,11 @@
 
 import json
 import random
+import re
 import subprocess
 import unittest
 import xml.etree.ElementTree
+from pathlib import Path
 
 from commands import HANG_S, SLUICE, CommandTest, call
 
@@ -184,10 +186,22 @@ class PlanningCommands(CommandTest):
     def test_explanations_name_choice_rival_last_pipeline_and_bound(self):
         told = self.done("plan", *self.inputs, "--strategies", self.strategies, "--explain")
         for part in (r"The plan takes .*, estimated at .*: the least of \d candidates", r"\(taken\)",
-                     r"Last to end, at .*, is the pipeline <.*> on rank", r"No plan of these candidates takes less",
+                     r"Last to end, at .*, is the pipeline <.*> on rank", r"No schedule of these candidates takes less",
                      r"bounds? it: "):
             with self.subTest(part):
                 self.assertRegex(told, part)
+
+    def test_no_alternative_is_shown_cheaper_than_the_plan(self):
+        lengths = Path(__file__).parents[2] / "bench" / "data"
+        for model in ("llama-7b", "llama-13b", "llama-32b"):
+            for corpus in ("wikipedia", "code", "system"):
+                with self.subTest(model=model, corpus=corpus):
+                    told = self.done("plan", "--gpus", 16, "--model", model, "--lengths",
+                                     lengths / f"{corpus}_lengths.txt", "--context", 32768, "--explain")
+                    self.assertRegex(told, "The plan takes .*: the least of [2-9] candidates")
+                    table = re.search(r"\n  estimated +more.*\n((?:.+\n)+)", told).group(1).splitlines()
+                    self.assertIn("(taken)", table[0])
+                    self.assertNotIn("-", " ".join(line.split("<")[0] for line in table))
 
     def test_lengths_are_drawn_and_summarised(self):
         svg, out = self.folder / "lengths.svg", self.folder / "lengths.json"
