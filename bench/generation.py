@@ -30,7 +30,7 @@ sys.path[:0] = [*(str(HERE.parent / "tests" / folder) for folder in ("parity", "
 
 import ext_agents  # noqa: E402
 import reference  # noqa: E402
-from harness import revision  # noqa: E402
+from harness import recorded_revision  # noqa: E402
 from transformers_throughput import hardware, spread  # noqa: E402
 
 SHAPE = dict(layers=4, hidden=256, heads=8, kv_heads=4, ffn_hidden=672, vocab=2048)
@@ -179,7 +179,7 @@ def options():
 def main():
     args = options()
     torch.set_num_threads(args.threads)
-    report = {"command": " ".join(["python", *sys.argv]), "revision": revision(), "hardware": hardware(), "threads": args.threads,
+    report = {"command": " ".join(["python", *sys.argv]), "revision": recorded_revision() if args.out else "", "hardware": hardware(), "threads": args.threads,
               "torch": torch.__version__, "transformers": transformers.__version__, "shape": SHAPE, "tokens": args.tokens,
               "rounds": args.rounds}
     with tempfile.TemporaryDirectory() as scratch:

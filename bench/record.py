@@ -4,7 +4,7 @@ what the command prints now, behind a line that says on which revision, on what 
 
     bench/record.py PAGE…     steps, offload, fidelity, …; commands run in the repository, with build/ among the programs
 
-A page is written when its command has succeeded, whole or not at all.
+A page is written when its command has succeeded, whole or not at all, and only of a revision: a tree with changes is refused.
 """
 
 import datetime
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 
-from harness import hardware, revision  # noqa: E402
+from harness import hardware, recorded_revision  # noqa: E402
 
 MARK = re.compile(r"(<!--printed by (.*?)-->\n).*?(<!--/-->)", re.DOTALL)
 
@@ -33,18 +33,19 @@ def block(match):
     begin, command, end = match.groups()
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y")
     load = os.getloadavg()[0]
-    origin = f"Command: `{command}`, at revision {revision()}, {hardware()}, {now}, load {load:.1f} before."
+    origin = f"Command: `{command}`, at revision {recorded_revision()}, {hardware()}, {now}, load {load:.1f} before."
     return f"{begin}{origin}\n\n{printed(command)}\n\n{end}"
 
 
 def main():
+    revision = recorded_revision()
     for name in sys.argv[1:]:
         path = RESULTS / f"{name}.md"
         before = path.read_text()
         if not MARK.search(before):
             sys.exit(f"{path} has no block <!--printed by COMMAND--> … <!--/-->")
         path.write_text(MARK.sub(block, before))
-        print(f"{path.relative_to(ROOT)} is of {revision()}")
+        print(f"{path.relative_to(ROOT)} is of {revision}")
 
 
 if __name__ == "__main__":

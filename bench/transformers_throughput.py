@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE.parent / "tests" / folder) for folder in ("parity", "in
 
 import program  # noqa: E402
 import reference  # noqa: E402
-from harness import revision  # noqa: E402
+from harness import recorded_revision  # noqa: E402
 
 SHAPE = dict(layers=4, hidden=256, heads=8, kv_heads=4, ffn_hidden=672, vocab=2048)
 OPTIMIZER = dict(lr=1e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0, warmup_steps=0, decay="cosine",
@@ -184,7 +184,7 @@ def options():
 def main():
     args = options()
     torch.set_num_threads(args.threads)
-    report = {"command": " ".join(["python", *sys.argv]), "revision": revision(), "hardware": hardware(), "threads": args.threads,
+    report = {"command": " ".join(["python", *sys.argv]), "revision": recorded_revision() if args.out else "", "hardware": hardware(), "threads": args.threads,
               "torch": torch.__version__, "transformers": transformers.__version__, "shape": SHAPE,
               "context_length": args.context, "tokens_per_step": args.tokens, "warmup_steps": args.warmup,
               "steps": args.steps, "rounds": args.rounds}

@@ -192,6 +192,22 @@ def revision():
     return described.stdout.strip()
 
 
+def recorded_revision():
+    """The commit that figures are recorded of. SystemExit where the tree has changes that no commit has, other than pages
+    and files of results, which recording itself changes."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    changed = subprocess.run(["git", "status", "--porcelain", "--", ".", ":!bench/results"], cwd=root, text=True,
+                             capture_output=True, check=False)
+    if changed.returncode != 0:
+        sys.exit(f"figures are recorded in a clone of the repository: {changed.stderr.strip()}")
+    if changed.stdout:
+        names = [line[3:] for line in changed.stdout.splitlines()]
+        sys.exit(f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''} differ from the last commit, and figures are of "
+                 "a commit: commit the changes, or take them back")
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, text=True, capture_output=True,
+                          check=True).stdout.strip()
+
+
 def wait_until(condition, timeout_s, pause_s=0.002):
     """Whether `condition` came true in time."""
     deadline = time.monotonic() + timeout_s

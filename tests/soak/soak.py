@@ -19,7 +19,7 @@ import time
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS / "integration"))
 
-from harness import hardware, revision
+from harness import hardware, recorded_revision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ ALL = {
 }
 
 
-def run(name, count):
+def run(name, count, of_revision):
     """Runs one long test; its row of the results."""
     with tempfile.TemporaryDirectory() as folder:
         record = pathlib.Path(folder) / "record.json"
@@ -72,7 +72,7 @@ def run(name, count):
         print(process.stdout, flush=True)
         lines = process.stdout.strip().splitlines()
         return {"count": count, "passed": process.returncode == 0, "seconds": round(time.monotonic() - begin, 1),
-                "last_line": lines[-1] if lines else "", "revision": revision(), "hardware": hardware(),
+                "last_line": lines[-1] if lines else "", "revision": of_revision, "hardware": hardware(),
                 "day": datetime.date.today().isoformat(),
                 **({"seen": json.loads(record.read_text())} if record.exists() else {})}
 
@@ -104,12 +104,13 @@ def main():
     parser.add_argument("--only", choices=ALL, action="append", help="this test; may be given again")
     parser.add_argument("--count", type=int, help="so many cases of each, in place of its own number")
     options = parser.parse_args()
+    of_revision = recorded_revision()
     options.results.mkdir(parents=True, exist_ok=True)
     store = options.results / "soak.json"
     results = json.loads(store.read_text())["tests"] if store.exists() else {}
     passed = True
     for name in options.only or ALL:
-        results[name] = run(name, options.count or ALL[name].count)
+        results[name] = run(name, options.count or ALL[name].count, of_revision)
         passed = passed and results[name]["passed"]
         store.write_text(json.dumps({"schema": "sluice.soak/2", "tests": results}, indent=1) + "\n")
         (options.results / "soak.md").write_text(markdown(results))

@@ -33,7 +33,7 @@ import faults_sharing
 import faults_signals
 import faults_strangers
 import faults_suites
-from harness import EXIT_SKIPPED, hardware, revision
+from harness import EXIT_SKIPPED, hardware, recorded_revision
 from job import PROGRAM, Broken
 from phase import Missed
 from trial import Skipped, Testbed, Trial
@@ -149,14 +149,14 @@ def read_record(path):
     return json.loads(store.read_text()) if store.exists() else {}
 
 
-def write_record(path, rows):
+def write_record(path, rows, of_revision):
     """The page of all that was tried last, in this call or an earlier one: the matrix may be tried in parts. What they
     found lies beside the page, as JSON."""
     store = path.with_suffix(".json")
     known = read_record(path)
     for row in rows:
         known[str(row.case)] = {"seed": row.seed, "result": row.result, "why": " ".join(row.why.split())[:160],
-                                "revision": revision()}
+                                "revision": of_revision}
     cases = [case for case in all_cases() if str(case) in known]
     store.write_text(json.dumps({str(case): known[str(case)] for case in cases}, indent=1) + "\n")
     recorded = [Row(case, **known[str(case)]) for case in cases]
@@ -246,6 +246,7 @@ def print_counts(rows, seconds):
 
 def main():
     options = parse_options()
+    of_revision = recorded_revision() if options.record else ""
     trials = chosen(options)
     if options.list:
         for case, _ in trials:
@@ -277,7 +278,7 @@ def main():
     print_counts(rows, time.monotonic() - begin)
     not_tried = [row for row in rows if row.result in ("missed", "skipped")]
     if options.record:
-        write_record(options.record, rows)
+        write_record(options.record, rows, of_revision)
     if len(rows) != len(trials) or any(row.result == "BROKEN" for row in rows):
         return 1
     return EXIT_SKIPPED if rows and len(not_tried) == len(rows) else 0

@@ -1,0 +1,59 @@
+"""Figures are recorded of a revision: bench/record.py in a small clone."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = "# A page\n\n<!--printed by echo 41-->\nnothing yet\n<!--/-->\n"
+
+
+class Record(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.clone = pathlib.Path(temporary.name)
+        for name in ("bench/record.py", "tests/integration/harness.py"):
+            (self.clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.clone / name)
+        for helper in (ROOT / "tests/integration").glob("*.py"):
+            shutil.copy(helper, self.clone / "tests/integration" / helper.name)
+        self.page = self.clone / "bench/results/page.md"
+        self.page.parent.mkdir()
+        self.page.write_text(PAGE)
+        (self.clone / "program").write_text("1")
+        (self.clone / ".gitignore").write_text("__pycache__/\n")
+        self.git("init", "-q")
+        self.git("add", "-A")
+        self.git("-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-q", "-m", "one")
+
+    def git(self, *arguments):
+        subprocess.run(["git", "-C", self.clone, *arguments], check=True)
+
+    def record(self):
+        return subprocess.run([sys.executable, "-B", self.clone / "bench/record.py", "page"], capture_output=True, text=True,
+                              check=False)
+
+    def test_a_page_says_its_revision_and_may_be_made_again(self):
+        for _ in range(2):  # the first one changes the page itself
+            done = self.record()
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(self.page.read_text(), r"(?s)`echo 41`, at revision [0-9a-f]+, .*\n41\n")
+        self.assertNotIn("dirty", self.page.read_text())
+
+    def test_a_tree_with_changes_is_refused(self):
+        for name in ("program", "another"):
+            (self.clone / name).write_text("2")
+            done = self.record()
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(name, done.stderr)
+            self.assertIn("commit the changes", done.stderr)
+            self.assertEqual(self.page.read_text(), PAGE)
+            self.git("stash", "-q", "-u")
+
+
+if __name__ == "__main__":
+    unittest.main()
