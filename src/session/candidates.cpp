@@ -96,7 +96,8 @@ plan::Planner planner_under(const PlanningTask& task) {
                        : task.devices.empty()      ? plan::strategies_of(propose(task))
                                                    : strategies_by_device(task, propose);
   options.devices = task.devices;
-  check_devices(options.candidates, task.devices);
+  // A pipeline on ranks that seem to differ counts as on the slowest of them (strategy::on_devices).
+  if (task.devices_from == DeviceSource::kDescribed) check_devices(options.candidates, task.devices);
   check_lanes(options.candidates, *choices.method);
   if (!choices.strategies.empty()) check_heads(options.candidates, task);
   check_selection(choices, options.candidates.size());

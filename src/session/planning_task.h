@@ -32,6 +32,10 @@ struct PlannerChoices {
   cost::ExchangeSet exchanges;  // of units on several lanes
 };
 
+// Who says that devices differ: a cluster's description, or the ranks' own time for a product, in which there
+// is noise.
+enum class DeviceSource : uint8_t { kDescribed, kMeasured };
+
 // What all that is done for.
 struct PlanningTask {
   int world_size = 1;
@@ -42,6 +46,7 @@ struct PlanningTask {
   uint64_t seed = 1;
   PlannerChoices choices;
   std::vector<strategy::Device> devices = {};  // by rank; empty: alike
+  DeviceSource devices_from = DeviceSource::kDescribed;
 };
 
 }  // namespace sluice::session

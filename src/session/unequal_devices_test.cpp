@@ -94,5 +94,19 @@ TEST(UnequalDevices, APipelineOnTwoKindsIsRefused) {
   }
 }
 
+// One measurement of equal ranks differs by its noise: what the user configured runs, at its slowest rank's
+// pace.
+TEST(UnequalDevices, WhatWasMeasuredRefusesNoConfiguredStrategy) {
+  PlanningTask task = mixed_task();
+  task.choices.strategies = {strategy::parse_strategy("1x<1,1,16,16>", kRanks),
+                             strategy::parse_strategy("2x<1,1,8,8>", kRanks)};
+  task.devices_from = DeviceSource::kMeasured;
+  task.devices[5].pace_percent = 115;
+  const plan::Planner planner = make_planner(task);
+  EXPECT_EQ(planner.options().candidates[0].pipelines[0].device.pace_percent,
+            std::ranges::max_element(task.devices, {}, &Device::pace_percent)->pace_percent);
+  EXPECT_EQ(planner.options().candidates[1].pipelines[0].device.pace_percent, 115);
+}
+
 }  // namespace
 }  // namespace sluice::session

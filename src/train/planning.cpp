@@ -66,6 +66,7 @@ plan::Planner Planning::planner_of(const config::RunConfig& config, int ranks) c
   session::PlanningTask task =
       session::task_of(config, start_.data(), *calibrated_, ranks,
                        ranks == world_size() ? devices_ : std::vector<strategy::Device>());
+  task.devices_from = session::DeviceSource::kMeasured;
   task.choices.offload_saves_lanes = !device_.device().is_cpu();
   return session::make_planner(task);
 }
