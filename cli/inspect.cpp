@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kKnown =
     "corpora (.idx, .bin or prefix), tokenizers (.model, tokenizer.json), lengths.json, calibration.json, "
-    "strategies.json, plan.json, traces, config.toml, metrics.jsonl, TensorBoard events, .log, .safetensors, "
+    "strategies.json, plan.json, simulation.json, traces, config.toml, metrics.jsonl, TensorBoard events, "
+    ".log, .safetensors, "
     "checkpoints (also s3://BUCKET/NAME), Hugging Face folders and run directories";
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& found) {
@@ -38,7 +39,8 @@ void inspect_json(const fs::path& path) {
   } kSchemas[] = {{"sluice.lengths/1", &inspect_lengths},
                   {"sluice.calibration/1", &inspect_calibration},
                   {"sluice.strategies/1", &inspect_strategies},
-                  {"sluice.plan/1", &inspect_plan}};
+                  {"sluice.plan/1", &inspect_plan},
+                  {"sluice.simulation/1", &inspect_simulation}};
   constexpr struct {
     const char* key;
     Inspect inspect;

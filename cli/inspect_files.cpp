@@ -396,6 +396,30 @@ void inspect_plan(const Json& json, const std::string& name) {
                     report::plan_table(plan), "\n");
 }
 
+void inspect_simulation(const Json& json, const std::string& name) {
+  std::vector<std::vector<std::string>> rows = {
+      {"system", "mean step", "as measured", "tokens/s", "peak", "configuration"}};
+  const auto duration = [](int64_t ns) { return ns > 0 ? base::human_duration(ns) : "-"; };
+  for (const auto& [system, of] : base::require<Json>(json, "systems", name).items()) {
+    const auto title = base::get_or<std::string>(of, "title", system, name);
+    const auto configuration = base::get_or<std::string>(of, "configuration", "", name);
+    if (of.contains("infeasible")) {
+      const auto why = base::require<std::string>(of, "infeasible", name);
+      rows.push_back({title, "-", "-", "-", "-", text("cannot run this: ", why)});
+      continue;
+    }
+    rows.push_back({title, duration(base::require<int64_t>(of, "mean_step_ns", name)),
+                    duration(base::get_or<int64_t>(of, "mean_step_ns_measured_passes", 0, name)),
+                    base::human_count(base::get_or<int64_t>(of, "tokens_per_s", 0, name)),
+                    human_bytes(static_cast<double>(base::get_or<int64_t>(of, "peak_bytes", 0, name))),
+                    configuration});
+  }
+  std::cout << text(name, ": simulation of ",
+                    human_count(base::get_or<int64_t>(json, "ranks", 0, name), "rank", "ranks"), " of ",
+                    base::get_or<std::string>(json, "hardware", "unknown devices", name), "\n",
+                    base::table_text(rows, "lrrrrl"));
+}
+
 // By process (rank): how long each category of work took.
 void inspect_trace(const Json& json, const std::string& name) {
   std::map<std::pair<int64_t, std::string>, std::pair<int64_t, double>> totals;

@@ -29,6 +29,7 @@ void inspect_lengths(const base::Json& json, const std::string& name);
 void inspect_calibration(const base::Json& json, const std::string& name);
 void inspect_strategies(const base::Json& json, const std::string& name);
 void inspect_plan(const base::Json& json, const std::string& name);
+void inspect_simulation(const base::Json& json, const std::string& name);
 void inspect_trace(const base::Json& json, const std::string& name);
 void inspect_model_config(const base::Json& json, const std::string& name);
 void inspect_weight_map(const base::Json& json, const std::string& name);

@@ -91,8 +91,13 @@ void validate_latent(const Latent& latent) {
   base::require_in_range("model: rank of latent keys and values", latent.kv_rank, ranges.hidden);
   base::require_in_range("model: unrotated width of a head", latent.unrotated, {0, ranges.head_dim.most});
   base::require_in_range("model: rotated width of a head", latent.rotated, ranges.head_dim);
-  base::require_in_range("model: width of a head's values", latent.values,
-                         {1, std::min(ranges.head_dim.most, latent.unrotated + latent.rotated)});
+  base::require_in_range("model: width of a head's values", latent.values, ranges.head_dim);
+  const int64_t keys = latent.unrotated + latent.rotated;
+  if (latent.values <= keys) return;
+  throw base::InputError(
+      base::text("model: a head's values are ", latent.values, " wide (v_head_dim), its keys ", keys,
+                 " (qk_nope_head_dim + qk_rope_head_dim): nothing is wrong with that, but values ",
+                 "that are wider than keys are not computed yet; choose a model without them"));
 }
 
 void validate_rope(const Rope& rope, const Shape& shape) {

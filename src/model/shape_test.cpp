@@ -26,6 +26,8 @@ TEST(ValidateShape, EachFaultNamesTheValue) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const std::pair<std::function<void(Shape&)>, std::string> faults[] = {
       {[](Shape& s) { s.layers = 0; }, "layers is 0"},
+      {[](Shape& s) { s.latent = {.kv_rank = 8, .unrotated = 2, .rotated = 2, .values = 6}; },
+       "values are 6 wide (v_head_dim), its keys 4 (qk_nope_head_dim + qk_rope_head_dim): nothing is wrong with"},
       {[](Shape& s) { s.layers = 10'000'000; }, "layers is 10000000: give a whole number from 1 to 4096"},
       {[](Shape& s) { s.hidden = -1; }, "hidden is -1"},
       {[](Shape& s) { s.heads = 0; }, "heads is 0"},

@@ -36,6 +36,19 @@ std::vector<bool> matched(const std::vector<std::string>& patterns,
   return result;
 }
 
+// Few names as they are; many, as of all experts, by what they lie in.
+std::string names_text(const std::vector<std::string>& names) {
+  constexpr size_t kFew = 4;
+  if (names.size() <= kFew) return base::join(names, ", ");
+  std::string common = names.front();
+  for (const std::string& name : names) {
+    const auto differs = std::ranges::mismatch(common, name).in1;
+    common.resize(static_cast<size_t>(differs - common.begin()));
+  }
+  common.resize(std::min(common.size(), common.rfind('.')));
+  return text("the ", names.size(), " tensors, as '", common, "' does");
+}
+
 // Matrices that are computed as one have one gradient.
 [[noreturn]] void refuse_part(const std::vector<HuggingFaceTensor>& tensors, const std::vector<bool>& which) {
   std::vector<std::string> all;
@@ -43,7 +56,7 @@ std::vector<bool> matched(const std::vector<std::string>& patterns,
   const auto other = static_cast<size_t>(std::ranges::find(which, false) - which.begin());
   const auto one = static_cast<size_t>(std::ranges::find(which, true) - which.begin());
   throw InputError(text("train.freeze names ", all[one], " but not ", all[other],
-                        ", and they are computed as one matrix: freeze all of ", base::join(all, ", "),
+                        ", and they are computed as one matrix: freeze all of ", names_text(all),
                         ", or give the one a group in optimizer.groups with lr = 0"));
 }
 
@@ -175,17 +188,23 @@ void adapt(Shape& shape, const Lora& lora) {
   const std::vector<std::string> modules = linear_modules(shape);
   Lora resolved = lora;
   if (lora.targets == std::vector<std::string>{kAllLinear}) resolved.targets = modules;
-  if (resolved.targets.empty()) throw InputError("lora.targets is empty: name the modules that get adapters");
+  if (resolved.targets.empty()) {
+    throw InputError(modules.empty()
+                         ? "the model has no module that takes adapters: leave [lora] out"
+                         : text("lora.targets is empty: name some of ", base::join(modules, ", ")));
+  }
   for (const std::string& target : resolved.targets) {
     if (std::ranges::find(modules, target) != modules.end()) continue;
     const std::string nearest = base::nearest_word(target, modules);
     if (is_of_experts(shape, target)) {
-      throw InputError(text("lora.targets names '", target, "', and experts have no adapters: name some of ",
-                            base::join(modules, ", ")));
+      throw InputError(text("lora.targets names '", target, "', and experts have no adapters: ",
+                            modules.empty() ? "the model has no other module that takes any: leave [lora] out"
+                                            : text("name some of ", base::join(modules, ", "))));
     }
     throw InputError(text("lora.targets names '", target, "', which no layer has: ",
-                          nearest.empty() ? text("there are ", base::join(modules, ", "))
-                                          : text("did you mean '", nearest, "'?")));
+                          modules.empty()   ? "the model has none that takes adapters: leave [lora] out"
+                          : nearest.empty() ? text("there are ", base::join(modules, ", "))
+                                            : text("did you mean '", nearest, "'?")));
   }
   shape.lora = {};
   set_frozen(shape, parameter_table(shape), {"*"});

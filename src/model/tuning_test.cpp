@@ -129,6 +129,31 @@ TEST(Adapt, LeavesExpertsAsTheyAre) {
   }
 }
 
+// A refusal names what there is to do, and a few names, whatever the number of experts.
+TEST(Tuning, RefusalsNameSomething) {
+  const auto message = [](const auto& action) -> std::string {
+    try {
+      action();
+    } catch (const base::InputError& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  Shape shape = test_shape(2);
+  shape.experts = {.count = 64, .per_token = 2, .hidden = 16};
+  shape.block_types.clear();
+  const std::string frozen =
+      message([&] { freeze(shape, {"model.layers.0.mlp.experts.3.gate_proj.weight"}); });
+  EXPECT_THAT(frozen, HasSubstr("model.layers.0.mlp.experts.3.gate_proj.weight"));
+  EXPECT_THAT(frozen, HasSubstr("tensors, as 'model.layers.0.mlp.experts' does"));
+  EXPECT_LT(frozen.size(), 500);
+  for (const std::vector<std::string>& targets : {std::vector<std::string>{"up_proj"}, {"y_proj"}, {}}) {
+    const std::string refused = message([&] { adapt(shape, {.rank = 2, .alpha = 4, .targets = targets}); });
+    EXPECT_THAT(refused, HasSubstr("q_proj"));
+    EXPECT_FALSE(refused.ends_with(" ")) << refused;
+  }
+}
+
 TEST(Tuning, ReadsBackFromJson) {
   Shape shape = test_shape(2);
   EXPECT_TRUE(tuning_to_json(shape).is_null());
