@@ -38,6 +38,12 @@ TEST(Doubts, SchedulesThatDoNotFitTheRun) {
   EXPECT_THAT(doubts_of({"optimizer.lr=0", "optimizer.min_lr=0"}), ElementsAre(HasSubstr("lr is 0")));
 }
 
+TEST(Doubts, AClusterThatTrainingDoesNotHeed) {
+  EXPECT_THAT(
+      doubts_of({"cluster.preset=h100x8", "cluster.nodes=2"}),
+      ElementsAre(HasSubstr("cluster.preset is h100x8: plan, simulate and train --dry-run plan for it")));
+}
+
 TEST(Doubts, EvaluationsAndPhasesThatNeverCome) {
   EXPECT_THAT(doubts_of({"train.eval_every=5"}),
               ElementsAre(HasSubstr("train.eval_every is 5, but there is nothing")));

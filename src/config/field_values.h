@@ -52,6 +52,31 @@ class Flag final : public FieldValue {
   bool& value_;
 };
 
+// A flag, or the word for none.
+class OptionalFlag final : public FieldValue {
+ public:
+  OptionalFlag(std::optional<bool>& value, const char* word) : value_(value), word_(word) {}
+  void read(TomlSection& section, const std::string& key) override {
+    value_.reset();
+    if (section.is(key, word_)) return;
+    bool given{};
+    section.read(key, given);
+    value_ = given;
+  }
+  void write(toml::table& table, const std::string& key) const override {
+    if (value_) {
+      table.insert(key, *value_);
+    } else {
+      table.insert(key, word_);
+    }
+  }
+  std::string expectation() const override { return base::text(word_, " | true | false"); }
+
+ private:
+  std::optional<bool>& value_;
+  const char* word_;
+};
+
 template <typename T>
 class Number final : public FieldValue {
  public:

@@ -31,17 +31,13 @@ constexpr Word<std::optional<strategy::Codec>> kCodecs[] = {{"auto", std::nullop
                                                             {"bfloat16", strategy::Codec::kBFloat16},
                                                             {"int8", strategy::Codec::kInt8},
                                                             {"int4", strategy::Codec::kInt4}};
-constexpr Word<strategy::PullCodec> kPullCodecs[] = {
-    {"auto", strategy::PullCodec::kNone},
+constexpr Word<std::optional<strategy::PullCodec>> kPullCodecs[] = {
+    {"auto", std::nullopt},
     {"float32", strategy::PullCodec::kNone},
     {"bfloat16", strategy::PullCodec::kBFloat16},
     {"int8-difference", strategy::PullCodec::kInt8Difference},
     {"int4-difference", strategy::PullCodec::kInt4Difference}};
-constexpr Word<strategy::Codec> kGatherCodecs[] = {{"auto", strategy::Codec::kNone},
-                                                   {"float32", strategy::Codec::kNone},
-                                                   {"bfloat16", strategy::Codec::kBFloat16},
-                                                   {"int8", strategy::Codec::kInt8},
-                                                   {"int4", strategy::Codec::kInt4}};
+constexpr Word<OnNonfinite> kOnNonfinite[] = {{"stop", OnNonfinite::kStop}, {"skip", OnNonfinite::kSkip}};
 constexpr Word<base::ProductFormat> word_of(base::ProductFormat format) {
   return {name_of(format).data(), format};
 }
@@ -74,7 +70,6 @@ constexpr Word<Aggregate> kAggregates[] = {{"auto", Aggregate::kAuto},
                                            {"token", Aggregate::kToken},
                                            {"sequence", Aggregate::kSequence},
                                            {"constant", Aggregate::kConstant}};
-constexpr Word<Mapping> kMappings[] = {{"auto", Mapping::kAuto}, {"colocated", Mapping::kColocated}};
 constexpr Word<OnBadReward> kOnBadReward[] = {
     {"stop", OnBadReward::kStop}, {"zero", OnBadReward::kZero}, {"drop", OnBadReward::kDrop}};
 constexpr Word<Choose> kChoose[] = {{"auto", Choose::kAuto}, {"yes", Choose::kYes}, {"no", Choose::kNo}};
@@ -184,6 +179,9 @@ void visit_train(RunConfig& config, Fields& keys) {
        "a step's change of the numbers that routers of DeepSeek-V3's and GLM's kind add to scores, against "
        "experts visited more than the mean one; 0: they stay");
   keys("device", Choice(train.device, kDevices), "auto: a GPU where there is one");
+  keys("on_nonfinite", Choice(train.on_nonfinite, kOnNonfinite),
+       "after a step whose loss or gradient is not finite, whose update is left out: save and stop; skip: go "
+       "on with the next batch, unless 10 in a row are so");
   keys("deterministic", Flag(train.deterministic),
        "on GPUs the same bits each time, at the cost of speed; on CPUs always so");
   keys("freeze", Texts(train.freeze), "names of parameters or modules that are not trained (fine_tuning.md)");
@@ -227,11 +225,8 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "last tokens of max_response in which the reward falls by up to 1");
   keys("cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
   keys("most_texts", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
-  keys("share_prompts", Flag(rl.share_prompts),
-       "whether steps may compute a prompt once for several answers to it");
-  keys("mapping", Choice(rl.mapping, kMappings),
-       "which ranks say responses: those that train on them, in turn; auto chooses among what is exactly "
-       "on-policy, which is that");
+  keys("share_prompts", OptionalFlag(rl.share_prompts, "auto"),
+       "whether steps may compute a prompt once for several answers to it; auto: where the model allows it");
   keys("rejected", Texts(rl.rejected),
        "of dpo and kto: corpora of the worse answers; of dpo in the order and numbering of data.train's");
   keys("beta", Number(rl.beta, {1e-6, 1e3}), "of dpo and kto: how near to the reference they stay");
@@ -314,8 +309,7 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("method", Choice(parallel.method, kMethods), "paper knows no lanes");
   keys("exchange", Choice(parallel.exchange, kExchanges),
        "between lanes that share sequences; auto: of ring, heads and nested what costs a unit least; cycle: "
-       "all in turn, by the tokens "
-       "of units, to see them at work");
+       "all in turn, by the tokens of units, to see them at work");
   keys("stages", Choice(parallel.stages, kStageCuts),
        "cut by what layers, embedding and head take on the run's lengths; or evenly");
   keys("max_cp", Number(parallel.max_cp, {0, 1 << 20}),
@@ -422,7 +416,7 @@ void visit_link(RunConfig& config, Fields& keys) {
        "of gradients on their way to their owners, and to each other's sums where lanes share parameters, or "
        "two: inside nodes and between them; sums are float32, and counts, norms and biases travel so. auto: "
        "bfloat16 to owners where that computes, else as they are summed, or as train.reduce_dtype says");
-  keys("gather", Choice(config.link.gather, kGatherCodecs),
+  keys("gather", Choice(config.link.gather, kCodecs),
        "of parameters that lanes share, on their way to each other; all lanes of a group compute with what "
        "travelled. auto: as they compute");
 }

@@ -26,8 +26,26 @@ void resolve_dtype(TrainConfig& train, bool on_gpu) {
     train.dtype = on_gpu ? ComputeType::kBFloat16 : ComputeType::kFloat32;
 }
 
+namespace {
+
+// InputError where parameters are to travel as float32 while ranks compute with others: as they are, they are
+// those.
+template <typename CodecType>
+void require_as_computed(const std::optional<CodecType>& codec, ComputeType dtype, const char* key) {
+  const bool wide = codec && *codec == CodecType::kNone;
+  if (!wide || dtype == ComputeType::kFloat32 || dtype == ComputeType::kAuto) return;
+  const char* computed = dtype == ComputeType::kBFloat16 ? "bfloat16" : "float64";
+  throw base::InputError(base::text("[config] link.", key, " is float32, but ranks compute with ", computed,
+                                    " (train.dtype), which is how parameters travel: leave it at \"auto\""));
+}
+
+}  // namespace
+
 strategy::WireCodecs wire_codecs(const RunConfig& config) {
   using strategy::Codec;
+  require_as_computed(config.link.pull, config.train.dtype, "pull");
+  require_as_computed(config.link.gather, config.train.dtype, "gather");
+  const Codec gather = config.link.gather.value_or(Codec::kNone);
   const auto& [in_node, between] = config.link.push;
   const bool narrow = config.train.dtype == ComputeType::kBFloat16;  // parameters are, as they are
   const Codec push = narrow ? Codec::kBFloat16 : Codec::kNone;
@@ -35,10 +53,10 @@ strategy::WireCodecs wire_codecs(const RunConfig& config) {
   const auto summed = [sums](std::optional<Codec> given) {
     return given.value_or(Codec::kNone) == Codec::kNone ? sums : *given;
   };
-  return {.pull = config.link.pull,
+  return {.pull = config.link.pull.value_or(strategy::PullCodec::kNone),
           .push = {in_node.value_or(push), between.value_or(push)},
           .sums = {summed(in_node), summed(between)},
-          .gather = narrow && config.link.gather == Codec::kBFloat16 ? Codec::kNone : config.link.gather};
+          .gather = narrow && gather == Codec::kBFloat16 ? Codec::kNone : gather};
 }
 
 bool goes_on(const DataConfig& before, const DataConfig& after) {

@@ -54,6 +54,8 @@ enum class ReduceType : uint8_t { kFloat32, kBFloat16 };
 // Whose visits a balance of experts counts: the token's sequence's, or the last step's.
 enum class BalanceOver : uint8_t { kSequence, kStep };
 enum class DeviceChoice : uint8_t { kAuto, kCpu, kCuda };
+// What is done behind a step whose loss or gradient is not finite: its update is left out in any case.
+enum class OnNonfinite : uint8_t { kStop, kSkip };
 
 struct TrainConfig {
   int64_t steps = 100;  // of the whole run; follows from `epochs` where that is given
@@ -74,6 +76,7 @@ struct TrainConfig {
   double correction_rate = 0.001;  // of routers that have corrections (model::Learns), a step
   double z_loss = 0;               // factor of log²Z beside the cross-entropy (layers/loss.h); 0: none
   DeviceChoice device = DeviceChoice::kAuto;
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
   bool deterministic = false;       // on GPUs the same bits each time, slower; on CPUs always
   std::vector<std::string> freeze;  // patterns of names of parameters that are not trained (model/tuning.h)
 };
@@ -89,9 +92,6 @@ enum class Choose : uint8_t { kAuto, kYes, kNo };
 
 // What becomes of a response whose reward fails.
 enum class OnBadReward : uint8_t { kStop, kZero, kDrop };
-
-// Which ranks say and which train: all do both.
-enum class Mapping : uint8_t { kAuto, kColocated };
 
 struct RlConfig {
   RlAlgorithm algorithm = RlAlgorithm::kNone;
@@ -117,8 +117,8 @@ struct RlConfig {
   std::optional<int64_t> overlong_buffer;
   double cache_gib = 1;  // of a rank, for keys and values of what is being said
   int64_t most_texts = 256;
-  Mapping mapping = Mapping::kAuto;
-  bool share_prompts = true;  // steps compute a prompt once for several answers (session/answers.h)
+  // Steps compute a prompt once for several answers (session/answers.h); none: where the model allows it.
+  std::optional<bool> share_prompts;
   std::vector<std::string>
       rejected;       // of dpo, kto: corpora of answers worse than data.train's; of dpo document by document
   double beta = 0.1;  // likewise
@@ -251,10 +251,10 @@ struct WatchConfig {
 };
 
 struct LinkConfig {
-  strategy::PullCodec pull = strategy::PullCodec::kNone;
+  std::optional<strategy::PullCodec> pull;  // none: as ranks compute
   // Of gradients, inside nodes and between them; none: bfloat16 where that computes, else as they are.
   std::array<std::optional<strategy::Codec>, 2> push{};
-  strategy::Codec gather = strategy::Codec::kNone;
+  std::optional<strategy::Codec> gather;  // likewise
 };
 
 struct RunConfig {
@@ -289,7 +289,8 @@ double margin_bytes(const MemoryConfig& memory, double whole, bool on_gpu);
 // Settles train.dtype = "auto": bfloat16 on GPUs, float32 on CPUs.
 void resolve_dtype(TrainConfig& train, bool on_gpu);
 
-// What [link] means, and train.reduce_dtype, with this dtype.
+// What [link] means, and train.reduce_dtype, with this dtype. InputError where it asks for more bits, or
+// others, than ranks compute with: parameters travel as they are then. REQUIRES: the dtype is settled.
 strategy::WireCodecs wire_codecs(const RunConfig& config);
 
 // Whether a phase goes on with the documents where the one before it stopped: they are drawn, and at most

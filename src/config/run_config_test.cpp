@@ -214,6 +214,19 @@ TEST(RunConfig, ParametersTravelAsTheirLevelsCan) {
   };
   EXPECT_EQ(codecs({"link.pull=int4-difference"}).pull, strategy::PullCodec::kInt4Difference);
   EXPECT_EQ(codecs({"link.gather=int8"}).gather, strategy::Codec::kInt8);
+  EXPECT_EQ(codecs({"link.pull=float32", "link.gather=float32", "train.dtype=float32"}),
+            strategy::WireCodecs());
+  for (const std::string key : {"pull", "gather"}) {
+    for (const std::string dtype : {"bfloat16", "float64"}) {
+      try {
+        codecs({"link." + key + "=float32", "train.dtype=" + dtype});
+        ADD_FAILURE() << key << " as float32 is no word for " << dtype;
+      } catch (const base::InputError& error) {
+        EXPECT_NE(std::string(error.what()).find("link." + key + " is float32"), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find(dtype), std::string::npos);
+      }
+    }
+  }
   EXPECT_NE(fault(kSmall, {"link.pull=int4"}).find("int4-difference"), std::string::npos);
   EXPECT_NE(fault(kSmall, {"link.gather=int4-difference"}).find("link.gather is"), std::string::npos);
 }

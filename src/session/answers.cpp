@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "base/interval.h"
+#include "base/text.h"
 #include "session/planned_step.h"
 
 namespace sluice::session {
@@ -30,13 +33,24 @@ Sequence sequence_of(const Answers& answers, base::Interval texts, int64_t first
   return sequence;
 }
 
+// Why a prompt cannot be computed once for several answers; empty: it can.
+std::string reason_against_sharing(const config::RunConfig& config, const model::Shape& shape) {
+  if (shape.recurrent.key_heads > 0) return "recurrent layers keep the state of one text only";
+  if (shape.experts.count == 0) return "";
+  if (config.train.balance_loss > 0)
+    return "train.balance_loss counts the experts' rows of every answer's prompt";
+  const bool corrects = shape.experts.corrected && config.train.correction_rate > 0;
+  return corrects ? "train.correction_rate counts the experts' rows of every answer's prompt" : "";
+}
+
 }  // namespace
 
 bool shares_prompts(const config::RunConfig& config, const model::Shape& shape) {
-  const bool counts_rows =
-      shape.experts.count > 0 &&
-      (config.train.balance_loss > 0 || (shape.experts.corrected && config.train.correction_rate > 0));
-  return config.rl.share_prompts && !counts_rows && shape.recurrent.key_heads == 0;
+  if (!config.rl.share_prompts.value_or(true)) return false;
+  const std::string reason = reason_against_sharing(config, shape);
+  if (reason.empty() || !config.rl.share_prompts) return reason.empty();
+  throw base::InputError(
+      base::text("[config] rl.share_prompts is true, but ", reason, ": leave it at \"auto\", or give false"));
 }
 
 std::vector<Sequence> answer_sequences(std::span<const Answers> answers, int64_t together) {

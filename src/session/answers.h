@@ -20,6 +20,7 @@ struct Answers {
 
 // Whether a run computes a prompt once for several answers. It does not where results would change by how
 // many those are: where experts' loads count rows, in a loss or a correction; nor where layers are recurrent.
+// InputError where it is told to there.
 bool shares_prompts(const config::RunConfig& config, const model::Shape& shape);
 
 // All texts in their order, of which at most so many are branches of one sequence: behind all of the prompt

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "base/rng.h"
 #include "cost/analytic.h"
 #include "model/test_shape.h"
@@ -23,6 +24,33 @@ plan::Planner planner_with(const std::vector<std::string>& texts) {
 
 int64_t estimated_ns(const plan::Planner& planner, const std::vector<strategy::Sequence>& sequences) {
   return planner.plan(0, sequences).estimated_ns;
+}
+
+// Whether it is asked for or left to the model, and refused by name where it would change results.
+TEST(Answers, ShareTheirPromptWhereTheModelAllowsIt) {
+  model::Shape dense = model::test_shape(), recurrent = dense, corrected = dense;
+  recurrent.recurrent.key_heads = 2;
+  corrected.experts = {.count = 4, .per_token = 2, .hidden = 16};
+  corrected.experts.corrected = true;
+  config::RunConfig config;
+  EXPECT_TRUE(shares_prompts(config, dense));
+  EXPECT_FALSE(shares_prompts(config, recurrent));
+  EXPECT_FALSE(shares_prompts(config, corrected));
+  config.rl.share_prompts = false;
+  EXPECT_FALSE(shares_prompts(config, dense));
+  EXPECT_FALSE(shares_prompts(config, recurrent));
+  config.rl.share_prompts = true;
+  EXPECT_TRUE(shares_prompts(config, dense));
+  for (const model::Shape& shape : {recurrent, corrected}) {
+    try {
+      shares_prompts(config, shape);
+      ADD_FAILURE() << "what has no effect is accepted";
+    } catch (const base::InputError& error) {
+      EXPECT_NE(std::string(error.what()).find("rl.share_prompts is true, but "), std::string::npos);
+    }
+  }
+  config.train.correction_rate = 0;
+  EXPECT_TRUE(shares_prompts(config, corrected));
 }
 
 TEST(Answers, ArePutTogetherInOrder) {
