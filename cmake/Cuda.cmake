@@ -2,7 +2,7 @@
 #
 # Programs link only c10_cuda and CUDA's runtime, which come with the libtorch that CPU runs need too, so
 # they start on any machine, quickly. libtorch's kernels (libtorch_cuda) and NCCL are loaded when a GPU is
-# first used (transport/cuda_libraries.h, docs/decisions/0003-cuda-build.md).
+# first used (ops/device.cpp, transport/nccl_api_cuda.cpp, docs/decisions/0003-cuda-build.md).
 set(SLUICE_CUDA_FOUND OFF)
 find_program(SLUICE_NVCC nvcc PATHS /usr/local/cuda/bin)
 if(SLUICE_NVCC)

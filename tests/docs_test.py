@@ -1,6 +1,7 @@
 """The documentation keeps up: every module stands in the architecture page, the path through planning has every
 header, and no relative link is broken."""
 
+import functools
 import pathlib
 import re
 
@@ -31,6 +32,37 @@ def reference_faults(path):
             yield f"{path}: {page} does not exist"
 
 
+# Files of other projects that pages speak of: Megatron-LM's.
+ELSEWHERE = {"pretrain_gpt.py", "preprocess_data.py"}
+_FILE_NAME = re.compile(r"(?<![\w/.*$<{\-+%])(?:\.\./)*((?:[\w.\-]+/)*[\w\-]+\.(?:h|cpp|cu|py|cmake))\b(?![\w/*])")
+
+
+@functools.cache
+def known_endings():
+    """Every file of the repository, by its path and by what is left of it without the first folders."""
+    endings = set()
+    for path in repository.files("*"):
+        endings |= {"/".join(path.parts[begin:]) for begin in range(len(path.parts))}
+    return endings
+
+
+def prose_lines(path):
+    """(number, text) of what is said to people: a page's lines, and comments in code."""
+    sign = {".h": "//", ".cpp": "//", ".cu": "//", ".md": ""}.get(path.suffix, "#")
+    for number, line in enumerate(repository.read(path).splitlines(), 1):
+        said = re.search(rf"(?:^|\s){sign}(.*)$", line) if sign else re.match("(.*)", line)
+        if said:
+            yield number, said.group(1)
+
+
+def name_faults(path):
+    """Files that are named and do not exist; a name with capitals, as NAME.cpp, stands for others."""
+    for number, line in prose_lines(path):
+        for name in _FILE_NAME.findall(line):
+            if name not in known_endings() | ELSEWHERE and not re.search("[A-Z]{2}", name):
+                yield f"{path}:{number}: {name} does not exist"
+
+
 def path_faults():
     """Headers of what planning is made of that its path for newcomers leaves out."""
     page = repository.read(pathlib.Path("docs/planner.md"))
@@ -49,6 +81,8 @@ def main():
         faults += link_faults(page)
     for source in sources:
         faults += reference_faults(source)
+    for named in {*pages, *sources, *repository.files("*.cu")}:
+        faults += name_faults(named)
     repository.finish(len(pages) + len(sources), faults)
 
 

@@ -1,4 +1,4 @@
-// A run's configuration as values. What each key is called, may be and means stands in fields.cpp; how it is
+// A run's configuration as values. What each key is called, may be and means stands in keys.cpp; how it is
 // read and written, in config_file.h.
 #pragma once
 
