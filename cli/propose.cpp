@@ -10,6 +10,7 @@
 #include "cli/planning.h"
 #include "config/run_config.h"
 #include "report/strategies_table.h"
+#include "session/propose_for_both.h"
 #include "session/strategy_file.h"
 
 namespace sluice::cli {
@@ -41,7 +42,7 @@ void run(const ProposeArguments& arguments) {
   made_from["max_cp"] = arguments.max_cp;
   made_from["share"] = arguments.share;
   const base::Json file =
-      session::strategies_to_json(session::propose(task), task.sample_batches, std::move(made_from));
+      session::strategies_to_json(session::propose_for_both(task), task.sample_batches, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {
     std::cout << base::json_text(file) << "\n";

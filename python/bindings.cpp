@@ -19,6 +19,7 @@
 #include "cost/measured_prices.h"
 #include "plan/planner.h"
 #include "session/planning_inputs.h"
+#include "session/propose_for_both.h"
 #include "session/strategy_file.h"
 #include "strategy/scheme.h"
 #include "study/comparison.h"
@@ -97,7 +98,8 @@ py::object propose(const session::PlanningOptions& options, const Array<int32_t>
                                   .max_strategies = max_strategies,
                                   .max_cp = max_cp,
                                   .share = share});
-    return session::strategies_to_json(session::propose(task), task.sample_batches, session::to_json(inputs));
+    return session::strategies_to_json(session::propose_for_both(task), task.sample_batches,
+                                       session::to_json(inputs));
   }));
 }
 

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cost/measured_passes.h"
 #include "cost/memory_cost.h"
 #include "graph/build.h"
 #include "paper_case.h"
@@ -244,7 +245,7 @@ void simulate_system(const Case& of, const std::string& name, const study::Scena
   study::SystemInputs inputs = scenario.inputs;
   if (name == "sluice") inputs.max_cp = 1;
   if (!simulate_as(name, of, name, inputs, scenario, results)) return;
-  inputs.cost = study::with_measured_passes(inputs.cost);
+  inputs.cost = cost::with_measured_passes(inputs.cost);
   simulate_as(name + "_measured", of, name, inputs, scenario, results);
 }
 

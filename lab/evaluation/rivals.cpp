@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "cost/measured_passes.h"
 #include "result_lines.h"
 #include "session/planning_inputs.h"
 #include "study/comparison.h"
@@ -114,7 +115,7 @@ Json step_json(const report::StepRecord& step) {
 std::vector<Json> steps_of(const study::SystemInputs& given, const study::Scenario& scenario,
                            const std::string& name, bool measured) {
   study::SystemInputs inputs = given;
-  if (measured) inputs.cost = study::with_measured_passes(inputs.cost);
+  if (measured) inputs.cost = cost::with_measured_passes(inputs.cost);
   std::vector<Json> steps;
   try {
     const auto system = study::system_kind(name).make(inputs);

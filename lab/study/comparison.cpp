@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
+#include "cost/measured_passes.h"
 #include "report/run_summary.h"
 #include "study/least_work.h"
 #include "study/rival_traits.h"
@@ -56,7 +57,7 @@ class Watched : public System {
 // Its steps under the second overlap.
 report::SystemRun measured_run(const Scenario& scenario, const SystemKind& kind) {
   SystemInputs inputs = scenario.inputs;
-  inputs.cost = with_measured_passes(inputs.cost);
+  inputs.cost = cost::with_measured_passes(inputs.cost);
   const std::unique_ptr<System> system = kind.make(inputs);
   report::SystemRun run =
       simulate(*system, scenario.batches, scenario.table, {.world_size = inputs.world_size}).run;
@@ -269,6 +270,10 @@ std::string comparison_table(const Scenario& scenario, const std::vector<SystemR
     if (result.run.infeasible.empty()) {
       rows.push_back(table_row(result, results.front(), work_ns));
       notes += text("\n", result.run.title, ": ", result.run.configuration);
+      if (!result.measured.steps.empty()) {
+        notes += text("; ", base::human_duration(measured_ns(result)),
+                      " a step where each gather between nodes takes what FlexSP measured");
+      }
     } else {
       notes += text("\n", result.run.title, " cannot run this: ", result.run.infeasible);
     }

@@ -23,7 +23,7 @@ struct ComparisonOptions {
 
 struct SystemResult {
   report::SystemRun run;  // without steps when it is infeasible
-  // The same under the second overlap (study::with_measured_passes), planned for it: where its passes gather
+  // The same under the second overlap (cost::with_measured_passes), planned for it: where its passes gather
   // parameters between nodes, and so may take longer than the clock says; else without steps.
   report::SystemRun measured;
   std::vector<report::Timeline> timelines;

@@ -1,11 +1,10 @@
 #include "study/rival_traits.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "cost/measured_passes.h"
 #include "cost/share_cost.h"
-#include "model/parameter_count.h"
 #include "model/program.h"
 
 namespace sluice::study {
@@ -112,36 +111,10 @@ int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program
   return longest_ns;
 }
 
-int64_t measured_pass_ns(const model::Shape& shape) {
-  struct Measured {
-    int64_t parameters;
-    int64_t ns;
-  };
-  constexpr std::array<Measured, 3> kMeasured = {
-      {{6'738'000'000, 629'400'000}, {13'016'000'000, 1'132'600'000}, {32'529'000'000, 2'789'000'000}}};
-  const int64_t parameters = model::parameter_count(shape);
-  const auto nearest = std::ranges::min_element(
-      kMeasured, {}, [&](const Measured& of) { return std::abs(of.parameters - parameters); });
-  return static_cast<int64_t>(static_cast<__int128>(nearest->ns) * parameters / nearest->parameters);
-}
-
 bool gathers_between_nodes(const strategy::StepPlan& plan, const strategy::Topology& topology) {
-  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    if (pipeline.units.empty() || scheme.share == 1) continue;
-    for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
-      const std::vector<int> group = pipeline.pipeline.share_group(0, lane, 0);
-      const auto [first, last] = std::ranges::minmax(group);
-      if (!topology.same_node(first, last)) return true;
-    }
-  }
-  return false;
-}
-
-cost::CostModel with_measured_passes(const cost::CostModel& cost) {
-  cost::CostModel::Options options = cost.options();
-  options.share_traits.pass_ns = measured_pass_ns(options.shape);
-  return cost.with(std::move(options));
+  return std::ranges::any_of(plan.pipelines, [&](const strategy::PipelinePlan& pipeline) {
+    return !pipeline.units.empty() && cost::gathers_between_nodes(pipeline.pipeline, topology);
+  });
 }
 
 }  // namespace sluice::study

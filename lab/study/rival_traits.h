@@ -41,13 +41,7 @@ std::vector<int> expert_degrees(const model::Shape& shape, int lanes);
 int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program,
                        const cost::CostModel& cost);
 
-// FlexSP's own measurement of what a micro-batch takes besides its computation and all-to-alls, ZeRO's
-// collectives above all: β of its released cost model, for LLaMA 7B, 13B and 30B on eight nodes of eight
-// A100; for other models that of the nearest in proportion to the parameters.
-int64_t measured_pass_ns(const model::Shape& shape);
-// The same machine, on which each pass whose share groups lie on several nodes takes that much more.
-cost::CostModel with_measured_passes(const cost::CostModel& cost);
-// Whether some pipeline at work has such share groups.
+// Whether some pipeline at work gathers parameters between nodes (cost/measured_passes.h).
 bool gathers_between_nodes(const strategy::StepPlan& plan, const strategy::Topology& topology);
 
 }  // namespace sluice::study

@@ -48,13 +48,5 @@ TEST(RivalTraits, OnlyZero2GathersOutsideItsPasses) {
   }
 }
 
-TEST(RivalTraits, MeasuredPassesGrowWithTheModel) {
-  model::Shape shape = cost::shipped("a800-32b").options.shape;
-  const int64_t large_ns = measured_pass_ns(shape);
-  EXPECT_NEAR(static_cast<double>(large_ns), 2.8e9, 0.2e9);
-  shape.layers /= 2;
-  EXPECT_LT(measured_pass_ns(shape), large_ns);
-}
-
 }  // namespace
 }  // namespace sluice::study

@@ -225,6 +225,9 @@ class Proposal:
     """That it uses."""
     tokens_per_s: int
     """Over the sample batches that it holds."""
+    mean_estimated_ns_measured_passes: int = 0
+    """A step's mean where each pass that gathers parameters between nodes takes besides what FlexSP measured; 0: not
+    known."""
 
 
 @dataclasses.dataclass(frozen=True)

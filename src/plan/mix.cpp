@@ -47,6 +47,13 @@ int64_t usual_token_ps(const SchemeCost& scheme, const SchemeLimits& limits) {
                               work.tokens);
 }
 
+// Lanes over all ranks may be lanes of a node too.
+void add_new(SchemeCost scheme, std::vector<SchemeCost>& schemes) {
+  const bool known = std::ranges::any_of(
+      schemes, [&](const SchemeCost& other) { return other.scheme() == scheme.scheme(); });
+  if (!known) schemes.push_back(std::move(scheme));
+}
+
 // Lanes that share as these do and divide experts, as many as make a usual token's pass shortest; where that
 // is no shorter than with lanes that gather them, and these hold the model, none.
 void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeLimits& limits,
@@ -65,7 +72,7 @@ void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeL
   if (!best) return;
   const bool faster =
       gathering.max_len_tokens() == 0 || usual_token_ps(*best, limits) < usual_token_ps(gathering, limits);
-  if (faster) schemes.push_back(*std::move(best));
+  if (faster) add_new(*std::move(best), schemes);
 }
 
 // The scheme, unless it is known or does not hold the model, and what it becomes where lanes divide experts.

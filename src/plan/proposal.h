@@ -52,6 +52,8 @@ struct Proposal {
   double frequency = 0;           // the share of sample batches that it plans best; of equals the first
   LongestRange longest;           // of the sample batches that it plans best
   int64_t mean_estimated_ns = 0;  // of a step, over the sample batches that it holds; 0 when it holds none
+  // The same where gathers between nodes take what was measured (session/propose_for_both.h); 0: not known.
+  int64_t mean_measured_ns = 0;
 };
 
 // The strategies alone.

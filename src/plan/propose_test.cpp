@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "cost/memory_cost.h"
+#include "model/test_shape.h"
 #include "plan/mix.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
@@ -202,6 +203,28 @@ TEST(Proposal, WithoutBatchesStillHoldsTheContext) {
       propose({.world_size = 4, .context_length = 2000}, test_cost()).or_throw();
   ASSERT_EQ(proposed.size(), 1u);
   EXPECT_GE(proposed[0].max_len_tokens, 2000);
+}
+
+// Where lanes must divide experts, for they cannot gather them, as where they may.
+TEST(Proposal, LooksAtNoSchemeTwice) {
+  model::Shape shape = model::test_shape();
+  shape.experts = {.count = 16, .per_token = 2, .hidden = 2048};
+  const std::vector<int> degrees = {1, 2};
+  bool gathers = false, divides_alone = false;
+  for (int64_t megabytes = 40; megabytes <= 2560; megabytes += megabytes / 4) {
+    const cost::CostModel cost(
+        cost::analytic_options(shape, {}, {.device_bytes = megabytes * 1'000'000}, degrees, 8));
+    const std::vector<SchemeCost> schemes =
+        schemes_to_search(cost, 16, {.max_cp = 16, .max_share = 16, .tokens_a_rank = 500});
+    for (size_t i = 0; i < schemes.size(); ++i) {
+      for (size_t j = 0; j < i; ++j)
+        EXPECT_FALSE(schemes[i].scheme() == schemes[j].scheme()) << to_text(schemes[i].scheme());
+      const strategy::Scheme& scheme = schemes[i].scheme();
+      gathers = gathers || (scheme.share == 16 && scheme.experts == 1);
+      divides_alone = divides_alone || (scheme.share == 16 && scheme.experts > 1);
+    }
+  }
+  EXPECT_TRUE(gathers && divides_alone) << "no size tries what the test is of";
 }
 
 TEST(Proposal, OneRankHasOneStrategy) {

@@ -246,6 +246,20 @@ TEST(SpeedUp, IsOverTheStepsInCommon) {
   EXPECT_DOUBLE_EQ(speed_up(first, other).mean, 0);
 }
 
+TEST(Page, ShowsWhatStepsTakeWhereGathersTakeWhatWasMeasured) {
+  RunData data = simulated();
+  ASSERT_GT(data.systems.size(), 1);
+  EXPECT_THAT(report_page(data), Not(HasSubstr("As measured")));
+  data.systems[0].measured_passes_step_ns = 5'800'000'000;
+  for (const size_t systems : {data.systems.size(), size_t{1}}) {
+    data.systems.resize(systems);
+    const std::string page = report_page(data);
+    EXPECT_TRUE(is_balanced(page));
+    EXPECT_THAT(page, HasSubstr("5.80\u00a0s with gathers as measured"));
+    EXPECT_THAT(page, HasSubstr("as measured, each pass that has some takes what FlexSP measured"));
+  }
+}
+
 TEST(Page, PredictedMemoryStandsBesideTheMeasured) {
   RunData data{.title = "run", .ranks = 2, .systems = {run_of("sluice", "Sluice", 3'000'000'000, 1)}};
   for (StepRecord& step : data.systems[0].steps) step.predicted_peak_bytes = int64_t{61} << 30;

@@ -28,6 +28,8 @@ struct SystemRun {
   std::string configuration;  // "DP2 TP4 PP2"; empty for strategies that change
   std::string infeasible;     // why it cannot run this; empty: it can
   std::vector<StepRecord> steps;
+  // Of a mean step where gathers between nodes take what was measured; 0: not known.
+  int64_t measured_passes_step_ns = 0;
 };
 
 // One step, drawn rank by rank.

@@ -127,7 +127,8 @@ void read_simulation(const fs::path& path, RunData& data) {
                             .title = base::require<std::string>(json, "title", name),
                             .configuration = base::get_or<std::string>(json, "configuration", "", name),
                             .infeasible = base::get_or<std::string>(json, "infeasible", "", name),
-                            .steps = {}});
+                            .steps = {},
+                            .measured_passes_step_ns = count(json, "mean_step_ns_measured_passes", name)});
   }
   if (data.systems.empty()) throw InputError(text(name, ": 'systems' is empty: simulate again"));
   const auto facts = base::get_or<Json>(file, "facts", Json::object(), name);

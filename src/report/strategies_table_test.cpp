@@ -26,6 +26,24 @@ for 64 GPUs, 200,000 tokens a step of 5,000 documents; calibration analytic
 )");
 }
 
+// Both assumptions about gathers between nodes, where they come to different times.
+TEST(StrategiesTable, ShowsBothTimesWhereTheyDiffer) {
+  const base::Json file = base::parse_json(R"({
+    "schema": "sluice.strategies/1",
+    "context_length": 32768,
+    "strategies": [
+      {"strategy": "1x<1,1,64,64>", "mean_estimated_ns": 2900000000, "mean_estimated_ns_measured_passes": 5800000000},
+      {"strategy": "1x<1,1,64,8>", "mean_estimated_ns": 3090000000, "mean_estimated_ns_measured_passes": 3090000000}]
+  })",
+                                           "file");
+  EXPECT_EQ(strategies_table(file, "file"), R"(2 strategies, context 32,768 tokens
+steps  longest sequences  GPUs  holds  mean step  as measured  tokens/s  strategy
+                                          2.90 s       5.80 s            1x<1,1,64,64>
+                                          3.09 s       3.09 s            1x<1,1,64,8>
+mean step: gathers between nodes hide as the clock says; as measured: each pass that has some takes what FlexSP measured
+)");
+}
+
 TEST(StrategiesTable, NamesTheFileOfAWrongValue) {
   const base::Json file = {{"strategies", {{{"strategy", 3}}}}};
   try {

@@ -40,6 +40,7 @@ struct NamedShares {
   std::string under;  // the title
   TimeShares shares;
   double length_ns = 0;  // of a step
+  std::string under_length = {};
 };
 
 void draw_name(Markup& out, const std::string& title, const std::string& under) {
@@ -77,6 +78,25 @@ void draw_whisker(Markup& out, double from, double to) {
   draw_line(out, to, to, 9, 19);
 }
 
+// Whether its mean step is another where gathers between nodes take what was measured.
+bool differs_as_measured(const SystemRun& run) {
+  return run.measured_passes_step_ns > 0 && run.measured_passes_step_ns != summary_of(run).mean_step_ns;
+}
+
+// That step, where it is another.
+std::string as_measured(const SystemRun& run) {
+  if (!differs_as_measured(run)) return "";
+  return text(shown_duration(run.measured_passes_step_ns), " with gathers as measured");
+}
+
+bool any_differs_as_measured(const RunData& data) {
+  return std::ranges::any_of(data.systems, differs_as_measured);
+}
+
+constexpr const char* kAssumptions =
+    " Gathers between nodes hide as the clock says; as measured, each pass that has some takes what FlexSP "
+    "measured.";
+
 void draw_speed_row(Markup& out, const RunData& data, size_t index, double longest_ns) {
   const SystemRun& run = data.systems[index];
   const auto row = out.element("div", {{"class", "row"}});
@@ -99,16 +119,21 @@ void draw_speed_row(Markup& out, const RunData& data, size_t index, double longe
     if (summary.steps > 1) draw_whisker(out, percent(summary.least_step_ns), percent(summary.most_step_ns));
   }
   const double ratio = speed_up(data.systems.front(), run).mean;
+  const std::string beside_ours = index > 0 && ratio > 0 ? shown_ratio(ratio) : "";
+  const std::string measured = as_measured(run);
   draw_value(out, shown_duration(summary.mean_step_ns),
-             index == 0  ? ""
-             : ratio > 0 ? shown_ratio(ratio)
-                         : "");
+             text(beside_ours, !beside_ours.empty() && !measured.empty() ? "; " : "", measured));
 }
 
 Table speed_table(const RunData& data) {
   Table table{{"System", "Mean step", "± over steps", "Least", "Most", "Tokens/s", "Time ÷ ours", "By step"},
               {},
               "lrrrrrrr"};
+  const bool has_measured = any_differs_as_measured(data);
+  if (has_measured) {
+    table.head.push_back("As measured");
+    table.letters += "r";
+  }
   for (size_t i = 0; i < data.systems.size(); ++i) {
     const SystemRun& run = data.systems[i];
     if (run.steps.empty()) continue;
@@ -120,6 +145,10 @@ Table speed_table(const RunData& data) {
          base::human_count(static_cast<int64_t>(summary.tokens_per_s + 0.5)),
          ratio.mean > 0 ? shown_ratio(ratio.mean) : "–",
          ratio.mean > 0 && i > 0 ? text(shown_ratio(ratio.least), " – ", shown_ratio(ratio.most)) : "–"});
+    if (has_measured) {
+      const int64_t ns = run.measured_passes_step_ns;
+      table.rows.back().push_back(ns > 0 ? shown_duration(ns) : "–");
+    }
   }
   return table;
 }
@@ -131,8 +160,8 @@ std::vector<NamedShares> all_shares(const RunData& data) {
     for (const SystemRun& run : data.systems) {
       const SystemSummary summary = summary_of(run);
       if (summary.shares.total_ns() == 0) continue;
-      all.push_back(
-          {run.title, run.configuration, summary.shares, static_cast<double>(summary.mean_step_ns)});
+      all.push_back({run.title, run.configuration, summary.shares, static_cast<double>(summary.mean_step_ns),
+                     as_measured(run)});
     }
     return all;
   }
@@ -172,7 +201,7 @@ void draw_shares_row(Markup& out, const NamedShares& named, double longest_ns) {
       from += width;
     }
   }
-  draw_value(out, shown_duration(static_cast<int64_t>(named.length_ns)), "");
+  draw_value(out, shown_duration(static_cast<int64_t>(named.length_ns)), named.under_length);
 }
 
 void draw_shares_legend(Markup& out, const std::vector<NamedShares>& all) {
@@ -316,10 +345,11 @@ void draw_ranks(Markup& out, const RunData& data, const Timeline& timeline) {
 void draw_speed(Markup& out, const RunData& data) {
   if (data.systems.size() < 2) return;
   const auto whole = section(out, "speed", "Step time");
-  out.leaf(
-      "p", {{"class", "lead"}},
-      "Bars are the mean step, lines reach from the least to the most; shorter is better. All systems ran "
-      "the same batches.");
+  out.leaf("p", {{"class", "lead"}},
+           text("Bars are the mean step, lines reach from the least to the most; shorter is better. All "
+                "systems ran "
+                "the same batches.",
+                any_differs_as_measured(data) ? kAssumptions : ""));
   double longest_ns = 1;
   for (const SystemRun& run : data.systems)
     longest_ns = std::max(longest_ns, static_cast<double>(summary_of(run).most_step_ns));
@@ -335,8 +365,9 @@ void draw_time_shares(Markup& out, const RunData& data) {
   if (all.empty()) return;
   const auto whole = section(out, "time", "Where the time goes");
   out.leaf("p", {{"class", "lead"}},
-           data.simulated ? "A bar is as long as the mean step, cut by what all ranks do in it."
-                          : "A bar is as long as the step, cut by what all ranks do in it.");
+           text(data.simulated ? "A bar is as long as the mean step, cut by what all ranks do in it."
+                               : "A bar is as long as the step, cut by what all ranks do in it.",
+                any_differs_as_measured(data) ? kAssumptions : ""));
   double longest_ns = 1;
   for (const NamedShares& named : all) longest_ns = std::max(longest_ns, named.length_ns);
   draw_shares_legend(out, all);

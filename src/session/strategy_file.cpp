@@ -15,6 +15,7 @@ namespace sluice::session {
 namespace {
 
 using base::InputError;
+using base::Json;
 using base::text;
 using strategy::Strategy;
 
@@ -111,13 +112,15 @@ base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
                               const std::vector<std::vector<int64_t>>& sample_batches, base::Json inputs) {
   base::Json entries = base::Json::array();
   for (const plan::Proposal& proposal : proposals) {
-    entries.push_back({{"strategy", to_text(proposal.strategy)},
-                       {"max_len", proposal.max_len_tokens},
-                       {"frequency", proposal.frequency},
-                       {"longest", {proposal.longest.least, proposal.longest.most}},
-                       {"mean_estimated_ns", proposal.mean_estimated_ns},
-                       {"gpus", proposal.strategy.ranks()},
-                       {"tokens_per_s", tokens_per_s(proposal, sample_batches)}});
+    Json entry = {{"strategy", to_text(proposal.strategy)},
+                  {"max_len", proposal.max_len_tokens},
+                  {"frequency", proposal.frequency},
+                  {"longest", {proposal.longest.least, proposal.longest.most}},
+                  {"mean_estimated_ns", proposal.mean_estimated_ns},
+                  {"gpus", proposal.strategy.ranks()},
+                  {"tokens_per_s", tokens_per_s(proposal, sample_batches)}};
+    if (proposal.mean_measured_ns > 0) entry["mean_estimated_ns_measured_passes"] = proposal.mean_measured_ns;
+    entries.push_back(std::move(entry));
   }
   const base::Json context_length = inputs.at("context_length");
   return {{"schema", kSchema},
