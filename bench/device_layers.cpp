@@ -31,6 +31,7 @@
 #include "layers/make_operation.h"
 #include "layers/operation.h"
 #include "model/parameters.h"
+#include "model/roles.h"
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/device.h"
@@ -272,15 +273,16 @@ class LayerBench {
   void run_mlp() {
     const at::Tensor x = random(shape_.hidden), gate_up = random(2 * shape_.ffn_hidden);
     const at::Tensor a = random(shape_.ffn_hidden);
-    const layers::MlpParameters w = layers::mlp_parameters(weights_of(table_.program.blocks().begin));
-    const layers::MlpParameters g = layers::mlp_parameters(gradients_of(table_.program.blocks().begin));
+    const int64_t first = table_.program.blocks().begin;
+    const at::Tensor w = weights_of(first).tensor(model::roles::kGateUp);
+    const at::Tensor g = gradients_of(first).tensor(model::roles::kGateUp);
     const double matrix = 2 * tokens() * ffn(), product = 2 * tokens() * hidden() * 2 * ffn();
     print("swiglu forward", 0, 3 * matrix, time([&] { ops::swiglu(gate_up); }));
     print("swiglu backward", 0, 6 * matrix, time([&] { ops::swiglu_backward(a, gate_up); }));
-    print("product forward", product, 0, time([&] { ops::times_transposed(x, w.gate_up_GH.w_AB); }));
-    print("product input gradient", product, 0, time([&] { ops::times(gate_up, w.gate_up_GH.w_AB); }));
+    print("product forward", product, 0, time([&] { ops::times_transposed(x, w); }));
+    print("product input gradient", product, 0, time([&] { ops::times(gate_up, w); }));
     print("product weight gradient", product, 0,
-          time([&] { ops::accumulate_weight_gradient(g.gate_up_GH.w_AB, gate_up, x); }));
+          time([&] { ops::accumulate_weight_gradient(g, gate_up, x); }));
   }
 
   void run_attention() {
@@ -303,8 +305,9 @@ class LayerBench {
                                     {parts.q_TND, parts.k_TKD, parts.v_TKD});
           }));
     const at::Tensor rotating = qkv.narrow(1, 0, heads + kv_heads);
+    const ops::RotaryTable& rotary = *context_.rotary->find(shape_.rope, shape_.rotated_width());
     print("rotary", 0, 4 * tokens() * (queries() + keys()),
-          time([&] { ops::rotate(rotating, context_.rotary, layout_.position_T, ops::Rotation::kForward); }));
+          time([&] { ops::rotate(rotating, rotary, layout_.position_T, ops::Rotation::kForward); }));
   }
 
   // Beside the products of embedding and head; logits of as many rows as a chunk of 1 GiB has.

@@ -24,7 +24,7 @@
 #include "expert_models.h"
 #include "graph/build.h"
 #include "inputs.h"
-#include "model/experts_kind.h"
+#include "model/shape_figures.h"
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "session/candidates.h"

@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "layers/head.h"
+#include "model/layer_of.h"
 #include "ops/tensor_memory.h"
 
 namespace sluice {
@@ -33,7 +34,9 @@ Head make_head() {
                            .ffn_hidden = 1376,
                            .vocab = 32'768};
   Head head{.context = layers::layer_context(shape, {}, 64, at::dtype(at::kFloat))};
-  head.weights = {.final_norm_H = at::ones({shape.hidden}),
+  static const model::Head values = model::head_of(shape);
+  head.weights = {.kind = &values,
+                  .final_norm_H = at::ones({shape.hidden}),
                   .output_VH = 0.02 * at::randn({shape.vocab, shape.hidden}),
                   .vocabulary = {0, shape.vocab}};
   head.gradients = {.final_norm_H = at::zeros({shape.hidden}),

@@ -9,6 +9,9 @@ import repository
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
 TORCH = re.compile(r"^(ATen|torch|c10)/")
+# A layer's values are read where they are derived from and where they are computed.
+VALUES = {"model/layer.h", "model/layer_of.h", "model/derive.h", "model/make_parts.h"}
+READS_VALUES = {"model", "layers"}
 
 
 def table_faults(table, docs):
@@ -45,6 +48,8 @@ def include_faults(path, table, allowed):
             yield f"{place}: {own} is free of libtorch but includes {included}"
         elif quote == '"' and "/" not in included:
             yield f"{place}: write the module: \"{own}/{included}\""
+        elif included in VALUES and own not in READS_VALUES:
+            yield f"{place}: {own} may not include {included}, which {sorted(READS_VALUES)} read: ask a model::Kind"
         elif quote == '"' and module not in allowed[own]:
             yield f"{place}: {own} may not include {included} (its row lists {sorted(table[own][1])})"
 

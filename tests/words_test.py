@@ -26,7 +26,7 @@ ONE_MEANING = {
     "Method": {"src/plan/planner.h"},
     "Effort": {"src/plan/search.h"},
     "SchemeLoads": {"lab/published/greedy_dispatch.cpp"},
-    "Part": {"src/model/kind.h", "src/layers/part.h"},
+    "Part": {"src/model/layer.h", "src/layers/part.h"},
     "Pass": {"src/strategy/pass.h"},
     "Exchange": {"src/strategy/unit.h"},
     "Run": set(),

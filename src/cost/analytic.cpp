@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/latent_attention_kind.h"
 #include "model/program.h"
+#include "model/shape_figures.h"
 
 namespace sluice::cost {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/expert_travel.h"
-#include "model/latent_attention_kind.h"
+#include "model/shape_figures.h"
 
 namespace sluice::cost {
 namespace {

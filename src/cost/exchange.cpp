@@ -10,7 +10,6 @@
 #include "base/units.h"
 #include "cost/cut_stages.h"
 #include "cost/memory_cost.h"
-#include "model/recurrent_kind.h"
 #include "strategy/row_schedule.h"
 
 namespace sluice::cost {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "model/experts_kind.h"
 #include "model/head_parts.h"
+#include "model/shape_figures.h"
 
 namespace sluice::cost {
 

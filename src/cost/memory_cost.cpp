@@ -9,7 +9,7 @@
 #include "cost/expert_travel.h"
 #include "cost/parameter_counts.h"
 #include "cost/share_cost.h"
-#include "model/experts_kind.h"
+#include "model/shape_figures.h"
 
 namespace sluice::cost {
 namespace {

@@ -146,7 +146,7 @@ void Decoder::forward(ForwardPass& pass) const {
 std::vector<Score> Decoder::scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const {
   std::vector<Score> scores;
   const int64_t rows = x_RH.size(0);
-  const int64_t chunk = layers::head_chunk_rows(model_.context, sizeof(double));
+  const int64_t chunk = layers::head_chunk_rows(model_.context, head_, sizeof(double));
   for (int64_t begin = 0; begin < rows; begin += chunk) {
     const int64_t count = std::min(chunk, rows - begin);
     const at::Tensor logits_CV = layers::head_logits(model_.context, head_, x_RH.narrow(0, begin, count));

@@ -11,23 +11,27 @@
 #include "layers/frame.h"
 #include "layers/key_cache.h"
 #include "layers/lane_attention.h"
-#include "layers/parameters.h"
 #include "layers/rank_norm.h"
-#include "model/attention_kind.h"
+#include "model/roles.h"
 #include "ops/rotary.h"
 
 namespace sluice::layers {
+
+namespace roles = model::roles;
+
 namespace {
 
-// The queries and keys of qkv_TP as heads [T, N + K, D]: they lie side by side and rotate as one.
-at::Tensor rotating_heads(const LayerContext& context, const at::Tensor& qkv_TP) {
-  const int64_t heads = context.local_heads() + context.local_kv_heads(), dimension = context.shape.head_dim;
-  return qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension});
+// Where they are missing, undefined.
+struct AttentionVectors {
+  at::Tensor q_norm_D, k_norm_D, sinks_N;
+};
+AttentionVectors attention_vectors(const OperationShards& shards) {
+  return {shards.vector(roles::kQNorm), shards.vector(roles::kKNorm), shards.vector(roles::kSinks)};
 }
 
 // Where queries or keys lie in rows of qkv_TP, and whose norm they have.
 struct NormedHeads {
-  at::Tensor AttentionParameters::*norm_D;
+  at::Tensor AttentionVectors::*norm_D;
   int64_t begin;
   int64_t width;
   RankNorm norm;
@@ -38,46 +42,7 @@ struct NormedHeads {
     return in(heads_TW).reshape({-1, norm.width / norm.ranks});
   }
 };
-std::array<NormedHeads, 2> normed_heads(const LayerContext& context) {
-  const model::Shape& shape = context.shape;
-  const int64_t q = context.local_heads() * shape.head_dim, k = context.local_kv_heads() * shape.head_dim;
-  const bool all = shape.qk_norm == model::QkNorm::kAllHeads;
-  const int64_t tp = context.parallel.tp;
-  const auto of = [&](int64_t local) {
-    return all ? RankNorm{context.parallel, local * tp, tp, shape.norm_eps, shape.norm_offset}
-               : RankNorm{{}, shape.head_dim, 1, shape.norm_eps, shape.norm_offset};
-  };
-  return {NormedHeads{&AttentionParameters::q_norm_D, 0, q, of(q)},
-          NormedHeads{&AttentionParameters::k_norm_D, q, k, of(k)}};
-}
-
-void norm_heads(const LayerContext& context, const AttentionParameters& weights, const at::Tensor& qkv_TP) {
-  for (const NormedHeads& heads : normed_heads(context)) {
-    const at::Tensor y_RD = heads.norm.forward(heads.rows_in(qkv_TP), weights.*heads.norm_D);
-    const at::Tensor to = heads.in(qkv_TP);
-    to.copy_(y_RD.view(to.sizes()));
-  }
-}
-
-// Takes gradients of normed queries and keys in dqkv_TP to those of what was normed, and adds the norms' own.
-void norm_heads_backward(const LayerContext& context, const AttentionParameters& weights,
-                         const at::Tensor& unnormed_TU, const at::Tensor& dqkv_TP,
-                         const AttentionParameters& gradients) {
-  for (const NormedHeads& heads : normed_heads(context)) {
-    const at::Tensor dx_RD = heads.norm.backward(heads.rows_in(dqkv_TP), heads.rows_in(unnormed_TU),
-                                                 weights.*heads.norm_D, gradients.*heads.norm_D);
-    const at::Tensor to = heads.in(dqkv_TP);
-    to.copy_(dx_RD.view(to.sizes()));
-  }
-}
-
-void turn(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
-          ops::Rotation rotation) {
-  if (!context.type.rotates) return;
-  ops::rotate(rotating_heads(context, qkv_TP), context.own_rotary(), layout.position_T, rotation);
-}
-
-struct Projected {
+struct ProjectedHeads {
   at::Tensor unnormed_TU;
   at::Tensor qkv_TP;  // what the heads attend with: rotated queries and keys, and values
   at::Tensor gate_TQ;
@@ -87,22 +52,6 @@ struct Projected {
 struct Parted {
   at::Tensor qkv_TP, gate_TQ;
 };
-Parted part_gates(const LayerContext& context, const at::Tensor& product_TP) {
-  const int64_t heads = context.local_heads(), dimension = context.shape.head_dim, q = heads * dimension;
-  const at::Tensor both_TN2D = product_TP.narrow(1, 0, 2 * q).unflatten(1, {heads, 2, dimension});
-  return {
-      at::cat({both_TN2D.select(2, 0).flatten(1), product_TP.narrow(1, 2 * q, product_TP.size(1) - 2 * q)},
-              1),
-      both_TN2D.select(2, 1).flatten(1)};
-}
-// And their gradients as one again.
-at::Tensor join_gates(const LayerContext& context, const at::Tensor& dqkv_TP, const at::Tensor& dgate_TQ) {
-  const int64_t heads = context.local_heads(), dimension = context.shape.head_dim, q = heads * dimension;
-  const auto by_head = [&](const at::Tensor& x_TQ) { return x_TQ.unflatten(1, {heads, 1, dimension}); };
-  return at::cat({at::cat({by_head(dqkv_TP.narrow(1, 0, q)), by_head(dgate_TQ)}, 2).flatten(1),
-                  dqkv_TP.narrow(1, q, dqkv_TP.size(1) - q)},
-                 1);
-}
 
 // What the output matrix takes: what heads attended to, let through as far as their gates open.
 at::Tensor let_through(const at::Tensor& attended_TQ, const at::Tensor& gate_TQ) {
@@ -129,19 +78,22 @@ struct AttentionState final : MixerState {
 
 class AttentionMixer final : public Mixer {
  public:
-  explicit AttentionMixer(const Site& site)
-      : context_(site.context),
+  AttentionMixer(const Site& site, const model::Attention& own)
+      : own_(own),
+        parallel_(site.context.parallel),
+        heads_(heads_at_work(site.context, own)),
+        rotary_(own.rope ? site.context.rotary->find(*own.rope, own.rotated) : nullptr),
         position_(site.position),
-        weights_(attention_parameters(site.own_weights())),
-        gradients_(attention_parameters(site.own_gradients())) {}
+        weights_(attention_vectors(site.own_weights())),
+        gradients_(attention_vectors(site.own_gradients())) {}
 
   Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
     const KeyCache* const cache = saved == nullptr ? layout.cached.cache : nullptr;
-    Projected projected = project(layout, rows);
+    ProjectedHeads projected = project(layout, rows);
     auto state = std::make_unique<AttentionState>();
     state->unnormed_TU = std::move(projected.unnormed_TU);
     state->gate_TQ = std::move(projected.gate_TQ);
-    state->attended = attend(context_, layout, std::move(projected.qkv_TP), weights_.sinks_N,
+    state->attended = attend(heads_, layout, std::move(projected.qkv_TP), weights_.sinks_N,
                              cache != nullptr ? cache->of(position_) : CachedKeys{});
     Mixed mixed = state->mixed();
     if (saved != nullptr) *saved = std::move(state);
@@ -152,68 +104,122 @@ class AttentionMixer final : public Mixer {
   }
   void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
     auto& own = static_cast<AttentionState&>(saved);
-    Projected projected = project(layout, rows);
+    ProjectedHeads projected = project(layout, rows);
     own.unnormed_TU = std::move(projected.unnormed_TU);
-    layers::restore(context_, layout, projected.qkv_TP, own.attended);
+    layers::restore(heads_, layout, projected.qkv_TP, own.attended);
   }
   at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows&,
                       PartGradient& to) const override {
     auto& saved = static_cast<AttentionState&>(*state);
     at::Tensor da_TQ = std::move(from.da_TA), a_TQ, dgate_TQ;
-    if (context_.shape.gated) {
+    if (own_.gated) {
       const at::Tensor open_TQ = at::sigmoid(saved.gate_TQ);
       a_TQ = saved.attended.output_TQ() * open_TQ;
       dgate_TQ = (da_TQ * a_TQ).mul_(1 - open_TQ);
       da_TQ.mul_(open_TQ);
       saved.gate_TQ.reset();
     }
-    at::Tensor dqkv_TP = attend_backward(context_, layout, std::move(da_TQ), saved.attended,
+    at::Tensor dqkv_TP = attend_backward(heads_, layout, std::move(da_TQ), saved.attended,
                                          {weights_.sinks_N, gradients_.sinks_N});
-    turn(context_, layout, dqkv_TP, ops::Rotation::kBackward);
+    turn(layout, dqkv_TP, ops::Rotation::kBackward);
     if (weights_.q_norm_D.defined()) {
-      norm_heads_backward(context_, weights_, saved.unnormed_TU, dqkv_TP, gradients_);
+      norm_heads_backward(saved.unnormed_TU, dqkv_TP);
       saved.unnormed_TU.reset();
     }
-    if (dgate_TQ.defined()) dqkv_TP = join_gates(context_, dqkv_TP, dgate_TQ);
+    if (dgate_TQ.defined()) dqkv_TP = join_gates(dqkv_TP, dgate_TQ);
     to.add(0, std::move(dqkv_TP));
     return a_TQ.defined() ? a_TQ : saved.attended.output_TQ();
   }
 
  private:
-  Projected project(const MicroBatchLayout& layout, PartRows& rows) const {
-    Projected result{.qkv_TP = rows.product(0)};
+  ProjectedHeads project(const MicroBatchLayout& layout, PartRows& rows) const {
+    ProjectedHeads result{.qkv_TP = rows.product(0)};
     rows.release();
     at::Tensor& qkv_TP = result.qkv_TP;
-    if (context_.shape.gated) {
-      Parted parted = part_gates(context_, qkv_TP);
+    if (own_.gated) {
+      Parted parted = part_gates(qkv_TP);
       qkv_TP = std::move(parted.qkv_TP);
       result.gate_TQ = std::move(parted.gate_TQ);
     }
     if (weights_.q_norm_D.defined()) {
-      const NormedHeads keys = normed_heads(context_).back();
+      const NormedHeads keys = normed_heads().back();
       result.unnormed_TU = qkv_TP.narrow(1, 0, keys.begin + keys.width).contiguous();
-      norm_heads(context_, weights_, qkv_TP);
+      norm_heads(qkv_TP);
     }
-    turn(context_, layout, qkv_TP, ops::Rotation::kForward);
+    turn(layout, qkv_TP, ops::Rotation::kForward);
     return result;
   }
 
-  const LayerContext& context_;
+  std::array<NormedHeads, 2> normed_heads() const {
+    const int64_t q = heads_.count.queries * own_.head_dim, k = heads_.count.keys * own_.head_dim;
+    const bool all = own_.head_norm == model::QkNorm::kAllHeads;
+    const int64_t tp = parallel_.tp;
+    const auto of = [&](int64_t local) {
+      return all ? RankNorm{parallel_, local * tp, tp, own_.norm_eps, own_.norm_offset}
+                 : RankNorm{{}, own_.head_dim, 1, own_.norm_eps, own_.norm_offset};
+    };
+    return {NormedHeads{&AttentionVectors::q_norm_D, 0, q, of(q)},
+            NormedHeads{&AttentionVectors::k_norm_D, q, k, of(k)}};
+  }
+  void norm_heads(const at::Tensor& qkv_TP) const {
+    for (const NormedHeads& heads : normed_heads()) {
+      const at::Tensor y_RD = heads.norm.forward(heads.rows_in(qkv_TP), weights_.*heads.norm_D);
+      const at::Tensor to = heads.in(qkv_TP);
+      to.copy_(y_RD.view(to.sizes()));
+    }
+  }
+  // Takes gradients of normed queries and keys in dqkv_TP to those of what was normed, and adds the norms'
+  // own.
+  void norm_heads_backward(const at::Tensor& unnormed_TU, const at::Tensor& dqkv_TP) const {
+    for (const NormedHeads& heads : normed_heads()) {
+      const at::Tensor dx_RD = heads.norm.backward(heads.rows_in(dqkv_TP), heads.rows_in(unnormed_TU),
+                                                   weights_.*heads.norm_D, gradients_.*heads.norm_D);
+      const at::Tensor to = heads.in(dqkv_TP);
+      to.copy_(dx_RD.view(to.sizes()));
+    }
+  }
+  // Queries and keys lie side by side and rotate as one.
+  void turn(const MicroBatchLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
+    if (rotary_ == nullptr) return;
+    const int64_t heads = heads_.count.queries + heads_.count.keys, dimension = own_.head_dim;
+    ops::rotate(qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension}), *rotary_,
+                layout.position_T, rotation);
+  }
+  Parted part_gates(const at::Tensor& product_TP) const {
+    const int64_t heads = heads_.count.queries, dimension = own_.head_dim, q = heads * dimension;
+    const at::Tensor both_TN2D = product_TP.narrow(1, 0, 2 * q).unflatten(1, {heads, 2, dimension});
+    return {
+        at::cat({both_TN2D.select(2, 0).flatten(1), product_TP.narrow(1, 2 * q, product_TP.size(1) - 2 * q)},
+                1),
+        both_TN2D.select(2, 1).flatten(1)};
+  }
+  // And their gradients as one again.
+  at::Tensor join_gates(const at::Tensor& dqkv_TP, const at::Tensor& dgate_TQ) const {
+    const int64_t heads = heads_.count.queries, dimension = own_.head_dim, q = heads * dimension;
+    const auto by_head = [&](const at::Tensor& x_TQ) { return x_TQ.unflatten(1, {heads, 1, dimension}); };
+    return at::cat({at::cat({by_head(dqkv_TP.narrow(1, 0, q)), by_head(dgate_TQ)}, 2).flatten(1),
+                    dqkv_TP.narrow(1, q, dqkv_TP.size(1) - q)},
+                   1);
+  }
+
+  const model::Attention& own_;
+  TensorParallel parallel_;
+  HeadsAtWork heads_;
+  const ops::RotaryTable* rotary_;  // null: positions turn nothing
   int64_t position_;
-  AttentionParameters weights_, gradients_;
+  AttentionVectors weights_, gradients_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Part> make_attention(const Site& site) {
-  using model::AttentionKind;
-  return make_framed(site,
-                     {.norm = AttentionKind::kNorm,
-                      .behind = AttentionKind::kNormBehind,
-                      .out = AttentionKind::kOut,
-                      .out_bias = AttentionKind::kOutBias,
-                      .in = {{AttentionKind::kQkv, AttentionKind::kQkvBias}}},
-                     std::make_unique<AttentionMixer>(site));
+std::unique_ptr<const Part> make_attention(const Site& site, const model::Part& part) {
+  return make_framed(site, part,
+                     {.norm = roles::kAttentionNorm,
+                      .behind = roles::kAttentionNormBehind,
+                      .out = roles::kAttentionOut,
+                      .out_bias = roles::kAttentionOutBias,
+                      .in = {{roles::kQkv, roles::kQkvBias}}},
+                     std::make_unique<AttentionMixer>(site, std::get<model::Attention>(part.mixer)));
 }
 
 }  // namespace sluice::layers

@@ -5,9 +5,11 @@
 
 #include "layers/part.h"
 #include "layers/site.h"
+#include "model/layer.h"
 
 namespace sluice::layers {
 
-std::unique_ptr<const Part> make_attention(const Site& site);
+// REQUIRES: a part with that mixer, which the result refers to.
+std::unique_ptr<const Part> make_attention(const Site& site, const model::Part& part);
 
 }  // namespace sluice::layers

@@ -3,35 +3,39 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-#include "base/text.h"
 #include "layers/attention_block.h"
 #include "layers/experts_block.h"
 #include "layers/latent_attention_block.h"
 #include "layers/mlp_block.h"
 #include "layers/part.h"
 #include "layers/recurrent_block.h"
-#include "model/attention_kind.h"
-#include "model/block_kind.h"
-#include "model/experts_kind.h"
-#include "model/latent_attention_kind.h"
-#include "model/mlp_kind.h"
-#include "model/recurrent_kind.h"
+#include "model/layer.h"
 
 namespace sluice::layers {
 namespace {
 
-// Who computes which part (model/block_kind.cpp).
-constexpr struct {
-  std::string_view name;
-  std::unique_ptr<const Part> (*make)(const Site& site);
-} kRegistry[] = {
-    {model::AttentionKind::kName, make_attention},
-    {model::LatentAttentionKind::kName, make_latent_attention},
-    {model::RecurrentKind::kName, make_recurrent},
-    {model::MlpKind::kName, make_mlp},
-    {model::ExpertsKind::kName, make_experts},
-};
+std::unique_ptr<const Part> make_part(const Site& site, const model::Part& part) {
+  struct Make {
+    const Site& site;
+    const model::Part& part;
+    std::unique_ptr<const Part> operator()(const model::Attention&) const {
+      return make_attention(site, part);
+    }
+    std::unique_ptr<const Part> operator()(const model::LatentAttention&) const {
+      return make_latent_attention(site, part);
+    }
+    std::unique_ptr<const Part> operator()(const model::DeltaRule&) const {
+      return make_recurrent(site, part);
+    }
+    std::unique_ptr<const Part> operator()(const model::Mamba2&) const { return make_recurrent(site, part); }
+    std::unique_ptr<const Part> operator()(const model::Gla&) const { return make_recurrent(site, part); }
+    std::unique_ptr<const Part> operator()(const model::GatedMlp&) const { return make_mlp(site, part); }
+    std::unique_ptr<const Part> operator()(const model::RoutedExperts&) const {
+      return make_experts(site, part);
+    }
+  };
+  return std::visit(Make{site, part}, part.mixer);
+}
 
 // By part.
 struct BlockState final : State {
@@ -56,17 +60,10 @@ struct BlockState final : State {
 
 class Block final : public Operation {
  public:
-  explicit Block(const Site& site) : context_(site.context), layer_(site.layer()) {
-    const auto& kind = static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position));
-    context_.shape = kind.shape();
-    context_.type = kind.type();
-    const Site own{context_, site.table, site.position, site.weights, site.gradients};
-    for (const auto& described : kind.parts()) {
-      const auto* const found =
-          std::ranges::find(kRegistry, described->name(), [](const auto& entry) { return entry.name; });
-      SLUICE_ASSERT(found != std::end(kRegistry), base::text("nothing computes '", described->name(), "'"));
-      parts_.push_back(found->make(own));
-    }
+  explicit Block(const Site& site)
+      : context_(site.context), program_(site.table.program), layer_(site.layer()) {
+    for (const model::Part& part : program_.kind_at(site.position).layer()->parts)
+      parts_.push_back(make_part(site, part));
   }
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
@@ -146,8 +143,9 @@ class Block final : public Operation {
     parts_[part]->restore(layout, *block.parts[part], x_SH);
   }
 
-  LayerContext context_;  // which parts refer to
-  int64_t layer_;         // of the model
+  const LayerContext& context_;
+  model::Program program_;  // whose values parts refer to
+  int64_t layer_;           // of the model
   std::vector<std::unique_ptr<const Part>> parts_;
 };
 

@@ -1,4 +1,4 @@
-// A block of the model program at work: its parts one behind the other (model/block_kind.h).
+// A layer of the model program at work: its parts one behind the other (model/layer.h).
 #pragma once
 
 #include <memory>

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/layer.h"
 #include "model/program.h"
 
 namespace sluice::layers {
@@ -16,6 +17,23 @@ namespace {
 // products' time.
 constexpr int64_t kCpuLogitsBytes = int64_t{8} << 20;
 constexpr int64_t kGpuLogitsBytes = int64_t{1} << 30;
+
+// With the widths that they turn.
+std::vector<std::pair<model::Rope, int64_t>> ropes_of(const model::Program& program) {
+  std::vector<std::pair<model::Rope, int64_t>> ropes;
+  for (const auto& kind : program.kinds()) {
+    if (kind->layer() == nullptr) continue;
+    for (const model::Part& part : kind->layer()->parts) {
+      std::visit(
+          [&](const auto& own) {
+            if constexpr (requires { own.rope; })
+              if (own.rope) ropes.emplace_back(*own.rope, own.rotated);
+          },
+          part.mixer);
+    }
+  }
+  return ropes;
+}
 
 }  // namespace
 
@@ -44,16 +62,17 @@ LayerContext layer_context(const model::Shape& shape, const TensorParallel& para
                            const at::TensorOptions& like) {
   const std::string fault = model::tp_fault(shape, parallel.tp);
   if (!fault.empty()) throw base::InputError(base::text("[layers] ", fault));
-  const auto table = [&](const model::Rope& rope) {
-    const model::RopeTable table = model::rope_table(rope, shape.rotated_width(), positions);
-    return ops::rotary_table(table.inverse_frequencies, table.attention_scale, positions, like);
-  };
-  LayerContext context{.shape = shape,
-                       .parallel = parallel,
-                       .rotary = table(shape.rope),
-                       .logits_chunk_bytes = default_logits_chunk_bytes(like.device())};
-  context.window_rotary = shape.window_rope ? table(*shape.window_rope) : context.rotary;
-  return context;
+  const auto tables = std::make_shared<RotaryTables>();
+  for (const auto& [rope, width] : ropes_of(model::Program(shape))) {
+    if (tables->find(rope, width) != nullptr) continue;
+    const model::RopeTable table = model::rope_table(rope, width, positions);
+    tables->add(rope, width,
+                ops::rotary_table(table.inverse_frequencies, table.attention_scale, positions, like));
+  }
+  return {.shape = shape,
+          .parallel = parallel,
+          .rotary = tables,
+          .logits_chunk_bytes = default_logits_chunk_bytes(like.device())};
 }
 
 }  // namespace sluice::layers

@@ -4,10 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "layers/lane_channel.h"
@@ -54,17 +54,38 @@ struct NarrowLayers {
   ProductErrors* errors = nullptr;   // borrowed, added to by all layers; null: nobody asks
 };
 
+// The tables of a model's rotary positions, which reach up to the longest sequence.
+class RotaryTables {
+ public:
+  void add(const model::Rope& rope, int64_t width, ops::RotaryTable table) {
+    tables_.push_back({rope, width, std::move(table)});
+  }
+  // That turns so many of a head's dimensions; null: none does.
+  const ops::RotaryTable* find(const model::Rope& rope, int64_t width) const {
+    const auto found = std::ranges::find_if(
+        tables_, [&](const Entry& entry) { return entry.width == width && entry.rope == rope; });
+    return found != tables_.end() ? &found->table : nullptr;
+  }
+
+ private:
+  struct Entry {
+    model::Rope rope;
+    int64_t width;
+    ops::RotaryTable table;
+  };
+  std::vector<Entry> tables_;
+};
+
 // Immutable and cheap to copy.
 struct LayerContext {
-  model::Shape shape;
+  model::Shape shape;  // layers read their own values (model/layer.h)
   TensorParallel parallel;
   LaneChannel* lanes = nullptr;  // borrowed; null: no unit lies on several
   ExpertLanes experts;           // that divide experts between them
   ExpertLoad* load = nullptr;    // borrowed, added to; null: nobody asks
   NarrowLayers narrow;
-  model::BlockType type;           // of these layers
-  ops::RotaryTable rotary;         // of layers without a window; positions up to the longest sequence
-  ops::RotaryTable window_rotary;  // of those with one
+  std::shared_ptr<const RotaryTables> rotary;
+  double temperature = 1;                              // logits are divided by it
   std::shared_ptr<const Loss> loss = cross_entropy();  // of training
   double balance_loss = 0;         // factor of the loss that balances experts (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
@@ -85,16 +106,6 @@ struct LayerContext {
             .errors = layer >= 0 ? narrow.errors : nullptr,
             .layer = layer};
   }
-  // This TP rank's heads; key/value heads are shared by several ranks when tp is larger than their number.
-  int64_t local_heads() const { return shape.heads / parallel.tp; }
-  // Of the products of queries and keys, before the softmax.
-  double score_scale() const {
-    if (shape.attention_scale > 0) return shape.attention_scale;
-    return 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
-  }
-  int64_t window() const { return type.windowed ? shape.window : 0; }
-  const ops::RotaryTable& own_rotary() const { return type.windowed ? window_rotary : rotary; }
-  int64_t local_kv_heads() const { return parallel.tp > shape.kv_heads ? 1 : shape.kv_heads / parallel.tp; }
 };
 
 // `like` gives device and compute type; `positions` is the context length. Throws base::InputError with

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 
+#include "model/layer.h"
 #include "ops/embedding.h"
 
 namespace sluice::layers {
@@ -11,13 +12,13 @@ at::Tensor embedding_forward(const LayerContext& context, const EmbeddingParamet
   // One rank holds a token's row and the others give zeros, so the sum is exact.
   at::Tensor x_SH = context.parallel.reduce_scatter_rows(
       ops::embedding_lookup(weights.table_VH, id_T, weights.vocabulary.begin));
-  const double factor = context.shape.embedding_scale;
+  const double factor = weights.kind->scale;
   return factor == 1.0 ? x_SH : x_SH.mul_(factor);
 }
 
 void embedding_backward(const LayerContext& context, const at::Tensor& id_T, const at::Tensor& dx_SH,
                         const EmbeddingParameters& gradients) {
-  const double factor = context.shape.embedding_scale;
+  const double factor = gradients.kind->scale;
   const at::Tensor dx_scaled_SH = factor == 1.0 ? dx_SH : dx_SH * factor;
   ops::embedding_lookup_backward(context.parallel.all_gather_rows(dx_scaled_SH), id_T,
                                  gradients.vocabulary.begin, gradients.table_VH);

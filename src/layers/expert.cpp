@@ -24,28 +24,27 @@ void Expert::gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) 
   if (gate_up_bias_G.defined()) biased_NG.add_(gate_up_bias_G);
 }
 
-at::Tensor Expert::result(const LayerContext& context, const at::Tensor& gate_up_NG,
+at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
                           const at::Tensor& weight_N1) const {
-  at::Tensor a_NF = gated(context, gate_up_NG);
+  at::Tensor a_NF = gated(gate, gate_up_NG);
   if (weight_N1.defined()) a_NF.mul_(weight_N1);
   return ops::times(a_NF, down_FH);
 }
 
-at::Tensor Expert::backward_of_gate_up(const LayerContext& context, const at::Tensor& dy_NH,
+at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor& dy_NH,
                                        const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
                                        at::Tensor& dweight_N1) const {
   at::Tensor da_NF = ops::times_transposed(dy_NH, down_FH);
-  if (!weight_N1.defined()) return gated_backward(context, da_NF, gate_up_NG);
-  at::Tensor a_NF = gated_backward(context, da_NF * weight_N1, gate_up_NG);
+  if (!weight_N1.defined()) return gated_backward(gate, da_NF, gate_up_NG);
+  at::Tensor a_NF = gated_backward(gate, da_NF * weight_N1, gate_up_NG);
   dweight_N1 = da_NF.mul_(a_NF).sum(1, /*keepdim=*/true, ops::accumulator_type(a_NF));
   a_NF.mul_(weight_N1);
   return a_NF;
 }
 
-at::Tensor Expert::backward(const LayerContext& context, const at::Tensor& dy_NH,
-                            const at::Tensor& gate_up_NG, const at::Tensor& weight_N1, at::Tensor& dweight_N1,
-                            at::Tensor& a_NF) const {
-  a_NF = backward_of_gate_up(context, dy_NH, gate_up_NG, weight_N1, dweight_N1);
+at::Tensor Expert::backward(const model::Gate& gate, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,
+                            const at::Tensor& weight_N1, at::Tensor& dweight_N1, at::Tensor& a_NF) const {
+  a_NF = backward_of_gate_up(gate, dy_NH, gate_up_NG, weight_N1, dweight_N1);
   return ops::times(gate_up_NG, gate_up_GH);
 }
 

@@ -10,11 +10,17 @@
 #include <vector>
 
 #include "base/interval.h"
-#include "layers/context.h"
-#include "layers/parameters.h"
+#include "model/layer.h"
 #include "ops/visits.h"
 
 namespace sluice::layers {
+
+// Those of a lane.
+struct ExpertWeights {
+  at::Tensor gate_up_EGH;      // of each rows gate, up: x·wᵀ
+  at::Tensor down_EFH;         // of each stored [in, out]: a·w
+  at::Tensor gate_up_bias_EG;  // undefined: none
+};
 
 struct Expert {
   at::Tensor gate_up_GH, down_FH;
@@ -32,22 +38,21 @@ struct Expert {
 
   void gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) const;
   // W_down·swiglu(gate, up) times the visits' weights, which may be undefined: all 1.
-  at::Tensor result(const LayerContext& context, const at::Tensor& gate_up_NG,
-                    const at::Tensor& weight_N1) const;
+  at::Tensor result(const model::Gate& gate, const at::Tensor& gate_up_NG, const at::Tensor& weight_N1) const;
   // Takes gate and up to their gradients. Sets that of their weights, where they have some, and returns what
   // the down product took.
-  at::Tensor backward_of_gate_up(const LayerContext& context, const at::Tensor& dy_NH,
+  at::Tensor backward_of_gate_up(const model::Gate& gate, const at::Tensor& dy_NH,
                                  const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
                                  at::Tensor& dweight_N1) const;
   // dx of the rows that came, whose gate and up become their gradients. Sets that of their weights, where
   // they have some, and a_NF to what their weights' gradients need.
-  at::Tensor backward(const LayerContext& context, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,
+  at::Tensor backward(const model::Gate& gate, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,
                       const at::Tensor& weight_N1, at::Tensor& dweight_N1, at::Tensor& a_NF) const;
 };
 
 // Those of this rank's experts that anybody visits; visits of others, which come last, are left out.
 template <typename Visit>
-void for_each_expert(const ExpertsParameters& of, int64_t experts, const ops::Visits& visits, Visit visit) {
+void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::Visits& visits, Visit visit) {
   for (int64_t e = 0; e < experts; ++e) {
     const base::Interval own{visits.begins[static_cast<size_t>(e)],
                              visits.begins[static_cast<size_t>(e) + 1]};
@@ -67,7 +72,7 @@ inline bool are_few(const ops::Visits& visits) {
 // The same, of few visits several experts at once, on a thread each. REQUIRES: visits of different experts
 // don't write the same.
 template <typename Visit>
-void for_each_expert_at_once(const ExpertsParameters& of, int64_t experts, const ops::Visits& visits,
+void for_each_expert_at_once(const ExpertWeights& of, int64_t experts, const ops::Visits& visits,
                              Visit visit) {
   if (!are_few(visits)) return for_each_expert(of, experts, visits, visit);
   std::vector<Expert> all;

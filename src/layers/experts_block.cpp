@@ -18,17 +18,51 @@
 #include "layers/expert.h"
 #include "layers/experts_travel.h"
 #include "layers/frame.h"
-#include "layers/parameters.h"
 #include "layers/product.h"
 #include "layers/router.h"
 #include "model/expert_seats.h"
-#include "model/experts_kind.h"
+#include "model/roles.h"
 #include "ops/linear.h"
 #include "ops/simd.h"
 #include "ops/visits.h"
 
 namespace sluice::layers {
+
+namespace roles = model::roles;
+
 namespace {
+
+struct ExpertsWeights : ExpertWeights {
+  at::Tensor router_EH;            // of all experts
+  at::Tensor router_correction_E;  // these two of all experts; undefined where there are none
+  at::Tensor router_loads_E;
+  at::Tensor router_bias_E;      // these two: undefined where there are none
+  at::Tensor down_bias_EH;       // of all experts, whole on every rank
+  at::Tensor shared_gate_up_GH;  // this and all below: undefined where nothing is shared
+  at::Tensor shared_down_FH;
+  at::Tensor shared_gate_1H;
+};
+// `own`: how many of the model's experts this rank computes.
+ExpertsWeights experts_weights(const OperationShards& shards, int64_t experts, int64_t own) {
+  const auto by_expert = [&](std::string_view role) {
+    const at::Tensor all = shards.tensor(role);
+    return all.defined() ? all.view({own, all.size(0) / own, all.size(1)}) : all;
+  };
+  const auto bias_by_expert = [&](std::string_view role, int64_t of) {
+    const at::Tensor all = shards.vector(role);
+    return all.defined() ? all.view({of, -1}) : all;
+  };
+  return {{by_expert(roles::kExpertsGateUp), by_expert(roles::kExpertsDown),
+           bias_by_expert(roles::kExpertsGateUpBias, own)},
+          shards.tensor(roles::kRouter),
+          shards.vector(roles::kCorrection),
+          shards.vector(roles::kLoads),
+          shards.vector(roles::kRouterBias),
+          bias_by_expert(roles::kExpertsDownBias, experts),
+          shards.tensor(roles::kSharedGateUp),
+          shards.tensor(roles::kSharedDown),
+          shards.tensor(roles::kSharedGate)};
+}
 
 struct ExpertsState final : MixerState {
   at::Tensor score_SE;
@@ -76,14 +110,15 @@ class ExpertsMixer final : public Mixer {
   enum In : uint8_t { kRouter, kSharedGateUp, kSharedGate };
   enum Inner : uint8_t { kGateUp, kDown, kSharedDown };
 
-  explicit ExpertsMixer(const Site& site)
+  ExpertsMixer(const Site& site, const model::RoutedExperts& own)
       : context_(site.context),
-        experts_(site.context.shape.experts),
+        experts_(own.experts),
+        gate_(own.gate),
         layer_(site.layer()),
         seats_(seats_of(context_.experts, layer_, experts_.count)),
         own_(std::ssize(seats_) / context_.experts.lanes),
-        weights_(experts_parameters(site.own_weights(), experts_.count, own_)),
-        gradients_(experts_parameters(site.own_gradients(), experts_.count, own_)) {}
+        weights_(experts_weights(site.own_weights(), experts_.count, own_)),
+        gradients_(experts_weights(site.own_gradients(), experts_.count, own_)) {}
 
   Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
     auto state = std::make_unique<ExpertsState>();
@@ -220,10 +255,11 @@ class ExpertsMixer final : public Mixer {
 
   const LayerContext& context_;
   const model::Experts& experts_;
+  const model::Gate& gate_;
   int64_t layer_;
   std::vector<int> seats_;  // of all lanes their experts
   int64_t own_;             // experts that this lane has
-  ExpertsParameters weights_, gradients_;
+  ExpertsWeights weights_, gradients_;
 };
 
 void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
@@ -259,7 +295,7 @@ at::Tensor ExpertsMixer::sums_of_visits(const ExpertsState& saved) const {
   const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
   at::Tensor sum_TH = at::zeros({saved.id_TK.size(0), weights_.down_EFH.size(2)}, gate_up_VG.options());
   const auto result = [&](const Expert& expert) {
-    return expert.result(context_, expert.of_visits(gate_up_VG), expert.of_visits(weight_V1));
+    return expert.result(gate_, expert.of_visits(gate_up_VG), expert.of_visits(weight_V1));
   };
   // Of few visits results are at hand at the same time; they are added in one order all the same.
   std::vector<at::Tensor> results(are_few(visits) ? static_cast<size_t>(own_) : 0);
@@ -291,7 +327,7 @@ void ExpertsMixer::travel(const TravellingRows& rows, const Routes& routes, cons
       at::Tensor gate_up_NG = kept.next(expert.visits.size());
       if (!gate_up_NG.defined()) gate_up_NG = visits_of(expert.visits.size(), x_NH);
       expert.gate_up_into(gate_up_NG, expert.rows_of(x_NH));
-      expert.add_to_rows(sum_NH, expert.result(context_, gate_up_NG, expert.of_visits(weight_V1)));
+      expert.add_to_rows(sum_NH, expert.result(gate_, gate_up_NG, expert.of_visits(weight_V1)));
     });
     return std::vector{sum_NH};
   };
@@ -303,7 +339,7 @@ void ExpertsMixer::travel(const TravellingRows& rows, const Routes& routes, cons
 Mixed ExpertsMixer::with_shared(const ExpertsState& saved, at::Tensor sum_TH) const {
   if (shares()) {
     const Expert all = shared();
-    all.add_to_rows(sum_TH, all.result(context_, saved.shared_gate_up_TG, share_of(saved)));
+    all.add_to_rows(sum_TH, all.result(gate_, saved.shared_gate_up_TG, share_of(saved)));
   }
   at::Tensor beside_SH;
   if (weights_.down_bias_EH.defined())
@@ -332,8 +368,7 @@ void ExpertsMixer::travel_backward(const TravellingRows& rows, const Routes& rou
         expert.gate_up_into(gate_up, own_x);
       }
       at::Tensor dweight, a;
-      expert.add_to_rows(dx_NH,
-                         expert.backward(context_, dy, gate_up, expert.of_visits(weight_V1), dweight, a));
+      expert.add_to_rows(dx_NH, expert.backward(gate_, dy, gate_up, expert.of_visits(weight_V1), dweight, a));
       expert.of_visits(dweight_V1).copy_(dweight);
       accumulate_gradient(of_expert(gradients_.down_EFH, expert), a, dy);
       accumulate_gradient(of_expert(gradients_.gate_up_EGH, expert), gate_up, own_x);
@@ -357,7 +392,7 @@ VisitsGradient ExpertsMixer::visits_backward(ExpertsState& saved, const at::Tens
   for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
     const at::Tensor dgate_up_NG = expert.of_visits(left.dgate_up_VG);
     at::Tensor dweight_N1, a_NF;
-    expert.add_to_rows(dnormed_TH, expert.backward(context_, expert.rows_of(dsum_TH), dgate_up_NG,
+    expert.add_to_rows(dnormed_TH, expert.backward(gate_, expert.rows_of(dsum_TH), dgate_up_NG,
                                                    expert.of_visits(weight_V1), dweight_N1, a_NF));
     expert.of_visits(dweight_V1).copy_(dweight_N1);
     if (gradients_.gate_up_bias_EG.defined())
@@ -392,7 +427,7 @@ at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr 
   at::Tensor dshare_T1;
   if (shares()) {
     at::Tensor a_TF =
-        shared().backward_of_gate_up(context_, dsum_TH, saved.shared_gate_up_TG, share_of(saved), dshare_T1);
+        shared().backward_of_gate_up(gate_, dsum_TH, saved.shared_gate_up_TG, share_of(saved), dshare_T1);
     if (gradients_.shared_down_FH.defined()) to.add_with_sum(kSharedDown, std::move(a_TF));
     to.add(kSharedGateUp, std::move(saved.shared_gate_up_TG));
   }
@@ -416,18 +451,17 @@ at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr 
 
 }  // namespace
 
-std::unique_ptr<const Part> make_experts(const Site& site) {
-  using model::ExpertsKind;
+std::unique_ptr<const Part> make_experts(const Site& site, const model::Part& part) {
   constexpr auto kShard = InProduct::Of::kShard;
-  return make_framed(site,
-                     {.norm = ExpertsKind::kNorm,
-                      .in = {{ExpertsKind::kRouter, {}, kShard, false},
-                             {ExpertsKind::kSharedGateUp, {}, InProduct::Of::kAllRows, false},
-                             {ExpertsKind::kSharedGate, {}, kShard, false}},
-                      .inner = {{ExpertsKind::kGateUp, {}, {}, false},
-                                {ExpertsKind::kDown, {}, {}, false},
-                                {ExpertsKind::kSharedDown, {}, {}, false}}},
-                     std::make_unique<ExpertsMixer>(site));
+  return make_framed(site, part,
+                     {.norm = roles::kMlpNorm,
+                      .in = {{roles::kRouter, {}, kShard, false},
+                             {roles::kSharedGateUp, {}, InProduct::Of::kAllRows, false},
+                             {roles::kSharedGate, {}, kShard, false}},
+                      .inner = {{roles::kExpertsGateUp, {}, {}, false},
+                                {roles::kExpertsDown, {}, {}, false},
+                                {roles::kSharedDown, {}, {}, false}}},
+                     std::make_unique<ExpertsMixer>(site, std::get<model::RoutedExperts>(part.mixer)));
 }
 
 }  // namespace sluice::layers

@@ -51,8 +51,9 @@ int64_t bytes_of(const at::Tensor& tensor) {
 // Gradients' slots: the in-products, their biases, the out product, then the mixer's own.
 class Framed final : public Part {
  public:
-  Framed(const Site& site, Weights roles, std::unique_ptr<const Mixer> mixer)
+  Framed(const Site& site, const model::Part& part, Weights roles, std::unique_ptr<const Mixer> mixer)
       : context_(site.context),
+        part_(part),
         roles_(std::move(roles)),
         weights_(bound(site.own_weights(), roles_)),
         gradients_(bound(site.own_gradients(), roles_)),
@@ -60,7 +61,7 @@ class Framed final : public Part {
 
   at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
     auto state = saved != nullptr ? std::make_unique<FramedState>() : nullptr;
-    PartRows rows(context_, roles_, weights_, x_SH);
+    PartRows rows(context_, part_, roles_, weights_, x_SH);
     const Mixed mixed = mixer_->forward(layout, rows, state != nullptr ? &state->mixer : nullptr);
     rows.release();
     at::Tensor product_SH;
@@ -87,7 +88,7 @@ class Framed final : public Part {
 
   at::Tensor result(const MicroBatchLayout& layout, State& state) const override {
     auto& own = static_cast<FramedState&>(state);
-    PartRows rows(context_, roles_, weights_, own.x_SH);
+    PartRows rows(context_, part_, roles_, weights_, own.x_SH);
     const Mixed mixed = mixer_->again(layout, rows, *own.mixer);
     rows.release();
     return joined(own.x_SH, mixed, nullptr);
@@ -98,7 +99,7 @@ class Framed final : public Part {
     if (own.dropped_bytes == 0) return;
     own.dropped_bytes = 0;
     if (!own.x_SH.defined()) own.x_SH = x_SH;
-    PartRows rows(context_, roles_, weights_, own.x_SH);
+    PartRows rows(context_, part_, roles_, weights_, own.x_SH);
     mixer_->restore(layout, rows, *own.mixer);
     own.inverse_rms_S = rows.inverse_rms_S();
   }
@@ -127,11 +128,10 @@ class Framed final : public Part {
   }
 
   at::Tensor joined(const at::Tensor& x_SH, const Mixed& mixed, at::Tensor* product_SH) const {
-    if (has_out()) return join(context_, x_SH, mixed.a_TA, weights_.exit, product_SH);
+    if (has_out()) return join(context_, part_, x_SH, mixed.a_TA, weights_.exit, product_SH);
     at::Tensor sum_SH = context_.parallel.reduce_scatter_rows(mixed.a_TA);
     if (mixed.beside_SH.defined()) sum_SH.add_(mixed.beside_SH);
-    const double factor = context_.shape.residual_scale;
-    if (factor != 1.0) sum_SH.mul_(factor);
+    if (part_.scale != 1.0) sum_SH.mul_(part_.scale);
     return sum_SH.add_(x_SH);
   }
 
@@ -140,6 +140,7 @@ class Framed final : public Part {
                      PendingProducts& pending) const;
 
   const LayerContext& context_;
+  const model::Part& part_;
   Weights roles_;
   BoundWeights weights_, gradients_;
   std::unique_ptr<const Mixer> mixer_;
@@ -204,19 +205,19 @@ at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state
                                   StatePtr& deferred) const {
   auto& saved = static_cast<FramedState&>(*state);
   if (weights_.exit.norm_H.defined() && !saved.product_SH.defined()) {
-    PartRows rows(context_, roles_, weights_, saved.x_SH);
+    PartRows rows(context_, part_, roles_, weights_, saved.x_SH);
     const Mixed mixed = mixer_->again(layout, rows, *saved.mixer);
     rows.release();
     saved.product_SH = joined_product(context_, mixed.a_TA, weights_.exit);
   }
-  const at::Tensor dsum_SH = join_backward(context_, dy_SH, weights_.exit, saved.product_SH, gradients_.exit);
+  const at::Tensor dsum_SH = join_backward(part_, dy_SH, weights_.exit, saved.product_SH, gradients_.exit);
   saved.product_SH.reset();
   const at::Tensor dsum_TH = context_.parallel.all_gather_rows(dsum_SH);
   auto pending = std::make_unique<PendingProducts>();
   const bool wants_out = has_out() && gradients_.exit.w_AH.wanted();
   PartGradient to(*pending, inner_slot(0), wants_out);
   at::Tensor da_TA = has_out() ? times_transposed(dsum_TH, weights_.exit.w_AH) : dsum_TH;
-  PartRows rows(context_, roles_, weights_, saved.x_SH);
+  PartRows rows(context_, part_, roles_, weights_, saved.x_SH);
   const at::Tensor a_TA =
       mixer_->backward(layout, std::move(saved.mixer), {std::move(da_TA), dsum_SH}, rows, to);
   rows.release();
@@ -229,15 +230,16 @@ at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state
     pending->product(out_slot(), {pending->keep(a_TA)}, {sum, {}, true},
                      narrow_rows(weights_.exit.w_AH, gradients_.exit.w_AH, a_TA, dsum_TH));
   }
-  PartInputGradient input = enter_backward(context_, gradient_of_rows(left), saved.x_SH, weights_.norm_H,
+  PartInputGradient input = enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm_H,
                                            saved.inverse_rms_S, dy_SH, gradients_.norm_H);
   leave_pending(left, input.y_SH, sum, *pending);
   deferred = std::move(pending);
   return input.dx_SH;
 }
 
-std::unique_ptr<const Part> make_framed(const Site& site, Weights roles, std::unique_ptr<const Mixer> mixer) {
-  return std::make_unique<const Framed>(site, std::move(roles), std::move(mixer));
+std::unique_ptr<const Part> make_framed(const Site& site, const model::Part& part, Weights roles,
+                                        std::unique_ptr<const Mixer> mixer) {
+  return std::make_unique<const Framed>(site, part, std::move(roles), std::move(mixer));
 }
 
 }  // namespace sluice::layers

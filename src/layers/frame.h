@@ -12,6 +12,8 @@ namespace sluice::layers {
 
 BoundWeights bound(const OperationShards& shards, const Weights& roles);
 
-std::unique_ptr<const Part> make_framed(const Site& site, Weights roles, std::unique_ptr<const Mixer> mixer);
+// `part`: which the result refers to.
+std::unique_ptr<const Part> make_framed(const Site& site, const model::Part& part, Weights roles,
+                                        std::unique_ptr<const Mixer> mixer);
 
 }  // namespace sluice::layers

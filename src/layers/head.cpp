@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/interval.h"
 #include "base/text.h"
+#include "model/layer.h"
 #include "ops/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/linear.h"
@@ -40,8 +41,7 @@ int64_t softmax_logit_bytes(const at::Tensor& x) {
 }
 
 // In place: c·tanh(x/c). Returns the derivative, 1 − tanh²; undefined without a cap.
-at::Tensor cap_logits(const LayerContext& context, const at::Tensor& logits_CV) {
-  const double cap = context.shape.logit_cap;
+at::Tensor cap_logits(double cap, const at::Tensor& logits_CV) {
   if (cap == 0) return {};
   logits_CV.div_(cap).tanh_();
   const at::Tensor derivative_CV = logits_CV.square().neg_().add_(1);
@@ -60,17 +60,22 @@ struct ChunkSoftmax {
 ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& weights, const at::Tensor& y_CH,
                            const at::Tensor& target_C) {
   const at::Tensor logits_CV = softmax_logits(y_CH, weights.output_VH);
-  const at::Tensor dcapped_CV = cap_logits(context, logits_CV);
+  const at::Tensor dcapped_CV = cap_logits(weights.kind->cap, logits_CV);
   const at::Tensor shard_C3 = ops::row_statistics(logits_CV, target_C, weights.vocabulary.begin);
   const at::Tensor all_SC3 = context.parallel.all_gather_rows(shard_C3.unsqueeze(0));
   return {logits_CV, dcapped_CV, shard_C3, ops::combine(all_SC3)};
 }
 
+double logit_divisor(const LayerContext& context, const HeadParameters& weights) {
+  return weights.kind->divisor * context.temperature;
+}
+
 // What the output matrix takes: the norm of x, such that the products are the logits.
 ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x) {
-  ops::RmsNorm norm =
-      ops::rms_norm(x, weights.final_norm_H, context.shape.norm_eps, context.shape.norm_offset);
-  if (context.shape.logit_divisor != 1.0) norm.y_TH.div_(context.shape.logit_divisor);
+  const model::Norm& values = weights.kind->norm;
+  ops::RmsNorm norm = ops::rms_norm(x, weights.final_norm_H, values.eps, values.offset);
+  const double divisor = logit_divisor(context, weights);
+  if (divisor != 1.0) norm.y_TH.div_(divisor);
   return norm;
 }
 
@@ -82,9 +87,10 @@ at::Tensor zero_sums(const at::Tensor& like, int64_t count) {
 // Calls visit(chunk, places_C, target_C), `chunk` an interval of rows, for nearly equal chunks of the rows
 // that have a target.
 template <typename Visit>
-void for_each_chunk(const LayerContext& context, const at::Tensor& x, const Targets& targets, Visit visit) {
+void for_each_chunk(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x,
+                    const Targets& targets, Visit visit) {
   const int64_t rows = targets.place_R.size(0);
-  const int64_t chunk_rows = head_chunk_rows(context, softmax_logit_bytes(x));
+  const int64_t chunk_rows = head_chunk_rows(context, weights, softmax_logit_bytes(x));
   const int64_t chunks = (rows + chunk_rows - 1) / chunk_rows;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const base::Interval part = base::even_part(rows, chunks, chunk);
@@ -119,10 +125,10 @@ Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel&
           ops::to_device(targets, device), figures_of_rows(given, targets.size(), device)};
 }
 
-int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
+int64_t head_chunk_rows(const LayerContext& context, const HeadParameters& weights, int64_t logit_bytes) {
   // The largest shard's width, so that all ranks cut the rows alike.
-  const int64_t width = (context.shape.vocab + context.parallel.tp - 1) / context.parallel.tp;
-  const int64_t copies = context.shape.logit_cap > 0 ? 2 : 1;  // the cap's derivative lies beside them
+  const int64_t width = (weights.kind->output.rows() + context.parallel.tp - 1) / context.parallel.tp;
+  const int64_t copies = weights.kind->cap > 0 ? 2 : 1;  // the cap's derivative lies beside them
   return std::max<int64_t>(64, context.logits_chunk_bytes / (width * logit_bytes * copies));
 }
 
@@ -136,7 +142,7 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
   at::Tensor y_GH = context.parallel.all_gather_rows(norm.y_TH);
   norm.y_TH.reset();
   at::Tensor dy_GH = at::zeros_like(y_GH);
-  for_each_chunk(context, x_SH, targets,
+  for_each_chunk(context, weights, x_SH, targets,
                  [&](base::Interval chunk, const at::Tensor& place_C, const at::Tensor& target_C) {
                    const at::Tensor y_CH = y_GH.index_select(0, place_C);
                    const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
@@ -158,12 +164,12 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
                      ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
                  });
   y_GH.reset();
-  if (context.shape.logit_divisor != 1.0) dy_GH.div_(context.shape.logit_divisor);
+  if (const double divisor = logit_divisor(context, weights); divisor != 1.0) dy_GH.div_(divisor);
   at::Tensor dy_MH = context.parallel.reduce_scatter_rows(dy_GH);
   dy_GH.reset();
   at::Tensor dx_MH = ops::rms_norm_backward(dy_MH, x_SH.index_select(0, targets.row_M), weights.final_norm_H,
                                             norm.inverse_rms_T, /*residual_TH=*/{}, gradients.final_norm_H,
-                                            context.shape.norm_offset)
+                                            weights.kind->norm.offset)
                          .dx_TH;
   dy_MH.reset();
   at::Tensor dx_SH = at::zeros_like(x_SH);
@@ -177,7 +183,7 @@ at::Tensor head_losses(const LayerContext& context, const HeadParameters& weight
   if (targets.place_R.numel() == 0) return loss_R;
   const at::Tensor y_GH = context.parallel.all_gather_rows(
       final_norm(context, weights, x_SH.index_select(0, targets.row_M)).y_TH);
-  for_each_chunk(context, x_SH, targets,
+  for_each_chunk(context, weights, x_SH, targets,
                  [&](base::Interval chunk, const at::Tensor& place_C, const at::Tensor& target_C) {
                    const ChunkSoftmax softmax =
                        chunk_softmax(context, weights, y_GH.index_select(0, place_C), target_C);
@@ -188,10 +194,10 @@ at::Tensor head_losses(const LayerContext& context, const HeadParameters& weight
 
 // Ranks give as many entries each, so those with fewer than the widest zeros behind theirs.
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_RH) {
-  const int64_t tp = context.parallel.tp, vocabulary = context.shape.vocab;
+  const int64_t tp = context.parallel.tp, vocabulary = weights.kind->output.rows();
   const ops::RmsNorm norm = final_norm(context, weights, x_RH);
   const at::Tensor logits_RV = ops::wide_times_transposed(norm.y_TH, weights.output_VH);
-  cap_logits(context, logits_RV);
+  cap_logits(weights.kind->cap, logits_RV);
   if (tp == 1) return logits_RV;
   const int64_t widest = (vocabulary + tp - 1) / tp;
   const at::Tensor own_WR = at::zeros({widest, logits_RV.size(0)}, logits_RV.options());

@@ -52,6 +52,6 @@ at::Tensor head_losses(const LayerContext& context, const HeadParameters& weight
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_RH);
 
 // The rows of one chunk: as many as keep a rank's logits within context.logits_chunk_bytes, at least 64.
-int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes);
+int64_t head_chunk_rows(const LayerContext& context, const HeadParameters& weights, int64_t logit_bytes);
 
 }  // namespace sluice::layers

@@ -4,35 +4,45 @@
 
 #include <algorithm>
 
-#include "model/block_kind.h"
+#include "model/layer.h"
 
 namespace sluice::layers {
 namespace {
 
-bool is_recurrent(const model::Program& program, int64_t position) {
-  return static_cast<const model::BlockKind&>(program.kind_at(position)).type().recurrent;
-}
+// Adds what a mixer of a block has room for, if it keeps anything.
+struct AddRoom {
+  int64_t tp, rows, texts;
+  const at::TensorOptions &like, &wide;
+  at::Tensor& both;
+  CachedStates& states;
+
+  void operator()(const model::Attention& own) const {
+    both = at::empty({rows, 2 * std::max<int64_t>(1, own.kv_heads / tp), own.head_dim}, like);
+  }
+  void operator()(const model::LatentAttention& own) const {
+    both = at::empty({rows, 1, own.kv_rank + own.rotated}, like);
+  }
+  void operator()(const model::StateHeads& own) const {
+    states = {at::empty({texts, own.value_heads / tp, own.key_width, own.value_width}, wide),
+              at::empty({texts, own.convolution - 1, own.mixed() / tp}, like)};
+  }
+  void operator()(const model::DeltaRule& own) const { (*this)(own.heads); }
+  void operator()(const model::Mamba2& own) const { (*this)(own.heads); }
+  void operator()(const model::Gla& own) const { (*this)(own.heads); }
+  void operator()(const model::GatedMlp&) const {}
+  void operator()(const model::RoutedExperts&) const {}
+};
 
 }  // namespace
 
 KeyCache::KeyCache(const LayerContext& context, const model::Program& program, base::Interval blocks,
                    int64_t rows, int64_t texts, const at::TensorOptions& like)
     : first_block_(blocks.begin) {
-  const model::Recurrent& own = context.shape.recurrent;
-  const int64_t tp = context.parallel.tp;
   const at::TensorOptions wide = like.dtype(like.dtype() == at::kDouble ? at::kDouble : at::kFloat);
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
-    at::Tensor& both = both_.emplace_back();
-    CachedStates& states = states_.emplace_back();
-    if (!is_recurrent(program, position)) {
-      const model::Latent& latent = context.shape.latent;
-      both = latent.kv_rank > 0
-                 ? at::empty({rows, 1, latent.kv_rank + latent.rotated}, like)
-                 : at::empty({rows, 2 * context.local_kv_heads(), context.shape.head_dim}, like);
-      continue;
-    }
-    states = {at::empty({texts, own.value_heads / tp, own.key_width, own.value_width}, wide),
-              at::empty({texts, own.convolution - 1, own.qkv_width() / tp}, like)};
+    const AddRoom add{context.parallel.tp,   rows, texts, like, wide, both_.emplace_back(),
+                      states_.emplace_back()};
+    for (const model::Part& part : program.kind_at(position).layer()->parts) std::visit(add, part.mixer);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -18,26 +19,24 @@ namespace {
 using model::HeadCounts;
 using model::HeadPart;
 
-HeadCounts heads_of(const LayerContext& context) { return {context.local_heads(), context.local_kv_heads()}; }
-
-HeadPart all_heads(const LayerContext& context) { return model::head_part(heads_of(context), 1, 0); }
+HeadPart all_heads(const HeadsAtWork& heads) { return model::head_part(heads.count, 1, 0); }
 
 // The heads that this lane attends with.
-HeadPart own_part(const LayerContext& context, const MicroBatchLayout& layout) {
-  if (!layout.heads.exchanges()) return all_heads(context);
-  return model::head_part(heads_of(context), layout.heads.lanes(), layout.heads.lane);
+HeadPart own_part(const HeadsAtWork& heads, const MicroBatchLayout& layout) {
+  if (!layout.heads.exchanges()) return all_heads(heads);
+  return model::head_part(heads.count, layout.heads.lanes(), layout.heads.lane);
 }
 
-HeadCut query_cut(const LayerContext& context, const HeadsLayout& layout) {
+HeadCut query_cut(const HeadsAtWork& heads, const HeadsLayout& layout) {
   HeadCut cut;
   for (int lane = 0; lane < layout.lanes(); ++lane)
-    cut.push_back({model::head_part(heads_of(context), layout.lanes(), lane).queries});
+    cut.push_back({model::head_part(heads.count, layout.lanes(), lane).queries});
   return cut;
 }
 
 // Of heads that lie as qkv_TP has them: queries, keys, values.
-HeadCut qkv_cut(const LayerContext& context, const HeadsLayout& layout) {
-  const auto [queries, keys] = heads_of(context);
+HeadCut qkv_cut(const HeadsAtWork& heads, const HeadsLayout& layout) {
+  const auto [queries, keys] = heads.count;
   HeadCut cut;
   for (int lane = 0; lane < layout.lanes(); ++lane) {
     const HeadPart part = model::head_part({queries, keys}, layout.lanes(), lane);
@@ -54,16 +53,16 @@ at::Tensor heads_view(const at::Tensor& x_TW, int64_t dimension) {
 }
 
 // Heads of `qkv_ARD`, which has so many queries and keys, as kernels take them.
-ops::AttentionInput input_of(const LayerContext& context, const HeadPart& part, const HeadPart& run,
+ops::AttentionInput input_of(const HeadsAtWork& heads, const HeadPart& part, const HeadPart& run,
                              const at::Tensor& qkv_AR) {
-  const at::Tensor heads_AHD = heads_view(qkv_AR, context.shape.head_dim);
+  const at::Tensor heads_AHD = heads_view(qkv_AR, heads.dimension);
   const int64_t queries = part.queries.size(), keys = part.keys.size();
   return {.q_TND = heads_AHD.narrow(1, run.queries.begin, run.queries.size()),
           .k_TKD = heads_AHD.narrow(1, queries + run.keys.begin, run.keys.size()),
           .v_TKD = heads_AHD.narrow(1, queries + keys + run.keys.begin, run.keys.size()),
-          .scale = context.score_scale(),
-          .window = context.window(),
-          .cap = context.shape.score_cap};
+          .scale = heads.scale,
+          .window = heads.window,
+          .cap = heads.cap};
 }
 
 // What the queries have attended to, and blocks of the input's keys beside.
@@ -101,22 +100,21 @@ const AttendedRows& rows_of(const MicroBatchLayout& layout, const ops::Attention
   return input.window > 0 ? layout.windowed : layout.attended;
 }
 
-ops::AttentionResult attend_run(const LayerContext& context, const MicroBatchLayout& layout,
+ops::AttentionResult attend_run(const HeadsAtWork& heads, const MicroBatchLayout& layout,
                                 const ops::AttentionInput& input, const TravellingKeys* keys) {
   const AttendedRows& rows = rows_of(layout, input);
-  if (rows.travel.lanes > 1) return travelling_attention(*context.lanes, rows, input, keys);
+  if (rows.travel.lanes > 1) return travelling_attention(*heads.lanes, rows, input, keys);
   ops::AttentionResult result = ops::attention(input, rows.sequences);
   attend_more(input, rows.own_blocks, result);
   return result;
 }
 
-void attend_run_backward(const LayerContext& context, const MicroBatchLayout& layout,
-                         const at::Tensor& dout_TND, const ops::AttentionInput& input,
-                         const ops::AttentionResult& saved, const ops::AttentionGradient& gradient,
-                         const TravellingKeys* keys) {
+void attend_run_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at::Tensor& dout_TND,
+                         const ops::AttentionInput& input, const ops::AttentionResult& saved,
+                         const ops::AttentionGradient& gradient, const TravellingKeys* keys) {
   const AttendedRows& rows = rows_of(layout, input);
   if (rows.travel.lanes > 1) {
-    travelling_attention_backward(*context.lanes, rows, dout_TND, input, saved, gradient, keys);
+    travelling_attention_backward(*heads.lanes, rows, dout_TND, input, saved, gradient, keys);
     return;
   }
   ops::attention_backward(dout_TND, input, saved, rows.sequences, gradient);
@@ -129,19 +127,19 @@ at::Tensor of_heads(const at::Tensor& x_N, const HeadPart& part, const HeadPart&
 }
 
 // Runs of heads attend one after the other: each has keys of its own, so nothing travels twice.
-ops::AttentionResult attend_rows(const LayerContext& context, const MicroBatchLayout& layout,
+ops::AttentionResult attend_rows(const HeadsAtWork& heads, const MicroBatchLayout& layout,
                                  const HeadPart& part, const at::Tensor& qkv_AR, const at::Tensor& sinks_N,
                                  const CachedKeys& cached, const TravellingKeys* keys) {
   std::vector<at::Tensor> out, lse;
   ops::AttentionResult result;
-  for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
-    const ops::AttentionInput input = input_of(context, part, run, qkv_AR);
+  for (const HeadPart& run : model::uniform_runs(heads.count, part)) {
+    const ops::AttentionInput input = input_of(heads, part, run, qkv_AR);
     if (!cached.k_RKD.defined()) {
-      result = attend_run(context, layout, input, keys);
+      result = attend_run(heads, layout, input, keys);
     } else if (layout.cached.lanes.members.empty()) {
       result = attend_cached(layout, input, of_run(cached, part, run));
     } else {
-      result = attend_over_lanes(*context.lanes, layout, input, of_run(cached, part, run));
+      result = attend_over_lanes(*heads.lanes, layout, input, of_run(cached, part, run));
     }
     if (sinks_N.defined()) ops::add_sinks(result, of_heads(sinks_N, part, run));
     out.push_back(std::move(result.out_TND));
@@ -158,15 +156,15 @@ ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& r
 }
 
 // Gradient of qkv_AR, in its place where its keys and values are not needed to the end.
-at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLayout& layout,
+at::Tensor attend_rows_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout,
                                 const HeadPart& part, const at::Tensor& dout_AND, const at::Tensor& qkv_AR,
                                 const ops::AttentionResult& result, const Sinks& sinks,
                                 const TravellingKeys* keys) {
   const bool in_blocks = layout.attended.travel.lanes > 1 || !layout.attended.own_blocks.empty();
   const at::Tensor dqkv_AR = in_blocks ? at::empty_like(qkv_AR) : qkv_AR;
-  for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
-    const ops::AttentionInput input = input_of(context, part, run, qkv_AR);
-    const ops::AttentionInput parts = input_of(context, part, run, dqkv_AR);
+  for (const HeadPart& run : model::uniform_runs(heads.count, part)) {
+    const ops::AttentionInput input = input_of(heads, part, run, qkv_AR);
+    const ops::AttentionInput parts = input_of(heads, part, run, dqkv_AR);
     const ops::AttentionGradient gradient{parts.q_TND, parts.k_TKD, parts.v_TKD};
     const at::Tensor dout_run_AND = dout_AND.narrow(1, run.queries.begin, run.queries.size());
     const ops::AttentionResult saved = of_run(result, run);
@@ -174,22 +172,22 @@ at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLay
       ops::sinks_backward(dout_run_AND, saved, of_heads(sinks.sinks_N, part, run),
                           of_heads(sinks.gradients_N, part, run));
     }
-    attend_run_backward(context, layout, dout_run_AND, input, saved, gradient, keys);
+    attend_run_backward(heads, layout, dout_run_AND, input, saved, gradient, keys);
   }
   return dqkv_AR;
 }
 
 // Heads of this lane's rows as those of its run's.
-at::Tensor exchanged(const LayerContext& context, const MicroBatchLayout& layout, const HeadCut& cut,
+at::Tensor exchanged(const HeadsAtWork& heads, const MicroBatchLayout& layout, const HeadCut& cut,
                      const at::Tensor& x_TW) {
-  return to_heads(*context.lanes, layout.heads, cut, heads_view(x_TW, context.shape.head_dim));
+  return to_heads(*heads.lanes, layout.heads, cut, heads_view(x_TW, heads.dimension));
 }
 
 // And back, `width` wide.
-at::Tensor returned(const LayerContext& context, const MicroBatchLayout& layout, const HeadCut& cut,
+at::Tensor returned(const HeadsAtWork& heads, const MicroBatchLayout& layout, const HeadCut& cut,
                     const at::Tensor& y_AHD, int64_t width) {
   const at::Tensor x_TW = at::empty({layout.rows, width}, y_AHD.options());
-  to_tokens(*context.lanes, layout.heads, cut, y_AHD, heads_view(x_TW, context.shape.head_dim));
+  to_tokens(*heads.lanes, layout.heads, cut, y_AHD, heads_view(x_TW, heads.dimension));
   return x_TW;
 }
 
@@ -198,41 +196,59 @@ at::Tensor own_rows(const MicroBatchLayout& layout, const at::Tensor& x_TW) {
   return x_TW.narrow(0, layout.heads.lane_rows[static_cast<size_t>(layout.heads.lane)], layout.own->tokens);
 }
 
-void attend_own(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& sinks_N,
+void attend_own(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at::Tensor& sinks_N,
                 Attended& attended) {
-  attended.own = attend_rows(context, *layout.own, all_heads(context), attended.own_qkv_WP, sinks_N, {}, {});
+  attended.own = attend_rows(heads, *layout.own, all_heads(heads), attended.own_qkv_WP, sinks_N, {}, {});
   own_rows(layout, attended.a_TQ).copy_(attended.own.out_TND.flatten(1));
   attended.own.out_TND.reset();
 }
 
 // Gradient of own_qkv_WP, which it uses up.
-at::Tensor attend_own_backward(const LayerContext& context, const MicroBatchLayout& layout,
+at::Tensor attend_own_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout,
                                const at::Tensor& da_TQ, Attended& attended, const Sinks& sinks) {
-  const int64_t dimension = context.shape.head_dim;
+  const int64_t dimension = heads.dimension;
   const at::Tensor qkv_WP = std::exchange(attended.own_qkv_WP, {});
   attended.own.out_TND = heads_view(own_rows(layout, attended.a_TQ), dimension);
   const at::Tensor dout_WND = heads_view(own_rows(layout, da_TQ), dimension);
-  return attend_rows_backward(context, *layout.own, all_heads(context), dout_WND, qkv_WP, attended.own, sinks,
+  return attend_rows_backward(heads, *layout.own, all_heads(heads), dout_WND, qkv_WP, attended.own, sinks,
                               nullptr);
 }
 
 }  // namespace
 
-Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
+HeadsAtWork heads_at_work(const LayerContext& context, const model::Attention& attention) {
+  const int64_t tp = context.parallel.tp;
+  return {.lanes = context.lanes,
+          // Key heads are shared by several ranks where TP is larger than their number.
+          .count = {attention.heads / tp, std::max<int64_t>(1, attention.kv_heads / tp)},
+          .dimension = attention.head_dim,
+          .scale = attention.scale,
+          .window = attention.window,
+          .cap = attention.cap};
+}
+
+HeadsAtWork heads_at_work(const LayerContext& context, const model::LatentAttention& attention) {
+  const int64_t heads = attention.heads / context.parallel.tp;
+  return {.lanes = context.lanes,
+          .count = {heads, heads},
+          .dimension = attention.width(),
+          .scale = attention.scale};
+}
+
+Attended attend(const HeadsAtWork& heads, const MicroBatchLayout& layout, at::Tensor qkv_TP,
                 const at::Tensor& sinks_N, const CachedKeys& cached, const TravellingKeys* keys) {
-  const HeadPart part = own_part(context, layout);
+  const HeadPart part = own_part(heads, layout);
   Attended attended;
   const bool exchanges = layout.heads.exchanges();
   attended.qkv_AR = qkv_TP;
-  if (exchanges)
-    attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
+  if (exchanges) attended.qkv_AR = exchanged(heads, layout, qkv_cut(heads, layout.heads), qkv_TP).flatten(1);
   if (layout.own) attended.own_qkv_WP = own_rows(layout, qkv_TP).clone();
   qkv_TP.reset();
-  attended.result = attend_rows(context, layout, part, attended.qkv_AR, sinks_N, cached, keys);
+  attended.result = attend_rows(heads, layout, part, attended.qkv_AR, sinks_N, cached, keys);
   if (!exchanges) return attended;
-  const int64_t width = context.local_heads() * context.shape.head_dim;
-  attended.a_TQ = returned(context, layout, query_cut(context, layout.heads), attended.result.out_TND, width);
-  if (layout.own) attend_own(context, layout, sinks_N, attended);
+  const int64_t width = heads.count.queries * heads.dimension;
+  attended.a_TQ = returned(heads, layout, query_cut(heads, layout.heads), attended.result.out_TND, width);
+  if (layout.own) attend_own(heads, layout, sinks_N, attended);
   return attended;
 }
 
@@ -250,39 +266,39 @@ void add_rows(Attended& attended, std::vector<SavedRows>& rows) {
     rows.push_back({*by_column, 1});
 }
 
-void restore(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
+void restore(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
              Attended& attended) {
   attended.qkv_AR = qkv_TP;
   if (!layout.heads.exchanges()) return;
-  attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
-  attended.result.out_TND = exchanged(context, layout, query_cut(context, layout.heads), attended.a_TQ);
+  attended.qkv_AR = exchanged(heads, layout, qkv_cut(heads, layout.heads), qkv_TP).flatten(1);
+  attended.result.out_TND = exchanged(heads, layout, query_cut(heads, layout.heads), attended.a_TQ);
   if (layout.own) attended.own_qkv_WP = own_rows(layout, qkv_TP).clone();
 }
 
-at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
+at::Tensor attend_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout, at::Tensor da_TQ,
                            Attended& attended, const Sinks& sinks, const TravellingKeys* keys) {
   const bool exchanges = layout.heads.exchanges();
-  const int64_t dimension = context.shape.head_dim;
+  const int64_t dimension = heads.dimension;
   at::Tensor dout_AND = heads_view(da_TQ, dimension);
-  if (exchanges) dout_AND = exchanged(context, layout, query_cut(context, layout.heads), da_TQ);
+  if (exchanges) dout_AND = exchanged(heads, layout, query_cut(heads, layout.heads), da_TQ);
   at::Tensor own_WP;
-  if (layout.own) own_WP = attend_own_backward(context, layout, da_TQ, attended, sinks);
+  if (layout.own) own_WP = attend_own_backward(heads, layout, da_TQ, attended, sinks);
   da_TQ.reset();
-  const at::Tensor dqkv_AR = attend_rows_backward(context, layout, own_part(context, layout), dout_AND,
+  const at::Tensor dqkv_AR = attend_rows_backward(heads, layout, own_part(heads, layout), dout_AND,
                                                   attended.qkv_AR, attended.result, sinks, keys);
   attended.qkv_AR.reset();
   if (!exchanges) return dqkv_AR;
   attended.result = {};
   dout_AND.reset();
-  const int64_t heads = context.local_heads() + 2 * context.local_kv_heads();
-  at::Tensor dqkv_TP = returned(context, layout, qkv_cut(context, layout.heads),
-                                heads_view(dqkv_AR, dimension), heads * dimension);
+  const int64_t all = heads.count.queries + 2 * heads.count.keys;
+  at::Tensor dqkv_TP =
+      returned(heads, layout, qkv_cut(heads, layout.heads), heads_view(dqkv_AR, dimension), all * dimension);
   if (layout.own) own_rows(layout, dqkv_TP).copy_(own_WP);
   return dqkv_TP;
 }
 
-bool goes_round(const LayerContext& context, const MicroBatchLayout& layout) {
-  return layout.attended.travel.lanes > 1 && !layout.heads.exchanges() && context.window() == 0;
+bool goes_round(const HeadsAtWork& heads, const MicroBatchLayout& layout) {
+  return layout.attended.travel.lanes > 1 && !layout.heads.exchanges() && heads.window == 0;
 }
 
 }  // namespace sluice::layers

@@ -15,9 +15,23 @@
 #include "layers/micro_batch_layout.h"
 #include "layers/operation.h"
 #include "layers/travelling_keys.h"
+#include "model/head_parts.h"
+#include "model/layer.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
+
+// This TP rank's heads, and what becomes of their scores.
+struct HeadsAtWork {
+  LaneChannel* lanes = nullptr;  // as of LayerContext
+  model::HeadCounts count;
+  int64_t dimension = 0;
+  double scale = 1;
+  int64_t window = 0;  // as of model::Attention, and the cap
+  double cap = 0;
+};
+HeadsAtWork heads_at_work(const LayerContext& context, const model::Attention& attention);
+HeadsAtWork heads_at_work(const LayerContext& context, const model::LatentAttention& attention);
 
 // What a backward needs of a forward.
 struct Attended {
@@ -42,7 +56,7 @@ struct Sinks {
 // qkv_TP [rows, P] is rotated. All lanes of the unit call each of these at once. `cached`: of the layer,
 // where the layout has a cache; its rows' keys and values are put there first. `keys`: what goes round where
 // these do; null: they do themselves.
-Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
+Attended attend(const HeadsAtWork& heads, const MicroBatchLayout& layout, at::Tensor qkv_TP,
                 const at::Tensor& sinks_N, const CachedKeys& cached = {},
                 const TravellingKeys* keys = nullptr);
 
@@ -52,16 +66,16 @@ void drop_exchanged(Attended& attended);
 // Adds what it has by row.
 void add_rows(Attended& attended, std::vector<SavedRows>& rows);
 // Makes the rest again, to the bit.
-void restore(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
+void restore(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
              Attended& attended);
 
 // The gradient of qkv_TP, zero in inert rows. Leaves of `attended` output_TQ() alone. `keys`: as of attend();
 // what other lanes' queries give to their gradients is in theirs alone.
-at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
+at::Tensor attend_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout, at::Tensor da_TQ,
                            Attended& attended, const Sinks& sinks, const TravellingKeys* keys = nullptr);
 
 // Whether something other than keys and values may go round in their place: their heads are not exchanged
 // before, and no window has lanes ask for rows.
-bool goes_round(const LayerContext& context, const MicroBatchLayout& layout);
+bool goes_round(const HeadsAtWork& heads, const MicroBatchLayout& layout);
 
 }  // namespace sluice::layers

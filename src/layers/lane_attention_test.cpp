@@ -207,16 +207,13 @@ struct Bytes {
   int64_t forward = 0, restore = 0, backward = 0;
 };
 
-LayerContext context_of(const LaneCase& c, LaneChannel& channel) {
-  LayerContext context;
-  context.shape.heads = c.heads.queries;
-  context.shape.kv_heads = c.heads.keys;
-  context.shape.head_dim = kDimensions;
-  context.shape.window = c.window;
-  context.shape.score_cap = c.cap;
-  context.type.windowed = c.window > 0;
-  context.lanes = &channel;
-  return context;
+HeadsAtWork heads_of(const LaneCase& c, LaneChannel& channel) {
+  return {.lanes = &channel,
+          .count = c.heads,
+          .dimension = kDimensions,
+          .scale = 1.0 / std::sqrt(static_cast<double>(kDimensions)),
+          .window = c.window,
+          .cap = c.cap};
 }
 
 UnitSpans spans_of(const LaneCase& c, int lane) {
@@ -237,16 +234,16 @@ Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communic
   const Values own{take(values.q, rows), take(values.k, rows), take(values.v, rows), take(values.dout, rows)};
   const at::Tensor qkv = at::cat({own.q, own.k, own.v}, 1).flatten(1);
   LaneChannel channel(communicator);
-  const LayerContext context = context_of(c, channel);
-  Attended attended = attend(context, layout, qkv.clone(), {});
+  const HeadsAtWork heads = heads_of(c, channel);
+  Attended attended = attend(heads, layout, qkv.clone(), {});
   const Bytes bytes{.forward = channel.sent_bytes()};
   const Attended before = attended;
   drop_exchanged(attended);
-  restore(context, layout, qkv.clone(), attended);
+  restore(heads, layout, qkv.clone(), attended);
   EXPECT_TRUE(attended.qkv_AR.equal(before.qkv_AR) && attended.result.out_TND.equal(before.result.out_TND));
   const int64_t restored_bytes = channel.sent_bytes();
   put(attended.output_TQ().view_as(own.q), rows, outcome.out);
-  const at::Tensor dqkv = attend_backward(context, layout, own.dout.flatten(1), attended, {});
+  const at::Tensor dqkv = attend_backward(heads, layout, own.dout.flatten(1), attended, {});
   const at::Tensor gradient = dqkv.view({dqkv.size(0), -1, kDimensions});
   const auto [queries, keys] = c.heads;
   put(gradient.narrow(1, 0, queries), rows, outcome.dq);

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "model/recurrent_kind.h"
+#include "model/head_parts.h"
 #include "ops/device.h"
 
 namespace sluice::layers {

@@ -13,14 +13,26 @@
 #include "layers/frame.h"
 #include "layers/key_cache.h"
 #include "layers/lane_attention.h"
-#include "layers/parameters.h"
 #include "layers/rank_norm.h"
-#include "model/latent_attention_kind.h"
+#include "model/roles.h"
 #include "ops/linear.h"
 #include "ops/rotary.h"
 
 namespace sluice::layers {
+
+namespace roles = model::roles;
+
 namespace {
+
+// Whole on every TP rank but for `q` and `kv`, which have heads: x·wᵀ.
+struct LatentWeights {
+  at::Tensor q_norm_Q, kv_norm_K;
+  at::Tensor q_PQ, kv_PK;
+};
+LatentWeights latent_weights(const OperationShards& shards) {
+  return {shards.vector(roles::kQNorm), shards.vector(roles::kKvNorm), shards.tensor(roles::kQ),
+          shards.tensor(roles::kKv)};
+}
 
 struct LatentState final : MixerState {
   at::Tensor narrow_SN;  // before their norms
@@ -51,7 +63,7 @@ class NarrowKeys final : public TravellingKeys {
  public:
   // `rows_TW`: of the lane, what keys and values are made from and then the rotated part. A backward adds to
   // the gradients of both.
-  NarrowKeys(const model::Latent& latent, const at::Tensor& kv_PK, at::Tensor rows_TW,
+  NarrowKeys(const model::LatentAttention& latent, const at::Tensor& kv_PK, at::Tensor rows_TW,
              const at::Tensor& dkv_PK = {}, const at::Tensor& drows_TW = {})
       : latent_(latent), kv_PK_(kv_PK), rows_TW_(std::move(rows_TW)), dkv_PK_(dkv_PK), drows_TW_(drows_TW) {}
 
@@ -95,7 +107,7 @@ class NarrowKeys final : public TravellingKeys {
     return rows_BW.narrow(1, latent_.kv_rank, latent_.rotated);
   }
 
-  const model::Latent& latent_;
+  const model::LatentAttention& latent_;
   at::Tensor kv_PK_, rows_TW_, dkv_PK_, drows_TW_;
 };
 
@@ -104,12 +116,13 @@ class LatentMixer final : public Mixer {
   enum In : uint8_t { kQNarrow, kKvNarrow };
   enum Inner : uint8_t { kQ, kKv };
 
-  explicit LatentMixer(const Site& site)
+  LatentMixer(const Site& site, const model::LatentAttention& own)
       : context_(site.context),
-        latent_(site.context.shape.latent),
+        latent_(own),
+        heads_(heads_at_work(site.context, own)),
         position_(site.position),
-        weights_(latent_parameters(site.own_weights())),
-        gradients_(latent_parameters(site.own_gradients())) {}
+        weights_(latent_weights(site.own_weights())),
+        gradients_(latent_weights(site.own_gradients())) {}
 
   Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
     auto state = std::make_unique<LatentState>();
@@ -120,9 +133,9 @@ class LatentMixer final : public Mixer {
       state->attended.result = attend_with_cache(layout, std::move(qkv_TP), narrow_TN);
     } else {
       std::optional<NarrowKeys> keys;
-      if (goes_round(context_, layout)) keys.emplace(latent_, weights_.kv_PK, travelling(narrow_TN, qkv_TP));
+      if (goes_round(heads_, layout)) keys.emplace(latent_, weights_.kv_PK, travelling(narrow_TN, qkv_TP));
       narrow_TN.reset();
-      state->attended = attend(context_, layout, std::move(qkv_TP), {}, {}, keys ? &*keys : nullptr);
+      state->attended = attend(heads_, layout, std::move(qkv_TP), {}, {}, keys ? &*keys : nullptr);
     }
     Mixed mixed{values_of(state->attended)};
     if (saved != nullptr) *saved = std::move(state);
@@ -134,7 +147,7 @@ class LatentMixer final : public Mixer {
   void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
     auto& own = static_cast<LatentState&>(saved);
     make_narrow(rows, own);
-    layers::restore(context_, layout, heads_of(layout, normed_and_gathered(own.narrow_SN)), own.attended);
+    layers::restore(heads_, layout, heads_of(layout, normed_and_gathered(own.narrow_SN)), own.attended);
   }
   at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
@@ -145,7 +158,6 @@ class LatentMixer final : public Mixer {
   ops::AttentionInput on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const;
   at::Tensor values_behind(const at::Tensor& out_THW) const;
   ops::AttentionResult attend_before(const MicroBatchLayout& layout, const ops::AttentionInput& input) const;
-  int64_t narrow() const { return latent_.q_rank + latent_.kv_rank + latent_.rotated; }
   // Of a narrow row: what queries are made from, what keys and values are, and the keys' rotated part.
   at::Tensor for_queries(const at::Tensor& narrow_RN) const { return narrow_RN.narrow(1, 0, latent_.q_rank); }
   at::Tensor for_keys(const at::Tensor& narrow_RN) const {
@@ -154,8 +166,7 @@ class LatentMixer final : public Mixer {
   at::Tensor rotated_keys(const at::Tensor& narrow_RN) const {
     return narrow_RN.narrow(1, latent_.q_rank + latent_.kv_rank, latent_.rotated);
   }
-  // What was narrow already has norms of its own, which don't know the shape's (transformers' classes).
-  static RankNorm norm_of(int64_t width) { return {{}, width, 1, model::LatentAttentionKind::kNormEps, 0}; }
+  RankNorm norm_of(int64_t width) const { return {{}, width, 1, latent_.norm_eps, 0}; }
 
   void make_narrow(PartRows& rows, LatentState& saved) const {
     saved.narrow_SN = at::cat({rows.product(kQNarrow), rows.product(kKvNarrow)}, 1);
@@ -172,30 +183,28 @@ class LatentMixer final : public Mixer {
   at::Tensor heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const;
   // What goes round of the lane's rows: keys of all heads begin with the rotated part.
   at::Tensor travelling(const at::Tensor& narrow_TN, const at::Tensor& qkv_TP) const {
-    const int64_t first_key = context_.local_heads() * context_.shape.head_dim;
+    const int64_t first_key = heads_.count.queries * heads_.dimension;
     return at::cat({for_keys(narrow_TN), qkv_TP.narrow(1, first_key, latent_.rotated)}, 1);
   }
   void turn(const MicroBatchLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
-    const int64_t heads = 2 * context_.local_heads(), width = context_.shape.head_dim;
+    const int64_t heads = 2 * heads_.count.queries, width = heads_.dimension;
     ops::rotate(qkv_TP.narrow(1, 0, heads * width).view({qkv_TP.size(0), heads, width}),
-                context_.own_rotary(), layout.position_T, rotation);
+                *context_.rotary->find(*latent_.rope, latent_.rotated), layout.position_T, rotation);
   }
   at::Tensor values_of(const Attended& attended) const {
-    return attended.output_TQ()
-        .unflatten(1, {-1, context_.shape.head_dim})
-        .narrow(2, 0, latent_.values)
-        .flatten(1);
+    return attended.output_TQ().unflatten(1, {-1, heads_.dimension}).narrow(2, 0, latent_.values).flatten(1);
   }
-  at::Tensor by_head(const at::Tensor& x_TW) const { return x_TW.unflatten(1, {context_.local_heads(), -1}); }
+  at::Tensor by_head(const at::Tensor& x_TW) const { return x_TW.unflatten(1, {heads_.count.queries, -1}); }
 
   const LayerContext& context_;
-  const model::Latent& latent_;
+  const model::LatentAttention& latent_;
+  HeadsAtWork heads_;
   int64_t position_;
-  LatentParameters weights_, gradients_;
+  LatentWeights weights_, gradients_;
 };
 
 at::Tensor LatentMixer::heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const {
-  const int64_t rows = narrow_TN.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
+  const int64_t rows = narrow_TN.size(0), heads = heads_.count.queries, width = heads_.dimension;
   const at::Tensor q_THD = by_head(ops::times_transposed(for_queries(narrow_TN).contiguous(), weights_.q_PQ));
   const at::Tensor kv_THD = by_head(ops::times_transposed(for_keys(narrow_TN).contiguous(), weights_.kv_PK));
   const int64_t rotated = latent_.rotated, unrotated = latent_.unrotated;
@@ -217,7 +226,7 @@ at::Tensor LatentMixer::heads_of(const MicroBatchLayout& layout, const at::Tenso
 // query's part that does not turn takes the keys' matrix, so that it meets narrow rows as one wide head that
 // all query heads share, and what it attends to takes the values' matrix behind.
 ops::AttentionInput LatentMixer::on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const {
-  const int64_t rows = qkv_TP.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
+  const int64_t rows = qkv_TP.size(0), heads = heads_.count.queries, width = heads_.dimension;
   const at::Tensor q_THD = qkv_TP.narrow(1, 0, heads * width).view({rows, heads, width});
   const at::Tensor kv_HPK = weights_.kv_PK.view({heads, latent_.unrotated + latent_.values, latent_.kv_rank});
   const at::Tensor narrow_HTK =
@@ -226,16 +235,16 @@ ops::AttentionInput LatentMixer::on_narrow_rows(const at::Tensor& qkv_TP, const 
   return {.q_TND = at::cat({narrow_HTK.transpose(0, 1), q_THD.narrow(2, 0, latent_.rotated)}, 2),
           .k_TKD = rows_R1W,
           .v_TKD = rows_R1W,
-          .scale = context_.score_scale()};
+          .scale = heads_.scale};
 }
 
 at::Tensor LatentMixer::values_behind(const at::Tensor& out_THW) const {
-  const int64_t rows = out_THW.size(0), heads = context_.local_heads();
+  const int64_t rows = out_THW.size(0), heads = heads_.count.queries;
   const at::Tensor kv_HPK = weights_.kv_PK.view({heads, latent_.unrotated + latent_.values, latent_.kv_rank});
   const at::Tensor values_HTV = at::matmul(
       out_THW.narrow(2, 0, latent_.kv_rank).transpose(0, 1),
       kv_HPK.narrow(1, latent_.unrotated, latent_.values).transpose(1, 2).to(out_THW.scalar_type()));
-  at::Tensor out_THD = at::zeros({rows, heads, context_.shape.head_dim}, out_THW.options());
+  at::Tensor out_THD = at::zeros({rows, heads, heads_.dimension}, out_THW.options());
   out_THD.narrow(2, 0, latent_.values).copy_(values_HTV.transpose(0, 1));
   return out_THD;
 }
@@ -264,7 +273,7 @@ ops::AttentionResult LatentMixer::attend_with_cache(const MicroBatchLayout& layo
   }
   cached.k_RKD.select(1, 0).index_copy_(0, layout.cached.row_T, rows_TW.narrow(0, 0, layout.tokens));
   ops::AttentionResult before = attend_before(layout, on_narrow_rows(qkv_TP, cached.k_RKD));
-  ops::AttentionResult own = attend(context_, layout, std::move(qkv_TP), {}).result;
+  ops::AttentionResult own = attend(heads_, layout, std::move(qkv_TP), {}).result;
   if (!before.out_TND.defined()) return own;
   ops::merge(before, {own.out_TND.to(before.out_TND.scalar_type()), own.lse_NT, {}});
   return {before.out_TND.to(own.out_TND.scalar_type()), before.lse_NT, {}};
@@ -274,18 +283,18 @@ at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr s
                                  PartRows&, PartGradient& to) const {
   auto& saved = static_cast<LatentState&>(*state);
   const at::Tensor da_TV = std::move(from.da_TA);
-  const int64_t rows = da_TV.size(0), heads = context_.local_heads(), width = context_.shape.head_dim;
+  const int64_t rows = da_TV.size(0), heads = heads_.count.queries, width = heads_.dimension;
   at::Tensor da_THD = at::zeros({rows, heads, width}, da_TV.options());
   da_THD.narrow(2, 0, latent_.values).copy_(by_head(da_TV));
   std::optional<NarrowKeys> keys;
   at::Tensor dtravelling_TW;  // by other lanes' queries
-  if (goes_round(context_, layout)) {
+  if (goes_round(heads_, layout)) {
     const at::Tensor rows_TW = travelling(normed_and_gathered(saved.narrow_SN), saved.attended.qkv_AR);
     dtravelling_TW = at::zeros_like(rows_TW);
     keys.emplace(latent_, weights_.kv_PK, rows_TW, gradients_.kv_PK, dtravelling_TW);
   }
   at::Tensor dqkv_TP =
-      attend_backward(context_, layout, da_THD.flatten(1), saved.attended, {}, keys ? &*keys : nullptr);
+      attend_backward(heads_, layout, da_THD.flatten(1), saved.attended, {}, keys ? &*keys : nullptr);
   da_THD.reset();
   if (keys) {
     dqkv_TP.narrow(1, heads * width, latent_.rotated)
@@ -323,23 +332,20 @@ at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr s
       to.inner_product(kKv, pending.keep(dkv_TD), {narrow_rows, {q, q + latent_.kv_rank}});
   }
   to.add(kQNarrow, dnarrow_SN.narrow(1, 0, q).contiguous());
-  to.add(kKvNarrow, dnarrow_SN.narrow(1, q, narrow() - q).contiguous());
+  to.add(kKvNarrow, dnarrow_SN.narrow(1, q, latent_.narrow() - q).contiguous());
   return to.wants_out() ? values_of(saved.attended) : at::Tensor();
 }
 
 }  // namespace
 
-std::unique_ptr<const Part> make_latent_attention(const Site& site) {
-  using model::LatentAttentionKind;
+std::unique_ptr<const Part> make_latent_attention(const Site& site, const model::Part& part) {
   constexpr auto kShard = InProduct::Of::kShard;
-  return make_framed(
-      site,
-      {.norm = LatentAttentionKind::kNorm,
-       .out = LatentAttentionKind::kOut,
-       .in = {{LatentAttentionKind::kQNarrow, {}, kShard, false},
-              {LatentAttentionKind::kKvNarrow, {}, kShard, false}},
-       .inner = {{LatentAttentionKind::kQ, {}, {}, false}, {LatentAttentionKind::kKv, {}, {}, false}}},
-      std::make_unique<LatentMixer>(site));
+  return make_framed(site, part,
+                     {.norm = roles::kAttentionNorm,
+                      .out = roles::kAttentionOut,
+                      .in = {{roles::kQNarrow, {}, kShard, false}, {roles::kKvNarrow, {}, kShard, false}},
+                      .inner = {{roles::kQ, {}, {}, false}, {roles::kKv, {}, {}, false}}},
+                     std::make_unique<LatentMixer>(site, std::get<model::LatentAttention>(part.mixer)));
 }
 
 }  // namespace sluice::layers

@@ -1,4 +1,4 @@
-// Latent attention at work (model/latent_attention_kind.h): queries, keys and values of all heads from narrow
+// Latent attention at work (model/layer.h): queries, keys and values of all heads from narrow
 // rows, then attention as of any other layer, x + W_o·attention(…).
 //
 // A head's queries and keys are its rotated part, which keys of all heads share, and its unrotated one; its
@@ -14,9 +14,11 @@
 
 #include "layers/part.h"
 #include "layers/site.h"
+#include "model/layer.h"
 
 namespace sluice::layers {
 
-std::unique_ptr<const Part> make_latent_attention(const Site& site);
+// REQUIRES: a part with that mixer, which the result refers to.
+std::unique_ptr<const Part> make_latent_attention(const Site& site, const model::Part& part);
 
 }  // namespace sluice::layers

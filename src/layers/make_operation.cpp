@@ -1,16 +1,11 @@
 #include "layers/make_operation.h"
 
-#include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "layers/block.h"
 #include "layers/embedding.h"
 #include "layers/head.h"
-#include "model/block_kind.h"
-#include "model/end_kinds.h"
 
 namespace sluice::layers {
 namespace {
@@ -65,30 +60,16 @@ class HeadOperation final : public Operation {
   HeadParameters weights_, gradients_;
 };
 
-template <typename Kind>
-std::unique_ptr<Operation> make(const Site& site) {
-  return std::make_unique<Kind>(site);
-}
-
-// Who computes which kind (model/kind.h).
-constexpr struct {
-  std::string_view kind;
-  std::unique_ptr<Operation> (*make)(const Site& site);
-} kRegistry[] = {
-    {model::EmbeddingKind::kName, make<EmbeddingOperation>},
-    {model::BlockKind::kName, make_block},
-    {model::HeadKind::kName, make<HeadOperation>},
-};
-
 }  // namespace
 
 std::unique_ptr<Operation> make_operation(const LayerContext& context, const model::ParameterTable& table,
                                           int64_t position, const FlatShards& weights,
                                           const FlatShards& gradients) {
-  const std::string_view kind = table.program.kind_at(position).name();
-  const auto* const found = std::ranges::find(kRegistry, kind, [](const auto& entry) { return entry.kind; });
-  SLUICE_ASSERT(found != std::end(kRegistry), base::text("nothing computes operations of kind ", kind));
-  return found->make({context, table, position, weights, gradients});
+  const Site site{context, table, position, weights, gradients};
+  const model::Kind& kind = table.program.kind_at(position);
+  if (kind.layer() != nullptr) return make_block(site);
+  if (kind.embedding() != nullptr) return std::make_unique<EmbeddingOperation>(site);
+  return std::make_unique<HeadOperation>(site);
 }
 
 }  // namespace sluice::layers

@@ -58,12 +58,12 @@ struct BoundWeights {
 // The rows that a part works on, normed and gathered when they are first asked for.
 class PartRows {
  public:
-  PartRows(const LayerContext& context, const Weights& roles, const BoundWeights& weights,
-           const at::Tensor& x_SH)
-      : context_(context), roles_(roles), weights_(weights), x_SH_(x_SH) {}
+  PartRows(const LayerContext& context, const model::Part& part, const Weights& roles,
+           const BoundWeights& weights, const at::Tensor& x_SH)
+      : context_(context), part_(part), roles_(roles), weights_(weights), x_SH_(x_SH) {}
 
   const at::Tensor& shard_SH() {
-    if (!input_.y_SH.defined()) input_ = enter(context_, x_SH_, weights_.norm_H);
+    if (!input_.y_SH.defined()) input_ = enter(part_, x_SH_, weights_.norm_H);
     return input_.y_SH;
   }
   const at::Tensor& all_TH() {
@@ -91,6 +91,7 @@ class PartRows {
 
  private:
   const LayerContext& context_;
+  const model::Part& part_;
   const Weights& roles_;
   const BoundWeights& weights_;
   at::Tensor x_SH_, all_TH_, inverse_rms_S_;

@@ -5,7 +5,7 @@
 
 #include "layers/frame.h"
 #include "layers/gated.h"
-#include "model/mlp_kind.h"
+#include "model/roles.h"
 
 namespace sluice::layers {
 namespace {
@@ -18,12 +18,12 @@ struct GatedState final : MixerState {
 
 class GatedMixer final : public Mixer {
  public:
-  explicit GatedMixer(const LayerContext& context) : context_(context) {}
+  explicit GatedMixer(const model::Gate& gate) : gate_(gate) {}
 
   Mixed forward(const MicroBatchLayout&, PartRows& rows, MixerStatePtr* saved) const override {
     at::Tensor gate_up_TG = rows.product(0);
     rows.release();
-    Mixed mixed{gated(context_, gate_up_TG)};
+    Mixed mixed{gated(gate_, gate_up_TG)};
     if (saved != nullptr) {
       auto state = std::make_unique<GatedState>();
       state->gate_up_TG = std::move(gate_up_TG);
@@ -33,7 +33,7 @@ class GatedMixer final : public Mixer {
   }
   Mixed again(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
     const at::Tensor& gate_up_TG = static_cast<GatedState&>(saved).gate_up_TG;
-    return gate_up_TG.defined() ? Mixed{gated(context_, gate_up_TG)} : forward(layout, rows, nullptr);
+    return gate_up_TG.defined() ? Mixed{gated(gate_, gate_up_TG)} : forward(layout, rows, nullptr);
   }
   void restore(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
     static_cast<GatedState&>(saved).gate_up_TG = rows.product(0);
@@ -41,25 +41,25 @@ class GatedMixer final : public Mixer {
   at::Tensor backward(const MicroBatchLayout&, MixerStatePtr saved, Arriving from, PartRows&,
                       PartGradient& to) const override {
     at::Tensor dgate_up_TG = std::move(static_cast<GatedState&>(*saved).gate_up_TG);
-    at::Tensor a_TF = gated_backward(context_, from.da_TA, dgate_up_TG);
+    at::Tensor a_TF = gated_backward(gate_, from.da_TA, dgate_up_TG);
     to.add(0, std::move(dgate_up_TG));
     return a_TF;
   }
 
  private:
-  const LayerContext& context_;
+  const model::Gate& gate_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Part> make_mlp(const Site& site) {
-  using model::MlpKind;
-  return make_framed(site,
-                     {.norm = MlpKind::kNorm,
-                      .behind = MlpKind::kNormBehind,
-                      .out = MlpKind::kDown,
-                      .in = {{MlpKind::kGateUp}}},
-                     std::make_unique<GatedMixer>(site.context));
+std::unique_ptr<const Part> make_mlp(const Site& site, const model::Part& part) {
+  namespace roles = model::roles;
+  return make_framed(site, part,
+                     {.norm = roles::kMlpNorm,
+                      .behind = roles::kMlpNormBehind,
+                      .out = roles::kDown,
+                      .in = {{roles::kGateUp}}},
+                     std::make_unique<GatedMixer>(std::get<model::GatedMlp>(part.mixer).gate));
 }
 
 }  // namespace sluice::layers

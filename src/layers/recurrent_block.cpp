@@ -21,9 +21,8 @@
 #include "layers/head_exchange.h"
 #include "layers/key_cache.h"
 #include "layers/lane_recurrence.h"
-#include "layers/parameters.h"
 #include "layers/recurrent_heads.h"
-#include "model/recurrent_kind.h"
+#include "model/roles.h"
 #include "ops/device.h"
 #include "ops/gated_norm.h"
 #include "ops/linear.h"
@@ -32,7 +31,26 @@
 #include "ops/simd.h"
 
 namespace sluice::layers {
+
+namespace roles = model::roles;
+
 namespace {
+
+// What there is not is undefined. Vectors are by value head, biases by decay.
+struct RecurrentWeights {
+  Matrix rates_RH;  // of GLA [R, L]
+  at::Tensor gate_VH;
+  at::Tensor convolution_CW, convolution_bias_C;  // as the rows lie
+  at::Tensor decay_N, step_bias_N;
+  at::Tensor skip_N;       // of Mamba-2
+  at::Tensor head_norm_D;  // of a head's width, of Mamba-2 of all heads'
+};
+RecurrentWeights recurrent_weights(const OperationShards& shards) {
+  return {shards.matrix(roles::kRates),       shards.tensor(roles::kRecurrentGate),
+          shards.tensor(roles::kConvolution), shards.vector(roles::kConvolutionBias),
+          shards.vector(roles::kDecay),       shards.vector(roles::kStepBias),
+          shards.vector(roles::kSkip),        shards.vector(roles::kHeadNorm)};
+}
 
 struct RecurrentState final : MixerState {
   at::Tensor qkv_AC;     // before the convolution
@@ -81,22 +99,23 @@ class RecurrentMixer final : public Mixer {
  public:
   enum Inner : uint8_t { kConvolution, kRates };  // rates: of GLA
 
-  explicit RecurrentMixer(const Site& site)
+  RecurrentMixer(const Site& site, const model::Part& part)
       : context_(site.context),
         position_(site.position),
-        shape_(site.context.shape.recurrent),
-        weights_(recurrent_parameters(site.own_weights())),
-        gradients_(recurrent_parameters(site.own_gradients())) {}
+        mixer_(part.mixer),
+        own_(*model::states_of(part.mixer)),
+        weights_(recurrent_weights(site.own_weights())),
+        gradients_(recurrent_weights(site.own_gradients())) {}
 
-  static Weights weights_of(const model::Recurrent& shape) {
-    using model::RecurrentKind;
-    const bool gla = shape.decay_rank > 0, mamba = shape.recurrence == model::Recurrence::kMamba2;
-    Weights all{.norm = RecurrentKind::kNorm, .out = RecurrentKind::kOut, .in = {{RecurrentKind::kQkv}}};
-    if (gla) all.in.push_back({RecurrentKind::kDecayNarrow, {}, {}, false});
-    if (!gla && !mamba) all.in.push_back({RecurrentKind::kRates});
-    if (!mamba && !shape.by_key_head) all.in.push_back({RecurrentKind::kGate});
-    all.inner = {{RecurrentKind::kConvolution, {}, {}, false}};
-    if (gla) all.inner.push_back({RecurrentKind::kRates});
+  // Those in-products that the part has, in their order.
+  static Weights roles_of(const model::Part& part) {
+    const bool narrows = std::holds_alternative<model::Gla>(part.mixer);
+    Weights all{.norm = roles::kRecurrentNorm, .out = roles::kRecurrentOut, .in = {}};
+    for (const model::Weight& weight : part.weights) {
+      if (weight.use == model::Use::kIn) all.in.push_back({weight.role, {}, {}, weight.adapts});
+    }
+    all.inner = {{roles::kConvolution, {}, {}, false}};
+    if (narrows) all.inner.push_back({roles::kRates});
     return all;
   }
 
@@ -151,17 +170,18 @@ class RecurrentMixer final : public Mixer {
     at::Tensor key_of_value;  // undefined: all key heads serve as many
   };
 
-  LaneHeads all_heads() const { return {shape_, context_.parallel.tp, 1, 0}; }
+  RecurrentShape shape() const { return {own_, delta(), mamba()}; }
+  LaneHeads all_heads() const { return {shape(), context_.parallel.tp, 1, 0}; }
   LaneHeads own_heads(const MicroBatchLayout& layout) const {
     const bool exchanges = layout.recurrent_heads.exchanges();
-    return {shape_, context_.parallel.tp, exchanges ? layout.recurrent_heads.lanes() : 1,
+    return {shape(), context_.parallel.tp, exchanges ? layout.recurrent_heads.lanes() : 1,
             exchanges ? layout.recurrent_heads.lane : 0};
   }
   using Columns = std::vector<base::Interval> (LaneHeads::*)() const;
   HeadCut cut(const MicroBatchLayout& layout, Columns some) const {
     HeadCut all;
     for (int lane = 0; lane < layout.recurrent_heads.lanes(); ++lane)
-      all.push_back((LaneHeads(shape_, context_.parallel.tp, layout.recurrent_heads.lanes(), lane).*some)());
+      all.push_back((LaneHeads(shape(), context_.parallel.tp, layout.recurrent_heads.lanes(), lane).*some)());
     return all;
   }
   // Columns of this lane's rows as those of its head group's, and back; a column travels as a head.
@@ -192,7 +212,7 @@ class RecurrentMixer final : public Mixer {
     } else {
       made.rate_TR = rows.product(1);
     }
-    if (shape_.by_key_head) return parted(made);
+    if (by_key_head()) return parted(made);
     made.gate_TV = rows.product(gate_product());
     return made;
   }
@@ -214,7 +234,7 @@ class RecurrentMixer final : public Mixer {
   // Of rows by key head, which is how files have them: each kind of them together; and back.
   Projected parted(const Projected& by_key_head) const {
     const int64_t keys = all_heads().keys(), shared = all_heads().values() / keys;
-    const int64_t key = shape_.key_width, value = shared * shape_.value_width;
+    const int64_t key = own_.key_width, value = shared * own_.value_width;
     const at::Tensor all_TGX = by_key_head.qkv_TC.unflatten(1, {keys, -1});
     const at::Tensor numbers_TG2 = by_key_head.rate_TR.unflatten(1, {keys, -1});
     const auto some = [](const at::Tensor& x_TGX, int64_t begin, int64_t width) {
@@ -281,27 +301,30 @@ class RecurrentMixer final : public Mixer {
   // Normed, and let through as far as gates open.
   at::Tensor gated_norm(const at::Tensor& out_TV, const at::Tensor& gate_TV) const {
     return mamba() ? ops::gated_group_norm(out_TV, gate_TV, weights_.head_norm_D, all_heads().keys(),
-                                           shape_.norm_eps)
-                   : ops::gated_head_norm(out_TV, gate_TV, weights_.head_norm_D, shape_.norm_eps);
+                                           own_.norm_eps)
+                   : ops::gated_head_norm(out_TV, gate_TV, weights_.head_norm_D, own_.norm_eps);
   }
   ops::GatedNormGradient gated_norm_backward(const at::Tensor& da_TV, const at::Tensor& out_TV,
                                              const at::Tensor& gate_TV) const {
     const at::Tensor &weight = weights_.head_norm_D, &dweight = gradients_.head_norm_D;
     return mamba() ? ops::gated_group_norm_backward(da_TV, out_TV, gate_TV, weight, all_heads().keys(),
-                                                    shape_.norm_eps, dweight)
-                   : ops::gated_head_norm_backward(da_TV, out_TV, gate_TV, weight, shape_.norm_eps, dweight);
+                                                    own_.norm_eps, dweight)
+                   : ops::gated_head_norm_backward(da_TV, out_TV, gate_TV, weight, own_.norm_eps, dweight);
   }
   static at::Tensor wide(const at::Tensor& x) { return x.to(ops::accumulator_type(x)); }
-  bool mamba() const { return shape_.recurrence == model::Recurrence::kMamba2; }
-  bool delta() const { return shape_.recurrence == model::Recurrence::kGatedDelta; }
-  bool narrows() const { return shape_.decay_rank > 0; }
-  bool convolves() const { return shape_.convolution > 1; }
-  double query_scale() const { return 1 / std::sqrt(static_cast<double>(shape_.key_width)); }
+  bool mamba() const { return std::holds_alternative<model::Mamba2>(mixer_); }
+  bool delta() const { return std::holds_alternative<model::DeltaRule>(mixer_); }
+  bool narrows() const { return std::holds_alternative<model::Gla>(mixer_); }
+  bool by_key_head() const { return delta() && !weights_.gate_VH.defined(); }
+  double rate_scale() const { return std::get<model::DeltaRule>(mixer_).rate_scale; }
+  bool convolves() const { return own_.convolution > 1; }
+  double query_scale() const { return 1 / std::sqrt(static_cast<double>(own_.key_width)); }
 
   const LayerContext& context_;
   int64_t position_;
-  const model::Recurrent& shape_;
-  RecurrentParameters weights_, gradients_;
+  const model::Mixer& mixer_;
+  const model::StateHeads& own_;
+  RecurrentWeights weights_, gradients_;
 };
 
 RecurrentMixer::Mix RecurrentMixer::mix(const MicroBatchLayout& layout, const RecurrentState& saved) const {
@@ -311,7 +334,7 @@ RecurrentMixer::Mix RecurrentMixer::mix(const MicroBatchLayout& layout, const Re
   at::Tensor all_AC;
   if (convolves()) {
     mixed.convolution.w_CW = taken(weights_.convolution_CW, heads.convolution());
-    if (shape_.convolution_bias)
+    if (weights_.convolution_bias_C.defined())
       mixed.convolution.bias_C = taken(weights_.convolution_bias_C, heads.convolution());
     mixed.marginal_RC = ops::with_margins(layout.recurrent.rows, saved.qkv_AC, saved.margin_XC);
     all_AC = ops::short_convolution(layout.recurrent.rows, mixed.marginal_RC, mixed.convolution);
@@ -324,8 +347,8 @@ RecurrentMixer::Mix RecurrentMixer::mix(const MicroBatchLayout& layout, const Re
   };
   ops::RecurrenceInput& input = mixed.input;
   input.delta = delta();
-  input.q_TGK = by_head(0, keys, heads.keys(), shape_.key_width);
-  input.k_TGK = by_head(keys, keys, heads.keys(), shape_.key_width);
+  input.q_TGK = by_head(0, keys, heads.keys(), own_.key_width);
+  input.k_TGK = by_head(keys, keys, heads.keys(), own_.key_width);
   if (delta()) {
     mixed.q_AGK = input.q_TGK;
     mixed.k_AGK = input.k_TGK;
@@ -334,7 +357,7 @@ RecurrentMixer::Mix RecurrentMixer::mix(const MicroBatchLayout& layout, const Re
   } else if (!mamba()) {
     input.q_TGK = input.q_TGK * query_scale();
   }
-  input.v_THD = by_head(2 * keys, heads.value_columns(), heads.values(), shape_.value_width);
+  input.v_THD = by_head(2 * keys, heads.value_columns(), heads.values(), own_.value_width);
   if (!heads.even()) {
     mixed.key_of_value = ops::to_device(heads.key_of_value(), all_AC.device());
     input.q_TGK = input.q_TGK.index_select(1, mixed.key_of_value);
@@ -352,8 +375,7 @@ RecurrentMixer::Mix RecurrentMixer::mix(const MicroBatchLayout& layout, const Re
     return mixed;
   }
   const at::Tensor step_AN = at::softplus(mixed.number_AN);
-  input.rate_TH =
-      mamba() ? step_AN : at::sigmoid(numbers_AR.narrow(1, 0, own.size())).mul_(shape_.rate_scale);
+  input.rate_TH = mamba() ? step_AN : at::sigmoid(numbers_AR.narrow(1, 0, own.size())).mul_(rate_scale());
   input.log_decay = step_AN * part_of(weights_.decay_N, own).exp().neg_();
   if (weights_.skip_N.defined()) mixed.skip_N1 = part_of(weights_.skip_N, own).unsqueeze(1);
   return mixed;
@@ -390,7 +412,7 @@ RecurrentMixer::MixedGradient RecurrentMixer::mix_backward(const MicroBatchLayou
   at::Tensor dq = of_key_heads(gradient.dq_TGK), dk = of_key_heads(gradient.dk_TGK), drate_AR = dnumber_AN;
   if (!mamba()) dq = dq.mul(query_scale());
   if (delta()) {
-    const at::Tensor open_AN = input.rate_TH / shape_.rate_scale;
+    const at::Tensor open_AN = input.rate_TH / rate_scale();
     drate_AR = at::cat({gradient.drate_TH * input.rate_TH * (1 - open_AN), dnumber_AN}, 1);
     dq = unit_backward(dq, mixed.q_AGK, inverse_length(mixed.q_AGK));
     dk = unit_backward(dk, mixed.k_AGK, inverse_length(mixed.k_AGK));
@@ -423,7 +445,7 @@ at::Tensor RecurrentMixer::backward(const MicroBatchLayout& layout, MixerStatePt
   MixedGradient gradient;
   {
     const Mix mixed = mix(layout, saved);
-    const at::Tensor dout_AHD = dout_AV.unflatten(1, {-1, shape_.value_width});
+    const at::Tensor dout_AHD = dout_AV.unflatten(1, {-1, own_.value_width});
     ops::RecurrenceGradient of_input;
     {
       const ops::Recurrence recurrence(mixed.input, layout.recurrent.chunks);
@@ -456,11 +478,10 @@ at::Tensor RecurrentMixer::backward(const MicroBatchLayout& layout, MixerStatePt
   const LaneHeads all = all_heads();
   Projected d{
       to_own_rows(layout, gradient.dqkv_AC, &LaneHeads::qkv, 2 * all.key_columns() + all.value_columns()),
-      to_own_rows(layout, gradient.drate_AR, &LaneHeads::rates, shape_.numbers() * all.values()),
-      gated.dgate_TV};
+      to_own_rows(layout, gradient.drate_AR, &LaneHeads::rates, own_.numbers * all.values()), gated.dgate_TV};
   gradient = {};
   if (mamba()) d = joined_mamba(d);
-  if (shape_.by_key_head) d = joined(d);
+  if (by_key_head()) d = joined(d);
   to.add(0, std::move(d.qkv_TC));
   if (narrows()) {
     to.add(1, times(d.rate_TR, weights_.rates_RH));
@@ -477,9 +498,9 @@ at::Tensor RecurrentMixer::backward(const MicroBatchLayout& layout, MixerStatePt
 
 }  // namespace
 
-std::unique_ptr<const Part> make_recurrent(const Site& site) {
-  return make_framed(site, RecurrentMixer::weights_of(site.context.shape.recurrent),
-                     std::make_unique<RecurrentMixer>(site));
+std::unique_ptr<const Part> make_recurrent(const Site& site, const model::Part& part) {
+  return make_framed(site, part, RecurrentMixer::roles_of(part),
+                     std::make_unique<RecurrentMixer>(site, part));
 }
 
 }  // namespace sluice::layers

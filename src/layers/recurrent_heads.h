@@ -6,45 +6,52 @@
 
 #include "base/interval.h"
 #include "model/head_parts.h"
-#include "model/shape.h"
+#include "model/layer.h"
 
 namespace sluice::layers {
+
+// What lanes need to know of a recurrence.
+struct RecurrentShape {
+  const model::StateHeads& heads;
+  bool rated = false;   // of a value head's numbers a rate comes first
+  bool turned = false;  // rows of a convolution are values, keys, queries
+};
 
 // The heads of a TP rank that a lane works on, and where they stand among all the rank's.
 class LaneHeads {
  public:
-  LaneHeads(const model::Recurrent& shape, int tp, int lanes, int lane)
+  LaneHeads(const RecurrentShape& shape, int tp, int lanes, int lane)
       : shape_(shape),
-        all_{shape.value_heads / tp, shape.key_heads / tp},
+        own_(shape.heads),
+        all_{own_.value_heads / tp, own_.key_heads / tp},
         part_(model::head_part(all_, lanes, lane)) {}
 
   int64_t keys() const { return part_.keys.size(); }
   int64_t values() const { return part_.queries.size(); }
-  int64_t key_columns() const { return keys() * shape_.key_width; }
-  int64_t value_columns() const { return values() * shape_.value_width; }
+  int64_t key_columns() const { return keys() * own_.key_width; }
+  int64_t value_columns() const { return values() * own_.value_width; }
 
   // Of columns [queries, keys, values], of [rates, decays], and of outputs.
   std::vector<base::Interval> qkv() const {
-    const int64_t behind = all_.keys * shape_.key_width;
-    return {of_heads(part_.keys, shape_.key_width, 0), of_heads(part_.keys, shape_.key_width, behind),
-            of_heads(part_.queries, shape_.value_width, 2 * behind)};
+    const int64_t behind = all_.keys * own_.key_width;
+    return {of_heads(part_.keys, own_.key_width, 0), of_heads(part_.keys, own_.key_width, behind),
+            of_heads(part_.queries, own_.value_width, 2 * behind)};
   }
   std::vector<base::Interval> rates() const {
     std::vector<base::Interval> all{of_heads(part_.queries, decays_of_head(), 0)};
-    if (rated()) all.push_back(of_heads(part_.queries, 1, all_.queries));
+    if (shape_.rated) all.push_back(of_heads(part_.queries, 1, all_.queries));
     return all;
   }
-  // Of a value head's numbers: whether a rate comes first, and how many are decays.
-  bool rated() const { return shape_.recurrence == model::Recurrence::kGatedDelta; }
-  int64_t decays_of_head() const { return shape_.numbers() - (rated() ? 1 : 0); }
+  // How many of a value head's numbers are decays.
+  int64_t decays_of_head() const { return own_.numbers - (shape_.rated ? 1 : 0); }
   base::Interval decays() const { return of_heads(part_.queries, decays_of_head(), 0); }
-  std::vector<base::Interval> outputs() const { return {of_heads(part_.queries, shape_.value_width, 0)}; }
+  std::vector<base::Interval> outputs() const { return {of_heads(part_.queries, own_.value_width, 0)}; }
   // Of a convolution's rows, which lie as files have them, those of queries, keys and values.
   std::vector<base::Interval> convolution() const {
-    if (shape_.recurrence != model::Recurrence::kMamba2) return qkv();
-    const int64_t values = all_.queries * shape_.value_width, keys = all_.keys * shape_.key_width;
-    return {of_heads(part_.keys, shape_.key_width, values + keys),
-            of_heads(part_.keys, shape_.key_width, values), of_heads(part_.queries, shape_.value_width, 0)};
+    if (!shape_.turned) return qkv();
+    const int64_t values = all_.queries * own_.value_width, keys = all_.keys * own_.key_width;
+    return {of_heads(part_.keys, own_.key_width, values + keys), of_heads(part_.keys, own_.key_width, values),
+            of_heads(part_.queries, own_.value_width, 0)};
   }
   base::Interval value_heads() const { return part_.queries; }
 
@@ -63,7 +70,8 @@ class LaneHeads {
     return {first + heads.begin * width, first + heads.end * width};
   }
 
-  const model::Recurrent& shape_;
+  RecurrentShape shape_;
+  const model::StateHeads& own_;
   model::HeadCounts all_;  // queries: of values
   model::HeadPart part_;
 };

@@ -8,19 +8,19 @@
 #include "ops/norm.h"
 
 namespace sluice::layers {
-PartInput enter(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& norm_H) {
+
+PartInput enter(const model::Part& part, const at::Tensor& x_SH, const at::Tensor& norm_H) {
   if (!norm_H.defined()) return {x_SH, {}};
-  ops::RmsNorm norm = ops::rms_norm(x_SH, norm_H, context.shape.norm_eps, context.shape.norm_offset);
+  ops::RmsNorm norm = ops::rms_norm(x_SH, norm_H, part.before->eps, part.before->offset);
   return {std::move(norm.y_TH), std::move(norm.inverse_rms_T)};
 }
 
-PartInputGradient enter_backward(const LayerContext& context, const at::Tensor& dinput_SH,
-                                 const at::Tensor& x_SH, const at::Tensor& norm_H,
-                                 const at::Tensor& inverse_rms_S, const at::Tensor& dy_SH,
-                                 const at::Tensor& dnorm_H) {
+PartInputGradient enter_backward(const model::Part& part, const at::Tensor& dinput_SH, const at::Tensor& x_SH,
+                                 const at::Tensor& norm_H, const at::Tensor& inverse_rms_S,
+                                 const at::Tensor& dy_SH, const at::Tensor& dnorm_H) {
   if (!norm_H.defined()) return {dinput_SH + dy_SH, x_SH};
-  ops::RmsNormGradient norm = ops::rms_norm_backward(dinput_SH, x_SH, norm_H, inverse_rms_S, dy_SH, dnorm_H,
-                                                     context.shape.norm_offset);
+  ops::RmsNormGradient norm =
+      ops::rms_norm_backward(dinput_SH, x_SH, norm_H, inverse_rms_S, dy_SH, dnorm_H, part.before->offset);
   return {std::move(norm.dx_TH), std::move(norm.y_TH)};
 }
 
@@ -29,16 +29,16 @@ at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, c
   return exit.bias_H.defined() ? product.add_(exit.bias_H) : product;
 }
 
-at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& a_TA, const Exit& exit,
-                at::Tensor* product_SH) {
-  const model::Shape& shape = context.shape;
+at::Tensor join(const LayerContext& context, const model::Part& part, const at::Tensor& x_SH,
+                const at::Tensor& a_TA, const Exit& exit, at::Tensor* product_SH) {
   if (exit.norm_H.defined()) {
     at::Tensor product = joined_product(context, a_TA, exit);
-    at::Tensor y_SH = ops::rms_norm(product, exit.norm_H, shape.norm_eps, shape.norm_offset).y_TH.add_(x_SH);
+    at::Tensor y_SH =
+        ops::rms_norm(product, exit.norm_H, part.behind->eps, part.behind->offset).y_TH.add_(x_SH);
     if (product_SH != nullptr) *product_SH = std::move(product);
     return y_SH;
   }
-  const double factor = shape.residual_scale;
+  const double factor = part.scale;
   if (context.parallel.tp == 1 && factor == 1.0 && !exit.bias_H.defined()) {
     return add_times(x_SH, a_TA, exit.w_AH);
   }
@@ -47,18 +47,17 @@ at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::T
   return product.add_(x_SH);
 }
 
-at::Tensor join_backward(const LayerContext& context, const at::Tensor& dy_SH, const Exit& exit,
+at::Tensor join_backward(const model::Part& part, const at::Tensor& dy_SH, const Exit& exit,
                          const at::Tensor& product_SH, const Exit& gradients) {
-  const model::Shape& shape = context.shape;
   at::Tensor dproduct_SH = dy_SH;
   if (exit.norm_H.defined()) {
     const at::Tensor scale_S =
-        ops::rms_norm(product_SH, exit.norm_H, shape.norm_eps, shape.norm_offset).inverse_rms_T;
+        ops::rms_norm(product_SH, exit.norm_H, part.behind->eps, part.behind->offset).inverse_rms_T;
     dproduct_SH = ops::rms_norm_backward(dy_SH, product_SH, exit.norm_H, scale_S, /*residual_TH=*/{},
-                                         gradients.norm_H, shape.norm_offset)
+                                         gradients.norm_H, part.behind->offset)
                       .dx_TH;
-  } else if (shape.residual_scale != 1.0) {
-    dproduct_SH = dy_SH * shape.residual_scale;
+  } else if (part.scale != 1.0) {
+    dproduct_SH = dy_SH * part.scale;
   }
   if (gradients.bias_H.defined()) {
     gradients.bias_H.add_(dproduct_SH.sum(0, /*keepdim=*/false, gradients.bias_H.scalar_type()));

@@ -10,6 +10,7 @@
 
 #include "layers/context.h"
 #include "layers/product.h"
+#include "model/layer.h"
 
 namespace sluice::layers {
 
@@ -17,17 +18,16 @@ struct PartInput {
   at::Tensor y_SH;           // what the part works on
   at::Tensor inverse_rms_S;  // of the norm; undefined without one
 };
-PartInput enter(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& norm_H);
+PartInput enter(const model::Part& part, const at::Tensor& x_SH, const at::Tensor& norm_H);
 
 // The gradient of x_SH: through the part that of its input, and past it dy_SH. Adds the norm's to `dnorm_H`.
 struct PartInputGradient {
   at::Tensor dx_SH;
   at::Tensor y_SH;  // again, for weight gradients
 };
-PartInputGradient enter_backward(const LayerContext& context, const at::Tensor& dinput_SH,
-                                 const at::Tensor& x_SH, const at::Tensor& norm_H,
-                                 const at::Tensor& inverse_rms_S, const at::Tensor& dy_SH,
-                                 const at::Tensor& dnorm_H);
+PartInputGradient enter_backward(const model::Part& part, const at::Tensor& dinput_SH, const at::Tensor& x_SH,
+                                 const at::Tensor& norm_H, const at::Tensor& inverse_rms_S,
+                                 const at::Tensor& dy_SH, const at::Tensor& dnorm_H);
 
 // What a part's rows a pass on their way to those that pass: the matrix, a bias or none, and a norm behind it
 // or none; or the gradients of these.
@@ -39,15 +39,15 @@ struct Exit {
 
 // The result, x_SH untouched. With a norm behind `product_SH`, where wanted, is left what the norm took,
 // which join_backward wants back.
-at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& a_TA, const Exit& exit,
-                at::Tensor* product_SH = nullptr);
+at::Tensor join(const LayerContext& context, const model::Part& part, const at::Tensor& x_SH,
+                const at::Tensor& a_TA, const Exit& exit, at::Tensor* product_SH = nullptr);
 
 // What the norm behind took, made again.
 at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const Exit& exit);
 
 // The gradient of a·w from that of the result (that of x is the same). Adds those of norm and bias to
 // `gradients`.
-at::Tensor join_backward(const LayerContext& context, const at::Tensor& dy_SH, const Exit& exit,
+at::Tensor join_backward(const model::Part& part, const at::Tensor& dy_SH, const Exit& exit,
                          const at::Tensor& product_SH, const Exit& gradients);
 
 }  // namespace sluice::layers

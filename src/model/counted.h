@@ -1,10 +1,10 @@
 // Models whose costs are counted from the fields of their config.json and that nobody here computes: mixtures
 // of experts, latent attention, LLaMA-like decoders with more biases. Planning and simulating need no more.
 //
-// Parameters are those of transformers' classes; work and bytes follow from widths (model/experts_kind.h,
-// model/latent_attention_kind.h). Heads that predict further tokens (num_nextn_predict_layers) are not
-// counted. A model_type that is not in the registry of counted.cpp is read as a decoder with RMS norms and a
-// gated MLP, provided that every key of its file is known.
+// Parameters are those of transformers' classes; work and bytes follow from widths (model/derive.h). Heads
+// that predict further tokens (num_nextn_predict_layers) are not counted. A model_type that is not in the
+// registry of counted.cpp is read as a decoder with RMS norms and a gated MLP, provided that every key of its
+// file is known.
 #pragma once
 
 #include <string>

@@ -597,13 +597,11 @@ const FamilyEntry& entry_of(Family family) {
   return *found;
 }
 
-void name_tensors(const Shape& shape, Parameter& parameter) {
+void name_tensors(const Shape& shape, Weight& weight) {
   for (const TensorNames& names : entry_of(shape.family).tensors) {
-    if (names.role != parameter.role) continue;
-    parameter.tensors.assign(names.tensors.begin(), names.tensors.end());
-    const bool by_expert = parameter.tensors.front().find(kOfExpert) != std::string::npos;
-    if (by_expert) parameter.tensors = of_each_expert(shape.experts.count, parameter.tensors);
-    if (names.stacked) parameter.stacked = shape.experts.count;
+    if (names.role != weight.role) continue;
+    weight.tensors.assign(names.tensors.begin(), names.tensors.end());
+    if (names.stacked) weight.stacked = shape.experts.count;
   }
 }
 

@@ -10,8 +10,8 @@
 
 #include "base/json_fwd.h"
 #include "model/family_tensors.h"
-#include "model/kind.h"
 #include "model/shape.h"
+#include "model/weight.h"
 
 namespace sluice::model {
 
@@ -45,7 +45,7 @@ struct FamilyEntry {
 std::span<const FamilyEntry> families();
 const FamilyEntry& entry_of(Family family);
 
-// Calls a parameter's tensors as files of the shape's family do.
-void name_tensors(const Shape& shape, Parameter& parameter);
+// Calls a weight's tensors as files of the shape's family do.
+void name_tensors(const Shape& shape, Weight& weight);
 
 }  // namespace sluice::model

@@ -5,11 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "model/attention_kind.h"
-#include "model/end_roles.h"
-#include "model/experts_kind.h"
-#include "model/mlp_kind.h"
-#include "model/recurrent_kind.h"
+#include "model/roles.h"
 
 namespace sluice::model {
 
@@ -34,9 +30,9 @@ inline constexpr std::string_view kMixtralRouter[] = {"block_sparse_moe.gate.wei
 inline constexpr std::string_view kMixtralGateUp[] = {"block_sparse_moe.experts.{}.w1.weight",
                                                       "block_sparse_moe.experts.{}.w3.weight"};
 inline constexpr std::string_view kMixtralDown[] = {"block_sparse_moe.experts.{}.w2.weight"};
-inline constexpr TensorNames kMixtralTensors[] = {{ExpertsKind::kRouter, kMixtralRouter},
-                                                  {ExpertsKind::kGateUp, kMixtralGateUp},
-                                                  {ExpertsKind::kDown, kMixtralDown}};
+inline constexpr TensorNames kMixtralTensors[] = {{roles::kRouter, kMixtralRouter},
+                                                  {roles::kExpertsGateUp, kMixtralGateUp},
+                                                  {roles::kExpertsDown, kMixtralDown}};
 // One tensor of all experts each.
 inline constexpr std::string_view kGptOssRouter[] = {"mlp.router.weight"};
 inline constexpr std::string_view kGptOssRouterBias[] = {"mlp.router.bias"};
@@ -45,41 +41,41 @@ inline constexpr std::string_view kGptOssGateUpBias[] = {"mlp.experts.gate_up_pr
 inline constexpr std::string_view kGptOssDown[] = {"mlp.experts.down_proj"};
 inline constexpr std::string_view kGptOssDownBias[] = {"mlp.experts.down_proj_bias"};
 inline constexpr TensorNames kGptOssTensors[] = {
-    {ExpertsKind::kRouter, kGptOssRouter},
-    {ExpertsKind::kRouterBias, kGptOssRouterBias},
-    {ExpertsKind::kGateUp, kGptOssGateUp, /*stacked=*/true},
-    {ExpertsKind::kGateUpBias, kGptOssGateUpBias, /*stacked=*/true},
-    {ExpertsKind::kDown, kGptOssDown, /*stacked=*/true},
-    {ExpertsKind::kDownBias, kGptOssDownBias, /*stacked=*/true}};
+    {roles::kRouter, kGptOssRouter},
+    {roles::kRouterBias, kGptOssRouterBias},
+    {roles::kExpertsGateUp, kGptOssGateUp, /*stacked=*/true},
+    {roles::kExpertsGateUpBias, kGptOssGateUpBias, /*stacked=*/true},
+    {roles::kExpertsDown, kGptOssDown, /*stacked=*/true},
+    {roles::kExpertsDownBias, kGptOssDownBias, /*stacked=*/true}};
 inline constexpr std::string_view kGlmSharedGateUp[] = {"mlp.shared_experts.gate_proj.weight",
                                                         "mlp.shared_experts.up_proj.weight"};
 inline constexpr std::string_view kGlmSharedDown[] = {"mlp.shared_experts.down_proj.weight"};
-inline constexpr TensorNames kGlmTensors[] = {{ExpertsKind::kSharedGateUp, kGlmSharedGateUp},
-                                              {ExpertsKind::kSharedDown, kGlmSharedDown}};
+inline constexpr TensorNames kGlmTensors[] = {{roles::kSharedGateUp, kGlmSharedGateUp},
+                                              {roles::kSharedDown, kGlmSharedDown}};
 inline constexpr std::string_view kGraniteGateUp[] = {"shared_mlp.input_linear.weight"};
 inline constexpr std::string_view kGraniteDown[] = {"shared_mlp.output_linear.weight"};
-inline constexpr TensorNames kGraniteHybridTensors[] = {{MlpKind::kGateUp, kGraniteGateUp},
-                                                        {MlpKind::kDown, kGraniteDown}};
+inline constexpr TensorNames kGraniteHybridTensors[] = {{roles::kGateUp, kGraniteGateUp},
+                                                        {roles::kDown, kGraniteDown}};
 inline constexpr std::string_view kOlmoRecurrentNorm[] = {"attention_layer_norm.weight"};
 inline constexpr std::string_view kOlmoMlpNorm[] = {"feedforward_layer_norm.weight"};
 inline constexpr std::string_view kOlmoConvolution[] = {
     "linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight", "linear_attn.v_conv1d.weight"};
-inline constexpr TensorNames kOlmoHybridTensors[] = {{RecurrentKind::kNorm, kOlmoRecurrentNorm},
-                                                     {MlpKind::kNorm, kOlmoMlpNorm},
-                                                     {RecurrentKind::kConvolution, kOlmoConvolution}};
+inline constexpr TensorNames kOlmoHybridTensors[] = {{roles::kRecurrentNorm, kOlmoRecurrentNorm},
+                                                     {roles::kMlpNorm, kOlmoMlpNorm},
+                                                     {roles::kConvolution, kOlmoConvolution}};
 inline constexpr std::string_view kQwenRecurrentQkv[] = {"linear_attn.in_proj_qkv.weight"};
 inline constexpr std::string_view kQwenRecurrentRates[] = {"linear_attn.in_proj_b.weight",
                                                            "linear_attn.in_proj_a.weight"};
 inline constexpr std::string_view kQwenRecurrentGate[] = {"linear_attn.in_proj_z.weight"};
 inline constexpr std::string_view kQwenRecurrentNorm[] = {"linear_attn.norm.weight"};
 inline constexpr std::string_view kQwenRecurrentOut[] = {"linear_attn.out_proj.weight"};
-inline constexpr TensorNames kQwen3NextTensors[] = {{RecurrentKind::kHeadNorm, kQwenRecurrentNorm},
-                                                    {RecurrentKind::kOut, kQwenRecurrentOut}};
-inline constexpr TensorNames kQwen3_5Tensors[] = {{RecurrentKind::kQkv, kQwenRecurrentQkv},
-                                                  {RecurrentKind::kRates, kQwenRecurrentRates},
-                                                  {RecurrentKind::kGate, kQwenRecurrentGate},
-                                                  {RecurrentKind::kHeadNorm, kQwenRecurrentNorm},
-                                                  {RecurrentKind::kOut, kQwenRecurrentOut}};
+inline constexpr TensorNames kQwen3NextTensors[] = {{roles::kHeadNorm, kQwenRecurrentNorm},
+                                                    {roles::kRecurrentOut, kQwenRecurrentOut}};
+inline constexpr TensorNames kQwen3_5Tensors[] = {{roles::kRecurrentQkv, kQwenRecurrentQkv},
+                                                  {roles::kRates, kQwenRecurrentRates},
+                                                  {roles::kRecurrentGate, kQwenRecurrentGate},
+                                                  {roles::kHeadNorm, kQwenRecurrentNorm},
+                                                  {roles::kRecurrentOut, kQwenRecurrentOut}};
 inline constexpr std::string_view kMambaTable[] = {"backbone.embeddings.weight"};
 inline constexpr std::string_view kMambaFinalNorm[] = {"backbone.norm_f.weight"};
 inline constexpr std::string_view kMambaNorm[] = {"norm.weight"};
@@ -91,21 +87,20 @@ inline constexpr std::string_view kMambaStepBias[] = {"mixer.dt_bias"};
 inline constexpr std::string_view kMambaSkip[] = {"mixer.D"};
 inline constexpr std::string_view kMambaHeadNorm[] = {"mixer.norm.weight"};
 inline constexpr std::string_view kMambaOut[] = {"mixer.out_proj.weight"};
-inline constexpr TensorNames kMamba2Tensors[] = {{kEmbeddingRole, kMambaTable},
-                                                 {kFinalNormRole, kMambaFinalNorm},
-                                                 {RecurrentKind::kNorm, kMambaNorm},
-                                                 {RecurrentKind::kQkv, kMambaIn},
-                                                 {RecurrentKind::kConvolution, kMambaConvolution},
-                                                 {RecurrentKind::kConvolutionBias, kMambaConvolutionBias},
-                                                 {RecurrentKind::kDecay, kMambaDecay},
-                                                 {RecurrentKind::kStepBias, kMambaStepBias},
-                                                 {RecurrentKind::kSkip, kMambaSkip},
-                                                 {RecurrentKind::kHeadNorm, kMambaHeadNorm},
-                                                 {RecurrentKind::kOut, kMambaOut}};
+inline constexpr TensorNames kMamba2Tensors[] = {{roles::kEmbedding, kMambaTable},
+                                                 {roles::kFinalNorm, kMambaFinalNorm},
+                                                 {roles::kRecurrentNorm, kMambaNorm},
+                                                 {roles::kRecurrentQkv, kMambaIn},
+                                                 {roles::kConvolution, kMambaConvolution},
+                                                 {roles::kConvolutionBias, kMambaConvolutionBias},
+                                                 {roles::kDecay, kMambaDecay},
+                                                 {roles::kStepBias, kMambaStepBias},
+                                                 {roles::kSkip, kMambaSkip},
+                                                 {roles::kHeadNorm, kMambaHeadNorm},
+                                                 {roles::kRecurrentOut, kMambaOut}};
 inline constexpr std::string_view kGlaTable[] = {"model.embeddings.weight"};
 inline constexpr std::string_view kGlaMlpNorm[] = {"mlp_norm.weight"};
-inline constexpr TensorNames kGlaTensors[] = {{kEmbeddingRole, kGlaTable}, {MlpKind::kNorm, kGlaMlpNorm}};
-inline constexpr TensorNames kPhiTensors[] = {{AttentionKind::kQkv, kFusedQkv},
-                                              {MlpKind::kGateUp, kFusedGateUp}};
+inline constexpr TensorNames kGlaTensors[] = {{roles::kEmbedding, kGlaTable}, {roles::kMlpNorm, kGlaMlpNorm}};
+inline constexpr TensorNames kPhiTensors[] = {{roles::kQkv, kFusedQkv}, {roles::kGateUp, kFusedGateUp}};
 
 }  // namespace sluice::model

@@ -20,6 +20,10 @@ HeadCounts head_counts(const Shape& shape, int tp);
 // How many lanes can exchange heads: each needs one of every layer's, of recurrent ones a value head.
 int64_t most_head_lanes(const Shape& shape, int tp);
 
+// Columns of a recurrence's state go from piece to piece in so many messages, so that one is on its way while
+// the next is made.
+inline constexpr int64_t kStateBlocks = 4;
+
 // What one of several lanes attends with: its even part of the query heads, and every key head that one of
 // them needs. Where parts end inside a group of queries, or there are more lanes than key heads, several
 // lanes have the same key head.

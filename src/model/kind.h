@@ -1,210 +1,54 @@
 // A kind of operation as planning sees it: its parameters and how TP cuts them, what of a micro-batch's
-// lengths its time depends on, the bytes of its activations, its names in Hugging Face files. How it is
-// computed is the other half, layers/operation.h.
+// lengths its time depends on, the bytes of its activations, its names in Hugging Face files. All of it is
+// derived from a value (model/layer.h). How it is computed is the other half, layers/operation.h.
 //
-// A model is a list of operations (model/program.h): an embedding, blocks, a head. A block joins parts
-// (attention, MLP), each of which adds something to the rows that pass: x + part(norm(x)).
+// A model is a list of operations (model/program.h): an embedding, layers, a head.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <variant>
 #include <vector>
 
-#include "model/shape.h"
+#include "model/parameter.h"
 
 namespace sluice::model {
 
-// Which part of an operation's parameters a rank computes with: what TP leaves it of each matrix, and of
-// experts, where lanes divide them, its own.
-struct Cut {
-  int tp = 1;
-  int t = 0;
-  int expert_lanes = 1;
-  int expert_lane = 0;
-  bool keeps_visits = true;  // from forward to backward, of rows that travel to experts
-  // The lane's own experts, ascending; none: its even part of them.
-  std::span<const int> own_experts = {};
-};
-
-// A run of rows of a parameter that TP cuts on its own.
-struct RowGroup {
-  int64_t rows = 0;  // rows of the whole parameter in this group
-  // Rows are cut in units: heads × head_dim rows for attention, single rows otherwise; 0 units: replicated.
-  int64_t units = 0;
-};
-
-// Initial values: normal(0, 0.02); the same divided by √(2·blocks), of matrices that add to the residual; all
-// one; all zero; even in ±1/√inputs, as PEFT draws adapters; the logarithms of decays, these even up to 16;
-// and what softplus makes steps of that are 0.001 to 0.1, their logarithms even (Mamba-2's).
-enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter, kDecay, kStep };
-
-// Adapters of a stored matrix: to the rows of one of its tensors factor · left·right is added, where left
-// has as many rows, cut as they are, and right the matrix's columns.
-enum class Factor : uint8_t { kNone, kLeft, kRight };
-
-// How an update changes a trained parameter: by its gradient, as the optimiser says; or by what passes count
-// in a gradient's place. A correction counts each expert's visits beyond the mean one's, times experts, which
-// makes whole numbers, and goes a fixed step against their sign (Wang et al., Auxiliary-Loss-Free Load
-// Balancing, 2024); loads become the visits themselves.
-enum class Learns : uint8_t { kByGradient, kAsCorrection, kAsLoads };
-
-// One tensor as stored: `rows` x `columns`, row-major; norms and biases are rows = width, columns = 1.
-struct Parameter {
-  std::string_view role;          // what it is to its kind: "qkv"; of an adapter the matrix's
-  Factor factor = Factor::kNone;  // with the next one tells parameters of a role in an operation apart
-  int adapted = 0;                // of an adapter: which of the matrix's tensors it belongs to
-  // Its tensors in Hugging Face files: one, or one for each row group, within the block
-  // ("mlp.up_proj.weight") or, of the model's ends, whole.
-  std::vector<std::string> tensors;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  std::vector<RowGroup> groups;  // in row order; rows add up
-  bool replicated = false;       // every TP rank holds all of it (norms)
-  int64_t experts = 0;           // of so many it has groups, as many of each; 0: of none
-  bool transposed = false;       // stored [in, out], where Hugging Face files hold [out, in]
-  // Of how many experts files hold one tensor, [experts, in, out], where rows of gate and up take turns; 0:
-  // the rest of this says what they hold.
-  int64_t stacked = 0;
-  bool depthwise = false;  // a convolution's, which files hold as [rows, 1, columns]
-  Start start = Start::kNormal;
-  bool adapts = true;   // may have adapters
-  bool trained = true;  // frozen ones have no gradient, and neither push nor optimiser knows them
-  Learns learns = Learns::kByGradient;
-  std::string name;    // of the whole model: "layers.3.qkv"
-  int64_t offset = 0;  // first element in the bucket's flat array
-  int64_t place = 0;   // first element in that of all the operation's parameters, whatever is frozen
-
-  int64_t size() const { return rows * columns; }
-  // Whether others' files have it, as neither adapters nor what a run remembers.
-  bool is_published() const { return factor == Factor::kNone && learns != Learns::kAsLoads; }
-  // Weight decay applies to matrices, not to one-dimensional parameters.
-  bool one_dimensional() const { return columns == 1 && factor == Factor::kNone; }
-  // Whether rows are multiplied with it in fewer bits where a layer's products are narrow (layers/product.h):
-  // the matrices that may have adapters.
-  bool is_narrowed() const { return adapts && factor == Factor::kNone && !one_dimensional(); }
-  // Travels as it is, with its gradients or counts, whatever codec others have: few numbers, and counts
-  // steer.
-  bool keeps_its_bits() const { return one_dimensional() || learns != Learns::kByGradient; }
-};
-
-// [rows, columns], cut by `groups`.
-Parameter matrix(std::string_view role, std::vector<std::string> tensors, int64_t columns,
-                 std::vector<RowGroup> groups, Start start = Start::kNormal);
-// Of a norm over `width` values, whole on every TP rank; it starts as the identity, so at 1 less what is
-// added to it (`offset`, which is 0 or 1).
-Parameter norm(std::string_view role, std::string_view tensor, int64_t width, double offset = 0);
-// The adapters that a matrix has: a left and a right one for each of its tensors that `lora` names.
-std::vector<Parameter> adapters_of(const Parameter& matrix, const Lora& lora);
-// "q_proj" of "self_attn.q_proj.weight".
-std::string_view module_of(std::string_view tensor);
-// The same, those not trained whose bit is set: bit i is parameter i's.
-std::vector<Parameter> frozen_by(uint64_t bits, std::vector<Parameter> parameters);
-
-// What a token's forward takes on all TP ranks together. A backward's input gradient has as many products and
-// twice the elementwise traffic, its weight gradient the products of trained matrices.
-struct TokenWork {
-  int64_t products = 0;    // multiply-adds of matrices
-  int64_t trained = 0;     // of these, with matrices that are trained; of a part unknown, and its block's
-  int64_t recomputed = 0;  // of these, what a backward that recomputes does again
-  int64_t visited = 0;     // of these, with the experts that it visits
-  int64_t attention = 0;   // multiply-adds with each of the tokens it attends to, scores and values each
-  int64_t window = 0;      // of tokens that it attends to at most, itself included; 0: all before it
-  int64_t scanned = 0;     // multiply-adds of a recurrence, at attention's rate
-  int64_t elements = 0;    // read or written between the products
-  int collectives = 0;     // all-gathers and reduce-scatters of its row under TP
-  TokenWork& operator+=(const TokenWork& other);
-};
-
-// Bytes of a row: of what the TP ranks hold in shares, and of what each has of every row.
-struct RowBytes {
-  int64_t shared = 0;
-  int64_t own = 0;
-  int64_t of_rank(int tp) const { return (shared + tp - 1) / tp + own; }
-  RowBytes& operator+=(const RowBytes& other);
-};
-
-// Activation bytes a token of one operation on the fullest of the ranks that cut it alike, as this program
-// computes them where products accumulate into wider gradients in place, as on GPUs (layers/memory_test.cpp
-// holds it against the allocator).
-struct TokenBytes {
-  int64_t saved = 0;       // kept from forward to backward
-  int64_t border = 0;      // of these, what a backward that recomputes the rest needs
-  int64_t deferred = 0;    // what a deferred weight gradient holds beyond the saved ones
-  int64_t recomputed = 0;  // what a backward has made again at any time
-  // At work beyond those: a forward, a backward at once, a backward whose keys and values go round a ring
-  // with the gradients of them.
-  int64_t forward = 0;
-  int64_t backward = 0;
-  int64_t ring_backward = 0;
-
-  // Of whichever takes most without a ring.
-  int64_t transient() const { return forward > backward ? forward : backward; }
-};
-
-// What stays while text is generated, on the fullest of the ranks that cut an operation alike: of each token
-// that has gone through it, and of a text besides.
-struct CacheBytes {
-  int64_t token = 0;
-  int64_t text = 0;
-  CacheBytes& operator+=(const CacheBytes& other);
-};
+struct Embedding;  // model/layer.h
+struct Layer;
+struct Head;
 
 class Kind {
  public:
-  Kind(const Kind&) = delete;
-  Kind& operator=(const Kind&) = delete;
-  virtual ~Kind() = default;
+  explicit Kind(Embedding embedding);
+  explicit Kind(Layer layer);
+  explicit Kind(Head head);
 
-  // The kind's entry in the registry of those that compute it.
-  virtual std::string_view name() const = 0;
+  // What it is; null: something else.
+  const Embedding* embedding() const;
+  const Layer* layer() const;
+  const Head* head() const;
+
   // In their flat order, without names and offsets; at most 64, and adapters behind all others.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Whether any of its products may be narrow.
   bool is_narrowed() const { return std::ranges::any_of(parameters_, &Parameter::is_narrowed); }
   // Why TP cannot cut it, or "".
-  virtual std::string tp_fault(int tp) const = 0;
-  virtual TokenWork work() const = 0;
-  virtual TokenBytes bytes(const Cut& cut, int64_t element_bytes) const = 0;
-  virtual CacheBytes cache(const Cut&, int64_t /*element_bytes*/) const { return {}; }
+  std::string tp_fault(int tp) const;
+  TokenWork work() const;
+  // Of experts at work with all tokens in one expert, so whatever the routing. The head does everything in
+  // its forward; its bytes are those beside a chunk's logits.
+  TokenBytes bytes(const Cut& cut, int64_t element_bytes) const;
+  CacheBytes cache(const Cut& cut, int64_t element_bytes) const;
 
- protected:
-  explicit Kind(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {}
+ private:
+  template <typename Value>
+  using Shared = std::shared_ptr<const Value>;
+  std::variant<Shared<Embedding>, Shared<Layer>, Shared<Head>> value_;
   std::vector<Parameter> parameters_;
-};
-
-// What one part of a block has of TokenBytes, before shares of rows are rounded up.
-struct PartBytes {
-  RowBytes saved;
-  RowBytes border;        // of a block's first part; later ones' inputs are made again from the part before
-  RowBytes until_weight;  // what a deferred weight gradient holds
-  RowBytes recomputed;
-  int64_t forward = 0;
-  int64_t backward = 0;
-  int64_t ring_backward = 0;
-  int64_t released = 0;  // of the saved ones: no longer there when the parts before it are in their backward
-};
-
-// What a part keeps of a row for its norms: the scale of one before it, the input of one behind it.
-int64_t norm_bytes_of(const Shape& shape, int64_t element_bytes);
-
-// A part of a block.
-class Part {
- public:
-  Part() = default;
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
-  virtual ~Part() = default;
-
-  virtual std::string_view name() const = 0;
-  virtual std::vector<Parameter> parameters() const = 0;
-  virtual std::string tp_fault(int tp) const = 0;
-  virtual TokenWork work() const = 0;
-  virtual PartBytes bytes(const Cut& cut, int64_t element_bytes) const = 0;
-  virtual CacheBytes cache(const Cut&, int64_t /*element_bytes*/) const { return {}; }
 };
 
 }  // namespace sluice::model

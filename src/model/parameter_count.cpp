@@ -1,7 +1,7 @@
 #include "model/parameter_count.h"
 
-#include "model/experts_kind.h"
 #include "model/program.h"
+#include "model/roles.h"
 
 namespace sluice::model {
 
@@ -16,9 +16,14 @@ int64_t parameter_count(const Shape& shape) {
 
 int64_t active_parameter_count(const Shape& shape) {
   int64_t all = parameter_count(shape);
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    const BlockType type = shape.block_type(layer);
-    if (type.experts) all -= ExpertsKind(shape, type).unvisited();
+  const Experts& experts = shape.experts;
+  const int64_t unvisited = experts.count - experts.per_token;
+  const Program program(shape);
+  for (int64_t position = 0; position < program.size(); ++position) {
+    for (const Parameter& parameter : program.kind_at(position).parameters()) {
+      const bool of_each = parameter.experts > 0 || parameter.role == roles::kExpertsDownBias;
+      if (of_each) all -= parameter.size() / experts.count * unvisited;
+    }
   }
   return all;
 }

@@ -7,9 +7,8 @@
 
 #include "base/rng.h"
 #include "base/text.h"
-#include "model/attention_kind.h"
-#include "model/end_kinds.h"
 #include "model/program.h"
+#include "model/roles.h"
 
 namespace sluice::model {
 namespace {
@@ -71,7 +70,7 @@ TEST(ParameterTable, TiedHeadHasOnlyTheFinalNorm) {
   shape.tie_embeddings = true;
   const ParameterTable table = parameter_table(shape);
   ASSERT_EQ(table.head().parameters.size(), 1u);
-  EXPECT_EQ(table.head().parameters[0].role, HeadKind::kNorm);
+  EXPECT_EQ(table.head().parameters[0].role, roles::kFinalNorm);
 }
 
 TEST(TpRows, FusedMatricesAreCutGroupByGroup) {
@@ -146,10 +145,9 @@ TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
       }
       for (const Parameter& parameter : bucket.parameters) {
         for (int64_t i = 0; i < parameter.size(); ++i) {
-          const bool of_heads =
-              parameter.role == AttentionKind::kQkv || parameter.role == AttentionKind::kQkvBias;
-          const bool key_or_value = parameter.role == AttentionKind::kKNorm ||
-                                    (of_heads && i / parameter.columns >= shape.q_width());
+          const bool of_heads = parameter.role == roles::kQkv || parameter.role == roles::kQkvBias;
+          const bool key_or_value =
+              parameter.role == roles::kKNorm || (of_heads && i / parameter.columns >= shape.q_width());
           int64_t expected = 1;
           if (key_or_value && tp > shape.kv_heads) expected = tp / shape.kv_heads;
           if (parameter.replicated) expected = tp;

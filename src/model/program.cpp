@@ -5,8 +5,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "model/block_kind.h"
-#include "model/end_kinds.h"
+#include "model/layer_of.h"
 
 namespace sluice::model {
 namespace {
@@ -35,7 +34,7 @@ std::vector<int> kinds_of_blocks(const Shape& shape, std::vector<std::shared_ptr
     of_block.push_back(static_cast<int>(1 + (found - known.begin())));
     if (found != known.end()) continue;
     known.push_back(type);
-    kinds.push_back(std::make_shared<BlockKind>(shape, type));
+    kinds.push_back(std::make_shared<Kind>(layer_of(shape, type)));
   }
   return of_block;
 }
@@ -44,9 +43,9 @@ std::vector<int> kinds_of_blocks(const Shape& shape, std::vector<std::shared_ptr
 
 Program::Program(const Shape& shape, const KindTimes& times) {
   const auto body = std::make_shared<Body>();
-  body->kinds = {std::make_shared<EmbeddingKind>(shape)};
+  body->kinds = {std::make_shared<Kind>(embedding_of(shape))};
   const std::vector<int> of_block = kinds_of_blocks(shape, body->kinds);
-  body->kinds.push_back(std::make_shared<HeadKind>(shape));
+  body->kinds.push_back(std::make_shared<Kind>(head_of(shape)));
   const auto add = [&](int kind) {
     const auto position = static_cast<int64_t>(body->operations.size());
     Operation& operation = body->operations.emplace_back(Operation{.kind = kind, .own = {}, .buckets = {}});

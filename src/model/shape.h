@@ -1,5 +1,5 @@
-// The shape of a decoder: everything that decides parameters, arithmetic and memory. Kinds of operations take
-// from it what they need (model/kind.h).
+// The shape of a decoder: everything that decides parameters, arithmetic and memory. Layers are made from it
+// (model/layer_of.h).
 #pragma once
 
 #include <cstdint>

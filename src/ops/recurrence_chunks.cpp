@@ -11,7 +11,7 @@ namespace sluice::ops {
 namespace {
 
 // The size that costs least: its places, and for each chunk as much as so many for the state that it updates.
-// At most a quarter more places than rows, which is what is counted on (model/recurrent_kind.cpp).
+// At most a quarter more places than rows, which is what is counted on (model/recurrent_part.cpp).
 int64_t best_chunk(const std::vector<int64_t>& lengths) {
   constexpr int64_t kSizes[] = {kUsualChunk, 32, 16, 8, 4, 2, 1};
   constexpr int64_t kStateRows = 48;

@@ -45,7 +45,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
           at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
   context_.loss = options.loss;
   context_.balance_loss = options.balance_loss;
-  context_.shape.logit_divisor *= options.temperature;
+  context_.temperature = options.temperature;
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
   if (communicators_.lanes() != nullptr)
     lanes_.emplace(*communicators_.lanes(), communicators_.lanes_between_nodes());

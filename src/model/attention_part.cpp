@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "model/derive.h"
+#include "model/make_parts.h"
+#include "model/roles.h"
+
+namespace sluice::model {
+namespace {
+
+std::vector<std::string> of_queries_keys_values(std::string_view what) {
+  std::vector<std::string> names;
+  for (const char* name : {"q", "k", "v"})
+    names.push_back(base::text("self_attn.", name, "_proj.", std::string(what)));
+  return names;
+}
+
+Weight head_norm(std::string_view role, std::string_view tensor, const Attention& own, RowGroup heads) {
+  if (own.head_norm == QkNorm::kAllHeads)
+    return vector(role, {std::string(tensor)}, {std::move(heads)}, Start::kOne);
+  return vector(role, {std::string(tensor)}, {{own.head_dim, 0}},
+                own.norm_offset == 0 ? Start::kOne : Start::kZero);
+}
+
+}  // namespace
+
+Part attention_part(const Attention& own, int64_t hidden, const Biases& biases) {
+  const RowGroup q{own.heads * own.head_dim, own.heads}, kv{own.kv_heads * own.head_dim, own.kv_heads};
+  const RowGroup asked = own.gated ? RowGroup{2 * q.rows, own.heads, {own.head_dim, own.head_dim}} : q;
+  Part part{.mixer = own};
+  std::vector<Weight>& w = part.weights;
+  w.push_back(matrix(roles::kQkv, of_queries_keys_values("weight"), hidden, {asked, kv, kv}, Use::kIn));
+  if (biases.in)
+    w.push_back(vector(roles::kQkvBias, of_queries_keys_values("bias"), {asked, kv, kv}, Start::kZero));
+  if (own.head_norm != QkNorm::kNone) {
+    w.push_back(head_norm(roles::kQNorm, "self_attn.q_norm.weight", own, q));
+    w.push_back(head_norm(roles::kKNorm, "self_attn.k_norm.weight", own, kv));
+  }
+  if (own.sinks)
+    w.push_back(vector(roles::kSinks, {"self_attn.sinks"}, {{own.heads, own.heads}}, Start::kZero));
+  w.push_back(out(roles::kAttentionOut, "self_attn.o_proj.weight", hidden, q));
+  if (biases.out)
+    w.push_back(vector(roles::kAttentionOutBias, {"self_attn.o_proj.bias"}, {{hidden, 0}}, Start::kZero));
+  return part;
+}
+
+// Elementwise: the rotation of queries and keys, and what attention writes; norms and gates of heads.
+MixerFigures figures_of(const Attention& own, const Part&, const AtWork& at) {
+  const int64_t heads = at.of_rank(own.heads), q = heads * own.head_dim;
+  // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
+  const int64_t block = 2 * std::max<int64_t>(1, own.kv_heads / at.tp) * own.head_dim, qkv = q + block;
+  const bool norms = own.head_norm != QkNorm::kNone;
+  const int64_t unnormed = norms ? q + block / 2 : 0, gate = own.gated ? q : 0;
+  const int64_t all_q = own.heads * own.head_dim, all_kv = own.kv_heads * own.head_dim;
+  const int64_t e = at.element,
+                wide = at.statistic / e;  // of an accumulator, as elements
+  MixerFigures f{.attention = all_q, .window = own.window};
+  f.elements = (norms ? 4 : 2) * (all_q + all_kv) + (own.gated ? 4 * all_q : 0);
+  // Beside its product's result: heads before their norms, the output, its log-sum-exp. Gates stay in any
+  // case.
+  f.saved.own = (unnormed + q) * e + heads * at.statistic;
+  f.border.own = (q + gate) * e + heads * at.statistic;
+  // Queries, normed in a copy; in the backward with their gradients before and behind the norm. Queries and
+  // gates as one product beside what they are parted into; backward their gradients likewise.
+  f.forward = ((norms ? q : 0) + 4 * gate) * e;
+  const int64_t gating = own.gated ? qkv + 3 * gate : 0;
+  // Gradients take the places of queries, keys and values.
+  f.backward = e * (at.gathered + gating + std::max(norms ? 4 * q : q, at.behind(0)));
+  // In a ring they don't; two blocks of keys and values pass by, and of gradients what this lane adds, what
+  // it has sent, what has come, each block as wide as keys and values together; a copy to send and wide
+  // gradients of queries.
+  f.ring_backward =
+      e * (at.gathered + gating + q + qkv + (4 + wide) * block + (wide > 1 ? block + wide * q : 0));
+  // Through a window rows of two steps come and go, then gradients of them, and the lane's own stay wide.
+  if (own.window > 0) f.ring_backward += e * (2 + wide) * block;
+  // Keys and values of all tokens, also where a window sees the last ones alone.
+  f.cache.token = block * e;
+  return f;
+}
+
+std::string tp_fault_of(const Attention& own, int tp) {
+  if (own.heads % tp != 0) return base::text("tp ", tp, " does not divide ", own.heads, " heads");
+  if (own.kv_heads % tp != 0 && tp % own.kv_heads != 0) {
+    return base::text("tp ", tp, " neither divides ", own.kv_heads, " kv_heads nor is a multiple of them");
+  }
+  return "";
+}
+
+// Narrow rows are whole on every TP rank, each of which makes them of its own rows.
+Part latent_attention_part(const LatentAttention& own, int64_t hidden, const Biases& biases) {
+  const auto by_head = [&](int64_t width) { return RowGroup{own.heads * width, own.heads}; };
+  Part part{.mixer = own};
+  std::vector<Weight>& w = part.weights;
+  const auto narrow = [&](std::string_view role, const char* tensor, int64_t rows) {
+    w.push_back(matrix(role, {tensor}, hidden, {{rows, 0}}, Use::kIn));
+    w.back().place = Place::kShard;
+    return static_cast<int>(w.size()) - 1;
+  };
+  // Their results are not kept: queries, keys and values stay as attention takes them.
+  const auto of_heads = [&](std::string_view role, const char* tensor, int64_t rows, int64_t columns,
+                            int reads) {
+    w.push_back(
+        matrix(role, {tensor}, columns, {by_head(rows)}, reads == kNormedRows ? Use::kIn : Use::kInner));
+    w.back().reads = reads;
+    w.back().kept = false;
+  };
+  int q_reads = kNormedRows;
+  if (own.q_rank > 0) {
+    q_reads = narrow(roles::kQNarrow, "self_attn.q_a_proj.weight", own.q_rank);
+    w.push_back(vector(roles::kQNorm, {"self_attn.q_a_layernorm.weight"}, {{own.q_rank, 0}}, Start::kOne));
+  }
+  of_heads(roles::kQ, "self_attn.q_b_proj.weight", own.width(), own.q_rank > 0 ? own.q_rank : hidden,
+           q_reads);
+  const int kv_reads =
+      narrow(roles::kKvNarrow, "self_attn.kv_a_proj_with_mqa.weight", own.kv_rank + own.rotated);
+  w.push_back(vector(roles::kKvNorm, {"self_attn.kv_a_layernorm.weight"}, {{own.kv_rank, 0}}, Start::kOne));
+  of_heads(roles::kKv, "self_attn.kv_b_proj.weight", own.unrotated + own.values, own.kv_rank, kv_reads);
+  w.push_back(out(roles::kAttentionOut, "self_attn.o_proj.weight", hidden, by_head(own.values)));
+  if (biases.in)
+    w.push_back(vector(roles::kNarrowBias, {"self_attn.a_proj.bias"}, {{own.narrow(), 0}}, Start::kNormal));
+  if (biases.out)
+    w.push_back(vector(roles::kAttentionOutBias, {"self_attn.o_proj.bias"}, {{hidden, 0}}, Start::kNormal));
+  forbid_adapters(part);
+  return part;
+}
+
+// Elementwise: the norms of narrow rows (3 each), what is read and written of queries, keys and values to
+// turn and to join them, and what attention writes. Queries, keys, values and what they attend to are all as
+// wide as keys.
+MixerFigures figures_of(const LatentAttention& own, const Part&, const AtWork& at) {
+  const int64_t all_keys = own.heads * own.width(), all_values = own.heads * own.values;
+  const int64_t heads = at.of_rank(own.heads), keys = heads * own.width(), values = heads * own.values;
+  const int64_t made = keys + heads * (own.unrotated + own.values);  // from narrow rows
+  const int64_t e = at.element, wide = at.statistic / e, narrow = own.narrow(), hidden = at.hidden;
+  MixerFigures f{.attention = (all_keys + all_values) / 2};
+  f.elements = 3 * narrow + 4 * all_keys + 3 * all_values;
+  f.saved.own = 4 * keys * e + heads * at.statistic;
+  f.border.own = keys * e + heads * at.statistic;
+  f.forward = e * (2 * hidden + 2 * narrow + made + values);
+  f.backward = e * (3 * hidden + 3 * narrow + 3 * keys + 2 * made + 2 * values);
+  // As of attention: two blocks pass by, and gradients of one added, sent and come, some of them wide.
+  const int64_t block = 2 * keys;
+  f.ring_backward = f.backward + e * ((4 + wide) * block + (wide > 1 ? block + wide * keys : 0));
+  // The narrow row that keys and values of all heads are made of, whole on every TP rank.
+  f.cache.token = (own.kv_rank + own.rotated) * e;
+  return f;
+}
+
+std::string tp_fault_of(const LatentAttention& own, int tp) {
+  return own.heads % tp == 0 ? "" : base::text("tp ", tp, " does not divide ", own.heads, " heads");
+}
+
+}  // namespace sluice::model

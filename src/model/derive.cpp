@@ -1,0 +1,283 @@
+#include "model/derive.h"
+
+#include <iterator>
+#include <utility>
+
+namespace sluice::model {
+namespace {
+
+// What stands for an expert's number in the name of a tensor that each has.
+constexpr std::string_view kOfExpert = "{}";
+
+std::vector<std::string> tensors_of(const Weight& weight) {
+  if (weight.tensors.front().find(kOfExpert) == std::string::npos) return weight.tensors;
+  std::vector<std::string> all;
+  for (int64_t expert = 0; expert < weight.experts; ++expert) {
+    for (const std::string& tensor : weight.tensors) {
+      std::string& name = all.emplace_back(tensor);
+      name.replace(name.find(kOfExpert), kOfExpert.size(), std::to_string(expert));
+    }
+  }
+  return all;
+}
+
+Parameter parameter_of(const Weight& weight) {
+  Parameter parameter{.role = weight.role,
+                      .tensors = tensors_of(weight),
+                      .rows = weight.rows(),
+                      .columns = weight.columns,
+                      .replicated = std::ranges::all_of(
+                          weight.groups, [](const RowGroup& group) { return group.units == 0; }),
+                      .experts = weight.experts,
+                      .transposed = weight.form == FileForm::kTransposed,
+                      .stacked = weight.stacked,
+                      .depthwise = weight.form == FileForm::kDepthwise,
+                      .start = weight.start,
+                      .adapts = weight.adapts,
+                      .trained = weight.trained,
+                      .learns = weight.learns};
+  for (int64_t expert = 0; expert < std::max<int64_t>(1, weight.experts); ++expert)
+    parameter.groups.insert(parameter.groups.end(), weight.groups.begin(), weight.groups.end());
+  return parameter;
+}
+
+// Files have a as [rank, in] and b as [out, rank], whichever of the two a stored [in, out] makes the left
+// one.
+void add_adapters(const Weight& weight, std::vector<Parameter>& to) {
+  for (const AdapterPair& pair : weight.adapters) {
+    const auto at = static_cast<size_t>(pair.tensor);
+    const std::string module = weight.tensors[at].substr(0, weight.tensors[at].rfind('.'));
+    const auto add = [&](Factor which, int64_t columns, std::vector<RowGroup> groups, bool trained) {
+      const bool a = (which == Factor::kLeft) == (weight.form == FileForm::kTransposed);
+      Parameter& made =
+          to.emplace_back(parameter_of({.role = weight.role,
+                                        .tensors = {module + (a ? ".lora_A.weight" : ".lora_B.weight")},
+                                        .groups = std::move(groups),
+                                        .columns = columns,
+                                        .form = weight.form,
+                                        .start = a ? Start::kAdapter : Start::kZero,
+                                        .trained = trained}));
+      made.factor = which;
+      made.adapted = pair.tensor;
+    };
+    add(Factor::kLeft, pair.rank, weight.tensors.size() == 1 ? weight.groups : std::vector{weight.groups[at]},
+        pair.left_trained);
+    add(Factor::kRight, weight.columns, {{pair.rank, 0}}, pair.right_trained);
+  }
+}
+
+// Rows of a weight, of one expert's where there are some, on the TP rank that has most.
+int64_t width_of(const Weight& weight, int tp) {
+  int64_t all = 0;
+  for (const RowGroup& group : weight.groups) {
+    const int64_t units = tp <= group.units ? (group.units + tp - 1) / tp : 1;
+    all += group.rows / std::max<int64_t>(1, group.units) * units;
+  }
+  return all;
+}
+
+// Elements of a product's result that a token has of it, or of an out product's input.
+int64_t result_width(const Weight& weight, int tp) {
+  return width_of(weight, tp) * std::max<int64_t>(1, weight.visits);
+}
+
+AtWork at_work(const Part& part, int64_t hidden, const Cut& cut, int64_t element_bytes) {
+  AtWork at{.tp = cut.tp,
+            .element = element_bytes,
+            .statistic = std::max<int64_t>(4, element_bytes),
+            .hidden = hidden,
+            .gathered = cut.tp > 1 ? hidden : 0,
+            .travels = cut.expert_lanes > 1,
+            .keeps_visits = cut.keeps_visits};
+  at.shard = at.of_rank(hidden);
+  for (const Weight& weight : part.weights) {
+    const bool result = weight.use == Use::kIn || weight.use == Use::kInner;
+    if (result && weight.kept && weight.place == Place::kAll) at.results += result_width(weight, cut.tp);
+    if (weight.use == Use::kOut) at.out += result_width(weight, cut.tp);
+  }
+  return at;
+}
+
+MixerFigures mixer_figures(const Part& part, const AtWork& at) {
+  return std::visit([&](const auto& own) { return figures_of(own, part, at); }, part.mixer);
+}
+
+// A part's bytes, before shares of rows are rounded up.
+struct PartBytes {
+  RowBytes saved, border, until_weight, recomputed;
+};
+
+// Of results that are kept, and for weight gradients of results' gradients, the inputs of out products and,
+// once, those of inner products.
+void add_products(const Part& part, const AtWork& at, PartBytes& bytes) {
+  std::vector<char> read(part.weights.size());
+  for (const Weight& weight : part.weights) {
+    if (!weight.is_product()) continue;
+    const bool elsewhere = weight.experts > 0 && at.travels;
+    const int64_t of_token = result_width(weight, at.tp) * (weight.wide ? at.statistic : at.element);
+    const auto add = [&](RowBytes& to) { (weight.place == Place::kShard ? to.shared : to.own) += of_token; };
+    if (weight.use != Use::kOut && weight.kept && (!elsewhere || at.keeps_visits)) add(bytes.saved);
+    if (!elsewhere) add(bytes.until_weight);
+    if (weight.use != Use::kInner || weight.reads == kNormedRows) continue;
+    const auto input = static_cast<size_t>(weight.reads);
+    if (read[input]++ == 0) bytes.until_weight.own += width_of(part.weights[input], at.tp) * at.element;
+  }
+}
+
+// The frame's are the rows that the part took and what its norms need of them; until weight gradients the
+// normed rows and the gradient of the part's sum. Later parts' inputs are made again from the part before.
+PartBytes part_bytes(const Part& part, bool is_first, const AtWork& at, const MixerFigures& mixer) {
+  PartBytes bytes;
+  const int64_t row = at.hidden * at.element;
+  bytes.saved.shared = row + (part.before ? at.statistic : 0) + (part.behind ? row : 0);
+  bytes.border.shared = is_first ? row : 0;
+  bytes.until_weight.shared = 2 * row;
+  add_products(part, at, bytes);
+  bytes.saved += mixer.saved;
+  bytes.border += mixer.border;
+  bytes.until_weight += mixer.until_weight;
+  bytes.recomputed = {bytes.saved.shared - bytes.border.shared,
+                      bytes.saved.own - bytes.border.own + mixer.recomputed};
+  return bytes;
+}
+
+// Of tuned layers: adapters' products are in proportion to their sizes.
+void count_trained(const std::vector<Parameter>& parameters, TokenWork& work) {
+  work.trained = work.products;
+  if (std::ranges::all_of(parameters, &Parameter::trained)) return;
+  __int128 matrices = 0, trained = 0, adapters = 0;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.one_dimensional()) continue;
+    (parameter.factor == Factor::kNone ? matrices : adapters) += parameter.size();
+    if (parameter.trained) trained += parameter.size();
+  }
+  matrices = std::max<__int128>(1, matrices);  // of a width of one all count as vectors
+  work.products += static_cast<int64_t>(work.products * adapters / matrices);
+  work.trained = static_cast<int64_t>(work.products * trained / (matrices + adapters));
+}
+
+}  // namespace
+
+std::vector<Parameter> parameters_of(const Layer& layer) {
+  std::vector<Parameter> all, adapters;
+  const auto add = [&](const std::vector<Weight>& weights) {
+    for (const Weight& weight : weights) {
+      all.push_back(parameter_of(weight));
+      add_adapters(weight, adapters);
+    }
+  };
+  for (const Part& part : layer.parts) {
+    if (part.before || part.behind) add((part.before ? part.before : part.behind)->weights);
+    add(part.weights);
+    if (part.before && part.behind) add(part.behind->weights);
+  }
+  std::ranges::move(adapters, std::back_inserter(all));
+  return all;
+}
+
+std::vector<Parameter> parameters_of(const Embedding& embedding) { return {parameter_of(embedding.table)}; }
+
+std::vector<Parameter> parameters_of(const Head& head) {
+  std::vector<Parameter> all;
+  for (const Weight& weight : head.norm.weights) all.push_back(parameter_of(weight));
+  if (!head.tied) all.push_back(parameter_of(head.output));
+  return all;
+}
+
+const StateHeads* states_of(const Mixer& mixer) {
+  return std::visit(
+      [](const auto& own) -> const StateHeads* {
+        if constexpr (requires { own.heads.value_heads; }) return &own.heads;
+        return nullptr;
+      },
+      mixer);
+}
+
+bool is_parted(const Part& part) {
+  return std::holds_alternative<Mamba2>(part.mixer) || !part.weights.front().groups.front().turns.empty();
+}
+
+std::string tp_fault_of(const Layer& layer, int tp) {
+  for (const Part& part : layer.parts) {
+    std::string fault = std::visit(
+        [&](const auto& own) {
+          if constexpr (requires { own.heads.value_heads; })
+            return tp_fault_of(own.heads, tp);
+          else
+            return tp_fault_of(own, tp);
+        },
+        part.mixer);
+    if (!fault.empty()) return fault;
+  }
+  return "";
+}
+
+// Elementwise a part reads and writes each row for its norms, 3 times each, and for the sum with the
+// residual.
+TokenWork work_of(const Layer& layer, const std::vector<Parameter>& parameters) {
+  TokenWork work;
+  for (const Part& part : layer.parts) {
+    const MixerFigures own = mixer_figures(part, at_work(part, layer.hidden, {}, 4));
+    const int64_t norms = (part.before ? 1 : 0) + (part.behind ? 1 : 0);
+    work.products += own.products;
+    work.recomputed += own.products;
+    for (const Weight& weight : part.weights) {
+      if (!weight.is_product()) continue;
+      const int64_t experts = std::max<int64_t>(1, weight.experts);
+      const int64_t of_token = weight.rows() * weight.columns / experts * std::max<int64_t>(1, weight.visits);
+      work.products += of_token;
+      if (weight.experts > 0) work.visited += of_token;
+      if (weight.use != Use::kOut || own.makes_out_again) work.recomputed += of_token;
+    }
+    work.attention += own.attention;
+    work.window = std::max(work.window, own.window);
+    work.scanned += own.scanned;
+    work.elements += (2 + 3 * norms) * layer.hidden + own.elements;
+    work.collectives += 2;
+  }
+  count_trained(parameters, work);
+  return work;
+}
+
+// A later part's backward comes first, and what it releases is no longer there in those of the parts before.
+TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters, const Cut& cut,
+                    int64_t element_bytes) {
+  RowBytes saved, border, until_weight;
+  TokenBytes bytes;
+  int64_t released = 0;
+  for (auto part = layer.parts.rbegin(); part != layer.parts.rend(); ++part) {
+    const AtWork at = at_work(*part, layer.hidden, cut, element_bytes);
+    const MixerFigures mixer = mixer_figures(*part, at);
+    const PartBytes own = part_bytes(*part, &*part == &layer.parts.front(), at, mixer);
+    saved += own.saved;
+    border += own.border;
+    until_weight += own.until_weight;
+    bytes.recomputed = std::max(bytes.recomputed, own.recomputed.of_rank(cut.tp));
+    bytes.forward = std::max(bytes.forward, mixer.forward);
+    bytes.backward = std::max(bytes.backward, mixer.backward - released);
+    bytes.ring_backward = std::max(bytes.ring_backward, mixer.ring_backward - released);
+    released += mixer.released;
+  }
+  // What adapters' factors make of a row (layers/product.h): of each for its gradients twice.
+  int64_t narrow = 0;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.factor == Factor::kRight) narrow += 2 * parameter.rows * element_bytes;
+  }
+  until_weight.own += narrow;
+  bytes.forward += narrow;
+  bytes.backward += narrow;
+  bytes.ring_backward = std::max(bytes.ring_backward + narrow, bytes.backward);
+  bytes.saved = saved.of_rank(cut.tp);
+  bytes.border = border.of_rank(cut.tp);
+  bytes.deferred = std::max<int64_t>(0, until_weight.of_rank(cut.tp) - bytes.saved);
+  return bytes;
+}
+
+CacheBytes cache_of(const Layer& layer, const Cut& cut, int64_t element_bytes) {
+  CacheBytes bytes;
+  for (const Part& part : layer.parts)
+    bytes += mixer_figures(part, at_work(part, layer.hidden, cut, element_bytes)).cache;
+  return bytes;
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,142 @@
+// A model's layers as values: a layer is a list of parts, a part an ordered list of weights around a mixer.
+// Parameters, cuts, work and bytes are computed from these (model/derive.h); nothing here computes. For the
+// modules model and layers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "model/shape.h"
+#include "model/weight.h"
+
+namespace sluice::model {
+
+// RMSNorm.
+struct Norm {
+  double eps = 1e-5;
+  double offset = 0;  // added to weights
+  std::vector<Weight> weights;
+  bool operator==(const Norm&) const = default;
+};
+
+// Mixers: the arithmetic between a part's products.
+
+struct Attention {
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t window = 0;        // tokens that a query sees, its own included; 0: all before it
+  std::optional<Rope> rope;  // none: positions turn nothing
+  int64_t rotated = 0;       // of a head's dimensions, those that positions turn: the first
+  double scale = 1;          // of scores
+  double cap = 0;            // scores become c·tanh(x/c); 0: they stay
+  QkNorm head_norm = QkNorm::kNone;
+  double norm_eps = 1e-5, norm_offset = 0;  // of head_norm
+  bool gated = false;                       // an output passes through the sigmoid of its head's gate
+  bool sinks = false;                       // each query head has one more score, which no value goes with
+  bool operator==(const Attention&) const = default;
+};
+
+// Latent attention (MLA; DeepSeek-AI, DeepSeek-V2, 2024, section 2.1): keys and values of all heads are made
+// from one narrow row of a token, queries from another. As training computes it: with keys and values of
+// every head, which is also what lanes that exchange heads send; round a ring go narrow rows. Values are as
+// wide as keys, by zeros.
+struct LatentAttention {
+  int64_t heads = 0;
+  int64_t q_rank = 0;  // 0: queries are made from the rows themselves
+  int64_t kv_rank = 0;
+  int64_t unrotated = 0, rotated = 0;  // of a head's queries and keys
+  int64_t values = 0;                  // of a head
+  std::optional<Rope> rope;
+  double scale = 1;
+  double norm_eps = 1e-6;  // of narrow rows
+  int64_t width() const { return unrotated + rotated; }
+  int64_t narrow() const { return q_rank + kv_rank + rotated; }
+  bool operator==(const LatentAttention&) const = default;
+};
+
+// Heads of a recurrence (ops/recurrence.h): what lanes exchange, hand on as states and keep while text is
+// generated. Neighbouring value heads share a key head.
+struct StateHeads {
+  int64_t key_heads = 0, value_heads = 0, key_width = 0, value_width = 0;
+  int64_t numbers = 0;      // that a token chooses of each value head: rates and decays
+  int64_t convolution = 1;  // rows that the short convolution sees, a row's own included; 1: none
+  double norm_eps = 1e-5;   // of the norm of outputs
+  int64_t values() const { return value_heads * value_width; }
+  int64_t mixed() const { return 2 * key_heads * key_width + values(); }
+  bool operator==(const StateHeads&) const = default;
+};
+// Yang et al., Gated Delta Networks, 2024.
+struct DeltaRule {
+  StateHeads heads;
+  double rate_scale = 1;  // rates are up to so much; above 1 states may turn
+  bool operator==(const DeltaRule&) const = default;
+};
+// Dao and Gu, Mamba-2, 2024. Value heads are its heads, key heads the groups of B (keys) and C (queries), key
+// widths its states; norms are of a group's heads together.
+struct Mamba2 {
+  StateHeads heads;
+  bool operator==(const Mamba2&) const = default;
+};
+// Yang et al., Gated Linear Attention, 2023.
+struct Gla {
+  StateHeads heads;
+  int64_t decay_rank = 0;  // decays are made from rows so narrow
+  bool operator==(const Gla&) const = default;
+};
+
+// What the gate of a gated MLP passes through.
+struct Gate {
+  Activation activation = Activation::kSilu;
+  double slope = 1, limit = 0;  // of kClampedSilu
+  bool operator==(const Gate&) const = default;
+};
+struct GatedMlp {
+  int64_t width = 0;
+  Gate gate;
+  bool operator==(const GatedMlp&) const = default;
+};
+// Experts in place of the MLP: a router gives each token some of many gated MLPs (Shazeer et al.,
+// "Outrageously Large Neural Networks", 2017), and all tokens a shared one, where there is one.
+struct RoutedExperts {
+  Experts experts;
+  Gate gate;
+  bool operator==(const RoutedExperts&) const = default;
+};
+
+using Mixer = std::variant<Attention, LatentAttention, DeltaRule, Mamba2, Gla, GatedMlp, RoutedExperts>;
+
+// x + scale · out(mixer(in(before(x)))), or with a norm behind x + behind(out(…)).
+struct Part {
+  std::optional<Norm> before, behind;
+  std::vector<Weight> weights;  // in the order in which they lie in the bucket, norms apart
+  Mixer mixer;
+  double scale = 1;
+  bool operator==(const Part&) const = default;
+};
+
+struct Layer {
+  int64_t hidden = 0;
+  std::vector<Part> parts;  // each adds to the rows that the one before it left
+  bool operator==(const Layer&) const = default;
+};
+
+struct Embedding {
+  Weight table;
+  double scale = 1;
+  bool operator==(const Embedding&) const = default;
+};
+
+struct Head {
+  Norm norm;
+  Weight output;       // of tied embeddings their table
+  bool tied = false;   // `output` is not the head's own
+  double divisor = 1;  // of logits
+  double cap = 0;      // logits become c·tanh(x/c); 0: they stay
+  bool operator==(const Head&) const = default;
+};
+
+// The heads of a recurrence's states; null: of other mixers.
+const StateHeads* states_of(const Mixer& mixer);
+
+}  // namespace sluice::model

@@ -1,0 +1,184 @@
+#include "model/layer_of.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "model/family.h"
+#include "model/make_parts.h"
+#include "model/parameter.h"
+
+namespace sluice::model {
+namespace {
+
+Part recurrent_part(const Shape& shape) {
+  const Recurrent& own = shape.recurrent;
+  const StateHeads heads{.key_heads = own.key_heads,
+                         .value_heads = own.value_heads,
+                         .key_width = own.key_width,
+                         .value_width = own.value_width,
+                         .numbers = own.numbers(),
+                         .convolution = own.convolution,
+                         .norm_eps = own.norm_eps};
+  switch (own.recurrence) {
+    case Recurrence::kMamba2:
+      return mamba2_part({heads}, shape.hidden,
+                         own.convolution_bias ? ConvolutionBias::kOwn : ConvolutionBias::kNone);
+    case Recurrence::kGla: return gla_part({heads, own.decay_rank}, shape.hidden);
+    case Recurrence::kGatedDelta: break;
+  }
+  return delta_rule_part({heads, own.rate_scale}, shape.hidden,
+                         own.by_key_head ? RowOrder::kByKeyHead : RowOrder::kByKind);
+}
+
+// What mixes tokens.
+Part mixing_part(const Shape& shape, const BlockType& type) {
+  if (type.recurrent) return recurrent_part(shape);
+  const std::optional<Rope> rope = type.rotates ? std::optional(shape.rope_of(type)) : std::nullopt;
+  const Biases biases{shape.qkv_bias, shape.out_bias};
+  const double scale = shape.attention_scale > 0 ? shape.attention_scale
+                                                 : 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
+  const Latent& latent = shape.latent;
+  if (latent.kv_rank > 0) {
+    return latent_attention_part({.heads = shape.heads,
+                                  .q_rank = latent.q_rank,
+                                  .kv_rank = latent.kv_rank,
+                                  .unrotated = latent.unrotated,
+                                  .rotated = latent.rotated,
+                                  .values = latent.values,
+                                  .rope = rope,
+                                  .scale = scale},
+                                 shape.hidden, biases);
+  }
+  return attention_part({.heads = shape.heads,
+                         .kv_heads = shape.kv_heads,
+                         .head_dim = shape.head_dim,
+                         .window = type.windowed ? shape.window : 0,
+                         .rope = rope,
+                         .rotated = shape.rotated_width(),
+                         .scale = scale,
+                         .cap = shape.score_cap,
+                         .head_norm = shape.qk_norm,
+                         .norm_eps = shape.norm_eps,
+                         .norm_offset = shape.norm_offset,
+                         .gated = shape.gated,
+                         .sinks = shape.sinks},
+                        shape.hidden, biases);
+}
+
+Part feeding_part(const Shape& shape, const BlockType& type) {
+  const Gate gate{shape.activation, shape.gate_slope, shape.gate_limit};
+  return type.experts ? experts_part({shape.experts, gate}, shape.hidden)
+                      : mlp_part({shape.ffn_hidden, gate}, shape.hidden);
+}
+
+struct NormNames {
+  std::string_view role, role_behind;
+  std::string_view before, behind;  // tensors
+};
+NormNames names_of(const Part& part, NormPlace place) {
+  if (std::holds_alternative<GatedMlp>(part.mixer) || std::holds_alternative<RoutedExperts>(part.mixer)) {
+    return {
+        roles::kMlpNorm, roles::kMlpNormBehind,
+        place == NormPlace::kAround ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
+        "post_feedforward_layernorm.weight"};
+  }
+  const std::string_view before =
+      std::holds_alternative<Gla>(part.mixer) ? "attn_norm.weight" : "input_layernorm.weight";
+  if (states_of(part.mixer) != nullptr) return {roles::kRecurrentNorm, {}, before, {}};
+  return {roles::kAttentionNorm, roles::kAttentionNormBehind, before, "post_attention_layernorm.weight"};
+}
+
+void add_norms(const Shape& shape, const BlockType& type, Part& part) {
+  const bool experts = std::holds_alternative<RoutedExperts>(part.mixer);
+  const NormPlace place = type.recurrent || experts ? NormPlace::kBefore : shape.norm_place;
+  const bool from_one =
+      std::holds_alternative<Gla>(part.mixer) || std::holds_alternative<LatentAttention>(part.mixer);
+  const double offset = from_one ? 0 : shape.norm_offset;
+  const NormNames names = names_of(part, place);
+  if (place != NormPlace::kBehind)
+    part.before = norm(names.role, names.before, shape.hidden, shape.norm_eps, offset);
+  if (place != NormPlace::kBefore)
+    part.behind = norm(names.role_behind, names.behind, shape.hidden, shape.norm_eps, offset);
+  part.scale = shape.residual_scale;
+}
+
+void add_adapters(const Lora& lora, Weight& weight) {
+  if (lora.rank == 0 || !weight.adapts || weight.columns == 1) return;
+  for (size_t i = 0; i < weight.tensors.size(); ++i) {
+    if (std::ranges::find(lora.targets, module_of(weight.tensors[i])) != lora.targets.end())
+      weight.adapters.push_back({.tensor = static_cast<int>(i), .rank = lora.rank});
+  }
+}
+
+// In the order of parameters, adapters apart.
+std::vector<Weight*> weights_of(Layer& layer) {
+  std::vector<Weight*> all;
+  const auto add = [&](std::vector<Weight>& weights) {
+    for (Weight& weight : weights) all.push_back(&weight);
+  };
+  for (Part& part : layer.parts) {
+    if (part.before || part.behind) add((part.before ? part.before : part.behind)->weights);
+    add(part.weights);
+    if (part.before && part.behind) add(part.behind->weights);
+  }
+  return all;
+}
+
+// Bit i is parameter i's.
+void freeze(uint64_t bits, const std::vector<Weight*>& weights) {
+  int bit = 0;
+  const auto trained = [&] { return (bits >> bit++ & 1) == 0; };
+  for (Weight* const weight : weights) weight->trained = trained();
+  for (Weight* const weight : weights) {
+    for (AdapterPair& pair : weight->adapters) {
+      pair.left_trained = trained();
+      pair.right_trained = trained();
+    }
+  }
+}
+
+Weight vocabulary(const Shape& shape, std::string_view role, const char* tensor) {
+  Weight weight = matrix(role, {tensor}, shape.hidden, {{shape.vocab, shape.vocab}}, Use::kIn);
+  name_tensors(shape, weight);
+  return weight;
+}
+
+}  // namespace
+
+Layer layer_of(const Shape& shape, const BlockType& type) {
+  Layer layer{.hidden = shape.hidden, .parts = {mixing_part(shape, type)}};
+  if (type.experts || shape.ffn_hidden > 0) layer.parts.push_back(feeding_part(shape, type));
+  for (Part& part : layer.parts) add_norms(shape, type, part);
+  const std::vector<Weight*> weights = weights_of(layer);
+  for (Weight* const weight : weights) {
+    name_tensors(shape, *weight);
+    add_adapters(shape.lora, *weight);
+  }
+  freeze(type.frozen, weights);
+  return layer;
+}
+
+Embedding embedding_of(const Shape& shape) {
+  Embedding embedding{vocabulary(shape, roles::kEmbedding, "model.embed_tokens.weight"),
+                      shape.embedding_scale};
+  freeze(shape.frozen_embedding, {&embedding.table});
+  return embedding;
+}
+
+Head head_of(const Shape& shape) {
+  Head head{
+      .norm = norm(roles::kFinalNorm, "model.norm.weight", shape.hidden, shape.norm_eps, shape.norm_offset),
+      .output = shape.tie_embeddings ? embedding_of(shape).table
+                                     : vocabulary(shape, roles::kHead, "lm_head.weight"),
+      .tied = shape.tie_embeddings,
+      .divisor = shape.logit_divisor,
+      .cap = shape.logit_cap};
+  std::vector<Weight*> own{&head.norm.weights.front()};
+  if (!head.tied) own.push_back(&head.output);
+  name_tensors(shape, *own.front());
+  freeze(shape.frozen_head, own);
+  return head;
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,13 @@
+// The layers and ends of a shape as values.
+#pragma once
+
+#include "model/layer.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+Layer layer_of(const Shape& shape, const BlockType& type);
+Embedding embedding_of(const Shape& shape);
+Head head_of(const Shape& shape);
+
+}  // namespace sluice::model

@@ -1,0 +1,40 @@
+#include "model/make_parts.h"
+
+#include <utility>
+
+namespace sluice::model {
+
+Weight matrix(std::string_view role, std::vector<std::string> tensors, int64_t columns,
+              std::vector<RowGroup> groups, Use use) {
+  return {.role = role,
+          .tensors = std::move(tensors),
+          .groups = std::move(groups),
+          .columns = columns,
+          .use = use};
+}
+
+Weight vector(std::string_view role, std::vector<std::string> tensors, std::vector<RowGroup> groups,
+              Start start) {
+  Weight weight = matrix(role, std::move(tensors), 1, std::move(groups), Use::kVector);
+  weight.start = start;
+  return weight;
+}
+
+Weight out(std::string_view role, std::string_view tensor, int64_t hidden, RowGroup group) {
+  Weight weight = matrix(role, {std::string(tensor)}, hidden, {std::move(group)}, Use::kOut);
+  weight.start = Start::kResidual;
+  weight.form = FileForm::kTransposed;
+  return weight;
+}
+
+Norm norm(std::string_view role, std::string_view tensor, int64_t width, double eps, double offset) {
+  Weight weight = vector(role, {std::string(tensor)}, {{width, 0}}, offset == 0 ? Start::kOne : Start::kZero);
+  weight.use = Use::kNorm;
+  return {.eps = eps, .offset = offset, .weights = {std::move(weight)}};
+}
+
+void forbid_adapters(Part& part) {
+  for (Weight& weight : part.weights) weight.adapts = false;
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,37 @@
+// Parts of layers with the weights that each mixer has, under LLaMA's names; norms apart.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/layer.h"
+
+namespace sluice::model {
+
+Weight matrix(std::string_view role, std::vector<std::string> tensors, int64_t columns,
+              std::vector<RowGroup> groups, Use use);
+Weight vector(std::string_view role, std::vector<std::string> tensors, std::vector<RowGroup> groups,
+              Start start);
+// A product that adds to the rows that pass.
+Weight out(std::string_view role, std::string_view tensor, int64_t hidden, RowGroup group);
+// It starts as the identity, so at 1 less `offset`, which is 0 or 1.
+Norm norm(std::string_view role, std::string_view tensor, int64_t width, double eps, double offset);
+void forbid_adapters(Part& part);
+
+struct Biases {
+  bool in = false, out = false;
+};
+Part attention_part(const Attention& own, int64_t hidden, const Biases& biases);
+// `biases`: of models that are counted.
+Part latent_attention_part(const LatentAttention& own, int64_t hidden, const Biases& biases);
+// Whether what a key head and its value heads are made of stands together, in files and in the bucket.
+enum class RowOrder : uint8_t { kByKind, kByKeyHead };
+Part delta_rule_part(const DeltaRule& own, int64_t hidden, RowOrder order);
+enum class ConvolutionBias : uint8_t { kNone, kOwn };
+Part mamba2_part(const Mamba2& own, int64_t hidden, ConvolutionBias bias);
+Part gla_part(const Gla& own, int64_t hidden);
+Part mlp_part(const GatedMlp& own, int64_t hidden);
+Part experts_part(const RoutedExperts& own, int64_t hidden);
+
+}  // namespace sluice::model

@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "model/derive.h"
+#include "model/make_parts.h"
+#include "model/roles.h"
+
+namespace sluice::model {
+
+Part mlp_part(const GatedMlp& own, int64_t hidden) {
+  const RowGroup ffn{own.width, own.width};
+  Part part{.mixer = own};
+  part.weights.push_back(
+      matrix(roles::kGateUp, {"mlp.gate_proj.weight", "mlp.up_proj.weight"}, hidden, {ffn, ffn}, Use::kIn));
+  part.weights.push_back(out(roles::kDown, "mlp.down_proj.weight", hidden, ffn));
+  return part;
+}
+
+// Recomputing leaves out the second matrix, which only later layers need.
+MixerFigures figures_of(const GatedMlp& own, const Part&, const AtWork& at) {
+  const int64_t ffn = at.out;
+  MixerFigures f{.elements = 3 * own.width, .makes_out_again = false};
+  // SwiGLU's output beside the product that is summed over the ranks.
+  f.forward = at.element * (ffn + at.gathered);
+  // SwiGLU's output with its gradient; with the product for the input's gradient; with that, the normed input
+  // and the gradient behind the norm. All beside the gathered gradient; gate and up become their gradients.
+  f.backward = at.element * (at.gathered + std::max(2 * ffn, at.behind(ffn)));
+  f.ring_backward = f.backward;
+  f.released = at.results * at.element;
+  return f;
+}
+
+std::string tp_fault_of(const GatedMlp& own, int tp) {
+  return tp > own.width ? base::text("tp ", tp, " is above ffn_hidden ", own.width) : "";
+}
+
+Part experts_part(const RoutedExperts& routed, int64_t hidden) {
+  const Experts& own = routed.experts;
+  const RowGroup each{own.hidden, own.hidden}, shared{own.shared_hidden, own.shared_hidden};
+  Part part{.mixer = routed};
+  std::vector<Weight>& w = part.weights;
+  const auto of_experts = [&](Weight weight) {
+    weight.experts = own.count;
+    weight.visits = own.per_token;
+    w.push_back(std::move(weight));
+  };
+  const auto counts = [&](std::string_view role, const char* tensor, Learns learns) {
+    w.push_back(vector(role, {tensor}, {{own.count, 0}}, Start::kZero));
+    w.back().learns = learns;
+  };
+  // Scores, wide and of the shard's rows.
+  const auto scores = [&](std::string_view role, const char* tensor, int64_t rows) {
+    w.push_back(matrix(role, {tensor}, hidden, {{rows, 0}}, Use::kIn));
+    w.back().place = Place::kShard;
+    w.back().wide = true;
+  };
+  scores(roles::kRouter, "mlp.gate.weight", own.count);
+  of_experts(matrix(roles::kExpertsGateUp,
+                    {"mlp.experts.{}.gate_proj.weight", "mlp.experts.{}.up_proj.weight"}, hidden,
+                    {each, each}, Use::kIn));
+  of_experts(out(roles::kExpertsDown, "mlp.experts.{}.down_proj.weight", hidden, each));
+  if (own.biases) {
+    w.push_back(vector(roles::kRouterBias, {"mlp.gate.bias"}, {{own.count, 0}}, Start::kZero));
+    of_experts(vector(roles::kExpertsGateUpBias,
+                      {"mlp.experts.{}.gate_proj.bias", "mlp.experts.{}.up_proj.bias"}, {each, each},
+                      Start::kZero));
+    w.push_back(vector(roles::kExpertsDownBias, {"mlp.experts.down_proj_bias"}, {{own.count * hidden, 0}},
+                       Start::kZero));
+  }
+  if (own.corrected) counts(roles::kCorrection, "mlp.gate.e_score_correction_bias", Learns::kAsCorrection);
+  if (own.shared_hidden > 0) {
+    w.push_back(matrix(roles::kSharedGateUp,
+                       {"mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"}, hidden,
+                       {shared, shared}, Use::kIn));
+    w.push_back(out(roles::kSharedDown, "mlp.shared_expert.down_proj.weight", hidden, shared));
+  }
+  if (own.shared_gate) {
+    scores(roles::kSharedGate, "mlp.shared_expert_gate.weight", 1);
+    w.back().kept = false;  // its sigmoid is, of all rows
+  }
+  if (own.remembers_loads) counts(roles::kLoads, "mlp.gate.loads", Learns::kAsLoads);
+  forbid_adapters(part);
+  return part;
+}
+
+// Beside what an MLP of the visited width reads and writes: scores of all experts, and each token's row on
+// its way to its experts and back. Where rows travel a lane keeps of visits as much as its own rows' would
+// take, whoever's they are, or nothing; what it has at work of them is the same whatever it has of rows
+// (wave_bytes).
+MixerFigures figures_of(const RoutedExperts& routed, const Part&, const AtWork& at) {
+  const Experts& own = routed.experts;
+  const int64_t visits = own.per_token, shared = at.of_rank(own.shared_hidden), hidden = at.hidden;
+  const int64_t all = shared + visits * at.of_rank(own.hidden), e = at.element;
+  const int64_t ffn = at.travels ? shared : all, kept = at.travels && !at.keeps_visits ? shared : all;
+  const int64_t widest = at.travels ? shared : std::max(at.of_rank(own.hidden), shared);
+  const int64_t normed = at.travels ? hidden : 0;                           // at hand while its rows travel
+  const int64_t routes = visits * (4 + at.statistic);                       // experts' numbers and weights
+  const int64_t order = at.travels ? 0 : visits * (16 + 2 * at.statistic);  // both in the order of experts
+  const int64_t scores = own.count * at.statistic;
+  // Rows' weights of all experts; scores as they are corrected and those of chosen groups.
+  const int64_t biased =
+      (own.biases ? 2 * scores : 0) + (own.corrected ? scores : 0) + (own.groups > 1 ? 2 * scores : 0);
+  MixerFigures f{.makes_out_again = false};
+  // Biases of what experts give are a product with every row's weights of all experts.
+  f.products = own.biases ? hidden * own.count : 0;
+  f.elements = 3 * (visits * own.hidden + own.shared_hidden) + 2 * own.count + 4 * visits * hidden;
+  f.saved.own = routes + (own.shared_gate ? at.statistic : 0);
+  f.border.own = routes;  // never made again
+  f.until_weight.own = 4 * visits;
+  f.recomputed = normed * e;
+  // An expert that all tokens visit: its rows, beside the normed input; SwiGLU's output and its product,
+  // beside the sum.
+  f.forward = order + 2 * scores + biased +
+              e * (normed + std::max(at.shard + at.gathered + hidden, 2 * hidden + widest));
+  // SwiGLU's output by visit, the gathered gradient and: the input's with an expert's gradients, rows and
+  // product; what goes through the norm; an expert's rows for its weights.
+  const int64_t expert = hidden + std::max(3 * widest, widest + hidden);
+  f.backward = order + 4 * scores + biased +
+               e * (normed + ffn + at.gathered +
+                    std::max({hidden + expert, hidden + 2 * at.shard, 2 * at.shard + 2 * hidden}));
+  f.ring_backward = f.backward;
+  f.released = 2 * kept * e;
+  return f;
+}
+
+std::string tp_fault_of(const RoutedExperts& routed, int tp) {
+  const int64_t width = routed.experts.hidden;
+  return tp > width ? base::text("tp ", tp, " is above an expert's hidden ", width) : "";
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,67 @@
+// What weights are to their layers: the roles of parameters. Of [in, out] are the roles of products whose
+// result is added to the rows that pass (a·w); other matrices are [out, in] (x·wᵀ).
+#pragma once
+
+#include <string_view>
+
+namespace sluice::model::roles {
+
+inline constexpr std::string_view kEmbedding = "embedding";
+inline constexpr std::string_view kFinalNorm = "final_norm";
+inline constexpr std::string_view kHead = "head";  // absent where embeddings are tied
+
+// Of attention.
+inline constexpr std::string_view kAttentionNorm = "attention_norm";
+inline constexpr std::string_view kQkv = "qkv";  // rows q, k, v; of gated heads each query with its gate
+inline constexpr std::string_view kQkvBias = "qkv_bias";
+inline constexpr std::string_view kQNorm = "q_norm";  // of one head's width, or of all heads'
+inline constexpr std::string_view kKNorm = "k_norm";
+inline constexpr std::string_view kSinks = "sinks";                 // one score a query head
+inline constexpr std::string_view kAttentionOut = "attention_out";  // [in, out]
+inline constexpr std::string_view kAttentionOutBias = "attention_out_bias";
+inline constexpr std::string_view kAttentionNormBehind = "attention_norm_behind";
+
+// Of latent attention, which shares attention's norm and out. Narrow ones are whole on every TP rank.
+inline constexpr std::string_view kQNarrow = "q_narrow";
+inline constexpr std::string_view kQ = "q";                 // of each head rows unrotated, rotated
+inline constexpr std::string_view kKvNarrow = "kv_narrow";  // the keys' rotated part behind
+inline constexpr std::string_view kKvNorm = "kv_norm";
+inline constexpr std::string_view kKv = "kv";  // of each head rows of unrotated keys, values
+inline constexpr std::string_view kNarrowBias = "narrow_bias";
+
+// Of recurrences.
+inline constexpr std::string_view kRecurrentNorm = "recurrent_norm";
+// Rows q, k, v; by key head q, k, v, gate; of Mamba-2 gate, v, k, q, step.
+inline constexpr std::string_view kRecurrentQkv = "recurrent_qkv";
+// Rows rates, decays, one a value head, or by key head these; of GLA decays of key channels.
+inline constexpr std::string_view kRates = "recurrent_rates";
+inline constexpr std::string_view kDecayNarrow = "recurrent_decay_narrow";
+inline constexpr std::string_view kRecurrentGate = "recurrent_gate";
+inline constexpr std::string_view kConvolution = "recurrent_convolution";  // a row for each of q, k, v's
+inline constexpr std::string_view kConvolutionBias = "recurrent_convolution_bias";
+inline constexpr std::string_view kDecay = "recurrent_decay";         // logarithms, one a value head
+inline constexpr std::string_view kStepBias = "recurrent_step_bias";  // of each decay, before softplus
+inline constexpr std::string_view kSkip = "recurrent_skip";           // how much of a value passes by
+inline constexpr std::string_view kHeadNorm = "recurrent_head_norm";  // of a value head's width, or of all
+inline constexpr std::string_view kRecurrentOut = "recurrent_out";    // [in, out]
+
+// Of MLPs.
+inline constexpr std::string_view kMlpNorm = "mlp_norm";
+inline constexpr std::string_view kGateUp = "gate_up";  // rows gate, up
+inline constexpr std::string_view kDown = "down";       // [in, out]
+inline constexpr std::string_view kMlpNormBehind = "mlp_norm_behind";
+
+// Of experts, which share the MLP's norm. Those of the router are whole on every TP rank.
+inline constexpr std::string_view kRouter = "router";                  // [experts, hidden]
+inline constexpr std::string_view kExpertsGateUp = "experts_gate_up";  // of each expert rows gate, up
+inline constexpr std::string_view kExpertsDown = "experts_down";       // of each [in, out]
+inline constexpr std::string_view kRouterBias = "router_bias";
+inline constexpr std::string_view kExpertsGateUpBias = "experts_gate_up_bias";
+inline constexpr std::string_view kExpertsDownBias = "experts_down_bias";  // whole on every TP rank
+inline constexpr std::string_view kCorrection = "router_correction";       // Experts::corrected
+inline constexpr std::string_view kLoads = "router_loads";                 // Experts::remembers_loads
+inline constexpr std::string_view kSharedGateUp = "shared_gate_up";
+inline constexpr std::string_view kSharedDown = "shared_down";
+inline constexpr std::string_view kSharedGate = "shared_gate";  // [1, hidden], whole on every TP rank
+
+}  // namespace sluice::model::roles
