@@ -1,0 +1,137 @@
+// What tells one recurrence from another (ops/recurrence.h): the products that give its rows, how queries and
+// keys are brought to their length, how rates and decays come of the numbers that tokens choose, and the norm
+// of what comes out. What they share is in layers/recurrent_block.cpp.
+//
+// Row names: T all rows of the micro-batch, A those that the lane works on (head_exchange.h), R with margins.
+// Widths: C this rank's, or lane's, queries, keys and values, V its values, R its rates and decays, L a
+// narrow row; N, H value heads, G key heads, K a key's width.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "layers/mixer.h"
+#include "layers/recurrent_heads.h"
+#include "ops/gated_norm.h"
+#include "ops/recurrence.h"
+#include "ops/short_convolution.h"
+#include "ops/simd.h"
+
+namespace sluice::layers {
+
+// What there is not is undefined. Vectors are by value head, biases by decay.
+struct RecurrentWeights {
+  Matrix rates_RH;  // of GLA [R, L]
+  at::Tensor gate_VH;
+  at::Tensor convolution_CW, convolution_bias_C;  // as the rows lie
+  at::Tensor decay_N, step_bias_N;
+  at::Tensor skip_N;       // of Mamba-2
+  at::Tensor head_norm_D;  // of a head's width, of Mamba-2 of all heads'
+};
+
+// What rows are projected to, or the gradients of that.
+struct Projected {
+  at::Tensor qkv_TC, rate_TR, gate_TV;
+  at::Tensor narrow_TL = {};
+};
+
+// What the recurrence takes, and what it was made of.
+struct RecurrentMix {
+  ops::RecurrenceInput input;
+  at::Tensor marginal_RC;
+  ops::ShortConvolution convolution;
+  at::Tensor q_AGK, k_AGK;  // of a delta rule: before they are brought to their length
+  at::Tensor number_AN;     // of decays, with their biases
+  at::Tensor skip_N1;       // of Mamba-2, in float
+  at::Tensor key_of_value;  // undefined: all key heads serve as many
+};
+
+// Of a lane's numbers, and of their decays with biases.
+struct RatesGradient {
+  at::Tensor drate_AR, dnumber_AN;
+};
+
+class RecurrentRule {
+ public:
+  // The mixer's own weight gradients in PartGradient.
+  enum Inner : uint8_t { kConvolution, kRates };  // rates: of GLA
+
+  // `own` is referred to.
+  RecurrentRule(const model::StateHeads& own, int tp, RecurrentWeights weights, RecurrentWeights gradients)
+      : own_(own), tp_(tp), weights_(std::move(weights)), gradients_(std::move(gradients)) {}
+  RecurrentRule(const RecurrentRule&) = delete;
+  RecurrentRule& operator=(const RecurrentRule&) = delete;
+  virtual ~RecurrentRule() = default;
+
+  virtual RecurrentShape shape() const { return {own_}; }
+  virtual Projected project(PartRows& rows) const = 0;
+  // The gate alone.
+  virtual at::Tensor gate(PartRows& rows) const { return project(rows).gate_TV; }
+  // Gives `to` the in-products' gradients. `narrow_TL`: as projected.
+  virtual void add_gradients(Projected d, at::Tensor narrow_TL, PartGradient& to) const = 0;
+
+  // Takes the mix's queries and keys by key head to what the recurrence takes, and gradients of these back.
+  virtual void scale_keys(RecurrentMix& /*mixed*/) const {}
+  virtual void scale_keys_backward(const RecurrentMix& /*mixed*/, at::Tensor& /*dq*/,
+                                   at::Tensor& /*dk*/) const {}
+  // Sets the mix's rates and decays from a lane's numbers, in float, whose decays with their biases are in
+  // number_AN.
+  virtual void set_rates(const LaneHeads& heads, const at::Tensor& numbers_AR, RecurrentMix& mixed) const = 0;
+  // Their gradients; adds those of vectors, but for the biases.
+  virtual RatesGradient rates_backward(const LaneHeads& heads, const RecurrentMix& mixed,
+                                       const ops::RecurrenceGradient& gradient) const = 0;
+
+  // Adds what passes by the recurrence to what it gives, and to values' gradients what comes back.
+  virtual void add_skipped(const RecurrentMix& /*mixed*/, const at::Tensor& /*out_AHD*/) const {}
+  virtual void skip_backward(const LaneHeads& /*heads*/, const RecurrentMix& /*mixed*/,
+                             const at::Tensor& /*dout_AHD*/, const at::Tensor& /*dv_AHD*/) const {}
+
+  // Normed, and let through as far as gates open.
+  virtual at::Tensor gated_norm(const at::Tensor& out_TV, const at::Tensor& gate_TV) const {
+    return ops::gated_head_norm(out_TV, gate_TV, weights_.head_norm_D, own_.norm_eps);
+  }
+  virtual ops::GatedNormGradient gated_norm_backward(const at::Tensor& da_TV, const at::Tensor& out_TV,
+                                                     const at::Tensor& gate_TV) const {
+    return ops::gated_head_norm_backward(da_TV, out_TV, gate_TV, weights_.head_norm_D, own_.norm_eps,
+                                         gradients_.head_norm_D);
+  }
+
+  const model::StateHeads& own() const { return own_; }
+  const RecurrentWeights& weights() const { return weights_; }
+  const RecurrentWeights& gradients() const { return gradients_; }
+  LaneHeads all_heads() const { return {shape(), tp_, 1, 0}; }
+  LaneHeads heads_of(int lanes, int lane) const { return {shape(), tp_, lanes, lane}; }
+
+ protected:
+  double query_scale() const { return 1 / std::sqrt(static_cast<double>(own_.key_width)); }
+  static at::Tensor wide(const at::Tensor& x) { return x.to(ops::accumulator_type(x)); }
+  // A lane's part of a vector by value head, in float.
+  static at::Tensor part_of(const at::Tensor& x_N, base::Interval some) {
+    return wide(x_N.narrow(0, some.begin, some.size()));
+  }
+
+  const model::StateHeads& own_;
+  int tp_;
+  RecurrentWeights weights_, gradients_;
+};
+
+// Adds the sum over rows to a lane's part of a vector's gradient, unless that is undefined.
+void add_sums(const at::Tensor& to_N, base::Interval some, const at::Tensor& d_AN);
+// Decays as exp(−step·e^A), with steps by softplus of their numbers: sets the decays and returns steps; and
+// the gradient of steps.
+at::Tensor steps_and_decays(const RecurrentWeights& weights, base::Interval heads, RecurrentMix& mixed);
+at::Tensor steps_backward(const RecurrentWeights& weights, const RecurrentWeights& gradients,
+                          base::Interval heads, const RecurrentMix& mixed, const at::Tensor& dlog_decay);
+
+// `own`: which the rule refers to.
+std::unique_ptr<const RecurrentRule> make_delta_rule(const model::DeltaRule& own, int tp,
+                                                     RecurrentWeights weights, RecurrentWeights gradients);
+std::unique_ptr<const RecurrentRule> make_mamba2_rule(const model::Mamba2& own, int tp,
+                                                      RecurrentWeights weights, RecurrentWeights gradients);
+std::unique_ptr<const RecurrentRule> make_gla_rule(const model::Gla& own, int tp, RecurrentWeights weights,
+                                                   RecurrentWeights gradients);
+
+}  // namespace sluice::layers
