@@ -80,6 +80,44 @@ void expect_bytes(int64_t actual, int64_t counted, int64_t rows, int tp) {
   EXPECT_LE(actual, counted * rows);
 }
 
+model::TokenBytes bytes_at(const Case& c, const model::Program& program, size_t position, int tp) {
+  return program.kind_at(static_cast<int64_t>(position)).bytes({tp}, c10::elementSize(c.dtype));
+}
+
+void expect_deferred_bytes(const Case& c, int64_t actual, const model::TokenBytes& counted, int64_t rows,
+                           int tp) {
+  // A convolution's gradients are the same however many rows there are.
+  const int64_t convolutions = c.shape.recurrent.qkv_width() * c.shape.recurrent.convolution * 8;
+  const int64_t most = (counted.saved + counted.deferred) * rows;
+  EXPECT_LE(actual, most + convolutions);
+  if (tp == 1 && convolutions == 0 && counted.deferred > 0 && !model::is_tuned(c.shape)) {
+    EXPECT_EQ(actual, most);
+  }
+}
+
+// All operations but the head forward; what the case keeps of them.
+std::vector<StatePtr> forward_layers(const Case& c, const std::vector<std::unique_ptr<Operation>>& operations,
+                                     const model::Program& program, int tp, Flow& flow) {
+  std::vector<StatePtr> saved(operations.size());
+  const int64_t rows = flow.layout.rows;
+  for (size_t i = 0; i + 1 < operations.size(); ++i) {
+    saved[i] = operations[i]->forward(flow, Purpose::kTrain);
+    if (saved[i] == nullptr) continue;  // the embedding
+    const model::TokenBytes counted = bytes_at(c, program, i, tp);
+    expect_bytes(saved[i]->bytes(), counted.saved, rows, tp);
+    EXPECT_EQ(saved[i]->recomputed_bytes(), 0);
+    for (const SavedRows& row : saved[i]->rows()) {
+      const bool log_sum_exp = row.dimension == 1;
+      if (log_sum_exp && row.tensor.defined()) row.tensor.add_(c.lse_error);
+    }
+    if (c.activations == Activations::kKeep) continue;
+    operations[i]->drop_recomputable(*saved[i]);
+    expect_bytes(saved[i]->bytes(), counted.border, rows, tp);
+    expect_bytes(saved[i]->recomputed_bytes(), counted.recomputed, rows, tp);
+  }
+  return saved;
+}
+
 // One rank's micro-batch: all layers forward, head, all layers backward.
 Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, Weights weights) {
   const model::ParameterTable table = model::parameter_table(c.shape);
@@ -114,24 +152,8 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   flow.layout = layout;
   flow.id_T = ids;
   flow.targets = chosen;
-  std::vector<StatePtr> saved(operations.size()), deferred(operations.size());
-  const auto counted = [&](size_t position) {
-    return table.program.kind_at(static_cast<int64_t>(position)).bytes({tp}, c10::elementSize(c.dtype));
-  };
-  for (size_t i = 0; i + 1 < operations.size(); ++i) {
-    saved[i] = operations[i]->forward(flow, Purpose::kTrain);
-    if (saved[i] == nullptr) continue;  // the embedding
-    expect_bytes(saved[i]->bytes(), counted(i).saved, layout.rows, tp);
-    EXPECT_EQ(saved[i]->recomputed_bytes(), 0);
-    for (const SavedRows& row : saved[i]->rows()) {
-      const bool log_sum_exp = row.dimension == 1;
-      if (log_sum_exp && row.tensor.defined()) row.tensor.add_(c.lse_error);
-    }
-    if (c.activations == Activations::kKeep) continue;
-    operations[i]->drop_recomputable(*saved[i]);
-    expect_bytes(saved[i]->bytes(), counted(i).border, layout.rows, tp);
-    expect_bytes(saved[i]->recomputed_bytes(), counted(i).recomputed, layout.rows, tp);
-  }
+  std::vector<StatePtr> saved = forward_layers(c, operations, table.program, tp, flow);
+  std::vector<StatePtr> deferred(operations.size());
   const HeadParameters head =
       head_parameters({table, table.program.head(), of(flats), OperationShards::Of::kWeights, {tp, t}});
   const at::Tensor evaluated = head_losses(context, head, flow.activation_SH, chosen);
@@ -144,13 +166,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
     }
   }
   for (size_t i = 1; weights == Weights::kDeferred && i + 1 < operations.size(); ++i) {
-    // A convolution's gradients are the same however many rows there are.
-    const int64_t convolutions = c.shape.recurrent.qkv_width() * c.shape.recurrent.convolution * 8;
-    const int64_t most = (counted(i).saved + counted(i).deferred) * layout.rows;
-    EXPECT_LE(deferred[i]->bytes(), most + convolutions);
-    if (tp == 1 && convolutions == 0 && counted(i).deferred > 0 && !model::is_tuned(c.shape)) {
-      EXPECT_EQ(deferred[i]->bytes(), most);
-    }
+    expect_deferred_bytes(c, deferred[i]->bytes(), bytes_at(c, table.program, i, tp), layout.rows, tp);
     operations[i]->backward_weight(std::move(deferred[i]));
   }
   no_waiting.reset();
