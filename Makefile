@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap test-bootstrap configure build everything benches tested test lab check sanitize train quick-start-corpus quick-start-run trial soak fuzz \
         processors parity integrations wheel minutes bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
-        bench-transformers bench-experts bench-generate bench-fidelity bench-saving bench-corpus format tidy clean
+        bench-transformers bench-experts bench-generate bench-serve bench-fidelity bench-saving bench-corpus format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -94,11 +94,14 @@ processors: everything ## Run the tests as other processors would: older instruc
 	  echo "$$setting"; env $${setting//,/ } $(CTEST) --test-dir $(BUILD) -C lab -j $(JOBS) -L 'libtorch|integration' || exit 1; \
 	done
 
-fuzz: bootstrap ## Read and use 10^6 damaged inputs under ASan+UBSan, and run 5,000 commands on damaged files
-	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz
+fuzz: bootstrap ## Read and use 10^6 damaged inputs and 10^5 requests under ASan+UBSan, 1,000 messages beside h11, and 5,000 commands on damaged files
+	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz request_fuzz
 	ASAN_OPTIONS=max_allocation_size_mb=256:allocator_may_return_null=1:malloc_context_size=1:quarantine_size_mb=16 \
 	  build-asan/input_fuzz --count 1000000
+	build-asan/request_fuzz --count 100000
 	$(MAKE) build && cmake --build $(BUILD) -j $(JOBS) --target start_once
+	tools/bootstrap --parity
+	SLUICE=$(SLUICE) $(DEPS)/parity/bin/python -B tests/fuzz/framings.py --count 1000
 	SLUICE=$(SLUICE) START_ONCE=$(BUILD)/tests/fuzz/libstart_once.so \
 	  $(PYTHON) -B tests/fuzz/command_fuzz.py --count 5000 --jobs $(JOBS)
 
@@ -169,6 +172,9 @@ bench-corpus: build ## Tokens a second of corpus build beside datasets.map and p
 bench-generate: build ## Tokens said a second beside transformers' generate, on a quiet machine (5 minutes)
 	tools/bootstrap --parity
 	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/generation.py --sluice $(SLUICE) --out bench/results/generation.json
+
+bench-serve: build ## What clients of `serve` wait for under load, beside the generator without HTTP, on a quiet machine (3 minutes)
+	$(PYTHON) -B bench/serving.py --sluice $(SLUICE) --results bench/results/serving.md
 
 rl: build ## Imitate a teacher, then do better by reward alone, 2 ranks (two minutes)
 	$(PYTHON) -B bench/reinforcement.py --sluice $(SLUICE) --seeds 1 --only dapo

@@ -32,6 +32,6 @@ endif()
 
 if(SLUICE_TORCH)
   pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
-  pkg_check_modules(cpp-httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+  find_package(Boost 1.74 REQUIRED)  # headers alone: Asio
   include(LibTorch)
 endif()

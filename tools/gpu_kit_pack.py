@@ -11,8 +11,8 @@ import tempfile
 
 PROGRAMS = ("sluice", "sluice-torch", "ops_test", "layers_test", "transport_test", "runtime_test", "device_layers_bench")
 # Of Debian: what the sources include and link, for a build where nothing of it is installed.
-PACKAGES = ("libbenchmark-dev", "libbenchmark1debian", "libbz2-1.0", "libbrotli-dev", "libbrotli1", "libbz2-dev", "libcli11-dev",
-            "libcpp-httplib-dev", "libcpp-httplib0.11", "libfmt-dev", "libfmt9",
+PACKAGES = ("libbenchmark-dev", "libbenchmark1debian", "libboost1.74-dev", "libbz2-1.0", "libbz2-dev", "libcli11-dev",
+            "libfmt-dev", "libfmt9",
             "libgloo-dev", "libgmock-dev", "libgtest-dev", "libpkgconf3", "libsentencepiece-dev", "libsentencepiece0",
             "libspdlog-dev", "libspdlog1.10", "libssl-dev", "libssl3", "libtomlplusplus-dev", "libtomlplusplus3",
             "libxxhash-dev", "libzstd-dev", "libzstd1", "nlohmann-json3-dev", "pkgconf-bin", "zlib1g", "zlib1g-dev")

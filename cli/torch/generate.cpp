@@ -23,7 +23,7 @@
 #include "corpus/continuation.h"
 #include "generate/generator.h"
 #include "profile/pass_prediction.h"
-#include "serve/api.h"
+#include "serve/text_so_far.h"
 #include "strategy/strategy.h"
 #include "train/evaluator.h"
 #include "train/held_model.h"

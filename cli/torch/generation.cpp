@@ -18,6 +18,8 @@ storage::Location folder_of(const train::ModelSource& model) {
   return model.hugging_face ? model.hugging_face->folder() : model.checkpoint->directory() / "model";
 }
 
+}  // namespace
+
 std::filesystem::path find_tokenizer(const std::filesystem::path& told, const train::ModelSource& model) {
   if (!told.empty()) return told;
   const storage::Location folder = folder_of(model);
@@ -26,8 +28,6 @@ std::filesystem::path find_tokenizer(const std::filesystem::path& told, const tr
   }
   return {};
 }
-
-}  // namespace
 
 std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& told,
                                                 const train::ModelSource& model, Needed needed,

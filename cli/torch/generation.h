@@ -18,6 +18,9 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
                                                 const train::ModelSource& model, Needed needed,
                                                 const corpus::ChatOptions& chat = {});
 
+// The file `told`, or the model's own; empty: there is none.
+std::filesystem::path find_tokenizer(const std::filesystem::path& told, const train::ModelSource& model);
+
 // Tokens that end a text: the tokenizer's, and what the model's files say. `tokenizer` may be null.
 std::vector<int64_t> end_tokens_of(const train::ModelSource& model, const corpus::Tokenizer* tokenizer);
 

@@ -1,16 +1,12 @@
 // sluice serve: an endpoint that speaks OpenAI's language.
-#include <arpa/inet.h>
-
-#include <chrono>
-#include <condition_variable>
 #include <csignal>
-#include <iostream>
-#include <mutex>
 #include <optional>
-#include <thread>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
@@ -21,6 +17,7 @@
 #include "cli/torch/generation.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch/ranks.h"
+#include "cli/torch/serving.h"
 #include "cli/torch_commands.h"
 #include "generate/company.h"
 #include "serve/server.h"
@@ -39,10 +36,13 @@ struct ServeArguments : ModelOptions {
   std::filesystem::path tokenizer;
   corpus::ChatOptions chat;
   serve::ServerOptions server;
+  std::string tool_format = "auto";
   std::optional<int64_t> context_length;
   double cache_gib = 4;
   int64_t most_texts = 64;
-  int64_t most_waiting = 256;
+  int64_t most_waiting = 4096;
+  std::optional<int64_t> most_waiting_of_client;
+  double grace_s = 20;
   bool follow = false;
   int nproc = 1;
   std::string strategy;
@@ -52,90 +52,6 @@ struct ServeArguments : ModelOptions {
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
-
-// Ends `server` at a signal to stop, all of which main() has blocked in all threads.
-class StopAtSignal {
- public:
-  explicit StopAtSignal(serve::Server& server)
-      : thread_([this, &server] {
-          int signal = 0;
-          sigwait(&signals_, &signal);
-          if (!done_) base::log_info("told to stop: texts under way end here");
-          server.stop();
-        }) {}
-  ~StopAtSignal() {
-    done_ = true;
-    pthread_kill(thread_.native_handle(), SIGTERM);
-    thread_.join();
-  }
-
- private:
-  sigset_t signals_ = base::stop_signals();
-  std::atomic<bool> done_ = false;
-  std::thread thread_;
-};
-
-// Collective over the ranks of a model.
-void take_up(const std::string& place, train::Evaluator& evaluator) {
-  evaluator.reload([&] { return train::open_model(locate(place)); });
-}
-
-// Looks for a newer checkpoint of the run every so often, and has the engine take it between two texts.
-class Follow {
- public:
-  Follow(const storage::Location& location, std::string served, serve::Engine& engine,
-         train::Evaluator& evaluator)
-      : location_(location), served_(std::move(served)), engine_(engine), evaluator_(evaluator) {}
-  ~Follow() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    ended_.notify_all();
-    thread_.join();
-  }
-
- private:
-  void run() {
-    constexpr std::chrono::seconds kPause{2};
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, kPause, [this] { return done_; })) {
-      lock.unlock();
-      try {
-        look();
-      } catch (const base::Error& error) {
-        tell(error.what());
-      }
-      lock.lock();
-    }
-  }
-
-  void look() {
-    const train::ModelSource newest = train::open_model(location_);
-    if (newest.name() == served_) return;
-    // The others open the same, whatever is newer by then.
-    const std::string place =
-        newest.checkpoint ? newest.checkpoint->directory().string() : location_.string();
-    if (!engine_.between_texts([&] { take_up(place, evaluator_); }, place)) return;
-    served_ = newest.name();
-    base::log_info(text("serving ", served_));
-  }
-
-  // A run may be writing, or gone for a while: once is enough.
-  void tell(const std::string& fault) {
-    if (std::exchange(told_, fault) != fault) base::log_warning(text("serving ", served_, " still: ", fault));
-  }
-
-  const storage::Location location_;
-  std::string served_;
-  std::string told_;
-  serve::Engine& engine_;
-  train::Evaluator& evaluator_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
-  std::thread thread_{[this] { run(); }};
-};
 
 void require_one_pipeline(const ServeArguments& options, const model::Shape& shape) {
   const int ranks = options.launch.world_size;
@@ -162,15 +78,68 @@ int64_t context_length_of(const ServeArguments& options, const train::ModelSourc
   return *options.context_length;
 }
 
-void run(ServeArguments options) {
-  const transport::Environment told = environment();
-  if (const auto key = told.find("SLUICE_API_KEY"); key != told.end()) options.server.key = key->second;
-  if (options.server.key.empty() && !is_loopback(options.server.host)) {
-    throw base::InputError(
-        text("--host ", options.server.host,
-             " lets other machines in, and nobody is asked for a key: set SLUICE_API_KEY, or serve "
-             "127.0.0.1"));
+// Keys are separated by commas.
+std::vector<std::string> keys_of(const transport::Environment& told) {
+  std::vector<std::string> keys;
+  const auto found = told.find("SLUICE_API_KEY");
+  std::istringstream rest(found == told.end() ? "" : found->second);
+  for (std::string key; std::getline(rest, key, ',');) {
+    if (!key.empty()) keys.push_back(key);
   }
+  return keys;
+}
+
+void require_key_for_others(const serve::ServerOptions& server) {
+  if (!server.keys.empty() || is_loopback(server.host)) return;
+  throw base::InputError(
+      text("--host ", server.host,
+           " lets other machines in, and nobody is asked for a key: set SLUICE_API_KEY, or serve "
+           "127.0.0.1"));
+}
+
+// The chat templates that go with a tokenizer, one behind the other.
+std::string templates_of(std::filesystem::path tokenizer, const corpus::ChatOptions& chat) {
+  if (std::filesystem::is_directory(tokenizer)) tokenizer /= "tokenizer.json";
+  const std::string told = corpus::template_text(chat, tokenizer);
+  const std::filesystem::path config = tokenizer.parent_path() / "tokenizer_config.json";
+  if (!told.empty() || !std::filesystem::exists(config)) return told;
+  const base::Json json = base::read_python_json(config);
+  const base::Json* const own = base::find(json, "chat_template");
+  if (own == nullptr) return "";
+  if (own->is_string()) return own->get<std::string>();
+  std::string all;
+  for (const base::Json& each : *own) {
+    const base::Json* const one = each.is_object() ? base::find(each, "template") : nullptr;
+    if (one != nullptr && one->is_string()) all += one->get<std::string>();
+  }
+  return all;
+}
+
+const serve::ToolFormat* tool_format_of(const ServeArguments& options, const train::ModelSource& model) {
+  if (options.tool_format == "none") return nullptr;
+  if (options.tool_format == "auto")
+    return serve::tool_format_of_template(
+        templates_of(find_tokenizer(options.tokenizer, model), options.chat));
+  if (const serve::ToolFormat* const format = serve::tool_format_named(options.tool_format)) return format;
+  throw base::InputError(text("--tool-format is '", options.tool_format, "': give auto, none, or one of ",
+                              serve::tool_format_names()));
+}
+
+// A rank that does what the first one says.
+void follow_first(train::Evaluator& evaluator, const generate::Decoder& decoder,
+                  const inference::SchedulerOptions& scheduler, const std::vector<base::Interval>& never) {
+  generate::Generator generator(decoder, scheduler, never);
+  generate::follow(evaluator.ranks(), generator, [&](const std::string& place) {
+    try {
+      take_up(place, evaluator);
+    } catch (const base::InputError&) {  // which the leader tells
+    }
+  });
+}
+
+void run(ServeArguments options) {
+  options.server.keys = keys_of(environment());
+  require_key_for_others(options.server);
   const sigset_t stopping = base::stop_signals();
   pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
   train::ModelSource model = train::open_model(locate(options.model));
@@ -184,7 +153,6 @@ void run(ServeArguments options) {
   evaluation.strategy = options.strategy;
   train::Evaluator evaluator(model, evaluation);
   const generate::HeldModel held = evaluator.held();
-  const int64_t page_bytes = generate::Decoder::page_bytes(held);
   const int64_t wanted = (options.server.context_length / inference::kPageTokens + 1) * options.most_texts;
   const int64_t pages =
       std::min(wanted, generate::Decoder::pages_in(held, options.cache_gib * 0x1p30, options.most_texts));
@@ -193,31 +161,84 @@ void run(ServeArguments options) {
   options.server.end_tokens = end_tokens_of(model, tokenizer.get());
   const std::vector<base::Interval> never =
       corpus::rows_without_token(*tokenizer, model.shape().vocab, options.server.end_tokens);
-  if (options.launch.rank > 0) {
-    generate::Generator generator(decoder, scheduler, never);
-    return generate::follow(evaluator.ranks(), generator, [&](const std::string& place) {
-      try {
-        take_up(place, evaluator);
-      } catch (const base::InputError&) {  // which the leader tells
-      }
-    });
-  }
+  if (options.launch.rank > 0) return follow_first(evaluator, decoder, scheduler, never);
   serve::Engine engine(decoder, {.scheduler = scheduler,
                                  .never = never,
                                  .most_waiting = options.most_waiting,
+                                 .most_waiting_of_client =
+                                     options.most_waiting_of_client.value_or((options.most_waiting + 1) / 2),
                                  .company = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
   options.server.context_length = std::min(options.server.context_length, pages * inference::kPageTokens);
   options.server.vocabulary = model.shape().vocab;
+  options.server.fingerprint = fingerprint_of(model);
+  options.server.tool_format = tool_format_of(options, model);
   if (options.server.model.empty()) options.server.model = options.model;
   serve::Server server(engine, *tokenizer, options.server);
   std::optional<Follow> follow;
-  if (options.follow) follow.emplace(locate(options.model), model.name(), engine, evaluator);
-  const StopAtSignal stop(server);
+  if (options.follow) follow.emplace(locate(options.model), model.name(), engine, server, evaluator);
+  const StopAtSignal stop(server, engine, options.grace_s);
+  const int64_t page_bytes = generate::Decoder::page_bytes(held);
   base::log_info(text("serving ", model.name(), " at http://", options.server.host, ":", server.port(),
                       "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)), " of cache hold ",
                       base::human_count(pages * inference::kPageTokens, "token", "tokens"),
-                      options.server.key.empty() ? "; nobody is asked for a key" : ""));
+                      options.server.keys.empty() ? "; nobody is asked for a key" : ""));
   server.run();
+}
+
+void add_generation_options(CLI::App& command, ServeArguments& options) {
+  command
+      .add_option("--context-length", options.context_length,
+                  text("Most tokens of a prompt and its answer (default: ", kUsualContext,
+                       ", or as many as the model has positions for where those are fewer)"))
+      ->check(within(int64_t{2}, int64_t{1} << 30));
+  command.add_option("--cache-gib", options.cache_gib, "Most memory for keys and values, GiB")
+      ->check(within(1e-6, 1e6))
+      ->capture_default_str();
+  command.add_option("--texts", options.most_texts, "Most texts under way at once")
+      ->check(within(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  command
+      .add_option("--tool-format", options.tool_format,
+                  text("How the model writes calls of tools: ", serve::tool_format_names(),
+                       "; none; or auto, as its chat template says"))
+      ->capture_default_str();
+}
+
+// Every bound on what a client may make the server hold.
+void add_bounds(CLI::App& command, ServeArguments& options) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  const auto bound = [&](const char* name, int64_t& value, const char* what) {
+    command.add_option(name, value, what)->check(within(int64_t{1}, kMost))->capture_default_str();
+  };
+  const auto seconds = [&](const char* name, double& value, const char* what) {
+    command.add_option(name, value, what)->check(within(0.01, 1e6))->capture_default_str();
+  };
+  serve::HttpLimits& http = options.server.http;
+  serve::RequestLimits& requests = options.server.requests;
+  bound("--waiting", options.most_waiting, "Most texts that may wait; more are refused with status 503");
+  command
+      .add_option("--waiting-per-client", options.most_waiting_of_client,
+                  "Most texts of one client that may wait (default: half of --waiting)")
+      ->check(within(int64_t{1}, kMost));
+  bound("--connections", http.connections,
+        "Most open connections; the longest idle one makes room for another");
+  bound("--connections-per-client", http.connections_per_client,
+        "Most open connections of one client; more get status 503");
+  bound("--header-bytes", http.header_bytes, "Most bytes of a request's head: else status 431");
+  bound("--body-bytes", http.body_bytes, "Most bytes of a request's body: else status 413");
+  bound("--bodies-bytes", http.bodies_bytes, "Most bytes of all bodies that are being read: else status 503");
+  bound("--json-entries", requests.json_entries, "Most values, keys and commas of a body's JSON");
+  bound("--prompts", requests.prompts, "Most texts that one request may ask for, prompts times n");
+  bound("--stops", requests.stops, "Most stop texts, and most stop tokens, of a request");
+  bound("--stop-bytes", requests.stop_bytes, "Most bytes of a stop text");
+  bound("--logit-biases", requests.logit_biases, "Most tokens of logit_bias");
+  seconds("--header-s", http.header_s, "Seconds for a request's head to come");
+  seconds("--body-s", http.body_s, "Seconds for a request's body to come");
+  seconds("--idle-s", http.idle_s, "Seconds that a connection may be idle between requests");
+  seconds("--write-s", http.write_s, "Seconds for a client to take some of its answer");
+  command.add_option("--grace", options.grace_s, "Seconds that requests under way have to end after SIGTERM")
+      ->check(within(0.0, 1e6))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -232,23 +253,9 @@ void add_serve(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--name", options->server.model, "What the model is called (default: --model)");
   command->add_flag("--follow", options->follow,
-                    "Take up each newer checkpoint of the run, when no text is under way");
-  command
-      ->add_option("--context-length", options->context_length,
-                   text("Most tokens of a prompt and its answer (default: ", kUsualContext,
-                        ", or as many as the model has positions for where those are fewer)"))
-      ->check(within(int64_t{2}, int64_t{1} << 30));
-  command->add_option("--cache-gib", options->cache_gib, "Most memory for keys and values, GiB")
-      ->check(within(1e-6, 1e6))
-      ->capture_default_str();
-  command->add_option("--texts", options->most_texts, "Most texts under way at once")
-      ->check(within(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
-  command
-      ->add_option("--waiting", options->most_waiting,
-                   "Most texts that may wait; more are refused with status 503")
-      ->check(within(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
+                    "Take up each newer checkpoint of the run, between two steps");
+  add_generation_options(*command, *options);
+  add_bounds(*command, *options);
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
   add_chat_options(*command, options->chat);
   command

@@ -18,10 +18,15 @@ base::Json to_json(const inference::Request& request, const Manner& manner) {
           {"most_tokens", request.most_tokens},
           {"samples", request.samples},
           {"scored", request.scored},
+          {"client", request.client},
           {"temperature", sampling.temperature},
           {"top_k", sampling.top_k},
           {"top_p", sampling.top_p},
           {"min_p", sampling.min_p},
+          {"logit_bias", sampling.logit_bias},
+          {"repetition_penalty", sampling.repetition_penalty},
+          {"presence_penalty", sampling.presence_penalty},
+          {"frequency_penalty", sampling.frequency_penalty},
           {"seed", sampling.seed},
           {"number", manner.number},
           {"alternatives", manner.alternatives},
@@ -35,12 +40,17 @@ void add_to(Generator& generator, const base::Json& json) {
   value("most_tokens", request.most_tokens);
   value("samples", request.samples);
   value("scored", request.scored);
+  value("client", request.client);
   Manner manner;
   Sampling& sampling = manner.sampling;
   value("temperature", sampling.temperature);
   value("top_k", sampling.top_k);
   value("top_p", sampling.top_p);
   value("min_p", sampling.min_p);
+  value("logit_bias", sampling.logit_bias);
+  value("repetition_penalty", sampling.repetition_penalty);
+  value("presence_penalty", sampling.presence_penalty);
+  value("frequency_penalty", sampling.frequency_penalty);
   value("seed", sampling.seed);
   value("number", manner.number);
   value("alternatives", manner.alternatives);
@@ -86,7 +96,9 @@ void follow(comm::Communicator& members, Generator& generator, const Taker& take
       members.receive(told.data(), head.bytes, 0)->wait();
       for (const base::Json& each : base::parse_json(told, "what is to be said")) {
         if (each.is_string()) {
+          generator.settle();
           take(each.get<std::string>());
+          generator.begin_anew();
         } else {
           each.is_number() ? generator.drop(each.get<int64_t>()) : add_to(generator, each);
         }

@@ -44,7 +44,10 @@ Generator::Heard Generator::draw(const ForwardPass& pass) const {
     next_row += vocabulary;
     if (const auto text = texts_.find(piece.text); text != texts_.end())
       choice = choose(row, text->second.manner.sampling, text->second.stream, piece.end,
-                      {never_, alternatives_of(piece.text)});
+                      {.never = never_,
+                       .alternatives = alternatives_of(piece.text),
+                       .tokens = scheduler_.tokens(piece.text),
+                       .given = scheduler_.given(piece.text)});
   }
   Score unknown;
   unknown.alternatives.resize(static_cast<size_t>(pass.alternatives));
@@ -116,9 +119,16 @@ void Generator::hear(int64_t index, const Choice& choice) {
   scheduler_.said(index, choice.token, said.ended);
 }
 
-bool Generator::step() {
+bool Generator::step() { return turn(scheduler_.next()); }
+
+void Generator::settle() {
+  while (turn({})) {
+  }
+}
+
+bool Generator::turn(std::vector<inference::Piece> pieces) {
   passes_.pop_back();
-  ForwardPass& begun = passes_.emplace_front(scheduler_.next(), scheduler_);
+  ForwardPass& begun = passes_.emplace_front(std::move(pieces), scheduler_);
   for (const inference::Piece& piece : begun.pieces) {
     if (piece.scored > 0) begun.alternatives = std::max(begun.alternatives, alternatives_of(piece.text));
   }

@@ -57,9 +57,16 @@ class Generator {
   // A turn of all stages: one pass more begins, where texts are there to say something, and one ends. False:
   // all texts have ended.
   bool step();
+  // Ends the passes under way without beginning others; then other parameters may take the place of the
+  // model's, and with begin_anew() texts under way go through these from their beginning on. Collective, as
+  // step() is.
+  void settle();
+  void begin_anew() { scheduler_.put_off_all(); }
 
   const Said& said(int64_t text) const { return texts_.at(text).said; }
   bool finished(int64_t text) const { return scheduler_.finished(text); }
+  // Whether a text was neither dropped nor never there.
+  bool knows(int64_t text) const { return texts_.contains(text); }
   // Ends a text where it is, and forgets it.
   void drop(int64_t text);
 
@@ -84,6 +91,7 @@ class Generator {
     std::vector<Choice> choices;
     std::vector<Score> scores;
   };
+  bool turn(std::vector<inference::Piece> pieces);
   Heard draw(const ForwardPass& pass) const;
   // That are told of each token of a text; the same on every rank.
   int64_t alternatives_of(int64_t text) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/range.h"
@@ -111,26 +112,47 @@ std::vector<double> weights_of(std::span<const double> logits, const Sampling& s
   return kept;
 }
 
+// The logits that are drawn from.
+std::vector<double> adjusted(std::span<const double> logits, const Sampling& sampling,
+                             const Choosing& choosing) {
+  std::vector<double> made(logits.begin(), logits.end());
+  std::unordered_map<int64_t, int64_t> said;  // how often; 0: in the prompt alone
+  for (size_t i = 0; i < choosing.tokens.size(); ++i)
+    said[choosing.tokens[i]] += static_cast<int64_t>(i) < choosing.given ? 0 : 1;
+  for (const auto& [token, times] : said) {
+    if (token < 0 || token >= std::ssize(made)) continue;
+    double& logit = made[static_cast<size_t>(token)];
+    logit = logit > 0 ? logit / sampling.repetition_penalty : logit * sampling.repetition_penalty;
+    if (times > 0)
+      logit -= sampling.presence_penalty + sampling.frequency_penalty * static_cast<double>(times);
+  }
+  for (const auto& [token, bias] : sampling.logit_bias) made[static_cast<size_t>(token)] += bias;
+  return made;
+}
+
+size_t drawn(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position,
+             const Choosing& choosing) {
+  size_t token = likeliest_of(logits, choosing.never);
+  if (sampling.temperature <= 0) return token;
+  const std::vector<double> weights = weights_of(logits, sampling, choosing.never, logits[token]);
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double left = sum * base::random_uniform(sampling.seed, stream, static_cast<uint64_t>(position));
+  // Rounding may leave a little behind the last one that may come: then it is the likeliest.
+  for (size_t each = 0; each < weights.size(); ++each) {
+    if (weights[each] == 0) continue;
+    if (left < weights[each]) return each;
+    left -= weights[each];
+  }
+  return token;
+}
+
 }  // namespace
 
 Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position,
               const Choosing& choosing) {
-  size_t token = likeliest_of(logits, choosing.never);
-  const double most = logits[token];
-  if (sampling.temperature > 0) {
-    const std::vector<double> weights = weights_of(logits, sampling, choosing.never, most);
-    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    double left = sum * base::random_uniform(sampling.seed, stream, static_cast<uint64_t>(position));
-    // Rounding may leave a little behind the last one that may come: then it is the likeliest.
-    for (size_t each = 0; each < weights.size(); ++each) {
-      if (weights[each] == 0) continue;
-      if (left < weights[each]) {
-        token = each;
-        break;
-      }
-      left -= weights[each];
-    }
-  }
+  const size_t token = sampling.changes_logits()
+                           ? drawn(adjusted(logits, sampling, choosing), sampling, stream, position, choosing)
+                           : drawn(logits, sampling, stream, position, choosing);
   const double all = log_sum_exp(logits, *std::ranges::max_element(logits));
   Choice choice{static_cast<int64_t>(token), logits[token] - all, {}};
   if (choosing.alternatives > 0) choice.alternatives = alternatives_of(logits, choosing, all);
@@ -142,6 +164,9 @@ void validate(const Sampling& sampling) {
   base::require_in_range("top_k", sampling.top_k, {0, int64_t{1} << 30});
   base::require_in_range("top_p", sampling.top_p, {1e-9, 1.0});
   base::require_in_range("min_p", sampling.min_p, {0.0, 1.0});
+  base::require_in_range("repetition_penalty", sampling.repetition_penalty, {1e-3, 1e3});
+  base::require_in_range("presence_penalty", sampling.presence_penalty, {-2.0, 2.0});
+  base::require_in_range("frequency_penalty", sampling.frequency_penalty, {-2.0, 2.0});
 }
 
 }  // namespace sluice::generate

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/interval.h"
@@ -17,6 +18,17 @@ struct Sampling {
   double top_p = 1.0;  // the fewest likeliest that have this much of the probability (Holtzman et al., 2020)
   double min_p = 0.0;  // those at least so likely as this part of the likeliest (Nguyen et al., 2024)
   uint64_t seed = 0;
+  // What is added to tokens' logits before all that; the probabilities that are told know nothing of it. For
+  // tokens of the prompt and said ones, positive logits divided by the penalty and others multiplied (Keskar
+  // et al., CTRL, 2019); for said ones, less the presence penalty, and less the frequency penalty times how
+  // often (OpenAI's).
+  std::vector<std::pair<int64_t, double>> logit_bias = {};  // by token
+  double repetition_penalty = 1.0;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  bool changes_logits() const {
+    return !logit_bias.empty() || repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
 };
 
 // A token that could come, and how likely that is.
@@ -36,6 +48,8 @@ struct Choice {
 struct Choosing {
   std::span<const base::Interval> never;  // ascending: rows that are no token, and never come
   int64_t alternatives = 0;               // that are told
+  std::span<const int64_t> tokens = {};   // in front: `given` of a prompt, then said ones
+  int64_t given = 0;
 };
 
 // `stream` and `position` tell the choices of a seed apart. REQUIRES: a logit that may come, temperature >=

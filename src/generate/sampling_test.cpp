@@ -117,5 +117,28 @@ TEST(Sampling, NamesWhatIsOutsideItsRange) {
   EXPECT_THAT([] { validate({.top_k = -2}); }, ThrowsMessage<base::InputError>(HasSubstr("top_k")));
 }
 
+TEST(Sampling, BiasAndPenaltiesChangeTheChoiceAndNotWhatIsTold) {
+  const std::vector<double> logits = {1.0, 2.0, 3.0, -1.0};
+  const std::vector<int64_t> tokens = {3, 2, 2, 1};  // two of a prompt, then two that were said
+  const auto chosen = [&](Sampling sampling) {
+    return choose(logits, sampling, 0, 0, {.tokens = tokens, .given = 2});
+  };
+  EXPECT_EQ(chosen({}).token, 2);
+  EXPECT_EQ(chosen({.logit_bias = {{0, 5.0}}}).token, 0);
+  EXPECT_EQ(chosen({.logit_bias = {{2, -100.0}}}).token, 1);
+  EXPECT_EQ(chosen({.presence_penalty = 1.5}).token, 2);  // 1 was said, too
+  EXPECT_EQ(chosen({.presence_penalty = 2.0, .frequency_penalty = 0.5}).token, 0);
+  EXPECT_EQ(chosen({.repetition_penalty = 4.0}).token, 0);  // of the prompt, too
+  const double all = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0) + std::exp(-1.0));
+  EXPECT_NEAR(chosen({.logit_bias = {{0, 5.0}}}).log_probability, 1.0 - all, 1e-12);
+}
+
+TEST(Sampling, PenaltiesHaveTheirRanges) {
+  validate({.repetition_penalty = 1.2, .presence_penalty = -2, .frequency_penalty = 2});
+  EXPECT_THROW(validate({.repetition_penalty = 0}), base::InputError);
+  EXPECT_THROW(validate({.presence_penalty = 2.5}), base::InputError);
+  EXPECT_THROW(validate({.frequency_penalty = -3}), base::InputError);
+}
+
 }  // namespace
 }  // namespace sluice::generate

@@ -1,6 +1,8 @@
 #include "inference/scheduler.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -28,9 +30,13 @@ int64_t Scheduler::add(const Request& request) {
   const int64_t first = texts();
   for (int sample = 0; sample < request.samples; ++sample) {
     const bool scored = request.scored && sample == 0;
-    waiting_.push_back(next_text_);
-    texts_[next_text_++] = {
-        .tokens = request.prompt, .given = given, .most = most, .first = first, .scored = scored};
+    queues_.add(request.client, next_text_);
+    texts_[next_text_++] = {.tokens = request.prompt,
+                            .given = given,
+                            .most = most,
+                            .client = request.client,
+                            .first = first,
+                            .scored = scored};
   }
   return first;
 }
@@ -94,75 +100,177 @@ Piece Scheduler::piece_of(int64_t index, int64_t end) {
   return piece;
 }
 
-// Pages for so many tokens of a text under way, by putting off younger ones that are not in this pass yet;
-// false: the text itself is the youngest.
+void Scheduler::put_off(int64_t index, std::vector<Piece>& pieces) {
+  if (std::erase_if(pieces, [&](const Piece& piece) { return piece.text == index; }) > 0)
+    at(index).awaited = false;
+  std::erase(running_, index);
+  give_back(at(index));
+  at(index).state = State::kWaiting;
+  queues_.put_off(at(index).client, index);
+  ++evictions_;
+}
+
+void Scheduler::put_off_all() {
+  std::vector<Piece> none;
+  while (!running_.empty()) put_off(running_.back(), none);
+  alike_ = 0;
+}
+
+// The youngest text of the client that has the most under way.
+int64_t Scheduler::next_to_put_off() const {
+  const auto crowd = [this](int64_t text) { return queues_.running_of(at(text).client); };
+  return *std::ranges::max_element(running_.rbegin(), running_.rend(), {}, crowd);
+}
+
+// Pages for so many tokens of a text under way, by putting off others that are not in a pass under way yet;
+// false: the text itself is put off.
 bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces) {
   while (!hold(at(text), tokens)) {
-    const int64_t youngest = running_.back();
-    if (std::erase_if(pieces, [&](const Piece& piece) { return piece.text == youngest; }) > 0)
-      at(youngest).awaited = false;
-    running_.pop_back();
-    give_back(at(youngest));
-    at(youngest).state = State::kWaiting;
-    waiting_.push_front(youngest);
-    ++evictions_;
-    if (youngest == text) return false;
+    const int64_t other = next_to_put_off();
+    put_off(other, pieces);
+    if (other == text) return false;
   }
   return true;
 }
 
-std::vector<Piece> Scheduler::next() {
-  const int64_t evictions_before = evictions_, under_way_before = under_way();
-  const int64_t most_rows = part_of_pass(options_.most_rows), most_with_one_row = part_of_pass(under_way());
-  std::vector<Piece> pieces;
-  int64_t rows = 0;
-  // Those that say something with one row more, then those that have not yet heard all they were given.
-  const auto go_on = [&](bool with_one_row) {
-    for (size_t i = 0; i < running_.size(); ++i) {
-      const int64_t text = running_[i], cached = at(text).cached;
-      const int64_t left = static_cast<int64_t>(at(text).tokens.size()) - cached;
-      const int64_t taken = std::min(left, most_rows - rows);
-      if ((left == 1) != with_one_row || taken <= 0) continue;
-      if (with_one_row && std::ssize(pieces) == most_with_one_row) return;
-      if (!make_room(text, cached + taken, pieces)) return;
-      pieces.push_back(piece_of(text, cached + taken));
-      rows += taken;
-    }
-  };
-  go_on(true);
-  go_on(false);
-  while (!waiting_.empty() && rows < most_rows && under_way() < options_.most_texts) {
-    const int64_t index = waiting_.front();
+// Puts off a text of the client that has the most under way, if that still has no fewer than this client
+// then.
+bool Scheduler::make_way(int64_t client, std::vector<Piece>& pieces) {
+  if (running_.empty()) return false;
+  const int64_t other = next_to_put_off();
+  if (queues_.running_of(at(other).client) < queues_.running_of(client) + 2) return false;
+  put_off(other, pieces);
+  return true;
+}
+
+void Scheduler::add_piece(int64_t index, int64_t taken, DraftPass& pass) {
+  Text& text = at(index);
+  pass.pieces.push_back(piece_of(index, text.cached + taken));
+  pass.rows += taken;
+  text.pass = pass_;
+}
+
+void Scheduler::say_more(DraftPass& pass) {
+  const int64_t most_rows = part_of_pass(options_.most_rows), most_texts = part_of_pass(under_way());
+  for (const int64_t index : std::vector(running_)) {
+    if (std::ssize(pass.pieces) == most_texts || pass.rows == most_rows) return;
     Text& text = at(index);
-    if (text.awaited) break;
+    if (text.state != State::kRunning || std::ssize(text.tokens) - text.cached != 1) continue;
+    if (make_room(index, text.cached + 1, pass.pieces)) add_piece(index, 1, pass);
+  }
+}
+
+void Scheduler::go_on(int64_t client, int64_t most_rows, DraftPass& pass) {
+  for (const int64_t index : std::vector(running_)) {
+    Text& text = at(index);
+    const int64_t left = std::ssize(text.tokens) - text.cached;
+    const int64_t taken = std::min(left, most_rows - pass.rows);
+    if (text.client != client || text.state != State::kRunning || text.pass == pass_) continue;
+    if (left == 1 || taken <= 0) continue;
+    if (make_room(index, text.cached + taken, pass.pieces)) add_piece(index, taken, pass);
+  }
+}
+
+// Takes the pages with which a text comes in; with room for the next token too, where it can be had: else it
+// would be put off at once.
+bool Scheduler::hold_first(Text& text, int64_t taken) {
+  const int64_t wanted = std::min(text.cached + taken + 1, text.most - 1);
+  const bool alone = running_.empty();
+  return (alone || has_room_for(text)) &&
+         hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken));
+}
+
+bool Scheduler::let_in(int64_t client, int64_t most_rows, DraftPass& pass) {
+  // What it was let in before would be put off for the other.
+  const bool other_waits = short_of_room_ && *short_of_room_ != client;
+  if (other_waits && queues_.running_of(client) > queues_.running_of(*short_of_room_)) return true;
+  while (queues_.waiting_of(client) > 0 && pass.rows < most_rows) {
+    const int64_t index = queues_.first_of(client);
+    Text& text = at(index);
+    if (text.awaited) return true;
+    const bool has_slot = under_way() < options_.most_texts || make_way(client, pass.pieces);
+    if (!has_slot) return false;
     if (text.pages.empty() && options_.shares_prompts) share_prompt(text);
-    const int64_t left = static_cast<int64_t>(text.tokens.size()) - text.cached;
-    const int64_t taken = std::min(left, most_rows - rows);
-    // Room for the next token too, where it can be had: else it would be put off at once.
-    const int64_t wanted = std::min(text.cached + taken + 1, text.most - 1);
-    const bool alone = running_.empty();
-    if ((!alone && !has_room_for(text)) ||
-        !hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken))) {
-      give_back(text);
-      break;
+    const int64_t left = std::ssize(text.tokens) - text.cached;
+    const int64_t taken = std::min(left, most_rows - pass.rows);
+    if (!hold_first(text, taken)) {
+      give_back(text);  // those it shares, too: their owner may be put off
+      if (!make_way(client, pass.pieces)) return false;
+      continue;
     }
-    waiting_.pop_front();
+    queues_.begin(client);
     text.state = State::kRunning;
     text.slot = free_slots_.back();
     free_slots_.pop_back();
     running_.push_back(index);
-    pieces.push_back(piece_of(index, text.cached + taken));
-    rows += taken;
+    add_piece(index, taken, pass);
+  }
+  return true;
+}
+
+// Clients whose prompts wait to go through the model, the least served first.
+std::vector<int64_t> Scheduler::clients_with_prompts() const {
+  std::set<int64_t> going_on;
+  for (const int64_t index : running_) {
+    const Text& text = at(index);
+    if (text.pass != pass_ && std::ssize(text.tokens) - text.cached > 1) going_on.insert(text.client);
+  }
+  std::vector<int64_t> clients = queues_.in_turn();
+  std::erase_if(
+      clients, [&](int64_t client) { return queues_.waiting_of(client) == 0 && !going_on.contains(client); });
+  return clients;
+}
+
+// Each client has an equal part of the rows that are left, the least served first; and more where others
+// leave theirs. Nobody comes in before one that was served less and waits for room.
+void Scheduler::take_prompts(DraftPass& pass) {
+  const int64_t most_rows = part_of_pass(options_.most_rows);
+  const std::vector<int64_t> clients = clients_with_prompts();
+  const bool several = clients.size() > 1;
+  if (short_of_room_ && std::ranges::find(clients, *short_of_room_) == clients.end()) short_of_room_.reset();
+  bool room = true;
+  const auto take = [&](int64_t client, int64_t rows) {
+    go_on(client, rows, pass);
+    if (!room) return;
+    room = let_in(client, rows, pass);
+    if (!room && several) short_of_room_ = client;
+    if (room && short_of_room_ == client) short_of_room_.reset();
+  };
+  auto others = std::ssize(clients);
+  for (const int64_t client : clients)
+    take(client, std::min(most_rows, pass.rows + cost::divide_up(most_rows - pass.rows, others--)));
+  for (size_t i = 0; several && i < clients.size(); ++i) take(clients[i], most_rows);
+}
+
+std::vector<Piece> Scheduler::next() {
+  const int64_t evictions_before = evictions_, under_way_before = under_way();
+  DraftPass pass;
+  ++pass_;
+  say_more(pass);
+  take_prompts(pass);
+  for (const Piece& piece : pass.pieces) {
+    Text& text = at(piece.text);
+    const int64_t before = std::max(text.served, piece.begin);  // what comes back is not counted again
+    if (piece.end > before) queues_.serve(text.client, piece.end - before);
+    text.served = std::max(before, piece.end);
   }
   const auto is_awaited = [this](int64_t text) { return at(text).awaited; };
-  SLUICE_ASSERT(!pieces.empty() || std::ranges::any_of(running_, is_awaited) ||
-                    std::ranges::all_of(waiting_, is_awaited),
-                "texts wait for pages that none holds");
+  SLUICE_ASSERT(
+      !pass.pieces.empty() || std::ranges::any_of(running_, is_awaited) || all_waiting_are_awaited(),
+      "texts wait for pages that none holds");
   // Who was not let in now will not be while nobody leaves: fewer and fewer pages are free.
   const bool same_texts = under_way() == under_way_before && evictions_ == evictions_before;
-  const bool alike = same_texts && rows == std::ssize(pieces) && std::ranges::all_of(running_, is_awaited);
+  const bool alike = same_texts && queues_.has_one_client() && pass.rows == std::ssize(pass.pieces) &&
+                     std::ranges::all_of(running_, is_awaited);
   alike_ = alike ? alike_ + 1 : 0;
-  return pieces;
+  return std::move(pass.pieces);
+}
+
+bool Scheduler::all_waiting_are_awaited() const {
+  return std::ranges::all_of(queues_.in_turn(), [this](int64_t client) {
+    return std::ranges::all_of(queues_.waiting_texts_of(client),
+                               [this](int64_t text) { return at(text).awaited; });
+  });
 }
 
 void Scheduler::said(int64_t index, int64_t token, bool ends) {
@@ -184,10 +292,13 @@ void Scheduler::finish(int64_t index) {
   Text& text = at(index);
   if (const int64_t said = std::ssize(text.tokens) - text.given; said > 0) expectation_.add(said);
   give_back(text);
-  if (text.state == State::kWaiting) std::erase(waiting_, index);
-  if (text.state == State::kRunning) std::erase(running_, index);
+  if (text.state == State::kWaiting) queues_.end_waiting(text.client, index);
+  if (text.state == State::kRunning) {
+    std::erase(running_, index);
+    queues_.end_running(text.client);
+  }
   text.state = State::kFinished;
-  if (options_.stages > 1 || !waiting_.empty()) alike_ = 0;
+  if (options_.stages > 1 || waiting() > 0) alike_ = 0;
 }
 
 int64_t Scheduler::alike(int64_t most) const {

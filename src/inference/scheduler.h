@@ -7,6 +7,10 @@
 // each is taken to say as much as texts did so far. Where pages run out all the same the
 // youngest text under way gives its own back and waits again, in front; what it has said is then given to it.
 //
+// Several clients share the model by tokens, not by requests (inference/client_queues.h): the least served
+// client's prompts go through first, each client has an equal part of a pass's rows for prompts, and a client
+// with at least two texts more under way than one that waits puts one of them off for it.
+//
 // Ranks that have a model in stages have a pass in each: the next one is asked for before what the passes
 // under way make of their texts is known. A text whose token is awaited is in none, and each pass leaves the
 // others their part of the texts.
@@ -14,11 +18,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
+#include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "cost/fixed_point.h"
+#include "inference/client_queues.h"
 #include "inference/pages.h"
 
 namespace sluice::inference {
@@ -53,6 +59,7 @@ struct Request {
   int64_t most_tokens = 0;      // that may be said
   int samples = 1;              // texts that begin with the prompt
   bool scored = false;          // the first wants to know what the model makes of the prompt itself
+  int64_t client = 0;           // whose it is
 };
 
 // InputError when a cache of so many pages could not hold a text of so many tokens given, and so many said,
@@ -85,6 +92,9 @@ class Scheduler {
   void said(int64_t text, int64_t token, bool ends);
   // Ends a text here, whose token may be awaited: nobody need tell it then.
   void drop(int64_t text);
+  // Has all texts under way wait again, and what they have go through the model anew when they come back: its
+  // parameters are others. REQUIRES: no pass is under way.
+  void put_off_all();
 
   // How many rounds of passes, one for each stage, follow, up to `most`, that take a row of each text under
   // way and nothing else if none of them ends: nobody comes in or is put off. The last round was such a one.
@@ -101,7 +111,8 @@ class Scheduler {
   int64_t texts() const { return next_text_; }  // that were ever asked for
   int64_t under_way() const { return static_cast<int64_t>(running_.size()); }
   const std::vector<int64_t>& running() const { return running_; }  // the oldest first
-  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t waiting() const { return queues_.waiting(); }
+  std::map<int64_t, int64_t> waiting_by_client() const { return queues_.waiting_by_client(); }
   int64_t free_pages() const { return pool_.free(); }
   int64_t evictions() const { return evictions_; }
 
@@ -110,7 +121,10 @@ class Scheduler {
   struct Text {
     std::vector<int64_t> tokens;  // given, then said
     int64_t given = 0;
-    int64_t most = 0;    // tokens in all
+    int64_t most = 0;  // tokens in all
+    int64_t client = 0;
+    int64_t served = 0;  // tokens that were counted as its client's
+    int64_t pass = -1;   // the last one that it was in
     int64_t first = 0;   // the request's first text, whose prompt's pages the others may share
     int64_t cached = 0;  // tokens whose keys and values are there
     std::vector<int64_t> pages;
@@ -133,14 +147,36 @@ class Scheduler {
   int64_t part_of_pass(int64_t all) const { return cost::divide_up(all, options_.stages); }
   void finish(int64_t text);
   bool make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces);
+  void put_off(int64_t text, std::vector<Piece>& pieces);
+  int64_t next_to_put_off() const;
+  bool all_waiting_are_awaited() const;
+  bool make_way(int64_t client, std::vector<Piece>& pieces);
+  // The pass that is being made: texts that say something with one row more; and of a client, up to
+  // `most_rows` in all, those that have not yet heard all they were given, and those that wait. The latter
+  // false: one of them waits for room.
+  struct DraftPass {
+    std::vector<Piece> pieces;
+    int64_t rows = 0;
+  };
+  void say_more(DraftPass& pass);
+  void go_on(int64_t client, int64_t most_rows, DraftPass& pass);
+  bool let_in(int64_t client, int64_t most_rows, DraftPass& pass);
+  bool hold_first(Text& text, int64_t taken);
+  std::vector<int64_t> clients_with_prompts() const;
+  void take_prompts(DraftPass& pass);
+  void add_piece(int64_t text, int64_t taken, DraftPass& pass);
   Piece piece_of(int64_t text, int64_t end);
 
   SchedulerOptions options_;
   PagePool pool_;
   std::unordered_map<int64_t, Text> texts_;
   int64_t next_text_ = 0;
-  std::deque<int64_t> waiting_;
-  std::vector<int64_t> running_;     // the oldest first
+  ClientQueues queues_;
+  std::vector<int64_t> running_;  // the oldest first
+  int64_t pass_ = 0;              // that is being made
+  // The client that waits for room, or for its turn: no other comes to have more texts under way than it
+  // meanwhile.
+  std::optional<int64_t> short_of_room_;
   std::vector<int64_t> free_slots_;  // the next one last
   int64_t evictions_ = 0;
   Expectation expectation_;

@@ -153,6 +153,88 @@ TEST(Scheduler, WhatNoCacheHoldsIsRefused) {
   EXPECT_EQ(scheduler.add({prompt(60), 5}), 0);
 }
 
+// What of a pass belongs to each client.
+std::map<int64_t, int64_t> rows_by_client(const std::vector<Piece>& pieces,
+                                          const std::map<int64_t, int64_t>& client_of) {
+  std::map<int64_t, int64_t> rows;
+  for (const Piece& piece : pieces) rows[client_of.at(piece.text)] += piece.end - piece.begin;
+  return rows;
+}
+
+TEST(Scheduler, AClientsPromptGoesThroughBesideAnothersMany) {
+  Scheduler scheduler({.pages = 1000, .most_texts = 8, .most_rows = 100});
+  std::map<int64_t, int64_t> client_of;
+  for (int i = 0; i < 50; ++i) client_of[scheduler.add({prompt(400), 100, 1, false, 1})] = 1;
+  const auto pass = [&] {
+    const std::vector<Piece> pieces = scheduler.next();
+    for (const Piece& piece : pieces) {
+      if (piece.says) scheduler.said(piece.text, 0, false);
+    }
+    return rows_by_client(pieces, client_of);
+  };
+  for (int i = 0; i < 50; ++i) pass();
+  ASSERT_EQ(scheduler.under_way(), 8);
+  client_of[scheduler.add({prompt(40), 100, 1, false, 2})] = 2;
+  EXPECT_EQ(pass()[2], 40);  // in the very next pass, for which one of the other's texts is put off
+  EXPECT_EQ(scheduler.evictions(), 1);
+  EXPECT_EQ(scheduler.under_way(), 8);
+}
+
+TEST(Scheduler, ClientsShareRowsAndSlotsEquallyWhateverTheyAskFor) {
+  Scheduler scheduler({.pages = 4000, .most_texts = 8, .most_rows = 64});
+  std::map<int64_t, int64_t> client_of, rows;
+  for (int64_t client = 1; client <= 2; ++client) {
+    for (int64_t i = 0; i < (client == 1 ? 300 : 30); ++i)
+      client_of[scheduler.add({prompt(100), 20, 1, false, client})] = client;
+  }
+  for (int i = 0; i < 60; ++i) {
+    const std::vector<Piece> pieces = scheduler.next();
+    for (const auto& [client, own] : rows_by_client(pieces, client_of)) rows[client] += own;
+    for (const Piece& piece : pieces) {
+      if (piece.says) scheduler.said(piece.text, 0, false);
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(rows[1]) / static_cast<double>(rows[2]), 1.0, 0.1);
+}
+
+TEST(Scheduler, WithoutPagesTextsOfTheCrowdAreGivenUp) {
+  Scheduler scheduler({.pages = 8, .most_texts = 8, .most_rows = 1000});
+  for (int i = 0; i < 8; ++i) scheduler.add({prompt(20), 60, 1, false, 1});
+  scheduler.next();
+  for (const int64_t text : scheduler.running()) scheduler.said(text, 0, false);
+  const int64_t other = scheduler.add({prompt(20), 60, 1, false, 2});
+  for (int i = 0; i < 120 && !scheduler.finished(other); ++i) {
+    for (const Piece& piece : scheduler.next()) {
+      if (piece.says) scheduler.said(piece.text, 0, false);
+    }
+    EXPECT_TRUE(scheduler.finished(other) ||
+                std::ranges::find(scheduler.running(), other) != scheduler.running().end());
+  }
+  EXPECT_TRUE(scheduler.finished(other));
+}
+
+TEST(Scheduler, AllArePutOffAndComeBackInTheirOrder) {
+  Checked checked({.pages = 40, .most_texts = 4, .most_rows = 100});
+  for (int i = 0; i < 6; ++i) checked.scheduler.add({prompt(20, 100 * i), 30});
+  for (int i = 0; i < 5; ++i) {
+    for (const Piece& piece : checked.scheduler.next()) {
+      if (piece.says) checked.scheduler.said(piece.text, 1, false);
+    }
+  }
+  const std::vector<int64_t> before = checked.scheduler.running();
+  checked.scheduler.put_off_all();
+  EXPECT_EQ(checked.scheduler.under_way(), 0);
+  EXPECT_EQ(checked.scheduler.free_pages(), 40);
+  const std::vector<Piece> pieces = checked.scheduler.next();
+  ASSERT_EQ(checked.scheduler.running(), before);
+  for (const Piece& piece : pieces) {
+    EXPECT_EQ(piece.begin, 0);
+    if (piece.says) checked.scheduler.said(piece.text, 1, false);
+  }
+  checked.scheduler.put_off_all();  // nothing of what stands in pages is looked at again
+  checked.run([](int64_t) { return false; });
+}
+
 // Random loads, with texts that end early, shared prompts, tight caches and small passes.
 TEST(Scheduler, AnyLoadEndsWithAllPagesBack) {
   base::Rng rng(5);
@@ -167,7 +249,7 @@ TEST(Scheduler, AnyLoadEndsWithAllPagesBack) {
       const int64_t most = options.pages * kPageTokens;
       const int64_t given = rng.between(1, std::min<int64_t>(150, most - 1));
       checked.scheduler.add({prompt(given, 1000 * i), rng.between(1, std::min<int64_t>(60, most - given)),
-                             static_cast<int>(rng.between(1, 4))});
+                             static_cast<int>(rng.between(1, 4)), false, rng.between(0, round % 4)});
     }
     checked.run([&](int64_t) { return rng.below(20) == 0; });
   }

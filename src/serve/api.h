@@ -3,77 +3,96 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json_fwd.h"
-#include "corpus/continuation.h"
 #include "corpus/tokenizer.h"
 #include "generate/generator.h"
+#include "http/fields.h"
+#include "serve/tool_calls.h"
 
 namespace sluice::serve {
 
 enum class Endpoint : uint8_t { kCompletions, kChat };
 
-// What is asked for, whichever way.
-struct Asked {
+// A request of either endpoint.
+struct CompletionRequest {
   Endpoint endpoint = Endpoint::kCompletions;
   std::vector<std::vector<int64_t>> prompts;  // token ids
   generate::Sampling sampling;
   std::optional<int64_t> most_tokens;
   int samples = 1;  // of each prompt
   std::vector<std::string> stops;
+  std::vector<int64_t> stop_tokens;
   bool stream = false;
-  bool echo = false;         // the prompt is said too
-  bool logprobs = false;     // of what is said
-  int64_t alternatives = 0;  // likeliest tokens that are told of each place, with logprobs
+  bool stream_usage = false;  // a last chunk has the usage
+  bool echo = false;          // the prompt stands in front of the answer
+  bool logprobs = false;
+  int64_t alternatives = 0;         // likeliest tokens that are told of each place, with logprobs
+  std::vector<std::string> tools;   // names that may be called; none: calls are not looked for
+  bool parallel_tool_calls = true;  // more than one call at once
 };
 
-// InputError naming the field that is wrong, or that is not known and would change what is said. `seed`: of
-// draws, where the request has none.
-Asked read_request(const std::string& body, Endpoint endpoint, const corpus::Tokenizer& tokenizer,
-                   int64_t vocabulary, uint64_t seed);
+struct RequestLimits {
+  int64_t json_entries = 524'288;  // values, keys and commas of a body
+  int64_t prompts = 2048;          // times samples
+  int64_t stops = 64;              // texts, and as many tokens
+  int64_t stop_bytes = 1024;       // of each
+  int64_t logit_biases = 1024;
+};
+
+// How requests of this server are read.
+struct RequestReader {
+  const corpus::Tokenizer* tokenizer = nullptr;
+  std::string model;  // the name that requests may give
+  int64_t vocabulary = 0;
+  int64_t context_length = 0;
+  const ToolFormat* tool_format = nullptr;  // null: requests with tools are refused
+  RequestLimits limits = {};
+
+  // InputError, FieldError where a field is wrong, or not known and would change the answer; UnknownModel.
+  // `seed`: of draws, where the request has none.
+  CompletionRequest read(const std::string& body, Endpoint endpoint, uint64_t seed) const;
+};
+
+// The request is for a model that is not served here.
+class UnknownModel : public http::FieldError {
+ public:
+  using FieldError::FieldError;
+};
 
 // One text of a request, as far as it is said.
 struct Choice {
   int index = 0;
-  std::string text;  // without what stops it
+  std::string text;  // without the stop
   const generate::Said* said = nullptr;
   const std::vector<int64_t>* prompt = nullptr;
   bool finished = false;
+  std::vector<ToolCall> calls = {};
+};
+
+// What all answers to one request share.
+struct AnswerHead {
+  std::string id;
+  std::string model;
+  std::string fingerprint;  // of the parameters
+  int64_t created = 0;
 };
 
 // The whole answer.
-base::Json answer_json(const Asked& asked, const std::string& id, const std::string& model, int64_t created,
+base::Json answer_json(const CompletionRequest& request, const AnswerHead& head,
                        const std::vector<Choice>& choices, const corpus::Tokenizer& tokenizer);
 // A piece of a stream: `choice.text` is what is new of it.
-base::Json chunk_json(const Asked& asked, const std::string& id, const std::string& model, int64_t created,
-                      const Choice& choice, bool first);
-base::Json error_json(const std::string& message, const std::string& type);
+base::Json chunk_json(const CompletionRequest& request, const AnswerHead& head, const Choice& choice,
+                      bool first);
+// The last chunk, where its usage is wanted.
+base::Json usage_chunk_json(const CompletionRequest& request, const AnswerHead& head,
+                            int64_t completion_tokens);
 
-// What of a text may be shown while it is said: nothing that a stop may begin with, no half of a letter.
-class TextSoFar {
- public:
-  TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
-            const std::vector<std::string>& stops)
-      : behind_(tokenizer, prompt), stops_(stops) {}
-  // What is new of it since the last call.
-  std::string more(const generate::Said& said, bool finished);
-
- private:
-  corpus::Behind behind_;
-  const std::vector<std::string>& stops_;
-  size_t shown_ = 0;
-};
-
-// What ends a text behind the prompt: one of the stops stands in it. The tokenizer must outlive it.
-std::function<bool(const generate::Said& said)> ends_at_stop(const corpus::Tokenizer& tokenizer,
-                                                             const std::vector<int64_t>& prompt,
-                                                             std::vector<std::string> stops);
-
-// The text up to the first stop.
-std::string cut_at_stop(const std::string& text, const std::vector<std::string>& stops);
+// `type` is OpenAI's: invalid_request_error, server_error. Empty `field` and `code` are null.
+base::Json error_json(const std::string& message, const std::string& type, const std::string& field = "",
+                      const std::string& code = "");
 
 }  // namespace sluice::serve

@@ -2,42 +2,71 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <utility>
 
-#include "base/error.h"
+#include "base/text.h"
 
 namespace sluice::serve {
+namespace {
 
-Conversation::Conversation(inference::Request request, generate::Manner manner)
-    : request_(std::move(request)),
-      manner_(std::move(manner)),
-      texts_(static_cast<size_t>(request_.samples)) {}
-
-int64_t Conversation::wait(int64_t seen) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return version_ > seen || !fault_.empty() || all_ended(); });
-  if (!fault_.empty()) throw base::RunError(fault_);
-  shown_ = texts_;
-  return version_;
+// Adds what `now` has more than `known`.
+void add_news(const generate::Said& now, generate::Said& known) {
+  const auto add = [](const auto& from, auto& to) {
+    to.insert(to.end(), from.begin() + std::min(std::ssize(to), std::ssize(from)), from.end());
+  };
+  add(now.tokens, known.tokens);
+  add(now.log_probabilities, known.log_probabilities);
+  add(now.alternatives, known.alternatives);
+  // Scores of a prompt are whole when the first token is there.
+  if (known.prompt.empty() && (!now.tokens.empty() || now.ended)) known.prompt = now.prompt;
+  known.ended = now.ended;
+  known.end_token = now.end_token;
+  known.end_log_probability = now.end_log_probability;
 }
 
-bool Conversation::finished() const { return std::ranges::all_of(shown_, &Text::finished); }
+}  // namespace
+
+Conversation::Conversation(inference::Request request, generate::Manner manner, News news,
+                           std::function<void()> changed)
+    : request_(std::move(request)),
+      manner_(std::move(manner)),
+      news_(news),
+      changed_(std::move(changed)),
+      texts_(static_cast<size_t>(request_.samples)) {}
+
+bool Conversation::read(std::vector<Text>& texts) {
+  const std::lock_guard lock(mutex_);
+  if (fault_) std::rethrow_exception(fault_);
+  texts.resize(texts_.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    add_news(texts_[i].said, texts[i].said);
+    texts[i].finished = texts_[i].finished;
+  }
+  return all_ended();
+}
+
 bool Conversation::all_ended() const { return std::ranges::all_of(texts_, &Text::finished); }
 
 void Conversation::show(int sample, const generate::Said& said, bool finished) {
-  const std::lock_guard lock(mutex_);
-  Text& text = texts_[static_cast<size_t>(sample)];
-  if (!finished && said.tokens.size() == text.said.tokens.size()) return;
-  text = {said, finished};
-  ++version_;
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    Text& text = texts_[static_cast<size_t>(sample)];
+    if (fault_ || (!finished && said.tokens.size() == text.said.tokens.size())) return;
+    add_news(said, text.said);
+    text.finished = finished;
+    if (news_ == News::kEnd && !all_ended()) return;
+  }
+  changed_();
 }
 
-void Conversation::fail(const std::string& fault) {
-  const std::lock_guard lock(mutex_);
-  fault_ = fault;
-  changed_.notify_all();
+void Conversation::fail(std::exception_ptr fault) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (fault_) return;
+    fault_ = std::move(fault);
+    for (Text& text : texts_) text.finished = true;
+  }
+  changed_();
 }
 
 Engine::Engine(const generate::Decoder& decoder, const EngineOptions& options)
@@ -47,31 +76,47 @@ Engine::Engine(const generate::Decoder& decoder, const EngineOptions& options)
       thread_([this] { run(); }) {}
 
 Engine::~Engine() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  asked_.notify_all();
-  acted_.notify_all();
+  stop("the server was stopped");
   thread_.join();
-  fail("the server was stopped");
   if (fault_.empty()) company_.end();
 }
 
-std::shared_ptr<Conversation> Engine::ask(inference::Request request, generate::Manner manner) {
+void Engine::stop(const std::string& why) {
+  std::unique_lock lock(mutex_);
+  if (!std::exchange(stopping_, true)) stopped_ = why;
+  asked_.notify_all();
+  acted_.notify_all();
+  acted_.wait(lock, [this] { return ended_; });
+}
+
+std::shared_ptr<Conversation> Engine::ask(const std::string& client, inference::Request request,
+                                          generate::Manner manner, Conversation::News news,
+                                          std::function<void()> changed) {
   generate::validate(manner.sampling);
   inference::require_room(std::ssize(request.prompt), request.most_tokens, options_.scheduler.pages);
-  auto conversation = std::make_shared<Conversation>(std::move(request), std::move(manner));
+  const int64_t texts = request.samples;
+  const auto conversation =
+      std::make_shared<Conversation>(std::move(request), std::move(manner), news, std::move(changed));
   {
     const std::lock_guard lock(mutex_);
-    if (!fault_.empty()) throw base::RunError(fault_);
-    if (stopping_ || static_cast<int64_t>(new_.size()) + figures_.waiting >= options_.most_waiting) {
+    if (!fault_.empty()) throw Unavailable(fault_);
+    if (stopping_) throw Unavailable(stopped_);
+    int64_t waiting = figures_.waiting;
+    for (const auto& [name, each] : clients_) waiting += each.new_texts;
+    Client& own = clients_.try_emplace(client, Client{.number = next_client_}).first->second;
+    next_client_ += own.number == next_client_ ? 1 : 0;
+    const auto known = waiting_of_.find(own.number);
+    const int64_t own_waiting = own.new_texts + (known == waiting_of_.end() ? 0 : known->second);
+    if (waiting >= options_.most_waiting || own_waiting >= options_.most_waiting_of_client) {
       ++figures_.refused;
+      if (own.conversations == 0) clients_.erase(client);
       return nullptr;
     }
     ++figures_.conversations;
-    figures_.prompt_tokens += static_cast<int64_t>(conversation->request().prompt.size());
-    new_.push_back(conversation);
+    figures_.prompt_tokens += std::ssize(conversation->request().prompt);
+    ++own.conversations;
+    own.new_texts += texts;
+    new_.push_back({conversation, 0, client});
   }
   asked_.notify_one();
   return conversation;
@@ -79,12 +124,20 @@ std::shared_ptr<Conversation> Engine::ask(inference::Request request, generate::
 
 EngineFigures Engine::figures() const {
   const std::lock_guard lock(mutex_);
-  return figures_;
+  EngineFigures figures = figures_;
+  figures.clients = std::ssize(clients_);
+  for (const auto& [name, each] : clients_) figures.waiting += each.new_texts;
+  return figures;
 }
 
 std::string Engine::fault() const {
   const std::lock_guard lock(mutex_);
   return fault_;
+}
+
+bool Engine::idle() const {
+  const std::lock_guard lock(mutex_);
+  return clients_.empty();
 }
 
 // False: the engine ends.
@@ -102,27 +155,33 @@ void Engine::drop(int64_t text) {
 }
 
 void Engine::run() {
+  std::exception_ptr end;
   try {
     while (wait_until_asked()) {
-      if (open_.empty()) act();
+      act();
       take_new();
-      if (open_.empty()) continue;
       drop_left();
+      if (open_.empty()) {
+        count();
+        continue;
+      }
       company_.pass();
       generator_.step();
       publish();
     }
+    end = std::make_exception_ptr(Unavailable(stopped_));
   } catch (const std::exception& error) {
-    {
-      const std::lock_guard lock(mutex_);
-      fault_ = error.what();
-      acted_.notify_all();
-    }
-    fail(error.what());
+    end = std::make_exception_ptr(Unavailable(error.what()));
+    const std::lock_guard lock(mutex_);
+    fault_ = error.what();
   }
+  fail(end);
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  acted_.notify_all();
 }
 
-bool Engine::between_texts(const std::function<void()>& action, const std::string& others) {
+bool Engine::between_steps(const std::function<void()>& action, const std::string& others) {
   std::unique_lock lock(mutex_);
   if (stopping_ || !fault_.empty()) return false;
   action_ = &action;
@@ -147,10 +206,12 @@ void Engine::act() {
   std::exception_ptr fault;
   try {
     if (!others.empty()) company_.take(others);
+    generator_.settle();
     (*action)();
   } catch (...) {
     fault = std::current_exception();
   }
+  generator_.begin_anew();
   const std::lock_guard lock(mutex_);
   action_fault_ = fault;
   action_ = nullptr;
@@ -158,39 +219,95 @@ void Engine::act() {
 }
 
 void Engine::take_new() {
-  const std::lock_guard lock(mutex_);
-  if (action_ != nullptr) return;  // texts under way come to their end first
-  for (; !new_.empty(); new_.pop_front()) {
-    const Conversation& conversation = *new_.front();
-    const int64_t first = generator_.add(conversation.request(), conversation.manner());
-    company_.add(conversation.request(), conversation.manner());
-    open_.push_back({std::move(new_.front()), first});
+  std::deque<Open> taken;
+  std::vector<int64_t> numbers;
+  {
+    const std::lock_guard lock(mutex_);
+    taken.swap(new_);
+    for (const Open& open : taken) {
+      Client& client = clients_.at(open.client);
+      client.new_texts -= open.conversation->request().samples;
+      waiting_of_[client.number] += open.conversation->request().samples;
+      figures_.waiting += open.conversation->request().samples;
+      numbers.push_back(client.number);
+    }
+  }
+  for (size_t i = 0; i < taken.size(); ++i) {
+    if (taken[i].conversation->left() || !begin(taken[i], numbers[i])) {
+      close(taken[i]);
+    } else {
+      open_.push_back(std::move(taken[i]));
+    }
   }
 }
 
+// False: it has failed.
+bool Engine::begin(Open& open, int64_t client) {
+  const std::shared_ptr<Conversation>& conversation = open.conversation;
+  inference::Request request = conversation->request();
+  request.client = client;
+  generate::Manner manner = conversation->manner();
+  if (manner.ends) {
+    // A tokenizer that fails ends this text alone.
+    manner.ends = [ends = std::move(manner.ends), conversation](const generate::Said& said) {
+      try {
+        return ends(said);
+      } catch (const std::exception&) {
+        conversation->fail(std::current_exception());
+        return true;
+      }
+    };
+  }
+  try {
+    open.first = generator_.add(request, manner);
+  } catch (const std::exception&) {
+    conversation->fail(std::current_exception());
+    return false;
+  }
+  company_.add(request, manner);
+  return true;
+}
+
+// Of its client nothing of this conversation is left.
+void Engine::close(const Open& open) {
+  const std::lock_guard lock(mutex_);
+  figures_.left += open.conversation->left() ? 1 : 0;
+  const auto client = clients_.find(open.client);
+  if (--client->second.conversations > 0) return;
+  waiting_of_.erase(client->second.number);
+  clients_.erase(client);
+}
+
 void Engine::drop_left() {
-  const auto left = std::erase_if(open_, [this](const Open& open) {
-    const auto& [conversation, first] = open;
+  std::erase_if(open_, [this](const Open& open) {
+    const auto& [conversation, first, client] = open;
     if (!conversation->left()) return false;
     for (int sample = 0; sample < conversation->request().samples; ++sample) {
       if (!conversation->ended(sample)) drop(first + sample);
     }
+    close(open);
     return true;
   });
-  const std::lock_guard lock(mutex_);
-  figures_.left += static_cast<int64_t>(left);
 }
 
 void Engine::publish() {
-  for (const auto& [conversation, first] : open_) {
+  for (const auto& [conversation, first, client] : open_) {
     for (int sample = 0; sample < conversation->request().samples; ++sample) {
-      if (conversation->ended(sample)) continue;
+      if (!generator_.knows(first + sample)) continue;
       const bool finished = generator_.finished(first + sample);
       conversation->show(sample, generator_.said(first + sample), finished);
-      if (finished) drop(first + sample);
+      if (finished || conversation->failed()) drop(first + sample);
     }
   }
-  std::erase_if(open_, [](const Open& open) { return open.conversation->all_ended(); });
+  std::erase_if(open_, [this](const Open& open) {
+    const bool ended = open.conversation->all_ended();
+    if (ended) close(open);
+    return ended;
+  });
+  count();
+}
+
+void Engine::count() {
   const inference::Scheduler& scheduler = generator_.scheduler();
   const std::lock_guard lock(mutex_);
   figures_.spoken_tokens = generator_.spoken();
@@ -200,17 +317,19 @@ void Engine::publish() {
   figures_.waiting = scheduler.waiting();
   figures_.free_pages = scheduler.free_pages();
   figures_.pages = options_.scheduler.pages;
+  waiting_of_ = scheduler.waiting_by_client();
 }
 
-void Engine::fail(const std::string& fault) {
-  std::deque<std::shared_ptr<Conversation>> all;
+void Engine::fail(const std::exception_ptr& fault) {
+  std::deque<Open> all;
   {
     const std::lock_guard lock(mutex_);
     all.swap(new_);
+    clients_.clear();
   }
-  for (const Open& open : open_) all.push_back(open.conversation);
+  for (Open& open : open_) all.push_back(std::move(open));
   open_.clear();
-  for (const auto& conversation : all) conversation->fail(fault);
+  for (const Open& open : all) open.conversation->fail(fault);
 }
 
 }  // namespace sluice::serve

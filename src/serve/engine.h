@@ -1,4 +1,5 @@
-// Texts for many askers at once: one thread that owns the generator, and conversations that others wait on.
+// Text generation for many clients at once: one thread that owns the generator, and requests that others wait
+// for.
 #pragma once
 
 #include <atomic>
@@ -7,76 +8,86 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "generate/company.h"
 #include "generate/generator.h"
 
 namespace sluice::serve {
 
-// What one asker gets: the texts behind one prompt, while they are said.
+// Nothing is generated here any more: the server stops, or its model's ranks are lost. Another server may be
+// asked.
+class Unavailable : public base::RunError {
+ public:
+  using RunError::RunError;
+};
+
+// One prompt's texts, while they are generated. Thread-safe.
 class Conversation {
  public:
   struct Text {
     generate::Said said;
     bool finished = false;
   };
+  // kTokens: it wants to hear of each token. kEnd: of the end of all its texts alone.
+  enum class News : uint8_t { kTokens, kEnd };
 
-  Conversation(inference::Request request, generate::Manner manner);
+  // `changed` is called on the engine's thread, and must not take long; also when it fails.
+  Conversation(inference::Request request, generate::Manner manner, News news, std::function<void()> changed);
 
-  // The asker's side. Waits for something that the caller has not seen (`seen` of its last call, 0 at first),
-  // and returns how much there is; the same as `seen` where all texts have ended. Throws base::RunError when
-  // they could not be said.
-  int64_t wait(int64_t seen);
-  // As of the last wait().
-  const std::vector<Text>& texts() const { return shown_; }
-  bool finished() const;
+  // The client's side. Adds what is new to `texts`, whose first call has an empty list; true: all texts have
+  // ended. Throws Unavailable, or RunError where this request alone has failed.
+  bool read(std::vector<Text>& texts);
   void leave() { left_ = true; }  // nobody waits any more
 
-  // The speaker's side.
+  // The engine's side.
   const inference::Request& request() const { return request_; }
   const generate::Manner& manner() const { return manner_; }
   bool left() const { return left_; }
   bool ended(int sample) const { return texts_[static_cast<size_t>(sample)].finished; }
   bool all_ended() const;
+  bool failed() const { return static_cast<bool>(fault_); }
   // Shows a text as it is now, if there is more of it.
   void show(int sample, const generate::Said& said, bool finished);
-  void fail(const std::string& fault);
+  void fail(std::exception_ptr fault);
 
  private:
   const inference::Request request_;
   const generate::Manner manner_;
+  const News news_;
+  const std::function<void()> changed_;
   std::atomic<bool> left_ = false;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Text> texts_;  // the speaker's
-  int64_t version_ = 0;
-  std::string fault_;
-  std::vector<Text> shown_;  // the asker's
+  std::vector<Text> texts_;
+  std::exception_ptr fault_;
 };
 
 struct EngineOptions {
   inference::SchedulerOptions scheduler;
   std::vector<base::Interval> never;      // rows of the vocabulary that are no token
-  int64_t most_waiting = 256;             // conversations that have not begun
+  int64_t most_waiting = 4096;            // texts that have not begun
+  int64_t most_waiting_of_client = 2048;  // of one client
   comm::Communicator* company = nullptr;  // borrowed; of the ranks that have the model, which it leads
 };
 
-// What it does, for whoever watches.
+// Counts for monitoring.
 struct EngineFigures {
   int64_t conversations = 0;  // that were ever taken
   int64_t refused = 0;        // for want of room
-  int64_t left = 0;           // by their askers, before the end
+  int64_t left = 0;           // by their clients, before the end
   int64_t spoken_tokens = 0;
   int64_t prompt_tokens = 0;
   int64_t passes = 0;
   int64_t evictions = 0;
   int64_t under_way = 0;  // texts
   int64_t waiting = 0;
+  int64_t clients = 0;  // that have texts
   int64_t free_pages = 0;
   int64_t pages = 0;
 };
@@ -85,27 +96,42 @@ class Engine {
  public:
   // The decoder and the company must outlive it.
   Engine(const generate::Decoder& decoder, const EngineOptions& options);
-  // Ends all conversations with a fault.
+  // Ends all conversations as stop() does.
   ~Engine();
 
-  // Null: as many wait already as may. InputError when no cache could hold it; RunError once the engine has
-  // failed.
-  std::shared_ptr<Conversation> ask(inference::Request request, generate::Manner manner);
+  // Null: as many texts wait already as may, in all or of this client. InputError when no cache could hold
+  // it, or its texts are more than may ever wait; Unavailable once the engine has ended.
+  std::shared_ptr<Conversation> ask(const std::string& client, inference::Request request,
+                                    generate::Manner manner, Conversation::News news,
+                                    std::function<void()> changed);
 
-  // Runs `action` on the engine's thread when no text is under way: those that are end first, and whoever
-  // asks meanwhile waits. Returns when it has run, and throws what it threw; false when the engine ends
-  // before. The others of its company, where it has one, are told to take `others` at that moment.
-  bool between_texts(const std::function<void()>& action, const std::string& others = "");
+  // Runs `action`, which replaces the model's parameters, on the engine's thread between two steps. Texts
+  // under way go on with the new ones: what they have so far goes through the model anew. Returns when it has
+  // run, and throws what it threw; false when the engine ends before. The others of its company, where it has
+  // one, are told to take `others` at that moment.
+  bool between_steps(const std::function<void()>& action, const std::string& others = "");
+
+  // Ends all conversations with Unavailable, which says `why`, and takes no others. Returns when that has
+  // been done.
+  void stop(const std::string& why);
 
   EngineFigures figures() const;
-  // Why nothing is said any more, or "".
+  // Why nothing is generated any more, or "".
   std::string fault() const;
+  bool idle() const;  // no conversation is waiting or under way
 
  private:
-  // One that is being said.
+  // A conversation under way.
   struct Open {
     std::shared_ptr<Conversation> conversation;
     int64_t first = 0;  // of its texts
+    std::string client;
+  };
+  // A client as the scheduler knows it, and what it has here.
+  struct Client {
+    int64_t number = 0;
+    int64_t conversations = 0;
+    int64_t new_texts = 0;  // that the scheduler has not heard of
   };
 
   void run();
@@ -113,21 +139,29 @@ class Engine {
   void drop(int64_t text);
   void act();
   void take_new();
+  bool begin(Open& open, int64_t client);
   void drop_left();
   void publish();
-  void fail(const std::string& fault);
+  void count();
+  void close(const Open& open);
+  void fail(const std::exception_ptr& fault);
 
   EngineOptions options_;
   generate::Generator generator_;
   generate::Company company_;
   mutable std::mutex mutex_;
   std::condition_variable asked_;
-  std::deque<std::shared_ptr<Conversation>> new_;
-  std::vector<Open> open_;  // the thread's own
+  std::deque<Open> new_;
+  std::map<std::string, Client> clients_;
+  int64_t next_client_ = 0;
+  std::vector<Open> open_;                 // the thread's own
+  std::map<int64_t, int64_t> waiting_of_;  // by client's number, as of the last step
   EngineFigures figures_;
   std::string fault_;
+  std::string stopped_ = "the server was stopped";
   bool stopping_ = false;
-  const std::function<void()>* action_ = nullptr;  // that waits for texts to end
+  bool ended_ = false;                             // nothing is called any more
+  const std::function<void()>* action_ = nullptr;  // for between two steps
   std::string others_take_;                        // with it
   std::exception_ptr action_fault_;
   std::condition_variable acted_;

@@ -1,22 +1,19 @@
 #include "serve/server.h"
 
-#include <httplib.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
-#include <functional>
-#include <map>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "corpus/continuation.h"
-#include "serve/api.h"
-#include "serve/listening.h"
+#include "serve/answer.h"
+#include "serve/fair_pool.h"
 
 namespace sluice::serve {
 namespace {
@@ -25,98 +22,92 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-constexpr size_t kMostBytes = size_t{16} << 20;  // of a request
-constexpr size_t kThreads = 128;                 // a stream holds one
-constexpr time_t kPatienceSeconds = 30;          // for an asker that sends or takes nothing
+constexpr int64_t kBodyOfGet = 8192;  // that is read and thrown away
+constexpr std::string_view kModels = "/v1/models";
 
-void send(httplib::Response& response, int status, const Json& json) {
-  response.status = status;
-  response.set_content(base::json_text(json), "application/json");
+Response json_answer(int status, const Json& json) {
+  return {.status = status, .body = base::json_text(json)};
 }
 
-// The conversations of one request, prompt by prompt, and their texts.
-class Answers {
- public:
-  void add(std::shared_ptr<Conversation> conversation) {
-    conversations_.push_back(std::move(conversation));
-    seen_.push_back(0);
-  }
-  ~Answers() {
-    for (const auto& conversation : conversations_) conversation->leave();
-  }
+Response invalid(int status, const std::string& message, const std::string& code = "") {
+  return json_answer(status, error_json(message, "invalid_request_error", "", code));
+}
 
-  void wait_for_all() {
-    for (size_t i = 0; i < conversations_.size(); ++i) {
-      do {
-        seen_[i] = conversations_[i]->wait(seen_[i]);
-      } while (!conversations_[i]->finished());
-    }
-  }
-  // Waits for something new of the first that has not ended; false: all have.
-  bool wait_for_more() {
-    for (size_t i = 0; i < conversations_.size(); ++i) {
-      if (seen_[i] > 0 && conversations_[i]->finished()) continue;
-      seen_[i] = conversations_[i]->wait(seen_[i]);
-      return true;
-    }
-    return false;
-  }
+Response later(const std::string& message, const char* seconds) {
+  Response told = json_answer(503, error_json(message, "server_error"));
+  told.fields.emplace_back("Retry-After", seconds);
+  return told;
+}
 
-  // Calls visit(index of the choice, prompt, text).
-  template <typename Visit>
-  void for_each(Visit visit) const {
-    int index = 0;
-    for (size_t prompt = 0; prompt < conversations_.size(); ++prompt) {
-      for (const Conversation::Text& each : conversations_[prompt]->texts()) visit(index++, prompt, each);
-    }
-  }
-
- private:
-  std::vector<std::shared_ptr<Conversation>> conversations_;
-  std::vector<int64_t> seen_;
-};
-
-std::string metrics_text(const EngineFigures& figures) {
+std::string metrics_text(const EngineFigures& engine, const HttpFigures& http) {
   std::string lines;
   const auto add = [&](const char* name, const char* kind, const char* help, int64_t value) {
     lines += text("# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n", name, " ", value, "\n");
   };
-  add("sluice_requests_total", "counter", "Prompts that were taken.", figures.conversations);
-  add("sluice_requests_refused_total", "counter", "Prompts refused because too many waited.",
-      figures.refused);
-  add("sluice_requests_left_total", "counter", "Prompts whose asker went before the end.", figures.left);
-  add("sluice_prompt_tokens_total", "counter", "Tokens of prompts.", figures.prompt_tokens);
-  add("sluice_generated_tokens_total", "counter", "Tokens that were said.", figures.spoken_tokens);
-  add("sluice_passes_total", "counter", "Passes through the model.", figures.passes);
-  add("sluice_evictions_total", "counter", "Texts put off for want of cache.", figures.evictions);
-  add("sluice_texts_under_way", "gauge", "Texts that are being said.", figures.under_way);
-  add("sluice_texts_waiting", "gauge", "Texts that wait.", figures.waiting);
-  add("sluice_cache_pages", "gauge", "Pages of the key cache.", figures.pages);
-  add("sluice_cache_pages_free", "gauge", "Pages that nobody holds.", figures.free_pages);
+  add("sluice_requests_total", "counter", "Prompts that were taken.", engine.conversations);
+  add("sluice_requests_refused_total", "counter", "Prompts refused because too many waited.", engine.refused);
+  add("sluice_requests_left_total", "counter", "Prompts whose client left before the end.", engine.left);
+  add("sluice_prompt_tokens_total", "counter", "Tokens of prompts.", engine.prompt_tokens);
+  add("sluice_generated_tokens_total", "counter", "Tokens that were generated.", engine.spoken_tokens);
+  add("sluice_passes_total", "counter", "Passes through the model.", engine.passes);
+  add("sluice_evictions_total", "counter", "Texts put off for want of cache, or for another client.",
+      engine.evictions);
+  add("sluice_texts_under_way", "gauge", "Texts that are being generated.", engine.under_way);
+  add("sluice_texts_waiting", "gauge", "Texts that wait.", engine.waiting);
+  add("sluice_clients", "gauge", "Clients that have texts.", engine.clients);
+  add("sluice_cache_pages", "gauge", "Pages of the key cache.", engine.pages);
+  add("sluice_cache_pages_free", "gauge", "Pages that nobody holds.", engine.free_pages);
+  add("sluice_connections", "gauge", "Connections that are open.", http.connections);
+  add("sluice_connections_total", "counter", "Connections that were accepted.", http.accepted);
+  add("sluice_connections_refused_total", "counter", "Connections refused beyond a bound.", http.refused);
+  add("sluice_connections_late_total", "counter", "Connections closed at a deadline.", http.late);
+  add("sluice_bad_messages_total", "counter", "Messages that were no requests.", http.faults);
   return lines;
 }
 
-// Of equal length whatever is wrong, so that how long it takes says nothing.
-bool same(const std::string& a, const std::string& b) {
+// In the same time whatever differs.
+bool same(std::string_view a, std::string_view b) {
   unsigned different = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i)
-    different |= static_cast<unsigned char>(a[i] ^ b[i % std::max<size_t>(1, b.size())]);
+    different |= static_cast<unsigned char>(a[i] ^ (b.empty() ? ' ' : b[i % b.size()]));
   return different == 0;
+}
+
+std::string media_type(const std::string& value) {
+  std::string type = value.substr(0, value.find(';'));
+  while (type.ends_with(' ')) type.pop_back();
+  std::ranges::transform(type, type.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return type;
+}
+
+int64_t now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
 
-class Server::Impl {
+class Server::Impl : public HttpHandler {
  public:
   Impl(Engine& engine, const corpus::Tokenizer& tokenizer, ServerOptions options)
-      : engine_(engine), tokenizer_(tokenizer), options_(std::move(options)) {
-    server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    server_.set_payload_max_length(kMostBytes);
-    server_.set_read_timeout(kPatienceSeconds);
-    server_.set_write_timeout(kPatienceSeconds);
-    add_routes();
-    port_ = listen(server_, options_.host, options_.port);
-    if (port_ < 0) {
+      : engine_(engine),
+        tokenizer_(tokenizer),
+        options_(std::move(options)),
+        reader_{&tokenizer,           options_.model,   options_.vocabulary, options_.context_length,
+                options_.tool_format, options_.requests},
+        pool_(std::make_unique<FairPool>(options_.threads)),
+        context_{engine,
+                 *pool_,
+                 reader_,
+                 options_.context_length,
+                 options_.end_tokens,
+                 [this] { return fingerprint(); },
+                 [this](const std::string& fault) { set_fault(fault); }},
+        fingerprint_(options_.fingerprint) {
+    try {
+      http_ = std::make_unique<HttpServer>(options_.host, options_.port, options_.http, *this);
+    } catch (const std::exception&) {
       throw InputError(
           text("cannot listen at ", options_.host, " port ", options_.port,
                ": another program does, or the address is none of this machine's: choose another with "
@@ -124,195 +115,198 @@ class Server::Impl {
     }
   }
 
-  int port() const { return port_; }
-  void run() {
-    if (!stopped_) server_.listen_after_bind();
+  // The engine calls answers, which post to the pool, which sends to connections.
+  ~Impl() override {
+    engine_.stop("the server was stopped");
+    http_.reset();
+    pool_.reset();
   }
-  void stop() {
-    stopped_ = true;
-    server_.stop();
+
+  HttpServer& http() { return *http_; }
+  void drain() {
+    draining_ = true;
+    http_->drain();
+  }
+  void set_fingerprint(std::string fingerprint) {
+    const std::lock_guard lock(mutex_);
+    fingerprint_ = std::move(fingerprint);
+  }
+
+  // What is asked before any of a body is read, so nobody without a key makes the server hold one.
+  Admission admit(const http::Head& head) override {
+    if (auto told = refuse_stranger(head)) return {std::move(told), 0};
+    const bool asks = head.method == "GET" || head.method == "HEAD";
+    if (asks && (head.path == "/health" || head.path == "/metrics" || head.path.starts_with(kModels)))
+      return {std::nullopt, kBodyOfGet};
+    if (head.method != "POST" || !endpoint_of(head.path))
+      return {invalid(404, text(head.method, " ", head.path, " is nothing that this server answers")), 0};
+    if (auto told = refuse_content(head)) return {std::move(told), 0};
+    if (draining_) return {later("the server is stopping: ask another one, or this one later", "5"), 0};
+    return {std::nullopt, options_.http.body_bytes};
+  }
+
+  void handle(HttpRequest request, std::shared_ptr<Reply> reply) override {
+    const std::string& path = request.head.path;
+    if (const auto endpoint = endpoint_of(path); endpoint && request.head.method == "POST")
+      return answer(std::move(request), std::move(reply), *endpoint);
+    if (path == "/health") return reply->send(health());
+    if (path == "/metrics")
+      return reply->send({.status = 200,
+                          .body = metrics_text(engine_.figures(), http_->figures()),
+                          .content_type = kMetricsType});
+    reply->send(models(path.substr(kModels.size())));
+  }
+
+  Response refusal(int status, const std::string& message) const override {
+    Response told = status == 503 ? later(message, "1") : invalid(status, message);
+    return told;
   }
 
  private:
-  void add_routes() {
-    server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      if (request.path == "/health" || options_.key.empty() ||
-          same(request.get_header_value("Authorization"), "Bearer " + options_.key))
-        return httplib::Server::HandlerResponse::Unhandled;
-      send(response, 401,
-           error_json("the key is wrong or missing: send it as \"Authorization: Bearer KEY\"",
-                      "invalid_request_error"));
-      return httplib::Server::HandlerResponse::Handled;
-    });
-    server_.set_exception_handler([](const httplib::Request&, httplib::Response& response,
-                                     std::exception_ptr error) { report(response, error); });
-    server_.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
-      if (!response.body.empty()) return;
-      const int status = response.status;
-      send(response, status,
-           error_json(text(request.method, " ", request.path, " is nothing that this server answers"),
-                      "invalid_request_error"));
-    });
-    server_.Get("/health", [this](const auto&, httplib::Response& response) {
-      const std::string fault = engine_.fault();
-      if (!fault.empty()) return send(response, 500, error_json(fault, "server_error"));
-      send(response, 200, {{"status", "ok"}});
-    });
-    server_.Get("/metrics", [this](const auto&, httplib::Response& response) {
-      response.set_content(metrics_text(engine_.figures()), "text/plain; version=0.0.4");
-    });
-    server_.Get("/v1/models", [this](const auto&, httplib::Response& response) {
-      const Json model = {{"id", options_.model},
-                          {"object", "model"},
-                          {"created", started_},
-                          {"owned_by", "sluice"},
-                          {"max_model_len", options_.context_length}};
-      send(response, 200, {{"object", "list"}, {"data", Json::array({model})}});
-    });
-    const auto post = [this](const char* path, Endpoint endpoint) {
-      server_.Post(path, [this, endpoint](const httplib::Request& request, httplib::Response& response) {
-        answer(request, response, endpoint);
-      });
-    };
-    post("/v1/completions", Endpoint::kCompletions);
-    post("/v1/chat/completions", Endpoint::kChat);
+  static std::optional<Endpoint> endpoint_of(const std::string& path) {
+    if (path == "/v1/completions") return Endpoint::kCompletions;
+    if (path == "/v1/chat/completions") return Endpoint::kChat;
+    return std::nullopt;
   }
 
-  static void report(httplib::Response& response, std::exception_ptr error) {
+  // Clients without the key; where there is none, pages of the web that a browser on this machine shows:
+  // under a name of their own that points here (DNS rebinding), or from another origin.
+  std::optional<Response> refuse_stranger(const http::Head& head) const {
+    if (!options_.keys.empty()) {
+      if (head.path == "/health" || knows_key(head)) return std::nullopt;
+      Response told = invalid(401, "the key is wrong or missing: send it as \"Authorization: Bearer KEY\"",
+                              "invalid_api_key");
+      told.fields.emplace_back("WWW-Authenticate", "Bearer");
+      return told;
+    }
+    const bool is_own = head.host == "localhost" || head.host == http::name_of_authority(options_.host) ||
+                        http::is_address(head.host) || (head.host.empty() && head.minor_version == 0);
+    if (!is_own)
+      return invalid(
+          403, text("the host '", head.host,
+                    "' is none of this server's: ask localhost or its address, or start it with a key in "
+                    "SLUICE_API_KEY"));
+    const std::string* const origin = head.find("origin");
+    const std::string* const host = head.find("host");
+    if (origin != nullptr &&
+        (host == nullptr || (*origin != "http://" + *host && *origin != "https://" + *host)))
+      return invalid(403,
+                     "a page of another origin asks: start the server with a key in SLUICE_API_KEY, which "
+                     "the page sends");
+    return std::nullopt;
+  }
+
+  bool knows_key(const http::Head& head) const {
+    const std::string* const told = head.find("authorization");
+    bool known = false;
+    for (const std::string& key : options_.keys) known |= same(told == nullptr ? "" : *told, "Bearer " + key);
+    return known;
+  }
+
+  static std::optional<Response> refuse_content(const http::Head& head) {
+    const std::string* const type = head.find("content-type");
+    const std::string* const coding = head.find("content-encoding");
+    if (type != nullptr && media_type(*type) != "application/json")
+      return invalid(415, text("the body is ", base::excerpt(Json(*type)),
+                               ": send JSON, with the header Content-Type: application/json"));
+    if (coding == nullptr || *coding == "identity") return std::nullopt;
+    Response told = invalid(415, text("the body's Content-Encoding is ", base::excerpt(Json(*coding)),
+                                      ": send it as it is, without one"));
+    told.fields.emplace_back("Accept-Encoding", "identity");
+    return told;
+  }
+
+  // Asks the engine, and the tokenizer if it failed before.
+  Response health() {
+    if (const std::string fault = engine_.fault(); !fault.empty()) return later(fault, "5");
+    if (draining_) return later("the server is stopping", "5");
+    const std::lock_guard lock(mutex_);
+    if (fault_.empty()) return json_answer(200, {{"status", "ok"}});
+    if (!std::exchange(probing_, true)) pool_->post(FairPool::Turn::kGoOn, "", [this] { probe(); });
+    return later("the last request failed: " + fault_, "5");
+  }
+  void probe() {
+    std::string fault;
     try {
-      std::rethrow_exception(std::move(error));
-    } catch (const InputError& fault) {
-      send(response, 400, error_json(fault.what(), "invalid_request_error"));
-    } catch (const std::exception& fault) {
-      send(response, 500, error_json(fault.what(), "server_error"));
+      tokenizer_.encode("a");
+    } catch (const std::exception& error) {
+      fault = error.what();
     }
+    const std::lock_guard lock(mutex_);
+    probing_ = false;
+    fault_ = fault;
+  }
+  void set_fault(const std::string& fault) {
+    const std::lock_guard lock(mutex_);
+    fault_ = fault;
+  }
+  std::string fingerprint() const {
+    const std::lock_guard lock(mutex_);
+    return fingerprint_;
   }
 
-  // Tokens that may be said behind a prompt.
-  int64_t most_tokens(const Asked& asked, const std::vector<int64_t>& prompt) const {
-    const int64_t left = options_.context_length - static_cast<int64_t>(prompt.size());
-    const int64_t usual = asked.endpoint == Endpoint::kChat ? std::max<int64_t>(1, left) : 16;
-    const int64_t wanted = asked.most_tokens.value_or(usual);
-    // What is said behind a prompt that is only scored stands nowhere.
-    if (wanted <= left) return std::max<int64_t>(1, wanted);
-    throw InputError(text("the prompt has ", prompt.size(), " tokens and max_tokens is ", wanted,
-                          ", together more than the ", options_.context_length,
-                          " of this server: give a shorter prompt or ask for less"));
+  // `name`: "", or "/" and a model's.
+  Response models(const std::string& name) const {
+    const Json model = {{"id", options_.model},
+                        {"object", "model"},
+                        {"created", started_},
+                        {"owned_by", "sluice"},
+                        {"max_model_len", options_.context_length}};
+    if (name.empty() || name == "/")
+      return json_answer(200, {{"object", "list"}, {"data", Json::array({model})}});
+    if (name == "/" + options_.model || name == options_.model) return json_answer(200, model);
+    return json_answer(404, error_json(text("the model ", base::excerpt(Json(name.substr(1))),
+                                            " is not served here: ask for '", options_.model, "'"),
+                                       "invalid_request_error", "model", "model_not_found"));
   }
 
-  // Null: too many wait.
-  std::shared_ptr<Answers> ask(const Asked& asked) {
-    auto answers = std::make_shared<Answers>();
-    generate::Manner manner{.sampling = asked.sampling,
-                            .end_tokens = options_.end_tokens,
-                            .alternatives = asked.logprobs ? asked.alternatives : 0};
-    for (size_t i = 0; i < asked.prompts.size(); ++i) {
-      manner.number = i;
-      const std::vector<int64_t>& prompt = asked.prompts[i];
-      if (!asked.stops.empty()) manner.ends = ends_at_stop(tokenizer_, prompt, asked.stops);
-      auto conversation = engine_.ask(
-          {prompt, most_tokens(asked, prompt), asked.samples, asked.echo && asked.logprobs}, manner);
-      if (conversation == nullptr) return nullptr;
-      answers->add(std::move(conversation));
-    }
-    return answers;
-  }
-
-  void answer(const httplib::Request& request, httplib::Response& response, Endpoint endpoint) {
+  void answer(HttpRequest request, std::shared_ptr<Reply> reply, Endpoint endpoint) {
     const auto number = static_cast<uint64_t>(++requests_);
     // Another one each time, and in each life of the server.
     const uint64_t seed = base::random_bits(static_cast<uint64_t>(started_ns_), number, 0) >> 1;
-    auto asked =
-        std::make_shared<Asked>(read_request(request.body, endpoint, tokenizer_, options_.vocabulary, seed));
-    const std::shared_ptr<Answers> answers = ask(*asked);
-    if (answers == nullptr) {
-      response.set_header("Retry-After", "1");
-      return send(response, 503, error_json("too many texts wait: ask again later", "overloaded_error"));
-    }
-    const std::string id = text(endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-", number);
-    if (asked->stream) return stream(response, asked, answers, id);
-    answers->wait_for_all();
-    std::vector<Choice> choices;
-    std::vector<generate::Said> said;
-    std::vector<corpus::Continuation> texts;
-    answers->for_each([&](int, size_t, const Conversation::Text& each) { said.push_back(each.said); });
-    answers->for_each([&](int index, size_t prompt, const Conversation::Text&) {
-      generate::Said& own = said[static_cast<size_t>(index)];
-      if (asked->most_tokens == 0) own.tokens.clear();
-      texts.push_back(corpus::continuation_of(tokenizer_, asked->prompts[prompt], own.tokens));
-      choices.push_back({index, "", &own, &asked->prompts[prompt], true});
-    });
-    const std::vector<std::string> whole = corpus::texts_behind(tokenizer_, texts);
-    for (size_t i = 0; i < choices.size(); ++i) choices[i].text = cut_at_stop(whole[i], asked->stops);
-    // Scores of a prompt are known once, of its first text.
-    for (size_t i = 0; i < choices.size(); ++i) {
-      const size_t first = i - i % static_cast<size_t>(asked->samples);
-      if (said[i].prompt.empty()) said[i].prompt = said[first].prompt;
-    }
-    send(response, 200, answer_json(*asked, id, options_.model, now(), choices, tokenizer_));
-  }
-
-  void stream(httplib::Response& response, const std::shared_ptr<Asked>& asked,
-              const std::shared_ptr<Answers>& answers, const std::string& id) {
-    struct Shown {
-      TextSoFar text;
-      bool begun = false, ended = false;
-    };
-    auto shown = std::make_shared<std::map<int, Shown>>();
-    response.set_chunked_content_provider("text/event-stream", [this, asked, answers, id, shown](
-                                                                   size_t, httplib::DataSink& sink) {
-      const auto write = [&](const std::string& line) {
-        const std::string event = "data: " + line + "\n\n";
-        return sink.is_writable() && sink.write(event.data(), event.size());
-      };
-      try {
-        const bool more = answers->wait_for_more();
-        bool there = true;
-        answers->for_each([&](int index, size_t prompt, const Conversation::Text& each) {
-          Shown& own =
-              shown->try_emplace(index, Shown{TextSoFar(tokenizer_, asked->prompts[prompt], asked->stops)})
-                  .first->second;
-          if (own.ended || !there) return;
-          const std::string news = own.text.more(each.said, each.finished);
-          own.ended = each.finished;
-          if (news.empty() && !each.finished) return;
-          const Choice choice{index, news, &each.said, &asked->prompts[prompt], each.finished};
-          there = write(base::json_text(chunk_json(*asked, id, options_.model, now(), choice, !own.begun)));
-          own.begun = true;
-        });
-        if (!there) return false;
-        if (more) return true;
-        write("[DONE]");
-      } catch (const std::exception& error) {
-        write(base::json_text(error_json(error.what(), "server_error")));
-      }
-      sink.done();
-      return true;
+    const AnswerHead head{.id = text(endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-", number),
+                          .model = options_.model,
+                          .fingerprint = "",
+                          .created = now_s()};
+    const std::string client = client_of(request);
+    const auto answer = std::make_shared<Answer>(context_, client, std::move(reply), head);
+    const auto shared = std::make_shared<HttpRequest>(std::move(request));
+    pool_->post(FairPool::Turn::kBegin, client, [answer, shared, endpoint, seed] {
+      const HttpRequest own = std::move(*shared);  // its bytes are held no longer than this takes
+      answer->begin(own.body, endpoint, seed);
     });
   }
 
-  static int64_t now() {
-    return std::chrono::duration_cast<std::chrono::seconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
+  // By key where there are several, else by address.
+  std::string client_of(const HttpRequest& request) const {
+    const std::string* const told = request.head.find("authorization");
+    return options_.keys.size() > 1 && told != nullptr ? *told : request.client;
   }
 
   Engine& engine_;
   const corpus::Tokenizer& tokenizer_;
-  ServerOptions options_;
-  httplib::Server server_;
-  int port_ = 0;
-  int64_t started_ = now();
+  const ServerOptions options_;
+  const RequestReader reader_;
+  std::unique_ptr<FairPool> pool_;
+  AnswerContext context_;
+  mutable std::mutex mutex_;
+  std::string fingerprint_;
+  std::string fault_;  // of the last request that failed by no fault of its own, until a probe goes well
+  bool probing_ = false;
+  int64_t started_ = now_s();
   int64_t started_ns_ = std::chrono::system_clock::now().time_since_epoch().count();
   std::atomic<int64_t> requests_ = 0;
-  std::atomic<bool> stopped_ = false;
+  std::atomic<bool> draining_ = false;
+  std::unique_ptr<HttpServer> http_;
 };
 
 Server::Server(Engine& engine, const corpus::Tokenizer& tokenizer, ServerOptions options)
     : impl_(std::make_unique<Impl>(engine, tokenizer, std::move(options))) {}
 Server::~Server() = default;
-int Server::port() const { return impl_->port(); }
-void Server::run() { impl_->run(); }
-void Server::stop() { impl_->stop(); }
+int Server::port() const { return impl_->http().port(); }
+void Server::run() { impl_->http().run(); }
+void Server::drain() { impl_->drain(); }
+void Server::stop() { impl_->http().stop(); }
+void Server::set_fingerprint(std::string fingerprint) { impl_->set_fingerprint(std::move(fingerprint)); }
 
 }  // namespace sluice::serve

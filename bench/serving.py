@@ -1,0 +1,261 @@
+"""Load on `sluice serve`: an open loop of streamed requests, percentiles of what clients wait for, beside the generator
+without HTTP.
+
+Requests come by a Poisson process of --request-rate, whatever has been answered (open loop; "inf": all at once, or as many as
+--max-concurrency lets in). Prompts differ in length by a factor of twenty. Names are those of vLLM's `vllm bench serve`: TTFT is the time to
+the first token, TPOT the time per token behind it, ITL the time between two tokens. Rows:
+
+- `load`: the requests, whose total throughput stands beside that of `sluice generate` on the same prompts;
+- `alone` and `beside`: one client's TTFT without and with another client of 100 times its connections, from another address.
+
+    make bench-serve
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests" / "integration"))
+
+from harness import hardware, revision  # noqa: E402
+
+WORDS = 2048
+SHAPE = """
+[model]
+layers = 4
+hidden = 256
+heads = 8
+kv_heads = 4
+ffn_hidden = 672
+vocab = {words}
+[data]
+train = [["{folder}/corpus/corpus", 1.0]]
+context_length = 256
+tokens_per_step = 512
+[train]
+steps = 1
+[parallel]
+strategies = ["<1,1,1>"]
+calibration = "analytic"
+[checkpoint]
+every = 1
+[log]
+dir = "{folder}/run"
+tensorboard = false
+"""
+
+
+def run(*command, **options):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done
+
+
+def write_model(folder, sluice):
+    """Random weights under a tokenizer of words, with an end token that the model has no row for: all texts run to their last
+    token, and each token is an event."""
+    (folder / "tokenizer").mkdir()
+    (folder / "tokenizer" / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
+        "added_tokens": [{"id": WORDS, "content": "</s>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                          "special": True}],
+        "model": {"type": "WordLevel", "vocab": {f"w{index}": index for index in range(WORDS)}, "unk_token": "w0"}}))
+    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    (folder / "text.txt").write_text("w1 w2 w3 w4\n" * 500)
+    run(sluice, "corpus", "build", folder / "text.txt", "--out", folder / "corpus", "--tokenizer", folder / "tokenizer")
+    (folder / "run.toml").write_text(SHAPE.format(folder=folder, words=WORDS))
+    run(sluice, "train", "--config", folder / "run.toml")
+    return ["--model", folder / "run", "--tokenizer", folder / "tokenizer"]
+
+
+def prompts_of(count, shortest, seed):
+    source = random.Random(seed)
+    return [[source.randrange(WORDS) for _ in range(int(shortest * 20 ** source.random()))] for _ in range(count)]
+
+
+class Measured:
+    """When a request was sent, and when each of its events came."""
+
+    def __init__(self):
+        self.sent, self.events, self.status, self.tokens = time.perf_counter(), [], 0, 0
+
+    @property
+    def ttft(self):
+        return self.events[0] - self.sent
+
+    @property
+    def itl(self):
+        return [after - before for before, after in zip(self.events, self.events[1:])]
+
+
+async def ask(port, prompt, tokens, source):
+    measured = Measured()
+    body = json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True,
+                       "stream_options": {"include_usage": True}})
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+    try:
+        writer.write((f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                      f"Content-Length: {len(body)}\r\n\r\n{body}").encode())
+        measured.status = int((await reader.readline()).split()[1])
+        async for line in reader:
+            if b'"usage":{' in line:
+                measured.tokens = json.loads(line[len(b"data: "):])["usage"]["completion_tokens"]
+            elif line.startswith(b"data: {"):
+                measured.events.append(time.perf_counter())
+    finally:
+        writer.close()
+    return measured
+
+
+async def open_loop(port, prompts, tokens, rate, seed, source="127.0.0.1", concurrency=None):
+    """All requests, sent when their time comes; and how long all took."""
+    arrivals, gate = random.Random(seed), asyncio.Semaphore(concurrency or len(prompts))
+
+    async def one(prompt):
+        async with gate:
+            return await ask(port, prompt, tokens, source)
+    begin, sent = time.perf_counter(), []
+    for prompt in prompts:
+        sent.append(asyncio.create_task(one(prompt)))
+        if rate != float("inf"):
+            await asyncio.sleep(arrivals.expovariate(rate))
+    return await asyncio.gather(*sent), time.perf_counter() - begin
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+def summary(measured, prompts, seconds):
+    """vLLM's names."""
+    good = [each for each in measured if each.status == 200 and each.events]
+    said = sum(each.tokens for each in good)
+    figures = {"completed": len(good), "failed": len(measured) - len(good), "duration": seconds, "request_throughput": len(good) / seconds,
+               "output_throughput": said / seconds,
+               "total_token_throughput": (said + sum(map(len, prompts))) / seconds}
+    itl = [gap for each in good for gap in each.itl]
+    tpot = [(each.events[-1] - each.events[0]) / (each.tokens - 1) for each in good if each.tokens > 1]
+    for name, values in (("ttft", [each.ttft for each in good]), ("tpot", tpot), ("itl", itl)):
+        figures |= {f"mean_{name}_ms": 1e3 * statistics.fmean(values or [float("nan")])}
+        figures |= {f"p{int(100 * share)}_{name}_ms": 1e3 * percentile(values, share) for share in (0.5, 0.9, 0.99)}
+    return {name: round(value, 2) for name, value in figures.items()}
+
+
+class Server:
+    def __init__(self, sluice, *arguments):
+        self.process = subprocess.Popen([sluice, "serve", "--port", "0", *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)/v1", line):
+                self.port = int(found.group(1))
+                return
+        sys.exit("the server did not start")
+
+    def close(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate()
+
+
+def generated_per_s(sluice, model, prompts, tokens, folder, args):
+    """Tokens a second of the generator itself, its start left out."""
+    file = folder / "prompts.jsonl"
+    file.write_text("".join(json.dumps({"ids": prompt}) + "\n" for prompt in prompts))
+    done = run(sluice, "generate", *model, "--prompts", file, "--out", folder / "said.jsonl", "--tokens", tokens,
+               "--threads", args.threads)
+    said = sum(len(json.loads(line)["ids"]) for line in (folder / "said.jsonl").read_text().splitlines())
+    return said / seconds_of(re.search(r"generating: done in (.*)", done.stderr).group(1))
+
+
+def seconds_of(duration):
+    units = {"min": 60, "s": 1, "ms": 1e-3}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) (min|ms|s)\b", duration))
+
+
+async def fairness(port, args):
+    """One client's TTFT alone, and beside a crowd that keeps 100 connections busy for each of its own."""
+    own = prompts_of(args.fair_requests, args.shortest, args.seed + 1)
+
+    async def one_by_one():
+        return [(await ask(port, prompt, args.tokens, "127.0.0.1")).ttft for prompt in own]
+    alone = await one_by_one()
+
+    async def crowd():
+        source = random.Random(args.seed + 2)
+        while True:
+            await ask(port, prompts_of(1, args.shortest, source.random())[0], args.tokens, "127.0.0.2")
+    tasks = [asyncio.create_task(crowd()) for _ in range(100)]
+    await asyncio.sleep(args.warm_s)
+    beside = await one_by_one()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return alone, beside
+
+
+def markdown(results):
+    load = results["load"]
+    lines = [f"# Serving under load\n\nCommand: `make bench-serve`, at revision {results['revision']}, {results['hardware']}, load "
+             f"{results['load_before']:.1f} before. {results['requests']} requests at {results['request_rate']} a second, prompts of "
+             f"{results['prompt_tokens'][0]} to {results['prompt_tokens'][1]} tokens, {results['tokens']} tokens of output each.\n",
+             "| figure | value |", "| --- | --- |"]
+    lines += [f"| {name} | {value} |" for name, value in load.items()]
+    lines += [f"| output_throughput over the generator's without HTTP ({results['generator_tokens_per_s']:.0f} tokens/s) | "
+              f"{results['throughput_ratio']:.3f} |" if "throughput_ratio" in results else "",
+              f"| median TTFT of one client alone, ms | {results['alone_ttft_ms']:.1f} |",
+              f"| beside another with 100 times its connections, ms | {results['beside_ttft_ms']:.1f} |",
+              f"| ratio | {results['beside_ttft_ms'] / results['alone_ttft_ms']:.2f} |"]
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sluice", default=str(HERE.parent / "build" / "sluice"))
+    parser.add_argument("--requests", type=int, default=128)
+    parser.add_argument("--request-rate", type=float, default=float("inf"))
+    parser.add_argument("--max-concurrency", type=int)
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--shortest", type=int, default=8)
+    parser.add_argument("--fair-requests", type=int, default=15)
+    parser.add_argument("--warm-s", type=float, default=5.0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, help="a page to write beside the JSON that is printed")
+    args = parser.parse_args()
+    results = {"revision": revision(), "hardware": hardware(), "load_before": os.getloadavg()[0], "requests": args.requests,
+               "request_rate": args.request_rate, "tokens": args.tokens}
+    prompts = prompts_of(args.requests, args.shortest, args.seed)
+    results["prompt_tokens"] = [min(map(len, prompts)), max(map(len, prompts))]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        model = write_model(folder, args.sluice)
+        server = Server(args.sluice, *model, "--context-length", 512, "--threads", args.threads)
+        try:
+            measured, seconds = asyncio.run(open_loop(server.port, prompts, args.tokens, args.request_rate, args.seed,
+                                                      concurrency=args.max_concurrency))
+            results["load"] = summary(measured, prompts, seconds)
+            alone, beside = asyncio.run(fairness(server.port, args))
+            results |= {"alone_ttft_ms": 1e3 * statistics.median(alone), "beside_ttft_ms": 1e3 * statistics.median(beside)}
+        finally:
+            server.close()
+        if args.request_rate == float("inf"):
+            results["generator_tokens_per_s"] = generated_per_s(args.sluice, model, prompts, args.tokens, folder, args)
+            results["throughput_ratio"] = results["load"]["output_throughput"] / results["generator_tokens_per_s"]
+    print(json.dumps(results, indent=1))
+    if args.results:
+        args.results.write_text(markdown(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+#include "serve/answer.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "corpus/continuation.h"
+
+namespace sluice::serve {
+namespace {
+
+using base::InputError;
+using base::text;
+
+constexpr int64_t kMostBacklog =
+    65536;  // bytes of a stream that wait for its client; more come when these have gone
+constexpr int64_t kUsualTokens = 16;  // OpenAI's of completions
+
+Response json_response(int status, const base::Json& json) {
+  return {.status = status, .body = base::json_text(json)};
+}
+
+// What a client is told of a fault; `failed` hears of those that are the server's own.
+Response response_of(const std::exception_ptr& fault, const std::function<void(const std::string&)>& failed) {
+  try {
+    std::rethrow_exception(fault);
+  } catch (const UnknownModel& error) {
+    return json_response(404,
+                         error_json(error.what(), "invalid_request_error", error.field(), "model_not_found"));
+  } catch (const http::FieldError& error) {
+    return json_response(400, error_json(error.what(), "invalid_request_error", error.field()));
+  } catch (const InputError& error) {
+    return json_response(400, error_json(error.what(), "invalid_request_error"));
+  } catch (const Unavailable& error) {
+    Response told = json_response(503, error_json(error.what(), "server_error"));
+    told.fields.emplace_back("Retry-After", "5");
+    return told;
+  } catch (const std::exception& error) {
+    failed(error.what());
+    return json_response(500, error_json(error.what(), "server_error"));
+  }
+}
+
+}  // namespace
+
+void Answer::begin(const std::string& body, Endpoint endpoint, uint64_t seed) {
+  try {
+    request_ = context_.reader.read(body, endpoint, seed);
+    // So the connection keeps this answer, until that is whole or the client has left.
+    reply_->on_change([self = shared_from_this()] { self->changed(); });
+    ask();
+  } catch (...) {
+    refuse(std::current_exception());
+  }
+}
+
+// Tokens that may be said behind a prompt.
+int64_t Answer::most_tokens(const std::vector<int64_t>& prompt) const {
+  const int64_t left = context_.context_length - std::ssize(prompt);
+  const int64_t usual = request_.endpoint == Endpoint::kChat ? std::max<int64_t>(1, left) : kUsualTokens;
+  const int64_t wanted = request_.most_tokens.value_or(usual);
+  // What is said behind a prompt that is only scored stands nowhere.
+  if (wanted <= left) return std::max<int64_t>(1, wanted);
+  throw InputError(text("the prompt has ", prompt.size(), " tokens and max_tokens is ", wanted,
+                        ", together more than the ", context_.context_length,
+                        " of this server: give a shorter prompt or ask for less"));
+}
+
+void Answer::ask() {
+  generate::Manner manner{.sampling = request_.sampling,
+                          .end_tokens = context_.end_tokens,
+                          .alternatives = request_.logprobs ? request_.alternatives : 0};
+  manner.end_tokens.insert(manner.end_tokens.end(), request_.stop_tokens.begin(), request_.stop_tokens.end());
+  const auto news = request_.stream ? Conversation::News::kTokens : Conversation::News::kEnd;
+  std::vector<int64_t> most;
+  for (const std::vector<int64_t>& prompt : request_.prompts) most.push_back(most_tokens(prompt));
+  begun_with_ = context_.fingerprint();
+  ++calls_;  // nobody steps before all are asked
+  for (size_t i = 0; i < request_.prompts.size(); ++i) {
+    const std::vector<int64_t>& prompt = request_.prompts[i];
+    manner.number = i;
+    if (!request_.stops.empty())
+      manner.ends = ends_at_stop(*context_.reader.tokenizer, prompt, request_.stops);
+    const auto changed = [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->changed();
+    };
+    inference::Request asked{prompt, most[i], request_.samples, request_.echo && request_.logprobs};
+    auto conversation = context_.engine.ask(client_, std::move(asked), manner, news, changed);
+    if (conversation == nullptr) {
+      Response told =
+          json_response(503, error_json("too many texts wait: ask again later", "overloaded_error"));
+      told.fields.emplace_back("Retry-After", "1");
+      done_ = true;
+      leave();
+      return reply_->send(std::move(told));
+    }
+    conversations_.push_back(std::move(conversation));
+    for (int sample = 0; request_.stream && sample < request_.samples; ++sample)
+      shown_.push_back({TextSoFar(*context_.reader.tokenizer, prompt, request_.stops)});
+  }
+  texts_.resize(conversations_.size());
+  advance();
+}
+
+// From any thread.
+void Answer::changed() {
+  if (done_ || calls_++ > 0) return;
+  context_.pool.post(FairPool::Turn::kGoOn, client_, [self = shared_from_this()] { self->advance(); });
+}
+
+// On a thread of the pool: steps until no call has come meanwhile.
+void Answer::advance() {
+  int64_t seen = 0;
+  do {
+    seen = calls_;
+    if (!done_) step();
+  } while (!calls_.compare_exchange_strong(seen, 0));
+}
+
+void Answer::step() {
+  try {
+    if (reply_->gone()) {
+      done_ = true;
+      return leave();
+    }
+    if (request_.stream && reply_->backlog() > kMostBacklog) return;  // it calls when that has gone
+    const bool all_ended = read_news();
+    if (request_.stream) {
+      send_news(all_ended);
+    } else if (all_ended) {
+      send_whole();
+    }
+    done_ = all_ended;
+  } catch (...) {
+    refuse(std::current_exception());
+  }
+}
+
+// True: all texts have ended.
+bool Answer::read_news() {
+  bool all_ended = true;
+  for (size_t i = 0; i < conversations_.size(); ++i)
+    all_ended = conversations_[i]->read(texts_[i]) && all_ended;
+  return all_ended;
+}
+
+void Answer::send_whole() {
+  const corpus::Tokenizer& tokenizer = *context_.reader.tokenizer;
+  std::vector<Choice> choices;
+  std::vector<corpus::Continuation> continuations;
+  for (size_t prompt = 0; prompt < texts_.size(); ++prompt) {
+    for (Conversation::Text& each : texts_[prompt]) {
+      if (request_.most_tokens == 0) each.said.tokens.clear();
+      // Scores of a prompt are known once, of its first text.
+      if (each.said.prompt.empty()) each.said.prompt = texts_[prompt].front().said.prompt;
+      continuations.push_back(corpus::continuation_of(tokenizer, request_.prompts[prompt], each.said.tokens));
+      choices.push_back(
+          {static_cast<int>(choices.size()), "", &each.said, &request_.prompts[prompt], true, {}});
+    }
+  }
+  const std::vector<std::string> whole = corpus::texts_behind(tokenizer, continuations);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    choices[i].text = cut_at_stop(whole[i], request_.stops);
+    if (request_.tools.empty()) continue;
+    ParsedText parsed = parse_tool_calls(*context_.reader.tool_format, choices[i].text, request_.tools);
+    if (!request_.parallel_tool_calls && parsed.calls.size() > 1) parsed.calls.resize(1);
+    choices[i].calls = std::move(parsed.calls);
+    if (!choices[i].calls.empty()) choices[i].text = std::move(parsed.content);
+  }
+  head_.fingerprint = fingerprint();
+  reply_->send(json_response(200, answer_json(request_, head_, choices, tokenizer)));
+}
+
+void Answer::send_news(bool all_ended) {
+  if (!std::exchange(streaming_, true)) reply_->begin("text/event-stream");
+  head_.fingerprint = fingerprint();
+  int index = 0;
+  int64_t tokens = 0;
+  for (size_t prompt = 0; prompt < texts_.size(); ++prompt) {
+    for (const Conversation::Text& each : texts_[prompt]) {
+      Shown& shown = shown_[static_cast<size_t>(index)];
+      tokens += std::ssize(each.said.tokens);
+      if (!shown.ended)
+        send_choice(shown, {index,
+                            shown.text.more(each.said, each.finished),
+                            &each.said,
+                            &request_.prompts[prompt],
+                            each.finished,
+                            {}});
+      ++index;
+    }
+  }
+  if (!all_ended) return;
+  if (request_.stream_usage) send_chunk(usage_chunk_json(request_, head_, tokens));
+  reply_->write("data: [DONE]\n\n");
+  reply_->end();
+}
+
+void Answer::send_choice(Shown& shown, Choice choice) {
+  shown.ended = choice.finished;
+  if (!request_.tools.empty()) choice.text = part_to_show(shown, choice);
+  if (choice.text.empty() && !choice.finished) return;
+  send_chunk(chunk_json(request_, head_, choice, !std::exchange(shown.begun, true)));
+}
+
+// Content up to where a call may begin; at the end the calls, too.
+std::string Answer::part_to_show(Shown& shown, Choice& choice) const {
+  const ToolFormat& format = *context_.reader.tool_format;
+  shown.held += choice.text;
+  if (choice.finished) {
+    ParsedText parsed = parse_tool_calls(format, shown.held, request_.tools);
+    if (!request_.parallel_tool_calls && parsed.calls.size() > 1) parsed.calls.resize(1);
+    choice.calls = std::move(parsed.calls);
+    return parsed.content;
+  }
+  const size_t content = content_before_calls(format, shown.held);
+  const std::string part = shown.held.substr(0, content);
+  shown.held.erase(0, content);
+  return part;
+}
+
+// Of all parameters that an answer was generated by: a training run's newest may have taken the place of
+// others meanwhile.
+std::string Answer::fingerprint() const {
+  const std::string now = context_.fingerprint();
+  return now == begun_with_ || request_.stream ? now : begun_with_ + "+" + now;
+}
+
+void Answer::send_chunk(const base::Json& json) { reply_->write("data: " + base::json_text(json) + "\n\n"); }
+
+void Answer::refuse(const std::exception_ptr& fault) {
+  done_ = true;
+  leave();
+  Response told = response_of(fault, context_.failed);
+  if (!streaming_) return reply_->send(std::move(told));
+  // The head is out already: an event says so, and no [DONE] follows.
+  reply_->write("data: " + told.body + "\n\n");
+  reply_->end();
+}
+
+void Answer::leave() {
+  for (const auto& conversation : conversations_) conversation->leave();
+}
+
+}  // namespace sluice::serve

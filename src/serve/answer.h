@@ -1,0 +1,78 @@
+// One request on its way: read, generated, and answered whole or as a stream. No thread waits for it: what it
+// waits for calls.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "serve/api.h"
+#include "serve/engine.h"
+#include "serve/fair_pool.h"
+#include "serve/http_server.h"
+#include "serve/text_so_far.h"
+
+namespace sluice::serve {
+
+// What answers have in common. All of it outlives them.
+struct AnswerContext {
+  Engine& engine;
+  FairPool& pool;
+  const RequestReader& reader;
+  int64_t context_length = 0;
+  std::vector<int64_t> end_tokens;
+  std::function<std::string()> fingerprint;  // of the parameters, now
+  std::function<void(const std::string& fault)>
+      failed;  // hears of requests that fail by no fault of their own
+};
+
+class Answer : public std::enable_shared_from_this<Answer> {
+ public:
+  Answer(AnswerContext& context, std::string client, std::shared_ptr<Reply> reply, AnswerHead head)
+      : context_(context), client_(std::move(client)), reply_(std::move(reply)), head_(std::move(head)) {}
+  ~Answer() { leave(); }
+
+  // Reads the request, on a thread of the pool, and has it generated.
+  void begin(const std::string& body, Endpoint endpoint, uint64_t seed);
+
+ private:
+  struct Shown {
+    TextSoFar text;
+    std::string held;  // that may be a call of a tool
+    bool begun = false, ended = false;
+  };
+
+  void ask();
+  int64_t most_tokens(const std::vector<int64_t>& prompt) const;
+  void changed();
+  void advance();
+  void step();
+  bool read_news();
+  void send_whole();
+  void send_news(bool all_ended);
+  void send_choice(Shown& shown, Choice choice);
+  std::string part_to_show(Shown& shown, Choice& choice) const;
+  std::string fingerprint() const;
+  void send_chunk(const base::Json& json);
+  void refuse(const std::exception_ptr& fault);
+  void leave();
+
+  AnswerContext& context_;
+  const std::string client_;
+  const std::shared_ptr<Reply> reply_;
+  AnswerHead head_;
+  std::string begun_with_;  // the fingerprint then
+  CompletionRequest request_;
+  std::vector<std::shared_ptr<Conversation>> conversations_;  // by prompt
+  std::vector<std::vector<Conversation::Text>> texts_;        // likewise
+  std::vector<Shown> shown_;                                  // by choice, of streams
+  bool streaming_ = false;                                    // its head has been sent
+  // Calls that have come since the last step began; one thread at a time steps.
+  std::atomic<int64_t> calls_ = 0;
+  std::atomic<bool> done_ = false;
+};
+
+}  // namespace sluice::serve

@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "corpus/continuation.h"
+#include "serve/api.h"
+
+namespace sluice::serve {
+namespace {
+
+using base::Json;
+using base::text;
+
+std::string finish_reason(const Choice& choice) {
+  if (!choice.calls.empty()) return "tool_calls";
+  return choice.said->ended ? "stop" : "length";
+}
+
+int64_t characters(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+// Without the token that begins documents: the prompt as it was given, where it was a text.
+std::vector<int64_t> without_begin(const std::vector<int64_t>& prompt, const corpus::Tokenizer& tokenizer) {
+  const bool begins = !prompt.empty() && tokenizer.begin_id() >= 0 && prompt.front() == tokenizer.begin_id();
+  return {prompt.begin() + (begins ? 1 : 0), prompt.end()};
+}
+
+// What is told of a token, as far as it is known.
+struct Told {
+  std::string piece;                      // that it adds to the text
+  std::optional<double> log_probability;  // nothing: nobody said it
+  std::vector<generate::Alternative> others;
+  std::vector<std::string> names;  // of those
+};
+
+// Of those that are said, and of the prompt's in front where they are too.
+std::vector<Told> told_of(const CompletionRequest& request, const Choice& choice,
+                          const corpus::Tokenizer& tokenizer) {
+  const generate::Said& said = *choice.said;
+  const std::vector<int64_t> given = request.echo ? *choice.prompt : std::vector<int64_t>();
+  std::vector<int64_t> ids = request.echo ? without_begin(given, tokenizer) : given;
+  const size_t begins = given.size() - ids.size();
+  ids.insert(ids.end(), said.tokens.begin(), said.tokens.end());
+  const std::vector<int64_t> none;
+  const std::vector<std::string> pieces =
+      corpus::Behind(tokenizer, request.echo ? none : *choice.prompt).pieces(ids);
+  std::vector<Told> told(begins);
+  for (const std::string& piece : pieces) told.push_back({piece, {}, {}, {}});
+  for (size_t i = 0; request.echo && i < said.prompt.size(); ++i) {
+    told[i + 1].log_probability = said.prompt[i].log_probability;
+    told[i + 1].others = said.prompt[i].alternatives;
+  }
+  for (size_t i = 0; i < said.tokens.size(); ++i) {
+    told[given.size() + i].log_probability = said.log_probabilities[i];
+    if (i < said.alternatives.size()) told[given.size() + i].others = said.alternatives[i];
+  }
+  return told;
+}
+
+// Names the others as they would be said at their places.
+void name_others(std::vector<Told>& told, const CompletionRequest& request, const Choice& choice,
+                 const corpus::Tokenizer& tokenizer) {
+  std::vector<int64_t> ids = *choice.prompt;
+  ids.insert(ids.end(), choice.said->tokens.begin(), choice.said->tokens.end());
+  size_t place = request.echo ? 0 : choice.prompt->size();
+  std::vector<corpus::Continuation> places;
+  for (const Told& each : told) {
+    const std::span<const int64_t> before(ids.data(), place++);
+    for (const generate::Alternative& other : each.others)
+      places.push_back(corpus::continuation_of(tokenizer, before, std::vector<int64_t>{other.token}));
+  }
+  std::vector<std::string> names = corpus::texts_behind(tokenizer, places);
+  size_t next = 0;
+  for (Told& each : told) {
+    for (size_t i = 0; i < each.others.size(); ++i) each.names.push_back(std::move(names[next++]));
+  }
+}
+
+// By name, the likeliest first; what is not told apart by its name, parts of letters say, by its id.
+Json named(const Told& told) {
+  Json json = Json::object();
+  for (size_t i = 0; i < told.others.size(); ++i) {
+    const bool is_new = !told.names[i].empty() && !json.contains(told.names[i]);
+    json[is_new ? told.names[i] : text("token_id:", told.others[i].token)] = told.others[i].log_probability;
+  }
+  return json;
+}
+
+// Without what a stop took away.
+std::vector<Told> shown_of(const CompletionRequest& request, const Choice& choice,
+                           const corpus::Tokenizer& tokenizer) {
+  std::vector<Told> told = told_of(request, choice, tokenizer);
+  size_t said = 0;
+  const size_t given = told.size() - choice.said->tokens.size();
+  for (size_t i = given; i < told.size(); ++i) said += told[i].piece.size();
+  while (said > choice.text.size() && said - told.back().piece.size() >= choice.text.size()) {
+    said -= told.back().piece.size();
+    told.pop_back();
+  }
+  name_others(told, request, choice, tokenizer);
+  return told;
+}
+
+// As completions have it, with lists side by side; of the prompt too where it is said.
+Json completion_logprobs(const CompletionRequest& request, const Choice& choice,
+                         const corpus::Tokenizer& tokenizer) {
+  Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
+  int64_t offset = 0;
+  for (const Told& told : shown_of(request, choice, tokenizer)) {
+    tokens.push_back(told.piece);
+    logprobs.push_back(told.log_probability ? Json(*told.log_probability) : Json());
+    top.push_back(told.log_probability ? named(told) : Json());
+    offsets.push_back(offset);
+    offset += characters(told.piece);
+  }
+  return {{"tokens", tokens}, {"token_logprobs", logprobs}, {"top_logprobs", top}, {"text_offset", offsets}};
+}
+
+Json chat_token(const std::string& token, double log_probability) {
+  return {{"token", token},
+          {"logprob", log_probability},
+          {"bytes", std::vector<uint8_t>(token.begin(), token.end())}};
+}
+
+Json chat_logprobs(const CompletionRequest& request, const Choice& choice,
+                   const corpus::Tokenizer& tokenizer) {
+  Json content = Json::array();
+  for (const Told& told : shown_of(request, choice, tokenizer)) {
+    Json& json = content.emplace_back(chat_token(told.piece, *told.log_probability));
+    json["top_logprobs"] = Json::array();
+    for (size_t i = 0; i < told.others.size(); ++i)
+      json["top_logprobs"].push_back(chat_token(told.names[i], told.others[i].log_probability));
+  }
+  return {{"content", content}, {"refusal", nullptr}};
+}
+
+Json head_json(const CompletionRequest& request, const AnswerHead& head, std::string_view kind_of_chats) {
+  const bool chat = request.endpoint == Endpoint::kChat;
+  return {{"id", head.id},
+          {"object", chat ? kind_of_chats : "text_completion"},
+          {"created", head.created},
+          {"model", head.model},
+          {"system_fingerprint", head.fingerprint}};
+}
+
+Json calls_json(const AnswerHead& head, const Choice& choice) {
+  Json calls = Json::array();
+  for (size_t i = 0; i < choice.calls.size(); ++i) {
+    calls.push_back(
+        {{"id", text("call_", head.id, "-", choice.index, "-", i)},
+         {"type", "function"},
+         {"function", {{"name", choice.calls[i].name}, {"arguments", choice.calls[i].arguments}}}});
+  }
+  return calls;
+}
+
+Json message_json(const AnswerHead& head, const Choice& choice) {
+  Json message = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+  if (choice.calls.empty()) return message;
+  if (choice.text.empty()) message["content"] = nullptr;
+  message["tool_calls"] = calls_json(head, choice);
+  return message;
+}
+
+Json usage_json(const CompletionRequest& request, int64_t completion_tokens) {
+  int64_t given = 0;
+  for (const std::vector<int64_t>& prompt : request.prompts) given += std::ssize(prompt);
+  return {{"prompt_tokens", given},
+          {"completion_tokens", completion_tokens},
+          {"total_tokens", given + completion_tokens}};
+}
+
+}  // namespace
+
+Json answer_json(const CompletionRequest& request, const AnswerHead& head, const std::vector<Choice>& choices,
+                 const corpus::Tokenizer& tokenizer) {
+  const bool chat = request.endpoint == Endpoint::kChat;
+  Json list = Json::array();
+  int64_t said = 0;
+  for (const Choice& choice : choices) {
+    said += std::ssize(choice.said->tokens);
+    Json json = {{"index", choice.index}, {"logprobs", nullptr}, {"finish_reason", finish_reason(choice)}};
+    if (chat) {
+      json["message"] = message_json(head, choice);
+      if (request.logprobs) json["logprobs"] = chat_logprobs(request, choice, tokenizer);
+    } else {
+      const std::vector<int64_t> prompt = without_begin(*choice.prompt, tokenizer);
+      json["text"] = (request.echo ? tokenizer.decode({prompt.begin(), prompt.end()}) : "") + choice.text;
+      if (request.logprobs) json["logprobs"] = completion_logprobs(request, choice, tokenizer);
+    }
+    list.push_back(std::move(json));
+  }
+  Json answer = head_json(request, head, "chat.completion");
+  answer["choices"] = list;
+  answer["usage"] = usage_json(request, said);
+  return answer;
+}
+
+Json chunk_json(const CompletionRequest& request, const AnswerHead& head, const Choice& choice, bool first) {
+  Json json = {{"index", choice.index}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+  if (choice.finished) json["finish_reason"] = finish_reason(choice);
+  if (request.endpoint == Endpoint::kChat) {
+    Json delta = Json::object();
+    if (first) delta["role"] = "assistant";
+    if (first || !choice.text.empty()) delta["content"] = choice.text;
+    if (!choice.calls.empty()) {
+      delta["tool_calls"] = calls_json(head, choice);
+      for (size_t i = 0; i < choice.calls.size(); ++i) delta["tool_calls"][i]["index"] = i;
+    }
+    json["delta"] = delta;
+  } else {
+    json["text"] = choice.text;
+  }
+  Json chunk = head_json(request, head, "chat.completion.chunk");
+  chunk["choices"] = Json::array({json});
+  if (request.stream_usage) chunk["usage"] = nullptr;
+  return chunk;
+}
+
+Json usage_chunk_json(const CompletionRequest& request, const AnswerHead& head, int64_t completion_tokens) {
+  Json chunk = head_json(request, head, "chat.completion.chunk");
+  chunk["choices"] = Json::array();
+  chunk["usage"] = usage_json(request, completion_tokens);
+  return chunk;
+}
+
+Json error_json(const std::string& message, const std::string& type, const std::string& field,
+                const std::string& code) {
+  const auto or_null = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
+  return {
+      {"error", {{"message", message}, {"type", type}, {"param", or_null(field)}, {"code", or_null(code)}}}};
+}
+
+}  // namespace sluice::serve

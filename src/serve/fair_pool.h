@@ -1,0 +1,45 @@
+// Threads for work of many clients, who take turns: of each client one piece of work at a time is taken,
+// whoever has queued how much.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace sluice::serve {
+
+class FairPool {
+ public:
+  explicit FairPool(int threads);
+  // Work that has not begun is thrown away.
+  ~FairPool();
+
+  // kGoOn: of an answer under way, before all that begins one.
+  enum class Turn : uint8_t { kGoOn, kBegin };
+  // Thread-safe. `work` must throw nothing.
+  void post(Turn turn, const std::string& client, std::function<void()> work);
+
+ private:
+  // One queue a client, and the clients that have work, in turn.
+  struct Queues {
+    std::map<std::string, std::deque<std::function<void()>>> by_client;
+    std::deque<std::string> turns;
+    void add(const std::string& client, std::function<void()> work);
+    std::function<void()> take();
+  };
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  Queues going_on_, beginning_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace sluice::serve

@@ -1,0 +1,77 @@
+#include "serve/text_so_far.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace sluice::serve {
+namespace {
+
+constexpr std::string_view kHalfLetter = "\xEF\xBF\xBD";  // bytes that are no letter yet
+constexpr size_t kMostPending = 16;                       // tokens that may end in half a letter each
+
+}  // namespace
+
+TextSoFar::TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
+                     std::vector<std::string> stops)
+    : tokenizer_(&tokenizer), stops_(std::make_shared<const std::vector<std::string>>(std::move(stops))) {
+  const auto kept = std::min<size_t>(prompt.size(), corpus::kContextTokens);
+  before_.assign(prompt.end() - static_cast<std::ptrdiff_t>(kept), prompt.end());
+}
+
+void TextSoFar::decode(const std::vector<int64_t>& tokens, bool finished) {
+  if (decoded_ == tokens.size()) return;
+  const std::vector<int64_t> pending(tokens.begin() + static_cast<std::ptrdiff_t>(decoded_), tokens.end());
+  const std::string piece = text_behind(*tokenizer_, corpus::continuation_of(*tokenizer_, before_, pending));
+  if (piece.ends_with(kHalfLetter) && !finished && pending.size() < kMostPending) return;
+  const size_t known = text_.size();
+  text_ += piece;
+  decoded_ = tokens.size();
+  before_.insert(before_.end(), pending.begin(), pending.end());
+  if (std::ssize(before_) > corpus::kContextTokens)
+    before_.erase(before_.begin(), before_.end() - corpus::kContextTokens);
+  size_t first = std::string::npos;
+  for (const std::string& stop : *stops_) {
+    const size_t from = known - std::min(known, stop.size() - 1);
+    first = std::min(first, text_.find(stop, from));
+  }
+  if (first == std::string::npos) return;
+  text_.resize(first);
+  stopped_ = true;
+}
+
+// Bytes at the end that a stop may begin with.
+size_t TextSoFar::held_back() const {
+  size_t held = 0;
+  for (const std::string& stop : *stops_) {
+    for (size_t length = std::min(stop.size() - 1, text_.size()); length > held; --length) {
+      if (text_.ends_with(std::string_view(stop).substr(0, length))) held = length;
+    }
+  }
+  return held;
+}
+
+std::string TextSoFar::more(const generate::Said& said, bool finished) {
+  if (!stopped_) decode(said.tokens, finished);
+  const size_t end = text_.size() - (finished || stopped_ ? 0 : held_back());
+  if (end <= shown_) return "";
+  const size_t begin = std::exchange(shown_, end);
+  return text_.substr(begin, end - begin);
+}
+
+std::string cut_at_stop(const std::string& whole, const std::vector<std::string>& stops) {
+  size_t first = std::string::npos;
+  for (const std::string& stop : stops) first = std::min(first, whole.find(stop));
+  return whole.substr(0, first);
+}
+
+std::function<bool(const generate::Said& said)> ends_at_stop(const corpus::Tokenizer& tokenizer,
+                                                             const std::vector<int64_t>& prompt,
+                                                             std::vector<std::string> stops) {
+  return [text = TextSoFar(tokenizer, prompt, std::move(stops))](const generate::Said& said) mutable {
+    text.more(said, false);
+    return text.stopped();
+  };
+}
+
+}  // namespace sluice::serve

@@ -1,0 +1,48 @@
+// The text of tokens while they are generated, each decoded once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "corpus/continuation.h"
+#include "generate/generator.h"
+
+namespace sluice::serve {
+
+// A text behind a prompt up to the first of the stops, told in pieces: of what may still become a stop, and
+// of halves of letters, nothing is told. The tokenizer must outlive it.
+class TextSoFar {
+ public:
+  TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
+            std::vector<std::string> stops);
+
+  // What is new since the last call. `said` has what it had then, and more.
+  std::string more(const generate::Said& said, bool finished);
+  bool stopped() const { return stopped_; }
+
+ private:
+  void decode(const std::vector<int64_t>& tokens, bool finished);
+  size_t held_back() const;
+
+  const corpus::Tokenizer* tokenizer_;
+  std::shared_ptr<const std::vector<std::string>> stops_;
+  std::vector<int64_t> before_;  // the last tokens in front of those that are not decoded yet
+  size_t decoded_ = 0;           // tokens
+  std::string text_;
+  size_t shown_ = 0;
+  bool stopped_ = false;
+};
+
+// Whether a text ends behind the prompt: one of the stops stands in it. To be called with each token more of
+// one text. The tokenizer must outlive it.
+std::function<bool(const generate::Said& said)> ends_at_stop(const corpus::Tokenizer& tokenizer,
+                                                             const std::vector<int64_t>& prompt,
+                                                             std::vector<std::string> stops);
+
+// The text up to the first stop.
+std::string cut_at_stop(const std::string& text, const std::vector<std::string>& stops);
+
+}  // namespace sluice::serve
