@@ -18,8 +18,8 @@ NEUTRAL_CHAT = NEUTRAL | {"logprobs": False, "tools": None, "tool_choice": "none
                           "prediction": None, "audio": None, "web_search_options": None}
 CALL = '<tool_call>\n{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>'
 TOOLS_TEMPLATE = ("{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{# <tool_call> #}"
-                  "{% for m in messages %}{{ m.role }}:{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}"
-                  "{% endfor %}\n{% endfor %}")
+                  "{% for m in messages %}{{ m.role }}:{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}"
+                  "{% endfor %};{% endfor %}")
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
 
 
@@ -118,7 +118,7 @@ class Tools(CommandTest):
         super().setUpClass()
         model = cls.folder / "model"
         byte_tokenizer(model, ("<|im_start|>", "<|im_end|>", "So.", CALL), {"eos_token": "<|im_end|>", "chat_template": TOOLS_TEMPLATE})
-        chained_model(model, 260, chain([10, 258, 259], 257), 257, max_position_embeddings=1024)
+        chained_model(model, 260, chain([ord(";"), 258, 259], 257), 257, max_position_embeddings=1024)
         cls.server = Server("--model", model)
         cls.addClassCleanup(cls.server.close)
 

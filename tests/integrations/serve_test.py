@@ -48,7 +48,7 @@ metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>'
 TEMPLATE = ("{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{# <tool_call> #}{% for m in messages %}{{ m.role }}: {{ m.content or '' }}"
-            "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{% if m.role == 'tool' %}!{% else %}\n{% endif %}{% endfor %}")
+            "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% if m.role == 'tool' %}!{% else %};{% endif %}{% endfor %}")
 
 
 def start(*arguments):
@@ -163,7 +163,7 @@ class ToolsTest(unittest.TestCase):
         cls.addClassCleanup(temporary.cleanup)
         model = pathlib.Path(temporary.name)
         byte_tokenizer(model, ("<|im_start|>", "<|im_end|>", CALL, "Sunny."), {"eos_token": "<|im_end|>", "chat_template": TEMPLATE})
-        chained_model(model, 260, chain([10, 258], 257) | {ord("!"): 259}, 257, max_position_embeddings=2048)
+        chained_model(model, 260, chain([ord(';'), 258], 257) | {ord("!"): 259}, 257, max_position_embeddings=2048)
         process, cls.url = start("--model", model, "--name", "toy")
         cls.addClassCleanup(stop, process)
 
