@@ -292,8 +292,7 @@ void Sampler::restore(const SamplerState& state, const std::string& where) {
     throw InputError(text(where,
                           " was sampling other data: corpora, weights, seed, context_length, overflow or ",
                           "validation_fraction differ from the configuration's; resume with the old ones, "
-                          "and write what is to change "
-                          "from here on as a [[phase]]"));
+                          "and write what is to change from here on as a [[phase]]"));
   }
   step_ = state.step;
   delivered_tokens_ = 0;

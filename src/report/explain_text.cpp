@@ -145,8 +145,7 @@ std::string proof_text(const std::string& bounded_by, int64_t longest_tokens) {
   }
   if (bounded_by == "rings") {
     return "Its work and its exchanges bound it: long sequences must be cut over lanes of several nodes to "
-           "end in "
-           "time, and there their transfers keep lanes waiting. Faster links between nodes would help.";
+           "end in time, and there their transfers keep lanes waiting. Faster links between nodes would help.";
   }
   return text("What proves it: ", bounded_by, ".");
 }

@@ -84,11 +84,9 @@ void draw_learning(Markup& out, const RunData& data) {
   const auto whole = section(out, "learning", rewards ? "Rewards" : "Preferences");
   out.leaf("p", {{"class", "lead"}},
            rewards ? "What responses to the prompts of each rollout are worth in the mean, and the likeliest "
-                     "answers to "
-                     "those that are held out."
+                     "answers to those that are held out."
                    : "By how much better answers are likelier than worse ones, beside the reference: the "
-                     "margin, times "
-                     "rl.beta, and the share of pairs in which it is above 0.");
+                     "margin, times rl.beta, and the share of pairs in which it is above 0.");
   if (pairs) {
     Chart chart{
         .label = "Margins over steps", .x_title = "step", .y_title = "margin", .unit = "", .series = {}};

@@ -14,7 +14,8 @@ Objective objective_of(const config::RlConfig& config) {
   Objective objective;
   switch (config.algorithm) {
     case RlAlgorithm::kNone:
-    case RlAlgorithm::kDpo: break;
+    case RlAlgorithm::kDpo:
+    case RlAlgorithm::kKto: break;
     case RlAlgorithm::kGrpo: objective.aggregate = Aggregate::kSequence; break;
     case RlAlgorithm::kDapo:
       objective.clip_high = 0.28;

@@ -395,7 +395,7 @@ bool Recurrence::start_transfer(const Waiting& transfer) {
   return true;
 }
 
-void Recurrence::finish(int stage, int unit) {
+void Recurrence::finish(int /*stage*/, int unit) {
   Unit& of = units_[static_cast<size_t>(unit)];
   if (--of.unfinished_stages > 0) return;
   for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {

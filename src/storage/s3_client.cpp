@@ -61,15 +61,6 @@ std::string sha256_text(std::span<const std::byte> bytes) {
   return text;
 }
 
-struct HeaderList {
-  curl_slist* list = nullptr;
-  HeaderList() = default;
-  HeaderList(const HeaderList&) = delete;
-  HeaderList& operator=(const HeaderList&) = delete;
-  ~HeaderList() { curl_slist_free_all(list); }
-  void add(const std::string& line) { list = curl_slist_append(list, line.c_str()); }
-};
-
 bool may_pass(CURLcode code) {
   constexpr CURLcode kPassing[] = {
       CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_OPERATION_TIMEDOUT, CURLE_SEND_ERROR,
@@ -90,6 +81,16 @@ void pause_before(int attempt) {
 }
 
 }  // namespace
+
+// Not in the unnamed namespace: a named type has one as a member.
+struct HeaderList {
+  curl_slist* list = nullptr;
+  HeaderList() = default;
+  HeaderList(const HeaderList&) = delete;
+  HeaderList& operator=(const HeaderList&) = delete;
+  ~HeaderList() { curl_slist_free_all(list); }
+  void add(const std::string& line) { list = curl_slist_append(list, line.c_str()); }
+};
 
 struct S3Client::Attempt {
   CURLcode code = CURLE_OK;

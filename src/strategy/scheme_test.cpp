@@ -49,9 +49,8 @@ TEST(Scheme, EveryFaultIsNamedWithTheText) {
       {"<1,1,1,2>", "so its lanes make no whole share groups: choose 1"},
       {"<1,1,8,0>", "share is 0: give 1 or more"},
       {"<1,1,8,4,3>",
-       "experts 3 does not divide share 4, so its share groups make no whole expert groups: choose one of 1, "
-       "2, "
-       "4"},
+       "experts 3 does not divide share 4, so its share groups make no whole expert groups: choose one of "
+       "1, 2, 4"},
       {"<1,1,8,4,8>", "experts 8 does not divide share 4"},
       {"<1,1,8,4,0>", "experts is 0: give 1 or more"},
       {"<0,2,1>", "tp is 0: give 1 or more"},

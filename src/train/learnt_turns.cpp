@@ -124,9 +124,7 @@ void add_ends(const std::vector<corpus::TurnEnd>& ends, std::vector<Companion>& 
   for (const corpus::TurnEnd& end : ends) {
     if (std::ranges::find(ids, end.id) != ids.end()) continue;
     base::log_info(text("learnt turns end with ", end.text, " (", end.id,
-                        "): exports will have it among the end "
-                        "tokens of ",
-                        kGeneration));
+                        "): exports will have it among the end tokens of ", kGeneration));
     ids.push_back(end.id);
     changed = true;
   }

@@ -22,13 +22,11 @@
 #include "transport/socket.h"
 
 namespace sluice::transport {
-namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kPurpose = "heartbeat";
-constexpr int kHubs = 2;
-constexpr uint32_t kLongestText = 4096;
+// Types that members of Heartbeat::Watch have, so they stand in no unnamed namespace.
+namespace heartbeat {
 
 enum class Sign : uint32_t { kAlive, kGoodbye, kLost, kFailed };
 
@@ -59,6 +57,19 @@ struct Peer {
   bool at_work = false;         // by its last sign of life
   bool others_at_work = false;  // as a hub knows them
 };
+
+}  // namespace heartbeat
+
+namespace {
+
+using heartbeat::Header;
+using heartbeat::Peer;
+using heartbeat::PeerCard;
+using heartbeat::Sign;
+
+constexpr const char* kPurpose = "heartbeat";
+constexpr int kHubs = 2;
+constexpr uint32_t kLongestText = 4096;
 
 void put(char (&field)[256], const std::string& text) { std::strncpy(field, text.c_str(), sizeof field - 1); }
 

@@ -28,8 +28,7 @@ constexpr FigureTraits kTraits[] = {
     {"end_wait_ms", Unit::kTime, "all others' sums at the step's end"},
     {"awaited_ms", Unit::kTime,
      "that the others' computing waited for it between cells, each rank counted for whom it waited for most, "
-     "in "
-     "the mean over the others and beyond what the plan has them wait"},
+     "in the mean over the others and beyond what the plan has them wait"},
     {"processors", Unit::kShare,
      "that its process kept busy; this and the following of the last second, or step"},
     {"run_delay_ms", Unit::kTime, "that its threads were ready and had no processor"},
