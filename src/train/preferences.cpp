@@ -40,15 +40,17 @@ Preferences::Preferences(RunContext& run)
       chosen_(data_.training.sources(), session::one_by_one(data_.sampling)),
       step_(run.start().state().step) {
   if (run.start().state().sampler) chosen_.restore(*run.start().state().sampler);
+  if (config_.algorithm == config::RlAlgorithm::kKto)
+    rejected_.emplace(data_.rejected->sources(), data_.sampling);
 }
 
-// As many documents on as have been drawn, in every epoch.
-int64_t Preferences::rejected_document(int64_t chosen) const {
-  if (config_.algorithm == config::RlAlgorithm::kDpo) return chosen;
+// As far on in its order as answers have been drawn. REQUIRES: one was.
+int64_t Preferences::rejected_document(int64_t chosen) {
+  if (!rejected_) return chosen;
   const corpus::SamplerState state = chosen_.state();
   int64_t drawn = 0;
   for (const auto& cursor : state.cursors) drawn += cursor.position;
-  return drawn % data_.rejected->documents();
+  return rejected_->at(drawn - 1);
 }
 
 rl::MiniBatch Preferences::draw() {

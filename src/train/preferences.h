@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "corpus/sampler.h"
 #include "rl/episode.h"
+#include "rl/rejected_order.h"
 #include "train/plan_ahead.h"
 #include "train/run_context.h"
 
@@ -12,7 +14,8 @@ namespace sluice::train {
 
 // The gradient of such a loss is that of −Σ log p, by tokens, times a figure of the answer, so a forward pass
 // before the step tells all that the head needs. Better answers are data.train's; worse ones are of the same
-// documents of rl.rejected (dpo), or whichever are next there (kto).
+// documents of rl.rejected (dpo), or whichever are next there in an order of their own, a new one each epoch
+// (kto).
 class Preferences final : public StepSource {
  public:
   // The run is open and outlives it.
@@ -24,13 +27,14 @@ class Preferences final : public StepSource {
  private:
   rl::MiniBatch draw();
   report::StepRecord weigh(rl::MiniBatch& batch);
-  int64_t rejected_document(int64_t chosen) const;
+  int64_t rejected_document(int64_t chosen);
   rl::MiniBatch elsewhere(const rl::MiniBatch& batch) const;
 
   RunContext& run_;
   const config::RlConfig& config_;
   const session::DataPhase& data_;
   corpus::Sampler chosen_;
+  std::optional<rl::RejectedOrder> rejected_;  // of kto
   int64_t step_;
 };
 
