@@ -94,19 +94,15 @@ std::string endings_text(const corpus::BuildResult& result) {
 
 // Entries of folders that are no input, each kind with the first of them.
 void warn_of_inputs(const corpus::Inputs& inputs) {
-  const auto say = [](int64_t count, std::vector<std::string> first, std::string_view what, const char* end) {
-    if (count > std::ssize(first)) first.emplace_back("…");
-    base::log_warning(text(what, ": ", count, " (", base::join(first, ", "), "): ", end));
+  const auto say = [](const corpus::Findings& found, std::string_view what, const char* end) {
+    if (found.count > 0)
+      base::log_warning(text(what, ": ", found.count, " (", found.shown(", "), "): ", end));
   };
-  for (size_t i = 0; i < corpus::kPassedOverKinds; ++i) {
-    const corpus::PassedOverCounts::Kind& kind = inputs.passed_over.kinds[i];
-    if (kind.count > 0)
-      say(kind.count, kind.first, corpus::description(static_cast<corpus::PassedOver>(i)), "passed over");
-  }
-  if (inputs.unsplit.empty()) return;
-  const auto shown = std::min(inputs.unsplit.size(), corpus::PassedOverCounts::kShown);
-  say(std::ssize(inputs.unsplit), {inputs.unsplit.begin(), inputs.unsplit.begin() + static_cast<long>(shown)},
-      "data in no split of its data set", "left out, as load_dataset does");
+  for (size_t i = 0; i < corpus::kPassedOverKinds; ++i)
+    say(inputs.passed_over.kinds[i], corpus::description(static_cast<corpus::PassedOver>(i)), "passed over");
+  corpus::Findings unsplit;
+  for (const std::string& name : inputs.unsplit) unsplit.add(name);
+  say(unsplit, "data in no split of its data set", "left out, as load_dataset does");
 }
 
 base::Json passed_over_json(const corpus::Inputs& inputs) {
@@ -115,6 +111,19 @@ base::Json passed_over_json(const corpus::Inputs& inputs) {
     json[std::string(corpus::key(static_cast<corpus::PassedOver>(i)))] = inputs.passed_over.kinds[i].count;
   json["unsplit_files"] = inputs.unsplit.size();
   return json;
+}
+
+// Data sets whose card says otherwise how many rows the split has than were read.
+void warn_of_rows(const corpus::BuildResult& result) {
+  if (!result.part.is_whole()) return;
+  for (size_t i = 0; i < result.inputs.sources.size(); ++i) {
+    const corpus::InputSource& source = result.inputs.sources[i];
+    const int64_t rows = result.encoded.sources[i].rows;
+    if (!source.rows || *source.rows == rows) continue;
+    base::log_warning(text(source.name, ": its card says that the split has ",
+                           base::human_count(*source.rows), " rows, and ", base::human_count(rows),
+                           " were read: fetch what is missing, or set num_examples right"));
+  }
 }
 
 void warn_of_losses(const corpus::BuildResult& result) {
@@ -131,11 +140,10 @@ void warn_of_losses(const corpus::BuildResult& result) {
                         "): passed over; choose endings with --suffix"));
   }
   warn_of_inputs(result.inputs);
-  if (counts.refused_documents > 0) {
-    base::log_warning(text(counts.refused_documents, " documents cannot be read and were left out: ",
-                           base::join(counts.first_refusals, "; "),
-                           counts.refused_documents > std::ssize(counts.first_refusals) ? "; …" : "",
-                           " (--strict ends at the first)"));
+  warn_of_rows(result);
+  if (counts.refused.count > 0) {
+    base::log_warning(text(counts.refused.count, " documents cannot be read and were left out: ",
+                           counts.refused.shown("; "), " (--strict ends at the first)"));
   }
   if (result.encoded.changed_documents > 0) {
     base::log_warning(text(result.encoded.changed_documents, " of ", counts.documents,
@@ -204,8 +212,8 @@ base::Json to_json(const corpus::BuildResult& result) {
                      {"binary_files", result.encoded.counts.binary_files},
                      {"other_files", other_files(result)},
                      {"passed_over", passed_over_json(result.inputs)},
-                     {"refused_documents", result.encoded.counts.refused_documents},
-                     {"first_refusals", result.encoded.counts.first_refusals},
+                     {"refused_documents", result.encoded.counts.refused.count},
+                     {"first_refusals", result.encoded.counts.refused.first},
                      {"empty_documents", result.encoded.counts.empty_documents},
                      {"changed_documents", result.encoded.changed_documents},
                      {"learnt_tokens", result.encoded.learnt_tokens},
@@ -219,6 +227,9 @@ base::Json to_json(const corpus::BuildResult& result) {
   const base::Json lengths = corpus::lengths_json(result);
   for (const char* key : {"bytes_per_token", "loss_tokens", "over_context", "duplicates", "sources"})
     json[key] = lengths[key];
+  json["card_rows"] = base::Json::array();  // of each source, null where no card says it
+  for (const corpus::InputSource& source : result.inputs.sources)
+    json["card_rows"].push_back(source.rows ? base::Json(*source.rows) : base::Json());
   if (!result.part.is_whole()) json["part"] = result.part.text();
   return json;
 }

@@ -18,8 +18,8 @@ namespace {
 constexpr const char* kKnown =
     "corpora (.idx, .bin or prefix), tokenizers (.model, tokenizer.json), lengths.json, calibration.json, "
     "strategies.json, plan.json, simulation.json, traces, config.toml, metrics.jsonl, TensorBoard events, "
-    ".log, .safetensors, "
-    "checkpoints (also s3://BUCKET/NAME), Hugging Face folders and run directories";
+    ".log, .safetensors, checkpoints (corpora and checkpoints also s3://BUCKET/NAME), Hugging Face folders and run "
+    "directories";
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& found) {
   throw base::InputError(text(path.string(), " ", found, ": inspect knows ", kKnown));

@@ -16,6 +16,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
+#include "cli/environment.h"
 #include "cli/print.h"
 #include "cli/tokenizers.h"
 #include "config/config_file.h"
@@ -150,7 +151,7 @@ void print_scheme_times(const cost::CostModel::Options& options) {
 
 void inspect_corpus(const fs::path& path) {
   const fs::path prefix = corpus::corpus_prefix(path);
-  const corpus::IndexedCorpus corpus(prefix);
+  const corpus::IndexedCorpus corpus(prefix, corpus_places());
   const char* type = corpus.token_type() == corpus::TokenType::kUint16 ? "uint16" : "int32";
   std::cout << text(prefix.string(), ": corpus, ", human_count(corpus.documents()), " documents, ",
                     human_count(corpus.tokens()), " tokens as ", type, corpus.has_mask() ? ", masked" : "",
@@ -353,9 +354,11 @@ void inspect_run(const fs::path& directory) {
 
 void inspect_bucket(const storage::Location& location) {
   if ((location / "manifest.json").is_file()) return inspect_checkpoint(location);
+  if (const auto prefix = corpus::corpus_at(location.string(), corpus_places()))
+    return inspect_corpus(*prefix);
   if (checkpoint::saved_steps(location).empty()) {
     throw base::InputError(text(
-        location.string(), " holds no checkpoint: of a bucket inspect shows step-N and what holds such"));
+        location.string(), " holds no checkpoint and no corpus: name a corpus, step-N or what holds such"));
   }
   std::cout << text(location.string(), ": checkpoints\n");
   print_saved_steps(location);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "corpus/length_chart.h"
 
 namespace sluice::cli {
@@ -26,7 +27,8 @@ struct LengthsArguments {
 std::vector<corpus::NamedLengths> read_all(const std::vector<std::filesystem::path>& paths) {
   std::vector<corpus::NamedLengths> all;
   for (const std::filesystem::path& path : paths) {
-    corpus::NamedLengths named{path.string(), corpus::LengthDistribution(corpus::read_lengths(path))};
+    corpus::NamedLengths named{path.string(),
+                               corpus::LengthDistribution(corpus::read_lengths(path, corpus_places()))};
     if (named.lengths.empty())
       throw base::InputError(text(path.string(), " holds no documents: build it again"));
     all.push_back(std::move(named));
@@ -67,7 +69,9 @@ void add_lengths(CLI::App& app) {
   CLI::App* lengths =
       app.add_subcommand("lengths", "Length distribution of corpora or of files with one length a line");
   auto arguments = std::make_shared<LengthsArguments>();
-  lengths->add_option("paths", arguments->paths, "Corpora (prefix or directory), lengths.json, or text files")
+  lengths
+      ->add_option("paths", arguments->paths,
+                   "Corpora (prefix or directory), lengths.json, or text files, also s3://BUCKET/NAME")
       ->required();
   lengths->add_option("--svg", arguments->svg, "Draw the histograms into this file");
   lengths->add_option("--out", arguments->out, "Write lengths.json here");

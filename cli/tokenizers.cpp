@@ -13,7 +13,7 @@ std::unique_ptr<corpus::Tokenizer> open_tokenizer(const std::filesystem::path& p
 }
 
 std::unique_ptr<corpus::Tokenizer> tokenizer_beside(const std::filesystem::path& prefix) {
-  const std::filesystem::path path = corpus::tokenizer_beside(prefix);
+  const std::filesystem::path path = corpus::tokenizer_beside(prefix, corpus_places());
   return path.empty() ? nullptr : open_tokenizer(path);
 }
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Answers what responses are worth (sluice_channel.py says where).
 
-Usage: rewards.py FILE.py FUNCTION TIMEOUT      calls FUNCTION(prompt, response, reference), which returns a number
-       rewards.py --regex PATTERN TIMEOUT       1 where the pattern is found in the response, else 0
+Usage: rewards.py FILE.py FUNCTION TIMEOUT LOAD_TIMEOUT  calls FUNCTION(prompt, response, reference), which returns a number
+       rewards.py --regex PATTERN TIMEOUT LOAD_TIMEOUT   1 where the pattern is found in the response, else 0
 
-TIMEOUT, in seconds, is for one response. All integers are little-endian.
+TIMEOUT, in seconds, is for one response, LOAD_TIMEOUT for FILE.py and all that it imports. All integers are little-endian.
   R, uint64 count, per response three texts, uint64 bytes and UTF-8: prompt, response, reference
                         -> per response K and a double; or X, a uint64 size and why there is none, with its place
 A function that does not let itself be stopped is told of by T and Python's traces of all threads, as the text of
@@ -43,7 +43,7 @@ def read_text():
     return read_exactly(read_size()).decode("utf-8", errors="replace")
 
 
-def load(path, name):
+def load(path, name, timeout):
     spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
     if spec is None or not pathlib.Path(path).is_file():
         raise BadReward(f"cannot read {path}: rl.reward names a Python file that is not there")
@@ -52,9 +52,16 @@ def load(path, name):
     sys.path[:] = [str(pathlib.Path(path).resolve().parent), *channel.python_path,
                    *(folder for folder in sys.path[1:] if folder not in channel.python_path)]
     sys.modules.setdefault(spec.name, module)
+    signal.signal(signal.SIGALRM, expire)
     try:
+        signal.setitimer(signal.ITIMER_REAL, timeout)
         spec.loader.exec_module(module)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Expired as error:
+        raise BadReward(f"{place_in(path, error)} takes longer than {timeout:g} s to load: do what takes long once, in front of the run; "
+                        "a larger rl.reward_timeout_s raises this limit, too") from error
     except BaseException as error:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         raise BadReward(f"{place_in(path, error)} cannot be loaded: {type(error).__name__}: {one_line(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
@@ -149,10 +156,10 @@ def end_with_input():
 
 
 def main():
-    first, second, timeout = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    first, second, timeout, load_timeout = *sys.argv[1:3], *map(float, sys.argv[3:5])
     is_regex = first == "--regex"
     try:
-        function = compiled(second) if is_regex else load(first, second)
+        function = compiled(second) if is_regex else load(first, second, load_timeout)
     except BadReward as error:
         return channel.tell(refusal(error))
     file, name = (None, f"regex:{second}") if is_regex else (first, second)
@@ -167,4 +174,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    channel.run(main)

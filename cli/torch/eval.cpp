@@ -157,7 +157,8 @@ void require_tokenizer(const EvalArguments& options, const train::ModelSource& m
   const std::optional<corpus::TokenizerBytes> own = model_tokenizer(options, model);
   if (!own || options.other_tokenizer) return;
   for (const std::string& prefix : options.corpora) {
-    const std::filesystem::path path = corpus::tokenizer_beside(corpus::corpus_prefix(prefix));
+    const std::filesystem::path path =
+        corpus::tokenizer_beside(corpus::corpus_prefix(prefix), corpus_places());
     if (path.empty()) continue;
     const std::string found = corpus::difference({path.string(), base::read_file(path)}, *own);
     if (!found.empty())

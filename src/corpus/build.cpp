@@ -7,8 +7,10 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "corpus/beside.h"
 #include "corpus/build_result.h"
 #include "corpus/encoding.h"
 #include "corpus/indexed.h"
@@ -26,10 +28,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kChatTemplate = "chat_template.jinja";
-constexpr const char* kMoreTemplates = "additional_chat_templates";
 constexpr uint64_t kSampleSeed = 0x73616D706C65;
-// Python holds one lock a process while it turns ids into bytes, so a child has few threads.
-constexpr int kThreadsOfChild = 4;
 
 int64_t total_bytes(const std::vector<InputFile>& files) {
   int64_t bytes = 0;
@@ -166,8 +165,8 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
   told.chats = options.documents.chats;
   told.chat.answers = options.documents.answers;
   told.needs_end = true;
-  told.threads = made.hugging_face ? std::min(threads, kThreadsOfChild) : 1;
-  made.workers = told.callers = (threads + told.threads - 1) / told.threads;
+  told.threads = 1;  // Python holds one lock a process, so each thread has a process of its own
+  made.workers = told.callers = threads;
   if (!options.tokenizer_file.empty()) {
     made.model = base::read_file(options.tokenizer_file);
     const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
@@ -184,6 +183,19 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
   made.model = base::read_file(trained);
   made.tokenizer = std::make_unique<SentencePieceTokenizer>(made.model, "the trained tokenizer", told);
   return made;
+}
+
+// What stands beside the corpus as tokenizer_config.json: the tokenizer's own, with the tokens that were
+// chosen to stand around documents, so that whoever reads the corpus or learns from it finds them.
+std::string config_beside(const std::string& own, const TokenizerOptions& told) {
+  if (told.begin_token.empty() && (told.end_token.empty() || told.end_token == kNoToken)) return own;
+  base::Json config = base::Json::object();
+  if (!own.empty()) config = base::parse_python_json(own, "tokenizer_config.json");
+  if (!config.is_object()) return own;
+  if (!told.begin_token.empty()) config["add_bos_token"] = told.begin_token != kNoToken;
+  if (!told.begin_token.empty() && told.begin_token != kNoToken) config["bos_token"] = told.begin_token;
+  if (!told.end_token.empty() && told.end_token != kNoToken) config["eos_token"] = told.end_token;
+  return base::json_text(config, 2) + "\n";
 }
 
 MarkFile marks_of(const BuildOptions& options) {
@@ -205,17 +217,16 @@ void require_documents(const BuildResult& result, const BuildOptions& options, s
   };
   add(counts.binary_files, " are binary");
   add(counts.empty_documents, " documents are empty");
-  add(counts.refused_documents, " documents cannot be read: ");
+  add(counts.refused.count, " documents cannot be read: ");
   throw InputError(text("none of ", files, " input files holds ", wanted, left_out.empty() ? "" : "; ",
-                        base::join(left_out, ", "), base::join(counts.first_refusals, "; ")));
+                        base::join(left_out, ", "), base::join(counts.refused.first, "; ")));
 }
 
 void require_whole(const BuildResult& result) {
-  const ChatCounts& chats = result.encoded.chats;
-  if (chats.lost_documents == 0) return;
-  throw InputError(text("something of ", chats.lost_documents, " of ", result.encoded.counts.documents,
-                        " conversations would be lost:\n  ", base::join(chats.lost, "\n  "),
-                        chats.lost_documents > static_cast<int64_t>(chats.lost.size()) ? "\n  …" : ""));
+  const Findings& lost = result.encoded.chats.lost;
+  if (lost.count == 0) return;
+  throw InputError(text("something of ", lost.count, " of ", result.encoded.counts.documents,
+                        " conversations would be lost:\n  ", lost.shown("\n  ")));
 }
 
 void encode(const std::vector<InputFile>& files, const BuildOptions& options, const BuildTokenizer& with,
@@ -255,7 +266,7 @@ void commit(const BuildOptions& options, const BuildTokenizer& with, const Build
   fs::remove_all(options.directory / kMoreTemplates, ignored);
   ChatFiles beside = with.chat;
   for (const char* name : {kChatTemplate, "chat_template.json", "generation_config.json"}) beside[name];
-  beside["tokenizer_config.json"] = with.config;
+  beside["tokenizer_config.json"] = config_beside(with.config, options.tokenizer);
   for (const auto& [name, bytes] : beside) {
     if (bytes.empty()) {
       fs::remove(options.directory / name, ignored);

@@ -37,6 +37,7 @@ Json sources_json(const BuildResult& result) {
     const SourceCounts counts =
         i < result.encoded.sources.size() ? result.encoded.sources[i] : SourceCounts{};
     sources.push_back({{"name", result.source_names[i]},
+                       {"rows", counts.rows},
                        {"documents", counts.documents},
                        {"tokens", counts.tokens},
                        {"duplicates", counts.duplicates}});

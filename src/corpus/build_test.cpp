@@ -64,7 +64,7 @@ TEST(Documents, NamedFilesThatAreNotUtf8AreRefusedAndCounted) {
   spit(directory / "nul", std::string("x\0y", 3));
   DocumentCounts counts;
   EXPECT_TRUE(documents_of(directory / "latin", {}, counts).empty());
-  EXPECT_EQ(counts.refused_documents, 1);
+  EXPECT_EQ(counts.refused.count, 1);
   EXPECT_THAT(documents_of(directory / "nul", {}, counts), ElementsAre(std::string("x\0y", 3)));
 }
 
@@ -298,16 +298,16 @@ TEST_F(LongBuild, BadLinesAreLeftOutAndTheFirstOnesKept) {
     lines += i % 3'000 == 7 ? "{\"text\": nothing}\n" : base::text("{\"text\": \"line ", i, "\"}\n");
   spit(directory_ / "in/b.jsonl", lines + "{\"text\": \"cut");
   const BuildResult whole = build_corpus(options_);
-  EXPECT_EQ(whole.encoded.counts.refused_documents, 4);
-  EXPECT_THAT(whole.encoded.counts.first_refusals,
+  EXPECT_EQ(whole.encoded.counts.refused.count, 4);
+  EXPECT_THAT(whole.encoded.counts.refused.first,
               ElementsAre(HasSubstr("b.jsonl:7 "), HasSubstr("b.jsonl:3007 "), HasSubstr("b.jsonl:6007 ")));
   BuildOptions second = options_;
   second.directory = directory_ / "second";
   interrupt(second, 700'000);
   const BuildResult result = build_corpus(second);
   EXPECT_GT(result.continued_documents, 0);
-  EXPECT_EQ(result.encoded.counts.refused_documents, 4);
-  EXPECT_EQ(result.encoded.counts.first_refusals, whole.encoded.counts.first_refusals);
+  EXPECT_EQ(result.encoded.counts.refused.count, 4);
+  EXPECT_EQ(result.encoded.counts.refused.first, whole.encoded.counts.refused.first);
 }
 
 TEST_F(Build, TokensAroundDocumentsAreTheTokenizersOrAsTold) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 
 namespace sluice::corpus {
@@ -17,7 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kShownLosses = 3;
 constexpr const char* kTemplate = "chat_template.jinja";
 
 bool is_date(const std::string& date) {
@@ -30,6 +30,16 @@ bool is_date(const std::string& date) {
          date.substr(8) <= "31";
 }
 
+// The value of an argument: JSON, or else a text. One that begins as a list, an object or a text in quotes is
+// meant as JSON.
+Json argument_value(const std::string& value, const std::string& name) {
+  Json parsed;
+  const auto fault = base::read_json_text(value, base::JsonDialect::kPython, parsed);
+  if (!fault) return parsed;
+  if (value.find_first_of("[{\"") != 0) return value;
+  throw InputError(described(*fault, text("--template-argument ", name)));
+}
+
 Json arguments_of(const std::vector<std::string>& told) {
   Json arguments = Json::object();
   for (const std::string& each : told) {
@@ -39,8 +49,7 @@ Json arguments_of(const std::vector<std::string>& told) {
           text("--template-argument is '", each, "': give NAME=VALUE, as in enable_thinking=false"));
     }
     const std::string value = each.substr(equals + 1);
-    const Json parsed = Json::parse(value, nullptr, /*allow_exceptions=*/false);
-    arguments[each.substr(0, equals)] = parsed.is_discarded() ? Json(value) : parsed;
+    arguments[each.substr(0, equals)] = argument_value(value, each.substr(0, equals));
   }
   return arguments;
 }
@@ -51,11 +60,13 @@ std::string named_template(const std::string& name, const fs::path& folder) {
   if (fs::exists(file)) return base::read_file(file);
   if (name == "default" && fs::exists(folder / kTemplate)) return base::read_file(folder / kTemplate);
   if (!fs::exists(folder / "tokenizer_config.json")) return "";
-  const Json config = base::read_json(folder / "tokenizer_config.json");
+  const Json config = base::read_python_json(folder / "tokenizer_config.json");
   const Json* templates = base::find(config, "chat_template");
   if (templates == nullptr || !templates->is_array()) return "";
   for (const Json& each : *templates) {
-    if (each.is_object() && each.value("name", Json()) == name) return each.value("template", "");
+    if (!each.is_object() || each.value("name", Json()) != name) continue;
+    const Json* found = base::find(each, "template");
+    if (found != nullptr && found->is_string()) return found->get<std::string>();
   }
   return "";
 }
@@ -86,10 +97,7 @@ ChatCounts& ChatCounts::operator+=(const ChatCounts& other) {
   endless_turns += other.endless_turns;
   control_tokens += other.control_tokens;
   dated_documents += other.dated_documents;
-  lost_documents += other.lost_documents;
-  for (const std::string& each : other.lost) {
-    if (lost.size() < kShownLosses) lost.push_back(each);
-  }
+  lost += other.lost;
   for (const auto& [key, documents] : other.unread_keys) unread_keys[key] += documents;
   return *this;
 }
@@ -102,8 +110,8 @@ Json to_json(const ChatCounts& counts) {
           {"endless_turns", counts.endless_turns},
           {"control_tokens", counts.control_tokens},
           {"dated_documents", counts.dated_documents},
-          {"lost_documents", counts.lost_documents},
-          {"lost", counts.lost},
+          {"lost_documents", counts.lost.count},
+          {"lost", counts.lost.first},
           {"unread_keys", Json(counts.unread_keys)}};
 }
 
@@ -116,8 +124,8 @@ ChatCounts chat_counts_from_json(const Json& json, const std::string& name) {
   counts.endless_turns = base::require<int64_t>(json, "endless_turns", name);
   counts.control_tokens = base::require<int64_t>(json, "control_tokens", name);
   counts.dated_documents = base::require<int64_t>(json, "dated_documents", name);
-  counts.lost_documents = base::require<int64_t>(json, "lost_documents", name);
-  counts.lost = base::require<std::vector<std::string>>(json, "lost", name);
+  counts.lost.count = base::require<int64_t>(json, "lost_documents", name);
+  counts.lost.first = base::require<std::vector<std::string>>(json, "lost", name);
   const Json keys = base::require<Json>(json, "unread_keys", name);
   for (const auto& [key, documents] : keys.items()) {
     counts.unread_keys[key] = base::require<int64_t>(keys, key, name);

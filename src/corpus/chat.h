@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "corpus/findings.h"
 
 namespace sluice::corpus {
 
@@ -40,8 +41,7 @@ struct ChatCounts {
   int64_t endless_turns = 0;    // without an end token
   int64_t control_tokens = 0;   // that somebody wrote, and that are read as text
   int64_t dated_documents = 0;  // whose template asked for the date
-  int64_t lost_documents = 0;   // of which something would be lost
-  std::vector<std::string> lost;               // what, with its place: the first few
+  Findings lost;                // documents of which something would be lost: what, with its place
   std::map<std::string, int64_t> unread_keys;  // that nobody reads: in how many documents
 
   ChatCounts& operator+=(const ChatCounts& other);

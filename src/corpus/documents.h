@@ -13,6 +13,7 @@
 
 #include "base/json_fwd.h"
 #include "corpus/chat.h"
+#include "corpus/findings.h"
 #include "corpus/inputs.h"
 #include "corpus/python_child.h"
 
@@ -30,14 +31,11 @@ struct DocumentOptions {
 // What was passed over while reading.
 struct DocumentCounts {
   int64_t files = 0;
-  int64_t documents = 0;          // after cutting
-  int64_t bytes = 0;              // of the documents
-  int64_t binary_files = 0;       // in directories: holding a NUL or no UTF-8
-  int64_t refused_documents = 0;  // by leave_out()
-  int64_t empty_documents = 0;    // without a character, or null
-  // Of refused documents, with their places: the first in order.
-  static constexpr size_t kShownRefusals = 3;
-  std::vector<std::string> first_refusals;
+  int64_t documents = 0;        // after cutting
+  int64_t bytes = 0;            // of the documents
+  int64_t binary_files = 0;     // in directories: holding a NUL or no UTF-8
+  int64_t empty_documents = 0;  // without a character, or null
+  Findings refused;             // documents that leave_out() left out, with their places
 
   DocumentCounts& operator+=(const DocumentCounts& other);
 };
@@ -54,8 +52,8 @@ std::vector<std::string_view> cut_at(std::string_view whole, std::string_view de
 // A document as it stands in a file. To look into it is apart from reading it, for several threads can do
 // that.
 struct RawDocument {
-  // kFault: there is none that can be read; `bytes` say why.
-  enum class Form { kText, kJson, kFault };
+  // kFault: there is none that can be read; `bytes` say why. kNull: a row without a document.
+  enum class Form { kText, kJson, kFault, kNull };
   Form form = Form::kText;
   std::string bytes;       // the text, or what should be a JSON object and is not parsed
   std::string place;       // file and line, for errors

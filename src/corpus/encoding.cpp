@@ -72,7 +72,7 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
     const std::string fault = base::text(documents[i]->place, ": ", chat.fault);
     if (chat.lost) {
       ++encoded.counts.documents;
-      encoded.chats += {.lost_documents = 1, .lost = {fault}};
+      encoded.chats += {.lost = {.count = 1, .first = {fault}}};
       continue;
     }
     if (!chat.fault.empty()) {
@@ -102,11 +102,10 @@ EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const To
                                batch.sources[i] << DocumentMark::kSourceShift});
     });
   }
-  encoded.ids = tokenizer.encode_all(texts);
-  const std::vector<std::string> decoded = tokenizer.decode_all(encoded.ids);
+  std::vector<EncodedText> checked = tokenizer.encode_checked(texts);
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (decoded[i] != texts[i]) encoded.marks[i].source |= DocumentMark::kChanged;
-    std::vector<int32_t>& ids = encoded.ids[i];
+    if (checked[i].changed) encoded.marks[i].source |= DocumentMark::kChanged;
+    std::vector<int32_t>& ids = encoded.ids.emplace_back(std::move(checked[i].ids));
     if (tokenizer.begin_id() >= 0) ids.insert(ids.begin(), tokenizer.begin_id());
     if (tokenizer.end_id() >= 0) ids.push_back(tokenizer.end_id());
   }
@@ -173,6 +172,7 @@ class Pipeline {
       static const std::vector<uint8_t> kNoMask;
       write(result.ids[i], result.masks.empty() ? kNoMask : result.masks[i], result.marks[i]);
     }
+    for (const uint32_t source : oldest.batch->sources) ++encoded_.sources[source].rows;
     encoded_.chats += result.chats;
     encoded_.counts += result.counts;
     encoded_.file = oldest.batch->file;
@@ -249,6 +249,7 @@ void add_counts(const Encoded& more, Encoded& sum) {
     sum.sources[i].documents += more.sources[i].documents;
     sum.sources[i].tokens += more.sources[i].tokens;
     sum.sources[i].duplicates += more.sources[i].duplicates;
+    sum.sources[i].rows += more.sources[i].rows;
   }
 }
 
@@ -256,11 +257,11 @@ Json to_json(const Encoded& encoded) {
   const DocumentCounts& counts = encoded.counts;
   Json sources = Json::array();
   for (const SourceCounts& source : encoded.sources)
-    sources.push_back({source.documents, source.tokens, source.duplicates});
+    sources.push_back({source.documents, source.tokens, source.duplicates, source.rows});
   return {{"counts",
-           {counts.files, counts.documents, counts.bytes, counts.binary_files, counts.refused_documents,
+           {counts.files, counts.documents, counts.bytes, counts.binary_files, counts.refused.count,
             counts.empty_documents}},
-          {"first_refusals", counts.first_refusals},
+          {"first_refusals", counts.refused.first},
           {"changed_documents", encoded.changed_documents},
           {"learnt_tokens", encoded.learnt_tokens},
           {"chats", to_json(encoded.chats)},
@@ -273,22 +274,22 @@ Json to_json(const Encoded& encoded) {
 Encoded encoded_from_json(const Json& json, const std::string& name) {
   Encoded encoded;
   const auto counts = base::require<std::vector<int64_t>>(json, "counts", name);
-  int64_t* const fields[] = {
-      &encoded.counts.files,        &encoded.counts.documents,         &encoded.counts.bytes,
-      &encoded.counts.binary_files, &encoded.counts.refused_documents, &encoded.counts.empty_documents};
+  int64_t* const fields[] = {&encoded.counts.files,         &encoded.counts.documents,
+                             &encoded.counts.bytes,         &encoded.counts.binary_files,
+                             &encoded.counts.refused.count, &encoded.counts.empty_documents};
   if (counts.size() != std::size(fields)) {
     throw base::InputError(base::text(name, " is damaged: remove its folder to begin anew"));
   }
   for (size_t i = 0; i < counts.size(); ++i) *fields[i] = counts[i];
-  encoded.counts.first_refusals = base::require<std::vector<std::string>>(json, "first_refusals", name);
+  encoded.counts.refused.first = base::require<std::vector<std::string>>(json, "first_refusals", name);
   encoded.changed_documents = base::require<int64_t>(json, "changed_documents", name);
   encoded.learnt_tokens = base::require<int64_t>(json, "learnt_tokens", name);
   encoded.chats = chat_counts_from_json(base::require<Json>(json, "chats", name), name);
   encoded.token_counts = base::require<std::vector<int64_t>>(json, "token_counts", name);
   for (const auto& source : base::require<std::vector<std::vector<int64_t>>>(json, "sources", name)) {
-    if (source.size() != 3)
+    if (source.size() != 4)
       throw base::InputError(base::text(name, " is damaged: remove its folder to begin anew"));
-    encoded.sources.push_back({source[0], source[1], source[2]});
+    encoded.sources.push_back({source[0], source[1], source[2], source[3]});
   }
   encoded.file = base::require<int64_t>(json, "file", name);
   encoded.read_documents = base::require<int64_t>(json, "read_documents", name);

@@ -25,6 +25,7 @@ struct SourceCounts {
   int64_t documents = 0;
   int64_t tokens = 0;
   int64_t duplicates = 0;  // that were left out
+  int64_t rows = 0;        // that were read, empty ones and such as cannot be read among them
 };
 
 // How far an encoding has come.

@@ -205,18 +205,11 @@ std::string_view key(PassedOver reason) { return kReasons[static_cast<size_t>(re
 std::string_view description(PassedOver reason) { return kReasons[static_cast<size_t>(reason)].second; }
 
 void PassedOverCounts::add(PassedOver reason, const std::string& path) {
-  Kind& kind = kinds[static_cast<size_t>(reason)];
-  ++kind.count;
-  if (kind.first.size() < kShown) kind.first.push_back(path);
+  kinds[static_cast<size_t>(reason)].add(path);
 }
 
 void PassedOverCounts::add(const PassedOverCounts& other) {
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    kinds[i].count += other.kinds[i].count;
-    for (const std::string& path : other.kinds[i].first) {
-      if (kinds[i].first.size() < kShown) kinds[i].first.push_back(path);
-    }
-  }
+  for (size_t i = 0; i < kinds.size(); ++i) kinds[i] += other.kinds[i];
 }
 
 Tree list_tree(const storage::Location& root, const TreeOptions& options) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corpus/findings.h"
 #include "storage/location.h"
 
 namespace sluice::corpus {
@@ -23,12 +24,7 @@ inline constexpr size_t kPassedOverKinds = 4;
 
 // How many entries were passed over for each reason, and the first of them.
 struct PassedOverCounts {
-  struct Kind {
-    int64_t count = 0;
-    std::vector<std::string> first;  // at most kShown
-  };
-  static constexpr size_t kShown = 3;
-  std::array<Kind, kPassedOverKinds> kinds;
+  std::array<Findings, kPassedOverKinds> kinds;
 
   void add(PassedOver reason, const std::string& path);
   void add(const PassedOverCounts& other);

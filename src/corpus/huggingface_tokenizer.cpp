@@ -11,6 +11,7 @@ namespace sluice::corpus {
 namespace {
 
 constexpr char kEncode = 'E';
+constexpr char kEncodeChecked = 'B';
 constexpr char kDecode = 'D';
 constexpr char kChats = 'C';
 constexpr char kPrompts = 'P';
@@ -24,6 +25,12 @@ void send_texts(PythonChild& child, char question, std::span<const std::string> 
   child.check_status();
 }
 
+std::vector<int32_t> receive_ids(PythonChild& child) {
+  std::vector<int32_t> ids(child.receive_number<uint64_t>());
+  child.receive(ids.data(), ids.size() * sizeof(int32_t));
+  return ids;
+}
+
 EncodedChat receive_chat(PythonChild& child) {
   EncodedChat chat;
   const auto status = child.receive_number<char>();
@@ -33,9 +40,8 @@ EncodedChat receive_chat(PythonChild& child) {
     return chat;
   }
   chat.counts = counts_of_notes(child.receive_text());
-  chat.ids.resize(child.receive_number<uint64_t>());
+  chat.ids = receive_ids(child);
   chat.mask.resize(chat.ids.size());
-  child.receive(chat.ids.data(), chat.ids.size() * sizeof(int32_t));
   child.receive(chat.mask.data(), chat.mask.size());
   return chat;
 }
@@ -43,25 +49,20 @@ EncodedChat receive_chat(PythonChild& child) {
 }  // namespace
 
 HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& path, const TokenizerOptions& options)
-    : has_chats_(options.chats) {
+    : tools_(options.tools), has_chats_(options.chats), more_children_(std::max(options.callers, 1) - 1) {
   if (!std::filesystem::exists(path)) {
     throw base::InputError(
         base::text("cannot read ", path.string(), ": there is no such file: name a tokenizer.json"));
   }
-  std::vector<std::string> arguments = {path.string(), options.begin_token, options.end_token,
-                                        std::to_string(options.threads)};
-  if (options.chats) arguments.push_back(options_text(options.chat));
-  for (int i = 0; i < std::max(options.callers, 1); ++i) {
-    children_.push_back(
-        std::make_unique<PythonChild>(options.tools, "hf_tokenize.py", arguments, path.string()));
-    const Head head = receive_head(*children_.back());
-    vocabulary_ = head.vocabulary;
-    begin_id_ = head.begin_id;
-    end_id_ = head.end_id;
-    gaps_ = head.gaps;
-    later_bytes_ = {head.later_bytes.begin(), head.later_bytes.end()};
-    idle_.push_back(children_.back().get());
-  }
+  arguments_ = {path.string(), options.begin_token, options.end_token, std::to_string(options.threads)};
+  if (options.chats) arguments_.push_back(options_text(options.chat));
+  Head head;
+  idle_.push_back(start_child(head));
+  vocabulary_ = head.vocabulary;
+  begin_id_ = head.begin_id;
+  end_id_ = head.end_id;
+  gaps_ = head.gaps;
+  later_bytes_ = {head.later_bytes.begin(), head.later_bytes.end()};
   require_end(options, path.string());
 }
 
@@ -78,20 +79,43 @@ HuggingFaceTokenizer::Head HuggingFaceTokenizer::receive_head(PythonChild& child
   return head;
 }
 
+std::unique_ptr<PythonChild> HuggingFaceTokenizer::start_child(Head& head) const {
+  auto child = std::make_unique<PythonChild>(tools_, "hf_tokenize.py", arguments_, arguments_.front());
+  head = receive_head(*child);
+  return child;
+}
+
+std::unique_ptr<PythonChild> HuggingFaceTokenizer::take_child() const {
+  std::unique_lock lock(mutex_);
+  released_.wait(lock, [&] { return !idle_.empty() || more_children_ > 0; });
+  if (!idle_.empty()) {
+    std::unique_ptr<PythonChild> child = std::move(idle_.back());
+    idle_.pop_back();
+    return child;
+  }
+  --more_children_;
+  lock.unlock();
+  try {
+    Head same;
+    return start_child(same);
+  } catch (...) {
+    const std::lock_guard again(mutex_);
+    ++more_children_;
+    released_.notify_one();
+    throw;
+  }
+}
+
+void HuggingFaceTokenizer::give_back(std::unique_ptr<PythonChild> child) const {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(child));
+  released_.notify_one();
+}
+
 template <typename Ask>
 auto HuggingFaceTokenizer::with_child(const Ask& ask) const {
-  PythonChild* child = nullptr;
-  {
-    std::unique_lock lock(mutex_);
-    released_.wait(lock, [&] { return !idle_.empty(); });
-    child = idle_.back();
-    idle_.pop_back();
-  }
-  const std::shared_ptr<void> release(nullptr, [&](void*) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(child);
-    released_.notify_one();
-  });
+  std::unique_ptr<PythonChild> child = take_child();
+  const std::shared_ptr<void> release(nullptr, [&](void*) { give_back(std::move(child)); });
   try {
     return ask(*child);
   } catch (const base::InputError&) {
@@ -111,11 +135,19 @@ std::vector<std::vector<int32_t>> HuggingFaceTokenizer::encode_all(std::span<con
   return with_child([&](PythonChild& child) {
     send_texts(child, kEncode, texts);
     std::vector<std::vector<int32_t>> ids(texts.size());
-    for (std::vector<int32_t>& each : ids) {
-      each.resize(child.receive_number<uint64_t>());
-      child.receive(each.data(), each.size() * sizeof(int32_t));
-    }
+    for (std::vector<int32_t>& each : ids) each = receive_ids(child);
     return ids;
+  });
+}
+
+std::vector<EncodedText> HuggingFaceTokenizer::encode_checked(std::span<const std::string> texts) const {
+  return with_child([&](PythonChild& child) {
+    send_texts(child, kEncodeChecked, texts);
+    std::vector<uint8_t> changed(texts.size());
+    child.receive(changed.data(), changed.size());
+    std::vector<EncodedText> encoded(texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) encoded[i] = {receive_ids(child), changed[i] != 0};
+    return encoded;
   });
 }
 

@@ -13,14 +13,15 @@ namespace sluice::corpus {
 
 class HuggingFaceTokenizer final : public Tokenizer {
  public:
-  // A child for each of options.callers. InputError when python or script are missing, the package is not
-  // installed, or the file is not a tokenizer, each with the way out.
+  // Starts one child; as many as there are options.callers start when callers wait. InputError when python or
+  // script are missing, the package is not installed, or the file is not a tokenizer, each with the way out.
   HuggingFaceTokenizer(const std::filesystem::path& path, const TokenizerOptions& options);
 
   // A child that ends before it has answered is started anew and asked again, once; RunError when that one
   // ends, too.
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const override;
   std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const override;
+  std::vector<EncodedText> encode_checked(std::span<const std::string> texts) const override;
   std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const override;
   std::vector<EncodedChat> encode_prompts(std::span<const std::string> chats) const override;
   bool has_chats() const override { return has_chats_; }
@@ -36,13 +37,19 @@ class HuggingFaceTokenizer final : public Tokenizer {
   };
   static Head receive_head(PythonChild& child);
   std::vector<EncodedChat> encode_by_template(char question, std::span<const std::string> chats) const;
-  // Calls ask(child) with one that nobody else asks, waiting for it when all are busy.
+  std::unique_ptr<PythonChild> start_child(Head& head) const;
+  // A child that nobody else asks: a new one when all are busy and there may be more, else waits for one.
+  std::unique_ptr<PythonChild> take_child() const;
+  void give_back(std::unique_ptr<PythonChild> child) const;
+  // Calls ask(child) with one that nobody else asks.
   template <typename Ask>
   auto with_child(const Ask& ask) const;
 
+  PythonTools tools_;
+  std::vector<std::string> arguments_;  // of hf_tokenize.py; the first is the tokenizer's path
   bool has_chats_;
-  std::vector<std::unique_ptr<PythonChild>> children_;
-  mutable std::vector<PythonChild*> idle_;
+  mutable int more_children_;  // that may be started
+  mutable std::vector<std::unique_ptr<PythonChild>> idle_;
   mutable std::mutex mutex_;
   mutable std::condition_variable released_;
 };

@@ -97,8 +97,6 @@ std::filesystem::path with_suffix(const std::filesystem::path& prefix, const std
   return prefix.string() + suffix;
 }
 
-namespace {
-
 storage::Location place_of(const std::filesystem::path& path, const IndexedOptions& options) {
   const std::string name = path.string();
   if (!storage::is_s3(name)) return path;
@@ -107,6 +105,8 @@ storage::Location place_of(const std::filesystem::path& path, const IndexedOptio
         text(name, " lies in a bucket, which is not read here: copy the corpus to this machine"));
   return options.locate(name);
 }
+
+namespace {
 
 // The index on this machine: where it lies in a bucket, its copy, made when there is none of this version.
 std::filesystem::path local_index(const std::filesystem::path& path, const IndexedOptions& options) {

@@ -43,6 +43,9 @@ struct IndexedOptions {
   std::filesystem::path cache;
 };
 
+// A corpus' file on this machine or in a bucket. InputError for a bucket where there is no `locate`.
+storage::Location place_of(const std::filesystem::path& path, const IndexedOptions& options);
+
 // Tokens of one document.
 struct TokenRange {
   int64_t document = 0;
@@ -61,6 +64,7 @@ class IndexedCorpus {
   explicit IndexedCorpus(const std::filesystem::path& prefix, IndexedOptions options = {});
 
   const std::filesystem::path& prefix() const { return prefix_; }
+  const IndexedOptions& options() const { return options_; }
   TokenType token_type() const { return type_; }
   int64_t documents() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t tokens() const { return tokens_; }

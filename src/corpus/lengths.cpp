@@ -9,7 +9,6 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "corpus/indexed.h"
 
 namespace sluice::corpus {
 
@@ -150,15 +149,27 @@ std::vector<int32_t> lengths_from_text(const std::string& bytes, const std::stri
   return lengths;
 }
 
-std::vector<int32_t> read_lengths(const std::filesystem::path& path) {
-  if (path.extension() == ".json") return expand(lengths_from_json(base::read_json(path), path.string()));
-  const std::filesystem::path prefix =
-      std::filesystem::is_directory(path) ? path / "corpus" : corpus_prefix(path);
-  if (prefix != path || std::filesystem::exists(with_suffix(prefix, ".idx"))) {
-    const IndexedCorpus corpus(prefix);
+std::optional<std::filesystem::path> corpus_at(const std::filesystem::path& path,
+                                               const IndexedOptions& places) {
+  const std::filesystem::path prefix = corpus_prefix(path);
+  if (prefix != path || place_of(with_suffix(prefix, ".idx"), places).is_file()) return prefix;
+  const std::filesystem::path inside = path / "corpus";
+  const bool holds_one =
+      std::filesystem::is_directory(path) ||
+      (storage::is_s3(path.string()) && place_of(inside.string() + ".idx", places).is_file());
+  return holds_one ? std::optional(inside) : std::nullopt;
+}
+
+std::vector<int32_t> read_lengths(const std::filesystem::path& path, const IndexedOptions& places) {
+  const std::string name = path.string();
+  const storage::Location place = place_of(path, places);
+  const auto bytes = [&] { return place.is_path() ? base::read_file(path) : place.read(); };
+  if (path.extension() == ".json") return expand(lengths_from_json(base::parse_json(bytes(), name), name));
+  if (const auto prefix = corpus_at(path, places)) {
+    const IndexedCorpus corpus(*prefix, places);
     return {corpus.lengths().begin(), corpus.lengths().end()};
   }
-  return lengths_from_text(base::read_file(path), path.string());
+  return lengths_from_text(bytes(), name);
 }
 
 double unigram_entropy_nats(std::span<const int64_t> counts) {

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "corpus/indexed.h"
 
 namespace sluice::corpus {
 
@@ -73,9 +75,14 @@ LengthDistribution lengths_from_json(const base::Json& json, const std::string& 
 std::vector<int32_t> lengths_from_text(const std::string& bytes, const std::string& name);
 
 // The documents' lengths behind a path: a corpus (prefix, .idx, .bin, or the folder of corpus.idx), a
-// lengths.json, or a text file (lengths_from_text). Corpora and text files keep
-// their order; lengths.json gives ascending lengths. InputError naming file, line and value.
-std::vector<int32_t> read_lengths(const std::filesystem::path& path);
+// lengths.json, or a text file (lengths_from_text), on this machine or in a bucket that `places` knows.
+// Corpora and text files keep their order; lengths.json gives ascending lengths. InputError naming file, line
+// and value.
+std::vector<int32_t> read_lengths(const std::filesystem::path& path, const IndexedOptions& places = {});
+// The prefix of the corpus that a path names: a prefix, .idx, .bin, or the folder of corpus.idx; nothing
+// where no such corpus is there.
+std::optional<std::filesystem::path> corpus_at(const std::filesystem::path& path,
+                                               const IndexedOptions& places = {});
 
 // Entropy in nats a token of the distribution with these counts; 0 without any. A model that knows nothing
 // but token frequencies has this loss.

@@ -5,6 +5,7 @@
 #include "base/json_fields.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "corpus/beside.h"
 #include "corpus/huggingface_tokenizer.h"
 #include "corpus/sentencepiece_tokenizer.h"
 
@@ -58,9 +59,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, const TokenizerO
   return std::make_unique<SentencePieceTokenizer>(base::read_file(file), file.string(), told);
 }
 
-fs::path tokenizer_beside(const fs::path& prefix) {
+fs::path tokenizer_beside(const fs::path& prefix, const IndexedOptions& places) {
+  const fs::path folder = folder_beside(prefix, places);
   for (const char* name : {"tokenizer.model", "tokenizer.json"}) {
-    fs::path path = prefix.parent_path() / name;
+    fs::path path = folder / name;
     if (fs::exists(path)) return path;
   }
   return {};

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "corpus/indexed.h"
 #include "corpus/tokenizer.h"
 
 namespace sluice::corpus {
@@ -32,7 +33,9 @@ ConfiguredTokens configured_tokens(const std::filesystem::path& model);
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path,
                                           const TokenizerOptions& options = {});
 
-// The tokenizer's file in the folder of a corpus, where `corpus build` puts it; empty when there is none.
-std::filesystem::path tokenizer_beside(const std::filesystem::path& prefix);
+// The tokenizer's file in the folder of a corpus, where `corpus build` puts it, or a copy of it
+// (corpus/beside.h); empty when there is none.
+std::filesystem::path tokenizer_beside(const std::filesystem::path& prefix,
+                                       const IndexedOptions& places = {});
 
 }  // namespace sluice::corpus

@@ -150,7 +150,7 @@ class Tokenizer:
             once.touch()
             os._exit(3)
         return [Encoding([ord(c) for c in t]) for t in texts]
-    def decode_batch(self, ids, skip_special_tokens): return ["".join(map(chr, i)) for i in ids]
+    def decode_batch(self, ids, skip_special_tokens): return ["".join(map(chr, i)).replace("lost z", "") for i in ids]
 )";
 
 class HuggingFace : public testing::Test {
@@ -184,6 +184,17 @@ TEST_F(HuggingFace, EncodesAndDecodesInTheChild) {
   std::vector<std::string> texts = {"", std::string(300'000, 'x'), "\t \u2581", std::string(1, '\0')};
   EXPECT_EQ(tokenizer->decode_all(tokenizer->encode_all(texts)), texts);
   EXPECT_TRUE(tokenizer->encode_all({}).empty());
+}
+
+TEST_F(HuggingFace, SaysWhatDoesNotDecodeToItself) {
+  const auto tokenizer = load_tokenizer(directory_ / "tokenizer.json", options_);
+  const std::vector<std::string> texts = {"a", "lost z", "", "\u20ac"};
+  const std::vector<EncodedText> checked = tokenizer->encode_checked(texts);
+  ASSERT_EQ(checked.size(), 4u);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(checked[i].ids, tokenizer->encode(texts[i]));
+    EXPECT_EQ(checked[i].changed, i == 1) << texts[i];
+  }
 }
 
 TEST_F(HuggingFace, SeveralCallersHaveAChildEach) {

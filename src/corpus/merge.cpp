@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "corpus/beside.h"
 #include "corpus/build_result.h"
 #include "corpus/indexed.h"
 
@@ -21,11 +22,6 @@ using base::text;
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json",        "tokenizer.model",
-                                           "tokenizer_config.json", "chat_template.jinja",
-                                           "chat_template.json",    "generation_config.json"};
-constexpr const char* kMoreTemplatesFolder = "additional_chat_templates";
 
 // A corpus to merge, and what part of a build it is, if any.
 struct Piece {
@@ -43,13 +39,13 @@ struct Piece {
 // The tokenizer's files beside a corpus, by name.
 std::map<std::string, std::string> tokenizer_files_beside(const fs::path& prefix) {
   std::map<std::string, std::string> files;
-  for (const char* name : kTokenizerFiles) {
+  for (const std::string& name : tokenizer_files()) {
     const fs::path path = prefix.parent_path() / name;
     if (fs::exists(path)) files[name] = base::read_file(path);
   }
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(prefix.parent_path() / kMoreTemplatesFolder, ignored))
-    files[text(kMoreTemplatesFolder, "/", entry.path().filename().string())] = base::read_file(entry.path());
+  for (const auto& entry : fs::directory_iterator(prefix.parent_path() / kMoreTemplates, ignored))
+    files[text(kMoreTemplates, "/", entry.path().filename().string())] = base::read_file(entry.path());
   return files;
 }
 

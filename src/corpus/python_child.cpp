@@ -148,7 +148,9 @@ std::string PythonChild::try_interpreter(const std::filesystem::path& interprete
       stop();
       return text("cannot start ", interpreter.string(), ": ", std::strerror(error));
     }
+    set_patience(tools_.start_s);
     const char status = receive_number<char>();
+    set_patience(0);
     if (status == kOk) return "";
     const std::string message = receive_text();
     stop();
@@ -167,10 +169,11 @@ std::string PythonChild::try_interpreter(const std::filesystem::path& interprete
 }
 
 void PythonChild::restart() {
+  const double patience_s = patience_s_;
   kill();
   stop();
   start();
-  if (patience_s_ > 0) set_patience(patience_s_);
+  set_patience(patience_s);
 }
 
 void PythonChild::kill() {

@@ -19,6 +19,7 @@ struct PythonTools {
   std::vector<std::filesystem::path> usual;  // those of a machine; none: python3
   std::filesystem::path scripts;             // the folder tools/ of Sluice
   std::string option = "--python";           // by which the user names another interpreter
+  double start_s = 0;                        // how long a script may take to start; 0: for ever
 };
 
 // The child has ended before it answered. A new one may be asked.
@@ -37,7 +38,7 @@ class PythonChild {
  public:
   // Starts scripts/`script` with the arguments and waits for its first status byte. `subject` is what the
   // script is for, a path. InputError when no Python serves or the script is missing, or with the script's
-  // own message, which names the file that is at fault.
+  // own message, which names the file that is at fault; ChildLate when it takes longer than tools.start_s.
   PythonChild(PythonTools tools, std::string script, std::vector<std::string> arguments, std::string subject);
   // The child ends when its input does; one that does not is killed, with all that it started.
   ~PythonChild();

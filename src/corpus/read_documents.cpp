@@ -81,8 +81,7 @@ void read_json(std::string_view bytes, ByteSource& source, const std::string& na
   objects.finish();
 }
 
-void read_table(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
-                const Visit& visit) {
+void read_table(const InputFile& file, const DocumentOptions& options, const Visit& visit) {
   constexpr uint64_t kNull = ~uint64_t{0};
   const std::string name = file.path.string();
   const std::string column = options.chats ? "" : options.text_key;
@@ -99,13 +98,11 @@ void read_table(const InputFile& file, const DocumentOptions& options, DocumentC
     for (uint64_t i = 0; i < count; ++i, ++row) {
       const auto size = child.receive_number<uint64_t>();
       done += step;
-      if (size == kNull) {
-        ++counts.empty_documents;
-        continue;
-      }
-      RawDocument document{form, std::string(size, '\0'), text(name, ", row ", row),
+      const bool is_null = size == kNull;
+      RawDocument document{is_null ? RawDocument::Form::kNull : form, std::string(is_null ? 0 : size, '\0'),
+                           text(name, ", row ", row),
                            static_cast<int64_t>(static_cast<double>(file.size_bytes) * done)};
-      child.receive(document.bytes.data(), size);
+      child.receive(document.bytes.data(), document.bytes.size());
       visit(std::move(document));
     }
   }
@@ -161,15 +158,16 @@ void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary
     return;
   }
   bytes = base::without_byte_order_mark(bytes);
-  if (bytes.empty()) ++counts.empty_documents;
+  if (bytes.empty()) visit({RawDocument::Form::kNull, "", name, file.size_bytes});
   const auto all_bytes = static_cast<double>(std::max<size_t>(bytes.size(), 1));
+  const auto read_bytes = [&](std::string_view part) {
+    const auto end = static_cast<double>(part.data() + part.size() - bytes.data());
+    return static_cast<int64_t>(static_cast<double>(file.size_bytes) * end / all_bytes);
+  };
   for (const std::string_view row : rows_of(bytes, file.text_rows)) {
-    if (row.empty() && !bytes.empty()) ++counts.empty_documents;
-    for (const std::string_view part : cut_at(row, options.delimiter)) {
-      const auto end = static_cast<double>(part.data() + part.size() - bytes.data());
-      visit({RawDocument::Form::kText, std::string(part), name,
-             static_cast<int64_t>(static_cast<double>(file.size_bytes) * end / all_bytes)});
-    }
+    if (row.empty() && !bytes.empty()) visit({RawDocument::Form::kNull, "", name, read_bytes(row)});
+    for (const std::string_view part : cut_at(row, options.delimiter))
+      visit({RawDocument::Form::kText, std::string(part), name, read_bytes(part)});
   }
 }
 
@@ -183,6 +181,10 @@ std::string place_of_line(const std::string& place, int64_t line) {
 // The object that the document is; nothing where it is left out.
 std::optional<base::Json> object_of(const RawDocument& document, const DocumentOptions& options,
                                     DocumentCounts& counts) {
+  if (document.form == RawDocument::Form::kNull) {
+    ++counts.empty_documents;
+    return std::nullopt;
+  }
   if (document.form == RawDocument::Form::kFault) {
     leave_out(text(document.place, ": ", document.bytes), options, counts);
     return std::nullopt;
@@ -218,18 +220,14 @@ DocumentCounts& DocumentCounts::operator+=(const DocumentCounts& other) {
   documents += other.documents;
   bytes += other.bytes;
   binary_files += other.binary_files;
-  refused_documents += other.refused_documents;
   empty_documents += other.empty_documents;
-  for (const std::string& refusal : other.first_refusals) {
-    if (first_refusals.size() < kShownRefusals) first_refusals.push_back(refusal);
-  }
+  refused += other.refused;
   return *this;
 }
 
 void leave_out(const std::string& fault, const DocumentOptions& options, DocumentCounts& counts) {
   if (options.strict) throw InputError(fault);
-  ++counts.refused_documents;
-  if (counts.first_refusals.size() < DocumentCounts::kShownRefusals) counts.first_refusals.push_back(fault);
+  counts.refused.add(fault);
 }
 
 std::vector<std::string_view> cut_at(std::string_view whole, std::string_view delimiter) {
@@ -256,7 +254,7 @@ std::vector<std::string_view> cut_at(std::string_view whole, std::string_view de
 void read_documents(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
                     const std::function<void(RawDocument&&)>& visit) {
   ++counts.files;
-  if (is_table(file.path)) return read_table(file, options, counts, visit);
+  if (is_table(file.path)) return read_table(file, options, visit);
   if (options.chats) return read_chats(file, visit);
   ByteSource source(file.local());
   std::string_view bytes = source.next();

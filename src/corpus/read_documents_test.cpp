@@ -62,8 +62,8 @@ TEST_F(ReadDocuments, BadLinesAreLeftOutCountedAndNamed) {
   for (const auto& [line, fault] : cases) {
     const std::string lines = std::string("{\"text\": \"first\"}\n") + line + "\n{\"text\": \"last\"}\n";
     EXPECT_THAT(documents_of("a.jsonl", lines), ElementsAre("first", "last")) << line;
-    EXPECT_EQ(counts_.refused_documents, 1);
-    EXPECT_THAT(counts_.first_refusals, ElementsAre(HasSubstr(fault))) << line;
+    EXPECT_EQ(counts_.refused.count, 1);
+    EXPECT_THAT(counts_.refused.first, ElementsAre(HasSubstr(fault))) << line;
     options_.strict = true;
     EXPECT_THAT(error_of("a.jsonl", lines), HasSubstr(fault));
     options_.strict = false;
@@ -75,7 +75,7 @@ TEST_F(ReadDocuments, EveryLineMayBeTheBadOne) {
     std::string lines;
     for (int i = 0; i < 3; ++i) lines += i == bad ? "{\"text\": [{\"a\": \"\n" : "{\"text\": \"good\"}\n";
     EXPECT_THAT(documents_of("a.jsonl", lines), ElementsAre("good", "good")) << bad;
-    EXPECT_EQ(counts_.refused_documents, 1);
+    EXPECT_EQ(counts_.refused.count, 1);
   }
 }
 
@@ -83,23 +83,23 @@ TEST_F(ReadDocuments, OnlyTheFirstThreeAreKept) {
   std::string lines;
   for (int i = 0; i < 9; ++i) lines += "nothing\n";
   EXPECT_THAT(documents_of("a.jsonl", lines), IsEmpty());
-  EXPECT_EQ(counts_.refused_documents, 9);
-  EXPECT_EQ(counts_.first_refusals.size(), 3);
-  EXPECT_THAT(counts_.first_refusals.back(), HasSubstr("a.jsonl:3 is"));
+  EXPECT_EQ(counts_.refused.count, 9);
+  EXPECT_EQ(counts_.refused.first.size(), 3);
+  EXPECT_THAT(counts_.refused.first.back(), HasSubstr("a.jsonl:3 is"));
 }
 
 TEST_F(ReadDocuments, WhatIsNotTheTextMayBeWhatPythonWrites) {
   EXPECT_THAT(
       documents_of("a.jsonl", "{\"text\": \"a\", \"score\": NaN}\n{\"text\": \"b\", \"score\": -Infinity}\n"),
       ElementsAre("a", "b"));
-  EXPECT_EQ(counts_.refused_documents, 0);
+  EXPECT_EQ(counts_.refused.count, 0);
 }
 
 TEST_F(ReadDocuments, NullIsAnEmptyTextAsInTables) {
   EXPECT_THAT(documents_of("a.jsonl", "{\"text\": null}\n{\"text\": \"\"}\n{\"text\": \"a\"}\n"),
               ElementsAre("a"));
   EXPECT_EQ(counts_.empty_documents, 2);
-  EXPECT_EQ(counts_.refused_documents, 0);
+  EXPECT_EQ(counts_.refused.count, 0);
 }
 
 TEST_F(ReadDocuments, MarksAndLineEndsOfWindows) {
@@ -138,7 +138,7 @@ TEST_F(ReadDocuments, OtherEncodingsAndFormatsAreNamed) {
 
 TEST_F(ReadDocuments, TextThatIsNotUtf8IsLeftOutWithItsLine) {
   EXPECT_THAT(documents_of("a.txt", "one\ntwo\nthr\xE9"), IsEmpty());
-  EXPECT_THAT(counts_.first_refusals, ElementsAre(HasSubstr("a.txt:3: not UTF-8")));
+  EXPECT_THAT(counts_.refused.first, ElementsAre(HasSubstr("a.txt:3: not UTF-8")));
 }
 
 TEST_F(ReadDocuments, ListsNeedTheirCommas) {
@@ -165,8 +165,8 @@ TEST_F(ReadDocuments, BadElementsOfListsAreLeftOut) {
       "[{\"text\": \"a\"},\n null, 7, \"},{\", [1, {\"x\": \"]\"}],\n{\"text\": nothing},\n{\"text\": "
       "\"b\"}]";
   EXPECT_THAT(documents_of("a.json", list), ElementsAre("a", "b"));
-  EXPECT_EQ(counts_.refused_documents, 5);
-  EXPECT_THAT(counts_.first_refusals.front(), HasSubstr("a.json:2: null stands where"));
+  EXPECT_EQ(counts_.refused.count, 5);
+  EXPECT_THAT(counts_.refused.first.front(), HasSubstr("a.json:2: null stands where"));
 }
 
 TEST_F(ReadDocuments, ObjectsOverSeveralLines) {
@@ -174,7 +174,7 @@ TEST_F(ReadDocuments, ObjectsOverSeveralLines) {
   EXPECT_THAT(documents_of("a.json", pretty + pretty), ElementsAre("a", "a"));
   EXPECT_THAT(documents_of("a.json", "{\"text\": \"a\"}{\"text\": \"b\"}"), ElementsAre("a", "b"));
   EXPECT_THAT(documents_of("a.json", pretty + "{\n\"text\": \"b\",\n}\n"), ElementsAre("a"));
-  EXPECT_THAT(counts_.first_refusals,
+  EXPECT_THAT(counts_.refused.first,
               ElementsAre(HasSubstr("a.json:9 is not JSON at column 1: a comma stands in front")));
   EXPECT_THAT(error_of("a.json", pretty + "{\n\"text\":"),
               HasSubstr("a.json:7: what begins here has no end"));

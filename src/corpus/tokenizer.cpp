@@ -2,11 +2,20 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 
 namespace sluice::corpus {
+
+std::vector<EncodedText> Tokenizer::encode_checked(std::span<const std::string> texts) const {
+  std::vector<std::vector<int32_t>> ids = encode_all(texts);
+  const std::vector<std::string> decoded = decode_all(ids);
+  std::vector<EncodedText> encoded(texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) encoded[i] = {std::move(ids[i]), decoded[i] != texts[i]};
+  return encoded;
+}
 
 std::vector<EncodedChat> Tokenizer::encode_chats(std::span<const std::string>) const {
   SLUICE_ASSERT(false, "a tokenizer without chat templates");

@@ -29,6 +29,12 @@ struct TokenizerOptions {
   ChatOptions chat;         // how these are rendered
 };
 
+// A document's tokens.
+struct EncodedText {
+  std::vector<int32_t> ids;
+  bool changed = false;  // they decode to another text
+};
+
 // Thread-safe.
 class Tokenizer {
  public:
@@ -39,6 +45,8 @@ class Tokenizer {
   // Their texts, each as one from its beginning on: what tokens add to those in front of them,
   // corpus/continuation.h finds. Ids that are no token say nothing.
   virtual std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const = 0;
+  // The ids of each text, as encode_all(), and whether they decode to it. REQUIRES: texts are UTF-8.
+  virtual std::vector<EncodedText> encode_checked(std::span<const std::string> texts) const;
   // Of conversations, JSON objects with "messages", or as ChatOptions::answers says (tools/conversations.py
   // says in which forms, tools/chat_spans.py what of them is learnt). REQUIRES: has_chats().
   virtual std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const;

@@ -82,12 +82,17 @@ std::vector<TurnEnd> turn_ends(const IndexedCorpus& corpus, const std::string& t
   if (!corpus.has_mask() || corpus.documents() == 0) return {};
   const Pieces pieces(base::parse_json(tokenizer_json, name), name);
   const int64_t looked_at = std::min(kMostDocuments, corpus.documents());
-  std::map<int64_t, std::pair<std::string, int64_t>> counts;  // by id: documents
+  std::vector<TokenRange> ranges;
   for (int64_t i = 0; i < looked_at; ++i) {
     const int64_t document = i * corpus.documents() / looked_at;
+    ranges.push_back({document, 0, corpus.length(document)});
+  }
+  corpus.fetch_ahead(ranges);
+  std::map<int64_t, std::pair<std::string, int64_t>> counts;  // by id: documents
+  for (const auto& [document, begin, length] : ranges) {
     const std::vector<int32_t> tokens = corpus.read(document);
     std::vector<uint8_t> mask(tokens.size());
-    corpus.read_mask(document, 0, corpus.length(document), mask.data());
+    corpus.read_mask(document, begin, length, mask.data());
     std::map<int64_t, std::string> ends;
     for_each_end(tokens, mask, pieces, [&](int64_t id, const std::string& text) { ends[id] = text; });
     for (const auto& [id, text] : ends) {

@@ -43,13 +43,12 @@ bool says_the_number(const Answer& answer) {
 class PythonReward final : public Reward {
  public:
   PythonReward(std::vector<std::string> arguments, std::string name, const RewardOptions& options)
-      : child_(options.tools, "rewards.py", arguments, name),
+      : child_(tools_of(options), "rewards.py", arguments, name),
         file_(std::move(arguments.front())),
         name_(std::move(name)),
         timeout_s_(options.timeout_s),
         stops_at_fault_(options.stops_at_fault) {
-    // Behind the child's own clock, and what Python's traces take.
-    child_.set_patience(1.1 * timeout_s_ + 1);
+    child_.set_patience(behind_own_clock(timeout_s_));
   }
 
   std::vector<Verdict> of(std::span<const Answer> answers) override {
@@ -75,6 +74,15 @@ class PythonReward final : public Reward {
   }
 
  private:
+  // How long to wait for a child that ends what takes longer: its traces take a while, too.
+  static double behind_own_clock(double seconds) { return 1.1 * seconds + 1; }
+
+  static corpus::PythonTools tools_of(const RewardOptions& options) {
+    corpus::PythonTools tools = options.tools;
+    tools.start_s = behind_own_clock(options.load_s);
+    return tools;
+  }
+
   void ask(std::span<const Answer> answers) {
     try {
       send(answers);
@@ -120,7 +128,6 @@ class PythonReward final : public Reward {
   std::string traces() {
     constexpr double kSilence_s = 0.1;
     constexpr size_t kMostBytes = size_t{1} << 18;
-    const double patience_s = 1.1 * timeout_s_ + 1;
     std::string traces;
     child_.set_patience(kSilence_s);
     try {
@@ -128,7 +135,7 @@ class PythonReward final : public Reward {
     } catch (const corpus::ChildEnded&) {
     }
     child_.kill();
-    child_.set_patience(patience_s);
+    child_.set_patience(behind_own_clock(timeout_s_));
     return traces;
   }
 
@@ -173,14 +180,15 @@ std::unique_ptr<Reward> one_reward(const std::string& name, const RewardOptions&
   const size_t colon = name.find(':');
   const std::string kind = name.substr(0, colon);
   const std::string rest = colon == std::string::npos ? "" : name.substr(colon + 1);
-  const std::string timeout = text(options.timeout_s);
+  const std::string timeout = text(options.timeout_s), load = text(options.load_s);
   if (kind == "regex" && !rest.empty()) {
-    return std::make_unique<PythonReward>(std::vector<std::string>{"--regex", rest, timeout}, name, options);
+    return std::make_unique<PythonReward>(std::vector<std::string>{"--regex", rest, timeout, load}, name,
+                                          options);
   }
   const size_t last = rest.rfind(':');
   if (kind == "python" && last != std::string::npos && last > 0 && last + 1 < rest.size()) {
     return std::make_unique<PythonReward>(
-        std::vector<std::string>{rest.substr(0, last), rest.substr(last + 1), timeout}, name, options);
+        std::vector<std::string>{rest.substr(0, last), rest.substr(last + 1), timeout, load}, name, options);
   }
   throw base::InputError(text("[config] rl.reward names ", "\"", name, "\"",
                               ": give exact, number, regex:PATTERN or python:FILE.py:FUNCTION"));

@@ -34,6 +34,7 @@ class Reward {
 
 struct RewardOptions {
   double timeout_s = 10;        // for one answer
+  double load_s = 600;          // for a function's file to be loaded, with all that it imports
   bool stops_at_fault = false;  // the first fault of a function is a RunError, whatever else waits
   corpus::PythonTools tools;
 };
@@ -43,7 +44,8 @@ struct RewardOptions {
 //   number           1 where the last numbers that they say are equal (rl/number.h)
 //   regex:PATTERN    1 where Python's re finds the pattern in the response
 //   python:FILE:NAME what the function NAME(prompt, response, reference) of a Python file returns
-// InputError naming one that is none of these, or a function that cannot be loaded.
+// InputError naming one that is none of these, or a function that cannot be loaded; RunError where loading it
+// takes too long and does not let itself be stopped.
 std::unique_ptr<Reward> make_reward(std::span<const std::string> names, const RewardOptions& options);
 
 }  // namespace sluice::rl

@@ -124,6 +124,29 @@ TEST_F(PythonRewardTest, NothingTakesLongerThanItMay) {
               HasSubstr("longer than 0.5 s"));
 }
 
+TEST_F(PythonRewardTest, LoadingHasALimitToo) {
+  RewardOptions options = kOptions;
+  options.load_s = 0.5;
+  const auto fault_of = [&](const std::string& body) -> std::string {
+    try {
+      make_reward(std::vector<std::string>{function(body)}, options);
+    } catch (const base::Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string sound = "def score(p, r, a): return 1\n";
+  EXPECT_EQ(fault_of(sound), "");
+  EXPECT_THAT(fault_of("import time\n\ntime.sleep(1000)\n" + sound),
+              HasSubstr(place(3) + " takes longer than 0.5 s to load"));
+  EXPECT_THAT(fault_of("while True:\n  try:\n    while True: pass\n  except Exception: pass\n" + sound),
+              HasSubstr("takes longer than 0.5 s to load"));
+  EXPECT_THAT(fault_of("import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
+                       "while True: pass\n" +
+                       sound),
+              HasSubstr("did not answer in 1.55 s: its process was ended"));
+}
+
 TEST_F(PythonRewardTest, OthersAreRewardedAllTheSame) {
   const std::vector<Verdict> mixed = verdicts(
       "import os, signal, time\n"

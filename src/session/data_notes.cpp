@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "corpus/beside.h"
 #include "corpus/load_tokenizer.h"
 #include "corpus/token_texts.h"
 #include "session/made_for.h"
@@ -22,7 +23,7 @@ namespace {
 
 // What the lengths.json beside a corpus says; 0: nothing.
 int64_t vocabulary_of(const corpus::IndexedCorpus& corpus) {
-  const fs::path path = corpus.prefix().parent_path() / "lengths.json";
+  const fs::path path = corpus::folder_beside(corpus.prefix(), corpus.options()) / "lengths.json";
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return 0;
   return base::get_or<int64_t>(base::read_json(path), "vocabulary", 0, path.string());
@@ -70,7 +71,7 @@ std::string tokenizer_fault(const config::RunConfig& config, const Data& data) {
   std::string fault;
   const auto compare = [&](const corpus::Blend& blend) {
     for (const corpus::Blend::Entry& part : blend.parts()) {
-      const fs::path folder = part.corpus->prefix().parent_path();
+      const fs::path folder = corpus::folder_beside(part.corpus->prefix(), part.corpus->options());
       if (!fault.empty() || std::ranges::find(seen, folder) != seen.end()) continue;
       seen.push_back(folder);
       std::optional<corpus::TokenizerBytes> own = tokenizer_in(folder);

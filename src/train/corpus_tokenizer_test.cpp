@@ -22,7 +22,7 @@ class CorpusTokenizer : public testing::Test {
     data_.train.emplace_back((directory_ / folder / "corpus").string(), 1.0);
   }
   std::vector<checkpoint::Companion> added(std::vector<checkpoint::Companion> companions = {}) const {
-    add_corpus_tokenizer(data_, companions);
+    add_corpus_tokenizer(data_, {}, companions);
     return companions;
   }
 

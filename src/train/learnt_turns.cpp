@@ -11,7 +11,10 @@
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "corpus/beside.h"
 #include "corpus/indexed.h"
+#include "corpus/load_tokenizer.h"
+#include "corpus/token_texts.h"
 #include "model/wrapped.h"
 
 namespace sluice::train {
@@ -46,28 +49,30 @@ std::string template_in(const std::string& json, const std::string& name) {
   return "";
 }
 
-std::string template_beside(const fs::path& prefix) {
-  const fs::path folder = prefix.parent_path();
+std::string template_beside(const fs::path& prefix, const corpus::IndexedOptions& places) {
+  const fs::path folder = corpus::folder_beside(prefix, places);
   if (fs::exists(folder / kTemplate)) return base::read_file(folder / kTemplate);
   const fs::path settings = folder / kSettings;
   return fs::exists(settings) ? template_in(base::read_file(settings), settings.string()) : "";
 }
 
 // The training corpora that learn a part of their tokens.
-std::vector<fs::path> masked_corpora(const config::DataConfig& data) {
+std::vector<fs::path> masked_corpora(const config::DataConfig& data, const corpus::IndexedOptions& places) {
   std::vector<fs::path> prefixes;
   for (const auto& [told, weight] : data.train) {
     const fs::path prefix = corpus::corpus_prefix(told);
-    if (fs::exists(corpus::with_suffix(prefix, ".mask"))) prefixes.push_back(prefix);
+    const fs::path mask = corpus::with_suffix(prefix, ".mask");
+    const bool known = places.locate || !storage::is_s3(mask.string());
+    if (known && corpus::place_of(mask, places).is_file()) prefixes.push_back(prefix);
   }
   return prefixes;
 }
 
 // The one that all conversations were rendered with; "": none, or not one.
-std::string common_template(const std::vector<fs::path>& prefixes) {
+std::string common_template(const std::vector<fs::path>& prefixes, const corpus::IndexedOptions& places) {
   std::string common;
   for (const fs::path& prefix : prefixes) {
-    const std::string found = template_beside(prefix);
+    const std::string found = template_beside(prefix, places);
     if (!common.empty() && !found.empty() && found != common) {
       base::log_warning(text("the chat template beside ", prefix.string(),
                              " is another than an earlier corpus': the model is saved with its own"));
@@ -116,14 +121,34 @@ void add_template(const std::string& learnt, std::vector<Companion>& companions)
   file->bytes = learnt;
 }
 
-void add_ends(const std::vector<corpus::TurnEnd>& ends, std::vector<Companion>& companions) {
+// The tokens that end the documents of corpora without a mask, as their lengths.json says.
+std::vector<corpus::TurnEnd> document_ends(const config::DataConfig& data,
+                                           const corpus::IndexedOptions& places) {
+  const std::vector<fs::path> masked = masked_corpora(data, places);
+  std::vector<corpus::TurnEnd> ends;
+  for (const auto& [told, weight] : data.train) {
+    const fs::path prefix = corpus::corpus_prefix(told);
+    const fs::path lengths = corpus::folder_beside(prefix, places) / "lengths.json";
+    const fs::path tokenizer = corpus::tokenizer_beside(prefix, places);
+    if (std::ranges::count(masked, prefix) > 0 || tokenizer.empty() || !fs::exists(lengths)) continue;
+    const auto id = base::get_or<int64_t>(base::read_json(lengths), "end_id", -1, lengths.string());
+    const auto texts = corpus::token_texts(base::read_file(tokenizer), tokenizer.string());
+    if (id < 0 || id >= std::ssize(texts)) continue;
+    corpus::TurnEnd end{id, texts[static_cast<size_t>(id)]};
+    if (std::ranges::find(ends, end) == ends.end()) ends.push_back(std::move(end));
+  }
+  return ends;
+}
+
+void add_ends(const std::vector<corpus::TurnEnd>& ends, const char* what,
+              std::vector<Companion>& companions) {
   if (ends.empty()) return;
   Json generation = generation_of(companions);
   std::vector<int64_t> ids = ends_in(generation);
   bool changed = false;
   for (const corpus::TurnEnd& end : ends) {
     if (std::ranges::find(ids, end.id) != ids.end()) continue;
-    base::log_info(text("learnt turns end with ", end.text, " (", end.id,
+    base::log_info(text(what, " end with ", end.text, " (", end.id,
                         "): exports will have it among the end tokens of ", kGeneration));
     ids.push_back(end.id);
     changed = true;
@@ -160,22 +185,26 @@ std::vector<int64_t> end_tokens_in(const std::vector<Companion>& companions) {
   return {};
 }
 
-std::vector<corpus::TurnEnd> learnt_turn_ends(const config::DataConfig& data) {
+std::vector<corpus::TurnEnd> learnt_turn_ends(const config::DataConfig& data,
+                                              const corpus::IndexedOptions& places) {
   std::vector<corpus::TurnEnd> ends;
-  for (const fs::path& prefix : masked_corpora(data)) {
-    const fs::path tokenizer = prefix.parent_path() / "tokenizer.json";
+  for (const fs::path& prefix : masked_corpora(data, places)) {
+    const fs::path tokenizer = corpus::folder_beside(prefix, places) / "tokenizer.json";
     if (!fs::exists(tokenizer)) continue;
-    for (corpus::TurnEnd& end :
-         corpus::turn_ends(corpus::IndexedCorpus(prefix), base::read_file(tokenizer), tokenizer.string())) {
+    for (corpus::TurnEnd& end : corpus::turn_ends(corpus::IndexedCorpus(prefix, places),
+                                                  base::read_file(tokenizer), tokenizer.string())) {
       if (std::ranges::find(ends, end) == ends.end()) ends.push_back(std::move(end));
     }
   }
   return ends;
 }
 
-void add_learnt_turns(const config::DataConfig& data, std::vector<Companion>& companions) {
-  add_template(common_template(masked_corpora(data)), companions);
-  add_ends(learnt_turn_ends(data), companions);
+void add_learnt_turns(const config::DataConfig& data, const corpus::IndexedOptions& places,
+                      std::vector<Companion>& companions) {
+  add_template(common_template(masked_corpora(data, places), places), companions);
+  add_ends(learnt_turn_ends(data, places), "learnt turns", companions);
+  // A model whose files list no end goes by the tokenizer's.
+  if (!end_tokens_in(companions).empty()) add_ends(document_ends(data, places), "documents", companions);
 }
 
 }  // namespace sluice::train

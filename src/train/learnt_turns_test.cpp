@@ -33,7 +33,7 @@ class LearntTurns : public testing::Test {
     data_.train.emplace_back((directory_ / folder / "corpus").string(), 1.0);
   }
   std::vector<checkpoint::Companion> added(std::vector<checkpoint::Companion> companions = {}) const {
-    add_learnt_turns(data_, companions);
+    add_learnt_turns(data_, {}, companions);
     return companions;
   }
 
@@ -72,6 +72,16 @@ TEST_F(LearntTurns, AreNoneWithoutConversations) {
   base::write_file_atomically(directory_ / "text/chat_template.jinja", "turns");
   data_.train.emplace_back((directory_ / "text/corpus").string(), 1.0);
   EXPECT_THAT(added(), IsEmpty());
+}
+
+TEST_F(LearntTurns, DocumentsEndWithTheChosenToken) {
+  base::make_directories(directory_ / "text");
+  base::write_file_atomically(directory_ / "text/tokenizer.json", kTokenizer);
+  base::write_file_atomically(directory_ / "text/lengths.json", R"({"end_id": 11})");
+  data_.train.emplace_back((directory_ / "text/corpus").string(), 1.0);
+  EXPECT_THAT(end_tokens_in(added({{"config.json", R"({"eos_token_id": 7})"}})), ElementsAre(7, 11));
+  EXPECT_EQ(added({{"config.json", R"({"eos_token_id": 11})"}}).size(), 1U);
+  EXPECT_THAT(added(), IsEmpty()) << "a model that lists no end goes by its tokenizer's";
 }
 
 TEST(EndTokens, AreAlsoAMultimodalModelsTexts) {

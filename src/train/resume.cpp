@@ -92,8 +92,8 @@ std::vector<Location> Resumed::candidates(Control& control) {
     for (const Location& directory : found) names.push_back(directory.string());
     if (!found.empty()) return;
     if (!config.model.hf.empty()) state_.companions = checkpoint::model_companions(config.model.hf);
-    add_corpus_tokenizer(config.data, state_.companions);
-    add_learnt_turns(config.data, state_.companions);
+    add_corpus_tokenizer(config.data, options_.corpora, state_.companions);
+    add_learnt_turns(config.data, options_.corpora, state_.companions);
   });
   const std::string all = control.broadcast(base::join(names, std::string(1, '\0')));
   std::vector<Location> directories;
@@ -146,8 +146,8 @@ std::exception_ptr Resumed::open_if_whole(const Location& directory, Control& co
       checkpoint_->verify(agreed_.table, owned);
       if (rank() == 0) {
         state_.companions = checkpoint_->companions();
-        add_corpus_tokenizer(asked().data, state_.companions);
-        add_learnt_turns(asked().data, state_.companions);
+        add_corpus_tokenizer(asked().data, options_.corpora, state_.companions);
+        add_learnt_turns(asked().data, options_.corpora, state_.companions);
       }
     } catch (const checkpoint::DamagedCheckpoint&) {
       damage = std::current_exception();

@@ -22,11 +22,10 @@ namespace {
 using base::Json;
 using base::text;
 
-std::unique_ptr<corpus::Tokenizer> tokenizer_of(const config::RunConfig& config,
-                                                const corpus::PythonTools& tools) {
+std::unique_ptr<corpus::Tokenizer> tokenizer_of(const config::RunConfig& config, const RunOptions& options) {
   for (const auto& [prefix, weight] : config.data.train) {
-    const std::filesystem::path path = corpus::tokenizer_beside(prefix);
-    if (!path.empty()) return corpus::load_tokenizer(path, {.tools = tools});
+    const std::filesystem::path path = corpus::tokenizer_beside(prefix, options.corpora);
+    if (!path.empty()) return corpus::load_tokenizer(path, {.tools = options.tools});
   }
   throw base::InputError(text("no tokenizer lies beside ", config.data.train.front().first,
                               ", by which responses are read: build the corpus with sluice corpus build"));
@@ -70,19 +69,22 @@ std::vector<Response> responses_from_json(const Json& json) {
 Speaker::Speaker(RunContext& run) : run_(run) {
   run.control().together("preparing rewards", [&] {
     const config::RlConfig& rl = run.config().rl;
-    tokenizer_ = tokenizer_of(run.config(), run.options().tools);
+    tokenizer_ = tokenizer_of(run.config(), run.options());
     corpus::PythonTools tools = run.options().tools;
     tools.option = "rl.python";
     tools.usual.insert(tools.usual.begin(), "python3");  // as where the function was written
     if (!rl.python.empty()) tools.interpreter = rl.python;
     const bool stops = rl.on_bad_reward == config::OnBadReward::kStop;
     if (rl.rolls_out())
-      reward_ = rl::make_reward(rl.reward,
-                                {.timeout_s = rl.reward_timeout_s, .stops_at_fault = stops, .tools = tools});
+      reward_ = rl::make_reward(rl.reward, {.timeout_s = rl.reward_timeout_s,
+                                            .load_s = std::max(600.0, 60 * rl.reward_timeout_s),
+                                            .stops_at_fault = stops,
+                                            .tools = tools});
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
     if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());
-    for (const corpus::TurnEnd& end : learnt_turn_ends(run.config().data)) end_tokens_.push_back(end.id);
+    for (const corpus::TurnEnd& end : learnt_turn_ends(run.config().data, run.options().corpora))
+      end_tokens_.push_back(end.id);
   });
 }
 

@@ -187,6 +187,7 @@ class KilledBuild(CommandTest):
 
         for number in (1, 2, 3):
             self.done(*part(f"sound-{number}", number))
+        for number in (1, 2, 3):
             made = self.folder / f"killed-{number}"
             self.assertTrue(self.kill_while_it_grows(part(made.name, number), made), "no part was killed while it wrote")
             prefixes = [self.folder / f"sound-{other}/corpus" for other in (1, 2, 3) if other != number]

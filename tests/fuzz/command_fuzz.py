@@ -39,24 +39,7 @@ CLUSTER = {"schema": "sluice.cluster/1", "name": "mine", "nodes": 2, "gpus_per_n
 CLOCK_FACTOR = 30
 # Has what tables and tokenizer.json files are read with.
 TOOLS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache/sluice")) / "tools/bin/python"
-WRITER = """
-import pathlib, sys
-import pyarrow, pyarrow.parquet
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-folder = pathlib.Path(sys.argv[1])
-table = pyarrow.table({"text": [None if i % 9 == 4 else f"document {i} " * (i % 5) for i in range(60)], "id": list(range(60))})
-pyarrow.parquet.write_table(table, folder / "table.parquet", row_group_size=20)
-with pyarrow.OSFile(str(folder / "table.arrow"), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
-    stream.write_table(table, max_chunksize=20)
-alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
-tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-tokenizer.decoder = decoders.ByteLevel()
-tokenizer.add_special_tokens([AddedToken("<e>", special=True)])
-(folder / "bytes").mkdir()
-tokenizer.save(str(folder / "bytes/tokenizer.json"))
-(folder / "bytes/tokenizer_config.json").write_text('{"eos_token": "<e>", "model_max_length": 1e30}')
-"""
+WRITER = pathlib.Path(__file__).resolve().parent / "python_files.py"
 SMALL = ["--context", "2048", "--tokens-per-step", "6000"]
 
 
@@ -192,7 +175,7 @@ class Sound:
     def in_python(self):
         """Of what a child process in Python reads."""
         at = self.folder.joinpath
-        subprocess.run([TOOLS, "-c", WRITER, self.folder], check=True)
+        subprocess.run([TOOLS, "-B", WRITER, self.folder], check=True)
         build = ["--out", "{out}/corpus", "--tokenizer"]
         tables = [([at(name)], ["corpus", "build", at(name), *build, at("corpus/tokenizer.model")])
                   for name in ("table.parquet", "table.arrow")]

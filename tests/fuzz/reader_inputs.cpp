@@ -119,15 +119,14 @@ void read_documents(const fs::path& path) {
     int64_t visited = 0;
     corpus::for_each_document({.path = path}, {}, counts, [&](std::string_view) { ++visited; });
     require(visited == counts.documents, "documents are counted otherwise than visited");
-    for (const std::string& refusal : counts.first_refusals) {
+    for (const std::string& refusal : counts.refused.first) {
       const std::string place = path.string() + ":";
       require(refusal.starts_with(place) && refusal.size() > place.size() &&
                   std::isdigit(refusal[place.size()]) != 0,
               text("a refusal names no line: ", refusal));
     }
-    require(
-        counts.first_refusals.size() == std::min<size_t>(3, static_cast<size_t>(counts.refused_documents)),
-        "refusals are counted otherwise than kept");
+    require(counts.refused.first.size() == std::min<size_t>(3, static_cast<size_t>(counts.refused.count)),
+            "refusals are counted otherwise than kept");
   });
 }
 

@@ -93,6 +93,52 @@ class Corpora(Bucket):
             self.assertEqual(losses(run), losses(here), kind)
         self.assertEqual(len(list((self.directory / "deps/corpora").glob("*.idx"))), 1)
 
+    def test_what_lies_beside_a_corpus_in_a_bucket_is_found(self):
+        deps = self.directory / "deps"
+        (deps / "tools").parent.mkdir(exist_ok=True)
+        (deps / "tools").symlink_to(pathlib.Path(os.environ["SLUICE_DEPS"]) / "tools")
+        self.assertEqual(self.build(str(self.base), "built", "--suffix", ".jsonl,.txt").status, 0)
+        key = f"{self.prefix}-beside"
+        self.put({path: f"{key}/{path.name}" for path in (self.directory / "built").iterdir()})
+        place = f"s3://bucket/{key}"
+
+        def said(*arguments):
+            outcome = self.finish(self.start([self.program(), *arguments], env=dict(os.environ, SLUICE_DEPS=str(deps))))
+            self.assertEqual(outcome.status, 0, str(outcome))
+            return outcome.stdout
+
+        for kind in ("503", "drop"):
+            self.faults(4, kind)
+            self.assertIn("row 3 of part 0, é", said("corpus", "show", f"{place}/corpus", "3"))
+        self.faults(0)
+        here, there = said("inspect", "built/corpus"), said("inspect", f"{place}/corpus")
+        self.assertEqual(there.replace(place, "built"), here)
+        for name in (place, f"{place}/corpus.idx"):
+            self.assertEqual(said("inspect", name), there)
+        lengths = said("lengths", "built/corpus", "--json").replace("built", place)
+        for name in ("corpus", "corpus.bin"):
+            self.assertEqual(json.loads(said("lengths", f"{place}/{name}", "--json"))["lengths"], json.loads(lengths)["lengths"])
+        for name in (place, f"{place}/lengths.json"):
+            self.assertEqual(json.loads(said("lengths", name, "--json"))["lengths"], json.loads(lengths)["lengths"])
+        self.assertEqual(len(list((deps / "corpora").glob("*.beside"))), 1)
+        changed = self.directory / "tokenizer_config.json"
+        changed.write_text("{}")
+        self.put({changed: f"{key}/tokenizer_config.json"})
+        said("inspect", place)
+        (beside,) = (deps / "corpora").glob("*.beside")
+        self.assertEqual((beside / "tokenizer_config.json").read_text(), "{}")
+
+    def test_a_run_takes_the_tokenizer_beside_a_corpus_in_a_bucket(self):
+        self.assertEqual(self.build(str(self.base), "built", "--suffix", ".jsonl,.txt").status, 0)
+        key = f"{self.prefix}-trained"
+        self.put({path: f"{key}/{path.name}" for path in (self.directory / "built").iterdir()})
+        cache = dict(os.environ, SLUICE_DEPS=str(self.directory / "deps"))
+        self.configure("bucket-run", train__steps=2, data__train=[[f"s3://bucket/{key}/corpus", 1.0]], checkpoint__every=2)
+        self.train("bucket-run", 2, env=cache)
+        self.program_output("export", "bucket-run", "--out", "exported")
+        tokenizer = self.directory / "built" / "tokenizer.model"
+        self.assertEqual((self.directory / "exported" / "tokenizer.model").read_bytes(), tokenizer.read_bytes())
+
 
 if __name__ == "__main__":
     unittest.main()
