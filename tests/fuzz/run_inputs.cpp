@@ -40,6 +40,16 @@ void name_case() {
   _exit(128 + number);
 }
 
+// Each as often as its share says.
+const Input& drawn(const std::vector<Input>& inputs, base::Rng& rng) {
+  int64_t all = 0;
+  for (const Input& input : inputs) all += input.share;
+  int64_t at = static_cast<int64_t>(rng.below(static_cast<uint64_t>(all)));
+  auto found = inputs.begin();
+  while (at >= found->share) at -= (found++)->share;
+  return *found;
+}
+
 // An input that is refused must say why, in a message of a readable size that names no library's exception.
 void run_watched_case(const std::vector<Input>& inputs, uint64_t seed, int64_t& refused) {
   current_case = seed;
@@ -68,15 +78,6 @@ int64_t allocated_bytes() {
     return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
   const struct mallinfo2 info = mallinfo2();
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
-}
-
-const Input& drawn(const std::vector<Input>& inputs, base::Rng& rng) {
-  int64_t all = 0;
-  for (const Input& input : inputs) all += input.share;
-  int64_t at = static_cast<int64_t>(rng.below(static_cast<uint64_t>(all)));
-  auto found = inputs.begin();
-  while (at >= found->share) at -= (found++)->share;
-  return *found;
 }
 
 // A folder of this process that is removed at the end.
