@@ -112,7 +112,7 @@ class Corpora(Bucket):
             self.assertIn("row 3 of part 0, é", said("corpus", "show", f"{place}/corpus", "3"))
         self.faults(0)
         here, there = said("inspect", "built/corpus"), said("inspect", f"{place}/corpus")
-        self.assertEqual(there.replace(place, "built"), here)
+        self.assertEqual(there.replace(place, "built").split(), here.split())
         for name in (place, f"{place}/corpus.idx"):
             self.assertEqual(said("inspect", name), there)
         lengths = said("lengths", "built/corpus", "--json").replace("built", place)
