@@ -13,6 +13,7 @@
 #include "cli/chat_options.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/torch/generation.h"
 #include "cli/torch/model_options.h"
@@ -142,6 +143,8 @@ void run(ServeArguments options) {
   require_key_for_others(options.server);
   const sigset_t stopping = base::stop_signals();
   pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
+  if (options.server.model.empty()) options.server.model = options.model;
+  options.model = model_folder(options.model);
   train::ModelSource model = train::open_model(locate(options.model));
   require_one_pipeline(options, model.shape());
   options.server.context_length = context_length_of(options, model);
@@ -172,7 +175,6 @@ void run(ServeArguments options) {
   options.server.vocabulary = model.shape().vocab;
   options.server.fingerprint = fingerprint_of(model);
   options.server.tool_format = tool_format_of(options, model);
-  if (options.server.model.empty()) options.server.model = options.model;
   serve::Server server(engine, *tokenizer, options.server);
   std::optional<Follow> follow;
   if (options.follow) follow.emplace(locate(options.model), model.name(), engine, server, evaluator);
