@@ -107,7 +107,7 @@ void run(const ExportArguments& options) {
   }
   exported.companions = checkpoint.companions();
   // Runs of older programs did not look at their conversations.
-  if (trained) train::add_learnt_turns(trained->data, exported.companions);
+  if (trained) train::add_learnt_turns(trained->data, {}, exported.companions);
   exported.record = checkpoint::folder_record(exported.companions);
   checkpoint::export_checkpoint(
       checkpoint, options.out, exported,
