@@ -87,7 +87,7 @@ SLUICE_SIMD void encode_moment_group(const T* x, int64_t count, int64_t place, S
   for (int64_t i = 0; i < count; ++i) {
     const auto value = static_cast<float>(x[i]);
     int32_t code = Coded::of(std::abs(value) * inverse, Coded::random(place + i, seed));
-    if (!kSigned && value != 0) code = std::max(code, 1);
+    if (!kSigned && largest > 0) code = std::max(code, 1);
     codes[i] = static_cast<uint8_t>(kSigned && value < 0 ? code | 128 : code);
   }
 }
@@ -192,7 +192,8 @@ void encode(const at::Tensor& x_N, Seed seed, int64_t place, const at::Tensor& c
   }
   at::Tensor codes = steps.__rshift__(Coded::kCutBits) + small.logical_not().to(at::kInt) * Coded::kSteps;
   codes.clamp_max_(Coded::kMost);
-  codes = kSigned ? codes + (x < 0).to(at::kInt) * 128 : at::maximum(codes, (x != 0).to(at::kInt));
+  codes = kSigned ? codes + (x < 0).to(at::kInt) * 128
+                  : at::maximum(codes, largest.unsqueeze(1).ne(0).to(at::kInt));
   codes_N.copy_(codes.flatten().narrow(0, 0, x_N.numel()));
 }
 

@@ -4,9 +4,10 @@
 // them, after the block-wise quantisation of Dettmers et al. (2022, "8-bit Optimizers via Block-wise
 // Quantization"); a number is a float of 8 bits times that: 4 of mantissa, and of exponent 4, or 3 and a sign
 // where there is one. What lies below the least exponent has even steps; but of second moments, whose roots
-// divide, nothing but zeros becomes zero. The new value of a moment differs from the old one by less than
-// such bits can tell, so it is rounded by chance, whose mean is right. What was read and is written again has
-// the same bits.
+// divide, nothing becomes zero in a group that has any other number: a zero comes back as the least one, as
+// would what differs from it by rounding alone. The new value of a moment differs from the old one by less
+// than such bits can tell, so it is rounded by chance, whose mean is right. What was read and is written
+// again has the same bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
