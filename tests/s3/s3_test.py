@@ -81,6 +81,32 @@ class Checkpoints(Bucket):
         self.assertNotIn("the mirror lacks", stderr)
         self.assertEqual(self.steps_there(place)[-1], 8)
 
+    def test_a_mirror_whose_connections_break_or_stall_is_whole(self):
+        for kind in ("drop", "slow"):
+            with self.subTest(kind):
+                place = f"s3://bucket/{kind}"
+                run = self.configure(kind, checkpoint__mirror=place, checkpoint__every=2, checkpoint__async=True)
+                self.faults(2, kind, "PUT")
+                stderr = self.train(kind, 2).stderr
+                self.assertGreater(self.faults(0), 1)
+                self.assertNotIn("the mirror lacks", stderr)
+                newest = self.steps_there(place)[-1]
+                self.assertEqual(newest, 8)
+                self.assertIn("all files are whole", self.program_output("inspect", f"{place}/step-{newest}"))
+                self.assertEqual(self.loss_of(f"{place}/step-{newest}"), self.loss_of(str(run)))
+
+    def test_a_slice_that_was_changed_in_the_mirror_is_passed_over(self):
+        place = "s3://bucket/changed"
+        run = self.configure("changed", checkpoint__mirror=place, checkpoint__every=2, train__steps=4)
+        self.train("changed", 2)
+        shutil.rmtree(run)
+        self.configure("changed", checkpoint__mirror=place, checkpoint__every=2)
+        self.faults(1, "change", "GET", "step-4/rank-0001.safetensors")
+        stderr = self.train("changed", 2, "--resume", "auto").stderr
+        self.faults(0)
+        self.assertRegex(stderr, r"step-4.*rank-0001\.safetensors|rank-0001\.safetensors.*step-4")
+        self.assertEqual(sorted(losses(run)), list(range(2, 8)))
+
     def test_a_run_does_without_a_server_that_is_gone_but_does_not_begin_anew(self):
         place = "s3://bucket/gone"
         once = dict(os.environ, AWS_MAX_ATTEMPTS="1")
