@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -25,7 +27,9 @@ using base::Json;
 using base::text;
 using checkpoint::Companion;
 
+// The default template's file, and the folder of those that a chat chooses by what it has, as tools.
 constexpr const char* kTemplate = "chat_template.jinja";
+constexpr const char* kMoreTemplates = "additional_chat_templates/";
 constexpr const char* kSettings = "tokenizer_config.json";
 constexpr const char* kGeneration = "generation_config.json";
 
@@ -49,11 +53,24 @@ std::string template_in(const std::string& json, const std::string& name) {
   return "";
 }
 
-std::string template_beside(const fs::path& prefix, const corpus::IndexedOptions& places) {
-  const fs::path folder = corpus::folder_beside(prefix, places);
-  if (fs::exists(folder / kTemplate)) return base::read_file(folder / kTemplate);
-  const fs::path settings = folder / kSettings;
-  return fs::exists(settings) ? template_in(base::read_file(settings), settings.string()) : "";
+// By the names that their files have in a model's folder.
+using Templates = std::map<std::string, std::string>;
+
+Templates templates_beside(const fs::path& prefix, const corpus::IndexedOptions& places) {
+  const fs::path folder = corpus::folder_beside(prefix, places), settings = folder / kSettings;
+  Templates templates;
+  if (fs::exists(folder / kTemplate)) {
+    templates[kTemplate] = base::read_file(folder / kTemplate);
+  } else if (fs::exists(settings)) {
+    templates[kTemplate] = template_in(base::read_file(settings), settings.string());
+  }
+  if (templates[kTemplate].empty()) return {};
+  if (!fs::is_directory(folder / kMoreTemplates)) return templates;
+  for (const auto& entry : fs::directory_iterator(folder / kMoreTemplates)) {
+    if (entry.path().extension() == ".jinja")
+      templates[kMoreTemplates + entry.path().filename().string()] = base::read_file(entry.path());
+  }
+  return templates;
 }
 
 // The training corpora that learn a part of their tokens.
@@ -68,17 +85,17 @@ std::vector<fs::path> masked_corpora(const config::DataConfig& data, const corpu
   return prefixes;
 }
 
-// The one that all conversations were rendered with; "": none, or not one.
-std::string common_template(const std::vector<fs::path>& prefixes, const corpus::IndexedOptions& places) {
-  std::string common;
+// Those that all conversations were rendered with; none where corpora differ.
+Templates common_templates(const std::vector<fs::path>& prefixes, const corpus::IndexedOptions& places) {
+  Templates common;
   for (const fs::path& prefix : prefixes) {
-    const std::string found = template_beside(prefix, places);
+    Templates found = templates_beside(prefix, places);
     if (!common.empty() && !found.empty() && found != common) {
       base::log_warning(text("the chat template beside ", prefix.string(),
                              " is another than an earlier corpus': the model is saved with its own"));
-      return "";
+      return {};
     }
-    if (!found.empty()) common = found;
+    if (!found.empty()) common = std::move(found);
   }
   return common;
 }
@@ -111,14 +128,22 @@ Json generation_of(std::vector<Companion>& companions) {
   return generation;
 }
 
-void add_template(const std::string& learnt, std::vector<Companion>& companions) {
-  if (learnt.empty() || learnt == chat_template_in(companions)) return;
-  base::log_info(text("conversations were rendered with another chat template than the model's",
-                      chat_template_in(companions).empty() ? ", which has none" : "",
-                      ": exports will have theirs, as ", kTemplate));
-  Companion* file = find(companions, kTemplate);
-  if (file == nullptr) file = &companions.emplace_back(Companion{.name = kTemplate});
-  file->bytes = learnt;
+// Where the default is another one, the model's other templates go, too: a chat that chose one would be
+// rendered as nothing was that was learnt.
+void add_templates(const Templates& learnt, std::vector<Companion>& companions) {
+  if (learnt.empty()) return;
+  const std::string own = chat_template_in(companions);
+  if (own != learnt.at(kTemplate)) {
+    base::log_info(text("conversations were rendered with another chat template than the model's",
+                        own.empty() ? ", which has none" : "", ": exports will have theirs, as ", kTemplate));
+    std::erase_if(companions, [](const Companion& file) { return file.name.starts_with(kMoreTemplates); });
+  }
+  for (const auto& [name, bytes] : learnt) {
+    if (name == kTemplate && bytes == own) continue;
+    Companion* file = find(companions, name);
+    if (file == nullptr) file = &companions.emplace_back(Companion{.name = name});
+    file->bytes = bytes;
+  }
 }
 
 // The tokens that end the documents of corpora without a mask, as their lengths.json says.
@@ -201,7 +226,7 @@ std::vector<corpus::TurnEnd> learnt_turn_ends(const config::DataConfig& data,
 
 void add_learnt_turns(const config::DataConfig& data, const corpus::IndexedOptions& places,
                       std::vector<Companion>& companions) {
-  add_template(common_template(masked_corpora(data, places), places), companions);
+  add_templates(common_templates(masked_corpora(data, places), places), companions);
   add_ends(learnt_turn_ends(data, places), "learnt turns", companions);
   // A model whose files list no end goes by the tokenizer's.
   if (!end_tokens_in(companions).empty()) add_ends(document_ends(data, places), "documents", companions);

@@ -67,6 +67,32 @@ TEST_F(LearntTurns, OfDifferentTemplatesLeaveTheModels) {
   EXPECT_EQ(chat_template_in(added({{"chat_template.jinja", "own"}})), "own");
 }
 
+std::vector<std::string> templates_of(const std::vector<checkpoint::Companion>& companions) {
+  std::vector<std::string> files;
+  for (const checkpoint::Companion& file : companions) {
+    if (file.name.ends_with(".jinja")) files.push_back(file.name + "=" + file.bytes);
+  }
+  return files;
+}
+
+TEST_F(LearntTurns, BringAllTemplatesThatChatsChooseFrom) {
+  add("a", "turns");
+  const auto beside = directory_ / "a/additional_chat_templates";
+  base::make_directories(beside);
+  base::write_file_atomically(beside / "tool_use.jinja", "tools");
+  base::write_file_atomically(beside / "README", "no template");
+  const std::string mine = "additional_chat_templates/rag.jinja";
+  EXPECT_THAT(templates_of(added({{"chat_template.jinja", "own"}, {mine, "documents"}})),
+              ElementsAre("chat_template.jinja=turns", "additional_chat_templates/tool_use.jinja=tools"))
+      << "in place of all that the model had";
+  EXPECT_THAT(templates_of(added({{"chat_template.jinja", "turns"}, {mine, "documents"}})),
+              ElementsAre("chat_template.jinja=turns", mine + "=documents",
+                          "additional_chat_templates/tool_use.jinja=tools"))
+      << "beside those of the model that has the same default";
+  EXPECT_THAT(templates_of(added({{"tokenizer_config.json", R"({"chat_template": "turns"})"}})),
+              ElementsAre("additional_chat_templates/tool_use.jinja=tools"));
+}
+
 TEST_F(LearntTurns, AreNoneWithoutConversations) {
   base::make_directories(directory_ / "text");
   base::write_file_atomically(directory_ / "text/chat_template.jinja", "turns");
