@@ -33,6 +33,18 @@ void doubt_schedule(const OptimizerConfig& optimizer, int64_t steps, std::vector
     add("decay_steps is ", optimizer.decay_steps, ", which only decay = \"wsd\" heeds: it has no effect");
 }
 
+// AdamW moves each number of an adapter by about lr a step, whatever the gradient, and alpha / rank multiplies
+// what the adapters add: few such steps drown a small model's own answers.
+void doubt_adapters(const LoraConfig& lora, double lr, std::vector<std::string>& lines) {
+  constexpr double kMost = 1e-3;
+  if (lora.rank == 0) return;
+  const double factor = lora.alpha / static_cast<double>(lora.rank);
+  if (factor * lr <= kMost) return;
+  lines.push_back(text("optimizer.lr is ", lr, " and lora.alpha / lora.rank is ", factor, ": their product, ",
+                       factor * lr, ", is above ", kMost,
+                       ", where small models forget within a few steps how to answer: lower either"));
+}
+
 // Whether some phase has documents to evaluate with.
 bool is_evaluated(const RunConfig& config) {
   return config.data.validation_fraction > 0 || !config.data.validation.empty();
@@ -43,6 +55,7 @@ bool is_evaluated(const RunConfig& config) {
 std::vector<std::string> doubts(const RunConfig& config) {
   std::vector<std::string> lines;
   doubt_schedule(config.optimizer, config.train.steps, lines);
+  doubt_adapters(config.lora, config.optimizer.lr, lines);
   if (config.train.eval_every > 0 && !is_evaluated(config)) {
     lines.push_back(text("train.eval_every is ", config.train.eval_every,
                          ", but there is nothing to evaluate with: give data.validation or "

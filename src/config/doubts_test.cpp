@@ -7,6 +7,7 @@
 namespace sluice::config {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -38,10 +39,25 @@ TEST(Doubts, SchedulesThatDoNotFitTheRun) {
   EXPECT_THAT(doubts_of({"optimizer.lr=0", "optimizer.min_lr=0"}), ElementsAre(HasSubstr("lr is 0")));
 }
 
+TEST(Doubts, PatienceAndTheBestModelNeedEvaluations) {
+  EXPECT_THAT(doubts_of({"train.patience=2", "checkpoint.keep_best=true"}),
+              ElementsAre(HasSubstr("train.patience is 2, but no evaluation is made"),
+                          HasSubstr("checkpoint.keep_best is true, but no evaluation is made")));
+  EXPECT_THAT(doubts_of({"train.patience=2", "train.eval_every=5", "data.validation_fraction=0.1"}), IsEmpty());
+}
+
 TEST(Doubts, AClusterThatTrainingDoesNotHeed) {
   EXPECT_THAT(
       doubts_of({"cluster.preset=h100x8", "cluster.nodes=2"}),
       ElementsAre(HasSubstr("cluster.preset is h100x8: plan, simulate and train --dry-run plan for it")));
+}
+
+TEST(Doubts, AdaptersThatDrownTheModel) {
+  EXPECT_THAT(doubts_of({"lora.rank=8", "lora.alpha=32", "optimizer.lr=5e-4"}),
+              ElementsAre(AllOf(HasSubstr("optimizer.lr is 0.0005 and lora.alpha / lora.rank is 4"),
+                                HasSubstr("their product, 0.002, is above 0.001"))));
+  EXPECT_THAT(doubts_of({"lora.rank=16", "lora.alpha=32", "optimizer.lr=2e-4"}), IsEmpty());
+  EXPECT_THAT(doubts_of({"lora.rank=0", "lora.alpha=32", "optimizer.lr=5e-2"}), IsEmpty());
 }
 
 TEST(Doubts, EvaluationsAndPhasesThatNeverCome) {
