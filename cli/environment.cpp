@@ -38,8 +38,7 @@ std::vector<std::string> command_line() {
 std::filesystem::path dependencies_directory() {
   const auto variables = environment();
   if (const auto chosen = variables.find("SLUICE_DEPS"); chosen != variables.end()) return chosen->second;
-  const auto home = variables.find("HOME");
-  return std::filesystem::path(home == variables.end() ? "/root" : home->second) / ".cache" / "sluice";
+  return std::filesystem::path(variables.at("HOME")) / ".cache" / "sluice";
 }
 
 storage::Location locate(const std::string& place) {

@@ -2,13 +2,17 @@
 // exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible. The same for the program without
 // libtorch, sluice, and for sluice-torch, which it becomes for the commands that need it.
 #include <malloc.h>
+#include <pwd.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -50,7 +54,18 @@ void before_libraries(int argc, char** argv, char**) {
 [[gnu::used, gnu::section(".preinit_array")]] void (*const run_first)(int, char**,
                                                                       char**) = &before_libraries;
 
+// Services and containers start programs without it. All that keeps files of the user, here and in what is
+// started from here, finds the same place then.
+void set_home() {
+  const char* told = ::getenv("HOME");
+  if (told != nullptr && *told != '\0') return;
+  const passwd* user = ::getpwuid(::geteuid());
+  const bool known = user != nullptr && user->pw_dir != nullptr && *user->pw_dir != '\0';
+  ::setenv("HOME", known ? user->pw_dir : std::filesystem::temp_directory_path().c_str(), 1);
+}
+
 void set_process_up() {
+  set_home();
   sluice::base::configure_log({});
   // Ranks hold a connection to every other one: as many files as the system lets this user open.
   rlimit files{};

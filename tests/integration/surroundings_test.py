@@ -2,8 +2,10 @@
 memory, lines that nobody reads, files that somebody deletes.
 """
 
+import html.parser
 import os
 import pathlib
+import pwd
 import shutil
 import signal
 import subprocess
@@ -111,6 +113,52 @@ class Files(TestCase):
     def test_a_deleted_run_directory_is_made_anew(self):
         outcome = self.struck("directory", lambda directory: shutil.rmtree(directory, ignore_errors=True))
         self.assertIn("metrics.jsonl was deleted while the run went on", outcome.stderr)
+
+
+class Tags(html.parser.HTMLParser):
+    """The tags and attributes of a page as a browser reads it."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+
+class Names(TestCase):
+    HOSTILE = "<script>alert(1)<script>\"&'<img src=x onerror=alert(2)>"
+
+    def test_markup_in_names_is_text_in_the_report(self):
+        folder = self.directory / self.HOSTILE
+        folder.mkdir()
+        for suffix in ("bin", "idx"):
+            (self.directory / f"corpus.{suffix}").rename(folder / f"corpus.{suffix}")
+        self.config("named", parallel__strategies=TWO, log__dir=f"{self.HOSTILE}/{self.HOSTILE}", train__eval_every=4,
+                    data__train=[[f"{self.HOSTILE}/corpus", 1.0]], data__validation=[f"{self.HOSTILE}/corpus"])
+        self.train("named", 2)
+        page = (folder / self.HOSTILE / "report.html").read_text()
+        self.assertIn("&lt;script&gt;alert(1)", page)
+        read = Tags(page)
+        self.assertLessEqual(read.tags.count("script"), 1, "the page's own")
+        self.assertNotIn("img", read.tags)
+        self.assertFalse([name for name in read.attributes if name.startswith("on")])
+
+    def test_without_a_home_it_is_the_users(self):
+        """Services start programs so; what they start has one, too."""
+        (self.directory / "tokenizer.json").write_text('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+        (self.directory / "texts.jsonl").write_text('{"text": "a"}\n')
+        python = self.directory / "python"
+        python.write_text('#!/bin/sh\necho "$HOME" > home\nexit 1\n')
+        python.chmod(0o755)
+        for told in ({}, {"HOME": ""}):
+            env = {name: value for name, value in environment().items() if name != "HOME"} | told
+            build = [self.program(), "corpus", "build", "texts.jsonl", "--tokenizer", "tokenizer.json", "--out", "built", "--python", python]
+            outcome = self.finish(self.start(build, env=env))
+            self.assertNotEqual(outcome.status, 0)
+            self.assertEqual((self.directory / "home").read_text().strip(), pwd.getpwuid(os.geteuid()).pw_dir, str(outcome))
 
 
 def own_group():
