@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost/expert_travel.h"
+#include "cost/link_buffers.h"
 #include "cost/parameter_counts.h"
 #include "cost/share_cost.h"
 #include "model/shape_figures.h"
@@ -15,6 +16,19 @@ namespace sluice::cost {
 namespace {
 
 constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
+
+// The buffers of pull and push where the rank holds so many elements of the largest round, and sends and
+// receives as many on every level.
+int64_t link_bytes(const CostModel::Options& options, int64_t elements, int world_size) {
+  if (world_size == 1) return 0;
+  const auto level = [&](strategy::Codec push) {
+    LinkBuffers buffers(options.memory, options.codecs.pull, push, world_size);
+    buffers.add_round({elements, elements, elements, elements}, link_pieces(elements));
+    return buffers.bytes();
+  };
+  const bool one_node = options.topology.nodes_of(world_size) == 1;
+  return level(options.codecs.push.in_node) + (one_node ? 0 : level(options.codecs.push.between_nodes));
+}
 
 }  // namespace
 
@@ -25,7 +39,7 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   const MemoryModel& memory = options().memory;
   const base::Interval run = cost_.stage_run(scheme_, stage);
   const ShareTraits& traits = options().share_traits;
-  int64_t parameters = 0, gradients = 0;
+  int64_t parameters = 0, gradients = 0, ends = 0, largest_end = 0;
   std::map<std::tuple<int, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
   for (const int bucket : program().buckets_of(run)) {
     const auto [position, trained, of_experts] = program().buckets()[static_cast<size_t>(bucket)];
@@ -37,12 +51,21 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
     const int64_t shared = divide_up(whole, holders);
     parameters += traits.keeps_gathered ? whole : shared;
     if (trained) gradients += shared;
+    if (!program().blocks_in({position, position + 1}).empty()) continue;
+    ends += traits.keeps_gathered ? whole : shared;
+    largest_end = std::max(largest_end, shared);
   }
+  // As link::Rounds cuts them: the embedding travels with the first blocks, the head with the last.
+  const int64_t rounds = std::max<int64_t>(
+      1, divide_up(program().blocks_in(run).size(), int64_t{scheme_.tp} * scheme_.share));
+  const int64_t moved = divide_up(parameters - ends, rounds) + (rounds == 1 ? ends : largest_end);
   const ParameterCount all = all_parameters(program(), memory);
   const bool head = run.end > program().head();
   return parameters * memory.element_bytes + gradients * memory.accumulator_bytes +
          memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
          memory.pull_bytes(options().codecs.pull, divide_up(all.all, world_size), parameters) +
+         narrow_copies_bytes(memory, divide_up(all.all, world_size)) +
+         link_bytes(options(), moved, world_size) +
          (head ? memory.logits_chunk_bytes : 0) +
          model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
                            memory.element_bytes) +
@@ -58,7 +81,7 @@ int64_t MemoryCost::fixed_bytes(int world_size) const {
     if (program().uniform() && stage > 1 && stage + 1 < scheme_.pp) continue;
     fullest = std::max(fullest, stage_bytes(stage, world_size));
   }
-  return fullest + narrow_product_bytes(0);
+  return with_small_tensors(fullest) + narrow_product_bytes(0);
 }
 
 int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
@@ -244,10 +267,15 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
       memory.logits_chunk_bytes == 0
           ? 0
           : std::min(rows, std::max(kLeastChunkRows, memory.logits_chunk_bytes / row_bytes));
+  // Wide copies in which a CPU adds up narrow gradients (ops/linear.cpp).
+  constexpr int64_t kWideAtOnce = int64_t{1} << 18;
+  const int64_t copied = narrow_bytes == 0 ? 0
+                                           : std::min(kWideAtOnce, chunk_rows * options().shape.vocab) +
+                                                 chunk_rows * options().shape.hidden;
   // Of rows with a loss half of the bytes are whole at all times; the other half are a chunk's, and at the
   // end whole, too, where a quarter is of all rows: the gradient of the head's input.
   return std::max((tokens + 3 * rows) * rows_bytes / 4,
-                  (rows + chunk_rows) * rows_bytes / 2 + chunk_rows * row_bytes);
+                  (rows + chunk_rows) * rows_bytes / 2 + chunk_rows * row_bytes + copied * wide_bytes);
 }
 
 int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,

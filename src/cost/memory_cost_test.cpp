@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/link_buffers.h"
 #include "cost/test_model.h"
 #include "model/tuning.h"
 
@@ -15,27 +16,78 @@ TEST(MemoryCost, FixedBytesAreThoseOfTheFullestStage) {
   const int64_t layer = 64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64;
   const int64_t table = 100 * 64;
   const int64_t all = 5 * layer + 2 * table + 64;
-  EXPECT_EQ(MemoryCost(cost, {}).fixed_bytes(1), all * 8 + all * 16 + 4000);
-  // Two stages of three and two layers: the first is fuller.
-  EXPECT_EQ(MemoryCost(cost, {.pp = 2}).fixed_bytes(4), (3 * layer + table) * 8 + (all + 3) / 4 * 16);
+  EXPECT_EQ(MemoryCost(cost, {}).fixed_bytes(1), with_small_tensors(all * 8 + all * 16 + 4000));
+  // Two stages of three and two layers: the first is fuller. Its embedding travels with a layer, in a buffer
+  // to send from and one to receive in.
+  EXPECT_EQ(MemoryCost(cost, {.pp = 2}).fixed_bytes(4),
+            with_small_tensors((3 * layer + table) * 8 + (all + 3) / 4 * 16 + 2 * (layer + table) * 4));
   // Tied, on five stages: the last holds embedding, final norm and a layer.
   const CostModel tied(tiny_options(true));
   const int64_t all_tied = 5 * layer + table + 64;
   EXPECT_EQ(MemoryCost(tied, {.pp = 5}).fixed_bytes(5),
-            (layer + table + 64) * 8 + (all_tied + 4) / 5 * 16 + 4000);
+            with_small_tensors((layer + table + 64) * 8 + (all_tied + 4) / 5 * 16 + 4000 +
+                               2 * (layer + table + 64) * 4));
+}
+
+TEST(MemoryCost, OwnersHaveNarrowCopiesOfTheirMasters) {
+  CostModel::Options options = tiny_options();
+  const int64_t wide = MemoryCost(CostModel(options), {}).fixed_bytes(1);
+  options.memory.element_bytes = 2;
+  EXPECT_EQ(MemoryCost(CostModel(options), {}).fixed_bytes(1), wide) << "parameters and copies in 2 bytes each";
+}
+
+int64_t buffers_of(int64_t elements, int64_t element_bytes, strategy::PullCodec pull, strategy::Codec push) {
+  const MemoryModel memory{.element_bytes = element_bytes, .accumulator_bytes = 4};
+  LinkBuffers buffers(memory, pull, push, /*world_size=*/2);
+  buffers.add_round({elements, elements, elements, elements}, link_pieces(elements));
+  return buffers.bytes();
+}
+
+TEST(LinkBuffers, HoldWhatTravelsAndWhatItIsCodedFrom) {
+  using strategy::Codec;
+  using strategy::PullCodec;
+  EXPECT_EQ(buffers_of(0, 4, PullCodec::kNone, Codec::kNone), 0);
+  EXPECT_EQ(buffers_of(1000, 4, PullCodec::kNone, Codec::kNone), 2 * 4000);
+  EXPECT_EQ(buffers_of(1000, 2, PullCodec::kNone, Codec::kNone), 2 * 4000) << "gradients are the wider ones";
+  EXPECT_GE(buffers_of(1000, 4, PullCodec::kBFloat16, Codec::kBFloat16), 2 * 2000 + 4000);
+  EXPECT_GE(buffers_of(1000, 2, PullCodec::kInt8Difference, Codec::kNone), 2 * 4000 + 2 * 2000);
+}
+
+TEST(LinkBuffers, TakeTheLargestRoundOfEachBuffer) {
+  const MemoryModel memory{.element_bytes = 4, .accumulator_bytes = 4};
+  LinkBuffers buffers(memory, strategy::PullCodec::kNone, strategy::Codec::kNone, /*world_size=*/2);
+  // In push what was received goes back.
+  buffers.add_round({.sent = 10, .received = 30, .trained_sent = 10, .trained_received = 0}, 1);
+  EXPECT_EQ(buffers.bytes(), (10 + 30) * 4);
+  buffers.add_round({.sent = 20, .received = 5, .trained_sent = 0, .trained_received = 0}, 1);
+  EXPECT_EQ(buffers.bytes(), (20 + 30) * 4);
+}
+
+TEST(LinkBuffers, StaySmallWhateverTravels) {
+  EXPECT_EQ(link_pieces(0), 1);
+  EXPECT_EQ(link_pieces(kPieceElements), 1);
+  EXPECT_EQ(link_pieces(kPieceElements + 1), 2);
+  for (const int64_t elements : {kPieceElements * 3, kPieceElements * 3 + 1, kPieceElements * 1000}) {
+    const int64_t bytes = buffers_of(elements, 4, strategy::PullCodec::kNone, strategy::Codec::kNone);
+    EXPECT_GE(bytes * link_pieces(elements), 2 * elements * 4);
+    EXPECT_LE(bytes, kPieceElements * 2 * 4 * 65 / 64 + 8);
+  }
 }
 
 // Masters alone of what is frozen, and parameters to compute with: 4 bytes each in FP32.
 TEST(MemoryCost, WhatIsFrozenHasNeitherGradientNorMoments) {
   CostModel::Options options = tiny_options();
   const int64_t whole = MemoryCost(CostModel(options), {}).fixed_bytes(1);
+  const int64_t all_trained = model::parameter_table(options.shape).size() * 24 + 4000;
+  EXPECT_EQ(whole, with_small_tensors(all_trained));
   const model::ParameterTable table = model::parameter_table(options.shape);
   model::freeze(options.shape, {"*.mlp.*", "model.embed_tokens"});
   for (auto& [tp, kinds] : options.kinds_by_tp) {
     ASSERT_EQ(model::Program(options.shape).kinds().size(), kinds.size());
   }
   const int64_t trained = model::parameter_table(options.shape).trained_size();
-  EXPECT_EQ(MemoryCost(CostModel(options), {}).fixed_bytes(1), whole - (table.size() - trained) * (4 + 12));
+  EXPECT_EQ(MemoryCost(CostModel(options), {}).fixed_bytes(1),
+            with_small_tensors(all_trained - (table.size() - trained) * (4 + 12)));
 }
 
 TEST(MemoryCost, CreditCountsDeferredWeightGradientsAndTransients) {

@@ -6,7 +6,9 @@
 
 #include "base/text.h"
 #include "cost/exchange_bytes.h"
+#include "cost/link_buffers.h"
 #include "cost/memory_cost.h"
+#include "graph/link_pieces.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::graph {
@@ -212,14 +214,36 @@ class PlannedActivations {
   std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
 };
 
+// Of one level, the buffers of all rounds. Inside nodes every rank counts as the busiest one.
+int64_t link_bytes(const LinkPlan& links, const cost::CostModel::Options& options, int rank, bool in_node) {
+  const strategy::LevelCodecs& push = options.codecs.push;
+  cost::LinkBuffers buffers(options.memory, options.codecs.pull, in_node ? push.in_node : push.between_nodes,
+                            links.world_size);
+  const auto nic = static_cast<size_t>(links.topology.nic_of(rank));
+  for (size_t round = 0; round < links.pull.busiest.size(); ++round) {
+    const LinkPlan::Busiest &all = links.pull.busiest[round], &trained = links.push.busiest[round];
+    const link::Volume &all_of = links.pull.nics[round], &trained_of = links.push.nics[round];
+    buffers.add_round(in_node ? cost::LinkLoad{all.intra_elements, all.intra_elements,
+                                               trained.intra_elements, trained.intra_elements}
+                              : cost::LinkLoad{all_of.sent[nic], all_of.received[nic], trained_of.sent[nic],
+                                               trained_of.received[nic]},
+                      link_pieces(links, round));
+  }
+  return buffers.bytes();
+}
+
 int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& options, int rank) {
   const cost::MemoryModel& memory = options.memory;
   const auto r = static_cast<size_t>(rank);
   const LinkPlan::Elements& held = graph.links->held[r];
   const LinkPlan::Elements& owned = graph.links->owned[r];
-  return held.all * memory.element_bytes + held.trained * memory.accumulator_bytes +
-         memory.owner_bytes(owned.all, owned.trained) +
-         memory.pull_bytes(options.codecs.pull, owned.all, held.all);
+  const int64_t bytes = held.all * memory.element_bytes + held.trained * memory.accumulator_bytes +
+                        memory.owner_bytes(owned.all, owned.trained) +
+                        memory.pull_bytes(options.codecs.pull, owned.all, held.all) +
+                        cost::narrow_copies_bytes(memory, owned.all) +
+                        link_bytes(*graph.links, options, rank, /*in_node=*/true) +
+                        (graph.links->has_inter() ? link_bytes(*graph.links, options, rank, /*in_node=*/false) : 0);
+  return cost::with_small_tensors(bytes);
 }
 
 // Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.

@@ -84,16 +84,16 @@ at::Tensor zero_sums(const at::Tensor& like, int64_t count) {
   return at::zeros({count}, like.options().dtype(at::kDouble));
 }
 
-// Calls visit(chunk, places_C, target_C), `chunk` an interval of rows, for nearly equal chunks of the rows
-// that have a target.
+// Calls visit(chunk, places_C, target_C), `chunk` an interval of rows, for chunks of the rows that have a
+// target: all but the last are as long as may be, so that what they take is known without the exact number of
+// rows.
 template <typename Visit>
 void for_each_chunk(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x,
                     const Targets& targets, Visit visit) {
   const int64_t rows = targets.place_R.size(0);
   const int64_t chunk_rows = head_chunk_rows(context, weights, softmax_logit_bytes(x));
-  const int64_t chunks = (rows + chunk_rows - 1) / chunk_rows;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const base::Interval part = base::even_part(rows, chunks, chunk);
+  for (int64_t begin = 0; begin < rows; begin += chunk_rows) {
+    const base::Interval part{begin, std::min(rows, begin + chunk_rows)};
     visit(part, targets.place_R.narrow(0, part.begin, part.size()),
           targets.target_R.narrow(0, part.begin, part.size()));
   }

@@ -7,6 +7,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 
+#include <algorithm>
+
 #include "ops/simd.h"
 #ifdef SLUICE_CUDA
 #include "ops/cublaslt.h"
@@ -40,6 +42,25 @@ at::Tensor wide_times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA)
   return at::mm(x_TA, w_BA.t()).to(wide);
 }
 
+namespace {
+
+// Processors without a mixed product multiply wide copies: of `a` so many numbers at once, so that a head's
+// logits have no third copy.
+constexpr int64_t kWideAtOnce = int64_t{1} << 18;
+
+void accumulate_in_parts(const at::Tensor& gradient_AB, const at::Tensor& a_TA, const at::Tensor& b_TB) {
+  const at::ScalarType wide = gradient_AB.scalar_type();
+  const at::Tensor wide_TB = b_TB.to(wide);
+  const int64_t rows = std::max<int64_t>(1, kWideAtOnce / std::max<int64_t>(1, a_TA.size(0)));
+  for (int64_t begin = 0; begin < a_TA.size(1); begin += rows) {
+    const int64_t count = std::min(rows, a_TA.size(1) - begin);
+    at::Tensor target_AB = gradient_AB.narrow(0, begin, count);
+    at::addmm_out(target_AB, target_AB, a_TA.narrow(1, begin, count).to(wide).t(), wide_TB);
+  }
+}
+
+}  // namespace
+
 void accumulate_weight_gradient(const at::Tensor& gradient_AB, const at::Tensor& a_TA,
                                 const at::Tensor& b_TB) {
 #ifdef SLUICE_CUDA
@@ -51,8 +72,7 @@ void accumulate_weight_gradient(const at::Tensor& gradient_AB, const at::Tensor&
   } else if (a_TA.is_cuda()) {
     at::addmm_out(target_AB, gradient_AB, a_TA.t(), b_TB, gradient_AB.scalar_type(), /*beta=*/1, /*alpha=*/1);
   } else {
-    const at::ScalarType wide = gradient_AB.scalar_type();
-    at::addmm_out(target_AB, gradient_AB, a_TA.to(wide).t(), b_TB.to(wide));
+    accumulate_in_parts(gradient_AB, a_TA, b_TB);
   }
 }
 

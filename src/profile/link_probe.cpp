@@ -211,9 +211,12 @@ class LinkProbe {
     const runtime::LinkRunner::Memories push = runtime::push_memories(store_);
     ranks_.barrier();
     Stopwatch stopwatch(options_.device);
-    for (const link::RoundWire& round : wires_.pull) runner.run(round.*wire, pull, options_.dtype);
-    for (const link::RoundWire& round : wires_.push) {
-      runner.run(round.*wire, push, store_.options().precision.master());
+    for (const std::vector<link::RoundWire>& round : wires_.pull) {
+      for (const link::RoundWire& piece : round) runner.run(piece.*wire, pull, options_.dtype);
+    }
+    for (const std::vector<link::RoundWire>& round : wires_.push) {
+      for (const link::RoundWire& piece : round)
+        runner.run(piece.*wire, push, store_.options().precision.master());
     }
     level.exchange_ns.push_back(stopwatch.lap_ns());
     if (!bulk) return;

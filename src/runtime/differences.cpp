@@ -17,14 +17,13 @@ using strategy::PullCodec;
 
 namespace {
 
-// Numbers that are worked on at once, in wider ones: whole groups, so that these take little memory.
-constexpr int64_t kAtOnce = int64_t{1} << 22;
-
-// visit(numbers [begin, end)), part after part.
+// visit(numbers [begin, end)), part after part: so many whole groups as are worked on at once, in wider
+// numbers that take little memory.
 template <typename Visit>
-void for_each_part_of(int64_t numbers, const Visit& visit) {
-  for (int64_t begin = 0; begin < numbers; begin += kAtOnce)
-    visit(base::Interval{begin, std::min(numbers, begin + kAtOnce)});
+void for_each_part_of(int64_t numbers, const at::Device& device, const Visit& visit) {
+  const int64_t at_once = int64_t{1} << (device.is_cpu() ? 16 : 22);
+  for (int64_t begin = 0; begin < numbers; begin += at_once)
+    visit(base::Interval{begin, std::min(numbers, begin + at_once)});
 }
 
 at::Tensor in(const at::Tensor& x_N, base::Interval some) { return x_N.narrow(0, some.begin, some.size()); }
@@ -70,7 +69,7 @@ CodedNumbers follow(PullCodec codec, const at::Tensor& master_N, const at::Tenso
   const at::ScalarType wide = wide_type(copy_N);
   const CodedNumbers made{at::empty({numbers}, copy_N.options().dtype(at::kShort)),
                           at::empty({strategy::codec_groups(numbers)}, copy_N.options().dtype(at::kFloat))};
-  for_each_part_of(numbers, [&](base::Interval part) {
+  for_each_part_of(numbers, copy_N.device(), [&](base::Interval part) {
     const base::Interval groups{part.begin / kCodecGroup, strategy::codec_groups(part.end)};
     const at::Tensor difference_N = at::zeros({groups.size() * kCodecGroup}, copy_N.options().dtype(wide));
     const base::IntervalSet own = coded.intersect({part});
@@ -100,7 +99,7 @@ bool in_whole_groups(const base::IntervalSet& shard) {
 void add_differences(const CodedNumbers& came, const base::IntervalSet& shard, const at::Tensor& copy_N) {
   const at::ScalarType wide = wide_type(copy_N);
   if (in_whole_groups(shard)) {
-    for_each_part_of(copy_N.numel(), [&](base::Interval part) {
+    for_each_part_of(copy_N.numel(), copy_N.device(), [&](base::Interval part) {
       add_products(in(came.codes, part), of_groups(came.factors, part), in(copy_N, part), wide);
     });
     return;
@@ -111,7 +110,7 @@ void add_differences(const CodedNumbers& came, const base::IntervalSet& shard, c
     const int64_t first = some.begin / kCodecGroup, skipped = some.begin % kCodecGroup;
     const at::Tensor factor_G =
         came.factors.narrow(0, groups.offset_of(first), strategy::codec_groups(some.end) - first);
-    for_each_part_of(skipped + some.size(), [&](base::Interval part) {
+    for_each_part_of(skipped + some.size(), copy_N.device(), [&](base::Interval part) {
       const int64_t before = part.begin == 0 ? skipped : 0;  // of the first group, numbers of others
       const base::Interval own{element + part.begin + before - skipped, element + part.end - skipped};
       add_products(in(came.codes, own), of_groups(factor_G, part).narrow(0, before, own.size()),

@@ -79,6 +79,16 @@ StepPull Engine::pull_of(const std::shared_ptr<const graph::LinkPlan>& links) {
   return pull;
 }
 
+// Each strategy's shards and exchanges have their own sizes, and its memory was proved without another's.
+void Engine::release_buffers_of_others(const std::shared_ptr<const graph::LinkPlan>& links) {
+  if (buffered_ == links) return;
+  buffered_ = links;
+  held_ = {};
+  store_.close_step();
+  link_inter_.release();
+  link_intra_.release();
+}
+
 std::vector<CodedNumbers> Engine::room_for_differences(const graph::LinkPlan& links) const {
   std::vector<CodedNumbers> room(table_.buckets.size());
   const auto options = at::TensorOptions().device(options_.device);
@@ -104,11 +114,14 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
                                const std::shared_ptr<const graph::LinkPlan>& links) {
   const LinkWires& wires = wires_of(links);
   held_ = {};
+  release_buffers_of_others(links);
   store_.open_step(links->layout.holdings(rank_), ParameterStore::Gradients::kNone);
   const LinkRunner::Memories memories = pull_memories(store_);
-  for (const link::RoundWire& round : wires.pull) {
-    link_inter_.run(round.inter, memories, options_.precision.compute);
-    link_intra_.run(round.intra, memories, options_.precision.compute);
+  for (const std::vector<link::RoundWire>& round : wires.pull) {
+    for (const link::RoundWire& piece : round)
+      link_inter_.run(piece.inter, memories, options_.precision.compute);
+    for (const link::RoundWire& piece : round)
+      link_intra_.run(piece.intra, memories, options_.precision.compute);
   }
   transport_.check();
   ModelPart part{.context = context_,
@@ -135,6 +148,7 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
                        std::vector<std::vector<double>>* row_losses) {
   const auto begin = std::chrono::steady_clock::now();
+  release_buffers_of_others(graph.links);
   ops::reset_peak_tensor_bytes(options_.device);
   const LinkWires& wires = wires_of(graph.links);
   const StepPull pull = pull_of(graph.links);
@@ -188,7 +202,8 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   const int64_t counted_bytes = ops::peak_tensor_bytes(options_.device);
   result.peak_bytes = counted_bytes > 0
                           ? counted_bytes
-                          : store_.owner_bytes() + store_.compute_bytes() + runner.peak_activation_bytes();
+                          : store_.owner_bytes() + store_.compute_bytes() + link_inter_.bytes() +
+                                link_intra_.bytes() + runner.peak_activation_bytes();
   return result;
 }
 

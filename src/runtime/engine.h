@@ -108,6 +108,7 @@ class Engine {
   void release() {
     store_.close_step();
     held_ = {};
+    release_buffers_of_others(nullptr);
   }
 
  private:
@@ -115,6 +116,7 @@ class Engine {
                  std::vector<std::vector<double>>* row_losses);
   const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
   std::vector<CodedNumbers> room_for_differences(const graph::LinkPlan& links) const;
+  void release_buffers_of_others(const std::shared_ptr<const graph::LinkPlan>& links);
   // What a step of these links finds of parameters; it brings the rest.
   StepPull pull_of(const std::shared_ptr<const graph::LinkPlan>& links);
 
@@ -128,6 +130,7 @@ class Engine {
   Communicators communicators_;
   LinkRunner link_inter_;
   LinkRunner link_intra_;
+  std::shared_ptr<const graph::LinkPlan> buffered_;  // whose exchanges the runners' buffers are for
   std::optional<layers::LaneChannel> lanes_;  // keeps its stream from step to step
   ShareChannels shares_;                      // likewise
   std::unique_ptr<Executor> executor_;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "graph/link_pieces.h"
 #include "ops/device.h"
 #include "runtime/wire_codec.h"
 
@@ -27,19 +29,77 @@ int64_t frozen_elements(const model::ParameterTable& table, const graph::LinkPla
   return elements;
 }
 
+// What travels in a piece of a rank's slice of a bucket: whole groups of numbers that are coded together.
+// Small buckets travel in the first piece.
+base::Interval owned_in_piece(base::Interval owned, int64_t bucket_size, int64_t pieces, int64_t piece) {
+  if (bucket_size < strategy::kLeastDifferences) return piece == 0 ? owned : base::Interval{0, 0};
+  const base::Interval groups = base::even_part(strategy::codec_groups(owned.size()), pieces, piece);
+  return {owned.begin + groups.begin * strategy::kCodecGroup,
+          std::min(owned.end, owned.begin + groups.end * strategy::kCodecGroup)};
+}
+
+// Cuts transfers so that each owner moves as much in every piece, and no rank waits for another.
+class Pieces {
+ public:
+  Pieces(const model::ParameterTable& table, int world_size, int64_t pieces)
+      : table_(table), owners_{world_size}, pieces_(pieces) {}
+
+  link::RouteRound piece_of(const link::RouteRound& round, int64_t piece) const {
+    return {round.buckets, part_of(round.inter, piece), part_of(round.intra, piece)};
+  }
+
+ private:
+  // A transfer's elements have one owner, whoever passes them on.
+  std::vector<link::Transfer> part_of(const std::vector<link::Transfer>& transfers, int64_t piece) const {
+    std::vector<link::Transfer> part;
+    for (const link::Transfer& transfer : transfers) {
+      const model::Bucket& bucket = table_.buckets[static_cast<size_t>(transfer.bucket)];
+      const base::Interval owned = owners_.owned(bucket, owner_of(bucket, transfer.slice.begin));
+      const base::Interval slice =
+          base::intersect(transfer.slice, owned_in_piece(owned, bucket.size, pieces_, piece));
+      if (slice.empty()) continue;
+      part.push_back(transfer);
+      part.back().slice = slice;
+    }
+    return part;
+  }
+
+  int owner_of(const model::Bucket& bucket, int64_t element) const {
+    int first = 0, behind = owners_.ranks;
+    while (behind - first > 1) {
+      const int middle = (first + behind) / 2;
+      (owners_.owned(bucket, middle).begin <= element ? first : behind) = middle;
+    }
+    return first;
+  }
+
+  const model::ParameterTable& table_;
+  link::OwnerLayout owners_;
+  int64_t pieces_;
+};
+
 }  // namespace
 
 LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank,
                      bool differences) {
-  const link::Route route =
+  link::Route route =
       link::route_of_rank(table, plan.layout, plan.rounds, plan.world_size, plan.topology, rank);
   LinkWires wires;
-  for (const link::RouteRound& round : route.rounds) {
-    wires.pull.push_back(link::pull_wire(table, plan.layout, round, rank));
-    if (differences) wires.differences.push_back(link::difference_wire(table, plan.layout, round, rank));
-    wires.push.push_back(link::push_wire(table, plan.layout, round, plan.topology, rank));
-    wires.pulled_elements += wires.pull.back().inter.received() + wires.pull.back().intra.received();
-    wires.pushed_elements += wires.push.back().inter.sent() + wires.push.back().intra.sent();
+  for (size_t i = 0; i < route.rounds.size(); ++i) {
+    const int64_t count = graph::link_pieces(plan, i);
+    const Pieces pieces(table, plan.world_size, count);
+    std::vector<link::RoundWire>&pull = wires.pull.emplace_back(), &push = wires.push.emplace_back();
+    if (differences) wires.differences.emplace_back();
+    for (int64_t piece = 0; piece < count; ++piece) {
+      const link::RouteRound round =
+          count == 1 ? std::move(route.rounds[i]) : pieces.piece_of(route.rounds[i], piece);
+      pull.push_back(link::pull_wire(table, plan.layout, round, rank));
+      if (differences)
+        wires.differences.back().push_back(link::difference_wire(table, plan.layout, round, rank));
+      push.push_back(link::push_wire(table, plan.layout, round, plan.topology, rank));
+      wires.pulled_elements += pull.back().inter.received() + pull.back().intra.received();
+      wires.pushed_elements += push.back().inter.sent() + push.back().intra.sent();
+    }
   }
   const int64_t pulled = link::pulled_elements(table, plan.layout, plan.world_size, rank);
   const int64_t pushed = pulled - frozen_elements(table, plan, rank);
@@ -81,16 +141,22 @@ strategy::Codec whole_codec(strategy::PullCodec codec, int64_t wide) {
 int64_t LinkWires::pulled_bytes(strategy::PullCodec codec, bool differs, int64_t wide) const {
   int64_t bytes = 0;
   if (differs) {
-    for (const link::RoundDifference& round : differences) {
-      for (const link::DifferenceLevel* level : {&round.inter, &round.intra})
-        bytes += sum_of(received_bytes(*level, codec, wide));
+    for (const std::vector<link::RoundDifference>& round : differences) {
+      for (const link::RoundDifference& piece : round)
+        bytes += sum_of(received_bytes(piece.inter, codec, wide)) +
+                 sum_of(received_bytes(piece.intra, codec, wide));
     }
     return bytes;
   }
-  for (const link::RoundWire& round : pull) {
-    for (const link::WireLevel* level : {&round.inter, &round.intra})
-      bytes += sum_of(
-          link::wire_bytes(level->receive_elements, level->exact_received, whole_codec(codec, wide), wide));
+  const auto add = [&](const link::WireLevel& level) {
+    bytes += sum_of(
+        link::wire_bytes(level.receive_elements, level.exact_received, whole_codec(codec, wide), wide));
+  };
+  for (const std::vector<link::RoundWire>& round : pull) {
+    for (const link::RoundWire& piece : round) {
+      add(piece.inter);
+      add(piece.intra);
+    }
   }
   return bytes;
 }
@@ -100,9 +166,11 @@ int64_t LinkWires::pushed_bytes(const strategy::LevelCodecs& codecs, int64_t wid
   const auto add = [&](const link::WireLevel& level, strategy::Codec codec) {
     bytes += sum_of(link::wire_bytes(level.send_elements, level.exact_sent, codec, wide));
   };
-  for (const link::RoundWire& round : push) {
-    add(round.inter, codecs.between_nodes);
-    add(round.intra, codecs.in_node);
+  for (const std::vector<link::RoundWire>& round : push) {
+    for (const link::RoundWire& piece : round) {
+      add(piece.inter, codecs.between_nodes);
+      add(piece.intra, codecs.in_node);
+    }
   }
   return bytes;
 }
@@ -111,6 +179,7 @@ namespace {
 
 void reserve(at::Tensor& buffer, int64_t bytes, c10::Device device) {
   if (buffer.defined() && buffer.numel() >= bytes) return;
+  buffer.reset();  // first, so that there are never two
   buffer = at::empty({bytes}, at::TensorOptions().dtype(c10::ScalarType::Byte).device(device));
 }
 
@@ -121,6 +190,17 @@ std::vector<int64_t> in_bytes(const std::vector<int64_t>& elements, int64_t elem
 }
 
 }  // namespace
+
+int64_t LinkRunner::bytes() const {
+  int64_t bytes = 0;
+  for (const at::Tensor* buffer : {&send_, &receive_, &wide_})
+    bytes += buffer->defined() ? static_cast<int64_t>(buffer->nbytes()) : 0;
+  return bytes;
+}
+
+void LinkRunner::release() {
+  for (at::Tensor* buffer : {&send_, &receive_, &wide_}) buffer->reset();
+}
 
 void LinkRunner::run(const link::WireLevel& level, const Memories& memories, comm::DType dtype) {
   const int64_t element_bytes = comm::size_of(dtype);

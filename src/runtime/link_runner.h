@@ -15,11 +15,12 @@
 
 namespace sluice::runtime {
 
-// The exchanges of one strategy for one rank, by link round. Made once a strategy.
+// The exchanges of one strategy for one rank, by link round and piece (graph::link_pieces). Made once a
+// strategy.
 struct LinkWires {
-  std::vector<link::RoundWire> pull;
-  std::vector<link::RoundWire> push;
-  std::vector<link::RoundDifference> differences;  // of pull, where it has some
+  std::vector<std::vector<link::RoundWire>> pull;
+  std::vector<std::vector<link::RoundWire>> push;
+  std::vector<std::vector<link::RoundDifference>> differences;  // of pull, where it has some
   int64_t pulled_elements = 0;                     // received by this rank in pull
   int64_t pushed_elements = 0;                     // sent by this rank in push
 
@@ -57,6 +58,10 @@ class LinkRunner {
   // A pull in differences; `dtype`: of what is not coded.
   void run(const link::DifferenceLevel& level, const DifferenceMemories& memories, comm::DType dtype,
            strategy::PullCodec codec);
+
+  // Of the buffers; release() lets go of them, before exchanges of other sizes.
+  int64_t bytes() const;
+  void release();
 
  private:
   void exchange(const std::vector<int64_t>& send_bytes, const std::vector<int64_t>& receive_bytes);

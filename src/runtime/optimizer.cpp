@@ -20,6 +20,9 @@ AdamW::Rates AdamW::rates_of(const model::LearningRun& run) const {
 
 namespace {
 
+// Elements that a CPU works on at once, in a wider copy: as many as its caches hold.
+constexpr int64_t kCpuPart = int64_t{1} << 16;
+
 // What learns by gradient of an owner slice: runs as long as may be.
 std::vector<base::Interval> with_gradients(const ParameterStore& store, int bucket) {
   std::vector<base::Interval> runs;
@@ -57,14 +60,19 @@ void update_counted(ParameterStore& store, double correction_rate) {
 
 }  // namespace
 
+// Part by part: on a CPU the norm makes a copy in double.
 double squared_gradient_norm(const ParameterStore& store) {
   std::vector<at::Tensor> norms;
   for (const model::Bucket& bucket : store.table().buckets) {
     const OwnerSlice& slice = store.owner(bucket.index);
     for (const base::Interval run : with_gradients(store, bucket.index)) {
-      const at::Tensor gradient = slice.gradient.narrow(0, run.begin - slice.owned.begin, run.size());
-      norms.push_back(
-          at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double));
+      const int64_t most = slice.gradient.is_cpu() ? kCpuPart : run.size();
+      for (int64_t begin = run.begin; begin < run.end; begin += most) {
+        const int64_t elements = std::min(most, run.end - begin);
+        const at::Tensor gradient = slice.gradient.narrow(0, begin - slice.owned.begin, elements);
+        norms.push_back(
+            at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double));
+      }
     }
   }
   double squares = 0;
@@ -96,7 +104,7 @@ uint64_t chance_of(const AdamW& options, int bucket, int moment) {
 // CPU as much as its caches hold.
 void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::LearningRun>& learning,
                   const AdamW& options, const at::Tensor& step) {
-  const int64_t coded_part = slice.master.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24;
+  const int64_t coded_part = slice.master.is_cpu() ? kCpuPart : int64_t{1} << 24;
   const int64_t all = slice.owned.size(), part = slice.exp_avg.coded() ? coded_part : all;
   for (int64_t begin = 0; begin < all; begin += part) {
     const base::Interval some{begin, std::min(all, begin + part)};

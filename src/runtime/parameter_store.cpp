@@ -21,11 +21,25 @@ at::TensorOptions tensor_options(const ParameterStore::Options& options, comm::D
   return at::TensorOptions().dtype(scalar_type(dtype)).device(options.device);
 }
 
-// A one-dimensional tensor of at least `size` elements, kept when it is large enough already.
-void grow(at::Tensor& arena, int64_t size, at::TensorOptions options) {
-  if (arena.defined() && arena.numel() >= size) return;
+// A one-dimensional tensor of at least `size` elements, kept where it is little larger: a step's memory was
+// proved without what another strategy needs.
+void fit(at::Tensor& arena, int64_t size, at::TensorOptions options) {
+  constexpr int64_t kLargerBy = 64;  // a part of its size
+  const bool fits = arena.defined() && arena.numel() >= size && arena.numel() - size <= size / kLargerBy;
+  if (fits) return;
   arena = at::Tensor();
   arena = at::empty({size}, options);
+}
+
+// Elements that are made narrower at once, in a copy.
+int64_t at_once(const at::Tensor& tensor) { return tensor.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24; }
+
+void copy_as_bfloat16(const at::Tensor& to, const at::Tensor& from) {
+  const int64_t most = at_once(from);
+  for (int64_t begin = 0; begin < from.numel(); begin += most) {
+    const int64_t elements = std::min(most, from.numel() - begin);
+    to.narrow(0, begin, elements).copy_(from.narrow(0, begin, elements).to(at::kBFloat16));
+  }
 }
 
 }  // namespace
@@ -83,14 +97,15 @@ void ParameterStore::refresh_compute_copies() {
   for (const model::Bucket& bucket : table_.buckets) {
     at::Tensor& copy = compute_copies_[static_cast<size_t>(bucket.index)];
     const at::Tensor& master = owner(bucket.index).master;
-    const at::Tensor from = narrowed ? master.to(at::kBFloat16) : master;
     // No copy where the dtypes agree: the result then aliases the master. Else its memory stays in place.
-    if (copy.defined() && !copy.is_alias_of(master)) {
-      copy.copy_(from);
-    } else {
-      copy = from.to(compute, /*non_blocking=*/false, /*copy=*/copies_apart());
+    if (!copy.defined() || copy.is_alias_of(master)) {
+      copy = master.to(compute, /*non_blocking=*/false, /*copy=*/copies_apart());
+    } else if (!narrowed) {
+      copy.copy_(master);
     }
-    if (narrowed) copy_exact(bucket);
+    if (!narrowed) continue;
+    copy_as_bfloat16(copy, master);
+    copy_exact(bucket);
   }
   ++copies_version_;
   followed_ = false;
@@ -108,7 +123,9 @@ void ParameterStore::follow_masters() {
       copy.copy_(slice.master);
       continue;
     }
-    differences_[static_cast<size_t>(bucket.index)] = follow(options_.pull, slice.master, copy, coded);
+    CodedNumbers& difference = differences_[static_cast<size_t>(bucket.index)];
+    difference = {};  // first, so that there are never two
+    difference = follow(options_.pull, slice.master, copy, coded);
     copy_exact(bucket);
   }
   ++copies_version_;
@@ -126,8 +143,8 @@ void ParameterStore::open_step(const std::vector<link::Holding>& holdings, Gradi
     trained_elements += trained_room(holding);
   }
   std::fill(shards_.begin(), shards_.end(), ComputeShard{});  // lets go of an arena that is too small
-  grow(parameter_arena_, elements, tensor_options(options_, options_.precision.compute));
-  grow(gradient_arena_, trained_elements, tensor_options(options_, options_.precision.master()));
+  fit(parameter_arena_, elements, tensor_options(options_, options_.precision.compute));
+  fit(gradient_arena_, trained_elements, tensor_options(options_, options_.precision.master()));
   gradient_arena_.narrow(0, 0, trained_elements).zero_();
   std::fill(held_.begin(), held_.end(), 0);
   int64_t offset = 0, gradient_offset = 0;
@@ -161,6 +178,10 @@ int64_t ParameterStore::owner_bytes() const {
   for (const OwnerSlice& slice : owners_) {
     bytes += static_cast<int64_t>(slice.master.nbytes() + slice.gradient.nbytes());
     bytes += slice.exp_avg.nbytes() + slice.exp_avg_sq.nbytes();
+  }
+  for (size_t bucket = 0; bucket < owners_.size(); ++bucket) {
+    const at::Tensor& copy = compute_copies_[bucket];
+    if (!copy.is_alias_of(owners_[bucket].master)) bytes += static_cast<int64_t>(copy.nbytes());
   }
   return bytes;
 }

@@ -86,7 +86,7 @@ class ParameterStore {
     if (before_update_) before_update_(bucket);
   }
 
-  // Lays out the shards of a step; memory is reused from step to step. Gradients, where they are made, start
+  // Lays out the shards of a step; memory is reused by steps of one size. Gradients, where they are made, start
   // at zero; else they are empty.
   enum class Gradients : uint8_t { kMade, kNone };
   void open_step(const std::vector<link::Holding>& holdings, Gradients gradients = Gradients::kMade);
@@ -96,7 +96,7 @@ class ParameterStore {
   ComputeShard& shard(int bucket);
   bool holds(int bucket) const { return held_[static_cast<size_t>(bucket)]; }
 
-  // Bytes of owner slices and of the largest step so far.
+  // Bytes of owner slices and copies of them, and of the newest step's shards.
   int64_t owner_bytes() const;
   int64_t compute_bytes() const;
 

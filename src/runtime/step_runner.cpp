@@ -163,14 +163,26 @@ void StepRunner::pull(int round, bool in_node) {
   const auto at = static_cast<size_t>(round);
   if (resources_.pull.holders == Holders::kHaveAll) return;
   if (resources_.pull.holders == Holders::kHaveNothing) {
-    const link::RoundWire& wire = resources_.wires.pull[at];
-    runner.run_coded(in_node ? wire.intra : wire.inter, pull_memories_, compute,
-                     whole_codec(codec, comm::size_of(compute)), /*seed=*/0);
+    for (const link::RoundWire& wire : resources_.wires.pull[at])
+      runner.run_coded(in_node ? wire.intra : wire.inter, pull_memories_, compute,
+                       whole_codec(codec, comm::size_of(compute)), /*seed=*/0);
     return;
   }
-  const link::RoundDifference& wire = resources_.wires.differences[at];
-  runner.run(in_node ? wire.intra : wire.inter, *difference_memories_, compute, codec);
+  for (const link::RoundDifference& wire : resources_.wires.differences[at])
+    runner.run(in_node ? wire.intra : wire.inter, *difference_memories_, compute, codec);
   if (in_node) add_pulled(round);
+}
+
+void StepRunner::push(int round, bool in_node) {
+  const comm::DType master = resources_.store.options().precision.master();
+  const strategy::LevelCodecs& codecs = resources_.codecs.push;
+  LinkRunner& runner = in_node ? resources_.link_intra : resources_.link_inter;
+  uint64_t seed = chance(2 * round + (in_node ? 0 : 1));
+  for (const link::RoundWire& wire : resources_.wires.push[static_cast<size_t>(round)]) {
+    runner.run_coded(in_node ? wire.intra : wire.inter, push_memories_, master,
+                     in_node ? codecs.in_node : codecs.between_nodes, seed);
+    seed += uint64_t{1} << 32;  // behind this piece's elements
+  }
 }
 
 void StepRunner::add_pulled(int round) {
@@ -183,20 +195,11 @@ void StepRunner::add_pulled(int round) {
 }
 
 void StepRunner::run(const Node& node) {
-  const comm::DType master = resources_.store.options().precision.master();
-  const auto wire = [&](const std::vector<link::RoundWire>& wires) -> const link::RoundWire& {
-    return wires[static_cast<size_t>(node.round())];
-  };
   switch (node.kind) {
     case NodeKind::kPullInter: return pull(node.round(), /*in_node=*/false);
     case NodeKind::kPullIntra: return pull(node.round(), /*in_node=*/true);
-    case NodeKind::kPushIntra:
-      return resources_.link_intra.run_coded(wire(resources_.wires.push).intra, push_memories_, master,
-                                             resources_.codecs.push.in_node, chance(2 * node.round()));
-    case NodeKind::kPushInter:
-      return resources_.link_inter.run_coded(wire(resources_.wires.push).inter, push_memories_, master,
-                                             resources_.codecs.push.between_nodes,
-                                             chance(2 * node.round() + 1));
+    case NodeKind::kPushIntra: return push(node.round(), /*in_node=*/true);
+    case NodeKind::kPushInter: return push(node.round(), /*in_node=*/false);
     case NodeKind::kForward: return forward(node);
     case NodeKind::kBackward:
     case NodeKind::kBackwardInput: return backward(node);

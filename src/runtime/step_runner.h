@@ -110,6 +110,7 @@ class StepRunner final : public NodeRunner {
     return found == micro_batches_.end() ? nullptr : &found->second;
   }
   void pull(int round, bool in_node);
+  void push(int round, bool in_node);
   void add_pulled(int round);
   void open_gathered();
   // The seed of one exchange of one step on one rank.

@@ -1,6 +1,7 @@
 """Memory policies through the program: training stays what it is, and the fullest rank takes the predicted bytes."""
 
 import json
+import re
 
 from harness import TestCase, losses, main, make_documents, records, write_corpus
 
@@ -116,6 +117,91 @@ class MemoryPolicies(TestCase):
             self.assertAlmostEqual(found[step][0], loss, delta=1e-5 * loss)
         for measured, _ in tight:
             self.assertLess(measured, 1.05 * tight_gib * 2**30)
+
+
+EXPERTS = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
+           "head_dim": 32, "intermediate_size": 256, "moe_intermediate_size": 128, "num_experts": 2, "num_experts_per_tok": 2,
+           "norm_topk_prob": True, "vocab_size": 8192, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+           "tie_word_embeddings": False}
+SMALL_VOCABULARY, LARGE_VOCABULARY = {"model__vocab": 512}, {"model__vocab": 65_536}
+BFLOAT16 = {"train__dtype": "bfloat16"}
+# What differs from a run in float32 on two ranks that each have the model: (strategy, changes).
+PROVED = {
+    "small": ("2x<1,1,1>", SMALL_VOCABULARY),
+    "float32": ("2x<1,1,1>", LARGE_VOCABULARY),
+    "bfloat16": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16),
+    "float64": ("2x<1,1,1>", {"model__vocab": 16_384, "train__dtype": "float64"}),
+    "tied": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16 | {"model__tie_embeddings": True}),
+    "moments of 8 bits": ("2x<1,1,1>", LARGE_VOCABULARY | {"optimizer__name": "adamw_8bit"}),
+    "tensor parallel": ("<2,1,1>", LARGE_VOCABULARY | BFLOAT16),
+    "stages": ("<1,2,1>", LARGE_VOCABULARY | BFLOAT16),
+    "lanes that share": ("<1,1,2,2>", LARGE_VOCABULARY | BFLOAT16),
+    "lanes": ("<1,1,2>", LARGE_VOCABULARY),
+    "coded": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16 | {"link__push": "int8"}),
+    "differences": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16 | {"link__pull": "int8-difference"}),
+    "narrow pulls": ("2x<1,1,1>", LARGE_VOCABULARY | {"link__pull": "bfloat16", "link__push": "int4"}),
+    # Each lane's expert has the rows of both: the routing that is proved.
+    "experts": ("<1,1,2,2,2>", {"model": EXPERTS}),
+}
+
+
+class Proof(TestCase):
+    """What a plan was proved to need is what the fullest rank takes, or up to a twentieth more; never less."""
+    elastic = False
+
+    def setUp(self):
+        super().setUp()
+        write_corpus(self.directory / "corpus", make_documents(count=60, longest=CONTEXT))
+
+    def proved(self, strategy, changes, ranks=RANKS):
+        """(measured, predicted) peaks of steps that have all buffers."""
+        changes = dict(changes)
+        figures = changes.pop("model", None)
+        if figures is None:
+            changes = {"model__layers": 2, "model__hidden": 64, "model__ffn_hidden": 172, **changes}
+        name = f"run-{ranks}"
+        run = self.config(name, **{"parallel__strategies": [strategy], "train__steps": 3, "memory__device_gib": 4.0,
+                                    "data__context_length": CONTEXT, "data__tokens_per_step": 2 * CONTEXT, **POLICIES["keep"],
+                                    **changes})
+        if figures is not None:
+            (self.directory / "model").mkdir()
+            (self.directory / "model/config.json").write_text(json.dumps(figures))
+            toml = self.directory / f"{name}.toml"
+            toml.write_text(re.sub(r"\[model\][^\[]*", '[model]\nhf = "model"\n', toml.read_text()))
+        self.train(name, ranks)
+        self.losses = losses(run)
+        return [(step["peak_bytes"], step["predicted_peak_bytes"]) for step in records(run) if "loss" in step][1:]
+
+    def check(self, strategy, changes, ranks=RANKS):
+        peaks = self.proved(strategy, changes, ranks)
+        self.assertTrue(peaks)
+        for measured, predicted in peaks:
+            self.assertLessEqual(measured, predicted, strategy)
+            self.assertLessEqual(predicted, 1.05 * measured, strategy)
+
+    def test_ends_that_travel_in_pieces_are_the_same_model(self):
+        """Each rank sends half of an end: more than one piece's elements."""
+        changes = LARGE_VOCABULARY | {"model__layers": 1, "model__hidden": 192}
+        self.check("<1,1,1>", changes, ranks=1)
+        alone = self.losses
+        self.check("2x<1,1,1>", changes)
+        for step, (loss, norm) in alone.items():
+            self.assertAlmostEqual(self.losses[step][0], loss, delta=1e-5 * loss)
+            self.assertAlmostEqual(self.losses[step][1], norm, delta=1e-4 * norm)
+
+    def test_steps_of_several_strategies_do_not_take_each_others(self):
+        changes = LARGE_VOCABULARY | BFLOAT16 | {"parallel__strategies": ["<2,1,1>", "2x<1,1,1>"], "parallel__select": "cycle"}
+        self.check("in turn", changes)
+
+
+def add_proofs():
+    for name, (strategy, changes) in PROVED.items():
+        def test(self, strategy=strategy, changes=changes):
+            self.check(strategy, changes)
+        setattr(Proof, f"test_{name.replace(' ', '_')}", test)
+
+
+add_proofs()
 
 
 if __name__ == "__main__":
