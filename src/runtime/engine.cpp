@@ -145,6 +145,21 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
   return part;
 }
 
+namespace {
+
+// What the step's nodes have summed and counted.
+void take_sums(const StepRunner& runner, StepResult& result) {
+  result.loss_sum = runner.scalars().loss_sum;
+  result.notes = runner.scalars().notes;
+  result.targets = runner.scalars().targets;
+  result.gradient_norm = runner.gradient_norm();
+  result.exchange_bytes = runner.exchange_bytes();
+  result.busiest_experts = runner.busiest_experts();
+  result.experts = runner.expert_load();
+}
+
+}  // namespace
+
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
                        std::vector<std::vector<double>>* row_losses) {
   const auto begin = std::chrono::steady_clock::now();
@@ -177,11 +192,8 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.waits = result.timing.stalled;
   result.waits += communicators_.waits();
   result.waits -= waits_before;
-  result.loss_sum = runner.scalars().loss_sum;
-  result.notes = runner.scalars().notes;
-  result.targets = runner.scalars().targets;
+  take_sums(runner, result);
   if (row_losses != nullptr) *row_losses = runner.row_losses();
-  result.gradient_norm = runner.gradient_norm();
   if (pull.holders != StepPull::Holders::kHaveAll) {
     result.pulled_bytes =
         wires.pulled_bytes(options_.codecs.pull, pull.holders == StepPull::Holders::kHaveTheStepBefore,
@@ -190,9 +202,6 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   if (optimizer != nullptr)
     result.pushed_bytes =
         wires.pushed_bytes(options_.codecs.push, comm::size_of(options_.precision.master()));
-  result.exchange_bytes = runner.exchange_bytes();
-  result.busiest_experts = runner.busiest_experts();
-  result.experts = runner.expert_load();
   if (runner.gathered() != nullptr) {
     result.share_bytes = runner.gathered()->moved_bytes();
     result.gather_exposed_ns = runner.gathered()->waited_ns();
