@@ -151,13 +151,15 @@ cost::AnalyticMemory memory_of(const ProbeOptions& options) {
   const int64_t logits_bytes = options.logits_chunk_bytes > 0
                                    ? options.logits_chunk_bytes
                                    : layers::default_logits_chunk_bytes(options.device);
-  const int copies = options.device.is_cpu() ? 2 : 1;  // on a GPU a chunk's gradient takes its logits' place
   const int64_t master_bytes = comm::size_of(options.precision.master());
+  const int64_t element_bytes = comm::size_of(options.precision.compute);
+  // A chunk's gradient takes its logits' place, but where a CPU computes in narrower numbers than the softmax.
+  const bool beside = options.device.is_cpu() && element_bytes < master_bytes;
   return {.device_bytes = options.device_bytes,
-          .element_bytes = comm::size_of(options.precision.compute),
+          .element_bytes = element_bytes,
           .accumulator_bytes = master_bytes,
           .owner_bytes_per_parameter = base::owner_bytes_per_parameter(options.moments, master_bytes),
-          .logits_chunk_bytes = copies * logits_bytes};
+          .logits_chunk_bytes = logits_bytes + (beside ? logits_bytes * element_bytes / master_bytes : 0)};
 }
 
 void check(const ProbeOptions& options, int world_size) {

@@ -125,6 +125,11 @@ EXPERTS = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 128
            "tie_word_embeddings": False}
 SMALL_VOCABULARY, LARGE_VOCABULARY = {"model__vocab": 512}, {"model__vocab": 65_536}
 BFLOAT16 = {"train__dtype": "bfloat16"}
+MOST = 1.05  # predicted over measured
+# Where lanes share parameters, gathers are counted as if the largest stood side by side, and waves of rows as if all were full.
+GATHERING = 1.12
+# Behind a change of strategy the buffers of push come when the fullest moment is over.
+CHANGING = 1.08
 # What differs from a run in float32 on two ranks that each have the model: (strategy, changes).
 PROVED = {
     "small": ("2x<1,1,1>", SMALL_VOCABULARY),
@@ -172,12 +177,12 @@ class Proof(TestCase):
         self.losses = losses(run)
         return [(step["peak_bytes"], step["predicted_peak_bytes"]) for step in records(run) if "loss" in step][1:]
 
-    def check(self, strategy, changes, ranks=RANKS):
+    def check(self, strategy, changes, ranks=RANKS, most=MOST):
         peaks = self.proved(strategy, changes, ranks)
         self.assertTrue(peaks)
         for measured, predicted in peaks:
             self.assertLessEqual(measured, predicted, strategy)
-            self.assertLessEqual(predicted, 1.05 * measured, strategy)
+            self.assertLessEqual(predicted, most * measured, strategy)
 
     def test_ends_that_travel_in_pieces_are_the_same_model(self):
         """Each rank sends half of an end: more than one piece's elements."""
@@ -191,13 +196,13 @@ class Proof(TestCase):
 
     def test_steps_of_several_strategies_do_not_take_each_others(self):
         changes = LARGE_VOCABULARY | BFLOAT16 | {"parallel__strategies": ["<2,1,1>", "2x<1,1,1>"], "parallel__select": "cycle"}
-        self.check("in turn", changes)
+        self.check("in turn", changes, most=CHANGING)
 
 
 def add_proofs():
     for name, (strategy, changes) in PROVED.items():
         def test(self, strategy=strategy, changes=changes):
-            self.check(strategy, changes)
+            self.check(strategy, changes, most=GATHERING if strategy.count(",") > 2 else MOST)
         setattr(Proof, f"test_{name.replace(' ', '_')}", test)
 
 
