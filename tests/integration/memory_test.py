@@ -126,8 +126,9 @@ EXPERTS = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 128
 SMALL_VOCABULARY, LARGE_VOCABULARY = {"model__vocab": 512}, {"model__vocab": 65_536}
 BFLOAT16 = {"train__dtype": "bfloat16"}
 MOST = 1.05  # predicted over measured
-# Where lanes share parameters, gathers are counted as if the largest stood side by side, and waves of rows as if all were full.
-GATHERING = 1.12
+# Too much is counted where lanes share parameters, gathers as if the largest stood side by side and waves of rows as if all
+# were full, and in float64.
+LOOSE = 1.12
 # Behind a change of strategy the buffers of push come when the fullest moment is over.
 CHANGING = 1.08
 # What differs from a run in float32 on two ranks that each have the model: (strategy, changes).
@@ -202,7 +203,7 @@ class Proof(TestCase):
 def add_proofs():
     for name, (strategy, changes) in PROVED.items():
         def test(self, strategy=strategy, changes=changes):
-            self.check(strategy, changes, most=GATHERING if strategy.count(",") > 2 else MOST)
+            self.check(strategy, changes, most=LOOSE if strategy.count(",") > 2 or "float64" in changes.values() else MOST)
         setattr(Proof, f"test_{name.replace(' ', '_')}", test)
 
 
