@@ -63,21 +63,25 @@ def run(*command, **options):
     return done
 
 
+def write_tokenizer(folder, words):
+    """Words that stand for ids, and behind them an end token."""
+    folder.mkdir()
+    end = {"id": words, "content": "</s>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": [end],
+        "model": {"type": "WordLevel", "vocab": {f"w{index}": index for index in range(words)}, "unk_token": "w0"}}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    return folder
+
+
 def write_model(folder, sluice):
-    """Random weights under a tokenizer of words, with an end token that the model has no row for: all texts run to their last
-    token, and each token is an event."""
-    (folder / "tokenizer").mkdir()
-    (folder / "tokenizer" / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
-        "added_tokens": [{"id": WORDS, "content": "</s>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-                          "special": True}],
-        "model": {"type": "WordLevel", "vocab": {f"w{index}": index for index in range(WORDS)}, "unk_token": "w0"}}))
-    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    """Random weights, and a tokenizer with an end token that they have no row for: all texts run to their last token, and each
+    token is an event."""
     (folder / "text.txt").write_text("w1 w2 w3 w4\n" * 500)
-    run(sluice, "corpus", "build", folder / "text.txt", "--out", folder / "corpus", "--tokenizer", folder / "tokenizer")
+    run(sluice, "corpus", "build", folder / "text.txt", "--out", folder / "corpus", "--tokenizer", write_tokenizer(folder / "words", WORDS - 1))
     (folder / "run.toml").write_text(SHAPE.format(folder=folder, words=WORDS))
     run(sluice, "train", "--config", folder / "run.toml")
-    return ["--model", folder / "run", "--tokenizer", folder / "tokenizer"]
+    return ["--model", folder / "run", "--tokenizer", write_tokenizer(folder / "tokenizer", WORDS)]
 
 
 def prompts_of(count, shortest, seed):

@@ -242,12 +242,30 @@ void Scheduler::take_prompts(DraftPass& pass) {
   for (size_t i = 0; several && i < clients.size(); ++i) take(clients[i], most_rows);
 }
 
+// A client without any text under way does not wait for a pass with all the others' tokens: it has one of its
+// own, as it would alone. True: there is such a pass.
+bool Scheduler::take_newcomers(DraftPass& pass) {
+  if (queues_.has_one_client() || running_.empty()) return false;
+  std::vector<int64_t> clients = queues_.in_turn();
+  std::erase_if(clients, [&](int64_t client) {
+    return queues_.waiting_of(client) == 0 || queues_.running_of(client) > 0;
+  });
+  const int64_t most_rows = part_of_pass(options_.most_rows);
+  auto others = std::ssize(clients);
+  for (const int64_t client : clients)
+    let_in(client, pass.rows + cost::divide_up(most_rows - pass.rows, others--), pass);
+  return !pass.pieces.empty();
+}
+
 std::vector<Piece> Scheduler::next() {
   const int64_t evictions_before = evictions_, under_way_before = under_way();
   DraftPass pass;
   ++pass_;
-  say_more(pass);
-  take_prompts(pass);
+  after_newcomers_ = !after_newcomers_ && take_newcomers(pass);
+  if (!after_newcomers_) {
+    say_more(pass);
+    take_prompts(pass);
+  }
   for (const Piece& piece : pass.pieces) {
     Text& text = at(piece.text);
     const int64_t before = std::max(text.served, piece.begin);  // what comes back is not counted again

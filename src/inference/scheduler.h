@@ -7,13 +7,10 @@
 // each is taken to say as much as texts did so far. Where pages run out all the same the
 // youngest text under way gives its own back and waits again, in front; what it has said is then given to it.
 //
-// Several clients share the model by tokens, not by requests (inference/client_queues.h): the least served
-// client's prompts go through first, each client has an equal part of a pass's rows for prompts, and a client
-// with at least two texts more under way than one that waits puts one of them off for it.
-//
-// Ranks that have a model in stages have a pass in each: the next one is asked for before what the passes
-// under way make of their texts is known. A text whose token is awaited is in none, and each pass leaves the
-// others their part of the texts.
+// Several clients share the model by tokens, not by requests (inference/client_queues.h). The least served
+// client's prompts go through first, and each client has an equal part of a pass's rows for prompts. A client
+// that has no text under way has a pass for itself, at most every other one. A client with at least two texts
+// more under way than one that waits puts one of them off for it.
 #pragma once
 
 #include <algorithm>
@@ -164,6 +161,7 @@ class Scheduler {
   bool hold_first(Text& text, int64_t taken);
   std::vector<int64_t> clients_with_prompts() const;
   void take_prompts(DraftPass& pass);
+  bool take_newcomers(DraftPass& pass);
   void add_piece(int64_t text, int64_t taken, DraftPass& pass);
   Piece piece_of(int64_t text, int64_t end);
 
@@ -177,6 +175,7 @@ class Scheduler {
   // The client that waits for room, or for its turn: no other comes to have more texts under way than it
   // meanwhile.
   std::optional<int64_t> short_of_room_;
+  bool after_newcomers_ = false;     // the last pass was theirs, so that the next one is everybody's
   std::vector<int64_t> free_slots_;  // the next one last
   int64_t evictions_ = 0;
   Expectation expectation_;

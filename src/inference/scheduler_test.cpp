@@ -175,8 +175,16 @@ TEST(Scheduler, AClientsPromptGoesThroughBesideAnothersMany) {
   for (int i = 0; i < 50; ++i) pass();
   ASSERT_EQ(scheduler.under_way(), 8);
   client_of[scheduler.add({prompt(40), 100, 1, false, 2})] = 2;
-  EXPECT_EQ(pass()[2], 40);  // in the very next pass, for which one of the other's texts is put off
+  // In the very next pass, which is its own, and for which one of the other's texts is put off.
+  EXPECT_EQ(pass(), (std::map<int64_t, int64_t>{{2, 40}}));
   EXPECT_EQ(scheduler.evictions(), 1);
+  // Whoever comes, every other pass is everybody's.
+  for (int64_t client = 3; client < 7; ++client) {
+    client_of[scheduler.add({prompt(10), 100, 1, false, client})] = client;
+    const std::map<int64_t, int64_t> rows = pass();
+    EXPECT_EQ(rows.at(client), 10);
+    EXPECT_EQ(rows.contains(1), client % 2 == 1);
+  }
   EXPECT_EQ(scheduler.under_way(), 8);
 }
 

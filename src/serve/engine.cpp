@@ -142,7 +142,7 @@ bool Engine::idle() const {
 
 // False: the engine ends.
 bool Engine::wait_until_asked() {
-  constexpr std::chrono::minutes kPatience{1};
+  constexpr std::chrono::seconds kPatience{5};  // until the other ranks are asked whether they are there
   const auto asked = [this] { return stopping_ || action_ || !new_.empty() || !open_.empty(); };
   std::unique_lock lock(mutex_);
   while (!asked_.wait_for(lock, kPatience, asked)) company_.wait();
