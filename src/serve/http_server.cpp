@@ -125,9 +125,6 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
 
   void drain();
 
- private:
-  friend class HttpServer;
-
   // Closed where another program is executed: else a connection would live on in a tokenizer's process.
   void accept_those_there() {
     for (int i = 0; i < kAcceptedAtOnce; ++i) {
@@ -507,8 +504,9 @@ void HttpServer::Impl::Connection::begin_stream(uint64_t number, const std::stri
   if (number != number_ || stage_ != Stage::kAnswer || complete_) return;
   chunked_ = head_.minor_version > 0;
   keep_alive_ = keep_alive_ && chunked_;
-  write_head({.status = 200, .content_type = content_type, .fields = {{"Cache-Control", "no-cache"}}},
-             /*sized=*/false);
+  write_head(
+      {.status = 200, .body = "", .content_type = content_type, .fields = {{"Cache-Control", "no-cache"}}},
+      /*sized=*/false);
 }
 
 void HttpServer::Impl::Connection::write_piece(uint64_t number, const std::string& piece) {
