@@ -21,7 +21,7 @@ namespace roles = model::roles;
 
 namespace {
 
-// Where they are missing, undefined.
+// Undefined where a model lacks them.
 struct AttentionVectors {
   at::Tensor q_norm_D, k_norm_D, sinks_N;
 };

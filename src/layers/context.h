@@ -60,7 +60,7 @@ class RotaryTables {
   void add(const model::Rope& rope, int64_t width, ops::RotaryTable table) {
     tables_.push_back({rope, width, std::move(table)});
   }
-  // That turns so many of a head's dimensions; null: none does.
+  // The table that turns so many of a head's dimensions, or null.
   const ops::RotaryTable* find(const model::Rope& rope, int64_t width) const {
     const auto found = std::ranges::find_if(
         tables_, [&](const Entry& entry) { return entry.width == width && entry.rope == rope; });

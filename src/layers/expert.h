@@ -15,7 +15,7 @@
 
 namespace sluice::layers {
 
-// Those of a lane.
+// A lane's experts.
 struct ExpertWeights {
   at::Tensor gate_up_EGH;      // of each rows gate, up: x·wᵀ
   at::Tensor down_EFH;         // of each stored [in, out]: a·w

@@ -1,4 +1,4 @@
-// What the gate of a gated MLP passes through, as its value says.
+// The activation of a gated MLP's gate.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -7,7 +7,7 @@
 namespace sluice::layers {
 namespace {
 
-// Of the logarithms of decays, so that these begin close to 1.
+// Divides the logarithms of decays, so that decays begin close to 1.
 constexpr double kDecayDivisor = 16;
 
 // Decays of each key channel come from a narrow row.

@@ -1,5 +1,5 @@
-// What layers keep and have at work as model/kind.h counts it, against the allocator's count. One rank: all
-// of the process's tensors are its own.
+// Layers keep and have at work what model/kind.h counts, by the allocator's count. One rank: all of the
+// process's tensors are its own.
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>

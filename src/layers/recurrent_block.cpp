@@ -79,7 +79,7 @@ std::unique_ptr<const RecurrentRule> make_rule(const Site& site, const model::Mi
   return make_gla_rule(std::get<model::Gla>(mixer), tp, std::move(weights), std::move(gradients));
 }
 
-// Those in-products that the part has, in their order.
+// The in-products that the part has, in their order.
 Weights recurrent_roles(const model::Part& part) {
   Weights all{.norm = roles::kRecurrentNorm, .out = roles::kRecurrentOut, .in = {}};
   for (const model::Weight& weight : part.weights) {
@@ -175,7 +175,7 @@ class RecurrentMixer final : public Mixer {
   struct MixedGradient {
     at::Tensor dqkv_AC, drate_AR;
   };
-  // Of what the recurrence gave to that of what it was made of, through the recurrence.
+  // Takes the gradient of the recurrence's result to that of what its input was made of.
   MixedGradient through_recurrence(const MicroBatchLayout& layout, const RecurrentState& saved,
                                    const at::Tensor& dout_AV, PartGradient& to) const;
   // Takes gradients of what mix() made to those of what it was made of.

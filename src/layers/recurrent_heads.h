@@ -10,7 +10,7 @@
 
 namespace sluice::layers {
 
-// What lanes need to know of a recurrence.
+// A recurrence's heads, and how its numbers and rows lie.
 struct RecurrentShape {
   const model::StateHeads& heads;
   bool rated = false;   // of a value head's numbers a rate comes first

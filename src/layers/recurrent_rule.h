@@ -1,4 +1,4 @@
-// What tells one recurrence from another (ops/recurrence.h): the products that give its rows, how queries and
+// The rule of one recurrence (ops/recurrence.h): the products that give its rows, how queries and
 // keys are brought to their length, how rates and decays come of the numbers that tokens choose, and the norm
 // of what comes out. What they share is in layers/recurrent_block.cpp.
 //
@@ -22,7 +22,7 @@
 
 namespace sluice::layers {
 
-// What there is not is undefined. Vectors are by value head, biases by decay.
+// Missing ones are undefined. Vectors are by value head, biases by decay.
 struct RecurrentWeights {
   Matrix rates_RH;  // of GLA [R, L]
   at::Tensor gate_VH;
@@ -32,13 +32,13 @@ struct RecurrentWeights {
   at::Tensor head_norm_D;  // of a head's width, of Mamba-2 of all heads'
 };
 
-// What rows are projected to, or the gradients of that.
+// The results of in-products, or their gradients.
 struct Projected {
   at::Tensor qkv_TC, rate_TR, gate_TV;
   at::Tensor narrow_TL = {};
 };
 
-// What the recurrence takes, and what it was made of.
+// The recurrence's input, and what it was made of.
 struct RecurrentMix {
   ops::RecurrenceInput input;
   at::Tensor marginal_RC;
@@ -49,7 +49,7 @@ struct RecurrentMix {
   at::Tensor key_of_value;  // undefined: all key heads serve as many
 };
 
-// Of a lane's numbers, and of their decays with biases.
+// The gradients of a lane's numbers, and of their decays with biases.
 struct RatesGradient {
   at::Tensor drate_AR, dnumber_AN;
 };

@@ -85,8 +85,7 @@ constexpr std::string_view kRead[] = {
     "max_window_layers",
 };
 
-// Keys whose value changes neither parameters nor, by more than a trifle, work
-// and bytes.
+// Keys whose value changes neither parameters nor, by more than a trifle, work and bytes.
 constexpr std::string_view kFree[] = {
     "architectures",
     "computed",  // ours: false where counted_to_hugging_face wrote the fields
@@ -147,8 +146,7 @@ void refuse_unknown(const Json& config, const std::string& name) {
     if (is_one_of(kRead, key) || is_one_of(kFree, key) || changes_no_arithmetic(key) || says_nothing(value))
       continue;
     throw InputError(text(name, ": ", key, " is ", base::excerpt(value),
-                          ", a key whose costs Sluice does not know: remove it "
-                          "if it changes neither "
+                          ", a key whose costs Sluice does not know: remove it if it changes neither "
                           "parameters nor arithmetic"));
   }
   const auto activation = get_or<std::string>(config, "hidden_act", "silu", name);
@@ -208,8 +206,8 @@ void read_heads(const Fields& fields, Shape& shape) {
   shape.head_dim = fields.count_or(shape.hidden / shape.heads, "head_dim", ranges.head_dim);
 }
 
-// By transformers' rules: layer_types says it of each layer; without it all
-// layers behind max_window_layers, or every second one.
+// By transformers' rules: layer_types says it of each layer; without it all layers behind max_window_layers,
+// or every second one.
 void read_windows(const Fields& fields, const CountedType& type, Shape& shape) {
   const bool off = fields.has("use_sliding_window") && !fields.flag("use_sliding_window");
   if (off || !fields.has("sliding_window")) return;

@@ -6,7 +6,7 @@
 namespace sluice::model {
 namespace {
 
-// What stands for an expert's number in the name of a tensor that each has.
+// Stands for an expert's number in the name of a tensor that each has.
 constexpr std::string_view kOfExpert = "{}";
 
 std::vector<std::string> tensors_of(const Weight& weight) {
@@ -107,8 +107,8 @@ struct PartBytes {
   RowBytes saved, border, until_weight, recomputed;
 };
 
-// Of results that are kept, and for weight gradients of results' gradients, the inputs of out products and,
-// once, those of inner products.
+// Adds results that are kept, and for weight gradients the results' gradients, the inputs of out products
+// and, once, those of inner products.
 void add_products(const Part& part, const AtWork& at, PartBytes& bytes) {
   std::vector<char> read(part.weights.size());
   for (const Weight& weight : part.weights) {
@@ -141,7 +141,7 @@ PartBytes part_bytes(const Part& part, bool is_first, const AtWork& at, const Mi
   return bytes;
 }
 
-// Of tuned layers: adapters' products are in proportion to their sizes.
+// Adapters' products are in proportion to their sizes.
 void count_trained(const std::vector<Parameter>& parameters, TokenWork& work) {
   work.trained = work.products;
   if (std::ranges::all_of(parameters, &Parameter::trained)) return;
@@ -258,7 +258,7 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
     bytes.ring_backward = std::max(bytes.ring_backward, mixer.ring_backward - released);
     released += mixer.released;
   }
-  // What adapters' factors make of a row (layers/product.h): of each for its gradients twice.
+  // Adapters' factors make narrow rows (layers/product.h), each there twice for its gradients.
   int64_t narrow = 0;
   for (const Parameter& parameter : parameters) {
     if (parameter.factor == Factor::kRight) narrow += 2 * parameter.rows * element_bytes;

@@ -1,5 +1,5 @@
-// What follows from the values of a layer or an end (model/layer.h). The frame of norms, products and the
-// residual stream counts alike for every part; what a mixer adds is in its MixerFigures.
+// Figures that follow from the values of a layer or an end (model/layer.h). The frame of norms, products and
+// the residual stream counts alike for every part; what a mixer adds is in its MixerFigures.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ struct RowBytes {
   }
 };
 
-// What a mixer adds, a token, to what follows from its part's weights (TokenWork, TokenBytes).
+// A mixer's share, a token, beside what follows from its part's weights (TokenWork, TokenBytes).
 struct MixerFigures {
   int64_t products = 0;  // that no weight's product counts
   int64_t attention = 0, window = 0, scanned = 0, elements = 0;

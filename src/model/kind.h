@@ -27,7 +27,7 @@ class Kind {
   explicit Kind(Layer layer);
   explicit Kind(Head head);
 
-  // What it is; null: something else.
+  // The value; null: it is another.
   const Embedding* embedding() const;
   const Layer* layer() const;
   const Head* head() const;
@@ -39,7 +39,7 @@ class Kind {
   // Why TP cannot cut it, or "".
   std::string tp_fault(int tp) const;
   TokenWork work() const;
-  // Of experts at work with all tokens in one expert, so whatever the routing. The head does everything in
+  // Experts count at work with all tokens in one expert, so whatever the routing. The head does everything in
   // its forward; its bytes are those beside a chunk's logits.
   TokenBytes bytes(const Cut& cut, int64_t element_bytes) const;
   CacheBytes cache(const Cut& cut, int64_t element_bytes) const;

@@ -85,7 +85,7 @@ struct Gla {
   bool operator==(const Gla&) const = default;
 };
 
-// What the gate of a gated MLP passes through.
+// The activation of a gated MLP's gate.
 struct Gate {
   Activation activation = Activation::kSilu;
   double slope = 1, limit = 0;  // of kClampedSilu

@@ -31,7 +31,7 @@ Part recurrent_part(const Shape& shape) {
                          own.by_key_head ? RowOrder::kByKeyHead : RowOrder::kByKind);
 }
 
-// What mixes tokens.
+// The part that mixes tokens.
 Part mixing_part(const Shape& shape, const BlockType& type) {
   if (type.recurrent) return recurrent_part(shape);
   const std::optional<Rope> rope = type.rotates ? std::optional(shape.rope_of(type)) : std::nullopt;

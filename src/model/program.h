@@ -1,6 +1,5 @@
-// The model program: the operations of one forward pass, the same under every
-// strategy. The backward pass walks them in reverse. A stage computes a run of
-// them.
+// The model program: the operations of one forward pass, the same under every strategy. The backward pass
+// walks them in reverse. A stage computes a run of them.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +16,17 @@
 
 namespace sluice::model {
 
-// By TP degree: what an operation of each of Program::kinds() takes, in any
-// unit.
+// By TP degree: what an operation of each of Program::kinds() takes, in any unit.
 using KindTimes = std::map<int, std::vector<int64_t>>;
 
 struct Operation {
   int kind = 0;              // in Program::kinds()
   base::Interval own;        // the buckets of its own parameters
-  std::vector<int> buckets;  // whose parameters it reads and whose gradients it
-                             // writes, ascending
+  std::vector<int> buckets;  // whose parameters it reads and whose gradients it writes, ascending
 };
 
-// What pull and push move as a unit: an operation's own parameters that are
-// held alike. An operation has a bucket for each way in which it has some, the
-// trained ones first, of these those of no expert.
+// What pull and push move as a unit: an operation's own parameters that are held alike. An operation has a
+// bucket for each way in which it has some, the trained ones first, of these those of no expert.
 struct BucketPlace {
   int64_t position = 0;  // of the operation
   bool trained = true;
@@ -45,9 +41,8 @@ struct BucketPlace {
 class Program {
  public:
   Program() = default;
-  // Stages are cut by `times`; under TP degrees that they do not name, by the
-  // multiply-adds of blocks, beside which the ends count nothing. REQUIRES: a
-  // valid shape, times of every kind.
+  // Stages are cut by `times`; under TP degrees that they do not name, by the multiply-adds of blocks, beside
+  // which the ends count nothing. REQUIRES: a valid shape, times of every kind.
   explicit Program(const Shape& shape, const KindTimes& times = {});
 
   // The embedding's first, then those of blocks, the head's last.
@@ -64,14 +59,12 @@ class Program {
   // Whether all blocks are of one kind.
   bool uniform() const { return kinds().size() == 3; }
 
-  // The run of a stage under a TP degree: blocks, the embedding on the first,
-  // the head on the last (model/stage_cuts.h). REQUIRES: 0 <= stage < stages <=
-  // blocks.
+  // The run of a stage under a TP degree: blocks, the embedding on the first, the head on the last
+  // (model/stage_cuts.h). REQUIRES: 0 <= stage < stages <= blocks.
   base::Interval of_stage(int tp, int stages, int stage) const;
   // Whether the other program, of the same shape, has the same stages.
   bool cuts_as(const Program& other) const;
-  // Why TP cannot cut an operation, and which degrees cut all, or "". REQUIRES:
-  // tp >= 1.
+  // Why TP cannot cut an operation, and which degrees cut all, or "". REQUIRES: tp >= 1.
   std::string tp_fault(int tp) const;
   // The buckets of a run, ascending.
   std::vector<int> buckets_of(base::Interval run) const;
@@ -82,11 +75,10 @@ class Program {
       return body_->buckets[static_cast<size_t>(bucket)].trained;
     });
   }
-  // The first operation that trains, size() where none does: nothing before it
-  // has gradients, and nothing is kept of it for a backward pass.
+  // The first operation that trains, size() where none does: nothing before it has gradients, and nothing is
+  // kept of it for a backward pass.
   int64_t first_trained() const { return body_->first_trained; }
-  // The part of a run that a backward pass walks. The head's backward is in its
-  // forward.
+  // The part of a run that a backward pass walks. The head's backward is in its forward.
   base::Interval walked_back(base::Interval run) const {
     return base::intersect(run, {first_trained(), head()});
   }
@@ -103,19 +95,17 @@ class Program {
   std::shared_ptr<const Body> body_;
 };
 
-// The shape with no more than so many blocks of each kind: what layers are
-// measured on.
+// The shape with no more than so many blocks of each kind: what layers are measured on.
 Shape short_shape(const Shape& shape, int most_blocks = 2);
 
-// Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose
-// one of 1, 2, 4"), or "" when it can: tp divides heads, divides or is a
-// multiple of kv_heads, and is at most ffn_hidden and vocab.
+// Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "" when
+// it can: tp divides heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
 std::string tp_fault(const Shape& shape, int tp);
-// Why so many lanes cannot divide this shape's experts ("3 lanes do not divide
-// 8 experts: choose one of 1, 2, 4 or 8"), or "".
+// Why so many lanes cannot divide this shape's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
+// 4 or 8"), or "".
 std::string experts_fault(const Shape& shape, int lanes);
-// Why a pipeline of so many stages cannot cut this shape ("9 stages but the
-// model has 8 layers: lower pp"), or
+// Why a pipeline of so many stages cannot cut this shape ("9 stages but the model has 8 layers: lower pp"),
+// or
 // "".
 std::string pp_fault(const Shape& shape, int pp);
 // The first of these, or "".

@@ -36,7 +36,7 @@ struct Chunks {
   int64_t backward_k = 0, backward_c = 0;
 };
 
-// What a pass has in float. By row, of which margins make a quarter more where sequences are short: what the
+// A pass has in float: by row, of which margins make a quarter more where sequences are short: what the
 // convolution takes and gives, what of that is brought to its length or is scaled, and as backward ends all
 // of these again and gradients beside them. By value head and place of a chunk, which are at most a quarter
 // more than rows: keys' width (k), values' (d), rows of a chunk (c), and what a chunk's states are of a place

@@ -1,5 +1,5 @@
-// What weights are to their layers: the roles of parameters. Of [in, out] are the roles of products whose
-// result is added to the rows that pass (a·w); other matrices are [out, in] (x·wᵀ).
+// Roles of a layer's weights, and so of parameters. Matrices are [out, in] (x·wᵀ), but those marked [in,
+// out], whose product is added to the rows that pass (a·w).
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ inline constexpr std::string_view kEmbedding = "embedding";
 inline constexpr std::string_view kFinalNorm = "final_norm";
 inline constexpr std::string_view kHead = "head";  // absent where embeddings are tied
 
-// Of attention.
+// Attention.
 inline constexpr std::string_view kAttentionNorm = "attention_norm";
 inline constexpr std::string_view kQkv = "qkv";  // rows q, k, v; of gated heads each query with its gate
 inline constexpr std::string_view kQkvBias = "qkv_bias";
@@ -21,7 +21,7 @@ inline constexpr std::string_view kAttentionOut = "attention_out";  // [in, out]
 inline constexpr std::string_view kAttentionOutBias = "attention_out_bias";
 inline constexpr std::string_view kAttentionNormBehind = "attention_norm_behind";
 
-// Of latent attention, which shares attention's norm and out. Narrow ones are whole on every TP rank.
+// Latent attention shares attention's norm and out. Narrow matrices are whole on every TP rank.
 inline constexpr std::string_view kQNarrow = "q_narrow";
 inline constexpr std::string_view kQ = "q";                 // of each head rows unrotated, rotated
 inline constexpr std::string_view kKvNarrow = "kv_narrow";  // the keys' rotated part behind
@@ -29,7 +29,7 @@ inline constexpr std::string_view kKvNorm = "kv_norm";
 inline constexpr std::string_view kKv = "kv";  // of each head rows of unrotated keys, values
 inline constexpr std::string_view kNarrowBias = "narrow_bias";
 
-// Of recurrences.
+// Recurrences.
 inline constexpr std::string_view kRecurrentNorm = "recurrent_norm";
 // Rows q, k, v; by key head q, k, v, gate; of Mamba-2 gate, v, k, q, step.
 inline constexpr std::string_view kRecurrentQkv = "recurrent_qkv";
@@ -45,13 +45,13 @@ inline constexpr std::string_view kSkip = "recurrent_skip";           // how muc
 inline constexpr std::string_view kHeadNorm = "recurrent_head_norm";  // of a value head's width, or of all
 inline constexpr std::string_view kRecurrentOut = "recurrent_out";    // [in, out]
 
-// Of MLPs.
+// MLPs.
 inline constexpr std::string_view kMlpNorm = "mlp_norm";
 inline constexpr std::string_view kGateUp = "gate_up";  // rows gate, up
 inline constexpr std::string_view kDown = "down";       // [in, out]
 inline constexpr std::string_view kMlpNormBehind = "mlp_norm_behind";
 
-// Of experts, which share the MLP's norm. Those of the router are whole on every TP rank.
+// Experts share the MLP's norm. The router's are whole on every TP rank.
 inline constexpr std::string_view kRouter = "router";                  // [experts, hidden]
 inline constexpr std::string_view kExpertsGateUp = "experts_gate_up";  // of each expert rows gate, up
 inline constexpr std::string_view kExpertsDown = "experts_down";       // of each [in, out]

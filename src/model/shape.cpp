@@ -45,9 +45,7 @@ void validate_experts(const Shape& shape) {
   const Experts& experts = shape.experts;
   if (experts.count == 0) return;
   if (shape.norm_place != NormPlace::kBefore)
-    throw InputError(
-        "model: experts have their norm before them: a norm "
-        "behind is not computed");
+    throw InputError("model: experts have their norm before them: a norm behind is not computed");
   const ShapeRanges& ranges = kShapeRanges;
   base::require_in_range("model: experts", experts.count, ranges.experts);
   base::require_in_range("model: groups of experts", experts.groups, {1, experts.count});
@@ -140,9 +138,7 @@ void validate_blocks(const Shape& shape) {
   }
   const bool windowed = std::ranges::any_of(shape.block_types, &BlockType::windowed);
   if (windowed && shape.window == 0) {
-    throw InputError(
-        "model: layers attend through a window, but its width is "
-        "not said: give one");
+    throw InputError("model: layers attend through a window, but its width is not said: give one");
   }
 }
 
@@ -213,15 +209,13 @@ Shape llama(int64_t layers, int64_t hidden, int64_t heads, int64_t ffn_hidden) {
 }  // namespace
 
 Shape named_shape(const std::string& name) {
-  // 7B and 13B: Touvron et al., LLaMA 2, and its published configurations. 32B:
-  // the shape of Hydraulis' experiments in Hetu's training scripts (60 layers
-  // of width 6656, 64 heads, FFN 17920).
+  // 7B and 13B: Touvron et al., LLaMA 2, and its published configurations. 32B: the shape of Hydraulis'
+  // experiments in Hetu's training scripts (60 layers of width 6656, 64 heads, FFN 17920).
   if (name == "llama-7b") return llama(32, 4096, 32, 11008);
   if (name == "llama-13b") return llama(40, 5120, 40, 13824);
   if (name == "llama-32b") return llama(60, 6656, 64, 17920);
-  throw InputError(text("model '", name,
-                        "' is unknown: choose llama-7b, llama-13b, llama-32b "
-                        "or a Hugging Face folder"));
+  throw InputError(
+      text("model '", name, "' is unknown: choose llama-7b, llama-13b, llama-32b or a Hugging Face folder"));
 }
 
 }  // namespace sluice::model

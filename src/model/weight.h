@@ -31,7 +31,7 @@ enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter, kDecay, 
 // Balancing, 2024); loads become the visits themselves.
 enum class Learns : uint8_t { kByGradient, kAsCorrection, kAsLoads };
 
-// What a weight is to its part of a layer.
+// A weight's role in the arithmetic of its part.
 enum class Use : uint8_t {
   kNorm,    // of the part's norm before or behind
   kIn,      // a product with the part's normed rows: x·wᵀ
