@@ -14,6 +14,7 @@
 #include "cli/corpus_files.h"
 #include "cli/environment.h"
 #include "cli/model_folder.h"
+#include "cli/outputs.h"
 #include "cli/tokenizers.h"
 #include "corpus/build.h"
 
@@ -348,12 +349,10 @@ void add_corpus(CLI::App& app) {
   build
       ->add_option("inputs", options.inputs,
                    "Text files (a document each), JSON Lines or lists, .gz, .zst and .bz2 of these, Parquet, "
-                   "directories, "
-                   "folders of Hugging Face data sets")
+                   "directories, folders of Hugging Face data sets")
       ->required();
-  build
-      ->add_option("--out", options.directory,
-                   "Directory for corpus.bin, corpus.idx, tokenizer.model, lengths.json")
+  add_output(*build, "--out", options.directory, Output::kFolder,
+             "Directory for corpus.bin, corpus.idx, tokenizer.model, lengths.json")
       ->required();
   build->add_option(
       "--tokenizer", options.tokenizer_file,
@@ -367,8 +366,7 @@ void add_corpus(CLI::App& app) {
       "and write corpus.mask, which lets only what the assistant says count");
   build->add_flag("--prompts", arguments->prompts,
                   "Inputs are problems and answers, JSON objects with prompt and answer, each a text or a "
-                  "list of messages: as "
-                  "--chat of a user and an assistant");
+                  "list of messages: as --chat of a user and an assistant");
   build->add_flag("--pairs", arguments->pairs,
                   "Inputs are prompts with two answers, chosen and rejected: two corpora, in --out's chosen "
                   "and rejected");

@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/environment.h"
+#include "cli/outputs.h"
 #include "cli/tokenizers.h"
 #include "corpus/indexed.h"
 #include "corpus/load_tokenizer.h"
@@ -109,7 +110,8 @@ void add_corpus_merge(CLI::App& corpus) {
   auto arguments = std::make_shared<Merge>();
   command->add_option("corpora", arguments->options.corpora, "Prefixes of corpora made with one tokenizer")
       ->required();
-  command->add_option("--out", arguments->options.directory, "Directory for the corpus")->required();
+  add_output(*command, "--out", arguments->options.directory, Output::kFolder, "Directory for the corpus")
+      ->required();
   command->add_flag("--json", arguments->json, "Print the result as JSON");
   command->callback([arguments] { merge(*arguments); });
 }

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/outputs.h"
 #include "corpus/length_chart.h"
 
 namespace sluice::cli {
@@ -73,8 +74,8 @@ void add_lengths(CLI::App& app) {
       ->add_option("paths", arguments->paths,
                    "Corpora (prefix or directory), lengths.json, or text files, also s3://BUCKET/NAME")
       ->required();
-  lengths->add_option("--svg", arguments->svg, "Draw the histograms into this file");
-  lengths->add_option("--out", arguments->out, "Write lengths.json here");
+  add_output(*lengths, "--svg", arguments->svg, Output::kFile, "Draw the histograms into this file");
+  add_output(*lengths, "--out", arguments->out, Output::kFile, "Write lengths.json here");
   lengths->add_flag("--json", arguments->json, "Print the content of lengths.json instead of tables");
   lengths->callback([arguments] { run(*arguments); });
 }

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/number.h"
+#include "cli/outputs.h"
 #include "cli/plan_serving.h"
 #include "cli/planning.h"
 #include "cli/slow_notice.h"
@@ -283,8 +284,8 @@ void add_plan(CLI::App& app) {
           ->check(within(int64_t{1}, kMostSteps));
   command->add_flag("--explain", arguments->explain, "Say why: choice, last pipeline, next best, bound")
       ->excludes(batches);
-  CLI::Option* out =
-      command->add_option("--out", arguments->out, "Write plan.json, or the lines of --batches, here");
+  CLI::Option* out = add_output(*command, "--out", arguments->out, Output::kFile,
+                                "Write plan.json, or the lines of --batches, here");
   command->add_flag("--json", arguments->json, "Print the content of plan.json instead of a table");
   add_serving_options(*command, arguments->serving, {command->get_option("--config"), batches, out});
   command->callback([arguments] { run(*arguments); });

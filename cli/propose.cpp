@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/model_folder.h"
 #include "cli/number.h"
+#include "cli/outputs.h"
 #include "cli/planning.h"
 #include "config/run_config.h"
 #include "report/strategies_table.h"
@@ -74,7 +75,7 @@ void add_propose(CLI::App& app) {
           "paper 1)")
       ->check(within(1, 1 << 20));
   command->add_flag("!--no-share", arguments->share, "Leave out lanes that share parameters");
-  command->add_option("--out", arguments->out, "Write strategies.json here");
+  add_output(*command, "--out", arguments->out, Output::kFile, "Write strategies.json here");
   command->add_flag("--json", arguments->json, "Print the content of strategies.json instead of a table");
   command->callback([arguments] { run(*arguments); });
 }

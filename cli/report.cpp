@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/outputs.h"
 #include "report/run_files.h"
 
 namespace sluice::cli {
@@ -29,7 +30,8 @@ void add_report(CLI::App& app) {
       app.add_subcommand("report", "(Re)build the HTML report of a run, also of one that goes on");
   auto arguments = std::make_shared<ReportArguments>();
   command->add_option("run", arguments->run, "The directory that train or simulate wrote")->required();
-  command->add_option("--out", arguments->out, "Write the report here (default: RUN/report.html)");
+  add_output(*command, "--out", arguments->out, Output::kFile,
+             "Write the report here (default: RUN/report.html)");
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/model_folder.h"
 #include "cli/number.h"
+#include "cli/outputs.h"
 #include "cli/planning.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
@@ -152,8 +153,8 @@ void add_simulate(CLI::App& app) {
   command->add_option("--compare", arguments->compare,
                       text("Other systems, by name and separated by commas, or \"all\": ",
                            base::join(other_systems(), ", ")));
-  CLI::Option* out =
-      command->add_option("--out", arguments->out, "Write report, summary, metrics and traces here");
+  CLI::Option* out = add_output(*command, "--out", arguments->out, Output::kFolder,
+                                "Write report, summary, metrics and traces here");
   command
       ->add_option("--trace-steps", arguments->trace_steps,
                    "Steps whose timelines are written, separated by commas")

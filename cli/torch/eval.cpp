@@ -15,6 +15,7 @@
 #include "cli/environment.h"
 #include "cli/model_folder.h"
 #include "cli/number.h"
+#include "cli/outputs.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch/ranks.h"
 #include "cli/torch_commands.h"
@@ -243,8 +244,8 @@ void add_eval(CLI::App& app) {
   command->add_option("--losses", options->losses,
                       "Write a JSON line for every sequence here: document, begin, length, targets, loss_sum "
                       "(sequences go through the model one by one)");
-  command->add_option("--logits", options->logits,
-                      "Write tokens and logits of the first sequences here, as safetensors");
+  add_output(*command, "--logits", options->logits, Output::kFile,
+             "Write tokens and logits of the first sequences here, as safetensors");
   command->add_option("--logits-sequences", options->logits_sequences, "How many sequences --logits writes")
       ->check(at_least(1))
       ->capture_default_str();

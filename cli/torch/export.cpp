@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/number.h"
+#include "cli/outputs.h"
 #include "cli/torch_commands.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
@@ -126,7 +127,9 @@ void add_export(CLI::App& app) {
           "checkpoint", options->checkpoint,
           "Checkpoint (step-N), or a run directory: its newest checkpoint; or s3://BUCKET/NAME of either")
       ->required();
-  command->add_option("--out", options->out, "Folder to make; it must not exist or be empty")->required();
+  add_output(*command, "--out", options->out, Output::kFolder,
+             "Folder to make; it must not exist or be empty")
+      ->required();
   command
       ->add_option("--dtype", options->dtype,
                    "Type of the weights; auto: that of the folder that the run began with. Tensors that this "

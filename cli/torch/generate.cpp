@@ -15,6 +15,7 @@
 #include "cli/environment.h"
 #include "cli/model_folder.h"
 #include "cli/number.h"
+#include "cli/outputs.h"
 #include "cli/torch/generation.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch/ranks.h"
@@ -361,7 +362,8 @@ void add_generate(CLI::App& app) {
                       "File of prompts to go on from: a JSON line each, {\"prompt\": text}, {\"messages\": "
                       "[{\"role\": …, \"content\": …}, …]} or {\"ids\": [token, …]}");
   add_chat_options(*command, options->chat);
-  command->add_option("--out", options->out, "Where what is said behind --prompts goes, a JSON line a text");
+  add_output(*command, "--out", options->out, Output::kFile,
+             "Where what is said behind --prompts goes, a JSON line a text");
   command->add_option("--tokens", options->tokens, "Most tokens to say")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();

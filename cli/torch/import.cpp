@@ -11,6 +11,7 @@
 #include "checkpoint/save.h"
 #include "cli/command.h"
 #include "cli/model_folder.h"
+#include "cli/outputs.h"
 #include "cli/torch_commands.h"
 #include "model/parameter_count.h"
 
@@ -59,9 +60,8 @@ void add_import(CLI::App& app) {
   CLI::App* command = app.add_subcommand("import", about_torch_command("import"));
   auto options = std::make_shared<ImportArguments>();
   command->add_option("folder", options->folder, "Folder with config.json and safetensors")->required();
-  command
-      ->add_option("--out", options->out,
-                   "Directory in which step-0 is made, or the step of the folder's optimiser")
+  add_output(*command, "--out", options->out, Output::kFolder,
+             "Directory in which step-0 is made, or the step of the folder's optimiser")
       ->required();
   command->add_flag("--weights-only", options->weights_only,
                     "Leave out the optimiser's state that `export --optimizer` has written");

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/model_folder.h"
 #include "cli/number.h"
+#include "cli/outputs.h"
 #include "cli/torch/ranks.h"
 #include "cli/torch_commands.h"
 #include "config/config_file.h"
@@ -40,7 +41,9 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
 [[noreturn]] void run_rank(const ProfileArguments& options) {
   end_after([&] {
     const train::StopSignal stop = end_when_told();
+    // The file is the first rank's; others may lie on machines where its folder is not.
     const train::RunOptions rank = this_rank(options.ranks, "profile", RankLog::kStderr);
+    if (rank.launch.rank == 0) require_output("--out", options.out, Output::kFile);
     const profile::ProbeResult found =
         train::profile_run(rank, static_cast<int64_t>(options.seconds * kNanosecondsPerSecond));
     if (rank.launch.rank != 0) return;
@@ -55,6 +58,7 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
 }
 
 int launch(const ProfileArguments& options) {
+  require_output("--out", options.out, Output::kFile);
   config::RunConfig config = read_run_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
   session::configured_strategies(config, options.ranks.nproc);

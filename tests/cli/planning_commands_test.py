@@ -58,6 +58,8 @@ class PlanningCommands(CommandTest):
                              "--out", self.folder / "simulated")
         facts = json.loads((self.folder / "simulated" / "simulation.json").read_text())["facts"]
         self.assertIn("counted from its config.json's fields", facts["calibration"], compared)
+        shown = self.done("inspect", self.folder / "simulated" / "simulation.json")
+        self.assertRegex(shown, r"simulation of 16 ranks of a800x8\nsystem +mean step +as measured +tokens/s.*\nSluice ")
         self.assertRegex(self.done("inspect", folder), "model_type granitemoe is counted, not computed: .* parameters .*, "
                          "heads 16 .*, 8 experts of 3584, 2 a token, vocabulary 32000\n$")
         latent = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
@@ -202,6 +204,25 @@ class PlanningCommands(CommandTest):
                     table = re.search(r"\n  estimated +more.*\n((?:.+\n)+)", told).group(1).splitlines()
                     self.assertIn("(taken)", table[0])
                     self.assertNotIn("-", " ".join(line.split("<")[0] for line in table))
+
+    def test_what_cannot_be_written_is_known_before_the_work(self):
+        (self.folder / "file").write_text("")
+        (self.folder / "folder").mkdir()
+        # Lengths that no command would get through in the time of a test.
+        inputs = ("--gpus", 64, "--model", "llama-7b", "--lengths", self.folder / "absent.txt")
+        for command in (("propose", *inputs), ("plan", *inputs), ("plan", *inputs, "--batches", 3),
+                        ("lengths", self.folder / "absent.txt")):
+            for out, fault in {"absent/out.json": "absent is not there", "file/out.json": "file is no folder",
+                               "folder": "folder is a folder"}.items():
+                with self.subTest(command=command[0], out=out):
+                    self.refused(2, f"--out: .*{fault}", *command, "--out", self.folder / out)
+        self.refused(2, "--svg: .*is not there", "lengths", self.folder / "absent.txt", "--svg", self.folder / "no" / "x.svg")
+        for command in (("simulate", *inputs), ("corpus", "build", self.folder / "absent.txt"),
+                        ("corpus", "merge", self.folder / "absent")):
+            self.refused(2, "--out: .*file is no folder", *command, "--out", self.folder / "file" / "out")
+        self.refused(2, "--out: .*is not there", "report", self.folder, "--out", self.folder / "no" / "report.html")
+        (self.folder / "file").unlink()
+        (self.folder / "folder").rmdir()
 
     def test_lengths_are_drawn_and_summarised(self):
         svg, out = self.folder / "lengths.svg", self.folder / "lengths.json"
