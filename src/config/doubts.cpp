@@ -70,9 +70,8 @@ std::vector<std::string> doubts(const RunConfig& config) {
   if (config.train.patience > 0) needs_evaluations(text("train.patience is ", config.train.patience).c_str());
   if (config.checkpoint.keep_best) needs_evaluations("checkpoint.keep_best is true");
   if (config.cluster.preset != ClusterConfig().preset) {
-    lines.push_back(
-        text("cluster.preset is ", config.cluster.preset,
-             ": plan, simulate and train --dry-run plan for it, and this run for the machine that it is on"));
+    lines.push_back(text("cluster.preset is ", config.cluster.preset,
+                         ": plan and simulate plan for it, a run for the machine that it is on"));
   }
   for (const PhaseConfig& phase : config.phases) {
     if (phase.step < config.train.steps) continue;

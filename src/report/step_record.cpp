@@ -29,8 +29,7 @@ constexpr Metric kMetrics[] = {
      "that rank 0 computed on: CPU, or the GPU's name"},
     {"degraded", &Step::degraded, Kind::kReason, Fold::kOwn, nullptr,
      "null, or what made it slower than its machines could have it: GPUs that could not be used, traffic "
-     "between "
-     "them by way of host memory, attention without a fused kernel"},
+     "between them by way of host memory, attention without a fused kernel"},
     {"time_ms", &Step::time_ns, Kind::kMilliseconds, Fold::kOwn, "time/step_ms"},
     {"predicted_ms", &Step::predicted_ns, Kind::kMilliseconds, Fold::kOwn, "time/predicted_ms"},
     {"planning_ms", &Step::planning_ns, Kind::kMilliseconds, Fold::kOwn, "time/planning_ms"},
@@ -71,14 +70,15 @@ constexpr Metric kMetrics[] = {
      "that the last one cost: its thread's time on a processor, and what the update waited for it"},
     {"checkpoint_blocked_ms", &Step::checkpoint_blocked_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
      "that saving held the run up since the line before: inside time_ms where the save is asynchronous, "
-     "before "
-     "the step where the run waits for it"},
+     "before the step where the run waits for it"},
+    {"skipped_updates", &Step::skipped_updates, Kind::kCount, Fold::kOwn, nullptr,
+     "left out since the run was started, because a loss or gradient was not finite (train.on_nonfinite)",
+     kSparse},
     {"slowest_rank", &Step::slowest_rank, Kind::kCount, Fold::kOwn, nullptr, "whose pace is the highest"},
     {"slowest_pace", &Step::slowest_pace, Kind::kNumber, Fold::kOwn, "time/slowest_pace"},
     {"reward", &Step::reward, Kind::kNumber, Fold::kOwn, "rl/reward",
      "mean of a rollout's responses, before overlong ones are punished; this and the following in runs with "
-     "[rl] "
-     "alone, of a rollout by its first step",
+     "[rl] alone, of a rollout by its first step",
      kSparse},
     {"entropy", &Step::entropy, Kind::kNumber, Fold::kOwn, "rl/entropy",
      "nats a token, as the mean of -log p of what was said estimates it", kSparse},

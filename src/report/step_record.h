@@ -67,9 +67,10 @@ struct StepRecord {
   int64_t snapshot_bytes = 0;
   int64_t snapshot_ns = 0;
   int64_t checkpoint_blocked_ns = 0;
-  watch::Figures figures;            // by rank
-  std::vector<watch::Alarm> alarms;  // that are on
-  std::vector<PathShare> path;       // the longest first; empty: not looked at
+  std::optional<int64_t> skipped_updates;  // none: 0
+  watch::Figures figures;                  // by rank
+  std::vector<watch::Alarm> alarms;        // that are on
+  std::vector<PathShare> path;             // the longest first; empty: not looked at
   std::optional<int64_t> slowest_rank;
   std::optional<double> slowest_pace;
   // Of steps that learn from rewards or preferences; the first twelve of a rollout, by its first step.

@@ -247,6 +247,8 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
   times_.rewarding_ns = base::now_ns() - said_ns;
   share(responses);
   times_.predicted_ns = layout ? std::optional(layout->ns()) : std::nullopt;
+  // Evaluations answer other questions, once each, greedily: they say nothing of the next rollout's lengths.
+  if (manner == Manner::kGreedy) return responses;
   said_before_.clear();
   for (const std::vector<Response>& of_question : responses) {
     std::vector<int64_t>& said = said_before_.emplace_back();

@@ -56,8 +56,8 @@ class Speaker {
   // Behind other tokens, without what ended it.
   std::string text_of(std::span<const int32_t> tokens, std::span<const int32_t> before = {}) const;
   const SpeakingTimes& times() const { return times_; }  // of the last answer()
-  // How many tokens the last answer()'s responses had, by question; by them the next one's layout is chosen.
-  // A run that is resumed gives those from before.
+  // How many tokens the responses of the last sampled answer() had, by question; by them the next one's
+  // layout is chosen. A run that is resumed gives those from before.
   const std::vector<std::vector<int64_t>>& said_before() const { return said_before_; }
   void remember(std::vector<std::vector<int64_t>> said) { said_before_ = std::move(said); }
 

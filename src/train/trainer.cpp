@@ -77,7 +77,9 @@ class Trainer::Impl {
   void tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const;
   StepAgreement agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                       report::StepRecord& record);
-  void require_good(const runtime::StepResult& result, int64_t step);
+  void heed_nonfinite(const PreparedStep& step, const runtime::StepResult& result,
+                      const StepAgreement& agreement);
+  void heed_no_targets(const runtime::StepResult& result, int64_t step) const;
   void begin_snapshot(const RunState& state);
   void seal_if_due(const PreparedStep& step, const StepAgreement& agreement, bool boundary,
                    int64_t snapshot_ns);
@@ -85,6 +87,7 @@ class Trainer::Impl {
   void finish_save_under_way();
   RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler) const;
   RunState state_behind(const PreparedStep& last) const;
+  RunState state_before(const PreparedStep& next) const;
   RunState run_state_resumed() const;
 
   RunContext run_;  // starts no thread before it is opened
@@ -101,7 +104,22 @@ class Trainer::Impl {
   std::optional<Validation> validation_;
   std::optional<Saver> saver_;
   bool snapshot_beside_ = false;  // of the next step: one was begun
+  // Where data stand in front of the step under way.
+  std::optional<corpus::SamplerState> sampler_before_;
+  base::Json rollout_before_;
+  int64_t skipped_ = 0;         // updates left out
+  int64_t skipped_in_row_ = 0;  // of the last steps
 };
+
+namespace {
+
+constexpr int64_t kMostSkippedInRow = 10;
+
+bool is_finite(const runtime::StepResult& result) {
+  return std::isfinite(result.loss_sum) && std::isfinite(result.gradient_norm);
+}
+
+}  // namespace
 
 // A sequence that nothing holds ends the run before its first step, not days later.
 void Trainer::Impl::try_longest() {
@@ -173,6 +191,8 @@ void Trainer::Impl::train_steps() {
     stop = agreement.stop;
     step = std::move(first.step);
   }
+  sampler_before_ = run_.start().state().sampler;
+  rollout_before_ = run_.start().state().rollout;
   if (stop && run_.start().resumed().from_snapshot()) saver_->save_now(run_state_resumed());
   if (step && !stop && run_.buddies()) begin_snapshot(run_state_resumed());
   while (step && !stop) {
@@ -184,6 +204,8 @@ void Trainer::Impl::train_steps() {
     // What learns from itself makes its next step by the engine, between two steps.
     const auto between = learns_from_corpora() ? steady_clock::duration{} : steady_clock::now() - trained;
     report::StepRecord record = record_of(*step, result);
+    if (!is_finite(result)) ++skipped_;
+    if (skipped_ > 0) record.skipped_updates = skipped_;
     record.unfused_attention = ops::unfused_attention_calls() - unfused_before;
     if (std::exchange(snapshot_beside_, false)) record.snapshot_bytes = run_.buddies()->sent_bytes();
     const StepAgreement agreement = agree(upcoming, result, record);
@@ -198,7 +220,8 @@ void Trainer::Impl::train_steps() {
       write_step_trace(run_.control(), step->graph, run_.planning().cost(), result.timing, config().log.dir,
                        run_.options().epoch());
     }
-    require_good(result, record.step);
+    heed_nonfinite(*step, result, agreement);
+    heed_no_targets(result, record.step);
     const bool boundary = agreement.boundary || news.leaver;
     seal_if_due(*step, agreement, boundary, record.snapshot_ns);
     stop = finish_step(*step, agreement);
@@ -208,6 +231,8 @@ void Trainer::Impl::train_steps() {
       if (news.leaver == run_.rank()) run_.options().seat->memory->set_leaving();
       run_.peers().end_epoch(news.leaver ? text("rank ", *news.leaver, " leaves") : "others wait to join");
     }
+    sampler_before_ = step->sampler_after;
+    rollout_before_ = step->rollout_after;
     step = std::move(upcoming.step);
   }
 }
@@ -312,14 +337,34 @@ StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::
   return train::agree(run_.control(), upcoming, own, record);
 }
 
-void Trainer::Impl::require_good(const runtime::StepResult& result, int64_t step) {
-  // The update of such a step was left out, on all ranks, so what is saved is still good.
+// The update of such a step was left out, on all ranks, so the parameters are as good as before.
+void Trainer::Impl::heed_nonfinite(const PreparedStep& step, const runtime::StepResult& result,
+                                   const StepAgreement& agreement) {
+  skipped_in_row_ = is_finite(result) ? 0 : skipped_in_row_ + 1;
+  if (skipped_in_row_ == 0) return;
+  const int64_t number = step.plan.step;
+  const std::string found =
+      text("step ", number, " has loss ", result.mean_loss(), " and gradient norm ", result.gradient_norm);
+  const bool skips = config().train.on_nonfinite == config::OnNonfinite::kSkip;
+  if (skips && skipped_in_row_ < kMostSkippedInRow) {
+    if (run_.rank() == 0)
+      base::log_warning(text(found, ": its update is left out (train.on_nonfinite); ", skipped_, " so far"));
+    return;
+  }
+  const bool learnt = number > run_.start().state().step || run_.start().resumed().from_snapshot();
+  if (learnt) {
+    saver_->advance(agreement.saves);
+    saver_->save_now(state_before(step));
+  }
   run_.control().together("checking the step", [&] {
-    if (std::isfinite(result.loss_sum) && std::isfinite(result.gradient_norm)) return;
-    throw base::RunError(text("step ", step, " has loss ", result.mean_loss(), " and gradient norm ",
-                              result.gradient_norm,
-                              ": resume from the last checkpoint with a lower optimizer.lr"));
+    throw base::RunError(text(found, skips ? text(", as have the ", kMostSkippedInRow - 1, " before it") : "",
+                              learnt ? text("; what was learnt before is saved as step ", number) : "",
+                              ": resume with a lower optimizer.lr",
+                              skips ? "" : ", or with train.on_nonfinite = \"skip\" to leave its batch out"));
   });
+}
+
+void Trainer::Impl::heed_no_targets(const runtime::StepResult& result, int64_t step) const {
   // A batch may be unlucky: its sequences cut in front of the tokens that count. The step goes on, so that
   // the rate's and the sampler's course stay what they are without masks.
   if (result.targets > 0 || run_.rank() != 0) return;
@@ -370,6 +415,7 @@ bool Trainer::Impl::finish_step(const PreparedStep& step, const StepAgreement& a
   } else if (saver_->due(done)) {
     saver_->save(state_behind(step));
   }
+  saver_->begin_differences_anew(done);
   if (failure) std::rethrow_exception(failure);
   return stop;
 }
@@ -399,6 +445,12 @@ RunState Trainer::Impl::state_behind(int64_t steps,
 RunState Trainer::Impl::state_behind(const PreparedStep& last) const {
   RunState state = state_behind(last.plan.step + 1, last.sampler_after);
   state.rollout = last.rollout_after;
+  return state;
+}
+
+RunState Trainer::Impl::state_before(const PreparedStep& next) const {
+  RunState state = state_behind(next.plan.step, sampler_before_);
+  state.rollout = rollout_before_;
   return state;
 }
 
