@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cost/cost_model.h"
+#include "strategy/wire_codec.h"
 
 namespace sluice::cost {
 
@@ -14,6 +15,10 @@ namespace sluice::cost {
 inline constexpr int64_t kSnapshotCopies = 4;
 // The numbers that an owner keeps of a parameter: its master, and both moments of one that is trained.
 constexpr int64_t owner_numbers(bool trained) { return trained ? 3 : 1; }
+// And those that a snapshot has besides: where parameters are pulled by differences, what they have come to.
+constexpr int64_t followed_numbers(bool trained, strategy::PullCodec pull) {
+  return trained && strategy::is_difference(pull) ? 1 : 0;
+}
 
 struct SnapshotCost {
   int64_t slice_bytes =

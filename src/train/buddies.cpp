@@ -54,15 +54,16 @@ class CanonicalReader {
   size_t position_ = 0;
 };
 
-// Where a bucket's states begin in a rank's slices, in bytes.
-int64_t offset_of(const model::ParameterTable& table, int bucket, int64_t element_bytes, int ranks,
-                  int rank) {
+// How many elements a rank's slices have of the buckets in front of that one, `numbers(bucket)` of each.
+template <typename Numbers>
+int64_t elements_before(const model::ParameterTable& table, int bucket, int ranks, int rank,
+                        const Numbers& numbers) {
   int64_t elements = 0;
   for (int index = 0; index < bucket; ++index) {
     const model::Bucket& before = table.buckets[static_cast<size_t>(index)];
-    elements += cost::owner_numbers(before.trained) * link::OwnerLayout{ranks}.owned(before, rank).size();
+    elements += numbers(before) * link::OwnerLayout{ranks}.owned(before, rank).size();
   }
-  return elements * element_bytes;
+  return elements;
 }
 
 }  // namespace
@@ -140,7 +141,8 @@ int Buddies::rank_at(int distance) const {
 void Buddies::take(const std::string& text, int64_t step) {
   const int ranks = communicator_->size();
   const auto bytes_of = [&](int rank) {
-    return SliceSnapshot::bytes(store_.table(), store_.options().precision, ranks, rank);
+    return SliceSnapshot::bytes(store_.table(), store_.options().precision, ranks, rank) +
+           SliceSnapshot::followed_bytes(store_.table(), store_.options(), ranks, rank);
   };
   const int copied = ranks > 1 ? rank_at(-options_.stride) : -1;
   Snapshot snapshot{.step = step,
@@ -287,9 +289,35 @@ class Restorer {
   void restore() {
     for (const model::Bucket& bucket : store_.table().buckets) move(bucket);
     store_.refresh_compute_copies();
+    for (const model::Bucket& bucket : store_.table().buckets) {
+      const at::Tensor& copy = followed_[static_cast<size_t>(bucket.index)];
+      if (copy.defined()) store_.compute_copy(bucket.index).copy_(copy);
+    }
   }
 
  private:
+  int64_t followed(const model::Bucket& bucket) const {
+    return cost::followed_numbers(bucket.trained, store_.options().pull);
+  }
+  // Elements of its states, and behind all of these of what differences have come to.
+  int64_t states(const model::Bucket& bucket) const { return cost::owner_numbers(bucket.trained); }
+
+  // Where elements of a rank's slice of a bucket begin that lie `first` behind its beginning, of one of its
+  // states; behind the last state those that follow masters.
+  int64_t place_of(const model::Bucket& bucket, int ranks, int rank, int64_t state, int64_t first) const {
+    const model::ParameterTable& table = store_.table();
+    const int64_t size = link::OwnerLayout{ranks}.owned(bucket, rank).size();
+    const auto of_states = [&](const model::Bucket& of) { return states(of); };
+    if (state < states(bucket)) {
+      return elements_before(table, bucket.index, ranks, rank, of_states) + state * size + first;
+    }
+    const auto all = static_cast<int>(table.buckets.size());
+    return elements_before(table, all, ranks, rank, of_states) +
+           elements_before(table, bucket.index, ranks, rank,
+                           [&](const model::Bucket& of) { return followed(of); }) +
+           first;
+  }
+
   bool holds(int rank) const { return origin_.holders[static_cast<size_t>(rank)] == communicator_.rank(); }
 
   // The bytes of elements `slice` of one of a bucket's states.
@@ -300,8 +328,8 @@ class Restorer {
       if (rank < 0 || !holds(rank)) continue;
       const base::Interval owned = link::OwnerLayout{snapshot.ranks}.owned(bucket, rank);
       if (slice.begin < owned.begin || slice.end > owned.end) continue;
-      const int64_t offset = offset_of(store_.table(), bucket.index, element_bytes_, snapshot.ranks, rank);
-      return bytes + offset + (state * owned.size() + slice.begin - owned.begin) * element_bytes_;
+      return bytes +
+             element_bytes_ * place_of(bucket, snapshot.ranks, rank, state, slice.begin - owned.begin);
     }
     SLUICE_ASSERT(false, "a rank sends slices that it does not hold");
   }
@@ -309,7 +337,7 @@ class Restorer {
   void move(const model::Bucket& bucket) {
     const auto transfers = link::moved_owners(bucket, origin_.holders, communicator_.size());
     const link::PeerSlices slices = link::pull_slices(transfers, communicator_.size(), communicator_.rank());
-    const int64_t states = cost::owner_numbers(bucket.trained);
+    const int64_t states = this->states(bucket) + followed(bucket);
     std::vector<int64_t> send_bytes, receive_bytes;
     std::string sent, received;
     for (int peer = 0; peer < communicator_.size(); ++peer) {
@@ -340,6 +368,10 @@ class Restorer {
     own.master.narrow(0, first, slice.size()).copy_(next());
     for (runtime::Moment* moment : {&own.exp_avg, &own.exp_avg_sq})
       if (moment->numel() > 0) moment->write(first, next());
+    if (followed(bucket) == 0) return bytes;
+    at::Tensor& copy = followed_[static_cast<size_t>(bucket.index)];
+    if (!copy.defined()) copy = own.master.new_empty(own.master.sizes());
+    copy.narrow(0, first, slice.size()).copy_(next());
     return bytes;
   }
 
@@ -348,6 +380,8 @@ class Restorer {
   runtime::ParameterStore& store_;
   const int64_t element_bytes_;
   const std::optional<SnapshotMemory::View> view_;
+  std::vector<at::Tensor> followed_ =
+      std::vector<at::Tensor>(store_.table().buckets.size());  // by bucket: what differences have come to
 };
 
 }  // namespace

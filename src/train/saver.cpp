@@ -96,15 +96,29 @@ void Saver::tell(Progress progress, std::exception_ptr own) const {
 }
 
 bool Saver::due(int64_t done) {
-  const int64_t every = run_.config().checkpoint.every;
-  const bool now = every > 0 && done % every == 0;
+  const bool now = is_due(done);
   if (!save_.busy()) return now || std::exchange(postponed_, false);
   if (now && run_.rank() == 0) {
-    base::log_warning(text("the checkpoint after ", done, " steps has to wait: the one after ", save_.step(),
+    base::log_warning(text("the checkpoint after ", done, " steps ",
+                           pulls_differences() ? "is left out" : "has to wait", ": the one after ",
+                           save_.step(),
                            " is still being written; raise checkpoint.every, or use a faster disk"));
   }
-  postponed_ = postponed_ || now;
+  postponed_ = postponed_ || (now && !pulls_differences());
   return false;
+}
+
+bool Saver::is_due(int64_t done) const {
+  const int64_t every = run_.config().checkpoint.every;
+  return every > 0 && done % every == 0;
+}
+
+bool Saver::pulls_differences() const {
+  return strategy::is_difference(run_.engine().store().options().pull);
+}
+
+void Saver::begin_differences_anew(int64_t done) {
+  if (is_due(done) && pulls_differences()) run_.engine().store().refresh_compute_copies();
 }
 
 void Saver::begin(const RunState& state, Source source) {
@@ -133,21 +147,12 @@ void Saver::begin(const RunState& state, Source source) {
 void Saver::save(const RunState& state) {
   if (!run_.config().checkpoint.async) return save_now(state);
   begin(state, Source::kCopy);
-  go_on_as_resumed();
 }
 
 void Saver::save_now(const RunState& state) {
   finish_first_place();
   begin(state, Source::kSlices);
   finish();
-  go_on_as_resumed();
-}
-
-// No checkpoint has what differences come to: who resumes begins with whole parameters, and so does who goes
-// on, to the same bits.
-void Saver::go_on_as_resumed() {
-  runtime::ParameterStore& store = run_.engine().store();
-  if (strategy::is_difference(store.options().pull)) store.refresh_compute_copies();
 }
 
 // Who ends wants the newest state on disk first: the older one's mirror is given up.

@@ -32,8 +32,12 @@ class Saver {
   void advance(std::span<const checkpoint::SaveWord> words);
 
   // Whether to begin a save behind `done` steps, on all ranks alike: checkpoint.every says so, or said so
-  // while the save before was under way. Nobody waits for a slow disk; its checkpoints are fewer.
+  // while the save before was under way. Nobody waits for a slow disk; its checkpoints are fewer. Where
+  // parameters are pulled by differences, what was due then is left out.
   bool due(int64_t done);
+  // Collective, behind the save where one is due: differences begin anew there, whether the disk was quick
+  // enough for it or not, and so does who resumes from it, to the same bits.
+  void begin_differences_anew(int64_t done);
 
   // Collective, between two steps: saves the present state. Returns when that is copied, or, without
   // checkpoint.async, as now().
@@ -46,7 +50,8 @@ class Saver {
  private:
   enum class Source : uint8_t { kCopy, kSlices };
   void begin(const RunState& state, Source source);
-  void go_on_as_resumed();
+  bool is_due(int64_t done) const;
+  bool pulls_differences() const;
   void finish_first_place();
   void wait_and_advance();
   void tell(checkpoint::BackgroundSave::Progress progress, std::exception_ptr own) const;

@@ -153,6 +153,14 @@ void copy_slices(const runtime::ParameterStore& store, char* bytes) {
       bytes += state.nbytes();
     }
   }
+  for (const model::Bucket& bucket : store.table().buckets) {
+    if (cost::followed_numbers(bucket.trained, store.options().pull) == 0) continue;
+    const at::Tensor copy =
+        store.compute_copy(bucket.index).to(store.owner(bucket.index).master.scalar_type());
+    copy_state(copy, bytes);
+    bytes += copy.nbytes();
+    stream.wait();  // before the memory of the wide copy goes
+  }
 }
 
 std::vector<checkpoint::OwnerState> SliceSnapshot::view(const runtime::ParameterStore& store) {
@@ -168,6 +176,17 @@ std::vector<checkpoint::OwnerState> SliceSnapshot::view(const runtime::Parameter
                               exp_avg_sq.const_data_ptr()));
   }
   return states;
+}
+
+int64_t SliceSnapshot::followed_bytes(const model::ParameterTable& table,
+                                      const runtime::ParameterStore::Options& options, int world_size,
+                                      int rank) {
+  int64_t elements = 0;
+  for (const model::Bucket& bucket : table.buckets) {
+    elements += cost::followed_numbers(bucket.trained, options.pull) *
+                link::OwnerLayout{world_size}.owned(bucket, rank).size();
+  }
+  return elements * comm::size_of(options.precision.master());
 }
 
 int64_t SliceSnapshot::bytes(const model::ParameterTable& table, const runtime::Precision& precision,

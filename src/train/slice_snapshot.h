@@ -61,17 +61,22 @@ class SliceSnapshot {
   // No copy where the slices lie in host memory already: for who waits until the save has ended.
   std::vector<checkpoint::OwnerState> view(const runtime::ParameterStore& store);
 
-  // What a snapshot of this rank's takes.
+  // What a copy of this rank's slices takes.
   static int64_t bytes(const model::ParameterTable& table, const runtime::Precision& precision,
                        int world_size, int rank);
+  // What it takes besides to go on where parameters are pulled by differences: what these have come to, as
+  // wide as masters, of the buckets that are trained; else 0.
+  static int64_t followed_bytes(const model::ParameterTable& table,
+                                const runtime::ParameterStore::Options& options, int world_size, int rank);
 
  private:
   std::future<at::Tensor> room_;  // until the first take(); then
   at::Tensor memory_;             // bytes: the copied buckets' states end to end
 };
 
-// Copies a rank's slices end to end into memory that takes SliceSnapshot::bytes: of each bucket the masters,
-// then, if it is trained, the first and the second moments. From a GPU on a stream of its own; returns when
+// Copies a rank's slices end to end into memory that takes SliceSnapshot::bytes and followed_bytes: of each
+// bucket the masters, then, if it is trained, the first and the second moments; behind all of them what
+// differences have come to, bucket by bucket. From a GPU on a stream of its own; returns when
 // they are there.
 void copy_slices(const runtime::ParameterStore& store, char* bytes);
 

@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import unittest
 
 SLUICE = os.environ.get("SLUICE", "build/sluice")
@@ -19,6 +20,19 @@ def call(*arguments):
     done = subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True, timeout=HANG_S)
     done.stderr = NOTICE.sub("", done.stderr)
     return done
+
+
+def a_worker(launcher):
+    """A process that a supervisor of the launcher started; it may be killed."""
+    def children(pid):
+        path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+        return [int(child) for child in path.read_text().split()] if path.exists() else []
+    deadline = time.monotonic() + HANG_S
+    while time.monotonic() < deadline:
+        workers = [worker for supervisor in children(launcher) for worker in children(supervisor)]
+        if workers:
+            return workers[-1]
+    raise AssertionError(f"the launcher {launcher} has no worker after {HANG_S} s")
 
 
 class CommandTest(unittest.TestCase):

@@ -2,14 +2,18 @@
 bit, bytes that shrink, and words that a level can't use."""
 
 import json
+import os
 import pathlib
+import re
+import signal
+import subprocess
 import sys
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS / "integration"))
 
-from commands import CommandTest, call  # noqa: E402
+from commands import SLUICE, CommandTest, a_worker, call  # noqa: E402
 
 CORPUS = TESTS / "data" / "parity" / "glm4_moe"
 CONFIG = """
@@ -79,6 +83,38 @@ class Wire(CommandTest):
             rest = self.train(f"{name}_half", *arguments, "--resume", "auto")
             for key in ("loss", "grad_norm"):
                 self.assertEqual([line[key] for line in rest[-4:]], [line[key] for line in whole[-4:]])
+
+    def test_what_differences_come_to_outlives_a_lost_rank(self):
+        arguments = ("--set", "link.pull=int4-difference", "--set", "train.steps=40", "--set", "elastic.buddy_every=1",
+                     "--set", "parallel.strategies=auto", "--set", "parallel.max_cp=1")
+        whole = self.train("unlost", *arguments)
+        command = ("train", "--config", self.config, "--nproc", 4, "--set", f'log.dir="{self.folder}/lost"', *arguments)
+        process = subprocess.Popen([SLUICE, *map(str, command)], stderr=subprocess.PIPE, text=True)
+        log = ""
+        for line in process.stderr:
+            log += line
+            if re.search(r"step 7 ", line):
+                os.kill(a_worker(process.pid), signal.SIGKILL)
+                break
+        log += process.stderr.read()
+        self.assertEqual(process.wait(), 0, log)
+        lines = [json.loads(line) for line in (self.folder / "lost" / "metrics.jsonl").read_text().splitlines()]
+        self.assertGreater(lines[-1]["epoch"], 0, log)
+        for own, other in zip(lines, whole, strict=True):
+            self.assertLess(abs(own["loss"] - other["loss"]), 1e-11 * other["loss"], own["step"])
+
+    def test_when_a_save_ends_changes_no_loss(self):
+        losses = [[line["loss"] for line in self.train(
+            name, "--set", "link.pull=int4-difference", "--set", "checkpoint.every=3", "--set", f"checkpoint.async={word}")]
+            for name, word in {"behind": "true", "waited": "false"}.items()]
+        self.assertEqual(*losses)
+
+    def test_words_for_other_numbers_than_are_computed_with_are_refused(self):
+        for key in ("pull", "gather"):
+            done = call("train", "--config", self.config, "--nproc", 1, "--set", f"link.{key}=float32", "--set",
+                        "parallel.strategies=['<1,1,1>']", "--set", f'log.dir="{self.folder}/no"')
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"link.{key} is float32, but ranks compute with float64", done.stderr)
 
     def test_sums_and_gathers_shrink_and_stay_near(self):
         shared = ("--set", "parallel.strategies=['<1,1,4,4>']")
