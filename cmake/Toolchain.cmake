@@ -25,7 +25,7 @@ endif()
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
                     $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 # Warnings of the program's text end a build where $CI is set, or where that is asked for. Those that hang on what an
-# optimiser finds stay warnings: they differ by compiler, options and sanitizer.
+# optimiser finds, or on which files a unity build joins, stay warnings: they differ by compiler, options and sanitizer.
 if(DEFINED ENV{CI})
   set(warnings_end_builds ON)
 endif()
@@ -33,7 +33,7 @@ option(SLUICE_WERROR "End the build at a compiler warning" ${warnings_end_builds
 if(SLUICE_WERROR)
   set(warnings -Werror)
   foreach(guess maybe-uninitialized array-bounds stringop-overflow stringop-overread restrict nonnull
-          null-dereference free-nonheap-object dangling-pointer)
+          null-dereference free-nonheap-object dangling-pointer subobject-linkage)
     list(APPEND warnings -Wno-error=${guess})
   endforeach()
   foreach(warning ${warnings})

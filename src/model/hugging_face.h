@@ -21,8 +21,7 @@ Shape shape_from_hugging_face(const base::Json& config, const std::string& name)
 // (model/counted.h).
 Shape shape_to_plan_from_hugging_face(const base::Json& config, const std::string& name);
 
-// What transformers' class of the family, old and new, reads back to the same shape; `dtype` is its
-// torch_dtype
+// What transformers' class of the family, old and new, reads back to the same shape; `dtype` is its torch_dtype
 // ("float32"). Token ids are the caller's to add.
 base::Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions);
 

@@ -20,6 +20,11 @@ using transport::cuda_check;
 // Compute nodes that are issued beyond the one that the GPU is at: enough to hide the calling thread's work.
 constexpr size_t kMostComputeAhead = 4;
 
+}  // namespace
+
+// Not in the unnamed namespace: members of a named type have it.
+namespace device_work {
+
 // A point in a stream's work, with its time.
 class Event {
  public:
@@ -48,10 +53,12 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-}  // namespace
+}  // namespace device_work
 
 // The streams, and events that are used again from step to step.
 class DeviceExecutor::Streams {
+  using Event = device_work::Event;
+
  public:
   explicit Streams(c10::DeviceIndex device) {
     for (int stream = 0; stream < graph::kStreams; ++stream) {

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "base/log.h"
+#include "base/text.h"
+
 namespace sluice::runtime {
 
 void expect_equal(const RunRecord& run, const RunRecord& reference, double scalar_tolerance,
@@ -60,7 +63,13 @@ Tolerance tolerance_of(const RunOptions& one_rank, const RunRecord& reference) {
       tolerance.parameters =
           std::max(tolerance.parameters, kFactor * apart(nudged.parameters.at(name), values, true));
   }
-  return tolerance;
+  base::log_info(
+      base::text("tolerance of losses ", tolerance.scalars, ", of parameters ", tolerance.parameters));
+  // Whatever amplifies a last digit further hides faults.
+  constexpr double kMostScalars = 1e-6, kMostParameters = 1e-4;
+  EXPECT_LE(tolerance.scalars, kMostScalars);
+  EXPECT_LE(tolerance.parameters, kMostParameters);
+  return {std::min(tolerance.scalars, kMostScalars), std::min(tolerance.parameters, kMostParameters)};
 }
 
 void expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans, const RunRecord& reference) {

@@ -6,10 +6,14 @@ import pathlib
 import re
 import signal
 import subprocess
-import time
+import sys
 import unittest
 
-from commands import HANG_S, SLUICE, CommandTest, call
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS / "integration"))
+
+from commands import HANG_S, SLUICE, CommandTest, a_worker, call  # noqa: E402
+from harness import checkpoint_tensors  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONFIG = """
@@ -118,11 +122,33 @@ class Reinforcement(CommandTest):
         self.assertNotEqual(status, 0)
         return errors
 
+    def left_over(self, name):
+        """Behind step 5, in the middle of a rollout: the ids of the responses that are still to be trained on, and how many
+        tokens all of its responses have."""
+        rollout = json.loads((self.folder / name / "checkpoints/step-5/manifest.json").read_text())["rollout"]
+        return [[episode["tokens"] for episode in batch] for batch in rollout["batches"]], rollout["said"]
+
+    def assert_same_parameters(self, name, expected, tolerance=1e-11):
+        """And moments, element by element, over the largest of a tensor."""
+        for step in (5, 6):
+            own, other = (checkpoint_tensors(self.folder / run, step) for run in (name, expected))
+            self.assertEqual(own.keys(), other.keys())
+            for tensor, values in other.items():
+                largest = max(map(abs, values), default=0) or 1
+                worst = max((abs(a - b) for a, b in zip(own[tensor], values, strict=True)), default=0)
+                self.assertLessEqual(worst, tolerance * largest, (name, step, tensor))
+
     def test_every_layout_says_and_learns_the_same(self):
+        saved = {"checkpoint__every": 5, "checkpoint__keep": 2}
+        self.train("one_saved", 1, **saved)
+        ids = self.left_over("one_saved")
+        self.assertGreater(sum(map(len, ids[0])), 0)
         for name, (ranks, strategies, speaking) in LAYOUTS.items():
             with self.subTest(name):
                 self.assert_same(self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"',
-                                            parallel__speaking=f'"{speaking}"'))
+                                            parallel__speaking=f'"{speaking}"', **saved))
+                self.assertEqual(self.left_over(name), ids)
+                self.assert_same_parameters(name, "one_saved")
 
     def test_prompts_computed_once_or_for_every_response(self):
         def shared(lines):
@@ -160,27 +186,19 @@ class Reinforcement(CommandTest):
         for line in process.stderr:
             log += line
             if re.search(r"step 7 ", line):
-                worker = self.a_worker(process.pid)
-                if worker:
-                    os.kill(worker, signal.SIGKILL)
+                os.kill(a_worker(process.pid), signal.SIGKILL)
                 break
         log += process.stderr.read()
         self.assertEqual(process.wait(), 0, log)
         self.assertIn("epoch", log)
         self.assert_same(self.lines("lost"), expected=self.train("unlost", 1, train__steps=40))
 
-    @staticmethod
-    def a_worker(launcher):
-        """A process that a supervisor of the launcher started."""
-        def children(pid):
-            path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
-            return [int(child) for child in path.read_text().split()] if path.exists() else []
-        deadline = time.monotonic() + HANG_S
-        while time.monotonic() < deadline:
-            workers = [worker for supervisor in children(launcher) for worker in children(supervisor)]
-            if workers:
-                return workers[-1]
-        return None
+    def test_evaluations_do_not_change_what_rollouts_are_planned_by(self):
+        runs = [self.train(name, 2, train__eval_every=every, parallel__strategies='["1x<2,1,1>"]')
+                for name, every in (("evaluated", 1), ("unevaluated", 0))]
+        predicted = [[line["rollout_predicted_ms"] for line in run if "rollout_predicted_ms" in line] for run in runs]
+        self.assertGreater(len(predicted[0]), 1)
+        self.assertEqual(*predicted)
 
     def test_a_reward_that_fails_ends_the_run_with_what_was_done_saved(self):
         for body, told, timeout_s in (("raise ValueError('odd')", "ValueError: odd", HANG_S),
@@ -275,6 +293,28 @@ class Preferences(CommandTest):
             for own, other in zip(run, expected, strict=True):
                 for key in ("loss", "margin", "accuracy", "grad_norm"):
                     self.assertLess(abs(own[key] - other[key]), 1e-11 * max(1, abs(other[key])), (key, own["step"]))
+
+    def test_unwanted_answers_come_in_an_order_of_their_own(self):
+        """Of answers of six lengths the tokens of a step of one answer of each kind tell which was drawn."""
+        def build(name, sizes):
+            chats = [{"messages": [{"role": "user", "content": "1 2"},
+                                   {"role": "assistant", "content": " ".join("3" * size) + " ;"}]} for size in sizes]
+            (self.folder / f"{name}.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+            self.done("corpus", "build", self.folder / f"{name}.jsonl", "--chat", "--tokenizer",
+                      self.folder / "tokenizer.json", "--out", self.folder / name)
+        build("wanted", [4] * 6)
+        build("unwanted", range(8, 32, 4))
+        settings = {"rl__algorithm": '"kto"', "rl__prompts_per_step": 1, "train__steps": 18,
+                    "data__train": f'[["{self.folder}/wanted/corpus", 1.0]]', "rl__rejected": f'["{self.folder}/unwanted/corpus"]'}
+        tokens = [line["tokens"] for line in self.train("kto", 1, **settings)]
+        ranks = sorted(set(tokens))
+        epochs = [[ranks.index(each) for each in tokens[begin:begin + 6]] for begin in (0, 6, 12)]
+        self.assertEqual([sorted(epoch) for epoch in epochs], [list(range(6))] * 3, tokens)
+        self.assertNotIn(list(range(6)), epochs)
+        self.assertEqual(len({tuple(epoch) for epoch in epochs}), 3, epochs)
+        self.train("kto_half", 1, **settings | {"train__steps": 9, "checkpoint__every": 9})
+        rest = self.train("kto_half", 1, "--resume", "auto", **settings)
+        self.assertEqual([line["tokens"] for line in rest], tokens)
 
     def test_pairs_have_two_answers(self):
         status, errors = Reinforcement.ended(Reinforcement.arguments.__func__(
