@@ -244,7 +244,7 @@ TEST(RunConfig, RefusesWhatIsOutOfRange) {
   EXPECT_NE(fault(kSmall, {"train.steps=many"})
                 .find("--set: train.steps is \"many\": give a whole number from 1 to"),
             std::string::npos);
-  EXPECT_NE(fault(kSmall, {"model.hf=somewhere"}).find("keep one"), std::string::npos);
+  EXPECT_NE(fault("[model]\nhf = 'somewhere'\nlayers = 3\n").find("keep one"), std::string::npos);
   EXPECT_NE(fault("[model]\nlayers = = 3").find("run.toml:2"), std::string::npos);
   EXPECT_NE(fault("").find("model.layers is missing"), std::string::npos);
 }

@@ -9,6 +9,10 @@
 
 namespace sluice::cost {
 
+// Whether these bytes are counted: the lengths of a published table fit beside all that its program
+// allocates, so nothing of ours comes on top of them.
+inline bool counts_buffers(const CostModel::Options& options) { return options.scheme_times.empty(); }
+
 // That a rank sends or receives at once: enough for the bandwidth of every link.
 inline constexpr int64_t kPieceElements = int64_t{1} << 22;
 

@@ -20,7 +20,7 @@ constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
 // The buffers of pull and push where the rank holds so many elements of the largest round, and sends and
 // receives as many on every level.
 int64_t link_bytes(const CostModel::Options& options, int64_t elements, int world_size) {
-  if (world_size == 1) return 0;
+  if (world_size == 1 || !counts_buffers(options)) return 0;
   const auto level = [&](strategy::Codec push) {
     LinkBuffers buffers(options.memory, options.codecs.pull, push, world_size);
     buffers.add_round({elements, elements, elements, elements}, link_pieces(elements));
@@ -56,17 +56,16 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
     largest_end = std::max(largest_end, shared);
   }
   // As link::Rounds cuts them: the embedding travels with the first blocks, the head with the last.
-  const int64_t rounds = std::max<int64_t>(
-      1, divide_up(program().blocks_in(run).size(), int64_t{scheme_.tp} * scheme_.share));
+  const int64_t rounds =
+      std::max<int64_t>(1, divide_up(program().blocks_in(run).size(), int64_t{scheme_.tp} * scheme_.share));
   const int64_t moved = divide_up(parameters - ends, rounds) + (rounds == 1 ? ends : largest_end);
   const ParameterCount all = all_parameters(program(), memory);
   const bool head = run.end > program().head();
   return parameters * memory.element_bytes + gradients * memory.accumulator_bytes +
          memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
          memory.pull_bytes(options().codecs.pull, divide_up(all.all, world_size), parameters) +
-         narrow_copies_bytes(memory, divide_up(all.all, world_size)) +
-         link_bytes(options(), moved, world_size) +
-         (head ? memory.logits_chunk_bytes : 0) +
+         (counts_buffers(options()) ? narrow_copies_bytes(memory, divide_up(all.all, world_size)) : 0) +
+         link_bytes(options(), moved, world_size) + (head ? memory.logits_chunk_bytes : 0) +
          model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
                            memory.element_bytes) +
          divide_up(memory.attention_bytes, scheme_.tp) +
@@ -81,7 +80,8 @@ int64_t MemoryCost::fixed_bytes(int world_size) const {
     if (program().uniform() && stage > 1 && stage + 1 < scheme_.pp) continue;
     fullest = std::max(fullest, stage_bytes(stage, world_size));
   }
-  return with_small_tensors(fullest) + narrow_product_bytes(0);
+  if (counts_buffers(options())) fullest = with_small_tensors(fullest);
+  return fullest + narrow_product_bytes(0);
 }
 
 int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "cost/cost_model.h"
+#include "cost/link_buffers.h"
 #include "cost/memory_cost.h"
 #include "cost/parameter_counts.h"
 #include "cost/test_model.h"
@@ -178,8 +179,9 @@ TEST(GatheredBytes, HoldTwoGatheredOperationsAndTheGradientsOfTwo) {
   EXPECT_EQ(MemoryCost(cost, {.cp = 2}).gathered_bytes(CellKind::kBackward, part), 0);
   // Coded both ways; and of two lanes' gradients the own half as it is, and half of them read again.
   const auto narrow = static_cast<double>(layer * (2 * 2 + 4 + 2 * 2 + 4));
-  EXPECT_NEAR(static_cast<double>(MemoryCost(narrow_model(), scheme).gathered_bytes(CellKind::kBackward, part)),
-              narrow, 0.01 * narrow);
+  EXPECT_NEAR(
+      static_cast<double>(MemoryCost(narrow_model(), scheme).gathered_bytes(CellKind::kBackward, part)),
+      narrow, 0.01 * narrow);
 }
 
 // Of two nodes of two lanes: a half of what was made before goes on between them, and comes.
@@ -196,18 +198,23 @@ TEST(GatheredBytes, HoldTheSumsOfRunsBesides) {
                 (layer + 3) / 4 * 4);
 }
 
-// Parameters and accumulators fall to a half; what is at work comes on top.
+// Parameters and accumulators fall to a half; what is at work, copies and buffers come on top.
 TEST(FixedBytes, SharedParametersWeighAPartAndTheWindow) {
   const CostModel cost = model();
   const MemoryModel& memory = cost.options().memory;
   const auto half = [&](int64_t position) { return (elements(cost, position) + 1) / 2; };
   const int64_t held = half(0) + 5 * half(1) + half(6);
-  const int64_t owned =
-      (all_parameters(cost.program(), memory).all + 3) / 4 * memory.owner_bytes_per_parameter;
+  const int64_t owned = (all_parameters(cost.program(), memory).all + 3) / 4;
   const Scheme scheme{.cp = 4, .share = 2};
+  // Five blocks in three rounds, an end with one of them.
+  const int64_t moved = (5 * half(1) + 2) / 3 + std::max(half(0), half(6));
+  LinkBuffers buffers(memory, cost.options().codecs.pull, cost.options().codecs.push.in_node, 4);
+  buffers.add_round({moved, moved, moved, moved}, link_pieces(moved));
   EXPECT_EQ(MemoryCost(cost, scheme).fixed_bytes(4),
-            held * 6 + owned +
-                MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackward, cost.stage_run(scheme, 0)));
+            with_small_tensors(
+                held * 6 + owned * memory.owner_bytes_per_parameter + narrow_copies_bytes(memory, owned) +
+                buffers.bytes() +
+                MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackward, cost.stage_run(scheme, 0))));
 }
 
 }  // namespace

@@ -223,8 +223,8 @@ int64_t link_bytes(const LinkPlan& links, const cost::CostModel::Options& option
   for (size_t round = 0; round < links.pull.busiest.size(); ++round) {
     const LinkPlan::Busiest &all = links.pull.busiest[round], &trained = links.push.busiest[round];
     const link::Volume &all_of = links.pull.nics[round], &trained_of = links.push.nics[round];
-    buffers.add_round(in_node ? cost::LinkLoad{all.intra_elements, all.intra_elements,
-                                               trained.intra_elements, trained.intra_elements}
+    buffers.add_round(in_node ? cost::LinkLoad{all.intra_elements, all.intra_elements, trained.intra_elements,
+                                               trained.intra_elements}
                               : cost::LinkLoad{all_of.sent[nic], all_of.received[nic], trained_of.sent[nic],
                                                trained_of.received[nic]},
                       link_pieces(links, round));
@@ -239,11 +239,12 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& opti
   const LinkPlan::Elements& owned = graph.links->owned[r];
   const int64_t bytes = held.all * memory.element_bytes + held.trained * memory.accumulator_bytes +
                         memory.owner_bytes(owned.all, owned.trained) +
-                        memory.pull_bytes(options.codecs.pull, owned.all, held.all) +
-                        cost::narrow_copies_bytes(memory, owned.all) +
-                        link_bytes(*graph.links, options, rank, /*in_node=*/true) +
-                        (graph.links->has_inter() ? link_bytes(*graph.links, options, rank, /*in_node=*/false) : 0);
-  return cost::with_small_tensors(bytes);
+                        memory.pull_bytes(options.codecs.pull, owned.all, held.all);
+  if (!cost::counts_buffers(options)) return bytes;
+  const int64_t between_nodes =
+      graph.links->has_inter() ? link_bytes(*graph.links, options, rank, /*in_node=*/false) : 0;
+  return cost::with_small_tensors(bytes + cost::narrow_copies_bytes(memory, owned.all) +
+                                  link_bytes(*graph.links, options, rank, /*in_node=*/true) + between_nodes);
 }
 
 // Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.
