@@ -403,7 +403,8 @@ void inspect_simulation(const Json& json, const std::string& name) {
   std::vector<std::vector<std::string>> rows = {
       {"system", "mean step", "as measured", "tokens/s", "peak", "configuration"}};
   const auto duration = [](int64_t ns) { return ns > 0 ? base::human_duration(ns) : "-"; };
-  for (const auto& [system, of] : base::require<Json>(json, "systems", name).items()) {
+  const auto systems = base::require<Json>(json, "systems", name);
+  for (const auto& [system, of] : systems.items()) {
     const auto title = base::get_or<std::string>(of, "title", system, name);
     const auto configuration = base::get_or<std::string>(of, "configuration", "", name);
     if (of.contains("infeasible")) {

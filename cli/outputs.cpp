@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text.h"
 
 namespace sluice::cli {
@@ -21,19 +20,13 @@ std::string folder_fault(const fs::path& folder, const std::string& what) {
   return text(folder.string(), " may not be written to: name another place");
 }
 
+// Nothing is made to try it: what an earlier call left beside the file may be what this one goes on from.
 std::string file_fault(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return text(path.string(), " is a folder: name a file");
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return "";
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  std::string fault = folder_fault(folder, "the folder");
-  if (!fault.empty()) return fault;
-  try {
-    const base::AtomicFile made(path);
-  } catch (const base::Error& failed) {
-    return failed.what();
-  }
-  return "";
+  return folder_fault(folder, "the folder");
 }
 
 // The first part of the path that there is tells whether the rest can be made.

@@ -202,7 +202,7 @@ Outcome run_layers(const Case& c, const Data& data, int tp, Weights weights = We
       const Rank& rank = ranks[static_cast<size_t>(t)];
       add_back(table.buckets[i], rank.accumulators[i], tp, t, outcome.gradients.back());
       EXPECT_EQ(rank.loss_sum, outcome.loss_sum);
-      EXPECT_EQ(rank.evaluated_loss_sum, outcome.loss_sum);
+      EXPECT_DOUBLE_EQ(rank.evaluated_loss_sum, outcome.loss_sum);
     }
   }
   return outcome;

@@ -181,7 +181,7 @@ class ModelCommands(CommandTest):
         for strategy, told in {"<1,1,2,2>": "which share parameters", "<1,1,1>": "give pipelines for all of them",
                                "2x<1,1,1>": "give a file of --prompts", "<1,40,1>": "start more ranks", "1x": "--strategy: "}.items():
             self.assertIn(told, refused("--prompt", "a", "--nproc", 2, "--strategy", strategy))
-        self.assertIn("there is no folder", refused("--prompts", prompts, "--out", self.folder / "none" / "said.jsonl"))
+        self.assertIn("is not there: make it", refused("--prompts", prompts, "--out", self.folder / "none" / "said.jsonl"))
         bad = self.folder / "bad.jsonl"
         bad.write_text('{"prompt": "a"}\n{"text": "b"}\n')
         self.assertIn("bad.jsonl:2 is no prompt", refused("--prompts", bad, *out))
@@ -204,8 +204,10 @@ class ModelCommands(CommandTest):
         config |= {"bos_token_id": 1, "eos_token_id": [2, 7], "max_position_embeddings": 4096}
         (source / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         names = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja")
+        # Else the token that ends the corpus's documents would be added to the model's ends.
+        end = json.loads((self.folder / "corpus/lengths.json").read_text())["end_id"]
         for name in names:
-            (source / name).write_text(json.dumps({"of": name, "eos_token_id": [2, 7]}, indent=3))
+            (source / name).write_text(json.dumps({"of": name, "eos_token_id": [end, 7]}, indent=3))
         self.done("import", source, "--out", self.folder / "companions")
         self.done("train", "--config", self.config, "--resume", self.folder / "companions",
                   "--set", f"log.dir={self.folder}/kept")

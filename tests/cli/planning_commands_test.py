@@ -285,7 +285,7 @@ class PlanningCommands(CommandTest):
         out = self.folder / "absent" / "out.json"
         for command in (("propose", *self.inputs), ("plan", *self.inputs, "--batches", 2)):
             with self.subTest(command[0]):
-                self.refused(1, "absent", *command, "--out", out)
+                self.refused(2, "absent is not there: make it", *command, "--out", out)
 
     def test_a_result_that_is_not_written_whole_ends_with_1(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

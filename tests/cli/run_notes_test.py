@@ -1,6 +1,7 @@
 """What train says before the first step, of what is left out, has no effect or cannot work; and of steps without finite numbers."""
 
 import json
+import re
 import struct
 import unittest
 
@@ -67,25 +68,28 @@ class RunNotes(CommandTest):
         self.assertEqual([line["set"] for line in lines if "validation_loss" in line], ["all"])
 
     def test_what_was_learnt_before_numbers_that_are_not_finite_is_saved(self):
-        # The first update makes parameters so large that all later losses are none.
+        # Each update multiplies matrices by a million: they stay finite for some steps, and their products do not.
         run = self.folder / "large"
-        settings = ["optimizer.lr=1e30", "optimizer.warmup_steps=0", "train.steps=40", "checkpoint.every=0", f'log.dir="{run}"',
-                    'train.dtype="float32"']
+        settings = ["optimizer.lr=1000", "optimizer.min_lr=1000", "optimizer.weight_decay=1000", "optimizer.warmup_steps=0",
+                    "train.steps=40", "checkpoint.every=0", f'log.dir="{run}"', 'train.dtype="float32"']
         ended = self.run_with(*settings, dry=False)
         self.assertEqual(ended.returncode, 1, ended.stderr)
-        self.assertRegex(ended.stderr, r"step 1 has loss .* and gradient norm .*; what was learnt before is saved as step 1: resume "
-                         r'with a lower optimizer\.lr, or with train\.on_nonfinite = "skip"')
-        self.assertEqual([path.name for path in (run / "checkpoints").glob("step-*")], ["step-1"])
+        told = re.search(r"step (\d+) has loss .* and gradient norm .*; what was learnt before is saved as step (\d+): resume "
+                         r'with a lower optimizer\.lr, or with train\.on_nonfinite = "skip"', ended.stderr)
+        self.assertTrue(told, ended.stderr)
+        bad = int(told[1])
+        self.assertEqual(int(told[2]), bad)
+        self.assertEqual([path.name for path in (run / "checkpoints").glob("step-*")], [f"step-{bad}"])
         # A run that is resumed meets the same batch, and may leave it out, as long as there is some end to it.
         settings.append('train.on_nonfinite="skip"')
         ended = call("train", "--config", self.config, "--resume", "auto", *(part for each in settings for part in ("--set", each)))
         self.assertEqual(ended.returncode, 1, ended.stderr)
-        self.assertIn("step 1 has loss", ended.stderr)
+        self.assertIn(f"step {bad} has loss", ended.stderr)
         self.assertIn("its update is left out (train.on_nonfinite); 9 so far", ended.stderr)
-        self.assertRegex(ended.stderr, "step 10 has loss .*, as have the 9 before it; what was learnt before is saved as step 10")
+        self.assertRegex(ended.stderr, rf"step {bad + 9} has loss .*, as have the 9 before it; what was learnt before is saved "
+                         rf"as step {bad + 9}")
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual([line.get("skipped_updates") for line in lines][-10:], list(range(1, 11)))
-
     def test_tokens_without_rows(self):
         documents = [[1, 2, 3]] * 60 + [[4, VOCABULARY, 5]] + [[1, 2, 3]] * 60
         prefix = write_corpus(self.folder / "beyond/corpus", documents)

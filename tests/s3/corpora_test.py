@@ -133,7 +133,8 @@ class Corpora(Bucket):
         key = f"{self.prefix}-trained"
         self.put({path: f"{key}/{path.name}" for path in (self.directory / "built").iterdir()})
         cache = dict(os.environ, SLUICE_DEPS=str(self.directory / "deps"))
-        self.configure("bucket-run", train__steps=2, data__train=[[f"s3://bucket/{key}/corpus", 1.0]], checkpoint__every=2)
+        self.configure("bucket-run", model__vocab=300, train__steps=2, data__train=[[f"s3://bucket/{key}/corpus", 1.0]],
+                       checkpoint__every=2)
         self.train("bucket-run", 2, env=cache)
         self.program_output("export", "bucket-run", "--out", "exported")
         tokenizer = self.directory / "built" / "tokenizer.model"
