@@ -55,7 +55,6 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void send_news(bool all_ended);
   void send_choice(Shown& shown, Choice choice);
   std::string part_to_show(Shown& shown, Choice& choice) const;
-  std::string fingerprint() const;
   void send_chunk(const base::Json& json);
   void refuse(const std::exception_ptr& fault);
   void leave();
@@ -64,7 +63,6 @@ class Answer : public std::enable_shared_from_this<Answer> {
   const std::string client_;
   const std::shared_ptr<Reply> reply_;
   AnswerHead head_;
-  std::string begun_with_;  // the fingerprint then
   CompletionRequest request_;
   std::vector<std::shared_ptr<Conversation>> conversations_;  // by prompt
   std::vector<std::vector<Conversation::Text>> texts_;        // likewise

@@ -69,6 +69,15 @@ void Conversation::fail(std::exception_ptr fault) {
   changed_();
 }
 
+bool Conversation::begin_again() {
+  constexpr int kMost = 3;
+  const std::lock_guard lock(mutex_);
+  if (news_ == News::kTokens || fault_ || all_ended() || begun_again_ == kMost) return false;
+  ++begun_again_;
+  texts_.assign(texts_.size(), {});
+  return true;
+}
+
 Engine::Engine(const generate::Decoder& decoder, const EngineOptions& options)
     : options_(options),
       generator_(decoder, options.scheduler, options.never),
@@ -211,11 +220,28 @@ void Engine::act() {
   } catch (...) {
     fault = std::current_exception();
   }
-  generator_.begin_anew();
+  begin_anew();
   const std::lock_guard lock(mutex_);
   action_fault_ = fault;
   action_ = nullptr;
   acted_.notify_all();
+}
+
+// Answers that nobody has seen a part of are the new parameters' alone.
+void Engine::begin_anew() {
+  generator_.begin_anew();
+  for (Open& open : open_) {
+    if (!open.conversation->begin_again()) continue;
+    for (int sample = 0; sample < open.conversation->request().samples; ++sample) {
+      if (generator_.knows(open.first + sample)) drop(open.first + sample);
+    }
+    int64_t client = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      client = clients_.at(open.client).number;
+    }
+    begin(open, client);
+  }
 }
 
 void Engine::take_new() {

@@ -56,6 +56,9 @@ class Conversation {
   // Shows a text as it is now, if there is more of it.
   void show(int sample, const generate::Said& said, bool finished);
   void fail(std::exception_ptr fault);
+  // Whether its texts may begin again, as nobody has seen anything of them; then they are as at first. A few
+  // times, so that it comes to an end where parameters come often.
+  bool begin_again();
 
  private:
   const inference::Request request_;
@@ -66,6 +69,7 @@ class Conversation {
   std::mutex mutex_;
   std::vector<Text> texts_;
   std::exception_ptr fault_;
+  int begun_again_ = 0;
 };
 
 struct EngineOptions {
@@ -105,10 +109,11 @@ class Engine {
                                     generate::Manner manner, Conversation::News news,
                                     std::function<void()> changed);
 
-  // Runs `action`, which replaces the model's parameters, on the engine's thread between two steps. Texts
-  // under way go on with the new ones: what they have so far goes through the model anew. Returns when it has
-  // run, and throws what it threw; false when the engine ends before. The others of its company, where it has
-  // one, are told to take `others` at that moment.
+  // Runs `action`, which replaces the model's parameters, on the engine's thread between two steps. Requests
+  // that want to hear of the end alone begin again; texts of others go on with the new parameters: what they
+  // have so far goes through the model anew. Returns when it has run, and throws what it threw; false when
+  // the engine ends before. The others of its company, where it has one, are told to take `others` at that
+  // moment.
   bool between_steps(const std::function<void()>& action, const std::string& others = "");
 
   // Ends all conversations with Unavailable, which says `why`, and takes no others. Returns when that has
@@ -138,6 +143,7 @@ class Engine {
   bool wait_until_asked();
   void drop(int64_t text);
   void act();
+  void begin_anew();
   void take_new();
   bool begin(Open& open, int64_t client);
   void drop_left();

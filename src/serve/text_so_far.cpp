@@ -8,7 +8,6 @@ namespace sluice::serve {
 namespace {
 
 constexpr std::string_view kHalfLetter = "\xEF\xBF\xBD";  // bytes that are no letter yet
-constexpr size_t kMostPending = 16;                       // tokens that may end in half a letter each
 
 }  // namespace
 
@@ -22,14 +21,19 @@ TextSoFar::TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<int64
 void TextSoFar::decode(const std::vector<int64_t>& tokens, bool finished) {
   if (decoded_ == tokens.size()) return;
   const std::vector<int64_t> pending(tokens.begin() + static_cast<std::ptrdiff_t>(decoded_), tokens.end());
-  const std::string piece = text_behind(*tokenizer_, corpus::continuation_of(*tokenizer_, before_, pending));
-  if (piece.ends_with(kHalfLetter) && !finished && pending.size() < kMostPending) return;
-  const size_t known = text_.size();
+  std::string piece = text_behind(*tokenizer_, corpus::continuation_of(*tokenizer_, before_, pending));
+  const size_t known = settled_;
+  const bool breaks_off = piece.ends_with(kHalfLetter) && !finished;
+  while (breaks_off && piece.ends_with(kHalfLetter)) piece.resize(piece.size() - kHalfLetter.size());
+  text_.resize(settled_);
   text_ += piece;
-  decoded_ = tokens.size();
-  before_.insert(before_.end(), pending.begin(), pending.end());
-  if (std::ssize(before_) > corpus::kContextTokens)
-    before_.erase(before_.begin(), before_.end() - corpus::kContextTokens);
+  if (!breaks_off) {
+    settled_ = text_.size();
+    decoded_ = tokens.size();
+    before_.insert(before_.end(), pending.begin(), pending.end());
+    if (std::ssize(before_) > corpus::kContextTokens)
+      before_.erase(before_.begin(), before_.end() - corpus::kContextTokens);
+  }
   size_t first = std::string::npos;
   for (const std::string& stop : *stops_) {
     const size_t from = known - std::min(known, stop.size() - 1);

@@ -31,6 +31,7 @@ class TextSoFar {
   std::shared_ptr<const std::vector<std::string>> stops_;
   std::vector<int64_t> before_;  // the last tokens in front of those that are not decoded yet
   size_t decoded_ = 0;           // tokens
+  size_t settled_ = 0;  // bytes of the text that these say; those behind are decoded again with what follows
   std::string text_;
   size_t shown_ = 0;
   bool stopped_ = false;
