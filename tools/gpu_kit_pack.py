@@ -11,7 +11,7 @@ import tempfile
 
 PROGRAMS = ("sluice", "sluice-torch", "ops_test", "layers_test", "transport_test", "runtime_test", "device_layers_bench")
 # Of Debian: what the sources include and link, for a build where nothing of it is installed.
-PACKAGES = ("libbenchmark-dev", "libbenchmark1debian", "libboost1.74-dev", "libbz2-1.0", "libbz2-dev", "libcli11-dev",
+PACKAGES = ("libbenchmark-dev", "libbenchmark1debian", "libboost-dev", "libboost1.74-dev", "libbz2-1.0", "libbz2-dev", "libcli11-dev",
             "libfmt-dev", "libfmt9",
             "libgloo-dev", "libgmock-dev", "libgtest-dev", "libpkgconf3", "libsentencepiece-dev", "libsentencepiece0",
             "libspdlog-dev", "libspdlog1.10", "libssl-dev", "libssl3", "libtomlplusplus-dev", "libtomlplusplus3",

@@ -89,8 +89,11 @@ TokenType token_type_for(int64_t vocabulary) {
 
 std::filesystem::path corpus_prefix(const std::filesystem::path& path) {
   const std::string suffix = path.extension().string();
-  if (suffix != ".idx" && suffix != ".bin") return path;
-  return path.parent_path() / path.stem();
+  if (suffix == ".idx" || suffix == ".bin") return path.parent_path() / path.stem();
+  // The folder that a build has made.
+  std::error_code ignored;
+  const bool is_build = std::filesystem::exists(path / "corpus.idx", ignored);
+  return is_build && !std::filesystem::exists(path.string() + ".idx", ignored) ? path / "corpus" : path;
 }
 
 std::filesystem::path with_suffix(const std::filesystem::path& prefix, const std::string& suffix) {

@@ -32,7 +32,8 @@ int64_t token_bytes(TokenType type);
 // uint16 for 1 to 65,499 ids, else int32.
 TokenType token_type_for(int64_t vocabulary);
 
-// PREFIX.idx, PREFIX.bin, PREFIX.mask. A prefix given with .idx or .bin at its end means the same corpus.
+// PREFIX.idx, PREFIX.bin, PREFIX.mask. A prefix given with .idx or .bin at its end, and the folder of a build, mean the same
+// corpus.
 std::filesystem::path corpus_prefix(const std::filesystem::path& path);
 std::filesystem::path with_suffix(const std::filesystem::path& prefix, const std::string& suffix);
 

@@ -50,6 +50,10 @@ class LinkBuffers {
   int64_t differences_ = 0;  // whole numbers and factors of a pull in differences
 };
 
+// What planning counts as the buffers of a rank of that stage, where all pipelines are of the scheme; 0 on
+// one rank.
+int64_t link_buffer_bytes(const CostModel& cost, const strategy::Scheme& scheme, int stage, int world_size);
+
 // An owner's copies of its masters in the dtype of computation, where that is narrower.
 inline int64_t narrow_copies_bytes(const MemoryModel& memory, int64_t owned) {
   return memory.element_bytes < 4 ? owned * memory.element_bytes : 0;

@@ -35,37 +35,63 @@ int64_t link_bytes(const CostModel::Options& options, int64_t elements, int worl
 MemoryCost::MemoryCost(CostModel cost, const strategy::Scheme& scheme)
     : cost_(std::move(cost)), scheme_(scheme), published_(cost_.published(scheme)) {}
 
+namespace {
+
+// A rank's elements of a stage.
+struct StageElements {
+  int64_t parameters = 0;
+  int64_t gradients = 0;
+  int64_t ends = 0;  // of the parameters, those of embedding and head
+  int64_t largest_end = 0;
+};
+
+StageElements stage_elements(const CostModel& cost, const strategy::Scheme& scheme, base::Interval run) {
+  const model::Program& program = cost.program();
+  const MemoryModel& memory = cost.options().memory;
+  const ShareTraits& traits = cost.options().share_traits;
+  StageElements result;
+  std::map<std::tuple<int, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
+  for (const int bucket : program.buckets_of(run)) {
+    const auto [position, trained, of_experts] = program.buckets()[static_cast<size_t>(bucket)];
+    const auto [known, added] = alike.try_emplace({program.at(position).kind, trained, of_experts});
+    if (added) known->second = bucket_elements(program, memory, bucket, scheme.tp);
+    // A lane's own experts, and others' parameters where they are not shared.
+    const int64_t whole = of_experts ? cost.seated(scheme, known->second) : known->second;
+    const int holders = of_experts ? scheme.holders_of_experts() : traits.holds_whole ? 1 : scheme.share;
+    const int64_t shared = divide_up(whole, holders);
+    result.parameters += traits.keeps_gathered ? whole : shared;
+    if (trained) result.gradients += shared;
+    if (!program.blocks_in({position, position + 1}).empty()) continue;
+    result.ends += traits.keeps_gathered ? whole : shared;
+    result.largest_end = std::max(result.largest_end, shared);
+  }
+  return result;
+}
+
+}  // namespace
+
+int64_t link_buffer_bytes(const CostModel& cost, const strategy::Scheme& scheme, int stage, int world_size) {
+  const base::Interval run = cost.stage_run(scheme, stage);
+  const StageElements held = stage_elements(cost, scheme, run);
+  // As link::Rounds cuts them: the embedding travels with the first blocks, the head with the last.
+  const int64_t rounds = std::max<int64_t>(
+      1, divide_up(cost.program().blocks_in(run).size(), int64_t{scheme.tp} * scheme.share));
+  const int64_t moved =
+      divide_up(held.parameters - held.ends, rounds) + (rounds == 1 ? held.ends : held.largest_end);
+  return link_bytes(cost.options(), moved, world_size);
+}
+
 int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   const MemoryModel& memory = options().memory;
   const base::Interval run = cost_.stage_run(scheme_, stage);
-  const ShareTraits& traits = options().share_traits;
-  int64_t parameters = 0, gradients = 0, ends = 0, largest_end = 0;
-  std::map<std::tuple<int, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
-  for (const int bucket : program().buckets_of(run)) {
-    const auto [position, trained, of_experts] = program().buckets()[static_cast<size_t>(bucket)];
-    const auto [known, added] = alike.try_emplace({program().at(position).kind, trained, of_experts});
-    if (added) known->second = bucket_elements(program(), memory, bucket, scheme_.tp);
-    // A lane's own experts, and others' parameters where they are not shared.
-    const int64_t whole = of_experts ? cost_.seated(scheme_, known->second) : known->second;
-    const int holders = of_experts ? scheme_.holders_of_experts() : traits.holds_whole ? 1 : scheme_.share;
-    const int64_t shared = divide_up(whole, holders);
-    parameters += traits.keeps_gathered ? whole : shared;
-    if (trained) gradients += shared;
-    if (!program().blocks_in({position, position + 1}).empty()) continue;
-    ends += traits.keeps_gathered ? whole : shared;
-    largest_end = std::max(largest_end, shared);
-  }
-  // As link::Rounds cuts them: the embedding travels with the first blocks, the head with the last.
-  const int64_t rounds =
-      std::max<int64_t>(1, divide_up(program().blocks_in(run).size(), int64_t{scheme_.tp} * scheme_.share));
-  const int64_t moved = divide_up(parameters - ends, rounds) + (rounds == 1 ? ends : largest_end);
+  const StageElements held = stage_elements(cost_, scheme_, run);
   const ParameterCount all = all_parameters(program(), memory);
   const bool head = run.end > program().head();
-  return parameters * memory.element_bytes + gradients * memory.accumulator_bytes +
+  return held.parameters * memory.element_bytes + held.gradients * memory.accumulator_bytes +
          memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
-         memory.pull_bytes(options().codecs.pull, divide_up(all.all, world_size), parameters) +
+         memory.pull_bytes(options().codecs.pull, divide_up(all.all, world_size), held.parameters) +
          (counts_buffers(options()) ? narrow_copies_bytes(memory, divide_up(all.all, world_size)) : 0) +
-         link_bytes(options(), moved, world_size) + (head ? memory.logits_chunk_bytes : 0) +
+         link_buffer_bytes(cost_, scheme_, stage, world_size) + (head ? memory.logits_chunk_bytes : 0) +
          model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
                            memory.element_bytes) +
          divide_up(memory.attention_bytes, scheme_.tp) +

@@ -232,6 +232,27 @@ int64_t link_bytes(const LinkPlan& links, const cost::CostModel::Options& option
   return buffers.bytes();
 }
 
+// Of all levels; 0 where they are not counted.
+int64_t link_bytes(const StepGraph& graph, const cost::CostModel::Options& options, int rank) {
+  if (!cost::counts_buffers(options)) return 0;
+  const int64_t between_nodes =
+      graph.links->has_inter() ? link_bytes(*graph.links, options, rank, /*in_node=*/false) : 0;
+  return link_bytes(*graph.links, options, rank, /*in_node=*/true) + between_nodes;
+}
+
+// Where other pipelines move more at a time, rounds are cut into larger pieces for a rank than planning
+// counts, which looks at each scheme alone. Of a few buffers; the margin of memory has room for it.
+int64_t link_bytes_beyond_plan(const StepGraph& graph, const cost::CostModel& cost,
+                               const strategy::Place& place, int rank) {
+  const int64_t planned =
+      place.pipeline < 0
+          ? 0
+          : cost::link_buffer_bytes(
+                cost, graph.plan.strategy().pipelines[static_cast<size_t>(place.pipeline)].scheme,
+                place.stage, graph.world_size);
+  return std::max<int64_t>(0, link_bytes(graph, cost.options(), rank) - planned);
+}
+
 int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& options, int rank) {
   const cost::MemoryModel& memory = options.memory;
   const auto r = static_cast<size_t>(rank);
@@ -241,10 +262,8 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& opti
                         memory.owner_bytes(owned.all, owned.trained) +
                         memory.pull_bytes(options.codecs.pull, owned.all, held.all);
   if (!cost::counts_buffers(options)) return bytes;
-  const int64_t between_nodes =
-      graph.links->has_inter() ? link_bytes(*graph.links, options, rank, /*in_node=*/false) : 0;
   return cost::with_small_tensors(bytes + cost::narrow_copies_bytes(memory, owned.all) +
-                                  link_bytes(*graph.links, options, rank, /*in_node=*/true) + between_nodes);
+                                  link_bytes(graph, options, rank));
 }
 
 // Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.
@@ -320,9 +339,12 @@ std::vector<int64_t> capacities(const StepGraph& graph, const cost::CostModel& c
 std::string memory_fault(const StepGraph& graph, const cost::CostModel& cost) {
   const std::vector<int64_t> capacity = capacities(graph, cost);
   const std::vector<RankMemory> memory = predicted_memory(graph, cost);
+  const std::vector<strategy::Place> places = strategy::places(graph.plan.strategy(), graph.world_size);
   size_t fullest = 0;
   const auto over = [&](size_t rank) {
-    return capacity[rank] == 0 ? 0 : memory[rank].peak_bytes - capacity[rank];
+    if (capacity[rank] == 0) return int64_t{0};
+    return memory[rank].peak_bytes - capacity[rank] -
+           link_bytes_beyond_plan(graph, cost, places[rank], static_cast<int>(rank));
   };
   for (size_t rank = 1; rank < memory.size(); ++rank) {
     if (over(rank) > over(fullest)) fullest = rank;

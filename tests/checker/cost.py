@@ -11,6 +11,10 @@ FRACTION_BITS = 32
 LONGEST = 2**31 - 1
 
 
+LONGEST_PIECE = 1 << 22  # elements of an exchange
+SMALL_TENSORS = 1 << 16  # bytes of what is not counted one by one, beside a 512th of all
+
+
 def together(nodes):
     """How many neighbours always lie on one node, of lanes on these."""
     return math.gcd(*(len(list(run)) for _, run in itertools.groupby(nodes)))
@@ -109,12 +113,37 @@ class Cost:
             elements += embedding
         memory = self.memory
         owned = -(-self.parameters() // self.world_size)
+        copies = owned * memory["element_bytes"] if memory["element_bytes"] < 4 else 0  # in the dtype of computation
         return (elements * (memory["element_bytes"] + memory["accumulator_bytes"])
-                + owned * memory["owner_bytes_per_parameter"] + (memory["logits_chunk_bytes"] if last else 0))
+                + owned * memory["owner_bytes_per_parameter"] + copies + self.link_buffer_bytes(scheme, stage)
+                + (memory["logits_chunk_bytes"] if last else 0))
+
+    def link_buffer_bytes(self, scheme, stage):
+        """A buffer to send from and one to receive in on each level of links, for the largest round of pull or push. A TP rank
+        moves a layer's elements a round; embedding and head travel with one. Longer rounds are cut into pieces."""
+        tp, pp, _ = scheme
+        if self.world_size == 1:
+            return 0
+        embedding, layer, head = self.largest_shards(tp)
+        last = stage == pp - 1
+        ends = [head] if last else []
+        if stage == 0 or (last and self.model["tie_word_embeddings"]):
+            ends.append(embedding)
+        layers = self.layers_of(pp, stage)
+        rounds = max(1, -(-layers // tp))
+        moved = -(-layers * layer // rounds) + (sum(ends) if rounds == 1 else max(ends, default=0))
+        pieces = max(1, -(-moved // LONGEST_PIECE))
+        if pieces > 1:
+            moved = -(-moved // pieces)
+            moved += -(-moved // 64)
+        widest = max(self.memory["element_bytes"], self.memory["accumulator_bytes"])
+        levels = 1 if self.world_size <= self.gpus_per_node else 2
+        return levels * 2 * moved * widest
 
     @functools.cache
     def free_bytes(self, scheme):
-        return self.memory["device_bytes"] - max(self.stage_bytes(scheme, stage) for stage in range(scheme[1]))
+        fullest = max(self.stage_bytes(scheme, stage) for stage in range(scheme[1]))
+        return self.memory["device_bytes"] - (fullest + fullest // 512 + SMALL_TENSORS)
 
     def saved_bytes_per_token(self, scheme):
         """Of the fullest stage, with one row of activations at its boundary."""

@@ -263,9 +263,10 @@ class Limits(Ranks):
         self.assertEqual(outcome.stderr.count("threads for"), 1)
 
     def test_no_room_to_start_is_a_line(self):
-        self.configure("run", train__steps=2)
         for limit in ("-v 1500000", "-v 500000", "-n 8", "-n 24"):
-            command = " ".join(self.train_command("run", RANKS))
+            run = f"run{limit.replace(' ', '')}"
+            self.configure(run, train__steps=2)
+            command = " ".join(self.train_command(run, RANKS))
             outcome = self.finish(self.start(["bash", "-c", f"ulimit {limit}; exec {command}"]))
             self.assertIn(outcome.status, (0, 1), f"{limit}: {outcome}")
             self.assertNotIn("terminate called", outcome.stderr, limit)
