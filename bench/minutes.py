@@ -5,8 +5,8 @@ the whole command and of all that it started, on two cores without a compiler ca
     bench/minutes.py [--only ROW]... [--install] [--record FILE] [--keep FOLDER] [--list]
 
 Works in a clone of this revision (what is not committed does not count) in a temporary folder. The environments of
-tools/bootstrap are shared, or with --install made there, too; Debian's packages stay. Rows that were not measured now keep what an earlier call recorded of them. A row that needs a
-build makes one, which counts for no row but its own.
+tools/bootstrap are shared, or with --install made there, too; Debian's packages stay. Rows that were not measured now
+keep what an earlier call recorded of them. A row that needs a build makes one, which counts for no row but its own.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 
-from harness import hardware, revision  # noqa: E402
+from harness import hardware  # noqa: E402
 
 CORES = 2
 STARTS = 20
@@ -60,6 +60,10 @@ class Clone:
             self.environment["SLUICE_DEPS"] = str(folder.with_name("deps"))
         self.pinned = ["taskset", "-c", f"0-{CORES - 1}"] if os.cpu_count() > CORES else []
         self.done = set()
+
+    def revision(self):
+        return subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=self.folder, check=True, capture_output=True,
+                              text=True).stdout.strip()
 
     def spend(self, *command, **options):
         """Runs a command; what it took. Its output goes to our standard error."""
@@ -224,7 +228,7 @@ def main():
         clone = Clone(options.keep or pathlib.Path(scratch, "sluice"), options.install)
         for key in options.only or ROWS:
             for name, spent in ROWS[key](clone).items():
-                rows[name] = {**dataclasses.asdict(spent), "revision": revision(), "machine": hardware(),
+                rows[name] = {**dataclasses.asdict(spent), "revision": clone.revision(), "machine": hardware(),
                               "day": datetime.date.today().isoformat()}
                 print(f"{name}: {duration(spent.cpu_s)} of processors, {duration(spent.wall_s)} by the clock", flush=True)
             store.write_text(json.dumps(rows, indent=1) + "\n")
