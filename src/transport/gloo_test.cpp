@@ -131,7 +131,8 @@ void case_late(comm::Transport& transport) {
                                          ? group->all_to_all(out.data(), bytes, in.data(), bytes)
                                          : group->reduce_scatter(out.data(), in.data(), 1, DType::kFloat64);
     pending->wait();
-    if (transport.rank() != 1) EXPECT_EQ(pending->awaited_peer(), 1);
+    if (transport.rank() == 1) continue;
+    EXPECT_EQ(pending->awaited_peer(), 1);
   }
 }
 
