@@ -35,8 +35,8 @@ class Profile(TestCase):
         self.config("run", parallel__strategies=["3x<1,1,1>"])
         self.assertIn("3x<1,1,1>", self.profile(status=2).stderr)
         self.config("run", parallel__strategies=["2x<1,1,1>"])
-        said = self.profile("--seconds", "0", "--out", "nowhere/found.json", status=1).stderr
-        self.assertEqual(said.count("nowhere/found.json"), 1, said)
+        said = self.profile("--seconds", "0", "--out", "nowhere/found.json", status=2).stderr
+        self.assertEqual(said.count("the folder nowhere is not there: make it"), 1, said)
 
 
 if __name__ == "__main__":
