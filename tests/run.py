@@ -51,7 +51,8 @@ class Count:
 
 
 def count_of_google_test(output):
-    ran = re.search(r"^\[=+\] (\d+) tests? from .* ran\.", output, re.MULTILINE)
+    # The last one counts: a test may show what a program that it starts says.
+    ran = re.findall(r"^\[=+\] (\d+) tests? from .* ran\.", output, re.MULTILINE)[-1]
     failed = len(set(re.findall(r"^\[  FAILED  \] (\S+?)(?:, where .*)? \(\d+ ms\)$", output, re.MULTILINE)))
     # A skipped case's last words before its line: "FILE:LINE: Skipped", then the reason.
     skipped = collections.Counter()
@@ -59,7 +60,7 @@ def count_of_google_test(output):
         lines = case.strip().splitlines()
         at = max((i for i, line in enumerate(lines) if line.endswith(": Skipped")), default=None)
         skipped[lines[at + 1] if at is not None and at + 1 < len(lines) else "no reason given"] += 1
-    return Count(int(ran[1]) - failed - skipped.total(), failed, skipped)
+    return Count(int(ran) - failed - skipped.total(), failed, skipped)
 
 
 def count_of_unittest(output):
