@@ -11,7 +11,7 @@
 
 namespace sluice::cli {
 
-// What a command reads of a model's folder; no more is fetched.
+// Files of a model's folder that a command reads; no more is fetched.
 enum class HubFiles : uint8_t { kConfiguration, kTokenizer, kModel };
 
 // The folder of a model. What exists, is s3://... or has not the form of a hub's name, ORGANISATION/NAME or

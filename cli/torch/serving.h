@@ -1,4 +1,4 @@
-// What goes on beside a server while it serves: signals to stop, and a run whose checkpoints are followed.
+// Work beside a server while it serves: signals to stop, and a run whose checkpoints are followed.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class StopAtSignal {
   std::thread thread_;
 };
 
-// What answers call the parameters that they come from.
+// The name that answers give the parameters that they come from.
 std::string fingerprint_of(const train::ModelSource& model);
 
 // Collective over the ranks of a model.

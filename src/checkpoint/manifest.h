@@ -49,7 +49,7 @@ struct Manifest {
   base::Json corpora;
   base::Json calibration;
   std::string config;  // the run's resolved TOML
-  // Of the last evaluation, if any: after how many steps it was made ("step"), and a number that is lower for
+  // The last evaluation, if any: after how many steps it was made ("step"), and a number that is lower for
   // better models ("measure").
   base::Json evaluation;
   bool hashed = true;  // false: read from the first version of the format, in which damage may go unnoticed

@@ -145,7 +145,7 @@ class KeyList final : public Fields {
   std::vector<std::string> keys_;
 };
 
-// Of a key that its section does not know: where the same name stands, or what others call so.
+// The key of another section that has this name, or that other trainers call so; "" where there is none.
 std::string key_elsewhere(const std::string& key) {
   for (const std::string& known : KeyList::all()) {
     if (known.ends_with("." + key)) return known;

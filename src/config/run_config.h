@@ -54,7 +54,7 @@ enum class ReduceType : uint8_t { kFloat32, kBFloat16 };
 // Whose visits a balance of experts counts: the token's sequence's, or the last step's.
 enum class BalanceOver : uint8_t { kSequence, kStep };
 enum class DeviceChoice : uint8_t { kAuto, kCpu, kCuda };
-// What is done behind a step whose loss or gradient is not finite: its update is left out in any case.
+// The action behind a step whose loss or gradient is not finite: its update is left out in any case.
 enum class OnNonfinite : uint8_t { kStop, kSkip };
 
 struct TrainConfig {

@@ -1,4 +1,4 @@
-// What lies beside a corpus: its tokenizer and how that is used, and lengths.json.
+// Files beside a corpus: its tokenizer and how that is used, and lengths.json.
 #pragma once
 
 #include <filesystem>
