@@ -22,6 +22,7 @@ import tempfile
 import threading
 
 import damage
+import model_folders
 
 CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 INTERNAL = re.compile(rb"internal error|json\.exception|terminate called|std::|Sanitizer|runtime error|basic_string|vector::")
@@ -87,6 +88,28 @@ trace_steps = [1]
 """
 
 
+# Sections that a plain run has not. Preferences need no reward functions, which would be somebody's program.
+REWARDED = """[rl]
+algorithm = "dapo"
+prompts_per_step = 2
+group = 2
+max_response = 16
+reward = ["exact", "regex:^[0-9 ]+"]
+clip_low = 0.2
+clip_high = 0.28
+overlong_buffer = 4
+cache_gib = 0.1
+held_out = 4
+[link]
+pull = "int8-difference"
+push = ["bfloat16", "int8"]
+gather = "auto"
+[watch]
+act = "plan"
+path_every = 10
+"""
+
+
 def safetensors(path):
     header = json.dumps({"__metadata__": {"format": "pt"},
                          "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
@@ -109,6 +132,10 @@ class Sound:
         at("text.txt").write_text("\n\n\n".join(f"document {i} " + "word " * (i % 50) for i in range(200)))
         at("documents.jsonl").write_text("\n".join(json.dumps({"text": f"document {i}"}) for i in range(50)))
         at("run.toml").write_text(run_configuration(folder))
+        at("rewarded.toml").write_text(run_configuration(folder) + REWARDED)
+        at("prompts.jsonl").write_text("".join(json.dumps({"ids": list(range(i, 3 * i + 2))}) + "\n" for i in range(6)))
+        self.families = [model_folders.copy_family(family, at(family)) for family in model_folders.FAMILIES]
+        self.packed = model_folders.pack_mxfp4(at("mxfp4"))
         safetensors(at("tensors.safetensors"))
         self.has_training = self.call("train", "--help").returncode == 0
         self.make("lengths", at("lengths.txt"), "--out", at("lengths.json"))
@@ -166,6 +193,9 @@ class Sound:
             ([at("run.toml"), *corpus], ["plan", "--config", at("run.toml"), "--step", 3]),
             ([at("run.toml")], ["plan", "--config", at("run.toml"), "--batches", 2, "--json"]),
             (simulated, ["report", at("simulated"), "--out", "{out}/report.html"]),
+            *[([folder / "config.json"], ["propose", "--gpus", 8, "--cluster", at("cluster.json"), "--model", folder, "--lengths",
+                                          at("lengths.txt"), *SMALL, "--max", 2, "--max-cp", 2])
+              for folder in (*self.families, self.packed)],
             ([at("text.txt")], ["corpus", "build", at("text.txt"), "--out", "{out}/corpus", "--tokenizer",
                                 at("corpus/tokenizer.model"), "--delimiter", "\n\n\n"]),
             ([at("documents.jsonl"), at("corpus/tokenizer.model")],
@@ -191,6 +221,7 @@ class Sound:
         corpus = ["--corpus", at("corpus/corpus"), "--context-length", 128, "--threads", 1]
         return [
             ([at("run.toml"), at("run.toml"), at("corpus/corpus.idx")], ["train", "--dry-run", "--config", at("run.toml")]),
+            ([at("rewarded.toml")], ["train", "--dry-run", "--config", at("rewarded.toml")]),
             (checkpoint, ["inspect", step]),
             (checkpoint, ["export", step, "--out", "{out}/model"]),
             (checkpoint, ["eval", "--model", step, *corpus]),
@@ -198,6 +229,10 @@ class Sound:
             (exported, ["import", at("exported"), "--out", "{out}/imported"]),
             (exported, ["eval", "--model", at("exported"), *corpus]),
             (run, ["report", at("run"), "--out", "{out}/report.html"]),
+            *[([at("prompts.jsonl"), folder / "config.json", folder / "model.safetensors"],
+               ["generate", "--model", folder, "--prompts", at("prompts.jsonl"), "--out", "{out}/said.jsonl", "--tokens", 3,
+                "--threads", 1]) for folder in (*self.families, self.packed)],
+            ([self.packed / "config.json", self.packed / "model.safetensors"], ["import", self.packed, "--out", "{out}/imported"]),
         ]
 
 

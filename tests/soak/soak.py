@@ -1,8 +1,8 @@
-"""Runs the long tests and writes what they found to soak.json and soak.md: all of them, or some, beside what earlier
-calls found of the others. Each test's row says on which revision and when it ran.
+"""Runs the long tests and writes what they found to soak.json, and to soak.md between its marks: all of them, or some, beside
+what earlier calls found of the others. Each test's row says on which revision and when it ran.
 
-soak.py --results FOLDER [--only TEST]... [--count N]; $SLUICE, $PLAN_FUZZ, $LANED_PLAN_FUZZ, $INPUT_FUZZ and
-$PLAN_INSTANCES name the programs.
+soak.py --results FOLDER [--only TEST]... [--count N]; $SLUICE, $PLAN_FUZZ, $LANED_PLAN_FUZZ, $INPUT_FUZZ, $REQUEST_FUZZ,
+$PLAN_INSTANCES, $RUNTIME_TEST and $PLANNED_EQUIVALENCE_TEST name the programs.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,11 +30,14 @@ class Test:
     what: str
     count: int
     program: list  # $NAME is the variable's value, other words stand for themselves
-    flag: str = "--count"
+    flag: str = "--count"  # or the variable that has the count, $NAME
 
     def command(self, count):
         words = [os.environ[word[1:]] if word.startswith("$") else word for word in self.program]
-        return [*words, self.flag, str(count)]
+        return words if self.flag.startswith("$") else [*words, self.flag, str(count)]
+
+    def environment(self, count):
+        return os.environ | ({self.flag[1:]: str(count)} if self.flag.startswith("$") else {})
 
 
 def script(*names):
@@ -53,6 +57,12 @@ ALL = {
     "threaded_plans": Test("random plans with real threads", 100, ["$PLAN_FUZZ", "--seed", "200000", "--threads"]),
     "checked_plans": Test("random instances, of about four plans each, checked independently", 500,
                           [*script("checker", "checker_test.py"), "--seed", "300000"]),
+    "equivalence": Test("steps of each run that is held to one rank's, losses and parameters to 1e-11: strategies, exchanges, "
+                        "experts, recurrent layers, codecs, moments in 8 bits", 20, ["$RUNTIME_TEST"], "$SLUICE_TEST_STEPS"),
+    "planned_equivalence": Test("the same of planned strategies, other systems' among them", 20, ["$PLANNED_EQUIVALENCE_TEST"],
+                                "$SLUICE_TEST_STEPS"),
+    "requests": Test("messages of HTTP in pieces", 100_000, ["$REQUEST_FUZZ", "--seed", "800000"]),
+    "bodies": Test("damaged bodies of requests to `serve`", 5000, [*script("fuzz", "bodies.py"), "--seed", "900000"]),
     "inputs": Test("damaged input files", 200_000, ["$INPUT_FUZZ", "--seed", "400000"]),
     "commands": Test("commands on damaged files and odd arguments", 5000,
                      [*script("fuzz", "command_fuzz.py"), "--seed", "600000", "--jobs", str(os.cpu_count())]),
@@ -68,9 +78,10 @@ def run(name, count, of_revision):
         command = ALL[name].command(count) + (["--record", str(record)] if name == "kills" else [])
         print(f"soak: {name}: {' '.join(command)}", flush=True)
         begin = time.monotonic()
-        process = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        process = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                                 env=ALL[name].environment(count))
         print(process.stdout, flush=True)
-        lines = process.stdout.strip().splitlines()
+        lines = [line for line in process.stdout.splitlines() if line.strip() and "DISABLED TEST" not in line]
         return {"count": count, "passed": process.returncode == 0, "seconds": round(time.monotonic() - begin, 1),
                 "last_line": lines[-1] if lines else "", "revision": of_revision, "hardware": hardware(),
                 "day": datetime.date.today().isoformat(),
@@ -78,9 +89,9 @@ def run(name, count, of_revision):
 
 
 def markdown(results):
-    """The results as a page."""
+    """What stands between the page's marks."""
     machines = ", ".join(sorted({row["hardware"] for row in results.values()}))
-    lines = ["# Soak", "", f"`make soak` on {machines}.", "", "| test | count | result | seconds | revision |",
+    lines = [f"`make soak` on {machines}.", "", "| test | count | result | seconds | revision |",
              "| --- | --- | --- | --- | --- |"]
     for name, test in ALL.items():
         row = results.get(name)
@@ -98,6 +109,17 @@ def markdown(results):
     return "\n".join(lines)
 
 
+MARKED = re.compile(r"(<!--made by tests/soak-->\n).*?(<!--/-->)", re.DOTALL)
+
+
+def write_page(path, results):
+    """Text around the marks stays."""
+    page = path.read_text() if path.exists() else "# Soak\n\n<!--made by tests/soak-->\n<!--/-->\n"
+    if not MARKED.search(page):
+        sys.exit(f"{path} has no block <!--made by tests/soak--> … <!--/-->")
+    path.write_text(MARKED.sub(lambda match: match[1] + markdown(results) + match[2], page))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=pathlib.Path, required=True)
@@ -113,7 +135,7 @@ def main():
         results[name] = run(name, options.count or ALL[name].count, of_revision)
         passed = passed and results[name]["passed"]
         store.write_text(json.dumps({"schema": "sluice.soak/2", "tests": results}, indent=1) + "\n")
-        (options.results / "soak.md").write_text(markdown(results))
+        write_page(options.results / "soak.md", results)
     print(markdown(results))
     sys.exit(0 if passed else 1)
 
