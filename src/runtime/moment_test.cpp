@@ -74,7 +74,6 @@ TEST(Moment, NothingOfASecondOneVanishesBesideOthers) {
   EXPECT_EQ(coded(Sign::kAny, numbers).read()[1].item<double>(), 0);
 }
 
-// Of those below the least exponent, too. Their largest are left out: nothing is above these.
 // One rank's sum is exactly 0 where another order of the same numbers leaves their last bits.
 TEST(Moment, AZeroIsReadAsWhatDiffersFromItByRounding) {
   for (const auto type : {at::kFloat, at::kDouble}) {
@@ -189,6 +188,47 @@ TEST(MomentsOf8Bits, RoundAlikeUnderEveryStrategy) {
     options.world_size = world_size;
     options.strategies = strategies;
     expect_as_one_rank(options, {dealt_plan}, one_rank);
+  }
+}
+
+// Losses of these strategies are one rank's.
+void expect_losses_of_one_rank(RunOptions options) {
+  options.moments = base::MomentFormat::k8Bit;
+  options.steps = 10;
+  const RunRecord one_rank = run_in_process(options);
+  for (const auto& [world_size, strategies] :
+       {std::pair{6, std::vector<std::string>{"<3,2,1>", "<1,2,3>", "6x<1,1,1>"}},
+        {4, {"<1,1,4,4>", "<2,1,2>"}}}) {
+    options.world_size = world_size;
+    options.strategies = strategies;
+    const RunRecord run = run_in_process(options);
+    ASSERT_EQ(run.losses.size(), one_rank.losses.size());
+    for (size_t step = 0; step < run.losses.size(); ++step)
+      EXPECT_NEAR(run.losses[step], one_rank.losses[step], 1e-11 * one_rank.losses[step])
+          << strategies.front() << ", step " << step;
+  }
+}
+
+// Many experts get a token or none: most of their gradients are 0, or what another order of sums leaves of
+// it.
+TEST(MomentsOf8Bits, RoundAlikeWhereExpertsGetOneToken) {
+  for (const int64_t experts : {40, 96}) {
+    RunOptions options;
+    options.shape = coded_shape();
+    options.shape.experts = {.count = experts, .per_token = 1, .hidden = 16};
+    options.sequences = 3;
+    expect_losses_of_one_rank(options);
+  }
+}
+
+// A token that stands only at ends predicts nothing and nobody attends to it: its row's gradient is 0.
+TEST(MomentsOf8Bits, RoundAlikeWhereRowsAreSeenOnlyAtEnds) {
+  for (const bool tied : {false, true}) {
+    RunOptions options;
+    options.shape = coded_shape();
+    options.shape.vocab = 1999;
+    options.shape.tie_embeddings = tied;
+    expect_losses_of_one_rank(options);
   }
 }
 
