@@ -159,7 +159,7 @@ class Cost:
         plain = self.memory["transient_bytes_per_token"]
         ring = self.ring_bytes_per_token(tp) if cp > 1 and plain > 0 else 0
         # Four blocks of keys and values more where lanes lie on several nodes, several on each.
-        two_levels = ring > 0 and cp * tp > self.group_ranks[0] > tp
+        two_levels = ring > 0 and cp * tp > self.group_ranks[0] >= 2 * tp
         return plain + ring + (4 * self.block_bytes(tp) if two_levels else 0)
 
     def block_bytes(self, tp):

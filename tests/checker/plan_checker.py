@@ -10,7 +10,7 @@ import pathlib
 import sys
 
 from cost import Cost, Rejected, parse_scheme, time_ns
-from recurrence import Pipeline, Unit
+from recurrence import Unit, makespan
 
 
 def require(condition, fault):
@@ -207,7 +207,7 @@ def boundary_level(pipeline, stage, cost):
 def pipeline_ns(plan, pipeline, cost):
     scheme = parse_scheme(pipeline["scheme"])
     units = [unit_of(tie, plan, pipeline, cost) for tie in ties(pipeline)]
-    return Pipeline(units, scheme[1], scheme[2], cost.credit(scheme)).makespan()
+    return makespan(units, scheme[1], scheme[2], cost.credit(scheme))
 
 
 def check_times(plan, cost):

@@ -1,8 +1,10 @@
 """The time of one pipeline by the rules of src/schedule/pipeline_schedule.h, from event to event.
 
-At each instant first transfers start, then stages decide, from the first to the last, lanes likewise.
+At each instant first transfers start, then stages decide, from the first to the last, lanes likewise. Lanes that units
+tie to each other keep in step: each runs its cells in the order in which one lane would run the rounds of all.
 """
 
+import collections
 import dataclasses
 import heapq
 
@@ -25,15 +27,66 @@ class Unit:
         return self.first_lane < other.first_lane + other.lanes and other.first_lane < self.first_lane + self.lanes
 
 
-class Pipeline:
-    """REQUIRES: every unit fits the credit."""
+def makespan(units, stages, lanes, credit):
+    """When the last cell ends. REQUIRES: every unit fits the credit."""
+    return max(makespan_of_lanes([unit for unit in units if unit.first_lane in group], stages, group, lanes, credit)
+               for group in tied_lanes(units, lanes))
+
+
+def tied_lanes(units, lanes):
+    """Runs of lanes that units tie to each other, directly or through third ones."""
+    tied = {lane for unit in units for lane in unit.covers()[:-1]}  # to the next lane
+    first = 0
+    for lane in range(lanes):
+        if lane not in tied:
+            yield range(first, lane + 1)
+            first = lane + 1
+
+
+def makespan_of_lanes(units, stages, group, lanes, credit):
+    """Of lanes that depend on no others of the pipeline's `lanes`."""
+    schedule = Schedule(units, stages, group, credit)
+    schedule.sends_in_order = lanes > 1
+    if len(group) > 1:
+        rounds = rounds_of(units)
+        in_rounds = Schedule([longest([units[unit] for unit in each]) for each in rounds], stages, range(1), credit)
+        in_rounds.run()
+        schedule.keep_in_step(rounds, in_rounds.cells)
+    return schedule.run()
+
+
+def rounds_of(units):
+    """Each unit in the first round behind those before it on its lanes."""
+    rounds, reached = [], collections.Counter()
+    for number, unit in enumerate(units):
+        at = max(reached[lane] for lane in unit.covers())
+        for lane in unit.covers():
+            reached[lane] = at + 1
+        if at == len(rounds):
+            rounds.append([])
+        rounds[at].append(number)
+    return rounds
+
+
+def longest(units):
+    """A round as a unit of one lane: the longest cells and transfers of its units, the most tokens."""
+    return Unit(0, 1, max(unit.tokens for unit in units),
+                [[max(times) for times in zip(*stage)] for stage in zip(*(unit.cells for unit in units))],
+                [max(times) for times in zip(*(unit.transfers for unit in units))])
+
+
+class Schedule:
+    """Of lanes that no unit ties to others, or that are all tied to each other."""
 
     def __init__(self, units, stages, lanes, credit):
         self.units, self.stages, self.lanes, self.credit = units, stages, lanes, credit
+        self.sends_in_order = False
+        self.in_step = None  # by stage and lane, where lanes are tied: the cells to come, in order
+        self.cells = {stage: [] for stage in range(stages)}  # (kind, unit), as they have started
         self.now = 0
         # By kind, stage and unit: when the cell ends; absent before it starts.
         self.ends = {}
-        self.busy = {(stage, lane): 0 for stage in range(stages) for lane in range(lanes)}
+        self.busy = {(stage, lane): 0 for stage in range(stages) for lane in lanes}
         # By direction (+1 activations, -1 gradients), stage and lane: when the stream is free.
         self.streams = {}
         self.left = {}  # by direction, stage and lane: when the last transfer from there arrives
@@ -45,13 +98,21 @@ class Pipeline:
         # Units in flight or next, in order: those whose weight gradients are not done everywhere.
         self.open = list(range(len(units)))
 
-    def makespan(self):
+    def keep_in_step(self, rounds, cells):
+        """`cells`: by stage, what one lane runs of the rounds. Those of the last round are all the last of their lanes."""
+        self.last_on_lanes = [number in rounds[-1] for number in range(len(self.units))]
+        self.in_step = {(stage, lane): collections.deque((kind, unit) for kind, at in cells[stage] for unit in rounds[at]
+                                                         if lane in self.units[unit].covers())
+                        for stage in range(self.stages) for lane in self.lanes}
+
+    def run(self):
+        """When the last cell ends."""
         while True:
             self.open = [unit for unit in self.open if not self.finished(unit)]
             self.enqueue()
             self.start_transfers()
             for stage in range(self.stages):
-                for lane in range(self.lanes):
+                for lane in self.lanes:
                     self.start_cell(stage, lane)
             if not self.later:
                 break
@@ -89,7 +150,7 @@ class Pipeline:
         self.waiting.sort()
 
     def await_those_before(self):
-        """On several lanes a transfer is ready only when those before it on its lanes have arrived."""
+        """In a pipeline of several lanes a transfer is ready only when those before it on its lanes have arrived."""
         self.waiting = sorted(
             (max([ready] + [self.left.get((direction, stage, lane), 0) for lane in self.units[unit].covers()]),
              unit, stage, direction)
@@ -97,7 +158,7 @@ class Pipeline:
 
     def start_transfers(self):
         """The one that has been ready longest first, then the older unit; one place sends in this order."""
-        if self.lanes > 1:
+        if self.sends_in_order:
             self.await_those_before()
         behind = set()
         for transfer in list(self.waiting):
@@ -159,9 +220,9 @@ class Pipeline:
         return self.done(INPUT, stage, unit) and not self.started(WEIGHT, stage, unit)
 
     def starving(self):
-        """Whether the next unit of a pipeline of one lane waits for credit."""
+        """Whether the next unit waits for credit."""
         entering = next((unit for unit in self.open if not self.started(FORWARD, 0, unit)), None)
-        return self.lanes == 1 and entering is not None and not self.admitted(entering)
+        return entering is not None and not self.admitted(entering)
 
     def candidates(self, lane):
         """The lane's units in flight and the next one to enter."""
@@ -175,6 +236,14 @@ class Pipeline:
         return units
 
     def decide(self, stage, lane):
+        return self.decide_alone(stage, lane) if self.in_step is None else self.decide_in_step(stage, lane)
+
+    def decide_in_step(self, stage, lane):
+        kind, unit = next(iter(self.in_step[stage, lane]), (None, None))
+        ready = {FORWARD: self.forward_ready, INPUT: self.backward_ready, WEIGHT: self.weight_ready}
+        return (kind, unit) if kind is not None and ready[kind](stage, unit) else None
+
+    def decide_alone(self, stage, lane):
         here = self.candidates(lane)
         for unit in here:
             if self.backward_ready(stage, unit):
@@ -204,5 +273,8 @@ class Pipeline:
         heapq.heappush(self.later, (end, kind, stage, unit))
         if whole:
             self.ends[WEIGHT, stage, unit] = end
+        self.cells[stage].append(choice)
         for other in covers:
             self.busy[stage, other] = end
+            if self.in_step is not None:
+                self.in_step[stage, other].popleft()
