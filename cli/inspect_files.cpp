@@ -90,9 +90,9 @@ std::string recurrent_text(const model::Shape& shape) {
 
 std::string shape_text(const model::Shape& shape) {
   const int64_t parameters = model::parameter_count(shape), active = model::active_parameter_count(shape);
-  const bool computed = shape.family != model::Family::kCounted;
+  const bool computed = !shape.counted;
   const bool attends = recurrent_layers(shape) < shape.layers;
-  return text(computed ? "" : text("model_type ", shape.counted, " is counted, not computed: "),
+  return text(computed ? "" : text("model_type ", shape.family, " is counted, not computed: "),
               human_count(parameters), " parameters",
               active < parameters ? text(" (a token passes ", human_count(active), ")") : "", ": ",
               model::layers_text(shape), recurrent_text(shape), attends ? ", " + heads_text(shape) : "",

@@ -74,8 +74,8 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
 }
 
 void log_counted(const model::Shape& shape) {
-  if (shape.family != model::Family::kCounted) return;
-  base::log_info(text("model_type ", shape.counted,
+  if (!shape.counted) return;
+  base::log_info(text("model_type ", shape.family,
                       " is counted, not computed: ", base::human_count(model::parameter_count(shape)),
                       " parameters, ", base::human_count(model::active_parameter_count(shape)),
                       " of them passed by a token; FLOPs and bytes are analytic"));

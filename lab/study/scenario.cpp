@@ -21,8 +21,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const session::Plannin
   const int64_t parameters = model::parameter_table(shape).size();
   return {{"cluster", text(options.gpus, " GPUs, ", inputs.cluster.name)},
           {"model", text(options.model.empty() ? "" : options.model + ": ", model::layers_text(shape), ", ",
-                         base::human_count(parameters), " parameters",
-                         shape.family == model::Family::kCounted ? ", counted" : "")},
+                         base::human_count(parameters), " parameters", shape.counted ? ", counted" : "")},
           {"calibration", text(options.calibration, " (", inputs.calibration.source, ")")},
           {"corpus", text(base::human_count(static_cast<int64_t>(inputs.lengths.size())), " documents")},
           {"context", text(base::human_count(options.context_length), " tokens")},

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/folder_record.h"
+#include "model/config_json.h"
 #include "model/hugging_face.h"
 #include "model/wrapped.h"
 
@@ -51,10 +52,15 @@ void drop_quantisation(Json& config, const FolderRecord& record) {
   model::language_part(config).erase("quantization_config");
 }
 
-void set_positions(Json& config, const model::Shape& shape, const ExportedConfig& options) {
+// 0: it says none.
+int64_t positions_of(Json& config) {
   const Json& part = model::language_part(config);
   const bool says = part.contains(kPositions) && part.at(kPositions).is_number();
-  const int64_t theirs = says ? base::require<int64_t>(part, kPositions, std::string(kConfig)) : 0;
+  return says ? base::require<int64_t>(part, kPositions, std::string(kConfig)) : 0;
+}
+
+void set_positions(Json& config, const model::Shape& shape, const ExportedConfig& options) {
+  const int64_t theirs = positions_of(config);
   const int64_t least = options.least_positions;
   const int64_t positions = options.positions > 0 ? options.positions : std::max(theirs, least);
   if (positions == theirs || model::set_positions(config, shape, positions)) return;
@@ -74,15 +80,16 @@ void set_positions(Json& config, const model::Shape& shape, const ExportedConfig
 Json exported_config(const std::vector<Companion>& companions, const model::Shape& shape,
                      const ExportedConfig& options) {
   Json config = config_of(companions, shape);
-  if (config.is_null()) {
-    const int64_t positions = options.least_positions > 0 ? options.least_positions : kUsualPositions;
-    config = model::shape_to_hugging_face(shape, options.dtype, positions);
-  } else {
-    const FolderRecord record = folder_record(companions);
-    set_type(config, options.dtype, record);
-    drop_quantisation(config, record);
+  const bool theirs = !config.is_null();
+  ExportedConfig asked = options;
+  if (!theirs) {
+    config = model::config_json(shape);
+    if (positions_of(config) == 0 && asked.least_positions == 0) asked.least_positions = kUsualPositions;
   }
-  set_positions(config, shape, options);
+  const FolderRecord record = theirs ? folder_record(companions) : FolderRecord();
+  set_type(config, options.dtype, record);
+  drop_quantisation(config, record);
+  set_positions(config, shape, asked);
   return config;
 }
 

@@ -15,6 +15,7 @@
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/test_directory.h"
+#include "model/config_json.h"
 #include "model/test_shape.h"
 
 namespace sluice::checkpoint {
@@ -97,7 +98,8 @@ class FolderKinds : public testing::Test {
 
 // A multimodal model's config.json around a language model's.
 Json wrapped(const model::Shape& shape) {
-  Json text = model::shape_to_hugging_face(shape, "float32", 64);
+  Json text = model::config_json(shape);
+  text["max_position_embeddings"] = 64;
   text.erase("architectures");
   return {{"architectures", {"Mistral3ForConditionalGeneration"}},
           {"model_type", "mistral3"},
@@ -109,9 +111,10 @@ Json wrapped(const model::Shape& shape) {
 }
 
 model::Shape mistral(bool tied) {
-  model::Shape shape = model::exported_shape(tied);
-  shape.family = model::Family::kMistral;
-  return shape;
+  Json config = model::config_json(model::exported_shape(tied));
+  config.update(
+      {{"model_type", "mistral"}, {"architectures", {"MistralForCausalLM"}}, {"sliding_window", nullptr}});
+  return model::shape_from_hugging_face(config, "config.json");
 }
 
 FolderTensors renamed(const FolderTensors& tensors, const std::string& trunk, const std::string& head) {
@@ -235,10 +238,13 @@ TEST_F(FolderKinds, TensorsOfNoKnownPartAreRefused) {
 
 // Experts as one tensor each, or as one of all.
 TEST_F(FolderKinds, ExpertsMayBeStacked) {
-  model::Shape shape = model::exported_shape(false);
-  shape.family = model::Family::kQwen3Moe;
-  shape.qk_norm = model::QkNorm::kEachHead;
-  shape.experts = {.count = 3, .per_token = 2, .hidden = 5};
+  Json config = model::config_json(model::exported_shape(false));
+  config.update({{"model_type", "qwen3_moe"},
+                 {"architectures", {"Qwen3MoeForCausalLM"}},
+                 {"num_experts", 3},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 5}});
+  const model::Shape shape = model::shape_from_hugging_face(config, "config.json");
   const FolderTensors single = make(shape);
   FolderTensors stacked = single;
   for (int layer = 0; layer < 2; ++layer) {

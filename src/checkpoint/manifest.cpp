@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "checkpoint/companions.h"
+#include "model/config_json.h"
 #include "model/hugging_face.h"
 #include "model/tuning.h"
 
@@ -204,7 +205,7 @@ Json to_json(const Manifest& manifest) {
                {"step", manifest.step},
                {"world_size", manifest.world_size},
                {"dtype", config_name(manifest.type)},
-               {"model", model::shape_to_hugging_face(manifest.shape, config_name(manifest.type), 0)},
+               {"model", model::config_json(manifest.shape)},
                {"tuning", model::tuning_to_json(manifest.shape)},
                {"files", files},
                {"companions", companions},

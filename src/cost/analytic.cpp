@@ -205,8 +205,8 @@ DecodeCost analytic_decode(const model::Kind& kind, const model::Shape& shape, c
 
 std::string analytic_source(const model::Shape& shape, const std::string& where) {
   const std::string counted =
-      shape.family == model::Family::kCounted
-          ? base::text("; ", shape.counted, " is counted from its config.json's fields, not computed")
+      shape.counted
+          ? base::text("; ", shape.family, " is counted from its config.json's fields, not computed")
           : "";
   return base::text("assumed rates of ", where, counted);
 }

@@ -9,8 +9,10 @@
 #include "cost/derived_rows.h"
 #include "cost/memory_cost.h"
 #include "cost/table_figures.h"
+#include "model/config_json.h"
 #include "model/hugging_face.h"
 #include "model/program.h"
+#include "model/shape_sizes.h"
 #include "model/tuning.h"
 
 namespace sluice::cost {
@@ -401,7 +403,7 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
     rows.push_back(scheme_row(cost, {.tp = degrees.first, .pp = degrees.second}, world_size));
   }
   Json json = {{"schema", kSchema},
-               {"model", model::shape_to_hugging_face(options.shape, "float32", 0)},
+               {"model", model::config_json(options.shape)},
                {"hardware", calibration.hardware},
                {"source", calibration.source},
                {"schemes", rows}};
@@ -472,6 +474,7 @@ void move_to_nodes_of(int ranks, CostModel::Options& options) {
 std::string model_fault(const Calibration& calibration, const model::Shape& shape) {
   model::Shape there = calibration.options.shape;
   there.family = shape.family;
+  there.counted = shape.counted;
   there.norm_eps = shape.norm_eps;
   there.rope = shape.rope;
   if (there == shape) return "";
@@ -480,14 +483,13 @@ std::string model_fault(const Calibration& calibration, const model::Shape& shap
   if (model::untuned(there) == model::untuned(shape)) {
     return of_stages ? "" : "other parameters of it are trained (train.freeze, lora)";
   }
-  const Json here = model::shape_to_hugging_face(shape, "", 0);
-  const Json other = model::shape_to_hugging_face(there, "", 0);
   std::vector<std::string> differing;
-  for (const auto& [key, value] : here.items()) {
-    const Json* of_other = base::find(other, key);
-    if (of_other == nullptr || *of_other == value) continue;
-    differing.push_back(text(key, " is ", base::excerpt(value), ", there ", base::excerpt(*of_other)));
+  for (const model::ShapeSize& size : model::shape_sizes()) {
+    const int64_t here = shape.*size.value, other = there.*size.value;
+    if (here != other) differing.push_back(text(size.name, " is ", here, ", there ", other));
   }
+  if (shape.window != there.window)
+    differing.push_back(text("window is ", shape.window, ", there ", there.window));
   return differing.empty() ? "its layers are others" : base::join(differing, "; ");
 }
 

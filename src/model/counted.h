@@ -14,12 +14,8 @@
 
 namespace sluice::model {
 
-// A shape of Family::kCounted. InputError naming `name`, the key and the value for what decides costs and is
-// not known.
+// A shape that is counted; its config.json says so by "computed": false, so that no family takes it.
+// InputError naming `name`, the key and the value for what decides costs and is not known.
 Shape counted_from_hugging_face(const base::Json& config, const std::string& name);
-
-// A config.json that reads back to the same shape: its key "computed" is false, so that no other family takes
-// it. REQUIRES: Family::kCounted.
-base::Json counted_to_hugging_face(const Shape& shape);
 
 }  // namespace sluice::model

@@ -1,4 +1,4 @@
-// The Hugging Face side of a model: config.json and tensor names of the families in model/family.cpp.
+// The Hugging Face side of a model: config.json and tensor names of the families in model/families.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,6 @@ Shape shape_from_hugging_face(const base::Json& config, const std::string& name)
 // The same; or, where nobody computes such a model but its costs can be counted, that shape
 // (model/counted.h).
 Shape shape_to_plan_from_hugging_face(const base::Json& config, const std::string& name);
-
-// What transformers' class of the family, old and new, reads back to the same shape; `dtype` is its torch_dtype
-// ("float32"). Token ids are the caller's to add.
-base::Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions);
 
 // Sets max_position_embeddings where a config.json of this shape says it, and writes out what rotary
 // positions take from that number where nothing else says it. False, with the file as it was, where it would

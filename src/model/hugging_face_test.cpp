@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "model/config_json.h"
 #include "model/parameter_count.h"
 
 namespace sluice::model {
@@ -89,9 +90,9 @@ TEST(ShapeFromHuggingFace, MistralsWindowIsThereUnlessItIsNull) {
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window")));
   config["sliding_window"] = nullptr;
   Shape mistral = read(config);
-  EXPECT_EQ(mistral.family, Family::kMistral);
+  EXPECT_EQ(mistral.family, "mistral");
   EXPECT_EQ(mistral.window, 0);
-  mistral.family = Family::kLlama;
+  mistral.family = "llama";
   EXPECT_EQ(mistral, read(new_config()));
   config["num_attention_heads"] = 16;
   config["head_dim"] = 4;
@@ -116,10 +117,10 @@ Json qwen_config(const std::string& type) {
 
 TEST(ShapeFromHuggingFace, ReadsWhatQwenAddsToAttention) {
   Shape expected = read(new_config());
-  expected.family = Family::kQwen2;
+  expected.family = "qwen2";
   expected.qkv_bias = true;
   EXPECT_EQ(read(qwen_config("qwen2")), expected);
-  expected.family = Family::kQwen3;
+  expected.family = "qwen3";
   expected.qkv_bias = false;
   expected.qk_norm = QkNorm::kEachHead;
   EXPECT_EQ(read(qwen_config("qwen3")), expected);
@@ -128,7 +129,7 @@ TEST(ShapeFromHuggingFace, ReadsWhatQwenAddsToAttention) {
   EXPECT_EQ(read(config).head_dim, 128);
   for (const char* type : {"qwen2", "qwen3"}) {
     const Shape shape = read(qwen_config(type));
-    const Json written = shape_to_hugging_face(shape, "float32", 64);
+    const Json written = config_json(shape);
     EXPECT_EQ(read(written), shape);
     EXPECT_EQ(written["model_type"], type);
   }
@@ -223,14 +224,14 @@ TEST(ShapeFromHuggingFace, EveryFamilyRoundTrips) {
       {"olmo2", "Olmo2ForCausalLM"}, {"smollm3", "SmolLM3ForCausalLM"}};
   for (const auto& [type, architecture] : families) {
     const Shape shape = read(family_config(type, architecture));
-    const Json written = shape_to_hugging_face(shape, "float32", 64);
+    const Json written = config_json(shape);
     EXPECT_EQ(read(Json::parse(written.dump())), shape) << type;
     EXPECT_EQ(written["model_type"], type);
     EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
   }
   for (const char* type : {"gemma2", "gemma3_text"}) {
     const Shape shape = read(gemma_config(type));
-    EXPECT_EQ(read(Json::parse(shape_to_hugging_face(shape, "float32", 64).dump())), shape) << type;
+    EXPECT_EQ(read(Json::parse(config_json(shape).dump())), shape) << type;
     EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
   }
 }
@@ -258,7 +259,7 @@ TEST(ShapeFromHuggingFace, FamiliesWithExpertsRoundTrip) {
       const bool always = config.contains("num_local_experts");
       if (!always) config["norm_topk_prob"] = normalised;
       const Shape shape = read(config);
-      EXPECT_EQ(read(Json::parse(shape_to_hugging_face(shape, "float32", 64).dump())), shape) << type;
+      EXPECT_EQ(read(Json::parse(config_json(shape).dump())), shape) << type;
       EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
       EXPECT_EQ(shape.experts.count, 6) << type;
       EXPECT_EQ(shape.experts.normalised, normalised || always) << type;
@@ -346,7 +347,7 @@ TEST(ShapeFromHuggingFace, HybridsHaveTheParametersOfTransformersClasses) {
     const Shape shape = read(hybrid_config(type));
     EXPECT_EQ(parameter_count(shape), count) << type;
     EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
-    EXPECT_EQ(read(Json::parse(shape_to_hugging_face(shape, "float32", 64).dump())), shape) << type;
+    EXPECT_EQ(read(Json::parse(config_json(shape).dump())), shape) << type;
     EXPECT_TRUE(shape.block_type(0).recurrent) << type;
     EXPECT_FALSE(shape.block_type(3).recurrent) << type;
     if (shape.recurrent.key_heads > 1) {
@@ -694,35 +695,21 @@ TEST(ShapeFromHuggingFace, OriginalContextFallsBackToMaxPositions) {
   EXPECT_EQ(read(config).rope.original_max_position_embeddings, 4096);
 }
 
-TEST(ShapeToHuggingFace, RoundTripsEveryRope) {
-  const Rope ropes[] = {
-      {.theta = 12345.5},
-      {.scaling = RopeScaling::kLinear, .factor = 2.5},
-      {.theta = 500000,
-       .scaling = RopeScaling::kLlama3,
-       .factor = 8,
-       .low_freq_factor = 1.5,
-       .high_freq_factor = 3.5,
-       .original_max_position_embeddings = 1024},
-      {.scaling = RopeScaling::kYarn, .factor = 4, .original_max_position_embeddings = 2048},
-      {.scaling = RopeScaling::kYarn,
-       .factor = 4,
-       .original_max_position_embeddings = 2048,
-       .beta_fast = 16,
-       .beta_slow = 2,
-       .attention_factor = 1.25},
-  };
-  for (const Rope& rope : ropes) {
-    Shape shape = read(old_config());
-    shape.head_dim = 10;
-    shape.norm_eps = 1.0 / 3;
-    shape.rope = rope;
-    const Json config = shape_to_hugging_face(shape, "float32", 8192);
-    const Shape back = read(Json::parse(config.dump()));
-    EXPECT_EQ(back, shape);
-    EXPECT_EQ(shape_to_hugging_face(back, "float32", 8192), config);
-    EXPECT_EQ(config["torch_dtype"], "float32");
-    EXPECT_EQ(config["max_position_embeddings"], 8192);
+// What no family asks for is refused by every family, whatever it is called.
+TEST(ShapeFromHuggingFace, NoFamilyPassesOverAKeyThatItDoesNotRead) {
+  std::vector<Json> configs = {old_config()};
+  for (const char* type : {"qwen2", "qwen3"}) configs.push_back(qwen_config(type));
+  for (const char* type : {"gemma2", "gemma3_text"}) configs.push_back(gemma_config(type));
+  for (const char* type :
+       {"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "granitemoehybrid", "olmo_hybrid"})
+    configs.push_back(hybrid_config(type));
+  configs.push_back(experts_config("mixtral", "MixtralForCausalLM"));
+  configs.push_back(experts_config("gpt_oss", "GptOssForCausalLM"));
+  for (Json& config : configs) {
+    EXPECT_NO_THROW(read(config)) << config;
+    config["gradient_scale_of_layers"] = 0.5;
+    EXPECT_THAT([&] { read(config); },
+                ThrowsMessage<InputError>(HasSubstr("gradient_scale_of_layers is 0.5")));
   }
 }
 

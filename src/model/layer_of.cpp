@@ -4,9 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "model/family.h"
+#include "model/families/family.h"
 #include "model/make_parts.h"
 #include "model/parameter.h"
+#include "model/roles.h"
 
 namespace sluice::model {
 namespace {
@@ -146,15 +147,22 @@ Weight vocabulary(const Shape& shape, std::string_view role, const char* tensor)
 
 }  // namespace
 
-Layer layer_of(const Shape& shape, const BlockType& type) {
+bool OwnLayer::operator==(const OwnLayer& other) const {
+  return value == other.value || (value && other.value && *value == *other.value);
+}
+
+Layer usual_layer(const Shape& shape, const BlockType& type) {
   Layer layer{.hidden = shape.hidden, .parts = {mixing_part(shape, type)}};
   if (type.experts || shape.ffn_hidden > 0) layer.parts.push_back(feeding_part(shape, type));
   for (Part& part : layer.parts) add_norms(shape, type, part);
+  for (Weight* const weight : weights_of(layer)) name_tensors(shape, *weight);
+  return layer;
+}
+
+Layer layer_of(const Shape& shape, const BlockType& type) {
+  Layer layer = type.own.value ? *type.own.value : usual_layer(shape, type);
   const std::vector<Weight*> weights = weights_of(layer);
-  for (Weight* const weight : weights) {
-    name_tensors(shape, *weight);
-    add_adapters(shape.lora, *weight);
-  }
+  for (Weight* const weight : weights) add_adapters(shape.lora, *weight);
   freeze(type.frozen, weights);
   return layer;
 }

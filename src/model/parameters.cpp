@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/family.h"
+#include "model/families/family.h"
 
 namespace sluice::model {
 namespace {
@@ -22,7 +22,7 @@ Bucket bucket(const Shape& shape, const Program& program, int index) {
                 .of_experts = own.of_experts,
                 .parameters = {}};
   const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
-  if (in_block) result.path = base::text(entry_of(shape.family).trunk, ".", prefix);
+  if (in_block) result.path = base::text(family_of(shape).trunk, ".", prefix);
   int64_t place = 0;
   for (Parameter parameter : program.kind_at(position).parameters()) {
     parameter.place = place;

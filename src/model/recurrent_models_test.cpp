@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/config_json.h"
 #include "model/hugging_face.h"
 #include "model/parameter_count.h"
 #include "model/parameters.h"
@@ -37,7 +38,7 @@ TEST(ShapeFromHuggingFace, ModelsOfRecurrentLayersAloneAreRead) {
     const Shape shape = read(recurrent_config(type));
     EXPECT_EQ(parameter_count(shape), count) << type;
     EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
-    EXPECT_EQ(read(Json::parse(shape_to_hugging_face(shape, "float32", 64).dump())), shape) << type;
+    EXPECT_EQ(read(Json::parse(config_json(shape).dump())), shape) << type;
     EXPECT_EQ(tp_fault(shape, 4), "") << type;
   }
   const Shape mamba = read(recurrent_config("mamba2"));

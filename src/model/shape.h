@@ -3,11 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json_fwd.h"
+
 namespace sluice::model {
+
+struct Layer;  // model/layer.h
 
 // How rotary frequencies are stretched to longer contexts. The names are Hugging Face's `rope_type`s.
 enum class RopeScaling { kNone, kLinear, kLlama3, kYarn, kLongRope };
@@ -29,37 +34,6 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-// Whose files it reads and writes; what it computes is said by the shape's other members. The registry is in
-// model/family.cpp. kCounted: nobody computes it; what it costs is counted from the members
-// (model/counted.h).
-enum class Family : uint8_t {
-  kLlama,
-  kMistral,
-  kQwen2,
-  kQwen3,
-  kPhi3,
-  kGranite,
-  kSmolLm3,
-  kOlmo2,
-  kGemma2,
-  kGemma3,
-  kMixtral,
-  kQwen2Moe,
-  kQwen3Moe,
-  kOlmoe,
-  kGptOss,
-  kGlm4Moe,
-  kDeepSeekV3,
-  kOlmoHybrid,
-  kQwen3_5,
-  kQwen3_5Moe,
-  kQwen3Next,
-  kGraniteHybrid,
-  kMamba2,
-  kGla,
-  kCounted,
-};
-
 // Norms of queries and keys before they are rotated: each head on its own, or all heads as one row.
 enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
 // Where a part of a block is normed: x + part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
@@ -68,6 +42,13 @@ enum class NormPlace : uint8_t { kBefore, kBehind, kAround };
 // cuts, which the shape gives, and up less one (ops/clamped_swiglu.h).
 enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu };
 
+// A layer that a family's reader makes itself, because no member of BlockType and Shape says it; often none.
+// Equal by value.
+struct OwnLayer {
+  std::shared_ptr<const Layer> value;
+  bool operator==(const OwnLayer& other) const;
+};
+
 // What tells the blocks of one model from each other.
 struct BlockType {
   bool rotates = true;     // positions turn queries and keys
@@ -75,6 +56,7 @@ struct BlockType {
   bool experts = false;    // stand where others have an MLP
   bool recurrent = false;  // a recurrence stands where others have attention; its norm stands before it
   uint64_t frozen = 0;     // bit i: parameter i of the kind, in Kind::parameters()' order, is not trained
+  OwnLayer own;
   bool operator==(const BlockType&) const = default;
 };
 
@@ -152,8 +134,20 @@ struct Lora {
   bool operator==(const Lora&) const = default;
 };
 
+// The language model's config.json that a shape was read from, if it was read from one. It says the same as
+// the shape, so it takes no part in comparisons.
+struct ConfigSource {
+  std::shared_ptr<const base::Json> json;
+  bool operator==(const ConfigSource&) const { return true; }
+};
+
 struct Shape {
-  Family family = Family::kLlama;
+  // The model_type of its row in model/families/registry.cpp: whose files it reads.
+  std::string family = "llama";
+  // Nobody computes it; its costs are counted from the members, and `family` is its config.json's model_type
+  // (model/counted.h).
+  bool counted = false;
+  ConfigSource config;
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t heads = 0;
@@ -193,7 +187,6 @@ struct Shape {
   Latent latent;
   Experts experts;
   Recurrent recurrent;
-  std::string counted;  // of kCounted: its config.json's model_type
   // What of it is trained (model/tuning.h): as BlockType::frozen, of either end; adapters of blocks.
   uint64_t frozen_embedding = 0;
   uint64_t frozen_head = 0;

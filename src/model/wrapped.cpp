@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
-#include "model/config_keys.h"
+#include "model/families/reader.h"
 
 namespace sluice::model {
 namespace {
@@ -68,10 +68,10 @@ Json language_config(const Json& config, const std::string& name) {
   if (!config.contains(kText)) return config;
   const Wrapper* const wrapper = wrapper_of(config);
   if (wrapper == nullptr) refuse_other(config, name);
-  require_only(config, "architectures", Json::array({std::string(wrapper->architecture)}), name);
+  Reader(config, name).only("architectures", Json::array({std::string(wrapper->architecture)}));
   Json inner = base::require<Json>(config, kText, name);
-  if (!inner.is_object()) refuse(name, kText, inner, "an object there");
-  require_only(inner, "model_type", std::string(wrapper->text_type), text(name, ": ", kText));
+  if (!inner.is_object()) Reader(config, name).refuse(kText, inner, "an object there");
+  Reader(inner, text(name, ": ", kText)).only("model_type", std::string(wrapper->text_type));
   inner["model_type"] = wrapper->family;
   inner.erase("architectures");
   if (config.contains(kTied) && !config.at(kTied).is_null()) inner[kTied] = config.at(kTied);

@@ -16,6 +16,7 @@
 #include "corpus/indexed.h"
 #include "corpus/load_tokenizer.h"
 #include "inputs.h"
+#include "model/config_json.h"
 #include "model/hugging_face.h"
 #include "model/test_shape.h"
 #include "mutate.h"
@@ -165,7 +166,7 @@ void read_tokenizer(const fs::path& path) {
 }
 
 std::vector<Input> texts() {
-  const Json shape = model::shape_to_hugging_face(model::test_shape(), "float32", 2048);
+  const Json shape = model::config_json(model::test_shape());
   return {
       {"run.toml", [](Rng& rng) { read_config(damage(kRunConfig, rng)); }},
       {"--set",

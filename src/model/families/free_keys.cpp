@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "model/config_keys.h"
+#include "model/families/reader.h"
 
 namespace sluice::model {
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/json_fwd.h"
+#include "model/families/reader.h"
 #include "model/shape.h"
 
 namespace sluice::model {
@@ -15,12 +16,8 @@ namespace sluice::model {
 Rope rope_from_hugging_face(const base::Json& config, double absent_theta, bool by_type,
                             const std::string& name);
 // That of layers with a window where the file says it apart, or `absent_theta` is not 0; nothing: the same.
-std::optional<Rope> window_rope_from_hugging_face(const base::Json& config, double absent_theta,
-                                                  const std::string& name);
+std::optional<Rope> window_rope_from_hugging_face(Reader& config, double absent_theta);
 // The value of rope_scaling; null without scaling.
 base::Json rope_to_hugging_face(const Rope& rope);
-
-// The keys of a shape that turns a part of each head, in place of those that are there.
-void write_partial_rope(const Shape& shape, base::Json& config);
 
 }  // namespace sluice::model

@@ -1,5 +1,5 @@
 // Rotary positions in a config.json, under transformers' old keys and its new one.
-#include "model/hugging_face_rope.h"
+#include "model/families/rope_keys.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
-#include "model/config_keys.h"
+#include "model/families/reader.h"
 #include "model/shape_ranges.h"
 
 namespace sluice::model {
@@ -63,11 +63,11 @@ const RopeType& rope_type_of(const Json& rope, const std::string& name) {
     if (value == Json(std::string(type.name))) return type;
     if (type.scaling == RopeScaling::kLongRope && value == "su") return type;  // the name it had at first
   }
-  refuse(name, "rope_type", value, "default, linear, llama3, yarn and longrope");
+  Reader(rope, name).refuse("rope_type", value, "default, linear, llama3, yarn and longrope");
 }
 
 void refuse_unknown_rope_keys(const Json& rope, const RopeType& type, const std::string& name) {
-  require_only(rope, "partial_rotary_factor", 1.0, name);
+  Reader(rope, name).only("partial_rotary_factor", 1.0);
   for (const auto& [key, value] : rope.items()) {
     const bool common =
         key == "rope_type" || key == "type" || key == "rope_theta" || key == "partial_rotary_factor";
@@ -87,7 +87,8 @@ Json rope_dictionary(const Json& config, const std::string& name, std::string& k
   }
   key = has_new ? "rope_parameters" : "rope_scaling";
   if (!has_old && !has_new) return Json::object();
-  if (!config.at(key).is_object()) refuse(name, key, config.at(key), "a dictionary or null here");
+  if (!config.at(key).is_object())
+    Reader(config, name).refuse(key, config.at(key), "a dictionary or null here");
   return config.at(key);
 }
 
@@ -101,10 +102,10 @@ bool by_layer_type(const Json& dictionary) {
 
 std::vector<double> factors(const Json& rope, const std::string& key, const std::string& name) {
   const auto list = base::require<Json>(rope, key, name);
-  if (!list.is_array()) refuse(name, key, list, "a list of factors there");
+  if (!list.is_array()) Reader(rope, name).refuse(key, list, "a list of factors there");
   std::vector<double> factors;
   for (const Json& factor : list) {
-    if (!factor.is_number()) refuse(name, key, factor, "numbers there");
+    if (!factor.is_number()) Reader(rope, name).refuse(key, factor, "numbers there");
     factors.push_back(factor.get<double>());
   }
   return factors;
@@ -183,8 +184,10 @@ Rope rope_from_hugging_face(const Json& config, double absent_theta, bool by_typ
   return rope_of(dictionary, config, theta_or(absent_theta, config, name), where);
 }
 
-std::optional<Rope> window_rope_from_hugging_face(const Json& config, double absent_theta,
-                                                  const std::string& name) {
+std::optional<Rope> window_rope_from_hugging_face(Reader& reader, double absent_theta) {
+  reader.pass({"rope_local_base_freq"});
+  const Json& config = reader.json();
+  const std::string& name = reader.name();
   std::string key;
   const Json dictionary = rope_dictionary(config, name, key);
   const bool local = config.contains("rope_local_base_freq") && !config.at("rope_local_base_freq").is_null();
@@ -223,17 +226,6 @@ Json rope_to_hugging_face(const Rope& rope) {
   if (rope.attention_factor > 0) stretched["attention_factor"] = rope.attention_factor;
   if (!yarn) stretched.update({{"short_factor", rope.short_factors}, {"long_factor", rope.long_factors}});
   return stretched;
-}
-
-void write_partial_rope(const Shape& shape, Json& config) {
-  Json rope = rope_to_hugging_face(shape.rope);
-  if (rope.is_null()) rope = {{"rope_type", "default"}};
-  rope["rope_theta"] = shape.rope.theta;
-  rope["partial_rotary_factor"] =
-      static_cast<double>(shape.rotated_width()) / static_cast<double>(shape.head_dim);
-  config.erase("rope_theta");
-  config.erase("rope_scaling");
-  config["rope_parameters"] = std::move(rope);
 }
 
 }  // namespace sluice::model

@@ -1,0 +1,147 @@
+#include "model/families/decoder_keys.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "model/families/rope_keys.h"
+#include "model/shape_ranges.h"
+
+namespace sluice::model {
+namespace {
+
+using base::Json;
+using base::text;
+
+int64_t kv_heads_of(Reader& config, const DecoderKeys& keys, const Shape& shape) {
+  // Null means as many as heads.
+  const bool absent = !config.says(keys.kv_heads_key);
+  const int64_t otherwise = absent && keys.kv_heads > 0 ? keys.kv_heads : shape.heads;
+  return base::get_or<int64_t>(config.json(), keys.kv_heads_key, otherwise, config.name());
+}
+
+int64_t head_dim_of(Reader& config, const DecoderKeys& keys, const Shape& shape) {
+  const int64_t latent = shape.latent.unrotated + shape.latent.rotated;
+  if (latent > 0) return latent;
+  if (config.find("head_dim") != nullptr) return config.count("head_dim", kShapeRanges.head_dim);
+  if (!config.says("head_dim") && keys.head_dim > 0) return keys.head_dim;
+  if (shape.hidden % shape.heads != 0) {
+    throw base::InputError(text(config.name(), ": num_attention_heads ", shape.heads,
+                                " does not divide hidden_size ", shape.hidden,
+                                " and head_dim is missing: add it"));
+  }
+  return shape.hidden / shape.heads;
+}
+
+int64_t ffn_of(Reader& config, const DecoderKeys& keys) {
+  if (*keys.ffn_key == '\0') return 0;
+  // Where all layers have experts, files may lack the width of an MLP.
+  const bool has_mlp = config.says(keys.ffn_key) || !config.json().contains("moe_intermediate_size");
+  return config.count(has_mlp ? keys.ffn_key : "moe_intermediate_size", kShapeRanges.ffn_hidden);
+}
+
+// Sets how much of a head positions turn, which stands by its name in the file or among its rotary
+// parameters, and returns the file without that. Text alone has one position a token, so sections of several
+// say nothing.
+Json take_rotated(const Reader& reader, double absent, Shape& shape) {
+  constexpr const char* kKey = "partial_rotary_factor";
+  Json config = reader.json();
+  double factor = absent;
+  const auto take = [&](Json& from) {
+    if (from.contains(kKey) && !from.at(kKey).is_null())
+      factor = base::require_in(from, kKey, base::Range<double>{0.01, 1.0}, reader.name());
+    for (const char* key : {kKey, "mrope_section", "mrope_interleaved"}) from.erase(key);
+  };
+  take(config);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (config.contains(key) && config.at(key).is_object()) take(config.at(key));
+  }
+  shape.rotated = static_cast<int64_t>(static_cast<double>(shape.head_dim) * factor);
+  if (shape.rotated == shape.head_dim) shape.rotated = 0;
+  return config;
+}
+
+void refuse_other_parts(Reader& config, const DecoderKeys& keys) {
+  if (!keys.biases) config.off("attention_bias");
+  config.off("mlp_bias");
+  config.only("pretraining_tp", 1);
+  config.only("hidden_act", keys.activation);
+  config.only("attention_dropout", 0.0);
+  if (keys.rotated == 1.0) config.only("partial_rotary_factor", 1.0);
+  // Whatever the family calls them otherwise, and what rotary positions are read from.
+  config.pass({"model_type", "intermediate_size", "head_dim", "num_attention_heads", "num_key_value_heads",
+               "rms_norm_eps", "max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters",
+               "partial_rotary_factor"});
+}
+
+constexpr const char* kFull = "full_attention";
+constexpr const char* kSliding = "sliding_attention";
+
+}  // namespace
+
+void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape) {
+  const ShapeRanges& ranges = kShapeRanges;
+  refuse_other_parts(config, keys);
+  const auto count = [&](const char* key, const base::Range<int64_t>& range, int64_t absent) {
+    return absent > 0 ? config.count_or(absent, key, range) : config.count(key, range);
+  };
+  shape.layers = config.count("num_hidden_layers", ranges.layers);
+  shape.hidden = config.count("hidden_size", ranges.hidden);
+  shape.heads = count(keys.heads_key, ranges.heads, keys.heads);
+  shape.kv_heads = kv_heads_of(config, keys, shape);
+  shape.head_dim = head_dim_of(config, keys, shape);
+  if (shape.ffn_hidden == 0) shape.ffn_hidden = ffn_of(config, keys);
+  shape.vocab = count("vocab_size", ranges.vocab, keys.vocab);
+  shape.tie_embeddings = keys.tied ? !config.lacks("tie_word_embeddings") : config.has("tie_word_embeddings");
+  config.says(keys.norm_eps_key);
+  shape.norm_eps = base::get_or<double>(config.json(), keys.norm_eps_key, keys.norm_eps, config.name());
+  const Json rope = keys.rotated < 1.0 ? take_rotated(config, keys.rotated, shape) : config.json();
+  shape.rope = rope_from_hugging_face(rope, keys.rope_theta, keys.ropes_by_type, config.name());
+}
+
+void read_window(Reader& config, int64_t absent, Shape& shape) {
+  if (!config.says("sliding_window")) {
+    shape.window = absent;
+  } else if (config.find("sliding_window") != nullptr) {
+    shape.window = config.count("sliding_window", kShapeRanges.window);
+  }
+}
+
+void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise) {
+  const Json* const types = config.find("layer_types");
+  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers)) {
+    config.refuse("layer_types", *types,
+                  text("a list with a type for each of the ", shape.layers, " layers"));
+  }
+  shape.block_types.resize(static_cast<size_t>(shape.layers));
+  bool any = false;
+  for (size_t layer = 0; layer < shape.block_types.size(); ++layer) {
+    bool& windowed = shape.block_types[layer].windowed;
+    if (types == nullptr) {
+      windowed = otherwise(static_cast<int64_t>(layer));
+    } else {
+      const Json& type = types->at(layer);
+      if (type != kFull && type != kSliding)
+        config.refuse(text("layer_types[", layer, "]"), type, text(kFull, " or ", kSliding));
+      windowed = type == kSliding;
+    }
+    any = any || windowed;
+  }
+  if (!any) shape.window = 0;
+  const BlockType usual{.windowed = shape.window > 0};
+  if (std::ranges::count(shape.block_types, usual) == shape.layers) shape.block_types.clear();
+}
+
+void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise) {
+  config.pass({"sliding_window"});
+  if (config.has("use_sliding_window")) read_window(config, absent, shape);
+  read_layer_types(config, shape, [&](int64_t layer) { return shape.window > 0 && otherwise(layer); });
+}
+
+void drop_usual_types(Shape& shape) {
+  Shape usual = shape;
+  usual.block_types.clear();
+  if (std::ranges::count(shape.block_types, usual.block_type(0)) == shape.layers) shape.block_types.clear();
+}
+
+}  // namespace sluice::model

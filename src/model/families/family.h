@@ -1,0 +1,44 @@
+// Families of models as Hugging Face's config.json tells them apart. A family is a file of this folder, which
+// reads a config.json, and a row of registry.cpp. For the model module's own files.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "model/families/reader.h"
+#include "model/shape.h"
+#include "model/weight.h"
+
+namespace sluice::model {
+
+// The names of a weight's tensors in files of a family that calls them otherwise than LLaMA's.
+struct TensorNames {
+  std::string_view role;
+  std::array<std::string_view, 3> tensors;  // empty ones behind
+  bool stacked = false;                     // Parameter::stacked
+};
+using Names = std::span<const TensorNames>;
+
+// Sets what the file says, all but Shape::family and Shape::config. A key that it does not ask the reader for
+// must say nothing.
+using Read = void(Reader& config, Shape& shape);
+
+struct Family {
+  std::string_view model_type;    // "qwen3"
+  std::string_view architecture;  // "Qwen3ForCausalLM"
+  Read* read = nullptr;
+  Names names;
+  std::string_view trunk = "model";  // what all tensors of blocks are in
+};
+
+std::span<const Family> families();
+// Null: no family has this model_type.
+const Family* family_of(std::string_view model_type);
+// Of a shape that is counted: one that names nothing.
+const Family& family_of(const Shape& shape);
+
+// Calls a weight's tensors as files of the shape's family do.
+void name_tensors(const Shape& shape, Weight& weight);
+
+}  // namespace sluice::model

@@ -1,0 +1,42 @@
+#include "model/families/decoder_keys.h"
+#include "model/families/experts_keys.h"
+#include "model/families/family.h"
+#include "model/roles.h"
+#include "model/shape_ranges.h"
+
+namespace sluice::model {
+namespace {
+
+// One tensor of all experts each, which may stand in MXFP4 (checkpoint/mxfp4.h); exports are not quantised.
+constexpr TensorNames kGptOssTensors[] = {
+    {roles::kRouter, {"mlp.router.weight"}},
+    {roles::kRouterBias, {"mlp.router.bias"}},
+    {roles::kExpertsGateUp, {"mlp.experts.gate_up_proj"}, /*stacked=*/true},
+    {roles::kExpertsGateUpBias, {"mlp.experts.gate_up_proj_bias"}, /*stacked=*/true},
+    {roles::kExpertsDown, {"mlp.experts.down_proj"}, /*stacked=*/true},
+    {roles::kExpertsDownBias, {"mlp.experts.down_proj_bias"}, /*stacked=*/true}};
+
+}  // namespace
+
+extern const Names kGptOssNames{kGptOssTensors};
+
+void read_gpt_oss(Reader& config, Shape& shape) {
+  read_decoder(config,
+               {.kv_heads = 8, .head_dim = 64, .norm_eps = 1e-5, .rope_theta = 150000.0, .biases = true},
+               shape);
+  config.only("attention_bias", true);
+  config.pass({"initial_context_length"});
+  shape.qkv_bias = shape.out_bias = shape.sinks = true;
+  read_experts(config, width(config, "intermediate_size"), shape);
+  config.only("experts_per_token", shape.experts.per_token);
+  shape.experts.normalised = true;  // a softmax of the chosen scores alone
+  shape.experts.biases = true;
+  shape.activation = Activation::kClampedSilu;
+  shape.gate_slope = config.number_or(1.702, "swiglu_alpha", kShapeRanges.factor);
+  shape.gate_limit = config.number_or(7.0, "swiglu_limit", kShapeRanges.factor);
+  read_window(config, 128, shape);
+  read_layer_types(config, shape, [](int64_t layer) { return layer % 2 == 0; });
+  for (BlockType& type : shape.block_types) type.experts = true;
+}
+
+}  // namespace sluice::model

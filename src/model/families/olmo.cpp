@@ -1,0 +1,66 @@
+#include <algorithm>
+
+#include "model/families/decoder_keys.h"
+#include "model/families/experts_keys.h"
+#include "model/families/family.h"
+#include "model/families/recurrent_keys.h"
+#include "model/roles.h"
+#include "model/shape_ranges.h"
+
+namespace sluice::model {
+namespace {
+
+constexpr TensorNames kOlmoHybridTensors[] = {
+    {roles::kRecurrentNorm, {"attention_layer_norm.weight"}},
+    {roles::kMlpNorm, {"feedforward_layer_norm.weight"}},
+    {roles::kConvolution,
+     {"linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight", "linear_attn.v_conv1d.weight"}}};
+
+// Positions turn nothing where the file says that their base is null.
+bool has_rope(const Reader& config) {
+  const auto null = [](const base::Json& in) {
+    return in.contains("rope_theta") && in.at("rope_theta").is_null();
+  };
+  const base::Json* const own = base::find(config.json(), "rope_parameters");
+  return !null(own != nullptr && own->is_object() ? *own : config.json());
+}
+
+void norm_behind(Shape& shape) {
+  shape.norm_place = NormPlace::kBehind;
+  shape.qk_norm = QkNorm::kAllHeads;
+}
+
+}  // namespace
+
+extern const Names kOlmoHybridNames{kOlmoHybridTensors};
+
+void read_olmo2(Reader& config, Shape& shape) {
+  read_decoder(config, {.norm_eps = 1e-5}, shape);
+  norm_behind(shape);
+}
+
+void read_olmoe(Reader& config, Shape& shape) {
+  read_decoder(config, {.norm_eps = 1e-5}, shape);
+  config.only("clip_qkv", nullptr);
+  shape.qk_norm = QkNorm::kAllHeads;
+  read_experts(config, width(config, "intermediate_size"), shape);
+}
+
+// How decays and steps are drawn is said by Start, so the file's bounds of them say nothing.
+void read_olmo_hybrid(Reader& config, Shape& shape) {
+  read_decoder(config, {}, shape);
+  config.pass(
+      {"linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"});
+  norm_behind(shape);
+  shape.block_types.assign(static_cast<size_t>(shape.layers), {.rotates = has_rope(config)});
+  read_recurrent_types(config, 4, shape);
+  Recurrent absent{.key_heads = shape.heads, .value_heads = shape.heads};
+  const int64_t keys = config.count_or(shape.heads, "linear_num_key_heads", kShapeRanges.heads);
+  absent.key_width = 3 * shape.hidden / (4 * keys);
+  absent.value_width =
+      2 * config.count_or(absent.key_width, "linear_key_head_dim", kShapeRanges.recurrent_width);
+  absent.rate_scale = config.lacks("linear_allow_neg_eigval") ? 1.0 : 2.0;
+  read_gated_delta(config, absent, shape);
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,52 @@
+#include "model/families/decoder_keys.h"
+#include "model/families/experts_keys.h"
+#include "model/families/family.h"
+#include "model/shape_ranges.h"
+
+namespace sluice::model {
+namespace {
+
+void read_windows(Reader& config, Shape& shape) {
+  const int64_t first = config.count_or(28, "max_window_layers", {0, kShapeRanges.layers.most});
+  read_optional_window(config, 4096, shape, [&](int64_t layer) { return layer >= first; });
+}
+
+// Windows of models with experts are not computed, so their keys say nothing.
+void read_qwen_experts(Reader& config, Shape& shape) {
+  config.off("use_sliding_window");
+  config.pass({"sliding_window", "max_window_layers", "layer_types"});
+  read_experts(config, width(config, "moe_intermediate_size"), shape);
+  read_expert_layers(config, shape);
+  drop_usual_types(shape);
+}
+
+}  // namespace
+
+void read_qwen2(Reader& config, Shape& shape) {
+  read_decoder(config, {.kv_heads = 32}, shape);
+  read_windows(config, shape);
+  shape.qkv_bias = true;
+}
+
+void read_qwen3(Reader& config, Shape& shape) {
+  read_decoder(config, {.kv_heads = 32, .head_dim = 128}, shape);
+  read_windows(config, shape);
+  shape.qk_norm = QkNorm::kEachHead;
+}
+
+void read_qwen2_moe(Reader& config, Shape& shape) {
+  read_decoder(config, {.kv_heads = 16}, shape);
+  config.only("qkv_bias", true);
+  read_qwen_experts(config, shape);
+  shape.qkv_bias = true;
+  shape.experts.shared_hidden = width(config, "shared_expert_intermediate_size");
+  shape.experts.shared_gate = true;
+}
+
+void read_qwen3_moe(Reader& config, Shape& shape) {
+  read_decoder(config, {.kv_heads = 4}, shape);
+  read_qwen_experts(config, shape);
+  shape.qk_norm = QkNorm::kEachHead;
+}
+
+}  // namespace sluice::model

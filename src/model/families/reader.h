@@ -1,0 +1,60 @@
+// A config.json as a family reads it. A reader notes each key that was asked for: another one that says
+// something is one that Sluice does not compute.
+#pragma once
+
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/json_fields.h"
+#include "base/json_fwd.h"
+
+namespace sluice::model {
+
+// Whether models compute and cost the same whatever the key's value (free_keys.cpp).
+bool changes_no_arithmetic(std::string_view key);
+
+// All members but const ones note the key. Errors are InputErrors that name the file, the key and the value.
+class Reader {
+ public:
+  // `config` is an object and outlives the reader; `name` is the file's.
+  Reader(const base::Json& config, std::string name) : config_(config), name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+  // For functions that read keys by themselves, which `pass` notes.
+  const base::Json& json() const { return config_; }
+
+  // The key is there, if only as null.
+  bool says(const std::string& key);
+  // The key's value; none: it is absent or null.
+  const base::Json* find(const std::string& key);
+  int64_t count(const std::string& key, const base::Range<int64_t>& range);
+  double number(const std::string& key, const base::Range<double>& range);
+  // The value, or what follows where the key is absent or null.
+  int64_t count_or(int64_t absent, const std::string& key, const base::Range<int64_t>& range);
+  double number_or(double absent, const std::string& key, const base::Range<double>& range);
+  std::string text_or(const std::string& absent, const std::string& key);
+  bool has(const std::string& flag);    // false where the key is absent
+  bool lacks(const std::string& flag);  // the flag is false: true is what an absent key means
+  const base::Json& required(const std::string& key);
+
+  // Errors unless the key is absent, null or `value`; null or false.
+  void only(const std::string& key, const base::Json& value);
+  void off(const std::string& key);
+  // Keys that change nothing, or whose values were read from json().
+  void pass(std::initializer_list<const char*> keys);
+  // The error: what Sluice computes is `expected`.
+  [[noreturn]] void refuse(const std::string& key, const base::Json& value,
+                           const std::string& expected) const;
+
+  // The first key that nobody asked for and that says something; "": all others say nothing.
+  std::string unread() const;
+
+ private:
+  const base::Json& config_;
+  std::string name_;
+  std::set<std::string, std::less<>> noted_;
+};
+
+}  // namespace sluice::model

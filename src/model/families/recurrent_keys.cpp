@@ -1,0 +1,79 @@
+#include "model/families/recurrent_keys.h"
+
+#include "base/text.h"
+#include "model/shape_ranges.h"
+
+namespace sluice::model {
+namespace {
+
+using base::Json;
+
+// By their names since transformers 5, and before.
+bool is_recurrent_type(const Json& type) { return type == "linear_attention" || type == "mamba"; }
+bool is_attention_type(const Json& type) { return type == "full_attention" || type == "attention"; }
+
+// A convolution of one row would be none.
+constexpr base::Range<int64_t> kConvolutions{2, kShapeRanges.convolution.most};
+
+// Steps have no bounds but those that softplus gives: JSON has no infinity, so files write it otherwise.
+void refuse_step_limit(Reader& config) {
+  const Json* const limit = config.find("time_step_limit");
+  if (limit == nullptr) return;
+  const bool unbounded =
+      limit->is_array() && limit->size() == 2 && (*limit)[0] == 0.0 && !(*limit)[1].is_number();
+  if (!unbounded) config.refuse("time_step_limit", *limit, "steps without bounds, [0, Infinity]");
+}
+
+}  // namespace
+
+void read_recurrent_types(Reader& config, int64_t pattern, Shape& shape) {
+  const Json* const types = config.find("layer_types");
+  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers)) {
+    config.refuse("layer_types", *types,
+                  base::text("a list with a type for each of the ", shape.layers, " layers"));
+  }
+  shape.block_types.resize(static_cast<size_t>(shape.layers));
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    bool& recurrent = shape.block_types[static_cast<size_t>(layer)].recurrent;
+    recurrent = (layer + 1) % pattern != 0;
+    if (types == nullptr) continue;
+    const Json& type = types->at(static_cast<size_t>(layer));
+    if (!is_recurrent_type(type) && !is_attention_type(type))
+      config.refuse(base::text("layer_types[", layer, "]"), type, "full_attention or linear_attention");
+    recurrent = is_recurrent_type(type);
+  }
+}
+
+void read_gated_delta(Reader& config, const Recurrent& absent, Shape& shape) {
+  const ShapeRanges& ranges = kShapeRanges;
+  Recurrent& own = shape.recurrent = absent;
+  own.key_heads = config.count_or(absent.key_heads, "linear_num_key_heads", ranges.heads);
+  own.value_heads = config.count_or(absent.value_heads, "linear_num_value_heads", ranges.heads);
+  own.key_width = config.count_or(absent.key_width, "linear_key_head_dim", ranges.recurrent_width);
+  own.value_width = config.count_or(absent.value_width, "linear_value_head_dim", ranges.recurrent_width);
+  own.convolution = config.count_or(4, "linear_conv_kernel_dim", kConvolutions);
+}
+
+void read_mamba2(Reader& config, const Mamba2Keys& keys, Shape& shape) {
+  const ShapeRanges& ranges = kShapeRanges;
+  config.off(keys.bias);
+  Recurrent& own = shape.recurrent;
+  own.recurrence = Recurrence::kMamba2;
+  own.key_heads = config.count_or(keys.absent_groups, keys.groups, ranges.heads);
+  own.value_heads = config.count_or(keys.absent_heads, keys.heads, ranges.heads);
+  own.key_width = config.count_or(keys.absent_state, keys.state, ranges.recurrent_width);
+  own.convolution = config.count_or(4, keys.convolution, kConvolutions);
+  own.convolution_bias = !config.lacks(keys.convolution_bias);
+  own.norm_eps = base::get_or<double>(config.json(), keys.eps, keys.absent_eps, config.name());
+  const int64_t width = config.count_or(2, keys.expand, {1, 64}) * shape.hidden;
+  if (width % own.value_heads != 0) {
+    config.refuse(keys.heads, own.value_heads,
+                  base::text("heads that divide ", keys.expand, " times hidden_size, ", width));
+  }
+  own.value_width = width / own.value_heads;
+  const Json* const head_width = config.find(keys.head_width);
+  if (head_width != nullptr && *head_width != "auto") config.only(keys.head_width, own.value_width);
+  refuse_step_limit(config);
+}
+
+}  // namespace sluice::model
