@@ -78,7 +78,7 @@ def newest_of(run):
     for line in reversed(lines):
         if line.startswith("{\"") and '"loss"' in line:
             found = json.loads(line)
-            return found["step"], found["epoch"]
+            return found["step"], found["restarts"]
     return -1, -1
 
 

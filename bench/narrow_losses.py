@@ -29,11 +29,11 @@ seed = {seed}
 [parallel]
 strategies = ["1x<1,1,1>"]
 calibration = "analytic"
-narrow_layers = "all"
+low_precision_layers = "all"
 [memory]
 device_gib = 4.0
 """
-FORMATS = {format: ("--set", f"parallel.narrow_products={format}") for format in ("none", "bfloat16", "int8", "float8")}
+FORMATS = {format: ("--set", f"train.gemm_dtype={format}") for format in ("none", "bfloat16", "int8", "float8")}
 
 
 def main():

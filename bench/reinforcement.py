@@ -23,8 +23,8 @@ EXAMPLES = ROOT / "examples" / "rl"
 VARIANTS = {
     "dapo": {},
     "dapo without clip-higher": {"rl.clip_high": 0.2},
-    "dapo without dynamic sampling": {"rl.draw_again": '"no"'},
-    "dapo without the token-level loss": {"rl.aggregate": '"sequence"'},
+    "dapo without dynamic sampling": {"rl.dynamic_sampling": '"no"'},
+    "dapo without the token-level loss": {"rl.loss_agg_mode": '"seq-mean-token-mean"'},
     "dapo without overlong shaping": {"rl.overlong_buffer": 0},
     "grpo": {"rl.algorithm": '"grpo"'},
     "dr_grpo": {"rl.algorithm": '"dr_grpo"'},
@@ -68,7 +68,7 @@ class Seed:
                                                   "data.train": f'[["{self.folder}/problems/corpus", 1.0]]', **settings})
         rollouts, tokens = [], 0
         for line in lines:
-            if "draws" in line:
+            if "sampling_rounds" in line:
                 tokens += line["response_tokens"]
                 rollouts.append({"reward": line["reward"], "tokens": tokens, "ms": line["rollout_ms"] + line["reward_ms"]})
         return {"held_out": [line["reward"] for line in lines if "validation_loss" in line][-1], "rollouts": rollouts,

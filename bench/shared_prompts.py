@@ -33,10 +33,10 @@ steps = {steps}
 [rl]
 algorithm = "grpo"
 prompts_per_step = {prompts}
-group = {samples}
-max_response = {answer}
+num_generations = {samples}
+max_completion_length = {answer}
 reward = ["regex:[02468]$"]
-held_out = 0
+val_max_samples = 0
 [parallel]
 calibration = "analytic"
 [log]

@@ -47,22 +47,22 @@ void add_serving_options(CLI::App& command, ServingArguments& arguments,
       "Plan serving instead of steps: layouts, the texts that each has under way, tokens a second");
   for (CLI::Option* option : of_steps) serving->excludes(option);
   inference::Demand& demand = arguments.demand;
-  command.add_option("--prompts", demand.prompt, "With --serving: tokens of a prompt, in the mean")
+  command.add_option("--input-len", demand.prompt, "With --serving: tokens of a prompt, in the mean")
       ->check(within(int64_t{1}, kMostTokens))
       ->capture_default_str()
       ->needs(serving);
-  command.add_option("--responses", demand.response, "With --serving: tokens that follow it, in the mean")
+  command.add_option("--output-len", demand.response, "With --serving: tokens that follow it, in the mean")
       ->check(within(int64_t{1}, kMostTokens))
       ->capture_default_str()
       ->needs(serving);
   command
-      .add_option("--between-tokens-ms", arguments.between_ms,
+      .add_option("--tpot-ms", arguments.between_ms,
                   "With --serving: the most that a text's tokens may be apart")
       ->check(within(0.001, 3.6e6))
       ->capture_default_str()
       ->needs(serving);
   command
-      .add_flag("--prompts-elsewhere", demand.prompts_elsewhere,
+      .add_flag("--disaggregated-prefill", demand.prompts_elsewhere,
                 "With --serving: prompts go through the model on other devices")
       ->needs(serving);
 }

@@ -204,9 +204,9 @@ RL = """
 [rl]
 algorithm = "grpo"
 prompts_per_step = 4
-group = 4
-updates = 2
-max_response = 16
+num_generations = 4
+updates_per_rollout = 2
+max_completion_length = 16
 reward = ["regex:^[0-4 ]*5"]
 """
 
@@ -222,7 +222,7 @@ def reinforces(runs):
     shape = {"model.layers": 2, "model.hidden": 64, "model.heads": 4, "model.kv_heads": 2, "model.ffn_hidden": 128, "model.vocab": 64,
              "data.context_length": 128, "train.steps": 4, "train.dtype": "float64"}
     steps = runs.train("reinforces", 1, shape, folder / "problems" / "corpus", more=RL)
-    gap = max(step.get("rollout_logprob_gap") or 0 for step in steps if step.get("draws") is not None)
+    gap = max(step.get("rollout_logprob_diff") or 0 for step in steps if step.get("sampling_rounds") is not None)
     return finish(len(steps) == 4 and gap <= ROLLOUT_GAP, {"steps": len(steps), "worst_gap_of_first_updates": gap})
 
 

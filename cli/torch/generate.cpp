@@ -150,7 +150,7 @@ void log_speed(const generate::Generator& generator, double seconds,
                                         " and took ", base::human_duration(std::llround(seconds * 1e9)))
                                  : "",
                       evictions > 0 ? text("; texts were put off ", base::human_count(evictions),
-                                           " times for want of cache: raise --cache-gib")
+                                           " times for want of cache: raise --kv-cache-gib")
                                     : ""));
 }
 
@@ -371,10 +371,10 @@ void add_generate(CLI::App& app) {
       ->check(within(1, 1 << 20))
       ->capture_default_str();
   add_sampling(*command, *options);
-  command->add_option("--cache-gib", options->cache_gib, "Most memory for keys and values, GiB")
+  command->add_option("--kv-cache-gib", options->cache_gib, "Most memory for keys and values, GiB")
       ->check(within(1e-6, 1e6))
       ->capture_default_str();
-  command->add_option("--texts", options->most_texts, "Most texts under way at once")
+  command->add_option("--max-num-seqs", options->most_texts, "Most texts under way at once")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");

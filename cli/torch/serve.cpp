@@ -193,10 +193,10 @@ void add_generation_options(CLI::App& command, ServeArguments& options) {
                   text("Most tokens of a prompt and its answer (default: ", kUsualContext,
                        ", or as many as the model has positions for where those are fewer)"))
       ->check(within(int64_t{2}, int64_t{1} << 30));
-  command.add_option("--cache-gib", options.cache_gib, "Most memory for keys and values, GiB")
+  command.add_option("--kv-cache-gib", options.cache_gib, "Most memory for keys and values, GiB")
       ->check(within(1e-6, 1e6))
       ->capture_default_str();
-  command.add_option("--texts", options.most_texts, "Most texts under way at once")
+  command.add_option("--max-num-seqs", options.most_texts, "Most texts under way at once")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command
@@ -217,10 +217,11 @@ void add_bounds(CLI::App& command, ServeArguments& options) {
   };
   serve::HttpLimits& http = options.server.http;
   serve::RequestLimits& requests = options.server.requests;
-  bound("--waiting", options.most_waiting, "Most texts that may wait; more are refused with status 503");
+  bound("--max-queued-requests", options.most_waiting,
+        "Most texts that may wait; more are refused with status 503");
   command
       .add_option("--waiting-per-client", options.most_waiting_of_client,
-                  "Most texts of one client that may wait (default: half of --waiting)")
+                  "Most texts of one client that may wait (default: half of --max-queued-requests)")
       ->check(within(int64_t{1}, kMost));
   bound("--connections", http.connections,
         "Most open connections; the longest idle one makes room for another");

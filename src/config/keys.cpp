@@ -44,9 +44,9 @@ constexpr Word<base::ProductFormat> word_of(base::ProductFormat format) {
 constexpr Word<base::ProductFormat> kProductFormats[] = {
     word_of(base::ProductFormat::kAsComputed), word_of(base::ProductFormat::kBFloat16),
     word_of(base::ProductFormat::kInt8), word_of(base::ProductFormat::kFloat8)};
-constexpr Word<NarrowLayers> kNarrowLayers[] = {{"fewest", NarrowLayers::kFewest},
+constexpr Word<NarrowLayers> kNarrowLayers[] = {{"minimal", NarrowLayers::kFewest},
                                                 {"all", NarrowLayers::kAll}};
-constexpr Word<Devices> kDeviceWords[] = {{"alike", Devices::kAlike}, {"measured", Devices::kMeasured}};
+constexpr Word<Devices> kDeviceWords[] = {{"uniform", Devices::kAlike}, {"measured", Devices::kMeasured}};
 constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"linear", Decay::kLinear},
                                    {"constant", Decay::kConstant},
@@ -65,21 +65,21 @@ constexpr Word<RlAlgorithm> kAlgorithms[] = {
 constexpr Word<Baseline> kBaselines[] = {{"auto", Baseline::kAuto},
                                          {"group", Baseline::kGroup},
                                          {"mean", Baseline::kMean},
-                                         {"others", Baseline::kOthers}};
+                                         {"leave_one_out", Baseline::kOthers}};
 constexpr Word<Aggregate> kAggregates[] = {{"auto", Aggregate::kAuto},
-                                           {"token", Aggregate::kToken},
-                                           {"sequence", Aggregate::kSequence},
-                                           {"constant", Aggregate::kConstant}};
+                                           {"token-mean", Aggregate::kToken},
+                                           {"seq-mean-token-mean", Aggregate::kSequence},
+                                           {"seq-mean-token-sum-norm", Aggregate::kConstant}};
 constexpr Word<OnBadReward> kOnBadReward[] = {
     {"stop", OnBadReward::kStop}, {"zero", OnBadReward::kZero}, {"drop", OnBadReward::kDrop}};
 constexpr Word<Choose> kChoose[] = {{"auto", Choose::kAuto}, {"yes", Choose::kYes}, {"no", Choose::kNo}};
 constexpr Word<WatchAct> kWatchActs[] = {
     {"tell", WatchAct::kTell}, {"plan", WatchAct::kPlan}, {"leave", WatchAct::kLeave}};
-constexpr Word<BalanceOver> kBalances[] = {{"sequence", BalanceOver::kSequence},
-                                           {"step", BalanceOver::kStep}};
-constexpr Word<PlaceExperts> kPlaceExperts[] = {{"order", PlaceExperts::kInOrder},
-                                                {"loads", PlaceExperts::kByLoads},
-                                                {"together", PlaceExperts::kTogether}};
+constexpr Word<BalanceOver> kBalances[] = {{"seq_aux_loss", BalanceOver::kSequence},
+                                           {"global_aux_loss", BalanceOver::kStep}};
+constexpr Word<PlaceExperts> kPlaceExperts[] = {{"linear", PlaceExperts::kInOrder},
+                                                {"load", PlaceExperts::kByLoads},
+                                                {"coactivation", PlaceExperts::kTogether}};
 constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
 constexpr Word<Recompute> kRecomputes[] = {
     {"auto", Recompute::kAuto}, {"none", Recompute::kNone}, {"full", Recompute::kFull}};
@@ -170,12 +170,12 @@ void visit_train(RunConfig& config, Fields& keys) {
       "z_loss", Number(train.z_loss, {0.0, 1.0}),
       "factor of the squared log of the softmax's denominator in what is minimised, as 1e-4 (PaLM); the loss "
       "told stays the cross-entropy; 0: none");
-  keys("balance_loss", Number(train.balance_loss, {0.0, 10.0}),
+  keys("moe_aux_loss_coeff", Number(train.balance_loss, {0.0, 10.0}),
        "factor of a loss that balances experts, as 1e-3 (kinds.md); the loss told stays the cross-entropy; "
        "0: none");
-  keys("balance_over", Choice(train.balance_over, kBalances),
+  keys("moe_router_load_balancing_type", Choice(train.balance_over, kBalances),
        "whose visits that counts: the sequence's or all of the last step");
-  keys("correction_rate", Number(train.correction_rate, {0.0, 1.0}),
+  keys("moe_router_bias_update_rate", Number(train.correction_rate, {0.0, 1.0}),
        "a step's change of the numbers that routers of DeepSeek-V3's and GLM's kind add to scores, against "
        "experts visited more than the mean one; 0: they stay");
   keys("device", Choice(train.device, kDevices), "auto: a GPU where there is one");
@@ -194,11 +194,12 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "(reinforcement.md)");
   keys("prompts_per_step", Number(rl.prompts_per_step, {1, 1 << 20}),
        "prompts of a rollout; of a step pairs, or answers of either kind");
-  keys("draw", OptionalNumber<int64_t>(rl.draw, {1, 1 << 20}, "auto"),
+  keys("gen_batch_size", OptionalNumber<int64_t>(rl.draw, {1, 1 << 20}, "auto"),
        "prompts that are answered at once where prompts are drawn again; auto: prompts_per_step");
-  keys("group", Number(rl.group, {1, 1 << 16}), "responses to each prompt");
-  keys("updates", Number(rl.updates, {1, 1 << 16}), "steps that a rollout is trained on in");
-  keys("max_response", Number(rl.max_response, {1, (int64_t{1} << 31) - 1}), "tokens of a response at most");
+  keys("num_generations", Number(rl.group, {1, 1 << 16}), "responses to each prompt");
+  keys("updates_per_rollout", Number(rl.updates, {1, 1 << 16}), "steps that a rollout is trained on in");
+  keys("max_completion_length", Number(rl.max_response, {1, (int64_t{1} << 31) - 1}),
+       "tokens of a response at most");
   keys("temperature", Number(rl.temperature, {1e-3, 1e3}), "of the policy, in rollouts and updates alike");
   keys("reward", Texts(rl.reward),
        "summed: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's own answer");
@@ -206,11 +207,11 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("on_bad_reward", Choice(rl.on_bad_reward, kOnBadReward),
        "where a reward fails: end the run, count 0, or leave the response out");
   keys("python", Path(rl.python), "interpreter that has what reward functions import; empty: python3");
-  keys("held_out", Number(rl.held_out, {0, 1 << 24}),
+  keys("val_max_samples", Number(rl.held_out, {0, 1 << 24}),
        "prompts of each validation set that are answered, greedily, at evaluations");
   keys("baseline", Choice(rl.baseline, kBaselines),
        "of a group's rewards: its mean, in its deviations; its mean; or the mean of the others");
-  keys("aggregate", Choice(rl.aggregate, kAggregates),
+  keys("loss_agg_mode", Choice(rl.aggregate, kAggregates),
        "of tokens' losses: the mean over tokens; over responses' means; or their sum over what responses may "
        "have");
   keys("clip_low", OptionalNumber<double>(rl.clip_low, {0.0, 1.0}, "auto"), "of the ratio below 1");
@@ -218,13 +219,13 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("dual_clip", Number(rl.dual_clip, {0.0, 1e6}),
        "of the ratio where the advantage is negative, as 10; 0: none");
   keys("kl", Number(rl.kl, {0.0, 1e3}), "factor of the divergence from the model that the run began with");
-  keys("draw_again", Choice(rl.draw_again, kChoose),
+  keys("dynamic_sampling", Choice(rl.draw_again, kChoose),
        "prompts whose responses all have the same reward are replaced by others");
-  keys("most_draws", Number(rl.most_draws, {1, 1 << 16}), "of prompts_per_step prompts in a rollout");
+  keys("max_resamples", Number(rl.most_draws, {1, 1 << 16}), "of prompts_per_step prompts in a rollout");
   keys("overlong_buffer", OptionalNumber<int64_t>(rl.overlong_buffer, {0, int64_t{1} << 31}, "auto"),
-       "last tokens of max_response in which the reward falls by up to 1");
-  keys("cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
-  keys("most_texts", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
+       "last tokens of max_completion_length in which the reward falls by up to 1");
+  keys("kv_cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
+  keys("max_num_seqs", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
   keys("share_prompts", OptionalFlag(rl.share_prompts, "auto"),
        "whether steps may compute a prompt once for several answers to it; auto: where the model allows it");
   keys("rejected", Texts(rl.rejected),
@@ -315,27 +316,29 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("max_cp", Number(parallel.max_cp, {0, 1 << 20}),
        "most lanes of a pipeline that \"auto\" may propose, 0: all ranks'; configured strategies may have "
        "any");
-  keys("share", Flag(parallel.share), "whether \"auto\" may let lanes share parameters");
+  keys("fsdp", Flag(parallel.share), "whether \"auto\" may let lanes share parameters");
   keys("calibration", Text(parallel.calibration),
        "a file | a shipped name | analytic | auto: rank 0 measures once");
-  keys("speaking", Text(parallel.speaking),
+  keys("rollout_strategy", Text(parallel.speaking),
        "strategy that samples and responses are said under, as '4x<2,1,1>'; '': with as few ranks a model as "
        "hold it");
-  keys("place_experts", Choice(parallel.place_experts, kPlaceExperts),
-       "where lanes divide experts: even parts in their order; or, anew every place_every steps, so that by "
-       "the visits since then lanes have alike; together: and those that rows visit together on one lane");
-  keys("place_every", Number(parallel.place_every, {1, 1 << 20}), "steps");
-  keys("spare_experts", Number(parallel.spare_experts, {0, 1 << 12}),
+  keys(
+      "expert_placement", Choice(parallel.place_experts, kPlaceExperts),
+      "where lanes divide experts: even parts in their order; or, anew every expert_placement_every steps, "
+      "so that by "
+      "the visits since then lanes have alike; coactivation: and those that rows visit together on one lane");
+  keys("expert_placement_every", Number(parallel.place_every, {1, 1 << 20}), "steps");
+  keys("redundant_experts", Number(parallel.spare_experts, {0, 1 << 12}),
        "experts that a lane has room for beyond an even part: copies of those that are visited most");
   keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
   keys("devices", Choice(parallel.devices, kDeviceWords),
        "measured: ranks time a product at the start, and later what steps take, and plans give those that "
        "differ as much work as they do");
-  keys("narrow_products", Choice(parallel.narrow_products, kProductFormats),
+  keys("gemm_dtype", Choice(parallel.narrow_products, kProductFormats),
        "what some layers round matrices and rows to before they multiply them; the loss then depends on the "
        "strategy");
-  keys("narrow_layers", Choice(parallel.narrow_layers, kNarrowLayers),
-       "fewest: on devices that are slower than the fastest, as few as let them keep pace, and those that "
+  keys("low_precision_layers", Choice(parallel.narrow_layers, kNarrowLayers),
+       "minimal: on devices that are slower than the fastest, as few as let them keep pace, and those that "
        "add least noise to the gradient; all: of all devices");
 }
 
@@ -378,7 +381,7 @@ void visit_checkpoint(RunConfig& config, Fields& keys) {
 void visit_elastic(RunConfig& config, Fields& keys) {
   ElasticConfig& elastic = config.elastic;
   keys("enabled", Flag(elastic.enabled), "under every launcher");
-  keys("buddy_every", OptionalNumber<int64_t>(elastic.buddy_every, {1, kSteps.most}, "auto"),
+  keys("snapshot_every", OptionalNumber<int64_t>(elastic.buddy_every, {1, kSteps.most}, "auto"),
        "steps between two snapshots in memory; auto: so many that they cost a hundredth of the time, fewer "
        "where ranks are lost often");
 }
@@ -399,10 +402,10 @@ void visit_log(RunConfig& config, Fields& keys) {
 
 void visit_watch(RunConfig& config, Fields& keys) {
   WatchConfig& watch = config.watch;
-  keys("act", Choice(watch.act, kWatchActs),
+  keys("on_slow", Choice(watch.act, kWatchActs),
        "on a rank that is slow: tell it; plan: give it less work; leave: it leaves the run where fewer ranks "
        "are faster");
-  keys("path_every", Number(watch.path_every, kSteps),
+  keys("critical_path_every", Number(watch.path_every, kSteps),
        "steps between two looks at what the critical path lay on; 0: never");
 }
 

@@ -77,7 +77,7 @@ void require_learnable(const RunConfig& config) {
   if (!rl.rolls_out()) return;
   if (rl.group < 2) {
     throw base::InputError(
-        base::text("rl.group is ", rl.group,
+        base::text("rl.num_generations is ", rl.group,
                    ", but a response is measured against others to its prompt: give 2 or more"));
   }
   if (rl.temperature != 1 && config.model.shape->logit_cap > 0) {
@@ -92,7 +92,7 @@ void tune(RunConfig& config) {
   model::Shape& shape = *config.model.shape;
   if (config.train.balance_loss > 0) {
     if (shape.experts.count == 0) {
-      throw base::InputError(base::text("train.balance_loss is ", config.train.balance_loss,
+      throw base::InputError(base::text("train.moe_aux_loss_coeff is ", config.train.balance_loss,
                                         ", but the model has no experts: leave it out"));
     }
     if (config.train.balance_over == BalanceOver::kStep) model::remember_loads(shape);
@@ -100,7 +100,7 @@ void tune(RunConfig& config) {
   const int64_t spare = config.parallel.spare_experts;
   if (spare > shape.experts.count / 2) {
     throw base::InputError(
-        base::text("parallel.spare_experts is ", spare, ", but the model has ", shape.experts.count,
+        base::text("parallel.redundant_experts is ", spare, ", but the model has ", shape.experts.count,
                    " experts, of which two lanes have half each: ", "give at most as many as that leaves"));
   }
   model::adapt(shape, {config.lora.rank, config.lora.alpha, config.lora.targets});

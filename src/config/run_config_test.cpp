@@ -254,8 +254,8 @@ TEST(RunConfig, FaultsNamePlaceValueAndWayOut) {
   EXPECT_EQ(with("[train]\nsteps = \"x\""),
             "[config] run.toml:2: train.steps is \"x\": give a whole number from 1 to 1099511627776");
   EXPECT_EQ(
-      fault(kSmall, {"elastic.buddy_every=9223372036854775807"}),
-      "[config] --set: elastic.buddy_every is 9223372036854775807: give auto or a whole number from 1 to "
+      fault(kSmall, {"elastic.snapshot_every=9223372036854775807"}),
+      "[config] --set: elastic.snapshot_every is 9223372036854775807: give auto or a whole number from 1 to "
       "1099511627776");
   EXPECT_EQ(
       with("[log]\ntrace_steps = [2199023255552]"),

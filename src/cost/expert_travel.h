@@ -11,7 +11,7 @@
 namespace sluice::cost {
 
 // How much longer the busiest lane's experts take than the mean one's, in hundredths. Routers that a balance
-// loss or biases keep even stay within it; `busiest_experts` in metrics says how a run's do.
+// loss or biases keep even stay within it; `expert_load_imbalance` in metrics says how a run's do.
 inline constexpr int64_t kBusiestPercent = 125;
 // The waves that a usual micro-batch travels in: all but one of them hide behind products.
 inline constexpr int64_t kUsualWaves = 4;

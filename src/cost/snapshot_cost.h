@@ -38,7 +38,7 @@ SnapshotCost snapshot_cost(const CostModel& cost, int ranks);
 int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns, int64_t between_losses_ns = 0);
 
 // "11.7 MiB of each rank to its buddy every 3 steps (2.1 ms), 46.8 MiB of host memory a rank". `every` as
-// elastic.buddy_every: 0 for what costs decide.
+// elastic.snapshot_every: 0 for what costs decide.
 std::string describe_snapshots(const SnapshotCost& snapshots, int64_t every, int64_t step_ns);
 
 }  // namespace sluice::cost

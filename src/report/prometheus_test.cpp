@@ -30,7 +30,7 @@ TEST(Prometheus, SaysWhatScrapersAskFor) {
   EXPECT_THAT(text, HasSubstr("\nsluice_rank_pace{rank=\"1\"} 1.4\n"));
   EXPECT_THAT(text, HasSubstr("\nsluice_rank_wait_seconds{rank=\"0\"} 0.25\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE sluice_tokens_total counter\nsluice_tokens_total 7000\n"));
-  EXPECT_THAT(text, HasSubstr("\nsluice_alarm{rank=\"1\",metric=\"pace\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nsluice_alarm{rank=\"1\",metric=\"slowdown\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("\nsluice_rank_processors{rank=\"0\"} 0.99\n"));
   EXPECT_THAT(text, Not(HasSubstr("sluice_rank_processors{rank=\"1\"}"))) << "not known";
   EXPECT_THAT(text, Not(HasSubstr("strategy"))) << "no number";

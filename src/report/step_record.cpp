@@ -39,29 +39,30 @@ constexpr Metric kMetrics[] = {
     {"lr", &Step::lr, Kind::kNumber, Fold::kOwn, "train/lr"},
     {"pull_bytes", &Step::pull_bytes, Kind::kBytes, Fold::kSum, nullptr, "of parameters that ranks received"},
     {"push_bytes", &Step::push_bytes, Kind::kBytes, Fold::kSum, nullptr, "of gradients that ranks sent"},
-    {"ring_bytes", &Step::ring_bytes, Kind::kBytes, Fold::kSum, nullptr,
+    {"cp_ep_bytes", &Step::ring_bytes, Kind::kBytes, Fold::kSum, nullptr,
      "for attention and to experts, sent between lanes by whichever exchange"},
-    {"share_bytes", &Step::share_bytes, Kind::kBytes, Fold::kSum, nullptr,
+    {"fsdp_bytes", &Step::share_bytes, Kind::kBytes, Fold::kSum, nullptr,
      "gathered and summed between lanes that share parameters"},
-    {"busiest_experts", &Step::busiest_experts, Kind::kNumber, Fold::kOwn, "train/busiest_experts",
+    {"expert_load_imbalance", &Step::busiest_experts, Kind::kNumber, Fold::kOwn,
+     "train/expert_load_imbalance",
      "where lanes divide experts, visits of the busiest lane over the mean, of rank 0's; planning takes "
      "1.25"},
     {"unfused_attention", &Step::unfused_attention, Kind::kCount, Fold::kSum, nullptr,
      "calls for attention that no fused kernel of their GPU takes"},
     {"corpus_bytes", &Step::corpus_bytes, Kind::kBytes, Fold::kSum, nullptr,
      "tokens, targets and masks that ranks read"},
-    {"link_exposed_ms", &Step::link_exposed_ns, Kind::kMilliseconds, Fold::kMost, "time/link_exposed_ms",
-     "that the compute stream waited for pull or push"},
-    {"gather_exposed_ms", &Step::gather_exposed_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
+    {"pull_push_exposed_ms", &Step::link_exposed_ns, Kind::kMilliseconds, Fold::kMost,
+     "time/pull_push_exposed_ms", "that the compute stream waited for pull or push"},
+    {"fsdp_exposed_ms", &Step::gather_exposed_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
      "that it waited for parameters that lanes share, or sums of their gradients; on GPUs what the CPU "
      "waited"},
     {"peak_bytes", &Step::peak_bytes, Kind::kBytes, Fold::kMost, "memory/peak_bytes",
      "of tensors on the device, as its allocator counts them"},
     {"predicted_peak_bytes", &Step::predicted_peak_bytes, Kind::kBytes},
     {"tokens_per_s", &Step::tokens_per_s, Kind::kNumber, Fold::kOwn, "throughput/tokens_per_s"},
-    {"overhead_ms", &Step::overhead_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
+    {"host_overhead_ms", &Step::overhead_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
      "neither inside nodes nor waiting"},
-    {"epoch", &Step::epoch, Kind::kCount, Fold::kOwn, nullptr,
+    {"restarts", &Step::epoch, Kind::kCount, Fold::kOwn, nullptr,
      "0, and one more each time that the run lost or gained ranks"},
     {"ranks", &Step::ranks, Kind::kCount, Fold::kOwn, nullptr, "that trained it"},
     {"snapshot_bytes", &Step::snapshot_bytes, Kind::kBytes, Fold::kOwn, nullptr,
@@ -75,7 +76,7 @@ constexpr Metric kMetrics[] = {
      "left out since the run was started, because a loss or gradient was not finite (train.on_nonfinite)",
      kSparse},
     {"slowest_rank", &Step::slowest_rank, Kind::kCount, Fold::kOwn, nullptr, "whose pace is the highest"},
-    {"slowest_pace", &Step::slowest_pace, Kind::kNumber, Fold::kOwn, "time/slowest_pace"},
+    {"max_slowdown", &Step::slowest_pace, Kind::kNumber, Fold::kOwn, "time/max_slowdown"},
     {"reward", &Step::reward, Kind::kNumber, Fold::kOwn, "rl/reward",
      "mean of a rollout's responses, before overlong ones are punished; this and the following in runs with "
      "[rl] alone, of a rollout by its first step",
@@ -84,7 +85,8 @@ constexpr Metric kMetrics[] = {
      "nats a token, as the mean of -log p of what was said estimates it", kSparse},
     {"groups_kept", &Step::groups_kept, Kind::kCount, Fold::kOwn, "rl/groups_kept",
      "prompts whose responses are trained on", kSparse},
-    {"draws", &Step::draws, Kind::kCount, Fold::kOwn, nullptr, "of rl.prompts_per_step prompts", kSparse},
+    {"sampling_rounds", &Step::draws, Kind::kCount, Fold::kOwn, nullptr, "of rl.prompts_per_step prompts",
+     kSparse},
     {"bad_rewards", &Step::bad_rewards, Kind::kCount, Fold::kOwn, "rl/bad_rewards",
      "responses whose reward failed (rl.on_bad_reward)", kSparse},
     {"response_tokens", &Step::response_tokens, Kind::kCount, Fold::kOwn, nullptr,
@@ -100,18 +102,18 @@ constexpr Metric kMetrics[] = {
      "what it would have been if responses had been as long as the rollout's before, of the first any length "
      "as likely; null where no calibration says what passes take",
      kSparse},
-    {"speaking", &Step::speaking, Kind::kReason, Fold::kOwn, nullptr, "the strategy that said responses",
-     kSparse},
+    {"rollout_strategy", &Step::speaking, Kind::kReason, Fold::kOwn, nullptr,
+     "the strategy that said responses", kSparse},
     {"reward_ms", &Step::reward_ns, Kind::kMilliseconds, Fold::kOwn, "time/reward_ms",
      "that rewards took longer than what they are of", kSparse},
     {"clip_fraction", &Step::clip_fraction, Kind::kNumber, Fold::kOwn, "rl/clip_fraction",
      "of tokens whose advantage pulled no more", kSparse},
-    {"divergence", &Step::divergence, Kind::kNumber, Fold::kOwn, "rl/divergence",
+    {"reference_kl", &Step::divergence, Kind::kNumber, Fold::kOwn, "rl/reference_kl",
      "from the reference, nats a token (k3)", kSparse},
-    {"rollout_logprob_gap", &Step::rollout_logprob_gap, Kind::kNumber, Fold::kOwn, "rl/rollout_logprob_gap",
+    {"rollout_logprob_diff", &Step::rollout_logprob_gap, Kind::kNumber, Fold::kOwn, "rl/rollout_logprob_diff",
      "mean |log p - the rollout's|; in a rollout's first step what two layouts and rounding make", kSparse},
-    {"margin", &Step::margin, Kind::kNumber, Fold::kOwn, "rl/margin", "of pairs, in nats times rl.beta",
-     kSparse},
+    {"reward_margin", &Step::margin, Kind::kNumber, Fold::kOwn, "rl/reward_margin",
+     "of pairs, in nats times rl.beta", kSparse},
     {"accuracy", &Step::accuracy, Kind::kNumber, Fold::kOwn, "rl/accuracy",
      "of pairs: margins above 0; of a rollout's responses: a reward of 1 or more from each of rl.reward",
      kSparse},
@@ -261,7 +263,7 @@ void read_path(const Json& line, const std::string& place, Step& step) {
   const auto time_ns = [&](const Json& entry, const char* key) {
     return std::llround(base::require_in(entry, key, kMetricMilliseconds, place) * 1e6);
   };
-  for (const Json& entry : base::require<Json::array_t>(line, "path", place))
+  for (const Json& entry : base::require<Json::array_t>(line, "critical_path", place))
     step.path.push_back({base::require_in(entry, "rank", kRanks, place),
                          base::require<std::string>(entry, "kind", place), time_ns(entry, "ms"),
                          time_ns(entry, "planned_ms")});
@@ -284,7 +286,7 @@ Json to_json(const StepRecord& step) {
     if (!step.figures[figure].empty()) json[key_of(figure)] = figures_of(step.figures[figure], whole);
   }
   if (!step.alarms.empty()) json["alarms"] = alarms_of(step);
-  if (!step.path.empty()) json["path"] = path_of(step);
+  if (!step.path.empty()) json["critical_path"] = path_of(step);
   return json;
 }
 
@@ -295,7 +297,7 @@ StepRecord step_record(const Json& line, const std::string& place) {
   for (const Metric& metric : kMetrics) read(metric, line, place, step);
   read(line, place, step.figures);
   if (line.contains("alarms")) read_alarms(line, place, step);
-  if (line.contains("path")) read_path(line, place, step);
+  if (line.contains("critical_path")) read_path(line, place, step);
   return step;
 }
 
@@ -329,7 +331,7 @@ std::string metrics_text() {
   for (const watch::Figure figure : watch::all_figures()) add(key_of(figure), watch::traits(figure).meaning);
   text += "\nwhere there are any:\n";
   add("alarms", "of ranks that make others wait: rank, metric, the step since when, score (operating.md)");
-  add("path",
+  add("critical_path",
       "of a step that was looked at whole: rank, kind, ms and planned_ms of what its critical path lay on");
   return text;
 }

@@ -45,7 +45,7 @@ TEST(StepRecord, WhatRanksSaidReadsBackToItself) {
   step.path = {{1, "compute", 2'000'000, 1'000'000}};
   const base::Json line = to_json(step);
   EXPECT_EQ(line.size(), step_metrics().size() + watch::kFigures + 2);
-  EXPECT_TRUE(line.at("rank_pace").at(1).is_null());
+  EXPECT_TRUE(line.at("rank_slowdown").at(1).is_null());
   const StepRecord back = step_record(line, "a line");
   EXPECT_EQ(to_json(back), line);
   EXPECT_EQ(back.alarms, step.alarms);
@@ -54,7 +54,7 @@ TEST(StepRecord, WhatRanksSaidReadsBackToItself) {
   wrong["alarms"][0]["metric"] = "mood";
   EXPECT_THROW(step_record(wrong, "a line"), base::InputError);
   wrong = line;
-  wrong["rank_pace"][0] = "fast";
+  wrong["rank_slowdown"][0] = "fast";
   EXPECT_THROW(step_record(wrong, "a line"), base::InputError);
 }
 

@@ -46,7 +46,7 @@ TEST_F(Watch, NamesTheSlowRank) {
   EXPECT_EQ(watched.steps, 32);
   const base::Json json = to_json(watched);
   EXPECT_EQ(json.at("step"), 31);
-  EXPECT_EQ(json.at("ranks").at(1).at("alarms"), base::Json::array({"pace"}));
+  EXPECT_EQ(json.at("ranks").at(1).at("alarms"), base::Json::array({"slowdown"}));
   EXPECT_NEAR(json.at("ranks").at(1).at("pace").get<double>(), 1.4, 1e-9);
   EXPECT_EQ(json.at("ranks").at(1).at("waits_ms"), 0.5);
   EXPECT_EQ(json.at("ranks").at(0).at("alarms"), base::Json::array());

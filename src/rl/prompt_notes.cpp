@@ -61,7 +61,7 @@ std::vector<std::string> prompt_notes(const config::RunConfig& config, const cor
              ", and is left out"),
         notes);
     add(counts.narrow, counts, "data.train",
-        text("have a prompt that leaves less room than rl.max_response, ", response, ", in ", within,
+        text("have a prompt that leaves less room than rl.max_completion_length, ", response, ", in ", within,
              ": responses are cut where it ends"),
         notes);
     return notes;

@@ -46,17 +46,17 @@ std::string metrics_text(const EngineFigures& engine, const HttpFigures& http) {
   };
   add("sluice_requests_total", "counter", "Prompts that were taken.", engine.conversations);
   add("sluice_requests_refused_total", "counter", "Prompts refused because too many waited.", engine.refused);
-  add("sluice_requests_left_total", "counter", "Prompts whose client left before the end.", engine.left);
+  add("sluice_requests_aborted_total", "counter", "Prompts whose client left before the end.", engine.left);
   add("sluice_prompt_tokens_total", "counter", "Tokens of prompts.", engine.prompt_tokens);
   add("sluice_generated_tokens_total", "counter", "Tokens that were generated.", engine.spoken_tokens);
-  add("sluice_passes_total", "counter", "Passes through the model.", engine.passes);
-  add("sluice_evictions_total", "counter", "Texts put off for want of cache, or for another client.",
+  add("sluice_engine_steps_total", "counter", "Passes through the model.", engine.passes);
+  add("sluice_preemptions_total", "counter", "Texts put off for want of cache, or for another client.",
       engine.evictions);
-  add("sluice_texts_under_way", "gauge", "Texts that are being generated.", engine.under_way);
-  add("sluice_texts_waiting", "gauge", "Texts that wait.", engine.waiting);
+  add("sluice_sequences_running", "gauge", "Texts that are being generated.", engine.under_way);
+  add("sluice_sequences_waiting", "gauge", "Texts that wait.", engine.waiting);
   add("sluice_clients", "gauge", "Clients that have texts.", engine.clients);
-  add("sluice_cache_pages", "gauge", "Pages of the key cache.", engine.pages);
-  add("sluice_cache_pages_free", "gauge", "Pages that nobody holds.", engine.free_pages);
+  add("sluice_kv_cache_blocks", "gauge", "Pages of the key cache.", engine.pages);
+  add("sluice_kv_cache_blocks_free", "gauge", "Pages that nobody holds.", engine.free_pages);
   add("sluice_connections", "gauge", "Connections that are open.", http.connections);
   add("sluice_connections_total", "counter", "Connections that were accepted.", http.accepted);
   add("sluice_connections_refused_total", "counter", "Connections refused beyond a bound.", http.refused);

@@ -38,9 +38,10 @@ std::string reason_against_sharing(const config::RunConfig& config, const model:
   if (shape.recurrent.key_heads > 0) return "recurrent layers keep the state of one text only";
   if (shape.experts.count == 0) return "";
   if (config.train.balance_loss > 0)
-    return "train.balance_loss counts the experts' rows of every answer's prompt";
+    return "train.moe_aux_loss_coeff counts the experts' rows of every answer's prompt";
   const bool corrects = shape.experts.corrected && config.train.correction_rate > 0;
-  return corrects ? "train.correction_rate counts the experts' rows of every answer's prompt" : "";
+  return corrects ? "train.moe_router_bias_update_rate counts the experts' rows of every answer's prompt"
+                  : "";
 }
 
 }  // namespace

@@ -190,7 +190,7 @@ void require_products(const config::RunConfig& config, const strategy::Cluster& 
   }
   if (without.empty()) return;
   throw base::InputError(
-      text("parallel.narrow_products is float8, of which ", without,
+      text("train.gemm_dtype is float8, of which ", without,
            " has no products: choose int8 or bfloat16, or say multiplies_float8 = true in ",
            "the cluster's file"));
 }

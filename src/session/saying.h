@@ -25,7 +25,7 @@ struct Saying {
                                                   std::span<const inference::Lengths> load) const;
 };
 
-// Beside what ranks own of the model and rl.cache_gib. parallel.speaking is left to the caller.
+// Beside what ranks own of the model and rl.kv_cache_gib. rl.rollout_strategy is left to the caller.
 Saying saying_of(const config::RunConfig& config, const cost::CostModel& cost, int world_size);
 
 // Tokens of a response before any was said: all lengths up to the longest are taken for equally likely.

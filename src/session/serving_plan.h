@@ -12,7 +12,7 @@
 namespace sluice::session {
 
 struct ServingRow {
-  // Pipelines say texts with this program (parallel.speaking, --strategy); lanes that divide experts, and
+  // Pipelines say texts with this program (rl.rollout_strategy, --strategy); lanes that divide experts, and
   // experts apart from attention, are planned alone.
   enum class Of : uint8_t { kPipelines, kDivided, kApart };
   Of of = Of::kPipelines;

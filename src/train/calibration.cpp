@@ -68,7 +68,7 @@ bool is_of_another_model(const cost::Calibration& earlier, const CalibrationRequ
 void require_products(const CalibrationRequest& request) {
   const base::ProductFormat format = request.config.parallel.narrow_products;
   if (ops::multiplies(format, request.device)) return;
-  throw base::InputError(base::text("parallel.narrow_products is ", name_of(format), ", of which ",
+  throw base::InputError(base::text("train.gemm_dtype is ", name_of(format), ", of which ",
                                     request.device.str(), " has no products: choose int8 or bfloat16"));
 }
 

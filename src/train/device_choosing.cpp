@@ -85,7 +85,7 @@ session::NarrowTask DeviceChoosing::noise_of(const runtime::StepResult& result) 
 
 // Ranks whose medians are what was planned stay as they are, and nothing is planned anew. Windows grow, so
 // that a run whose machine has moods is not planned anew for ever. Where slow ranks are planned around
-// (watch.act) their paces are known there.
+// (watch.on_slow) their paces are known there.
 bool DeviceChoosing::take_paces(int64_t step, std::span<const WatchWord> words) {
   const config::RunConfig& config = planning_.config();
   if (config.parallel.devices != config::Devices::kMeasured || config.watch.act == config::WatchAct::kPlan)

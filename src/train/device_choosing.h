@@ -1,6 +1,6 @@
 // What plans count with for each rank's device, chosen by what steps show: how long it takes for what is
 // planned (parallel.devices = "measured"), and which layers compute their products in fewer bits, by what
-// rounding adds to them (parallel.narrow_products). Before that a short probe says the first, and layers
+// rounding adds to them (train.gemm_dtype). Before that a short probe says the first, and layers
 // count as alike.
 #pragma once
 

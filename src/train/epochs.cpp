@@ -30,7 +30,7 @@ void require_countable(const config::RunConfig& config) {
   if (!config.phases.empty()) refuse(epochs, "[[phase]] changes the data by steps");
   if (!config.data.batches.empty()) refuse(epochs, "data.batches lists the steps itself");
   if (config.rl.rolls_out() && rl::objective_of(config.rl).draws_again)
-    refuse(epochs, "rl.draw_again draws as many prompts as it needs, which nobody knows before");
+    refuse(epochs, "rl.dynamic_sampling draws as many prompts as it needs, which nobody knows before");
 }
 
 // Rollouts and preferences take documents one by one, whole.

@@ -85,7 +85,7 @@ TEST_F(Epochs, CountHeldOutDocumentsOutAndAllCorporaIn) {
 
 TEST_F(Epochs, OfRolloutsAreOfPrompts) {
   const std::vector<std::string> rl = {corpora("even"), "train.epochs=3", "rl.algorithm='grpo'",
-                                       "rl.prompts_per_step=5", "rl.updates=2"};
+                                       "rl.prompts_per_step=5", "rl.updates_per_rollout=2"};
   EXPECT_EQ(steps_of_epochs(config(rl)), 6);  // 12 prompts in 3 rollouts
 }
 
@@ -110,7 +110,7 @@ void expect_refusal(const config::RunConfig& config, const std::string& part) {
 
 TEST_F(Epochs, WhereNobodyKnowsTheStepsAreRefused) {
   expect_refusal(config({corpora("even"), "train.epochs=1", "data.batches='list.jsonl'"}), "data.batches");
-  expect_refusal(config({corpora("even"), "train.epochs=1", "rl.algorithm='dapo'"}), "rl.draw_again");
+  expect_refusal(config({corpora("even"), "train.epochs=1", "rl.algorithm='dapo'"}), "rl.dynamic_sampling");
   config::RunConfig phases = config({corpora("even"), "train.epochs=1"});
   phases.phases.push_back({.step = 5, .data = phases.data});
   expect_refusal(phases, "[[phase]]");

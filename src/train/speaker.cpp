@@ -131,7 +131,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
       inference::scheduler_options(model.cut(), room, own_prompts * samples, longest);
   const int64_t pages = options.pages, most_texts = options.most_texts;
   if (pages < pages_a_text) {
-    throw base::InputError(text("[config] rl.cache_gib is ", config.rl.cache_gib, ", room for ",
+    throw base::InputError(text("[config] rl.kv_cache_gib is ", config.rl.cache_gib, ", room for ",
                                 pages * inference::kPageTokens, " tokens, but a text may have ", longest,
                                 ": raise it"));
   }

@@ -14,7 +14,7 @@ Speaking::Speaking(Planning& planning, int world_size)
   const std::string& asked = planning.config().parallel.speaking;
   if (!asked.empty()) {
     candidates_ = {
-        speaking_strategy(asked, planning.table().shape, world_size, "[config] parallel.speaking")};
+        speaking_strategy(asked, planning.table().shape, world_size, "[config] rl.rollout_strategy")};
     const std::vector<strategy::Pipeline>& pipelines = candidates_.front().pipelines;
     saying_.schemes.clear();  // nothing is left to choose; what different pipelines take is not known
     if (std::ranges::all_of(pipelines,

@@ -14,7 +14,7 @@ namespace sluice::train {
 
 class Speaking {
  public:
-  // InputError for a parallel.speaking that doesn't fit. `planning` outlives it.
+  // InputError for a rl.rollout_strategy that doesn't fit. `planning` outlives it.
   Speaking(Planning& planning, int world_size);
 
   // At present. Where the configuration names none, of fewest ranks until a rollout's lengths are known.

@@ -239,7 +239,8 @@ class Supervisor final : public membership::World {
   // The others hear of it as of a loss; what was sealed here its buddy has, too.
   void leave_the_run() {
     left_ = true;
-    base::log_warning("this rank leaves the run, which goes on faster without it (watch.act = \"leave\")");
+    base::log_warning(
+        "this rank leaves the run, which goes on faster without it (watch.on_slow = \"leave\")");
     end(0, "");
   }
 

@@ -1,4 +1,4 @@
-// Who makes others wait, and what is done about it: told, planned around, or done without (watch.act).
+// Who makes others wait, and what is done about it: told, planned around, or done without (watch.on_slow).
 #pragma once
 
 #include <cstdint>

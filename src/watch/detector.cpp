@@ -29,7 +29,7 @@ std::vector<double> beyond_others(const std::vector<double>& values, double whol
 }  // namespace
 
 const char* name_of(Cause cause) {
-  constexpr const char* kNames[kCauses] = {"pace", "copies", "host", "link"};
+  constexpr const char* kNames[kCauses] = {"slowdown", "copies", "host", "link"};
   return kNames[static_cast<size_t>(cause)];
 }
 

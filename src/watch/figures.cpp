@@ -10,11 +10,11 @@ using Unit = FigureTraits::Unit;
 
 // In the order of Figure.
 constexpr FigureTraits kTraits[] = {
-    {"pace", Unit::kPace, "computed over planned, relative to the ranks' median (operating.md)"},
-    {"attention_pace", Unit::kPace, "likewise, of cells that attention takes most of"},
-    {"product_pace", Unit::kPace, "likewise, of all other cells"},
-    {"copy_pace", Unit::kPace, "likewise, of copies to and from host memory"},
-    {"update_pace", Unit::kPace, "likewise, of the optimiser"},
+    {"slowdown", Unit::kPace, "computed over planned, relative to the ranks' median (operating.md)"},
+    {"attention_slowdown", Unit::kPace, "likewise, of cells that attention takes most of"},
+    {"gemm_slowdown", Unit::kPace, "likewise, of all other cells"},
+    {"copy_slowdown", Unit::kPace, "likewise, of copies to and from host memory"},
+    {"update_slowdown", Unit::kPace, "likewise, of the optimiser"},
     {"compute_ms", Unit::kTime, "in cells, without waiting"},
     {"host_ms", Unit::kTime, "neither inside nodes nor waiting"},
     {"wait_ms", Unit::kTime, "that its compute stream waited, for all that follows"},
@@ -22,7 +22,7 @@ constexpr FigureTraits kTraits[] = {
     {"push_wait_ms", Unit::kTime, "gradients on their way to their owners"},
     {"stage_wait_ms", Unit::kTime, "rows of other stages"},
     {"lane_wait_ms", Unit::kTime, "keys, values, heads or states of other lanes, inside cells"},
-    {"share_wait_ms", Unit::kTime, "parameters that lanes share, and sums of their gradients, inside cells"},
+    {"fsdp_wait_ms", Unit::kTime, "parameters that lanes share, and sums of their gradients, inside cells"},
     {"tensor_wait_ms", Unit::kTime, "tensor-parallel ranks, inside cells"},
     {"copy_wait_ms", Unit::kTime, "host memory"},
     {"end_wait_ms", Unit::kTime, "all others' sums at the step's end"},

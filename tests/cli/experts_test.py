@@ -25,7 +25,7 @@ tokens_per_step = 256
 steps = {STEPS}
 threads = 1
 dtype = "float64"
-correction_rate = 0
+moe_router_bias_update_rate = 0
 [optimizer]
 lr = 3e-3
 warmup_steps = 5
@@ -39,8 +39,8 @@ margin_gib = 0.1
 [log]
 tensorboard = false
 """
-CORRECTED = ("--set", "train.correction_rate=0.01")
-OVER_STEPS = ("--set", "train.balance_loss=0.02", "--set", 'train.balance_over="step"')
+CORRECTED = ("--set", "train.moe_router_bias_update_rate=0.01")
+OVER_STEPS = ("--set", "train.moe_aux_loss_coeff=0.02", "--set", 'train.moe_router_load_balancing_type="global_aux_loss"')
 MEMORY = "mlp.gate.loads"
 
 
@@ -60,8 +60,8 @@ class Balance(CommandTest):
         """Over the mean one, in the last third of steps."""
         busiest = {}
         for name, arguments in {"left": (), "corrected": CORRECTED, "steps": OVER_STEPS,
-                                "sequences": ("--set", "train.balance_loss=0.02")}.items():
-            last = [line["busiest_experts"] for line in self.train(name, 4, *arguments)][-STEPS // 3:]
+                                "sequences": ("--set", "train.moe_aux_loss_coeff=0.02")}.items():
+            last = [line["expert_load_imbalance"] for line in self.train(name, 4, *arguments)][-STEPS // 3:]
             busiest[name] = sum(last) / len(last)
         self.assertGreater(busiest["left"], 1.6)
         for name in ("corrected", "steps", "sequences"):
@@ -69,12 +69,12 @@ class Balance(CommandTest):
 
     def test_placed_experts_even_lanes_out_and_change_no_loss(self):
         """Visits say where experts lie; a copy of the most visited on each lane leaves nothing."""
-        placing = ("--set", 'parallel.place_experts="loads"', "--set", "parallel.place_every=5")
+        placing = ("--set", 'parallel.expert_placement="load"', "--set", "parallel.expert_placement_every=5")
         runs = {name: self.train(name, 4, "--set", "train.steps=20", *arguments)
                 for name, arguments in {"in_order": (), "placed": placing,
-                                        "copied": (*placing, "--set", "parallel.spare_experts=1"),
-                                        "together": ("--set", 'parallel.place_experts="together"', *placing[2:])}.items()}
-        busiest = {name: sum(line["busiest_experts"] for line in lines[10:]) for name, lines in runs.items()}
+                                        "copied": (*placing, "--set", "parallel.redundant_experts=1"),
+                                        "together": ("--set", 'parallel.expert_placement="coactivation"', *placing[2:])}.items()}
+        busiest = {name: sum(line["expert_load_imbalance"] for line in lines[10:]) for name, lines in runs.items()}
         self.assertLess(busiest["placed"], 0.97 * busiest["in_order"])
         self.assertLess(busiest["together"], busiest["in_order"])
         self.assertLess(busiest["copied"] / 10, 1.05)
@@ -85,9 +85,9 @@ class Balance(CommandTest):
         self.assertGreater(runs["copied"][-1]["pull_bytes"], runs["in_order"][-1]["pull_bytes"])
 
     def test_more_copies_than_experts_are_refused(self):
-        refused = call("train", "--config", self.config, "--set", "parallel.spare_experts=5")
+        refused = call("train", "--config", self.config, "--set", "parallel.redundant_experts=5")
         self.assertEqual(refused.returncode, 2)
-        self.assertIn("parallel.spare_experts is 5, but the model has 8 experts", refused.stderr)
+        self.assertIn("parallel.redundant_experts is 5, but the model has 8 experts", refused.stderr)
 
     def test_counts_are_resumed_on_other_ranks(self):
         counted = (*CORRECTED, *OVER_STEPS, "--set", "checkpoint.every=12")

@@ -114,13 +114,13 @@ class ModelCommands(CommandTest):
     def test_what_is_said_knows_neither_ranks_nor_cache_nor_company(self):
         alone = self.generated("alone.jsonl", self.PROMPTS, *self.DRAWN, "--threads", 1)
         self.assertEqual([(line["index"], line["sample"]) for line in alone], [(i, s) for i in range(4) for s in range(2)])
-        for name, arguments in {"ranks": ("--nproc", 3), "tight": ("--cache-gib", 1.3e-4), "one": ("--texts", 1),
+        for name, arguments in {"ranks": ("--nproc", 3), "tight": ("--kv-cache-gib", 1.3e-4), "one": ("--max-num-seqs", 1),
                                 "tensor": ("--nproc", 2, "--strategy", "<2,1,1>"),
                                 "stages": ("--nproc", 3, "--strategy", "<1,2,1> + <1,1,1>"),
                                 "both": ("--nproc", 4, "--strategy", "<2,2,1>"),
                                 "lanes": ("--nproc", 3, "--strategy", "<1,1,3>"),
                                 "lanes of both": ("--nproc", 5, "--strategy", "<2,1,2> + <1,1,1>"),
-                                "lanes with little": ("--nproc", 4, "--strategy", "<1,1,4>", "--cache-gib", 4e-5)}.items():
+                                "lanes with little": ("--nproc", 4, "--strategy", "<1,1,4>", "--kv-cache-gib", 4e-5)}.items():
             with self.subTest(name):
                 other = self.generated(f"{name}.jsonl", self.PROMPTS, *self.DRAWN, *arguments)
                 for ours, theirs in zip(alone, other, strict=True):
@@ -136,7 +136,7 @@ class ModelCommands(CommandTest):
             self.assertEqual(single["ids"], alone[0]["ids"])
 
     def test_a_generation_that_was_ended_says_the_rest(self):
-        long = ("--tokens", 400, "--texts", 1, "--threads", 1)
+        long = ("--tokens", 400, "--max-num-seqs", 1, "--threads", 1)
         whole = self.generated("whole.jsonl", self.PROMPTS, *long)
         command = ["generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus", "--prompts",
                    self.write_prompts(self.PROMPTS), "--out", self.folder / "rest.jsonl", "--dtype", "float64", *long]
@@ -176,7 +176,7 @@ class ModelCommands(CommandTest):
         out = ("--out", self.folder / "refused.jsonl")
         self.assertIn("give one of the two", refused())
         self.assertIn("name it with --out", refused("--prompts", prompts))
-        self.assertIn("give the cache more memory", refused("--prompts", prompts, *out, "--cache-gib", 1e-5))
+        self.assertIn("give the cache more memory", refused("--prompts", prompts, *out, "--kv-cache-gib", 1e-5))
         self.assertIn("top_p", refused("--prompt", "a", "--top-p", 0))
         for strategy, told in {"<1,1,2,2>": "which share parameters", "<1,1,1>": "give pipelines for all of them",
                                "2x<1,1,1>": "give a file of --prompts", "<1,40,1>": "start more ranks", "1x": "--strategy: "}.items():

@@ -71,7 +71,7 @@ class PlanningCommands(CommandTest):
         self.refused(2, 'config.json: ssm_state_size is 16, a key whose costs', "plan", "--model", folder, *inputs)
 
     def test_layouts_that_serve_keep_time_and_memory(self):
-        given = ("plan", "--serving", "--model", "llama-7b", "--cluster", "h100x8", "--gpus", 8, "--between-tokens-ms", 40)
+        given = ("plan", "--serving", "--model", "llama-7b", "--cluster", "h100x8", "--gpus", 8, "--tpot-ms", 40)
         served = json.loads(self.done(*given, "--json"))
         best = served["layouts"][0]
         self.assertEqual((served["gpus"], served["prompt_tokens"], best["kind"]), (8, 512, "pipelines"))
@@ -87,7 +87,7 @@ class PlanningCommands(CommandTest):
         self.assertRegex(self.done("plan", "--serving", "--model", "llama-32b", "--cluster", "a100x8", "--gpus", 1),
                          "one text needs .* of a device's")
         self.refused(2, "--batches excludes --serving", "plan", "--serving", "--batches", 3, "--model", "llama-7b")
-        self.refused(2, "--prompts requires --serving", "plan", *self.inputs, "--prompts", 3)
+        self.refused(2, "--input-len requires --serving", "plan", *self.inputs, "--input-len", 3)
         self.refused(2, "calibration a800-7b is a table of training times", "plan", "--serving", "--calibration", "a800-7b")
 
     def test_experts_apart_from_attention_are_planned(self):
@@ -97,7 +97,7 @@ class PlanningCommands(CommandTest):
             "model_type": "granitemoe", "hidden_size": 4096, "intermediate_size": 4096, "num_attention_heads": 32,
             "num_hidden_layers": 32, "num_key_value_heads": 8, "num_experts_per_tok": 2, "num_local_experts": 16,
             "vocab_size": 32000}))
-        table = self.done("plan", "--serving", "--model", folder, "--cluster", "h100x8", "--gpus", 24, "--prompts-elsewhere")
+        table = self.done("plan", "--serving", "--model", folder, "--cluster", "h100x8", "--gpus", 24, "--disaggregated-prefill")
         self.assertRegex(table, r"attention \d+x<\d>, experts \d+x<\d>, \d micro-batch")
         self.assertRegex(table, r"\d+x<\d> that divide experts")
         self.assertIn("planned, not run", table)

@@ -36,12 +36,12 @@ eval_every = 3
 [rl]
 algorithm = "dapo"
 prompts_per_step = 6
-group = 4
-updates = 2
-max_response = 20
-most_draws = 2
+num_generations = 4
+updates_per_rollout = 2
+max_completion_length = 20
+max_resamples = 2
 kl = 0.02
-held_out = 8
+val_max_samples = 8
 reward = ["regex:^[0-4 ]*5", "python:{folder}/low.py:score"]
 [optimizer]
 lr = 1e-3
@@ -71,7 +71,7 @@ LAYOUTS = {
     "shared": (4, '["1x<1,1,4,4>", "1x<2,1,1> + 2x<1,1,1>"]', "<2,2,1>"),
     "mixed": (4, '["2x<1,2,1>"]', "2x<2,1,1>"),
 }
-FIGURES = ("loss", "reward", "accuracy", "grad_norm", "entropy", "divergence", "validation_loss", "response_tokens")
+FIGURES = ("loss", "reward", "accuracy", "grad_norm", "entropy", "reference_kl", "validation_loss", "response_tokens")
 
 
 class Reinforcement(CommandTest):
@@ -146,7 +146,7 @@ class Reinforcement(CommandTest):
         for name, (ranks, strategies, speaking) in LAYOUTS.items():
             with self.subTest(name):
                 self.assert_same(self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"',
-                                            parallel__speaking=f'"{speaking}"', **saved))
+                                            rl__rollout_strategy=f'"{speaking}"', **saved))
                 self.assertEqual(self.left_over(name), ids)
                 self.assert_same_parameters(name, "one_saved")
 
@@ -161,26 +161,26 @@ class Reinforcement(CommandTest):
 
     def test_layouts_of_rollouts_that_cannot_be(self):
         for speaking, fault in {"<1,1,2,2>": "which share parameters", "<1,1,1>": "give pipelines for all of them",
-                                "<1,2": "parallel.speaking"}.items():
-            self.assertIn(fault, self.refused(2, parallel__speaking=f'"{speaking}"'))
+                                "<1,2": "rl.rollout_strategy"}.items():
+            self.assertIn(fault, self.refused(2, rl__rollout_strategy=f'"{speaking}"'))
 
     def test_rollouts_know_what_updates_find(self):
-        rollouts = [line for line in self.expected if "draws" in line]
+        rollouts = [line for line in self.expected if "sampling_rounds" in line]
         self.assertEqual([line["step"] for line in rollouts], [0, 2, 4])
         for line in rollouts:
-            self.assertLess(line["rollout_logprob_gap"], 1e-12)
+            self.assertLess(line["rollout_logprob_diff"], 1e-12)
             self.assertEqual(line["clip_fraction"], 0)
-        self.assertGreater(self.expected[1]["rollout_logprob_gap"], 1e-9, "the second update is of another policy")
+        self.assertGreater(self.expected[1]["rollout_logprob_diff"], 1e-9, "the second update is of another policy")
 
     def test_groups_may_hold_more_texts_than_the_cache(self):
-        self.assert_same(self.train("tight", 2, rl__cache_gib=0.0001, rl__most_texts=3))
+        self.assert_same(self.train("tight", 2, rl__kv_cache_gib=0.0001, rl__max_num_seqs=3))
 
     def test_resumed_within_a_rollout(self):
         self.train("half", 2, train__steps=3, checkpoint__every=3)
         self.assert_same(self.train("half", 3, "--resume", "auto", checkpoint__every=3))
 
     def test_a_lost_rank_costs_nothing_but_time(self):
-        process = subprocess.Popen([SLUICE, *map(str, self.arguments("lost", 3, elastic__buddy_every=1, train__steps=40))],
+        process = subprocess.Popen([SLUICE, *map(str, self.arguments("lost", 3, elastic__snapshot_every=1, train__steps=40))],
                                    stderr=subprocess.PIPE, text=True)
         log = ""
         for line in process.stderr:
@@ -212,7 +212,7 @@ class Reinforcement(CommandTest):
                 name = re.sub("[^a-z]", "", body)
                 status, errors = self.ended(self.arguments(
                     name, 2, rl__reward=f'["python:{self.folder}/bad.py:score"]', checkpoint__every=100,
-                    rl__reward_timeout_s=timeout_s, train__steps=40, rl__held_out=0))
+                    rl__reward_timeout_s=timeout_s, train__steps=40, rl__val_max_samples=0))
                 self.assertNotEqual(status, 0)
                 self.assertIn(told, errors)
                 self.assertTrue(list((self.folder / name / "checkpoints").glob("step-*")), errors)
@@ -225,7 +225,7 @@ class Reinforcement(CommandTest):
             with self.subTest(choice):
                 status, errors = self.ended(self.arguments(
                     choice, 2, rl__reward=f'["python:{self.folder}/odd.py:score"]', rl__on_bad_reward=f'"{choice}"',
-                    rl__held_out=0))
+                    rl__val_max_samples=0))
                 self.assertEqual(status, 0, errors)
                 self.assertRegex(errors, f"the rewards of [0-9]+ of [0-9]+ responses failed,? {told}")
                 self.assertRegex(errors, f"{self.folder}/odd.py:4: score failed with ValueError: odd|ended with status 3")
@@ -244,10 +244,10 @@ class Reinforcement(CommandTest):
                 ({"data__train": f'[["{self.folder}/plain/corpus", 1.0]]'}, "needs conversations in data.train"),
                 ({"rl__reward": '["best"]'}, 'rl.reward names "best"'),
                 ({"rl__reward": "[]"}, "rl.reward is empty"),
-                ({"rl__group": 1}, "rl.group is 1"),
+                ({"rl__num_generations": 1}, "rl.num_generations is 1"),
                 ({"train__z_loss": 0.1}, "train.z_loss is 0.1"),
                 ({"rl__algorithm": '"ppo"'}, "none, grpo, dapo, dr_grpo, reinforce"),
-                ({"rl__cache_gib": 0.000001}, "rl.cache_gib"),
+                ({"rl__kv_cache_gib": 0.000001}, "rl.kv_cache_gib"),
                 ({"data__context_length": 4}, "no document to sample"),
                 ({"rl__algorithm": '"dpo"'}, "rl.rejected is empty")):
             with self.subTest(told):
@@ -282,7 +282,7 @@ class Preferences(CommandTest):
     def test_pairs_are_learnt_alike_under_every_layout_and_resumed(self):
         expected = self.train("one", 1)
         self.assertAlmostEqual(expected[0]["loss"], 0.6931471805599453, places=12)
-        self.assertGreater(expected[-1]["margin"], 0)
+        self.assertGreater(expected[-1]["reward_margin"], 0)
         self.train("half", 2, train__steps=3, checkpoint__every=3)
         runs = [self.train("half", 3, "--resume", "auto", checkpoint__every=3),
                 self.train("alone", 1, rl__share_prompts="false")]
@@ -291,7 +291,7 @@ class Preferences(CommandTest):
                  for name, (ranks, strategies, _) in LAYOUTS.items()]
         for run in runs:
             for own, other in zip(run, expected, strict=True):
-                for key in ("loss", "margin", "accuracy", "grad_norm"):
+                for key in ("loss", "reward_margin", "accuracy", "grad_norm"):
                     self.assertLess(abs(own[key] - other[key]), 1e-11 * max(1, abs(other[key])), (key, own["step"]))
 
     def test_unwanted_answers_come_in_an_order_of_their_own(self):

@@ -27,17 +27,17 @@ class Watch(CommandTest):
     def run_of(self, name, paces, alarms=()):
         folder = self.folder / name
         folder.mkdir()
-        lines = [{"step": step, "time_ms": 3, "rank_pace": pace, "rank_wait_ms": [1, 2]} for step, pace in enumerate(paces)]
+        lines = [{"step": step, "time_ms": 3, "rank_slowdown": pace, "rank_wait_ms": [1, 2]} for step, pace in enumerate(paces)]
         for line in lines[-4:]:
             line["alarms"] = alarms
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         return folder
 
     def test_slow_rank_is_named(self):
-        run = self.run_of("slow", [[1, 1]] * 10 + [[1.6, 1]] * 10, [{"rank": 0, "metric": "pace", "since": 10, "score": 1.6}])
+        run = self.run_of("slow", [[1, 1]] * 10 + [[1.6, 1]] * 10, [{"rank": 0, "metric": "slowdown", "since": 10, "score": 1.6}])
         watched = json.loads(self.done("watch", run, "--json"))
         self.assertEqual(watched["step"], 19)
-        self.assertEqual([rank["alarms"] for rank in watched["ranks"]], [["pace"], []])
+        self.assertEqual([rank["alarms"] for rank in watched["ranks"]], [["slowdown"], []])
         self.assertAlmostEqual(watched["ranks"][0]["pace"], 1.6)
         self.assertIn("pace since step 10 (4 of 20 steps)", self.done("watch", run))
 

@@ -116,9 +116,9 @@ class RunNotes(CommandTest):
         with (self.folder / "rl.toml").open("w") as file:
             file.write(configuration(self.folder) + '[rl]\nalgorithm = "grpo"\nprompts_per_step = 2\ngroup = 2\nreward = ["regex:a"]\n')
         result = call("train", "--config", self.folder / "rl.toml", "--dry-run", "--set", f'data.train=[["{prefix}", 1]]',
-                      "--set", "rl.max_response=120")
+                      "--set", "rl.max_completion_length=120")
         self.assertIn("data.train: 4 of 16 documents have a prompt that is too long", result.stderr)
-        self.assertIn("data.train: 12 of 16 documents have a prompt that leaves less room than rl.max_response, 120", result.stderr)
+        self.assertIn("data.train: 12 of 16 documents have a prompt that leaves less room than rl.max_completion_length, 120", result.stderr)
 
     def test_positions_beyond_the_models(self):
         self.done("train", "--config", self.config, "--set", f'log.dir="{self.folder}/short"')

@@ -40,7 +40,7 @@ def statuses(got):
 
 
 class BoundsTest(CommandTest):
-    arguments = ("--context-length", 1 << 17, "--texts", 8)
+    arguments = ("--context-length", 1 << 17, "--max-num-seqs", 8)
     environment = {}
 
     @classmethod
@@ -197,12 +197,12 @@ class Bounds(BoundsTest):
             for connection in connections:
                 connection.sendall(long_request(**more))
             deadline = time.monotonic() + HANG_S
-            while self.server.metric("sluice_texts_under_way") == 0 and time.monotonic() < deadline:
+            while self.server.metric("sluice_sequences_running") == 0 and time.monotonic() < deadline:
                 time.sleep(0.05)
             for connection in connections:
                 connection.close()
-            self.wait_for("sluice_texts_under_way", 0)
-            self.wait_for("sluice_texts_waiting", 0)
+            self.wait_for("sluice_sequences_running", 0)
+            self.wait_for("sluice_sequences_waiting", 0)
         self.assert_answers()
 
     def test_one_client_with_many_requests_leaves_room_for_another(self):
@@ -210,14 +210,14 @@ class Bounds(BoundsTest):
         for connection in crowd:
             connection.sendall(long_request(n=4))
         self.assert_answers()  # by 127.0.0.1, beside texts that never end
-        self.assertGreater(self.server.metric("sluice_texts_waiting"), 0)
+        self.assertGreater(self.server.metric("sluice_sequences_waiting"), 0)
         for connection in crowd:
             connection.close()
-        self.wait_for("sluice_texts_under_way", 0)
+        self.wait_for("sluice_sequences_running", 0)
 
 
 class Waiting(BoundsTest):
-    arguments = ("--context-length", 4096, "--texts", 1, "--waiting", 6, "--grace", 0.5, "--connections-per-client", 40, "--header-s", 0.5)
+    arguments = ("--context-length", 4096, "--max-num-seqs", 1, "--max-queued-requests", 6, "--grace", 0.5, "--connections-per-client", 40, "--header-s", 0.5)
 
     def test_too_many_are_told_to_come_again(self):
         with concurrent.futures.ThreadPoolExecutor(30) as pool:
@@ -243,7 +243,7 @@ class Ending(BoundsTest):
         server = Server("--model", self.model, *self.arguments, "--grace", HANG_S)
         connection = self.connect(server)
         connection.sendall(post(json.dumps({"prompt": "abc", "max_tokens": 3000, "temperature": 0}).encode()))
-        while server.metric("sluice_texts_under_way") == 0:
+        while server.metric("sluice_sequences_running") == 0:
             time.sleep(0.05)
         server.process.send_signal(signal.SIGTERM)
         got = b""

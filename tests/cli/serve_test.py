@@ -110,7 +110,7 @@ class Serve(CommandTest):
         config.write_text(CONFIG.format(folder=cls.folder, vocabulary=VOCABULARY))
         cls.done("train", "--config", config)
         cls.model = ("--model", cls.folder / "run", "--tokenizer", tokenizer)
-        cls.server = Server(*cls.model, *cls.ranks, "--name", "small", "--texts", 8, "--waiting", 40, "--context-length", 256)
+        cls.server = Server(*cls.model, *cls.ranks, "--name", "small", "--max-num-seqs", 8, "--max-queued-requests", 40, "--context-length", 256)
         cls.addClassCleanup(cls.server.close)
 
     def generated(self, prompt, *arguments):
@@ -247,7 +247,7 @@ class Serve(CommandTest):
         self.assertEqual(self.server.call("GET", "/health"), (200, '{"status":"ok"}'))
 
     def test_who_leaves_makes_room(self):
-        before = self.server.metric("sluice_requests_left_total")
+        before = self.server.metric("sluice_requests_aborted_total")
         for _ in range(3):
             body = json.dumps({"prompt": "x", "max_tokens": 250, "stream": True, "temperature": 0.9})
             with socket.create_connection(("127.0.0.1", self.server.port)) as asker:
@@ -255,9 +255,9 @@ class Serve(CommandTest):
                 asker.recv(200)
         self.server.ask("completions", prompt="y", max_tokens=200, temperature=0.9, seed=1)
         self.server.ask("completions", prompt="y", max_tokens=200, temperature=0.9, seed=1)
-        self.assertGreaterEqual(self.server.metric("sluice_requests_left_total") + self.server.metric("sluice_texts_under_way"),
+        self.assertGreaterEqual(self.server.metric("sluice_requests_aborted_total") + self.server.metric("sluice_sequences_running"),
                                 before)
-        self.assertEqual(self.server.metric("sluice_texts_waiting"), 0)
+        self.assertEqual(self.server.metric("sluice_sequences_waiting"), 0)
 
     def test_a_run_is_followed(self):
         config, run = self.folder / "run.toml", self.folder / "followed"
@@ -282,7 +282,7 @@ class Serve(CommandTest):
         self.assertIn("step-6", server.log)
 
     def test_a_key_is_asked_for_and_too_many_are_refused(self):
-        server = Server(*self.model, "--texts", 1, "--waiting", 1, "--context-length", 512, SLUICE_API_KEY="secret")
+        server = Server(*self.model, "--max-num-seqs", 1, "--max-queued-requests", 1, "--context-length", 512, SLUICE_API_KEY="secret")
         try:
             status, content = server.call("GET", "/v1/models")
             self.assertEqual(status, 401)

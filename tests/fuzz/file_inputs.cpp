@@ -60,7 +60,7 @@ rank = 4
 alpha = 8
 targets = ["q_proj", "o_proj"]
 [elastic]
-buddy_every = 3
+snapshot_every = 3
 [parallel]
 strategies = ["1x<2,1,1> + 2x<1,1,1>", "<1,4,1>"]
 select = "cycle"

@@ -25,7 +25,7 @@ OPTIONS = argparse.Namespace(kills=4, seed=1)
 
 def epochs(run):
     """The epoch of each step of a run, in the order of its lines."""
-    return [record["epoch"] for record in records(run) if "loss" in record]
+    return [record["restarts"] for record in records(run) if "loss" in record]
 
 
 def has_reached(run, epoch, step):
@@ -97,7 +97,7 @@ class Elastic(TestCase):
 
     def test_a_killed_worker_costs_the_steps_since_the_last_snapshot(self):
         whole = self.whole()
-        run = self.configure("run", elastic__buddy_every=1)
+        run = self.configure("run", elastic__snapshot_every=1)
         process = self.start_to(run, 5)
         self.kill_worker(process, 2)
         outcome = self.assert_undisturbed(process, run, whole)
@@ -107,7 +107,7 @@ class Elastic(TestCase):
     def test_moments_of_8_bits_are_restored_to_the_bit(self):
         changes = {"optimizer__name": "adamw_8bit", "model__hidden": 64, "model__ffn_hidden": 172}
         whole = self.whole(**changes)
-        run = self.configure("run", elastic__buddy_every=1, **changes)
+        run = self.configure("run", elastic__snapshot_every=1, **changes)
         process = self.start_to(run, 3)
         self.kill(process, 1)
         self.assert_undisturbed(process, run, whole)
@@ -116,7 +116,7 @@ class Elastic(TestCase):
         """No snapshot has what differences came to: it begins anew from the masters."""
         codecs = {"link__pull": "int4-difference", "link__push": ["int8", "int4"]}
         whole = self.whole(**codecs)
-        run = self.configure("run", elastic__buddy_every=1, **codecs)
+        run = self.configure("run", elastic__snapshot_every=1, **codecs)
         process = self.start_to(run, 5)
         self.kill_worker(process, 2)
         self.stop(process, run, 1, STEPS)
@@ -156,7 +156,7 @@ class Elastic(TestCase):
 
     def test_slices_that_changed_in_memory_are_taken_from_the_buddys_copy(self):
         whole = self.whole()
-        run = self.configure("run", elastic__buddy_every=1)
+        run = self.configure("run", elastic__snapshot_every=1)
         process = self.start_to(run, 5)
         self.change_memory(process, [1])
         outcome = self.assert_undisturbed(process, run, whole)
@@ -166,7 +166,7 @@ class Elastic(TestCase):
 
     def test_slices_that_changed_wherever_they_were_are_the_newest_checkpoints(self):
         whole = self.whole()
-        run = self.configure("run", elastic__buddy_every=1, checkpoint__every=3)
+        run = self.configure("run", elastic__snapshot_every=1, checkpoint__every=3)
         process = self.start_to(run, 5)
         self.change_memory(process, [1, 2])
         outcome = self.assert_undisturbed(process, run, whole)
@@ -176,7 +176,7 @@ class Elastic(TestCase):
 
     def test_a_rank_that_gets_nowhere_ends_an_epoch_and_not_the_run(self):
         whole = self.whole()
-        run = self.configure("run", elastic__buddy_every=1, train__stall_s=10)
+        run = self.configure("run", elastic__snapshot_every=1, train__stall_s=10)
         process = self.start_to(run, 5)
         worker = self.worker(process, 2)
         if not stop_thread(worker):
@@ -216,7 +216,7 @@ class Elastic(TestCase):
         """A run that is preempted loses ranks and is told to stop, in whatever order: no sealed step is lost."""
         for strike, pause_s in ((self.kill_worker, 0.01), (self.kill_worker, 0.15), (self.kill, 0.5)):
             with self.subTest(strike=strike.__name__, pause_s=pause_s):
-                run = self.configure(f"run{pause_s}", elastic__buddy_every=1)
+                run = self.configure(f"run{pause_s}", elastic__snapshot_every=1)
                 process = self.start_to(run, 5)
                 strike(process, 2)
                 time.sleep(pause_s)

@@ -26,7 +26,7 @@ class Exchanges(TestCase):
         evaluated = [record["validation_loss"] for record in records(run) if "validation_loss" in record]
         self.assertTrue(evaluated)
         found |= {f"evaluation {i}": (loss, 0) for i, loss in enumerate(evaluated)}
-        return found, sum(record["ring_bytes"] for record in records(run) if "loss" in record)
+        return found, sum(record["cp_ep_bytes"] for record in records(run) if "loss" in record)
 
     def check(self, found, expected):
         self.assertEqual(found.keys(), expected.keys())

@@ -52,7 +52,7 @@ class MemoryPolicies(TestCase):
                 if policy != "keep":
                     self.assertLess(peaks[0][0], fullest)
                 if rings:
-                    self.assertGreater(sum(step["ring_bytes"] for step in steps), 0)
+                    self.assertGreater(sum(step["cp_ep_bytes"] for step in steps), 0)
 
     def test_ranks_on_their_own(self):
         self.check("2x<1,1,1>")

@@ -154,8 +154,8 @@ class Processes(TestCase):
         self.assert_close_checkpoint(lanes, one, 20, 1e-11)
         sent = {}
         for record in records(lanes):
-            if "ring_bytes" in record:
-                sent[record["strategy"]] = sent.get(record["strategy"], 0) + record["ring_bytes"]
+            if "cp_ep_bytes" in record:
+                sent[record["strategy"]] = sent.get(record["strategy"], 0) + record["cp_ep_bytes"]
         # Every strategy is taken five times; batches of short sequences stay whole.
         self.assertGreater(sent["1x<1,1,4>"], 0)
         self.assertGreater(sent["1x<1,2,2>"], 0)

@@ -65,7 +65,7 @@ class Shared(TestCase):
             self.assertLess(abs(found - wanted), 1e-4 * wanted)
         self.assertLess(losses(shared)[11][0], losses(shared)[0][0])
         steps = [record for record in records(shared) if "loss" in record]
-        self.assertTrue(all(step["share_bytes"] > 0 for step in steps))
+        self.assertTrue(all(step["fsdp_bytes"] > 0 for step in steps))
         for suffix in ("", "-predicted"):
             trace = json.loads((shared / f"trace-2{suffix}.json").read_text())["traceEvents"]
             names = {event["args"]["name"]: event["tid"] for event in trace if event["name"] == "thread_name"}

@@ -238,7 +238,7 @@ class SharedMemory(TestCase):
     }
 
     def train_in(self, run, mount):
-        self.config(run, parallel__strategies=TWO, elastic__buddy_every=2, train__steps=6, model__hidden=128, model__ffn_hidden=512)
+        self.config(run, parallel__strategies=TWO, elastic__snapshot_every=2, train__steps=6, model__hidden=128, model__ffn_hidden=512)
         port, script = free_port(), f"{mount}\npids=()\n"
         for rank in range(2):
             script += (f'env TORCHELASTIC_RUN_ID=r{port} RANK={rank} WORLD_SIZE=2 LOCAL_RANK={rank} LOCAL_WORLD_SIZE=2 '

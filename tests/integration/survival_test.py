@@ -56,7 +56,7 @@ class Survival(TestCase):
 
     def configure(self, run, **changes):
         return self.config(run, **{"train__steps": STEPS, "train__dtype": "float64", "elastic__enabled": True,
-                                   "elastic__buddy_every": 1, **changes})
+                                   "elastic__snapshot_every": 1, **changes})
 
     def configure_endless(self, run):
         """One that lasts as long as its launcher takes to notice a loss; it ends when it is asked to."""
@@ -66,7 +66,7 @@ class Survival(TestCase):
         """Returns when a line of that epoch, or a later one, and that step are there."""
         def reached():
             try:
-                return any(record["epoch"] >= epoch and record["step"] >= step for record in records(run))
+                return any(record["restarts"] >= epoch and record["step"] >= step for record in records(run))
             except (OSError, ValueError, KeyError):
                 return False
         self.assertTrue(wait_until(reached, RUN_TIMEOUT_S), f"{run} never reached step {step} in epoch {epoch}")
@@ -122,7 +122,7 @@ class ByHand(Survival):
         self.reach(run, 0, 4)
         os.kill(children(processes[1].pid)[0], signal.SIGKILL)
         self.end_well(processes)
-        self.assertEqual(max(record["epoch"] for record in records(run)), 1)
+        self.assertEqual(max(record["restarts"] for record in records(run)), 1)
         self.as_undisturbed(run)
 
     def test_a_supervisor_dies_and_another_joins_by_hand(self):
@@ -161,7 +161,7 @@ class ByHand(Survival):
         self.reach(run, 0, 3)
         self.kill_all(processes)
         self.end_well(self.start_ranks(run))
-        self.assertEqual({record["epoch"] for record in records(run)}, {0})
+        self.assertEqual({record["restarts"] for record in records(run)}, {0})
         self.as_undisturbed(run)
 
     def test_nobody_to_join(self):

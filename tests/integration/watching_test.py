@@ -70,7 +70,7 @@ class WatchedRuns(TestCase):
     def end_run(self, name, process, run):
         """Stops the run once it has all steps that are compared, and some of its second epoch; its records."""
         def far_enough():
-            second = '"epoch":1' in (run / "metrics.jsonl").read_text()
+            second = '"restarts":1' in (run / "metrics.jsonl").read_text()
             return (second and self.steps_of(run) > COMPARED) or process.poll() is not None
         self.assertTrue(wait_until(far_enough, RUN_TIMEOUT_S, 0.05))
         terminate(process.pid)
@@ -90,7 +90,7 @@ class WatchedRuns(TestCase):
 class Watching(WatchedRuns):
     def test_it_is_named_and_plans_give_it_less(self):
         """A worker is killed while they do: the next epoch begins with ranks that are alike."""
-        run, process, duty = self.slow_run("run", 2, watch__act="plan")
+        run, process, duty = self.slow_run("run", 2, watch__on_slow="plan")
         self.wait_for("run", process, "on plans count with rank 2 takes")
         self.wait_for("run", process, "rank 2 is slow")
         self.wait_for_step(run, self.steps_of(run) + 12, process)
@@ -99,18 +99,18 @@ class Watching(WatchedRuns):
         self.wait_for("run", process, "epoch 1 of 4 ranks")
         lines = self.end_run("run", process, run)
         alarms = {(alarm["rank"], alarm["metric"]) for line in lines for alarm in line.get("alarms", [])}
-        self.assertIn((2, "pace"), alarms)
-        self.assertTrue(any(line.get("path") for line in lines), "no critical path was looked at")
+        self.assertIn((2, "slowdown"), alarms)
+        self.assertTrue(any(line.get("critical_path") for line in lines), "no critical path was looked at")
         self.assert_undisturbed(run)
 
     def test_it_leaves_where_fewer_are_faster(self):
-        run, process, duty = self.slow_run("run", 1, watch__act="leave")
+        run, process, duty = self.slow_run("run", 1, watch__on_slow="leave")
         self.wait_for("run", process, "on 3 ranks: it leaves")
         self.wait_for("run", process, "epoch 1 of 3 ranks (4 before)")
         duty.stop()
         lines = self.end_run("run", process, run)
         self.assertIn("this rank leaves the run", self.log("run").read_text() + self.logs_of_ranks(run))
-        self.assertEqual({line["epoch"]: line["ranks"] for line in lines if "loss" in line}, {0: 4, 1: 3})
+        self.assertEqual({line["restarts"]: line["ranks"] for line in lines if "loss" in line}, {0: 4, 1: 3})
         self.assert_undisturbed(run)
 
     @staticmethod

@@ -29,9 +29,9 @@ threads = 1
 dtype = "float64"
 [rl]
 prompts_per_step = 8
-group = 4
-updates = 2
-max_response = {most}
+num_generations = 4
+updates_per_rollout = 2
+max_completion_length = {most}
 reward = ["python:{folder}/low.py:score"]
 dual_clip = 3.0
 [optimizer]

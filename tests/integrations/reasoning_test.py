@@ -45,7 +45,7 @@ class ReasoningTest(unittest.TestCase):
         lines = self.train("sorting.toml", "dapo", model__hf=f'"{self.folder}/model"',
                            data__train=f'[["{self.folder}/problems/corpus", 1.0]]', rl__python=f'"{sys.executable}"',
                            rl__reward='["python:examples/rl/backward.py:score"]')
-        right = [line["accuracy"] for line in lines if "draws" in line]
+        right = [line["accuracy"] for line in lines if "sampling_rounds" in line]
         first, last = sum(right[:3]) / 3, sum(right[-5:]) / 5
         print(f"sampled answers that are right: {first:.3f}, then {last:.3f}")
         self.assertGreater(last, first + 0.1)

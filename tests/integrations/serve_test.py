@@ -90,7 +90,7 @@ class ServeTest(unittest.TestCase):
         cls.addClassCleanup(temporary.cleanup)
         cls.folder = pathlib.Path(temporary.name)
         cls.model, cls.tokenizer = write_model(cls.folder / "smollm2")
-        process, cls.url = start("--model", cls.folder / "smollm2", "--cache-gib", "0.5")
+        process, cls.url = start("--model", cls.folder / "smollm2", "--kv-cache-gib", "0.5")
         cls.addClassCleanup(stop, process)
         cls.client = openai.OpenAI(base_url=cls.url, api_key=KEY)
         cls.name = cls.client.models.list().data[0].id

@@ -60,7 +60,7 @@ def compare_training(comparison, sluice, fixture, expected, scratch):
             "data": {"train": [[str(fixture / "corpus"), 1.0]], "context_length": expected["context_length"],
                      "tokens_per_step": sum(map(len, expected["sequences"]))},
             "train": {"steps": len(expected["losses"]), "threads": 1, "device": "cpu", "dtype": dtype,
-                      "correction_rate": 0.0},
+                      "moe_router_bias_update_rate": 0.0},
             "optimizer": expected["optimizer"],
             "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
             "memory": {"device_gib": 1, "margin_gib": 0.125},

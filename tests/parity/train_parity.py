@@ -30,7 +30,7 @@ def settings(scratch, model_directory, strategies, optimizer):
         "model": {"hf": str(model_directory)},
         "data": {"train": [[str(scratch / "corpus"), 1.0]], "context_length": SHAPE["positions"],
                  "tokens_per_step": 1024},
-        "train": {"steps": STEPS, "threads": 1, "device": "cpu", "correction_rate": 0.0},
+        "train": {"steps": STEPS, "threads": 1, "device": "cpu", "moe_router_bias_update_rate": 0.0},
         "optimizer": optimizer,
         "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
         "memory": {"margin_gib": 0.125},

@@ -78,7 +78,7 @@ class ProposeTest(unittest.TestCase):
         self.assertLessEqual(len(sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, max_strategies=2)), 2)
 
     def test_equals_the_programs(self):
-        for share, told in ((True, ()), (False, ("--no-share",))):
+        for share, told in ((True, ()), (False, ("--no-fsdp",))):
             file = run_sluice("propose", "--gpus", "16", "--calibration", "a800-7b", "--lengths", str(CODE_LENGTHS),
                               "--context", "32768", "--tokens-per-step", "100000", "--json", *told)
             found = sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, share=share)

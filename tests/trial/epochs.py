@@ -39,7 +39,7 @@ BEGINS = re.compile(r"epoch (\d+) of \d+ ranks is ([0-9a-f]{16})")
 
 def settings(**changes):
     """Steps that are cheap, with rates that don't depend on how many there will be."""
-    common = {"elastic.enabled": True, "elastic.buddy_every": 2, "train.dtype": "float64", "train.steps": 1_000_000,
+    common = {"elastic.enabled": True, "elastic.snapshot_every": 2, "train.dtype": "float64", "train.steps": 1_000_000,
               "train.stall_s": 20, "optimizer.decay": "constant", "optimizer.lr": 1e-3, "checkpoint.every": 40,
               "parallel.strategies": [], "parallel.select": "best", "log.dir": "run"}
     return merged(base_settings(), common | changes)
@@ -79,7 +79,7 @@ class Run:
         """(step, epoch) of the newest line."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             line = records(self.path)[-1]
-            return line["step"], line["epoch"]
+            return line["step"], line["restarts"]
         return -1, -1
 
     def advance(self, steps, why="it began", epoch=0):

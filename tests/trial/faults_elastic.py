@@ -13,7 +13,7 @@ GOES_ON = "goes on from memory and ends 0"
 
 
 def elastic_to_phase(trial):
-    trial.configure(elastic__enabled=True, elastic__buddy_every=1)
+    trial.configure(elastic__enabled=True, elastic__snapshot_every=1)
     return trial.train_to_phase()
 
 

@@ -86,7 +86,7 @@ class Slow(WatchedRuns):
                 return Quota(process_id, 0.2)
             except OSError as error:
                 self.skipTest(f"control groups: {error}")
-        self.assertIn((2, "pace"), self.named(quota))
+        self.assertIn((2, "slowdown"), self.named(quota))
 
     def test_a_node_behind_a_slow_link(self):
         try:
