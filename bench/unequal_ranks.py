@@ -30,11 +30,11 @@ WARM = 16  # steps that are left out: plans of the first count with what a probe
 PERIOD_US = 5000  # in which the slow rank has its part: far below what a layer takes
 
 
-def config(folder, name, steps, **parallel):
+def config(folder, name, steps, gemm_dtype="none", **parallel):
     run = folder / name
     settings = {"model": {"layers": 4, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn_hidden": 688, "vocab": 512},
                 "data": {"train": [[str(folder / "corpus"), 1.0]], "context_length": 512, "tokens_per_step": 4096},
-                "train": {"steps": steps, "threads": 1}, "parallel": {"strategies": ["2x<1,1,1>"], **parallel},
+                "train": {"steps": steps, "threads": 1, "gemm_dtype": gemm_dtype}, "parallel": {"strategies": ["2x<1,1,1>"], **parallel},
                 "log": {"dir": str(run), "tensorboard": False}}
     path = folder / f"{name}.toml"
     path.write_text(to_toml(merged(settings, {})))
@@ -89,7 +89,7 @@ def main():
             alike, _ = median_times(*config(folder, "alike", options.steps), options.part)
             known, predicted = median_times(*config(folder, "measured", options.steps, devices="measured"), options.part)
             narrow, narrow_predicted = median_times(
-                *config(folder, "narrow", options.steps, devices="measured", narrow_products="int8"), options.part)
+                *config(folder, "narrow", options.steps, devices="measured", gemm_dtype="int8"), options.part)
             print(f"| {number + 1} | {alike:.0f} | {known:.0f} | {alike / known:.2f} | {predicted:.0f} | {known / predicted:.2f} | "
                   f"{narrow:.0f} | {known / narrow:.2f} | {narrow_predicted:.0f} | {narrow / narrow_predicted:.2f} |", flush=True)
 

@@ -217,7 +217,7 @@ base::Json to_json(const corpus::BuildResult& result) {
                      {"first_refusals", result.encoded.counts.refused.first},
                      {"empty_documents", result.encoded.counts.empty_documents},
                      {"changed_documents", result.encoded.changed_documents},
-                     {"learnt_tokens", result.encoded.learnt_tokens},
+                     {"loss_tokens", result.encoded.learnt_tokens},
                      {"rewritten_documents", result.encoded.chats.rewritten_documents},
                      {"turns", result.encoded.chats.turns},
                      {"unlearnt_turns", result.encoded.chats.unlearnt_turns},

@@ -1,6 +1,7 @@
 // sluice inspect: any file that Sluice reads or writes, for people. Finds out what a path is.
 #include "base/error.h"
 #include "base/file.h"
+#include "base/renames.h"
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "checkpoint/save.h"
@@ -18,7 +19,8 @@ namespace {
 constexpr const char* kKnown =
     "corpora (.idx, .bin or prefix), tokenizers (.model, tokenizer.json), lengths.json, calibration.json, "
     "strategies.json, plan.json, simulation.json, traces, config.toml, metrics.jsonl, TensorBoard events, "
-    ".log, .safetensors, checkpoints (corpora and checkpoints also s3://BUCKET/NAME), Hugging Face folders and run "
+    ".log, .safetensors, checkpoints (corpora and checkpoints also s3://BUCKET/NAME), Hugging Face folders "
+    "and run "
     "directories";
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& found) {
@@ -39,7 +41,7 @@ void inspect_json(const fs::path& path) {
   } kSchemas[] = {{"sluice.lengths/1", &inspect_lengths},
                   {"sluice.calibration/1", &inspect_calibration},
                   {"sluice.strategies/1", &inspect_strategies},
-                  {"sluice.plan/1", &inspect_plan},
+                  {"sluice.plan/2", &inspect_plan},
                   {"sluice.simulation/1", &inspect_simulation}};
   constexpr struct {
     const char* key;
@@ -51,7 +53,8 @@ void inspect_json(const fs::path& path) {
   const std::string name = path.string();
   if (!json.is_object()) refuse(path, "is a JSON file of an unknown kind");
   if (json.contains("schema") && json["schema"].is_string()) {
-    const std::string schema = json["schema"];
+    std::string schema = json["schema"];
+    if (const base::Rename* row = base::renamed("schema", schema)) schema = row->name;
     for (const auto& known : kSchemas) {
       if (schema == known.schema) return known.inspect(json, name);
     }

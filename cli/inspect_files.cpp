@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json_fields.h"
 #include "base/json_reader.h"
+#include "base/renamed_json.h"
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "checkpoint/hugging_face.h"
@@ -34,6 +35,7 @@
 #include "model/wrapped.h"
 #include "report/plan_table.h"
 #include "report/strategies_table.h"
+#include "strategy/readable.h"
 
 namespace sluice::cli {
 
@@ -139,7 +141,7 @@ void print_scheme_times(const cost::CostModel::Options& options) {
     const auto duration = [&times = row.stage](int64_t length) {
       return base::human_duration(times.of_sequences({&length, 1}));
     };
-    print("%9s %12s %12s %12s %9lld %9lld%s\n", to_text(scheme).c_str(), duration(512).c_str(),
+    print("%9s %12s %12s %12s %9lld %9lld%s\n", readable(scheme).c_str(), duration(512).c_str(),
           duration(4096).c_str(), duration(32768).c_str(), static_cast<long long>(row.util_len_tokens),
           static_cast<long long>(cost::MemoryCost(cost, scheme).max_len_tokens(kShownGpus)),
           row.derived ? "  derived from other rows" : "");
@@ -403,7 +405,8 @@ void inspect_simulation(const Json& json, const std::string& name) {
   std::vector<std::vector<std::string>> rows = {
       {"system", "mean step", "as measured", "tokens/s", "peak", "configuration"}};
   const auto duration = [](int64_t ns) { return ns > 0 ? base::human_duration(ns) : "-"; };
-  const auto systems = base::require<Json>(json, "systems", name);
+  auto systems = base::require<Json>(json, "systems", name);
+  base::take_new_names(systems, "sluice.simulation/1");
   for (const auto& [system, of] : systems.items()) {
     const auto title = base::get_or<std::string>(of, "title", system, name);
     const auto configuration = base::get_or<std::string>(of, "configuration", "", name);
@@ -413,10 +416,10 @@ void inspect_simulation(const Json& json, const std::string& name) {
       continue;
     }
     rows.push_back({title, duration(base::require<int64_t>(of, "mean_step_ns", name)),
-                    duration(base::get_or<int64_t>(of, "mean_step_ns_measured_passes", 0, name)),
+                    duration(base::get_or<int64_t>(of, "mean_step_ns_measured_gathers", 0, name)),
                     base::human_count(base::get_or<int64_t>(of, "tokens_per_s", 0, name)),
                     human_bytes(static_cast<double>(base::get_or<int64_t>(of, "peak_bytes", 0, name))),
-                    configuration});
+                    strategy::readable_text(configuration)});
   }
   std::cout << text(name, ": simulation of ",
                     human_count(base::get_or<int64_t>(json, "ranks", 0, name), "rank", "ranks"), " of ",

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/renames.h"
 #include "cli/command.h"
 #include "config/config_file.h"
 #include "report/step_record.h"
@@ -32,7 +33,8 @@ void print_config(const KeysArguments& options) {
 }  // namespace
 
 void add_keys(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("keys", "Every key of a run configuration, or of metrics.jsonl");
+  CLI::App* command =
+      app.add_subcommand("keys", "Every key of a run configuration, or of metrics.jsonl; names of before");
   command->require_subcommand(1);
   auto options = std::make_shared<KeysArguments>();
   CLI::App* config = command->add_subcommand(
@@ -42,6 +44,9 @@ void add_keys(CLI::App& app) {
   config->callback([options] { print_config(*options); });
   CLI::App* metrics = command->add_subcommand("metrics", "What a line of metrics.jsonl says of a step");
   metrics->callback([] { std::cout << report::metrics_text(); });
+  CLI::App* renamed =
+      command->add_subcommand("renamed", "Names of before and what they are now, as docs/renamed.md");
+  renamed->callback([] { std::cout << base::renames_text(); });
 }
 
 }  // namespace sluice::cli

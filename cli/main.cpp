@@ -22,6 +22,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/renames.h"
 #include "base/stderr_lines.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
@@ -114,6 +115,18 @@ int fail(const std::string& message, int exit_status) {
   return exit_status;
 }
 
+// "--max-num-seqs is now --max-num-seqs" of each option that the command had before; "" where none is.
+std::string renamed_options(const std::string& command, int argc, char** argv) {
+  std::vector<std::string> faults;
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument(argv[i]);
+    const std::string option = argument.substr(0, argument.find('='));
+    if (const auto* row = sluice::base::renamed("option", option, "sluice " + command))
+      faults.push_back(sluice::base::text(option, " is now ", row->name));
+  }
+  return sluice::base::join(faults, "; ");
+}
+
 // Why the command line cannot be followed, in a line.
 std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   std::vector<std::string> commands;
@@ -126,6 +139,7 @@ std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int a
                               nearest.empty() ? "known are " + sluice::base::join(commands, ", ")
                                               : "did you mean '" + nearest + "'?");
   }
+  if (const std::string faults = renamed_options(first, argc, argv); !faults.empty()) return faults;
   constexpr std::string_view kUnread = "Could not convert: ";  // only numbers can fail so
   std::string_view fault = error.what();
   if (fault.starts_with(kUnread)) {

@@ -23,6 +23,7 @@
 #include "session/answers.h"
 #include "session/planned_step.h"
 #include "session/sampling.h"
+#include "strategy/readable.h"
 
 namespace sluice::cli {
 
@@ -127,7 +128,7 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
         what, ": the calibration does not say what passes take, so as few ranks as hold the model say it\n");
   std::vector<std::vector<std::string>> rows = {{"  layout", "pull", "saying", "passes", "put off"}};
   for (const inference::SayingLayout& layout : layouts) {
-    rows.push_back({"  " + to_text(layout.strategy()), base::human_duration(layout.pulling_ns),
+    rows.push_back({"  " + readable(layout.strategy()), base::human_duration(layout.pulling_ns),
                     base::human_duration(layout.saying_ns), base::human_count(layout.passes),
                     base::human_count(layout.evictions)});
   }

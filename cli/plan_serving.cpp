@@ -9,6 +9,7 @@
 #include "cli/number.h"
 #include "cli/planning.h"
 #include "session/serving_plan.h"
+#include "strategy/readable.h"
 
 namespace sluice::cli {
 namespace {
@@ -24,14 +25,15 @@ std::string table_of(const std::vector<ServingRow>& rows, const inference::Deman
                      const session::PlanningInputs& inputs) {
   const int64_t device_bytes = inputs.calibration.options.memory.device_bytes;
   std::vector<std::vector<std::string>> lines = {
-      {"layout", "texts", "between tokens", "tokens/s", "a GPU", "memory of the fullest"}};
+      {"layout", "sequences", "time per output token", "tokens/s", "a GPU", "memory of the fullest"}};
   for (const ServingRow& row : rows) {
     if (const std::string fault = row.fault(demand, device_bytes); !fault.empty()) {
-      lines.push_back({row.layout, "-", "-", "-", "-", fault});
+      lines.push_back({strategy::readable_text(row.layout), "-", "-", "-", "-", fault});
       continue;
     }
-    lines.push_back({row.layout, base::human_count(row.texts), base::human_duration(row.pass_ns),
-                     whole(row.tokens_per_s), whole(row.tokens_per_s / inputs.options.gpus),
+    lines.push_back({strategy::readable_text(row.layout), base::human_count(row.texts),
+                     base::human_duration(row.pass_ns), whole(row.tokens_per_s),
+                     whole(row.tokens_per_s / inputs.options.gpus),
                      text(base::human_bytes(static_cast<double>(row.bytes)), " of ",
                           base::human_bytes(static_cast<double>(device_bytes)))});
   }
@@ -44,7 +46,7 @@ void add_serving_options(CLI::App& command, ServingArguments& arguments,
                          const std::vector<CLI::Option*>& of_steps) {
   CLI::Option* serving = command.add_flag(
       "--serving", arguments.serving,
-      "Plan serving instead of steps: layouts, the texts that each has under way, tokens a second");
+      "Plan serving instead of steps: layouts, the sequences that each runs, tokens a second");
   for (CLI::Option* option : of_steps) serving->excludes(option);
   inference::Demand& demand = arguments.demand;
   command.add_option("--input-len", demand.prompt, "With --serving: tokens of a prompt, in the mean")
@@ -57,7 +59,7 @@ void add_serving_options(CLI::App& command, ServingArguments& arguments,
       ->needs(serving);
   command
       .add_option("--tpot-ms", arguments.between_ms,
-                  "With --serving: the most that a text's tokens may be apart")
+                  "With --serving: the most time per output token of a sequence")
       ->check(within(0.001, 3.6e6))
       ->capture_default_str()
       ->needs(serving);
@@ -87,10 +89,10 @@ void plan_serving(const session::PlanningOptions& options, const ServingArgument
     for (const ServingRow& row : rows) list.push_back(session::to_json(row, inputs.options.gpus));
     std::cout << base::json_text({{"gpus", inputs.options.gpus},
                                   {"cluster", inputs.cluster.name},
-                                  {"prompt_tokens", demand.prompt},
-                                  {"response_tokens", demand.response},
-                                  {"between_tokens_ms", arguments.between_ms},
-                                  {"prompts_elsewhere", demand.prompts_elsewhere},
+                                  {"input_len", demand.prompt},
+                                  {"output_len", demand.response},
+                                  {"tpot_ms", arguments.between_ms},
+                                  {"disaggregated_prefill", demand.prompts_elsewhere},
                                   {"layouts", list}},
                                  2)
               << "\n";

@@ -41,7 +41,7 @@ void run(const ProposeArguments& arguments) {
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;
   made_from["max_cp"] = arguments.max_cp;
-  made_from["share"] = arguments.share;
+  made_from["fsdp"] = arguments.share;
   const base::Json file =
       session::strategies_to_json(session::propose_for_both(task), task.sample_batches, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);

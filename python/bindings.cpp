@@ -86,6 +86,12 @@ py::object summarize(const Array<int32_t>& lengths) {
   return as_python(without_gil([&] { return corpus::to_json(corpus::LengthDistribution(values)); }));
 }
 
+// (tp, pp, cp, fsdp, ep).
+std::tuple<int, int, int, int, int> degrees_of(const std::string& text) {
+  const strategy::Scheme scheme = strategy::parse_scheme(text);
+  return {scheme.tp, scheme.pp, scheme.cp, scheme.share, scheme.experts};
+}
+
 uint64_t seed_of(const session::PlanningOptions& options) { return static_cast<uint64_t>(options.seed); }
 
 py::object propose(const session::PlanningOptions& options, const Array<int32_t>& lengths,
@@ -197,10 +203,11 @@ PYBIND11_MODULE(_sluice, module) {
       .def("stage_times", &Planner::stage_times, py::arg("scheme"))
       .def("plan", &Planner::plan, py::arg("lengths"), py::arg("documents"), py::arg("step"));
 
+  module.def("degrees_of", &degrees_of, py::arg("scheme"));
   module.def("read_lengths", &read_lengths, py::arg("paths"));
   module.def("summarize", &summarize, py::arg("lengths"));
   module.def("propose", &propose, py::arg("options"), py::arg("lengths"), py::arg("method"),
-             py::arg("max_strategies"), py::arg("max_cp"), py::arg("share"));
+             py::arg("max_strategies"), py::arg("max_cp"), py::arg("fsdp"));
   module.def("simulate", &simulate, py::arg("options"), py::arg("lengths"), py::arg("systems"),
              py::arg("steps"), py::arg("max_cp"));
 }

@@ -42,7 +42,8 @@ struct ExportArguments {
 std::optional<config::RunConfig> run_of(const checkpoint::Checkpoint& checkpoint) {
   const std::string& toml = checkpoint.manifest().config;
   if (toml.empty()) return std::nullopt;
-  return config::parse_config(toml, (checkpoint.directory() / "manifest.json").string());
+  return config::parse_config(toml, (checkpoint.directory() / "manifest.json").string(), {},
+                              config::Origin::kRun);
 }
 
 checkpoint::TensorType type_of(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint) {

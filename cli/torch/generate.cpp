@@ -120,7 +120,7 @@ base::Json said_json(const Task& task, int sample, const generate::Said& said,
           {"prompt_tokens", static_cast<int64_t>(task.tokens.size())},
           {"ids", said.tokens},
           {"logprobs", said.log_probabilities},
-          {"ended", said.ended ? "stop" : "length"}};
+          {"finish_reason", said.ended ? "stop" : "length"}};
 }
 
 // Pages for as many texts as are under way at once, the longest ones, if they all run to their end; no more
@@ -364,17 +364,17 @@ void add_generate(CLI::App& app) {
   add_chat_options(*command, options->chat);
   add_output(*command, "--out", options->out, Output::kFile,
              "Where what is said behind --prompts goes, a JSON line a text");
-  command->add_option("--tokens", options->tokens, "Most tokens to say")
+  command->add_option("--tokens,--max-tokens", options->tokens, "Most tokens to generate")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  command->add_option("--samples", options->samples, "Texts behind each prompt")
+  command->add_option("--samples,--n", options->samples, "Completions of each prompt")
       ->check(within(1, 1 << 20))
       ->capture_default_str();
   add_sampling(*command, *options);
   command->add_option("--kv-cache-gib", options->cache_gib, "Most memory for keys and values, GiB")
       ->check(within(1e-6, 1e6))
       ->capture_default_str();
-  command->add_option("--max-num-seqs", options->most_texts, "Most texts under way at once")
+  command->add_option("--max-num-seqs", options->most_texts, "Most sequences that run at once")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");

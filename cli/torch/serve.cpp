@@ -196,7 +196,7 @@ void add_generation_options(CLI::App& command, ServeArguments& options) {
   command.add_option("--kv-cache-gib", options.cache_gib, "Most memory for keys and values, GiB")
       ->check(within(1e-6, 1e6))
       ->capture_default_str();
-  command.add_option("--max-num-seqs", options.most_texts, "Most texts under way at once")
+  command.add_option("--max-num-seqs", options.most_texts, "Most sequences that run at once")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command
@@ -218,7 +218,7 @@ void add_bounds(CLI::App& command, ServeArguments& options) {
   serve::HttpLimits& http = options.server.http;
   serve::RequestLimits& requests = options.server.requests;
   bound("--max-queued-requests", options.most_waiting,
-        "Most texts that may wait; more are refused with status 503");
+        "Most sequences that may wait; more are refused with status 503");
   command
       .add_option("--waiting-per-client", options.most_waiting_of_client,
                   "Most texts of one client that may wait (default: half of --max-queued-requests)")

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cost/measured_passes.h"
 #include "report/run_summary.h"
+#include "strategy/readable.h"
 #include "study/least_work.h"
 #include "study/rival_traits.h"
 #include "study/simulation.h"
@@ -94,9 +95,9 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
 }
 
 Json to_json(const report::TimeShares& shares) {
-  return {{"compute", shares.compute_ns}, {"ring", shares.ring_ns},      {"gather", shares.gather_ns},
-          {"link", shares.link_ns},       {"update", shares.update_ns},  {"bubble", shares.bubble_ns},
-          {"idle", shares.idle_ns},       {"between", shares.between_ns}};
+  return {{"compute", shares.compute_ns}, {"cp_exchange", shares.ring_ns},       {"fsdp", shares.gather_ns},
+          {"pull_push", shares.link_ns},  {"update", shares.update_ns},          {"bubble", shares.bubble_ns},
+          {"idle", shares.idle_ns},       {"strategy_switch", shares.between_ns}};
 }
 
 // A mean step under the second overlap.
@@ -114,13 +115,13 @@ Json system_json(const SystemResult& result) {
   Json json = {{"title", result.run.title},
                {"configuration", result.run.configuration},
                {"mean_step_ns", summary.mean_step_ns},
-               {"mean_step_ns_measured_passes", measured_ns(result)},
+               {"mean_step_ns_measured_gathers", measured_ns(result)},
                {"std_step_ns", summary.std_step_ns},
                {"tokens_per_s", std::llround(summary.tokens_per_s)},
                {"peak_bytes", summary.peak_bytes},
                {"rank_time_ns", to_json(summary.shares)}};
   for (const report::ExplainedWire& each : result.wire)
-    json["wire"].push_back({{"setting", each.setting}, {"step_ns", each.step_ns}});
+    json["compressed_communication"].push_back({{"setting", each.setting}, {"step_ns", each.step_ns}});
   return json;
 }
 
@@ -161,7 +162,8 @@ std::vector<std::string> table_row(const SystemResult& result, const SystemResul
           share(shares.ring_ns + shares.gather_ns),
           share(shares.bubble_ns),
           share(shares.link_ns + shares.between_ns),
-          share(shares.idle_ns + shares.update_ns)};
+          share(shares.idle_ns + shares.update_ns),
+          fixed(static_cast<double>(summary.peak_bytes) / 0x1p30, 1)};
 }
 
 // What no plan can be faster than, in the mean.
@@ -188,6 +190,11 @@ std::string fastest_other(const std::vector<SystemResult>& results, int64_t (*ti
                        static_cast<double>(std::max<int64_t>(time_ns(results.front()), 1));
   return text(fixed(ratio, 2), "x (", fastest->run.title, ")");
 }
+
+constexpr const char* kColumns =
+    "* vs Sluice if gathers between nodes cost what FlexSP measured. vs work bound: the step over what no "
+    "plan takes "
+    "less\nthan. GiB per device: of the fullest one.\n";
 
 std::string verdict(const std::vector<SystemResult>& results) {
   const std::string kind = fastest_other(
@@ -262,14 +269,14 @@ std::string metrics_lines(const std::vector<SystemResult>& results) {
 
 std::string comparison_table(const Scenario& scenario, const std::vector<SystemResult>& results) {
   const int64_t work_ns = mean_work_ns(scenario);
-  std::vector<std::vector<std::string>> rows = {{"system", "step", "", "tokens/s", "time", "measured",
-                                                 "of work", "compute %", "lanes %", "bubble %", "link %",
-                                                 "idle %"}};
+  std::vector<std::vector<std::string>> rows = {{"system", "step", "", "tokens/s", "vs Sluice", "vs Sluice*",
+                                                 "vs work bound", "compute %", "lanes %", "bubble %",
+                                                 "pull, push %", "idle %", "GiB per device"}};
   std::string notes;
   for (const SystemResult& result : results) {
     if (result.run.infeasible.empty()) {
       rows.push_back(table_row(result, results.front(), work_ns));
-      notes += text("\n", result.run.title, ": ", result.run.configuration);
+      notes += text("\n", result.run.title, ": ", strategy::readable_text(result.run.configuration));
       if (!result.measured.steps.empty()) {
         notes += text("; ", base::human_duration(measured_ns(result)),
                       " a step where each gather between nodes takes what FlexSP measured");
@@ -279,7 +286,7 @@ std::string comparison_table(const Scenario& scenario, const std::vector<SystemR
     }
   }
   const std::string wire = report::wire_text(results.front().wire);
-  return text(base::table_text(rows, "lrrrrrrrrrrr"), verdict(results), notes, "\n",
+  return text(base::table_text(rows, "lrrrrrrrrrrrr"), kColumns, verdict(results), notes, "\n",
               wire.empty() ? "" : text("\nStep ", results.front().run.steps.front().step, ": ", wire));
 }
 

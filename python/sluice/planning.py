@@ -53,7 +53,7 @@ def propose(
     method: str = "ours",
     max_strategies: int = 8,
     max_cp: int = 0,
-    share: bool = True,
+    fsdp: bool = True,
     seed: int = 1,
     exchange: str = "auto",
     stages: str = "time",
@@ -68,7 +68,7 @@ def propose(
     max_strategies: at most that many.
     max_cp: most lanes of a pipeline, over which long sequences are cut. 0: all ranks', or 1 with method "paper", which
         knows none.
-    share: whether lanes may share parameters.
+    fsdp: whether lanes may share parameters.
     seed: of the batches that are drawn.
     exchange, stages: as for Planner.
 
@@ -88,7 +88,7 @@ def propose(
     )
     most = _count(max_strategies, "max_strategies", most=2**20)
     lanes = _count(max_cp, "max_cp", least=0, most=_MOST_GPUS)
-    file = _sluice.propose(options, _values_of(lengths), method, most, lanes, share)
+    file = _sluice.propose(options, _values_of(lengths), method, most, lanes, fsdp)
     return [proposal_of(entry) for entry in file["strategies"]]
 
 
@@ -162,7 +162,7 @@ class Planner:
         return self._planner.max_len
 
     def stage_times(self, scheme: str) -> StageTimes:
-        """What micro-batches take on a stage of `scheme`, for example "<4,2,1>": the slowest, where stages differ.
+        """What micro-batches take on a stage of `scheme`, for example "tp4,pp2": the slowest, where stages differ.
 
         Raises InputError when the calibration has no times for it.
         """

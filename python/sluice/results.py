@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sluice import _sluice
+
 
 @dataclasses.dataclass(frozen=True)
 class Sequence:
@@ -37,18 +39,18 @@ class Piece:
 
 
 @dataclasses.dataclass(frozen=True)
-class MicroBatch:
-    """Pieces that pass through a lane's stages together."""
+class LanePart:
+    """What one lane has of a micro-batch: pieces that pass through its stages together."""
 
-    ring: int | None
-    """Micro-batches of a pipeline with the same ring share sequences and exchange keys and values."""
+    micro_batch: int | None
+    """Lane parts of a pipeline with the same number share sequences and exchange keys and values; None: it is alone."""
     exchange: str | None
-    """How they do that: "ring", "heads" or "nested"; None where `ring` is."""
+    """How they do that: "ring", "heads" or "nested"; None where `micro_batch` is."""
     nested_lanes: int | None
     """Of "nested": how many neighbouring lanes exchange heads; else None."""
     pieces: list[Piece]
-    together: int | None = None
-    """Where lanes share parameters: micro-batches of a pipeline with the same number run as one event, a pass."""
+    pass_: int | None = None
+    """Where lanes share parameters: lane parts of a pipeline with the same number run as one event, a pass."""
 
     @property
     def tokens(self) -> int:
@@ -61,35 +63,30 @@ class Pipeline:
     """The ranks that hold one copy of the model between them, and their work."""
 
     scheme: str
-    """"<tp,pp,cp>", "<tp,pp,cp,share>" or "<tp,pp,cp,share,experts>"."""
+    """TP, PP and CP degrees and, above 1, FSDP and EP degree: "<2,1,8>", "<2,1,8,8>", "<2,1,8,8,4>"."""
     max_len: int
     """Tokens that a micro-batch of one lane may hold."""
     ranks: list[int]
     """Tensor-parallel ranks are neighbours, then come lanes, then stages: index (stage · cp + lane) · tp + t."""
-    lanes: list[list[MicroBatch]]
-    """Micro-batches in the order in which they run, for each of cp lanes."""
+    lanes: list[list[LanePart]]
+    """Lane parts in the order in which they run, for each of cp lanes."""
     stage_layers: list[int] = dataclasses.field(default_factory=list)
     """The layers of each stage, first to last, where there are several."""
 
     @property
     def degrees(self) -> tuple[int, int, int]:
         """(tp, pp, cp): tensor-parallel ranks, stages, lanes."""
-        tp, pp, cp = self._numbers[:3]
-        return tp, pp, cp
+        return _sluice.degrees_of(self.scheme)[:3]
 
     @property
-    def share(self) -> int:
+    def fsdp(self) -> int:
         """How many neighbouring lanes hold one copy of their stages' parameters between them; 1: each its own."""
-        return self._numbers[3] if len(self._numbers) > 3 else 1
+        return _sluice.degrees_of(self.scheme)[3]
 
     @property
-    def experts(self) -> int:
+    def ep(self) -> int:
         """How many neighbouring lanes divide each layer's experts between them; 1: each gathers all."""
-        return self._numbers[4] if len(self._numbers) > 4 else 1
-
-    @property
-    def _numbers(self) -> list[int]:
-        return [int(number) for number in self.scheme.strip("<>").split(",")]
+        return _sluice.degrees_of(self.scheme)[4]
 
     def lane_of(self, rank: int) -> int:
         """The lane that `rank`, one of `ranks`, belongs to. Raises IndexError for another."""
@@ -140,7 +137,7 @@ class Plan:
             raise IndexError(f"rank is {rank}: the planner has {self.gpus} GPUs, give a rank from 0 to {self.gpus - 1}")
         return next((pipeline for pipeline in self.pipelines if rank in pipeline.ranks), None)
 
-    def micro_batches(self, rank: int) -> list[MicroBatch]:
+    def lane_parts(self, rank: int) -> list[LanePart]:
         """What `rank` computes, in this order; nothing where it is idle. Raises IndexError as pipeline_of."""
         pipeline = self.pipeline_of(rank)
         return pipeline.lanes[pipeline.lane_of(rank)] if pipeline else []
@@ -292,16 +289,16 @@ class SimulatedSystem:
     configuration: str
     """What it chose, in words."""
     mean_step_ns: int = 0
-    mean_step_ns_measured_passes: int = 0
+    mean_step_ns_measured_gathers: int = 0
     """Under the second overlap of docs/simulation.md, with what FlexSP measured for each micro-batch."""
     std_step_ns: int = 0
     tokens_per_s: int = 0
     peak_bytes: int = 0
     rank_time_ns: dict[str, int] = dataclasses.field(default_factory=dict)
-    """compute, ring, link, update, bubble, idle and between: of all ranks over all steps."""
+    """compute, cp_exchange, fsdp, pull_push, update, bubble, idle and strategy_switch: of all ranks over all steps."""
     infeasible: str | None = None
     """Why it cannot run this; None: it can."""
-    wire: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    compressed_communication: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """What the first step takes with settings of [link], as it is first: `setting` and `step_ns` of each."""
 
 
@@ -337,7 +334,7 @@ def plan_of(json: dict[str, Any], gpus: int) -> Plan:
 
 
 def _pipeline_of(json: dict[str, Any]) -> Pipeline:
-    lanes = [[_micro_batch_of(micro_batch) for micro_batch in lane] for lane in json["lanes"]]
+    lanes = [[_lane_part_of(lane_part) for lane_part in lane] for lane in json["lanes"]]
     return Pipeline(
         scheme=json["scheme"],
         max_len=json["max_len"],
@@ -347,13 +344,13 @@ def _pipeline_of(json: dict[str, Any]) -> Pipeline:
     )
 
 
-def _micro_batch_of(json: dict[str, Any]) -> MicroBatch:
-    return MicroBatch(
-        ring=json["ring"],
+def _lane_part_of(json: dict[str, Any]) -> LanePart:
+    return LanePart(
+        micro_batch=json["micro_batch"],
         exchange=json["exchange"],
         nested_lanes=json.get("nested_lanes"),
         pieces=[Piece(**piece) for piece in json["pieces"]],
-        together=json.get("pass"),
+        pass_=json.get("pass"),
     )
 
 

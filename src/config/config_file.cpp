@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "config/keys.h"
 #include "config/other_names.h"
+#include "config/renamed_keys.h"
 
 namespace sluice::config {
 namespace {
@@ -155,6 +156,7 @@ std::string key_elsewhere(const std::string& key) {
 
 RunConfig read_sections(const toml::table& root, const std::string& file) {
   refuse_unknown_sections(root, file);
+  refuse_old_names(root, file);
   RunConfig config;
   for (const Section& each : sections()) {
     TomlSection section(root, each.name, file);
@@ -214,8 +216,9 @@ void describe_tables(std::ostream& out, const char* header, std::vector<Table> t
 }  // namespace
 
 RunConfig parse_config(const std::string& toml_text, const std::string& name,
-                       const std::vector<std::string>& overrides) {
+                       const std::vector<std::string>& overrides, Origin origin) {
   toml::table root = base::parse_toml(toml_text, "[config] " + name);
+  if (origin == Origin::kRun) translate_old_names(root);
   for (const std::string& setting : overrides) apply_override(root, setting);
   return read_sections(root, name);
 }
@@ -231,11 +234,18 @@ void require_toml(const std::filesystem::path& path) {
   }
 }
 
+// A run writes its resolved configuration beside its metrics.
+Origin origin_of(const std::filesystem::path& path) {
+  const bool of_run =
+      path.filename() == "config.toml" && std::filesystem::exists(path.parent_path() / "metrics.jsonl");
+  return of_run ? Origin::kRun : Origin::kUser;
+}
+
 }  // namespace
 
 RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   require_toml(path);
-  return parse_config(base::read_file(path), path.string(), overrides);
+  return parse_config(base::read_file(path), path.string(), overrides, origin_of(path));
 }
 
 std::string to_toml(const RunConfig& config) {

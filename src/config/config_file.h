@@ -9,11 +9,16 @@
 
 namespace sluice::config {
 
+// Who wrote a configuration. Names of before (base/renames.h) are read in those that a run wrote, and refused
+// in those that people write, with the name of now.
+enum class Origin { kUser, kRun };
+
 // Parses TOML text; then each "section.key=value" of `overrides` in order (value as TOML, or as a bare
 // string when that does not parse). InputError naming `name` (the file), line, key and the nearest known key;
 // values out of range are refused with their range. REQUIRES nothing of the files that it names.
 RunConfig parse_config(const std::string& toml, const std::string& name,
-                       const std::vector<std::string>& overrides = {});
+                       const std::vector<std::string>& overrides = {}, Origin origin = Origin::kUser);
+// A config.toml beside a metrics.jsonl is a run's.
 RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
 
 // The configuration as TOML that parses back to itself.

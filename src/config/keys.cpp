@@ -57,7 +57,8 @@ constexpr Word<base::MomentFormat> kOptimizers[] = {{"adamw", base::MomentFormat
 const Word<std::string> kMethods[] = {{"ours", "ours"}, {"paper", "paper"}};
 const Word<std::string> kExchanges[] = {
     {"auto", "auto"},         {"ring", "ring"},       {"heads", "heads"}, {"nested", "nested"},
-    {"balanced", "balanced"}, {"queries", "queries"}, {"cycle", "cycle"}};
+    {"balanced", "balanced"}, {"queries", "queries"}, {"cycle", "cycle"}, {"p2p", "ring"},
+    {"a2a", "heads"},         {"a2a+p2p", "nested"}};  // as Megatron-LM calls them
 constexpr Word<RlAlgorithm> kAlgorithms[] = {
     {"none", RlAlgorithm::kNone},      {"grpo", RlAlgorithm::kGrpo},           {"dapo", RlAlgorithm::kDapo},
     {"dr_grpo", RlAlgorithm::kDrGrpo}, {"reinforce", RlAlgorithm::kReinforce}, {"dpo", RlAlgorithm::kDpo},
@@ -164,6 +165,9 @@ void visit_train(RunConfig& config, Fields& keys) {
       "stall_s", Number(train.stall_s, kSeconds),
       "a rank that makes no progress for so long ends the epoch (without elastic.enabled the run); 0: never");
   keys("dtype", Choice(train.dtype, kComputeTypes), "of compute; auto: bfloat16 on GPUs, float32 on CPUs");
+  keys("gemm_dtype", Choice(config.parallel.narrow_products, kProductFormats),
+       "what some layers round matrices and rows to before they multiply them; the loss then depends on the "
+       "strategy");
   keys("reduce_dtype", Choice(train.reduce_dtype, kReduceTypes),
        "of gradients on their way between lanes that share parameters; sums are float32");
   keys(
@@ -171,7 +175,8 @@ void visit_train(RunConfig& config, Fields& keys) {
       "factor of the squared log of the softmax's denominator in what is minimised, as 1e-4 (PaLM); the loss "
       "told stays the cross-entropy; 0: none");
   keys("moe_aux_loss_coeff", Number(train.balance_loss, {0.0, 10.0}),
-       "factor of a loss that balances experts, as 1e-3 (kinds.md); the loss told stays the cross-entropy; "
+       "factor of a loss that balances experts, as 1e-3 (supported_models.md); the loss told stays the "
+       "cross-entropy; "
        "0: none");
   keys("moe_router_load_balancing_type", Choice(train.balance_over, kBalances),
        "whose visits that counts: the sequence's or all of the last step");
@@ -226,6 +231,9 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "last tokens of max_completion_length in which the reward falls by up to 1");
   keys("kv_cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
   keys("max_num_seqs", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
+  keys("rollout_strategy", Text(config.parallel.speaking),
+       "strategy that samples and responses are said under, as '4x<2,1,1>'; '': with as few ranks a model as "
+       "hold it");
   keys("share_prompts", OptionalFlag(rl.share_prompts, "auto"),
        "whether steps may compute a prompt once for several answers to it; auto: where the model allows it");
   keys("rejected", Texts(rl.rejected),
@@ -319,9 +327,6 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("fsdp", Flag(parallel.share), "whether \"auto\" may let lanes share parameters");
   keys("calibration", Text(parallel.calibration),
        "a file | a shipped name | analytic | auto: rank 0 measures once");
-  keys("rollout_strategy", Text(parallel.speaking),
-       "strategy that samples and responses are said under, as '4x<2,1,1>'; '': with as few ranks a model as "
-       "hold it");
   keys(
       "expert_placement", Choice(parallel.place_experts, kPlaceExperts),
       "where lanes divide experts: even parts in their order; or, anew every expert_placement_every steps, "
@@ -334,9 +339,6 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("devices", Choice(parallel.devices, kDeviceWords),
        "measured: ranks time a product at the start, and later what steps take, and plans give those that "
        "differ as much work as they do");
-  keys("gemm_dtype", Choice(parallel.narrow_products, kProductFormats),
-       "what some layers round matrices and rows to before they multiply them; the loss then depends on the "
-       "strategy");
   keys("low_precision_layers", Choice(parallel.narrow_layers, kNarrowLayers),
        "minimal: on devices that are slower than the fastest, as few as let them keep pace, and those that "
        "add least noise to the gradient; all: of all devices");

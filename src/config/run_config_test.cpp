@@ -76,6 +76,15 @@ TEST(RunConfig, UnknownKeysAreAnsweredFromAllSections) {
   }
 }
 
+TEST(RunConfig, ExchangesHaveTheNamesOfMegatron) {
+  const auto exchange = [](const std::string& name) {
+    return parse_config(kSmall, "run.toml", {"parallel.exchange='" + name + "'"}).parallel.exchange;
+  };
+  EXPECT_EQ(exchange("p2p"), "ring");
+  EXPECT_EQ(exchange("a2a"), "heads");
+  EXPECT_EQ(exchange("a2a+p2p"), "nested");
+}
+
 TEST(RunConfig, AModelGivenOnTheCommandLineReplacesTheFiles) {
   const RunConfig config = parse_config(kSmall, "run.toml", {"model.hf=some/folder"});
   EXPECT_EQ(config.model.hf, "some/folder");

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/queue.h"
+#include "base/renamed_json.h"
 #include "base/text.h"
 #include "corpus/input_copies.h"
 
@@ -263,7 +264,7 @@ Json to_json(const Encoded& encoded) {
             counts.empty_documents}},
           {"first_refusals", counts.refused.first},
           {"changed_documents", encoded.changed_documents},
-          {"learnt_tokens", encoded.learnt_tokens},
+          {"loss_tokens", encoded.learnt_tokens},
           {"chats", to_json(encoded.chats)},
           {"token_counts", encoded.token_counts},
           {"sources", std::move(sources)},
@@ -271,7 +272,9 @@ Json to_json(const Encoded& encoded) {
           {"read_documents", encoded.read_documents}};
 }
 
-Encoded encoded_from_json(const Json& json, const std::string& name) {
+Encoded encoded_from_json(const Json& state, const std::string& name) {
+  Json json = state;
+  base::take_new_names(json, "corpus.unfinished");
   Encoded encoded;
   const auto counts = base::require<std::vector<int64_t>>(json, "counts", name);
   int64_t* const fields[] = {&encoded.counts.files,         &encoded.counts.documents,
@@ -283,7 +286,7 @@ Encoded encoded_from_json(const Json& json, const std::string& name) {
   for (size_t i = 0; i < counts.size(); ++i) *fields[i] = counts[i];
   encoded.counts.refused.first = base::require<std::vector<std::string>>(json, "first_refusals", name);
   encoded.changed_documents = base::require<int64_t>(json, "changed_documents", name);
-  encoded.learnt_tokens = base::require<int64_t>(json, "learnt_tokens", name);
+  encoded.learnt_tokens = base::require<int64_t>(json, "loss_tokens", name);
   encoded.chats = chat_counts_from_json(base::require<Json>(json, "chats", name), name);
   encoded.token_counts = base::require<std::vector<int64_t>>(json, "token_counts", name);
   for (const auto& source : base::require<std::vector<std::vector<int64_t>>>(json, "sources", name)) {

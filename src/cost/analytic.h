@@ -37,7 +37,8 @@ struct Rates {
   double elementwise_bytes_per_ns = 4;
   double memory_bytes_per_ns = 8;  // read from a device's memory
   // Of products whose operands were rounded to 8 bits, over those above. On an AVX2 core whole numbers of 8
-  // bits are assumed at 1.4 times, of which rounding leaves 1.0 to 1.3 (bench/results/products.md).
+  // bits are assumed at 1.4 times, of which rounding leaves 1.0 to 1.3
+  // (bench/results/low_precision_gemms.md).
   double int8_speedup = 1.4;
   double float8_speedup = 1;
   double layer_overhead_ns = 50e3;  // of each pass over a layer, whatever the tokens

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/renamed_json.h"
 #include "base/text.h"
 #include "cost/derived_rows.h"
 #include "cost/memory_cost.h"
@@ -53,7 +54,7 @@ void put_decode(Json& row, const std::string& key, const DecodeCost& cost) {
   if (cost.by_rows.empty()) return;
   Json rows = Json::array();
   for (const auto& [count, ns] : cost.by_rows) rows.push_back({count, ns});
-  row[key] = {{"rows", rows}, {"key", to_ns(cost.key)}, {"pair", to_ns(cost.pair)}, {"text", cost.text_ns}};
+  row[key] = {{"rows", rows}, {"key", to_ns(cost.key)}, {"pair", to_ns(cost.pair)}, {"state", cost.text_ns}};
 }
 
 // Reads members of one object; errors name the file and the path of the key.
@@ -85,7 +86,7 @@ class Reader {
     const Reader reader = object(key);
     DecodeCost cost{.key = Quadratic::from_ns(reader.real("key", 0x1p20), 0, 0).a,
                     .pair = Quadratic::from_ns(reader.real("pair", 0x1p20), 0, 0).a,
-                    .text_ns = reader.integer("text", 0, kMostNs)};
+                    .text_ns = reader.integer("state", 0, kMostNs)};
     const Json& rows = reader.member("rows");
     if (!rows.is_array() || rows.empty())
       base::refuse(rows, "rows", "pairs of rows and nanoseconds", reader.where_);
@@ -194,9 +195,10 @@ Json layers_to_json(const CostModel::Options& options) {
                   {"deferred_bytes_per_token", block.deferred_bytes_per_token}};
       put_decode(row, "decode", block.decode);
       for (const auto& [format, times] : block.narrow) {
-        row["narrow"][std::string(name_of(format))] = {{"forward", to_json(times.forward)},
-                                                       {"backward_input", to_json(times.backward_input)},
-                                                       {"backward_weight", to_json(times.backward_weight)}};
+        row["low_precision"][std::string(name_of(format))] = {
+            {"forward", to_json(times.forward)},
+            {"backward_input", to_json(times.backward_input)},
+            {"backward_weight", to_json(times.backward_weight)}};
       }
       if (kind == 1) {
         const OperationTimes& embedding = kinds.front().times;
@@ -245,8 +247,8 @@ void read_layer(const Json& json, const std::string& where, const model::Program
   block.decode = reader.decode("decode");
   for (const base::ProductFormat format : base::kNarrowFormats) {
     const std::string name(name_of(format));
-    if (!reader.has("narrow") || !reader.object("narrow").has(name)) continue;
-    const Reader times = reader.object("narrow").object(name);
+    if (!reader.has("low_precision") || !reader.object("low_precision").has(name)) continue;
+    const Reader times = reader.object("low_precision").object(name);
     block.narrow[format] = {times.quadratic("forward", kRefused), times.quadratic("backward_input", kRefused),
                             times.quadratic("backward_weight", kAllowed)};
   }
@@ -436,7 +438,9 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
       model::shape_to_plan_from_hugging_face(base::require<Json>(json, "model", name), name + ": model");
   if (json.contains("tuning")) model::read_tuning(json.at("tuning"), name + ": tuning", options.shape);
   if (json.contains("layers")) {
-    read_layers(json.at("layers"), name, options);
+    Json layers = json.at("layers");
+    base::take_new_names(layers, kSchema);
+    read_layers(layers, name, options);
   } else {
     read_schemes(base::require<Json>(json, "schemes", name), name, options);
     add_derived_rows(options);

@@ -53,6 +53,23 @@ TEST(Calibration, PassesMayBeUnknownButNotWrong) {
   }
 }
 
+TEST(Calibration, FilesOfBeforeAreReadByTheirNames) {
+  Json now = small_json();
+  Json& layer = now["layers"][0];
+  layer["low_precision"]["int8"] = {{"forward", layer["forward"]},
+                                    {"backward_input", layer["backward_input"]},
+                                    {"backward_weight", layer["backward_weight"]}};
+  Json before = now;
+  Json& old = before["layers"][0];
+  old["narrow"] = old["low_precision"];
+  old.erase("low_precision");
+  old["decode"]["text"] = old["decode"]["state"];
+  old["decode"].erase("state");
+  const Calibration read = calibration_from_json(before, "file");
+  EXPECT_EQ(read.options.kinds_by_tp, calibration_from_json(now, "file").options.kinds_by_tp);
+  EXPECT_NE(read.options.kinds_by_tp, small_calibration().options.kinds_by_tp) << "low precision is known";
+}
+
 TEST(Calibration, SharedAdaptersAreKept) {
   Json json = small_json();
   json["gpus_per_nic"] = 2;

@@ -30,7 +30,12 @@ std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& 
   return "";
 }
 
-ExchangeSet parse_exchange_set(const std::string& name) {
+ExchangeSet parse_exchange_set(const std::string& given) {
+  // As Megatron-LM calls them.
+  const std::string name = given == "p2p"       ? "ring"
+                           : given == "a2a"     ? "heads"
+                           : given == "a2a+p2p" ? "nested"
+                                                : given;
   if (name == "auto") return {};
   if (name == "cycle") return {.balanced = true, .queries = true, .in_turn = true};
   for (const Exchange one : strategy::kExchanges) {
@@ -42,7 +47,8 @@ ExchangeSet parse_exchange_set(const std::string& name) {
             .queries = one == Exchange::kQueries};
   }
   throw base::InputError(
-      base::text("exchange is '", name, "': choose auto, ring, heads, nested, balanced, queries or cycle"));
+      base::text("exchange is '", given,
+                 "': choose auto, ring (p2p), heads (a2a), nested (a2a+p2p), balanced, queries or cycle"));
 }
 
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges) {

@@ -15,9 +15,9 @@ struct Head {
 base::Json to_json(const inference::Request& request, const Manner& manner) {
   const Sampling& sampling = manner.sampling;
   return {{"prompt", request.prompt},
-          {"most_tokens", request.most_tokens},
+          {"max_tokens", request.most_tokens},
           {"samples", request.samples},
-          {"scored", request.scored},
+          {"prompt_logprobs", request.scored},
           {"client", request.client},
           {"temperature", sampling.temperature},
           {"top_k", sampling.top_k},
@@ -37,9 +37,9 @@ void add_to(Generator& generator, const base::Json& json) {
   const auto value = [&](const char* key, auto& to) { json.at(key).get_to(to); };
   inference::Request request;
   value("prompt", request.prompt);
-  value("most_tokens", request.most_tokens);
+  value("max_tokens", request.most_tokens);
   value("samples", request.samples);
-  value("scored", request.scored);
+  value("prompt_logprobs", request.scored);
   value("client", request.client);
   Manner manner;
   Sampling& sampling = manner.sampling;

@@ -73,7 +73,7 @@ const char* name_of(Stream stream) {
     case Stream::kLinkIntra: return "link-intra";
     case Stream::kControl: return "control";
     case Stream::kHost: return "host";
-    case Stream::kShare: return "share";
+    case Stream::kShare: return "fsdp";
   }
   SLUICE_ASSERT(false, "unknown stream");
 }

@@ -121,8 +121,8 @@ int64_t pull_seq(const StepGraph& graph, const Node& node) {
 void add_causes(const StepGraph& graph, const Node& node, TraceRecord& record) {
   const Cell& cell = node.cell();
   record.arguments.emplace_back("pipeline", cell.pipeline);
-  if (cell.ring_ns > 0) record.arguments.emplace_back("ring_ns", cell.ring_ns);
-  if (cell.share_ns > 0) record.arguments.emplace_back("share_ns", cell.share_ns);
+  if (cell.ring_ns > 0) record.arguments.emplace_back("cp_exchange_ns", cell.ring_ns);
+  if (cell.share_ns > 0) record.arguments.emplace_back("fsdp_ns", cell.share_ns);
   const auto pipeline = static_cast<size_t>(cell.pipeline);
   const int head_lanes =
       head_lanes_of(graph.plan.pipelines[pipeline], graph.passes[pipeline][static_cast<size_t>(cell.unit)]);

@@ -1,8 +1,12 @@
 // The reader of timelines. A line is parsed at a time: a file may be much larger than what is kept of it.
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "base/json_fields.h"
+#include "base/renames.h"
 #include "graph/trace.h"
 
 namespace sluice::graph {
@@ -23,6 +27,19 @@ int rank_of(const Json& event, const std::string& place) {
   return base::require_in<int>(event, "pid", {0, kMostTraceRanks - 1}, place);
 }
 
+// What an argument is called now: traces of before have some by other names.
+const std::string& argument_now(const std::string& key) {
+  static const auto kNow = [] {
+    std::map<std::string, std::string> now;
+    for (const base::Rename& row : base::renames()) {
+      if (std::ranges::find(row.where, "trace-STEP.json") != row.where.end()) now[row.old_name] = row.name;
+    }
+    return now;
+  }();
+  const auto found = kNow.find(key);
+  return found == kNow.end() ? key : found->second;
+}
+
 TraceRecord parse_record(const Json& event, const std::string& place) {
   TraceRecord record;
   record.label = base::require<std::string>(event, "name", place);
@@ -36,7 +53,8 @@ TraceRecord parse_record(const Json& event, const std::string& place) {
     throw base::InputError(text(place, ": '", record.label, "' ends before it starts", kWayOut));
   const auto arguments = base::require<Json>(event, "args", place);
   for (const auto& [key, value] : arguments.items()) {
-    if (base::holds_integer<int64_t>(value)) record.arguments.emplace_back(key, value.get<int64_t>());
+    if (base::holds_integer<int64_t>(value))
+      record.arguments.emplace_back(argument_now(key), value.get<int64_t>());
   }
   return record;
 }

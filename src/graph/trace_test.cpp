@@ -172,6 +172,20 @@ TEST(Trace, ReadBackIsWhatWasWritten) {
   }
 }
 
+TEST(Trace, FilesOfBeforeAreReadByTheirNames) {
+  std::string bytes = chrome_trace(
+      {{.label = "a", .category = "c", .end_ns = 5, .arguments = {{"cp_exchange_ns", 3}, {"fsdp_ns", 2}}}});
+  for (const auto& [now, before] :
+       {std::pair<std::string, std::string>{"cp_exchange_ns", "ring_ns"}, {"fsdp_ns", "share_ns"}}) {
+    ASSERT_NE(bytes.find(now), std::string::npos);
+    bytes.replace(bytes.find(now), now.size(), before);
+  }
+  const Trace trace = parse_chrome_trace(bytes, "trace");
+  std::map<std::string, int64_t> arguments;
+  for (const auto& [name, value] : trace.records.at(0).arguments) arguments[name] = value;
+  EXPECT_EQ(arguments, (std::map<std::string, int64_t>{{"cp_exchange_ns", 3}, {"fsdp_ns", 2}}));
+}
+
 std::string fault_of(const std::string& bytes) {
   try {
     parse_chrome_trace(bytes, "t.json");

@@ -43,8 +43,8 @@ void Agent::give_up() {
   if (phase_ == Phase::kJoining)
     return leave(Leaving::kNotLetIn, text("no rank of the run lets this one join within ", patience));
   leave(Leaving::kNoQuorum,
-        text("epoch ", epoch_.number + 1, " cannot begin: fewer than half of the ", epoch_.ranks(),
-             " ranks of epoch ", epoch_.number, " answered within ", patience));
+        text("membership ", epoch_.number + 1, " cannot begin: fewer than half of the ", epoch_.ranks(),
+             " ranks of membership ", epoch_.number, " answered within ", patience));
 }
 
 void Agent::on_worker_end(int64_t now_ns) {
@@ -76,8 +76,8 @@ void Agent::on_gone(MemberId member, Gone how, int64_t now_ns) {
   if (!can_have_quorum()) {
     world_.stop_worker();
     return leave(Leaving::kNoQuorum,
-                 text("epoch ", epoch_.number + 1, " cannot begin: more than half of the ", epoch_.ranks(),
-                      " ranks of epoch ", epoch_.number, " are dead"));
+                 text("membership ", epoch_.number + 1, " cannot begin: more than half of the ",
+                      epoch_.ranks(), " ranks of membership ", epoch_.number, " are dead"));
   }
   if (phase_ == Phase::kWorking) return decide(now_ns);
   if (stage_ == Stage::kGathering && all_answered()) return conclude_gathering(now_ns);
@@ -326,8 +326,8 @@ void Agent::adopt(const Epoch& epoch) {
   }
   world_.stop_worker();
   if (!is_in) {
-    return leave(Leaving::kLeftBehind,
-                 text("epoch ", epoch.number, " began without this rank, whose answer did not come in time"));
+    return leave(Leaving::kLeftBehind, text("membership ", epoch.number,
+                                            " began without this rank, whose answer did not come in time"));
   }
   epoch_ = epoch;
   for (const Member& member : epoch.members) met_[member.id] = member;

@@ -79,7 +79,7 @@ TEST(Agent, FewerThanHalfSayWhyTheyEnd) {
   for (const int member : {0, 1, 2}) world.kill(member);
   world.run_until(100 * kSecond);
   EXPECT_TRUE(world.has_left(3));
-  EXPECT_THAT(world.reason(3), HasSubstr("epoch 1 cannot begin"));
+  EXPECT_THAT(world.reason(3), HasSubstr("membership 1 cannot begin"));
 }
 
 // A member alone with what it says to others.
@@ -115,7 +115,7 @@ TEST(Agent, WithMoreThanHalfDeadNobodyIsWaitedFor) {
   EXPECT_FALSE(world.left);
   agent.on_gone(3, Gone::kForGood, kSecond);
   EXPECT_EQ(world.left, Leaving::kNoQuorum);
-  EXPECT_EQ(world.reason, "epoch 1 cannot begin: more than half of the 5 ranks of epoch 0 are dead");
+  EXPECT_EQ(world.reason, "membership 1 cannot begin: more than half of the 5 ranks of membership 0 are dead");
 }
 
 TEST(Agent, WhoSleptThroughEpochsHearsOfTheEnd) {
@@ -201,7 +201,7 @@ TEST(Held, DifferingCopiesNameTheRank) {
   std::vector<std::vector<Held>> held{{copy}, {own}};
   EXPECT_THAT(differing_copies(held), IsEmpty());
   held[0][0].hash = 11;
-  EXPECT_THAT(differing_copies(held), ElementsAre(HasSubstr("rank 1 of epoch 1")));
+  EXPECT_THAT(differing_copies(held), ElementsAre(HasSubstr("rank 1 of membership 1")));
 }
 
 // Two members hold each other's slices; a third comes with what another history has left it.

@@ -89,10 +89,10 @@ std::vector<std::string> differing_copies(std::span<const std::vector<Held>> hel
     for (const Held& slices : member) {
       const auto found = own.find({{slices.step, slices.epoch}, slices.rank});
       if (slices.own || found == own.end() || found->second == slices.hash) continue;
-      lines.push_back(base::text("rank ", slices.rank, " of epoch ", slices.epoch, " has other slices after ",
-                                 slices.step, " steps (", base::hash_text(found->second),
-                                 ") than its buddy's copy of them (", base::hash_text(slices.hash),
-                                 "): memory, a processor or the network is at fault"));
+      lines.push_back(base::text(
+          "rank ", slices.rank, " of membership ", slices.epoch, " has other slices after ", slices.step,
+          " steps (", base::hash_text(found->second), ") than its buddy's copy of them (",
+          base::hash_text(slices.hash), "): memory, a processor or the network is at fault"));
     }
   }
   return lines;
@@ -115,17 +115,13 @@ Member member_from_json(const base::Json& json, const std::string& name) {
 }
 
 base::Json to_json(const Held& held) {
-  return {{"step", held.step},
-          {"epoch", held.epoch},
-          {"ranks", held.ranks},
-          {"rank", held.rank},
-          {"hash", base::hash_text(held.hash)},
-          {"own", held.own}};
+  return {{"step", held.step}, {"membership", held.epoch},           {"ranks", held.ranks},
+          {"rank", held.rank}, {"hash", base::hash_text(held.hash)}, {"own", held.own}};
 }
 
 Held held_from_json(const base::Json& json, const std::string& name) {
   return {.step = base::require<int64_t>(json, "step", name),
-          .epoch = base::require<int64_t>(json, "epoch", name),
+          .epoch = base::require<int64_t>(json, "membership", name),
           .ranks = base::require<int>(json, "ranks", name),
           .rank = base::require<int>(json, "rank", name),
           .hash = base::parse_hash(base::require<std::string>(json, "hash", name)),
@@ -135,25 +131,25 @@ Held held_from_json(const base::Json& json, const std::string& name) {
 base::Json to_json(const Arrival& arrival) {
   base::Json json{{"member", to_json(arrival.member)},
                   {"history", base::hash_text(arrival.history)},
-                  {"held", base::Json::array()}};
-  for (const Held& held : arrival.held) json["held"].push_back(to_json(held));
+                  {"snapshots", base::Json::array()}};
+  for (const Held& held : arrival.held) json["snapshots"].push_back(to_json(held));
   return json;
 }
 
 Arrival arrival_from_json(const base::Json& json, const std::string& name) {
   Arrival arrival{.member = member_from_json(base::require<base::Json>(json, "member", name), name),
                   .history = base::parse_hash(base::require<std::string>(json, "history", name))};
-  for (const base::Json& held : base::require<base::Json>(json, "held", name))
+  for (const base::Json& held : base::require<base::Json>(json, "snapshots", name))
     arrival.held.push_back(held_from_json(held, name));
   return arrival;
 }
 
 base::Json to_json(const Opening& opening) {
-  return {{"epoch", to_json(opening.epoch)}, {"history", base::hash_text(opening.history)}};
+  return {{"membership", to_json(opening.epoch)}, {"history", base::hash_text(opening.history)}};
 }
 
 Opening opening_from_json(const base::Json& json, const std::string& name) {
-  return {.epoch = epoch_from_json(base::require<base::Json>(json, "epoch", name), name),
+  return {.epoch = epoch_from_json(base::require<base::Json>(json, "membership", name), name),
           .history = base::parse_hash(base::require<std::string>(json, "history", name))};
 }
 

@@ -147,7 +147,7 @@ void TestWorld::wake(Node& node) {
 
 void TestWorld::begin(Node& node, const Epoch& epoch) {
   const auto [begun, is_new] = begun_.try_emplace(epoch.number, epoch);
-  if (!is_new && begun->second != epoch) fail(text("two epochs ", epoch.number, " began"));
+  if (!is_new && begun->second != epoch) fail(text("two memberships ", epoch.number, " began"));
   node.boundary = false;
   at(now_ns_ + kMeetNs, [this, &node, number = epoch.number] {
     const bool waits = node.alive && node.working && node.agent->epoch().number == number;
@@ -169,8 +169,8 @@ void TestWorld::start_if_all_are_there(const Epoch& epoch) {
       held.back().insert(held.back().end(), slot.held.begin(), slot.held.end());
   }
   if (epoch.number > 0 && newest_origin(held, Origin::kNoSnapshot) != epoch.origin) {
-    fail(text("epoch ", epoch.number, " goes on from step ", epoch.origin.step, ", its members hold step ",
-              newest_origin(held, Origin::kNoSnapshot).step));
+    fail(text("membership ", epoch.number, " goes on from step ", epoch.origin.step,
+              ", its members hold step ", newest_origin(held, Origin::kNoSnapshot).step));
   }
   require_nothing_lost(epoch);
   const int64_t step = std::max<int64_t>(0, epoch.origin.step);
@@ -194,7 +194,8 @@ void TestWorld::require_nothing_lost(const Epoch& next) {
     }
   }
   if (next.origin.step < whole_step_)
-    fail(text("epoch ", next.number, " goes on from step ", next.origin.step, " instead of ", whole_step_));
+    fail(text("membership ", next.number, " goes on from step ", next.origin.step, " instead of ",
+              whole_step_));
 }
 
 // A rank's snapshot behind a step; when all have it the next step begins.
@@ -217,7 +218,7 @@ void TestWorld::seal(int64_t number, int64_t step, int rank) {
   sealed.insert(rank);
   if (static_cast<int>(sealed.size()) < ranks) return;
   sealed.clear();
-  if (begun_.rbegin()->first > number) fail(text("epoch ", number, " made a step beside a later one"));
+  if (begun_.rbegin()->first > number) fail(text("membership ", number, " made a step beside a later one"));
   whole_step_ = step;
   whole_epoch_ = number;
   const bool boundary = node_of(epoch.members[0].id)->boundary;
@@ -319,7 +320,7 @@ std::string fault_of_peace(const TestWorld& world, int64_t step_before) {
   for (const Member& member : epoch.members) there += world.is_alive(static_cast<int>(member.id) - 1) ? 1 : 0;
   if (there == epoch.ranks() && world.newest_whole_step() > step_before) return "";
   if (there == 0) return "";
-  return text(there, " of ", epoch.ranks(), " ranks of epoch ", epoch.number, " stand still at step ",
+  return text(there, " of ", epoch.ranks(), " ranks of membership ", epoch.number, " stand still at step ",
               world.newest_whole_step());
 }
 

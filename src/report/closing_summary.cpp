@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "report/numbers.h"
 #include "report/run_summary.h"
+#include "strategy/readable.h"
 
 namespace sluice::report {
 
@@ -110,13 +111,14 @@ std::string closing_summary(const RunData& run) {
     add("held out",
         text("answers' reward ", decimal(*evaluation.reward, 3), set.empty() ? "" : " of " + set));
   }
-  add("epochs", epochs_text(system.steps));
+  add("memberships", epochs_text(system.steps));
   add("snapshots", snapshots_text(steps));
   std::map<std::string, int64_t> strategies;
   for (const StepRecord& step : steps) ++strategies[step.strategy];
   lines.emplace_back("strategies");
   for (const auto& [strategy, count] : strategies)
-    lines.push_back(text("  ", human_count(count, "step", "steps"), " of ", strategy));
+    lines.push_back(
+        text("  ", human_count(count, "step", "steps"), " of ", strategy::readable_text(strategy)));
   const auto fell_back = [](const StepRecord& step) { return !step.fallback.empty(); };
   if (const int64_t fallbacks = std::ranges::count_if(steps, fell_back); fallbacks > 0) {
     add("fallbacks", text(human_count(fallbacks, "step", "steps"),
@@ -136,7 +138,7 @@ std::string closing_summary(const RunData& run) {
   for (const StepRecord& step : steps) unfused += step.unfused_attention;
   if (unfused > 0) {
     add("attention", text(human_count(unfused, "call", "calls"),
-                          " by plain operators, for no fused kernel takes them (docs/kinds.md)"));
+                          " by plain operators, for no fused kernel takes them (docs/supported_models.md)"));
   }
   const double step_ns = median(steps, [](auto& step) { return static_cast<double>(step.time_ns); });
   const double rate = median(steps, [](auto& step) {

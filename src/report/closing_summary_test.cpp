@@ -30,7 +30,7 @@ TEST(ClosingSummary, NamesWhoMadeOthersWait) {
     steps.push_back(step_of(step, 4.0));
     if (step >= 15) steps.back().alarms = {{5, watch::Cause::kPace, 12, 1.4}};
   }
-  EXPECT_THAT(closing_summary(run_of(steps)), HasSubstr("\nheld up         by rank 5's pace for 5 steps\n"));
+  EXPECT_THAT(closing_summary(run_of(steps)), HasSubstr("\nheld up         by rank 5's slowdown for 5 steps\n"));
 }
 
 TEST(ClosingSummary, ShowsLossStrategiesAndPrediction) {
@@ -39,11 +39,11 @@ TEST(ClosingSummary, ShowsLossStrategiesAndPrediction) {
   const std::string text = closing_summary(run_of(steps));
   EXPECT_THAT(text, HasSubstr("steps           0 to 19\n"));
   EXPECT_THAT(text, HasSubstr("4.0000 (first 10) -> 2.0000 (last 10), -50.0 %"));
-  EXPECT_THAT(text, HasSubstr("  10 steps of <2,1,1>\n"));
+  EXPECT_THAT(text, HasSubstr("  10 steps of tp2\n"));
   EXPECT_THAT(text, HasSubstr("median step     10.0 ms, 8,000 tokens/s\n"));
   EXPECT_THAT(text,
               HasSubstr("off by 10.0 % (median); steps take 0.909 of it and are 0.0 % off that (medians)\n"));
-  for (const char* absent : {"epochs", "snapshots", "fallbacks", "plain operators", "validation"})
+  for (const char* absent : {"memberships", "snapshots", "fallbacks", "plain operators", "validation"})
     EXPECT_THAT(text, Not(HasSubstr(absent)));
 }
 
@@ -63,7 +63,7 @@ TEST(ClosingSummary, TellsOfEpochsAndSnapshots) {
     step.snapshot_bytes = step.step == 1 ? 1 << 20 : 0;
   }
   const std::string text = closing_summary(run_of(steps));
-  EXPECT_THAT(text, HasSubstr("epochs          4 ranks, from step 2 on 3, from step 3 on 4"));
+  EXPECT_THAT(text, HasSubstr("memberships     4 ranks, from step 2 on 3, from step 3 on 4"));
   EXPECT_THAT(text, HasSubstr("snapshots       1, 1.00 MiB to buddies each"));
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "schedule/pipeline_schedule.h"
 #include "strategy/pass.h"
+#include "strategy/readable.h"
 
 namespace sluice::report {
 
@@ -78,7 +79,7 @@ int64_t longest_path_ns(const PipelinePlan& pipeline, const cost::CostModel& cos
 
 ExplainedPipeline explain_pipeline(const PipelinePlan& pipeline, const plan::Planner& planner) {
   const auto [first, last] = std::ranges::minmax_element(pipeline.pipeline.ranks);
-  ExplainedPipeline explained{.scheme = to_text(pipeline.pipeline.scheme),
+  ExplainedPipeline explained{.scheme = readable(pipeline.pipeline.scheme),
                               .first_rank = *first,
                               .last_rank = *last,
                               .stages = pipeline.pipeline.scheme.pp};
@@ -92,7 +93,8 @@ ExplainedPipeline explain_pipeline(const PipelinePlan& pipeline, const plan::Pla
   return explained;
 }
 
-// The planner's policies up to the one under which some candidate holds the sequence: the planner takes no other.
+// The planner's policies up to the one under which some candidate holds the sequence: the planner takes no
+// other.
 std::vector<strategy::MemoryPolicy> policies_for(int64_t longest_tokens, const plan::Planner& planner) {
   std::vector<strategy::MemoryPolicy> policies;
   for (const strategy::MemoryPolicy& policy : planner.options().policies) {
@@ -111,7 +113,7 @@ ExplainedCandidate explain_candidate(const strategy::Strategy& candidate, const 
   options.candidates = {candidate};
   options.selection = plan::Selection::kBest;
   const plan::Planner alone(std::move(options), cost);
-  ExplainedCandidate explained{.strategy = to_text(candidate), .max_len_tokens = alone.max_len_tokens()};
+  ExplainedCandidate explained{.strategy = readable(candidate), .max_len_tokens = alone.max_len_tokens()};
   if (explained.max_len_tokens < longest_tokens) return explained;
   const StepPlan own = alone.plan(plan.step, plan.sequences);
   explained.estimated_ns = own.estimated_ns + alone.beside_ns(own);
@@ -136,7 +138,7 @@ Explanation explain(const StepPlan& plan, const plan::Planner& planner) {
                           .tokens = plan.tokens(),
                           .median_tokens = lengths[(lengths.size() - 1) / 2],
                           .longest_tokens = lengths.back(),
-                          .strategy = to_text(plan.strategy()),
+                          .strategy = readable(plan.strategy()),
                           .selection = planner.options().selection,
                           .schedule_ns = plan.estimated_ns,
                           .estimated_ns = plan.estimated_ns + planner.beside_ns(plan),

@@ -56,10 +56,10 @@ constexpr const char* kExpected =
 
 The plan takes 1x<8,2,1> + 12x<4,1,1>, estimated at 1.23 s: the least of 3 candidates. The next best, 4x<8,2,1>, would take 1.29 s: 4.54 % longer. It is proved that it takes 1.28 s at least.
 
-  estimated    more  at least   holds  strategy
-     1.23 s            1.23 s  65,536  1x<8,2,1> + 12x<4,1,1>  (taken)
-     1.29 s  4.54 %    1.28 s  65,536  4x<8,2,1>
-  too short                    12,000  16x<4,1,1>
+  estimated    more  at least  max sequence length  strategy
+     1.23 s            1.23 s               65,536  1x<8,2,1> + 12x<4,1,1>  (taken)
+     1.29 s  4.54 %    1.28 s               65,536  4x<8,2,1>
+  too short                                 12,000  16x<4,1,1>
 
 Last to end, at 1.23 s, is the pipeline <8,2,1> on ranks 0-15 with 5 sequences of 60,000 tokens in 4 micro-batches. Stage 1 of 2 computes for 90.0 % of that time and waits for the rest (filling and draining); its longest sequence, 32,768 tokens, needs 800.00 ms of it to pass all stages and back. First to end, at 1.17 s (5.00 % earlier), is <4,1,1> on ranks 60-63.
 

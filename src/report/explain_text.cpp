@@ -60,9 +60,9 @@ std::string comparison_text(const Explanation& explanation) {
 
 std::string choice_text(const Explanation& explanation) {
   const bool has_beside = explanation.estimated_ns > explanation.schedule_ns;
-  const std::string took = text("The plan takes ", explanation.strategy, ", estimated at ",
-                                human_duration(explanation.estimated_ns),
-                                has_beside ? " with pull, push and update" : "", ": ");
+  const std::string took =
+      text("The plan takes ", explanation.strategy, ", estimated at ",
+           human_duration(explanation.estimated_ns), has_beside ? " with pull, push and update" : "", ": ");
   const size_t count = explanation.candidates.size();
   if (explanation.selection != plan::Selection::kBest)
     return text(took, "the configuration selects it. ", comparison_text(explanation), "\n");
@@ -74,7 +74,8 @@ std::string choice_text(const Explanation& explanation) {
 }
 
 std::string candidate_table(const Explanation& explanation) {
-  std::vector<std::vector<std::string>> rows = {{"  estimated", "more", "at least", "holds", "strategy"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"  estimated", "more", "at least", "max sequence length", "strategy"}};
   for (const ExplainedCandidate& candidate : explanation.candidates) {
     const bool fits = candidate.estimated_ns.has_value();
     const bool is_chosen = candidate.strategy == explanation.strategy;
@@ -145,7 +146,8 @@ std::string proof_text(const std::string& bounded_by, int64_t longest_tokens) {
   }
   if (bounded_by == "rings") {
     return "Its work and its exchanges bound it: long sequences must be cut over lanes of several nodes to "
-           "end in time, and there their transfers keep lanes waiting. Faster links between nodes would help.";
+           "end in time, and there their transfers keep lanes waiting. Faster links between nodes would "
+           "help.";
   }
   return text("What proves it: ", bounded_by, ".");
 }
@@ -154,8 +156,9 @@ std::string bound_text(const Explanation& explanation) {
   if (explanation.branches > 0) return "Of sequences with branches no lower bound is proved.\n";
   if (explanation.lower_bound_ns == 0) return "This method proves no lower bound.\n";
   return text("No schedule of these candidates takes less than ", human_duration(explanation.lower_bound_ns),
-              ", so this one, of ", human_duration(explanation.schedule_ns), ", is within ", human_percent(static_cast<double>(explanation.gap_ppm) / 1e6),
-              " of the best. ", proof_text(explanation.bounded_by, explanation.longest_tokens), "\n");
+              ", so this one, of ", human_duration(explanation.schedule_ns), ", is within ",
+              human_percent(static_cast<double>(explanation.gap_ppm) / 1e6), " of the best. ",
+              proof_text(explanation.bounded_by, explanation.longest_tokens), "\n");
 }
 
 }  // namespace

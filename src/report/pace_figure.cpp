@@ -131,7 +131,7 @@ void draw_paces(Markup& out, const RunData& data) {
           slowest(worst) > 0 ? text("Rank ", worst, " was slow for ", slowest(worst), " of ",
                                     counted(static_cast<int64_t>(paces.by_step.size()), "step"), ". ")
                              : text("No rank stayed slow. "),
-          "A rank's pace is what it computed over what was planned for it, beside the other ranks: 1 is like "
+          "A rank's slowdown is what it computed over what was planned for it, beside the other ranks: 1 is like "
           "the others, whatever they compute. The darker a step, the slower; dark is ",
           shown_pace(kDarkest), "."));
   if (ranks.size() > kMostRanks) {

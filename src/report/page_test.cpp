@@ -249,14 +249,14 @@ TEST(SpeedUp, IsOverTheStepsInCommon) {
 TEST(Page, ShowsWhatStepsTakeWhereGathersTakeWhatWasMeasured) {
   RunData data = simulated();
   ASSERT_GT(data.systems.size(), 1);
-  EXPECT_THAT(report_page(data), Not(HasSubstr("As measured")));
+  EXPECT_THAT(report_page(data), Not(HasSubstr("FlexSP measured")));
   data.systems[0].measured_passes_step_ns = 5'800'000'000;
   for (const size_t systems : {data.systems.size(), size_t{1}}) {
     data.systems.resize(systems);
     const std::string page = report_page(data);
     EXPECT_TRUE(is_balanced(page));
-    EXPECT_THAT(page, HasSubstr("5.80\u00a0s with gathers as measured"));
-    EXPECT_THAT(page, HasSubstr("as measured, each pass that has some takes what FlexSP measured"));
+    EXPECT_THAT(page, HasSubstr("5.80\u00a0s if gathers between nodes cost what FlexSP measured"));
+    EXPECT_THAT(page, HasSubstr("as measured, each of them costs what FlexSP measured"));
   }
 }
 

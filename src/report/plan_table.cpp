@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "strategy/readable.h"
 
 namespace sluice::report {
 
@@ -31,7 +32,7 @@ std::string ranks_text(std::span<const int> ranks) {
 
 std::string micro_batch_text(const strategy::Unit& unit, const strategy::MicroBatch& micro_batch) {
   std::string sizes = text(human_count(micro_batch.tokens()), " (", micro_batch.pieces.size(), ")");
-  return unit.lanes > 1 ? text(sizes, " ", name_of(unit.exchange), " ", unit.ring) : sizes;
+  return unit.lanes > 1 ? text(sizes, " ", name_of(unit.exchange), " of micro-batch ", unit.ring) : sizes;
 }
 
 std::string micro_batches_text(const strategy::PipelinePlan& plan,
@@ -51,7 +52,7 @@ std::string micro_batches_text(const strategy::PipelinePlan& plan,
 
 // A row for each lane; what the lanes have in common stands in the first.
 void add_pipeline(const strategy::PipelinePlan& plan, Rows& rows) {
-  std::vector<std::string> common = {text("  ", strategy::to_text(plan.pipeline.scheme)),
+  std::vector<std::string> common = {text("  ", readable(plan.pipeline.scheme)),
                                      ranks_text(plan.pipeline.ranks), human_count(plan.max_len_tokens)};
   const std::vector<std::vector<strategy::MicroBatch>> lanes = strategy::micro_batches(plan);
   for (size_t lane = 0; lane < lanes.size(); ++lane) {
@@ -64,12 +65,12 @@ void add_pipeline(const strategy::PipelinePlan& plan, Rows& rows) {
 }
 
 std::string head(const strategy::StepPlan& plan, int64_t predicted_ns) {
-  std::string lines = text("step ", plan.step, ": ",
-                           human_count(static_cast<int64_t>(plan.sequences.size()), "sequence", "sequences"),
-                           ", ", human_count(plan.tokens(), "token", "tokens"), ", ",
-                           human_count(plan.targets(), "target", "targets"), "\nstrategy ",
-                           strategy::to_text(plan.strategy()), ", predicted ",
-                           base::human_duration(predicted_ns > 0 ? predicted_ns : plan.estimated_ns), "\n");
+  std::string lines =
+      text("step ", plan.step, ": ",
+           human_count(static_cast<int64_t>(plan.sequences.size()), "sequence", "sequences"), ", ",
+           human_count(plan.tokens(), "token", "tokens"), ", ",
+           human_count(plan.targets(), "target", "targets"), "\nstrategy ", readable(plan.strategy()),
+           ", predicted ", base::human_duration(predicted_ns > 0 ? predicted_ns : plan.estimated_ns), "\n");
   if (plan.lower_bound_ns == 0) return lines;
   return text(lines, "  its schedule takes ", base::human_duration(plan.estimated_ns),
               ", that of no plan of the candidates less than ", base::human_duration(plan.lower_bound_ns),
@@ -98,14 +99,16 @@ std::string narrow_lines(const strategy::StepPlan& plan) {
 }  // namespace
 
 std::string plan_table(const strategy::StepPlan& plan, int64_t predicted_ns) {
-  Rows pipelines = {{"  pipeline", "ranks", "holds", "lane", "tokens", "micro-batches: tokens (pieces)"}};
+  Rows pipelines = {
+      {"  pipeline", "ranks", "max sequence length", "lane", "tokens", "lane parts: tokens (pieces)"}};
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) add_pipeline(pipeline, pipelines);
   std::string table =
       text(head(plan, predicted_ns), "\n", base::table_text(pipelines, "llrrrl"), narrow_lines(plan));
   if (plan.candidates.size() > 1) {
     Rows candidates = {{"  estimated", "candidate; the estimate of one that cannot win may be a bound"}};
     for (const strategy::CandidateEstimate& candidate : plan.candidates)
-      candidates.push_back({base::human_duration(candidate.estimated_ns), candidate.strategy});
+      candidates.push_back(
+          {base::human_duration(candidate.estimated_ns), strategy::readable_text(candidate.strategy)});
     table += text("\n", base::table_text(candidates, "rl"));
   }
   if (table.ends_with('\n')) table.pop_back();

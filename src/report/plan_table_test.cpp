@@ -26,17 +26,17 @@ strategy::StepPlan two_pipelines() {
 TEST(PlanTable, HasARowForEachLane) {
   EXPECT_EQ(plan_table(two_pipelines()),
             R"(step 7: 3 sequences, 9,800 tokens, 9,797 targets
-strategy 1x<2,1,2> + 1x<1,1,1>, predicted 1.50 s
+strategy tp2,cp2 + tp1, predicted 1.50 s
   its schedule takes 1.50 s, that of no plan of the candidates less than 1.20 s: within 25.0 % of the best
 
-  pipeline  ranks     holds  lane  tokens  micro-batches: tokens (pieces)
-  <2,1,2>   0-1,4-5  12,000     0   4,500  4,500 (2) ring 1
-                                1   5,300  4,500 (2) ring 1, 800 (2)
-  <1,1,1>   6         2,000     0       0  none
+  pipeline  ranks    max sequence length  lane  tokens  lane parts: tokens (pieces)
+  tp2,cp2   0-1,4-5               12,000     0   4,500  4,500 (2) ring of micro-batch 1
+                                             1   5,300  4,500 (2) ring of micro-batch 1, 800 (2)
+  tp1       6                      2,000     0       0  none
 
   estimated  candidate; the estimate of one that cannot win may be a bound
-     1.50 s  1x<2,1,2> + 1x<1,1,1>
-     1.60 s  1x<4,1,1>)");
+     1.50 s  tp2,cp2 + tp1
+     1.60 s  tp4)");
 }
 
 TEST(PlanTable, CountsWhatIsTooManyToName) {

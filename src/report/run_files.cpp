@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json_fields.h"
 #include "base/json_reader.h"
+#include "base/renamed_json.h"
 #include "base/text.h"
 #include "base/toml.h"
 #include "cost/snapshot_cost.h"
@@ -27,6 +28,7 @@ using base::text;
 namespace {
 
 constexpr size_t kMostTimelines = 8;
+constexpr const char* kSimulation = "sluice.simulation/1";
 
 int64_t count(const Json& line, const char* key, const std::string& place) {
   if (!line.contains(key) || line.at(key).is_null()) return 0;
@@ -35,16 +37,17 @@ int64_t count(const Json& line, const char* key, const std::string& place) {
 
 TimeShares shares_of(const Json& line, const std::string& place) {
   if (!line.contains("rank_time_ns")) return {};
-  const auto json = base::require<Json>(line, "rank_time_ns", place);
+  auto json = base::require<Json>(line, "rank_time_ns", place);
+  base::take_new_names(json, kSimulation);
   const auto share = [&](const char* key) { return json.is_object() ? count(json, key, place) : 0; };
   return {.compute_ns = share("compute"),
-          .ring_ns = share("ring"),
-          .gather_ns = share("gather"),
-          .link_ns = share("link"),
+          .ring_ns = share("cp_exchange"),
+          .gather_ns = share("fsdp"),
+          .link_ns = share("pull_push"),
           .update_ns = share("update"),
           .bubble_ns = share("bubble"),
           .idle_ns = share("idle"),
-          .between_ns = share("between")};
+          .between_ns = share("strategy_switch")};
 }
 
 StepRecord step_of(const Json& line, const std::string& place) {
@@ -115,20 +118,21 @@ void read_metrics(const fs::path& path, RunData& data) {
 void read_simulation(const fs::path& path, RunData& data) {
   const std::string name = path.string();
   const Json file = base::read_json(path);
-  base::require_schema(file, "sluice.simulation/1", name);
+  base::require_schema(file, kSimulation, name);
   data.simulated = true;
   if (file.contains("ranks"))
     data.ranks = base::require_in<int>(file, "ranks", {0, graph::kMostTraceRanks}, name);
   data.hardware = base::get_or<std::string>(file, "hardware", "", name);
   data.device_bytes = count(file, "device_bytes", name);
-  const auto systems = base::require<Json>(file, "systems", name);
+  auto systems = base::require<Json>(file, "systems", name);
+  base::take_new_names(systems, kSimulation);
   for (const auto& [system, json] : systems.items()) {
     data.systems.push_back({.name = system,
                             .title = base::require<std::string>(json, "title", name),
                             .configuration = base::get_or<std::string>(json, "configuration", "", name),
                             .infeasible = base::get_or<std::string>(json, "infeasible", "", name),
                             .steps = {},
-                            .measured_passes_step_ns = count(json, "mean_step_ns_measured_passes", name)});
+                            .measured_passes_step_ns = count(json, "mean_step_ns_measured_gathers", name)});
   }
   if (data.systems.empty()) throw InputError(text(name, ": 'systems' is empty: simulate again"));
   const auto facts = base::get_or<Json>(file, "facts", Json::object(), name);
@@ -292,7 +296,8 @@ void add_epochs(RunData& data) {
   const std::vector<StepRecord>& steps = data.systems.front().steps;
   if (!steps.empty() && steps.back().ranks > 0 && steps.back().ranks <= graph::kMostTraceRanks)
     data.ranks = static_cast<int>(steps.back().ranks);
-  if (const std::string ranks = epochs_text(steps); !ranks.empty()) data.facts.emplace_back("epochs", ranks);
+  if (const std::string ranks = epochs_text(steps); !ranks.empty())
+    data.facts.emplace_back("memberships", ranks);
   const auto has_snapshot = [](const StepRecord& step) { return step.snapshot_bytes > 0; };
   const auto last = std::ranges::find_if(steps.rbegin(), steps.rend(), has_snapshot);
   if (last == steps.rend()) return;
@@ -307,7 +312,7 @@ void add_epochs(RunData& data) {
 std::string epoch_of(const SystemRun& run, int64_t step) {
   const auto found = std::ranges::find(run.steps, step, &StepRecord::step);
   if (found == run.steps.end() || found->epoch == 0) return "";
-  return text(", epoch ", found->epoch, " of ", human_count(found->ranks, "rank", "ranks"));
+  return text(", membership ", found->epoch, " of ", human_count(found->ranks, "rank", "ranks"));
 }
 
 void read_timelines(const fs::path& directory, RunData& data) {

@@ -108,11 +108,12 @@ TEST_F(RunFiles, ElasticRunTellsOfItsEpochs) {
 
 TEST_F(RunFiles, SimulatedRunBringsItsSystems) {
   write("simulation.json", kSimulated);
-  write("metrics.jsonl",
-        R"({"step":0,"system":"sluice","time_ms":2,"rank_time_ns":{"compute":7000000,"idle":1000000}})"
-        "\n"
-        R"({"step":0,"system":"megatron","time_ms":4})"
-        "\n");
+  write(
+      "metrics.jsonl",
+      R"({"step":0,"system":"sluice","time_ms":2,"rank_time_ns":{"compute":7000000,"idle":1000000,"pull_push":5}})"
+      "\n"
+      R"({"step":0,"system":"megatron","time_ms":4})"
+      "\n");
   write("trace-0-megatron.json", small_trace());
   write("trace-0-unknown.json", "not read");
   const RunData data = read_run(directory_);
@@ -126,6 +127,21 @@ TEST_F(RunFiles, SimulatedRunBringsItsSystems) {
   EXPECT_EQ(data.facts.at(1).second, "small");
   ASSERT_EQ(data.timelines.size(), 1u);
   EXPECT_EQ(data.timelines[0].title, "Megatron-LM, step 0");
+}
+
+TEST_F(RunFiles, SimulationsOfBeforeAreReadByTheirNames) {
+  std::string file = kSimulated;
+  file.insert(file.find("\"title\": \"Sluice\""), "\"mean_step_ns_measured_passes\": 77, ");
+  write("simulation.json", file);
+  write(
+      "metrics.jsonl",
+      R"({"step":0,"system":"sluice","time_ms":2,"rank_time_ns":{"ring":1,"gather":2,"link":3,"between":4}})"
+      "\n");
+  const RunData data = read_run(directory_);
+  EXPECT_EQ(data.systems[0].measured_passes_step_ns, 77);
+  const TimeShares& shares = data.systems[0].steps.at(0).shares;
+  EXPECT_EQ(std::tuple(shares.ring_ns, shares.gather_ns, shares.link_ns, shares.between_ns),
+            std::tuple(1, 2, 3, 4));
 }
 
 TEST_F(RunFiles, RunThatGoesOnShowsWhatIsThere) {

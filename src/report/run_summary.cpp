@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "report/numbers.h"
+#include "strategy/readable.h"
 
 namespace sluice::report {
 
@@ -15,7 +16,8 @@ using base::text;
 namespace {
 
 std::string titled(const SystemRun& run) {
-  return run.configuration.empty() ? run.title : text(run.title, " (", run.configuration, ")");
+  return run.configuration.empty() ? run.title
+                                   : text(run.title, " (", strategy::readable_text(run.configuration), ")");
 }
 
 // A cluster's preset names its nodes: "a800x8" -> "A800".

@@ -9,6 +9,7 @@
 #include "report/numbers.h"
 #include "report/plot.h"
 #include "report/run_summary.h"
+#include "strategy/readable.h"
 
 namespace sluice::report {
 
@@ -238,7 +239,7 @@ void draw_strategies(Markup& out, const RunData& data) {
     const auto row = out.element("div", {{"class", "row"}});
     {
       const auto name = out.element("div", {{"class", "name"}});
-      out.leaf("code", uses[i].strategy);
+      out.leaf("code", strategy::readable_text(uses[i].strategy));
     }
     draw_rug(out, uses[i], run.steps.front(), run.steps.back());
     const auto count = static_cast<int64_t>(uses[i].steps.size());

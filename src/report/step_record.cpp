@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/renames.h"
 #include "base/text.h"
 
 namespace sluice::report {
@@ -75,7 +77,7 @@ constexpr Metric kMetrics[] = {
     {"skipped_updates", &Step::skipped_updates, Kind::kCount, Fold::kOwn, nullptr,
      "left out since the run was started, because a loss or gradient was not finite (train.on_nonfinite)",
      kSparse},
-    {"slowest_rank", &Step::slowest_rank, Kind::kCount, Fold::kOwn, nullptr, "whose pace is the highest"},
+    {"slowest_rank", &Step::slowest_rank, Kind::kCount, Fold::kOwn, nullptr, "whose slowdown is the highest"},
     {"max_slowdown", &Step::slowest_pace, Kind::kNumber, Fold::kOwn, "time/max_slowdown"},
     {"reward", &Step::reward, Kind::kNumber, Fold::kOwn, "rl/reward",
      "mean of a rollout's responses, before overlong ones are punished; this and the following in runs with "
@@ -148,13 +150,33 @@ Json value_of(const Metric& metric, const Step& step) {
       metric.member);
 }
 
+// The names that metrics had before, by those of now.
+const std::map<std::string, std::string>& names_before() {
+  static const auto names = [] {
+    std::map<std::string, std::string> before;
+    for (const base::Rename& row : base::renames()) {
+      if (std::ranges::find(row.where, "metrics.jsonl") != row.where.end()) before[row.name] = row.old_name;
+    }
+    return before;
+  }();
+  return names;
+}
+
+// The key under which a line has a metric: lines of before have some by other names.
+std::string key_in(const Json& line, const std::string& key) {
+  if (line.contains(key)) return key;
+  const auto before = names_before().find(key);
+  return before == names_before().end() ? key : before->second;
+}
+
 void read(const Metric& metric, const Json& line, const std::string& place, Step& step) {
-  if (!line.contains(metric.key) || line.at(metric.key).is_null()) return;
+  const std::string key = key_in(line, metric.key);
+  if (!line.contains(key) || line.at(key).is_null()) return;
   const auto whole = [&] {
     if (metric.kind == Kind::kMilliseconds)
-      return std::llround(base::require_in(line, metric.key, kMetricMilliseconds, place) * 1e6);
-    if (metric.kind == Kind::kNumber) return base::require<long long>(line, metric.key, place);
-    return static_cast<long long>(base::require_in(line, metric.key, kMetricCounts, place));
+      return std::llround(base::require_in(line, key, kMetricMilliseconds, place) * 1e6);
+    if (metric.kind == Kind::kNumber) return base::require<long long>(line, key, place);
+    return static_cast<long long>(base::require_in(line, key, kMetricCounts, place));
   };
   std::visit(
       [&](auto member) {
@@ -163,9 +185,9 @@ void read(const Metric& metric, const Json& line, const std::string& place, Step
         if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>) {
           value = whole();
         } else if constexpr (kIsOptional<T>) {
-          value = base::require<typename T::value_type>(line, metric.key, place);
+          value = base::require<typename T::value_type>(line, key, place);
         } else {
-          value = base::require<T>(line, metric.key, place);
+          value = base::require<T>(line, key, place);
         }
       },
       metric.member);
@@ -212,7 +234,7 @@ Json figures_of(const std::vector<double>& of_ranks, bool whole) {
 
 void read(const Json& line, const std::string& place, watch::Figures& figures) {
   for (const watch::Figure figure : watch::all_figures()) {
-    const std::string key = key_of(figure);
+    const std::string key = key_in(line, key_of(figure));
     if (!line.contains(key)) continue;
     for (const Json& value : base::require<Json::array_t>(line, key, place)) {
       if (!value.is_null() && !value.is_number())
@@ -234,6 +256,14 @@ Json alarms_of(const Step& step) {
   return list;
 }
 
+std::string alarm_metric(const std::string& name) { return base::text("alarms: metric = \"", name, "\""); }
+
+bool is_name_of(const std::string& name, watch::Cause cause) {
+  const std::string now = watch::name_of(cause);
+  return name == now || names_before().contains(alarm_metric(now)) &&
+                            names_before().at(alarm_metric(now)) == alarm_metric(name);
+}
+
 void read_alarms(const Json& line, const std::string& place, Step& step) {
   for (const Json& entry : base::require<Json::array_t>(line, "alarms", place)) {
     watch::Alarm alarm{.rank = base::require_in(entry, "rank", kRanks, place),
@@ -241,7 +271,7 @@ void read_alarms(const Json& line, const std::string& place, Step& step) {
                        .score = base::require<double>(entry, "score", place)};
     const auto metric = base::require<std::string>(entry, "metric", place);
     size_t cause = 0;
-    while (cause < watch::kCauses && metric != watch::name_of(static_cast<watch::Cause>(cause))) ++cause;
+    while (cause < watch::kCauses && !is_name_of(metric, static_cast<watch::Cause>(cause))) ++cause;
     if (cause == watch::kCauses)
       throw base::InputError(base::text(place, ": ", metric, " is no metric of an alarm"));
     alarm.cause = static_cast<watch::Cause>(cause);
@@ -259,11 +289,11 @@ Json path_of(const Step& step) {
   return list;
 }
 
-void read_path(const Json& line, const std::string& place, Step& step) {
+void read_path(const Json& line, const std::string& key, const std::string& place, Step& step) {
   const auto time_ns = [&](const Json& entry, const char* key) {
     return std::llround(base::require_in(entry, key, kMetricMilliseconds, place) * 1e6);
   };
-  for (const Json& entry : base::require<Json::array_t>(line, "critical_path", place))
+  for (const Json& entry : base::require<Json::array_t>(line, key, place))
     step.path.push_back({base::require_in(entry, "rank", kRanks, place),
                          base::require<std::string>(entry, "kind", place), time_ns(entry, "ms"),
                          time_ns(entry, "planned_ms")});
@@ -297,7 +327,8 @@ StepRecord step_record(const Json& line, const std::string& place) {
   for (const Metric& metric : kMetrics) read(metric, line, place, step);
   read(line, place, step.figures);
   if (line.contains("alarms")) read_alarms(line, place, step);
-  if (line.contains("critical_path")) read_path(line, place, step);
+  if (const std::string key = key_in(line, "critical_path"); line.contains(key))
+    read_path(line, key, place, step);
   return step;
 }
 
@@ -318,7 +349,7 @@ void fold(std::span<const RankFigures> of_ranks, StepRecord& step) {
 }
 
 std::string metrics_text() {
-  constexpr size_t kColumn = 22;
+  constexpr size_t kColumn = 25;
   std::string text;
   const auto add = [&](std::string line, const std::string& meaning) {
     line.resize(kColumn, ' ');

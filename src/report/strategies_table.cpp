@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "strategy/readable.h"
 
 namespace sluice::report {
 
@@ -44,7 +45,7 @@ std::vector<std::string> row_of(const Json& entry, const std::string& name) {
           shown<int64_t>(entry, kMean, name, duration),
           shown<int64_t>(entry, kMeasured, name, duration),
           shown<int64_t>(entry, "tokens_per_s", name, count),
-          strategy};
+          strategy::readable_text(strategy)};
 }
 
 std::string inputs_text(const Json& inputs, const std::string& name) {
@@ -65,7 +66,7 @@ std::string strategies_table(const Json& file, const std::string& name) {
            human_count(base::get_or<int64_t>(file, "context_length", 0, name)), " tokens\n");
   if (file.contains("inputs")) out += inputs_text(base::require<Json>(file, "inputs", name), name);
   std::vector<std::vector<std::string>> rows = {
-      {"steps", "longest sequences", "GPUs", "holds", "mean step", "as measured", "tokens/s", "strategy"}};
+      {"steps", "longest sequences", "GPUs", "max sequence length", "mean step", "as measured", "tokens/s", "strategy"}};
   for (const Json& entry : entries) rows.push_back(row_of(entry, name));
   if (assumptions_differ(entries, name)) {
     return out + base::table_text(rows, "rrrrrrrl") +

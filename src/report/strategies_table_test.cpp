@@ -20,9 +20,9 @@ TEST(StrategiesTable, ShowsWhatThereIs) {
                                            "file");
   EXPECT_EQ(strategies_table(file, "file"), R"(2 strategies, context 32,768 tokens
 for 64 GPUs, 200,000 tokens a step of 5,000 documents; calibration analytic
- steps  longest sequences  GPUs   holds  mean step  tokens/s  strategy
-75.0 %    9,001 to 32,768    64  65,536     1.29 s   155,000  4x<8,2,1>
-25.0 %                            9,000          -            60x<1,1,1>
+ steps  longest sequences  GPUs  max sequence length  mean step  tokens/s  strategy
+75.0 %    9,001 to 32,768    64               65,536     1.29 s   155,000  4x tp8,pp2
+25.0 %                                         9,000          -            60x tp1
 )");
 }
 
@@ -37,9 +37,9 @@ TEST(StrategiesTable, ShowsBothTimesWhereTheyDiffer) {
   })",
                                            "file");
   EXPECT_EQ(strategies_table(file, "file"), R"(2 strategies, context 32,768 tokens
-steps  longest sequences  GPUs  holds  mean step  as measured  tokens/s  strategy
-                                          2.90 s       5.80 s            1x<1,1,64,64>
-                                          3.09 s       3.09 s            1x<1,1,64,8>
+steps  longest sequences  GPUs  max sequence length  mean step  as measured  tokens/s  strategy
+                                                        2.90 s       5.80 s            cp64,fsdp64
+                                                        3.09 s       3.09 s            cp64,fsdp8
 mean step: gathers between nodes hide as the clock says; as measured: each pass that has some takes what FlexSP measured
 )");
 }

@@ -6,6 +6,7 @@
 #include "report/figures.h"
 #include "report/numbers.h"
 #include "report/run_summary.h"
+#include "strategy/readable.h"
 
 namespace sluice::report {
 
@@ -86,7 +87,8 @@ bool differs_as_measured(const SystemRun& run) {
 // That step, where it is another.
 std::string as_measured(const SystemRun& run) {
   if (!differs_as_measured(run)) return "";
-  return text(shown_duration(run.measured_passes_step_ns), " with gathers as measured");
+  return text(shown_duration(run.measured_passes_step_ns),
+              " if gathers between nodes cost what FlexSP measured");
 }
 
 bool any_differs_as_measured(const RunData& data) {
@@ -94,13 +96,12 @@ bool any_differs_as_measured(const RunData& data) {
 }
 
 constexpr const char* kAssumptions =
-    " Gathers between nodes hide as the clock says; as measured, each pass that has some takes what FlexSP "
-    "measured.";
+    " Gathers between nodes hide as the clock says; as measured, each of them costs what FlexSP measured.";
 
 void draw_speed_row(Markup& out, const RunData& data, size_t index, double longest_ns) {
   const SystemRun& run = data.systems[index];
   const auto row = out.element("div", {{"class", "row"}});
-  draw_name(out, run.title, run.configuration);
+  draw_name(out, run.title, strategy::readable_text(run.configuration));
   if (run.steps.empty()) {
     out.leaf("p", {{"class", "cannot"}}, "cannot run this: " + run.infeasible);
     draw_value(out, "–", "");
@@ -126,12 +127,12 @@ void draw_speed_row(Markup& out, const RunData& data, size_t index, double longe
 }
 
 Table speed_table(const RunData& data) {
-  Table table{{"System", "Mean step", "± over steps", "Least", "Most", "Tokens/s", "Time ÷ ours", "By step"},
+  Table table{{"System", "Mean step", "± over steps", "Least", "Most", "Tokens/s", "vs Sluice", "By step"},
               {},
               "lrrrrrrr"};
   const bool has_measured = any_differs_as_measured(data);
   if (has_measured) {
-    table.head.push_back("As measured");
+    table.head.push_back("vs Sluice if gathers between nodes cost what FlexSP measured");
     table.letters += "r";
   }
   for (size_t i = 0; i < data.systems.size(); ++i) {
@@ -146,8 +147,9 @@ Table speed_table(const RunData& data) {
          ratio.mean > 0 ? shown_ratio(ratio.mean) : "–",
          ratio.mean > 0 && i > 0 ? text(shown_ratio(ratio.least), " – ", shown_ratio(ratio.most)) : "–"});
     if (has_measured) {
-      const int64_t ns = run.measured_passes_step_ns;
-      table.rows.back().push_back(ns > 0 ? shown_duration(ns) : "–");
+      const double first_ns = static_cast<double>(data.systems.front().measured_passes_step_ns);
+      const double ns = static_cast<double>(run.measured_passes_step_ns);
+      table.rows.back().push_back(ns > 0 && first_ns > 0 ? shown_ratio(ns / first_ns) : "–");
     }
   }
   return table;
@@ -160,8 +162,8 @@ std::vector<NamedShares> all_shares(const RunData& data) {
     for (const SystemRun& run : data.systems) {
       const SystemSummary summary = summary_of(run);
       if (summary.shares.total_ns() == 0) continue;
-      all.push_back({run.title, run.configuration, summary.shares, static_cast<double>(summary.mean_step_ns),
-                     as_measured(run)});
+      all.push_back({run.title, strategy::readable_text(run.configuration), summary.shares,
+                     static_cast<double>(summary.mean_step_ns), as_measured(run)});
     }
     return all;
   }

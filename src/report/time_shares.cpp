@@ -124,7 +124,7 @@ int64_t argument(const TraceRecord& record, std::string_view name, int64_t other
   return otherwise;
 }
 
-// A predicted share, "ring_ns" say, of a cell that may have taken another time than predicted.
+// A predicted share, "cp_exchange_ns" say, of a cell that may have taken another time than predicted.
 int64_t share_of(const TraceRecord& record, std::string_view name) {
   const int64_t share_ns = argument(record, name, 0);
   const int64_t predicted_ns = argument(record, "predicted_ns", 0);
@@ -182,9 +182,9 @@ TimeShares time_shares(const std::vector<TraceRecord>& records, int world_size) 
     if (meaning == Meaning::kUpdate) step.ranks[r].updates.emplace_back(record.start_ns, record.end_ns);
     if (meaning != Meaning::kCell) continue;
     const auto pull = pull_ends[r].find(argument(record, "pull_seq", -1));
-    step.ranks[r].cells.push_back(
-        {record.start_ns, record.end_ns, share_of(record, "ring_ns"), share_of(record, "share_ns"),
-         pull == pull_ends[r].end() ? 0 : pull->second, static_cast<int>(argument(record, "pipeline", 0))});
+    step.ranks[r].cells.push_back({record.start_ns, record.end_ns, share_of(record, "cp_exchange_ns"),
+                                   share_of(record, "fsdp_ns"), pull == pull_ends[r].end() ? 0 : pull->second,
+                                   static_cast<int>(argument(record, "pipeline", 0))});
   }
   return add_up(step);
 }

@@ -63,7 +63,7 @@ TEST(TimeShares, EveryInstantHasItsCause) {
   };
   std::vector<graph::TraceRecord> records = {cell(0, 10, 50, 0), cell(1, 55, 95, 0), cell(2, 10, 80, 1)};
   records[2].arguments.emplace_back("predicted_ns", 35);
-  records[2].arguments.emplace_back("ring_ns", 10);
+  records[2].arguments.emplace_back("cp_exchange_ns", 10);
   for (int rank = 0; rank < 4; ++rank) {
     records.push_back({.category = "pull-intra",
                        .rank = rank,

@@ -96,7 +96,7 @@ Json to_json(const WatchedRun& run) {
     Json alarms = Json::array();
     for (const watch::Alarm& alarm : own.alarms) alarms.push_back(watch::name_of(alarm.cause));
     ranks.push_back({{"rank", rank},
-                     {"pace", or_null(own.pace)},
+                     {"slowdown", or_null(own.pace)},
                      {"waits_ms", own.wait_ms},
                      {"waits_for", own.waits_for.empty() ? Json() : Json(own.waits_for)},
                      {"alarms", alarms},
@@ -143,13 +143,13 @@ std::string to_text(const WatchedRun& run) {
                 milliseconds(last.predicted_ns), last.tokens_per_s);
   std::string shown = line;
   if (run.ranks.empty())
-    return shown + "no paces of ranks: there is one alone, or an older program wrote them\n";
-  shown += text("pace over ", watch::Detector::Options{}.window,
+    return shown + "no slowdowns of ranks: there is one alone, or an older program wrote them\n";
+  shown += text("slowdown over ", watch::Detector::Options{}.window,
                 " steps: computed over planned, relative to the median\n");
-  shown += "rank   pace   waits ms  mostly for\n";
+  shown += "rank  slowdown   waits ms  mostly for\n";
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const WatchedRank& own = run.ranks[rank];
-    std::snprintf(line, sizeof line, "%4zu  %5.2f  %9.1f  %-10s", rank, own.pace, own.wait_ms,
+    std::snprintf(line, sizeof line, "%4zu  %8.2f  %9.1f  %-10s", rank, own.pace, own.wait_ms,
                   own.waits_for.c_str());
     std::string row = line + alarms_text(run, rank);
     row.resize(row.find_last_not_of(' ') + 1);

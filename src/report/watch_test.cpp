@@ -47,12 +47,12 @@ TEST_F(Watch, NamesTheSlowRank) {
   const base::Json json = to_json(watched);
   EXPECT_EQ(json.at("step"), 31);
   EXPECT_EQ(json.at("ranks").at(1).at("alarms"), base::Json::array({"slowdown"}));
-  EXPECT_NEAR(json.at("ranks").at(1).at("pace").get<double>(), 1.4, 1e-9);
+  EXPECT_NEAR(json.at("ranks").at(1).at("slowdown").get<double>(), 1.4, 1e-9);
   EXPECT_EQ(json.at("ranks").at(1).at("waits_ms"), 0.5);
   EXPECT_EQ(json.at("ranks").at(0).at("alarms"), base::Json::array());
   EXPECT_EQ(json.at("ranks").at(1).at("waits_for"), "end");
   const std::string text = to_text(watched);
-  EXPECT_THAT(text, HasSubstr("   1   1.40        0.5  end         pace since step 20 (8 of 32 steps)\n"));
+  EXPECT_THAT(text, HasSubstr("   1      1.40        0.5  end         slowdown since step 20 (8 of 32 steps)\n"));
   EXPECT_THAT(text, HasSubstr("critical path of step 20, ms (planned):\n   1  compute        1.5 (1.0)\n"));
 }
 
@@ -61,9 +61,9 @@ TEST_F(Watch, SaysWhatIsNotKnown) {
   base::write_file_atomically(run_ / "metrics.jsonl", "");
   EXPECT_EQ(to_text(watch_run(run_)), "no step yet\n");
   base::write_file_atomically(run_ / "metrics.jsonl", "{\"step\":0,\"time_ms\":3}\n");
-  EXPECT_THAT(to_text(watch_run(run_)), HasSubstr("no paces of ranks"));
+  EXPECT_THAT(to_text(watch_run(run_)), HasSubstr("no slowdowns of ranks"));
   write(3, 0);
-  EXPECT_TRUE(to_json(watch_run(run_)).at("ranks").at(0).at("pace").is_null());
+  EXPECT_TRUE(to_json(watch_run(run_)).at("ranks").at(0).at("slowdown").is_null());
   base::write_file_atomically(run_ / "metrics.jsonl", "{\"step\":0}\n");
   EXPECT_THROW(watch_run(run_), base::InputError);
 }

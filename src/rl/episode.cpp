@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json_fields.h"
+#include "base/renamed_json.h"
 
 namespace sluice::rl {
 
@@ -54,12 +55,14 @@ Json to_json(const Rollout& rollout) {
     Json& episodes = batches.emplace_back(Json::array());
     for (const Episode& episode : batch) episodes.push_back(to_json(episode));
   }
-  return {{"batches", std::move(batches)}, {"said", rollout.said}};
+  return {{"batches", std::move(batches)}, {"response_lengths", rollout.said}};
 }
 
-Rollout rollout_from_json(const Json& json, const std::string& name) {
+Rollout rollout_from_json(const Json& state, const std::string& name) {
+  Json json = state;
+  base::take_new_names(json, "sluice.checkpoint/3");
   Rollout rollout{.batches = {},
-                  .said = base::require<std::vector<std::vector<int64_t>>>(json, "said", name)};
+                  .said = base::require<std::vector<std::vector<int64_t>>>(json, "response_lengths", name)};
   for (const Json& episodes : base::require<Json>(json, "batches", name)) {
     MiniBatch& batch = rollout.batches.emplace_back();
     for (const Json& episode : episodes) batch.push_back(episode_from_json(episode, name));

@@ -42,8 +42,11 @@ TEST(EpisodeTest, RolloutsKeepTheirBits) {
 }
 
 TEST(EpisodeTest, WhatIsNoRolloutIsNamed) {
-  for (const char* text : {R"([[{"tokens": "x"}]])", R"({"said": [], "batches": [[{"tokens": "x"}]]})",
-                           R"({"said": ["x"], "batches": []})"})
+  EXPECT_EQ(rollout_from_json(base::Json::parse(R"({"said": [[3, 4]], "batches": []})"), "before").said,
+            (std::vector<std::vector<int64_t>>{{3, 4}}));
+  for (const char* text :
+       {R"([[{"tokens": "x"}]])", R"({"response_lengths": [], "batches": [[{"tokens": "x"}]]})",
+        R"({"response_lengths": ["x"], "batches": []})"})
     EXPECT_THROW(rollout_from_json(base::Json::parse(text), "a test"), base::InputError) << text;
 }
 

@@ -85,7 +85,7 @@ gpus_per_node = 8
 device_memory_bytes = 85520809984
 flops_per_ns = 495e3
 device_bytes_per_ns = 2680
-multiplies_float8 = true
+supports_float8 = true
 host_bytes_per_ns = 48
 host_memory_bytes = 2199023255552
 intra_node = {bytes_per_ns = 360, latency_ns = 5e3}

@@ -189,10 +189,9 @@ void require_products(const config::RunConfig& config, const strategy::Cluster& 
     if (!kind.multiplies_float8 && (all || kind.flops_per_ns < cluster.flops_per_ns)) without = kind.name;
   }
   if (without.empty()) return;
-  throw base::InputError(
-      text("train.gemm_dtype is float8, of which ", without,
-           " has no products: choose int8 or bfloat16, or say multiplies_float8 = true in ",
-           "the cluster's file"));
+  throw base::InputError(text("train.gemm_dtype is float8, of which ", without,
+                              " has no products: choose int8 or bfloat16, or say supports_float8 = true in ",
+                              "the cluster's file"));
 }
 
 }  // namespace

@@ -104,8 +104,8 @@ std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inferen
 base::Json to_json(const ServingRow& row, int gpus) {
   return {{"kind", name_of(row.of)},
           {"layout", row.layout},
-          {"texts", row.texts},
-          {"between_tokens_ms", static_cast<double>(row.pass_ns) / 1e6},
+          {"sequences", row.texts},
+          {"tpot_ms", static_cast<double>(row.pass_ns) / 1e6},
           {"tokens_per_s", row.tokens_per_s},
           {"tokens_per_s_gpu", row.tokens_per_s / gpus},
           {"bytes", row.bytes}};

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iterator>
 #include <numeric>
+#include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -27,6 +28,12 @@ Strategy parse(std::string_view written, const std::string& where, int world_siz
   } catch (const InputError& error) {
     throw InputError(text(where, ": ", error.what()));
   }
+}
+
+// Whether it begins as a strategy of named degrees does: "tp2,cp8", "2x fsdp8".
+bool names_a_degree(const std::string& written) {
+  static const std::regex kBeginning(R"(\s*(\d+\s*x\s*)?(tp|pp|cp|fsdp|ep)\s*\d.*)", std::regex::icase);
+  return std::regex_match(written, kBeginning);
 }
 
 std::vector<Strategy> at_least_one(std::vector<Strategy> strategies, const std::string& name) {
@@ -84,13 +91,15 @@ std::vector<Strategy> strategies_from_text(const std::string& bytes, const std::
 std::vector<Strategy> read_strategies(const std::vector<std::string>& given, int world_size) {
   std::vector<Strategy> strategies;
   for (const std::string& each : given) {
-    if (each.find('<') != std::string::npos) {
+    std::error_code ignored;
+    const bool is_text = each.find('<') != std::string::npos ||
+                         (!std::filesystem::exists(each, ignored) && names_a_degree(each));
+    if (is_text) {
       strategies.push_back(strategy::parse_strategy(each, world_size));
       continue;
     }
-    std::error_code ignored;
     if (!std::filesystem::exists(each, ignored)) {
-      throw InputError(text("'", each, "' is no file and no strategy: write one as '1x<4,2,1> + 2x<1,1,1>'"));
+      throw InputError(text("'", each, "' is no file and no strategy: write one as 'tp4,pp2 + 2x cp2'"));
     }
     std::ranges::move(read_file(each, world_size), std::back_inserter(strategies));
   }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/renames.h"
 #include "base/text.h"
 #include "strategy/text_cursor.h"
 
@@ -134,6 +135,8 @@ void refuse_unknown_keys(const Json& json, const std::vector<std::string>& known
   if (!json.is_object()) return;
   for (const auto& [key, value] : json.items()) {
     if (std::ranges::count(known, key) > 0) continue;
+    if (const base::Rename* row = base::renamed("json", key, kSchema))
+      throw InputError(text(name, ": ", key, " is now ", row->name));
     const std::string nearest = base::nearest_word(key, known);
     throw InputError(text(name, ": unknown key '", key, "': ",
                           nearest.empty() ? text("known are ", base::join(known, ", "))
@@ -270,7 +273,7 @@ Json to_json(const Cluster& cluster) {
                {"device_memory_bytes", cluster.device_memory_bytes},
                {"flops_per_ns", cluster.flops_per_ns},
                {"device_bytes_per_ns", cluster.device_bytes_per_ns},
-               {"multiplies_float8", cluster.multiplies_float8},
+               {"supports_float8", cluster.multiplies_float8},
                {"intra_node", to_json(cluster.intra_node)},
                {"inter_node", to_json(cluster.inter_node)},
                {"nics_per_node", cluster.nics_per_node},
@@ -285,7 +288,7 @@ Json to_json(const Cluster& cluster) {
                              {"device_memory_bytes", kind.device_memory_bytes},
                              {"flops_per_ns", kind.flops_per_ns},
                              {"device_bytes_per_ns", kind.device_bytes_per_ns},
-                             {"multiplies_float8", kind.multiplies_float8}});
+                             {"supports_float8", kind.multiplies_float8}});
   }
   return json;
 }
@@ -293,13 +296,13 @@ Json to_json(const Cluster& cluster) {
 namespace {
 
 bool multiplies_float8_of(const Json& json, const std::string& name) {
-  return json.contains("multiplies_float8") && base::require<bool>(json, "multiplies_float8", name);
+  return json.contains("supports_float8") && base::require<bool>(json, "supports_float8", name);
 }
 
 NodeKind kind_from_json(const Json& json, const std::string& name) {
   refuse_unknown_keys(
       json,
-      {"name", "nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns", "multiplies_float8"},
+      {"name", "nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns", "supports_float8"},
       name);
   const double flops = base::require_in(json, "flops_per_ns", kFlopsPerNs, name);
   return {.name = base::require<std::string>(json, "name", name),
@@ -342,7 +345,7 @@ Json with_kinds(Json json, const std::string& name, std::vector<NodeKind>& kinds
   take_kinds(cluster);
   const Json own = to_json(cluster);
   for (const char* key :
-       {"nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns", "multiplies_float8"}) {
+       {"nodes", "device_memory_bytes", "flops_per_ns", "device_bytes_per_ns", "supports_float8"}) {
     if (json.contains(key) && json.at(key) != own.at(key)) {
       throw InputError(text(name, ": ", key, " is ", json.at(key).dump(), ", but by its kinds ",
                             own.at(key).dump(), ": leave it out, or mend the kinds"));

@@ -115,9 +115,16 @@ TEST(Cluster, DevicesMultiplyFloatsOf8BitsWhereAFileSaysSo) {
   EXPECT_FALSE(cluster_from_json(json, "file").kinds.back().multiplies_float8);
   for (const char* key : {"nodes", "flops_per_ns", "device_memory_bytes", "device_bytes_per_ns"})
     json.erase(key);
-  json.erase("multiplies_float8");
-  json["kinds"][0].erase("multiplies_float8");
+  json.erase("supports_float8");
+  json["kinds"][0].erase("supports_float8");
   EXPECT_FALSE(cluster_from_json(json, "file").multiplies_float8);
+}
+
+TEST(Cluster, KeysOfBeforeAreRefusedWithThoseOfNow) {
+  base::Json json = to_json(cluster_preset("h100x8", 1));
+  json["multiplies_float8"] = true;
+  EXPECT_THAT([&] { cluster_from_json(json, "file"); },
+              ThrowsMessage<base::InputError>(HasSubstr("file: multiplies_float8 is now supports_float8")));
 }
 
 TEST(Cluster, LinkWithoutBandwidthIsRefused) {
@@ -159,7 +166,7 @@ TEST(Cluster, PresetsOfSeveralKinds) {
 TEST(Cluster, KindsThatContradictTheFileAreRefused) {
   base::Json json = to_json(cluster_preset("1x a800x8 + 2x h100x8", 1));
   for (const char* key :
-       {"nodes", "flops_per_ns", "device_memory_bytes", "device_bytes_per_ns", "multiplies_float8"})
+       {"nodes", "flops_per_ns", "device_memory_bytes", "device_bytes_per_ns", "supports_float8"})
     json.erase(key);
   EXPECT_EQ(cluster_from_json(json, "file").nodes, 3) << "by its kinds";
   json["nodes"] = 4;

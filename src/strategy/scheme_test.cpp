@@ -47,7 +47,7 @@ TEST(Scheme, EveryFaultIsNamedWithTheText) {
        "'<1,1,8,3>': share 3 does not divide cp 8, so its lanes make no whole share groups: choose one of 1, "
        "2, 4, 8"},
       {"<1,1,1,2>", "so its lanes make no whole share groups: choose 1"},
-      {"<1,1,8,0>", "share is 0: give 1 or more"},
+      {"<1,1,8,0>", "fsdp is 0: give 1 or more"},
       {"<1,1,8,4,3>",
        "experts 3 does not divide share 4, so its share groups make no whole expert groups: choose one of "
        "1, 2, 4"},
@@ -62,7 +62,7 @@ TEST(Scheme, EveryFaultIsNamedWithTheText) {
       {"<1 2,1,1>", "expected ','"},
       {"<99999999999999999999,1,1>", "tp is above 1048576"},
       {"<1048576,1048576,1048576>", "more than 1048576 ranks"},
-      {"<1,1,1>x", "more text after '>'"},
+      {"<1,1,1>x", "more text behind it"},
   };
   for (const auto& [text, fault] : faults) {
     EXPECT_THAT([&] { parse_scheme(text); },

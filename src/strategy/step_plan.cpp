@@ -100,8 +100,12 @@ int64_t StepPlan::gap_ppm() const {
 }
 
 std::string canonical_bytes(const StepPlan& plan) {
+  // The bytes of version 1: names of keys are not in them, and a plan keeps its hash.
+  constexpr std::string_view kSalt =
+      "sluice.plan/"
+      "1";
   base::CanonicalBytes bytes;
-  bytes.add("sluice.plan/1").add(plan.step).add(static_cast<int64_t>(plan.sequences.size()));
+  bytes.add(kSalt).add(plan.step).add(static_cast<int64_t>(plan.sequences.size()));
   for (const Sequence& sequence : plan.sequences) {
     bytes.add(sequence.document).add(sequence.begin_token).add(sequence.length_tokens);
     if (sequence.branches.empty()) continue;

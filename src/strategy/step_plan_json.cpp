@@ -4,6 +4,8 @@
 #include "base/hash.h"
 #include "base/json_fields.h"
 #include "base/range.h"
+#include "base/renamed_json.h"
+#include "base/renames.h"
 #include "base/text.h"
 #include "strategy/listed_micro_batches.h"
 #include "strategy/pass.h"
@@ -15,7 +17,7 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-constexpr const char* kSchema = "sluice.plan/1";
+constexpr const char* kSchema = "sluice.plan/2";
 constexpr const char* kWayOut = "; correct it, or make the plan again with `sluice plan`";
 
 Json piece_to_json(const Piece& piece) {
@@ -26,7 +28,7 @@ Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
   Json pieces = Json::array();
   for (const Piece& piece : micro_batch.pieces) pieces.push_back(piece_to_json(piece));
   const bool shared = unit.lanes > 1;
-  Json json = {{"ring", shared ? Json(unit.ring) : Json()},
+  Json json = {{"micro_batch", shared ? Json(unit.ring) : Json()},
                {"exchange", shared ? Json(name_of(unit.exchange)) : Json()},
                {"pieces", std::move(pieces)}};
   if (shared && unit.exchange == Exchange::kNested) json["nested_lanes"] = unit.nested_lanes;
@@ -34,7 +36,7 @@ Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
   if (!unit.memory.keeps_all()) {
     json["memory"] = {{"recompute", unit.memory.recompute},
                       {"offload_permille", unit.memory.offload_permille}};
-    if (unit.memory.visits_again) json["memory"]["visits_again"] = true;
+    if (unit.memory.visits_again) json["memory"]["recompute_dispatch"] = true;
   }
   return json;
 }
@@ -63,13 +65,13 @@ Json pipeline_to_json(const PipelinePlan& plan) {
   if (!plan.stage_layers.empty()) json["stage_layers"] = plan.stage_layers;
   const Device& device = plan.pipeline.device;
   if (device != Device{})
-    json["device"] = {{"pace_percent", device.pace_percent}, {"memory_bytes", device.memory_bytes}};
+    json["device"] = {{"slowdown_percent", device.pace_percent}, {"memory_bytes", device.memory_bytes}};
   if (device.narrow)
-    json["device"]["narrow"] = {{"format", name_of(device.narrow->format)},
-                                {"layers", device.narrow->layers}};
-  if (plan.pipeline.pace_percent != 100) json["pace_percent"] = plan.pipeline.pace_percent;
+    json["device"]["low_precision"] = {{"format", name_of(device.narrow->format)},
+                                       {"layers", device.narrow->layers}};
+  if (plan.pipeline.pace_percent != 100) json["slowdown_percent"] = plan.pipeline.pace_percent;
   if (plan.pipeline.placement)
-    json["experts"] = placement_to_json(*plan.pipeline.placement, plan.pipeline.scheme.experts);
+    json["expert_placement"] = placement_to_json(*plan.pipeline.placement, plan.pipeline.scheme.experts);
   return json;
 }
 
@@ -99,8 +101,8 @@ void for_each_item(const Json& value, const std::string& key, const std::string&
 
 ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name) {
   ListedMicroBatch micro_batch;
-  if (json.is_object() && json.contains("ring") && !json.at("ring").is_null()) {
-    micro_batch.ring = base::require<int>(json, "ring", name);
+  if (json.is_object() && json.contains("micro_batch") && !json.at("micro_batch").is_null()) {
+    micro_batch.ring = base::require<int>(json, "micro_batch", name);
     const auto exchange = base::get_or<std::string>(json, "exchange", "ring", name);
     micro_batch.exchange = with_name(name, [&] { return parse_exchange(exchange); });
     micro_batch.nested_lanes = base::get_or<int>(json, "nested_lanes", 0, name);
@@ -112,7 +114,7 @@ ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name
     const std::string where = text(name, ": memory");
     micro_batch.memory = {.recompute = base::get_or<bool>(memory, "recompute", false, where),
                           .offload_permille = base::get_or<int>(memory, "offload_permille", 0, where),
-                          .visits_again = base::get_or<bool>(memory, "visits_again", false, where)};
+                          .visits_again = base::get_or<bool>(memory, "recompute_dispatch", false, where)};
   }
   for_each_item(json, "pieces", name, [&](const Json& piece, const std::string& where) {
     micro_batch.pieces.push_back({.sequence = base::require<int32_t>(piece, "sequence", where),
@@ -124,7 +126,7 @@ ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name
 
 ExpertPlacement placement_from_json(const Json& json, int lanes, const std::string& name) {
   ExpertPlacement placement;
-  for_each_item(json, "experts", name, [&](const Json& layer, const std::string& layer_name) {
+  for_each_item(json, "expert_placement", name, [&](const Json& layer, const std::string& layer_name) {
     std::vector<int>& seats = placement.layers.emplace_back();
     size_t of_each = 0;
     for_each_item(layer, layer_name, [&](const Json& lane, const std::string& lane_name) {
@@ -177,17 +179,18 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
     const Json& device = json.at("device");
     const std::string where = name + ": device";
     plan.pipeline.device = {
-        .pace_percent = base::require_in(device, "pace_percent", base::Range<int>{1, 10'000}, where),
+        .pace_percent = base::require_in(device, "slowdown_percent", base::Range<int>{1, 10'000}, where),
         .memory_bytes =
             base::require_in(device, "memory_bytes", base::Range<int64_t>{0, int64_t{1} << 50}, where)};
-    if (device.contains("narrow")) {
-      plan.pipeline.device.narrow =
-          std::make_shared<const NarrowProducts>(narrow_from_json(device.at("narrow"), where + ": narrow"));
+    if (device.contains("low_precision")) {
+      plan.pipeline.device.narrow = std::make_shared<const NarrowProducts>(
+          narrow_from_json(device.at("low_precision"), where + ": low_precision"));
     }
   }
-  if (json.contains("pace_percent"))
-    plan.pipeline.pace_percent = base::require_in(json, "pace_percent", base::Range<int>{1, 10'000}, name);
-  if (json.contains("experts")) {
+  if (json.contains("slowdown_percent"))
+    plan.pipeline.pace_percent =
+        base::require_in(json, "slowdown_percent", base::Range<int>{1, 10'000}, name);
+  if (json.contains("expert_placement")) {
     plan.pipeline.placement = std::make_shared<const ExpertPlacement>(
         placement_from_json(json, plan.pipeline.scheme.experts, name));
   }
@@ -249,6 +252,19 @@ StepPlan unchecked_from_json(const Json& json, const std::string& name) {
   return plan;
 }
 
+// A plan of an older schema, by the names of this one.
+Json of_now(const Json& file) {
+  const Json* schema = base::find(file, "schema");
+  const base::Rename* row = schema != nullptr && schema->is_string()
+                                ? base::renamed("schema", schema->get<std::string>(), "plan.json")
+                                : nullptr;
+  if (row == nullptr) return file;
+  Json json = file;
+  base::take_new_names(json, "plan.json");
+  json["schema"] = row->name;
+  return json;
+}
+
 // What the file says twice must agree.
 void check_redundant_keys(const StepPlan& plan, const Json& json) {
   const auto check = [&](const char* key, const std::string& expected) {
@@ -288,7 +304,8 @@ Json to_json(const StepPlan& plan) {
           {"pipelines", std::move(pipelines)}};
 }
 
-StepPlan step_plan_from_json(const Json& json, int world_size, const std::string& name) {
+StepPlan step_plan_from_json(const Json& file, int world_size, const std::string& name) {
+  const Json json = of_now(file);
   const StepPlan plan = unchecked_from_json(json, name);
   try {
     validate(plan, world_size);

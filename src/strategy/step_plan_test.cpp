@@ -205,9 +205,9 @@ TEST(StepPlanJson, RoundTripKeepsEverythingButMeasuredTime) {
   EXPECT_FALSE(json.contains("planning_ns"));
   EXPECT_EQ(json["gap_ppm"], 100'000);
   EXPECT_EQ(json["hash"], base::hash_text(hash(plan)));
-  EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["ring"], 4);
+  EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["micro_batch"], 4);
   EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["exchange"], "ring");
-  EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["ring"].is_null());
+  EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["micro_batch"].is_null());
   EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["exchange"].is_null());
 }
 
@@ -278,11 +278,11 @@ TEST(ForEachPart, EveryRowIsOfTheTextThatItBelongsTo) {
 
 TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
   StepPlan plan = example_plan();
-  EXPECT_FALSE(to_json(plan).at("pipelines").at(0).contains("pace_percent"));
+  EXPECT_FALSE(to_json(plan).at("pipelines").at(0).contains("slowdown_percent"));
   plan.pipelines[0].pipeline.pace_percent = 185;
   plan.pipelines[0].pipeline.device = {250, 4096};
   const Json json = to_json(plan);
-  EXPECT_EQ(json.at("pipelines").at(0).at("pace_percent"), 185);
+  EXPECT_EQ(json.at("pipelines").at(0).at("slowdown_percent"), 185);
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.pace_percent, 185);
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.device, (Device{250, 4096}));
   EXPECT_NE(hash(plan), hash(example_plan()));
@@ -295,13 +295,46 @@ TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
   for (const auto& [key, value] : {std::pair<const char*, Json>{"format", "int9"}, {"layers", {3, 1}}}) {
     Json refused = to_json(narrow);
     refused.erase("hash");
-    refused["pipelines"][0]["device"]["narrow"][key] = value;
+    refused["pipelines"][0]["device"]["low_precision"][key] = value;
     EXPECT_THROW(step_plan_from_json(refused, kWorldSize, "plan"), base::InputError) << key;
   }
   Json wrong = json;
   wrong.erase("hash");
-  wrong["pipelines"][0]["pace_percent"] = 0;
+  wrong["pipelines"][0]["slowdown_percent"] = 0;
   EXPECT_THROW(step_plan_from_json(wrong, kWorldSize, "plan"), InputError);
+}
+
+// A file as version 1 had it.
+std::string as_version_1(const Json& json) {
+  std::string text = json.dump();
+  for (const auto& [now, before] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"sluice.plan/2", "sluice.plan/1"},
+           {"\"micro_batch\"", "\"ring\""},
+           {"\"slowdown_percent\"", "\"pace_percent\""},
+           {"\"low_precision\"", "\"narrow\""},
+           {"\"expert_placement\"", "\"experts\""},
+           {"\"recompute_dispatch\"", "\"visits_again\""}}) {
+    for (size_t at = text.find(now); at != std::string::npos; at = text.find(now, at + before.size()))
+      text.replace(at, now.size(), before);
+  }
+  return text;
+}
+
+TEST(StepPlanJson, Version1IsRead) {
+  StepPlan plan = example_plan();
+  plan.pipelines[0].pipeline.pace_percent = 185;
+  plan.pipelines[0].pipeline.device = {250, 4096};
+  plan.pipelines[0].pipeline.device.narrow =
+      std::make_shared<const NarrowProducts>(NarrowProducts{base::ProductFormat::kInt8, {0, 3}});
+  plan.pipelines[0].pipeline.placement =
+      std::make_shared<const ExpertPlacement>(ExpertPlacement{{{}, {0, 1, 2}}});
+  unit(plan, 1, 0).memory.visits_again = true;
+  const std::string before = as_version_1(to_json(plan));
+  EXPECT_THAT(before, AllOf(HasSubstr("\"pace_percent\""), HasSubstr("\"ring\""), HasSubstr("\"narrow\"")));
+  const StepPlan read = step_plan_from_json(Json::parse(before), kWorldSize, "plan");
+  EXPECT_EQ(to_json(read), to_json(plan)) << "with its hash";
+  EXPECT_THROW(step_plan_from_json({{"schema", "sluice.plan/3"}}, kWorldSize, "plan"), InputError);
+  EXPECT_THROW(step_plan_from_json({{"schema", 1}}, kWorldSize, "plan"), InputError);
 }
 
 TEST(StepPlanJson, PlacedExpertsStandLaneByLane) {
@@ -311,8 +344,8 @@ TEST(StepPlanJson, PlacedExpertsStandLaneByLane) {
   ASSERT_EQ(lanes, 1);
   pipeline.placement = std::make_shared<const ExpertPlacement>(ExpertPlacement{{{}, {0, 1, 2}}});
   const Json json = to_json(plan);
-  EXPECT_EQ(json.at("pipelines").at(0).at("experts"), Json::parse("[[[]], [[0, 1, 2]]]"));
-  EXPECT_FALSE(json.at("pipelines").at(1).contains("experts"));
+  EXPECT_EQ(json.at("pipelines").at(0).at("expert_placement"), Json::parse("[[[]], [[0, 1, 2]]]"));
+  EXPECT_FALSE(json.at("pipelines").at(1).contains("expert_placement"));
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan.json").pipelines, plan.pipelines);
   EXPECT_NE(hash(plan), hash(example_plan()));
   const std::pair<const char*, const char*> faults[] = {
@@ -324,7 +357,7 @@ TEST(StepPlanJson, PlacedExpertsStandLaneByLane) {
   for (const auto& [experts, fault] : faults) {
     Json wrong = json;
     wrong.erase("hash");
-    wrong["pipelines"][0]["experts"] = Json::parse(experts);
+    wrong["pipelines"][0]["expert_placement"] = Json::parse(experts);
     EXPECT_THAT([&] { step_plan_from_json(wrong, kWorldSize, "plan.json"); },
                 ThrowsMessage<InputError>(HasSubstr(fault)));
   }
@@ -371,7 +404,8 @@ TEST(StepPlanJson, MicroBatchesThatNoUnitMakesAreNamed) {
       {[](Json& j) { listed(j, 1, 0)[0]["pieces"][0]["begin"] = -1; }, "[-1, 3) is no token range"},
       {[](Json& j) { listed(j, 1, 0)[0]["pieces"][0]["end"] = 2; },
        "sequence 3 is cut at [0, 2) but the micro-batch has no ring"},
-      {[](Json& j) { listed(j, 0, 0)[0]["ring"] = 9; }, "ring 9 of pipeline 0: it has one micro-batch"},
+      {[](Json& j) { listed(j, 0, 0)[0]["micro_batch"] = 9; },
+       "ring 9 of pipeline 0: it has one micro-batch"},
       {[](Json& j) { std::swap(listed(j, 0, 0), listed(j, 0, 1)); }, "it skips lane 1"},
       {[&](Json& j) { listed(j, 0, 1).push_back(shared); }, "lane 1 has more than one micro-batch of it"},
       {[](Json& j) {
@@ -391,10 +425,10 @@ TEST(StepPlanJson, MicroBatchesThatNoUnitMakesAreNamed) {
        "its pieces are not chunks"},
       {[&](Json& j) {
          Json other = shared;
-         other["ring"] = 5;
+         other["micro_batch"] = 5;
          listed(j, 0, 1).push_back(other);
          listed(j, 0, 2).insert(listed(j, 0, 2).begin(), listed(j, 0, 2)[0]);
-         listed(j, 0, 2)[0]["ring"] = 5;
+         listed(j, 0, 2)[0]["micro_batch"] = 5;
        },
        "its rings cross"},
   };
@@ -422,7 +456,7 @@ TEST(StepPlanJson, EachFaultNamesFileAndKey) {
       {[](Json& j) { j["pipelines"][0]["lanes"][1] = nullptr; }, "lanes[1] is null: give a list"},
       {[](Json& j) { j["pipelines"][0]["lanes"][1][0].erase("pieces"); },
        "lanes[1][0]: key 'pieces' is missing"},
-      {[](Json& j) { j["pipelines"][0]["lanes"][1][0]["ring"] = "x"; },
+      {[](Json& j) { j["pipelines"][0]["lanes"][1][0]["micro_batch"] = "x"; },
        "key 'ring' is \"x\": give a whole number"},
       {[](Json& j) { j["pipelines"][0]["lanes"][1][0]["pieces"][0]["sequence"] = 4294967296; },
        "key 'sequence' is 4294967296: give a whole number within 32 bits"},

@@ -16,7 +16,7 @@ struct Term {
 };
 
 std::vector<Term> parse_terms(TextCursor& cursor) {
-  if (cursor.at_end()) cursor.fail("it names no pipeline; write for example 1x<1,1,1>");
+  if (cursor.at_end()) cursor.fail("it names no pipeline; write for example tp2,cp4");
   std::vector<Term> terms;
   while (true) {
     Term term;

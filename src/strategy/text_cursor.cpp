@@ -8,8 +8,10 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+bool is_letter(char c) { return lower(c) >= 'a' && lower(c) <= 'z'; }
 
-constexpr const char* kExample = "; write for example 1x<4,2,1> + 2x<1,1,1>";
+constexpr const char* kExample = "; write for example tp4,pp2 + 2x cp2, or 1x<4,2,1> + 2x<1,1,2>";
 
 }  // namespace
 
@@ -25,6 +27,15 @@ bool TextCursor::at_end() {
 bool TextCursor::next_is(char token) { return !at_end() && text_[position_] == token; }
 
 bool TextCursor::next_is_digit() { return !at_end() && is_digit(text_[position_]); }
+
+bool TextCursor::next_is_letter() { return !at_end() && is_letter(text_[position_]); }
+
+std::string TextCursor::word() {
+  std::string word;
+  for (skip_space(); position_ < text_.size() && is_letter(text_[position_]); ++position_)
+    word += lower(text_[position_]);
+  return word;
+}
 
 void TextCursor::expect(char token) {
   if (at_end()) fail(base::text("'", token, "' is missing at the end", kExample));

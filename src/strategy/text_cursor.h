@@ -19,9 +19,12 @@ class TextCursor {
   bool at_end();
   bool next_is(char token);
   bool next_is_digit();
+  bool next_is_letter();
 
   // Consumes `token`, or fails.
   void expect(char token);
+  // Consumes the letters that come next, as lower-case; none: "".
+  std::string word();
   // Consumes an integer in [1, kMaxRanks], or fails; `what` names it in the error.
   int positive_integer(const std::string& what);
 

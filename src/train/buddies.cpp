@@ -181,7 +181,7 @@ void Buddies::exchange_copies(Snapshot& snapshot, SnapshotMemory::View& view) {
           .receive = &snapshot.copy_hash, .bytes = sizeof snapshot.copy_hash, .peer = snapshot.copied_rank}};
   communicator_->exchange(messages)->wait();
   if (base::hash_bytes(view.copy(), static_cast<size_t>(snapshot.copy_bytes)) == snapshot.copy_hash) return;
-  throw base::RunError(text("rank ", snapshot.copied_rank, "'s slices behind step ", snapshot.step,
+  throw base::RunError(text("rank ", snapshot.copied_rank, "'s slices after step ", snapshot.step,
                             " reached rank ", snapshot.rank,
                             " otherwise than they were: memory or the network is at fault"));
 }
@@ -234,9 +234,9 @@ class SealCheck {
     const bool slices = part == 0 ? is(view_->own(), sealed.own_bytes, sealed.own_hash)
                                   : is(view_->copy(), sealed.copy_bytes, sealed.copy_hash);
     if (slices && is(view_->text(), sealed.text_bytes, sealed.text_hash)) return true;
-    base::log_warning(
-        text("the slices of rank ", ranks()[part], " of epoch ", sealed.epoch, " behind step ", sealed.step,
-             " have changed in this rank's memory, which is at fault; the other copy of them is taken"));
+    base::log_warning(text(
+        "the slices of rank ", ranks()[part], " of membership ", sealed.epoch, " after step ", sealed.step,
+        " have changed in this rank's memory, which is at fault; the other copy of them is taken"));
     return false;
   }
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "graph/memory.h"
 #include "session/sampling.h"
+#include "strategy/readable.h"
 
 namespace sluice::train {
 
@@ -49,7 +50,7 @@ PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::
   if (!built.fallback.empty() && inputs.rank == 0) {
     const std::string what = purpose == graph::Purpose::kEvaluate ? "evaluation, batch " : "step ";
     base::log_warning(base::text(what, step, ": planning failed (", built.fallback, "); it runs as ",
-                                 strategy::to_text(built.plan.strategy()), " instead"));
+                                 readable(built.plan.strategy()), " instead"));
   }
   PreparedStep prepared{
       .plan = std::move(built.plan), .graph = std::move(built.graph), .fallback = std::move(built.fallback)};

@@ -19,6 +19,7 @@
 #include "report/page.h"
 #include "report/prometheus.h"
 #include "report/run_files.h"
+#include "strategy/readable.h"
 #include "train/roster.h"
 #include "watch/alarm_text.h"
 
@@ -133,13 +134,12 @@ void Reporter::tell(const report::StepRecord& step) {
       base::left_ns(done, steps, std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
-                "step %lld (%lld of %lld)  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
-                static_cast<long long>(step.step), static_cast<long long>(step.step + 1),
-                static_cast<long long>(config_.train.steps), step.loss.value_or(0), step.grad_norm,
-                report::milliseconds(step.time_ns), report::milliseconds(step.predicted_ns),
-                step.tokens_per_s);
+                "step %lld/%lld  loss %.4f  grad_norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
+                static_cast<long long>(step.step + 1), static_cast<long long>(config_.train.steps),
+                step.loss.value_or(0), step.grad_norm, report::milliseconds(step.time_ns),
+                report::milliseconds(step.predicted_ns), step.tokens_per_s);
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
-  base::log_info(text(numbers, of_learning(step), "  ", step.strategy, eta));
+  base::log_info(text(numbers, of_learning(step), "  ", strategy::readable_text(step.strategy), eta));
   show_to_prometheus(step);
 }
 
@@ -181,7 +181,7 @@ void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {
   if (!metrics_) return;
   for (const report::EvaluationMetrics& metrics : of_sets) {
     metrics_->write(metrics);
-    base::log_info(text("step ", metrics.step, " validation loss",
+    base::log_info(text("step ", metrics.step + 1, " validation loss",
                         metrics.set.empty() ? "" : " of " + metrics.set, " ", metrics.validation_loss,
                         " over ", metrics.targets, " targets",
                         metrics.reward ? text(", answers' reward ", *metrics.reward) : ""));

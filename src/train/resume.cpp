@@ -176,7 +176,7 @@ void Resumed::tell() const {
 void Resumed::read_configuration(const std::string& name) {
   if (state_.config.empty()) return;
   try {
-    config_ = config::parse_config(state_.config, name);
+    config_ = config::parse_config(state_.config, name, {}, config::Origin::kRun);
   } catch (const base::InputError& error) {
     if (rank() != 0) return;
     base::log_warning(text(

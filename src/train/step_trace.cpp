@@ -74,7 +74,7 @@ void write_step_trace(Control& control, const graph::StepGraph& graph, const cos
                       const runtime::StepTiming& timing, const std::filesystem::path& directory,
                       int64_t epoch) {
   const std::string note =
-      epoch == 0 ? "" : base::text("epoch ", epoch, " of ", control.world_size(), " ranks");
+      epoch == 0 ? "" : base::text("membership ", epoch, " of ", control.world_size(), " ranks");
   const Measurements measured = gather_measurements(control, graph, timing);
   const auto moves = gather_moves(control, timing.moves);
   control.together("writing the trace", [&] {

@@ -253,27 +253,28 @@ class Supervisor final : public membership::World {
 
   void tell_of(const Epoch& epoch) {
     base::log(base::LogLevel::kDebug,
-              text("epoch ", epoch.number, " of ", epoch.ranks(), " ranks is ",
+              text("membership ", epoch.number, " of ", epoch.ranks(), " ranks is ",
                    base::hash_text(base::hash_bytes(membership::to_json(epoch).dump()))));
     const bool tells = epoch.number > 0 && epoch.rank_of(self_.id) == 0;
     const int before = std::exchange(ranks_, epoch.ranks());
     if (!tells) return;
     const std::string from = epoch.origin.step >= 0
-                                 ? text("behind step ", epoch.origin.step)
-                                 : std::string("the newest checkpoint: no snapshot is whole");
-    base::log_warning(text("epoch ", epoch.number, " of ", base::human_count(epoch.ranks(), "rank", "ranks"),
-                           before > 0 ? text(" (", before, " before)") : "", " goes on from ", from));
+                                 ? text("after step ", epoch.origin.step)
+                                 : std::string("from the newest checkpoint: no snapshot is whole");
+    base::log_warning(text("membership ", epoch.number, " of ",
+                           base::human_count(epoch.ranks(), "rank", "ranks"),
+                           before > 0 ? text(" (", before, " before)") : "", " goes on ", from));
   }
 
   bool makes_no_progress(const Epoch& epoch) {
     same_origin_ = epoch.number > 0 && epoch.origin.step == origin_step_ ? same_origin_ + 1 : 0;
     origin_step_ = epoch.origin.step;
     if (same_origin_ < kEpochsWithoutAStep) return false;
-    end(1,
-        text(kEpochsWithoutAStep,
-             " epochs in a row were lost before a step was sealed: what the ranks say in rank-*.log is not "
-             "chance; ranks that were ended as stuck, though their machine is merely slow, want a higher "
-             "train.stall_s"));
+    end(1, text(kEpochsWithoutAStep,
+                " memberships in a row were lost before a step was sealed: what the ranks say in rank-*.log "
+                "is not "
+                "chance; ranks that were ended as stuck, though their machine is merely slow, want a higher "
+                "train.stall_s"));
     return true;
   }
 
@@ -354,9 +355,9 @@ class Supervisor final : public membership::World {
   // has finds the next epoch first, whose workers save what there is.
   void stop_without_worker(bool again) {
     if (!agent_) return end(1, "stopped by a signal before the run began; nothing was saved");
-    if (again) return end(1, "stopped by a second signal between two epochs; nothing was saved");
+    if (again) return end(1, "stopped by a second signal between two memberships; nothing was saved");
     if (agent_->is_member())
-      return base::log_info("told to stop between two epochs: the next one saves and ends");
+      return base::log_info("told to stop between two memberships: the next one saves and ends");
     base::log_info("stopped by a signal before it had joined the run");
     const bool by_hand = !options_.contacts.empty();
     end(by_hand ? 1 : transport::kReplaceableStatus, "");

@@ -26,8 +26,8 @@ struct Oddity {
   const char* words;  // "its … is", then both values
 };
 constexpr Oddity kOddities[] = {
-    {Figure::kAttentionPace, 1.1, 0, "its attention's pace is"},
-    {Figure::kProductPace, 1.1, 0, "its products' pace is"},
+    {Figure::kAttentionPace, 1.1, 0, "its attention's slowdown is"},
+    {Figure::kProductPace, 1.1, 0, "its GEMMs' slowdown is"},
     {Figure::kProcessors, 0.85, 0, "processors that its process kept busy are"},
     {Figure::kRunDelay, 2, 20, "milliseconds that its threads were ready without a processor are"},
     {Figure::kMajorFaults, 10, 100, "pages that it had to read are"},
@@ -78,7 +78,7 @@ const char* way_out(Cause cause) {
 
 std::string no_longer(const Alarm& alarm) {
   switch (alarm.cause) {
-    case Cause::kPace: return text("is no longer slow: its pace is ", two_digits(alarm.score));
+    case Cause::kPace: return text("is no longer slow: its slowdown is ", two_digits(alarm.score));
     case Cause::kCopies: return "copies like the others again";
     case Cause::kHost: return "no longer holds steps up outside their nodes";
     case Cause::kLink: return "is no longer waited for: its link is like the others'";

@@ -15,21 +15,21 @@ from cost import Cost, Rejected
 from plan_checker import check_line, check_plan
 
 
-def micro_batches(plan):
-    return [micro_batch for pipeline in plan["pipelines"] for lane in pipeline["lanes"] for micro_batch in lane]
+def lane_parts(plan):
+    return [lane_part for pipeline in plan["pipelines"] for lane in pipeline["lanes"] for lane_part in lane]
 
 
 def any_piece(plan, draw):
-    return draw.choice(draw.choice(micro_batches(plan))["pieces"])
+    return draw.choice(draw.choice(lane_parts(plan))["pieces"])
 
 
 def drop_piece(plan, draw):
-    pieces = draw.choice(micro_batches(plan))["pieces"]
+    pieces = draw.choice(lane_parts(plan))["pieces"]
     pieces.remove(draw.choice(pieces))
 
 
 def double_piece(plan, draw):
-    draw.choice(micro_batches(plan))["pieces"].append(dict(any_piece(plan, draw)))
+    draw.choice(lane_parts(plan))["pieces"].append(dict(any_piece(plan, draw)))
 
 
 def shift_piece(plan, draw):
@@ -41,12 +41,12 @@ def rename_sequence(plan, draw):
 
 
 def tie_micro_batch(plan, draw):
-    micro_batch = draw.choice(micro_batches(plan))
-    micro_batch["ring"] = -1 if micro_batch["ring"] is None else None
+    lane_part = draw.choice(lane_parts(plan))
+    lane_part["micro_batch"] = -1 if lane_part["micro_batch"] is None else None
 
 
 def empty_micro_batch(plan, draw):
-    draw.choice(draw.choice(plan["pipelines"])["lanes"]).append({"ring": None, "pieces": []})
+    draw.choice(draw.choice(plan["pipelines"])["lanes"]).append({"micro_batch": None, "pieces": []})
 
 
 def double_rank(plan, draw):
@@ -95,11 +95,11 @@ def merged_micro_batches(plan, draw):
     lane = draw.choice(lanes)
     if tokens(lane) <= max(pipeline["max_len"] for pipeline in plan["pipelines"]):
         return drop_piece(plan, draw)
-    lane[:] = [{"ring": None, "pieces": [piece for micro_batch in lane for piece in micro_batch["pieces"]]}]
+    lane[:] = [{"micro_batch": None, "pieces": [piece for lane_part in lane for piece in lane_part["pieces"]]}]
 
 
 def tokens(lane):
-    return sum(piece["end"] - piece["begin"] for micro_batch in lane for piece in micro_batch["pieces"])
+    return sum(piece["end"] - piece["begin"] for lane_part in lane for piece in lane_part["pieces"])
 
 
 CORRUPTIONS = (drop_piece, double_piece, shift_piece, rename_sequence, tie_micro_batch, empty_micro_batch,

@@ -25,9 +25,9 @@ def check_cover(plan):
     found = [[] for _ in plan["sequences"]]
     for pipeline in plan["pipelines"]:
         for lane in pipeline["lanes"]:
-            for micro_batch in lane:
-                require(micro_batch["pieces"], "a micro-batch is empty")
-                for piece in micro_batch["pieces"]:
+            for lane_part in lane:
+                require(lane_part["pieces"], "a micro-batch is empty")
+                for piece in lane_part["pieces"]:
                     number = piece["sequence"]
                     require(0 <= number < len(found), f"there is no sequence {number}")
                     require(piece["begin"] < piece["end"], f"a piece of sequence {number} is empty")
@@ -53,11 +53,11 @@ def check_rings(plan, pipeline):
     """Micro-batches without ring hold whole sequences; rings are cut as documented, whole ones of a lane behind them."""
     rings = {}
     for number, lane in enumerate(pipeline["lanes"]):
-        for micro_batch in lane:
-            if micro_batch["ring"] is not None:
-                rings.setdefault(micro_batch["ring"], []).append((number, micro_batch["pieces"]))
+        for lane_part in lane:
+            if lane_part["micro_batch"] is not None:
+                rings.setdefault(lane_part["micro_batch"], []).append((number, lane_part["pieces"]))
                 continue
-            require(all(is_whole(piece, plan) for piece in micro_batch["pieces"]), "a sequence is cut outside a ring")
+            require(all(is_whole(piece, plan) for piece in lane_part["pieces"]), "a sequence is cut outside a ring")
     for ring, members in rings.items():
         check_ring(plan, ring, members)
 
@@ -81,8 +81,8 @@ def check_ring(plan, ring, members):
         require(all(is_whole(piece, plan) for piece in own), f"ring {ring} cuts a sequence of lane {lane} alone")
 
 
-def tokens_of(micro_batch):
-    return sum(piece["end"] - piece["begin"] for piece in micro_batch["pieces"])
+def tokens_of(lane_part):
+    return sum(piece["end"] - piece["begin"] for piece in lane_part["pieces"])
 
 
 # The strategy.
@@ -114,8 +114,8 @@ def check_capacity(pipeline, cost):
     require(pipeline["max_len"] == max_len,
             f"{pipeline['scheme']} says max_len {pipeline['max_len']}, its memory holds {max_len}")
     for lane in pipeline["lanes"]:
-        for micro_batch in lane:
-            require(tokens_of(micro_batch) <= max_len, f"a micro-batch exceeds the {max_len} tokens of "
+        for lane_part in lane:
+            require(tokens_of(lane_part) <= max_len, f"a micro-batch exceeds the {max_len} tokens of "
                     f"{pipeline['scheme']}")
 
 
@@ -126,17 +126,17 @@ def ties(pipeline):
     lanes = [list(lane) for lane in pipeline["lanes"]]
     members = {}
     for number, lane in enumerate(lanes):
-        for micro_batch in lane:
-            members.setdefault(micro_batch["ring"], []).append(number)
+        for lane_part in lane:
+            members.setdefault(lane_part["micro_batch"], []).append(number)
     result, progress = [], True
     while progress:
         progress = False
         for number, lane in enumerate(lanes):
             if not lane:
                 continue
-            ring = lane[0]["ring"]
+            ring = lane[0]["micro_batch"]
             tied = [number] if ring is None else members[ring]
-            if number != tied[0] or any(not lanes[other] or lanes[other][0]["ring"] != ring for other in tied):
+            if number != tied[0] or any(not lanes[other] or lanes[other][0]["micro_batch"] != ring for other in tied):
                 continue
             result.append([(other, lanes[other].pop(0)) for other in tied])
             progress = True
@@ -144,22 +144,22 @@ def ties(pipeline):
     return result
 
 
-def work_of(micro_batch, lanes, plan):
+def work_of(lane_part, lanes, plan):
     """Tokens, and squared lengths: lanes of a ring share a sequence's square evenly, rounded up, but for whole ones."""
     squares = 0
-    for number, whole in {(piece["sequence"], is_whole(piece, plan)) for piece in micro_batch["pieces"]}:
+    for number, whole in {(piece["sequence"], is_whole(piece, plan)) for piece in lane_part["pieces"]}:
         squares += -(-plan["sequences"][number]["length"] ** 2 // (1 if whole else lanes))
-    return tokens_of(micro_batch), squares
+    return tokens_of(lane_part), squares
 
 
-def shared_of(micro_batch, plan):
+def shared_of(lane_part, plan):
     """What a lane of a ring shares with the others."""
-    return {"pieces": [piece for piece in micro_batch["pieces"] if not is_whole(piece, plan)]}
+    return {"pieces": [piece for piece in lane_part["pieces"] if not is_whole(piece, plan)]}
 
 
 def unit_of(tie, plan, pipeline, cost):
     scheme = parse_scheme(pipeline["scheme"])
-    works = [work_of(micro_batch, len(tie), plan) for _, micro_batch in tie]
+    works = [work_of(lane_part, len(tie), plan) for _, lane_part in tie]
     tokens = max(work[0] for work in works)
     cells = [[max(time_ns(times, *work) for work in works) for times in cost.stage_times(scheme, stage)]
              for stage in range(scheme[1])]
@@ -180,9 +180,9 @@ def unit_of(tie, plan, pipeline, cost):
 
 def head_lanes(tie):
     """How many neighbouring lanes exchange heads."""
-    micro_batches = [micro_batch for _, micro_batch in tie]
-    said = {(each["exchange"], each.get("nested_lanes")) for each in micro_batches}
-    require(len(said) == 1, f"the lanes of ring {micro_batches[0]['ring']} exchange otherwise")
+    lane_parts = [lane_part for _, lane_part in tie]
+    said = {(each["exchange"], each.get("nested_lanes")) for each in lane_parts}
+    require(len(said) == 1, f"the lanes of ring {lane_parts[0]['micro_batch']} exchange otherwise")
     exchange, nested = said.pop()
     if exchange == "nested":
         require(1 < nested < len(tie) and len(tie) % nested == 0, f"{nested} of {len(tie)} lanes are nested")
@@ -230,7 +230,7 @@ def check_candidates(plan):
 
 def check_plan(plan, cost):
     """Rejected unless the plan stands on its own."""
-    require(plan["schema"] == "sluice.plan/1", f"schema {plan['schema']}")
+    require(plan["schema"] == "sluice.plan/2", f"schema {plan['schema']}")
     check_ranks(plan, cost.world_size)
     schemes = [pipeline["scheme"] for pipeline in plan["pipelines"]]
     require(plan["strategy"] == strategy_text(schemes), f"strategy {plan['strategy']} with pipelines {schemes}")

@@ -64,7 +64,7 @@ class ChatCorpora(CommandTest):
         ids = (self.corpus / "corpus.bin").read_bytes()
         mask = (self.corpus / "corpus.mask").read_bytes()
         self.assertEqual(len(ids), 2 * len(mask))
-        self.assertEqual(json.loads(built.stdout)["learnt_tokens"], sum(mask))
+        self.assertEqual(json.loads(built.stdout)["loss_tokens"], sum(mask))
         alphabet = json.loads((self.tokenizer / "tokenizer.json").read_text())
         names = {i: name for name, i in alphabet["model"]["vocab"].items()}
         names |= {token["id"]: token["content"] for token in alphabet["added_tokens"]}

@@ -29,6 +29,10 @@ class Pages(unittest.TestCase):
                     for line in block.splitlines():
                         self.assertIn(line, printed, f"{page.name} shows a line that is not printed, or not in this order")
 
+    def test_renamed_names_are_those_of_the_table(self):
+        printed = subprocess.run([SLUICE, "keys", "renamed"], text=True, capture_output=True, check=True).stdout
+        self.assertEqual(printed, (ROOT / "docs" / "renamed.md").read_text(), "`sluice keys renamed` prints docs/renamed.md")
+
 
 if __name__ == "__main__":
     unittest.main()

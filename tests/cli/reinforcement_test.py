@@ -126,7 +126,7 @@ class Reinforcement(CommandTest):
         """Behind step 5, in the middle of a rollout: the ids of the responses that are still to be trained on, and how many
         tokens all of its responses have."""
         rollout = json.loads((self.folder / name / "checkpoints/step-5/manifest.json").read_text())["rollout"]
-        return [[episode["tokens"] for episode in batch] for batch in rollout["batches"]], rollout["said"]
+        return [[episode["tokens"] for episode in batch] for batch in rollout["batches"]], rollout["response_lengths"]
 
     def assert_same_parameters(self, name, expected, tolerance=1e-11):
         """And moments, element by element, over the largest of a tensor."""
@@ -185,7 +185,7 @@ class Reinforcement(CommandTest):
         log = ""
         for line in process.stderr:
             log += line
-            if re.search(r"step 7 ", line):
+            if re.search(r"step 8/", line):
                 os.kill(a_worker(process.pid), signal.SIGKILL)
                 break
         log += process.stderr.read()

@@ -38,8 +38,8 @@ class Watch(CommandTest):
         watched = json.loads(self.done("watch", run, "--json"))
         self.assertEqual(watched["step"], 19)
         self.assertEqual([rank["alarms"] for rank in watched["ranks"]], [["slowdown"], []])
-        self.assertAlmostEqual(watched["ranks"][0]["pace"], 1.6)
-        self.assertIn("pace since step 10 (4 of 20 steps)", self.done("watch", run))
+        self.assertAlmostEqual(watched["ranks"][0]["slowdown"], 1.6)
+        self.assertIn("slowdown since step 10 (4 of 20 steps)", self.done("watch", run))
 
     def test_nobody_is_where_all_are_alike(self):
         run = self.run_of("alike", [[1, 1.02], [1.03, 1]] * 20)

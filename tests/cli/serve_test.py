@@ -122,7 +122,7 @@ class Serve(CommandTest):
         answer = self.server.ask("completions", prompt="def main():", max_tokens=20, temperature=0, logprobs=1)
         choice = answer["choices"][0]
         self.assertEqual(choice["text"], said["text"])
-        self.assertEqual(choice["finish_reason"], said["ended"])
+        self.assertEqual(choice["finish_reason"], said["finish_reason"])
         for ours, theirs in zip(choice["logprobs"]["token_logprobs"], said["logprobs"], strict=True):
             self.assertAlmostEqual(ours, theirs, delta=1e-11)
         self.assertEqual((answer["object"], answer["model"]), ("text_completion", "small"))

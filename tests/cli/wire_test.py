@@ -93,7 +93,7 @@ class Wire(CommandTest):
         log = ""
         for line in process.stderr:
             log += line
-            if re.search(r"step 7 ", line):
+            if re.search(r"step 8/", line):
                 os.kill(a_worker(process.pid), signal.SIGKILL)
                 break
         log += process.stderr.read()
@@ -184,14 +184,14 @@ class Wire(CommandTest):
                               "--steps", 2, "--out", self.folder / "worth")
         self.assertIn("Step 0: With what travels between ranks as it is the step takes", simulated)
         self.assertIn('with push = "bfloat16"', simulated)
-        wire = json.loads((self.folder / "worth" / "simulation.json").read_text())["systems"]["sluice"]["wire"]
+        wire = json.loads((self.folder / "worth" / "simulation.json").read_text())["systems"]["sluice"]["compressed_communication"]
         self.assertEqual(wire[0]["setting"], "")
         self.assertLess(wire[1]["step_ns"], wire[0]["step_ns"])
 
     def test_a_cluster_of_several_kinds_is_planned_for(self):
         told = json.loads(self.done("plan", "--cluster", "1x h100x8 + 1x a800x8", "--model", "llama-7b", "--lengths",
                                     TESTS.parent / "bench/data/system_lengths.txt", "--context", 16384, "--json"))
-        paces = {pipeline["device"]["pace_percent"] for pipeline in told["pipelines"]}
+        paces = {pipeline["device"]["slowdown_percent"] for pipeline in told["pipelines"]}
         self.assertEqual(paces, {100, 317})
         for pipeline in told["pipelines"]:
             self.assertEqual(len({rank < 8 for rank in pipeline["ranks"]}), 1)

@@ -101,7 +101,7 @@ class Elastic(TestCase):
         process = self.start_to(run, 5)
         self.kill_worker(process, 2)
         outcome = self.assert_undisturbed(process, run, whole)
-        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.assertIn("membership 1 of 4 ranks (4 before) goes on after step", outcome.stderr)
         self.assertEqual(max(epochs(run)), 1)
 
     def test_moments_of_8_bits_are_restored_to_the_bit(self):
@@ -130,7 +130,7 @@ class Elastic(TestCase):
         outcome = self.assert_undisturbed(process, run, whole)
         self.assertIn("rank 0 was killed by signal 9", outcome.stderr)
         # The one in its place may be there before the others have met without it.
-        self.assertRegex(outcome.stderr, r"epoch [12] of 4 ranks \([34] before\)")
+        self.assertRegex(outcome.stderr, r"membership [12] of 4 ranks \([34] before\)")
 
     def test_with_both_buddies_lost_the_newest_checkpoint_is_taken_and_said_so(self):
         whole = self.whole()
@@ -160,7 +160,7 @@ class Elastic(TestCase):
         process = self.start_to(run, 5)
         self.change_memory(process, [1])
         outcome = self.assert_undisturbed(process, run, whole)
-        self.assertRegex(outcome.stderr, r"\[rank 1\] the slices of rank 1 of epoch 0 behind step \d+ have changed in this "
+        self.assertRegex(outcome.stderr, r"\[rank 1\] the slices of rank 1 of membership 0 after step \d+ have changed in this "
                          "rank's memory, which is at fault; the other copy of them is taken")
         self.assertNotIn("resuming from", outcome.stderr)
 

@@ -65,7 +65,7 @@ class Hybrid(TestCase):
         os.kill(rank_processes(process.pid)[2], signal.SIGKILL)
         outcome = self.finish(process)
         self.assertEqual(outcome.status, 0, str(outcome))
-        self.assertIn("epoch 1", outcome.stderr)
+        self.assertIn("membership 1", outcome.stderr)
         self.assertEqual(sorted(losses(run)), list(range(STEPS)))
         self.assert_close_losses(run, one, 1e-11, 1e-11)
         self.assertEqual(committed_steps(run)[-1], STEPS)

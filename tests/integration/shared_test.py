@@ -69,7 +69,7 @@ class Shared(TestCase):
         for suffix in ("", "-predicted"):
             trace = json.loads((shared / f"trace-2{suffix}.json").read_text())["traceEvents"]
             names = {event["args"]["name"]: event["tid"] for event in trace if event["name"] == "thread_name"}
-            moves = {event["cat"] for event in trace if event["ph"] == "X" and event["tid"] == names["share"]}
+            moves = {event["cat"] for event in trace if event["ph"] == "X" and event["tid"] == names["fsdp"]}
             self.assertEqual(moves, {"gather", "scatter"})
             # All four lanes, on two nodes: gradients are summed in each before between them.
             trace = json.loads((shared / f"trace-1{suffix}.json").read_text())["traceEvents"]

@@ -69,7 +69,7 @@ class Survival(TestCase):
                 return any(record["restarts"] >= epoch and record["step"] >= step for record in records(run))
             except (OSError, ValueError, KeyError):
                 return False
-        self.assertTrue(wait_until(reached, RUN_TIMEOUT_S), f"{run} never reached step {step} in epoch {epoch}")
+        self.assertTrue(wait_until(reached, RUN_TIMEOUT_S), f"{run} never reached step {step} in membership {epoch}")
 
     def goes_on_without(self, worker, process, run):
         """Another worker takes its place. `worker`: () -> its process, once the run is on its way."""
@@ -77,7 +77,7 @@ class Survival(TestCase):
         os.kill(worker(), signal.SIGKILL)
         outcome = self.finish(process)
         self.assertEqual(outcome.status, 0, str(outcome))
-        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.assertIn("membership 1 of 4 ranks (4 before) goes on after step", outcome.stderr)
         self.as_undisturbed(run)
 
     def as_undisturbed(self, run):
@@ -152,7 +152,7 @@ class ByHand(Survival):
             for free in [free_port()] for rank in range(RANKS)]
         outcomes = [self.finish(process) for process in processes]
         self.assertEqual([outcome.status for outcome in outcomes], [0] * RANKS, "\n".join(map(str, outcomes)))
-        self.assertRegex(outcomes[0].stderr, rf"epoch 1 of 4 ranks goes on from behind step ({sealed}|{sealed + 1})\n")
+        self.assertRegex(outcomes[0].stderr, rf"membership 1 of 4 ranks goes on after step ({sealed}|{sealed + 1})\n")
         self.as_undisturbed(run)
 
     def test_without_resume_a_run_begins_anew_and_clears_the_memory(self):
@@ -195,7 +195,7 @@ class Mpirun(Survival):
         self.reach(run, 0, done + STEPS)
         process.send_signal(signal.SIGTERM)
         outcome = self.finish(process)
-        self.assertRegex(outcome.stderr, r"epoch \d of 4 ranks goes on from behind step \d+\n|resuming from")
+        self.assertRegex(outcome.stderr, r"membership \d of 4 ranks goes on after step \d+\n|resuming from")
         self.assertEqual(sorted(losses(run)), list(range(max(losses(run)) + 1)))
         self.begins_as_undisturbed(run)
 
@@ -238,7 +238,7 @@ class Slurm(Survival):
         os.kill(self.ranks(run)[0], signal.SIGKILL)
         outcome = self.finish(process)
         self.assertEqual(outcome.status, 137, f"srun tells of the lost task: {outcome}")
-        self.assertIn("epoch 1 of 3 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.assertIn("membership 1 of 3 ranks (4 before) goes on after step", outcome.stderr)
         self.as_undisturbed(run)
 
 
@@ -273,7 +273,7 @@ class Torchrun(Survival):
         os.kill(self.next_attempt(process, before)[0], signal.SIGTERM)
         outcome = self.finish(process)
         self.assertEqual(outcome.status, 0, str(outcome))
-        self.assertRegex(outcome.stderr, r"epoch \d of 4 ranks goes on from behind step \d+\n|resuming from")
+        self.assertRegex(outcome.stderr, r"membership \d of 4 ranks goes on after step \d+\n|resuming from")
         self.assertEqual(sorted(losses(run)), list(range(max(losses(run)) + 1)))
         self.begins_as_undisturbed(run)
 

@@ -96,7 +96,7 @@ class Watching(WatchedRuns):
         self.wait_for_step(run, self.steps_of(run) + 12, process)
         duty.stop()
         os.kill(children(rank_processes(process.pid)[0])[0], signal.SIGKILL)
-        self.wait_for("run", process, "epoch 1 of 4 ranks")
+        self.wait_for("run", process, "membership 1 of 4 ranks")
         lines = self.end_run("run", process, run)
         alarms = {(alarm["rank"], alarm["metric"]) for line in lines for alarm in line.get("alarms", [])}
         self.assertIn((2, "slowdown"), alarms)
@@ -106,7 +106,7 @@ class Watching(WatchedRuns):
     def test_it_leaves_where_fewer_are_faster(self):
         run, process, duty = self.slow_run("run", 1, watch__on_slow="leave")
         self.wait_for("run", process, "on 3 ranks: it leaves")
-        self.wait_for("run", process, "epoch 1 of 3 ranks (4 before)")
+        self.wait_for("run", process, "membership 1 of 3 ranks (4 before)")
         duty.stop()
         lines = self.end_run("run", process, run)
         self.assertIn("this rank leaves the run", self.log("run").read_text() + self.logs_of_ranks(run))

@@ -81,7 +81,7 @@ class ProposeTest(unittest.TestCase):
         for share, told in ((True, ()), (False, ("--no-fsdp",))):
             file = run_sluice("propose", "--gpus", "16", "--calibration", "a800-7b", "--lengths", str(CODE_LENGTHS),
                               "--context", "32768", "--tokens-per-step", "100000", "--json", *told)
-            found = sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, share=share)
+            found = sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, fsdp=share)
             self.assertEqual([{**dataclasses.asdict(proposal), "longest": list(proposal.longest)} for proposal in found],
                              file["strategies"])
             self.assertEqual("1x<1,1,16,16>" in (proposal.strategy for proposal in found), share)
@@ -110,9 +110,9 @@ class PlanTest(unittest.TestCase):
         self.assertLessEqual(plan.lower_bound_ns, plan.estimated_ns)
         covered = np.zeros(len(lengths), dtype=int)
         for pipeline in plan.pipelines:
-            for micro_batch in (micro_batch for lane in pipeline.lanes for micro_batch in lane):
-                self.assertLessEqual(micro_batch.tokens, pipeline.max_len)
-                for piece in micro_batch.pieces:
+            for lane_part in (lane_part for lane in pipeline.lanes for lane_part in lane):
+                self.assertLessEqual(lane_part.tokens, pipeline.max_len)
+                for piece in lane_part.pieces:
                     covered[piece.sequence] += piece.end - piece.begin
         np.testing.assert_array_equal(covered, lengths)
 
@@ -129,36 +129,40 @@ class PlanTest(unittest.TestCase):
                             documents=[sequence["document"] for sequence in file["sequences"]])
         for pipeline in file["pipelines"]:
             pipeline.setdefault("stage_layers", [])
-            for micro_batch in (one for lane in pipeline["lanes"] for one in lane):
-                micro_batch.setdefault("nested_lanes", None)
-                micro_batch["together"] = micro_batch.pop("pass", None)
+            for lane_part in (one for lane in pipeline["lanes"] for one in lane):
+                lane_part.setdefault("nested_lanes", None)
+                lane_part["pass_"] = lane_part.pop("pass", None)
         self.assertEqual({"schema": file["schema"], **dataclasses.asdict(plan)}, file)
+
+    def test_schemes_may_be_written_by_their_degrees(self):
+        numbers, named = (sluice.Planner([text], **MACHINE).plan(batch()) for text in ("2x<2,1,4>", "2x tp2,cp4"))
+        self.assertEqual(named, numbers)
 
     def test_ranks_get_the_work_of_their_lane(self):
         planner = sluice.Planner(["1x<2,3,1> + 4x<1,1,1>"], gpus=16, model="llama-7b")
         plan = planner.plan(batch(context_length=2048))
-        self.assertEqual((plan.pipelines[0].degrees, plan.pipelines[0].share), ((2, 3, 1), 1))
+        self.assertEqual((plan.pipelines[0].degrees, plan.pipelines[0].fsdp), ((2, 3, 1), 1))
         for rank in range(6):
-            self.assertEqual(plan.micro_batches(rank), plan.pipelines[0].lanes[0])
-        self.assertEqual(plan.micro_batches(7), plan.pipelines[2].lanes[0])
-        self.assertEqual(plan.micro_batches(12), [], "an idle rank")
+            self.assertEqual(plan.lane_parts(rank), plan.pipelines[0].lanes[0])
+        self.assertEqual(plan.lane_parts(7), plan.pipelines[2].lanes[0])
+        self.assertEqual(plan.lane_parts(12), [], "an idle rank")
         self.assertIsNone(plan.pipeline_of(12))
         for rank in (16, 64, -1):
-            for index in (plan.micro_batches, plan.pipeline_of):
+            for index in (plan.lane_parts, plan.pipeline_of):
                 with self.assertRaisesRegex(IndexError, f"rank is {rank}: the planner has 16 GPUs"):
                     index(rank)
-        self.assertEqual(plan.micro_batches(np.int64(7)), plan.micro_batches(7))
+        self.assertEqual(plan.lane_parts(np.int64(7)), plan.lane_parts(7))
         for rank in (1.5, 7.0, "7"):
             with self.assertRaises(TypeError):
-                plan.micro_batches(rank)
+                plan.lane_parts(rank)
 
     def test_lanes_that_share_parameters_run_together(self):
         planner = sluice.Planner(["2x<1,1,8,4>"], gpus=16, model="llama-7b")
         for pipeline in planner.plan(batch(context_length=8192)).pipelines:
-            self.assertEqual((pipeline.degrees, pipeline.share), ((1, 1, 8), 4))
+            self.assertEqual((pipeline.degrees, pipeline.fsdp), ((1, 1, 8), 4))
             passes = set()
             for lane in pipeline.lanes:
-                numbers = [micro_batch.together for micro_batch in lane]
+                numbers = [lane_part.pass_ for lane_part in lane]
                 self.assertEqual(numbers, sorted(set(numbers)), "one of a pass at most, in their order")
                 passes.update(numbers)
             self.assertEqual(passes, set(range(len(passes))))

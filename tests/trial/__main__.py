@@ -163,7 +163,7 @@ def write_record(path, rows, of_revision):
     revisions = ", ".join(sorted({row.revision for row in recorded}))
     page = ["# Trial", "", f"`make trial` at revision {revisions} on {hardware()}, {len(recorded)} of {len(all_cases())} "
             f"cases: {summary(recorded)}. What a phase is, and what is checked after every fault, stands in "
-            "[docs/trial.md](../../docs/trial.md).", table(recorded), ""]
+            "[docs/fault_injection.md](../../docs/fault_injection.md).", table(recorded), ""]
     path.write_text("\n".join(page))
 
 

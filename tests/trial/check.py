@@ -9,7 +9,7 @@ from harness import checkpoint_tensors, committed_steps
 from job import Broken
 
 # What a clock, an allocator or a lost rank decides; everything else in metrics.jsonl is the same in every repetition.
-MEASURED = re.compile(r"_ms$|_pace$|^rank_|^alarms$|^path$|^slowest_rank$|^tokens_per_s$|^peak_bytes$|^epoch$|^ranks$|^snapshot_bytes$")
+MEASURED = re.compile(r"_ms$|_slowdown$|^rank_|^alarms$|^critical_path$|^slowest_rank$|^tokens_per_s$|^peak_bytes$|^restarts$|^ranks$|^snapshot_bytes$")
 
 # The files of a run directory.
 BELONGS = re.compile(r"config\.toml|calibration\.json|members\.json|metrics\.jsonl|report\.html|rank-\d+\.log"

@@ -34,7 +34,7 @@ PORT = 15_000
 RECOVERY_S = 150  # only a run that is stuck must be told from a slow one
 UNDISTURBED_STEPS = 400
 TOLERANCE = 1e-11
-BEGINS = re.compile(r"epoch (\d+) of \d+ ranks is ([0-9a-f]{16})")
+BEGINS = re.compile(r"membership (\d+) of \d+ ranks is ([0-9a-f]{16})")
 
 
 def settings(**changes):

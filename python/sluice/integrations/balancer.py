@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sluice._sluice import InputError
+from sluice._sluice import InputError, degrees_of
 from sluice.integrations.parts import equal_parts
 from sluice.planning import Planner
 from sluice.results import MeasuredPrices, StageTimes
@@ -27,8 +27,7 @@ class Balancer:
         self, scheme: str, *, times: StageTimes | None = None, max_tokens: int | None = None, **arguments: Any
     ) -> None:
         """
-        scheme: how one data-parallel rank computes: "<tp,pp,1>", as "<4,2,1>" for four tensor-parallel ranks times
-            two stages.
+        scheme: how one data-parallel rank computes, as "tp4,pp2" for four tensor-parallel ranks times two stages.
         times, max_tokens: what micro-batches take on a stage, as measured in the training program (StageTimes.fit), and
             the most tokens of one: what its memory holds. Both or none.
         arguments: cluster, model, calibration and method of sluice.Planner, where times and memory are Sluice's: whole
@@ -37,13 +36,16 @@ class Balancer:
 
         Raises InputError naming the value and the way out.
         """
-        degrees = [int(word) if word.isdigit() else 0 for word in scheme.strip("<>").split(",")]
-        if len(degrees) != 3 or min(degrees) < 1 or degrees[2] != 1:
-            raise InputError(f"scheme is {scheme!r}: give <tp,pp,1>, for example <4,1,1>; lanes belong to no rank alone")
+        try:
+            tp, pp, cp, _, _ = degrees_of(scheme)
+        except InputError as error:
+            raise InputError(f"scheme is {scheme!r}: {error}") from None
+        if cp != 1:
+            raise InputError(f"scheme is {scheme!r}: give TP and PP alone, for example tp4,pp2; lanes belong to no rank alone")
         if (times is None) != (max_tokens is None):
             raise InputError("times and max_tokens belong together: give both or none")
         self.scheme = scheme
-        self._ranks = degrees[0] * degrees[1]
+        self._ranks = tp * pp
         if times is not None and max_tokens is not None:
             arguments["prices"] = MeasuredPrices.of(times, max_tokens, scheme)
         self._arguments = arguments

@@ -1,0 +1,54 @@
+#include "strategy/readable.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::strategy {
+namespace {
+
+std::optional<Scheme> scheme_in(std::string_view written) {
+  try {
+    return parse_scheme(written);
+  } catch (const base::InputError&) {
+    return std::nullopt;
+  }
+}
+
+// "1x" before a scheme says nothing; of "12x" it is no number of its own.
+void end_count(std::string& before) {
+  if (!before.ends_with('x')) return;
+  size_t digits = before.size() - 1;
+  while (digits > 0 && before[digits - 1] >= '0' && before[digits - 1] <= '9') --digits;
+  if (digits == before.size() - 1) return;
+  if (before.substr(digits) == "1x") {
+    before.resize(digits);
+  } else {
+    before += ' ';
+  }
+}
+
+}  // namespace
+
+std::string readable(const Strategy& strategy) { return readable_text(to_text(strategy)); }
+
+std::string readable_text(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t begin = text.find('<');
+    const size_t end = text.find('>', begin);
+    const bool whole = begin != std::string_view::npos && end != std::string_view::npos;
+    const auto scheme = whole ? scheme_in(text.substr(begin, end + 1 - begin)) : std::nullopt;
+    out += text.substr(0, scheme || !whole ? begin : begin + 1);
+    if (!whole) break;
+    if (scheme) {
+      end_count(out);
+      out += readable(*scheme);
+    }
+    text.remove_prefix(scheme ? end + 1 : begin + 1);
+  }
+  return out;
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,23 @@
+// Schemes and strategies as people read them: "tp2,cp8 + 2x pp2". Files hold to_text()'s form; parse_scheme()
+// and parse_strategy() read both.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "strategy/scheme.h"
+#include "strategy/strategy.h"
+
+namespace sluice::strategy {
+
+// "tp2,pp2,cp8,fsdp8,ep4", degrees of 1 left out; "tp1" where all are.
+std::string readable(const Scheme& scheme);
+
+// "tp2,cp8 + 2x pp2": runs of equal schemes are counted.
+std::string readable(const Strategy& strategy);
+
+// The text with each scheme in it that is written as "<2,1,8>" by its degrees' names. REQUIRES nothing of the
+// text.
+std::string readable_text(std::string_view text);
+
+}  // namespace sluice::strategy
