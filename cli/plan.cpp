@@ -1,6 +1,7 @@
 // sluice plan: the plan of steps, of a run or of a cluster one may not have, without running them.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <iostream>
 #include <tuple>
 
@@ -18,6 +19,7 @@
 #include "cli/planning.h"
 #include "cli/slow_notice.h"
 #include "cost/snapshot_cost.h"
+#include "graph/memory.h"
 #include "report/explain.h"
 #include "report/plan_table.h"
 #include "session/answers.h"
@@ -155,6 +157,16 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
       "older policy's\n");
 }
 
+// What the fullest device needs, as the costs count it.
+std::string memory_line(const graph::StepGraph& graph, const cost::CostModel& cost) {
+  int64_t most = 0;
+  for (const graph::RankMemory& memory : graph::predicted_memory(graph, cost))
+    most = std::max(most, memory.peak_bytes);
+  char gib[32];
+  std::snprintf(gib, sizeof gib, "%.2f", static_cast<double>(most) / 0x1p30);
+  return text("memory: ", gib, " GiB per device, on the fullest\n");
+}
+
 void plan_one(Planning& planning, const PlanArguments& arguments) {
   const session::BuiltStep built = Steps(planning).next();
   const strategy::StepPlan& plan = built.plan;
@@ -162,7 +174,8 @@ void plan_one(Planning& planning, const PlanArguments& arguments) {
   if (arguments.json) {
     std::cout << base::json_text(strategy::to_json(plan)) << "\n";
   } else {
-    std::cout << report::plan_table(plan, built.graph.makespan_ns) << "\n";
+    std::cout << report::plan_table(plan, built.graph.makespan_ns) << "\n"
+              << memory_line(built.graph, planning.planner.cost());
     if (planning.buddy_every) {
       const plan::Planner& planner = planning.planner;
       const cost::SnapshotCost snapshots = cost::snapshot_cost(planner.cost(), planner.options().world_size);

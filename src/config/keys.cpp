@@ -179,7 +179,7 @@ void visit_train(RunConfig& config, Fields& keys) {
        "cross-entropy; "
        "0: none");
   keys("moe_router_load_balancing_type", Choice(train.balance_over, kBalances),
-       "whose visits that counts: the sequence's or all of the last step");
+       "over whose token-to-expert assignments: the sequence's, or all of the last step");
   keys("moe_router_bias_update_rate", Number(train.correction_rate, {0.0, 1.0}),
        "a step's change of the numbers that routers of DeepSeek-V3's and GLM's kind add to scores, against "
        "experts visited more than the mean one; 0: they stay");
@@ -226,14 +226,16 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("kl", Number(rl.kl, {0.0, 1e3}), "factor of the divergence from the model that the run began with");
   keys("dynamic_sampling", Choice(rl.draw_again, kChoose),
        "prompts whose responses all have the same reward are replaced by others");
-  keys("max_resamples", Number(rl.most_draws, {1, 1 << 16}), "of prompts_per_step prompts in a rollout");
+  keys("max_resamples", Number(rl.most_draws, {1, 1 << 16}),
+       "draws of prompts_per_step prompts in a rollout, the first one included");
   keys("overlong_buffer", OptionalNumber<int64_t>(rl.overlong_buffer, {0, int64_t{1} << 31}, "auto"),
        "last tokens of max_completion_length in which the reward falls by up to 1");
   keys("kv_cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
-  keys("max_num_seqs", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
-  keys("rollout_strategy", Text(config.parallel.speaking),
-       "strategy that samples and responses are said under, as '4x<2,1,1>'; '': with as few ranks a model as "
-       "hold it");
+  keys("max_num_seqs", Number(rl.most_texts, {1, 1 << 20}),
+       "sequences that a rank generates at the same time");
+  keys(
+      "rollout_strategy", Text(config.parallel.speaking),
+      "strategy that generates samples and responses, as '4x tp2'; '': with as few ranks a model as hold it");
   keys("share_prompts", OptionalFlag(rl.share_prompts, "auto"),
        "whether steps may compute a prompt once for several answers to it; auto: where the model allows it");
   keys("rejected", Texts(rl.rejected),
@@ -334,7 +336,7 @@ void visit_parallel(RunConfig& config, Fields& keys) {
       "the visits since then lanes have alike; coactivation: and those that rows visit together on one lane");
   keys("expert_placement_every", Number(parallel.place_every, {1, 1 << 20}), "steps");
   keys("redundant_experts", Number(parallel.spare_experts, {0, 1 << 12}),
-       "experts that a lane has room for beyond an even part: copies of those that are visited most");
+       "expert slots of each EP rank beyond an even part: copies of the experts with most tokens");
   keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
   keys("devices", Choice(parallel.devices, kDeviceWords),
        "measured: ranks time a product at the start, and later what steps take, and plans give those that "

@@ -47,7 +47,7 @@ constexpr Metric kMetrics[] = {
      "gathered and summed between lanes that share parameters"},
     {"expert_load_imbalance", &Step::busiest_experts, Kind::kNumber, Fold::kOwn,
      "train/expert_load_imbalance",
-     "where lanes divide experts, visits of the busiest lane over the mean, of rank 0's; planning takes "
+     "where lanes divide experts, tokens of the busiest lane over the mean, of rank 0's; planning takes "
      "1.25"},
     {"unfused_attention", &Step::unfused_attention, Kind::kCount, Fold::kSum, nullptr,
      "calls for attention that no fused kernel of their GPU takes"},
@@ -105,7 +105,7 @@ constexpr Metric kMetrics[] = {
      "as likely; null where no calibration says what passes take",
      kSparse},
     {"rollout_strategy", &Step::speaking, Kind::kReason, Fold::kOwn, nullptr,
-     "the strategy that said responses", kSparse},
+     "the strategy that generated responses", kSparse},
     {"reward_ms", &Step::reward_ns, Kind::kMilliseconds, Fold::kOwn, "time/reward_ms",
      "that rewards took longer than what they are of", kSparse},
     {"clip_fraction", &Step::clip_fraction, Kind::kNumber, Fold::kOwn, "rl/clip_fraction",
@@ -260,8 +260,9 @@ std::string alarm_metric(const std::string& name) { return base::text("alarms: m
 
 bool is_name_of(const std::string& name, watch::Cause cause) {
   const std::string now = watch::name_of(cause);
-  return name == now || names_before().contains(alarm_metric(now)) &&
-                            names_before().at(alarm_metric(now)) == alarm_metric(name);
+  if (name == now) return true;
+  const auto before = names_before().find(alarm_metric(now));
+  return before != names_before().end() && before->second == alarm_metric(name);
 }
 
 void read_alarms(const Json& line, const std::string& place, Step& step) {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <iterator>
 #include <numeric>
-#include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -32,8 +31,15 @@ Strategy parse(std::string_view written, const std::string& where, int world_siz
 
 // Whether it begins as a strategy of named degrees does: "tp2,cp8", "2x fsdp8".
 bool names_a_degree(const std::string& written) {
-  static const std::regex kBeginning(R"(\s*(\d+\s*x\s*)?(tp|pp|cp|fsdp|ep)\s*\d.*)", std::regex::icase);
-  return std::regex_match(written, kBeginning);
+  const size_t first = written.find_first_not_of(" \t0123456789x");
+  if (first == std::string::npos) return false;
+  for (const std::string_view word : {"tp", "pp", "cp", "fsdp", "ep"}) {
+    const size_t behind = first + word.size();
+    if (written.compare(first, word.size(), word) == 0 && behind < written.size() && written[behind] >= '0' &&
+        written[behind] <= '9')
+      return true;
+  }
+  return false;
 }
 
 std::vector<Strategy> at_least_one(std::vector<Strategy> strategies, const std::string& name) {

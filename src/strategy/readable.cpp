@@ -8,7 +8,11 @@
 namespace sluice::strategy {
 namespace {
 
+// Longer than any scheme: what stands between brackets may be anybody's text.
+constexpr size_t kLongest = 64;
+
 std::optional<Scheme> scheme_in(std::string_view written) {
+  if (written.size() > kLongest) return std::nullopt;
   try {
     return parse_scheme(written);
   } catch (const base::InputError&) {
@@ -35,19 +39,17 @@ std::string readable(const Strategy& strategy) { return readable_text(to_text(st
 
 std::string readable_text(std::string_view text) {
   std::string out;
-  while (!text.empty()) {
+  while (true) {
     const size_t begin = text.find('<');
-    const size_t end = text.find('>', begin);
-    const bool whole = begin != std::string_view::npos && end != std::string_view::npos;
-    const auto scheme = whole ? scheme_in(text.substr(begin, end + 1 - begin)) : std::nullopt;
-    out += text.substr(0, scheme || !whole ? begin : begin + 1);
-    if (!whole) break;
-    if (scheme) {
-      end_count(out);
-      out += readable(*scheme);
-    }
+    const size_t end = begin == std::string_view::npos ? begin : text.find('>', begin);
+    if (end == std::string_view::npos) break;
+    const auto scheme = scheme_in(text.substr(begin, end + 1 - begin));
+    out += text.substr(0, begin);
+    if (scheme) end_count(out);
+    out += scheme ? readable(*scheme) : "<";
     text.remove_prefix(scheme ? end + 1 : begin + 1);
   }
+  out += text;
   return out;
 }
 

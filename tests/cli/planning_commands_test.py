@@ -51,6 +51,7 @@ class PlanningCommands(CommandTest):
         self.assertGreater(json.loads(planned.stdout)["estimated_ns"], 0)
         divided = self.done("plan", "--model", folder, *inputs, "--strategies", "1x<1,1,16,16,8>", "--explain")
         self.assertIn("cp16,fsdp16,ep8", divided)
+        self.assertRegex(divided, r"memory: \d+\.\d\d GiB per device, on the fullest\n")
         refused = call("plan", "--model", folder, *inputs, "--strategies", "1x<1,1,16,16,16>")
         self.assertEqual(refused.returncode, 2)
         self.assertIn("16 lanes do not divide 8 experts: choose one of 1, 2, 4, 8", refused.stderr)
