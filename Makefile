@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap test-bootstrap configure build everything benches tested test lab check sanitize train quick-start-corpus quick-start-run trial soak fuzz \
-        processors parity integrations wheel minutes bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
+        processors parity integrations wheel release docs first-day notebooks minutes bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
         bench-transformers bench-experts bench-generate bench-serve bench-fidelity bench-saving bench-corpus format tidy clean
 
 JOBS ?= $(shell nproc)
@@ -128,6 +128,10 @@ bench-balance: everything ## Time steps balanced by Megatron, accelerate, miles,
 wheel: everything ## Build the Python package's wheel, install it in a new environment and test it there
 	$(CTEST) --test-dir $(BUILD) -C wheel -L wheel
 
+release: build ## Make dist/: source archive, the planner's wheel, the programs' wheel, a container recipe; install and use each
+	$(DEPS)/tools/bin/python -B packaging/release.py --build $(BUILD) --out dist
+	$(CTEST) --test-dir $(BUILD) -C release -L release
+
 wheel-elsewhere: ## Install the wheel that build/wheels has on a bare Debian 11, as root (CHROOT), and run docs/python.md there
 	tools/bare_machine run debian:11 $(or $(CHROOT),$(error name a new folder: make wheel-elsewhere CHROOT=/var/tmp/bullseye)) \
 	  --bind $(CURDIR):/repository sh /repository/tests/python/on_bare_debian.sh
@@ -206,5 +210,16 @@ tidy: configure ## Run clang-tidy
 	cmake --preset release -B build-tidy -DSLUICE_UNITY=OFF  # so that each file has a command of its own
 	run-clang-tidy -quiet -p build-tidy -j $(JOBS) '$(CURDIR)/(src|cli)/.*'
 
+first-day: everything ## Run every command of docs/first_day.md (ONLY='4|9': sections; half an hour)
+	$(CTEST) --test-dir $(BUILD) -C first-day -L first-day
+
+notebooks: everything ## Execute the notebooks of examples/notebooks
+	tools/bootstrap --docs
+	$(CTEST) --test-dir $(BUILD) -C notebooks -L notebooks
+
+docs: ## Build the documentation's site in build/site; a broken link fails
+	tools/bootstrap --docs
+	$(DEPS)/docs/bin/python -B tools/docs_site.py --out $(BUILD)/site
+
 clean: ## Remove what the build made (not corpora, runs or $SLUICE_DEPS)
-	rm -rf build build-tidy build-asan build-tsan build-determinism
+	rm -rf build build-tidy build-asan build-tsan build-determinism dist

@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
   const sluice::base::PrintableStream err(std::cerr);
   CLI::App app("Sluice trains Transformers on sequences of very different lengths.", "sluice");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "sluice 0.1.0");
+  app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   add_commands(app);
   try {
     app.parse(argc, argv);

@@ -1,0 +1,3 @@
+from sluice_train import sluice
+
+sluice()
