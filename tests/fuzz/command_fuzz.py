@@ -105,8 +105,8 @@ pull = "int8-difference"
 push = ["bfloat16", "int8"]
 gather = "auto"
 [watch]
-act = "plan"
-path_every = 10
+on_slow = "plan"
+critical_path_every = 10
 """
 
 
