@@ -152,16 +152,19 @@ bench: everything ## Run the benchmarks
 gpu-kit: everything ## Pack what proves and measures this build on a bare machine with a GPU (docs/gpu.md)
 	tools/gpu_kit pack
 
-paper: everything ## Simulate the published evaluation (resumes; ten minutes of one core) and write docs/evaluation.md
-	$(BUILD)/paper_evaluation
+# So long FlexSP's MILP is solved for each micro-batch; 0: its groups are the local search's.
+MILP_SECONDS ?= 60
+
+paper: everything ## Simulate the published evaluation (resumes; hours, ten minutes with MILP_SECONDS=0) and write docs/evaluation.md
+	$(BUILD)/paper_evaluation --milp-seconds $(MILP_SECONDS)
 	$(PYTHON) -B lab/evaluation/paper_page.py
 
 long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; a quarter of an hour of one core) and write docs/long_context.md
 	$(BUILD)/long_context
 	$(PYTHON) -B lab/evaluation/long_context_page.py
 
-rivals: everything ## Time rivals' plans beside Sluice's on 500 random batches (resumes; ten minutes of one core)
-	$(BUILD)/rivals
+rivals: everything ## Time rivals' plans beside Sluice's on 500 random batches (resumes; hours, ten minutes with MILP_SECONDS=0)
+	$(BUILD)/rivals --milp-seconds $(MILP_SECONDS)
 
 bench-fidelity: build corpora/stdlib/corpus.idx ## Simulated beside real steps of the quick start, profiled on this machine
 	SLUICE=$(SLUICE) $(PYTHON) -B bench/fidelity.py

@@ -4,6 +4,8 @@ what the command prints now, behind a line that says on which revision, on what 
 
     bench/record.py PAGE…     steps, offload, fidelity, …; commands run in the repository, with build/ among the programs
 
+Pages without such marks are written by a command of their own, or were copied by hand from what one printed (COPIED).
+
 A page is written when its command has succeeded, whole or not at all, and only of a revision: a tree with changes is refused.
 """
 
@@ -20,6 +22,13 @@ sys.path.insert(0, str(ROOT / "tests" / "integration"))
 
 from harness import hardware, recorded_revision  # noqa: E402
 
+# Tables that people have put together from what a command printed, and the command.
+COPIED = {"checkpoints": "make bench-saving", "device_layers": "bench/device_layers.py", "graph": "graph_bench",
+          "hetu_planner": "lab/evaluation/hetu_planner.py", "prediction": "prediction_bench", "rivals": "make rivals",
+          "spared_lanes": "spared_lanes_bench"}
+# Written whole, or between marks of their own, by a program that records the revision itself.
+WRITTEN = {"balance": "make bench-balance", "elastic": "bench/elastic_time.py", "minutes": "make minutes",
+           "reinforcement": "make bench-rl", "soak": "make soak", "trial": "make trial OPTIONS='--record …'"}
 MARK = re.compile(r"(<!--printed by (.*?)-->\n).*?(<!--/-->)", re.DOTALL)
 
 

@@ -1,6 +1,7 @@
 """Figures are recorded of a revision: bench/record.py in a small clone."""
 
 import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,15 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = "# A page\n\n<!--printed by echo 41-->\nnothing yet\n<!--/-->\n"
+
+
+class Pages(unittest.TestCase):
+    def test_a_page_is_filled_or_written_by_a_command_or_listed_as_copied(self):
+        record = runpy.run_path(str(ROOT / "bench/record.py"))
+        pages = {path.stem: path.read_text() for path in (ROOT / "bench/results").glob("*.md")}
+        without = {name for name, text in pages.items() if not record["MARK"].search(text)}
+        self.assertEqual(without, set(record["COPIED"]) | set(record["WRITTEN"]))
+        self.assertFalse(set(record["COPIED"]) & set(record["WRITTEN"]))
 
 
 class Record(unittest.TestCase):

@@ -27,6 +27,7 @@
 #include "result_lines.h"
 #include "schedule/pipeline_schedule.h"
 #include "session/sampling.h"
+#include "solved_flexsp.h"
 #include "study/comparison.h"
 #include "study/hydraulis.h"
 #include "study/least_work.h"
@@ -105,9 +106,9 @@ double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
 class Observed : public study::System {
  public:
   Observed(const Case& of, const std::string& name, const study::SystemInputs& inputs)
-      : world_size_(inputs.world_size) {
+      : flexsp_(of.milp_seconds), world_size_(inputs.world_size) {
     const double start_s = processor_s();
-    system_ = make(of, name, inputs);
+    system_ = name == "flexsp" ? flexsp_.make(inputs) : make(of, name, inputs);
     setup_s_ = processor_s() - start_s;
   }
   std::string configuration() const override { return system_->configuration(); }
@@ -122,8 +123,7 @@ class Observed : public study::System {
     for (const strategy::CandidateEstimate& of : step.plan.candidates)
       candidates[of.strategy] = of.estimated_ns;
     switch_ns_ += step.switch_ns;
-    gathers_between_nodes_ |=
-        study::gathers_between_nodes(step.plan, system_->cost().options().topology);
+    gathers_between_nodes_ |= study::gathers_between_nodes(step.plan, system_->cost().options().topology);
     return step;
   }
   // Whether the second overlap differs.
@@ -132,16 +132,20 @@ class Observed : public study::System {
   Json expectations() const { return {{"estimates_ns", estimates_}, {"candidates", candidates_}}; }
   Json observations() const {
     const auto steps = static_cast<int64_t>(std::max<size_t>(spreads_.size(), 1));
-    return {{"spreads", std::vector<double>(spreads_.begin(),
-                                            spreads_.begin() + std::min<std::ptrdiff_t>(steps, kSpreads))},
-            {"switch_ns", switch_ns_ / steps},
-            {"setup_cpu_s", setup_s_},
-            {"step_cpu_s", step_s_ / static_cast<double>(steps)}};
+    Json seen = {
+        {"spreads",
+         std::vector<double>(spreads_.begin(), spreads_.begin() + std::min<std::ptrdiff_t>(steps, kSpreads))},
+        {"switch_ns", switch_ns_ / steps},
+        {"setup_cpu_s", setup_s_},
+        {"step_cpu_s", step_s_ / static_cast<double>(steps)}};
+    if (Json counts = flexsp_.counts(); !counts.is_null()) seen["milp"] = std::move(counts);
+    return seen;
   }
 
  private:
   static constexpr std::ptrdiff_t kSpreads = 5;
   std::unique_ptr<study::System> system_;
+  bench::SolvedFlexSp flexsp_;
   int world_size_;
   double setup_s_ = 0;
   double step_s_ = 0;
@@ -389,7 +393,8 @@ void interpretation(const std::string& part, int64_t steps, Results& results) {
   }
 }
 
-void run(const std::string& part, const std::string& model, int64_t steps, Results& results) {
+void run(const std::string& part, const std::string& model, int64_t steps, double milp_seconds,
+         Results& results) {
   const std::vector<std::string> systems = {"least_work",
                                             "sluice",
                                             "sluice_lanes",
@@ -413,13 +418,16 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
   const auto wanted = [&](const char* name) { return part == "all" || part == name; };
   if (wanted("corpora")) bench::corpora(results);
   if (wanted("figure13")) {
-    for (const Case& of : figure_13()) {
+    for (Case of : figure_13()) {
+      of.milp_seconds = milp_seconds;
       if (model.empty() || of.model == model) simulate(of, systems, steps, results);
     }
   }
   if (wanted("goals")) {
-    for (const Case& of : goals())
+    for (Case of : goals()) {
+      of.milp_seconds = milp_seconds;
       simulate(of, {"least_work", "sluice_lanes", "megatron", "deepspeed", "fsdp", "flexsp"}, steps, results);
+    }
   }
   interpretation(part, steps, results);
   if (wanted("freedom")) freedom(steps, results);
@@ -449,16 +457,20 @@ int main(int argc, char** argv) {
   std::string part = "all";
   std::string model;
   int64_t steps = 20;
+  double milp_seconds = 0;
   app.add_option("--out", out, "Results are appended here")->capture_default_str();
   app.add_option("--part", part,
                  "corpora, figure13 … figure20, table1, table2, table4, appendix_b2, goals, freedom or all")
       ->capture_default_str();
   app.add_option("--model", model, "Only this one of Figure 13: 7b, 13b or 32b");
   app.add_option("--steps", steps, "Simulated steps a scenario and system")->capture_default_str();
+  app.add_option("--milp-seconds", milp_seconds, "So long FlexSP's MILP is solved for each micro-batch")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     Results results(out, {"figure", "model", "gpus", "corpus", "context", "tokens", "system"});
-    run(part, model, steps, results);
+    run(part, model, steps, milp_seconds, results);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

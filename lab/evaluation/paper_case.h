@@ -24,6 +24,7 @@ struct Case {
   std::string corpus;  // a law of lengths, or a file of them in bench/data: "system", "wikipedia", "code"
   int64_t context = 32768;
   int64_t tokens = 100'000;
+  double milp_seconds = 0;  // for which FlexSP's MILP is solved for each micro-batch
 };
 
 inline const std::vector<int32_t>& corpus_lengths(const std::string& corpus) {

@@ -2,7 +2,7 @@
 // each system chooses its configuration on samples, and the one clock times each batch's plans. A line of
 // JSON a batch and rival, appended to the file given; then a table, and every batch on which a rival is more
 // than 1 % faster, with where both spend their time. Results that stand in the file already are not made
-// again.
+// again. FlexSP's micro-batches are also solved as its MILP, for some seconds each.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -22,6 +22,7 @@
 #include "cost/measured_passes.h"
 #include "result_lines.h"
 #include "session/planning_inputs.h"
+#include "solved_flexsp.h"
 #include "study/comparison.h"
 #include "study/length_distribution.h"
 #include "study/rival_traits.h"
@@ -113,12 +114,12 @@ Json step_json(const report::StepRecord& step) {
 
 // By batch; nothing when the system cannot run it.
 std::vector<Json> steps_of(const study::SystemInputs& given, const study::Scenario& scenario,
-                           const std::string& name, bool measured) {
+                           const std::string& name, bool measured, bench::SolvedFlexSp& flexsp) {
   study::SystemInputs inputs = given;
   if (measured) inputs.cost = cost::with_measured_passes(inputs.cost);
   std::vector<Json> steps;
   try {
-    const auto system = study::system_kind(name).make(inputs);
+    const auto system = name == "flexsp" ? flexsp.make(inputs) : study::system_kind(name).make(inputs);
     const study::Simulation simulation =
         study::simulate(*system, scenario.batches, scenario.table, {.world_size = inputs.world_size});
     for (const report::StepRecord& step : simulation.run.steps) {
@@ -131,7 +132,7 @@ std::vector<Json> steps_of(const study::SystemInputs& given, const study::Scenar
   return steps;
 }
 
-void run(uint64_t seed, int64_t batches, const std::vector<std::string>& rivals,
+void run(uint64_t seed, int64_t batches, const std::vector<std::string>& rivals, bench::SolvedFlexSp& flexsp,
          bench::ResultLines& results) {
   const Draw drawn = draw(seed);
   std::optional<study::Scenario> scenario;
@@ -143,13 +144,15 @@ void run(uint64_t seed, int64_t batches, const std::vector<std::string>& rivals,
       if (results.has(key)) continue;
       if (!scenario && !(scenario = scenario_of(drawn, batches))) return;
       const study::SystemInputs& inputs = scenario->inputs;
-      if (ours.empty()) ours = steps_of(inputs, *scenario, "sluice", measured);
+      if (ours.empty()) ours = steps_of(inputs, *scenario, "sluice", measured, flexsp);
       if (ours.empty()) return;
-      const std::vector<Json> theirs = steps_of(inputs, *scenario, rival, measured);
+      const std::vector<Json> theirs = steps_of(inputs, *scenario, rival, measured, flexsp);
       Json ratios = Json::array();
       for (size_t b = 0; b < theirs.size(); ++b)
         ratios.push_back(theirs[b].at("ns").get<double>() / ours[b].at("ns").get<double>());
-      results.add(key, {{"scenario", drawn.name}, {"ratios", ratios}, {"theirs", theirs}, {"ours", ours}});
+      Json result = {{"scenario", drawn.name}, {"ratios", ratios}, {"theirs", theirs}, {"ours", ours}};
+      if (rival == "flexsp") result["milp"] = flexsp.counts();
+      results.add(key, result);
     }
   }
 }
@@ -157,6 +160,17 @@ void run(uint64_t seed, int64_t batches, const std::vector<std::string>& rivals,
 struct Verdict {
   std::vector<double> ratios;
   int64_t faster = 0;
+  int64_t milp_asked = 0, milp_proved = 0, milp_improved = 0;  // micro-batches
+  void add_milp(const Json& counts) {
+    if (counts.is_null()) return;
+    milp_asked += counts.at("asked").get<int64_t>();
+    milp_proved += counts.at("proved").get<int64_t>();
+    milp_improved += counts.at("improved").get<int64_t>();
+  }
+  std::string milp_text() const {
+    if (milp_asked == 0) return "-";
+    return text(milp_improved, " of ", milp_asked, " improved, ", milp_proved, " proved");
+  }
 };
 
 // The table, and the exceptions, those that we lose by most first.
@@ -167,6 +181,7 @@ void print(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     const Json row = Json::parse(line);
     Verdict& verdict = verdicts[{row.at("rival"), row.at("overlap")}];
+    verdict.add_milp(row.value("milp", Json()));
     for (size_t b = 0; b < row.at("ratios").size(); ++b) {
       const double ratio = row.at("ratios")[b].get<double>();
       verdict.ratios.push_back(ratio);
@@ -186,8 +201,9 @@ void print(const std::string& path) {
       exceptions.emplace_back(ratio, out.str());
     }
   }
-  std::vector<std::vector<std::string>> rows = {
-      {"rival ÷ Sluice", "overlap", "batches", "least", "p5", "median", "mean", "more than 1 % faster"}};
+  std::vector<std::vector<std::string>> rows = {{"rival ÷ Sluice", "overlap", "batches", "least", "p5",
+                                                 "median", "mean", "more than 1 % faster",
+                                                 "MILP, micro-batches"}};
   for (auto& [key, verdict] : verdicts) {
     std::vector<double>& ratios = verdict.ratios;
     if (ratios.empty()) continue;
@@ -201,9 +217,10 @@ void print(const std::string& path) {
     };
     rows.push_back({key.first, key.second, text(ratios.size()), shown(ratios.front()),
                     shown(ratios[ratios.size() / 20]), shown(ratios[ratios.size() / 2]),
-                    shown(sum / static_cast<double>(ratios.size())), text(verdict.faster)});
+                    shown(sum / static_cast<double>(ratios.size())), text(verdict.faster),
+                    verdict.milp_text()});
   }
-  std::cout << base::table_text(rows, "llrrrrrr") << "\n\n" << exceptions.size() << " exceptions\n";
+  std::cout << base::table_text(rows, "llrrrrrrl") << "\n\n" << exceptions.size() << " exceptions\n";
   std::ranges::sort(exceptions);
   for (const auto& [ratio, of] : exceptions) std::cout << of;
 }
@@ -216,16 +233,21 @@ int main(int argc, char** argv) {
   std::string only;
   uint64_t first = 0, draws = 100;
   int64_t batches = 5;
+  double milp_seconds = 0;
   app.add_option("--out", out, "Results are appended here")->capture_default_str();
   app.add_option("--draws", draws, "Scenarios")->capture_default_str();
   app.add_option("--first", first, "The first seed")->capture_default_str();
   app.add_option("--batches", batches, "Batches of each")->capture_default_str();
   app.add_option("--rivals", only, "Only these, with commas between");
+  app.add_option("--milp-seconds", milp_seconds, "So long FlexSP's MILP is solved for each micro-batch")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
   try {
+    bench::SolvedFlexSp flexsp(milp_seconds);
     bench::ResultLines results(out, {"seed", "rival", "overlap"});
     const std::vector<std::string> rivals = only.empty() ? kRivals : base::split(only, ',');
-    for (uint64_t seed = first; seed < first + draws; ++seed) run(seed, batches, rivals, results);
+    for (uint64_t seed = first; seed < first + draws; ++seed) run(seed, batches, rivals, flexsp, results);
     print(out);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

@@ -4,10 +4,12 @@
 #include <limits>
 #include <string>
 
-#include "cbc_program.h"
+#include "solver/cbc_program.h"
 
 namespace sluice::tests {
 namespace {
+
+using milp::CbcProgram;
 
 // Columns: o_ij for item i and bin j at i·V + j, then the fullest bin's work. Rows: items, works, tokens.
 CbcProgram program_of(std::span<const published::PartitionItem> items,

@@ -213,20 +213,46 @@ std::optional<Batch> batch_of(std::span<const int64_t> lengths, const std::vecto
   return batch;
 }
 
-// The blaster. Nothing when the batch does not fit.
-std::optional<Batch> best_batch(std::span<const int64_t> lengths, const FlexSpCost& cost) {
+// The blaster's batches, by number of micro-batches. None when the batch does not fit.
+std::vector<Batch> all_batches(std::span<const int64_t> lengths, const FlexSpCost& cost) {
   const std::vector<int> order = by_descending_length(lengths);
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   const int64_t capacity = std::max<int64_t>(1, cost.capacity_tokens(1) * cost.ranks());
   const auto fewest = static_cast<int>((tokens + capacity - 1) / capacity);
-  std::optional<Batch> best;
+  std::vector<Batch> batches;
   // Runs of even token sums may not fit as few as the tokens alone would.
-  for (int count = std::max(1, fewest); count <= fewest + kMoreMicroBatches || !best; ++count) {
+  for (int count = std::max(1, fewest); count <= fewest + kMoreMicroBatches || batches.empty(); ++count) {
     if (count > static_cast<int>(lengths.size())) break;
-    std::optional<Batch> next = batch_of(lengths, order, count, cost);
-    if (next && (!best || next->time_ns < best->time_ns)) best = std::move(next);
+    if (std::optional<Batch> next = batch_of(lengths, order, count, cost))
+      batches.push_back(*std::move(next));
   }
-  return best;
+  return batches;
+}
+
+void improve_groups(std::span<const int64_t> lengths, const FlexSpCost& cost, const ImproveGroups& improve,
+                    Batch& batch) {
+  for (MicroBatch& micro : batch.micro_batches) {
+    std::vector<int64_t> own;
+    for (const int s : micro.sequences) own.push_back(lengths[static_cast<size_t>(s)]);
+    FlexSpGroups groups = improve(own, cost, micro.groups);
+    const int64_t gained_ns = cost.micro_batch_ns(micro.groups, own) - cost.micro_batch_ns(groups, own);
+    if (gained_ns <= 0) continue;
+    micro.groups = std::move(groups);
+    batch.time_ns -= gained_ns;
+  }
+}
+
+// Nothing when the batch does not fit.
+std::optional<Batch> best_batch(std::span<const int64_t> lengths, const FlexSpCost& cost,
+                                const ImproveGroups& improve) {
+  std::vector<Batch> batches = all_batches(lengths, cost);
+  if (batches.empty()) return std::nullopt;
+  if (improve) {
+    const int64_t least_ns = std::ranges::min(batches, {}, &Batch::time_ns).time_ns;
+    std::erase_if(batches, [&](const Batch& batch) { return batch.time_ns > least_ns + least_ns / 100; });
+    for (Batch& batch : batches) improve_groups(lengths, cost, improve, batch);
+  }
+  return *std::ranges::min_element(batches, {}, &Batch::time_ns);
 }
 
 }  // namespace
@@ -333,6 +359,13 @@ std::optional<FlexSpGroups> best_groups(std::span<const int64_t> lengths, const 
   return best;
 }
 
+std::optional<FlexSpGroups> groups_near(std::span<const int64_t> lengths, std::span<const int> sizes,
+                                        const FlexSpCost& cost) {
+  std::optional<FlexSpGroups> start = assign_to_groups(lengths, sizes, cost);
+  if (!start) return std::nullopt;
+  return search_from(Assignment(*std::move(start), lengths, cost).improved(), lengths, cost);
+}
+
 std::vector<size_t> cut_evenly(std::span<const int64_t> lengths, int count) {
   const auto ends_with = [&](int64_t most) {
     std::vector<size_t> ends;
@@ -361,9 +394,9 @@ std::vector<size_t> cut_evenly(std::span<const int64_t> lengths, int count) {
 }
 
 strategy::StepPlan flex_sp_plan(const GroupProgram& program, std::span<const int64_t> lengths,
-                                const cost::CostModel& cost, int world_size) {
+                                const cost::CostModel& cost, int world_size, const ImproveGroups& improve) {
   const FlexSpCost groups_cost(program, cost, world_size);
-  const std::optional<Batch> batch = best_batch(lengths, groups_cost);
+  const std::optional<Batch> batch = best_batch(lengths, groups_cost, improve);
   if (!batch) {
     const int64_t length = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
     throw base::InfeasibleError(base::text("a sequence of ", length,

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -73,12 +74,24 @@ std::optional<FlexSpGroups> assign_to_groups(std::span<const int64_t> lengths, s
 // The local search. Nothing when no set of sizes holds the lengths.
 std::optional<FlexSpGroups> best_groups(std::span<const int64_t> lengths, const FlexSpCost& cost);
 
+// The same from these sizes on, which descend and sum to at most the ranks. Nothing when they do not hold the
+// lengths.
+std::optional<FlexSpGroups> groups_near(std::span<const int64_t> lengths, std::span<const int> sizes,
+                                        const FlexSpCost& cost);
+
 // `count` runs of `lengths`, which descend, with the least largest sum: their ends. Fewer runs where one
 // token sum would be 0.
 std::vector<size_t> cut_evenly(std::span<const int64_t> lengths, int count);
 
-// InfeasibleError when a sequence is longer than any group holds.
+// Groups for a micro-batch's descending lengths that are at least as fast as those found, which are there;
+// for example a solver's (lab/milp).
+using ImproveGroups = std::function<FlexSpGroups(std::span<const int64_t> lengths, const FlexSpCost& cost,
+                                                 const FlexSpGroups& found)>;
+
+// The numbers of micro-batches that the search puts within a hundredth of the best are improved before one is
+// taken. InfeasibleError when a sequence is longer than any group holds.
 strategy::StepPlan flex_sp_plan(const GroupProgram& program, std::span<const int64_t> lengths,
-                                const cost::CostModel& cost, int world_size);
+                                const cost::CostModel& cost, int world_size,
+                                const ImproveGroups& improve = nullptr);
 
 }  // namespace sluice::published

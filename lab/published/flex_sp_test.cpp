@@ -162,6 +162,31 @@ TEST(FlexSp, MicroBatchesArePassesOfGroupsThatExchangeHeads) {
               0.05 * static_cast<double>(alone_ns));
 }
 
+// A solver is shown what the search found; its groups count only where the micro-batch ends sooner with them.
+TEST(FlexSp, GroupsMayBeImprovedAndNeverGetWorse) {
+  const Machine machine{small_machine(128'000'000, 1)};
+  const std::vector<int64_t> lengths = two_micro_batches(machine);
+  const auto plan_with = [&](const ImproveGroups& improve) {
+    return flex_sp_plan(machine.program, lengths, machine.cost, 8, improve);
+  };
+  const int64_t searched_ns = plan_with(nullptr).estimated_ns;
+  int asked = 0;
+  const auto slower = [&](std::span<const int64_t> own, const FlexSpCost& cost, const FlexSpGroups& found) {
+    ++asked;
+    EXPECT_TRUE(std::ranges::is_sorted(own, std::greater()));
+    EXPECT_EQ(best_groups(own, cost)->time_ns, found.time_ns);
+    const std::vector<int> sizes(8, 1);
+    return assign_to_groups(own, sizes, cost).value_or(found);
+  };
+  EXPECT_LE(plan_with(slower).estimated_ns, searched_ns);
+  EXPECT_GE(asked, 2) << "a micro-batch was kept from it";
+  // Where nobody searched for long, the same search is what makes it better.
+  const auto again = [](std::span<const int64_t> own, const FlexSpCost& cost, const FlexSpGroups& found) {
+    return groups_near(own, found.sizes, cost).value_or(found);
+  };
+  EXPECT_LE(plan_with(again).estimated_ns, searched_ns);
+}
+
 TEST(FlexSp, SequenceThatNoGroupHoldsIsInfeasible) {
   const Machine machine{small_machine(128'000'000)};
   EXPECT_THROW(flex_sp_plan(machine.program, std::vector<int64_t>{100'000'000}, machine.cost, 8),

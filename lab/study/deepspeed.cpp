@@ -161,7 +161,9 @@ std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ran
                                          ": take larger ones"));
 }
 
-std::unique_ptr<System> make_flexsp(const SystemInputs& inputs) {
+std::unique_ptr<System> make_flexsp(const SystemInputs& inputs) { return make_flexsp(inputs, nullptr); }
+
+std::unique_ptr<System> make_flexsp(const SystemInputs& inputs, published::ImproveGroups improve) {
   const std::vector<std::vector<int64_t>> batches = some_batches(inputs);
   std::optional<Variant> best;
   int64_t least_ns = 0;
@@ -183,9 +185,9 @@ std::unique_ptr<System> make_flexsp(const SystemInputs& inputs) {
   return fixed_layout(
       base::text("groups of up to ", largest, recompute_text(*best), ", ", name_of(best->sharding)),
       best->cost,
-      [variant = *best, ranks = inputs.world_size](const std::vector<int64_t>& lengths,
-                                                   const cost::CostModel& cost) {
-        return step_of(variant, published::flex_sp_plan(variant.program, lengths, cost, ranks));
+      [variant = *best, ranks = inputs.world_size, improve = std::move(improve)](
+          const std::vector<int64_t>& lengths, const cost::CostModel& cost) {
+        return step_of(variant, published::flex_sp_plan(variant.program, lengths, cost, ranks, improve));
       });
 }
 

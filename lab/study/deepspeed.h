@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "published/flex_sp.h"
 #include "study/system.h"
 
 namespace sluice::study {
@@ -27,6 +28,8 @@ namespace sluice::study {
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs);
 std::unique_ptr<System> make_fsdp(const SystemInputs& inputs);
 std::unique_ptr<System> make_flexsp(const SystemInputs& inputs);
+// The same with groups of its steps that a solver may improve; its stage of ZeRO is chosen by the search's.
+std::unique_ptr<System> make_flexsp(const SystemInputs& inputs, published::ImproveGroups improve);
 
 // DeepSpeed with a group size, recompute and packs that are given, and the lowest stage of ZeRO that holds
 // the context. REQUIRES: packs no longer than the context.

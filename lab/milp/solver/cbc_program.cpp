@@ -1,8 +1,8 @@
-#include "cbc_program.h"
+#include "solver/cbc_program.h"
 
 #include <Cbc_C_Interface.h>
 
-namespace sluice::tests {
+namespace sluice::milp {
 
 int CbcProgram::add_row(double low, double high) {
   row_low_.push_back(low);
@@ -49,4 +49,4 @@ CbcProgram::Solution CbcProgram::solve(
   return solution;
 }
 
-}  // namespace sluice::tests
+}  // namespace sluice::milp

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace sluice::tests {
+namespace sluice::milp {
 
 class CbcProgram {
  public:
@@ -20,7 +20,7 @@ class CbcProgram {
     bool infeasible = false;  // proved
     bool optimal = false;     // proved
     double objective = 0;
-    std::vector<double> columns;  // empty: none was found
+    std::vector<double> columns;  // empty: none was found; not whole where time ran out
   };
   // The least sum of costs. `settings`: CBC's parameters by name.
   Solution solve(const std::vector<std::pair<std::string, std::string>>& settings) const;
@@ -31,4 +31,4 @@ class CbcProgram {
   std::vector<bool> whole_;
 };
 
-}  // namespace sluice::tests
+}  // namespace sluice::milp
