@@ -8,6 +8,8 @@ the first token, TPOT the time per token behind it, ITL the time between two tok
 - `load`: the requests, whose total throughput stands beside that of `sluice generate` on the same prompts;
 - `alone` and `beside`: one client's TTFT without and with another client of 100 times its connections, from another address.
 
+What is compared takes turns, --rounds times, and the median of the rounds' ratios is given: other programs of the machine slow both sides.
+
     make bench-serve
 """
 
@@ -189,7 +191,7 @@ def seconds_of(duration):
 
 async def fairness(port, args):
     """One client's TTFT alone, and beside a crowd that keeps 100 connections busy for each of its own."""
-    own = prompts_of(args.fair_requests, args.shortest, args.seed + 1)
+    own = prompts_of(args.fair_requests, args.shortest, args.seed + 1)  # the same in each round
 
     async def one_by_one():
         return [(await ask(port, prompt, args.tokens, "127.0.0.1")).ttft for prompt in own]
@@ -208,19 +210,34 @@ async def fairness(port, args):
     return alone, beside
 
 
+def spread(values, digits=3):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f} over {len(values)} rounds)"
+
+
 def markdown(results):
     load = results["load"]
     lines = [f"# Serving under load\n\nCommand: `make bench-serve`, at revision {results['revision']}, {results['hardware']}, load "
              f"{results['load_before']:.1f} before. {results['requests']} requests at {results['request_rate']} a second, prompts of "
-             f"{results['prompt_tokens'][0]} to {results['prompt_tokens'][1]} tokens, {results['tokens']} tokens of output each.\n",
+             f"{results['prompt_tokens'][0]} to {results['prompt_tokens'][1]} tokens, {results['tokens']} tokens of output each. "
+             "The load's rows are those of the round of median throughput.\n",
              "| figure | value |", "| --- | --- |"]
     lines += [f"| {name} | {value} |" for name, value in load.items()]
-    lines += [f"| output_throughput over the generator's without HTTP ({results['generator_tokens_per_s']:.0f} tokens/s) | "
-              f"{results['throughput_ratio']:.3f} |" if "throughput_ratio" in results else "",
-              f"| median TTFT of one client alone, ms | {results['alone_ttft_ms']:.1f} |",
-              f"| beside another with 100 times its connections, ms | {results['beside_ttft_ms']:.1f} |",
-              f"| ratio | {results['beside_ttft_ms'] / results['alone_ttft_ms']:.2f} |"]
+    lines += [f"| output_throughput over the generator's without HTTP ({statistics.median(results['generator_tokens_per_s']):.0f} tokens/s) | "
+              f"{spread(results['throughput_ratios'])} |" if "throughput_ratios" in results else "",
+              f"| median TTFT of one client alone, ms | {spread(results['alone_ttft_ms'], 1)} |",
+              f"| beside another with 100 times its connections, ms | {spread(results['beside_ttft_ms'], 1)} |",
+              f"| ratio | {spread(results['ttft_ratios'], 2)} |"]
     return "\n".join(line for line in lines if line) + "\n"
+
+
+def one_round(port, prompts, model, folder, args):
+    measured, seconds = asyncio.run(open_loop(port, prompts, args.tokens, args.request_rate, args.seed, concurrency=args.max_concurrency))
+    found = {"load": summary(measured, prompts, seconds)}
+    if args.request_rate == float("inf"):
+        found["generator_tokens_per_s"] = generated_per_s(args.sluice, model, prompts, args.tokens, folder, args)
+        found["throughput_ratios"] = found["load"]["output_throughput"] / found["generator_tokens_per_s"]
+    alone, beside = (1e3 * statistics.median(seconds) for seconds in asyncio.run(fairness(port, args)))
+    return found | {"alone_ttft_ms": alone, "beside_ttft_ms": beside, "ttft_ratios": beside / alone}
 
 
 def main():
@@ -232,6 +249,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--shortest", type=int, default=8)
     parser.add_argument("--fair-requests", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-s", type=float, default=5.0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
@@ -246,16 +264,11 @@ def main():
         model = write_model(folder, args.sluice)
         server = Server(args.sluice, *model, "--context-length", 512, "--threads", args.threads)
         try:
-            measured, seconds = asyncio.run(open_loop(server.port, prompts, args.tokens, args.request_rate, args.seed,
-                                                      concurrency=args.max_concurrency))
-            results["load"] = summary(measured, prompts, seconds)
-            alone, beside = asyncio.run(fairness(server.port, args))
-            results |= {"alone_ttft_ms": 1e3 * statistics.median(alone), "beside_ttft_ms": 1e3 * statistics.median(beside)}
+            rounds = [one_round(server.port, prompts, model, folder, args) for _ in range(args.rounds)]
         finally:
             server.close()
-        if args.request_rate == float("inf"):
-            results["generator_tokens_per_s"] = generated_per_s(args.sluice, model, prompts, args.tokens, folder, args)
-            results["throughput_ratio"] = results["load"]["output_throughput"] / results["generator_tokens_per_s"]
+        loads = sorted((each.pop("load") for each in rounds), key=lambda load: load["output_throughput"])
+        results |= {"load": loads[len(loads) // 2]} | {name: [each[name] for each in rounds] for name in rounds[0]}
     print(json.dumps(results, indent=1))
     if args.results:
         args.results.write_text(markdown(results))

@@ -36,23 +36,38 @@ std::string rest_of(const std::string& whole, const std::string& shown) {
 
 std::vector<std::string> texts_behind(const Tokenizer& tokenizer,
                                       std::span<const Continuation> continuations) {
-  // Of each: the whole, then the tokens in front, without ever more of the last ones, as these may be a part
-  // of a letter.
+  // The whole, and the tokens in front of it.
   std::vector<Ids> asked;
   for (const Continuation& each : continuations) {
     const std::span<const int32_t> before = from_a_letter_on(tokenizer, each.before);
     Ids& whole = asked.emplace_back(before.begin(), before.end());
     whole.insert(whole.end(), each.tokens.begin(), each.tokens.end());
-    for (int64_t less = 0; less < kLetterTokens; ++less) {
-      const auto kept = static_cast<size_t>(std::max<int64_t>(0, std::ssize(before) - less));
-      asked.emplace_back(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(kept));
+    asked.emplace_back(before.begin(), before.end());
+  }
+  std::vector<std::string> decoded = tokenizer.decode_all(asked);
+  // Where these end with a part of a letter: without ever more of the last ones.
+  std::vector<Ids> shorter;
+  for (size_t i = 1; i < decoded.size(); i += 2) {
+    if (!breaks_off(decoded[i])) continue;
+    for (int64_t less = 1; less < kLetterTokens; ++less) {
+      const Ids& before = asked[i];
+      const int64_t kept = std::max<int64_t>(0, std::ssize(before) - less);
+      shorter.emplace_back(before.begin(), before.begin() + kept);
     }
   }
-  const std::vector<std::string> decoded = tokenizer.decode_all(asked);
+  const std::vector<std::string> complete =
+      shorter.empty() ? std::vector<std::string>() : tokenizer.decode_all(shorter);
+  auto next = complete.begin();
   std::vector<std::string> texts;
-  for (auto of = decoded.begin(); of != decoded.end(); of += kLetterTokens + 1) {
-    const auto complete = std::find_if_not(of + 1, of + kLetterTokens + 1, breaks_off);
-    texts.push_back(rest_of(*of, complete == of + kLetterTokens + 1 ? of[1] : *complete));
+  for (size_t i = 1; i < decoded.size(); i += 2) {
+    std::string& shown = decoded[i];
+    if (breaks_off(shown)) {
+      const auto end = next + (kLetterTokens - 1);
+      const auto found = std::find_if_not(next, end, breaks_off);
+      if (found != end) shown = *found;
+      next = end;
+    }
+    texts.push_back(rest_of(decoded[i - 1], shown));
   }
   return texts;
 }

@@ -115,7 +115,7 @@ at::Tensor Decoder::rows_of(const layers::MicroBatchLayout& layout, const at::Te
   return layers::rows_of_pass(*model_.context.lanes, layout.cached.lanes, x_TH, rows);
 }
 
-void Decoder::forward(ForwardPass& pass) const {
+void Decoder::forward(ForwardPass& pass, const std::function<void()>& between) const {
   layers::Flow& flow = pass.flow;
   const layers::TensorParallel& parallel = model_.context.parallel;
   if (model_.stages.own == 0) {
@@ -125,7 +125,10 @@ void Decoder::forward(ForwardPass& pass) const {
     flow.id_T = layers::row_values({pass.ids.begin() + own.begin, pass.ids.begin() + own.end}, flow.layout,
                                    model_.like.device());
   }
-  for (const auto& operation : operations_) operation->forward(flow, layers::Purpose::kEvaluate);
+  for (const auto& operation : operations_) {
+    operation->forward(flow, layers::Purpose::kEvaluate);
+    if (between) between();
+  }
   if (!speaks()) return;
   std::vector<int64_t> wanted, scored;
   int64_t row = 0;

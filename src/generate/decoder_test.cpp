@@ -174,6 +174,36 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
   }
 }
 
+// Whichever layer of the pass around it a text comes in at.
+TEST_P(Families, SayTheSameWithinAPassOfOthers) {
+  const Model model(shape_);
+  base::Rng rng(8);
+  const std::vector<int64_t> crowd = random_tokens(rng, 37), late = random_tokens(rng, 21);
+  const Manner manner{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .alternatives = 2};
+  for (const int layer : {1, 4, 12}) {
+    const Decoder decoder(model.whole(), /*pages=*/60, /*most_texts=*/4);
+    Generator generator(decoder, {.pages = 60, .most_texts = 4, .newcomers = 1});
+    for (int i = 0; i < 4; ++i) generator.add({crowd, 8, 1, /*scored=*/true, /*client=*/1}, manner);
+    int64_t other = -1;
+    int layers = 0;
+    std::vector<int64_t> within;
+    while (generator.step([&] {
+      if (++layers == layer) other = generator.add({late, 9, 1, /*scored=*/true, /*client=*/2}, manner);
+      if (other < 0 || !within.empty()) return;
+      within = generator.step_within();
+      if (!within.empty()) {
+        EXPECT_EQ(generator.said(other).tokens.size(), 1U) << "before the others' pass ends";
+      }
+    })) {
+    }
+    EXPECT_EQ(within, std::vector<int64_t>{other});
+    expect_as_whole(model, late, generator.said(other), manner.sampling, 0);
+    for (int64_t text = 0; text < 4; ++text)
+      expect_as_whole(model, crowd, generator.said(text), manner.sampling, 0);
+    EXPECT_EQ(generator.scheduler().free_pages(), 60);
+  }
+}
+
 struct Asked {
   inference::Request request;
   Manner manner;

@@ -119,26 +119,41 @@ void Generator::hear(int64_t index, const Choice& choice) {
   scheduler_.said(index, choice.token, said.ended);
 }
 
-bool Generator::step() { return turn(scheduler_.next()); }
+bool Generator::step(const std::function<void()>& between) { return turn(scheduler_.next(), between); }
+
+std::vector<int64_t> Generator::step_within() {
+  ForwardPass pass = pass_of(scheduler_.next_within());
+  if (pass.pieces.empty()) return {};
+  decoder_.forward(pass);
+  hear(pass, draw(pass));
+  std::vector<int64_t> texts;
+  for (const inference::Piece& piece : pass.pieces) texts.push_back(piece.text);
+  return texts;
+}
 
 void Generator::settle() {
   while (turn({})) {
   }
 }
 
-bool Generator::turn(std::vector<inference::Piece> pieces) {
-  passes_.pop_back();
-  ForwardPass& begun = passes_.emplace_front(std::move(pieces), scheduler_);
-  for (const inference::Piece& piece : begun.pieces) {
-    if (piece.scored > 0) begun.alternatives = std::max(begun.alternatives, alternatives_of(piece.text));
+ForwardPass Generator::pass_of(std::vector<inference::Piece> pieces) {
+  ForwardPass pass(std::move(pieces), scheduler_);
+  for (const inference::Piece& piece : pass.pieces) {
+    if (piece.scored > 0) pass.alternatives = std::max(pass.alternatives, alternatives_of(piece.text));
   }
+  begun_ += pass.pieces.empty() ? 0 : 1;
+  return pass;
+}
+
+bool Generator::turn(std::vector<inference::Piece> pieces, const std::function<void()>& between) {
+  passes_.pop_back();
+  const ForwardPass& begun = passes_.emplace_front(pass_of(std::move(pieces)));
   if (std::ranges::all_of(passes_, [](const ForwardPass& pass) { return pass.pieces.empty(); })) return false;
-  begun_ += begun.pieces.empty() ? 0 : 1;
   last_pass_ = {};
   for (const inference::Piece& piece : begun.pieces)
     last_pass_.add(piece.begin, piece.end, piece.says, decoder_.model().context.shape.window);
   ForwardPass& here = passes_[static_cast<size_t>(decoder_.model().stages.own)];
-  if (!here.pieces.empty()) decoder_.forward(here);
+  if (!here.pieces.empty()) decoder_.forward(here, between);
   Heard heard = draw(passes_.back());
   end_turn(heard);
   hear(passes_.back(), heard);

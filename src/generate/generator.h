@@ -55,8 +55,12 @@ class Generator {
   int64_t add(const inference::Request& request, const Manner& manner);
 
   // A turn of all stages: one pass more begins, where texts are there to say something, and one ends. False:
-  // all texts have ended.
-  bool step();
+  // all texts have ended. `between` is called between two layers of a pass, where step_within() may be.
+  bool step(const std::function<void()>& between = {});
+  // A pass of clients that have no text under way, while one of the others is: so they don't wait for its
+  // end. The texts that went through the model; none: nobody waits so, or there is no room. REQUIRES: one
+  // rank has the model.
+  std::vector<int64_t> step_within();
   // Ends the passes under way without beginning others; then other parameters may take the place of the
   // model's, and with begin_anew() texts under way go through these from their beginning on. Collective, as
   // step() is.
@@ -91,7 +95,8 @@ class Generator {
     std::vector<Choice> choices;
     std::vector<Score> scores;
   };
-  bool turn(std::vector<inference::Piece> pieces);
+  bool turn(std::vector<inference::Piece> pieces, const std::function<void()>& between = {});
+  ForwardPass pass_of(std::vector<inference::Piece> pieces);
   Heard draw(const ForwardPass& pass) const;
   // That are told of each token of a text; the same on every rank.
   int64_t alternatives_of(int64_t text) const;

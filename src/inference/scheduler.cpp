@@ -180,6 +180,14 @@ bool Scheduler::hold_first(Text& text, int64_t taken) {
          hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken));
 }
 
+bool Scheduler::find_seat(int64_t client, DraftPass& pass) {
+  const int64_t kept = queues_.running_of(client) > 0 ? options_.newcomers : 0;
+  while (under_way() >= options_.most_texts - kept) {
+    if (pass.within || !make_way(client, pass.pieces)) return false;
+  }
+  return true;
+}
+
 bool Scheduler::let_in(int64_t client, int64_t most_rows, DraftPass& pass) {
   // What it was let in before would be put off for the other.
   const bool other_waits = short_of_room_ && *short_of_room_ != client;
@@ -188,14 +196,13 @@ bool Scheduler::let_in(int64_t client, int64_t most_rows, DraftPass& pass) {
     const int64_t index = queues_.first_of(client);
     Text& text = at(index);
     if (text.awaited) return true;
-    const bool has_slot = under_way() < options_.most_texts || make_way(client, pass.pieces);
-    if (!has_slot) return false;
+    if (!find_seat(client, pass)) return false;
     if (text.pages.empty() && options_.shares_prompts) share_prompt(text);
     const int64_t left = std::ssize(text.tokens) - text.cached;
     const int64_t taken = std::min(left, most_rows - pass.rows);
     if (!hold_first(text, taken)) {
       give_back(text);  // those it shares, too: their owner may be put off
-      if (!make_way(client, pass.pieces)) return false;
+      if (pass.within || !make_way(client, pass.pieces)) return false;
       continue;
     }
     queues_.begin(client);
@@ -257,21 +264,37 @@ bool Scheduler::take_newcomers(DraftPass& pass) {
   return !pass.pieces.empty();
 }
 
-std::vector<Piece> Scheduler::next() {
-  const int64_t evictions_before = evictions_, under_way_before = under_way();
-  DraftPass pass;
-  ++pass_;
-  after_newcomers_ = !after_newcomers_ && take_newcomers(pass);
-  if (!after_newcomers_) {
-    say_more(pass);
-    take_prompts(pass);
-  }
+void Scheduler::count_served(const DraftPass& pass) {
   for (const Piece& piece : pass.pieces) {
     Text& text = at(piece.text);
     const int64_t before = std::max(text.served, piece.begin);  // what comes back is not counted again
     if (piece.end > before) queues_.serve(text.client, piece.end - before);
     text.served = std::max(before, piece.end);
   }
+}
+
+std::vector<Piece> Scheduler::next_within() {
+  SLUICE_ASSERT(options_.stages == 1, "a pass within those of several stages");
+  DraftPass pass{.within = true};
+  if (had_pass_within_) return {};
+  ++pass_;
+  had_pass_within_ = take_newcomers(pass);
+  count_served(pass);
+  alike_ = 0;
+  return std::move(pass.pieces);
+}
+
+std::vector<Piece> Scheduler::next() {
+  const int64_t evictions_before = evictions_, under_way_before = under_way();
+  DraftPass pass;
+  had_pass_within_ = false;
+  ++pass_;
+  after_newcomers_ = !after_newcomers_ && take_newcomers(pass);
+  if (!after_newcomers_) {
+    say_more(pass);
+    take_prompts(pass);
+  }
+  count_served(pass);
   const auto is_awaited = [this](int64_t text) { return at(text).awaited; };
   SLUICE_ASSERT(
       !pass.pieces.empty() || std::ranges::any_of(running_, is_awaited) || all_waiting_are_awaited(),

@@ -9,8 +9,9 @@
 //
 // Several clients share the model by tokens, not by requests (inference/client_queues.h). The least served
 // client's prompts go through first, and each client has an equal part of a pass's rows for prompts. A client
-// that has no text under way has a pass for itself, at most every other one. A client with at least two texts
-// more under way than one that waits puts one of them off for it.
+// that has no text under way has a pass for itself, at most every other one, and one within each pass of the
+// others, where seats and pages are free. A client with at least two texts more under way than one that waits
+// puts one of them off for it.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +30,7 @@ namespace sluice::inference {
 struct SchedulerOptions {
   int64_t pages = 0;         // of the cache
   int64_t most_texts = 64;   // under way at once
+  int64_t newcomers = 0;     // of these, kept for clients that have none under way
   int64_t most_rows = 2048;  // that go through the model at once, in all passes under way
   int stages = 1;            // and as many passes under way
   // Whether what a request's samples begin with goes through the model once; states of recurrent layers are
@@ -86,6 +88,10 @@ class Scheduler {
   // What goes through the model next; empty: nothing, until more is told. Every text that says something must
   // be told before `stages` more calls: said(), or drop().
   std::vector<Piece> next();
+  // Prompts of clients without any text under way, while the last pass of next() is under way, which keeps
+  // its pages; empty: there are none, or they find no room, or this pass has had such a one. Whatever says
+  // something is to be told before the pass around it. REQUIRES: one stage.
+  std::vector<Piece> next_within();
   void said(int64_t text, int64_t token, bool ends);
   // Ends a text here, whose token may be awaited: nobody need tell it then.
   void drop(int64_t text);
@@ -154,14 +160,17 @@ class Scheduler {
   struct DraftPass {
     std::vector<Piece> pieces;
     int64_t rows = 0;
+    bool within = false;  // another pass, whose texts cannot be put off
   };
   void say_more(DraftPass& pass);
   void go_on(int64_t client, int64_t most_rows, DraftPass& pass);
   bool let_in(int64_t client, int64_t most_rows, DraftPass& pass);
   bool hold_first(Text& text, int64_t taken);
+  bool find_seat(int64_t client, DraftPass& pass);
   std::vector<int64_t> clients_with_prompts() const;
   void take_prompts(DraftPass& pass);
   bool take_newcomers(DraftPass& pass);
+  void count_served(const DraftPass& pass);
   void add_piece(int64_t text, int64_t taken, DraftPass& pass);
   Piece piece_of(int64_t text, int64_t end);
 
@@ -176,6 +185,7 @@ class Scheduler {
   // meanwhile.
   std::optional<int64_t> short_of_room_;
   bool after_newcomers_ = false;     // the last pass was theirs, so that the next one is everybody's
+  bool had_pass_within_ = false;     // the last pass
   std::vector<int64_t> free_slots_;  // the next one last
   int64_t evictions_ = 0;
   Expectation expectation_;

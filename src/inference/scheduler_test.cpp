@@ -188,6 +188,50 @@ TEST(Scheduler, AClientsPromptGoesThroughBesideAnothersMany) {
   EXPECT_EQ(scheduler.under_way(), 8);
 }
 
+// A crowd of one client that has all seats but one, and a pass of it under way.
+Scheduler with_crowd(int64_t newcomers) {
+  Scheduler scheduler({.pages = 200, .most_texts = 8, .newcomers = newcomers});
+  for (int i = 0; i < 20; ++i) scheduler.add({prompt(20), 100, 1, false, 1});
+  scheduler.next();
+  EXPECT_EQ(scheduler.under_way(), 8 - newcomers);
+  return scheduler;
+}
+
+TEST(Scheduler, ANewcomersPromptGoesThroughWithinAPassOfOthers) {
+  Scheduler scheduler = with_crowd(1);
+  const std::vector<int64_t> crowd = scheduler.running();
+  const int64_t first = scheduler.add({prompt(40), 2, 2, false, 2});
+  const std::vector<Piece> pieces = scheduler.next_within();
+  ASSERT_EQ(pieces.size(), 1U) << "there is one seat";
+  EXPECT_EQ(pieces[0].text, first);
+  EXPECT_EQ(pieces[0].end, 40);
+  EXPECT_TRUE(pieces[0].says);
+  EXPECT_EQ(scheduler.evictions(), 0) << "what is under way keeps its pages";
+  scheduler.said(first, 0, false);
+  scheduler.add({prompt(10), 2, 1, false, 3});
+  EXPECT_TRUE(scheduler.next_within().empty()) << "one in each pass";
+  for (const int64_t text : crowd) scheduler.said(text, 0, false);
+  // Then the third client has a pass for itself, and one of the crowd is put off for it.
+  const std::vector<Piece> next = scheduler.next();
+  EXPECT_EQ(scheduler.evictions(), 1);
+  ASSERT_EQ(next.size(), 1U);
+  EXPECT_EQ(next[0].end, 10);
+}
+
+TEST(Scheduler, WithoutAFreeSeatNobodyIsPutOffWithinAPass) {
+  Scheduler scheduler = with_crowd(0);
+  scheduler.add({prompt(40), 2, 1, false, 2});
+  EXPECT_TRUE(scheduler.next_within().empty());
+  EXPECT_EQ(scheduler.evictions(), 0);
+  for (const int64_t text : std::vector(scheduler.running())) scheduler.said(text, 0, false);
+  EXPECT_EQ(scheduler.next().size(), 1U);
+}
+
+TEST(Scheduler, ClientsWithTextsUnderWayWaitForThePassesEnd) {
+  Scheduler scheduler = with_crowd(1);
+  EXPECT_TRUE(scheduler.next_within().empty());
+}
+
 TEST(Scheduler, ClientsShareRowsAndSlotsEquallyWhateverTheyAskFor) {
   Scheduler scheduler({.pages = 4000, .most_texts = 8, .most_rows = 64});
   std::map<int64_t, int64_t> client_of, rows;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -101,42 +102,114 @@ void Answer::ask() {
       shown_.push_back({TextSoFar(*context_.reader.tokenizer, prompt, request_.stops)});
   }
   texts_.resize(conversations_.size());
-  advance();
+  go_on();
 }
 
 // From any thread.
 void Answer::changed() {
-  if (done_ || calls_++ > 0) return;
-  context_.pool.post(FairPool::Turn::kGoOn, client_, [self = shared_from_this()] { self->advance(); });
+  if (!done_ && calls_++ == 0) go_on();
 }
 
-// On a thread of the pool: steps until no call has come meanwhile.
-void Answer::advance() {
-  int64_t seen = 0;
-  do {
-    seen = calls_;
-    if (!done_) step();
-  } while (!calls_.compare_exchange_strong(seen, 0));
+// Answers that take long to write hold no others up.
+void Answer::go_on() {
+  if (request_.stream && !request_.logprobs) return context_.rounds.add(shared_from_this());
+  context_.pool.post(FairPool::Turn::kGoOn, client_, [self = shared_from_this()] {
+    std::vector<std::shared_ptr<Answer>> alone{self};
+    while (!alone.empty()) self->context_.rounds.advance(alone);
+  });
 }
 
-void Answer::step() {
+void Rounds::add(std::shared_ptr<Answer> answer) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(answer));
+    if (std::exchange(runs_, true)) return;
+  }
+  pool_.post(FairPool::Turn::kGoOn, "", [this] { run(); });
+}
+
+// One round, so that others have their turn of the pool.
+void Rounds::run() {
+  std::vector<std::shared_ptr<Answer>> answers;
+  {
+    const std::lock_guard lock(mutex_);
+    answers.swap(waiting_);
+  }
+  advance(answers);
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.insert(waiting_.end(), answers.begin(), answers.end());
+    runs_ = !waiting_.empty();
+    if (!runs_) return;
+  }
+  pool_.post(FairPool::Turn::kGoOn, "", [this] { run(); });
+}
+
+void Rounds::advance(std::vector<std::shared_ptr<Answer>>& answers) const {
+  std::vector<corpus::Continuation> wanted;
+  std::vector<size_t> counts;
+  for (const auto& answer : answers) counts.push_back(answer->read_round(wanted));
+  const auto decode = [&](std::span<const corpus::Continuation> tokens) {
+    return tokens.empty() ? std::vector<std::string>() : corpus::texts_behind(tokenizer_, tokens);
+  };
+  std::optional<std::vector<std::string>> all;
+  try {
+    all = decode(wanted);
+  } catch (const std::exception&) {  // then each alone: a fault of one's tokens is not the others'
+  }
+  size_t begin = 0;
+  for (size_t i = 0; i < answers.size(); begin += counts[i++]) {
+    try {
+      const auto own = std::span(wanted).subspan(begin, counts[i]);
+      const std::vector<std::string> alone = all ? std::vector<std::string>() : decode(own);
+      answers[i]->send_round(all ? std::span<const std::string>(*all).subspan(begin, counts[i]) : alone);
+    } catch (...) {
+      answers[i]->fail_round(std::current_exception());
+    }
+  }
+  std::erase_if(answers, [](const auto& answer) { return answer->ends_round(); });
+}
+
+size_t Answer::read_round(std::vector<corpus::Continuation>& wanted) {
+  calls_of_round_ = calls_;
+  sends_ = false;
+  const size_t before = wanted.size();
+  if (done_) return 0;
   try {
     if (reply_->gone()) {
       done_ = true;
-      return leave();
+      leave();
+      return 0;
     }
-    if (request_.stream && reply_->backlog() > kMostBacklog) return;  // it calls when that has gone
-    const bool all_ended = read_news();
-    if (request_.stream) {
-      send_news(all_ended);
-    } else if (all_ended) {
-      send_whole();
+    if (request_.stream && reply_->backlog() > kMostBacklog) return 0;  // it calls when that has gone
+    all_ended_ = read_news();
+    sends_ = request_.stream || all_ended_;
+    if (!request_.stream) return 0;
+    auto shown = shown_.begin();
+    for (const std::vector<Conversation::Text>& prompt : texts_) {
+      for (const Conversation::Text& each : prompt) {
+        if (auto more = shown++->text.pending(each.said)) wanted.push_back(std::move(*more));
+      }
     }
-    done_ = all_ended;
+  } catch (...) {
+    sends_ = false;
+    wanted.resize(before);
+    refuse(std::current_exception());
+  }
+  return wanted.size() - before;
+}
+
+void Answer::send_round(std::span<const std::string> decoded) {
+  if (!sends_) return;
+  try {
+    request_.stream ? send_news(all_ended_, decoded) : send_whole();
+    done_ = all_ended_;
   } catch (...) {
     refuse(std::current_exception());
   }
 }
+
+bool Answer::ends_round() { return calls_.compare_exchange_strong(calls_of_round_, 0); }
 
 // True: all texts have ended.
 bool Answer::read_news() {
@@ -173,7 +246,7 @@ void Answer::send_whole() {
   reply_->send(json_response(200, answer_json(request_, head_, choices, tokenizer)));
 }
 
-void Answer::send_news(bool all_ended) {
+void Answer::send_news(bool all_ended, std::span<const std::string> decoded) {
   if (!std::exchange(streaming_, true)) reply_->begin("text/event-stream");
   head_.fingerprint = context_.fingerprint();
   int index = 0;
@@ -182,9 +255,14 @@ void Answer::send_news(bool all_ended) {
     for (const Conversation::Text& each : texts_[prompt]) {
       Shown& shown = shown_[static_cast<size_t>(index)];
       tokens += std::ssize(each.said.tokens);
+      std::optional<std::string> piece;
+      if (shown.text.pending(each.said)) {
+        piece = decoded.front();
+        decoded = decoded.subspan(1);
+      }
       if (!shown.ended)
         send_choice(shown, {index,
-                            shown.text.more(each.said, each.finished),
+                            shown.text.more(each.said, each.finished, piece),
                             &each.said,
                             &request_.prompts[prompt],
                             each.finished,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,32 @@
 
 namespace sluice::serve {
 
+class Answer;
+
+// Streams that have news go on together, so that the tokenizer is asked once for all of them, not once for
+// each token of each. Thread-safe.
+class Rounds {
+ public:
+  Rounds(FairPool& pool, const corpus::Tokenizer& tokenizer) : pool_(pool), tokenizer_(tokenizer) {}
+  void add(std::shared_ptr<Answer> answer);
+  // Reads the news of these and sends it. Keeps those that have more by then.
+  void advance(std::vector<std::shared_ptr<Answer>>& answers) const;
+
+ private:
+  void run();
+
+  FairPool& pool_;
+  const corpus::Tokenizer& tokenizer_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Answer>> waiting_;
+  bool runs_ = false;
+};
+
 // What answers have in common. All of it outlives them.
 struct AnswerContext {
   Engine& engine;
   FairPool& pool;
+  Rounds& rounds;
   const RequestReader& reader;
   int64_t context_length = 0;
   std::vector<int64_t> end_tokens;
@@ -38,6 +61,13 @@ class Answer : public std::enable_shared_from_this<Answer> {
   // Reads the request, on a thread of the pool, and has it generated.
   void begin(const std::string& body, Endpoint endpoint, uint64_t seed);
 
+  // A round, on one thread at a time: reads the news, and adds the tokens whose texts are to be found, so
+  // many of which are its own; sends these texts; and says whether there is more news already.
+  size_t read_round(std::vector<corpus::Continuation>& wanted);
+  void send_round(std::span<const std::string> decoded);
+  void fail_round(const std::exception_ptr& fault) { refuse(fault); }
+  bool ends_round();
+
  private:
   struct Shown {
     TextSoFar text;
@@ -48,11 +78,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void ask();
   int64_t most_tokens(const std::vector<int64_t>& prompt) const;
   void changed();
-  void advance();
-  void step();
+  void go_on();
   bool read_news();
   void send_whole();
-  void send_news(bool all_ended);
+  void send_news(bool all_ended, std::span<const std::string> decoded);
   void send_choice(Shown& shown, Choice choice);
   std::string part_to_show(Shown& shown, Choice& choice) const;
   void send_chunk(const base::Json& json);
@@ -68,8 +97,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::vector<std::vector<Conversation::Text>> texts_;        // likewise
   std::vector<Shown> shown_;                                  // by choice, of streams
   bool streaming_ = false;                                    // its head has been sent
-  // Calls that have come since the last step began; one thread at a time steps.
+  // Calls that have come since the last round began, which one of them asked for.
   std::atomic<int64_t> calls_ = 0;
+  int64_t calls_of_round_ = 0;
+  bool sends_ = false, all_ended_ = false;  // in this round
   std::atomic<bool> done_ = false;
 };
 

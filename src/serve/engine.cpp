@@ -165,6 +165,9 @@ void Engine::drop(int64_t text) {
 
 void Engine::run() {
   std::exception_ptr end;
+  // Several ranks would have to agree at each layer.
+  const std::function<void()> newcomers =
+      options_.company == nullptr ? [this] { let_newcomers_through(); } : std::function<void()>();
   try {
     while (wait_until_asked()) {
       act();
@@ -175,7 +178,7 @@ void Engine::run() {
         continue;
       }
       company_.pass();
-      generator_.step();
+      generator_.step(newcomers);
       publish();
     }
     end = std::make_exception_ptr(Unavailable(stopped_));
@@ -316,15 +319,39 @@ void Engine::drop_left() {
   });
 }
 
-void Engine::publish() {
-  for (const auto& [conversation, first, client] : open_) {
-    for (int sample = 0; sample < conversation->request().samples; ++sample) {
-      if (!generator_.knows(first + sample)) continue;
-      const bool finished = generator_.finished(first + sample);
-      conversation->show(sample, generator_.said(first + sample), finished);
-      if (finished || conversation->failed()) drop(first + sample);
-    }
+// Between two layers of a pass. Nothing is done to texts of that pass, whose pages others must not have yet.
+void Engine::let_newcomers_through() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (new_.empty() || stopping_) return;
   }
+  take_new();
+  const std::vector<int64_t> texts = generator_.step_within();
+  if (texts.empty()) return;
+  for (const Open& open : open_) {
+    const int64_t end = open.first + open.conversation->request().samples;
+    const auto is_own = [&](int64_t text) { return open.first <= text && text < end; };
+    if (std::ranges::any_of(texts, is_own)) show(open);
+  }
+  close_ended();
+}
+
+void Engine::show(const Open& open) {
+  const auto& [conversation, first, client] = open;
+  for (int sample = 0; sample < conversation->request().samples; ++sample) {
+    if (!generator_.knows(first + sample)) continue;
+    const bool finished = generator_.finished(first + sample);
+    conversation->show(sample, generator_.said(first + sample), finished);
+    if (finished || conversation->failed()) drop(first + sample);
+  }
+}
+
+void Engine::publish() {
+  for (const Open& open : open_) show(open);
+  close_ended();
+}
+
+void Engine::close_ended() {
   std::erase_if(open_, [this](const Open& open) {
     const bool ended = open.conversation->all_ended();
     if (ended) close(open);

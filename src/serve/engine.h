@@ -148,6 +148,9 @@ class Engine {
   bool begin(Open& open, int64_t client);
   void drop_left();
   void publish();
+  void show(const Open& open);
+  void close_ended();
+  void let_newcomers_through();
   void count();
   void close(const Open& open);
   void fail(const std::exception_ptr& fault);

@@ -45,12 +45,19 @@ std::function<void()> FairPool::Queues::take() {
   return work;
 }
 
+// REQUIRES: one of them has work.
+FairPool::Queues& FairPool::next_queues() {
+  const bool begins = going_on_.turns.empty() || (!beginning_.turns.empty() && !began_last_);
+  began_last_ = begins;
+  return begins ? beginning_ : going_on_;
+}
+
 void FairPool::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     posted_.wait(lock, [this] { return stopping_ || !going_on_.turns.empty() || !beginning_.turns.empty(); });
     if (stopping_) return;
-    std::function<void()> work = (going_on_.turns.empty() ? beginning_ : going_on_).take();
+    std::function<void()> work = next_queues().take();
     lock.unlock();
     work();
     work = {};

@@ -20,7 +20,8 @@ class FairPool {
   // Work that has not begun is thrown away.
   ~FairPool();
 
-  // kGoOn: of an answer under way, before all that begins one.
+  // kGoOn: of an answer under way, which takes turns with work that begins one: so a client's first request
+  // does not wait for all answers of a crowd, nor these for a crowd's requests.
   enum class Turn : uint8_t { kGoOn, kBegin };
   // Thread-safe. `work` must throw nothing.
   void post(Turn turn, const std::string& client, std::function<void()> work);
@@ -34,10 +35,12 @@ class FairPool {
     std::function<void()> take();
   };
   void run();
+  Queues& next_queues();
 
   std::mutex mutex_;
   std::condition_variable posted_;
   Queues going_on_, beginning_;
+  bool began_last_ = false;  // the last work taken began an answer
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -97,8 +97,10 @@ class Server::Impl : public HttpHandler {
         reader_{&tokenizer,           options_.model,   options_.vocabulary, options_.context_length,
                 options_.tool_format, options_.requests},
         pool_(std::make_unique<FairPool>(options_.threads)),
+        rounds_(*pool_, tokenizer_),
         context_{engine,
                  *pool_,
+                 rounds_,
                  reader_,
                  options_.context_length,
                  options_.end_tokens,
@@ -288,6 +290,7 @@ class Server::Impl : public HttpHandler {
   const ServerOptions options_;
   const RequestReader reader_;
   std::unique_ptr<FairPool> pool_;
+  Rounds rounds_;
   AnswerContext context_;
   mutable std::mutex mutex_;
   std::string fingerprint_;

@@ -1,6 +1,7 @@
 #include "serve/text_so_far.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -18,10 +19,13 @@ TextSoFar::TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<int64
   before_.assign(prompt.end() - static_cast<std::ptrdiff_t>(kept), prompt.end());
 }
 
-void TextSoFar::decode(const std::vector<int64_t>& tokens, bool finished) {
-  if (decoded_ == tokens.size()) return;
-  const std::vector<int64_t> pending(tokens.begin() + static_cast<std::ptrdiff_t>(decoded_), tokens.end());
-  std::string piece = text_behind(*tokenizer_, corpus::continuation_of(*tokenizer_, before_, pending));
+std::optional<corpus::Continuation> TextSoFar::pending(const generate::Said& said) const {
+  if (stopped_ || decoded_ == said.tokens.size()) return std::nullopt;
+  const std::span<const int64_t> rest = std::span(said.tokens).subspan(decoded_);
+  return corpus::continuation_of(*tokenizer_, before_, rest);
+}
+
+void TextSoFar::settle(const std::vector<int64_t>& tokens, bool finished, std::string piece) {
   const size_t known = settled_;
   const bool breaks_off = piece.ends_with(kHalfLetter) && !finished;
   while (breaks_off && piece.ends_with(kHalfLetter)) piece.resize(piece.size() - kHalfLetter.size());
@@ -29,8 +33,8 @@ void TextSoFar::decode(const std::vector<int64_t>& tokens, bool finished) {
   text_ += piece;
   if (!breaks_off) {
     settled_ = text_.size();
+    before_.insert(before_.end(), tokens.begin() + static_cast<std::ptrdiff_t>(decoded_), tokens.end());
     decoded_ = tokens.size();
-    before_.insert(before_.end(), pending.begin(), pending.end());
     if (std::ssize(before_) > corpus::kContextTokens)
       before_.erase(before_.begin(), before_.end() - corpus::kContextTokens);
   }
@@ -56,7 +60,13 @@ size_t TextSoFar::held_back() const {
 }
 
 std::string TextSoFar::more(const generate::Said& said, bool finished) {
-  if (!stopped_) decode(said.tokens, finished);
+  const std::optional<corpus::Continuation> wanted = pending(said);
+  return more(said, finished, wanted ? std::optional(text_behind(*tokenizer_, *wanted)) : std::nullopt);
+}
+
+std::string TextSoFar::more(const generate::Said& said, bool finished,
+                            const std::optional<std::string>& decoded) {
+  if (decoded) settle(said.tokens, finished, *decoded);
   const size_t end = text_.size() - (finished || stopped_ ? 0 : held_back());
   if (end <= shown_) return "";
   const size_t begin = std::exchange(shown_, end);

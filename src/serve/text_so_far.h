@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,14 @@ class TextSoFar {
 
   // What is new since the last call. `said` has what it had then, and more.
   std::string more(const generate::Said& said, bool finished);
+  // The same in two steps, so that texts of several can be decoded at once: the tokens whose text is to be
+  // found, nothing where there are none; and what is new, given that text.
+  std::optional<corpus::Continuation> pending(const generate::Said& said) const;
+  std::string more(const generate::Said& said, bool finished, const std::optional<std::string>& decoded);
   bool stopped() const { return stopped_; }
 
  private:
-  void decode(const std::vector<int64_t>& tokens, bool finished);
+  void settle(const std::vector<int64_t>& tokens, bool finished, std::string piece);
   size_t held_back() const;
 
   const corpus::Tokenizer* tokenizer_;
