@@ -28,9 +28,7 @@
 
 namespace sluice::cli {
 
-namespace {
-
-[[noreturn]] void end_process(const base::Error& error) {
+void end_process(const base::Error& error) {
   base::LogLevel level = base::LogLevel::kError;
   if (dynamic_cast<const train::QuietError*>(&error) != nullptr) level = base::LogLevel::kDebug;
   if (dynamic_cast<const train::EpochOver*>(&error) != nullptr) level = base::LogLevel::kInfo;
@@ -38,6 +36,8 @@ namespace {
   std::fflush(nullptr);
   ::_exit(error.exit_status());
 }
+
+namespace {
 
 // Lines for people go to stderr, and to a file of the run directory once that is known to work.
 base::LogOptions log_options(const transport::Launch& launch) {
@@ -66,10 +66,12 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
       ->check(within(0, 4096));
 }
 
-int launch_ranks(int ranks, Launched launched, std::function<void()> work) {
+int launch_ranks(int ranks, Launched launched, std::function<void()> work,
+                 BeginAnewAfter begin_anew_after_ns) {
   std::cout.flush();  // or each rank would write what is left
   transport::LocalLaunch local;
   local.work = std::move(work);
+  local.begin_anew_after_ns = std::move(begin_anew_after_ns);
   local.ranks = ranks;
   local.supervised = launched == Launched::kSupervisors;
   local.say = [](const std::string& line) { base::say_on_stderr(base::text("sluice: ", line, "\n")); };
@@ -169,7 +171,8 @@ void end_after(const std::function<void()>& action) {
   ::_exit(0);
 }
 
-void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action) {
+void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action,
+                  const BeginAnewAfter& begin_anew_after_ns) {
   if (nproc == 1) return action();
   const auto be_rank = [&] {
     end_after([&] {
@@ -178,7 +181,7 @@ void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void
     });
   };
   if (nproc == 0) be_rank();
-  const int exit_status = launch_ranks(nproc, Launched::kRanks, be_rank);
+  const int exit_status = launch_ranks(nproc, Launched::kRanks, be_rank, begin_anew_after_ns);
   if (exit_status != 0) std::exit(exit_status);
 }
 

@@ -3,9 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "config/run_config.h"
 #include "train/run_options.h"
 #include "train/stop_signal.h"
@@ -23,11 +25,14 @@ void add_rank_options(CLI::App& command, RankOptions& options);
 
 // Forks so many local ranks, each of which does `work` and ends, and waits for them. Returns the exit status.
 enum class Launched : uint8_t { kRanks, kSupervisors };  // who are started anew (transport::LocalLaunch)
-int launch_ranks(int ranks, Launched launched, std::function<void()> work);
+using BeginAnewAfter = std::function<std::optional<int64_t>()>;  // likewise
+int launch_ranks(int ranks, Launched launched, std::function<void()> work,
+                 BeginAnewAfter begin_anew_after_ns = {});
 
 // Runs `action` in this process, alone or, with `nproc` 0, as a rank of its launcher, which `launch` then
 // says, and ends it; or in so many local ranks.
-void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action);
+void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action,
+                  const BeginAnewAfter& begin_anew_after_ns = {});
 
 // The process as one rank. Its log goes to stderr; with kRunDirectory, which is made, to a file there as
 // well. What fails is left to the collective set-up: every rank may fail of the same, and one of them should
@@ -51,8 +56,11 @@ void let_crowded_threads_sleep(const config::TrainConfig& train, const transport
 // For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
 train::StopSignal end_when_told();
 
-// Runs `action`, then ends the process with the status of its error, at once: destructors would wait for
-// peers that no longer answer.
+// Ends the process with the status of its error, which it tells, at once: destructors would wait for peers
+// that no longer answer.
+[[noreturn]] void end_process(const base::Error& error);
+
+// Runs `action`, then ends the process with the status of its error, as end_process() does.
 [[noreturn]] void end_after(const std::function<void()>& action);
 
 }  // namespace sluice::cli

@@ -1,5 +1,6 @@
 // sluice serve: an endpoint that speaks OpenAI's language.
 #include <csignal>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -32,6 +33,7 @@ using base::text;
 namespace {
 
 constexpr int64_t kUsualContext = 4096;
+constexpr int64_t kSeatsForNewcomers = 1;  // beside --texts, for clients that have no text under way
 
 struct ServeArguments : ModelOptions {
   std::filesystem::path tokenizer;
@@ -48,6 +50,7 @@ struct ServeArguments : ModelOptions {
   int nproc = 1;
   std::string strategy;
   transport::Launch launch;
+  std::shared_ptr<ServedBefore> before = std::make_shared<ServedBefore>();
 };
 
 bool is_loopback(const std::string& host) {
@@ -156,11 +159,13 @@ void run(ServeArguments options) {
   evaluation.strategy = options.strategy;
   train::Evaluator evaluator(model, evaluation);
   const generate::HeldModel held = evaluator.held();
-  const int64_t wanted = (options.server.context_length / inference::kPageTokens + 1) * options.most_texts;
+  const int64_t seats = options.most_texts + kSeatsForNewcomers;
+  const int64_t wanted = (options.server.context_length / inference::kPageTokens + 1) * seats;
   const int64_t pages =
-      std::min(wanted, generate::Decoder::pages_in(held, options.cache_gib * 0x1p30, options.most_texts));
-  const generate::Decoder decoder(held, pages, options.most_texts);
-  const inference::SchedulerOptions scheduler{.pages = pages, .most_texts = options.most_texts};
+      std::min(wanted, generate::Decoder::pages_in(held, options.cache_gib * 0x1p30, seats));
+  const generate::Decoder decoder(held, pages, seats);
+  const inference::SchedulerOptions scheduler{
+      .pages = pages, .most_texts = seats, .newcomers = kSeatsForNewcomers};
   options.server.end_tokens = end_tokens_of(model, tokenizer.get());
   const std::vector<base::Interval> never =
       corpus::rows_without_token(*tokenizer, model.shape().vocab, options.server.end_tokens);
@@ -175,16 +180,21 @@ void run(ServeArguments options) {
   options.server.vocabulary = model.shape().vocab;
   options.server.fingerprint = fingerprint_of(model);
   options.server.tool_format = tool_format_of(options, model);
+  if (options.before->port() != 0) options.server.port = options.before->port();
   serve::Server server(engine, *tokenizer, options.server);
+  options.before->serves_at(server.port());
   std::optional<Follow> follow;
   if (options.follow) follow.emplace(locate(options.model), model.name(), engine, server, evaluator);
-  const StopAtSignal stop(server, engine, options.grace_s);
+  using AtFault = StopAtSignal::AtFault;
+  const StopAtSignal stop(server, engine, options.grace_s,
+                          options.launch.world_size > 1 ? AtFault::kStop : AtFault::kAnswerOn);
   const int64_t page_bytes = generate::Decoder::page_bytes(held);
   base::log_info(text("serving ", model.name(), " at http://", options.server.host, ":", server.port(),
                       "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)), " of cache hold ",
                       base::human_count(pages * inference::kPageTokens, "token", "tokens"),
                       options.server.keys.empty() ? "; nobody is asked for a key" : ""));
   server.run();
+  if (options.launch.world_size > 1 && !engine.fault().empty()) end_process(base::RunError(engine.fault()));
 }
 
 void add_generation_options(CLI::App& command, ServeArguments& options) {
@@ -271,8 +281,11 @@ void add_serve(CLI::App& app) {
       "How several ranks have the model between them, as <4,1,1>: one pipeline of TP ranks and stages");
   add_python_option(*command);
   add_computing_options(*command, *options);
-  command->callback(
-      [options] { run_on_ranks(options->nproc, options->launch, [options] { run(*options); }); });
+  command->callback([options] {
+    run_on_ranks(
+        options->nproc, options->launch, [options] { run(*options); },
+        [options] { return options->before->begin_anew_after_ns(); });
+  });
 }
 
 }  // namespace sluice::cli

@@ -1,6 +1,10 @@
 #include "cli/torch/serving.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -17,13 +21,36 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{50};
+constexpr std::chrono::milliseconds kFaultPoll{500};
 constexpr std::chrono::seconds kSameSignal{1};  // launchers and groups repeat theirs at once
 constexpr double kFarewellS = 5;                // for answers that say why they end
 
 }  // namespace
 
-StopAtSignal::StopAtSignal(serve::Server& server, serve::Engine& engine, double grace_s)
-    : server_(server), engine_(engine), grace_s_(grace_s), thread_([this] { run(); }) {}
+ServedBefore::ServedBefore() {
+  void* const shared = ::mmap(nullptr, 2 * sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) throw base::RunError("no memory for what ranks share with their launcher");
+  port_ = new (shared) std::atomic<int>[2];
+  serves_ = port_ + 1;
+}
+
+ServedBefore::~ServedBefore() { ::munmap(port_, 2 * sizeof(std::atomic<int>)); }
+
+void ServedBefore::serves_at(int port) {
+  *port_ = port;
+  *serves_ = 1;
+}
+
+std::optional<int64_t> ServedBefore::begin_anew_after_ns() {
+  constexpr int64_t kShortest = 1'000'000'000, kLongest = 30'000'000'000;
+  if (*port_ == 0) return std::nullopt;
+  pause_ns_ = serves_->exchange(0) != 0 ? kShortest : std::min(kLongest, 2 * pause_ns_);
+  return pause_ns_;
+}
+
+StopAtSignal::StopAtSignal(serve::Server& server, serve::Engine& engine, double grace_s, AtFault at_fault)
+    : server_(server), engine_(engine), grace_s_(grace_s), at_fault_(at_fault), thread_([this] { run(); }) {}
 
 StopAtSignal::~StopAtSignal() {
   done_ = true;
@@ -31,9 +58,21 @@ StopAtSignal::~StopAtSignal() {
   thread_.join();
 }
 
+// False: the engine has failed.
+bool StopAtSignal::wait_for_signal() {
+  const timespec pause{0, std::chrono::nanoseconds(kFaultPoll).count()};
+  while (sigtimedwait(&signals_, nullptr, &pause) < 0) {
+    if (at_fault_ == AtFault::kStop && !engine_.fault().empty()) return false;
+  }
+  return true;
+}
+
 void StopAtSignal::run() {
-  int signal = 0;
-  sigwait(&signals_, &signal);
+  if (!wait_for_signal()) {
+    server_.drain();
+    wait_for_answers(kFarewellS);
+    return server_.stop();
+  }
   if (done_) return;
   base::log_info(text("told to stop: requests under way have ", grace_s_, " s to end"));
   server_.drain();

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <csignal>
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -16,20 +18,48 @@
 
 namespace sluice::cli {
 
+// What the ranks of one model leave for those that are started in their place: in memory that a launcher
+// shares with the processes that it forks.
+class ServedBefore {
+ public:
+  ServedBefore();
+  ~ServedBefore();
+  ServedBefore(const ServedBefore&) = delete;
+  ServedBefore& operator=(const ServedBefore&) = delete;
+
+  // The ranks' side: the port of those before, which clients know; 0: none have served.
+  int port() const { return *port_; }
+  void serves_at(int port);
+
+  // The launcher's side, when all have ended. Ranks that never served are not started anew: what is wrong
+  // with them is the user's to know. Others are, each time later as long as they don't serve.
+  std::optional<int64_t> begin_anew_after_ns();
+
+ private:
+  std::atomic<int>* port_;
+  std::atomic<int>* serves_;  // the ranks that were started last
+  int64_t pause_ns_ = 0;
+};
+
 // At a signal to stop, all of which are blocked in all threads: takes no new request, lets those under way
-// end for so many seconds, tells the others, and stops the server. A second signal ends the wait.
+// end for so many seconds, tells the others, and stops the server. A second signal ends the wait. With kStop
+// it stops the server, too, when the engine has failed: ranks that can't do without one that was lost end,
+// and their launcher starts them anew.
 class StopAtSignal {
  public:
-  StopAtSignal(serve::Server& server, serve::Engine& engine, double grace_s);
+  enum class AtFault : uint8_t { kAnswerOn, kStop };
+  StopAtSignal(serve::Server& server, serve::Engine& engine, double grace_s, AtFault at_fault);
   ~StopAtSignal();
 
  private:
   void run();
+  bool wait_for_signal();
   void wait_for_answers(double seconds);
 
   serve::Server& server_;
   serve::Engine& engine_;
   const double grace_s_;
+  const AtFault at_fault_;
   sigset_t signals_ = base::stop_signals();
   std::atomic<bool> done_ = false;
   std::thread thread_;

@@ -113,12 +113,11 @@ class LocalRun {
   LocalResult run() {
     SLUICE_ASSERT(options_.work && options_.ranks > 0, "nothing to launch");
     try {
-      start_all();
-      while (reap() > 0) {
-        next_signal();
-        end_frozen();
-      }
-      if (result_.failed_rank < 0 && std::ranges::none_of(children_, &Child::ended_well)) note_failure(0);
+      do {
+        run_once();
+      } while (begins_anew());
+      const bool none_well = !children_.empty() && std::ranges::none_of(children_, &Child::ended_well);
+      if (result_.failed_rank < 0 && none_well) note_failure(0);
     } catch (...) {
       send_to_all(SIGKILL);
       for (const Child& child : children_) {
@@ -131,6 +130,34 @@ class LocalRun {
   }
 
  private:
+  void run_once() {
+    meeting_ = {};
+    children_.clear();
+    result_ = {};
+    killed_ = false;
+    start_all();
+    while (reap() > 0) {
+      next_signal();
+      end_frozen();
+    }
+  }
+
+  // Waits for as long as the options say; a signal to stop ends that, and all has ended well then.
+  bool begins_anew() {
+    if (result_.failed_rank < 0 || stopping_ || !options_.begin_anew_after_ns) return false;
+    const std::optional<int64_t> pause_ns = options_.begin_anew_after_ns();
+    if (!pause_ns) return false;
+    const sigset_t stopping = base::stop_signals();
+    const timespec pause{*pause_ns / 1'000'000'000, *pause_ns % 1'000'000'000};
+    say(base::text("all ranks are started anew in ", pause.tv_sec, " s"));
+    stopping_ = sigtimedwait(&stopping, nullptr, &pause) > 0;
+    if (stopping_) {
+      result_ = {};
+      children_.clear();
+    }
+    return !stopping_;
+  }
+
   // The launcher's own end of the listener closes behind it: when rank 0 dies, nobody listens any more.
   void start_all() {
     sigset_t pending;
@@ -319,7 +346,7 @@ class LocalRun {
 
   const LocalLaunch& options_;
   const BlockedSignals signals_;
-  Meeting meeting_;
+  Meeting meeting_;  // of the ranks that run
   base::MemoryKills memory_kills_;
   std::vector<Child> children_;
   bool stopping_ = false;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct LocalLaunch {
   // they left behind; once all were told to stop, or some have come to the end, the others do without it. Who
   // then stands still for grace_ns is ended.
   bool supervised = false;
+  // Asked when all have ended because a rank failed, and nobody told them to stop: how long until all are
+  // started anew; nothing: they are not, as where this is empty.
+  std::function<std::optional<int64_t>()> begin_anew_after_ns;
   std::function<void(const std::string&)> say;  // lines for the user, as they come; may be empty
 };
 
@@ -30,11 +34,11 @@ struct LocalResult {
   std::vector<int> statuses;  // by rank: exit status, or 128 + signal
 };
 
-// Forks a process for each rank and returns when all have ended. Signals to stop (base/stop_signals.h) that come
-// meanwhile are passed on to all (but not Ctrl-C, which the terminal sends them itself); RunError for one that is pending
-// before the first has started. Ranks inherit the caller's signal mask and are called "sluice rank R" (`ps -o
-// comm`). The children are killed when this process dies. Children share standard input, output and error.
-// Throws RunError when a rank cannot be started.
+// Forks a process for each rank and returns when all have ended for good. Signals to stop
+// (base/stop_signals.h) that come meanwhile are passed on to all (but not Ctrl-C, which the terminal sends
+// them itself); RunError for one that is pending before the first has started. Ranks inherit the caller's
+// signal mask and are called "sluice rank R" (`ps -o comm`). The children are killed when this process dies.
+// Children share standard input, output and error. Throws RunError when a rank cannot be started.
 //
 // Call it from the main thread, before other threads exist, which would take its signals and which a fork
 // leaves behind, and before the first question to CUDA, which a forked process can't ask again.

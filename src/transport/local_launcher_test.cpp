@@ -11,7 +11,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -49,6 +53,35 @@ TEST(LocalLauncher, FirstFailureNamesRankAndStatus) {
   EXPECT_EQ(result.exit_status, 3);
   EXPECT_EQ(result.failed_rank, 1);
   EXPECT_EQ(result.failure, "rank 1 exited with status 3");
+}
+
+TEST(LocalLauncher, AllAreStartedAnewAsOftenAsIsSaid) {
+  const std::filesystem::path file = testing::TempDir() + base::text("starts-", ::getpid());
+  LocalLaunch launch = shell(
+      base::text("echo $SLUICE_SECRET >> ", file.string(), "; test $SLUICE_RANK = 1 && kill -9 $$; exit 0"),
+      2);
+  int asked = 0;
+  launch.begin_anew_after_ns = [&] { return ++asked < 3 ? std::optional<int64_t>(1) : std::nullopt; };
+  const LocalResult result = launch_locally(launch);
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_EQ(result.statuses, (std::vector<int>{0, 137}));
+  EXPECT_EQ(asked, 3);
+  // Ranks of different lives don't know each other.
+  std::ifstream lines(file);
+  std::map<std::string, int> ranks_of_secret;
+  for (std::string secret; lines >> secret;) ++ranks_of_secret[secret];
+  EXPECT_EQ(ranks_of_secret.size(), 3U);
+  for (const auto& [secret, ranks] : ranks_of_secret) EXPECT_EQ(ranks, 2);
+  std::filesystem::remove(file);
+}
+
+TEST(LocalLauncher, ASignalToStopEndsTheWaitForTheNextStart) {
+  LocalLaunch launch = shell("exit 3", 2);
+  launch.begin_anew_after_ns = [] {
+    ::raise(SIGTERM);
+    return std::optional<int64_t>(3'600'000'000'000);
+  };
+  EXPECT_EQ(launch_locally(launch).exit_status, 0);
 }
 
 TEST(LocalLauncher, KilledRankIsStatusOneAndNamed) {

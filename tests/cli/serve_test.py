@@ -319,6 +319,40 @@ class ServeOnRanks(Serve):
     test_a_file_of_prompts_may_have_chats = None  # of another command
     test_a_key_is_asked_for_and_too_many_are_refused = test_other_machines_are_not_let_in_without_a_key = None
 
+    def rank(self, number):
+        """The process of a rank, which is started by the server's own."""
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if ((folder / "comm").read_text().strip() == f"sluice rank {number}"
+                        and int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1]) == self.server.process.pid):
+                    return int(folder.name)
+            except OSError:  # it has ended
+                pass
+        self.fail(f"rank {number} does not run")
+
+    def test_a_lost_rank_is_started_anew_and_the_endpoint_answers_again(self):
+        ask = lambda **more: self.server.call("POST", "/v1/completions", {"prompt": "def main():", "max_tokens": 8, "temperature": 0} | more)
+        status, before = ask()
+        self.assertEqual(status, 200, before)
+        for lost in (3, 0):
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                process = self.rank(lost)
+                asked = pool.submit(ask, max_tokens=240, n=8, temperature=1, seed=1)
+                while self.server.metric("sluice_texts_under_way") == 0 and not asked.done():
+                    pass
+                os.kill(process, signal.SIGKILL)
+                if lost != 0:  # else nobody is left to say so
+                    self.assertIn(asked.result(HANG_S)[0], (200, 503))
+            deadline, status = time.monotonic() + HANG_S, 0
+            while status != 200 and time.monotonic() < deadline:
+                try:
+                    status, after = ask()
+                except (OSError, http.client.HTTPException):  # nobody listens yet
+                    pass
+                time.sleep(0.1)
+            self.assertEqual(status, 200)
+            self.assertEqual(json.loads(after)["choices"], json.loads(before)["choices"])
+
     def test_what_ranks_cannot_serve_is_refused(self):
         for arguments, told in {("--strategy", "2x<1,1,1>"): "start a server for each", (): "--strategy"}.items():
             done = call("serve", *self.model, "--nproc", 2, *arguments)
