@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kSmall = R"([model]
+constexpr const char* kPlainRun = R"([model]
 layers = 4
 hidden = 128
 heads = 4
@@ -38,8 +38,8 @@ devices = "alike"
 share = false
 )";
 
-std::string fault(const std::string& toml, const std::vector<std::string>& overrides = {},
-                  Origin origin = Origin::kUser) {
+std::string renamed_fault(const std::string& toml, const std::vector<std::string>& overrides = {},
+                          Origin origin = Origin::kUser) {
   try {
     parse_config(toml, "run.toml", overrides, origin);
   } catch (const base::InputError& error) {
@@ -49,9 +49,9 @@ std::string fault(const std::string& toml, const std::vector<std::string>& overr
 }
 
 TEST(RenamedKeys, AreRefusedWithTheirNamesOfNow) {
-  EXPECT_EQ(fault(kSmall, {"rl.group=4"}),
+  EXPECT_EQ(renamed_fault(kPlainRun, {"rl.group=4"}),
             "[config] --set: rl.group is now rl.num_generations (`sluice keys renamed` lists all)");
-  EXPECT_EQ(fault(std::string(kSmall) + "[watch]\nact = \"tell\"\npath_every = 3\n"),
+  EXPECT_EQ(renamed_fault(std::string(kPlainRun) + "[watch]\nact = \"tell\"\npath_every = 3\n"),
             "[config] run.toml:11: watch.act is now watch.on_slow; watch.path_every is now "
             "watch.critical_path_every (`sluice keys renamed` lists all)");
 }
@@ -67,13 +67,14 @@ TEST(RenamedKeys, SectionsAndValuesAreNamed) {
            {"parallel.devices=alike", "parallel.devices = \"alike\" is now \"uniform\""},
            {"rl.aggregate=token", "write rl.loss_agg_mode = \"token-mean\""},
            {"rl.aggregate=7", "rl.aggregate is now rl.loss_agg_mode ("}}) {
-    EXPECT_THAT(fault(kSmall, {setting}), HasSubstr(told));
+    EXPECT_THAT(renamed_fault(kPlainRun, {setting}), HasSubstr(told));
   }
-  EXPECT_THAT(fault(std::string("parallel = 3\n") + kSmall), HasSubstr("unknown section 'parallel'"));
+  EXPECT_THAT(renamed_fault(std::string("parallel = 3\n") + kPlainRun),
+              HasSubstr("unknown section 'parallel'"));
 }
 
 TEST(RenamedKeys, AreReadInWhatARunWrote) {
-  const RunConfig config = parse_config(std::string(kSmall) + kOfBefore, "config.toml", {}, Origin::kRun);
+  const RunConfig config = parse_config(std::string(kPlainRun) + kOfBefore, "config.toml", {}, Origin::kRun);
   EXPECT_EQ(config.train.balance_over, BalanceOver::kStep);
   EXPECT_EQ(config.train.correction_rate, 0.5);
   EXPECT_EQ(config.rl.group, 3);
@@ -90,13 +91,13 @@ TEST(RenamedKeys, AreReadInWhatARunWrote) {
 }
 
 TEST(RenamedKeys, ARunsNewNamesCountBeforeOldOnes) {
-  const std::string both = std::string(kSmall) + "[rl]\ngroup = 3\nnum_generations = 5\n";
+  const std::string both = std::string(kPlainRun) + "[rl]\ngroup = 3\nnum_generations = 5\n";
   EXPECT_EQ(parse_config(both, "config.toml", {}, Origin::kRun).rl.group, 5);
 }
 
 TEST(RenamedKeys, PeopleWriteNamesOfNow) {
-  EXPECT_NE(fault(std::string(kSmall) + kOfBefore), "");
-  EXPECT_THAT(fault(std::string(kSmall) + kOfBefore, {"rl.group=4"}, Origin::kRun),
+  EXPECT_NE(renamed_fault(std::string(kPlainRun) + kOfBefore), "");
+  EXPECT_THAT(renamed_fault(std::string(kPlainRun) + kOfBefore, {"rl.group=4"}, Origin::kRun),
               HasSubstr("rl.group is now rl.num_generations"));
 }
 
@@ -104,7 +105,7 @@ TEST(RenamedKeys, ARunsFileIsKnownByItsMetrics) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "renamed_keys";
   std::filesystem::create_directories(folder);
   std::filesystem::remove(folder / "metrics.jsonl");
-  base::write_file_atomically(folder / "config.toml", std::string(kSmall) + kOfBefore);
+  base::write_file_atomically(folder / "config.toml", std::string(kPlainRun) + kOfBefore);
   EXPECT_THROW(read_config(folder / "config.toml"), base::InputError);
   base::write_file_atomically(folder / "metrics.jsonl", "");
   EXPECT_EQ(read_config(folder / "config.toml").rl.group, 3);

@@ -238,6 +238,28 @@ class PlanningCommands(CommandTest):
         svg.unlink()
         out.unlink()
 
+    def test_schemes_are_written_and_shown_by_their_degrees(self):
+        numbers, named = (json.loads(self.done("plan", *self.inputs, "--strategies", text, "--json"))
+                          for text in ("4x<2,1,1> + 1x<1,1,8,8>", "4x tp2 + cp8,fsdp8"))
+        self.assertEqual(named, numbers)
+        self.assertEqual(named["strategy"], "4x<2,1,1> + 1x<1,1,8,8>", "files have the numbers")
+        file = self.folder / "named.txt"
+        file.write_text("4xtp2 + fsdp8,cp8  # in any order\n")
+        self.assertEqual(json.loads(self.done("plan", *self.inputs, "--strategies", file, "--json")), numbers)
+        self.assertIn("strategy 4x tp2 + cp8,fsdp8, predicted", self.done("plan", *self.inputs, "--strategies", file))
+        before = json.dumps(numbers).replace("sluice.plan/2", "sluice.plan/1").replace('"micro_batch"', '"ring"')
+        shown = [self.done("inspect", self.write("plan.json", content)) for content in (json.dumps(numbers), before)]
+        self.assertEqual(shown[0], shown[1])
+        self.refused(2, "'dp' is no degree", "plan", *self.inputs, "--strategies", "tp2 + dp4")
+        self.refused(2, "fsdp stands there twice", "plan", *self.inputs, "--strategies", "cp8,fsdp8,fsdp8")
+        for path in (file, self.folder / "plan.json"):
+            path.unlink()
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_text(content)
+        return path
+
     def test_wrong_inputs_end_with_2_and_a_way_out(self):
         files = {"empty.txt": "", "word.txt": "12\nmany\n", "negative.txt": "12\n13\n-1\n", "short.txt": "1\n0\n",
                  "large.txt": "8x<1,1,1>\n5x<4,1,1>\n", "none.json": "{}"}
