@@ -49,6 +49,7 @@ class Notes:
     control_tokens: int = 0  # that somebody wrote, and that are read as text
     dated: bool = False  # the template asked for the date
     unread: list = dataclasses.field(default_factory=list)  # keys that nobody read
+    form: str = ""  # by which the conversation was recognised, where it has no messages
     closing: str = ""  # the end token behind the last turn, where the template leaves it to the next one
     # What each character that stands for a control token stands for: somebody wrote that token, so it is text.
     written: dict = dataclasses.field(default_factory=dict)
@@ -375,6 +376,7 @@ class Drawing:
         if fault is not None:
             raise fault
         self.notes.unread = conversations.unread(conversation)
+        self.notes.form = conversation.form
         return text
 
     def _tried(self, prompt):

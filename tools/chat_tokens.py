@@ -10,6 +10,7 @@ import dataclasses
 import json
 import pathlib
 import struct
+import sys
 
 import chat_template
 from chat_template import ChatError, LostError
@@ -40,6 +41,7 @@ class ChatTokens:
         """`told`: the fields of chat_template.Options that differ, as JSON. ChatError."""
         self._tokenizer = tokenizer
         self._renamed = None
+        self._forms = set()  # that were said
         decoder = tokenizer.get_added_tokens_decoder()
         self._added = frozenset(decoder)
         added = [(token.content, token.special) for token in decoder.values()]
@@ -75,9 +77,16 @@ class ChatTokens:
             raise ChatError("no token begins in what would be learnt of it: leave it out")
         if rendered.notes.closing:
             ids, mask = [*ids, self._tokenizer.token_to_id(rendered.notes.closing)], mask + b"\1"
+        self._say_form(rendered.notes.form)
         notes = json.dumps(noted(rendered.notes)).encode()
         head = b"K" + struct.pack("<Q", len(notes)) + notes + struct.pack("<Q", len(ids))
         return head + array.array("i", ids).tobytes() + bytes(mask)
+
+    def _say_form(self, form):
+        """Says once, on the terminal of the build, by which form conversations without messages were recognised."""
+        if form and form not in self._forms:
+            self._forms.add(form)
+            print(f"conversations are read by {form}", file=sys.stderr, flush=True)
 
     def _written(self, rendered):
         """The encoding of a text in which control tokens stand that somebody wrote, and the spans in it."""

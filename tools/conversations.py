@@ -7,6 +7,7 @@ build`, `serve` and `generate` render the same text for the same conversation:
 - `messages`, `tools`, `tool_calls`, `arguments`, `parameters` and `chat_template_kwargs` may be JSON text;
 - reasoning stands under every name that templates read (`reasoning_content`, `thinking`), whichever name it came under;
 - content as a list of parts is given as a list to templates that go through it, else as one text, parts joined by "\\n";
+- ShareGPT's, Alpaca's and prompt-completion objects become messages (other_forms.py);
 - `weight` 0 or `train` false take the loss from a message of the assistant;
 - content, reasoning and arguments that are objects or lists print as JSON, never in Python's notation;
 - keys of the conversation that the template reads as variables are its arguments, as `chat_template_kwargs` are.
@@ -19,6 +20,9 @@ import dataclasses
 import json
 import re
 
+import other_forms
+from chat_errors import ChatError, LostError  # noqa: F401  LostError for those who import it from here
+
 ROLES = (
     "system", "developer", "user", "assistant", "tool", "function", "ipython", "observation", "environment", "control",
 )  # fmt: skip
@@ -27,14 +31,6 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 # What a text part may call itself, and where its text stands then.
 TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 HALF_PAIR = re.compile("[\ud800-\udfff]")
-
-
-class ChatError(Exception):
-    """A message for the user."""
-
-
-class LostError(ChatError):
-    """Something of a conversation would be lost: one more of a kind that ends a build with a count."""
 
 
 class Object(dict):
@@ -183,6 +179,7 @@ class Conversation:
     documents: list | None
     arguments: dict  # of the template
     learns: list  # of each message, whether it is the assistant's and has a loss
+    form: str = ""  # by which the object was recognised, where it has no messages; for people
     rest: dict = dataclasses.field(default_factory=dict)  # keys that may be arguments of the template, or nothing
     unread: list = dataclasses.field(default_factory=list)  # paths of keys that are known to be unread
 
@@ -196,7 +193,13 @@ def conversation_of(chat, answers=None):
         raise ChatError('it is no JSON object: a line holds {"messages": [{"role": …, "content": …}, …]}')
     refuse_half_pairs(chat)
     chat = dict(chat)
-    messages = answered(chat, answers) if answers else from_json_text(chat.pop("messages", None), "`messages`")
+    form = ""
+    if answers:
+        messages = answered(chat, answers)
+    elif (recognised := other_forms.recognised(chat)) is not None:
+        form, messages = recognised
+    else:
+        messages = from_json_text(chat.pop("messages", None), "`messages`")
     messages = ordered_messages(messages)
     arguments = from_json_text(chat.pop("chat_template_kwargs", None), "`chat_template_kwargs`")
     if not isinstance(arguments, dict | None):
@@ -207,6 +210,7 @@ def conversation_of(chat, answers=None):
         documents=ordered_documents(chat.pop("documents", None)),
         arguments={key: plain(value) for key, value in (arguments or {}).items()},
         learns=[learns(message, i) for i, message in enumerate(messages)],
+        form=form,
         rest=chat,
     )
 
@@ -235,7 +239,7 @@ def answered(chat, answers):
 
 def ordered_messages(messages):
     if not isinstance(messages, list) or not messages:
-        raise ChatError('there are no messages: a line holds {"messages": [{"role": …, "content": …}, …]}')
+        raise ChatError(f"there are no messages: a line holds {other_forms.KNOWN}")
     return [ordered_message(message, i) for i, message in enumerate(messages)]
 
 

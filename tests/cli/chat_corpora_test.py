@@ -59,7 +59,10 @@ class ChatCorpora(CommandTest):
 
     def learnt(self, template, turns):
         """What was built, and the parts of the document that the mask lets count."""
-        built = self.build(template, [conversation(turns)])
+        return self.learnt_of(template, conversation(turns))
+
+    def learnt_of(self, template, row):
+        built = self.build(template, [row])
         self.assertEqual(built.returncode, 0, built.stderr)
         ids = (self.corpus / "corpus.bin").read_bytes()
         mask = (self.corpus / "corpus.mask").read_bytes()
@@ -115,6 +118,50 @@ class ChatCorpora(CommandTest):
             built = self.build(MARKED, [row], "--strict", *arguments)
             self.assertEqual(built.returncode, 2)
             self.assertIn(told, built.stderr)
+
+    def test_forms_of_other_programs_are_recognised_and_said(self):
+        turns = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello")]
+        self.assertEqual(self.build(MARKED, [conversation(turns)]).returncode, 0)
+        expected = [(self.corpus / name).read_bytes() for name in ("corpus.bin", "corpus.mask")]
+        forms = {
+            "ShareGPT": {"conversations": [{"from": "system", "value": "Be brief."}, {"from": "human", "value": "Hi"},
+                                           {"from": "gpt", "value": "Hello"}]},
+            "ShareGPT's form": {"system": "Be brief.", "conversations": json.dumps([{"from": "Human", "value": "Hi"},
+                                                                                  {"from": "gpt", "value": "Hello"}])},
+            "under the key conversations": {"conversations": conversation(turns)["messages"]},
+            "Alpaca": {"system": "Be brief.", "instruction": "Hi", "input": "", "output": "Hello"},
+            "prompt, completion": {"prompt": conversation(turns[:2])["messages"], "completion": "Hello"},
+            "prompt, response": {"system": "Be brief.", "prompt": "Hi", "response": "Hello"},
+        }
+        for name, row in forms.items():
+            with self.subTest(name):
+                built = self.build(MARKED, [row, row])
+                self.assertEqual(built.returncode, 0, built.stderr)
+                found = [(self.corpus / name).read_bytes() for name in ("corpus.bin", "corpus.mask")]
+                self.assertEqual(found, [2 * each for each in expected])
+                self.assertEqual(built.stderr.count("conversations are read by"), 1)
+                self.assertIn(name, built.stderr)
+                self.assertNotIn("neither Sluice nor", built.stderr)
+        self.assertNotIn("are read by", self.build(MARKED, [conversation(turns)]).stderr)
+
+    def test_an_input_follows_its_instruction(self):
+        built, parts = self.learnt_of(MARKED, {"instruction": "Add", "input": "1, 2", "output": "3",
+                                               "history": [["Hi", "Hello"]]})
+        self.assertEqual((built.returncode, parts), (0, ["Hello<|im_end|>", "3<|im_end|>"]))
+
+    def test_turns_of_no_known_speaker_are_named(self):
+        for row, fault in (
+            ({"conversations": [{"from": "narrator", "value": "Once"}]}, r"turn 0 of `conversations` is from 'narrator'"),
+            ({"conversations": [{"from": "gpt"}]}, "has no `from` or no `value`"),
+            ({"conversations": "{"}, "no JSON"),
+            ({"conversations": [{"from": "function_call", "value": "go"}]}, "without a name"),
+            ({"instruction": 3, "output": "x"}, "have to be texts"),
+            ({"prompt": 3, "completion": "x"}, "neither a text nor a list"),
+        ):
+            with self.subTest(fault):
+                built = self.build(MARKED, [row], "--strict")
+                self.assertEqual(built.returncode, 2, built.stderr)
+                self.assertRegex(built.stderr, fault)
 
     def test_without_marks_the_difference_of_prefixes_is_learnt(self):
         _, parts = self.learnt(PLAIN, CHAT)
