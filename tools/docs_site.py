@@ -55,10 +55,12 @@ def main():
         folder = pathlib.Path(name)
         count = lay_out(root, folder / "pages")
         (folder / "mkdocs.yml").write_text(f"INHERIT: {root / 'mkdocs.yml'}\ndocs_dir: pages\nsite_dir: {arguments.out.resolve()}\n")
-        built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", folder / "mkdocs.yml"],
-                               check=False)
+        # Not --quiet: with it MkDocs counts no warnings, and --strict passes.
+        built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", folder / "mkdocs.yml"],
+                               check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"})
     if built.returncode:
-        sys.exit(built.returncode)
+        sys.exit("\n".join(line for line in built.stdout.splitlines() if not line.startswith("INFO")))
     print(f"{arguments.out}: {count} pages")
 
 
