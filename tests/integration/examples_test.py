@@ -114,7 +114,15 @@ class Examples(TestCase):
         self.configure(train__steps=2)
         manifest = (EXAMPLES / "train.kubernetes.yaml").read_text()
         block = re.search(r"command:\n((?: +- .*\n)+)", manifest).group(1)
-        words = [line.strip()[2:] for line in block.splitlines()]
+        self.start_as_torchrun_does([line.strip()[2:] for line in block.splitlines()])
+
+    def test_skypilot_task_starts_a_command_that_exists(self):
+        self.configure(train__steps=2)
+        task = (EXAMPLES / "train.sky.yaml").read_text()
+        script = re.search(r"^run: \|\n((?:  .*\n)+)", task, re.MULTILINE).group(1).replace("\\\n", " ")
+        self.start_as_torchrun_does(shlex.split(re.search(r"exec (torchrun .*)", script).group(1)))
+
+    def start_as_torchrun_does(self, words):
         self.assertEqual(words[0], "torchrun")
         command = words[words.index("sluice"):]
         command[0] = os.path.abspath(SLUICE)
