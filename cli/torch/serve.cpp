@@ -33,7 +33,7 @@ using base::text;
 namespace {
 
 constexpr int64_t kUsualContext = 4096;
-constexpr int64_t kSeatsForNewcomers = 1;  // beside --texts, for clients that have no text under way
+constexpr int64_t kSeatsForNewcomers = 1;  // beside --max-num-seqs, for clients that have no text under way
 
 struct ServeArguments : ModelOptions {
   std::filesystem::path tokenizer;

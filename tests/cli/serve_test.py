@@ -338,7 +338,7 @@ class ServeOnRanks(Serve):
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
                 process = self.rank(lost)
                 asked = pool.submit(ask, max_tokens=240, n=8, temperature=1, seed=1)
-                while self.server.metric("sluice_texts_under_way") == 0 and not asked.done():
+                while self.server.metric("sluice_sequences_running") == 0 and not asked.done():
                     pass
                 os.kill(process, signal.SIGKILL)
                 if lost != 0:  # else nobody is left to say so
