@@ -52,7 +52,7 @@ TEST(Scheme, EveryFaultIsNamedWithTheText) {
        "experts 3 does not divide share 4, so its share groups make no whole expert groups: choose one of "
        "1, 2, 4"},
       {"<1,1,8,4,8>", "experts 8 does not divide share 4"},
-      {"<1,1,8,4,0>", "experts is 0: give 1 or more"},
+      {"<1,1,8,4,0>", "ep is 0: give 1 or more"},
       {"<0,2,1>", "tp is 0: give 1 or more"},
       {"<1,0,1>", "pp is 0: give 1 or more"},
       {"<1,1,0>", "cp is 0: give 1 or more"},

@@ -90,10 +90,10 @@ struct StepPlan {
 std::string canonical_bytes(const StepPlan& plan);
 uint64_t hash(const StepPlan& plan);
 
-// plan.json ("sluice.plan/1") and back: it lists every lane's micro-batches with all their pieces, so that
-// readers need to know nothing of units. planning_ns is measured and stays out. from_json throws InputError
-// naming `name` and the fault, and accepts only micro-batches that units make, in plans that validate()
-// accepts and whose hash and strategy text, where given, agree.
+// plan.json ("sluice.plan/2"; version 1 is read) and back: it lists every lane's parts with all their pieces,
+// so that readers need to know nothing of units. planning_ns is measured and stays out. from_json throws
+// InputError naming `name` and the fault, and accepts only micro-batches that units make, in plans that
+// validate() accepts and whose hash and strategy text, where given, agree.
 base::Json to_json(const StepPlan& plan);
 StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::string& name);
 

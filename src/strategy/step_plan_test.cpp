@@ -443,7 +443,7 @@ TEST(StepPlanJson, MicroBatchesThatNoUnitMakesAreNamed) {
 
 TEST(StepPlanJson, EachFaultNamesFileAndKey) {
   const std::pair<std::function<void(Json&)>, std::string> faults[] = {
-      {[](Json& j) { j["schema"] = "sluice.plan/2"; }, "schema is 'sluice.plan/2'"},
+      {[](Json& j) { j["schema"] = "sluice.plan/3"; }, "schema is 'sluice.plan/3'"},
       {[](Json& j) { j.erase("step"); }, "key 'step' is missing"},
       {[](Json& j) { j["step"] = 1.5; }, "key 'step' is 1.5: give a whole number within 64 bits"},
       {[](Json& j) { j.erase("sequences"); }, "key 'sequences' is missing"},
@@ -457,7 +457,7 @@ TEST(StepPlanJson, EachFaultNamesFileAndKey) {
       {[](Json& j) { j["pipelines"][0]["lanes"][1][0].erase("pieces"); },
        "lanes[1][0]: key 'pieces' is missing"},
       {[](Json& j) { j["pipelines"][0]["lanes"][1][0]["micro_batch"] = "x"; },
-       "key 'ring' is \"x\": give a whole number"},
+       "key 'micro_batch' is \"x\": give a whole number"},
       {[](Json& j) { j["pipelines"][0]["lanes"][1][0]["pieces"][0]["sequence"] = 4294967296; },
        "key 'sequence' is 4294967296: give a whole number within 32 bits"},
       {[](Json& j) { j["pipelines"][0]["max_len"] = 1; }, "more than max_len 1"},
