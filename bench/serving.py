@@ -249,7 +249,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--shortest", type=int, default=8)
     parser.add_argument("--fair-requests", type=int, default=15)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-s", type=float, default=5.0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)

@@ -33,7 +33,7 @@ FIELDS = {
     "max_tokens": [1, 3, 40], "temperature": [0, 1.5], "top_p": [1, 0.2], "n": [1, 3], "stream": [True, False], "logprobs": [2, True],
     "top_logprobs": [3], "stop": ["c", ["a", "bc"]], "logit_bias": [{"97": 5}], "echo": [True], "seed": [1], "presence_penalty": [0.5],
     "stream_options": [{"include_usage": True}], "tools": [[]], "tool_choice": ["none"], "response_format": [{"type": "text"}], "user": ["u"]}
-MAY_BE_CAUSED = {200, 400, 403, 404, 405, 408, 413, 415, 431, 501, 503, 505}
+MAY_BE_CAUSED = {200, 400, 403, 404, 405, 408, 413, 415, 417, 431, 501, 503, 505}
 WAIT_S = 60
 
 
