@@ -372,6 +372,7 @@ class Travelling {
         codecs_(options.codecs),
         share_(scheme.share),
         runs_(strategy::share_run_lanes(scheme, options.topology)),
+        adding_(runs_ > 1 && runs_ % scheme.experts == 0 ? runs_ : share_),
         in_runs_(runs_ > 1 && runs_ < share_ && !options.share_traits.sums_in_ring) {}
 
   // Of gathers, where they are coded: what is sent and received of one of two neighbours.
@@ -384,7 +385,7 @@ class Travelling {
   int64_t summed(const AtHand& of) const {
     const bool straight = runs_ == 1 && share_ > 1;
     const Codec codec = straight ? codecs_.sums.between_nodes : codecs_.sums.in_node;
-    return summing(of, codec, of.summed, divide_up(of.summed, runs_ > 1 ? runs_ : share_));
+    return summing(of, codec, of.summed, divide_up(of.summed, adding_));
   }
   // Behind an operation, while its own are coded and those before are gone; 0: they travel as they are.
   int64_t coding(const AtHand& of) const {
@@ -397,7 +398,10 @@ class Travelling {
     const Codec codec = codecs_.sums.between_nodes;
     const int64_t made = divide_up(next.summed, runs_), part = divide_up(next.summed, share_);
     int64_t bytes = summing(before, codec, divide_up(before.summed, runs_), divide_up(before.summed, share_));
-    if (codec != Codec::kNone) bytes = std::max(bytes, summing(next, codec, made, made));
+    if (codec != Codec::kNone) {
+      bytes = std::max(bytes, coded(codec, made, next.exact, memory_.accumulator_bytes) +
+                                  (made + part) * memory_.accumulator_bytes);
+    }
     return bytes + part * memory_.accumulator_bytes;
   }
 
@@ -407,11 +411,12 @@ class Travelling {
     return strategy::coded_bytes(codec, elements, wide) + share_ * strategy::coded_bytes(codec, 1, wide) +
            exact * wide;
   }
-  // What is sent and received of so many gradients; where they are coded `own` of them stay beside that, and
-  // a part is at work.
+  // So many gradients, of which this lane adds up its `own` and receives as many of others as it sends. Where
+  // they are coded a part is at work, too.
   int64_t summing(const AtHand& of, Codec codec, int64_t elements, int64_t own) const {
-    if (codec == Codec::kNone || elements == 0) return 2 * elements * memory_.accumulator_bytes;
-    return 2 * coded(codec, elements, of.exact, memory_.accumulator_bytes) +
+    const int64_t sent = elements - own;
+    if (codec == Codec::kNone || elements == 0) return (elements + sent) * memory_.accumulator_bytes;
+    return 2 * coded(codec, sent, of.exact, memory_.accumulator_bytes) +
            (own + divide_up(of.summed, share_)) * memory_.accumulator_bytes;
   }
 
@@ -419,6 +424,7 @@ class Travelling {
   const strategy::WireCodecs& codecs_;
   int share_;
   int runs_;
+  int adding_;  // among how many lanes those of a run, or of experts all, divide what they add up
   bool in_runs_;
 };
 

@@ -147,21 +147,6 @@ class DegreeProbe {
   std::vector<ActivationBytes> bytes_;
 };
 
-cost::AnalyticMemory memory_of(const ProbeOptions& options) {
-  const int64_t logits_bytes = options.logits_chunk_bytes > 0
-                                   ? options.logits_chunk_bytes
-                                   : layers::default_logits_chunk_bytes(options.device);
-  const int64_t master_bytes = comm::size_of(options.precision.master());
-  const int64_t element_bytes = comm::size_of(options.precision.compute);
-  // A chunk's gradient takes its logits' place, but where a CPU computes in narrower numbers than the softmax.
-  const bool beside = options.device.is_cpu() && element_bytes < master_bytes;
-  return {.device_bytes = options.device_bytes,
-          .element_bytes = element_bytes,
-          .accumulator_bytes = master_bytes,
-          .owner_bytes_per_parameter = base::owner_bytes_per_parameter(options.moments, master_bytes),
-          .logits_chunk_bytes = logits_bytes + (beside ? logits_bytes * element_bytes / master_bytes : 0)};
-}
-
 void check(const ProbeOptions& options, int world_size) {
   SLUICE_ASSERT(!options.tp_degrees.empty(), "a probe of no TP degree");
   for (const int tp : options.tp_degrees) {
@@ -190,8 +175,8 @@ struct Measured {
 
 Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& transport) {
   std::map<int, std::vector<KindFit>> fits_by_tp;
-  cost::CostModel::Options model = cost::analytic_options(options.shape, cost::Rates{}, memory_of(options),
-                                                          options.tp_degrees, options.topology);
+  cost::CostModel::Options model = cost::analytic_options(
+      options.shape, cost::Rates{}, analytic_memory(options), options.tp_degrees, options.topology);
   const bool narrows = options.narrow != base::ProductFormat::kAsComputed;
   const int64_t probes = 1 + (options.decodes ? 1 : 0) + (narrows ? 1 : 0);
   const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * probes + 1;
@@ -342,6 +327,22 @@ FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
   return result;
 }
 
+cost::AnalyticMemory analytic_memory(const ProbeOptions& options) {
+  const int64_t logits_bytes = options.logits_chunk_bytes > 0
+                                   ? options.logits_chunk_bytes
+                                   : layers::default_logits_chunk_bytes(options.device);
+  const int64_t master_bytes = comm::size_of(options.precision.master());
+  const int64_t element_bytes = comm::size_of(options.precision.compute);
+  // A chunk's gradient takes its logits' place, but where a CPU computes in narrower numbers than the
+  // softmax.
+  const bool beside = options.device.is_cpu() && element_bytes < master_bytes;
+  return {.device_bytes = options.device_bytes,
+          .element_bytes = element_bytes,
+          .accumulator_bytes = master_bytes,
+          .owner_bytes_per_parameter = base::owner_bytes_per_parameter(options.moments, master_bytes),
+          .logits_chunk_bytes = logits_bytes + (beside ? logits_bytes * element_bytes / master_bytes : 0)};
+}
+
 ProbeResult probe(const ProbeOptions& options, comm::Transport& transport) {
   check(options, transport.world_size());
   Ranks ranks(transport, options.name, options.device);
@@ -352,7 +353,8 @@ ProbeResult probe(const ProbeOptions& options, comm::Transport& transport) {
                                 base::text("measured on ", transport.world_size(), " ranks"), measured.model};
     text = cost::to_json(own, {}, transport.world_size()).dump();
   }
-  return {cost::calibration_from_json(base::parse_json(ranks.broadcast(text), "the probe"), "the probe's calibration"),
+  return {cost::calibration_from_json(base::parse_json(ranks.broadcast(text), "the probe"),
+                                      "the probe's calibration"),
           std::move(measured.fits_by_tp)};
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/moment_format.h"
 #include "comm/transport.h"
+#include "cost/analytic.h"
 #include "cost/calibration.h"
 #include "cost/fit.h"
 #include "model/shape.h"
@@ -41,6 +42,9 @@ struct ProbeOptions {
   std::string name = "probe";         // its communicators' names begin so; unique on a transport
   int64_t budget_ns = 3'000'000'000;  // aimed at; a few repetitions are taken whatever they cost
 };
+
+// What a run with these options takes of a device, as cost models count it.
+cost::AnalyticMemory analytic_memory(const ProbeOptions& options);
 
 // What was measured of one kind of work and the curve through it.
 struct KindFit {

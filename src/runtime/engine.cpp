@@ -79,6 +79,14 @@ StepPull Engine::pull_of(const std::shared_ptr<const graph::LinkPlan>& links) {
   return pull;
 }
 
+void Engine::make_room_for_links(const LinkWires& wires) {
+  const strategy::WireCodecs& codecs = options_.codecs;
+  link_inter_.make_room(wires, &link::RoundWire::inter, options_.precision,
+                        {codecs.pull, codecs.push.between_nodes}, options_.device);
+  link_intra_.make_room(wires, &link::RoundWire::intra, options_.precision,
+                        {codecs.pull, codecs.push.in_node}, options_.device);
+}
+
 // Each strategy's shards and exchanges have their own sizes, and its memory was proved without another's.
 void Engine::release_buffers_of_others(const std::shared_ptr<const graph::LinkPlan>& links) {
   if (buffered_ == links) return;
@@ -166,6 +174,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   release_buffers_of_others(graph.links);
   ops::reset_peak_tensor_bytes(options_.device);
   const LinkWires& wires = wires_of(graph.links);
+  if (options_.trains) make_room_for_links(wires);
   const StepPull pull = pull_of(graph.links);
   StepResult result;
   const bool asks = optimizer != nullptr && asked_ != base::ProductFormat::kAsComputed;

@@ -116,6 +116,7 @@ class Engine {
                  std::vector<std::vector<double>>* row_losses);
   const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
   std::vector<CodedNumbers> room_for_differences(const graph::LinkPlan& links) const;
+  void make_room_for_links(const LinkWires& wires);
   void release_buffers_of_others(const std::shared_ptr<const graph::LinkPlan>& links);
   // What a step of these links finds of parameters; it brings the rest.
   StepPull pull_of(const std::shared_ptr<const graph::LinkPlan>& links);

@@ -202,6 +202,26 @@ void LinkRunner::release() {
   for (at::Tensor* buffer : {&send_, &receive_, &wide_}) buffer->reset();
 }
 
+void LinkRunner::make_room(const LinkWires& wires, link::WireLevel link::RoundWire::*level,
+                           const Precision& precision, const Codecs& codecs, c10::Device device) {
+  const auto make = [&](const std::vector<std::vector<link::RoundWire>>& rounds, comm::DType dtype,
+                        strategy::Codec codec) {
+    const int64_t wide = comm::size_of(dtype);
+    for (const std::vector<link::RoundWire>& round : rounds) {
+      for (const link::RoundWire& piece : round) {
+        const link::WireLevel& own = piece.*level;
+        reserve(send_, sum_of(link::wire_bytes(own.send_elements, own.exact_sent, codec, wide)), device);
+        reserve(receive_, sum_of(link::wire_bytes(own.receive_elements, own.exact_received, codec, wide)),
+                device);
+        if (codec != strategy::Codec::kNone)
+          reserve(wide_, std::max(own.sent(), own.received()) * wide, device);
+      }
+    }
+  };
+  make(wires.pull, precision.compute, whole_codec(codecs.pull, comm::size_of(precision.compute)));
+  make(wires.push, precision.master(), codecs.push);
+}
+
 void LinkRunner::run(const link::WireLevel& level, const Memories& memories, comm::DType dtype) {
   const int64_t element_bytes = comm::size_of(dtype);
   const c10::Device device = memories.owner.front().device();

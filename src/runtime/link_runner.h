@@ -21,8 +21,8 @@ struct LinkWires {
   std::vector<std::vector<link::RoundWire>> pull;
   std::vector<std::vector<link::RoundWire>> push;
   std::vector<std::vector<link::RoundDifference>> differences;  // of pull, where it has some
-  int64_t pulled_elements = 0;                     // received by this rank in pull
-  int64_t pushed_elements = 0;                     // sent by this rank in push
+  int64_t pulled_elements = 0;                                  // received by this rank in pull
+  int64_t pushed_elements = 0;                                  // sent by this rank in push
 
   // Bytes of these by codecs, elements taking so many as they are; `differs`: holders have the step's before.
   int64_t pulled_bytes(strategy::PullCodec codec, bool differs, int64_t wide) const;
@@ -58,6 +58,15 @@ class LinkRunner {
   // A pull in differences; `dtype`: of what is not coded.
   void run(const link::DifferenceLevel& level, const DifferenceMemories& memories, comm::DType dtype,
            strategy::PullCodec codec);
+
+  // Buffers for all that a strategy's steps move on one level, `level` of link::RoundWire, where they are too
+  // small: a step then takes as much memory behind a step of another strategy as behind one of its own.
+  struct Codecs {
+    strategy::PullCodec pull = strategy::PullCodec::kNone;
+    strategy::Codec push = strategy::Codec::kNone;
+  };
+  void make_room(const LinkWires& wires, link::WireLevel link::RoundWire::*level, const Precision& precision,
+                 const Codecs& codecs, c10::Device device);
 
   // Of the buffers; release() lets go of them, before exchanges of other sizes.
   int64_t bytes() const;

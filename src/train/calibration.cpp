@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/moment_format.h"
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/shipped.h"
@@ -19,16 +18,6 @@
 namespace sluice::train {
 
 namespace {
-
-cost::AnalyticMemory analytic_memory(const CalibrationRequest& request) {
-  cost::AnalyticMemory memory;
-  memory.device_bytes = request.device_bytes;
-  memory.element_bytes = comm::size_of(request.precision.compute);
-  memory.accumulator_bytes = comm::size_of(request.precision.master());
-  memory.owner_bytes_per_parameter = base::owner_bytes_per_parameter(
-      request.config.optimizer.moments, comm::size_of(request.precision.master()));
-  return memory;
-}
 
 constexpr const char* kEarlier = "the checkpoint's calibration";
 
@@ -113,12 +102,13 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
 namespace {
 
 cost::Calibration with_machine(cost::Calibration calibration, const CalibrationRequest& request) {
-  const cost::AnalyticMemory memory = analytic_memory(request);
+  const cost::AnalyticMemory memory = profile::analytic_memory(probe_options(request, {}));
   cost::MemoryModel& model = calibration.options.memory;
   model.device_bytes = memory.device_bytes;
   model.element_bytes = memory.element_bytes;
   model.accumulator_bytes = memory.accumulator_bytes;
   model.owner_bytes_per_parameter = memory.owner_bytes_per_parameter;
+  if (model.logits_chunk_bytes > 0) model.logits_chunk_bytes = memory.logits_chunk_bytes;
   cost::move_to_nodes_of(request.config.parallel.gpus_per_node, calibration.options);
   calibration.options.shape = *request.config.model.shape;
   return calibration;
@@ -130,7 +120,8 @@ cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int 
   const std::string& source = request.config.parallel.calibration;
   if (source == "auto" || source == "analytic") {
     return {"analytic", cost::analytic_source(*request.config.model.shape, "a CPU core"),
-            cost::analytic_options(*request.config.model.shape, cost::Rates{}, analytic_memory(request),
+            cost::analytic_options(*request.config.model.shape, cost::Rates{},
+                                   profile::analytic_memory(probe_options(request, {})),
                                    measured_degrees(request.config, world_size),
                                    request.config.parallel.gpus_per_node)};
   }

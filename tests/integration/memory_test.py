@@ -123,20 +123,17 @@ EXPERTS = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 128
            "head_dim": 32, "intermediate_size": 256, "moe_intermediate_size": 128, "num_experts": 2, "num_experts_per_tok": 2,
            "norm_topk_prob": True, "vocab_size": 8192, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
            "tie_word_embeddings": False}
-SMALL_VOCABULARY, LARGE_VOCABULARY = {"model__vocab": 512}, {"model__vocab": 65_536}
+SMALL_VOCABULARY, MIDDLE_VOCABULARY, LARGE_VOCABULARY = ({"model__vocab": vocab} for vocab in (512, 16_384, 65_536))
 BFLOAT16 = {"train__dtype": "bfloat16"}
 MOST = 1.05  # predicted over measured
-# Too much is counted where lanes share parameters, gathers as if the largest stood side by side and waves of rows as if all
-# were full, and in float64.
-LOOSE = 1.12
-# Behind a change of strategy the buffers of push come when the fullest moment is over.
-CHANGING = 1.08
 # What differs from a run in float32 on two ranks that each have the model: (strategy, changes).
 PROVED = {
     "small": ("2x<1,1,1>", SMALL_VOCABULARY),
     "float32": ("2x<1,1,1>", LARGE_VOCABULARY),
+    "chunks of more rows": ("2x<1,1,1>", MIDDLE_VOCABULARY),
+    "chunks of more rows in bfloat16": ("2x<1,1,1>", MIDDLE_VOCABULARY | BFLOAT16),
     "bfloat16": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16),
-    "float64": ("2x<1,1,1>", {"model__vocab": 16_384, "train__dtype": "float64"}),
+    "float64": ("2x<1,1,1>", MIDDLE_VOCABULARY | {"train__dtype": "float64"}),
     "tied": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16 | {"model__tie_embeddings": True}),
     "moments of 8 bits": ("2x<1,1,1>", LARGE_VOCABULARY | {"optimizer__name": "adamw_8bit"}),
     "tensor parallel": ("<2,1,1>", LARGE_VOCABULARY | BFLOAT16),
@@ -148,6 +145,7 @@ PROVED = {
     "narrow pulls": ("2x<1,1,1>", LARGE_VOCABULARY | {"link__pull": "bfloat16", "link__push": "int4"}),
     # Each lane's expert has the rows of both: the routing that is proved.
     "experts": ("<1,1,2,2,2>", {"model": EXPERTS}),
+    "experts in bfloat16": ("<1,1,2,2,2>", BFLOAT16 | {"model": EXPERTS}),
 }
 
 
@@ -178,12 +176,12 @@ class Proof(TestCase):
         self.losses = losses(run)
         return [(step["peak_bytes"], step["predicted_peak_bytes"]) for step in records(run) if "loss" in step][1:]
 
-    def check(self, strategy, changes, ranks=RANKS, most=MOST):
+    def check(self, strategy, changes, ranks=RANKS):
         peaks = self.proved(strategy, changes, ranks)
         self.assertTrue(peaks)
         for measured, predicted in peaks:
             self.assertLessEqual(measured, predicted, strategy)
-            self.assertLessEqual(predicted, most * measured, strategy)
+            self.assertLessEqual(predicted, MOST * measured, strategy)
 
     def test_ends_that_travel_in_pieces_are_the_same_model(self):
         """Each rank sends half of an end: more than one piece's elements."""
@@ -197,13 +195,13 @@ class Proof(TestCase):
 
     def test_steps_of_several_strategies_do_not_take_each_others(self):
         changes = LARGE_VOCABULARY | BFLOAT16 | {"parallel__strategies": ["<2,1,1>", "2x<1,1,1>"], "parallel__select": "cycle"}
-        self.check("in turn", changes, most=CHANGING)
+        self.check("in turn", changes)
 
 
 def add_proofs():
     for name, (strategy, changes) in PROVED.items():
         def test(self, strategy=strategy, changes=changes):
-            self.check(strategy, changes, most=LOOSE if strategy.count(",") > 2 or "float64" in changes.values() else MOST)
+            self.check(strategy, changes)
         setattr(Proof, f"test_{name.replace(' ', '_')}", test)
 
 
