@@ -76,6 +76,9 @@ class RotaryTables {
   std::vector<Entry> tables_;
 };
 
+// Routers' corrections of all experts by layer of the model, undefined of layers without; in float.
+using Corrections = std::vector<at::Tensor>;
+
 // Immutable and cheap to copy.
 struct LayerContext {
   model::Shape shape;  // layers read their own values (model/layer.h)
@@ -85,6 +88,8 @@ struct LayerContext {
   ExpertLoad* load = nullptr;    // borrowed, added to; null: nobody asks
   NarrowLayers narrow;
   std::shared_ptr<const RotaryTables> rotary;
+  // In place of those among the weights, which are narrower; null: those are as wide.
+  std::shared_ptr<const Corrections> corrections = nullptr;
   double temperature = 1;                              // logits are divided by it
   std::shared_ptr<const Loss> loss = cross_entropy();  // of training
   double balance_loss = 0;         // factor of the loss that balances experts (balance.h); 0: none

@@ -118,7 +118,10 @@ class ExpertsMixer final : public Mixer {
         seats_(seats_of(context_.experts, layer_, experts_.count)),
         own_(std::ssize(seats_) / context_.experts.lanes),
         weights_(experts_weights(site.own_weights(), experts_.count, own_)),
-        gradients_(experts_weights(site.own_gradients(), experts_.count, own_)) {}
+        gradients_(experts_weights(site.own_gradients(), experts_.count, own_)) {
+    if (context_.corrections != nullptr && weights_.router_correction_E.defined())
+      weights_.router_correction_E = (*context_.corrections)[static_cast<size_t>(layer_)];
+  }
 
   Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
     auto state = std::make_unique<ExpertsState>();

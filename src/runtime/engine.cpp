@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ops/tensor_memory.h"
+#include "runtime/router_corrections.h"
 #include "runtime/step_runner.h"
 
 namespace sluice::runtime {
@@ -132,6 +133,7 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
       link_intra_.run(piece.intra, memories, options_.precision.compute);
   }
   transport_.check();
+  context_.corrections = router_corrections(store_, communicators_.control());
   ModelPart part{.context = context_,
                  .weights = [this](int bucket) { return store_.shard(bucket).parameters; },
                  .stage_ranks = {},
@@ -176,6 +178,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   const LinkWires& wires = wires_of(graph.links);
   if (options_.trains) make_room_for_links(wires);
   const StepPull pull = pull_of(graph.links);
+  context_.corrections = router_corrections(store_, communicators_.control());
   StepResult result;
   const bool asks = optimizer != nullptr && asked_ != base::ProductFormat::kAsComputed;
   if (asks) result.errors.format = std::exchange(asked_, base::ProductFormat::kAsComputed);

@@ -521,6 +521,7 @@ class RankRun {
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
                   make_executor(options_.device, {}), engine_options);
     initialize(engine.store(), 7);
+    set_initial(engine.store());
     if (options_.nudge > 0) nudge(engine.store());
     cost::CostModel::Options machine =
         small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision(), options_.codecs)
@@ -639,6 +640,20 @@ class RankRun {
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);
+  }
+
+  void set_initial(ParameterStore& store) const {
+    if (options_.initial.empty()) return;
+    load_masters(store, [&](int bucket, base::Interval interval, float* values) {
+      for (const model::Parameter& parameter : table_.buckets[static_cast<size_t>(bucket)].parameters) {
+        const auto given = options_.initial.find(parameter.name);
+        if (given == options_.initial.end()) continue;
+        const base::Interval own =
+            base::intersect(interval, {parameter.offset, parameter.offset + parameter.size()});
+        for (int64_t i = own.begin; i < own.end; ++i)
+          values[i - interval.begin] = given->second[static_cast<size_t>(i - parameter.offset)];
+      }
+    });
   }
 
   // REQUIRES: one rank, in FP64.

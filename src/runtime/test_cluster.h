@@ -108,6 +108,8 @@ struct RunOptions {
   // Initial parameters are a unit in the last place more or less, or as they are, by this seed; 0: none is
   // changed.
   uint64_t nudge = 0;
+  // Initial values of parameters, by name, in place of random ones.
+  std::map<std::string, std::vector<float>> initial = {};
   model::Shape shape = model::shape_of_odd_sizes();
   model::KindTimes cut_times;      // by which stages are cut
   c10::Device device = c10::kCPU;  // a GPU is shared by all ranks

@@ -1,0 +1,19 @@
+// Routers' corrections (model::Learns::kAsCorrection) in FP32 where layers compute in BF16. Compute shards
+// have them in BF16, too coarse for scores that differ in later digits: rows would visit other experts than a
+// reader of the exported files chooses. These few numbers travel beside pull.
+#pragma once
+
+#include <memory>
+
+#include "comm/transport.h"
+#include "layers/context.h"
+#include "runtime/parameter_store.h"
+
+namespace sluice::runtime {
+
+// The masters' corrections of all layers. Null where compute shards have the same numbers, or models none.
+// Collective over `control`, which moves host memory between all ranks of the store's world.
+std::shared_ptr<const layers::Corrections> router_corrections(const ParameterStore& store,
+                                                              comm::Communicator& control);
+
+}  // namespace sluice::runtime
