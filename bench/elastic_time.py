@@ -154,7 +154,8 @@ def row(name, measured):
 
 
 def page(options, undisturbed, disturbed, kills):
-    given = [*(["--config", options.given] if options.given else []), *(word for one in options.set for word in ("--set", one))]
+    given = [*(["--config", options.given] if options.given else []),
+             *(["--state-gib", str(options.state_gib)] if options.state_gib else []), *(word for one in options.set for word in ("--set", one))]
     lines = ["# Elastic runs", "", f"`bench/elastic_time.py --minutes {options.minutes} --ranks {options.ranks} "
              f"{' '.join(given)}` at {revision()} on {hardware()}, load "
              f"{os.getloadavg()[2]:.0f}.", "", "| run | time in steps that count | steps | median step |", "| --- | --- | --- | --- |",
@@ -184,7 +185,7 @@ def main():
     parser.add_argument("--minutes", type=int, default=30)
     parser.add_argument("--state-gib", type=int, default=0, help="of each rank; 0: the quick start's model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=pathlib.Path, help="write elastic.md here")
+    parser.add_argument("--results", type=pathlib.Path, help="write elastic.md, or elastic_1_gib.md of 1 GiB, here")
     options = parser.parse_args()
     if options.results:
         options.results.mkdir(parents=True, exist_ok=True)
@@ -193,7 +194,7 @@ def main():
         written = page(options, *measure(options, pathlib.Path(folder)))
     print(written)
     if options.results:
-        (options.results / "elastic.md").write_text(written)
+        (options.results / f"elastic{f'_{options.state_gib}_gib' if options.state_gib else ''}.md").write_text(written)
 
 
 if __name__ == "__main__":
