@@ -22,14 +22,18 @@ std::string experts_path(const model::Parameter& parameter) {
              : parameter.tensors.front().substr(0, at + kFirst.size() - 2);
 }
 
-// One tensor of all experts: [experts, out, in], gate's rows before up's.
-model::HuggingFaceTensor stack_of(const model::Bucket& bucket, const model::Parameter& parameter) {
+// How the tensor of all experts lies: [experts, out, in] or [experts, in, out], gate's part of out before
+// up's.
+enum class Stack : uint8_t { kOutIn, kInOut };
+
+model::HuggingFaceTensor stack_of(const model::Bucket& bucket, const model::Parameter& parameter,
+                                  Stack stack) {
   const int64_t experts = parameter.experts, rows = parameter.rows / experts, columns = parameter.columns;
   model::HuggingFaceTensor tensor{
       .name = bucket.path + experts_path(parameter) + (parameter.transposed ? "down_proj" : "gate_up_proj"),
       .rows = parameter.rows,
       .columns = columns};
-  if (parameter.transposed) {
+  if (parameter.transposed != (stack == Stack::kInOut)) {
     tensor.shape = {experts, columns, rows};
     tensor.order = {
         .block_rows = rows, .block_stride = rows * columns, .row_stride = 1, .column_stride = rows};
@@ -52,32 +56,47 @@ std::vector<model::HuggingFaceTensor> FileNames::tensors(const model::Bucket& bu
                                                          const model::Parameter& parameter) const {
   const bool stack = stacked_experts && parameter.stacked == 0 && !experts_path(parameter).empty();
   std::vector<model::HuggingFaceTensor> tensors =
-      stack ? std::vector{stack_of(bucket, parameter)} : model::hugging_face_tensors(bucket, parameter);
+      stack ? std::vector{stack_of(bucket, parameter, transposed_experts ? Stack::kInOut : Stack::kOutIn)}
+            : model::hugging_face_tensors(bucket, parameter);
   for (model::HuggingFaceTensor& tensor : tensors) tensor.name = of(tensor.name);
   return tensors;
 }
 
-FileNames find_names(const model::ParameterTable& table, const std::function<bool(const std::string&)>& has) {
+namespace {
+
+// By the first layer that has some. Where an expert is square the other one of its matrices decides.
+void find_stacks(const model::ParameterTable& table, const ShapeOf& shape_of, FileNames& names) {
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      if (parameter.stacked > 0 || experts_path(parameter).empty()) continue;
+      const model::HuggingFaceTensor plain = stack_of(bucket, parameter, Stack::kOutIn);
+      const std::vector<int64_t>* const shape = shape_of(names.of(plain.name));
+      if (shape == nullptr) return;
+      names.stacked_experts = true;
+      if (*shape != plain.shape && *shape == stack_of(bucket, parameter, Stack::kInOut).shape)
+        names.transposed_experts = true;
+    }
+    if (names.stacked_experts) return;
+  }
+}
+
+}  // namespace
+
+FileNames find_names(const model::ParameterTable& table, const ShapeOf& shape_of) {
   FileNames names;
   for (const std::string_view trunk : kTrunks) {
-    if (has(std::string(trunk) + "embed_tokens.weight")) {
+    if (shape_of(std::string(trunk) + "embed_tokens.weight") != nullptr) {
       names.trunk = trunk;
       break;
     }
   }
   for (const std::string_view head : kHeads) {
-    if (has(std::string(head) + "weight")) {
+    if (shape_of(std::string(head) + "weight") != nullptr) {
       names.head = head;
       break;
     }
   }
-  for (const model::Bucket& bucket : table.buckets) {
-    for (const model::Parameter& parameter : bucket.parameters) {
-      if (parameter.stacked > 0 || experts_path(parameter).empty()) continue;
-      names.stacked_experts = has(names.of(stack_of(bucket, parameter).name));
-      return names;
-    }
-  }
+  find_stacks(table, shape_of, names);
   return names;
 }
 

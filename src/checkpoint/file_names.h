@@ -13,7 +13,8 @@ namespace sluice::checkpoint {
 struct FileNames {
   std::string trunk = "model.";  // "model.language_model."
   std::string head = "lm_head.";
-  bool stacked_experts = false;  // [experts, out, in] in place of a tensor each
+  bool stacked_experts = false;     // one tensor in place of a tensor each: [experts, out, in],
+  bool transposed_experts = false;  // or [experts, in, out]
 
   // "model.language_model.layers.0.mlp.up_proj.weight" of "model.layers.0.mlp.up_proj.weight".
   std::string of(const std::string& name) const;
@@ -25,8 +26,9 @@ struct FileNames {
   bool operator==(const FileNames&) const = default;
 };
 
-// Those by which files have the model's tensors; FileNames{} where none fit. `has`: whether there is a tensor
-// of this name.
-FileNames find_names(const model::ParameterTable& table, const std::function<bool(const std::string&)>& has);
+// Those by which files have the model's tensors; FileNames{} where none fit. `shape_of`: of the tensor of
+// this name; null: there is none.
+using ShapeOf = std::function<const std::vector<int64_t>*(const std::string&)>;
+FileNames find_names(const model::ParameterTable& table, const ShapeOf& shape_of);
 
 }  // namespace sluice::checkpoint

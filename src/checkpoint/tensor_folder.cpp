@@ -83,7 +83,10 @@ TensorFolder::TensorFolder(fs::path folder, std::string stem, model::ParameterTa
                            const TensorHints& hints)
     : folder_(std::move(folder)), table_(std::move(table)), hints_(hints) {
   open_files(stem);
-  names_ = find_names(table_, [&](const std::string& name) { return all_.contains(name); });
+  names_ = find_names(table_, [&](const std::string& name) {
+    const auto found = all_.find(name);
+    return found == all_.end() ? nullptr : &found->second.tensor->shape;
+  });
   locate_tensors();
   sort_others();
 }
