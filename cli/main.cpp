@@ -27,6 +27,7 @@
 #include "base/stop_signals.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/completion.h"
 #include "cli/failure.h"
 #include "study/methods.h"
 
@@ -107,6 +108,7 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_keys(app);
   sluice::cli::add_watch(app);
   sluice::cli::add_doctor(app);
+  sluice::cli::add_completion(app);
 }
 
 int fail(const std::string& message, int exit_status) {

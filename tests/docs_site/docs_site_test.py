@@ -30,8 +30,8 @@ class Site(unittest.TestCase):
         root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (root / "mkdocs.yml").write_text(CONFIGURATION)
         (root / "README.md").write_text(page)
-        (root / "docs").mkdir()
-        (root / "docs/other.md").write_text("# Other\n\n## A heading\n")
+        (root / "pages").mkdir()
+        (root / "pages/other.md").write_text("# Other\n\n## A heading\n")
         (root / "code.py").write_text("pass\n")
         return root
 
@@ -42,12 +42,12 @@ class Site(unittest.TestCase):
             self.assertTrue((site / page).stat().st_size, page)
 
     def test_links_to_files_and_headings_hold(self):
-        done, site = self.build(self.small("[a](docs/other.md#a-heading) and [b](code.py)\n"))
+        done, site = self.build(self.small("[a](pages/other.md#a-heading) and [b](code.py)\n"))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertTrue((site / "code.py").exists())
 
     def test_a_link_to_nothing_fails(self):
-        for link in ("docs/none.md", "none.py", "docs/other.md#no-heading"):
+        for link in ("pages/none.md", "none.py", "pages/other.md#no-heading"):
             with self.subTest(link):
                 done, _ = self.build(self.small(f"[a]({link})\n"))
                 self.assertNotEqual(done.returncode, 0)
@@ -58,13 +58,13 @@ class Layout(unittest.TestCase):
     def test_pages_take_the_files_that_they_link_along(self):
         with tempfile.TemporaryDirectory() as name:
             root, out = pathlib.Path(name) / "root", pathlib.Path(name) / "out"
-            (root / "docs").mkdir(parents=True)
-            (root / "docs/a.md").write_text("[x](../src/x.h) [y](https://example.com/y.h)\n```\n[z](../src/z.h)\n```\n")
+            (root / "pages").mkdir(parents=True)
+            (root / "pages/a.md").write_text("[x](../src/x.h) [y](https://example.com/y.h)\n```\n[z](../src/z.h)\n```\n")
             (root / "src").mkdir()
             for file in ("x.h", "z.h"):
                 (root / "src" / file).touch()
             self.assertEqual(docs_site.lay_out(root, out), 1)
-            self.assertEqual(sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()), ["docs/a.md", "src/x.h"])
+            self.assertEqual(sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()), ["pages/a.md", "src/x.h"])
             shutil.rmtree(out)
 
 
