@@ -1,8 +1,10 @@
 // sluice corpus build: text, JSON and source trees into tokens.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/json_fields.h"
@@ -57,17 +59,40 @@ std::string unescaped(const std::string& value) {
 class StageProgress {
  public:
   void operator()(std::string_view stage, int64_t done_bytes, int64_t total_bytes) {
-    if (stage != stage_) {
+    const bool again = !progress_ && done_bytes < total_bytes;  // of the next corpus of two
+    if (stage != stage_ || again) {
       stage_ = stage;
       progress_.emplace(stage_, total_bytes);
     }
+    if (!progress_) return;  // the stage is finished, and said so
     progress_->set(done_bytes);
-    if (done_bytes >= total_bytes) progress_->finish();
+    if (done_bytes < total_bytes) return;
+    progress_->finish();
+    progress_.reset();
   }
 
  private:
   std::string stage_;
   std::optional<base::Progress> progress_;
+};
+
+// Folders that a build is about to make. Those that are empty at its end, because it failed, go again.
+class NewFolders {
+ public:
+  explicit NewFolders(std::filesystem::path folder) {
+    std::error_code error;
+    for (; !folder.empty() && !std::filesystem::exists(folder, error); folder = folder.parent_path())
+      missing_.push_back(folder);
+  }
+  ~NewFolders() {
+    std::error_code error;
+    for (const std::filesystem::path& folder : missing_) std::filesystem::remove(folder, error);
+  }
+  NewFolders(const NewFolders&) = delete;
+  NewFolders& operator=(const NewFolders&) = delete;
+
+ private:
+  std::vector<std::filesystem::path> missing_;  // the innermost first
 };
 
 int64_t other_files(const corpus::BuildResult& result) {
@@ -311,6 +336,7 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
   };
   base::Json told = base::Json::object();
   const auto build_one = [&](const std::string& name) {
+    const NewFolders folders(build.directory);
     const corpus::BuildResult result = corpus::build_corpus(build);
     progress.reset();
     warn_of_losses(result);

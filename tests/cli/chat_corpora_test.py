@@ -119,6 +119,25 @@ class ChatCorpora(CommandTest):
             self.assertEqual(built.returncode, 2)
             self.assertIn(told, built.stderr)
 
+    def test_a_build_that_fails_leaves_no_folder(self):
+        out = self.tokenizer / "new" / "pairs"
+        for row, options in (({"prompt": "a", "chosen": "b"}, ["--pairs"]), ({"prompt": "a"}, ["--prompts"]), ({"x": 1}, [])):
+            with self.subTest(options=options):
+                self.lines.write_text(json.dumps(row) + "\n")
+                (self.tokenizer / "tokenizer_config.json").write_text(json.dumps({"chat_template": PLAIN}))
+                built = call("corpus", "build", self.lines, "--out", out, "--tokenizer", self.tokenizer, "--chat", *options)
+                self.assertEqual(built.returncode, 2, built.stderr)
+                self.assertFalse(out.parent.exists())
+        out.parent.mkdir()
+        kept = out.parent / "kept"
+        kept.touch()
+        self.assertEqual(call("corpus", "build", self.lines, "--out", out, "--tokenizer", self.tokenizer, "--chat").returncode, 2)
+        self.assertEqual(list(out.parent.iterdir()), [kept])
+
+    def test_each_stage_says_once_that_it_is_done(self):
+        built = self.build(PLAIN, [conversation(CHAT)])
+        self.assertEqual(built.stderr.count("encode: done"), 1, built.stderr)
+
     def test_forms_of_other_programs_are_recognised_and_said(self):
         turns = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello")]
         self.assertEqual(self.build(MARKED, [conversation(turns)]).returncode, 0)
