@@ -141,6 +141,11 @@ void follow_first(train::Evaluator& evaluator, const generate::Decoder& decoder,
   });
 }
 
+// Colons of an IPv6 address would be the port's (RFC 3986, 3.2.2).
+std::string host_in_url(const std::string& host) {
+  return host.find(':') == host.npos ? host : "[" + host + "]";
+}
+
 void run(ServeArguments options) {
   options.server.keys = keys_of(environment());
   require_key_for_others(options.server);
@@ -189,8 +194,8 @@ void run(ServeArguments options) {
   const StopAtSignal stop(server, engine, options.grace_s,
                           options.launch.world_size > 1 ? AtFault::kStop : AtFault::kAnswerOn);
   const int64_t page_bytes = generate::Decoder::page_bytes(held);
-  base::log_info(text("serving ", model.name(), " at http://", options.server.host, ":", server.port(),
-                      "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)), " of cache hold ",
+  base::log_info(text("serving ", model.name(), " at http://", host_in_url(options.server.host), ":",
+                      server.port(), "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)), " of cache hold ",
                       base::human_count(pages * inference::kPageTokens, "token", "tokens"),
                       options.server.keys.empty() ? "; nobody is asked for a key" : ""));
   server.run();

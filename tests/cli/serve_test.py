@@ -12,6 +12,7 @@ import struct
 import subprocess
 import time
 import unittest
+import urllib.request
 
 from chat_corpora_test import PLAIN, TOOLS, WRITER
 from commands import HANG_S, SLUICE, CommandTest, call
@@ -311,6 +312,22 @@ class Serve(CommandTest):
         self.assertEqual(taken.returncode, 2)
         self.assertIn("another program does", taken.stderr)
 
+    def test_the_address_that_is_said_can_be_opened(self):
+        """Also one of IPv6, whose colons a URL has in brackets."""
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError as error:
+            self.skipTest(f"no IPv6 here: {error}")
+        process = subprocess.Popen([SLUICE, "serve", "--port", "0", "--host", "::1", "--threads", "1", *map(str, self.model)],
+                                   stderr=subprocess.PIPE, text=True)
+        try:
+            url = next(found.group(1) for line in process.stderr if (found := re.search(r" at (http://\S+)/v1;", line)))
+            with urllib.request.urlopen(f"{url}/health", timeout=HANG_S) as response:
+                self.assertEqual(response.status, 200)
+        finally:
+            process.terminate()
+            process.communicate()
+
 
 class ServeOnRanks(Serve):
     """The same of one model on two stages of two TP ranks each."""
@@ -318,6 +335,7 @@ class ServeOnRanks(Serve):
     ranks = ("--nproc", 4, "--strategy", "<2,2,1>")
     test_a_file_of_prompts_may_have_chats = None  # of another command
     test_a_key_is_asked_for_and_too_many_are_refused = test_other_machines_are_not_let_in_without_a_key = None
+    test_the_address_that_is_said_can_be_opened = None
 
     def rank(self, number):
         """The process of a rank, which is started by the server's own."""
