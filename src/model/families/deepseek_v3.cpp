@@ -28,6 +28,21 @@ void scale_scores(const Reader& config, Shape& shape) {
   }
 }
 
+void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape) {
+  config.only("rope_interleave", true);
+  Latent& latent = shape.latent;
+  latent.q_rank = config.count("q_lora_rank", kShapeRanges.hidden);
+  latent.kv_rank = config.count("kv_lora_rank", kShapeRanges.hidden);
+  latent.unrotated = config.count("qk_nope_head_dim", kShapeRanges.head_dim);
+  latent.rotated = config.count("qk_rope_head_dim", kShapeRanges.head_dim);
+  latent.values = config.count("v_head_dim", kShapeRanges.head_dim);
+  read_decoder(config, keys, shape);
+  config.only("num_key_value_heads", shape.heads);
+  config.only("qk_head_dim", shape.head_dim);
+  shape.rotated = latent.rotated;
+  scale_scores(config, shape);
+}
+
 }  // namespace
 
 extern const Names kGlmNames{kGlmTensors};
@@ -40,22 +55,18 @@ void read_glm4_moe(Reader& config, Shape& shape) {
 }
 
 void read_deepseek_v3(Reader& config, Shape& shape) {
-  config.only("rope_interleave", true);
   config.only("scoring_func", "sigmoid");
   config.only("topk_method", "noaux_tc");
   config.pass({"aux_loss_alpha", "seq_aux", "ep_size"});
-  Latent& latent = shape.latent;
-  latent.q_rank = config.count("q_lora_rank", kShapeRanges.hidden);
-  latent.kv_rank = config.count("kv_lora_rank", kShapeRanges.hidden);
-  latent.unrotated = config.count("qk_nope_head_dim", kShapeRanges.head_dim);
-  latent.rotated = config.count("qk_rope_head_dim", kShapeRanges.head_dim);
-  latent.values = config.count("v_head_dim", kShapeRanges.head_dim);
-  read_decoder(config, {}, shape);
-  config.only("num_key_value_heads", shape.heads);
-  config.only("qk_head_dim", shape.head_dim);
-  shape.rotated = latent.rotated;
-  scale_scores(config, shape);
+  read_latent(config, {}, shape);
   read_scored_experts(config, 3, shape);
+}
+
+// GLM 4.7 Flash: latent attention, and experts from the second layer on.
+void read_glm4_moe_lite(Reader& config, Shape& shape) {
+  read_latent(config, {.norm_eps = 1e-5}, shape);
+  read_scored_experts(config, 1, shape);
+  if (!config.says("routed_scaling_factor")) shape.experts.factor = 1.8;
 }
 
 }  // namespace sluice::model

@@ -1,11 +1,32 @@
 #include "model/families/experts_keys.h"
 
+#include "base/text.h"
 #include "model/families/decoder_keys.h"
 #include "model/shape_ranges.h"
 
 namespace sluice::model {
 
 using base::Json;
+
+namespace {
+
+// By layer "sparse", with experts, or "dense".
+void read_mlp_types(Reader& config, Shape& shape) {
+  const Json* const types = config.find("mlp_layer_types");
+  if (types == nullptr) return;
+  if (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers) {
+    config.refuse("mlp_layer_types", *types,
+                  base::text("a list with a type for each of the ", shape.layers, " layers"));
+  }
+  for (size_t layer = 0; layer < types->size(); ++layer) {
+    const Json& type = types->at(layer);
+    if (type != "sparse" && type != "dense")
+      config.refuse(base::text("mlp_layer_types[", layer, "]"), type, "sparse or dense");
+    shape.block_types[layer].experts = type == "sparse";
+  }
+}
+
+}  // namespace
 
 // Losses that balance experts are a training run's to ask for, so the file's coefficient of one says nothing.
 // Their number stands under one of two names, or under both.
@@ -48,6 +69,7 @@ void read_expert_layers(Reader& config, Shape& shape, int64_t absent_dense) {
     shape.block_types[static_cast<size_t>(layer)].experts =
         layer >= dense && layer % every == 0 && (layer + 1) % step == 0;
   }
+  read_mlp_types(config, shape);
   const Json* const list = config.find("mlp_only_layers");
   if (list == nullptr) return;
   if (!list->is_array()) config.refuse("mlp_only_layers", *list, "a list of layers there");

@@ -15,7 +15,7 @@ void read_scored_experts(Reader& config, int64_t absent_dense, Shape& shape);
 int64_t width(Reader& config, const char* key);
 
 // Says of each layer, in the shape's block types, whether it has experts: first_k_dense_replace (absent:
-// `dense`), moe_layer_freq, decoder_sparse_step and mlp_only_layers, those that there are. InputError for
+// `dense`), moe_layer_freq, decoder_sparse_step, mlp_layer_types and mlp_only_layers, those that there are. InputError for
 // layers that the model has not.
 void read_expert_layers(Reader& config, Shape& shape, int64_t dense = 0);
 

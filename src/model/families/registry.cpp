@@ -7,10 +7,10 @@
 
 namespace sluice::model {
 
-Read read_deepseek_v3, read_gemma2, read_gemma3, read_gla, read_glm4_moe, read_gpt_oss, read_granite,
-    read_granite_hybrid, read_llama, read_mamba2, read_mistral, read_mixtral, read_olmo2, read_olmo_hybrid,
-    read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5, read_qwen3_5_moe,
-    read_qwen3_moe, read_qwen3_next, read_smollm3;
+Read read_deepseek_v3, read_gemma2, read_gemma3, read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss,
+    read_granite, read_granite_hybrid, read_llama, read_mamba2, read_mistral, read_mixtral, read_olmo2,
+    read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5,
+    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_smollm3;
 extern const Names kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames, kMamba2Names, kMixtralNames,
     kOlmoHybridNames, kPhi3Names, kQwen3NextNames, kQwen3_5Names;
 
@@ -33,6 +33,8 @@ std::span<const Family> families() {
       {"gpt_oss", "GptOssForCausalLM", read_gpt_oss, kGptOssNames},
       {"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, kGlmNames},
       {"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, kGlmNames},
+      {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, kGlmNames},
+      {"olmo3", "Olmo3ForCausalLM", read_olmo3, {}},
       {"olmo_hybrid", "OlmoHybridForCausalLM", read_olmo_hybrid, kOlmoHybridNames},
       {"qwen3_5_text", "Qwen3_5ForCausalLM", read_qwen3_5, kQwen3_5Names},
       {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", read_qwen3_5_moe, kQwen3_5Names},
