@@ -27,7 +27,7 @@ TEST(Prometheus, SaysWhatScrapersAskFor) {
   const std::string text = prometheus_text(step(), /*tokens=*/7000);
   EXPECT_THAT(text, HasSubstr("\nsluice_loss 5.25\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE sluice_step_seconds gauge\nsluice_step_seconds 1.5\n"));
-  EXPECT_THAT(text, HasSubstr("\nsluice_rank_pace{rank=\"1\"} 1.4\n"));
+  EXPECT_THAT(text, HasSubstr("\nsluice_rank_slowdown{rank=\"1\"} 1.4\n"));
   EXPECT_THAT(text, HasSubstr("\nsluice_rank_wait_seconds{rank=\"0\"} 0.25\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE sluice_tokens_total counter\nsluice_tokens_total 7000\n"));
   EXPECT_THAT(text, HasSubstr("\nsluice_alarm{rank=\"1\",metric=\"slowdown\"} 1\n"));

@@ -96,12 +96,12 @@ TEST_F(RunFiles, ElasticRunTellsOfItsEpochs) {
   write("trace-1.json", small_trace());
   for (const char* log : {"rank-0.log", "rank-1.log", "rank-2.log", "rank-3.log"}) write(log, "");
   const RunData data = read_run(directory_);
-  EXPECT_EQ(data.timelines.at(0).title, "Step 1, measured, epoch 2 of 3 ranks");
+  EXPECT_EQ(data.timelines.at(0).title, "Step 1, measured, membership 2 of 3 ranks");
   const auto fact = [&](const std::string& name) {
     const auto found = std::ranges::find(data.facts, name, &std::pair<std::string, std::string>::first);
     return found == data.facts.end() ? "" : found->second;
   };
-  EXPECT_EQ(fact("epochs"), "4 ranks, from step 1 on 3");
+  EXPECT_EQ(fact("memberships"), "4 ranks, from step 1 on 3");
   EXPECT_THAT(fact("snapshots"),
               HasSubstr("1 beside steps, 3.81 MiB to buddies each, 3.81 MiB of host memory"));
 }
