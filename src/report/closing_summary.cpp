@@ -50,8 +50,8 @@ std::string loss_text(Steps steps) {
   const double first = mean_loss(steps.first(window));
   const double last = mean_loss(steps.last(window));
   const std::string which = window == 1 ? "" : text(" ", window);
-  return text(decimal(first, 4), " (first", which, ") -> ", decimal(last, 4), " (last", which, "), ",
-              decimal(100 * (last / first - 1), 1), " %");
+  const std::string change = first > 0 ? text(", ", decimal(100 * (last / first - 1), 1), " %") : "";
+  return text(decimal(first, 4), " (first", which, ") -> ", decimal(last, 4), " (last", which, ")", change);
 }
 
 // Of rollouts; empty where there are none.
@@ -97,7 +97,8 @@ std::string closing_summary(const RunData& run) {
     if (!said.empty()) lines.push_back(name + std::string(16 - name.size(), ' ') + said);
   };
   add("steps", text(steps.front().step, " to ", steps.back().step));
-  add("loss", loss_text(steps));
+  const std::string reward = reward_text(steps);
+  if (reward.empty()) add("loss", loss_text(steps));  // a policy's loss says nothing of what it has learnt
   std::map<std::string, Evaluation> last;  // of each set
   for (const Evaluation& evaluation : run.evaluations) last[evaluation.set] = evaluation;
   for (const auto& [set, evaluation] : last) {
@@ -105,7 +106,7 @@ std::string closing_summary(const RunData& run) {
         text(decimal(evaluation.validation_loss, 4), " over ", human_count(evaluation.targets), " targets",
              set.empty() ? "" : " of " + set));
   }
-  add("reward", reward_text(steps));
+  add("reward", reward);
   for (const auto& [set, evaluation] : last) {
     if (!evaluation.reward) continue;
     add("held out",

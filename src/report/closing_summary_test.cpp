@@ -76,6 +76,20 @@ TEST(ClosingSummary, CountsFallbacksAndAttentionThatNoFusedKernelTook) {
   EXPECT_THAT(text, HasSubstr("12 calls by plain operators"));
 }
 
+TEST(ClosingSummary, RewardsStandInPlaceOfThePolicysLoss) {
+  std::vector<StepRecord> steps{step_of(0, 0), step_of(1, 0)};
+  steps[0].reward = 0.25;
+  steps[1].reward = 0.75;
+  const std::string text = closing_summary(run_of(steps));
+  EXPECT_THAT(text, HasSubstr("reward          0.250 (first 1 of 2 rollouts) -> 0.750 (last 1)\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\nloss")));
+}
+
+TEST(ClosingSummary, ALossOfNothingHasNoChangeInPercent) {
+  const std::string text = closing_summary(run_of({step_of(0, 0), step_of(1, 0)}));
+  EXPECT_THAT(text, HasSubstr("loss            0.0000 (first) -> 0.0000 (last)\n"));
+}
+
 TEST(ClosingSummary, FewStepsAreNotComparedWithThemselves) {
   const auto text_of = [](int64_t count) {
     std::vector<StepRecord> steps;
