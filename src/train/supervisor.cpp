@@ -38,8 +38,9 @@ using membership::Epoch;
 using membership::Member;
 using transport::Launch;
 
-constexpr int64_t kAgainNs = 3'000'000'000;  // between signals: another wish to stop, and at once
-constexpr int kEpochsWithoutAStep = 5;       // then the run fails of itself, not of what it runs on
+constexpr int64_t kAgainNs = 3'000'000'000;     // between signals: another wish to stop, and at once
+constexpr int64_t kMeetingNs = 10'000'000'000;  // that ranks without snapshots wait for others, told to stop
+constexpr int kEpochsWithoutAStep = 5;          // then the run fails of itself, not of what it runs on
 
 sigset_t watched_signals() {
   sigset_t set = base::stop_signals();
@@ -158,14 +159,21 @@ class Supervisor final : public membership::World {
       poll(entries.data(), entries.size(), kPauseMs);
       read_signals();
       look_at_launcher();
+      if (stop_asked_ns_ > 0 && base::now_ns() - stop_asked_ns_ >= meeting_patience_ns())
+        end_without_saving("stopped by a signal before all ranks had met");
       if (entries[1].revents != 0) goes_on = meeting.read();
     }
     if (exit_status_) return std::nullopt;
     if (const int status = meeting.status(); status != 0) {
+      if (stop_asked_ns_ > 0) end_without_saving("stopped by a signal before all ranks had met");
       end(status, "");
       return std::nullopt;
     }
     const membership::Opening opening = meeting.opening();
+    if (stop_asked_ns_ > 0 && opening.epoch.origin.step < 0) {
+      end_without_saving("stopped by a signal before the run began");
+      return std::nullopt;
+    }
     memory_->set_history(opening.history);
     return opening.epoch;
   }
@@ -354,13 +362,33 @@ class Supervisor final : public membership::World {
   // The others' run is as good without who has not joined it yet: what they save decides how it ended. Who
   // has finds the next epoch first, whose workers save what there is.
   void stop_without_worker(bool again) {
-    if (!agent_) return end(1, "stopped by a signal before the run began; nothing was saved");
+    if (!agent_) return stop_before_the_meeting(again);
     if (again) return end(1, "stopped by a second signal between two memberships; nothing was saved");
     if (agent_->is_member())
       return base::log_info("told to stop between two memberships: the next one saves and ends");
     base::log_info("stopped by a signal before it had joined the run");
     const bool by_hand = !options_.contacts.empty();
     end(by_hand ? 1 : transport::kReplaceableStatus, "");
+  }
+
+  // Ranks that a launcher has started anew may hold steps that no checkpoint has, whole only with all ranks'
+  // slices: they meet once more, and the first epoch's workers save them.
+  void stop_before_the_meeting(bool again) {
+    const bool may_hold_steps = options_.memory && options_.memory->takes_up;
+    if (!may_hold_steps) return end_without_saving("stopped by a signal before the run began");
+    if (again) return end_without_saving("stopped by a second signal before all ranks had met");
+    base::log_info(
+        "told to stop before all ranks have met: they meet, save what they hold in memory, and end");
+  }
+  int64_t meeting_patience_ns() const {
+    return memory_->held().empty() ? kMeetingNs : options_.join_timeout_ns;
+  }
+  void end_without_saving(const std::string& reason) {
+    end(1,
+        text(reason, "; nothing was saved",
+             memory_->held().empty()
+                 ? ""
+                 : ", but the newest steps stay in this machine's memory: start again with --resume auto"));
   }
 
   void reap() {

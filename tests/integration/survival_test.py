@@ -43,6 +43,13 @@ def descendants(process_id):
     return found
 
 
+def has_sigterm(process_id, which):
+    """Whether SIGTERM is blocked ("SigBlk": it is the program then, which reads signals where it is ready for them), or was
+    not read yet ("ShdPnd")."""
+    status = pathlib.Path(f"/proc/{process_id}/status").read_text()
+    return int(re.search(which + r":\s*([0-9a-f]+)", status).group(1), 16) >> (signal.SIGTERM - 1) & 1 == 1
+
+
 class Survival(TestCase):
     def setUp(self):
         super().setUp()
@@ -147,12 +154,67 @@ class ByHand(Survival):
         self.reach(run, 0, 8)
         self.kill_all(processes)
         sealed = max(losses(run))
-        processes = [self.start_train("run", 0, "--resume", "auto", env=environment(
-            PMI_RANK=rank, PMI_SIZE=RANKS, MPI_LOCALRANKID=rank, MPI_LOCALNRANKS=RANKS, MASTER_PORT=free))
-            for free in [free_port()] for rank in range(RANKS)]
+        port = free_port()
+        processes = [self.start_next_attempt(rank, port) for rank in range(RANKS)]
         outcomes = [self.finish(process) for process in processes]
         self.assertEqual([outcome.status for outcome in outcomes], [0] * RANKS, "\n".join(map(str, outcomes)))
         self.assertRegex(outcomes[0].stderr, rf"membership 1 of 4 ranks goes on after step ({sealed}|{sealed + 1})\n")
+        self.as_undisturbed(run)
+
+    def start_next_attempt(self, rank, port, **options):
+        return self.start_train("run", 0, "--resume", "auto", env=environment(
+            PMI_RANK=rank, PMI_SIZE=RANKS, MPI_LOCALRANKID=rank, MPI_LOCALNRANKS=RANKS, MASTER_PORT=port), **options)
+
+    def tell_to_stop(self, ranks, port):
+        """These ranks of the next attempt, rank 0 among them, told so while they wait for others; they have heard it."""
+        processes = []
+        for rank in ranks:
+            with open(self.directory / f"rank-{rank}.err", "wb") as errors:
+                processes.append(self.start_next_attempt(rank, port, stderr=errors))
+        for process in processes:
+            wait_until(lambda: has_sigterm(process.pid, "SigBlk"), RUN_TIMEOUT_S)
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            wait_until(lambda: not has_sigterm(process.pid, "ShdPnd"), RUN_TIMEOUT_S)
+        said = self.directory / "rank-0.err"
+        told = wait_until(lambda: "told to stop before all ranks have met" in said.read_text(), RUN_TIMEOUT_S)
+        self.assertTrue(told, said.read_text())
+        return processes
+
+    def test_ranks_told_to_stop_before_they_have_met_save_what_they_have_in_memory(self):
+        run = self.configure("run")
+        processes = self.start_ranks(run)
+        self.reach(run, 0, 8)
+        self.kill_all(processes)
+        sealed = max(losses(run))
+        port = free_port()
+        processes = self.tell_to_stop(range(RANKS - 1), port)
+        processes.append(self.start_next_attempt(RANKS - 1, port))
+        statuses = [self.finish(process).status for process in processes]
+        said = "".join(path.read_text() for path in sorted(self.directory.glob("rank-*.err")))
+        self.assertEqual(statuses, [0] * RANKS, said)
+        saved = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
+        self.assertIn(saved, ([sealed + 1], [sealed + 2]))
+        port = free_port()
+        self.end_well([self.start_next_attempt(rank, port) for rank in range(RANKS)])
+        self.as_undisturbed(run)
+
+    def test_a_rank_told_twice_to_stop_leaves_its_memory_to_the_next_attempt(self):
+        run = self.configure("run")
+        processes = self.start_ranks(run)
+        self.reach(run, 0, 4)
+        self.kill_all(processes)
+        process, = self.tell_to_stop([0], free_port())
+        while process.poll() is None:  # signals close together are one
+            process.send_signal(signal.SIGTERM)
+            time.sleep(1)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("stopped by a second signal before all ranks had met; nothing was saved, but the newest steps stay in "
+                      "this machine's memory: start again with --resume auto", (self.directory / "rank-0.err").read_text())
+        port = free_port()
+        outcomes = [self.finish(process) for process in [self.start_next_attempt(rank, port) for rank in range(RANKS)]]
+        self.assertEqual([outcome.status for outcome in outcomes], [0] * RANKS, "\n".join(map(str, outcomes)))
+        self.assertIn("epoch 1 of 4 ranks goes on from behind step", outcomes[0].stderr)
         self.as_undisturbed(run)
 
     def test_without_resume_a_run_begins_anew_and_clears_the_memory(self):

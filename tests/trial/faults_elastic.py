@@ -81,6 +81,32 @@ def told_behind_a_loss(trial):
     trial.saved_all()
 
 
+@FAULTS("SIGTERM to everything as all ranks are started anew", ("step", "save"),
+        "saves what is in memory and ends 0, or leaves it there and ends 1; the next attempt goes on behind it")
+def told_before_the_meeting(trial):
+    """From the first moment of the next attempt on, whose ranks find their dead supervisors' memory."""
+    trial.configure(elastic__enabled=True, elastic__buddy_every=1)
+    job = trial.job()
+    job.start_by_hand("run", "--resume", "auto")
+    trial.reach(job)
+    if job.ended():
+        raise Missed
+    job.signal_group(signal.SIGKILL)
+    job.wait()
+    job.leave_nothing()
+    again = trial.job()
+    again.start_by_hand("run", "--resume", "auto")
+    trial.pause(trial.chance.random() * 0.5)
+    again.signal_group(signal.SIGTERM)
+    endings = trial.ends(again, 0, 1, -signal.SIGTERM)  # the last one before the program runs
+    if all(ending.status == 0 for ending in endings.values()):
+        trial.saved_all()
+    last = trial.job()
+    last.start_by_hand("run", "--resume", "auto")
+    trial.ends(last, 0)
+    trial.complete()
+
+
 @FAULTS("SIGSTOP of a worker", ("step", "save"), "named lost, replaced, ends 0")
 def freeze_worker(trial):
     job = elastic_to_phase(trial)
