@@ -22,6 +22,7 @@ void add_import(CLI::App& app);
 void add_report(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_keys(CLI::App& app);
+void add_models(CLI::App& app);
 void add_watch(CLI::App& app);
 void add_doctor(CLI::App& app);
 

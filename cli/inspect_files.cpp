@@ -29,6 +29,7 @@
 #include "corpus/tokenizer.h"
 #include "cost/calibration.h"
 #include "cost/memory_cost.h"
+#include "model/family_table.h"
 #include "model/hugging_face.h"
 #include "model/parameter_count.h"
 #include "model/shape_sizes.h"
@@ -333,12 +334,15 @@ void print_opened(const checkpoint::HuggingFaceModel& model) {
 }  // namespace
 
 void inspect_hugging_face(const fs::path& folder) {
-  if (!checkpoint::has_hugging_face_weights(folder)) {
-    return inspect_model_config(base::read_json(folder / "config.json"), (folder / "config.json").string());
-  }
+  const fs::path config = folder / "config.json";
+  const bool weights = checkpoint::has_hugging_face_weights(folder);
+  const bool counted =
+      weights && fs::exists(config) &&
+      model::shape_to_plan_from_hugging_face(base::read_python_json(config), config.string()).counted;
+  if (!weights || counted) return inspect_model_config(base::read_python_json(config), config.string());
   const checkpoint::HuggingFaceModel model(folder);
   std::cout << text(folder.string(), ": Hugging Face folder, ", checkpoint::config_name(model.type()), "\n  ",
-                    shape_text(model.shape()), "\n");
+                    shape_text(model.shape()), "\n  ", model::abilities_text(model.shape()), "\n");
   print_opened(model);
   print_carried(model);
   if (!checkpoint::has_optimizer(folder)) return;
@@ -451,7 +455,14 @@ void inspect_trace(const Json& json, const std::string& name) {
 }
 
 void inspect_model_config(const Json& json, const std::string& name) {
-  std::cout << text(name, ": ", shape_text(model::shape_to_plan_from_hugging_face(json, name)), "\n");
+  const model::Shape shape = model::shape_to_plan_from_hugging_face(json, name);
+  std::cout << text(name, ": ", shape_text(shape), "\n  ", model::abilities_text(shape), "\n");
+  if (!shape.counted) return;
+  try {
+    model::shape_from_hugging_face(json, name);
+  } catch (const base::InputError& error) {
+    std::cout << text("  does not train: ", error.what(), "\n");
+  }
 }
 
 void inspect_weight_map(const Json& json, const std::string& name) {

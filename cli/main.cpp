@@ -106,6 +106,7 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_report(app);
   sluice::cli::add_inspect(app);
   sluice::cli::add_keys(app);
+  sluice::cli::add_models(app);
   sluice::cli::add_watch(app);
   sluice::cli::add_doctor(app);
   sluice::cli::add_completion(app);

@@ -39,9 +39,10 @@ class NewFamilyTest(unittest.TestCase):
     def test_reader_row_fixture_and_test(self):
         done = self.run_tool("cobalt", CONFIG)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn('{"cobalt", "CobaltForCausalLM", read_cobalt, {}},', self.read("src/model/families/registry.cpp"))
+        self.assertIn('{"cobalt", "Cobalt", "as LLaMA, but for the keys that cobalt.cpp pins", "CobaltForCausalLM", read_cobalt, '
+                      '{}},\n};', self.read("src/model/families/registry.cpp"))
         self.assertIn("Read read_cobalt, ", self.read("src/model/families/registry.cpp"))
-        self.assertIn("gla cobalt whole_", self.read("tests/parity/CMakeLists.txt"))
+        self.assertIn(" cobalt whole_", self.read("tests/parity/CMakeLists.txt"))
         cases = ast.parse(self.read("tests/parity/make_fixtures.py"))
         value = next(node.value for node in cases.body
                      if isinstance(node, ast.Assign) and node.targets[0].id == "CASES")

@@ -58,10 +58,10 @@ Json deepseek_v3() {
     "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280})");
 }
 
-Json deepseek_v2() {
+Json unknown_latent() {
   Json config = deepseek_v3();
-  config["model_type"] = "deepseek_v2";
-  config["architectures"] = {"DeepseekV2ForCausalLM"};
+  config["model_type"] = "bailing_moe_v2";
+  config["architectures"] = {"BailingMoeV2ForCausalLM"};
   return config;
 }
 
@@ -180,7 +180,7 @@ TEST(Counted, TpCutsAreEvenUpToWhatIsWhole) {
 }
 
 TEST(Counted, WhatDecidesCostsAndIsNotKnownIsRefusedWithItsValue) {
-  Json other = deepseek_v2();
+  Json other = unknown_latent();
   other["ssm_state_size"] = 16;
   EXPECT_THAT([&] { counted(other); },
               ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: ssm_state_size is 16"),
@@ -189,10 +189,10 @@ TEST(Counted, WhatDecidesCostsAndIsNotKnownIsRefusedWithItsValue) {
   linear["layer_types"] = Json(24, "linear_attention");
   EXPECT_THAT([&] { counted(linear); },
               ThrowsMessage<InputError>(HasSubstr("layer_types[0] is \"linear_attention\"")));
-  Json relu = deepseek_v2();
+  Json relu = unknown_latent();
   relu["hidden_act"] = "relu2";
   EXPECT_THAT([&] { counted(relu); }, ThrowsMessage<InputError>(HasSubstr("hidden_act is \"relu2\"")));
-  Json many = deepseek_v2();
+  Json many = unknown_latent();
   many["num_experts_per_tok"] = 300;
   EXPECT_THAT([&] { counted(many); }, ThrowsMessage<InputError>(HasSubstr("num_experts_per_tok")));
 }
@@ -206,8 +206,8 @@ TEST(Counted, MultimodalModelsOfOtherKindsAreReferredToTheirTextConfig) {
 }
 
 TEST(Counted, WhatComputesRefusesItWithAWayOut) {
-  EXPECT_THAT([] { shape_from_hugging_face(deepseek_v2(), "config.json"); },
-              ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: model_type is \"deepseek_v2\""),
+  EXPECT_THAT([] { shape_from_hugging_face(unknown_latent(), "config.json"); },
+              ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: model_type is \"bailing_moe_v2\""),
                                               HasSubstr("sluice plan and simulate count"))));
 }
 

@@ -20,7 +20,9 @@ using base::text;
 const Family& require_family(Reader& config) {
   const std::string type = base::require<std::string>(config.json(), "model_type", config.name());
   if (const Family* const family = family_of(type); family != nullptr) {
-    config.only("architectures", Json::array({std::string(family->architecture)}));
+    if (family->also.empty() || config.find("architectures") == nullptr ||
+        *config.find("architectures") != Json::array({std::string(family->also)}))
+      config.only("architectures", Json::array({std::string(family->architecture)}));
     return *family;
   }
   std::vector<std::string> known;
@@ -76,17 +78,23 @@ Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& nam
 
 namespace {
 
-// One tensor of all experts: [experts, in, out], of gate and up with rows in turn; biases [experts, out].
+// One tensor of all experts, in the stored order or the other one, in which rows of gate and up take turns;
+// biases [experts, out].
 void stack(const Parameter& parameter, HuggingFaceTensor& tensor) {
   const int64_t experts = parameter.stacked, rows = parameter.rows / experts, columns = parameter.columns;
-  const bool vector = parameter.one_dimensional();
-  const bool turns = std::ssize(parameter.groups) == 2 * experts;
+  const bool vector = parameter.one_dimensional(), other = parameter.transposed;
+  const bool turns = (other || vector) && std::ssize(parameter.groups) == 2 * experts;
   if (vector) {
     tensor.shape = {experts, rows};
   } else {
-    tensor.shape = turns ? std::vector{experts, columns, rows} : std::vector{experts, rows, columns};
+    tensor.shape = other ? std::vector{experts, columns, rows} : std::vector{experts, rows, columns};
   }
-  if (turns) tensor.order = {rows, rows * columns, /*halves=*/2, /*half_stride=*/1, /*row_stride=*/2, rows};
+  if (turns) {
+    tensor.order = {rows, rows * columns, /*halves=*/2, /*half_stride=*/1, /*row_stride=*/2, rows};
+  } else if (other) {
+    tensor.order = {
+        .block_rows = rows, .block_stride = rows * columns, .row_stride = 1, .column_stride = rows};
+  }
 }
 
 }  // namespace

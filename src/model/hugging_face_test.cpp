@@ -385,7 +385,7 @@ TEST(ShapeFromHuggingFace, HybridsThatAreNotComputedAreRefusedByKeyAndValue) {
   EXPECT_THAT(fault("qwen3_5_text", "num_experts", 4), HasSubstr("num_experts is 4"));
   EXPECT_THAT(fault("qwen3_5_text", "partial_rotary_factor", 2.0), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(fault("olmo_hybrid", "linear_state_width", 2), HasSubstr("linear_state_width is 2"));
-  EXPECT_THAT(fault("granitemoehybrid", "num_local_experts", 8), HasSubstr("num_local_experts is 8"));
+  EXPECT_THAT(fault("granitemoehybrid", "num_local_experts", 8), HasSubstr("num_experts_per_tok"));
   EXPECT_THAT(fault("granitemoehybrid", "mamba_n_heads", 60), HasSubstr("mamba_n_heads is 60"));
   EXPECT_THAT(fault("granitemoehybrid", "mamba_d_head", 65), HasSubstr("mamba_d_head is 65"));
   EXPECT_THAT(fault("granitemoehybrid", "time_step_limit", Json{0.001, 0.1}),

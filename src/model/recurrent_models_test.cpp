@@ -18,7 +18,7 @@ namespace {
 using base::Json;
 using testing::HasSubstr;
 
-Shape read(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+Shape read_recurrent(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
 
 // Codestral Mamba's as published, and fla's defaults.
 Json recurrent_config(const std::string& type) {
@@ -35,13 +35,13 @@ Json recurrent_config(const std::string& type) {
 TEST(ShapeFromHuggingFace, ModelsOfRecurrentLayersAloneAreRead) {
   for (const auto& [type, count] :
        {std::pair("mamba2", int64_t{7'285'403'648}), std::pair("gla", int64_t{1'365'514'240})}) {
-    const Shape shape = read(recurrent_config(type));
+    const Shape shape = read_recurrent(recurrent_config(type));
     EXPECT_EQ(parameter_count(shape), count) << type;
     EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
-    EXPECT_EQ(read(Json::parse(config_json(shape).dump())), shape) << type;
+    EXPECT_EQ(read_recurrent(Json::parse(config_json(shape).dump())), shape) << type;
     EXPECT_EQ(tp_fault(shape, 4), "") << type;
   }
-  const Shape mamba = read(recurrent_config("mamba2"));
+  const Shape mamba = read_recurrent(recurrent_config("mamba2"));
   EXPECT_EQ(mamba.ffn_hidden, 0);
   const ParameterTable table = parameter_table(mamba);
   EXPECT_EQ(hugging_face_tensors(table.layer(3), table.layer(3).parameters.front()).front().name,
@@ -52,7 +52,7 @@ TEST(ShapeFromHuggingFace, ModelsOfRecurrentLayersAloneAreRead) {
     Json config = recurrent_config(type);
     config[key] = value;
     try {
-      read(config);
+      read_recurrent(config);
     } catch (const base::InputError& error) {
       return std::string(error.what());
     }

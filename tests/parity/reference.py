@@ -57,7 +57,7 @@ def model_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, 
 
 def attention_of(config):
     """PyTorch's kernel, which takes neither caps nor sinks; and where there is none at all."""
-    without = getattr(config, "attn_logit_softcapping", None) or config.model_type in ("gpt_oss", "mamba2", "gla")
+    without = getattr(config, "attn_logit_softcapping", None) or config.model_type in ("gpt_oss", "mamba2", "gla", "granite_swa")
     return "eager" if without else "sdpa"
 
 
@@ -183,13 +183,14 @@ class RoutingMargin:
         routers = [m for m in model.modules() if type(m).__name__.lower().endswith("topkrouter")]
         self._hooks = [router.register_forward_hook(self._look) for router in routers]
 
-    def _look(self, router, _inputs, outputs):
+    def _look(self, router, inputs, outputs):
         logits = outputs[0].float()
-        if not hasattr(router, "e_score_correction_bias"):
+        correction = getattr(router, "e_score_correction_bias", inputs[1] if len(inputs) > 1 else None)
+        if correction is None:
             self._see(logits.softmax(-1), self._experts)
             return
-        scores = logits.sigmoid() + router.e_score_correction_bias
-        if router.num_group > 1:
+        scores = logits.sigmoid() + correction
+        if getattr(router, "num_group", 1) > 1:
             by_group = scores.view(len(scores), router.num_group, -1)
             best = by_group.topk(2, dim=-1).values.sum(-1)
             self._see(best, router.topk_group)

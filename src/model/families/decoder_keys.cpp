@@ -1,6 +1,7 @@
 #include "model/families/decoder_keys.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -25,7 +26,7 @@ int64_t head_dim_of(Reader& config, const DecoderKeys& keys, const Shape& shape)
   if (latent > 0) return latent;
   if (config.find("head_dim") != nullptr) return config.count("head_dim", kShapeRanges.head_dim);
   if (!config.says("head_dim") && keys.head_dim > 0) return keys.head_dim;
-  if (shape.hidden % shape.heads != 0) {
+  if (shape.hidden % shape.heads != 0 && !keys.floors_heads) {
     throw base::InputError(text(config.name(), ": num_attention_heads ", shape.heads,
                                 " does not divide hidden_size ", shape.hidden,
                                 " and head_dim is missing: add it"));
@@ -61,13 +62,31 @@ Json take_rotated(const Reader& reader, double absent, Shape& shape) {
   return config;
 }
 
+// An odd width w has as many pairs as w + 1, whose angles go by θ^(-2i ÷ w). So they are those of w + 1 by
+// another θ.
+void round_rotated_up(const std::string& name, Shape& shape) {
+  if (shape.rotated % 2 == 0) return;
+  const RopeScaling scaling = shape.rope.scaling;
+  if (scaling == RopeScaling::kYarn || scaling == RopeScaling::kLongRope) {
+    throw base::InputError(text(name, ": positions turn ", shape.rotated, " of a head's ", shape.head_dim,
+                                " dimensions; under yarn and longrope Sluice computes only even numbers"));
+  }
+  const auto width = static_cast<double>(shape.rotated);
+  shape.rope.theta = std::pow(shape.rope.theta, (width + 1) / width);
+  ++shape.rotated;
+}
+
 void refuse_other_parts(Reader& config, const DecoderKeys& keys) {
   if (!keys.biases) config.off("attention_bias");
   config.off("mlp_bias");
   config.only("pretraining_tp", 1);
   config.only("hidden_act", keys.activation);
-  config.only("attention_dropout", 0.0);
-  if (keys.rotated == 1.0) config.only("partial_rotary_factor", 1.0);
+  if (keys.drops_out) {
+    config.pass({"attention_dropout", "residual_dropout"});
+  } else {
+    config.only("attention_dropout", 0.0);
+  }
+  if (keys.rotated == 1.0 && !keys.turns_part) config.only("partial_rotary_factor", 1.0);
   // Whatever the family calls them otherwise, and what rotary positions are read from.
   config.pass({"model_type", "intermediate_size", "head_dim", "num_attention_heads", "num_key_value_heads",
                "rms_norm_eps", "max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters",
@@ -95,8 +114,10 @@ void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape) {
   shape.tie_embeddings = keys.tied ? !config.lacks("tie_word_embeddings") : config.has("tie_word_embeddings");
   config.says(keys.norm_eps_key);
   shape.norm_eps = base::get_or<double>(config.json(), keys.norm_eps_key, keys.norm_eps, config.name());
-  const Json rope = keys.rotated < 1.0 ? take_rotated(config, keys.rotated, shape) : config.json();
+  const bool turns_part = keys.rotated < 1.0 || keys.turns_part;
+  const Json rope = turns_part ? take_rotated(config, keys.rotated, shape) : config.json();
   shape.rope = rope_from_hugging_face(rope, keys.rope_theta, keys.ropes_by_type, config.name());
+  round_rotated_up(config.name(), shape);
 }
 
 void read_window(Reader& config, int64_t absent, Shape& shape) {
@@ -107,35 +128,53 @@ void read_window(Reader& config, int64_t absent, Shape& shape) {
   }
 }
 
+void read_named_layers(Reader& config, const char* key, std::string_view yes, std::string_view no,
+                       const Shape& shape, const std::function<void(int64_t layer, bool yes)>& say) {
+  const Json* const types = config.find(key);
+  if (types == nullptr) return;
+  if (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers)
+    config.refuse(key, *types, text("a list with a type for each of the ", shape.layers, " layers"));
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    const Json& type = types->at(static_cast<size_t>(layer));
+    if (type != yes && type != no) config.refuse(text(key, "[", layer, "]"), type, text(no, " or ", yes));
+    say(layer, type == yes);
+  }
+}
+
 void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise) {
-  const Json* const types = config.find("layer_types");
-  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers)) {
-    config.refuse("layer_types", *types,
-                  text("a list with a type for each of the ", shape.layers, " layers"));
-  }
-  shape.block_types.resize(static_cast<size_t>(shape.layers));
-  bool any = false;
-  for (size_t layer = 0; layer < shape.block_types.size(); ++layer) {
-    bool& windowed = shape.block_types[layer].windowed;
-    if (types == nullptr) {
-      windowed = otherwise(static_cast<int64_t>(layer));
-    } else {
-      const Json& type = types->at(layer);
-      if (type != kFull && type != kSliding)
-        config.refuse(text("layer_types[", layer, "]"), type, text(kFull, " or ", kSliding));
-      windowed = type == kSliding;
-    }
-    any = any || windowed;
-  }
-  if (!any) shape.window = 0;
-  const BlockType usual{.windowed = shape.window > 0};
-  if (std::ranges::count(shape.block_types, usual) == shape.layers) shape.block_types.clear();
+  spread_types(shape);
+  const auto windowed = [&](int64_t layer) -> bool& {
+    return shape.block_types[static_cast<size_t>(layer)].windowed;
+  };
+  for (int64_t layer = 0; layer < shape.layers; ++layer) windowed(layer) = otherwise(layer);
+  read_named_layers(config, "layer_types", kSliding, kFull, shape,
+                    [&](int64_t layer, bool sliding) { windowed(layer) = sliding; });
+  if (std::ranges::none_of(shape.block_types, &BlockType::windowed)) shape.window = 0;
+  drop_usual_types(shape);
 }
 
 void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise) {
   config.pass({"sliding_window"});
   if (config.has("use_sliding_window")) read_window(config, absent, shape);
   read_layer_types(config, shape, [&](int64_t layer) { return shape.window > 0 && otherwise(layer); });
+}
+
+void read_ropes_by_type(Reader& config, double absent_window_theta, Shape& shape) {
+  config.only("rope_local_base_freq", nullptr);
+  const Json* const both = config.find("rope_parameters");
+  if (both != nullptr && both->is_object() && !both->contains(kFull))
+    config.refuse("rope_parameters", *both,
+                  text("a dictionary for ", kFull, " and one for ", kSliding, " there"));
+  // In old files rope_theta is of both, and so it is the absent base.
+  const double theta =
+      both == nullptr && config.find("rope_theta") != nullptr ? shape.rope.theta : absent_window_theta;
+  const std::optional<Rope> own = window_rope_from_hugging_face(config, theta);
+  if (shape.window > 0 && own && *own != shape.rope) shape.window_rope = own;
+}
+
+void spread_types(Shape& shape) {
+  if (shape.block_types.empty())
+    shape.block_types.assign(static_cast<size_t>(shape.layers), shape.block_type(0));
 }
 
 void drop_usual_types(Shape& shape) {

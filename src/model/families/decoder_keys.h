@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "model/families/reader.h"
 #include "model/shape.h"
@@ -19,6 +20,9 @@ struct DecoderKeys {
   double rope_theta = 10000.0;
   double rotated = 1.0;  // below 1: positions turn only so much of a head, or what a key says
   bool tied = false;
+  bool turns_part = false;     // a key may say that positions turn a part of a head, though none is usual
+  bool floors_heads = false;   // a head without a width of its own has hidden ÷ heads rounded down
+  bool drops_out = false;      // training drops out as much as the file says elsewhere, and nothing here
   bool biases = false;         // the family reads attention_bias itself
   bool ropes_by_type = false;  // rope_parameters may have a dictionary for each type of layers
   const char* activation = "silu";
@@ -30,15 +34,27 @@ struct DecoderKeys {
 // Sizes, the norm's eps and rotary positions. A shape that has a latent or an MLP's width already keeps it.
 void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape);
 
+// rope_parameters with a dictionary for layers with a window, and one for all others; without them rope_theta
+// and rope_scaling, which is of layers without a window alone. REQUIRES: the shape's window and its layers'
+// types were read.
+void read_ropes_by_type(Reader& config, double absent_window_theta, Shape& shape);
+
+using OfLayer = std::function<bool(int64_t layer)>;
+// A list with one of two names for each layer, `yes` for those that the function says it of; where there is
+// none nothing is said.
+void read_named_layers(Reader& config, const char* key, std::string_view yes, std::string_view no,
+                       const Shape& shape, const std::function<void(int64_t layer, bool yes)>& say);
+
 // The width of windows: `absent` where no key says it, none where it is null.
 void read_window(Reader& config, int64_t absent, Shape& shape);
-using OfLayer = std::function<bool(int64_t layer)>;
 // Which layers are windowed: layer_types, or where it is absent `otherwise`. Types that are all as a shape's
 // without types are left out.
 void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise);
 // Windows that are off unless use_sliding_window says otherwise, whatever their width.
 void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise);
 
+// Gives each layer a type of its own to change: what it was.
+void spread_types(Shape& shape);
 // Leaves out types of layers that are all as a shape's without types.
 void drop_usual_types(Shape& shape);
 

@@ -28,6 +28,7 @@ void scale_scores(const Reader& config, Shape& shape) {
   }
 }
 
+// Queries and keys of latent attention are turned in neighbouring pairs.
 void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape) {
   config.only("rope_interleave", true);
   Latent& latent = shape.latent;
@@ -48,10 +49,27 @@ void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape) {
 extern const Names kGlmNames{kGlmTensors};
 
 void read_glm4_moe(Reader& config, Shape& shape) {
-  read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5, .rotated = 0.5, .biases = true}, shape);
+  read_decoder(
+      config, {.kv_heads = 8, .norm_eps = 1e-5, .rotated = 0.5, .floors_heads = true, .biases = true}, shape);
   shape.qkv_bias = config.has("attention_bias");
   if (config.has("use_qk_norm")) shape.qk_norm = QkNorm::kEachHead;
-  read_scored_experts(config, 1, shape);
+  read_scored_experts(config, {.dense = 1}, shape);
+}
+
+// The first layer has an MLP, whatever first_k_dense_replace says, where mlp_layer_types doesn't say it.
+void read_glm4_moe_lite(Reader& config, Shape& shape) {
+  config.only("topk_method", "noaux_tc");
+  config.only("scoring_func", "sigmoid");
+  read_latent(config, {.kv_heads = 20, .norm_eps = 1e-5}, shape);
+  if (config.find("mlp_layer_types") == nullptr) config.only("first_k_dense_replace", 1);
+  read_scored_experts(config, {.dense = 1, .factor = 1.8}, shape);
+  read_mlp_types(config, shape);
+}
+
+void read_deepseek_v2(Reader& config, Shape& shape) {
+  config.pass({"aux_loss_alpha", "seq_aux", "ep_size"});
+  read_latent(config, {}, shape);
+  read_softmax_experts(config, shape);
 }
 
 void read_deepseek_v3(Reader& config, Shape& shape) {
@@ -59,14 +77,25 @@ void read_deepseek_v3(Reader& config, Shape& shape) {
   config.only("topk_method", "noaux_tc");
   config.pass({"aux_loss_alpha", "seq_aux", "ep_size"});
   read_latent(config, {}, shape);
-  read_scored_experts(config, 3, shape);
+  read_scored_experts(config, {.dense = 3}, shape);
 }
 
-// GLM 4.7 Flash: latent attention, and experts from the second layer on.
-void read_glm4_moe_lite(Reader& config, Shape& shape) {
-  read_latent(config, {.norm_eps = 1e-5}, shape);
-  read_scored_experts(config, 1, shape);
-  if (!config.says("routed_scaling_factor")) shape.experts.factor = 1.8;
+void read_dots1(Reader& config, Shape& shape) {
+  read_decoder(config, {.kv_heads = 32}, shape);
+  shape.qk_norm = QkNorm::kEachHead;
+  read_scored_experts(config, {.normalised = false}, shape);
+  const int64_t first = config.count_or(62, "max_window_layers", {0, kShapeRanges.layers.most});
+  read_window(config, 4096, shape);
+  read_layer_types(config, shape, [&](int64_t layer) { return shape.window > 0 && layer >= first; });
+}
+
+void read_solar_open(Reader& config, Shape& shape) {
+  read_decoder(config, {.kv_heads = 8, .head_dim = 128, .norm_eps = 1e-5, .rope_theta = 1e6, .biases = true},
+               shape);
+  shape.qkv_bias = config.has("attention_bias");
+  config.off("use_qk_norm");
+  config.only("first_k_dense_replace", 0);
+  read_scored_experts(config, {}, shape);
 }
 
 }  // namespace sluice::model

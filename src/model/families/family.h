@@ -12,11 +12,15 @@
 
 namespace sluice::model {
 
+// How files hold experts: a tensor for each; one of all, [experts, out, in]; one of all, [experts, in, out],
+// of gate and up with rows in turn.
+enum class Stack : uint8_t { kNone, kOutIn, kInOut };
+
 // The names of a weight's tensors in files of a family that calls them otherwise than LLaMA's.
 struct TensorNames {
   std::string_view role;
   std::array<std::string_view, 3> tensors;  // empty ones behind
-  bool stacked = false;                     // Parameter::stacked
+  Stack stack = Stack::kNone;
 };
 using Names = std::span<const TensorNames>;
 
@@ -26,10 +30,13 @@ using Read = void(Reader& config, Shape& shape);
 
 struct Family {
   std::string_view model_type;    // "qwen3"
+  std::string_view title;         // "Qwen 3"
+  std::string_view difference;    // from LLaMA's layers
   std::string_view architecture;  // "Qwen3ForCausalLM"
   Read* read = nullptr;
   Names names;
   std::string_view trunk = "model";  // what all tensors of blocks are in
+  std::string_view also = "";        // another architecture of its files
 };
 
 std::span<const Family> families();

@@ -11,10 +11,10 @@ namespace {
 constexpr TensorNames kGptOssTensors[] = {
     {roles::kRouter, {"mlp.router.weight"}},
     {roles::kRouterBias, {"mlp.router.bias"}},
-    {roles::kExpertsGateUp, {"mlp.experts.gate_up_proj"}, /*stacked=*/true},
-    {roles::kExpertsGateUpBias, {"mlp.experts.gate_up_proj_bias"}, /*stacked=*/true},
-    {roles::kExpertsDown, {"mlp.experts.down_proj"}, /*stacked=*/true},
-    {roles::kExpertsDownBias, {"mlp.experts.down_proj_bias"}, /*stacked=*/true}};
+    {roles::kExpertsGateUp, {"mlp.experts.gate_up_proj"}, Stack::kInOut},
+    {roles::kExpertsGateUpBias, {"mlp.experts.gate_up_proj_bias"}, Stack::kInOut},
+    {roles::kExpertsDown, {"mlp.experts.down_proj"}, Stack::kInOut},
+    {roles::kExpertsDownBias, {"mlp.experts.down_proj_bias"}, Stack::kInOut}};
 
 }  // namespace
 
@@ -36,7 +36,6 @@ void read_gpt_oss(Reader& config, Shape& shape) {
   shape.gate_limit = config.number_or(7.0, "swiglu_limit", kShapeRanges.factor);
   read_window(config, 128, shape);
   read_layer_types(config, shape, [](int64_t layer) { return layer % 2 == 0; });
-  for (BlockType& type : shape.block_types) type.experts = true;
 }
 
 }  // namespace sluice::model

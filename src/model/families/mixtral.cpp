@@ -1,7 +1,10 @@
+#include <algorithm>
+
 #include "model/families/decoder_keys.h"
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
 #include "model/roles.h"
+#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -10,7 +13,26 @@ constexpr TensorNames kMixtralTensors[] = {
     {roles::kRouter, {"block_sparse_moe.gate.weight"}},
     {roles::kExpertsGateUp,
      {"block_sparse_moe.experts.{}.w1.weight", "block_sparse_moe.experts.{}.w3.weight"}},
-    {roles::kExpertsDown, {"block_sparse_moe.experts.{}.w2.weight"}}};
+    {roles::kExpertsDown, {"block_sparse_moe.experts.{}.w2.weight"}},
+    {roles::kCorrection, {"block_sparse_moe.e_score_correction_bias"}}};
+
+// Keys of the code that its files came with; all but these values would be another model.
+void refuse_other_minimax(Reader& config) {
+  config.only("scoring_func", "sigmoid");
+  config.only("qk_norm_type", "per_layer");
+  for (const char* key : {"use_qk_norm", "use_routing_bias"}) config.only(key, true);
+  for (const char* key :
+       {"layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta"})
+    config.only(key, 1.0);
+  config.only("shared_intermediate_size", 0);
+  config.only("router_jitter_noise", 0.0);
+  config.off("sliding_window");
+  config.pass(
+      {"shared_moe_mode", "mlp_intermediate_size", "use_mtp", "num_mtp_modules", "mtp_transformer_layers"});
+  const base::Json* const types = config.find("attn_type_list");
+  if (types != nullptr && std::ranges::any_of(*types, [](const base::Json& type) { return type != 1; }))
+    config.refuse("attn_type_list", *types, "a list of ones, which are layers of attention");
+}
 
 }  // namespace
 
@@ -22,6 +44,24 @@ void read_mixtral(Reader& config, Shape& shape) {
   read_window(config, 0, shape);
   read_experts(config, width(config, "intermediate_size"), shape);
   shape.experts.normalised = true;
+}
+
+void read_minimax_m2(Reader& config, Shape& shape) {
+  constexpr double kAll = 1.0;
+  refuse_other_minimax(config);
+  const int64_t turned = config.count_or(0, "rotary_dim", kShapeRanges.head_dim);
+  const int64_t width_of_head = config.count_or(128, "head_dim", kShapeRanges.head_dim);
+  const double part = static_cast<double>(turned) / static_cast<double>(width_of_head);
+  read_decoder(config,
+               {.kv_heads = 8,
+                .head_dim = 128,
+                .rope_theta = 5e6,
+                .rotated = turned > 0 ? part : kAll,
+                .turns_part = true},
+               shape);
+  shape.qk_norm = QkNorm::kAllHeads;
+  read_experts(config, width(config, "intermediate_size"), shape);
+  shape.experts.normalised = shape.experts.sigmoid = shape.experts.corrected = true;
 }
 
 }  // namespace sluice::model

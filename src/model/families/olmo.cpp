@@ -4,7 +4,6 @@
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
 #include "model/families/recurrent_keys.h"
-#include "model/families/rope_keys.h"
 #include "model/roles.h"
 #include "model/shape_ranges.h"
 
@@ -40,15 +39,13 @@ void read_olmo2(Reader& config, Shape& shape) {
   norm_behind(shape);
 }
 
-// Layers with a window turn by positions of their own, which no scaling stretches.
 void read_olmo3(Reader& config, Shape& shape) {
-  constexpr double kTheta = 500000.0;
+  constexpr double kTheta = 5e5;
   read_decoder(config, {.norm_eps = 1e-5, .rope_theta = kTheta, .ropes_by_type = true}, shape);
   norm_behind(shape);
   read_window(config, 4096, shape);
-  read_layer_types(config, shape, [](int64_t layer) { return (layer + 1) % 4 != 0; });
-  const std::optional<Rope> window_rope = window_rope_from_hugging_face(config, kTheta);
-  if (shape.window > 0) shape.window_rope = window_rope;
+  read_layer_types(config, shape, [&](int64_t layer) { return shape.window > 0 && (layer + 1) % 4 != 0; });
+  read_ropes_by_type(config, kTheta, shape);
 }
 
 void read_olmoe(Reader& config, Shape& shape) {

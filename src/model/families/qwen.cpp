@@ -49,4 +49,17 @@ void read_qwen3_moe(Reader& config, Shape& shape) {
   shape.qk_norm = QkNorm::kEachHead;
 }
 
+// Qwen 3 MoE's layers with windows in some, and positions that turn otherwise there.
+void read_mellum(Reader& config, Shape& shape) {
+  read_decoder(config, {.kv_heads = 4, .head_dim = 128, .rope_theta = 5e5, .ropes_by_type = true}, shape);
+  shape.qk_norm = QkNorm::kEachHead;
+  read_experts(config, width(config, "moe_intermediate_size"), shape);
+  shape.experts.normalised = !config.lacks("norm_topk_prob");
+  config.pass({"num_nextn_predict_layers", "num_mtp_layers", "mtp_layer_types", "mtp_mlp_layer_types"});
+  read_mlp_types(config, shape);
+  read_window(config, 1024, shape);
+  read_layer_types(config, shape, [](int64_t) { return false; });
+  read_ropes_by_type(config, 1e4, shape);
+}
+
 }  // namespace sluice::model

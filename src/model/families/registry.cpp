@@ -7,44 +7,207 @@
 
 namespace sluice::model {
 
-Read read_deepseek_v3, read_gemma2, read_gemma3, read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss,
-    read_granite, read_granite_hybrid, read_llama, read_mamba2, read_mistral, read_mixtral, read_olmo2,
-    read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5,
-    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_smollm3;
-extern const Names kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames, kMamba2Names, kMixtralNames,
-    kOlmoHybridNames, kPhi3Names, kQwen3NextNames, kQwen3_5Names;
+Read read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, read_exaone_moe, read_gemma2, read_gemma3,
+    read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss, read_granite, read_granite_hybrid,
+    read_granite_moe, read_granite_moe_shared, read_granite_moe_swa, read_granite_swa, read_internlm3,
+    read_llama, read_mamba2, read_mellum, read_minimax_m2, read_ministral, read_mistral, read_mixtral,
+    read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3,
+    read_qwen3_5, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3,
+    read_solar_open;
+extern const Names kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames, kMamba2Names,
+    kMixtralNames, kOlmoHybridNames, kPhi3Names, kQwen3NextNames, kQwen3_5Names;
 
-std::span<const Family> families() {
-  static const Family kFamilies[] = {
-      {"llama", "LlamaForCausalLM", read_llama, {}},
-      {"mistral", "MistralForCausalLM", read_mistral, {}},
-      {"qwen2", "Qwen2ForCausalLM", read_qwen2, {}},
-      {"qwen3", "Qwen3ForCausalLM", read_qwen3, {}},
-      {"phi3", "Phi3ForCausalLM", read_phi3, kPhi3Names},
-      {"granite", "GraniteForCausalLM", read_granite, {}},
-      {"smollm3", "SmolLM3ForCausalLM", read_smollm3, {}},
-      {"olmo2", "Olmo2ForCausalLM", read_olmo2, {}},
-      {"gemma2", "Gemma2ForCausalLM", read_gemma2, {}},
-      {"gemma3_text", "Gemma3ForCausalLM", read_gemma3, {}},
-      {"mixtral", "MixtralForCausalLM", read_mixtral, kMixtralNames},
-      {"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe, {}},
-      {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, {}},
-      {"olmoe", "OlmoeForCausalLM", read_olmoe, {}},
-      {"gpt_oss", "GptOssForCausalLM", read_gpt_oss, kGptOssNames},
-      {"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, kGlmNames},
-      {"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, kGlmNames},
-      {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, kGlmNames},
-      {"olmo3", "Olmo3ForCausalLM", read_olmo3, {}},
-      {"olmo_hybrid", "OlmoHybridForCausalLM", read_olmo_hybrid, kOlmoHybridNames},
-      {"qwen3_5_text", "Qwen3_5ForCausalLM", read_qwen3_5, kQwen3_5Names},
-      {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", read_qwen3_5_moe, kQwen3_5Names},
-      {"qwen3_next", "Qwen3NextForCausalLM", read_qwen3_next, kQwen3NextNames},
-      {"granitemoehybrid", "GraniteMoeHybridForCausalLM", read_granite_hybrid, kGraniteHybridNames},
-      {"mamba2", "Mamba2ForCausalLM", read_mamba2, kMamba2Names, "backbone"},
-      {"gla", "GLAForCausalLM", read_gla, kGlaNames},
-  };
-  return kFamilies;
-}
+namespace {
+
+const Family kFamilies[] = {
+    {"llama", "LLaMA 2, 3.x", "–", "LlamaForCausalLM", read_llama, {}},
+    {"mistral", "Mistral", "attention sees a window", "MistralForCausalLM", read_mistral, {}},
+    {"qwen2",
+     "Qwen 2, 2.5",
+     "queries, keys and values have biases; windows in some layers, where the file turns them on",
+     "Qwen2ForCausalLM",
+     read_qwen2,
+     {}},
+    {"qwen3",
+     "Qwen 3",
+     "each head's queries and keys are normed before they are rotated; windows as in Qwen 2",
+     "Qwen3ForCausalLM",
+     read_qwen3,
+     {}},
+    {"phi3", "Phi-3",
+     "a window, where the file has one; `longrope` (its files fuse queries, keys and values, and "
+     "gate and up)",
+     "Phi3ForCausalLM", read_phi3, kPhi3Names},
+    {"granite",
+     "Granite 3",
+     "four factors: of embeddings, of what a part adds, of scores, of logits",
+     "GraniteForCausalLM",
+     read_granite,
+     {}},
+    {"smollm3",
+     "SmolLM 3",
+     "some layers' queries and keys are not rotated: two kinds of layers",
+     "SmolLM3ForCausalLM",
+     read_smollm3,
+     {}},
+    {"olmo2",
+     "OLMo 2",
+     "norms after parts; queries and keys of all heads are normed as one row, which sums over TP",
+     "Olmo2ForCausalLM",
+     read_olmo2,
+     {}},
+    {"olmo3",
+     "OLMo 3",
+     "as OLMo 2, with windows in three of four layers, and rotary positions scaled in the others "
+     "alone",
+     "Olmo3ForCausalLM",
+     read_olmo3,
+     {}},
+    {"ministral",
+     "Ministral",
+     "as Mistral, with a type for each layer",
+     "MinistralForCausalLM",
+     read_ministral,
+     {}},
+    {"seed_oss",
+     "Seed-OSS",
+     "queries, keys and values have biases, where the file says so the output too; what its file "
+     "drops out in training is not",
+     "SeedOssForCausalLM",
+     read_seed_oss,
+     {}},
+    {"exaone4",
+     "EXAONE 4",
+     "norms after parts; normed heads; windows in three of four layers, and no rotary positions "
+     "in the others",
+     "Exaone4ForCausalLM",
+     read_exaone4,
+     {}},
+    {"internlm3",
+     "InternLM 3",
+     "as LLaMA (its published files scale rotary positions as `dynamic`, which is refused)",
+     "InternLM3ForCausalLM",
+     read_internlm3,
+     {},
+     "model",
+     "LlamaForCausalLM"},
+    {"granite_swa",
+     "Granite with windows",
+     "as Granite, with sinks of attention, windows in three of four layers, and a base of rotary "
+     "positions by kind of layer",
+     "GraniteSWAForCausalLM",
+     read_granite_swa,
+     {}},
+    {"gemma2",
+     "Gemma 2",
+     "windows in every other layer; norms before and after parts, by 1 + weight; GeGLU; scaled "
+     "embeddings; caps on scores and logits",
+     "Gemma2ForCausalLM",
+     read_gemma2,
+     {}},
+    {"gemma3_text",
+     "Gemma 3 (text)",
+     "as Gemma 2, with normed heads, five windowed layers to each that sees all, and another "
+     "base of rotary positions in those",
+     "Gemma3ForCausalLM",
+     read_gemma3,
+     {}},
+    {"mixtral", "Mixtral",
+     "experts in place of the MLP, whose weights sum to one; a window, where the file has one",
+     "MixtralForCausalLM", read_mixtral, kMixtralNames},
+    {"qwen2_moe",
+     "Qwen 2 MoE",
+     "Qwen 2's attention; experts beside a shared one with a factor of its own by token; layers "
+     "with an MLP, where the file says so",
+     "Qwen2MoeForCausalLM",
+     read_qwen2_moe,
+     {}},
+    {"qwen3_moe",
+     "Qwen 3 MoE",
+     "Qwen 3's attention; experts; layers with an MLP",
+     "Qwen3MoeForCausalLM",
+     read_qwen3_moe,
+     {}},
+    {"olmoe",
+     "OLMoE",
+     "experts; queries and keys of all heads normed as one row",
+     "OlmoeForCausalLM",
+     read_olmoe,
+     {}},
+    {"gpt_oss", "gpt-oss",
+     "sinks of attention, biases of all its matrices, windows in every other layer; experts and "
+     "router with biases, gates that are cut",
+     "GptOssForCausalLM", read_gpt_oss, kGptOssNames},
+    {"glm4_moe", "GLM 4.5, 4.6",
+     "Qwen 3's attention, half of each head rotated, with biases where the file says so; "
+     "DeepSeek-V3's routing; experts beside shared ones; an MLP in the first layers",
+     "Glm4MoeForCausalLM", read_glm4_moe, kGlmNames},
+    {"glm4_moe_lite", "GLM 4.7 Flash", "as DeepSeek-V3, with experts where the file says so",
+     "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, kGlmNames},
+    {"deepseek_v2", "DeepSeek-V2",
+     "latent attention; a softmax for scores, and no groups of experts (`topk_method` is "
+     "`greedy`)",
+     "DeepseekV2ForCausalLM", read_deepseek_v2, kGlmNames},
+    {"deepseek_v3", "DeepSeek-V3, R1", "latent attention (below); GLM 4.5's routing and experts",
+     "DeepseekV3ForCausalLM", read_deepseek_v3, kGlmNames},
+    {"kimi_k2", "Kimi K2", "as DeepSeek-V3", "DeepseekV3ForCausalLM", read_deepseek_v3, kGlmNames},
+    {"minimax_m2", "MiniMax M2",
+     "queries and keys of all heads normed as one row, half of each head rotated; experts in all "
+     "layers, with sigmoids and corrections for scores",
+     "MiniMaxM2ForCausalLM", read_minimax_m2, kMixtralNames},
+    {"dots1", "dots.llm1",
+     "Qwen 3's attention, with windows where the file says so; DeepSeek-V3's routing and experts",
+     "Dots1ForCausalLM", read_dots1, kGlmNames},
+    {"solar_open", "Solar Open", "LLaMA's attention; GLM 4.5's routing and experts in all layers",
+     "SolarOpenForCausalLM", read_solar_open, kGlmNames},
+    {"mellum",
+     "Mellum 2",
+     "as Qwen 3 MoE, with windows in some layers, and another base of rotary positions in those",
+     "MellumForCausalLM",
+     read_mellum,
+     {}},
+    {"exaone_moe", "K-EXAONE", "EXAONE 4's attention, normed before parts; DeepSeek-V3's routing and experts",
+     "ExaoneMoeForCausalLM", read_exaone_moe, kExaoneMoeNames},
+    {"olmo_hybrid", "OLMo hybrid",
+     "recurrent layers (gated delta rule) with norms before parts, every fourth one OLMo 2's "
+     "attention with norms after it; no rotary positions, where the file says so",
+     "OlmoHybridForCausalLM", read_olmo_hybrid, kOlmoHybridNames},
+    {"qwen3_5_text", "Qwen 3.5 (text)",
+     "recurrent layers, every fourth one attention with normed heads, gates of what each head "
+     "attends to, and a quarter of each head rotated; norms by 1 + weight",
+     "Qwen3_5ForCausalLM", read_qwen3_5, kQwen3_5Names},
+    {"qwen3_5_moe_text", "Qwen 3.5 MoE (text)",
+     "the same with experts beside a shared one with a factor by token", "Qwen3_5MoeForCausalLM",
+     read_qwen3_5_moe, kQwen3_5Names},
+    {"qwen3_next", "Qwen 3 Next",
+     "the same; its files fuse what each key head of a recurrent layer is made of; layers with "
+     "an MLP, where the file says so",
+     "Qwen3NextForCausalLM", read_qwen3_next, kQwen3NextNames},
+    {"granitemoehybrid", "Granite 4 (hybrid)",
+     "Mamba-2 in most layers, Granite's attention and factors; mostly no rotary positions; "
+     "experts beside a shared one, where the file has them",
+     "GraniteMoeHybridForCausalLM", read_granite_hybrid, kGraniteHybridNames},
+    {"granitemoe", "Granite 3 MoE",
+     "as Granite, with experts, whose weights are a softmax of the chosen scores", "GraniteMoeForCausalLM",
+     read_granite_moe, kGraniteHybridNames},
+    {"granitemoeshared", "Granite MoE with a shared expert", "the same beside an MLP that all tokens visit",
+     "GraniteMoeSharedForCausalLM", read_granite_moe_shared, kGraniteHybridNames},
+    {"granitemoe_swa", "Granite MoE with windows",
+     "as Granite with windows, with experts, and a shared one where the file has it",
+     "GraniteMoeSWAForCausalLM", read_granite_moe_swa, kGraniteHybridNames},
+    {"mamba2", "Mamba-2",
+     "Mamba-2 in all layers, and no MLP; as transformers and Codestral Mamba's Hugging Face "
+     "files have it",
+     "Mamba2ForCausalLM", read_mamba2, kMamba2Names, "backbone"},
+    {"gla", "GLA",
+     "gated linear attention in all layers: decays of each key channel, made from 16 numbers a "
+     "token; as flash-linear-attention has it, without its short convolutions and feature maps",
+     "GLAForCausalLM", read_gla, kGlaNames},
+};
+
+}  // namespace
+
+std::span<const Family> families() { return kFamilies; }
 
 const Family* family_of(std::string_view model_type) {
   const auto found = std::ranges::find(families(), model_type, &Family::model_type);
@@ -66,7 +229,11 @@ void name_tensors(const Shape& shape, Weight& weight) {
     for (const std::string_view tensor : names.tensors) {
       if (!tensor.empty()) weight.tensors.emplace_back(tensor);
     }
-    if (names.stacked) weight.stacked = shape.experts.count;
+    if (names.stack == Stack::kNone) continue;
+    weight.stacked = shape.experts.count;
+    // Files have the other form than usual ones.
+    if (names.stack == Stack::kInOut && weight.columns > 1)
+      weight.form = weight.form == FileForm::kTransposed ? FileForm::kAsStored : FileForm::kTransposed;
   }
 }
 
