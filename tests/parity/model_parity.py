@@ -99,6 +99,45 @@ CASES = {
     "mamba2": {"family": "mamba2", "layers": 3, "num_heads": 16, "head_dim": 8, "n_groups": 1, "state_size": 12,
                "use_conv_bias": False, "initializer_range": 0.02},
     "gla": {"family": "gla", "layers": 3, "expand_k": 0.25, "expand_v": 2.0, "ffn_hidden": None, "tie_word_embeddings": True},
+    "olmo3": {"family": "olmo3", "layers": 4, "sliding_window": 24, "pad_token_id": None,
+              "rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 4.0,
+                                                     "original_max_position_embeddings": 32},
+                                  "sliding_attention": {"rope_type": "default", "rope_theta": 500000.0}}},
+    "ministral": {"family": "ministral", "head_dim": 24, "sliding_window": 24, "pad_token_id": None,
+                  "layer_types": ["full_attention", "sliding_attention"], "tie_word_embeddings": True},
+    "seed_oss": {"family": "seed_oss", "attention_dropout": 0.0, "residual_dropout": 0.0, "pad_token_id": None},
+    "exaone4": {"family": "exaone4", "layers": 5, "sliding_window": 24, "pad_token_id": None},
+    "exaone4_full": {"family": "exaone4", "sliding_window": None, "layer_types": ["full_attention"] * 2, "pad_token_id": None},
+    "internlm3": {"family": "internlm3", "head_dim": 24, "pad_token_id": None},
+    "granite_swa": {"family": "granite_swa", "layers": 5, "sliding_window": 24, "attention_multiplier": 0.0625,
+                    "logits_scaling": 8.0, "residual_multiplier": 0.5, "pad_token_id": None},
+    "granitemoe": {"family": "granitemoe", "num_local_experts": 16, "num_experts_per_tok": 4, "attention_multiplier": 0.0625,
+                   "logits_scaling": 8.0, "residual_multiplier": 0.5, "pad_token_id": None},
+    "granitemoe_swa": {"family": "granitemoe_swa", "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 24,
+                       "shared_intermediate_size": 40, "attention_multiplier": 0.0625, "logits_scaling": 8.0,
+                       "residual_multiplier": 0.5, "pad_token_id": None},
+    "granite_experts": {"family": "granitemoehybrid", "layers": 3, "pad_token_id": None, "num_local_experts": 8,
+                        "num_experts_per_tok": 2, "shared_intermediate_size": 40, "mamba_n_heads": 16, "mamba_d_state": 12,
+                        "residual_multiplier": 0.5, "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
+    "glm4_moe_lite": {"family": "glm4_moe_lite", "kv_heads": 4, "head_dim": 16, "q_lora_rank": 40, "kv_lora_rank": 32,
+                      "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 24, "n_routed_experts": 16,
+                      "num_experts_per_tok": 4, "moe_intermediate_size": 24, "pad_token_id": None},
+    "deepseek_v2": {"family": "deepseek_v2", "kv_heads": 4, "head_dim": 16, "q_lora_rank": 40, "kv_lora_rank": 32,
+                    "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 24, "n_routed_experts": 16,
+                    "num_experts_per_tok": 4, "moe_intermediate_size": 24, "pad_token_id": None},
+    "minimax_m2": {"family": "minimax_m2", "head_dim": 24, "num_local_experts": 16, "num_experts_per_tok": 4,
+                   "partial_rotary_factor": 0.5, "pad_token_id": None},
+    "dots1": {"family": "dots1", "n_routed_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 24,
+              "n_shared_experts": 1, "sliding_window": 24, "max_window_layers": 1},
+    # Half of a head of 42 dimensions turns: an odd number.
+    "glm4_moe_odd": {"family": "glm4_moe", "head_dim": 42, "n_routed_experts": 8, "num_experts_per_tok": 2,
+                     "moe_intermediate_size": 24, "num_mtp_layers": 0, "pad_token_id": None},
+    "solar_open": {"family": "solar_open", "head_dim": 24, "n_routed_experts": 16, "num_experts_per_tok": 4,
+                   "moe_intermediate_size": 24, "pad_token_id": None},
+    "mellum": {"family": "mellum", "head_dim": 24, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+               "sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"], "pad_token_id": None},
+    "exaone_moe": {"family": "exaone_moe", "layers": 4, "num_experts": 16, "num_experts_per_tok": 4, "pad_token_id": None,
+                   "moe_intermediate_size": 24, "sliding_window": 24},
     "sharded": {"tie_word_embeddings": True},
     "bfloat16": {},
 }
@@ -114,7 +153,8 @@ def tensors(folder):
 
 # Matrices times so much, 8 for others: with that the reference's own FP32 is as far from its FP64 as is allowed here, or
 # sigmoids of scores are all one.
-SCALES = {"glm4_moe": 2, "deepseek_v3": 2, "olmo_hybrid": 4, "qwen3_5": 2, "qwen3_5_moe": 4, "qwen3_next": 4}
+SCALES = {"glm4_moe": 2, "glm4_moe_lite": 2, "minimax_m2": 2, "dots1": 2, "glm4_moe_odd": 2, "solar_open": 2, "exaone_moe": 2,
+          "deepseek_v2": 2, "deepseek_v3": 2, "olmo_hybrid": 4, "qwen3_5": 2, "qwen3_5_moe": 4, "qwen3_next": 4}
 
 
 def make_model(folder, name):
