@@ -214,7 +214,7 @@ class ByHand(Survival):
         port = free_port()
         outcomes = [self.finish(process) for process in [self.start_next_attempt(rank, port) for rank in range(RANKS)]]
         self.assertEqual([outcome.status for outcome in outcomes], [0] * RANKS, "\n".join(map(str, outcomes)))
-        self.assertIn("epoch 1 of 4 ranks goes on from behind step", outcomes[0].stderr)
+        self.assertIn("membership 1 of 4 ranks goes on after step", outcomes[0].stderr)
         self.as_undisturbed(run)
 
     def test_without_resume_a_run_begins_anew_and_clears_the_memory(self):

@@ -85,7 +85,7 @@ def told_behind_a_loss(trial):
         "saves what is in memory and ends 0, or leaves it there and ends 1; the next attempt goes on behind it")
 def told_before_the_meeting(trial):
     """From the first moment of the next attempt on, whose ranks find their dead supervisors' memory."""
-    trial.configure(elastic__enabled=True, elastic__buddy_every=1)
+    trial.configure(elastic__enabled=True, elastic__snapshot_every=1)
     job = trial.job()
     job.start_by_hand("run", "--resume", "auto")
     trial.reach(job)
