@@ -214,9 +214,7 @@ class AttentionMixer final : public Mixer {
 
 std::unique_ptr<const Part> make_attention(const Site& site, const model::Part& part) {
   return make_framed(site, part,
-                     {.norm = roles::kAttentionNorm,
-                      .behind = roles::kAttentionNormBehind,
-                      .out = roles::kAttentionOut,
+                     {.out = roles::kAttentionOut,
                       .out_bias = roles::kAttentionOutBias,
                       .in = {{roles::kQkv, roles::kQkvBias}}},
                      std::make_unique<AttentionMixer>(site, std::get<model::Attention>(part.mixer)));

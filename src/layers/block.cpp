@@ -29,7 +29,7 @@ std::unique_ptr<const Part> make_part(const Site& site, const model::Part& part)
     }
     std::unique_ptr<const Part> operator()(const model::Mamba2&) const { return make_recurrent(site, part); }
     std::unique_ptr<const Part> operator()(const model::Gla&) const { return make_recurrent(site, part); }
-    std::unique_ptr<const Part> operator()(const model::GatedMlp&) const { return make_mlp(site, part); }
+    std::unique_ptr<const Part> operator()(const model::Mlp&) const { return make_mlp(site, part); }
     std::unique_ptr<const Part> operator()(const model::RoutedExperts&) const {
       return make_experts(site, part);
     }

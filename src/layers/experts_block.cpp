@@ -457,8 +457,7 @@ at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr 
 std::unique_ptr<const Part> make_experts(const Site& site, const model::Part& part) {
   constexpr auto kShard = InProduct::Of::kShard;
   return make_framed(site, part,
-                     {.norm = roles::kMlpNorm,
-                      .in = {{roles::kRouter, {}, kShard, false},
+                     {.in = {{roles::kRouter, {}, kShard, false},
                              {roles::kSharedGateUp, {}, InProduct::Of::kAllRows, false},
                              {roles::kSharedGate, {}, kShard, false}},
                       .inner = {{roles::kExpertsGateUp, {}, {}, false},

@@ -8,10 +8,13 @@
 
 namespace sluice::layers {
 
-BoundWeights bound(const OperationShards& shards, const Weights& roles) {
-  BoundWeights all{.norm_H = shards.vector(roles.norm)};
+BoundWeights bound(const OperationShards& shards, const model::Part& part, const Weights& roles) {
+  const auto vectors = [&](const std::optional<model::Norm>& norm) {
+    return norm ? norm_vectors(shards, *norm) : NormVectors();
+  };
+  BoundWeights all{.norm = vectors(part.before)};
   if (!roles.out.empty())
-    all.exit = {shards.matrix(roles.out), shards.vector(roles.out_bias), shards.vector(roles.behind)};
+    all.exit = {shards.matrix(roles.out), shards.vector(roles.out_bias), vectors(part.behind)};
   const auto matrix = [&](const InProduct& product) {
     return product.narrow ? shards.matrix(product.role) : Matrix{.w_AB = shards.tensor(product.role)};
   };
@@ -55,8 +58,8 @@ class Framed final : public Part {
       : context_(site.context),
         part_(part),
         roles_(std::move(roles)),
-        weights_(bound(site.own_weights(), roles_)),
-        gradients_(bound(site.own_gradients(), roles_)),
+        weights_(bound(site.own_weights(), part, roles_)),
+        gradients_(bound(site.own_gradients(), part, roles_)),
         mixer_(std::move(mixer)) {}
 
   at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
@@ -204,7 +207,7 @@ void Framed::leave_pending(const PartGradient::Left& left, const at::Tensor& y_S
 at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,
                                   StatePtr& deferred) const {
   auto& saved = static_cast<FramedState&>(*state);
-  if (weights_.exit.norm_H.defined() && !saved.product_SH.defined()) {
+  if (has_out() && part_.behind && !saved.product_SH.defined()) {
     PartRows rows(context_, part_, roles_, weights_, saved.x_SH);
     const Mixed mixed = mixer_->again(layout, rows, *saved.mixer);
     rows.release();
@@ -230,8 +233,8 @@ at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state
     pending->product(out_slot(), {pending->keep(a_TA)}, {sum, {}, true},
                      narrow_rows(weights_.exit.w_AH, gradients_.exit.w_AH, a_TA, dsum_TH));
   }
-  PartInputGradient input = enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm_H,
-                                           saved.inverse_rms_S, dy_SH, gradients_.norm_H);
+  PartInputGradient input = enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm,
+                                           saved.inverse_rms_S, dy_SH, gradients_.norm);
   leave_pending(left, input.y_SH, sum, *pending);
   deferred = std::move(pending);
   return input.dx_SH;

@@ -1,4 +1,4 @@
-// The activation of a gated MLP's gate.
+// The activation of an MLP: of its gate, or without one of what goes up.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,5 +11,9 @@ namespace sluice::layers {
 at::Tensor gated(const model::Gate& gate, const at::Tensor& gate_up_TG);
 // Overwrites gate_up_TG with its gradient and returns the forward's result again.
 at::Tensor gated_backward(const model::Gate& gate, const at::Tensor& da_TF, const at::Tensor& gate_up_TG);
+
+// act(up), likewise.
+at::Tensor ungated(const model::Gate& gate, const at::Tensor& up_TF);
+at::Tensor ungated_backward(const model::Gate& gate, const at::Tensor& da_TF, const at::Tensor& up_TF);
 
 }  // namespace sluice::layers

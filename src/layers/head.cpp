@@ -13,11 +13,11 @@
 #include "base/error.h"
 #include "base/interval.h"
 #include "base/text.h"
+#include "layers/row_norm.h"
 #include "model/layer.h"
 #include "ops/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/linear.h"
-#include "ops/norm.h"
 
 namespace sluice::layers {
 namespace {
@@ -70,10 +70,13 @@ double logit_divisor(const LayerContext& context, const HeadParameters& weights)
   return weights.kind->divisor * context.temperature;
 }
 
+NormVectors final_vectors(const HeadParameters& parameters) {
+  return {parameters.final_norm_H, parameters.final_norm_bias_H};
+}
+
 // What the output matrix takes: the norm of x, such that the products are the logits.
 ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x) {
-  const model::Norm& values = weights.kind->norm;
-  ops::RmsNorm norm = ops::rms_norm(x, weights.final_norm_H, values.eps, values.offset);
+  ops::RmsNorm norm = norm_rows(weights.kind->norm, x, final_vectors(weights));
   const double divisor = logit_divisor(context, weights);
   if (divisor != 1.0) norm.y_TH.div_(divisor);
   return norm;
@@ -167,9 +170,9 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
   if (const double divisor = logit_divisor(context, weights); divisor != 1.0) dy_GH.div_(divisor);
   at::Tensor dy_MH = context.parallel.reduce_scatter_rows(dy_GH);
   dy_GH.reset();
-  at::Tensor dx_MH = ops::rms_norm_backward(dy_MH, x_SH.index_select(0, targets.row_M), weights.final_norm_H,
-                                            norm.inverse_rms_T, /*residual_TH=*/{}, gradients.final_norm_H,
-                                            weights.kind->norm.offset)
+  at::Tensor dx_MH = norm_rows_backward(weights.kind->norm, dy_MH, x_SH.index_select(0, targets.row_M),
+                                        final_vectors(weights), norm.inverse_rms_T, /*residual_TH=*/{},
+                                        final_vectors(gradients))
                          .dx_TH;
   dy_MH.reset();
   at::Tensor dx_SH = at::zeros_like(x_SH);

@@ -341,8 +341,7 @@ at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr s
 std::unique_ptr<const Part> make_latent_attention(const Site& site, const model::Part& part) {
   constexpr auto kShard = InProduct::Of::kShard;
   return make_framed(site, part,
-                     {.norm = roles::kAttentionNorm,
-                      .out = roles::kAttentionOut,
+                     {.out = roles::kAttentionOut,
                       .in = {{roles::kQNarrow, {}, kShard, false}, {roles::kKvNarrow, {}, kShard, false}},
                       .inner = {{roles::kQ, {}, {}, false}, {roles::kKv, {}, {}, false}}},
                      std::make_unique<LatentMixer>(site, std::get<model::LatentAttention>(part.mixer)));

@@ -29,9 +29,9 @@ struct InProduct {
   bool narrow = true;  // may be narrow and have adapters
 };
 
-// The weights around a mixer, by role.
+// The weights around a mixer, norms apart, by role.
 struct Weights {
-  std::string_view norm, behind = {}, out = {}, out_bias = {};
+  std::string_view out = {}, out_bias = {};
   std::vector<InProduct> in;
   std::vector<InProduct> inner = {};  // whose gradients the mixer adds to itself
 };
@@ -48,7 +48,7 @@ using MixerStatePtr = std::unique_ptr<MixerState>;
 
 // Of the parts' matrices: weights, or gradients.
 struct BoundWeights {
-  at::Tensor norm_H;
+  NormVectors norm;
   Exit exit;  // its matrix undefined where the mixer makes the part's sum itself
   std::vector<Matrix> in;
   std::vector<at::Tensor> in_bias;
@@ -63,7 +63,7 @@ class PartRows {
       : context_(context), part_(part), roles_(roles), weights_(weights), x_SH_(x_SH) {}
 
   const at::Tensor& shard_SH() {
-    if (!input_.y_SH.defined()) input_ = enter(part_, x_SH_, weights_.norm_H);
+    if (!input_.y_SH.defined()) input_ = enter(part_, x_SH_, weights_.norm);
     return input_.y_SH;
   }
   const at::Tensor& all_TH() {

@@ -1,4 +1,4 @@
-// Widths: F this rank's part of the inner width, G = 2F.
+// Widths: F this rank's part of the inner width, G = 2F, or without a gate F.
 #include "layers/mlp_block.h"
 
 #include <utility>
@@ -16,14 +16,22 @@ struct GatedState final : MixerState {
   std::vector<at::Tensor*> made_again() override { return {&gate_up_TG}; }
 };
 
-class GatedMixer final : public Mixer {
+at::Tensor activated(const model::Mlp& own, const at::Tensor& gate_up_TG) {
+  return own.gated ? gated(own.gate, gate_up_TG) : ungated(own.gate, gate_up_TG);
+}
+at::Tensor activated_backward(const model::Mlp& own, const at::Tensor& da_TF, const at::Tensor& gate_up_TG) {
+  return own.gated ? gated_backward(own.gate, da_TF, gate_up_TG)
+                   : ungated_backward(own.gate, da_TF, gate_up_TG);
+}
+
+class MlpMixer final : public Mixer {
  public:
-  explicit GatedMixer(const model::Gate& gate) : gate_(gate) {}
+  explicit MlpMixer(const model::Mlp& own) : own_(own) {}
 
   Mixed forward(const MicroBatchLayout&, PartRows& rows, MixerStatePtr* saved) const override {
     at::Tensor gate_up_TG = rows.product(0);
     rows.release();
-    Mixed mixed{gated(gate_, gate_up_TG)};
+    Mixed mixed{activated(own_, gate_up_TG)};
     if (saved != nullptr) {
       auto state = std::make_unique<GatedState>();
       state->gate_up_TG = std::move(gate_up_TG);
@@ -33,7 +41,7 @@ class GatedMixer final : public Mixer {
   }
   Mixed again(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
     const at::Tensor& gate_up_TG = static_cast<GatedState&>(saved).gate_up_TG;
-    return gate_up_TG.defined() ? Mixed{gated(gate_, gate_up_TG)} : forward(layout, rows, nullptr);
+    return gate_up_TG.defined() ? Mixed{activated(own_, gate_up_TG)} : forward(layout, rows, nullptr);
   }
   void restore(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
     static_cast<GatedState&>(saved).gate_up_TG = rows.product(0);
@@ -41,25 +49,23 @@ class GatedMixer final : public Mixer {
   at::Tensor backward(const MicroBatchLayout&, MixerStatePtr saved, Arriving from, PartRows&,
                       PartGradient& to) const override {
     at::Tensor dgate_up_TG = std::move(static_cast<GatedState&>(*saved).gate_up_TG);
-    at::Tensor a_TF = gated_backward(gate_, from.da_TA, dgate_up_TG);
+    at::Tensor a_TF = activated_backward(own_, from.da_TA, dgate_up_TG);
     to.add(0, std::move(dgate_up_TG));
     return a_TF;
   }
 
  private:
-  const model::Gate& gate_;
+  const model::Mlp& own_;
 };
 
 }  // namespace
 
 std::unique_ptr<const Part> make_mlp(const Site& site, const model::Part& part) {
   namespace roles = model::roles;
-  return make_framed(site, part,
-                     {.norm = roles::kMlpNorm,
-                      .behind = roles::kMlpNormBehind,
-                      .out = roles::kDown,
-                      .in = {{roles::kGateUp}}},
-                     std::make_unique<GatedMixer>(std::get<model::GatedMlp>(part.mixer).gate));
+  return make_framed(
+      site, part,
+      {.out = roles::kDown, .out_bias = roles::kDownBias, .in = {{roles::kGateUp, roles::kGateUpBias}}},
+      std::make_unique<MlpMixer>(std::get<model::Mlp>(part.mixer)));
 }
 
 }  // namespace sluice::layers

@@ -16,6 +16,8 @@
 #include "layers/make_operation.h"
 #include "layers/operation.h"
 #include "layers/test_twin.h"
+#include "layers/test_variations.h"
+#include "model/layer_of.h"
 #include "model/parameters.h"
 #include "model/tuning.h"
 #include "ops/device.h"
@@ -280,12 +282,6 @@ INSTANTIATE_TEST_SUITE_P(
 using model::Shape;
 
 // What families vary of a layer, one by one and together: by TP degree, also with more ranks than key heads.
-struct Variation {
-  std::string name;
-  void (*apply)(model::Shape&);
-};
-void PrintTo(const Variation& variation, std::ostream* stream) { *stream << variation.name; }
-
 const std::vector<Variation>& variations() {
   static const std::vector<Variation> all = {
       {"Bias", [](Shape& s) { s.qkv_bias = true; }},
@@ -606,6 +602,8 @@ TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()),
                          [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(NormsAndMlps, Families, testing::ValuesIn(norm_and_mlp_variations()),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()),
@@ -614,6 +612,34 @@ INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()),
                          [](const auto& info) { return info.param.name; });
 
 // By sequence, those of one token too; also where rows that stand for none follow.
+// Heads and widths by layer, a layer that only mixes and one that only feeds.
+Case of_own_layers() {
+  Case c{small_shape(12, 2, true), {5, 1, 9, 17}};
+  c.shape.layers = 4;
+  c.layers.assign(4, c.shape);
+  c.layers[0].heads = 6;
+  c.layers[0].head_dim = 4;
+  c.layers[0].ffn_hidden = 31;
+  c.layers[1].ffn_hidden = 0;
+  c.layers[2].heads = 0;
+  c.layers[3].qk_norm = model::QkNorm::kEachHead;
+  for (const Shape& layer : c.layers) {
+    model::Layer own = model::usual_layer(layer.heads > 0 ? layer : c.shape, {});
+    if (layer.heads == 0) own.parts.erase(own.parts.begin());
+    c.shape.block_types.push_back({.own = {std::make_shared<const model::Layer>(std::move(own))}});
+  }
+  return c;
+}
+
+TEST(Model, LayersOfTheirOwnEqualAutograd) {
+  Case c = of_own_layers(), tuned = c;
+  model::adapt(tuned.shape, {.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}});
+  const Data data = random_data(c), tuned_data = random_data(tuned);
+  for (const int tp : {1, 2}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
+  tuned.activations = Activations::kRecompute;
+  expect_equal(tuned, run_layers(tuned, tuned_data, 1), run_twin(tuned, tuned_data), 1e-11);
+}
+
 TEST(Model, BalanceOfExpertsIsThatOfWholeSequences) {
   Case c{small_shape(12, 4, true), {5, 1, 9, 17, 2, 1}};
   c.shape.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true};

@@ -58,7 +58,7 @@ struct EmbeddingParameters {
 
 struct HeadParameters {
   const model::Head* kind = nullptr;
-  at::Tensor final_norm_H;
+  at::Tensor final_norm_H, final_norm_bias_H;
   at::Tensor output_VH;  // the embedding's table when tied
   base::Interval vocabulary;
 };

@@ -81,7 +81,7 @@ std::unique_ptr<const RecurrentRule> make_rule(const Site& site, const model::Mi
 
 // The in-products that the part has, in their order.
 Weights recurrent_roles(const model::Part& part) {
-  Weights all{.norm = roles::kRecurrentNorm, .out = roles::kRecurrentOut, .in = {}};
+  Weights all{.out = roles::kRecurrentOut, .in = {}};
   for (const model::Weight& weight : part.weights) {
     if (weight.use == model::Use::kIn) all.in.push_back({weight.role, {}, {}, weight.adapts});
   }

@@ -5,23 +5,21 @@
 
 #include <utility>
 
-#include "ops/norm.h"
-
 namespace sluice::layers {
 
-PartInput enter(const model::Part& part, const at::Tensor& x_SH, const at::Tensor& norm_H) {
-  if (!norm_H.defined()) return {x_SH, {}};
-  ops::RmsNorm norm = ops::rms_norm(x_SH, norm_H, part.before->eps, part.before->offset);
-  return {std::move(norm.y_TH), std::move(norm.inverse_rms_T)};
+PartInput enter(const model::Part& part, const at::Tensor& x_SH, const NormVectors& norm) {
+  if (!part.before) return {x_SH, {}};
+  ops::RmsNorm normed = norm_rows(*part.before, x_SH, norm);
+  return {std::move(normed.y_TH), std::move(normed.inverse_rms_T)};
 }
 
 PartInputGradient enter_backward(const model::Part& part, const at::Tensor& dinput_SH, const at::Tensor& x_SH,
-                                 const at::Tensor& norm_H, const at::Tensor& inverse_rms_S,
-                                 const at::Tensor& dy_SH, const at::Tensor& dnorm_H) {
-  if (!norm_H.defined()) return {dinput_SH + dy_SH, x_SH};
-  ops::RmsNormGradient norm =
-      ops::rms_norm_backward(dinput_SH, x_SH, norm_H, inverse_rms_S, dy_SH, dnorm_H, part.before->offset);
-  return {std::move(norm.dx_TH), std::move(norm.y_TH)};
+                                 const NormVectors& norm, const at::Tensor& inverse_rms_S,
+                                 const at::Tensor& dy_SH, const NormVectors& dnorm) {
+  if (!part.before) return {dinput_SH + dy_SH, x_SH};
+  ops::RmsNormGradient normed =
+      norm_rows_backward(*part.before, dinput_SH, x_SH, norm, inverse_rms_S, dy_SH, dnorm);
+  return {std::move(normed.dx_TH), std::move(normed.y_TH)};
 }
 
 at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const Exit& exit) {
@@ -31,10 +29,9 @@ at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, c
 
 at::Tensor join(const LayerContext& context, const model::Part& part, const at::Tensor& x_SH,
                 const at::Tensor& a_TA, const Exit& exit, at::Tensor* product_SH) {
-  if (exit.norm_H.defined()) {
+  if (part.behind) {
     at::Tensor product = joined_product(context, a_TA, exit);
-    at::Tensor y_SH =
-        ops::rms_norm(product, exit.norm_H, part.behind->eps, part.behind->offset).y_TH.add_(x_SH);
+    at::Tensor y_SH = norm_rows(*part.behind, product, exit.norm).y_TH.add_(x_SH);
     if (product_SH != nullptr) *product_SH = std::move(product);
     return y_SH;
   }
@@ -50,11 +47,10 @@ at::Tensor join(const LayerContext& context, const model::Part& part, const at::
 at::Tensor join_backward(const model::Part& part, const at::Tensor& dy_SH, const Exit& exit,
                          const at::Tensor& product_SH, const Exit& gradients) {
   at::Tensor dproduct_SH = dy_SH;
-  if (exit.norm_H.defined()) {
-    const at::Tensor scale_S =
-        ops::rms_norm(product_SH, exit.norm_H, part.behind->eps, part.behind->offset).inverse_rms_T;
-    dproduct_SH = ops::rms_norm_backward(dy_SH, product_SH, exit.norm_H, scale_S, /*residual_TH=*/{},
-                                         gradients.norm_H, part.behind->offset)
+  if (part.behind) {
+    const at::Tensor scale_S = norm_rows(*part.behind, product_SH, exit.norm).inverse_rms_T;
+    dproduct_SH = norm_rows_backward(*part.behind, dy_SH, product_SH, exit.norm, scale_S, /*residual_TH=*/{},
+                                     gradients.norm)
                       .dx_TH;
   } else if (part.scale != 1.0) {
     dproduct_SH = dy_SH * part.scale;

@@ -10,6 +10,7 @@
 
 #include "layers/context.h"
 #include "layers/product.h"
+#include "layers/row_norm.h"
 #include "model/layer.h"
 
 namespace sluice::layers {
@@ -18,23 +19,23 @@ struct PartInput {
   at::Tensor y_SH;           // what the part works on
   at::Tensor inverse_rms_S;  // of the norm; undefined without one
 };
-PartInput enter(const model::Part& part, const at::Tensor& x_SH, const at::Tensor& norm_H);
+PartInput enter(const model::Part& part, const at::Tensor& x_SH, const NormVectors& norm);
 
-// The gradient of x_SH: through the part that of its input, and past it dy_SH. Adds the norm's to `dnorm_H`.
+// The gradient of x_SH: through the part that of its input, and past it dy_SH. Adds the norm's to `dnorm`.
 struct PartInputGradient {
   at::Tensor dx_SH;
   at::Tensor y_SH;  // again, for weight gradients
 };
 PartInputGradient enter_backward(const model::Part& part, const at::Tensor& dinput_SH, const at::Tensor& x_SH,
-                                 const at::Tensor& norm_H, const at::Tensor& inverse_rms_S,
-                                 const at::Tensor& dy_SH, const at::Tensor& dnorm_H);
+                                 const NormVectors& norm, const at::Tensor& inverse_rms_S,
+                                 const at::Tensor& dy_SH, const NormVectors& dnorm);
 
 // What a part's rows a pass on their way to those that pass: the matrix, a bias or none, and a norm behind it
 // or none; or the gradients of these.
 struct Exit {
   Matrix w_AH;
   at::Tensor bias_H;
-  at::Tensor norm_H;
+  NormVectors norm;
 };
 
 // The result, x_SH untouched. With a norm behind `product_SH`, where wanted, is left what the norm took,

@@ -51,8 +51,8 @@ Data random_data(const Case& c) {
 namespace {
 
 struct TwinLayer {
-  at::Tensor attention_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, mlp_norm, gate, up, down;
-  at::Tensor sinks, out_bias, attention_norm_behind, mlp_norm_behind;
+  at::Tensor q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, gate, up, down;
+  at::Tensor sinks, out_bias, gate_bias, up_bias, down_bias;
   at::Tensor router, experts_gate_up, experts_down, shared_gate_up, shared_down, shared_gate;
   at::Tensor router_bias, experts_gate_up_bias, experts_down_bias, router_correction, router_loads;
   at::Tensor q_narrow, kv_narrow, kv_norm, latent_q, latent_kv;
@@ -95,22 +95,22 @@ at::Tensor stored(const model::ParameterTable& table, int64_t position, const st
   return at::cat(groups);
 }
 
-TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
+TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& shape, int64_t position,
                      const std::vector<at::Tensor>& flats) {
-  const model::Shape& shape = table.shape;
   const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
   const auto vector = [&](std::string_view role) {
     const at::Tensor column = whole(role);
     return column.defined() ? column.view(-1) : column;
   };
   const at::Tensor qkv = whole("qkv"), bias = vector("qkv_bias"), gate_up = whole("gate_up");
+  const at::Tensor gate_up_bias = vector("gate_up_bias");
   const int64_t q = shape.q_width(), kv = shape.kv_width(), ffn = shape.ffn_hidden;
+  const int64_t up = shape.mlp_gate ? ffn : 0;  // the first row of what goes up
   const auto part = [](const at::Tensor& whole, int64_t begin, int64_t rows) {
     return whole.defined() ? whole.narrow(0, begin, rows) : whole;
   };
   const int64_t asked = shape.gated ? 2 * q : q;
-  return {vector("attention_norm"),
-          part(qkv, 0, asked),
+  return {part(qkv, 0, asked),
           part(qkv, asked, kv),
           part(qkv, asked + kv, kv),
           part(bias, 0, asked),
@@ -119,14 +119,14 @@ TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
           vector("q_norm"),
           vector("k_norm"),
           whole("attention_out"),
-          vector("mlp_norm"),
           part(gate_up, 0, ffn),
-          part(gate_up, ffn, ffn),
+          part(gate_up, up, ffn),
           whole("down"),
           vector("sinks"),
           vector("attention_out_bias"),
-          vector("attention_norm_behind"),
-          vector("mlp_norm_behind"),
+          part(gate_up_bias, 0, ffn),
+          part(gate_up_bias, up, ffn),
+          vector("down_bias"),
           whole("router"),
           whole("experts_gate_up"),
           whole("experts_down"),
@@ -147,6 +147,15 @@ TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
 
 at::Tensor twin_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight) {
   return x * at::rsqrt(x.square().mean(-1, true) + shape.norm_eps) * (shape.norm_offset + weight);
+}
+
+// A norm of rows, of the kind that the shape says; its vectors may be missing.
+at::Tensor twin_row_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight,
+                         const at::Tensor& bias) {
+  const at::Tensor own = weight.defined() ? weight : at::ones({x.size(-1)}, x.options());
+  if (shape.norm.kind == model::NormKind::kLayer)
+    return at::layer_norm(x, {x.size(-1)}, own + shape.norm_offset, bias, shape.norm_eps);
+  return twin_norm(shape, x, own);
 }
 
 // c·tanh(x/c), or with a cap of 0 x.
@@ -249,6 +258,7 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
 // act(gate) · up
 at::Tensor twin_gated(const model::Shape& shape, const at::Tensor& gate, const at::Tensor& up) {
   switch (shape.activation) {
+    case model::Activation::kSquaredRelu: return at::relu(gate).square() * up;
     case model::Activation::kSilu: return at::silu(gate) * up;
     case model::Activation::kGeluTanh: return at::gelu(gate, "tanh") * up;
     case model::Activation::kClampedSilu: break;
@@ -257,9 +267,21 @@ at::Tensor twin_gated(const model::Shape& shape, const at::Tensor& gate, const a
   return (up.clamp(-shape.gate_limit, shape.gate_limit) + 1) * g * at::sigmoid(shape.gate_slope * g);
 }
 
-// down of that.
-at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const at::Tensor& gate,
-                    const at::Tensor& up, const at::Tensor& down) {
+// down of that, or of act(up).
+at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const TwinLayer& w) {
+  const auto made = [&](const at::Tensor& matrix, const at::Tensor& bias) {
+    const at::Tensor product = at::matmul(y, matrix.t());
+    return bias.defined() ? product + bias : product;
+  };
+  const at::Tensor up = made(w.up, w.up_bias);
+  const at::Tensor a = shape.mlp_gate ? twin_gated(shape, made(w.gate, w.gate_bias), up)
+                                      : twin_gated(shape, up, at::ones_like(up));
+  const at::Tensor product = at::matmul(a, w.down);
+  return w.down_bias.defined() ? product + w.down_bias : product;
+}
+
+at::Tensor twin_shared_expert(const model::Shape& shape, const at::Tensor& y, const at::Tensor& gate,
+                              const at::Tensor& up, const at::Tensor& down) {
   return at::matmul(twin_gated(shape, at::matmul(y, gate.t()), at::matmul(y, up.t())), down);
 }
 
@@ -316,9 +338,9 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
     sum = sum + weights.narrow(1, e, 1) * given;
   }
   if (experts.shared_hidden == 0) return sum;
-  const at::Tensor shared =
-      twin_mlp(shape, y, w.shared_gate_up.narrow(0, 0, experts.shared_hidden),
-               w.shared_gate_up.narrow(0, experts.shared_hidden, experts.shared_hidden), w.shared_down);
+  const at::Tensor shared = twin_shared_expert(
+      shape, y, w.shared_gate_up.narrow(0, 0, experts.shared_hidden),
+      w.shared_gate_up.narrow(0, experts.shared_hidden, experts.shared_hidden), w.shared_down);
   return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
 }
 
@@ -449,37 +471,52 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
   const model::ParameterTable table = model::parameter_table(c.shape);
   const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
   // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
-  const auto joined = [&](const at::Tensor& x, const at::Tensor& before, const at::Tensor& behind,
-                          auto part) {
-    const at::Tensor y = part(before.defined() ? twin_norm(c.shape, x, before) : x);
-    return x + (behind.defined() ? twin_norm(c.shape, y, behind) : y * c.shape.residual_scale);
+  const auto joined = [&](const at::Tensor& x, int64_t position, const std::string& role,
+                          model::NormPlace place, auto part) {
+    const auto normed = [&](const at::Tensor& rows, const std::string& own) {
+      const auto vector = [&](const std::string& name) {
+        const at::Tensor found = stored(table, position, flats, name);
+        return found.defined() ? found.view(-1) : found;
+      };
+      return twin_row_norm(c.shape, rows, vector(own), vector(own + "_bias"));
+    };
+    const at::Tensor y = part(place == model::NormPlace::kBehind ? x : normed(x, role));
+    if (place == model::NormPlace::kBefore) return x + y * c.shape.residual_scale;
+    return x + normed(y, role + "_behind");
   };
   at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
   for (int64_t i = 0; i < c.shape.layers; ++i) {
-    const TwinLayer w = twin_layer(table, table.program.blocks().begin + i, flats);
+    const model::Shape& shape = c.shape_of(i);
     const int64_t position = table.program.blocks().begin + i;
-    const bool recurrent = c.shape.block_type(i).recurrent;
-    const at::Tensor norm_before =
-        recurrent ? stored(table, position, flats, "recurrent_norm").view(-1) : w.attention_norm;
-    x = joined(x, norm_before, w.attention_norm_behind, [&](const at::Tensor& y) {
-      if (recurrent && c.shape.recurrent.recurrence == model::Recurrence::kMamba2)
+    const TwinLayer w = twin_layer(table, shape, position, flats);
+    const bool recurrent = shape.block_type(i).recurrent;
+    const bool experts = shape.block_type(i).experts;
+    const auto place = [&](bool before) { return before ? model::NormPlace::kBefore : shape.norm_place; };
+    const std::string role = recurrent ? "recurrent_norm" : "attention_norm";
+    const auto mix = [&](const at::Tensor& y) {
+      if (recurrent && shape.recurrent.recurrence == model::Recurrence::kMamba2)
         return twin_mamba(table, position, flats, y);
-      if (recurrent && c.shape.recurrent.recurrence == model::Recurrence::kGla)
+      if (recurrent && shape.recurrent.recurrence == model::Recurrence::kGla)
         return twin_gla(table, position, flats, y);
       if (recurrent) return twin_recurrence(table, position, flats, y);
-      const at::Tensor a = at::matmul(twin_attention(c.shape, w, y, i), w.out);
+      const at::Tensor a = at::matmul(twin_attention(shape, w, y, i), w.out);
       return w.out_bias.defined() ? a + w.out_bias : a;
-    });
-    if (c.shape.ffn_hidden == 0) continue;
-    x = joined(x, w.mlp_norm, w.mlp_norm_behind, [&](const at::Tensor& y) {
-      return c.shape.block_type(i).experts ? twin_experts(c.shape, w, y, terms)
-                                           : twin_mlp(c.shape, y, w.gate, w.up, w.down);
+    };
+    if (shape.heads > 0) x = joined(x, position, role, place(recurrent), mix);
+    if (shape.ffn_hidden == 0) continue;
+    x = joined(x, position, "mlp_norm", place(recurrent || experts), [&](const at::Tensor& y) {
+      return experts ? twin_experts(shape, w, y, terms) : twin_mlp(shape, y, w);
     });
   }
-  const at::Tensor norm = stored(table, table.program.head(), flats, "final_norm").view(-1);
+  const auto final_vector = [&](std::string_view role) {
+    const at::Tensor found = stored(table, table.program.head(), flats, role);
+    return found.defined() ? found.view(-1) : found;
+  };
+  const at::Tensor normed =
+      twin_row_norm(c.shape, x, final_vector("final_norm"), final_vector("final_norm_bias"));
   const at::Tensor head =
       c.shape.tie_embeddings ? embedding : stored(table, table.program.head(), flats, "head");
-  const at::Tensor logits = at::matmul(twin_norm(c.shape, x, norm), head.t()) / c.shape.logit_divisor;
+  const at::Tensor logits = at::matmul(normed, head.t()) / c.shape.logit_divisor;
   return twin_cap(logits, c.shape.logit_cap);
 }
 

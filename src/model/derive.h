@@ -74,13 +74,13 @@ MixerFigures figures_of(const LatentAttention& own, const Part& part, const AtWo
 MixerFigures figures_of(const DeltaRule& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const Mamba2& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const Gla& own, const Part& part, const AtWork& at);
-MixerFigures figures_of(const GatedMlp& own, const Part& part, const AtWork& at);
+MixerFigures figures_of(const Mlp& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const RoutedExperts& own, const Part& part, const AtWork& at);
 
 std::string tp_fault_of(const Attention& own, int tp);
 std::string tp_fault_of(const LatentAttention& own, int tp);
 std::string tp_fault_of(const StateHeads& own, int tp);
-std::string tp_fault_of(const GatedMlp& own, int tp);
+std::string tp_fault_of(const Mlp& own, int tp);
 std::string tp_fault_of(const RoutedExperts& own, int tp);
 
 // Whether one product gives what a recurrence takes apart: its rows lie as files have them.

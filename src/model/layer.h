@@ -13,11 +13,11 @@
 
 namespace sluice::model {
 
-// RMSNorm.
 struct Norm {
+  NormKind kind = NormKind::kRms;
   double eps = 1e-5;
-  double offset = 0;  // added to weights
-  std::vector<Weight> weights;
+  double offset = 0;            // added to weights
+  std::vector<Weight> weights;  // none, weights, or these and biases
   bool operator==(const Norm&) const = default;
 };
 
@@ -91,10 +91,11 @@ struct Gate {
   double slope = 1, limit = 0;  // of kClampedSilu
   bool operator==(const Gate&) const = default;
 };
-struct GatedMlp {
+struct Mlp {
   int64_t width = 0;
   Gate gate;
-  bool operator==(const GatedMlp&) const = default;
+  bool gated = true;  // act(gate) · up; else act(up)
+  bool operator==(const Mlp&) const = default;
 };
 // Experts in place of the MLP: a router gives each token some of many gated MLPs (Shazeer et al.,
 // "Outrageously Large Neural Networks", 2017), and all tokens a shared one, where there is one.
@@ -104,7 +105,7 @@ struct RoutedExperts {
   bool operator==(const RoutedExperts&) const = default;
 };
 
-using Mixer = std::variant<Attention, LatentAttention, DeltaRule, Mamba2, Gla, GatedMlp, RoutedExperts>;
+using Mixer = std::variant<Attention, LatentAttention, DeltaRule, Mamba2, Gla, Mlp, RoutedExperts>;
 
 // x + scale · out(mixer(in(before(x)))), or with a norm behind x + behind(out(…)).
 struct Part {

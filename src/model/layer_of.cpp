@@ -70,24 +70,30 @@ Part mixing_part(const Shape& shape, const BlockType& type) {
 Part feeding_part(const Shape& shape, const BlockType& type) {
   const Gate gate{shape.activation, shape.gate_slope, shape.gate_limit};
   return type.experts ? experts_part({shape.experts, gate}, shape.hidden)
-                      : mlp_part({shape.ffn_hidden, gate}, shape.hidden);
+                      : mlp_part({shape.ffn_hidden, gate, shape.mlp_gate}, shape.hidden,
+                                 {shape.mlp_bias, shape.mlp_bias});
 }
 
 struct NormNames {
-  std::string_view role, role_behind;
-  std::string_view before, behind;  // tensors
+  NormRoles role, role_behind;
+  std::string before, behind;  // tensors
 };
 NormNames names_of(const Part& part, NormPlace place) {
-  if (std::holds_alternative<GatedMlp>(part.mixer) || std::holds_alternative<RoutedExperts>(part.mixer)) {
+  if (std::holds_alternative<Mlp>(part.mixer) || std::holds_alternative<RoutedExperts>(part.mixer)) {
     return {
-        roles::kMlpNorm, roles::kMlpNormBehind,
+        {roles::kMlpNorm, roles::kMlpNormBias},
+        {roles::kMlpNormBehind, roles::kMlpNormBehindBias},
         place == NormPlace::kAround ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
         "post_feedforward_layernorm.weight"};
   }
-  const std::string_view before =
+  const std::string before =
       std::holds_alternative<Gla>(part.mixer) ? "attn_norm.weight" : "input_layernorm.weight";
-  if (states_of(part.mixer) != nullptr) return {roles::kRecurrentNorm, {}, before, {}};
-  return {roles::kAttentionNorm, roles::kAttentionNormBehind, before, "post_attention_layernorm.weight"};
+  if (states_of(part.mixer) != nullptr)
+    return {{roles::kRecurrentNorm, roles::kRecurrentNormBias}, {}, before, {}};
+  return {{roles::kAttentionNorm, roles::kAttentionNormBias},
+          {roles::kAttentionNormBehind, roles::kAttentionNormBehindBias},
+          before,
+          "post_attention_layernorm.weight"};
 }
 
 void add_norms(const Shape& shape, const BlockType& type, Part& part) {
@@ -97,10 +103,11 @@ void add_norms(const Shape& shape, const BlockType& type, Part& part) {
       std::holds_alternative<Gla>(part.mixer) || std::holds_alternative<LatentAttention>(part.mixer);
   const double offset = from_one ? 0 : shape.norm_offset;
   const NormNames names = names_of(part, place);
-  if (place != NormPlace::kBehind)
-    part.before = norm(names.role, names.before, shape.hidden, shape.norm_eps, offset);
-  if (place != NormPlace::kBefore)
-    part.behind = norm(names.role_behind, names.behind, shape.hidden, shape.norm_eps, offset);
+  const auto made = [&](const NormRoles& role, const std::string& tensor) {
+    return norm(role, tensor, shape.hidden, shape.norm, shape.norm_eps, offset);
+  };
+  if (place != NormPlace::kBehind) part.before = made(names.role, names.before);
+  if (place != NormPlace::kBefore) part.behind = made(names.role_behind, names.behind);
   part.scale = shape.residual_scale;
 }
 
@@ -175,16 +182,19 @@ Embedding embedding_of(const Shape& shape) {
 }
 
 Head head_of(const Shape& shape) {
-  Head head{
-      .norm = norm(roles::kFinalNorm, "model.norm.weight", shape.hidden, shape.norm_eps, shape.norm_offset),
-      .output = shape.tie_embeddings ? embedding_of(shape).table
-                                     : vocabulary(shape, roles::kHead, "lm_head.weight"),
-      .tied = shape.tie_embeddings,
-      .divisor = shape.logit_divisor,
-      .cap = shape.logit_cap};
-  std::vector<Weight*> own{&head.norm.weights.front()};
+  Head head{.norm = norm({roles::kFinalNorm, roles::kFinalNormBias}, "model.norm.weight", shape.hidden,
+                         shape.norm, shape.norm_eps, shape.norm_offset),
+            .output = shape.tie_embeddings ? embedding_of(shape).table
+                                           : vocabulary(shape, roles::kHead, "lm_head.weight"),
+            .tied = shape.tie_embeddings,
+            .divisor = shape.logit_divisor,
+            .cap = shape.logit_cap};
+  std::vector<Weight*> own;
+  for (Weight& weight : head.norm.weights) {
+    name_tensors(shape, weight);
+    own.push_back(&weight);
+  }
   if (!head.tied) own.push_back(&head.output);
-  name_tensors(shape, *own.front());
   freeze(shape.frozen_head, own);
   return head;
 }

@@ -27,10 +27,16 @@ Weight out(std::string_view role, std::string_view tensor, int64_t hidden, RowGr
   return weight;
 }
 
-Norm norm(std::string_view role, std::string_view tensor, int64_t width, double eps, double offset) {
-  Weight weight = vector(role, {std::string(tensor)}, {{width, 0}}, offset == 0 ? Start::kOne : Start::kZero);
-  weight.use = Use::kNorm;
-  return {.eps = eps, .offset = offset, .weights = {std::move(weight)}};
+Norm norm(const NormRoles& roles, const std::string& tensor, int64_t width, const NormStyle& style,
+          double eps, double offset) {
+  Norm made{.kind = style.kind, .eps = eps, .offset = offset, .weights = {}};
+  const auto add = [&](std::string_view role, std::string name, Start start) {
+    made.weights.push_back(vector(role, {std::move(name)}, {{width, 0}}, start));
+    made.weights.back().use = Use::kNorm;
+  };
+  if (style.weights) add(roles.weight, tensor, offset == 0 ? Start::kOne : Start::kZero);
+  if (style.biases) add(roles.bias, tensor.substr(0, tensor.rfind('.')) + ".bias", Start::kZero);
+  return made;
 }
 
 void forbid_adapters(Part& part) {

@@ -15,8 +15,13 @@ Weight vector(std::string_view role, std::vector<std::string> tensors, std::vect
               Start start);
 // A product that adds to the rows that pass.
 Weight out(std::string_view role, std::string_view tensor, int64_t hidden, RowGroup group);
-// It starts as the identity, so at 1 less `offset`, which is 0 or 1.
-Norm norm(std::string_view role, std::string_view tensor, int64_t width, double eps, double offset);
+struct NormRoles {
+  std::string_view weight, bias;
+};
+// It starts as the identity, its weights so at 1 less `offset`, which is 0 or 1. `tensor`: of its weights,
+// whose name ends in "weight"; the biases' ends in "bias".
+Norm norm(const NormRoles& roles, const std::string& tensor, int64_t width, const NormStyle& style,
+          double eps, double offset);
 void forbid_adapters(Part& part);
 
 struct Biases {
@@ -31,7 +36,7 @@ Part delta_rule_part(const DeltaRule& own, int64_t hidden, RowOrder order);
 enum class ConvolutionBias : uint8_t { kNone, kOwn };
 Part mamba2_part(const Mamba2& own, int64_t hidden, ConvolutionBias bias);
 Part gla_part(const Gla& own, int64_t hidden);
-Part mlp_part(const GatedMlp& own, int64_t hidden);
+Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases);
 Part experts_part(const RoutedExperts& own, int64_t hidden);
 
 }  // namespace sluice::model

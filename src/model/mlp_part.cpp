@@ -8,19 +8,26 @@
 
 namespace sluice::model {
 
-Part mlp_part(const GatedMlp& own, int64_t hidden) {
+Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases) {
   const RowGroup ffn{own.width, own.width};
+  const std::vector<RowGroup> groups(own.gated ? 2 : 1, ffn);
+  const auto names = [&](const std::string& what) {
+    return own.gated ? std::vector{"mlp.gate_proj." + what, "mlp.up_proj." + what}
+                     : std::vector{"mlp.up_proj." + what};
+  };
   Part part{.mixer = own};
-  part.weights.push_back(
-      matrix(roles::kGateUp, {"mlp.gate_proj.weight", "mlp.up_proj.weight"}, hidden, {ffn, ffn}, Use::kIn));
-  part.weights.push_back(out(roles::kDown, "mlp.down_proj.weight", hidden, ffn));
+  std::vector<Weight>& w = part.weights;
+  w.push_back(matrix(roles::kGateUp, names("weight"), hidden, groups, Use::kIn));
+  if (biases.in) w.push_back(vector(roles::kGateUpBias, names("bias"), groups, Start::kZero));
+  w.push_back(out(roles::kDown, "mlp.down_proj.weight", hidden, ffn));
+  if (biases.out) w.push_back(vector(roles::kDownBias, {"mlp.down_proj.bias"}, {{hidden, 0}}, Start::kZero));
   return part;
 }
 
 // Recomputing leaves out the second matrix, which only later layers need.
-MixerFigures figures_of(const GatedMlp& own, const Part&, const AtWork& at) {
+MixerFigures figures_of(const Mlp& own, const Part&, const AtWork& at) {
   const int64_t ffn = at.out;
-  MixerFigures f{.elements = 3 * own.width, .makes_out_again = false};
+  MixerFigures f{.elements = (own.gated ? 3 : 2) * own.width, .makes_out_again = false};
   // SwiGLU's output beside the product that is summed over the ranks.
   f.forward = at.element * (ffn + at.gathered);
   // SwiGLU's output with its gradient; with the product for the input's gradient; with that, the normed input
@@ -31,7 +38,7 @@ MixerFigures figures_of(const GatedMlp& own, const Part&, const AtWork& at) {
   return f;
 }
 
-std::string tp_fault_of(const GatedMlp& own, int tp) {
+std::string tp_fault_of(const Mlp& own, int tp) {
   return tp > own.width ? base::text("tp ", tp, " is above ffn_hidden ", own.width) : "";
 }
 

@@ -8,10 +8,12 @@ namespace sluice::model::roles {
 
 inline constexpr std::string_view kEmbedding = "embedding";
 inline constexpr std::string_view kFinalNorm = "final_norm";
+inline constexpr std::string_view kFinalNormBias = "final_norm_bias";
 inline constexpr std::string_view kHead = "head";  // absent where embeddings are tied
 
 // Attention.
 inline constexpr std::string_view kAttentionNorm = "attention_norm";
+inline constexpr std::string_view kAttentionNormBias = "attention_norm_bias";
 inline constexpr std::string_view kQkv = "qkv";  // rows q, k, v; of gated heads each query with its gate
 inline constexpr std::string_view kQkvBias = "qkv_bias";
 inline constexpr std::string_view kQNorm = "q_norm";  // of one head's width, or of all heads'
@@ -20,6 +22,7 @@ inline constexpr std::string_view kSinks = "sinks";                 // one score
 inline constexpr std::string_view kAttentionOut = "attention_out";  // [in, out]
 inline constexpr std::string_view kAttentionOutBias = "attention_out_bias";
 inline constexpr std::string_view kAttentionNormBehind = "attention_norm_behind";
+inline constexpr std::string_view kAttentionNormBehindBias = "attention_norm_behind_bias";
 
 // Latent attention shares attention's norm and out. Narrow matrices are whole on every TP rank.
 inline constexpr std::string_view kQNarrow = "q_narrow";
@@ -31,6 +34,7 @@ inline constexpr std::string_view kNarrowBias = "narrow_bias";
 
 // Recurrences.
 inline constexpr std::string_view kRecurrentNorm = "recurrent_norm";
+inline constexpr std::string_view kRecurrentNormBias = "recurrent_norm_bias";
 // Rows q, k, v; by key head q, k, v, gate; of Mamba-2 gate, v, k, q, step.
 inline constexpr std::string_view kRecurrentQkv = "recurrent_qkv";
 // Rows rates, decays, one a value head, or by key head these; of GLA decays of key channels.
@@ -47,9 +51,13 @@ inline constexpr std::string_view kRecurrentOut = "recurrent_out";    // [in, ou
 
 // MLPs.
 inline constexpr std::string_view kMlpNorm = "mlp_norm";
-inline constexpr std::string_view kGateUp = "gate_up";  // rows gate, up
-inline constexpr std::string_view kDown = "down";       // [in, out]
+inline constexpr std::string_view kMlpNormBias = "mlp_norm_bias";
+inline constexpr std::string_view kGateUp = "gate_up";  // rows gate, up; without a gate up alone
+inline constexpr std::string_view kGateUpBias = "gate_up_bias";
+inline constexpr std::string_view kDown = "down";  // [in, out]
+inline constexpr std::string_view kDownBias = "down_bias";
 inline constexpr std::string_view kMlpNormBehind = "mlp_norm_behind";
+inline constexpr std::string_view kMlpNormBehindBias = "mlp_norm_behind_bias";
 
 // Experts share the MLP's norm. The router's are whole on every TP rank.
 inline constexpr std::string_view kRouter = "router";                  // [experts, hidden]

@@ -46,6 +46,8 @@ void validate_experts(const Shape& shape) {
   if (experts.count == 0) return;
   if (shape.norm_place != NormPlace::kBefore)
     throw InputError("model: experts have their norm before them: a norm behind is not computed");
+  if (shape.activation == Activation::kSquaredRelu)
+    throw InputError("model: experts are gated by SiLU or GELU: squares of ReLU are not computed");
   const ShapeRanges& ranges = kShapeRanges;
   base::require_in_range("model: experts", experts.count, ranges.experts);
   base::require_in_range("model: groups of experts", experts.groups, {1, experts.count});
@@ -129,6 +131,13 @@ void validate_rope(const Rope& rope, const Shape& shape) {
   }
 }
 
+void validate_mlp(const Shape& shape) {
+  if (shape.norm.biases && (shape.norm.kind != NormKind::kLayer || !shape.norm.weights))
+    throw InputError("model: norms have biases beside LayerNorm's weights alone: leave them out");
+  if (!shape.mlp_gate && shape.activation == Activation::kClampedSilu)
+    throw InputError("model: an activation with cuts is one of gates: give MLPs a gate");
+}
+
 void validate_blocks(const Shape& shape) {
   if (shape.window != 0) base::require_in_range("model: window", shape.window, kShapeRanges.window);
   if (shape.block_types.empty()) return;
@@ -171,6 +180,7 @@ void validate(const Shape& shape) {
     throw InputError(text("model: positions turn ", shape.rotated, " of a head's ", shape.head_dim,
                           " dimensions: give an even number of them"));
   }
+  validate_mlp(shape);
   validate_latent(shape.latent);
   validate_experts(shape);
   validate_recurrent(shape);

@@ -38,9 +38,19 @@ struct Rope {
 enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
 // Where a part of a block is normed: x + part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
 enum class NormPlace : uint8_t { kBefore, kBehind, kAround };
-// What the gate of a gated MLP passes through; GELU by its approximation with tanh; SiLU of a slope and with
-// cuts, which the shape gives, and up less one (ops/clamped_swiglu.h).
-enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu };
+// RMSNorm, or LayerNorm (Ba, Kiros and Hinton, Layer Normalization, 2016), which takes the mean off first.
+enum class NormKind : uint8_t { kRms, kLayer };
+// Norms of rows: those of parts and the final one. Norms of heads are RMSNorms with weights.
+struct NormStyle {
+  NormKind kind = NormKind::kRms;
+  bool weights = true;
+  bool biases = false;  // of LayerNorms with weights
+  bool operator==(const NormStyle&) const = default;
+};
+// What the gate of a gated MLP passes through, or without a gate what goes up; GELU by its approximation with
+// tanh; SiLU of a slope and with cuts, which the shape gives, and up less one (ops/clamped_swiglu.h); the
+// square of what is above 0 (So et al., Primer, 2021).
+enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu, kSquaredRelu };
 
 // A layer that a family's reader makes itself, because no member of BlockType and Shape says it; often none.
 // Equal by value.
@@ -158,12 +168,15 @@ struct Shape {
   int64_t vocab = 0;
   bool tie_embeddings = false;
   double norm_eps = 1e-5;
+  NormStyle norm;
   Rope rope;
   bool qkv_bias = false;  // queries, keys and values have biases
   QkNorm qk_norm = QkNorm::kNone;
   NormPlace norm_place = NormPlace::kBefore;
   double norm_offset = 0.0;  // added to the weights of norms
   Activation activation = Activation::kSilu;
+  bool mlp_gate = true;     // of MLPs: act(gate) · up, not act(up)
+  bool mlp_bias = false;    // likewise: both products have biases
   double gate_slope = 1.0;  // these two of kClampedSilu
   double gate_limit = 0.0;
   // Factors: of the embedding's rows; of what each part adds; of scores (0: 1/√head_dim); and what logits are

@@ -1,0 +1,26 @@
+// The norms of rows that a rank has whole: RMSNorm or LayerNorm, with weights and biases or without.
+// LayerNorm is RMSNorm of the rows less their mean.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "layers/parameters.h"
+#include "model/layer.h"
+#include "ops/rms_norm_result.h"
+
+namespace sluice::layers {
+
+// Of a norm, or their gradients; undefined where it has none, gradients also where they are frozen.
+struct NormVectors {
+  at::Tensor weight_H, bias_H;
+};
+NormVectors norm_vectors(const OperationShards& shards, const model::Norm& norm);
+
+ops::RmsNorm norm_rows(const model::Norm& norm, const at::Tensor& x_TH, const NormVectors& vectors);
+// As ops::rms_norm_backward.
+ops::RmsNormGradient norm_rows_backward(const model::Norm& norm, const at::Tensor& dy_TH,
+                                        const at::Tensor& x_TH, const NormVectors& vectors,
+                                        const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
+                                        const NormVectors& gradients);
+
+}  // namespace sluice::layers
