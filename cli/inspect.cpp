@@ -48,7 +48,8 @@ void inspect_json(const fs::path& path) {
     Inspect inspect;
   } kKeys[] = {{"traceEvents", &inspect_trace},
                {"weight_map", &inspect_weight_map},
-               {"architectures", &inspect_model_config}};
+               {"architectures", &inspect_model_config},
+               {"model_type", &inspect_model_config}};
   const base::Json json = base::read_json(path);
   const std::string name = path.string();
   if (!json.is_object()) refuse(path, "is a JSON file of an unknown kind");

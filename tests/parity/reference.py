@@ -57,7 +57,7 @@ def model_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, 
 
 def attention_of(config):
     """PyTorch's kernel, which takes neither caps nor sinks; and where there is none at all."""
-    without = getattr(config, "attn_logit_softcapping", None) or config.model_type in ("gpt_oss", "mamba2", "gla", "granite_swa")
+    without = getattr(config, "attn_logit_softcapping", None) or config.model_type in ("gpt_oss", "mamba2", "gla", "granite_swa", "granitemoe_swa")
     return "eager" if without else "sdpa"
 
 

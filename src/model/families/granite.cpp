@@ -20,6 +20,13 @@ constexpr TensorNames kGraniteTensors[] = {
     {roles::kSharedGateUp, {"shared_mlp.input_linear.weight"}},
     {roles::kSharedDown, {"shared_mlp.output_linear.weight"}}};
 
+constexpr TensorNames kGraniteWindowTensors[] = {
+    {roles::kRouter, {"block_sparse_moe.router.weight"}},
+    {roles::kExpertsGateUp, {"block_sparse_moe.experts.gate_up_proj"}, Stack::kOutIn},
+    {roles::kExpertsDown, {"block_sparse_moe.experts.down_proj"}, Stack::kOutIn},
+    {roles::kSharedGateUp, {"shared_mlp.input_linear.weight"}},
+    {roles::kSharedDown, {"shared_mlp.output_linear.weight"}}};
+
 constexpr Mamba2Keys kGraniteMamba{"mamba_n_groups",
                                    "mamba_n_heads",
                                    "mamba_d_state",
@@ -79,7 +86,7 @@ void read_sinks_and_windows(Reader& config, Shape& shape) {
 
 }  // namespace
 
-extern const Names kGraniteHybridNames{kGraniteTensors};
+extern const Names kGraniteHybridNames{kGraniteTensors}, kGraniteWindowNames{kGraniteWindowTensors};
 
 void read_granite(Reader& config, Shape& shape) {
   read_decoder(config, {}, shape);

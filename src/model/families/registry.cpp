@@ -14,8 +14,9 @@ Read read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, read_exaone_m
     read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3,
     read_qwen3_5, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3,
     read_solar_open;
-extern const Names kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames, kMamba2Names,
-    kMixtralNames, kOlmoHybridNames, kPhi3Names, kQwen3NextNames, kQwen3_5Names;
+extern const Names kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames,
+    kGraniteWindowNames, kMamba2Names, kMixtralNames, kOlmoHybridNames, kPhi3Names, kQwen3NextNames,
+    kQwen3_5Names;
 
 namespace {
 
@@ -194,7 +195,7 @@ const Family kFamilies[] = {
      "GraniteMoeSharedForCausalLM", read_granite_moe_shared, kGraniteHybridNames},
     {"granitemoe_swa", "Granite MoE with windows",
      "as Granite with windows, with experts, and a shared one where the file has it",
-     "GraniteMoeSWAForCausalLM", read_granite_moe_swa, kGraniteHybridNames},
+     "GraniteMoeSWAForCausalLM", read_granite_moe_swa, kGraniteWindowNames},
     {"mamba2", "Mamba-2",
      "Mamba-2 in all layers, and no MLP; as transformers and Codestral Mamba's Hugging Face "
      "files have it",
