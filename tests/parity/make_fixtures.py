@@ -134,6 +134,8 @@ CASES = {
     "mellum": {"kv_heads": 2, "family": "mellum", "head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2,
                "moe_intermediate_size": 12, "sliding_window": 24, "mlp_layer_types": ["sparse", "dense", "sparse"],
                "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
+    "hy_v3": {"kv_heads": 2, "family": "hy_v3", "head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2, "pad_token_id": None,
+              "moe_intermediate_size": 12, "num_shared_experts": 2, "tie_word_embeddings": True},
     "granitemoe": {"kv_heads": 2, "family": "granitemoe", "num_local_experts": 4, "num_experts_per_tok": 2,
                    "intermediate_size": 16, "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "pad_token_id": None,
                    "attention_multiplier": 0.0625, "logits_scaling": 8.0, "tie_word_embeddings": True},

@@ -29,7 +29,7 @@ void read_routed(Reader& config, const ScoredKeys& keys, Shape& shape) {
   experts.hidden = width(config, "moe_intermediate_size");
   experts.shared_hidden =
       config.count_or(1, keys.shared_key, {0, kShapeRanges.experts.most}) * experts.hidden;
-  experts.factor = config.number_or(keys.factor, "routed_scaling_factor", kShapeRanges.factor);
+  experts.factor = config.number_or(keys.factor, keys.factor_key, kShapeRanges.factor);
   config.pass({"num_nextn_predict_layers", "num_mtp_layers"});
 }
 

@@ -15,6 +15,7 @@ struct ScoredKeys {
   double factor = 1.0;
   const char* count_key = "n_routed_experts";
   const char* shared_key = "n_shared_experts";
+  const char* factor_key = "routed_scaling_factor";
 };
 // Experts by that rule, and which layers have them. Layers that predict further tokens are not trained, and
 // their tensors are not read.

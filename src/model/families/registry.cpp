@@ -9,14 +9,14 @@ namespace sluice::model {
 
 Read read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, read_exaone_moe, read_gemma2, read_gemma3,
     read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss, read_granite, read_granite_hybrid,
-    read_granite_moe, read_granite_moe_shared, read_granite_moe_swa, read_granite_swa, read_internlm3,
-    read_llama, read_mamba2, read_mellum, read_minimax_m2, read_ministral, read_mistral, read_mixtral,
-    read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3,
-    read_qwen3_5, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3,
+    read_granite_moe, read_granite_moe_shared, read_granite_moe_swa, read_granite_swa, read_hunyuan3,
+    read_internlm3, read_llama, read_mamba2, read_mellum, read_minimax_m2, read_ministral, read_mistral,
+    read_mixtral, read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe,
+    read_qwen3, read_qwen3_5, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3,
     read_solar_open;
 extern const Names kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames,
-    kGraniteWindowNames, kMamba2Names, kMixtralNames, kOlmoHybridNames, kPhi3Names, kQwen3NextNames,
-    kQwen3_5Names;
+    kGraniteWindowNames, kHunyuanNames, kMamba2Names, kMixtralNames, kOlmoHybridNames, kPhi3Names,
+    kQwen3NextNames, kQwen3_5Names;
 
 namespace {
 
@@ -169,6 +169,8 @@ const Family kFamilies[] = {
      {}},
     {"exaone_moe", "K-EXAONE", "EXAONE 4's attention, normed before parts; DeepSeek-V3's routing and experts",
      "ExaoneMoeForCausalLM", read_exaone_moe, kExaoneMoeNames},
+    {"hy_v3", "Hunyuan 3", "Qwen 3's attention; DeepSeek-V3's routing and experts, without groups",
+     "HYV3ForCausalLM", read_hunyuan3, kHunyuanNames},
     {"olmo_hybrid", "OLMo hybrid",
      "recurrent layers (gated delta rule) with norms before parts, every fourth one OLMo 2's "
      "attention with norms after it; no rotary positions, where the file says so",
