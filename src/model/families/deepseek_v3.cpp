@@ -77,7 +77,7 @@ void read_deepseek_v3(Reader& config, Shape& shape) {
   config.only("topk_method", "noaux_tc");
   config.pass({"aux_loss_alpha", "seq_aux", "ep_size"});
   read_latent(config, {}, shape);
-  read_scored_experts(config, {.dense = 3}, shape);
+  read_scored_experts(config, {.dense = 3, .factor = 2.5, .groups = 8, .groups_chosen = 4}, shape);
 }
 
 void read_dots1(Reader& config, Shape& shape) {

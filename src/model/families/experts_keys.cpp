@@ -40,8 +40,8 @@ void read_scored_experts(Reader& config, const ScoredKeys& keys, Shape& shape) {
   Experts& experts = shape.experts;
   experts.normalised = keys.normalised ? !config.lacks("norm_topk_prob") : config.has("norm_topk_prob");
   experts.sigmoid = experts.corrected = true;
-  experts.groups = config.count_or(1, "n_group", {1, experts.count});
-  experts.groups_chosen = config.count_or(1, "topk_group", {1, experts.groups});
+  experts.groups = config.count_or(keys.groups, "n_group", {1, experts.count});
+  experts.groups_chosen = config.count_or(keys.groups_chosen, "topk_group", {1, experts.groups});
   read_expert_layers(config, shape, keys.dense);
   drop_usual_types(shape);
 }

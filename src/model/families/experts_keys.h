@@ -13,6 +13,7 @@ struct ScoredKeys {
   int64_t dense = 0;  // as many first layers have none
   bool normalised = true;
   double factor = 1.0;
+  int64_t groups = 1, groups_chosen = 1;
   const char* count_key = "n_routed_experts";
   const char* shared_key = "n_shared_experts";
   const char* factor_key = "routed_scaling_factor";
