@@ -153,7 +153,7 @@ bench: everything ## Run the benchmarks
 gpu-kit: everything ## Pack what proves and measures this build on a bare machine with a GPU (docs/gpu.md)
 	tools/gpu_kit pack
 
-# So long FlexSP's MILP is solved for each micro-batch; 0: its groups are the local search's.
+# Seconds for which FlexSP's MILP is solved for each micro-batch; 0: groups come from its local search alone.
 MILP_SECONDS ?= 60
 
 paper: everything ## Simulate the published evaluation (resumes; hours, ten minutes with MILP_SECONDS=0) and write docs/evaluation.md

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes pages of results anew: what stands between <!--printed by COMMAND--> and <!--/--> of a page in bench/results becomes
-what the command prints now, behind a line that says on which revision, on what and when.
+"""Makes pages of results anew: the text between <!--printed by COMMAND--> and <!--/--> of a page in bench/results becomes
+the command's present output, behind a line that says on which revision, on which machine and when.
 
     bench/record.py PAGE…     steps, offload, fidelity, …; commands run in the repository, with build/ among the programs
 

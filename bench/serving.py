@@ -8,7 +8,7 @@ the first token, TPOT the time per token behind it, ITL the time between two tok
 - `load`: the requests, whose total throughput stands beside that of `sluice generate` on the same prompts;
 - `alone` and `beside`: one client's TTFT without and with another client of 100 times its connections, from another address.
 
-What is compared takes turns, --rounds times, and the median of the rounds' ratios is given: other programs of the machine slow both sides.
+Both sides of a comparison take turns, --rounds times; the median of the rounds' ratios is given, as other programs slow both.
 
     make bench-serve
 """

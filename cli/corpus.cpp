@@ -76,7 +76,7 @@ class StageProgress {
   std::optional<base::Progress> progress_;
 };
 
-// Folders that a build is about to make. Those that are empty at its end, because it failed, go again.
+// Folders that a build is about to make. Folders that a failed build leaves empty are removed.
 class NewFolders {
  public:
   explicit NewFolders(std::filesystem::path folder) {

@@ -118,7 +118,7 @@ int fail(const std::string& message, int exit_status) {
   return exit_status;
 }
 
-// "--max-num-seqs is now --max-num-seqs" of each option that the command had before; "" where none is.
+// "OLD is now NEW" for each option of the command line that has an old name; "" where none has.
 std::string renamed_options(const std::string& command, int argc, char** argv) {
   std::vector<std::string> faults;
   for (int i = 2; i < argc; ++i) {

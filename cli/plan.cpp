@@ -157,7 +157,7 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
       "older policy's\n");
 }
 
-// What the fullest device needs, as the costs count it.
+// The predicted peak of the device that needs the most memory, as a line.
 std::string memory_line(const graph::StepGraph& graph, const cost::CostModel& cost) {
   int64_t most = 0;
   for (const graph::RankMemory& memory : graph::predicted_memory(graph, cost))

@@ -66,7 +66,7 @@ def write(program, folder, version, date, words=("sluice",)):
 
 
 def install(program, prefix, version, date):
-    """What packages put below their prefix: pages, and completions where shells look for them."""
+    """Writes the files that packages put below their prefix: pages, and completions where shells look for them."""
     count = write(program, prefix / "share/man/man1", version, date)
     for shell, place in (("bash", "share/bash-completion/completions/sluice"), ("zsh", "share/zsh/site-functions/_sluice"),
                          ("fish", "share/fish/vendor_completions.d/sluice.fish")):

@@ -15,7 +15,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAME = "sluice_train"
-# What every system that pip installs on brings along.
+# Libraries that every system that pip installs on has.
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|util|pthread|resolv|gcc_s|stdc\+\+))\.so")
 RUN_PATHS = ("lib", "../torch/lib", "../nvidia/cu13/lib")  # seen from the package's folder
 SCRIPTS = ("added_tokens", "chat_errors", "chat_spans", "chat_template", "chat_tokens", "conversations", "dataset_files", "hf_fetch", "hf_tokenize",
@@ -49,7 +49,7 @@ def needed_libraries(program):
 
 
 def copyright_file(library):
-    """What Debian says of the library's licence, and the package that it comes from; None for others."""
+    """(package, copyright file) of the Debian package that has the library; None where there is none."""
     for path in (library, pathlib.Path(str(library).removeprefix("/usr"))):
         asked = subprocess.run(["dpkg-query", "--search", path], capture_output=True, text=True, check=False)
         if asked.returncode == 0:

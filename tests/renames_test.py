@@ -37,7 +37,7 @@ def source(path):
 
 
 def block(commands):
-    """What formats.md shows of a command's output."""
+    """The block of formats.md with a command's output."""
     return re.search(rf"<!--printed by: {commands}-->\n+```[a-z]*\n(.*?)```", repository.read(pathlib.Path("docs/formats.md")), re.DOTALL)[1]
 
 
@@ -110,7 +110,7 @@ def words():
 
 
 def used(kind):
-    """Names of a kind that there are, as (name, place), or (name, None) where the place does not matter."""
+    """The current names of a kind, as (name, place), or (name, None) where the place does not matter."""
     plain = {"key": keys, "schema": schemas, "page": lambda: map(str, repository.files("*.md", "*/*.md", "*/*/*.md"))}
     if kind in plain:
         return {(name, None) for name in plain[kind]()}

@@ -8,7 +8,7 @@ KNOWN = (
     '{"messages": [{"role": …, "content": …}, …]}, ShareGPT\'s {"conversations": [{"from": …, "value": …}, …]}, Alpaca\'s '
     '{"instruction": …, "input": …, "output": …}, or {"prompt": …, "completion": …}'
 )
-# Who speaks in ShareGPT's form, as the data sets of the hub call them.
+# Speakers in ShareGPT's form, by the names that data sets of the hub use, and their roles.
 SPEAKERS = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant", "bot": "assistant",
     "model": "assistant", "bing": "assistant", "bard": "assistant", "system": "system", "developer": "developer",
@@ -93,7 +93,7 @@ def prompted(chat, answer):
 
 
 def system_message(chat):
-    """What `system` or `system_prompt` says, as a message in front."""
+    """The text of `system` or `system_prompt`, as a message in front."""
     for key in ("system", "system_prompt"):
         if isinstance(chat.get(key), str):
             told = chat.pop(key)

@@ -56,8 +56,8 @@ void let_crowded_threads_sleep(const config::TrainConfig& train, const transport
 // For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
 train::StopSignal end_when_told();
 
-// Ends the process with the status of its error, which it tells, at once: destructors would wait for peers
-// that no longer answer.
+// Tells the error and ends the process with its status at once: destructors would wait for peers that no
+// longer answer.
 [[noreturn]] void end_process(const base::Error& error);
 
 // Runs `action`, then ends the process with the status of its error, as end_process() does.

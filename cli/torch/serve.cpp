@@ -141,7 +141,7 @@ void follow_first(train::Evaluator& evaluator, const generate::Decoder& decoder,
   });
 }
 
-// Colons of an IPv6 address would be the port's (RFC 3986, 3.2.2).
+// Puts an IPv6 address into brackets: its colons would otherwise begin the port (RFC 3986, 3.2.2).
 std::string host_in_url(const std::string& host) {
   return host.find(':') == host.npos ? host : "[" + host + "]";
 }

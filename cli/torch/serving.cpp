@@ -58,7 +58,7 @@ StopAtSignal::~StopAtSignal() {
   thread_.join();
 }
 
-// False: the engine has failed.
+// Returns false when the engine has failed.
 bool StopAtSignal::wait_for_signal() {
   const timespec pause{0, std::chrono::nanoseconds(kFaultPoll).count()};
   while (sigtimedwait(&signals_, nullptr, &pause) < 0) {

@@ -18,7 +18,7 @@
 
 namespace sluice::cli {
 
-// What the ranks of one model leave for those that are started in their place: in memory that a launcher
+// State that a model's ranks leave for the ranks started in their place. It lies in memory that the launcher
 // shares with the processes that it forks.
 class ServedBefore {
  public:
@@ -27,12 +27,12 @@ class ServedBefore {
   ServedBefore(const ServedBefore&) = delete;
   ServedBefore& operator=(const ServedBefore&) = delete;
 
-  // The ranks' side: the port of those before, which clients know; 0: none have served.
+  // For ranks: the port that earlier ranks served at, which clients know; 0: none have served.
   int port() const { return *port_; }
   void serves_at(int port);
 
-  // The launcher's side, when all have ended. Ranks that never served are not started anew: what is wrong
-  // with them is the user's to know. Others are, each time later as long as they don't serve.
+  // For the launcher, when all ranks have ended. Ranks that never served are not restarted: the user has to
+  // see their error. Others are, after a pause that grows as long as restarted ranks don't serve.
   std::optional<int64_t> begin_anew_after_ns();
 
  private:

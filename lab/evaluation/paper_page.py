@@ -174,7 +174,7 @@ def bounds(rows):
 
 
 def random_batches():
-    """What rivals take of single random batches, which are timed apart from these scenarios and at another revision."""
+    """Rivals' times of single random batches, which are timed apart from these scenarios and at another revision."""
     page = (ROOT / "bench" / "results" / "rivals.md").read_text()
     rows = re.findall(r"^\| [\w -]+ \| (?:kind|measured) \| (\d+) \| ([\d.]+) \| .* (\d+) \|.*$", page, re.MULTILINE)
     revision = re.search(r"\d+ batches, at revision ([0-9a-f]+)", page)[1]

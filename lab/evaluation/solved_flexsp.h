@@ -17,7 +17,7 @@ namespace sluice::bench {
 
 class SolvedFlexSp {
  public:
-  // No seconds: the search's groups alone.
+  // With `seconds` of 0, groups come from the search alone.
   explicit SolvedFlexSp(double seconds) : seconds_(seconds) {}
 
   std::unique_ptr<study::System> make(const study::SystemInputs& inputs) {
@@ -29,8 +29,8 @@ class SolvedFlexSp {
                               });
   }
 
-  // Of the system that was made last: micro-batches that the MILP was asked for, those for which it is proved
-  // that nothing is faster by a thousandth, and those that it improved.
+  // Micro-batches of the system that was made last: handed to the improver, proved to have no groups that are
+  // faster by a thousandth, and improved.
   base::Json counts() const {
     if (!improver_) return nullptr;
     const auto& [asked, proved, improved] = improver_->counts();

@@ -74,8 +74,8 @@ std::optional<FlexSpGroups> assign_to_groups(std::span<const int64_t> lengths, s
 // The local search. Nothing when no set of sizes holds the lengths.
 std::optional<FlexSpGroups> best_groups(std::span<const int64_t> lengths, const FlexSpCost& cost);
 
-// The same from these sizes on, which descend and sum to at most the ranks. Nothing when they do not hold the
-// lengths.
+// The local search from these sizes on, which descend and sum to at most the ranks. Nothing when they do not
+// hold the lengths.
 std::optional<FlexSpGroups> groups_near(std::span<const int64_t> lengths, std::span<const int> sizes,
                                         const FlexSpCost& cost);
 
@@ -83,8 +83,8 @@ std::optional<FlexSpGroups> groups_near(std::span<const int64_t> lengths, std::s
 // token sum would be 0.
 std::vector<size_t> cut_evenly(std::span<const int64_t> lengths, int count);
 
-// Groups for a micro-batch's descending lengths that are at least as fast as those found, which are there;
-// for example a solver's (lab/milp).
+// Returns groups for a micro-batch's descending lengths that are at least as fast as `found`, which is not
+// empty; for example a solver's (lab/milp).
 using ImproveGroups = std::function<FlexSpGroups(std::span<const int64_t> lengths, const FlexSpCost& cost,
                                                  const FlexSpGroups& found)>;
 

@@ -180,7 +180,7 @@ TEST(FlexSp, GroupsMayBeImprovedAndNeverGetWorse) {
   };
   EXPECT_LE(plan_with(slower).estimated_ns, searched_ns);
   EXPECT_GE(asked, 2) << "a micro-batch was kept from it";
-  // Where nobody searched for long, the same search is what makes it better.
+  // The search itself, run once more from the sizes that it found, makes no plan slower.
   const auto again = [](std::span<const int64_t> own, const FlexSpCost& cost, const FlexSpGroups& found) {
     return groups_near(own, found.sizes, cost).value_or(found);
   };

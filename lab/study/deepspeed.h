@@ -28,7 +28,7 @@ namespace sluice::study {
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs);
 std::unique_ptr<System> make_fsdp(const SystemInputs& inputs);
 std::unique_ptr<System> make_flexsp(const SystemInputs& inputs);
-// The same with groups of its steps that a solver may improve; its stage of ZeRO is chosen by the search's.
+// The same with groups that a solver may improve. The ZeRO stage is chosen with the search's groups.
 std::unique_ptr<System> make_flexsp(const SystemInputs& inputs, published::ImproveGroups improve);
 
 // DeepSpeed with a group size, recompute and packs that are given, and the lowest stage of ZeRO that holds

@@ -20,7 +20,7 @@ def libraries(folder=FOLDER):
 
 
 def environment(variables, folder=FOLDER):
-    """What the programs are started with. Tokenizers, templates and rewards run under this Python, which has what they import."""
+    """The programs' environment. Tokenizers, templates and rewards run under this Python, which has what they import."""
     told = dict(variables)
     told.setdefault("SLUICE_PYTHON", sys.executable)
     if found := libraries(folder):

@@ -162,7 +162,7 @@ class Planner:
         return self._planner.max_len
 
     def stage_times(self, scheme: str) -> StageTimes:
-        """What micro-batches take on a stage of `scheme`, for example "tp4,pp2": the slowest, where stages differ.
+        """Times of micro-batches on a stage of `scheme`, for example "tp4,pp2": the slowest stage, where stages differ.
 
         Raises InputError when the calibration has no times for it.
         """

@@ -40,17 +40,17 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class LanePart:
-    """What one lane has of a micro-batch: pieces that pass through its stages together."""
+    """A lane's part of a micro-batch: pieces that pass through its stages together."""
 
     micro_batch: int | None
     """Lane parts of a pipeline with the same number share sequences and exchange keys and values; None: it is alone."""
     exchange: str | None
-    """How they do that: "ring", "heads" or "nested"; None where `micro_batch` is."""
+    """The exchange of keys and values: "ring", "heads" or "nested"; None where `micro_batch` is None."""
     nested_lanes: int | None
     """Of "nested": how many neighbouring lanes exchange heads; else None."""
     pieces: list[Piece]
     pass_: int | None = None
-    """Where lanes share parameters: lane parts of a pipeline with the same number run as one event, a pass."""
+    """The pass, where lanes share parameters: lane parts of a pipeline with the same number run as one event."""
 
     @property
     def tokens(self) -> int:

@@ -1,4 +1,4 @@
-// JSON that was written under names of before.
+// JSON with keys under their old names.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace sluice::base {
 
-// Gives keys of `json`, and of all within it, their names of now: those that renames() has for the file
-// `where`, as "sluice.calibration/1". An object that has both names of a key keeps both.
+// Renames the old keys of `json`, at any depth, to the current names that renames() has for the file `where`,
+// such as "sluice.calibration/1". An object that has both names of a key keeps both.
 void take_new_names(Json& json, std::string_view where);
 
 }  // namespace sluice::base

@@ -15,13 +15,13 @@ struct Rename {
   std::vector<std::string> where;  // the commands, files or tables in which it holds
 };
 
-// In the order of the table.
+// All rows, in the order of the table.
 const std::vector<Rename>& renames();
 
-// The row of a name that is called otherwise now; null: there is none. An empty `where` stands for anywhere.
+// The row of an old name; null: there is none. An empty `where` stands for anywhere.
 const Rename* renamed(std::string_view kind, std::string_view old_name, std::string_view where = "");
 
-// How a name of now was called before, there; "": as it is.
+// The old name, in `where`, of a current name; "": it was not renamed.
 std::string name_before(std::string_view kind, std::string_view name, std::string_view where);
 
 // The table for people: docs/renamed.md.

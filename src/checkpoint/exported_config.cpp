@@ -52,7 +52,7 @@ void drop_quantisation(Json& config, const FolderRecord& record) {
   model::language_part(config).erase("quantization_config");
 }
 
-// 0: it says none.
+// The file's max_position_embeddings; 0: it has none.
 int64_t positions_of(Json& config) {
   const Json& part = model::language_part(config);
   const bool says = part.contains(kPositions) && part.at(kPositions).is_number();

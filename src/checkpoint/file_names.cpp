@@ -22,8 +22,8 @@ std::string experts_path(const model::Parameter& parameter) {
              : parameter.tensors.front().substr(0, at + kFirst.size() - 2);
 }
 
-// How the tensor of all experts lies: [experts, out, in] or [experts, in, out], gate's part of out before
-// up's.
+// The layout of a tensor of all experts: [experts, out, in] or [experts, in, out]. The gate's part of `out`
+// stands before up's.
 enum class Stack : uint8_t { kOutIn, kInOut };
 
 model::HuggingFaceTensor stack_of(const model::Bucket& bucket, const model::Parameter& parameter,
@@ -64,7 +64,7 @@ std::vector<model::HuggingFaceTensor> FileNames::tensors(const model::Bucket& bu
 
 namespace {
 
-// By the first layer that has some. Where an expert is square the other one of its matrices decides.
+// Decides by the first layer with experts. A square matrix fits both layouts: the expert's other one decides.
 void find_stacks(const model::ParameterTable& table, const ShapeOf& shape_of, FileNames& names) {
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {

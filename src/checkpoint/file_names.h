@@ -26,8 +26,8 @@ struct FileNames {
   bool operator==(const FileNames&) const = default;
 };
 
-// Those by which files have the model's tensors; FileNames{} where none fit. `shape_of`: of the tensor of
-// this name; null: there is none.
+// The names under which files have the model's tensors; FileNames{} where none fit. `shape_of` returns the
+// shape of the tensor with a name; null: there is no such tensor.
 using ShapeOf = std::function<const std::vector<int64_t>*(const std::string&)>;
 FileNames find_names(const model::ParameterTable& table, const ShapeOf& shape_of);
 

@@ -236,7 +236,7 @@ TEST_F(FolderKinds, TensorsOfNoKnownPartAreRefused) {
   }
 }
 
-// [a, b, c] of F32 as [a, c, b].
+// Transposes an F32 tensor [a, b, c] to [a, c, b].
 TensorBytes with_last_two_turned(const TensorBytes& tensor) {
   const auto rows = static_cast<size_t>(tensor.shape[1]), columns = static_cast<size_t>(tensor.shape[2]);
   TensorBytes turned{tensor.type, {tensor.shape[0], tensor.shape[2], tensor.shape[1]}, ""};
@@ -249,7 +249,7 @@ TensorBytes with_last_two_turned(const TensorBytes& tensor) {
   return turned;
 }
 
-// Experts as one tensor each, or as one of all, either way round.
+// Files hold a tensor for each expert, or one of all experts in either layout.
 TEST_F(FolderKinds, ExpertsMayBeStacked) {
   Json config = model::config_json(model::exported_shape(false));
   config.update({{"model_type", "qwen3_moe"},

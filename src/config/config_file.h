@@ -9,8 +9,8 @@
 
 namespace sluice::config {
 
-// Who wrote a configuration. Names of before (base/renames.h) are read in those that a run wrote, and refused
-// in those that people write, with the name of now.
+// The author of a configuration. Old names (base/renames.h) are read in a file that a run wrote. In a user's
+// file they are refused with the current name.
 enum class Origin { kUser, kRun };
 
 // Parses TOML text; then each "section.key=value" of `overrides` in order (value as TOML, or as a bare

@@ -13,7 +13,7 @@ namespace {
 
 using base::text;
 
-// "section.key", or "section.key = value" of a row about a value.
+// A name in a row: "section.key", or "section.key = value" where a value was renamed.
 struct Name {
   std::string section;
   std::string key;
@@ -50,7 +50,7 @@ const toml::node* node_of(const toml::table& root, const Name& name) {
   return section == nullptr ? nullptr : section->get(name.key);
 }
 
-// What a value of the key `now` is called now; none: as before.
+// The current name of a value of the key `now`; none: the value was not renamed.
 std::optional<std::string> value_now(const toml::node& value, const std::string& now) {
   const auto written = value.value_exact<std::string>();
   for (const KeyRename& rename : key_renames()) {

@@ -1,4 +1,4 @@
-// Keys and values of run configurations by the names that they had before (base/renames.h). Include only in
+// Keys and values of run configurations under their old names (base/renames.h). Include only in
 // .cpp files.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace sluice::config {
 
-// InputError naming each old key or value that stands in `root`, and what it is called now.
+// InputError naming each old key or value that stands in `root`, and its current name.
 void refuse_old_names(const toml::table& root, const std::string& file);
 
-// Gives them their names of now. Where a table has both names of a key, the new one counts.
+// Gives old keys and values their current names. If a table has both names of a key, the new one counts.
 void translate_old_names(toml::table& root);
 
 }  // namespace sluice::config

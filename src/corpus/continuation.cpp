@@ -36,7 +36,7 @@ std::string rest_of(const std::string& whole, const std::string& shown) {
 
 std::vector<std::string> texts_behind(const Tokenizer& tokenizer,
                                       std::span<const Continuation> continuations) {
-  // The whole, and the tokens in front of it.
+  // For each: the tokens before it together with its own, then the tokens before it alone.
   std::vector<Ids> asked;
   for (const Continuation& each : continuations) {
     const std::span<const int32_t> before = from_a_letter_on(tokenizer, each.before);
@@ -45,7 +45,7 @@ std::vector<std::string> texts_behind(const Tokenizer& tokenizer,
     asked.emplace_back(before.begin(), before.end());
   }
   std::vector<std::string> decoded = tokenizer.decode_all(asked);
-  // Where these end with a part of a letter: without ever more of the last ones.
+  // Tokens before that end within a character are decoded again, each time without one more of the last.
   std::vector<Ids> shorter;
   for (size_t i = 1; i < decoded.size(); i += 2) {
     if (!breaks_off(decoded[i])) continue;

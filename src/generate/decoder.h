@@ -94,8 +94,8 @@ class Decoder {
   // it.
   Decoder(HeldModel model, int64_t pages, int64_t most_texts);
 
-  // Through this rank's stage. Collective over its ranks. `between` is called between two layers: another
-  // pass, of other texts, may go through the model there.
+  // Runs the pass through this rank's stage. Collective over its ranks. `between` is called between two
+  // layers: another pass, of other texts, may go through the model there.
   void forward(ForwardPass& pass, const std::function<void()>& between = {}) const;
   // A turn's end, collective over the ranks that have the model: passes, by the stage that has them, go on to
   // the stage behind it, and figures from the last stage to all, which know how many there are.

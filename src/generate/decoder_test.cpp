@@ -174,7 +174,7 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
   }
 }
 
-// Whichever layer of the pass around it a text comes in at.
+// A text may come in at any layer of the pass around it.
 TEST_P(Families, SayTheSameWithinAPassOfOthers) {
   const Model model(shape_);
   base::Rng rng(8);

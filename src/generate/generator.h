@@ -57,9 +57,9 @@ class Generator {
   // A turn of all stages: one pass more begins, where texts are there to say something, and one ends. False:
   // all texts have ended. `between` is called between two layers of a pass, where step_within() may be.
   bool step(const std::function<void()>& between = {});
-  // A pass of clients that have no text under way, while one of the others is: so they don't wait for its
-  // end. The texts that went through the model; none: nobody waits so, or there is no room. REQUIRES: one
-  // rank has the model.
+  // A pass of clients that have no text under way, within a pass of the others, so that they don't wait for
+  // its end. Returns the texts that went through the model; none: no client waits, or there is no room.
+  // REQUIRES: one rank has the model.
   std::vector<int64_t> step_within();
   // Ends the passes under way without beginning others; then other parameters may take the place of the
   // model's, and with begin_anew() texts under way go through these from their beginning on. Collective, as

@@ -27,7 +27,7 @@ int rank_of(const Json& event, const std::string& place) {
   return base::require_in<int>(event, "pid", {0, kMostTraceRanks - 1}, place);
 }
 
-// What an argument is called now: traces of before have some by other names.
+// The current name of an argument. Older traces have some arguments under old names.
 const std::string& argument_now(const std::string& key) {
   static const auto kNow = [] {
     std::map<std::string, std::string> now;

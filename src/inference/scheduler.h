@@ -88,9 +88,9 @@ class Scheduler {
   // What goes through the model next; empty: nothing, until more is told. Every text that says something must
   // be told before `stages` more calls: said(), or drop().
   std::vector<Piece> next();
-  // Prompts of clients without any text under way, while the last pass of next() is under way, which keeps
-  // its pages; empty: there are none, or they find no room, or this pass has had such a one. Whatever says
-  // something is to be told before the pass around it. REQUIRES: one stage.
+  // A pass within the last one of next(), which keeps its pages: prompts of clients without any text under
+  // way. Empty: there are none, they find no room, or this pass has had one already. Its tokens are to be
+  // told before those of the pass around it. REQUIRES: one stage.
   std::vector<Piece> next_within();
   void said(int64_t text, int64_t token, bool ends);
   // Ends a text here, whose token may be awaited: nobody need tell it then.

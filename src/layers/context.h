@@ -76,7 +76,7 @@ class RotaryTables {
   std::vector<Entry> tables_;
 };
 
-// Routers' corrections of all experts by layer of the model, undefined of layers without; in float.
+// Routers' corrections of all experts, in float, by layer of the model; undefined for layers without routers.
 using Corrections = std::vector<at::Tensor>;
 
 // Immutable and cheap to copy.
@@ -88,7 +88,7 @@ struct LayerContext {
   ExpertLoad* load = nullptr;    // borrowed, added to; null: nobody asks
   NarrowLayers narrow;
   std::shared_ptr<const RotaryTables> rotary;
-  // In place of those among the weights, which are narrower; null: those are as wide.
+  // Replace the corrections among the weights, which are narrower; null: the weights' are as wide.
   std::shared_ptr<const Corrections> corrections = nullptr;
   double temperature = 1;                              // logits are divided by it
   std::shared_ptr<const Loss> loss = cross_entropy();  // of training

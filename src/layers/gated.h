@@ -1,4 +1,4 @@
-// The activation of an MLP: of its gate, or without one of what goes up.
+// The activation of an MLP, applied to its gate, or to up in an MLP without a gate.
 #pragma once
 
 #include <ATen/core/Tensor.h>

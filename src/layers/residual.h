@@ -21,7 +21,7 @@ struct PartInput {
 };
 PartInput enter(const model::Part& part, const at::Tensor& x_SH, const NormVectors& norm);
 
-// The gradient of x_SH: through the part that of its input, and past it dy_SH. Adds the norm's to `dnorm`.
+// The gradient of x_SH: through the part, plus dy_SH, which passes the part by. Adds the norm's to `dnorm`.
 struct PartInputGradient {
   at::Tensor dx_SH;
   at::Tensor y_SH;  // again, for weight gradients

@@ -16,7 +16,7 @@ at::Tensor widened(const at::Tensor& x) { return x.scalar_type() == at::kDouble 
 
 at::Tensor less_mean(const at::Tensor& x_TH) { return x_TH - x_TH.mean(-1, /*keepdim=*/true); }
 
-// What RMSNorm takes: of LayerNorm wide, because the difference from a mean is small beside it.
+// RMSNorm's operands. LayerNorm's are widened, because the difference from a mean is small beside the mean.
 struct NormInput {
   at::Tensor x_TH, weight_H;
 };

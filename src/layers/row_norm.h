@@ -10,7 +10,7 @@
 
 namespace sluice::layers {
 
-// Of a norm, or their gradients; undefined where it has none, gradients also where they are frozen.
+// A norm's vectors, or their gradients. Undefined where the norm has none; gradients also where it is frozen.
 struct NormVectors {
   at::Tensor weight_H, bias_H;
 };

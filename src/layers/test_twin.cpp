@@ -267,7 +267,7 @@ at::Tensor twin_gated(const model::Shape& shape, const at::Tensor& gate, const a
   return (up.clamp(-shape.gate_limit, shape.gate_limit) + 1) * g * at::sigmoid(shape.gate_slope * g);
 }
 
-// down of that, or of act(up).
+// down · (act(gate) · up), or down · act(up) without a gate.
 at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const TwinLayer& w) {
   const auto made = [&](const at::Tensor& matrix, const at::Tensor& bias) {
     const at::Tensor product = at::matmul(y, matrix.t());

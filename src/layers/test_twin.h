@@ -23,8 +23,8 @@ struct Case {
   Activations activations = Activations::kKeep;
   double lse_error = 0.0;  // falsifies what a forward saved of attention
   at::Device device = at::kCPU;
-  // Of layers that have one of their own (model::BlockType::own): a shape of such a layer each, without heads if the
-  // layer only feeds, without an MLP if it only mixes. Empty: all are as the shape says.
+  // Shapes by layer, for layers with a definition of their own (model::BlockType::own): without heads for an
+  // MLP alone, without an MLP for a mixer alone. Empty: all layers are as `shape` says.
   std::vector<model::Shape> layers = {};
 
   const model::Shape& shape_of(int64_t layer) const {

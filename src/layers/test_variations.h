@@ -1,4 +1,4 @@
-// What families vary of a layer, for tests: norms and MLPs. Header-only.
+// Variations of norms and MLPs that families have, for tests. Header-only.
 #pragma once
 
 #include <ostream>

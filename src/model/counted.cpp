@@ -84,7 +84,7 @@ constexpr const char* kFree[] = {
     "num_nextn_predict_layers",
     "router_jitter_noise",
     "output_router_logits",
-    // Those that are read where others say that they count.
+    // Read only where other keys say that they count.
     "use_qk_norm",
     "num_key_value_heads",
     "head_dim",

@@ -14,8 +14,8 @@
 
 namespace sluice::model {
 
-// A shape that is counted; its config.json says so by "computed": false, so that no family takes it.
-// InputError naming `name`, the key and the value for what decides costs and is not known.
+// A shape that is only counted. Its config.json has "computed": false, so that no family reads it.
+// InputError naming `name`, the key and the value where a key or value that decides costs is not known.
 Shape counted_from_hugging_face(const base::Json& config, const std::string& name);
 
 }  // namespace sluice::model

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 Shape read_family(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
 
-// Two layers of a family of whatever keys it takes beside these.
+// A small config.json of a model type; `others` adds or replaces keys.
 Json small(const std::string& type, const Json& others) {
   Json config = {{"model_type", type},       {"hidden_size", 64},       {"num_hidden_layers", 4},
                  {"vocab_size", 96},         {"intermediate_size", 80}, {"num_attention_heads", 4},
@@ -109,7 +109,7 @@ TEST(Families, ExaoneTurnsNoPositionsWhereItHasNoWindow) {
       read_family(small("exaone4", {{"sliding_window", nullptr}, {"sliding_window_pattern", nullptr}}));
   EXPECT_THAT(layers_that(plain, &BlockType::rotates), testing::SizeIs(4));
   EXPECT_EQ(plain.window, 0);
-  // All layers attend to all that came before, and the file still has a window.
+  // The file has a window, but all layers have full attention.
   const Json full =
       small("exaone4", {{"sliding_window_pattern", "LLLG"}, {"layer_types", Json(4, "full_attention")}});
   EXPECT_THAT(layers_that(read_family(full), &BlockType::rotates), testing::IsEmpty());
@@ -163,7 +163,7 @@ TEST(Families, MiniMaxTurnsAsMuchOfAHeadAsEitherKeySays) {
 }
 
 TEST(Families, OddPartsOfHeadsTurnAsTransformersTurnsThem) {
-  // 42 of a head that nothing says the width of, half of which turns: 21 dimensions, in 11 pairs.
+  // A head is 4096 ÷ 96 wide, rounded down to 42. Half of it is rotated: 21 dimensions, in 11 pairs.
   Json config = small("glm4_moe", kScored);
   config.erase("head_dim");
   config.update({{"hidden_size", 4096}, {"num_attention_heads", 96}, {"num_key_value_heads", 8}});

@@ -17,7 +17,7 @@ namespace {
 using base::Json;
 using base::text;
 
-// The sizes of a small model, whatever a family's files call them; each reads those that it knows.
+// The sizes of a small model under the names of all families; each family reads the keys that it knows.
 Json small_config() {
   return Json::parse(R"({
     "hidden_size": 64, "num_hidden_layers": 4, "vocab_size": 64, "num_attention_heads": 4, "num_heads": 4,
@@ -28,7 +28,7 @@ Json small_config() {
     "shared_expert_intermediate_size": 16})");
 }
 
-// A family refuses keys by which it would be another one.
+// Drops the keys that a family refuses because they belong to another one.
 Shape small_shape(const Family& family) {
   constexpr const char* kRefused[] = {"shared_intermediate_size", "num_experts", "moe_intermediate_size"};
   const std::string name(family.model_type);

@@ -1,4 +1,4 @@
-// What Sluice does with each family's models, as the registry has them: for commands and pages.
+// A table of the registry's families and what Sluice can do with each, for commands and pages.
 #pragma once
 
 #include <string>
@@ -14,15 +14,15 @@ struct FamilyRow {
   std::string title;
   std::string difference;  // from LLaMA's layers
   bool lora = false;       // some of its matrices may have adapters
-  std::string missing;     // what is not computed of it; "": nothing
+  std::string missing;     // parts that are not computed; "": none
 };
-// Families, and behind them multimodal models whose language model opens.
+// All families, then multimodal models whose language model opens.
 std::vector<FamilyRow> family_rows();
 base::Json family_rows_json();
-// As the page of supported models has it.
+// The table of docs/supported_models.md.
 std::string family_rows_markdown();
 
-// Matrices of a shape's layers, by their modules in files: those that may have adapters, and the others.
+// Matrices of a shape's layers by their modules in files: with adapters allowed (`can`), and the others.
 struct AdaptedModules {
   std::vector<std::string> can, cannot;
 };

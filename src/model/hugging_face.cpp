@@ -78,8 +78,8 @@ Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& nam
 
 namespace {
 
-// One tensor of all experts, in the stored order or the other one, in which rows of gate and up take turns;
-// biases [experts, out].
+// Makes a tensor of all experts: in the stored order, or in the other one, in which rows of gate and up take
+// turns. Biases are [experts, out].
 void stack(const Parameter& parameter, HuggingFaceTensor& tensor) {
   const int64_t experts = parameter.stacked, rows = parameter.rows / experts, columns = parameter.columns;
   const bool vector = parameter.one_dimensional(), other = parameter.transposed;

@@ -695,7 +695,7 @@ TEST(ShapeFromHuggingFace, OriginalContextFallsBackToMaxPositions) {
   EXPECT_EQ(read(config).rope.original_max_position_embeddings, 4096);
 }
 
-// What no family asks for is refused by every family, whatever it is called.
+// Every family refuses a key that no family asks for.
 TEST(ShapeFromHuggingFace, NoFamilyPassesOverAKeyThatItDoesNotRead) {
   std::vector<Json> configs = {old_config()};
   for (const char* type : {"qwen2", "qwen3"}) configs.push_back(qwen_config(type));

@@ -6,7 +6,7 @@
 
 namespace sluice::model {
 
-// Without tuning, and as if the type had no layer of its own.
+// The type's layer without tuning, as if the type had no layer of its own.
 Layer usual_layer(const Shape& shape, const BlockType& type);
 Layer layer_of(const Shape& shape, const BlockType& type);
 Embedding embedding_of(const Shape& shape);

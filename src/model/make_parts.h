@@ -18,8 +18,8 @@ Weight out(std::string_view role, std::string_view tensor, int64_t hidden, RowGr
 struct NormRoles {
   std::string_view weight, bias;
 };
-// It starts as the identity, its weights so at 1 less `offset`, which is 0 or 1. `tensor`: of its weights,
-// whose name ends in "weight"; the biases' ends in "bias".
+// A norm that starts as the identity: its weights start at 1 − `offset`, which is 0 or 1. `tensor` is the
+// name of its weights, which ends in "weight"; the biases' ends in "bias".
 Norm norm(const NormRoles& roles, const std::string& tensor, int64_t width, const NormStyle& style,
           double eps, double offset);
 void forbid_adapters(Part& part);

@@ -47,13 +47,13 @@ struct NormStyle {
   bool biases = false;  // of LayerNorms with weights
   bool operator==(const NormStyle&) const = default;
 };
-// What the gate of a gated MLP passes through, or without a gate what goes up; GELU by its approximation with
-// tanh; SiLU of a slope and with cuts, which the shape gives, and up less one (ops/clamped_swiglu.h); the
-// square of what is above 0 (So et al., Primer, 2021).
+// The activation of an MLP, applied to its gate, or to up without a gate: SiLU; GELU by its approximation
+// with tanh; SiLU with the shape's slope and limits, and 1 added to up (ops/clamped_swiglu.h); squared ReLU,
+// max(x, 0)² (So et al., Primer, 2021).
 enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu, kSquaredRelu };
 
-// A layer that a family's reader makes itself, because no member of BlockType and Shape says it; often none.
-// Equal by value.
+// A layer that a family's reader makes itself, because no member of BlockType and Shape describes it; often
+// none. Compared by value.
 struct OwnLayer {
   std::shared_ptr<const Layer> value;
   bool operator==(const OwnLayer& other) const;
@@ -152,10 +152,10 @@ struct ConfigSource {
 };
 
 struct Shape {
-  // The model_type of its row in model/families/registry.cpp: whose files it reads.
+  // The family whose files it reads: the model_type of a row in model/families/registry.cpp.
   std::string family = "llama";
-  // Nobody computes it; its costs are counted from the members, and `family` is its config.json's model_type
-  // (model/counted.h).
+  // The model is planned, not computed: its costs are counted from the members, and `family` is its
+  // config.json's model_type (model/counted.h).
   bool counted = false;
   ConfigSource config;
   int64_t layers = 0;

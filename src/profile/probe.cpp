@@ -333,7 +333,7 @@ cost::AnalyticMemory analytic_memory(const ProbeOptions& options) {
                                    : layers::default_logits_chunk_bytes(options.device);
   const int64_t master_bytes = comm::size_of(options.precision.master());
   const int64_t element_bytes = comm::size_of(options.precision.compute);
-  // A chunk's gradient takes its logits' place, but where a CPU computes in narrower numbers than the
+  // A chunk's gradient takes its logits' place, except on a CPU that computes in narrower numbers than the
   // softmax.
   const bool beside = options.device.is_cpu() && element_bytes < master_bytes;
   return {.device_bytes = options.device_bytes,

@@ -43,7 +43,7 @@ struct ProbeOptions {
   int64_t budget_ns = 3'000'000'000;  // aimed at; a few repetitions are taken whatever they cost
 };
 
-// What a run with these options takes of a device, as cost models count it.
+// The memory that a run with these options takes of a device, as cost models count it.
 cost::AnalyticMemory analytic_memory(const ProbeOptions& options);
 
 // What was measured of one kind of work and the curve through it.

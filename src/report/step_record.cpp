@@ -150,7 +150,7 @@ Json value_of(const Metric& metric, const Step& step) {
       metric.member);
 }
 
-// The names that metrics had before, by those of now.
+// The old names of metrics, by their current names.
 const std::map<std::string, std::string>& names_before() {
   static const auto names = [] {
     std::map<std::string, std::string> before;
@@ -162,7 +162,7 @@ const std::map<std::string, std::string>& names_before() {
   return names;
 }
 
-// The key under which a line has a metric: lines of before have some by other names.
+// The key under which a line has a metric. Older lines have some metrics under old names.
 std::string key_in(const Json& line, const std::string& key) {
   if (line.contains(key)) return key;
   const auto before = names_before().find(key);

@@ -117,7 +117,7 @@ struct Metric {
 
 // In the order of a line. Behind them stand watch::Figures, a list by rank each, alarms and path.
 std::span<const Metric> step_metrics();
-// "rank_slowdown".
+// The key of a figure, such as "rank_slowdown".
 std::string key_of(watch::Figure figure);
 
 // A line of metrics.jsonl of a measured step, and back: what is missing or null stays as in a new record.

@@ -32,7 +32,7 @@ struct WatchedRun {
 // when there is no such file, or a line is none.
 WatchedRun watch_run(const std::filesystem::path& run, int64_t most_steps = 1000);
 
-// {"step": …, "ranks": [{"rank", "slowdown", "waits_ms", "alarms"}]}; null what is not known.
+// {"step": …, "ranks": [{"rank", "slowdown", "waits_ms", "alarms"}]}; unknown values are null.
 base::Json to_json(const WatchedRun& run);
 // The same for people: a line about the step, and a table of ranks.
 std::string to_text(const WatchedRun& run);

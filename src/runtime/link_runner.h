@@ -59,8 +59,8 @@ class LinkRunner {
   void run(const link::DifferenceLevel& level, const DifferenceMemories& memories, comm::DType dtype,
            strategy::PullCodec codec);
 
-  // Buffers for all that a strategy's steps move on one level, `level` of link::RoundWire, where they are too
-  // small: a step then takes as much memory behind a step of another strategy as behind one of its own.
+  // Enlarges buffers that are too small for a strategy's transfers on one level, `level` of link::RoundWire:
+  // a step then takes as much memory behind a step of another strategy as behind one of its own.
   struct Codecs {
     strategy::PullCodec pull = strategy::PullCodec::kNone;
     strategy::Codec push = strategy::Codec::kNone;

@@ -191,7 +191,7 @@ TEST(MomentsOf8Bits, RoundAlikeUnderEveryStrategy) {
   }
 }
 
-// Losses of these strategies are one rank's.
+// Expects the losses of these strategies to be one rank's.
 void expect_losses_of_one_rank(RunOptions options) {
   options.moments = base::MomentFormat::k8Bit;
   options.steps = 10;
@@ -209,8 +209,8 @@ void expect_losses_of_one_rank(RunOptions options) {
   }
 }
 
-// Many experts get a token or none: most of their gradients are 0, or what another order of sums leaves of
-// it.
+// Many experts get one token or none. Most of their gradients are 0, or the rounding error that another order
+// of sums leaves.
 TEST(MomentsOf8Bits, RoundAlikeWhereExpertsGetOneToken) {
   for (const int64_t experts : {40, 96}) {
     RunOptions options;

@@ -20,7 +20,7 @@ struct Correction {
   int64_t first;            // its first number among those of all corrections
 };
 
-// In the table's order.
+// All corrections, in the table's order.
 std::vector<Correction> corrections_of(const model::ParameterTable& table) {
   std::vector<Correction> all;
   int64_t first = 0;
@@ -34,7 +34,7 @@ std::vector<Correction> corrections_of(const model::ParameterTable& table) {
   return all;
 }
 
-// Calls visit(correction, elements of its bucket) for what a rank owns of them.
+// Calls visit(correction, elements of its bucket) for each part of a correction that a rank owns.
 template <typename Visit>
 void for_each_owned(const std::vector<Correction>& corrections, const link::OwnerLayout& layout, int rank,
                     Visit visit) {
@@ -44,7 +44,7 @@ void for_each_owned(const std::vector<Correction>& corrections, const link::Owne
   }
 }
 
-// What this rank owns, one after another.
+// The numbers that this rank owns, one correction after another.
 std::vector<float> owned_numbers(const ParameterStore& store, const std::vector<Correction>& corrections,
                                  const link::OwnerLayout& layout) {
   std::vector<at::Tensor> parts;
@@ -56,7 +56,7 @@ std::vector<float> owned_numbers(const ParameterStore& store, const std::vector<
   return {numbers.begin(), numbers.end()};
 }
 
-// What all ranks own, by rank. Layers' corrections lie alike, so few ranks own any: only theirs travel.
+// The numbers that all ranks own, by rank. Layers' corrections lie alike, so few ranks own and send any.
 std::vector<float> gathered(const std::vector<float>& own, const std::vector<Correction>& corrections,
                             const link::OwnerLayout& layout, comm::Communicator& control) {
   constexpr int64_t kBytes = sizeof(float);

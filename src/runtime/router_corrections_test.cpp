@@ -13,7 +13,7 @@ constexpr int64_t kExperts = 8, kPerToken = 3;
 constexpr double kRate = 1e-6;
 constexpr float kStep = 1e-4F;  // BF16's unit at 1 is 78 of them
 
-// Near 1, each expert's another, in an order that is another in each layer.
+// Corrections near 1 that differ between experts, in an order that differs between layers.
 std::vector<float> near_one(int64_t layer) {
   std::vector<float> values;
   for (int64_t expert = 0; expert < kExperts; ++expert)
@@ -43,8 +43,8 @@ RunOptions chosen_by_corrections(const std::string& strategy, int world_size) {
   return options;
 }
 
-// A correction falls where its expert was visited more often than the mean one, which are here those that all
-// rows visit.
+// A correction falls if its expert was visited more often than the mean one. Here these are the experts that
+// all rows visit.
 void expect_highest_visited(const RunOptions& options, const RunRecord& record) {
   int looked_at = 0;
   for (const auto& [name, given] : options.initial) {
@@ -71,8 +71,8 @@ TEST(RouterCorrections, ChooseInFloatWhereLayersComputeInBfloat16) {
   }
 }
 
-// Those visited in the first step fall below whatever a router learns in it, so that nobody visits them in
-// the second.
+// Corrections of experts visited in the first step fall below whatever a router learns in it, so that no row
+// visits these experts in the second.
 TEST(RouterCorrections, AreThoseBehindTheNewestUpdate) {
   RunOptions options = chosen_by_corrections("2x<1,1,1>", 2);
   options.correction_rate = 1;

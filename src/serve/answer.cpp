@@ -110,7 +110,7 @@ void Answer::changed() {
   if (!done_ && calls_++ == 0) go_on();
 }
 
-// Answers that take long to write hold no others up.
+// Answers that take long to write go on by themselves, so that they hold up no others.
 void Answer::go_on() {
   if (request_.stream && !request_.logprobs) return context_.rounds.add(shared_from_this());
   context_.pool.post(FairPool::Turn::kGoOn, client_, [self = shared_from_this()] {
@@ -128,7 +128,7 @@ void Rounds::add(std::shared_ptr<Answer> answer) {
   pool_.post(FairPool::Turn::kGoOn, "", [this] { run(); });
 }
 
-// One round, so that others have their turn of the pool.
+// Runs one round, so that other work has its turn in the pool.
 void Rounds::run() {
   std::vector<std::shared_ptr<Answer>> answers;
   {
@@ -155,7 +155,7 @@ void Rounds::advance(std::vector<std::shared_ptr<Answer>>& answers) const {
   std::optional<std::vector<std::string>> all;
   try {
     all = decode(wanted);
-  } catch (const std::exception&) {  // then each alone: a fault of one's tokens is not the others'
+  } catch (const std::exception&) {  // decoded one by one below: one answer's fault spares the others
   }
   size_t begin = 0;
   for (size_t i = 0; i < answers.size(); begin += counts[i++]) {

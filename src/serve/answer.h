@@ -20,13 +20,13 @@ namespace sluice::serve {
 
 class Answer;
 
-// Streams that have news go on together, so that the tokenizer is asked once for all of them, not once for
-// each token of each. Thread-safe.
+// Decodes new tokens of all streams together: one call of the tokenizer for all of them, not one for each
+// token of each. Thread-safe.
 class Rounds {
  public:
   Rounds(FairPool& pool, const corpus::Tokenizer& tokenizer) : pool_(pool), tokenizer_(tokenizer) {}
   void add(std::shared_ptr<Answer> answer);
-  // Reads the news of these and sends it. Keeps those that have more by then.
+  // Reads and sends the news of these answers. Keeps the answers that have more by then.
   void advance(std::vector<std::shared_ptr<Answer>>& answers) const;
 
  private:
@@ -61,8 +61,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   // Reads the request, on a thread of the pool, and has it generated.
   void begin(const std::string& body, Endpoint endpoint, uint64_t seed);
 
-  // A round, on one thread at a time: reads the news, and adds the tokens whose texts are to be found, so
-  // many of which are its own; sends these texts; and says whether there is more news already.
+  // A round, on one thread at a time: reads the news, adds the tokens to decode and returns their number;
+  // sends the decoded texts; and says whether there is more news already.
   size_t read_round(std::vector<corpus::Continuation>& wanted);
   void send_round(std::span<const std::string> decoded);
   void fail_round(const std::exception_ptr& fault) { refuse(fault); }
@@ -97,7 +97,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::vector<std::vector<Conversation::Text>> texts_;        // likewise
   std::vector<Shown> shown_;                                  // by choice, of streams
   bool streaming_ = false;                                    // its head has been sent
-  // Calls that have come since the last round began, which one of them asked for.
+  // Calls since the last round began; the first of them asks for the next round.
   std::atomic<int64_t> calls_ = 0;
   int64_t calls_of_round_ = 0;
   bool sends_ = false, all_ended_ = false;  // in this round

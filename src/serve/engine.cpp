@@ -165,7 +165,7 @@ void Engine::drop(int64_t text) {
 
 void Engine::run() {
   std::exception_ptr end;
-  // Several ranks would have to agree at each layer.
+  // Only without other ranks: several ranks would have to agree at each layer.
   const std::function<void()> newcomers =
       options_.company == nullptr ? [this] { let_newcomers_through(); } : std::function<void()>();
   try {
@@ -319,7 +319,7 @@ void Engine::drop_left() {
   });
 }
 
-// Between two layers of a pass. Nothing is done to texts of that pass, whose pages others must not have yet.
+// Runs between two layers of a pass. It leaves that pass's texts alone: others must not have their pages yet.
 void Engine::let_newcomers_through() {
   {
     const std::lock_guard lock(mutex_);

@@ -20,7 +20,7 @@ class FairPool {
   // Work that has not begun is thrown away.
   ~FairPool();
 
-  // kGoOn: of an answer under way, which takes turns with work that begins one: so a client's first request
+  // kGoOn continues an answer, kBegin begins one. The two kinds take turns, so that a client's first request
   // does not wait for all answers of a crowd, nor these for a crowd's requests.
   enum class Turn : uint8_t { kGoOn, kBegin };
   // Thread-safe. `work` must throw nothing.

@@ -22,8 +22,8 @@ class TextSoFar {
 
   // What is new since the last call. `said` has what it had then, and more.
   std::string more(const generate::Said& said, bool finished);
-  // The same in two steps, so that texts of several can be decoded at once: the tokens whose text is to be
-  // found, nothing where there are none; and what is new, given that text.
+  // The same in two steps, so that several texts can be decoded at once: the tokens to decode, nothing where
+  // there are none; and the new text, given the decoded one.
   std::optional<corpus::Continuation> pending(const generate::Said& said) const;
   std::string more(const generate::Said& said, bool finished, const std::optional<std::string>& decoded);
   bool stopped() const { return stopped_; }

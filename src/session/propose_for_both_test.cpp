@@ -67,8 +67,8 @@ TEST(ProposeForBoth, KeepsTheBestUnderEachAssumption) {
   }
 }
 
-// Where experts are large, the strategy that is best if gathers hide takes a multiple if they do not: another
-// one that takes the same either way has to stand beside it.
+// With large experts, the best strategy under hidden gathers takes a multiple of its time if they don't hide.
+// A strategy that takes the same time either way has to stand beside it.
 TEST(ProposeForBoth, DoesNotBetOnHiddenGathersForMixturesOfExperts) {
   std::vector<int32_t> lengths;
   for (int32_t i = 1; i <= 400; ++i) lengths.push_back(100 + (i * i * 37) % (i % 20 == 0 ? 8000 : 2000));

@@ -12,8 +12,8 @@
 namespace sluice::session {
 
 struct ServingRow {
-  // Pipelines say texts with this program (rl.rollout_strategy, --strategy); lanes that divide experts, and
-  // experts apart from attention, are planned alone.
+  // Pipelines generate with this program (rl.rollout_strategy, --strategy). Lanes that divide experts, and
+  // experts apart from attention, are only planned.
   enum class Of : uint8_t { kPipelines, kDivided, kApart };
   Of of = Of::kPipelines;
   std::string layout;

@@ -29,7 +29,7 @@ Strategy parse(std::string_view written, const std::string& where, int world_siz
   }
 }
 
-// Whether it begins as a strategy of named degrees does: "tp2,cp8", "2x fsdp8".
+// Whether the text begins like a strategy of named degrees: "tp2,cp8", "2x fsdp8".
 bool names_a_degree(const std::string& written) {
   const size_t first = written.find_first_not_of(" \t0123456789x");
   if (first == std::string::npos) return false;

@@ -8,7 +8,7 @@
 namespace sluice::strategy {
 namespace {
 
-// Longer than any scheme: what stands between brackets may be anybody's text.
+// Longer than any scheme: the text between brackets may be anything.
 constexpr size_t kLongest = 64;
 
 std::optional<Scheme> scheme_in(std::string_view written) {
@@ -20,7 +20,7 @@ std::optional<Scheme> scheme_in(std::string_view written) {
   }
 }
 
-// "1x" before a scheme says nothing; of "12x" it is no number of its own.
+// Drops the count "1x" before a scheme, but not the end of "11x"; puts a space behind other counts.
 void end_count(std::string& before) {
   if (!before.ends_with('x')) return;
   size_t digits = before.size() - 1;

@@ -16,7 +16,7 @@ std::string readable(const Scheme& scheme);
 // "tp2,cp8 + 2x pp2": runs of equal schemes are counted.
 std::string readable(const Strategy& strategy);
 
-// The text with each scheme in it that is written as "<2,1,8>" by its degrees' names. REQUIRES nothing of the
+// Replaces each scheme "<2,1,8>" in the text by the names of its degrees, "tp2,cp8". REQUIRES nothing of the
 // text.
 std::string readable_text(std::string_view text);
 

@@ -304,7 +304,7 @@ TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
   EXPECT_THROW(step_plan_from_json(wrong, kWorldSize, "plan"), InputError);
 }
 
-// A file as version 1 had it.
+// The plan as a file of version 1.
 std::string as_version_1(const Json& json) {
   std::string text = json.dump();
   for (const auto& [now, before] : std::initializer_list<std::pair<std::string, std::string>>{

@@ -1,7 +1,7 @@
-// What plans count with for each rank's device, chosen by what steps show: how long it takes for what is
-// planned (parallel.devices = "measured"), and which layers compute their products in fewer bits, by what
-// rounding adds to them (train.gemm_dtype). Before that a short probe says the first, and layers
-// count as alike.
+// Chooses from measured steps what plans count with for each rank's device: its pace (parallel.devices =
+// "measured"), and the layers that compute their products in fewer bits, by the error that rounding adds
+// (train.gemm_dtype). Before the first steps a short probe measures the pace, and all layers count as
+// alike.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Experts that lanes divide, laid anew as routers visit them (parallel.expert_placement). Nothing moves for
-// it: what a lane pulls at a step's beginning is its experts, whichever they are.
+// Places the experts that lanes divide anew, by the routers' visits (parallel.expert_placement). No transfer
+// is added: a lane pulls its experts at a step's beginning, whichever they are.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class ExpertPlacing {
   // Both outlive it.
   ExpertPlacing(Planning& planning, Control& control);
 
-  // Counts a step's visits. Every parallel.expert_placement_every steps, collective: all ranks' counts since
-  // then say where experts lie in plans of later steps.
+  // Counts a step's visits. Collective every parallel.expert_placement_every steps: all ranks' counts since
+  // the last time say where experts lie in plans of later steps.
   void look(int64_t step, const runtime::StepResult& result);
 
  private:

@@ -1,4 +1,4 @@
-// Who makes others wait, and what is done about it: told, planned around, or done without (watch.on_slow).
+// Finds ranks that make others wait, and tells, plans around or goes on without them (watch.on_slow).
 #pragma once
 
 #include <cstdint>

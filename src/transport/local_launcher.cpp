@@ -142,7 +142,7 @@ class LocalRun {
     }
   }
 
-  // Waits for as long as the options say; a signal to stop ends that, and all has ended well then.
+  // Waits for as long as the options say. A signal to stop ends the wait, and then all has ended well.
   bool begins_anew() {
     if (result_.failed_rank < 0 || stopping_ || !options_.begin_anew_after_ns) return false;
     const std::optional<int64_t> pause_ns = options_.begin_anew_after_ns();

@@ -21,8 +21,8 @@ struct LocalLaunch {
   // they left behind; once all were told to stop, or some have come to the end, the others do without it. Who
   // then stands still for grace_ns is ended.
   bool supervised = false;
-  // Asked when all have ended because a rank failed, and nobody told them to stop: how long until all are
-  // started anew; nothing: they are not, as where this is empty.
+  // Called when all ranks have ended because one failed, and none was told to stop. Returns the pause until
+  // all are started anew; nothing, or an empty function: they are not.
   std::function<std::optional<int64_t>()> begin_anew_after_ns;
   std::function<void(const std::string&)> say;  // lines for the user, as they come; may be empty
 };

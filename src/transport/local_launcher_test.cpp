@@ -66,7 +66,7 @@ TEST(LocalLauncher, AllAreStartedAnewAsOftenAsIsSaid) {
   EXPECT_EQ(result.exit_status, 1);
   EXPECT_EQ(result.statuses, (std::vector<int>{0, 137}));
   EXPECT_EQ(asked, 3);
-  // Ranks of different lives don't know each other.
+  // Each start has a secret of its own, which its ranks share.
   std::ifstream lines(file);
   std::map<std::string, int> ranks_of_secret;
   for (std::string secret; lines >> secret;) ++ranks_of_secret[secret];

@@ -21,7 +21,7 @@ namespace sluice::watch {
 // in the middle of its messages looks like a slow link, too.
 enum class Cause : uint8_t { kPace, kCopies, kHost, kLink };
 inline constexpr size_t kCauses = 4;
-// "slowdown", "copies", "host", "link": of files and Prometheus.
+// The cause's name in files and Prometheus: "slowdown", "copies", "host", "link".
 const char* name_of(Cause cause);
 
 // By cause, then rank: NaN where it is not known; empty where nobody's is.

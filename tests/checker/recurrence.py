@@ -44,7 +44,7 @@ def tied_lanes(units, lanes):
 
 
 def makespan_of_lanes(units, stages, group, lanes, credit):
-    """Of lanes that depend on no others of the pipeline's `lanes`."""
+    """The makespan of lanes that depend on no others of the pipeline's `lanes`."""
     schedule = Schedule(units, stages, group, credit)
     schedule.sends_in_order = lanes > 1
     if len(group) > 1:
@@ -76,7 +76,7 @@ def longest(units):
 
 
 class Schedule:
-    """Of lanes that no unit ties to others, or that are all tied to each other."""
+    """The schedule of lanes that no unit ties to others, or that are all tied to each other."""
 
     def __init__(self, units, stages, lanes, credit):
         self.units, self.stages, self.lanes, self.credit = units, stages, lanes, credit
@@ -99,7 +99,7 @@ class Schedule:
         self.open = list(range(len(units)))
 
     def keep_in_step(self, rounds, cells):
-        """`cells`: by stage, what one lane runs of the rounds. Those of the last round are all the last of their lanes."""
+        """`cells`: by stage, one lane's cells of the rounds. Units of the last round are all the last of their lanes."""
         self.last_on_lanes = [number in rounds[-1] for number in range(len(self.units))]
         self.in_step = {(stage, lane): collections.deque((kind, unit) for kind, at in cells[stage] for unit in rounds[at]
                                                          if lane in self.units[unit].covers())

@@ -1,4 +1,4 @@
-"""Names of before: refused where people write them, read where the program wrote them, and listed."""
+"""Old names: refused where people write them, read where the program wrote them, and listed."""
 
 import json
 import unittest

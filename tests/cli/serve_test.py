@@ -313,7 +313,7 @@ class Serve(CommandTest):
         self.assertIn("another program does", taken.stderr)
 
     def test_the_address_that_is_said_can_be_opened(self):
-        """Also one of IPv6, whose colons a URL has in brackets."""
+        """An IPv6 address stands in brackets, because of its colons."""
         try:
             socket.create_server(("::1", 0), family=socket.AF_INET6).close()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""How a page that is a script is read, and that the first day's page is one."""
+"""Pages that are scripts are read as such, and the first day's page is one."""
 
 import pathlib
 import unittest

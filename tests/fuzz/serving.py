@@ -82,7 +82,7 @@ def message(source):
 
 
 def statuses_of(port, seed):
-    """Sends up to four messages on a connection, whole or in pieces; what is answered, or nothing from a client that leaves."""
+    """Sends up to four messages on a connection, whole or in pieces. Returns the statuses, none for a client that leaves."""
     source, got = random.Random(seed), b""
     data = b"".join(message(source) for _ in range(source.choice([1, 1, 1, 4])))
     leaves = source.randrange(5) == 0

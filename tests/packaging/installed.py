@@ -1,4 +1,4 @@
-"""What the tests of the programs' wheel share: an environment with it, and a newcomer's first run there."""
+"""The common part of the tests of the programs' wheel: an environment with it, and a newcomer's first run there."""
 
 import os
 import pathlib

@@ -64,7 +64,7 @@ class Pages(unittest.TestCase):
 
 class Completion(unittest.TestCase):
     def complete(self, *words):
-        """What bash would offer in place of the last word."""
+        """The words that bash would offer in place of the last one."""
         script = ('source <("$1" completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); '
                   '_sluice; printf "%s\\n" "${COMPREPLY[@]}"')
         told = subprocess.run(["bash", "-c", script, "bash", SLUICE, SLUICE, *words], capture_output=True, text=True, check=True)

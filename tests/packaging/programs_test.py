@@ -62,7 +62,7 @@ class ProgramsWheel(unittest.TestCase):
 
 
 class Launcher(unittest.TestCase):
-    """Where libtorch is looked for."""
+    """Tests of where the launcher looks for libtorch."""
 
     def environment(self, folder, **variables):
         sys.path.insert(0, str(installed.ROOT / "packaging"))

@@ -1,8 +1,8 @@
 """The planner's wheel as people get it: it is made (packaging/planner_wheel.py), installed in a new environment, and the
 package's tests run there.
 
-The wheel stays in build/wheels (WHEELS names another folder). It is for the Python that runs this. Where that one has no venv,
-as one of another Debian's release, TOOLS_PYTHON names a Python that makes the tools' environment; the wheel is then only made,
+The wheel stays in build/wheels (WHEELS names another folder). It is for the Python that runs this. If that Python has no venv,
+as that of another Debian release, TOOLS_PYTHON names a Python that makes the tools' environment; the wheel is then only made,
 and tests/python/on_bare_debian.sh tests it.
 """
 

@@ -89,7 +89,7 @@ def run(name, count, of_revision):
 
 
 def markdown(results):
-    """What stands between the page's marks."""
+    """The text between the page's marks."""
     machines = ", ".join(sorted({row["hardware"] for row in results.values()}))
     lines = [f"`make soak` on {machines}.", "", "| test | count | result | seconds | revision |",
              "| --- | --- | --- | --- | --- |"]

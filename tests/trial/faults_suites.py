@@ -1,5 +1,5 @@
 """Faults whose trials check more than what all trials check: test cases of tests/integration and tests/cli, each a row of the
-table. What a row wants stands in its test. Tests of one process share the runs that nothing disturbs."""
+table. A row's expectations stand in its test. Tests of one process share the runs that nothing disturbs."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ import wire_test  # noqa: E402
 from fault import Group  # noqa: E402
 from trial import Skipped  # noqa: E402
 
-# The suite, what starts its ranks, and which of its tests strike something.
+# By group: suites, each with the launcher of its ranks and a pattern of its tests that strike something.
 SUITES = {"kills": ((kills_test.Kills, "sluice", ""),),
           "elastic runs": ((elastic_test.Elastic, "sluice", ""),),
           "survival": ((survival_test.ByHand, "by hand", ""), (survival_test.Mpirun, "mpirun", ""),

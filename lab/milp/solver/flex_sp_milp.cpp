@@ -21,7 +21,7 @@ constexpr double kNoticed = 0.999;  // of the search's time, from which on group
 
 double us(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-// Time of a group whatever it has, latencies of its exchange included: the rest adds up sequence by sequence.
+// The constant part of a group's time, with its exchange's latencies; the rest is a sum over its sequences.
 double constant_us(const FlexSpCost& cost, int size) { return us(cost.time_ns(cost.work_of(2), size)); }
 
 double alone_us(const FlexSpCost& cost, int64_t length, int size) {
@@ -171,7 +171,7 @@ std::optional<FewestRanks> ranks_by(double end_us, std::span<const int64_t> leng
 
 namespace {
 
-// Ranks that are left make groups of one more each.
+// Adds groups of the ranks that are left, each as large as possible.
 std::vector<int> filled(std::vector<int> sizes, const FlexSpCost& cost) {
   int left = cost.ranks() - std::accumulate(sizes.begin(), sizes.end(), 0);
   for (int size = cost.largest(); size >= 1; size /= 2) {

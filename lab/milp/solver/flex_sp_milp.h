@@ -13,13 +13,13 @@
 namespace sluice::milp {
 
 struct FlexSpSolution {
-  // As the costs time them, not as the program's sums do; nothing where CBC found none in time.
+  // Timed by the cost model, not by the program's sums; empty where CBC found none in time.
   std::optional<published::FlexSpGroups> groups;
   double optimum_us = 0;
   bool proved = false;  // that none are faster, or none end within the limit, but for times that round
 };
 
-// Groups that end within the limit, for so many seconds of a processor. The search's time is a good limit:
+// Looks for groups that end within `limit_us`, for `seconds` of CPU time. The search's time is a good limit:
 // sequences that would take longer on a group have no column there.
 FlexSpSolution solve_flex_sp(std::span<const int64_t> lengths, const published::FlexSpCost& cost,
                              double seconds, double limit_us);
@@ -36,8 +36,8 @@ struct FewestRanks {
 std::optional<FewestRanks> ranks_by(double end_us, std::span<const int64_t> lengths,
                                     const published::FlexSpCost& cost, Sequences sequences);
 
-// What published::flex_sp_plan asks for faster groups than its search's: sizes by which groups could end
-// sooner by the bound, with sequences assigned by the search, and FlexSP's own program. Counts, for tables.
+// Improves the groups that published::flex_sp_plan's search found: first by group sizes from the bound, with
+// sequences assigned by the search, then by FlexSP's own program. It counts micro-batches for tables.
 class FlexSpImprover {
  public:
   explicit FlexSpImprover(double seconds) : seconds_(seconds) {}

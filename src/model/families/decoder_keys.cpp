@@ -15,7 +15,7 @@ using base::Json;
 using base::text;
 
 int64_t kv_heads_of(Reader& config, const DecoderKeys& keys, const Shape& shape) {
-  // Null means as many as heads.
+  // Null means as many KV heads as heads.
   const bool absent = !config.says(keys.kv_heads_key);
   const int64_t otherwise = absent && keys.kv_heads > 0 ? keys.kv_heads : shape.heads;
   return base::get_or<int64_t>(config.json(), keys.kv_heads_key, otherwise, config.name());
@@ -36,14 +36,14 @@ int64_t head_dim_of(Reader& config, const DecoderKeys& keys, const Shape& shape)
 
 int64_t ffn_of(Reader& config, const DecoderKeys& keys) {
   if (*keys.ffn_key == '\0') return 0;
-  // Where all layers have experts, files may lack the width of an MLP.
+  // Files may lack the width of an MLP if all layers have experts.
   const bool has_mlp = config.says(keys.ffn_key) || !config.json().contains("moe_intermediate_size");
   return config.count(has_mlp ? keys.ffn_key : "moe_intermediate_size", kShapeRanges.ffn_hidden);
 }
 
-// Sets how much of a head positions turn, which stands by its name in the file or among its rotary
-// parameters, and returns the file without that. Text alone has one position a token, so sections of several
-// say nothing.
+// Sets the rotated part of a head from partial_rotary_factor, which stands in the file or among its rotary
+// parameters, and returns the file without the key. mrope_section is ignored: each token of text has only one
+// position.
 Json take_rotated(const Reader& reader, double absent, Shape& shape) {
   constexpr const char* kKey = "partial_rotary_factor";
   Json config = reader.json();
@@ -62,8 +62,8 @@ Json take_rotated(const Reader& reader, double absent, Shape& shape) {
   return config;
 }
 
-// An odd width w has as many pairs as w + 1, whose angles go by θ^(-2i ÷ w). So they are those of w + 1 by
-// another θ.
+// An odd width w has as many pairs as w + 1, with angles θ^(-2i ÷ w). The width w + 1 has the same angles
+// with θ^((w + 1) ÷ w).
 void round_rotated_up(const std::string& name, Shape& shape) {
   if (shape.rotated % 2 == 0) return;
   const RopeScaling scaling = shape.rope.scaling;
@@ -87,7 +87,7 @@ void refuse_other_parts(Reader& config, const DecoderKeys& keys) {
     config.only("attention_dropout", 0.0);
   }
   if (keys.rotated == 1.0 && !keys.turns_part) config.only("partial_rotary_factor", 1.0);
-  // Whatever the family calls them otherwise, and what rotary positions are read from.
+  // LLaMA's names, which a family may replace by its own, and the keys that rotary positions are read from.
   config.pass({"model_type", "intermediate_size", "head_dim", "num_attention_heads", "num_key_value_heads",
                "rms_norm_eps", "max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters",
                "partial_rotary_factor"});
@@ -165,7 +165,7 @@ void read_ropes_by_type(Reader& config, double absent_window_theta, Shape& shape
   if (both != nullptr && both->is_object() && !both->contains(kFull))
     config.refuse("rope_parameters", *both,
                   text("a dictionary for ", kFull, " and one for ", kSliding, " there"));
-  // In old files rope_theta is of both, and so it is the absent base.
+  // rope_theta of old files is for both kinds of layers, so it is also the windowed layers' default.
   const double theta =
       both == nullptr && config.find("rope_theta") != nullptr ? shape.rope.theta : absent_window_theta;
   const std::optional<Rope> own = window_rope_from_hugging_face(config, theta);

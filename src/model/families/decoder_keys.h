@@ -10,7 +10,7 @@
 
 namespace sluice::model {
 
-// What transformers' class takes where a key is absent, and what its files call keys otherwise than LLaMA's.
+// A family's defaults for absent keys, as in transformers' class, and its key names that differ from LLaMA's.
 struct DecoderKeys {
   int64_t kv_heads = 0;  // 0: as many as heads
   int64_t heads = 0;     // 0: never absent
@@ -18,11 +18,11 @@ struct DecoderKeys {
   int64_t head_dim = 0;  // 0: hidden ÷ heads
   double norm_eps = 1e-6;
   double rope_theta = 10000.0;
-  double rotated = 1.0;  // below 1: positions turn only so much of a head, or what a key says
+  double rotated = 1.0;  // below 1: the rotated part of a head where no key says it
   bool tied = false;
-  bool turns_part = false;     // a key may say that positions turn a part of a head, though none is usual
-  bool floors_heads = false;   // a head without a width of its own has hidden ÷ heads rounded down
-  bool drops_out = false;      // training drops out as much as the file says elsewhere, and nothing here
+  bool turns_part = false;     // a key may say that a part of a head is rotated, although all is the default
+  bool floors_heads = false;   // a head's default width is hidden ÷ heads, rounded down
+  bool drops_out = false;      // the file's dropout is ignored: Sluice trains without dropout
   bool biases = false;         // the family reads attention_bias itself
   bool ropes_by_type = false;  // rope_parameters may have a dictionary for each type of layers
   const char* activation = "silu";
@@ -31,31 +31,31 @@ struct DecoderKeys {
   const char* norm_eps_key = "rms_norm_eps";
   const char* ffn_key = "intermediate_size";  // "": there is no MLP
 };
-// Sizes, the norm's eps and rotary positions. A shape that has a latent or an MLP's width already keeps it.
+// Reads sizes, the norm's eps and rotary positions. A shape that has a latent or an MLP's width keeps it.
 void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape);
 
-// rope_parameters with a dictionary for layers with a window, and one for all others; without them rope_theta
-// and rope_scaling, which is of layers without a window alone. REQUIRES: the shape's window and its layers'
-// types were read.
+// Reads rope_parameters with a dictionary for layers with a window and one for all others; without them
+// rope_theta, and rope_scaling for layers without a window alone. REQUIRES: the shape's window and its
+// layers' types were read.
 void read_ropes_by_type(Reader& config, double absent_window_theta, Shape& shape);
 
 using OfLayer = std::function<bool(int64_t layer)>;
-// A list with one of two names for each layer, `yes` for those that the function says it of; where there is
-// none nothing is said.
+// Reads a list with one of two names, `yes` or `no`, for each layer, and calls `say` with each layer. Calls
+// nothing where the list is absent.
 void read_named_layers(Reader& config, const char* key, std::string_view yes, std::string_view no,
                        const Shape& shape, const std::function<void(int64_t layer, bool yes)>& say);
 
-// The width of windows: `absent` where no key says it, none where it is null.
+// Reads the window's width: `absent` where the key is absent, no window where it is null.
 void read_window(Reader& config, int64_t absent, Shape& shape);
-// Which layers are windowed: layer_types, or where it is absent `otherwise`. Types that are all as a shape's
-// without types are left out.
+// Reads from layer_types which layers have a window; `otherwise` decides where it is absent. Block types that
+// are all the shape's default are left out.
 void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise);
-// Windows that are off unless use_sliding_window says otherwise, whatever their width.
+// Reads windows that are off, whatever their width, unless use_sliding_window switches them on.
 void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise);
 
-// Gives each layer a type of its own to change: what it was.
+// Gives each layer a block type of its own, equal to its present one, for the caller to change.
 void spread_types(Shape& shape);
-// Leaves out types of layers that are all as a shape's without types.
+// Leaves out the block types when all are the shape's default.
 void drop_usual_types(Shape& shape);
 
 }  // namespace sluice::model

@@ -13,8 +13,8 @@ constexpr TensorNames kGlmTensors[] = {
     {roles::kSharedGateUp, {"mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight"}},
     {roles::kSharedDown, {"mlp.shared_experts.down_proj.weight"}}};
 
-// Of yarn's two factors of queries and keys one is of scores: scale · m², with m = 0.1 · mscale_all_dim ·
-// ln(factor) + 1; what is left of the other, rotary positions have.
+// Scores of attention take one of YaRN's two factors: scale · m², with m = 0.1 · mscale_all_dim ·
+// ln(factor) + 1. Rotary positions take the rest of the other.
 void scale_scores(const Reader& config, Shape& shape) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const base::Json* const rope = base::find(config.json(), key);
@@ -56,7 +56,7 @@ void read_glm4_moe(Reader& config, Shape& shape) {
   read_scored_experts(config, {.dense = 1}, shape);
 }
 
-// The first layer has an MLP, whatever first_k_dense_replace says, where mlp_layer_types doesn't say it.
+// Files without mlp_layer_types have an MLP in the first layer alone, so first_k_dense_replace must be 1.
 void read_glm4_moe_lite(Reader& config, Shape& shape) {
   config.only("topk_method", "noaux_tc");
   config.only("scoring_func", "sigmoid");

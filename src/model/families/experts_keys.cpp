@@ -7,8 +7,8 @@ namespace sluice::model {
 
 using base::Json;
 
-// Losses that balance experts are a training run's to ask for, so the file's coefficient of one says nothing.
-// Their number stands under one of two names, or under both.
+// The file's coefficient of a loss that balances experts is ignored: a training run sets its own. The number
+// of experts stands under one of two names, or under both.
 void read_experts(Reader& config, int64_t hidden, Shape& shape) {
   Experts& experts = shape.experts;
   experts.count =
@@ -46,7 +46,7 @@ void read_scored_experts(Reader& config, const ScoredKeys& keys, Shape& shape) {
   drop_usual_types(shape);
 }
 
-// Files name groups that the greedy choice does not look at.
+// The greedy choice ignores the groups that files name.
 void read_softmax_experts(Reader& config, Shape& shape) {
   config.only("topk_method", "greedy");
   config.only("scoring_func", "softmax");

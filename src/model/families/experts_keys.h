@@ -6,9 +6,9 @@
 
 namespace sluice::model {
 
-// Whose number is num_experts or num_local_experts; `hidden`: of one.
+// Reads experts; num_experts or num_local_experts is their number, `hidden` the inner width of one.
 void read_experts(Reader& config, int64_t hidden, Shape& shape);
-// What a family's files call experts by DeepSeek-V3's rule, and what its class takes where a key is absent.
+// A family's key names for experts by DeepSeek-V3's rule, and its class's defaults for absent keys.
 struct ScoredKeys {
   int64_t dense = 0;  // as many first layers have none
   bool normalised = true;
@@ -18,19 +18,19 @@ struct ScoredKeys {
   const char* shared_key = "n_shared_experts";
   const char* factor_key = "routed_scaling_factor";
 };
-// Experts by that rule, and which layers have them. Layers that predict further tokens are not trained, and
-// their tensors are not read.
+// Reads experts by that rule, and which layers have them. Layers that predict further tokens are not trained,
+// and their tensors are not read.
 void read_scored_experts(Reader& config, const ScoredKeys& keys, Shape& shape);
-// The same of a router that is a softmax: by DeepSeek-V2's rule, which knows no groups here.
+// Reads experts with a softmax router by DeepSeek-V2's rule, without groups.
 void read_softmax_experts(Reader& config, Shape& shape);
-// Which layers have experts, where mlp_layer_types says it.
+// Reads from mlp_layer_types, where the file has it, which layers have experts.
 void read_mlp_types(Reader& config, Shape& shape);
-// An inner width of experts or MLPs.
+// Reads an inner width of experts or MLPs.
 int64_t width(Reader& config, const char* key);
 
-// Says of each layer, in the shape's block types, whether it has experts: first_k_dense_replace (absent:
-// `dense`), moe_layer_freq, decoder_sparse_step and mlp_only_layers, those that there are. InputError for
-// layers that the model has not.
+// Sets in the shape's block types which layers have experts, by those of first_k_dense_replace (absent:
+// `dense`), moe_layer_freq, decoder_sparse_step and mlp_only_layers that the file has. InputError for
+// layers that the model does not have.
 void read_expert_layers(Reader& config, Shape& shape, int64_t dense = 0);
 
 }  // namespace sluice::model

@@ -12,20 +12,20 @@
 
 namespace sluice::model {
 
-// How files hold experts: a tensor for each; one of all, [experts, out, in]; one of all, [experts, in, out],
-// of gate and up with rows in turn.
+// The layout of experts in files: a tensor for each; one of all, [experts, out, in]; one of all, [experts,
+// in, out], with rows of gate and up in turn.
 enum class Stack : uint8_t { kNone, kOutIn, kInOut };
 
-// The names of a weight's tensors in files of a family that calls them otherwise than LLaMA's.
+// The names of a weight's tensors in a family's files, where they differ from LLaMA's.
 struct TensorNames {
   std::string_view role;
-  std::array<std::string_view, 3> tensors;  // empty ones behind
+  std::array<std::string_view, 3> tensors;  // unused ones are empty, and last
   Stack stack = Stack::kNone;
 };
 using Names = std::span<const TensorNames>;
 
-// Sets what the file says, all but Shape::family and Shape::config. A key that it does not ask the reader for
-// must say nothing.
+// Sets the shape from the file, all but Shape::family and Shape::config. A key that it does not ask the
+// reader for must switch nothing on, or else the file is refused.
 using Read = void(Reader& config, Shape& shape);
 
 struct Family {
@@ -35,17 +35,17 @@ struct Family {
   std::string_view architecture;  // "Qwen3ForCausalLM"
   Read* read = nullptr;
   Names names;
-  std::string_view trunk = "model";  // what all tensors of blocks are in
+  std::string_view trunk = "model";  // the module that all tensors of blocks are in
   std::string_view also = "";        // another architecture of its files
 };
 
 std::span<const Family> families();
 // Null: no family has this model_type.
 const Family* family_of(std::string_view model_type);
-// Of a shape that is counted: one that names nothing.
+// A counted shape has a family that names nothing.
 const Family& family_of(const Shape& shape);
 
-// Calls a weight's tensors as files of the shape's family do.
+// Gives a weight's tensors the names that files of the shape's family have.
 void name_tensors(const Shape& shape, Weight& weight);
 
 }  // namespace sluice::model

@@ -8,12 +8,12 @@
 namespace sluice::model {
 namespace {
 
-// A cap, `absent` where the key is; null: none.
+// Reads a cap: `absent` where the key is absent, 0 (no cap) where it is null.
 double cap(Reader& config, const char* key, double absent) {
   return config.number_or(config.says(key) ? 0.0 : absent, key, kShapeRanges.factor);
 }
 
-// What Gemma's generations have in common; every `pattern`-th layer attends to all that came before.
+// The common part of Gemma's generations. Every `pattern`-th layer has full attention.
 void read_gemma(Reader& config, int64_t pattern, Shape& shape) {
   config.only("hidden_activation", "gelu_pytorch_tanh");
   shape.activation = Activation::kGeluTanh;

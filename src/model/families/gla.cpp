@@ -12,7 +12,7 @@ namespace {
 constexpr TensorNames kGlaTensors[] = {{roles::kEmbedding, {"model.embeddings.weight"}},
                                        {roles::kMlpNorm, {"mlp_norm.weight"}}};
 
-// A head's part of so much of the rows' width.
+// The width of a head: the key's factor times hidden_size, divided by the number of heads.
 int64_t head_width(Reader& config, const char* key, double absent, int64_t hidden, int64_t heads) {
   const double factor = config.number_or(absent, key, {1e-3, 64.0});
   const double exact = factor * static_cast<double>(hidden);
@@ -24,7 +24,7 @@ int64_t head_width(Reader& config, const char* key, double absent, int64_t hidde
   return all / heads;
 }
 
-// Two thirds of so many times the rows' width, up to a multiple of 256, where the file doesn't say the width.
+// hidden_size · hidden_ratio · 2/3, rounded up to a multiple of 256; 0 where the file has intermediate_size.
 int64_t ffn_of(Reader& config, int64_t hidden) {
   const int64_t ratio = config.count_or(4, "hidden_ratio", {1, 1024});
   return config.find("intermediate_size") != nullptr ? 0 : (hidden * ratio * 2 / 3 + 255) / 256 * 256;
@@ -43,7 +43,7 @@ void refuse_other_gla(Reader& config) {
 
 extern const Names kGlaNames{kGlaTensors};
 
-// As fla has it: decays are sixteenths of logarithms of sigmoids, made from sixteen numbers.
+// As in the library fla: log decays are logsigmoid(·) / 16, from a projection of rank 16.
 void read_gla(Reader& config, Shape& shape) {
   refuse_other_gla(config);
   const int64_t hidden = config.count("hidden_size", kShapeRanges.hidden);

@@ -7,7 +7,7 @@
 namespace sluice::model {
 namespace {
 
-// One tensor of all experts each, which may stand in MXFP4 (checkpoint/mxfp4.h); exports are not quantised.
+// A tensor holds a weight of all experts; files may have it in MXFP4 (checkpoint/mxfp4.h), exports never do.
 constexpr TensorNames kGptOssTensors[] = {
     {roles::kRouter, {"mlp.router.weight"}},
     {roles::kRouterBias, {"mlp.router.bias"}},

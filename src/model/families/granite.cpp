@@ -49,8 +49,8 @@ void read_factors(Reader& config, Shape& shape) {
   shape.logit_divisor = factor("logits_scaling");
 }
 
-// Each layer has a base of its own, 0 for layers whose positions turn nothing; Sluice computes one for layers
-// with a window and one for the others.
+// The file has a base for each layer, 0 for layers without rotary positions. Sluice computes one base for
+// layers with a window and one for the others.
 void read_layer_thetas(Reader& config, Shape& shape) {
   constexpr const char* kKey = "layer_rope_theta";
   const base::Json* const thetas = config.find(kKey);
@@ -99,7 +99,7 @@ void read_granite_swa(Reader& config, Shape& shape) {
   read_sinks_and_windows(config, shape);
 }
 
-// A softmax of the chosen scores alone.
+// The router's softmax is over the chosen scores alone.
 void read_granite_moe(Reader& config, Shape& shape) {
   read_decoder(config, {}, shape);
   read_factors(config, shape);
@@ -107,7 +107,7 @@ void read_granite_moe(Reader& config, Shape& shape) {
   shape.experts.normalised = true;
 }
 
-// Beside an MLP that all tokens visit.
+// The experts stand beside an MLP that all tokens visit.
 void read_granite_moe_shared(Reader& config, Shape& shape) {
   read_granite_moe(config, shape);
   shape.experts.shared_hidden =
@@ -119,7 +119,7 @@ void read_granite_moe_swa(Reader& config, Shape& shape) {
   read_sinks_and_windows(config, shape);
 }
 
-// Without experts the MLP that all tokens visit is all there is.
+// Models without experts have only the MLP that all tokens visit.
 void read_granite_hybrid(Reader& config, Shape& shape) {
   read_decoder(config, {.ffn_key = "shared_intermediate_size"}, shape);
   if (config.count_or(8, "num_local_experts", {0, kShapeRanges.experts.most}) > 0) {

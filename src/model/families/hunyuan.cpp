@@ -16,7 +16,7 @@ constexpr TensorNames kHunyuanTensors[] = {
 
 extern const Names kHunyuanNames{kHunyuanTensors};
 
-// Experts and the shared one are added in the type that rows have, whatever enable_moe_fp32_combine says.
+// Outputs of experts are added in the rows' type: enable_moe_fp32_combine is ignored.
 void read_hunyuan3(Reader& config, Shape& shape) {
   read_decoder(config, {.kv_heads = 8, .head_dim = 128, .norm_eps = 1e-5, .rope_theta = 11158840.0}, shape);
   config.pass({"enable_moe_fp32_combine"});

@@ -27,7 +27,7 @@ constexpr Mamba2Keys kMambaKeys{
 
 extern const Names kMamba2Names{kMamba2Tensors};
 
-// Without an MLP: what mixes tokens is all that a block does.
+// A block is a mixer alone, without an MLP.
 void read_mamba2(Reader& config, Shape& shape) {
   read_decoder(config,
                {.kv_heads = 8,

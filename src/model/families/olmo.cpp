@@ -16,7 +16,7 @@ constexpr TensorNames kOlmoHybridTensors[] = {
     {roles::kConvolution,
      {"linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight", "linear_attn.v_conv1d.weight"}}};
 
-// Positions turn nothing where the file says that their base is null.
+// A null rope_theta means no rotary positions.
 bool has_rope(const Reader& config) {
   const auto null = [](const base::Json& in) {
     return in.contains("rope_theta") && in.at("rope_theta").is_null();
@@ -55,7 +55,7 @@ void read_olmoe(Reader& config, Shape& shape) {
   read_experts(config, width(config, "intermediate_size"), shape);
 }
 
-// How decays and steps are drawn is said by Start, so the file's bounds of them say nothing.
+// The file's bounds of initial decays and steps are ignored: Start says how both are drawn.
 void read_olmo_hybrid(Reader& config, Shape& shape) {
   read_decoder(config, {}, shape);
   config.pass(

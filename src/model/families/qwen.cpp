@@ -11,7 +11,7 @@ void read_windows(Reader& config, Shape& shape) {
   read_optional_window(config, 4096, shape, [&](int64_t layer) { return layer >= first; });
 }
 
-// Windows of models with experts are not computed, so their keys say nothing.
+// Windows of models with experts are not computed: they must be off, and their other keys are ignored.
 void read_qwen_experts(Reader& config, Shape& shape) {
   config.off("use_sliding_window");
   config.pass({"sliding_window", "max_window_layers", "layer_types"});
@@ -49,7 +49,7 @@ void read_qwen3_moe(Reader& config, Shape& shape) {
   shape.qk_norm = QkNorm::kEachHead;
 }
 
-// Qwen 3 MoE's layers with windows in some, and positions that turn otherwise there.
+// Qwen 3 MoE's layers. Some have windows, with rotary positions of their own.
 void read_mellum(Reader& config, Shape& shape) {
   read_decoder(config, {.kv_heads = 4, .head_dim = 128, .rope_theta = 5e5, .ropes_by_type = true}, shape);
   shape.qk_norm = QkNorm::kEachHead;

@@ -17,7 +17,7 @@ constexpr TensorNames kQwen3_5Tensors[] = {
     {roles::kHeadNorm, {"linear_attn.norm.weight"}},
     {roles::kRecurrentOut, {"linear_attn.out_proj.weight"}}};
 
-// What Qwen's hybrids have in common.
+// The common part of Qwen's hybrids.
 void read_hybrid(Reader& config, int64_t absent_kv_heads, Shape& shape) {
   read_decoder(config, {.kv_heads = absent_kv_heads, .head_dim = 256, .rotated = 0.25}, shape);
   shape.qk_norm = QkNorm::kEachHead;

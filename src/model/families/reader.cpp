@@ -13,7 +13,7 @@ using base::text;
 // Null and false switch nothing on, whatever the key.
 bool is_off(const Json& value) { return value.is_null() || value == Json(false); }
 
-// Nor does zero or something empty under a key that is not known.
+// Zero and empty values switch nothing on either, under a key that is not known.
 bool says_nothing(const Json& value) {
   const bool empty = (value.is_structured() && value.empty()) || value == Json("");
   return is_off(value) || empty || (value.is_number() && value == 0);

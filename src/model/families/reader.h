@@ -1,5 +1,5 @@
-// A config.json as a family reads it. A reader notes each key that was asked for: another one that says
-// something is one that Sluice does not compute.
+// A config.json as a family reads it. A reader notes each key that was asked for. Any other key that switches
+// something on names something that Sluice does not compute.
 #pragma once
 
 #include <initializer_list>
@@ -22,16 +22,16 @@ class Reader {
   Reader(const base::Json& config, std::string name) : config_(config), name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
-  // For functions that read keys by themselves, which `pass` notes.
+  // The file, for functions that read keys from it themselves; `pass` notes these keys.
   const base::Json& json() const { return config_; }
 
-  // The key is there, if only as null.
+  // Whether the file has the key, if only as null.
   bool says(const std::string& key);
-  // The key's value; none: it is absent or null.
+  // The key's value; nullptr: it is absent or null.
   const base::Json* find(const std::string& key);
   int64_t count(const std::string& key, const base::Range<int64_t>& range);
   double number(const std::string& key, const base::Range<double>& range);
-  // The value, or what follows where the key is absent or null.
+  // The value, or `absent` where the key is absent or null.
   int64_t count_or(int64_t absent, const std::string& key, const base::Range<int64_t>& range);
   double number_or(double absent, const std::string& key, const base::Range<double>& range);
   std::string text_or(const std::string& absent, const std::string& key);
@@ -39,16 +39,16 @@ class Reader {
   bool lacks(const std::string& flag);  // the flag is false: true is what an absent key means
   const base::Json& required(const std::string& key);
 
-  // Errors unless the key is absent, null or `value`; null or false.
+  // Errors unless the key is absent or null, or is `value` (only) or false (off).
   void only(const std::string& key, const base::Json& value);
   void off(const std::string& key);
-  // Keys that change nothing, or whose values were read from json().
+  // Notes keys that change nothing, or whose values were read from json().
   void pass(std::initializer_list<const char*> keys);
-  // The error: what Sluice computes is `expected`.
+  // Throws the error; `expected` names the values that Sluice computes.
   [[noreturn]] void refuse(const std::string& key, const base::Json& value,
                            const std::string& expected) const;
 
-  // The first key that nobody asked for and that says something; "": all others say nothing.
+  // The first key that was not asked for and that switches something on; "": there is none.
   std::string unread() const;
 
  private:

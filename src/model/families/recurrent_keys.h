@@ -6,13 +6,13 @@
 
 namespace sluice::model {
 
-// Which layers are recurrent, as layer_types says, or where it is absent all but one in `pattern`.
+// Reads from layer_types which layers are recurrent; where it is absent, all but one in `pattern` are.
 void read_recurrent_types(Reader& config, int64_t pattern, Shape& shape);
 
-// Gated delta rules: sizes under "linear_…", `absent` where the file has none.
+// Reads sizes of gated delta rules under "linear_…"; `absent` has those that the file lacks.
 void read_gated_delta(Reader& config, const Recurrent& absent, Shape& shape);
 
-// What a family's files call Mamba-2's sizes, and what these are where a file has none.
+// A family's key names for Mamba-2's sizes, and the sizes where a file has none.
 struct Mamba2Keys {
   const char *groups, *heads, *state, *head_width, *convolution, *convolution_bias, *bias, *expand, *eps;
   int64_t absent_groups, absent_heads, absent_state;

@@ -234,7 +234,7 @@ void name_tensors(const Shape& shape, Weight& weight) {
     }
     if (names.stack == Stack::kNone) continue;
     weight.stacked = shape.experts.count;
-    // Files have the other form than usual ones.
+    // A stack [experts, in, out] is transposed against the usual form.
     if (names.stack == Stack::kInOut && weight.columns > 1)
       weight.form = weight.form == FileForm::kTransposed ? FileForm::kAsStored : FileForm::kTransposed;
   }

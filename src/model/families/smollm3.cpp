@@ -7,7 +7,7 @@ namespace {
 
 using base::Json;
 
-// Which layers positions rotate in: no_rope_layers has a 1 for each of these; or all but one in so many do.
+// no_rope_layers has a 1 for each layer with rotary positions. Without it one layer per interval has none.
 void read_rotations(Reader& config, Shape& shape) {
   const Json* const list = config.find("no_rope_layers");
   const int64_t interval = config.count_or(4, "no_rope_layer_interval", kShapeRanges.layers);
