@@ -190,7 +190,7 @@ class Reinforcement(CommandTest):
                 break
         log += process.stderr.read()
         self.assertEqual(process.wait(), 0, log)
-        self.assertIn("epoch", log)
+        self.assertIn("membership", log)
         self.assert_same(self.lines("lost"), expected=self.train("unlost", 1, train__steps=40))
 
     def test_evaluations_do_not_change_what_rollouts_are_planned_by(self):
