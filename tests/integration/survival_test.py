@@ -194,7 +194,7 @@ class ByHand(Survival):
         said = "".join(path.read_text() for path in sorted(self.directory.glob("rank-*.err")))
         self.assertEqual(statuses, [0] * RANKS, said)
         saved = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
-        self.assertIn(saved, ([sealed + 1], [sealed + 2]))
+        self.assertIn(saved, ([sealed], [sealed + 1], [sealed + 2]))  # steps done; memory may be one behind the line
         port = free_port()
         self.end_well([self.start_next_attempt(rank, port) for rank in range(RANKS)])
         self.as_undisturbed(run)

@@ -56,7 +56,7 @@ def damaged_checkpoint(what, damage):
         trial.committed = 0  # the newest may be removed
         job = trial.start()
         endings = trial.ends(job, 0, says="step-4")
-        trial.says(endings, r"step 2 \(")
+        trial.says(endings, r"step 3/")
         trial.complete()
     FAULTS.add(f"the newest checkpoint: {what}", ("rest",), PASSED_OVER, strike)
 
