@@ -134,6 +134,7 @@ CASES = {
     "mellum": {"kv_heads": 2, "family": "mellum", "head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2,
                "moe_intermediate_size": 12, "sliding_window": 24, "mlp_layer_types": ["sparse", "dense", "sparse"],
                "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
+    "arcee": {"kv_heads": 2, "family": "arcee", "head_dim": 12, "attention_bias": True, "mlp_bias": True},
     "hy_v3": {"kv_heads": 2, "family": "hy_v3", "head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2, "pad_token_id": None,
               "moe_intermediate_size": 12, "num_shared_experts": 2, "tie_word_embeddings": True},
     "granitemoe": {"kv_heads": 2, "family": "granitemoe", "num_local_experts": 4, "num_experts_per_tok": 2,

@@ -78,7 +78,7 @@ void round_rotated_up(const std::string& name, Shape& shape) {
 
 void refuse_other_parts(Reader& config, const DecoderKeys& keys) {
   if (!keys.biases) config.off("attention_bias");
-  config.off("mlp_bias");
+  if (!keys.mlp_biases) config.off("mlp_bias");
   config.only("pretraining_tp", 1);
   config.only("hidden_act", keys.activation);
   if (keys.drops_out) {

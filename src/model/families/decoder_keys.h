@@ -24,6 +24,7 @@ struct DecoderKeys {
   bool floors_heads = false;   // a head's default width is hidden ÷ heads, rounded down
   bool drops_out = false;      // the file's dropout is ignored: Sluice trains without dropout
   bool biases = false;         // the family reads attention_bias itself
+  bool mlp_biases = false;     // and mlp_bias
   bool ropes_by_type = false;  // rope_parameters may have a dictionary for each type of layers
   const char* activation = "silu";
   const char* heads_key = "num_attention_heads";

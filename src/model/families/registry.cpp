@@ -7,8 +7,8 @@
 
 namespace sluice::model {
 
-Read read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, read_exaone_moe, read_gemma2, read_gemma3,
-    read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss, read_granite, read_granite_hybrid,
+Read read_arcee, read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, read_exaone_moe, read_gemma2,
+    read_gemma3, read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss, read_granite, read_granite_hybrid,
     read_granite_moe, read_granite_moe_shared, read_granite_moe_swa, read_granite_swa, read_hunyuan3,
     read_internlm3, read_llama, read_mamba2, read_mellum, read_minimax_m2, read_ministral, read_mistral,
     read_mixtral, read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe,
@@ -92,6 +92,12 @@ const Family kFamilies[] = {
      {},
      "model",
      "LlamaForCausalLM"},
+    {"arcee",
+     "Arcee",
+     "MLPs without a gate, of squared ReLU; biases, where the file says so",
+     "ArceeForCausalLM",
+     read_arcee,
+     {}},
     {"granite_swa",
      "Granite with windows",
      "as Granite, with sinks of attention, windows in three of four layers, and a base of rotary "
