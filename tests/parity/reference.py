@@ -16,7 +16,10 @@ transformers.utils.logging.disable_progress_bar()
 # What families call figures that all have, where they call them otherwise; None: they have none.
 OWN_KEYS = {"gla": {"num_attention_heads": "num_heads", "num_key_value_heads": None, "rms_norm_eps": "norm_eps", "head_dim": None},
             "mamba2": {"num_attention_heads": None, "num_key_value_heads": None, "intermediate_size": None,
-                       "rms_norm_eps": "layer_norm_epsilon", "max_position_embeddings": None}}
+                       "rms_norm_eps": "layer_norm_epsilon", "max_position_embeddings": None},
+            "nemotron": {"rms_norm_eps": "norm_eps"},
+            "stablelm": {"rms_norm_eps": "layer_norm_eps", "head_dim": None},
+            "starcoder2": {"rms_norm_eps": "norm_epsilon", "head_dim": None}}
 
 
 # Of multimodal models the smallest parts beside the text, and what says which of its tokens are images.

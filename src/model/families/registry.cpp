@@ -11,12 +11,12 @@ Read read_arcee, read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, r
     read_gemma3, read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss, read_granite, read_granite_hybrid,
     read_granite_moe, read_granite_moe_shared, read_granite_moe_swa, read_granite_swa, read_hunyuan3,
     read_internlm3, read_llama, read_mamba2, read_mellum, read_minimax_m2, read_ministral, read_mistral,
-    read_mixtral, read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe,
-    read_qwen3, read_qwen3_5, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3,
-    read_solar_open;
+    read_mixtral, read_nemotron, read_stablelm, read_starcoder2, read_olmo2, read_olmo3, read_olmo_hybrid,
+    read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5, read_qwen3_5_moe,
+    read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3, read_solar_open;
 extern const Names kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames,
     kGraniteWindowNames, kHunyuanNames, kMamba2Names, kMixtralNames, kOlmoHybridNames, kPhi3Names,
-    kQwen3NextNames, kQwen3_5Names;
+    kQwen3NextNames, kQwen3_5Names, kStarCoder2Names;
 
 namespace {
 
@@ -97,6 +97,21 @@ const Family kFamilies[] = {
      "MLPs without a gate, of squared ReLU; biases, where the file says so",
      "ArceeForCausalLM",
      read_arcee,
+     {}},
+    {"starcoder2", "StarCoder 2",
+     "LayerNorms; MLPs without a gate, of GELU; biases of all matrices; a window, where the file has one",
+     "Starcoder2ForCausalLM", read_starcoder2, kStarCoder2Names},
+    {"stablelm",
+     "StableLM",
+     "LayerNorms; a quarter of each head rotated; biases of queries, keys and values, where the file says so",
+     "StableLmForCausalLM",
+     read_stablelm,
+     {}},
+    {"nemotron",
+     "Nemotron, Minitron",
+     "LayerNorms by 1 + weight; half of each head rotated; MLPs as Arcee's",
+     "NemotronForCausalLM",
+     read_nemotron,
      {}},
     {"granite_swa",
      "Granite with windows",
