@@ -25,7 +25,7 @@ Json small_config() {
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "n_groups": 1, "state_size": 8,
     "shared_intermediate_size": 64, "mamba_n_heads": 4, "num_experts": 4, "num_local_experts": 4,
     "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
-    "shared_expert_intermediate_size": 16})");
+    "shared_expert_intermediate_size": 16, "layers_block_type": ["mamba", "attention", "mlp"]})");
 }
 
 // Drops the keys that a family refuses because they belong to another one.
@@ -36,9 +36,8 @@ Shape small_shape(const Family& family) {
   for (size_t dropped = 0;; ++dropped) {
     try {
       Reader config(json, name);
-      Shape shape;
+      Shape shape{.family = name};
       family.read(config, shape);
-      shape.family = name;
       return shape;
     } catch (const base::InputError&) {
       if (dropped == std::size(kRefused)) throw;

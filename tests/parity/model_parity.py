@@ -109,6 +109,13 @@ CASES = {
     "exaone4": {"family": "exaone4", "layers": 5, "sliding_window": 24, "pad_token_id": None},
     "exaone4_full": {"family": "exaone4", "sliding_window": None, "layer_types": ["full_attention"] * 2, "pad_token_id": None},
     "internlm3": {"family": "internlm3", "head_dim": 24, "pad_token_id": None},
+    "arcee": {"family": "arcee"},
+    "starcoder2": {"family": "starcoder2", "use_bias": False, "tie_word_embeddings": False},
+    "stablelm": {"family": "stablelm", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5}},
+    "nemotron": {"family": "nemotron", "head_dim": 24, "attention_bias": True},
+    "nemotron_h": {"family": "nemotron_h", "head_dim": 24, "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 1,
+                   "ssm_state_size": 12, "use_conv_bias": False, **reference.FREE_STEPS,
+                   "layers_block_type": ["mlp", "linear_attention", "linear_attention", "full_attention"]},
     "granite_swa": {"family": "granite_swa", "layers": 5, "sliding_window": 24, "attention_multiplier": 0.0625,
                     "logits_scaling": 8.0, "residual_multiplier": 0.5, "pad_token_id": None},
     "granitemoe": {"family": "granitemoe", "num_local_experts": 16, "num_experts_per_tok": 4, "attention_multiplier": 0.0625,
@@ -245,7 +252,7 @@ def compare(comparison, sluice, scratch, name):
 def said_by(model, prompt):
     """Greedily. Of Mamba-2 transformers 5.23's generate says other tokens than its own logits do, with its cache and without,
     behind prompts of some tokens; GLA's class has none."""
-    if model.config.model_type not in ("mamba2", "gla"):
+    if model.config.model_type not in ("mamba2", "nemotron_h", "gla"):
         with torch.no_grad():
             out = model.generate(input_ids=torch.tensor([prompt]), max_new_tokens=NEW_TOKENS, do_sample=False)
         return out[0, len(prompt):].tolist()

@@ -18,9 +18,13 @@ OWN_KEYS = {"gla": {"num_attention_heads": "num_heads", "num_key_value_heads": N
             "mamba2": {"num_attention_heads": None, "num_key_value_heads": None, "intermediate_size": None,
                        "rms_norm_eps": "layer_norm_epsilon", "max_position_embeddings": None},
             "nemotron": {"rms_norm_eps": "norm_eps"},
+            "nemotron_h": {"num_hidden_layers": None, "rms_norm_eps": "layer_norm_epsilon"},
             "stablelm": {"rms_norm_eps": "layer_norm_eps", "head_dim": None},
             "starcoder2": {"rms_norm_eps": "norm_epsilon", "head_dim": None}}
 
+# transformers 5.23 keeps Nemotron-H's steps above time_step_min where it sees whole sequences, and not where it generates;
+# its files say no such bound (time_step_limit). With this the bound is far below all steps.
+FREE_STEPS = {"time_step_min": 1e-9, "time_step_floor": 0.01}
 
 # Of multimodal models the smallest parts beside the text, and what says which of its tokens are images.
 QWEN_VISION = dict(depth=2, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,

@@ -104,7 +104,7 @@ void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape) {
   const auto count = [&](const char* key, const base::Range<int64_t>& range, int64_t absent) {
     return absent > 0 ? config.count_or(absent, key, range) : config.count(key, range);
   };
-  shape.layers = config.count("num_hidden_layers", ranges.layers);
+  shape.layers = keys.layers > 0 ? keys.layers : config.count("num_hidden_layers", ranges.layers);
   shape.hidden = config.count("hidden_size", ranges.hidden);
   shape.heads = count(keys.heads_key, ranges.heads, keys.heads);
   shape.kv_heads = kv_heads_of(config, keys, shape);

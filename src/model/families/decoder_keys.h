@@ -12,6 +12,7 @@ namespace sluice::model {
 
 // A family's defaults for absent keys, as in transformers' class, and its key names that differ from LLaMA's.
 struct DecoderKeys {
+  int64_t layers = 0;    // 0: num_hidden_layers says it
   int64_t kv_heads = 0;  // 0: as many as heads
   int64_t heads = 0;     // 0: never absent
   int64_t vocab = 0;     // likewise

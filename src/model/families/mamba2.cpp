@@ -6,17 +6,27 @@
 namespace sluice::model {
 namespace {
 
-constexpr TensorNames kMamba2Tensors[] = {{roles::kEmbedding, {"backbone.embeddings.weight"}},
-                                          {roles::kFinalNorm, {"backbone.norm_f.weight"}},
-                                          {roles::kRecurrentNorm, {"norm.weight"}},
-                                          {roles::kRecurrentQkv, {"mixer.in_proj.weight"}},
-                                          {roles::kConvolution, {"mixer.conv1d.weight"}},
-                                          {roles::kConvolutionBias, {"mixer.conv1d.bias"}},
-                                          {roles::kDecay, {"mixer.A_log"}},
-                                          {roles::kStepBias, {"mixer.dt_bias"}},
-                                          {roles::kSkip, {"mixer.D"}},
-                                          {roles::kHeadNorm, {"mixer.norm.weight"}},
-                                          {roles::kRecurrentOut, {"mixer.out_proj.weight"}}};
+// Whatever a block's one part is, its norm has the same name.
+constexpr TensorNames kMamba2Tensors[] = {
+    {roles::kEmbedding, {"backbone.embeddings.weight"}},
+    {roles::kFinalNorm, {"backbone.norm_f.weight"}},
+    {roles::kRecurrentNorm, {"norm.weight"}},
+    {roles::kRecurrentQkv, {"mixer.in_proj.weight"}},
+    {roles::kConvolution, {"mixer.conv1d.weight"}},
+    {roles::kConvolutionBias, {"mixer.conv1d.bias"}},
+    {roles::kDecay, {"mixer.A_log"}},
+    {roles::kStepBias, {"mixer.dt_bias"}},
+    {roles::kSkip, {"mixer.D"}},
+    {roles::kHeadNorm, {"mixer.norm.weight"}},
+    {roles::kRecurrentOut, {"mixer.out_proj.weight"}},
+    {roles::kAttentionNorm, {"norm.weight"}},
+    {roles::kQkv, {"mixer.q_proj.weight", "mixer.k_proj.weight", "mixer.v_proj.weight"}},
+    {roles::kAttentionOut, {"mixer.o_proj.weight"}},
+    {roles::kMlpNorm, {"norm.weight"}},
+    {roles::kGateUp, {"mixer.up_proj.weight"}},
+    {roles::kGateUpBias, {"mixer.up_proj.bias"}},
+    {roles::kDown, {"mixer.down_proj.weight"}},
+    {roles::kDownBias, {"mixer.down_proj.bias"}}};
 
 constexpr Mamba2Keys kMambaKeys{
     "n_groups", "num_heads", "state_size",         "head_dim", "conv_kernel", "use_conv_bias",

@@ -24,6 +24,18 @@ void refuse_step_limit(Reader& config) {
   if (!unbounded) config.refuse("time_step_limit", *limit, "steps without bounds, [0, Infinity]");
 }
 
+int64_t expanded_width(Reader& config, const Mamba2Keys& keys, const Shape& shape) {
+  const int64_t heads = shape.recurrent.value_heads;
+  const int64_t width = config.count_or(2, keys.expand, {1, 64}) * shape.hidden;
+  if (width % heads != 0) {
+    config.refuse(keys.heads, heads,
+                  base::text("heads that divide ", keys.expand, " times hidden_size, ", width));
+  }
+  const Json* const head_width = config.find(keys.head_width);
+  if (head_width != nullptr && *head_width != "auto") config.only(keys.head_width, width / heads);
+  return width / heads;
+}
+
 }  // namespace
 
 void read_recurrent_types(Reader& config, int64_t pattern, Shape& shape) {
@@ -65,14 +77,9 @@ void read_mamba2(Reader& config, const Mamba2Keys& keys, Shape& shape) {
   own.convolution = config.count_or(4, keys.convolution, kConvolutions);
   own.convolution_bias = !config.lacks(keys.convolution_bias);
   own.norm_eps = base::get_or<double>(config.json(), keys.eps, keys.absent_eps, config.name());
-  const int64_t width = config.count_or(2, keys.expand, {1, 64}) * shape.hidden;
-  if (width % own.value_heads != 0) {
-    config.refuse(keys.heads, own.value_heads,
-                  base::text("heads that divide ", keys.expand, " times hidden_size, ", width));
-  }
-  own.value_width = width / own.value_heads;
-  const Json* const head_width = config.find(keys.head_width);
-  if (head_width != nullptr && *head_width != "auto") config.only(keys.head_width, own.value_width);
+  own.value_width = keys.expand == nullptr
+                        ? config.count_or(keys.absent_width, keys.head_width, ranges.recurrent_width)
+                        : expanded_width(config, keys, shape);
   refuse_step_limit(config);
 }
 

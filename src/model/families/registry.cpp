@@ -11,9 +11,9 @@ Read read_arcee, read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, r
     read_gemma3, read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss, read_granite, read_granite_hybrid,
     read_granite_moe, read_granite_moe_shared, read_granite_moe_swa, read_granite_swa, read_hunyuan3,
     read_internlm3, read_llama, read_mamba2, read_mellum, read_minimax_m2, read_ministral, read_mistral,
-    read_mixtral, read_nemotron, read_stablelm, read_starcoder2, read_olmo2, read_olmo3, read_olmo_hybrid,
-    read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5, read_qwen3_5_moe,
-    read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3, read_solar_open;
+    read_mixtral, read_nemotron, read_nemotron_h, read_stablelm, read_starcoder2, read_olmo2, read_olmo3,
+    read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5,
+    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3, read_solar_open;
 extern const Names kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames,
     kGraniteWindowNames, kHunyuanNames, kMamba2Names, kMixtralNames, kOlmoHybridNames, kPhi3Names,
     kQwen3NextNames, kQwen3_5Names, kStarCoder2Names;
@@ -223,6 +223,10 @@ const Family kFamilies[] = {
      "Mamba-2 in all layers, and no MLP; as transformers and Codestral Mamba's Hugging Face "
      "files have it",
      "Mamba2ForCausalLM", read_mamba2, kMamba2Names, "backbone"},
+    {"nemotron_h", "Nemotron-H, Nemotron Nano 2",
+     "layers of one part: Mamba-2, attention without rotary positions, or an MLP as Arcee's; none with "
+     "experts",
+     "NemotronHForCausalLM", read_nemotron_h, kMamba2Names, "backbone"},
     {"gla", "GLA",
      "gated linear attention in all layers: decays of each key channel, made from 16 numbers a "
      "token; as flash-linear-attention has it, without its short convolutions and feature maps",
