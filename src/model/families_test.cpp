@@ -12,6 +12,8 @@
 #include "model/families/family.h"
 #include "model/family_table.h"
 #include "model/hugging_face.h"
+#include "model/layer.h"
+#include "model/layer_of.h"
 #include "model/parameter_count.h"
 #include "model/parameters.h"
 
@@ -222,6 +224,56 @@ TEST(Families, SayWhichMatricesMayHaveAdapters) {
   EXPECT_EQ(
       abilities_text(read_family(small("ministral", {}))),
       "trains (LoRA on q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj), generates, plans");
+}
+
+TEST(Families, BiasesAreWhereTheFileSaysSo) {
+  const Shape plain = read_family(small("arcee", {}));
+  EXPECT_FALSE(plain.qkv_bias || plain.out_bias || plain.mlp_bias || plain.mlp_gate);
+  const Shape attention = read_family(small("nemotron", {{"attention_bias", true}}));
+  EXPECT_TRUE(attention.qkv_bias && attention.out_bias && !attention.mlp_bias);
+  EXPECT_EQ(attention.rotated, 8);
+  EXPECT_TRUE(read_family(small("arcee", {{"mlp_bias", true}})).mlp_bias);
+  EXPECT_FALSE(read_family(small("starcoder2", {{"use_bias", false}})).mlp_bias);
+  EXPECT_TRUE(read_family(small("starcoder2", {})).qkv_bias);
+  EXPECT_EQ(read_family(small("stablelm", {})).rotated, 4);
+  EXPECT_EQ(parameter_count(read_family({{"model_type", "starcoder2"},
+                                         {"hidden_size", 3072},
+                                         {"num_hidden_layers", 30},
+                                         {"vocab_size", 49152},
+                                         {"intermediate_size", 12288},
+                                         {"num_attention_heads", 24}})),
+            3'030'371'328);
+  expect_fault(small("arcee", {{"hidden_act", "silu"}}), "hidden_act is \"silu\"");
+  expect_fault(small("starcoder2", {{"norm_type", "rms_norm"}}), "norm_type is \"rms_norm\"");
+  expect_fault(small("stablelm", {{"use_parallel_residual", true}}), "use_parallel_residual is true");
+  expect_fault(small("stablelm", {{"qk_layernorm", true}}), "qk_layernorm is true");
+}
+
+// The 8B model's pattern; transformers' class has as many parameters.
+TEST(Families, NemotronHsLayersHaveOnePart) {
+  Json config = {{"model_type", "nemotron_h"},
+                 {"hidden_size", 4096},
+                 {"intermediate_size", 21504},
+                 {"vocab_size", 131072},
+                 {"num_hidden_layers", 52},
+                 {"hybrid_override_pattern", "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"}};
+  const Shape shape = read_family(config);
+  EXPECT_EQ(shape.layers, 52);
+  EXPECT_EQ(parameter_count(shape), 8'100'852'736);
+  EXPECT_EQ(parameter_count(shape), parameter_table(shape).size());
+  EXPECT_EQ(read_family(Json::parse(config_json(shape).dump())), shape);
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    EXPECT_THAT(layer_of(shape, shape.block_type(layer)).parts, testing::SizeIs(1));
+  config.erase("hybrid_override_pattern");
+  expect_fault(config, "hybrid_override_pattern");
+  config["layers_block_type"] = {"mamba", "mlp", "attention", "moe"};
+  expect_fault(config, "layers_block_type[3] is \"moe\"");
+  expect_fault(config, "layers_block_type", Json::array(), "a type for each layer");
+  expect_fault(config, "layers_block_type", Json::array({3}), "layers_block_type[0] is 3");
+  expect_fault(config, "layers_block_type", "M*?", "layers_block_type[2] is \"?\"");
+  config["layers_block_type"] = {"mamba", "mlp", "attention"};
+  expect_fault(config, "mlp_hidden_act", "silu", "mlp_hidden_act is \"silu\"");
+  expect_fault(config, "use_bias", true, "use_bias is true");
 }
 
 }  // namespace
