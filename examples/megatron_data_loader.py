@@ -13,7 +13,7 @@ from sluice.integrations.balancer import Balancer
 
 def train_data(documents, global_batch_size, consumed_samples, rank, ranks):
     """The sampler, and an iterator over the micro-batches of this data-parallel rank."""
-    balancer = Balancer("<4,2,1>", calibration="a800-7b")  # Megatron's own tensor and pipeline parallel sizes
+    balancer = Balancer("tp4,pp2", calibration="a800-7b")  # Megatron's own tensor and pipeline parallel sizes
     sampler = megatron.BatchSampler(
         sluice.lengths(documents).values, balancer, global_batch_size=global_batch_size,
         consumed_samples=consumed_samples, data_parallel_rank=rank, data_parallel_size=ranks)

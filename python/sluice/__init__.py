@@ -3,7 +3,7 @@
     strategies = sluice.propose(lengths, gpus=64, calibration="a800-7b", context_length=32768)
     planner = sluice.Planner(strategies, gpus=64, calibration="a800-7b")
     plan = planner.plan(batch_lengths)          # every rank may compute it for itself: equal inputs, equal plans
-    mine = plan.micro_batches(rank)
+    mine = plan.lane_parts(rank)
 
     study = sluice.simulate(lengths, gpus=64, calibration="a800-7b", context_length=32768, compare=["megatron"])
 

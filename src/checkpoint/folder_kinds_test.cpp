@@ -291,6 +291,7 @@ TEST_F(FolderKinds, ExpertsMayBeStacked) {
   for (auto& [name, tensor] : stacked)
     if (name.find(".experts.") != std::string::npos) tensor = with_last_two_turned(tensor);
   put(stacked);
+  fs::remove_all(directory_ / "out");
   EXPECT_EQ(values(), expected);
   EXPECT_EQ(read_folder_file(again() / "model.safetensors"), stacked);
 }

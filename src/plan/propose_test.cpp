@@ -211,7 +211,7 @@ TEST(Proposal, LooksAtNoSchemeTwice) {
   shape.experts = {.count = 16, .per_token = 2, .hidden = 2048};
   const std::vector<int> degrees = {1, 2};
   bool gathers = false, divides_alone = false;
-  for (int64_t megabytes = 40; megabytes <= 2560; megabytes += megabytes / 4) {
+  for (int64_t megabytes = 40; megabytes <= 2560; megabytes += megabytes / 16) {
     const cost::CostModel cost(
         cost::analytic_options(shape, {}, {.device_bytes = megabytes * 1'000'000}, degrees, 8));
     const std::vector<SchemeCost> schemes =

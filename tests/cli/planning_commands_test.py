@@ -40,14 +40,14 @@ class PlanningCommands(CommandTest):
     def test_a_mixture_of_experts_is_counted_and_said_to_be(self):
         folder = self.folder / "experts"
         folder.mkdir()
-        config = {"model_type": "granitemoe", "hidden_size": 1024, "intermediate_size": 3584, "num_attention_heads": 16,
+        config = {"model_type": "jetmoe", "hidden_size": 1024, "intermediate_size": 3584, "num_attention_heads": 16,
                   "num_hidden_layers": 8, "num_key_value_heads": 8, "num_experts_per_tok": 2,
                   "num_local_experts": 8, "vocab_size": 32000}
         (folder / "config.json").write_text(json.dumps(config))
         inputs = ("--gpus", 16, "--lengths", self.lengths, "--context", CONTEXT, "--tokens-per-step", TOKENS)
         planned = call("plan", "--model", folder, *inputs, "--strategies", "16x<1,1,1>", "--json")
         self.assertEqual(planned.returncode, 0, planned.stderr)
-        self.assertRegex(planned.stderr, "granitemoe is counted, not computed: .* parameters, .* passed by a token")
+        self.assertRegex(planned.stderr, "jetmoe is counted, not computed: .* parameters, .* passed by a token")
         self.assertGreater(json.loads(planned.stdout)["estimated_ns"], 0)
         divided = self.done("plan", "--model", folder, *inputs, "--strategies", "1x<1,1,16,16,8>", "--explain")
         self.assertIn("cp16,fsdp16,ep8", divided)
@@ -61,7 +61,7 @@ class PlanningCommands(CommandTest):
         self.assertIn("counted from its config.json's fields", facts["calibration"], compared)
         shown = self.done("inspect", self.folder / "simulated" / "simulation.json")
         self.assertRegex(shown, r"simulation of 16 ranks of a800x8\nsystem +mean step +as measured +tokens/s.*\nSluice ")
-        self.assertRegex(self.done("inspect", folder), "model_type granitemoe is counted, not computed: .* parameters .*, "
+        self.assertRegex(self.done("inspect", folder), "model_type jetmoe is counted, not computed: .* parameters .*, "
                          "heads 16 .*, 8 experts of 3584, 2 a token, vocabulary 32000\n$")
         latent = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
                   "first_k_dense_replace": 1}

@@ -114,7 +114,7 @@ class RunNotes(CommandTest):
         documents = [[1] * (140 if i % 4 == 3 else 20) + [2] * 5 for i in range(16)]
         prefix = write_corpus(self.folder / "prompts/corpus", documents, [[0] * (len(d) - 5) + [1] * 5 for d in documents])
         with (self.folder / "rl.toml").open("w") as file:
-            file.write(configuration(self.folder) + '[rl]\nalgorithm = "grpo"\nprompts_per_step = 2\ngroup = 2\nreward = ["regex:a"]\n')
+            file.write(configuration(self.folder) + '[rl]\nalgorithm = "grpo"\nprompts_per_step = 2\nnum_generations = 2\nreward = ["regex:a"]\n')
         result = call("train", "--config", self.folder / "rl.toml", "--dry-run", "--set", f'data.train=[["{prefix}", 1]]',
                       "--set", "rl.max_completion_length=120")
         self.assertIn("data.train: 4 of 16 documents have a prompt that is too long", result.stderr)

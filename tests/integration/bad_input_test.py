@@ -20,7 +20,7 @@ LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
          "max_position_embeddings": 128, "torch_dtype": "float32"}
 # What runs say at their start of data and schedules that fit them badly.
 NOTES = re.compile(r"are longer than data\.context_length|the rate only rises|the model was made for")
-PROGRESS = re.compile(r"(\[rank 0\] )?(step \d+ \(|saved checkpoint after|resuming from|since then changed)")
+PROGRESS = re.compile(r"(\[rank 0\] )?(step \d+/\d+ |saved checkpoint after|resuming from|since then changed)")
 TABLE = []
 
 

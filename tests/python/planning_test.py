@@ -168,7 +168,7 @@ class PlanTest(unittest.TestCase):
             self.assertEqual(passes, set(range(len(passes))))
             self.assertLess(len(passes), sum(map(len, pipeline.lanes)), "several lanes in a pass")
         apart = sluice.Planner(["2x<1,1,8>"], gpus=16, model="llama-7b").plan(batch(context_length=8192))
-        self.assertEqual({one.together for pipeline in apart.pipelines for lane in pipeline.lanes for one in lane}, {None})
+        self.assertEqual({one.pass_ for pipeline in apart.pipelines for lane in pipeline.lanes for one in lane}, {None})
 
     def test_lanes_lie_between_tensor_ranks_and_stages(self):
         pipeline = sluice.Pipeline(scheme="<2,2,3>", max_len=1, ranks=list(range(10, 22)), lanes=[[], [], []])
