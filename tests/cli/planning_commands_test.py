@@ -62,12 +62,12 @@ class PlanningCommands(CommandTest):
         shown = self.done("inspect", self.folder / "simulated" / "simulation.json")
         self.assertRegex(shown, r"simulation of 16 ranks of a800x8\nsystem +mean step +as measured +tokens/s.*\nSluice ")
         self.assertRegex(self.done("inspect", folder), "model_type jetmoe is counted, not computed: .* parameters .*, "
-                         "heads 16 .*, 8 experts of 3584, 2 a token, vocabulary 32000\n$")
+                         "heads 16 .*, 8 experts of 3584, 2 a token, vocabulary 32000\n  plans alone\n")
         latent = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
                   "first_k_dense_replace": 1}
         (folder / "config.json").write_text(json.dumps(config | latent))
         self.assertRegex(self.done("inspect", folder), "heads 16 of 192 .values 128., keys and values from a latent "
-                         "vector of 512, ffn 3584, 8 experts of 3584, 2 a token, vocabulary 32000\n$")
+                         "vector of 512, ffn 3584, 8 experts of 3584, 2 a token, vocabulary 32000\n  plans alone\n")
         (folder / "config.json").write_text(json.dumps(config | {"ssm_state_size": 16}))
         self.refused(2, 'config.json: ssm_state_size is 16, a key whose costs', "plan", "--model", folder, *inputs)
 
