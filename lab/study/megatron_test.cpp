@@ -62,7 +62,7 @@ SystemInputs inputs_of_experts() {
   shape.experts = {.count = 64, .per_token = 2, .hidden = shape.ffn_hidden};
   SystemInputs inputs = test_inputs(700);
   const std::vector<int> degrees = {1};
-  inputs.cost = cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 240'000'000}, degrees, 4));
+  inputs.cost = cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 285'000'000}, degrees, 4));
   return inputs;
 }
 
