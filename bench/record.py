@@ -28,7 +28,8 @@ COPIED = {"checkpoints": "make bench-saving", "device_layers": "bench/device_lay
           "spared_lanes": "spared_lanes_bench"}
 # Written whole, or between marks of their own, by a program that records the revision itself.
 WRITTEN = {"balance": "make bench-balance", "elastic": "bench/elastic_time.py", "minutes": "make minutes",
-           "reinforcement": "make bench-rl", "soak": "make soak", "fault_injection": "make trial OPTIONS='--record …'"}
+           "reinforcement": "make bench-rl", "serving": "make bench-serve", "soak": "make soak",
+           "fault_injection": "make trial OPTIONS='--record …'"}
 MARK = re.compile(r"(<!--printed by (.*?)-->\n).*?(<!--/-->)", re.DOTALL)
 
 
