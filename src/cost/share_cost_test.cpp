@@ -170,7 +170,7 @@ TEST(GatheredBytes, HoldTwoGatheredOperationsAndTheGradientsOfTwo) {
   const int64_t layer = elements(cost, kLayer), head = elements(cost, kHead);
   const Scheme scheme{.cp = 2, .share = 2};
   const base::Interval part = cost.stage_run(scheme, 0);
-  // Of gradients that are summed a lane sends a half and receives as many.
+  // A lane sends a half of the gradients that are summed, and receives as many.
   const int64_t sums = layer * 4 + (layer + layer / 2) * 4;
   EXPECT_EQ(MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackward, part), layer * 2 * 2 + sums);
   EXPECT_EQ(MemoryCost(cost, scheme).gathered_bytes(CellKind::kBackwardInput, part), layer * (2 * 2 + 4));
