@@ -1,15 +1,11 @@
 // Files that the library carries within itself; cmake/Embed.cmake writes what this function returns.
 #pragma once
 
-#include <string>
 #include <vector>
 
-namespace sluice::base {
+#include "base/embedded_file.h"
 
-struct EmbeddedFile {
-  std::string name;  // without its ending
-  std::string content;
-};
+namespace sluice::base {
 
 // data/renames.tsv.
 const std::vector<EmbeddedFile>& rename_files();

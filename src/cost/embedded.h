@@ -1,15 +1,13 @@
 // Files that the library carries within itself; cmake/Embed.cmake writes what these functions return.
 #pragma once
 
-#include <string>
 #include <vector>
+
+#include "base/embedded_file.h"
 
 namespace sluice::cost {
 
-struct EmbeddedFile {
-  std::string name;  // without its ending
-  std::string content;
-};
+using base::EmbeddedFile;
 
 // data/calibrations/*.json, by name.
 const std::vector<EmbeddedFile>& calibration_files();

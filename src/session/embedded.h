@@ -1,15 +1,13 @@
 // Files of the repository that are part of this module (cmake/Embed.cmake).
 #pragma once
 
-#include <string>
 #include <vector>
+
+#include "base/embedded_file.h"
 
 namespace sluice::session {
 
-struct EmbeddedFile {
-  std::string name;  // without its ending
-  std::string content;
-};
+using base::EmbeddedFile;
 
 // data/models.json.
 const std::vector<EmbeddedFile>& model_files();
