@@ -11,6 +11,7 @@ void add_corpus(CLI::App& app);
 void add_lengths(CLI::App& app);
 void add_propose(CLI::App& app);
 void add_plan(CLI::App& app);
+void add_fits(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_train(CLI::App& app);

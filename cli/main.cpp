@@ -95,6 +95,7 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_lengths(app);
   sluice::cli::add_propose(app);
   sluice::cli::add_plan(app);
+  sluice::cli::add_fits(app);
   sluice::cli::add_simulate(app);
   sluice::cli::add_profile(app);
   sluice::cli::add_train(app);

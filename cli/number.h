@@ -23,6 +23,9 @@ CLI::Validator within(T least, T most) {
   return {fault, base::text(least, " to ", most)};
 }
 
+// "131072", "128K" or "1M", as digits.
+CLI::Validator token_count();
+
 inline CLI::Validator at_least(int64_t least) { return within(least, std::numeric_limits<int64_t>::max()); }
 
 }  // namespace sluice::cli

@@ -68,7 +68,7 @@ std::vector<Variant> torchtitan_variants(const SystemInputs& inputs) {
         for (const bool recompute : {false, true})
           variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kRing, degrees));
         variants.push_back(variant_of(inputs, sharding, false, Exchange::kRing, degrees));
-        variants.back().program.memory.recompute = true;
+        variants.back().program.memory.recompute_permille = strategy::MemoryPolicy::kAll;
       }
     }
   }
@@ -77,7 +77,7 @@ std::vector<Variant> torchtitan_variants(const SystemInputs& inputs) {
 
 std::string recompute_text(const Variant& variant) {
   if (variant.recompute) return " + AC";
-  return variant.program.memory.recompute ? " + selective AC" : "";
+  return variant.program.memory.recomputes() ? " + selective AC" : "";
 }
 
 SystemStep step_of(const Variant& variant, strategy::StepPlan plan) {

@@ -70,7 +70,7 @@ Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptio
   if (inputs.choices.method->plans_lanes()) inputs.choices.max_cp = max_cp;
   const std::string& name = options.calibration.empty() ? config.parallel.calibration : options.calibration;
   Scenario scenario{.inputs = std::move(inputs), .table = model::parameter_table(*config.model.shape)};
-  require_room(scenario.inputs.cost, world_size);
+  require_room(scenario.inputs.cost, world_size, config::longest_context(config));
   draw(config, options.steps, scenario);
   scenario.facts = facts_of(config, name, machine.calibration.source, scenario);
   scenario.made_from = {{"config", config::to_toml(config)},

@@ -8,6 +8,8 @@
 #include "cost/exchange.h"
 #include "cost/memory_cost.h"
 #include "model/shape_sizes.h"
+#include "plan/memory_choice.h"
+#include "session/memory_fit.h"
 
 namespace sluice::study {
 
@@ -31,10 +33,10 @@ std::vector<std::pair<std::string, std::string>> facts_of(const session::Plannin
 
 }  // namespace
 
-void require_room(const cost::CostModel& cost, int world_size) {
+void require_room(const cost::CostModel& cost, int world_size, int64_t context_length) {
   int64_t least = std::numeric_limits<int64_t>::max();
   std::string roomiest;
-  for (const strategy::Scheme& scheme : cost.schemes(world_size)) {
+  for (const strategy::Scheme& scheme : plan::roomy_schemes(cost, world_size, world_size, world_size)) {
     if (cost::MemoryCost(cost, scheme).max_len_tokens(world_size) > 0) return;
     const int64_t bytes = cost::MemoryCost(cost, scheme).fixed_bytes(world_size);
     if (bytes < least) roomiest = strategy::to_text(scheme);
@@ -48,7 +50,8 @@ void require_room(const cost::CostModel& cost, int world_size) {
            base::human_bytes(static_cast<double>(least)), " a GPU even under ", roomiest,
            ", which leaves no room in ",
            base::human_bytes(static_cast<double>(cost.options().memory.device_bytes)),
-           ": take more GPUs, or larger ones"));
+           ": take more GPUs, or larger ones: for ", base::human_count(context_length), " tokens ",
+           session::way_out({.cost = cost, .world_size = world_size, .length_tokens = context_length})));
 }
 
 void check_options(int64_t steps, int max_cp) {
@@ -75,7 +78,7 @@ Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps, int m
                     .facts = facts_of(inputs),
                     .made_from = session::to_json(inputs)};
   scenario.table = model::parameter_table(inputs.calibration.options.shape, scenario.inputs.cost.program());
-  require_room(scenario.inputs.cost, options.gpus);
+  require_room(scenario.inputs.cost, options.gpus, options.context_length);
   corpus::Sampler sampler = inputs.sampler();
   for (int64_t step = 0; step < steps; ++step) scenario.batches.push_back(sampler.next());
   for (const int64_t length : inputs.sequence_lengths()) scenario.lengths.add(length);

@@ -32,7 +32,8 @@ Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps, int m
 
 // What every scenario is checked for: InputError as above.
 void check_options(int64_t steps, int max_cp);
-// InfeasibleError as above: nothing else would be said about a machine that is too small for any batch.
-void require_room(const cost::CostModel& cost, int world_size);
+// InfeasibleError as above: nothing else would be said about a machine that is too small for any batch. It
+// names what would hold the context.
+void require_room(const cost::CostModel& cost, int world_size, int64_t context_length);
 
 }  // namespace sluice::study

@@ -96,6 +96,11 @@ void require_consistent(ModelConfig& model, const TomlSection& section) {
 }
 
 void require_consistent(const TrainConfig& train, const TomlSection& section) {
+  if (train.dtype == ComputeType::kFloat64 && train.master_dtype == MasterType::kBFloat16) {
+    section.wrong("master_dtype",
+                  "is bfloat16, but with dtype = \"float64\" everything is float64: leave it out, or compute "
+                  "in bfloat16 or float32");
+  }
   if (train.dtype != ComputeType::kFloat64 || train.reduce_dtype != ReduceType::kBFloat16) return;
   section.wrong(
       "reduce_dtype",

@@ -121,6 +121,36 @@ void ValidationSets::write(toml::table& table, const std::string& key) const {
   table.insert(key, std::move(sets));
 }
 
+void NamedShare::read(TomlSection& section, const std::string& key) {
+  value_.reset();
+  if (section.is(key, "auto")) return;
+  for (const auto& [word, share] : words_) {
+    if (!section.is(key, word)) continue;
+    value_ = share;
+    return;
+  }
+  double given = 0;
+  section.read_in(key, given, kShares, base::text("auto, ", words_[0].first, ", ", words_[1].first, " or "));
+  value_ = given;
+}
+
+void NamedShare::write(toml::table& table, const std::string& key) const {
+  if (!value_) {
+    table.insert(key, "auto");
+    return;
+  }
+  const auto word = std::ranges::find_if(words_, [&](const auto& known) { return known.second == *value_; });
+  if (word == words_.end()) {
+    table.insert(key, *value_);
+  } else {
+    table.insert(key, word->first);
+  }
+}
+
+std::string NamedShare::expectation() const {
+  return base::text("auto | ", words_[0].first, " | ", words_[1].first, " | ", base::bounds(kShares));
+}
+
 void SelectValue::read(TomlSection& section, const std::string& key) {
   constexpr base::Range<int64_t> kCandidates{0, (int64_t{1} << 31) - 1};
   const toml::node& node = *section.node(key);

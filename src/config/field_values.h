@@ -121,6 +121,21 @@ class OptionalNumber final : public FieldValue {
   const char* word_;
 };
 
+// A share, "auto" for none, or a word for nothing and one for all.
+class NamedShare final : public FieldValue {
+ public:
+  NamedShare(std::optional<double>& value, const char* nothing, const char* all)
+      : value_(value), words_{std::pair{nothing, 0.0}, std::pair{all, 1.0}} {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override;
+  std::string expectation() const override;
+
+ private:
+  static constexpr base::Range<double> kShares{0.0, 1.0};
+  std::optional<double>& value_;
+  std::array<std::pair<const char*, double>, 2> words_;
+};
+
 // One of some words.
 template <typename E>
 class Choice final : public FieldValue {

@@ -24,6 +24,8 @@ constexpr Word<model::RopeScaling> kRopeScalings[] = {{"none", model::RopeScalin
 constexpr Word<corpus::Overflow> kOverflows[] = {{"truncate", corpus::Overflow::kTruncate},
                                                  {"split", corpus::Overflow::kSplit},
                                                  {"drop", corpus::Overflow::kDrop}};
+constexpr Word<MasterType> kMasterTypes[] = {{"float32", MasterType::kWide},
+                                             {"bfloat16", MasterType::kBFloat16}};
 constexpr Word<ReduceType> kReduceTypes[] = {{"float32", ReduceType::kFloat32},
                                              {"bfloat16", ReduceType::kBFloat16}};
 constexpr Word<std::optional<strategy::Codec>> kCodecs[] = {{"auto", std::nullopt},
@@ -82,8 +84,6 @@ constexpr Word<PlaceExperts> kPlaceExperts[] = {{"linear", PlaceExperts::kInOrde
                                                 {"load", PlaceExperts::kByLoads},
                                                 {"coactivation", PlaceExperts::kTogether}};
 constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
-constexpr Word<Recompute> kRecomputes[] = {
-    {"auto", Recompute::kAuto}, {"none", Recompute::kNone}, {"full", Recompute::kFull}};
 
 // What a file does not say of a size follows from those before it.
 void visit_shape(model::Shape& shape, bool given, Fields& keys) {
@@ -168,6 +168,9 @@ void visit_train(RunConfig& config, Fields& keys) {
   keys("gemm_dtype", Choice(config.parallel.narrow_products, kProductFormats),
        "what some layers round matrices and rows to before they multiply them; the loss then depends on the "
        "strategy");
+  keys("master_dtype", Choice(train.master_dtype, kMasterTypes),
+       "of the parameters that the optimiser updates (float64 where dtype is); bfloat16 rounds updates by "
+       "chance, right in the mean, and saves 2 bytes a parameter or more");
   keys("reduce_dtype", Choice(train.reduce_dtype, kReduceTypes),
        "of gradients on their way between lanes that share parameters; sums are float32");
   keys(
@@ -358,12 +361,12 @@ void visit_memory(RunConfig& config, Fields& keys) {
        "of it that stays free; auto: 2 on GPUs, elsewhere a tenth where that is less");
   keys("host_gib", Number(memory.host_gib, kGib),
        "of a rank, for what is offloaded; 0: an even share of what is available");
-  keys("recompute", Choice(memory.recompute, kRecomputes),
-       "auto: where a batch does not fit otherwise; full: every micro-batch");
+  keys("recompute", NamedShare(memory.recompute, "none", "full"),
+       "share of the layers whose activations a backward makes again; auto: as few as let a batch fit");
   keys(
       "offload", OptionalNumber<double>(memory.offload, {0.0, 1.0}, "auto"),
       "share of each layer's rows; auto: where it hides behind compute and makes the context fit, or on GPUs "
-      "steps shorter");
+      "steps shorter; and as much as the context needs where nothing else holds it");
 }
 
 void visit_checkpoint(RunConfig& config, Fields& keys) {

@@ -45,6 +45,13 @@ strategy::WireCodecs wire_codecs(const RunConfig& config) {
   using strategy::Codec;
   require_as_computed(config.link.pull, config.train.dtype, "pull");
   require_as_computed(config.link.gather, config.train.dtype, "gather");
+  const auto pull = config.link.pull.value_or(strategy::PullCodec::kNone);
+  if (config.train.master_dtype == MasterType::kBFloat16 && strategy::is_difference(pull)) {
+    throw base::InputError(
+        "[config] link.pull sends differences, but train.master_dtype is bfloat16, whose parameters travel "
+        "as "
+        "they are: leave link.pull at \"auto\", or keep masters in float32");
+  }
   const Codec gather = config.link.gather.value_or(Codec::kNone);
   const auto& [in_node, between] = config.link.push;
   const bool narrow = config.train.dtype == ComputeType::kBFloat16;  // parameters are, as they are
@@ -53,7 +60,9 @@ strategy::WireCodecs wire_codecs(const RunConfig& config) {
   const auto summed = [sums](std::optional<Codec> given) {
     return given.value_or(Codec::kNone) == Codec::kNone ? sums : *given;
   };
-  return {.pull = config.link.pull.value_or(strategy::PullCodec::kNone),
+  const bool travels_so = narrow && pull == strategy::PullCodec::kBFloat16;
+  const bool owned_so = config.train.master_dtype == MasterType::kBFloat16;
+  return {.pull = travels_so && owned_so ? strategy::PullCodec::kNone : pull,
           .push = {in_node.value_or(push), between.value_or(push)},
           .sums = {summed(in_node), summed(between)},
           .gather = narrow && gather == Codec::kBFloat16 ? Codec::kNone : gather};

@@ -50,6 +50,8 @@ struct PhaseConfig {
 };
 
 enum class ComputeType : uint8_t { kFloat32, kBFloat16, kFloat64, kAuto };
+// Of the parameters that an optimiser updates: float32 (float64 where all is), or bfloat16 rounded by chance.
+enum class MasterType : uint8_t { kWide, kBFloat16 };
 enum class ReduceType : uint8_t { kFloat32, kBFloat16 };
 // Whose visits a balance of experts counts: the token's sequence's, or the last step's.
 enum class BalanceOver : uint8_t { kSequence, kStep };
@@ -69,6 +71,7 @@ struct TrainConfig {
   int64_t stall_s = 60;  // a rank that makes no progress for so long ends the epoch, or the run where there
                          // are none; 0: never
   ComputeType dtype = ComputeType::kAuto;
+  MasterType master_dtype = MasterType::kWide;
   // Of gradients on their way between lanes that share parameters.
   ReduceType reduce_dtype = ReduceType::kFloat32;
   double balance_loss = 0;  // factor of the loss that balances experts (layers/balance.h); 0: none
@@ -207,14 +210,12 @@ struct ClusterConfig {
   int nodes = 1;
 };
 
-enum class Recompute : uint8_t { kAuto, kNone, kFull };
-
 struct MemoryConfig {
   double device_gib = 0;             // 0: ask the device
   std::optional<double> margin_gib;  // none: as margin_bytes() says
   double host_gib = 0;               // of a rank, for what is offloaded; 0: ask the machine
-  Recompute recompute = Recompute::kAuto;
-  std::optional<double> offload;  // 0 … 1, of each layer's rows; none: the planner decides
+  std::optional<double> recompute;   // 0 … 1, of the layers; none: the planner decides
+  std::optional<double> offload;     // 0 … 1, of each layer's rows; none: the planner decides
 };
 
 struct CheckpointConfig {

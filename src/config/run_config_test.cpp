@@ -47,6 +47,39 @@ TEST(RunConfig, PrintsWhatItParses) {
   EXPECT_EQ(parse_config(printed, "printed").parallel.select, (Select{Select::Rule::kFixed, 1}));
 }
 
+TEST(RunConfig, RecomputeIsAWordOrAShare) {
+  const auto recompute = [](const std::string& value) {
+    return parse_config(kSmall, "run.toml", {"memory.recompute=" + value}).memory.recompute;
+  };
+  EXPECT_EQ(recompute("auto"), std::nullopt);
+  EXPECT_EQ(recompute("none"), 0.0);
+  EXPECT_EQ(recompute("full"), 1.0);
+  EXPECT_EQ(recompute("0.25"), 0.25);
+  EXPECT_EQ(recompute("1"), 1.0);
+  for (const char* value : {"auto", "none", "full", "0.25"}) {
+    const std::string printed =
+        to_toml(parse_config(kSmall, "run.toml", {std::string("memory.recompute=") + value}));
+    EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed) << value;
+  }
+  for (const char* value : {"some", "1.5", "-0.1", "true"}) {
+    EXPECT_NE(fault(kSmall, {std::string("memory.recompute=") + value}).find("give auto, none, full or "),
+              std::string::npos)
+        << fault(kSmall, {std::string("memory.recompute=") + value});
+  }
+}
+
+TEST(RunConfig, NarrowMastersAreRefusedWhereTheyCannotBe) {
+  EXPECT_EQ(parse_config(kSmall, "run.toml").train.master_dtype, MasterType::kWide);
+  const std::vector<std::string> narrow{"train.master_dtype=bfloat16"};
+  EXPECT_EQ(parse_config(kSmall, "run.toml", narrow).train.master_dtype, MasterType::kBFloat16);
+  EXPECT_NE(
+      fault(kSmall, {"train.master_dtype=bfloat16", "train.dtype=float64"}).find("master_dtype is bfloat16"),
+      std::string::npos);
+  RunConfig config =
+      parse_config(kSmall, "run.toml", {"train.master_dtype=bfloat16", "link.pull=int8-difference"});
+  EXPECT_THROW(wire_codecs(config), base::InputError);
+}
+
 TEST(RunConfig, CorporaAreOneAListOrPairs) {
   using Pairs = std::vector<std::pair<std::string, double>>;
   const auto train = [](const std::string& value) {

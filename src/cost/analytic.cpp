@@ -225,7 +225,8 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                                         .accumulator_bytes = memory.accumulator_bytes,
                                         .owner_bytes_per_parameter = memory.owner_bytes_per_parameter,
                                         .logits_chunk_bytes = memory.logits_chunk_bytes,
-                                        .host_bytes = memory.host_bytes},
+                                        .host_bytes = memory.host_bytes,
+                                        .master_bytes = memory.master_bytes},
                              .topology = topology};
   for (const strategy::LinkSpeed& link : rates.beyond) options.beyond.push_back(link_times(link));
   const model::Program program(shape);

@@ -76,6 +76,7 @@ struct AnalyticMemory {
   int64_t owner_bytes_per_parameter = 16;
   int64_t logits_chunk_bytes = int64_t{16} << 20;  // logits of one chunk and their gradients
   int64_t host_bytes = 0;                          // of host memory, a rank's part; 0: not minded
+  int64_t master_bytes = 0;                        // MemoryModel's
 };
 
 // A calibration's source: "assumed rates of WHERE", and where nobody computes the model that it is counted.

@@ -334,6 +334,7 @@ Json memory_to_json(const MemoryModel& memory) {
                {"transient_bytes_per_token", memory.transient_bytes_per_token},
                {"logits_chunk_bytes", memory.logits_chunk_bytes}};
   if (memory.host_bytes > 0) json["host_bytes"] = memory.host_bytes;
+  if (memory.master_bytes > 0) json["master_bytes"] = memory.master_bytes;
   if (memory.attention_bytes_per_token > 0) {
     json.update({{"attention_bytes", memory.attention_bytes},
                  {"attention_bytes_per_token", memory.attention_bytes_per_token}});
@@ -358,7 +359,9 @@ MemoryModel memory_from_json(const Reader& reader) {
               scratch ? reader.integer("attention_bytes_per_token", 1, kMostBytesPerToken) : 0,
           .host_bytes = reader.has("host_bytes") ? reader.integer("host_bytes", 0, kMostBytes) : 0,
           .layer_parameters = counted ? reader.integer("layer_parameters", 1, kMostParameters) : 0,
-          .end_parameters = counted ? reader.integer("end_parameters", 1, kMostParameters) : 0};
+          .end_parameters = counted ? reader.integer("end_parameters", 1, kMostParameters) : 0,
+          .master_bytes =
+              reader.has("master_bytes") ? reader.integer("master_bytes", 1, kMostBytesPerElement) : 0};
 }
 
 // REQUIRES: options.inter is read.

@@ -269,15 +269,42 @@ Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, b
   if (options().repeat_forward) {
     times += own_times(scheme, CellKind::kForward, program().blocks_in(program().walked_back(run)));
   }
-  if (policy_.recompute) times += recompute_times(scheme, run);
+  if (policy_.recomputes()) times += recompute_times(scheme, run);
   return times;
+}
+
+bool MemoryModel::narrow_masters() {
+  constexpr int64_t kNarrowBytes = 2;
+  const bool known = layer_parameters == 0 && accumulator_bytes == 4 && owner_bytes_per_parameter > 8;
+  if (!known || kept_master_bytes() == kNarrowBytes) return false;
+  owner_bytes_per_parameter -= kept_master_bytes() - kNarrowBytes;
+  master_bytes = kNarrowBytes;
+  return true;
+}
+
+bool MemoryModel::code_moments() {
+  const int64_t coded = kept_master_bytes() + accumulator_bytes + 2;
+  if (layer_parameters > 0 || owner_bytes_per_parameter <= coded) return false;
+  owner_bytes_per_parameter = coded;
+  return true;
+}
+
+int64_t CostModel::recomputed_blocks(base::Interval blocks) const {
+  if (!policy_.recomputes_some()) return policy_.recomputes() ? blocks.size() : 0;
+  int64_t count = 0;
+  for (int64_t position = blocks.begin; position < blocks.end; ++position)
+    count += recomputes(position) ? 1 : 0;
+  return count;
 }
 
 Quadratic CostModel::recompute_times(const strategy::Scheme& scheme, base::Interval run) const {
   const base::Interval blocks = program().blocks_in(program().walked_back(run));
   Quadratic times;
   for (int64_t begin = blocks.begin, end = begin; begin < blocks.end; begin = end) {
-    while (end < blocks.end && program().at(end).kind == program().at(begin).kind) ++end;
+    const bool again = recomputes(begin);
+    while (end < blocks.end && program().at(end).kind == program().at(begin).kind && recomputes(end) == again)
+      ++end;
+    if (!again) continue;
     const model::TokenWork work = program().kind_at(begin).work();
     const Quadratic forward = own_times({.tp = scheme.tp, .pp = scheme.pp}, CellKind::kForward, {begin, end});
     // Rows that travel have their experts' gate and up made again whatever the policy.

@@ -86,12 +86,21 @@ struct MemoryModel {
   // Parameters that a layer, and either end of the model, count for; 0: those of the shape.
   int64_t layer_parameters = 0;
   int64_t end_parameters = 0;
+  int64_t master_bytes = 0;  // of a parameter that the optimiser updates; 0: those of a float, or of double
+  // As wide as they are kept.
+  int64_t kept_master_bytes() const {
+    return master_bytes > 0 ? master_bytes : std::max<int64_t>(4, element_bytes);
+  }
   // On the ranks that own so many parameters. Those that are not trained have neither Adam states nor
   // gradient.
   int64_t owner_bytes(int64_t all, int64_t trained) const {
-    const int64_t master = std::min(std::max<int64_t>(4, element_bytes), owner_bytes_per_parameter);
-    return trained * owner_bytes_per_parameter + (all - trained) * master;
+    return trained * owner_bytes_per_parameter +
+           (all - trained) * std::min(kept_master_bytes(), owner_bytes_per_parameter);
   }
+  // Masters in bfloat16, moments in 8 bits. False, with nothing changed, where they are so already, or bytes
+  // were published.
+  bool narrow_masters();
+  bool code_moments();
   // Of codecs: an owner's copies apart from masters that have as many bits; and, an element of what it owns
   // and of what a rank holds, 16 bits of a difference and its part of a factor.
   int64_t pull_bytes(strategy::PullCodec codec, int64_t owned, int64_t held) const {
@@ -183,6 +192,9 @@ class CostModel {
     return model;
   }
   bool branches() const { return attended_ppm_ != kWhole; }
+  // Whether the policy recomputes the block at that position, and how many of some blocks.
+  bool recomputes(int64_t position) const { return policy_.recomputes(position - program().blocks().begin); }
+  int64_t recomputed_blocks(base::Interval blocks) const;
   // Another machine or model under the same policy.
   CostModel with(Options options) const;
   // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
@@ -190,7 +202,7 @@ class CostModel {
   // experts or narrow keys, only in the input gradient.
   bool splits_backward(const strategy::Scheme& scheme) const {
     const bool narrow_rings = options().shape.latent.kv_rank > 0 && scheme.cp > 1;
-    return scheme.pp > 1 && scheme.experts == 1 && !narrow_rings && !policy_.recompute &&
+    return scheme.pp > 1 && scheme.experts == 1 && !narrow_rings && !policy_.recomputes() &&
            policy_.offload_permille == 0;
   }
 

@@ -43,9 +43,9 @@ TEST(CostModel, SlowRanksTakeAsManyTimesAsLongForWhatTheyCompute) {
             5 * priced.cell_ns({}, CellKind::kForward, all, lengths));
   EXPECT_EQ(slow.slowed(250).stage_times({}, 0), slow.stage_times({}, 0)) << "a pace, not a factor on one";
   EXPECT_EQ(slow.slowed(100).stage_times({}, 0), priced.stage_times({}, 0));
-  EXPECT_EQ(slow.under({.recompute = true}).slowed(100).stage_times({}, 0),
-            priced.under({.recompute = true}).stage_times({}, 0));
-  EXPECT_GT(slow.under({.recompute = true}).stage_times({}, 0).b, slow.stage_times({}, 0).b);
+  EXPECT_EQ(slow.under({.recompute_permille = 1000}).slowed(100).stage_times({}, 0),
+            priced.under({.recompute_permille = 1000}).stage_times({}, 0));
+  EXPECT_GT(slow.under({.recompute_permille = 1000}).stage_times({}, 0).b, slow.stage_times({}, 0).b);
   EXPECT_EQ(slow.update_ns(1000), priced.update_ns(1000));
   EXPECT_EQ(slow.transfer_ns({.pp = 2}, 100, 0), priced.transfer_ns({.pp = 2}, 100, 0));
 }
@@ -264,7 +264,7 @@ TEST(CostModel, RepeatingTheForwardRunsItsLayersOnceMore) {
 
 TEST(CostModel, RecomputingKeepsBordersAndRepeatsTheForwardWithoutAttention) {
   const CostModel keep(tiny_options());
-  const CostModel recompute = keep.under({.recompute = true});
+  const CostModel recompute = keep.under({.recompute_permille = 1000});
   const model::TokenBytes bytes = keep.program().kind_at(1).bytes({1}, 4);
   const Scheme one;
   EXPECT_EQ(MemoryCost(recompute, one).kept_bytes_per_token(1),
@@ -280,6 +280,17 @@ TEST(CostModel, RecomputingKeepsBordersAndRepeatsTheForwardWithoutAttention) {
   EXPECT_EQ(recompute.cell_times(one, CellKind::kBackwardInput, part), expected += again);
   EXPECT_EQ(recompute.cell_times(one, CellKind::kForward, part),
             keep.cell_times(one, CellKind::kForward, part));
+}
+
+TEST(CostModel, RecomputingAShareTakesThatShareOfTheTime) {
+  const CostModel keep(tiny_options());
+  const base::Interval blocks = keep.program().blocks();
+  const Quadratic all = keep.under({.recompute_permille = 1000}).recompute_times({}, blocks);
+  const Quadratic some = keep.under({.recompute_permille = 400}).recompute_times({}, blocks);
+  EXPECT_NEAR(static_cast<double>(some.b), 0.4 * static_cast<double>(all.b), 4);
+  EXPECT_EQ(some.c_ns * 5, all.c_ns * 2);
+  EXPECT_EQ(keep.under({.recompute_permille = 100}).recompute_times({}, blocks), Quadratic{})
+      << "of five layers";
 }
 
 }  // namespace

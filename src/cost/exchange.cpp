@@ -93,10 +93,14 @@ namespace {
 
 // On the fullest stage, with what is at work beyond a ring's.
 int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, const ExchangeBytes& more) {
-  const int64_t layers = std::ranges::max(stage_layers(cost, scheme));
   const bool counts_work = cost.options().memory.transient_bytes_per_token > 0;
   const int64_t at_work = counts_work ? std::max(more.forward, more.nested) : 0;
-  return MemoryCost(cost, scheme).held_bytes_per_token() + layers * kept_of(more, cost) + at_work;
+  int64_t kept = 0;
+  for (int stage = 0; stage < scheme.pp; ++stage) {
+    const base::Interval blocks = cost.program().blocks_in(cost.stage_run(scheme, stage));
+    kept = std::max(kept, kept_of(more, cost, blocks));
+  }
+  return MemoryCost(cost, scheme).held_bytes_per_token() + kept + at_work;
 }
 
 // Elements of a token's row that the lane of so many with most heads gets of one other, and gives back.
@@ -131,7 +135,8 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
   }
   held_travelling_bytes_ =
       held_bytes(scheme, cost, travelling_bytes(shape, scheme, cost.options().memory.element_bytes));
-  const bool again = cost.policy().recompute || cost.options().repeat_forward;
+  const int64_t again =
+      cost.options().repeat_forward ? strategy::MemoryPolicy::kAll : cost.policy().recompute_permille;
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const base::Interval run = cost.stage_run(scheme, stage);
     const auto times = [&](CellKind kind) {
@@ -145,7 +150,7 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
                    .blocks = forward                         ? 1
                              : cost.options().repeat_forward ? 3
                                                              : 2,
-                   .passes = forward || !again ? 1 : 2,
+                   .passes_permille = strategy::MemoryPolicy::kAll + (forward ? 0 : again),
                    .attention = {.a = attention.a, .a_windowed = attention.a_windowed}};
     };
     stages_.push_back({times(CellKind::kForward), times(CellKind::kBackwardInput)});
@@ -200,9 +205,9 @@ ExchangeTimes Exchanges::times_of(const Times& times, const LanePlace& place, in
   const auto uneven = [&](int64_t a, int64_t part) {
     return static_cast<int64_t>(Wide{a} * part / heads_.queries);
   };
-  of.attention = rows_of(single.all_layers(), times.passes, 2 * (most.queries + most.keys) * head_bytes_,
-                         place, head_lanes);
-  of.recurrent = rows_of(single.scanned_layers, times.passes,
+  of.attention = rows_of(single.all_layers(), times.passes_permille,
+                         2 * (most.queries + most.keys) * head_bytes_, place, head_lanes);
+  of.recurrent = rows_of(single.scanned_layers, times.passes_permille,
                          recurrent_row_bytes_[static_cast<size_t>(head_lanes)], place, head_lanes);
   of.waiting = {.a = uneven(times.attention.a, later),
                 .a_windowed = uneven(times.attention.a_windowed, later)};
@@ -276,20 +281,21 @@ int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int h
   return times.scanned_layers * (hops_ns + (model::kStateBlocks - 1) * (nodes > 1 ? outside_ns : inside_ns));
 }
 
-// Of layers that go there and back `passes` times.
-ExchangeTimes::Rows Exchanges::rows_of(int64_t layers, int64_t passes, int64_t row_bytes,
+// Of layers that go there and back so many thousand times, in the mean.
+ExchangeTimes::Rows Exchanges::rows_of(int64_t layers, int64_t passes_permille, int64_t row_bytes,
                                        const LanePlace& place, int head_lanes) const {
   // A group that no node ends in stays inside one.
   const int inside = place.run % head_lanes == 0 ? head_lanes - 1 : std::min(place.fewest, head_lanes) - 1;
   const int outside = head_lanes - 1 - inside;
   const auto often = [&](const LinkTimes& on) {
-    return LinkTimes{2 * passes * on.latency_ns, on.bytes_per_s};
+    return LinkTimes{2 * passes_permille * on.latency_ns / 1000, on.bytes_per_s};
   };
+  const int64_t moved_bytes = passes_permille * row_bytes / 1000;
   return {.layers = layers,
           .inside = often(link(0)),
           .between = often(link(place.level)),
-          .inside_bytes = inside * passes * row_bytes,
-          .between_bytes = outside * sharers_ * passes * row_bytes};
+          .inside_bytes = inside * moved_bytes,
+          .between_bytes = outside * sharers_ * moved_bytes};
 }
 
 int64_t Exchanges::credit_tokens(const ExchangeChoice& choice, int lanes, int64_t tokens) const {
@@ -413,8 +419,8 @@ int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_i
 
 // There and back, in both cells, of a sequence's rows of so many heads.
 Wide Exchanges::moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const {
-  return Wide{times.forward.passes + times.backward.passes} * times.forward.ring(0).all_layers() * 2 *
-         (heads.queries + heads.keys) * head_bytes_ * length;
+  return Wide{times.forward.passes_permille + times.backward.passes_permille} *
+         times.forward.ring(0).all_layers() * 2 * (heads.queries + heads.keys) * head_bytes_ * length / 1000;
 }
 
 namespace {

@@ -145,7 +145,7 @@ class Exchanges {
   struct Times {
     std::vector<RingTimes> rings;  // of single lanes, by level of the topology
     int64_t blocks = 0;            // that a ring passes: keys and values, or their gradients as well
-    int64_t passes = 0;            // of heads, there and back
+    int64_t passes_permille = 0;   // of heads, there and back, in the mean of its layers
     Quadratic attention;           // of all that waits for the lane with most heads; its squares' parts alone
     const RingTimes& ring(int level) const { return rings[static_cast<size_t>(level)]; }
     bool operator==(const Times&) const = default;
@@ -161,8 +161,8 @@ class Exchanges {
                         strategy::Exchange exchange) const;
   int64_t held_bytes_of(const ExchangeChoice& choice, int lanes) const;  // of a token
   int64_t scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const;
-  ExchangeTimes::Rows rows_of(int64_t layers, int64_t passes, int64_t row_bytes, const LanePlace& place,
-                              int head_lanes) const;
+  ExchangeTimes::Rows rows_of(int64_t layers, int64_t passes_permille, int64_t row_bytes,
+                              const LanePlace& place, int head_lanes) const;
   Wide moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const;
   int64_t waiting_area_ns(const Stage& times, int64_t length, int head_lanes) const;
   // Those that the cost model allows and that have heads enough, in the order in which equals are taken, and

@@ -60,9 +60,10 @@ ExchangeBytes travelling_bytes(const model::Shape& shape, const strategy::Scheme
   return bytes;
 }
 
-int64_t kept_of(const ExchangeBytes& more, const CostModel& cost) {
+int64_t kept_of(const ExchangeBytes& more, const CostModel& cost, base::Interval blocks) {
   if (cost.options().repeat_forward) return 0;
-  return cost.policy().recompute ? more.border : more.saved;
+  const int64_t again = cost.recomputed_blocks(blocks);
+  return again * more.border + (blocks.size() - again) * more.saved;
 }
 
 }  // namespace sluice::cost

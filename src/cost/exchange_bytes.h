@@ -23,7 +23,7 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& 
 // And that of queries that travel, with what they need and make: at work alone.
 ExchangeBytes travelling_bytes(const model::Shape& shape, const strategy::Scheme& scheme,
                                int64_t element_bytes);
-// Of these, what stays from forward to backward.
-int64_t kept_of(const ExchangeBytes& more, const CostModel& cost);
+// Of these, what stays of the blocks from forward to backward.
+int64_t kept_of(const ExchangeBytes& more, const CostModel& cost, base::Interval blocks);
 
 }  // namespace sluice::cost

@@ -197,7 +197,7 @@ TEST(Exchanges, AttentionWaitsForTheLaneWithMostHeads) {
 
 TEST(Exchanges, RecomputingExchangesHeadsOnceMore) {
   const LanePlace place{.lanes = 4, .fewest = 4, .run = 4};
-  const Exchanges exchanges({.cp = 8}, CostModel(options_of()).under({.recompute = true}));
+  const Exchanges exchanges({.cp = 8}, CostModel(options_of()).under({.recompute_permille = 1000}));
   const Exchanges::Exposed exposed = exchanges.exposed(0, shared_on(4), place, 4);
   EXPECT_EQ(exposed.backward_ns, 2 * exposed.forward_ns);
 }

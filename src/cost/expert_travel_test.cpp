@@ -82,7 +82,7 @@ TEST(DividedExperts, MakeAgainWhatIsNotKept) {
   };
   CostModel::Options options = cost.options();
   options.share_traits.keeps_travelled = true;
-  const CostModel keeping(options), recomputing = cost.under({.recompute = true}),
+  const CostModel keeping(options), recomputing = cost.under({.recompute_permille = 1000}),
                                     visiting_again = cost.under({.visits_again = true});
   EXPECT_LT(backward_b(keeping), backward_b(cost));
   EXPECT_LT(backward_b(cost), backward_b(visiting_again));

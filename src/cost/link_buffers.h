@@ -54,9 +54,9 @@ class LinkBuffers {
 // one rank.
 int64_t link_buffer_bytes(const CostModel& cost, const strategy::Scheme& scheme, int stage, int world_size);
 
-// An owner's copies of its masters in the dtype of computation, where that is narrower.
+// An owner's copies of its masters in the dtype of computation, where that is another.
 inline int64_t narrow_copies_bytes(const MemoryModel& memory, int64_t owned) {
-  return memory.element_bytes < 4 ? owned * memory.element_bytes : 0;
+  return memory.element_bytes != memory.kept_master_bytes() ? owned * memory.element_bytes : 0;
 }
 
 // With what is too small to be counted one by one, ids, targets and tables, and what allocators round up.

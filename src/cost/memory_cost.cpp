@@ -129,9 +129,9 @@ template <typename Visit>
 void MemoryCost::for_each_kind_of_block(base::Interval run, Visit visit) const {
   const base::Interval blocks = program().blocks_in(run);
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
-    if (position > blocks.begin && program().at(position).kind == program().at(position - 1).kind) continue;
+    if (position > blocks.begin && like_before(position)) continue;
     visit(position);
-    if (program().uniform()) return;
+    if (all_blocks_alike()) return;
   }
 }
 
@@ -174,9 +174,10 @@ int64_t MemoryCost::deferred_bytes_per_token(int64_t position) const {
 int64_t MemoryCost::kept_bytes_per_token(int64_t position, int head_lanes) const {
   if (position < program().first_trained()) return 0;
   const int64_t exchanged =
-      kept_of(exchange_bytes(options().shape, scheme_, options().memory.element_bytes, head_lanes), cost_);
+      kept_of(exchange_bytes(options().shape, scheme_, options().memory.element_bytes, head_lanes), cost_,
+              {position, position + 1});
   const int64_t saved = saved_bytes_per_token(position);
-  if (!cost_.policy().recompute) return saved + exchanged;
+  if (!cost_.recomputes(position)) return saved + exchanged;
   // What was measured or published, shared as the kind says.
   const model::TokenBytes bytes = token_bytes(position);
   return wide_divide_up(Wide{saved} * bytes.border, bytes.saved) + exchanged;
@@ -184,8 +185,9 @@ int64_t MemoryCost::kept_bytes_per_token(int64_t position, int head_lanes) const
 
 int64_t MemoryCost::recomputed_bytes_per_token(base::Interval run) const {
   int64_t most = 0;
-  if (!cost_.policy().recompute) return most;
+  if (!cost_.policy().recomputes()) return most;
   for_each_kind_of_block(run, [&](int64_t position) {
+    if (!cost_.recomputes(position)) return;
     const model::TokenBytes bytes = token_bytes(position);
     const int64_t saved = saved_bytes_per_token(position);
     most = std::max(most, wide_divide_up(Wide{saved} * bytes.recomputed, bytes.saved));
@@ -220,9 +222,7 @@ int64_t MemoryCost::held_bytes_of_stage(int stage) const {
   const bool split = cost_.splits_backward(scheme_);
   int64_t held = 0, of_kind = 0, leaving = 0;
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
-    const bool new_kind =
-        position == blocks.begin || program().at(position).kind != program().at(position - 1).kind;
-    if (new_kind) {
+    if (position == blocks.begin || !like_before(position)) {
       of_kind = kept_bytes_per_token(position);
       leaving = offloaded_bytes(position, 1);
       if (split) of_kind += deferred_bytes_per_token(position);
@@ -345,9 +345,9 @@ int64_t MemoryCost::credit_tokens(int world_size) const {
   return within_host(std::min(kMostTokens, free_bytes / held_bytes_per_token()), 1);
 }
 
-int64_t MemoryCost::max_len_tokens(int world_size) const {
+int64_t MemoryCost::max_len_beside(int64_t fixed_bytes) const {
   const int64_t at_once = published_ == nullptr ? 1 : scheme_.pp;  // micro-batches in flight
-  const int64_t free_bytes = cost_.device_bytes() - fixed_bytes(world_size);
+  const int64_t free_bytes = cost_.device_bytes() - fixed_bytes;
   const int64_t per_token = at_once * held_bytes_per_token() + transient_bytes_per_token();
   return within_host(std::clamp(free_bytes / per_token, int64_t{0}, kMostTokens), at_once);
 }

@@ -26,7 +26,9 @@ class MemoryCost {
   // fit beside fixed_bytes, and whose offloaded bytes fit the host. 0: does not fit. With a table the longest
   // micro-batch is the published one: pp of it fit.
   int64_t credit_tokens(int world_size) const;
-  int64_t max_len_tokens(int world_size) const;
+  int64_t max_len_tokens(int world_size) const { return max_len_beside(fixed_bytes(world_size)); }
+  // The longest micro-batch beside so many fixed bytes, which no policy changes.
+  int64_t max_len_beside(int64_t fixed_bytes) const;
   // What a micro-batch of `tokens` under `policy` takes of that credit, rounded up, and at most all of it.
   int64_t credit_of(int world_size, const strategy::MemoryPolicy& policy, int64_t tokens) const;
 
@@ -38,6 +40,11 @@ class MemoryCost {
   int64_t deferred_bytes_per_token(int64_t position) const;
   // Of rows that travelled to experts, where they stay (ShareTraits::keeps_travelled).
   int64_t travelled_bytes_per_token(int64_t position) const;
+  // What a lane with a micro-batch of so many tokens takes beside fixed_bytes, and of the host.
+  int64_t bytes_of(int64_t tokens) const {
+    return tokens * (held_bytes_per_token() + transient_bytes_per_token());
+  }
+  int64_t host_bytes_of(int64_t tokens) const { return tokens * host_bytes_per_token(); }
   // What a token takes of the device from forward to backward, on the fullest stage.
   int64_t held_bytes_per_token() const;
   // What a backward of the run has made again at any time, a token.
@@ -65,8 +72,14 @@ class MemoryCost {
   model::TokenBytes token_bytes(int64_t position) const;
   // The first stages, among which is the one that holds most of a micro-batch: of alike blocks no stage has
   // more than the first, or, where the embedding takes the time of some, the second.
-  int stages_to_compare() const { return program().uniform() ? std::min(scheme_.pp, 2) : scheme_.pp; }
-  // The blocks of a run, without those that are of the kind of the one before.
+  int stages_to_compare() const { return all_blocks_alike() ? std::min(scheme_.pp, 2) : scheme_.pp; }
+  bool all_blocks_alike() const { return program().uniform() && !cost_.policy().recomputes_some(); }
+  // Whether the block is what the one before it is, and both are recomputed or neither.
+  bool like_before(int64_t position) const {
+    return program().at(position).kind == program().at(position - 1).kind &&
+           cost_.recomputes(position) == cost_.recomputes(position - 1);
+  }
+  // The blocks of a run, without those that are like the one before.
   template <typename Visit>
   void for_each_kind_of_block(base::Interval run, Visit visit) const;
   // The blocks of a stage whose activations wait for a backward.

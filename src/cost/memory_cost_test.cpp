@@ -33,7 +33,8 @@ TEST(MemoryCost, OwnersHaveNarrowCopiesOfTheirMasters) {
   CostModel::Options options = tiny_options();
   const int64_t wide = MemoryCost(CostModel(options), {}).fixed_bytes(1);
   options.memory.element_bytes = 2;
-  EXPECT_EQ(MemoryCost(CostModel(options), {}).fixed_bytes(1), wide) << "parameters and copies in 2 bytes each";
+  EXPECT_EQ(MemoryCost(CostModel(options), {}).fixed_bytes(1), wide)
+      << "parameters and copies in 2 bytes each";
 }
 
 int64_t buffers_of(int64_t elements, int64_t element_bytes, strategy::PullCodec pull, strategy::Codec push) {
@@ -151,7 +152,7 @@ TEST(MemoryCost, NothingIsKeptBelowTheFirstTrainedLayer) {
 
 TEST(MemoryCost, CreditOfAnotherPolicyIsItsShareOfTheMemory) {
   for (const strategy::MemoryPolicy& policy :
-       {strategy::MemoryPolicy{.recompute = true}, {.offload_permille = 700}}) {
+       {strategy::MemoryPolicy{.recompute_permille = 1000}, {.offload_permille = 700}}) {
     const CostModel keep(tiny_options());
     const CostModel saving = keep.under(policy);
     for (const Scheme& scheme : {Scheme{}, Scheme{.pp = 2}}) {
@@ -162,6 +163,44 @@ TEST(MemoryCost, CreditOfAnotherPolicyIsItsShareOfTheMemory) {
       EXPECT_EQ(MemoryCost(keep, scheme).credit_of(2, policy, longest), credit);
     }
   }
+}
+
+TEST(MemoryCost, RecomputedShareOfLayersLiesBetweenNoneAndAll) {
+  const CostModel keep(tiny_options());
+  int64_t held = MemoryCost(keep, {}).held_bytes_per_token();
+  const int64_t saved = MemoryCost(keep, {}).kept_bytes_per_token(1);
+  const int64_t border = MemoryCost(keep.under({.recompute_permille = 1000}), {}).kept_bytes_per_token(1);
+  for (const int permille : {200, 400, 600, 800, 1000}) {
+    const CostModel some = keep.under({.recompute_permille = permille});
+    EXPECT_EQ(some.recomputed_blocks(some.program().blocks()), permille / 200) << "of five layers";
+    EXPECT_EQ(MemoryCost(some, {}).held_bytes_per_token(), held - (saved - border)) << permille;
+    held = MemoryCost(some, {}).held_bytes_per_token();
+  }
+  // The first stage has layers 0 to 2, of which the second is recomputed; the other has none.
+  const CostModel one = keep.under({.recompute_permille = 200});
+  int64_t recomputed = 0;
+  for (int64_t block = 1; block <= 5; ++block) recomputed += one.recomputes(block) ? 1 : 0;
+  EXPECT_EQ(recomputed, 1);
+  EXPECT_EQ(MemoryCost(one, {.pp = 2}).held_bytes_per_token(),
+            MemoryCost(keep, {.pp = 2}).held_bytes_per_token())
+      << "the fullest stage keeps all";
+}
+
+TEST(MemoryCost, NarrowMastersSaveTheirHalfAndTheCopies) {
+  CostModel::Options options = tiny_options();
+  options.memory.element_bytes = 2;
+  const int64_t wide = MemoryCost(CostModel(options), {}).fixed_bytes(1);
+  ASSERT_TRUE(options.memory.narrow_masters());
+  EXPECT_FALSE(options.memory.narrow_masters()) << "they are";
+  EXPECT_EQ(options.memory.owner_bytes(10, 7), 7 * 14 + 3 * 2);
+  const int64_t all = 5 * (64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64) + 2 * 100 * 64 + 64;
+  EXPECT_EQ(wide - MemoryCost(CostModel(options), {}).fixed_bytes(1),
+            with_small_tensors(all * (6 + 16 + 2) + 4000) - with_small_tensors(all * (6 + 14) + 4000));
+  ASSERT_TRUE(options.memory.code_moments());
+  EXPECT_EQ(options.memory.owner_bytes_per_parameter, 2 + 4 + 2);
+  options.memory.layer_parameters = 7;
+  options.memory.master_bytes = 0;
+  EXPECT_FALSE(options.memory.narrow_masters()) << "bytes that were published";
 }
 
 }  // namespace

@@ -395,7 +395,7 @@ TEST(Build, CreditIsThatOfThePlansPolicies) {
   int64_t longest = 0;
   for (strategy::PipelinePlan& pipeline : random.plan.pipelines) {
     for (strategy::Unit& unit : pipeline.units) {
-      unit.memory.recompute = true;
+      unit.memory.recompute_permille = 1000;
       longest = std::max(longest, unit.tokens());
     }
   }
@@ -410,7 +410,7 @@ TEST(Build, CreditIsThatOfThePlansPolicies) {
     return least;
   };
   options.memory.device_bytes = 0;
-  while (held({.recompute = true}) < longest) options.memory.device_bytes += 1000;
+  while (held({.recompute_permille = 1000}) < longest) options.memory.device_bytes += 1000;
   ASSERT_LT(held({}), longest);
   EXPECT_NO_THROW(build(random.plan, random.table, cost::CostModel(options), random.world_size));
 }

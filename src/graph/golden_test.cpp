@@ -23,7 +23,7 @@ std::string lowered(const Golden& golden) {
       testing::plan_from_text(golden.value("strategy"), golden.values.at("load"), ranks);
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
     for (strategy::Unit& unit : pipeline.units) {
-      unit.memory.recompute = golden.has("recompute");
+      unit.memory.recompute_permille = golden.has("recompute") ? strategy::MemoryPolicy::kAll : 0;
       if (golden.has("offload_permille"))
         unit.memory.offload_permille = static_cast<int>(golden.number("offload_permille"));
     }

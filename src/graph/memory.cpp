@@ -47,8 +47,9 @@ class Activations {
     kept_.assign(static_cast<size_t>(program.blocks().begin) + 1, 0);
     deferred_ = kept_;
     for (int64_t block = program.blocks().begin; block < program.blocks().end; ++block) {
-      const bool like_before =
-          block > program.blocks().begin && program.at(block).kind == program.at(block - 1).kind;
+      const bool like_before = block > program.blocks().begin &&
+                               program.at(block).kind == program.at(block - 1).kind &&
+                               cost.recomputes(block) == cost.recomputes(block - 1);
       const auto grow = [&](std::vector<int64_t>& sums, int64_t own) { sums.push_back(sums.back() + own); };
       grow(kept_,
            like_before ? kept_.back() - kept_.end()[-2] : memory_.kept_bytes_per_token(block, head_lanes));
@@ -107,7 +108,7 @@ class Activations {
     return before[static_cast<size_t>(blocks.end)] - before[static_cast<size_t>(blocks.begin)];
   }
   int64_t recomputed(const Node& node) const {
-    const bool exchanges = cost_.policy().recompute && !blocks_of(node).empty();
+    const bool exchanges = cost_.recomputed_blocks(blocks_of(node)) > 0;
     return memory_.recomputed_bytes_per_token(node.cell().run) + (exchanges ? exchange_.recomputed : 0);
   }
   int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.cell().stage)]; }

@@ -223,7 +223,10 @@ inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
   if (rng.below(3) == 0) return;
   std::vector<strategy::MemoryPolicy> policies(4);
   for (strategy::MemoryPolicy& policy : policies) {
-    policy.recompute = rng.below(2) == 0;
+    policy.recompute_permille =
+        rng.below(2) == 0
+            ? 0
+            : (rng.below(2) == 0 ? strategy::MemoryPolicy::kAll : static_cast<int>(rng.between(1, 999)));
     policy.offload_permille = rng.below(2) == 0 ? 0 : static_cast<int>(rng.between(1, 1000));
   }
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {

@@ -17,8 +17,9 @@ namespace sluice::ops {
 
 namespace {
 
-// Passes every request on and books what the heap really gave for it. A block's context is its data and its size
-// is the heap's to tell, as c10's raw_allocate and raw_deallocate require: oneDNN calls them for its BF16 products.
+// Passes every request on and books what the heap really gave for it. A block's context is its data and its
+// size is the heap's to tell, as c10's raw_allocate and raw_deallocate require: oneDNN calls them for its
+// BF16 products.
 class CountingAllocator final : public c10::Allocator {
  public:
   // REQUIRES: `under` takes its blocks from malloc and gives them back by its raw deleter, as c10's own does.
@@ -115,6 +116,17 @@ int64_t peak_tensor_bytes(c10::Device device) {
 #endif
   if (!device.is_cpu() || host_allocator() == nullptr) return 0;
   return host_allocator()->account().peak_bytes();
+}
+
+AllocatorUse allocator_use([[maybe_unused]] c10::Device device) {
+#ifdef SLUICE_CUDA
+  if (device.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+    const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return {stats.reserved_bytes[all].peak, stats.num_alloc_retries};
+  }
+#endif
+  return {};
 }
 
 }  // namespace sluice::ops

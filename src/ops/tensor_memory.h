@@ -19,6 +19,15 @@ void reset_peak_tensor_bytes(c10::Device device);
 // The most that tensors took of the device since; 0 when nothing counts.
 int64_t peak_tensor_bytes(c10::Device device);
 
+// What a GPU's caching allocator has taken from the device since the peak was reset, most at any time, and
+// how often it has had to give its cache back and try again since the process began. 0 on a CPU, whose memory
+// comes from the system block by block.
+struct AllocatorUse {
+  int64_t reserved_bytes = 0;
+  int64_t retries = 0;
+};
+AllocatorUse allocator_use(c10::Device device);
+
 // What others than tensors take of a GPU: contexts, communicators, libraries' workspaces, other processes; 0
 // on the CPU.
 int64_t untracked_device_bytes(c10::Device device);

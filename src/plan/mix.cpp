@@ -25,19 +25,6 @@ void sort_by_ranks(std::vector<SchemeCost>& schemes) {
   });
 }
 
-std::vector<int> lanes_to_search(const Scheme& one_lane, int world_size, const strategy::Topology& topology,
-                                 int max_cp) {
-  constexpr int kWidest = 4;  // a power of two below the most
-  const int most = std::min(max_cp, world_size / one_lane.ranks());
-  const int node = topology.lanes_of_node(one_lane.tp);
-  std::vector<int> lanes;
-  for (int cp = 1; cp <= most; cp *= 2) {
-    const bool in_node = cp <= node;
-    if (in_node || (one_lane.pp == 1 && kWidest * cp >= most)) lanes.push_back(cp);
-  }
-  return lanes;
-}
-
 // What a token takes of a pass of lanes that have as many as a rank has of a step, or as many as they hold,
 // gathers included, in picoseconds.
 int64_t usual_token_ps(const SchemeCost& scheme, const SchemeLimits& limits) {
@@ -137,6 +124,19 @@ std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_si
   }
   sort_by_ranks(schemes);
   return schemes;
+}
+
+std::vector<int> lanes_to_search(const Scheme& one_lane, int world_size, const strategy::Topology& topology,
+                                 int max_cp) {
+  constexpr int kWidest = 4;  // a power of two below the most
+  const int most = std::min(max_cp, world_size / one_lane.ranks());
+  const int node = topology.lanes_of_node(one_lane.tp);
+  std::vector<int> lanes;
+  for (int cp = 1; cp <= most; cp *= 2) {
+    const bool in_node = cp <= node;
+    if (in_node || (one_lane.pp == 1 && kWidest * cp >= most)) lanes.push_back(cp);
+  }
+  return lanes;
 }
 
 std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world_size,

@@ -29,6 +29,10 @@ struct SchemeLimits {
   int64_t tokens_a_rank = 0;  // of a step
 };
 
+// How many lanes pipelines of a scheme have that are searched.
+std::vector<int> lanes_to_search(const strategy::Scheme& one_lane, int world_size,
+                                 const strategy::Topology& topology, int max_cp);
+
 // The same with lanes that share parameters, and fewer of many lanes: beyond a node only the widest three,
 // because a wide pipeline plans whatever two of half its lanes plan; several stages have lanes of one node.
 // Lanes share where a lane alone does not hold its part of a step, a quarter on top: with as few as then hold

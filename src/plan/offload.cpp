@@ -51,14 +51,6 @@ bool hides(const cost::CostModel& cost, const strategy::Scheme& scheme, const co
   return cost.options().host.of_bytes(bytes) <= layer_ns;
 }
 
-// The same on as many lanes as a sequence needs.
-bool hides(const SchemeCost& scheme, int64_t length) {
-  const int lanes = scheme.fewest_lanes(length);
-  const int64_t tokens = (length + lanes - 1) / lanes;
-  return hides(scheme.cost(), scheme.scheme(),
-               cost::Work::of_lane(tokens, length, lanes, scheme.cost().window()));
-}
-
 cost::CostModel offloading(const cost::CostModel& cost, int permille) {
   strategy::MemoryPolicy policy = cost.policy();
   policy.offload_permille = permille;
@@ -66,21 +58,6 @@ cost::CostModel offloading(const cost::CostModel& cost, int permille) {
 }
 
 }  // namespace
-
-std::optional<strategy::MemoryPolicy> hidden_offload(const cost::CostModel& cost,
-                                                     std::span<const strategy::Strategy> strategies,
-                                                     int world_size, int64_t length) {
-  for (int permille = kStepPermille; permille <= kMilli; permille += kStepPermille) {
-    const cost::CostModel under = offloading(cost, permille);
-    for (const strategy::Strategy& strategy : strategies) {
-      for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-        const SchemeCost scheme(pipeline.scheme, under, world_size);
-        if (scheme.max_len_tokens() >= length && hides(scheme, length)) return under.policy();
-      }
-    }
-  }
-  return std::nullopt;
-}
 
 int hidden_permille(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
                     int world_size) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "cost/cost_model.h"
@@ -33,14 +32,9 @@ int64_t lanes_of_offload(const OffloadProblem& problem, int permille);
 // T(s) >= r·Act(s) ÷ bandwidth; 0 where that saves no lane.
 OffloadChoice choose_offload(const OffloadProblem& problem);
 
-// The smallest share, in steps of a twentieth, under which some pipeline of the strategies holds a sequence
-// of `length` tokens while a layer's forward hides its copies; nothing when none does.
-std::optional<strategy::MemoryPolicy> hidden_offload(const cost::CostModel& cost,
-                                                     std::span<const strategy::Strategy> strategies,
-                                                     int world_size, int64_t length);
-
-// The largest share, in thousandths and in the same steps, whose copies a layer's forward hides under every
-// scheme of the strategies while lanes are full of short sequences, which hide least; 0: not even the first.
+// The largest share, in thousandths and in steps of a twentieth, whose copies a layer's forward hides under
+// every scheme of the strategies while lanes are full of short sequences, which hide least; 0: not even the
+// first.
 int hidden_permille(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
                     int world_size);
 

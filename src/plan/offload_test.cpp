@@ -71,20 +71,6 @@ TEST(Offload, EqualsTheLiteralFormula) {
   }
 }
 
-TEST(Offload, HiddenShareIsTheLeastThatHolds) {
-  cost::CostModel::Options options = test_cost().options();
-  const std::vector<strategy::Strategy> strategies{strategy::parse_strategy("<1,1,1>", 1)};
-  options.host = {0, int64_t{1} << 40};
-  const cost::CostModel fast(options);
-  const int64_t held = cost::MemoryCost(fast, {}).max_len_tokens(1);
-  const auto found = hidden_offload(fast, strategies, 1, held + 1);
-  ASSERT_GT(options.shape.layers, cost::kLayersThatStay);
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->offload_permille, 50);
-  options.host = {0, 1'000'000};
-  EXPECT_FALSE(hidden_offload(cost::CostModel(options), strategies, 1, held + 1));
-}
-
 TEST(Offload, ShareThatIsAlwaysHiddenGrowsWithTheHostsLink) {
   cost::CostModel::Options options = test_cost().options();
   const std::vector<strategy::Strategy> strategies{strategy::parse_strategy("<1,2,1> + 2x<1,1,1>", 4)};

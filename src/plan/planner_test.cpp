@@ -175,7 +175,7 @@ TEST(Planner, EqualSequencesSpreadEvenly) {
 TEST(Planner, RecomputesWhereTheLongestSequenceNeedsIt) {
   PlannerOptions options = options_of({"<1,2,1> + 2x<1,1,1>"});
   const int64_t held = Planner(options, test_cost()).max_len_tokens();
-  options.policies = {{}, {.recompute = true}};
+  options.policies = {{}, {.recompute_permille = 1000}};
   const Planner planner(options, test_cost());
   ASSERT_GT(planner.max_len_tokens(), held);
   const StepPlan kept = planner.plan(0, sequences_of({held, 100, 200, 300}));
@@ -187,7 +187,7 @@ TEST(Planner, RecomputesWhereTheLongestSequenceNeedsIt) {
   int64_t end_ns = 0;
   for (const auto& pipeline : plan.pipelines) {
     for (const strategy::Unit& micro_batch : pipeline.units) {
-      EXPECT_EQ(micro_batch.memory.recompute, micro_batch.tokens() > held);
+      EXPECT_EQ(micro_batch.memory.recomputes(), micro_batch.tokens() > held);
     }
     const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorldSize);
     end_ns = std::max(end_ns, schedule::schedule_pipeline(load).makespan_ns);
@@ -200,7 +200,7 @@ TEST(Planner, RecomputesWhereTheLongestSequenceNeedsIt) {
 TEST(Planner, APlainMethodServesWhereNothingElseDoes) {
   PlannerOptions options = options_of({"<1,2,1> + 2x<1,1,1>"});
   const int64_t held = Planner(options, test_cost()).max_len_tokens();
-  options.policies = {{}, {.recompute = true}};
+  options.policies = {{}, {.recompute_permille = 1000}};
   const Planner ours(options, test_cost());
   options.method = plain();
   const Planner planner(options, test_cost());

@@ -42,12 +42,12 @@ struct SearchedPart {
   std::vector<SchemeCost> schemes;
 };
 
-// Whole nodes, where there are several.
-SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost, int copies) {
+// Whole nodes, where there are several. Lanes share parameters until they hold so many tokens a rank.
+SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost, int copies,
+                     int64_t tokens_a_rank) {
   int ranks = options.world_size / copies;
   const int node = cost.options().topology.node_ranks();
   if (copies > 1 && ranks > node) ranks -= ranks % node;
-  const int64_t tokens_a_rank = mean_tokens(options.sample_batches) / options.world_size;
   return {.copies = copies,
           .ranks = ranks,
           .schemes = schemes_to_search(
@@ -55,13 +55,20 @@ SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost
               {.max_cp = options.max_cp, .max_share = options.max_share, .tokens_a_rank = tokens_a_rank})};
 }
 
-// The smallest parts that hold the context.
+// The smallest parts that hold the context; where none does, all ranks, with lanes that share for the
+// longest sequence's sake.
 SearchedPart part_to_search(const ProposalOptions& options, const cost::CostModel& cost) {
+  const int64_t mean = mean_tokens(options.sample_batches) / options.world_size;
+  const auto holds = [&](const SearchedPart& part) {
+    return !held_by_none(options.context_length, part.schemes, part.ranks);
+  };
   for (int copies = (options.world_size + kMostRanks - 1) / kMostRanks; copies > 1; copies /= 2) {
-    SearchedPart part = part_of(options, cost, copies);
-    if (!held_by_none(options.context_length, part.schemes, part.ranks)) return part;
+    SearchedPart part = part_of(options, cost, copies, mean);
+    if (holds(part)) return part;
   }
-  return part_of(options, cost, 1);
+  SearchedPart whole = part_of(options, cost, 1, mean);
+  const int64_t of_longest = options.context_length / options.world_size;
+  return holds(whole) || of_longest <= mean ? whole : part_of(options, cost, 1, of_longest);
 }
 
 // What a part of the machine gets of each batch: every copies-th sequence from the longest down, and always

@@ -9,13 +9,6 @@
 namespace sluice::plan {
 namespace {
 
-// Two of the 2k even chunks of a sequence fit each lane.
-int64_t longest_on(int lanes, int64_t lane_max_len_tokens) {
-  constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
-  if (lanes == 1) return lane_max_len_tokens;
-  return std::min(kMostTokens, std::max(lane_max_len_tokens, lane_max_len_tokens / 2 * 2 * lanes));
-}
-
 // Beside operations of the model's ends that are as long as a lane's tokens make them, and blocks that hide
 // all that moves beside them. However pipelines lie: with as many lanes of a group on each node as fit, in
 // whatever runs they sum.
@@ -38,6 +31,12 @@ int64_t least_pass_ends_ns(const cost::CostModel& cost, const strategy::Scheme& 
 }
 
 }  // namespace
+
+int64_t longest_on(int lanes, int64_t lane_max_len_tokens) {
+  constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
+  if (lanes == 1) return lane_max_len_tokens;
+  return std::min(kMostTokens, std::max(lane_max_len_tokens, lane_max_len_tokens / 2 * 2 * lanes));
+}
 
 SchemeFigures::SchemeFigures(const strategy::Scheme& of, const cost::CostModel& model, int world_size)
     : scheme(of), cost(model) {

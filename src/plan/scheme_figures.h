@@ -12,6 +12,9 @@
 
 namespace sluice::plan {
 
+// The longest sequence on so many lanes, each of which holds two of its 2k even chunks.
+int64_t longest_on(int lanes, int64_t lane_max_len_tokens);
+
 struct SchemeFigures {
   struct Stage {
     cost::Quadratic forward;

@@ -332,15 +332,18 @@ cost::AnalyticMemory analytic_memory(const ProbeOptions& options) {
                                    ? options.logits_chunk_bytes
                                    : layers::default_logits_chunk_bytes(options.device);
   const int64_t master_bytes = comm::size_of(options.precision.master());
+  const int64_t kept_bytes = comm::size_of(options.precision.kept_master());
   const int64_t element_bytes = comm::size_of(options.precision.compute);
   // A chunk's gradient takes its logits' place, except on a CPU that computes in narrower numbers than the
   // softmax.
   const bool beside = options.device.is_cpu() && element_bytes < master_bytes;
-  return {.device_bytes = options.device_bytes,
-          .element_bytes = element_bytes,
-          .accumulator_bytes = master_bytes,
-          .owner_bytes_per_parameter = base::owner_bytes_per_parameter(options.moments, master_bytes),
-          .logits_chunk_bytes = logits_bytes + (beside ? logits_bytes * element_bytes / master_bytes : 0)};
+  return {
+      .device_bytes = options.device_bytes,
+      .element_bytes = element_bytes,
+      .accumulator_bytes = master_bytes,
+      .owner_bytes_per_parameter = base::owner_bytes_per_parameter(options.moments, master_bytes, kept_bytes),
+      .logits_chunk_bytes = logits_bytes + (beside ? logits_bytes * element_bytes / master_bytes : 0),
+      .master_bytes = kept_bytes == master_bytes ? 0 : kept_bytes};
 }
 
 ProbeResult probe(const ProbeOptions& options, comm::Transport& transport) {

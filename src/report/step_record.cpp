@@ -60,6 +60,12 @@ constexpr Metric kMetrics[] = {
      "waited"},
     {"peak_bytes", &Step::peak_bytes, Kind::kBytes, Fold::kMost, "memory/peak_bytes",
      "of tensors on the device, as its allocator counts them"},
+    {"reserved_bytes", &Step::reserved_bytes, Kind::kBytes, Fold::kMost, nullptr,
+     "that a GPU's allocator holds of the device, its cache included; 0 on a CPU, whose system gives block "
+     "by "
+     "block"},
+    {"alloc_retries", &Step::alloc_retries, Kind::kCount, Fold::kSum, nullptr,
+     "allocations for which that allocator had to give its cache back first; 0 on a CPU"},
     {"predicted_peak_bytes", &Step::predicted_peak_bytes, Kind::kBytes},
     {"tokens_per_s", &Step::tokens_per_s, Kind::kNumber, Fold::kOwn, "throughput/tokens_per_s"},
     {"host_overhead_ms", &Step::overhead_ns, Kind::kMilliseconds, Fold::kMost, nullptr,

@@ -59,6 +59,8 @@ struct StepRecord {
   int64_t link_exposed_ns = 0;
   int64_t gather_exposed_ns = 0;
   int64_t peak_bytes = 0;
+  int64_t reserved_bytes = 0;
+  int64_t alloc_retries = 0;
   int64_t predicted_peak_bytes = 0;
   double tokens_per_s = 0;
   int64_t overhead_ns = 0;

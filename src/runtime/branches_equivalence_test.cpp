@@ -59,9 +59,9 @@ TEST_F(EquivalenceOfBranches, MemoryPoliciesChangeNothingAtAll) {
     options.plan = packed_plan;
     options.exchanges = {{}, {.head_lanes = 0}};
     const RunRecord kept = run_in_process(options);
-    for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
+    for (const MemoryPolicy& policy : {MemoryPolicy{.recompute_permille = 1000},
                                        {.offload_permille = 300},
-                                       {.recompute = true, .offload_permille = 1000}}) {
+                                       {.recompute_permille = 1000, .offload_permille = 1000}}) {
       options.policies = {policy};
       const RunRecord run = run_in_process(options);
       EXPECT_EQ(run.losses, kept.losses) << to_text(policy);
@@ -81,7 +81,7 @@ TEST_F(EquivalenceOfBranches, PeakBytesAreNotAboveThePredictedOnes) {
   for (const char* strategy : {"<1,1,1>", "<2,1,1>", "<1,2,1>", "<1,1,2>"}) {
     options.world_size = strategy::parse_strategy(strategy, 2).ranks();
     options.strategies = {strategy};
-    for (const MemoryPolicy& policy : {MemoryPolicy{}, {.recompute = true}}) {
+    for (const MemoryPolicy& policy : {MemoryPolicy{}, {.recompute_permille = 1000}}) {
       options.policies = {policy};
       const RunRecord run = run_in_process(options);
       for (size_t step = 0; step < run.peak_bytes.size(); ++step) {

@@ -79,8 +79,9 @@ TEST(DeviceExecutor, RingsTrainAsOneRankOnTheCpu) {
 
 TEST(DeviceExecutor, RecomputingAndOffloadingTrainsAsOneRankOnTheCpu) {
   RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "<1,1,4>"});
-  options.policies = {
-      {.recompute = true}, {.offload_permille = 700}, {.recompute = true, .offload_permille = 1000}};
+  options.policies = {{.recompute_permille = 1000},
+                      {.offload_permille = 700},
+                      {.recompute_permille = 1000, .offload_permille = 1000}};
   expect_gpu_as_cpu(options, kDoubleTolerance);
 }
 
@@ -217,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(DeviceExecutor, RunsOfFeatures, testing::ValuesIn(kFeat
 RunOptions bfloat16_run() {
   RunOptions options = short_run(4, {"4x<1,1,1>", "<2,2,1>", "<1,1,4>"});
   options.dtype = comm::DType::kBFloat16;
-  options.policies = {{}, {.recompute = true}, {.offload_permille = 500}};
+  options.policies = {{}, {.recompute_permille = 1000}, {.offload_permille = 500}};
   return options;
 }
 

@@ -168,6 +168,12 @@ void take_sums(const StepRunner& runner, StepResult& result) {
   result.experts = runner.expert_load();
 }
 
+ops::AllocatorUse allocator_use_since(int64_t retries_before, c10::Device device) {
+  ops::AllocatorUse use = ops::allocator_use(device);
+  use.retries -= retries_before;
+  return use;
+}
+
 }  // namespace
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
@@ -175,6 +181,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   const auto begin = std::chrono::steady_clock::now();
   release_buffers_of_others(graph.links);
   ops::reset_peak_tensor_bytes(options_.device);
+  const int64_t retries_before = ops::allocator_use(options_.device).retries;
   const LinkWires& wires = wires_of(graph.links);
   if (options_.trains) make_room_for_links(wires);
   const StepPull pull = pull_of(graph.links);
@@ -220,6 +227,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
     if (options_.device.is_cpu()) result.timing.moves = moves_since(begin, *runner.gathered());
   }
   result.host_peak_bytes = runner.peak_host_bytes();
+  result.allocator = allocator_use_since(retries_before, options_.device);
   const int64_t counted_bytes = ops::peak_tensor_bytes(options_.device);
   result.peak_bytes = counted_bytes > 0
                           ? counted_bytes

@@ -14,6 +14,7 @@
 #include "layers/loss.h"
 #include "layers/parameters.h"
 #include "model/parameters.h"
+#include "ops/tensor_memory.h"
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
 #include "runtime/link_runner.h"
@@ -44,6 +45,7 @@ struct StepResult {
   // Of this rank's device, in tensors, where they are counted (ops/tensor_memory.h); elsewhere parameters,
   // accumulators, owner slices and what is kept of activations.
   int64_t peak_bytes = 0;
+  ops::AllocatorUse allocator;  // this step's part of the retries
   StepTiming timing;
   OwnWork own;
   Waits waits;  // of the compute stream: between nodes, and for other ranks inside of them
@@ -132,8 +134,8 @@ class Engine {
   LinkRunner link_inter_;
   LinkRunner link_intra_;
   std::shared_ptr<const graph::LinkPlan> buffered_;  // whose exchanges the runners' buffers are for
-  std::optional<layers::LaneChannel> lanes_;  // keeps its stream from step to step
-  ShareChannels shares_;                      // likewise
+  std::optional<layers::LaneChannel> lanes_;         // keeps its stream from step to step
+  ShareChannels shares_;                             // likewise
   std::unique_ptr<Executor> executor_;
   layers::LayerContext context_;  // of one rank; a step sets the TP group
   std::map<std::shared_ptr<const graph::LinkPlan>, LinkWires> wires_;

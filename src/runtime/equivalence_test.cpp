@@ -154,9 +154,9 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingAtAll) {
   const RunRecord kept = run_in_process(options);
   using strategy::MemoryPolicy;
   for (const std::vector<MemoryPolicy>& policies :
-       {std::vector<MemoryPolicy>{{.recompute = true}},
+       {std::vector<MemoryPolicy>{{.recompute_permille = 1000}},
         {{.offload_permille = 300}},
-        {{}, {.offload_permille = 1000}, {.recompute = true, .offload_permille = 500}}}) {
+        {{}, {.offload_permille = 1000}, {.recompute_permille = 1000, .offload_permille = 500}}}) {
     options.policies = policies;
     const RunRecord run = run_in_process(options);
     EXPECT_EQ(run.losses, kept.losses);
@@ -179,9 +179,9 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfExperts) {
   const RunRecord kept = run_in_process(options);
   using strategy::MemoryPolicy;
   for (const std::vector<MemoryPolicy>& policies :
-       {std::vector<MemoryPolicy>{{.recompute = true}},
+       {std::vector<MemoryPolicy>{{.recompute_permille = 1000}},
         {{.offload_permille = 300}},
-        {{}, {.offload_permille = 1000}, {.recompute = true, .offload_permille = 500}}}) {
+        {{}, {.offload_permille = 1000}, {.recompute_permille = 1000, .offload_permille = 500}}}) {
     options.policies = policies;
     const RunRecord run = run_in_process(options);
     EXPECT_EQ(run.losses, kept.losses);
@@ -228,9 +228,9 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfRecurrentLayers) {
   const RunRecord kept = run_in_process(options);
   using strategy::MemoryPolicy;
   for (const std::vector<MemoryPolicy>& policies :
-       {std::vector<MemoryPolicy>{{.recompute = true}},
+       {std::vector<MemoryPolicy>{{.recompute_permille = 1000}},
         {{.offload_permille = 300}},
-        {{}, {.offload_permille = 1000}, {.recompute = true, .offload_permille = 500}}}) {
+        {{}, {.offload_permille = 1000}, {.recompute_permille = 1000, .offload_permille = 500}}}) {
     options.policies = policies;
     const RunRecord run = run_in_process(options);
     EXPECT_EQ(run.losses, kept.losses);
@@ -259,7 +259,8 @@ void expect_predicted_peaks_of_exchanges(RunOptions options) {
   options.plan = ringed_plan;
   using strategy::MemoryPolicy;
   for (const int head_lanes : {1, 2, 0}) {
-    for (const MemoryPolicy& policy : {MemoryPolicy{}, {.recompute = true}, {.offload_permille = 500}}) {
+    for (const MemoryPolicy& policy :
+         {MemoryPolicy{}, {.recompute_permille = 1000}, {.offload_permille = 500}}) {
       SCOPED_TRACE(base::text(head_lanes, " lanes, ", to_text(policy)));
       options.exchanges = {{.head_lanes = head_lanes}};
       options.policies = {policy};
@@ -293,9 +294,9 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingThroughWindows) {
   options.plan = packed_plan;
   options.exchanges = {{.head_lanes = 1}, {.head_lanes = 0}, {.head_lanes = 2}};
   const RunRecord kept = run_in_process(options);
-  for (const strategy::MemoryPolicy& policy : {strategy::MemoryPolicy{.recompute = true},
+  for (const strategy::MemoryPolicy& policy : {strategy::MemoryPolicy{.recompute_permille = 1000},
                                                {.offload_permille = 1000},
-                                               {.recompute = true, .offload_permille = 500}}) {
+                                               {.recompute_permille = 1000, .offload_permille = 500}}) {
     options.policies = {policy};
     const RunRecord run = run_in_process(options);
     EXPECT_EQ(run.losses, kept.losses) << to_text(policy);
@@ -358,7 +359,7 @@ TEST_F(Equivalence, StagesCutByTime) {
     options.plan = plan;
     expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
   }
-  options.policies = {{.recompute = true}, {.offload_permille = 500}, {}};
+  options.policies = {{.recompute_permille = 1000}, {.offload_permille = 500}, {}};
   expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
 }
 
@@ -646,7 +647,7 @@ TEST_P(EquivalenceOfFamilies, MixedStrategies) {
     options_.plan = plan;
     expect_as_reference();
   }
-  options_.policies = {{.recompute = true}, {}};
+  options_.policies = {{.recompute_permille = 1000}, {}};
   expect_as_reference();
 }
 
@@ -703,7 +704,7 @@ TEST_F(Equivalence, RecomputingChangesNothingAtAll) {
   const RunRecord kept = run_in_process(options);
   using strategy::MemoryPolicy;
   for (const std::vector<MemoryPolicy>& policies :
-       {std::vector<MemoryPolicy>{{.recompute = true}}, {{}, {.recompute = true}}}) {
+       {std::vector<MemoryPolicy>{{.recompute_permille = 1000}}, {{}, {.recompute_permille = 1000}}}) {
     options.policies = policies;
     const RunRecord recomputed = run_in_process(options);
     EXPECT_EQ(recomputed.losses, kept.losses);
@@ -726,7 +727,7 @@ TEST_F(Equivalence, OffloadingChangesNothingAtAll) {
   for (const std::vector<MemoryPolicy>& policies :
        {std::vector<MemoryPolicy>{{.offload_permille = 300}},
         {{.offload_permille = 1000}},
-        {{}, {.offload_permille = 300}, {.recompute = true, .offload_permille = 1000}}}) {
+        {{}, {.offload_permille = 300}, {.recompute_permille = 1000, .offload_permille = 1000}}}) {
     options.policies = policies;
     const RunRecord offloaded = run_in_process(options);
     EXPECT_EQ(offloaded.losses, kept.losses);
@@ -750,9 +751,9 @@ TEST_F(Equivalence, PeakBytesAreThePredictedOnes) {
     int64_t before = std::numeric_limits<int64_t>::max();
     for (const MemoryPolicy& policy : {MemoryPolicy{},
                                        {.offload_permille = 300},
-                                       {.recompute = true},
-                                       {.recompute = true, .offload_permille = 500},
-                                       {.recompute = true, .offload_permille = 1000}}) {
+                                       {.recompute_permille = 1000},
+                                       {.recompute_permille = 1000, .offload_permille = 500},
+                                       {.recompute_permille = 1000, .offload_permille = 1000}}) {
       options.policies = {policy};
       SCOPED_TRACE(base::text(strategy, ", ", to_text(policy)));
       const RunRecord run = run_in_process(options);

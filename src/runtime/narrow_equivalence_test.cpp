@@ -47,7 +47,7 @@ TEST(NarrowRuns, StagesHaveTheLayersThatTheirPipelineNames) {
     expect_equal(run_in_process(narrowed(narrow, 2, "<1,2,1>")), one, 1e-11, 1e-11);
     expect_equal(run_in_process(narrowed(narrow, 4, "<1,4,1>")), one, 1e-11, 1e-11);
     RunOptions again = narrowed(narrow, 2, "<1,2,1>");
-    again.policies = {{.recompute = true}};
+    again.policies = {{.recompute_permille = 1000}};
     expect_equal(run_in_process(again), one, 1e-11, 1e-11);
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/narrow_masters.h"
 #include "runtime/read_numbers.h"
 
 namespace sluice::runtime {
@@ -37,8 +38,14 @@ std::vector<base::Interval> with_gradients(const ParameterStore& store, int buck
   return runs;
 }
 
+// What rounds narrow masters of a bucket in one update.
+uint64_t master_chance(const AdamW& options, int bucket) {
+  return uint64_t{hashed(static_cast<uint32_t>(options.update))} << 32 |
+         hashed(~static_cast<uint32_t>(bucket));
+}
+
 // Of gradients as they were summed.
-void update_counted(ParameterStore& store, double correction_rate) {
+void update_counted(ParameterStore& store, const AdamW& options) {
   for (const model::Bucket& bucket : store.table().buckets) {
     const OwnerSlice& slice = store.owner(bucket.index);
     for (const model::LearningRun& run : store.learning(bucket.index)) {
@@ -49,7 +56,10 @@ void update_counted(ParameterStore& store, double correction_rate) {
       };
       const at::Tensor counted = part(slice.gradient);
       if (run.learns == model::Learns::kAsCorrection) {
-        part(slice.master).sub_(counted.sign(), correction_rate);
+        const int64_t first = run.elements.begin - slice.owned.begin;
+        const at::Tensor masters = read_masters(slice, {first, first + run.elements.size()});
+        masters.sub_(counted.sign(), options.correction_rate);
+        write_masters(slice, first, masters, master_chance(options, bucket.index));
       } else {
         part(slice.master).copy_(counted);
       }
@@ -100,28 +110,31 @@ uint64_t chance_of(const AdamW& options, int bucket, int moment) {
          hashed(2 * static_cast<uint32_t>(bucket) + static_cast<uint32_t>(moment));
 }
 
-// Coded moments are made wide, updated and coded again part by part, so that little is wide at a time: on a
-// CPU as much as its caches hold.
+// Coded moments and narrow masters are made wide, updated and coded again part by part, so that little is
+// wide at a time: on a CPU as much as its caches hold.
 void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::LearningRun>& learning,
                   const AdamW& options, const at::Tensor& step) {
   const int64_t coded_part = slice.master.is_cpu() ? kCpuPart : int64_t{1} << 24;
-  const int64_t all = slice.owned.size(), part = slice.exp_avg.coded() ? coded_part : all;
+  const int64_t all = slice.owned.size(),
+                part = slice.exp_avg.coded() || is_narrow(slice.master) ? coded_part : all;
   for (int64_t begin = 0; begin < all; begin += part) {
     const base::Interval some{begin, std::min(all, begin + part)};
     const at::Tensor exp_avg = slice.exp_avg.read(some), exp_avg_sq = slice.exp_avg_sq.read(some);
+    const at::Tensor masters = read_masters(slice, some);
     std::map<AdamW::Rates, Runs> by_rates;
     for (const model::LearningRun& run : learning) {
       const base::Interval own = base::intersect(
           some, {run.elements.begin - slice.owned.begin, run.elements.end - slice.owned.begin});
       if (own.empty() || run.learns != model::Learns::kByGradient) continue;
       Runs& runs = by_rates[options.rates_of(run)];
-      runs.masters.push_back(slice.master.narrow(0, own.begin, own.size()));
+      runs.masters.push_back(masters.narrow(0, own.begin - begin, own.size()));
       runs.gradients.push_back(slice.gradient.narrow(0, own.begin, own.size()));
       runs.exp_avgs.push_back(exp_avg.narrow(0, own.begin - begin, own.size()));
       runs.exp_avg_sqs.push_back(exp_avg_sq.narrow(0, own.begin - begin, own.size()));
       runs.steps.push_back(step);
     }
     for (auto& [rates, runs] : by_rates) runs.apply(options, rates);
+    write_masters(slice, begin, masters, master_chance(options, bucket));
     slice.exp_avg.write(begin, exp_avg, chance_of(options, bucket, 0), slice.owned.begin + begin);
     slice.exp_avg_sq.write(begin, exp_avg_sq, chance_of(options, bucket, 1), slice.owned.begin + begin);
   }
@@ -132,7 +145,7 @@ void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::Learni
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm) {
   double scale = 1.0 / static_cast<double>(targets);
   if (options.clip > 0) scale *= std::min(1.0, options.clip / (gradient_norm + 1e-6));
-  update_counted(store, options.correction_rate);
+  update_counted(store, options);
 #ifdef SLUICE_CUDA
   if (update_by_kernel(store, options, scale)) {
     if (store.copies_apart()) store.follow_masters();

@@ -47,8 +47,8 @@ double squared_gradient_norm(const ParameterStore& store);
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm);
 
 // The same in one pass over a GPU's memory, gradients already to be multiplied by `gradient_scale`. False,
-// with nothing done, for stores that the kernel does not take: on the CPU, in double, or with coded moments.
-// Built with CUDA only.
+// with nothing done, for stores that the kernel does not take: on the CPU, in double, or with coded moments
+// or narrow masters. Built with CUDA only.
 bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradient_scale);
 
 }  // namespace sluice::runtime

@@ -40,7 +40,7 @@ AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval 
 
 bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradient_scale) {
   const ParameterStore::Options& of = store.options();
-  if (!of.device.is_cuda() || of.precision.master() != comm::DType::kFloat32 ||
+  if (!of.device.is_cuda() || of.precision.kept_master() != comm::DType::kFloat32 ||
       of.moments != base::MomentFormat::kWide)
     return false;
   std::vector<AdamWRun> runs;

@@ -54,10 +54,11 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
       held_(table.buckets.size(), 0) {
   const link::OwnerLayout layout{options.world_size};
   const at::TensorOptions master = tensor_options(options, options.precision.master());
+  const at::TensorOptions kept = tensor_options(options, options.precision.kept_master());
   for (const model::Bucket& bucket : table.buckets) {
     OwnerSlice& slice = owners_[static_cast<size_t>(bucket.index)];
     slice.owned = layout.owned(bucket, options.rank);
-    slice.master = at::zeros({slice.owned.size()}, master);
+    slice.master = at::zeros({slice.owned.size()}, kept);
     const int64_t learning = bucket.trained && options.trains ? slice.owned.size() : 0;
     const base::MomentFormat format =
         bucket.size < strategy::kLeastDifferences ? base::MomentFormat::kWide : options.moments;
@@ -257,7 +258,7 @@ void initialize_run(const model::Program& program, const model::Bucket& bucket,
 void initialize(ParameterStore& store, uint64_t seed) {
   for (const model::Bucket& bucket : store.table().buckets) {
     OwnerSlice& slice = store.owner(bucket.index);
-    at::Tensor values = slice.master.to(c10::kCPU);
+    at::Tensor values = slice.master.to(c10::kCPU, scalar_type(store.options().precision.master()));
     for_each_owned_run(bucket, slice.owned, [&](const model::Parameter& parameter, base::Interval run) {
       const int64_t offset = run.begin - slice.owned.begin;
       if (values.scalar_type() == c10::ScalarType::Double) {

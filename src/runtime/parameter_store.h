@@ -23,7 +23,7 @@ namespace sluice::runtime {
 // empty.
 struct OwnerSlice {
   base::Interval owned;
-  at::Tensor master;    // master dtype, 1-D
+  at::Tensor master;    // as masters are kept (Precision::kept_master), 1-D
   Moment exp_avg;       // first Adam moment
   Moment exp_avg_sq;    // second Adam moment
   at::Tensor gradient;  // summed over all holders by push
@@ -86,8 +86,8 @@ class ParameterStore {
     if (before_update_) before_update_(bucket);
   }
 
-  // Lays out the shards of a step; memory is reused by steps of one size. Gradients, where they are made, start
-  // at zero; else they are empty.
+  // Lays out the shards of a step; memory is reused by steps of one size. Gradients, where they are made,
+  // start at zero; else they are empty.
   enum class Gradients : uint8_t { kMade, kNone };
   void open_step(const std::vector<link::Holding>& holdings, Gradients gradients = Gradients::kMade);
   // Lets go of shards and their memory.

@@ -1,4 +1,5 @@
-// Number formats of a run. Masters and optimiser state are FP32, or FP64 when everything is.
+// Number formats of a run. Masters and optimiser state are FP32, or FP64 when everything is; masters may be
+// kept in bfloat16.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,10 +9,18 @@
 
 namespace sluice::runtime {
 
+enum class Masters : uint8_t { kWide, kBFloat16 };
+
 struct Precision {
   comm::DType compute = comm::DType::kFloat32;  // parameters and activations while computing
+  Masters masters = Masters::kWide;
+  // Of gradients, moments and what is computed with masters, and of masters that are wide.
   comm::DType master() const {
     return compute == comm::DType::kFloat64 ? comm::DType::kFloat64 : comm::DType::kFloat32;
+  }
+  // As masters are kept (runtime/narrow_masters.h).
+  comm::DType kept_master() const {
+    return masters == Masters::kBFloat16 ? comm::DType::kBFloat16 : master();
   }
 };
 

@@ -394,11 +394,11 @@ TEST_F(EquivalenceOfExpertLanes, RecomputingAndOffloadingChangeNothingAtAll) {
   options.strategies = {"<1,1,4,4,4>", "<1,2,2,2,2>", "<1,1,4,4,2>"};
   options.policies = {{}};
   const RunRecord kept = run_in_process(options);
-  for (const strategy::MemoryPolicy& policy : {strategy::MemoryPolicy{.recompute = true},
+  for (const strategy::MemoryPolicy& policy : {strategy::MemoryPolicy{.recompute_permille = 1000},
                                                {.visits_again = true},
                                                {.offload_permille = 500},
                                                {.offload_permille = 300, .visits_again = true},
-                                               {.recompute = true, .offload_permille = 1000}}) {
+                                               {.recompute_permille = 1000, .offload_permille = 1000}}) {
     options.policies = {policy};
     const RunRecord run = run_in_process(options);
     EXPECT_EQ(run.losses, kept.losses);

@@ -309,7 +309,7 @@ void StepRunner::forward(const Node& node) {
       if (saved == nullptr) return;
       const int64_t saved_bytes = saved->bytes();
       activations_.take(saved_bytes);
-      if (batch.memory.recompute) {
+      if (batch.memory.recomputes(position - program.blocks().begin)) {
         operation.drop_recomputable(*saved);
         activations_.give_back(saved_bytes - saved->bytes());
       }

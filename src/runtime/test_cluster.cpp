@@ -56,7 +56,9 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t
   options.memory = {.device_bytes = device_bytes,
                     .element_bytes = comm::size_of(precision.compute),
                     .accumulator_bytes = comm::size_of(precision.master()),
-                    .owner_bytes_per_parameter = 4 * comm::size_of(precision.master())};
+                    .owner_bytes_per_parameter =
+                        3 * comm::size_of(precision.master()) + comm::size_of(precision.kept_master()),
+                    .master_bytes = comm::size_of(precision.kept_master())};
   options.topology = gpus_per_node;
   options.codecs = codecs;
   return cost::CostModel(options);
@@ -415,8 +417,12 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
       const auto [forward, backward] =
           unit_exchange_bytes(unit, model::head_counts(shape, tp), head_bytes, narrow_bytes);
       // Where activations are made again heads are exchanged again, as in the forward; rings pass nothing.
-      const int64_t again = unit.memory.recompute && unit.head_lanes() > 1 ? 2 * forward - backward : 0;
-      bytes += tp * (blocks.size() * forward + walked_back * (backward + again));
+      const int64_t again = unit.head_lanes() > 1 ? 2 * forward - backward : 0;
+      const base::Interval back = table.program.walked_back(blocks);
+      int64_t recomputed = 0;
+      for (int64_t block = back.begin; block < back.end; ++block)
+        recomputed += unit.memory.recomputes(block - blocks.begin) ? 1 : 0;
+      bytes += tp * (blocks.size() * forward + walked_back * backward + recomputed * again);
       const int64_t row_bytes = unit.head_lanes() == 1 && narrow_bytes > 0
                                     ? narrow_bytes
                                     : ring_row_bytes(unit, model::head_counts(shape, tp), head_bytes);
@@ -536,7 +542,7 @@ class RankRun {
   }
 
  private:
-  Precision precision() const { return {.compute = options_.dtype}; }
+  Precision precision() const { return {.compute = options_.dtype, .masters = options_.masters}; }
 
   // Of the batch that `seed` draws for a step, under the step's strategy.
   graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed,

@@ -103,6 +103,7 @@ struct RunOptions {
   double balance_loss = 0;     // as of layers::LayerContext
   double correction_rate = 0;  // as of AdamW
   base::MomentFormat moments = base::MomentFormat::kWide;
+  Masters masters = Masters::kWide;
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
   // Initial parameters are a unit in the last place more or less, or as they are, by this seed; 0: none is

@@ -95,9 +95,11 @@ void expect_memory_policies_change_nothing(RunOptions options) {
   using strategy::MemoryPolicy;
   options.policies = {{}};
   const RunRecord kept = run_in_process(options);
-  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
+  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute_permille = 1000},
+                                     {.recompute_permille = 400},
                                      {.offload_permille = 300},
-                                     {.recompute = true, .offload_permille = 1000}}) {
+                                     {.recompute_permille = 650, .offload_permille = 450},
+                                     {.recompute_permille = 1000, .offload_permille = 1000}}) {
     options.policies = {policy};
     const RunRecord run = run_in_process(options);
     EXPECT_EQ(run.losses, kept.losses);

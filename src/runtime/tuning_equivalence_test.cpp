@@ -88,7 +88,7 @@ TEST_P(EquivalenceOfTuning, UnderMemoryPoliciesAndTwoLevelLinks) {
   RunOptions options = EquivalenceOfTuning::options();
   options.world_size = 4;
   options.gpus_per_node = 2;
-  options.policies = {{.recompute = true}, {.offload_permille = 500}, {}};
+  options.policies = {{.recompute_permille = 1000}, {.offload_permille = 500}, {}};
   expect_as_one_rank(std::move(options), {"<1,2,2,2>", "<2,2,1>", "4x<1,1,1>"}, {dealt_plan});
 }
 

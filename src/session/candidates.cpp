@@ -11,11 +11,15 @@
 #include "base/text.h"
 #include "corpus/sampler.h"
 #include "cost/exchange.h"
+#include "cost/memory_cost.h"
 #include "model/head_parts.h"
 #include "plan/batch_sample.h"
+#include "plan/memory_choice.h"
 #include "plan/offload.h"
 #include "plan/precision.h"
+#include "plan/scheme_figures.h"
 #include "session/beside_schedule.h"
+#include "session/memory_fit.h"
 #include "session/unequal_devices.h"
 
 namespace sluice::session {
@@ -42,20 +46,27 @@ void check_selection(const PlannerChoices& choices, size_t candidates) {
                         " in parallel.strategies, counted from 0: choose a smaller one"));
 }
 
+int most_lanes(const PlanningTask& task) {
+  const PlannerChoices& choices = task.choices;
+  if (!choices.method->plans_lanes()) return 1;
+  return choices.max_cp > 0 ? choices.max_cp : task.world_size;
+}
+
+int most_share(const PlanningTask& task) {
+  return task.choices.share && task.choices.method->plans_shared_parameters() ? task.world_size : 1;
+}
+
 base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
                                                           const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
   const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
-  const plan::ProposalOptions options{
-      .world_size = task.world_size,
-      .context_length = task.context_length,
-      .sample_batches = task.sample_batches,
-      .beside = std::make_shared<ClockedBeside>(cost),
-      .max_strategies = choices.max_strategies,
-      .max_cp = !choices.method->plans_lanes() ? 1
-                : choices.max_cp > 0           ? choices.max_cp
-                                               : task.world_size,
-      .max_share = choices.share && choices.method->plans_shared_parameters() ? task.world_size : 1};
+  const plan::ProposalOptions options{.world_size = task.world_size,
+                                      .context_length = task.context_length,
+                                      .sample_batches = task.sample_batches,
+                                      .beside = std::make_shared<ClockedBeside>(cost),
+                                      .max_strategies = choices.max_strategies,
+                                      .max_cp = most_lanes(task),
+                                      .max_share = most_share(task)};
   return choices.method->propose(options, cost);
 }
 
@@ -76,16 +87,45 @@ void check_heads(const std::vector<strategy::Strategy>& candidates, const Planni
   }
 }
 
-// The choices' policies; offloading a share that costs no time stands before recomputing where it makes a
-// candidate hold the context.
-std::vector<strategy::MemoryPolicy> candidate_policies(const PlanningTask& task,
-                                                       const std::vector<strategy::Strategy>& candidates) {
-  std::vector<strategy::MemoryPolicy> policies = task.choices.policies;
-  if (!task.choices.hides_offload || policies.empty()) return policies;
-  const auto hidden = plan::hidden_offload(task.cost.under(policies.front()), candidates, task.world_size,
-                                           task.context_length);
-  if (hidden) policies.insert(policies.begin() + 1, *hidden);
+// The choices' policies, and second among them that under which one of the schemes holds the context where
+// the first does not.
+std::vector<strategy::MemoryPolicy> policies_that_hold(const PlanningTask& task,
+                                                       const std::vector<strategy::Scheme>& schemes) {
+  const PlannerChoices& choices = task.choices;
+  const cost::CostModel first =
+      choices.policies.empty() ? task.cost : task.cost.under(choices.policies.front());
+  if (!choices.saves.any() || !choices.method->plans_shared_parameters()) return choices.policies;
+  const bool held = std::ranges::any_of(schemes, [&](const strategy::Scheme& scheme) {
+    const int64_t lane_tokens = cost::MemoryCost(first, scheme).max_len_tokens(task.world_size);
+    return plan::longest_on(scheme.cp, lane_tokens) >= task.context_length;
+  });
+  if (held) return choices.policies;
+  const auto choice =
+      plan::choose_memory(first, schemes, task.world_size, task.context_length, choices.saves);
+  if (!choice) return choices.policies;
+  std::vector<strategy::MemoryPolicy> policies{first.policy(), choice->policy};
+  for (size_t i = 1; i < choices.policies.size(); ++i) {
+    strategy::MemoryPolicy further = choices.policies[i];
+    further.offload_permille = std::max(further.offload_permille, choice->policy.offload_permille);
+    if (further != policies.back()) policies.push_back(further);
+  }
   return policies;
+}
+
+// Why no strategy holds the context under the task's settings, and which would.
+std::string refusal(const PlanningTask& task, const std::vector<strategy::Scheme>& schemes) {
+  const cost::CostModel first =
+      task.choices.policies.empty() ? task.cost : task.cost.under(task.choices.policies.front());
+  const int64_t longest = plan::longest_held(first, schemes, task.world_size, task.choices.saves);
+  const std::string ranks = base::human_count(task.world_size, "rank", "ranks");
+  const std::string way =
+      way_out({.cost = first, .world_size = task.world_size, .length_tokens = task.context_length});
+  if (longest == 0) {
+    return text("no scheme that the calibration knows holds the model on ", ranks,
+                ": use more, or devices with more memory: ", way);
+  }
+  return text("no strategy on ", ranks, " holds context_length ", task.context_length,
+              ": the longest that fits is ", longest, " tokens: ", way, "; or lower context_length");
 }
 
 plan::Planner planner_under(const PlanningTask& task) {
@@ -101,7 +141,7 @@ plan::Planner planner_under(const PlanningTask& task) {
   check_lanes(options.candidates, *choices.method);
   if (!choices.strategies.empty()) check_heads(options.candidates, task);
   check_selection(choices, options.candidates.size());
-  options.policies = candidate_policies(task, options.candidates);
+  options.policies = policies_that_hold(task, plan::schemes_of(options.candidates));
   options.method = choices.method;
   options.selection = choices.selection;
   options.fixed_candidate = choices.fixed_candidate;
@@ -151,14 +191,14 @@ void save_visits(PlanningTask& task, plan::Planner& planner) {
   };
   if (!chooses_policy(task) || std::ranges::none_of(planner.options().candidates, travels)) return;
   std::vector<strategy::MemoryPolicy> policies = task.choices.policies;
-  for (strategy::MemoryPolicy& policy : policies) policy.visits_again = !policy.recompute;
+  for (strategy::MemoryPolicy& policy : policies) policy.visits_again = !policy.recomputes();
   plan_under_if_sooner(std::move(policies), task, planner);
 }
 
 // What is always hidden offloaded, likewise.
 void save_lanes(PlanningTask& task, plan::Planner& planner) {
   const PlannerChoices& choices = task.choices;
-  if (!chooses_policy(task) || !choices.hides_offload || !choices.offload_saves_lanes) return;
+  if (!chooses_policy(task) || !choices.saves.offload || !choices.offload_saves_lanes) return;
   std::vector<strategy::MemoryPolicy> policies = choices.policies;
   policies.front().offload_permille =
       plan::hidden_permille(task.cost.under(policies.front()), planner.options().candidates, task.world_size);
@@ -215,11 +255,16 @@ std::vector<plan::Proposal> propose(const PlanningTask& task) {
   if (task.sample_batches.empty())
     throw InputError("there is no strategy to plan with: name one as strategies");
   const std::vector<strategy::MemoryPolicy>& policies = task.choices.policies;
-  for (size_t i = 0; i + 1 < policies.size(); ++i) {
-    auto proposals = propose_under(task.cost.under(policies[i]), task);
-    if (proposals) return std::move(*proposals);
+  auto proposals = propose_under(policies.empty() ? task.cost : task.cost.under(policies.front()), task);
+  if (proposals) return std::move(*proposals);
+  const auto schemes = plan::roomy_schemes(task.cost, task.world_size, most_lanes(task), most_share(task));
+  const auto saving = policies_that_hold(task, schemes);
+  for (size_t i = 1; i < saving.size(); ++i) {
+    auto saved = propose_under(task.cost.under(saving[i]), task);
+    if (saved) return std::move(*saved);
   }
-  return propose_under(policies.empty() ? task.cost : task.cost.under(policies.back()), task).or_throw();
+  if (!task.choices.method->plans_shared_parameters()) return std::move(proposals).or_throw();
+  throw base::InfeasibleError(refusal(task, schemes));
 }
 
 plan::Planner make_planner(const PlanningTask& task) {
@@ -233,11 +278,11 @@ plan::Planner make_planner(const PlanningTask& task) {
 void require_context(const plan::Planner& planner, int64_t context_length) {
   if (planner.max_len_tokens() >= context_length) return;
   refuse_small_host(planner, context_length);
+  const FitRequest request{
+      .cost = planner.cost(), .world_size = planner.options().world_size, .length_tokens = context_length};
   throw base::InfeasibleError(text(
       "the corpus has sequences of ", context_length, " tokens, but no strategy holds more than ",
-      planner.max_len_tokens(),
-      ": raise tp, pp or cp (parallel.max_cp), give memory.device_gib, set memory.recompute = \"auto\" or "
-      "data.context_length"));
+      planner.max_len_tokens(), ": ", way_out(request), "; or set memory.device_gib or data.context_length"));
 }
 
 std::vector<int> tensor_parallel_degrees(const model::Shape& shape,

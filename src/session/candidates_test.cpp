@@ -78,7 +78,7 @@ TEST(Candidates, AreProposedUnderTheFirstMemoryPolicyThatHoldsTheContext) {
   PlanningTask keeping = task({.policies = {{}}});
   while (is_feasible(keeping)) keeping.context_length *= 2;
   PlanningTask saving = keeping;
-  saving.choices.policies.push_back({.recompute = true});
+  saving.choices.policies.push_back({.recompute_permille = 1000});
   const plan::Planner planner = make_planner(saving);
   EXPECT_GE(planner.max_len_tokens(), saving.context_length);
   EXPECT_EQ(planner.options().policies, saving.choices.policies);
@@ -91,11 +91,11 @@ TEST(Candidates, OffloadWhatIsHiddenWhereThatSavesLanes) {
     for (int32_t i = 0; i < 400; ++i) lengths.push_back(300 + i * i % 3000 + (i % 40 == 0 ? 12'000 : 0));
     return make_planner(task_of(resolve_planning(options, lengths), std::move(choices))).cost().policy();
   };
-  PlannerChoices choices{.policies = {{}, {.recompute = true}}, .hides_offload = true};
+  PlannerChoices choices{.policies = {{}, {.recompute_permille = 1000}}};
   EXPECT_TRUE(policy(choices).keeps_all()) << "a CPU's memory is the host's";
   choices.offload_saves_lanes = true;
   EXPECT_GT(policy(choices).offload_permille, 0);
-  choices.hides_offload = false;
+  choices.saves.offload = false;
   EXPECT_TRUE(policy(choices).keeps_all()) << "the user said how much is offloaded";
 }
 

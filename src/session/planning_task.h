@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "plan/memory_choice.h"
 #include "plan/planner.h"
 #include "session/methods.h"
 #include "strategy/strategy.h"
@@ -23,9 +24,9 @@ struct PlannerChoices {
   // Tried in order; empty: the cost model's. Where lanes divide experts all of them make visits again, where
   // by plans of sample batches steps then end sooner.
   std::vector<strategy::MemoryPolicy> policies;
-  // Second among them one more, where it makes a candidate hold the context: offloading a share whose copies
-  // a layer's forward hides (plan/offload.h). Without policies it does nothing.
-  bool hides_offload = false;
+  // Where no candidate holds the context under the first of them: which shares of it may grow until one does,
+  // at the least time (plan/memory_choice.h). For methods that plan shared parameters.
+  plan::Savings saves{.recompute = true, .offload = true};
   // The first of them offloads a share that is always hidden, where by plans of sample batches steps then end
   // sooner: lanes hold more, so that fewer do. For method ours; without sample batches it does nothing.
   bool offload_saves_lanes = false;

@@ -36,13 +36,21 @@ void check_against_model(const strategy::Strategy& candidate, const model::Shape
   }
 }
 
-// In which order a step's batch may be planned: full and a share are for all micro-batches, auto for those
-// that need it.
+// Shares that are given are for all micro-batches, auto for those that need it.
+strategy::MemoryPolicy first_policy(const config::MemoryConfig& memory) {
+  const auto permille = [](const std::optional<double>& share) {
+    return static_cast<int>(std::lround(share.value_or(0) * strategy::MemoryPolicy::kAll));
+  };
+  return {.recompute_permille = permille(memory.recompute), .offload_permille = permille(memory.offload)};
+}
+
+// In which order a step's batch may be planned: behind the first, where recomputing is for the planner to
+// choose, all layers recomputed, which serves where a plan's memory turns out larger than estimated.
 std::vector<strategy::MemoryPolicy> memory_policies(const config::MemoryConfig& memory) {
-  strategy::MemoryPolicy first{.recompute = memory.recompute == config::Recompute::kFull};
-  if (memory.offload) first.offload_permille = static_cast<int>(std::lround(*memory.offload * 1000));
-  std::vector<strategy::MemoryPolicy> policies{first};
-  if (memory.recompute == config::Recompute::kAuto) policies.push_back({true, first.offload_permille});
+  std::vector<strategy::MemoryPolicy> policies{first_policy(memory)};
+  if (memory.recompute) return policies;
+  policies.push_back(policies.front());
+  policies.back().recompute_permille = strategy::MemoryPolicy::kAll;
   return policies;
 }
 
@@ -71,14 +79,17 @@ strategy::Cluster cluster_of(const config::RunConfig& config, int ranks) {
 
 cost::AnalyticMemory memory_of(const config::RunConfig& config, const strategy::Cluster& cluster) {
   const bool wide = config.train.dtype == config::ComputeType::kFloat64;
-  return {
-      .device_bytes = cluster.device_memory_bytes,
-      .element_bytes = wide                                                   ? 8
-                       : config.train.dtype == config::ComputeType::kBFloat16 ? 2
-                                                                              : 4,
-      .accumulator_bytes = wide ? 8 : 4,
-      .owner_bytes_per_parameter = base::owner_bytes_per_parameter(config.optimizer.moments, wide ? 8 : 4),
-      .host_bytes = cost::host_bytes_of(cluster)};
+  const int64_t narrow = config.train.master_dtype == config::MasterType::kBFloat16 ? 2 : 0;
+  const int64_t states = wide ? 8 : 4;
+  return {.device_bytes = cluster.device_memory_bytes,
+          .element_bytes = wide                                                   ? 8
+                           : config.train.dtype == config::ComputeType::kBFloat16 ? 2
+                                                                                  : 4,
+          .accumulator_bytes = wide ? 8 : 4,
+          .owner_bytes_per_parameter =
+              base::owner_bytes_per_parameter(config.optimizer.moments, states, narrow > 0 ? narrow : states),
+          .host_bytes = cost::host_bytes_of(cluster),
+          .master_bytes = narrow};
 }
 
 cost::Calibration calibration_of(const config::RunConfig& config, const std::string& name,
@@ -141,7 +152,7 @@ PlannerChoices choices_of(const config::RunConfig& config, int world_size) {
   PlannerChoices choices{.strategies = configured_strategies(config, world_size),
                          .method = method_of(config),
                          .policies = memory_policies(config.memory),
-                         .hides_offload = !config.memory.offload,
+                         .saves = {.recompute = !config.memory.recompute, .offload = !config.memory.offload},
                          .offload_saves_lanes = !is_local(config.cluster),
                          .exchanges = cost::parse_exchange_set(parallel.exchange)};
   choices.max_cp = choices.method->plans_lanes() ? parallel.max_cp : 1;

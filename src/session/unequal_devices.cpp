@@ -133,9 +133,8 @@ std::vector<Strategy> strategies_by_device(const PlanningTask& task, const Propo
     strategies = strategies.empty() ? std::move(*own) : joined(strategies, *own, most);
   }
   if (!held) {
-    throw base::InfeasibleError(
-        text("no kind of device holds a sequence of ", task.context_length,
-             " tokens by itself: shorten the context, or set memory.recompute = \"auto\""));
+    throw base::InfeasibleError(text("no kind of device holds a sequence of ", task.context_length,
+                                     " tokens by itself: shorten the context, or take more ranks of a kind"));
   }
   return strategies;
 }

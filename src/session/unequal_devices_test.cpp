@@ -33,7 +33,7 @@ PlanningTask mixed_task() {
       .context_length = 4096,
       .sample_batches =
           plan::stratified_batches(lengths, {.tokens_per_step = kRanks * 4096, .batches = 4, .seed = 3}),
-      .choices = {.policies = {{}, {.recompute = true}}},
+      .choices = {.policies = {{}, {.recompute_permille = 1000}}},
       .devices = strategy::devices_of(cluster, kRanks, 9)};
 }
 

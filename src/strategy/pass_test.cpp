@@ -69,10 +69,10 @@ TEST(Pass, AUnitOverTwoGroupsTiesThem) {
 
 TEST(Pass, UnitsUnderAnotherPolicyHaveTheirOwn) {
   PipelinePlan plan = plan_of(2, 2, {{0, 1}, {1, 2}});
-  plan.units[1].memory.recompute = true;
+  plan.units[1].memory.recompute_permille = 1000;
   assign_passes(plan);
   EXPECT_THAT(assigned(plan), ElementsAre(0, 1));
-  EXPECT_TRUE(passes(plan)[1].memory.recompute);
+  EXPECT_TRUE(passes(plan)[1].memory.recomputes());
 }
 
 TEST(Pass, EachFaultIsNamed) {

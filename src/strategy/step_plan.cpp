@@ -19,7 +19,8 @@ void add_micro_batch(base::CanonicalBytes& bytes, const Unit& unit, const MicroB
   }
   bytes.add((int64_t{unit.nested_lanes} << 40) + (static_cast<int64_t>(unit.exchange) << 32) +
             (int64_t{unit.memory.visits_again} << 48) + int64_t{unit.memory.offload_permille} * 2 +
-            (unit.memory.recompute ? 1 : 0));
+            (unit.memory.recomputes() ? 1 : 0));
+  if (unit.memory.recomputes_some()) bytes.add(int64_t{unit.memory.recompute_permille});
   if (unit.pass) bytes.add(int64_t{*unit.pass});
 }
 

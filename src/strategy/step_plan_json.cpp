@@ -34,8 +34,9 @@ Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
   if (shared && unit.exchange == Exchange::kNested) json["nested_lanes"] = unit.nested_lanes;
   if (unit.pass) json["pass"] = *unit.pass;
   if (!unit.memory.keeps_all()) {
-    json["memory"] = {{"recompute", unit.memory.recompute},
+    json["memory"] = {{"recompute", unit.memory.recomputes()},
                       {"offload_permille", unit.memory.offload_permille}};
+    if (unit.memory.recomputes_some()) json["memory"]["recompute_permille"] = unit.memory.recompute_permille;
     if (unit.memory.visits_again) json["memory"]["recompute_dispatch"] = true;
   }
   return json;
@@ -112,9 +113,11 @@ ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name
   if (json.is_object() && json.contains("memory")) {
     const Json& memory = json.at("memory");
     const std::string where = text(name, ": memory");
-    micro_batch.memory = {.recompute = base::get_or<bool>(memory, "recompute", false, where),
-                          .offload_permille = base::get_or<int>(memory, "offload_permille", 0, where),
-                          .visits_again = base::get_or<bool>(memory, "recompute_dispatch", false, where)};
+    const int layers = base::get_or<bool>(memory, "recompute", false, where) ? MemoryPolicy::kAll : 0;
+    micro_batch.memory = {
+        .recompute_permille = base::get_or<int>(memory, "recompute_permille", layers, where),
+        .offload_permille = base::get_or<int>(memory, "offload_permille", 0, where),
+        .visits_again = base::get_or<bool>(memory, "recompute_dispatch", false, where)};
   }
   for_each_item(json, "pieces", name, [&](const Json& piece, const std::string& where) {
     micro_batch.pieces.push_back({.sequence = base::require<int32_t>(piece, "sequence", where),

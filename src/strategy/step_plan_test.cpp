@@ -176,7 +176,7 @@ TEST(CanonicalBytes, EveryPartOfTheIdentityChangesThem) {
       [](StepPlan& p) { unit(p, 0, 1).pass = 0; },
       [](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = 2; },
       [](StepPlan& p) { unit(p, 1, 0).sequences[0].length_tokens = 2; },
-      [](StepPlan& p) { unit(p, 1, 0).memory.recompute = true; },
+      [](StepPlan& p) { unit(p, 1, 0).memory.recompute_permille = 1000; },
       [](StepPlan& p) { unit(p, 1, 0).memory.offload_permille = 1; },
       [](StepPlan& p) { unit(p, 0, 1).first_lane = 0; },
   };
@@ -365,7 +365,7 @@ TEST(StepPlanJson, PlacedExpertsStandLaneByLane) {
 
 TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
   StepPlan plan = example_plan();
-  unit(plan, 1, 0).memory = {.recompute = true, .offload_permille = 300};
+  unit(plan, 1, 0).memory = {.recompute_permille = 1000, .offload_permille = 300};
   const Json json = to_json(plan);
   EXPECT_FALSE(json["pipelines"][0]["lanes"][0][0].contains("memory"));
   EXPECT_EQ(json["pipelines"][1]["lanes"][0][0]["memory"]["offload_permille"], 300);
@@ -376,6 +376,25 @@ TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
   EXPECT_EQ(step_plan_from_json(to_json(plan), kWorldSize, "plan.json").pipelines, plan.pipelines);
   EXPECT_EQ(to_text(unit(plan, 1, 0).memory), "recompute, visits again, offload 0.3");
   EXPECT_NE(hash(plan), before);
+  const uint64_t all = hash(plan);
+  unit(plan, 1, 0).memory = {.recompute_permille = 250, .visits_again = true};
+  EXPECT_EQ(to_json(plan)["pipelines"][1]["lanes"][0][0]["memory"]["recompute_permille"], 250);
+  EXPECT_EQ(step_plan_from_json(to_json(plan), kWorldSize, "plan.json").pipelines, plan.pipelines);
+  EXPECT_EQ(to_text(unit(plan, 1, 0).memory), "recompute 0.25, visits again");
+  EXPECT_NE(hash(plan), all);
+}
+
+TEST(MemoryPolicy, RecomputesItsShareOfAnyRunOfLayers) {
+  for (int permille = 0; permille <= 1000; permille += 7) {
+    const MemoryPolicy policy{.recompute_permille = permille};
+    int64_t before = 0;
+    for (int64_t layer = 0; layer < 90; ++layer) {
+      before += policy.recomputes(layer) ? 1 : 0;
+      EXPECT_EQ(before, (layer + 1) * permille / 1000);
+    }
+  }
+  EXPECT_THROW(validate({.recompute_permille = 1001}), InputError);
+  EXPECT_THROW(validate({.recompute_permille = -1}), InputError);
 }
 
 // A lane's list of micro-batches.

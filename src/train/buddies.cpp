@@ -363,7 +363,7 @@ class Restorer {
     const int64_t first = slice.begin - own.owned.begin;
     const auto next = [&] {
       return at::from_blob(const_cast<char*>(std::exchange(bytes, bytes + slice.size() * element_bytes_)),
-                           {slice.size()}, own.master.options().device(at::kCPU));
+                           {slice.size()}, runtime::scalar_type(store_.options().precision.master()));
     };
     own.master.narrow(0, first, slice.size()).copy_(next());
     for (runtime::Moment* moment : {&own.exp_avg, &own.exp_avg_sq})

@@ -108,6 +108,7 @@ cost::Calibration with_machine(cost::Calibration calibration, const CalibrationR
   model.element_bytes = memory.element_bytes;
   model.accumulator_bytes = memory.accumulator_bytes;
   model.owner_bytes_per_parameter = memory.owner_bytes_per_parameter;
+  model.master_bytes = memory.master_bytes;
   if (model.logits_chunk_bytes > 0) model.logits_chunk_bytes = memory.logits_chunk_bytes;
   cost::move_to_nodes_of(request.config.parallel.gpus_per_node, calibration.options);
   calibration.options.shape = *request.config.model.shape;

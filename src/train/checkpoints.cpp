@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "runtime/narrow_masters.h"
 
 namespace sluice::train {
 
@@ -39,7 +40,9 @@ void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& st
   for (const model::Bucket& bucket : store.table().buckets) {
     runtime::OwnerSlice& slice = store.owner(bucket.index);
     if (slice.owned.empty()) continue;
-    read_state<Element>(checkpoint, bucket, slice.owned, checkpoint::State::kMaster, slice.master);
+    const at::Tensor masters = runtime::read_masters(slice);
+    read_state<Element>(checkpoint, bucket, slice.owned, checkpoint::State::kMaster, masters);
+    if (runtime::is_narrow(slice.master)) slice.master.copy_(masters);
     for (const auto& [state, moment] : {std::pair{checkpoint::State::kExpAvg, &slice.exp_avg},
                                         {checkpoint::State::kExpAvgSq, &slice.exp_avg_sq}}) {
       if (moment->numel() == 0) continue;

@@ -18,19 +18,21 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "link/layout.h"
+#include "runtime/narrow_masters.h"
 
 namespace sluice::train {
 
 namespace {
 
-// As wide as masters, however moments are kept.
+// As wide as is computed, however masters and moments are kept.
 std::array<at::Tensor, 3> states_of(const runtime::OwnerSlice& slice) {
-  return {slice.master, slice.exp_avg.read(), slice.exp_avg_sq.read()};
+  return {runtime::read_masters(slice), slice.exp_avg.read(), slice.exp_avg_sq.read()};
 }
 
-size_t states_bytes(const runtime::OwnerSlice& slice) {
+size_t states_bytes(const runtime::ParameterStore& store, int bucket) {
+  const runtime::OwnerSlice& slice = store.owner(bucket);
   const int64_t numbers = slice.master.numel() + slice.exp_avg.numel() + slice.exp_avg_sq.numel();
-  return static_cast<size_t>(numbers) * slice.master.element_size();
+  return static_cast<size_t>(numbers * comm::size_of(store.options().precision.master()));
 }
 
 // A bucket that is not trained has no moments, whatever empty tensors point to.
@@ -39,9 +41,10 @@ checkpoint::OwnerState state_of(const model::Bucket& bucket, const runtime::Owne
   return {slice.owned, master, bucket.trained ? exp_avg : nullptr, bucket.trained ? exp_avg_sq : nullptr};
 }
 
-// What is not trained is read where it is.
+// What is not trained is read where it is, if it is wide.
 bool stays(const runtime::ParameterStore& store, const model::Bucket& bucket) {
-  return !bucket.trained && store.options().device.is_cpu();
+  return !bucket.trained && store.options().device.is_cpu() &&
+         store.options().precision.masters == runtime::Masters::kWide;
 }
 
 // Touched, in large pages where the system has them: a copy waits for none.
@@ -113,7 +116,7 @@ void SliceSnapshot::make_room(const runtime::ParameterStore& store) {
   size_t bytes = 0;
   for (const model::Bucket& bucket : store.table().buckets) {
     if (stays(store, bucket)) continue;
-    bytes += states_bytes(store.owner(bucket.index));
+    bytes += states_bytes(store, bucket.index);
   }
   const bool pinned = !store.options().device.is_cpu();
   room_ = std::async(std::launch::async, host_memory, static_cast<int64_t>(bytes), pinned);
@@ -156,7 +159,7 @@ void copy_slices(const runtime::ParameterStore& store, char* bytes) {
   for (const model::Bucket& bucket : store.table().buckets) {
     if (cost::followed_numbers(bucket.trained, store.options().pull) == 0) continue;
     const at::Tensor copy =
-        store.compute_copy(bucket.index).to(store.owner(bucket.index).master.scalar_type());
+        store.compute_copy(bucket.index).to(runtime::scalar_type(store.options().precision.master()));
     copy_state(copy, bytes);
     bytes += copy.nbytes();
     stream.wait();  // before the memory of the wide copy goes
@@ -164,7 +167,9 @@ void copy_slices(const runtime::ParameterStore& store, char* bytes) {
 }
 
 std::vector<checkpoint::OwnerState> SliceSnapshot::view(const runtime::ParameterStore& store) {
-  if (!store.options().device.is_cpu() || store.options().moments != base::MomentFormat::kWide) {
+  const bool all_wide = store.options().moments == base::MomentFormat::kWide &&
+                        store.options().precision.masters == runtime::Masters::kWide;
+  if (!store.options().device.is_cpu() || !all_wide) {
     ReadProgress nobody_waits;
     return take(store, nobody_waits);
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "model/test_shape.h"
@@ -72,6 +73,22 @@ TEST(SliceSnapshot, OfMemoryMadeBeforeIsTheSame) {
   fill(store, 9);
   expect_filled(states, 7);
   expect_filled(snapshot.view(store), 9);
+}
+
+TEST(SliceSnapshot, OfNarrowMastersIsWide) {
+  const model::ParameterTable table = model::parameter_table(model::sliced_shape(3));
+  ParameterStore store(table, {.precision = {comm::DType::kBFloat16, runtime::Masters::kBFloat16}});
+  fill(store, 7);
+  SliceSnapshot snapshot;
+  expect_filled(snapshot.view(store), 7);
+  ReadProgress progress;
+  fill(store, 9);
+  expect_filled(snapshot.take(store, progress), 9);
+  std::vector<char> bytes(static_cast<size_t>(SliceSnapshot::bytes(table, store.options().precision, 1, 0)));
+  copy_slices(store, bytes.data());
+  float first = 0;
+  std::memcpy(&first, bytes.data(), sizeof(first));
+  EXPECT_EQ(first, 9);
 }
 
 TEST(ReadProgress, TheReadersEndLetsEveryoneGoOn) {

@@ -306,6 +306,8 @@ report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runt
   record.link_exposed_ns = result.timing.link_exposed_ns;
   record.gather_exposed_ns = result.gather_exposed_ns;
   record.peak_bytes = result.peak_bytes;
+  record.reserved_bytes = result.allocator.reserved_bytes;
+  record.alloc_retries = result.allocator.retries;
   record.predicted_peak_bytes = step.predicted_peak_bytes;
   record.overhead_ns = result.timing.overhead_ns();
   record.epoch = run_.options().epoch();

@@ -68,7 +68,7 @@ Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector
     const std::lock_guard lock(mutex);
     chosen.strategies.insert(to_text(plan.strategy()));
     for (const auto& pipeline : plan.pipelines) {
-      for (const strategy::Unit& unit : pipeline.units) chosen.recomputed |= unit.memory.recompute;
+      for (const strategy::Unit& unit : pipeline.units) chosen.recomputed |= unit.memory.recomputes();
     }
     return plan;
   };
@@ -120,7 +120,7 @@ TEST(PlannedEquivalence, OursOnLanesWhereMemoryIsTight) {
 
 TEST(PlannedEquivalence, OursUnderMemoryPolicies) {
   plan::PlannerOptions options = options_of({"4x<1,1,1>"}, plan::Selection::kBest);
-  options.policies = {{}, {.recompute = true}};
+  options.policies = {{}, {.recompute_permille = 1000}};
   EXPECT_TRUE(expect_as_one_rank(options, {"4x<1,1,1>"}, tight_bytes()).recomputed);
 }
 

@@ -112,6 +112,14 @@ class Elastic(TestCase):
         self.kill(process, 1)
         self.assert_undisturbed(process, run, whole)
 
+    def test_masters_in_bfloat16_are_restored_to_the_bit(self):
+        changes = {"train__dtype": "bfloat16", "train__master_dtype": "bfloat16"}
+        whole = self.whole(**changes)
+        run = self.configure("run", elastic__snapshot_every=1, **changes)
+        process = self.start_to(run, 3)
+        self.kill(process, 1)
+        self.assert_undisturbed(process, run, whole)
+
     def test_what_travels_in_fewer_bits_goes_on_near_a_whole_run(self):
         """No snapshot has what differences came to: it begins anew from the masters."""
         codecs = {"link__pull": "int4-difference", "link__push": ["int8", "int4"]}

@@ -11,6 +11,7 @@ POLICIES = {"keep": {"memory__recompute": "none", "memory__offload": 0.0},
             "recompute": {"memory__recompute": "full", "memory__offload": 0.0},
             "some": {"memory__recompute": "none", "memory__offload": 0.3},
             "all": {"memory__recompute": "none", "memory__offload": 1.0},
+            "layers": {"memory__recompute": 0.5, "memory__offload": 0.5},
             "both": {"memory__recompute": "full", "memory__offload": 1.0}}
 # Wide enough that activations matter beside everything that a process has.
 MODEL = {"model__layers": 6, "model__hidden": 128, "model__ffn_hidden": 344, "model__vocab": 512}
@@ -136,6 +137,8 @@ PROVED = {
     "float64": ("2x<1,1,1>", MIDDLE_VOCABULARY | {"train__dtype": "float64"}),
     "tied": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16 | {"model__tie_embeddings": True}),
     "moments of 8 bits": ("2x<1,1,1>", LARGE_VOCABULARY | {"optimizer__name": "adamw_8bit"}),
+    "narrow masters": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16 | {"train__master_dtype": "bfloat16"}),
+    "narrow masters in float32": ("2x<1,1,1>", LARGE_VOCABULARY | {"train__master_dtype": "bfloat16"}),
     "tensor parallel": ("<2,1,1>", LARGE_VOCABULARY | BFLOAT16),
     "stages": ("<1,2,1>", LARGE_VOCABULARY | BFLOAT16),
     "lanes that share": ("<1,1,2,2>", LARGE_VOCABULARY | BFLOAT16),

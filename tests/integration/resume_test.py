@@ -57,6 +57,17 @@ class Resume(FromTheMiddle):
         self.assertEqual([losses(wide)[step] for step in range(HALF)], [losses(whole)[step] for step in range(HALF)])
         self.assertNotEqual(losses(wide)[STEPS - 1], losses(whole)[STEPS - 1])
 
+    def test_masters_in_bfloat16(self):
+        """Written wide, they are the same numbers again; updates round by the same chance; FP32 masters go on from them."""
+        changes = {"train__dtype": "bfloat16", "train__master_dtype": "bfloat16"}
+        whole = self.undisturbed(**changes)
+        run = self.resumed(whole, 4, **changes)
+        self.assertEqual(losses(run), losses(whole))
+        self.assert_same_checkpoint(run, whole, STEPS)
+        wide = self.resumed(whole, 4, train__dtype="bfloat16")
+        self.assertEqual([losses(wide)[step] for step in range(HALF)], [losses(whole)[step] for step in range(HALF)])
+        self.assertNotEqual(losses(wide)[STEPS - 1], losses(whole)[STEPS - 1])
+
     def test_a_measured_calibration_is_kept(self):
         whole = self.undisturbed(parallel__calibration="auto", parallel__select="best")
         calibration = (whole / "calibration.json").read_bytes()
