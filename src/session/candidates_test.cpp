@@ -75,7 +75,7 @@ bool is_feasible(const PlanningTask& task) {
 }
 
 TEST(Candidates, AreProposedUnderTheFirstMemoryPolicyThatHoldsTheContext) {
-  PlanningTask keeping = task({.policies = {{}}});
+  PlanningTask keeping = task({.policies = {{}}, .saves = {}});
   while (is_feasible(keeping)) keeping.context_length *= 2;
   PlanningTask saving = keeping;
   saving.choices.policies.push_back({.recompute_permille = 1000});
@@ -97,6 +97,38 @@ TEST(Candidates, OffloadWhatIsHiddenWhereThatSavesLanes) {
   EXPECT_GT(policy(choices).offload_permille, 0);
   choices.saves.offload = false;
   EXPECT_TRUE(policy(choices).keeps_all()) << "the user said how much is offloaded";
+}
+
+TEST(Candidates, HoldALongContextByBothSavings) {
+  constexpr int32_t kMillion = 1 << 20;
+  const PlanningOptions options{
+      .gpus = 8, .cluster = "a800x8", .model = "llama-7b", .tokens_per_step = kMillion};
+  const PlanningInputs inputs = resolve_planning(options, {kMillion, 2000, 3000});
+  const plan::Planner planner = make_planner(task_of(inputs, {}));
+  EXPECT_GE(planner.max_len_tokens(), kMillion);
+  ASSERT_GE(planner.options().policies.size(), 2u);
+  EXPECT_TRUE(planner.cost().policy().keeps_all()) << "short batches keep everything";
+  const auto memory_of = [&](int64_t tokens) {
+    const strategy::StepPlan plan = planner.plan(0, plan::sequences_of(std::vector<int64_t>{tokens}));
+    for (const strategy::PipelinePlan& pipeline : plan.pipelines)
+      if (!pipeline.units.empty()) return pipeline.units.front().memory;
+    return strategy::MemoryPolicy{};
+  };
+  EXPECT_FALSE(memory_of(kMillion).keeps_all());
+  EXPECT_TRUE(memory_of(3000).keeps_all());
+  PlannerChoices keeping{.saves = {}};
+  try {
+    make_planner(task_of(inputs, keeping));
+    ADD_FAILURE() << "all kept";
+  } catch (const base::InfeasibleError& error) {
+    const std::string said = error.what();
+    EXPECT_NE(said.find("holds context_length 1048576"), std::string::npos) << said;
+    EXPECT_NE(said.find("holds it with memory."), std::string::npos) << said;
+  }
+  PlanningTask given = task_of(inputs, keeping);
+  given.choices.strategies = parsed({"8x<1,1,1>"});
+  const plan::Planner narrow = make_planner(given);
+  EXPECT_THROW(require_context(narrow, kMillion), base::InfeasibleError);
 }
 
 TEST(Candidates, RefusesCountsUnderOneAndChoicesThatAreNotThere) {

@@ -41,6 +41,19 @@ std::optional<FitRequest> with_owners(const FitRequest& request, bool narrow_mas
   return other;
 }
 
+// How far narrow masters alone would come, where they are not enough.
+std::string narrow_masters_hold(const FitRequest& request) {
+  const auto narrow = with_owners(request, true, false);
+  if (!narrow) return "";
+  const auto schemes =
+      plan::roomy_schemes(narrow->cost, narrow->world_size, narrow->world_size, narrow->world_size);
+  const int64_t longest = plan::longest_held(narrow->cost, schemes, narrow->world_size, {true, true});
+  if (longest == 0) return "";
+  return text("; with train.master_dtype = \"bfloat16\" ",
+              base::human_count(request.world_size, "rank holds", "ranks hold"), " ",
+              base::human_count(longest), " tokens");
+}
+
 std::string shown_share(int permille) { return text(static_cast<double>(permille) / 1000); }
 
 }  // namespace
@@ -114,12 +127,12 @@ std::string way_out(const FitRequest& request) {
                 ": lower the context length, or use devices with more memory");
   }
   const std::string strategy = text("1x", to_text(fit->choice.scheme));
-  const std::string ranks = fit->world_size == request.world_size
-                                ? ""
-                                : text(" on ", base::human_count(fit->world_size, "rank", "ranks"));
+  const bool more = fit->world_size > request.world_size;
+  const std::string ranks = more ? text(" on ", base::human_count(fit->world_size, "rank", "ranks")) : "";
   const std::vector<std::string> settings = fit->settings();
   return text("'", strategy, "'", ranks, " holds it",
-              settings.empty() ? "" : " with " + base::join(settings, " and "));
+              settings.empty() ? "" : " with " + base::join(settings, " and "),
+              more ? narrow_masters_hold(request) : "");
 }
 
 base::Json to_json(const MemoryFit& fit) {

@@ -47,7 +47,7 @@ TEST(MemoryFit, ShortContextsNeedNothing) {
 
 // With moments in 8 bits already only narrower masters are left.
 TEST(MemoryFit, NamesNarrowMastersWhereNothingElseHolds) {
-  FitRequest given = request("qwen3-32b", "h100x8", 8, kMillion);
+  FitRequest given = request("qwen3-30b-a3b", "h100x8", 8, kMillion);
   cost::CostModel::Options options = given.cost.options();
   ASSERT_TRUE(options.memory.code_moments());
   given.cost = given.cost.with(options);

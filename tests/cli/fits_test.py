@@ -29,6 +29,16 @@ class Fits(CommandTest):
             self.assertIn(setting, text)
         self.assertRegex(text, r"GiB per GPU +\d+\.\d of \d+\.\d")
 
+    def test_propose_plan_and_simulate_choose_the_settings_by_themselves(self):
+        lengths = self.folder / "one.txt"
+        lengths.write_text(f"{MILLION}\n")
+        inputs = ("--gpus", 8, "--model", "llama-7b", "--lengths", lengths, "--tokens-per-step", MILLION)
+        self.done("propose", *inputs)
+        plan = json.loads(self.done("plan", *inputs, "--json"))
+        policies = [part.get("memory") for pipeline in plan["pipelines"] for lane in pipeline["lanes"] for part in lane]
+        self.assertTrue(all(policies), policies)
+        self.done("simulate", *inputs, "--steps", 1)
+
     def test_contexts_are_digits_or_have_a_suffix(self):
         for given, tokens in (("131072", 131072), ("128K", 131072), ("128k", 131072), ("1m", MILLION)):
             self.assertEqual(self.answer("--model", "qwen3-0.6b", "--gpus", 8, "--context", given)[0]["context_tokens"],
@@ -39,7 +49,7 @@ class Fits(CommandTest):
             self.assertIn("--context", result.stderr)
 
     def test_what_does_not_fit_is_told_with_the_way_out(self):
-        arguments = ("--model", "qwen3-32b", "--gpus", 8, "--cluster", "h100x8", "--context", "1M", "--optimizer",
+        arguments = ("--model", "qwen3-30b-a3b", "--gpus", 8, "--cluster", "h100x8", "--context", "1M", "--optimizer",
                      "adamw_8bit")
         answer, said = self.answer(*arguments, status=3)
         self.assertFalse(answer["fits"])
