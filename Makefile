@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap test-bootstrap configure build everything benches tested test lab check sanitize train quick-start-corpus quick-start-run trial soak fuzz \
-        processors parity integrations wheel release docs first-day notebooks minutes bench bench-balance bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
+        processors parity integrations wheel release docs first-day notebooks minutes bench bench-balance bench-published bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
         bench-transformers bench-experts bench-generate bench-serve bench-fidelity bench-saving bench-corpus format tidy clean
 
 JOBS ?= $(shell nproc)
@@ -190,6 +190,9 @@ rl: build ## Imitate a teacher, then do better by reward alone, 2 ranks (two min
 
 bench-rl: build ## The same with three seeds, four algorithms, and DAPO without each of its parts (ten minutes)
 	$(PYTHON) -B bench/reinforcement.py --sluice $(SLUICE) --out bench/results/reinforcement.json
+
+bench-published: everything ## Steps that others published beside the same steps simulated (a minute)
+	$(PYTHON) -B bench/record.py published
 
 bench-watching: everything ## Who is named when a rank, a link or a host is slow, in virtual time (20 minutes)
 	$(PYTHON) -B bench/record.py watching

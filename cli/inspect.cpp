@@ -1,4 +1,6 @@
 // sluice inspect: any file that Sluice reads or writes, for people. Finds out what a path is.
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/renames.h"
@@ -8,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/inspect_files.h"
+#include "cost/shipped.h"
 
 namespace sluice::cli {
 
@@ -21,7 +24,7 @@ constexpr const char* kKnown =
     "strategies.json, plan.json, simulation.json, traces, config.toml, metrics.jsonl, TensorBoard events, "
     ".log, .safetensors, checkpoints (corpora and checkpoints also s3://BUCKET/NAME), Hugging Face folders "
     "and run "
-    "directories";
+    "directories; by their names: shipped calibrations (a800-7b) and cluster presets (h100x8)";
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& found) {
   throw base::InputError(text(path.string(), " ", found, ": inspect knows ", kKnown));
@@ -91,6 +94,11 @@ void inspect(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return inspect_directory(path);
   if (!is_there(path) && is_there(path.string() + ".idx")) return inspect_corpus(path);
+  const std::string name = path.string();
+  if (!is_there(path) && std::ranges::count(cost::shipped_names(), name) > 0)
+    return inspect_calibration(cost::shipped(name), name);
+  if (!is_there(path) && std::ranges::count(strategy::cluster_preset_names(), name) > 0)
+    return inspect_cluster(strategy::cluster_preset(name, 1));
   if (!is_there(path)) throw base::InputError(text(path.string(), " does not exist: name what is there"));
   if (path.filename().string().starts_with("events.out.tfevents")) return inspect_events(path);
   for (const auto& known : kExtensions) {

@@ -377,7 +377,10 @@ void inspect_lengths(const Json& json, const std::string& name) {
 }
 
 void inspect_calibration(const Json& json, const std::string& name) {
-  const cost::Calibration calibration = cost::calibration_from_json(json, name);
+  inspect_calibration(cost::calibration_from_json(json, name), name);
+}
+
+void inspect_calibration(const cost::Calibration& calibration, const std::string& name) {
   const cost::CostModel::Options& options = calibration.options;
   std::cout << text(name, ": calibration, ", calibration.hardware, "; ", calibration.source, "\n  ",
                     shape_text(options.shape), "\n");

@@ -5,7 +5,9 @@
 #include <filesystem>
 
 #include "base/json_fwd.h"
+#include "cost/calibration.h"
 #include "storage/location.h"
+#include "strategy/cluster.h"
 
 namespace sluice::cli {
 
@@ -23,6 +25,10 @@ void inspect_hugging_face(const std::filesystem::path& folder);
 void inspect_run(const std::filesystem::path& directory);
 // A checkpoint in a bucket, or several.
 void inspect_bucket(const storage::Location& location);
+
+// What has a name: a shipped calibration, a cluster preset with where each of its rates comes from.
+void inspect_calibration(const cost::Calibration& calibration, const std::string& name);
+void inspect_cluster(const strategy::Cluster& cluster);
 
 // Parsed JSON of each schema; `name` stands in errors.
 void inspect_lengths(const base::Json& json, const std::string& name);

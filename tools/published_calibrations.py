@@ -19,6 +19,7 @@ HARDWARE = {"a800": "nodes of eight A800 80 GB", "a100": "nodes of eight A100 40
 FFN_HIDDEN = {4096: 11008, 5120: 13824, 6656: 17920}
 HEADS = {4096: 32, 5120: 40, 6656: 64}
 LINKS = {"a800": (160, 20), "a100": (240, 20)}  # bytes a nanosecond inside a node and between nodes
+MEMORY = {"a800": 1631, "a100": 1244}  # bytes a nanosecond; an update reads and writes 30 of an element
 PARAMETER_BYTES = 16  # 2 of compute, 2 of gradient, 12 of owner
 MIB = 1 << 20
 
@@ -103,7 +104,7 @@ def calibration(name):
         "links": {"intra": {"latency_ns": 5000, "bytes_per_s": intra * 10**9},
                   "inter": {"latency_ns": 10000, "bytes_per_s": inter * 10**9}},
         "memory": memory_model(memory),
-        "update_ps_per_element": 19,
+        "update_ps_per_element": round(30_000 / MEMORY[gpu]),
         "gpus_per_node": int(memory["gpus_per_node"]),
     }
 

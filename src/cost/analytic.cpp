@@ -40,13 +40,18 @@ class Analysis {
     const double constant = rates_.layer_overhead_ns + work.collectives * collective_latency_ns();
     const double of_matrices = constant + narrow.elements * rounded_ns;
     const double attention = 2 * real(work.attention) / tp_;  // FLOPs over l²
+    const AttentionRate forward = attention_rate(&AttentionKernel::forward);
+    const AttentionRate backward = attention_rate(&AttentionKernel::backward);
+    const double forward_a = attention / forward.flops_per_ns;
+    const double backward_a = 2.5 * attention / backward.flops_per_ns;
     const double scanned = 2 * real(work.scanned) / tp_;
     // A backward makes states again, and two gradients of each product.
-    const double scan_forward = scanned / rates_.attention_forward_flops_per_ns;
-    const double scan_backward = 3 * scanned / rates_.attention_backward_flops_per_ns;
-    return {times(attention / rates_.attention_forward_flops_per_ns,
+    const double scan_forward = scanned / forward.flops_per_ns + forward_a * forward.half_length_tokens;
+    const double scan_backward =
+        3 * scanned / backward.flops_per_ns + backward_a * backward.half_length_tokens;
+    return {times(forward_a,
                   products + scan_forward + elementwise + gathers + narrow.inputs * rounded_ns, of_matrices),
-            times(2.5 * attention / rates_.attention_backward_flops_per_ns,
+            times(backward_a,
                   products + scan_backward + 2 * elementwise + gathers + narrow.outputs * rounded_ns,
                   of_matrices),
             work.trained == 0
@@ -111,7 +116,9 @@ class Analysis {
     const double elements = alone ? real(work.elements) / 2 / lanes : real(work.elements);
     const double others = element_bytes_ * elements / tp_ / rates_.memory_bytes_per_ns +
                           (alone ? 1.0 / lanes : 1.0) * collectives * collective_ns_per_token();
-    const double fixed = rates_.layer_overhead_ns / (alone ? 2 : 1) + collectives * collective_latency_ns();
+    const double overhead =
+        rates_.decode_overhead_ns > 0 ? rates_.decode_overhead_ns : rates_.layer_overhead_ns;
+    const double fixed = overhead / (alone ? 2 : 1) + collectives * collective_latency_ns();
     const auto read_ns = [&](double rows) {
       const double touched = of_experts * (1 - std::pow(1 - visited, rows));
       return (matrices + touched) * element_bytes_ / rates_.memory_bytes_per_ns;
@@ -129,10 +136,11 @@ class Analysis {
     }
     if (alone) return cost;
     const model::CacheBytes cache = kind.cache({.tp = tp_}, static_cast<int64_t>(element_bytes_));
-    const double pair = 4 * real(work.attention) / tp_ / rates_.attention_forward_flops_per_ns;
+    const double forward_flops = attention_rate(&AttentionKernel::forward).flops_per_ns;
+    const double pair = 4 * real(work.attention) / tp_ / forward_flops;
     const int64_t attended =
         std::max(work.attention, work.attention > 0 ? model::products_with_narrow(shape_) : 0);
-    const double multiplied_ns = 4 * real(attended) / tp_ / rates_.attention_forward_flops_per_ns;
+    const double multiplied_ns = 4 * real(attended) / tp_ / forward_flops;
     const double key = std::max(multiplied_ns, real(cache.token) / rates_.memory_bytes_per_ns);
     cost.key = Quadratic::from_ns(key, 0, 0).a;
     cost.pair = Quadratic::from_ns(pair, 0, 0).a;
@@ -141,6 +149,19 @@ class Analysis {
   }
 
  private:
+  // Of heads as wide as the model's, which a wider kernel pads.
+  AttentionRate attention_rate(AttentionRate AttentionKernel::*direction) const {
+    if (rates_.attention_kernels.empty()) {
+      return {direction == &AttentionKernel::forward ? rates_.attention_forward_flops_per_ns
+                                                     : rates_.attention_backward_flops_per_ns,
+              0};
+    }
+    const AttentionKernel& kernel = kernel_of_width(rates_.attention_kernels, shape_.head_dim);
+    AttentionRate rate = kernel.*direction;
+    rate.flops_per_ns *= std::min(1.0, real(shape_.head_dim) / real(kernel.width));
+    return rate;
+  }
+
   // A wide model on a slow device leaves the range of coefficients.
   Quadratic times(double a_ns, double b_ns, double c_ns) const {
     constexpr double kMostNs = 0x1p31;
@@ -167,31 +188,55 @@ class Analysis {
 
 }  // namespace
 
+namespace {
+
+constexpr double kLaunchNs = 5e3;
+
+// Attention, collectives and host time of a cluster whose devices are GPUs.
+void take_device(const strategy::Cluster& cluster, Rates& rates) {
+  const DeviceRates& device = rates_of_devices(cluster);
+  const double pace = cluster.flops_per_ns / device.product_flops_per_ns;
+  rates.attention_kernels = device.attention;
+  for (AttentionKernel& kernel : rates.attention_kernels) {
+    kernel.forward.flops_per_ns *= pace;
+    kernel.backward.flops_per_ns *= pace;
+  }
+  if (cluster.multiplies_float8 && device.float8_speedup > 0) rates.float8_speedup = device.float8_speedup;
+  rates.collective.latency_ns = std::max(rates.collective.latency_ns, device.collective.latency_ns);
+  rates.layer_overhead_ns = host_rates().layer_pass_ns;
+}
+
+}  // namespace
+
 Rates rates_of(const strategy::Cluster& cluster) {
-  constexpr double kLaunchNs = 5e3;
   // Of NVIDIA's A100, H100 and L40S by their data sheets.
   constexpr double kUnitsOf8Bits = 2;
   constexpr double kAsFloats = 1;
   std::vector<strategy::LinkSpeed> beyond;
   for (const strategy::NodeGroup& group : cluster.groups) beyond.push_back(group.between);
-  return {.product_flops_per_ns = cluster.flops_per_ns,
-          .attention_forward_flops_per_ns = 0.6 * cluster.flops_per_ns,
-          .attention_backward_flops_per_ns = 0.45 * cluster.flops_per_ns,
-          // Devices balance about one byte of memory traffic against 100 FLOPs of products.
-          .elementwise_bytes_per_ns = cluster.flops_per_ns / 100,
-          .memory_bytes_per_ns = cluster.device_bytes_per_ns,
-          .int8_speedup = kUnitsOf8Bits,
-          .float8_speedup = cluster.multiplies_float8 ? kUnitsOf8Bits : kAsFloats,
-          .layer_overhead_ns = 20 * kLaunchNs,
-          .collective = cluster.intra_node,
-          .intra_node = cluster.intra_node,
-          .inter_node = cluster.inter_node,
-          .beyond = std::move(beyond),
-          .host = {cluster.host_bytes_per_ns, kLaunchNs},
-          // 16 bytes read and 14 written for an element's master, two states, gradient and 16-bit copy.
-          .update_ns_per_element = 30 / (cluster.flops_per_ns / 100),
-          // A number read, and written as a byte and a part of a factor; read again, and added.
-          .code_ns_per_element = 18 / (cluster.flops_per_ns / 100)};
+  const bool cpu = is_cpu(cluster);
+  // A core does elementwise work at about one byte of memory traffic for 100 FLOPs of its products.
+  const double elementwise = cpu ? cluster.flops_per_ns / 100 : cluster.device_bytes_per_ns;
+  Rates rates{.product_flops_per_ns = cluster.flops_per_ns,
+              .attention_forward_flops_per_ns = 0.6 * cluster.flops_per_ns,
+              .attention_backward_flops_per_ns = 0.45 * cluster.flops_per_ns,
+              .elementwise_bytes_per_ns = elementwise,
+              .memory_bytes_per_ns = cluster.device_bytes_per_ns,
+              .int8_speedup = kUnitsOf8Bits,
+              .float8_speedup = cluster.multiplies_float8 ? kUnitsOf8Bits : kAsFloats,
+              .layer_overhead_ns = 20 * kLaunchNs,
+              .decode_overhead_ns = 20 * kLaunchNs,
+              .collective = cluster.intra_node,
+              .intra_node = cluster.intra_node,
+              .inter_node = cluster.inter_node,
+              .beyond = std::move(beyond),
+              .host = {cluster.host_bytes_per_ns, kLaunchNs},
+              // 16 bytes read and 14 written for an element's master, two states, gradient and 16-bit copy.
+              .update_ns_per_element = 30 / elementwise,
+              // A number read, and written as a byte and a part of a factor; read again, and added.
+              .code_ns_per_element = 18 / elementwise};
+  if (!cpu) take_device(cluster, rates);
+  return rates;
 }
 
 int64_t host_bytes_of(const strategy::Cluster& cluster) {

@@ -4,7 +4,8 @@
 //   products     2·(matrix elements of a layer) / tp FLOPs a token in forward, as many in the input gradient
 //                and in the weight gradient;
 //   attention    2·q_width·l² / tp FLOPs forward (two products over half the square), 5/2 of that backward
-//                (five products), all of it in the input gradient;
+//                (five products), all of it in the input gradient; at the rate of the narrowest kernel that
+//                holds a head, R·l/(l + h), so that h tokens more a token are part of b;
 //   elementwise  e·(10·hidden + 2·(q_width + kv_width) + 3·ffn) / tp bytes a token forward (two norms, two
 //                sums, rotation, SwiGLU; each value read or written once), twice that in the input gradient;
 //                norms of queries and keys add 2·(q_width + kv_width);
@@ -25,6 +26,7 @@
 #include <string>
 
 #include "cost/cost_model.h"
+#include "cost/device_rates.h"
 #include "strategy/cluster.h"
 
 namespace sluice::cost {
@@ -32,8 +34,9 @@ namespace sluice::cost {
 // What one device attains. 1 FLOP/ns is 1 GFLOP/s, 1 byte/ns is 1 GB/s.
 struct Rates {
   double product_flops_per_ns = 30;
-  double attention_forward_flops_per_ns = 20;
+  double attention_forward_flops_per_ns = 20;  // without kernels, of any width and length
   double attention_backward_flops_per_ns = 20;
+  std::vector<AttentionKernel> attention_kernels = {};  // by width
   double elementwise_bytes_per_ns = 4;
   double memory_bytes_per_ns = 8;  // read from a device's memory
   // Of products whose operands were rounded to 8 bits, over those above. On an AVX2 core whole numbers of 8
@@ -42,6 +45,7 @@ struct Rates {
   double int8_speedup = 1.4;
   double float8_speedup = 1;
   double layer_overhead_ns = 50e3;  // of each pass over a layer, whatever the tokens
+  double decode_overhead_ns = 0;    // of one that generates a token; 0: as of any other
   strategy::LinkSpeed collective{.bytes_per_ns = 1, .latency_ns = 50e3};  // of a TP group; bytes of a rank
   strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};
   strategy::LinkSpeed inter_node{.bytes_per_ns = 1, .latency_ns = 24e3};
@@ -56,8 +60,10 @@ struct Rates {
   }
 };
 
-// The rates of a described cluster. Attention attains 60 % of dense products forward and 45 % backward (what
-// flash attention attains on these devices); a layer's pass costs 20 launches of 5 µs.
+// The rates of a described cluster: its devices' kernels (cost/device_rates.h) in proportion to the products
+// that the cluster says they attain. CPUs, which nobody measured, attain 60 % of products in attention forward
+// and 45 % backward, and 20 launches of 5 µs are a layer's pass. A token that is said is 20 launches a layer
+// everywhere.
 Rates rates_of(const strategy::Cluster& cluster);
 // A device's even part of its node's host memory.
 int64_t host_bytes_of(const strategy::Cluster& cluster);

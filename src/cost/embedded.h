@@ -11,5 +11,7 @@ using base::EmbeddedFile;
 
 // data/calibrations/*.json, by name.
 const std::vector<EmbeddedFile>& calibration_files();
+// data/rates/rates.json.
+const std::vector<EmbeddedFile>& rate_files();
 
 }  // namespace sluice::cost

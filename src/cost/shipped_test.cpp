@@ -34,7 +34,8 @@ std::string message_of(const Json& json) {
 }
 
 TEST(Shipped, NamesAreThoseOfTheData) {
-  EXPECT_EQ(shipped_names(), (std::vector<std::string>{"a100-7b", "a800-13b", "a800-32b", "a800-7b"}));
+  EXPECT_EQ(shipped_names(), (std::vector<std::string>{"a100-7b", "a800-13b", "a800-32b", "a800-7b", "h100-13b",
+                                                       "h100-32b", "h100-7b"}));
 }
 
 TEST(Shipped, ModelsAreTheNamedShapes) {
@@ -77,8 +78,27 @@ TEST(Shipped, TablesWithoutOneTpRankDeriveIt) {
   EXPECT_FALSE(is_derived(CostModel(shipped("a800-7b").options), {1, 2}));
 }
 
+// What lab/evaluation/h100_calibrations.cpp writes.
+TEST(Shipped, H100IsWhatTheMeasuredTablesMakeOfIt) {
+  strategy::Cluster cluster = strategy::cluster_preset("h100x8", 1);
+  cluster.name = "h100-flash-attention-2";
+  cluster.intra_node = rates_of_devices(cluster).collective;
+  const std::vector<int> degrees = {1, 2, 4, 8};
+  for (const char* size : {"7b", "13b", "32b"}) {
+    const CostModel::Options options = shipped(std::string("h100-") + size).options;
+    const CostModel::Options expected = analytic_options(
+        model::named_shape(std::string("llama-") + size), rates_of(cluster),
+        {.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2}, degrees, cluster.topology());
+    EXPECT_EQ(options.kinds_by_tp, expected.kinds_by_tp) << size;
+    EXPECT_EQ(options.intra, expected.intra) << size;
+    EXPECT_EQ(options.inter, expected.inter) << size;
+    EXPECT_EQ(options.memory, expected.memory) << size;
+  }
+}
+
 TEST(Shipped, LinksAreThoseOfTheClusterPresets) {
   for (const std::string& name : shipped_names()) {
+    if (shipped(name).options.scheme_times.empty()) continue;
     const strategy::Cluster cluster = strategy::cluster_preset(name.substr(0, 4) + "x8", 1);
     const CostModel::Options expected =
         analytic_options(model::named_shape("llama-7b"), rates_of(cluster), {}, std::vector<int>{1}, 8);
@@ -95,7 +115,7 @@ TEST(Shipped, RefusedRowsAreRefusedAndTheOthersAreNot) {
   for (const std::string& name : shipped_names()) {
     const Json json = shipped_json(name);
     EXPECT_EQ(message_of(json), "");
-    for (const Json& row : json.at("refused")) {
+    for (const Json& row : json.value("refused", Json::array())) {
       Json with_row = json;
       with_row["schemes"].push_back(row);
       const std::string message = message_of(with_row);

@@ -46,8 +46,8 @@ Cluster local() {
           .host_memory_bytes = 8 * kGiB};
 }
 
-// Memory: 81,252 MiB (the limit in Hydraulis' planner). Compute: half of 312 TFLOP/s (NVIDIA's data sheet,
-// dense BF16), about what large products in training attain; 80 % of 2,039 GB/s of its memory. Links: NVLink
+// Memory: 81,252 MiB (the limit in Hydraulis' planner). Compute: as data/rates/rates.json has it of A100, here
+// and below; 80 % of 2,039 GB/s of its memory. Links: NVLink
 // 400 GB/s both ways together and 200 GB/s InfiniBand a node of eight (Hydraulis, section 8.1), so 200 GB/s a
 // direction and device, and 25 GB/s of each of eight adapters; 80 % of either attained. PCIe 4.0 x16: 32
 // GB/s, 75 % attained. Latencies and host memory: typical values.
@@ -55,7 +55,7 @@ Cluster a800x8() {
   return {.name = "a800x8",
           .gpus_per_node = 8,
           .device_memory_bytes = 81252 * kMiB,
-          .flops_per_ns = 156e3,
+          .flops_per_ns = 251e3,
           .device_bytes_per_ns = 1631,
           .intra_node = {160, 5e3},
           .inter_node = {20, 10e3},
@@ -64,15 +64,15 @@ Cluster a800x8() {
           .host_memory_bytes = 1024 * kGiB};
 }
 
-// NVIDIA's A100 and DGX A100 data sheets: 40 GB (40,536 MiB in Hydraulis' planner), 312 TFLOP/s dense BF16
-// (half attained), memory 1,555 GB/s (80 % attained), NVLink 600 GB/s both ways together, eight 200 Gb/s
+// NVIDIA's A100 and DGX A100 data sheets: 40 GB (40,536 MiB in Hydraulis' planner), memory 1,555 GB/s (80 %
+// attained), NVLink 600 GB/s both ways together, eight 200 Gb/s
 // adapters a node (80 % attained), PCIe 4.0 x16 32 GB/s (75 %), 1 TB of host memory. Latencies: typical
 // values.
 Cluster a100x8() {
   return {.name = "a100x8",
           .gpus_per_node = 8,
           .device_memory_bytes = 40536 * kMiB,
-          .flops_per_ns = 156e3,
+          .flops_per_ns = 251e3,
           .device_bytes_per_ns = 1244,
           .intra_node = {240, 5e3},
           .inter_node = {20, 10e3},
@@ -81,14 +81,13 @@ Cluster a100x8() {
           .host_memory_bytes = 1024 * kGiB};
 }
 
-// NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, 989 TFLOP/s dense BF16 (half attained), memory
-// 3,350 GB/s (80 %), NVLink 900 GB/s both ways together, eight 400 Gb/s adapters a node (80 % attained),
+// NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, memory 3,350 GB/s (80 %), NVLink 900 GB/s both ways together, eight 400 Gb/s adapters a node (80 % attained),
 // PCIe 5.0 x16 64 GB/s (75 %), 2 TB of host memory. Latencies: typical values.
 Cluster h100x8() {
   return {.name = "h100x8",
           .gpus_per_node = 8,
           .device_memory_bytes = 81559 * kMiB,
-          .flops_per_ns = 495e3,
+          .flops_per_ns = 735e3,
           .device_bytes_per_ns = 2680,
           .multiplies_float8 = true,
           .intra_node = {360, 5e3},
@@ -104,6 +103,18 @@ Cluster h200x8() {
   cluster.name = "h200x8";
   cluster.device_memory_bytes = 143771 * kMiB;
   cluster.device_bytes_per_ns = 3840;
+  return cluster;
+}
+
+// NVIDIA's B200 and DGX B200 data sheets: 180 GB (183,359 MiB as its driver reports), memory 8,000 GB/s (80 %),
+// NVLink 1,800 GB/s both ways together, eight 400 Gb/s adapters a node, PCIe 5.0 x16, 2 TB of host memory.
+Cluster b200x8() {
+  Cluster cluster = h100x8();
+  cluster.name = "b200x8";
+  cluster.device_memory_bytes = 183359 * kMiB;
+  cluster.flops_per_ns = 1620e3;
+  cluster.device_bytes_per_ns = 6400;
+  cluster.intra_node.bytes_per_ns = 720;
   return cluster;
 }
 
@@ -124,7 +135,7 @@ Cluster l40sx8() {
           .host_memory_bytes = 1024 * kGiB};
 }
 
-constexpr Cluster (*kPresets[])() = {local, a100x8, a800x8, h100x8, h200x8, l40sx8};
+constexpr Cluster (*kPresets[])() = {local, a100x8, a800x8, h100x8, h200x8, b200x8, l40sx8};
 
 Json to_json(const LinkSpeed& link) {
   return {{"bytes_per_ns", link.bytes_per_ns}, {"latency_ns", link.latency_ns}};

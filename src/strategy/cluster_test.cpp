@@ -25,9 +25,9 @@ TEST(Cluster, PresetsSurviveJson) {
 }
 
 TEST(Cluster, UnknownPresetListsTheKnownOnes) {
-  EXPECT_THAT([] { cluster_preset("b200x8", 1); },
+  EXPECT_THAT([] { cluster_preset("b300x8", 1); },
               ThrowsMessage<base::InputError>(
-                  AllOf(HasSubstr("'b200x8'"), HasSubstr("local, a100x8, a800x8, h100x8, h200x8, l40sx8"))));
+                  AllOf(HasSubstr("'b300x8'"), HasSubstr("local, a100x8, a800x8, h100x8, h200x8, b200x8, l40sx8"))));
 }
 
 TEST(Cluster, NodesBelowOneAreRefused) {

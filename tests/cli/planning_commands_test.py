@@ -299,6 +299,14 @@ class PlanningCommands(CommandTest):
     def test_a_calibration_of_another_model_is_refused(self):
         self.refused(2, "of another model than llama-7b", "plan", *self.inputs, "--calibration", "a800-13b")
 
+    def test_inspect_says_who_measured_a_rate(self):
+        printed = self.done("inspect", "h100x8", "a800x8", "l40sx8", "local", "a800-7b", "h100-7b")
+        for expected in ("h100x8: cluster preset, 8 devices", "FlashAttention-3 (arXiv 2407.08608)", "FlashAttention-2 (arXiv 2307.08691)",
+                         "stas00/ml-engineering", "hao-ai-lab/DistCA", "assumed, half of the data sheet", "assumed of a core",
+                         "a800-7b: calibration, nodes of eight A800", "h100-7b: calibration, nodes of eight H100"):
+            self.assertIn(expected, printed)
+        self.refused(2, "h100x9 does not exist", "inspect", "h100x9")
+
     def test_shipped_fits_bring_model_and_links(self):
         proposal = json.loads(self.done("propose", "--gpus", 16, "--calibration", "a800-7b", "--lengths", self.lengths,
                                         "--context", CONTEXT, "--max", 2, "--json"))
