@@ -55,7 +55,8 @@ void Agent::on_run_end(int exit_status) {
   run_end_ = exit_status;
   Message ended = about_next(Word::kEnded);
   ended.exit_status = exit_status;
-  // Who slept through the last epochs hears of it, too, when it wakes.
+  // A member that slept through the last epochs hears of it, too, and learns whether it was one of them.
+  ended.value = epoch_;
   for (const auto& [id, member] : met_) {
     if (id != self_.id && !dead_.contains(id)) world_.send(member, ended);
   }
@@ -208,11 +209,7 @@ Epoch Agent::next_epoch(int64_t now_ns) {
 void Agent::on_message(const Message& message, int64_t now_ns) {
   if (phase_ == Phase::kLeft) return;
   if (message.from.id != self_.id) gone_.erase(message.from.id);
-  if (message.word == Word::kEnded && epoch_.rank_of(message.from.id) >= 0) {
-    run_end_ = run_end_.value_or(message.exit_status);
-    if (phase_ == Phase::kDeciding) leave(Leaving::kRunEnded, "the run has ended");
-    return;
-  }
+  if (message.word == Word::kEnded && is_member()) return heed_end(message);
   if (message.word == Word::kCommit) return adopt(*message.value);
   if (phase_ == Phase::kJoining) return;
   if (message.word == Word::kJoin) return on_join(message, now_ns);
@@ -236,6 +233,15 @@ void Agent::on_message(const Message& message, int64_t now_ns) {
     case Word::kRefused: return on_refused(message, now_ns);
     default: return;
   }
+}
+
+// A newer membership without this member is another run's, whose end says nothing about this member's.
+void Agent::heed_end(const Message& message) {
+  const bool is_newer = message.value && message.value->number > epoch_.number;
+  if (is_newer && message.value->rank_of(self_.id) < 0) return adopt(*message.value);
+  if (!is_newer && epoch_.rank_of(message.from.id) < 0) return;
+  run_end_ = run_end_.value_or(message.exit_status);
+  if (phase_ == Phase::kDeciding) leave(Leaving::kRunEnded, "the run has ended");
 }
 
 // Another one proposes: this one does when nothing comes of it.

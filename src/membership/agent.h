@@ -111,6 +111,7 @@ class Agent {
   int64_t turn() const;
   bool all_answered() const;
 
+  void heed_end(const Message& message);
   bool refuses(const Message& message, int64_t now_ns);
   void on_prepare(const Message& message, int64_t now_ns);
   void on_promise(const Message& message, int64_t now_ns);

@@ -129,6 +129,48 @@ TEST(Agent, WhoSleptThroughEpochsHearsOfTheEnd) {
               ElementsAre(std::pair(MemberId{2}, Word::kEnded), std::pair(MemberId{3}, Word::kEnded)));
 }
 
+Message end_of(const Epoch& epoch, MemberId from) {
+  return {.word = Word::kEnded, .from = {.id = from}, .epoch = epoch.number + 1, .value = epoch};
+}
+
+TEST(Agent, TheEndOfAMembershipWithoutItIsNotAMembersOwn) {
+  LoneWorld world;
+  Agent agent({.id = 3}, epoch_of(0, {1, 2, 3}), world, {});
+  agent.on_message(end_of(epoch_of(2, {1, 2, 4}), 1), kSecond);
+  EXPECT_EQ(world.left, Leaving::kLeftBehind);
+  EXPECT_EQ(agent.run_end(), std::nullopt);
+}
+
+TEST(Agent, TheEndOfANewerMembershipIsThatOfItsMembersWhoeverTellsIt) {
+  for (const MemberId teller : {1, 4}) {
+    LoneWorld world;
+    Agent agent({.id = 3}, epoch_of(0, {1, 2, 3}), world, {});
+    agent.on_worker_end(kSecond);
+    agent.on_message(end_of(epoch_of(2, {1, 3, 4}), teller), kSecond);
+    EXPECT_EQ(world.left, Leaving::kRunEnded) << "told by " << teller;
+  }
+}
+
+TEST(Agent, TheEndOfAnOlderMembershipIsThatOfItsMembersAlone) {
+  LoneWorld world;
+  Agent agent({.id = 1}, epoch_of(4, {1, 2}), world, {});
+  agent.on_message(end_of(epoch_of(3, {1, 2, 3}), 3), kSecond);
+  EXPECT_EQ(world.left, std::nullopt);
+  EXPECT_EQ(agent.run_end(), std::nullopt);
+}
+
+TEST(Agent, AMemberThatSleptUntilTheEndOfTheOthersIsLeftBehind) {
+  TestWorld world({.ranks = 5, .seed = 8});
+  world.run_until(5 * kSecond);
+  world.cut_off({1});
+  world.run_until(40 * kSecond);
+  ASSERT_EQ(world.newest_epoch().ranks(), 4);
+  world.heal();
+  world.end_run();
+  world.run_until(41 * kSecond);
+  EXPECT_EQ(world.leaving(1), Leaving::kLeftBehind);
+}
+
 TEST(Agent, ANewcomerJoinsBehindAStepAndNoStepIsRepeated) {
   TestWorld world({.ranks = 3, .seed = 6});
   world.run_until(5 * kSecond);

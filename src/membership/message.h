@@ -27,7 +27,7 @@ enum class Word : uint8_t {
   kCommit,    // `value` is the epoch
   kBehind,    // you speak of an epoch that is not the next one after mine, `epoch`
   kJoin,      // I would like to be a member of the next one
-  kEnded,     // my worker ended for good, with `exit_status`, and so will yours
+  kEnded,     // my worker ended for good, with `exit_status`, and so will those of all members of `value`
 };
 
 struct Message {

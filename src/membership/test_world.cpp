@@ -63,11 +63,11 @@ struct TestWorld::Node final : World {
     return world.ties_.try_emplace(epoch, member.id).first->second == member.id;
   }
   void warn(const std::string& line) override { world.fail(line); }
-  void leave(Leaving, const std::string& why) override {
+  void leave(Leaving why, const std::string& words) override {
     working = false;
     alive = false;
-    left = true;
-    reason = why;
+    leaving = why;
+    reason = words;
     world.tell_of_death(index, true);
   }
 
@@ -81,7 +81,7 @@ struct TestWorld::Node final : World {
   bool alive = true;
   bool working = false;
   bool boundary = false;
-  bool left = false;
+  std::optional<Leaving> leaving;
   std::string reason;
   int group = 0;
   std::array<Slot, 2> slots;
@@ -118,7 +118,10 @@ TestWorld::Node* TestWorld::node_of(MemberId id) {
 
 bool TestWorld::reaches(const Node& from, const Node& to) const { return from.group == to.group; }
 bool TestWorld::is_alive(int member) const { return nodes_[static_cast<size_t>(member)]->alive; }
-bool TestWorld::has_left(int member) const { return nodes_[static_cast<size_t>(member)]->left; }
+bool TestWorld::has_left(int member) const { return leaving(member).has_value(); }
+std::optional<Leaving> TestWorld::leaving(int member) const {
+  return nodes_[static_cast<size_t>(member)]->leaving;
+}
 const std::string& TestWorld::reason(int member) const { return nodes_[static_cast<size_t>(member)]->reason; }
 
 void TestWorld::fail(const std::string& fault) {
@@ -309,6 +312,15 @@ void TestWorld::cut_off(const std::vector<int>& members) {
 
 void TestWorld::heal() {
   for (const auto& node : nodes_) node->group = 0;
+}
+
+void TestWorld::end_run() {
+  for (const Member& member : newest_epoch().members) {
+    Node& node = *node_of(member.id);
+    if (!node.alive) continue;
+    node.agent->on_run_end(0);
+    node.alive = node.working = false;
+  }
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <set>
 #include <string>
@@ -33,10 +34,12 @@ class TestWorld {
   void join();
   void cut_off(const std::vector<int>& members);  // reach each other, and nobody else reaches them
   void heal();
+  void end_run();  // of the newest epoch, whose members are told and end
 
   int members() const { return static_cast<int>(nodes_.size()); }
   bool is_alive(int member) const;
   bool has_left(int member) const;
+  std::optional<Leaving> leaving(int member) const;
   const std::string& reason(int member) const;
   const Epoch& newest_epoch() const { return begun_.rbegin()->second; }
   int64_t newest_whole_step() const { return whole_step_; }  // that all ranks of an epoch have sealed
