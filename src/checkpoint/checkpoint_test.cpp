@@ -399,6 +399,19 @@ TEST(Checkpoint, PruningMakesUpForAKilledCommitAndLeavesLaterOnes) {
   prune(root / "nowhere", 3, {.count = 2});
 }
 
+TEST(Checkpoint, PruningRemovesWhatAKillLeftHalfRemovedHalfWrittenOrSetAside) {
+  const TestDirectory root;
+  for (const int64_t step : {1, 2, 3}) save<float>(root.path(), step, 1, 9);
+  fs::remove(root / "step-1" / "manifest.json");  // half removed
+  prepare_save(root.path(), 4);                   // half written
+  fs::copy(root / "step-3", root / "step-3.previous", fs::copy_options::recursive);
+  fs::rename(root / "step-2", root / "step-2.previous");  // the only one of its step
+  prune(root.path(), 3, {.count = 2});
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(root.path())) left.push_back(entry.path().filename().string());
+  EXPECT_THAT(left, testing::UnorderedElementsAre("step-2.previous", "step-3"));
+}
+
 TEST(Checkpoint, YoungOnesStayBesideTheNewest) {
   const TestDirectory root;
   for (const int64_t step : {1, 2, 3, 4}) save<float>(root.path(), step, 1, 9);

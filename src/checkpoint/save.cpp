@@ -130,19 +130,24 @@ bool is_whole(const Location& location, const FileRecord& record, Trust trust) {
   }
 }
 
+// Removes what a rank 0 that was killed left half written or half removed, and what it had set aside for a
+// checkpoint that it committed.
+void remove_unfinished(const Location& root) {
+  for (const SavedStep& found : step_directories(root)) {
+    const bool set_aside = found.directory.filename().ends_with(kPreviousSuffix);
+    if (!committed(found.directory) || (set_aside && committed(step_directory(root, found.step))))
+      remove_checkpoint(found.directory);
+  }
+}
+
 }  // namespace
 
 Location prepare_save(const Location& root, int64_t step) {
   root.make_directory();
-  for (const SavedStep& found : step_directories(root)) {
-    if (!committed(found.directory)) remove_checkpoint(found.directory);
-  }
+  remove_unfinished(root);
   const Location directory = step_directory(root, step);
-  if (committed(directory)) {
-    const Location previous = directory.with_suffix(kPreviousSuffix);
-    if (committed(previous)) remove_checkpoint(previous);
-    if (!directory.rename(previous)) remove_checkpoint(directory);
-  }
+  if (committed(directory) && !directory.rename(directory.with_suffix(kPreviousSuffix)))
+    remove_checkpoint(directory);
   directory.make_directory();
   return directory;
 }
@@ -196,8 +201,6 @@ std::vector<FileRecord> write_companions(const Location& directory, std::span<co
 void commit_save(const Location& directory, const Manifest& manifest, const Retention& retention) {
   (directory / kManifestName).write(base::json_text(to_json(manifest), 2) + "\n");
   const Location root = directory.parent();
-  const Location previous = directory.with_suffix(kPreviousSuffix);
-  if (committed(previous)) remove_checkpoint(previous);
   for (const SavedStep& saved : saved_steps(root)) {
     if (saved.step > manifest.step) remove_checkpoint(saved.directory);  // of a future given up by going back
   }
@@ -228,6 +231,7 @@ std::optional<int64_t> best_step(const std::vector<SavedStep>& saved) {
 }  // namespace
 
 void prune(const Location& root, int64_t step, const Retention& retention) {
+  remove_unfinished(root);
   std::vector<SavedStep> saved = saved_steps(root);
   std::erase_if(saved, [&](const SavedStep& later) { return later.step > step; });
   const std::optional<int64_t> best = retention.best ? best_step(saved) : std::nullopt;

@@ -92,6 +92,7 @@ void Reporter::open_files() {
   const int64_t done = run_.start().state().step;
   base::make_directories(directory);
   checkpoint::prune(directory / "checkpoints", done, retention_of(config_.checkpoint));
+  prune_mirror(done);
   describe_run();
   metrics_.emplace(report::MetricsWriter::Options{directory, config_.log.tensorboard, done});
   trackers_.emplace(config_.log, run_.options().tools);
@@ -99,6 +100,17 @@ void Reporter::open_files() {
   base::log_warning(text((directory / "metrics.jsonl").string(), " has no line for the last ",
                          metrics_->missing_steps(), " of the ", done,
                          " steps that the checkpoint has behind it: losses of those are not shown"));
+}
+
+// The run goes on without its mirror, as when a save does not reach it.
+void Reporter::prune_mirror(int64_t done) const {
+  const config::CheckpointConfig& configured = config_.checkpoint;
+  if (configured.mirror.empty()) return;
+  try {
+    checkpoint::prune(run_.options().locate(configured.mirror), done, retention_of(configured));
+  } catch (const base::Error& error) {
+    base::log_warning(text("old checkpoints stay in ", configured.mirror, ": ", error.what()));
+  }
 }
 
 // What others read beside the steps: how to join or repeat the run.

@@ -35,6 +35,7 @@ class Reporter {
 
  private:
   void open_files();
+  void prune_mirror(int64_t done) const;
   void describe_run() const;
   void look_at_files();
   void show_to_prometheus(const report::StepRecord& step);

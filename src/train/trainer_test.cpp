@@ -260,6 +260,21 @@ TEST_F(TrainingLoop, MirrorStandsInForALostDirectory) {
   }
 }
 
+TEST_F(TrainingLoop, ResumeWithNothingLeftToDoRemovesWhatAKillLeft) {
+  const std::filesystem::path mirror = directory_ / "mirror";
+  const std::vector<std::string> settings = {base::text("checkpoint.mirror='", mirror.string(), "'")};
+  const config::RunConfig done = config("done", settings);
+  train(done);
+  for (const std::filesystem::path& place : {done.log.dir / "checkpoints", mirror}) {
+    std::filesystem::create_directories(place / "step-1");
+    base::write_file_atomically(place / "step-1" / "rank-0000.safetensors", "without a manifest");
+  }
+  train(done, "auto");
+  EXPECT_FALSE(std::filesystem::exists(done.log.dir / "checkpoints" / "step-1"));
+  EXPECT_FALSE(std::filesystem::exists(mirror / "step-1"));
+  EXPECT_TRUE(has_checkpoint(done, 6));
+}
+
 TEST_F(TrainingLoop, SaveThatFailsEndsTheRun) {
   const config::RunConfig blocked = config("blocked");
   std::filesystem::create_directories(blocked.log.dir);
