@@ -408,7 +408,8 @@ TEST(Checkpoint, PruningRemovesWhatAKillLeftHalfRemovedHalfWrittenOrSetAside) {
   fs::rename(root / "step-2", root / "step-2.previous");  // the only one of its step
   prune(root.path(), 3, {.count = 2});
   std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(root.path())) left.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(root.path()))
+    left.push_back(entry.path().filename().string());
   EXPECT_THAT(left, testing::UnorderedElementsAre("step-2.previous", "step-3"));
 }
 

@@ -70,9 +70,9 @@ std::vector<FileRecord> write_companions(const storage::Location& directory,
 // REQUIRES: `manifest.files` lists every rank's record.
 void commit_save(const storage::Location& directory, const Manifest& manifest, const Retention& retention);
 
-// Removes what is not to be kept of the checkpoints up to `step`, and what is half written or half removed: what
-// a rank 0 that was killed around a commit did not come to. Later ones stay. So do shared files to which any manifest here refers, in whatever
-// directory it lies, and all of them while one manifest cannot be read.
+// Removes what is not to be kept of the checkpoints up to `step`, and what is half written or half removed:
+// what a rank 0 that was killed around a commit did not come to. Later ones stay. So do shared files to which
+// any manifest here refers, in whatever directory it lies, and all of them while one manifest cannot be read.
 void prune(const storage::Location& root, int64_t step, const Retention& retention);
 
 }  // namespace sluice::checkpoint

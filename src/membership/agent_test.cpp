@@ -115,7 +115,8 @@ TEST(Agent, WithMoreThanHalfDeadNobodyIsWaitedFor) {
   EXPECT_FALSE(world.left);
   agent.on_gone(3, Gone::kForGood, kSecond);
   EXPECT_EQ(world.left, Leaving::kNoQuorum);
-  EXPECT_EQ(world.reason, "membership 1 cannot begin: more than half of the 5 ranks of membership 0 are dead");
+  EXPECT_EQ(world.reason,
+            "membership 1 cannot begin: more than half of the 5 ranks of membership 0 are dead");
 }
 
 TEST(Agent, WhoSleptThroughEpochsHearsOfTheEnd) {
