@@ -23,6 +23,8 @@ import re
 import shutil
 import subprocess
 
+from dependencies import DEPENDENCIES
+
 # Variables that the program, its libraries, Python, launchers and sanitizers read; $SLUICE_SEED only by samples.
 VARIABLES = re.compile(r"(SLUICE|OMP|KMP|GOMP|ATEN|ONEDNN|DNNL|MKL|OPENBLAS|TORCH|CUDA|NVIDIA|NCCL|GLOO|GTEST|LD|PYTHON|ASAN|UBSAN|"
                        r"TSAN|LSAN|HF|AWS|MALLOC|OMPI|SLURM|TRIAL|PYENV|LC)_|^(LANG|LANGUAGE|TZ|PATH|HOME|TMPDIR|GLIBC_TUNABLES)$")
@@ -149,8 +151,7 @@ def compiler(build):
 
 def installed():
     """The environments that tools/bootstrap made."""
-    folder = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice")
-    return digest_of(*(part for path in sorted(folder.glob("*/complete*")) for part in (path, path.read_text())))
+    return digest_of(*(part for path in sorted(DEPENDENCIES.glob("*/complete*")) for part in (path, path.read_text())))
 
 
 class Stamps:

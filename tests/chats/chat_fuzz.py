@@ -21,9 +21,12 @@ import pathlib
 import random
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from dependencies import DEPENDENCIES  # noqa: E402
+
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DEPS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
 WHEELS = {"trl": "trl/chat_templates", "axolotl": "axolotl/utils/chat_templates/templates"}
 TEMPLATES = ("trl/qwen2_5", "trl/qwen3", "trl/qwen3_5_think", "trl/llama3_1", "trl/phi3", "trl/gemma3", "trl/gemma4", "trl/glm4moe",
              "trl/gptoss", "axolotl/mistral_v7_tekken")  # fmt: skip
@@ -44,8 +47,8 @@ TOOL = {"type": "function", "function": {"name": "look_up", "description": "Look
 
 def python_with_transformers():
     """Runs this program by the Python that has transformers, where it is another; says why where there is none."""
-    python = DEPS / "parity" / "bin" / "python"
-    templates = sorted(glob.glob(str(DEPS / "templates" / "lib" / "python3*" / "site-packages")))
+    python = DEPENDENCIES / "parity" / "bin" / "python"
+    templates = sorted(glob.glob(str(DEPENDENCIES / "templates" / "lib" / "python3*" / "site-packages")))
     if not python.exists() or not templates:
         print("skipped: no transformers, or no templates of trl and axolotl: run tools/bootstrap --test")
         sys.exit(SKIPPED)

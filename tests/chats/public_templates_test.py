@@ -4,18 +4,21 @@ The wheels are those that `tools/bootstrap --test` installs; without them this i
 """
 
 import glob
-import os
 import pathlib
 import re
+import sys
 import unittest
 
 from harness import chat_template, said, user
 
-DEPS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from dependencies import DEPENDENCIES  # noqa: E402
+
 FOUND = sorted(
     pathlib.Path(path)
     for wheel in ("trl/chat_templates", "axolotl/utils/chat_templates/templates")
-    for path in glob.glob(str(DEPS / "templates/lib/python3*/site-packages" / wheel / "*.jinja"))
+    for path in glob.glob(str(DEPENDENCIES / "templates/lib/python3*/site-packages" / wheel / "*.jinja"))
 )
 TOKEN = re.compile(r"<\|[^|<>]{1,40}\|>|<\|[a-z_>]+>?|<[a-z_]+\|>|</?[a-z_]{1,30}>|\[/?[A-Z_]{3,30}\]|<｜[^｜]{1,40}｜>|\[\|[a-z]+\|\]")
 CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "look_up", "arguments": {"city": "city3q"}}}

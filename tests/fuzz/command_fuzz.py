@@ -23,6 +23,7 @@ import threading
 
 import damage
 import model_folders
+from dependencies import DEPENDENCIES
 
 CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 INTERNAL = re.compile(rb"internal error|json\.exception|terminate called|std::|Sanitizer|runtime error|basic_string|vector::")
@@ -39,7 +40,7 @@ CLUSTER = {"schema": "sluice.cluster/1", "name": "mine", "nodes": 2, "gpus_per_n
 # A process that waits takes no processor time: it counts as hung after that many times the limit on the clock.
 CLOCK_FACTOR = 30
 # Has what tables and tokenizer.json files are read with.
-TOOLS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache/sluice")) / "tools/bin/python"
+TOOLS = DEPENDENCIES / "tools/bin/python"
 WRITER = pathlib.Path(__file__).resolve().parent / "python_files.py"
 SMALL = ["--context", "2048", "--tokens-per-step", "6000"]
 

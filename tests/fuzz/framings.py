@@ -8,23 +8,15 @@ known: folded lines, and a return inside a chunk's extension, are refused here a
     tests/fuzz/framings.py --count 1000 [--seed 1]
 """
 
-import argparse
 import json
-import os
-import pathlib
 import random
 import re
 import socket
 import sys
-import tempfile
 
 import h11
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "cli"))
-
-from serve_bounds_test import endless_model  # noqa: E402
-from serve_test import Server  # noqa: E402
+import endless
 
 BODY = json.dumps({"prompt": "abc", "max_tokens": 1, "temperature": 0}).encode()
 BEHIND = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -116,26 +108,18 @@ def fault_of(port, data, known):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+    args = endless.parser(1000).parse_args()
     accepted = faults = 0
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server("--model", endless_model(pathlib.Path(folder) / "model"), "--context-length", 512, "--header-s", 2, "--body-s", 2)
-        try:
-            for seed in range(args.seed, args.seed + args.count):
-                data, known = message(random.Random(seed))
-                accepted += by_h11(data + BEHIND)[0] == 2
-                if fault := fault_of(server.port, data + BEHIND, known):
-                    faults += 1
-                    print(f"seed {seed}: {fault}: {data!r}")
-        finally:
-            server.close()
+    with endless.server("--context-length", 512, "--header-s", 2, "--body-s", 2) as server:
+        for seed in range(args.seed, args.seed + args.count):
+            data, known = message(random.Random(seed))
+            accepted += by_h11(data + BEHIND)[0] == 2
+            if fault := fault_of(server.port, data + BEHIND, known):
+                faults += 1
+                print(f"seed {seed}: {fault}: {data!r}")
     print(f"{args.count} messages, of which h11 reads {accepted} and what stands behind them; {faults} are read otherwise")
     sys.exit(1 if faults or accepted < args.count // 10 else 0)
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("SLUICE", "build/sluice")
     main()

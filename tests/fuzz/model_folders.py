@@ -4,9 +4,14 @@ import json
 import math
 import pathlib
 import shutil
-import struct
+import sys
 
-PARITY = pathlib.Path(__file__).resolve().parents[1] / "data/parity"
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS))
+
+from tensor_files import read_tensors, write_tensors  # noqa: E402
+
+PARITY = TESTS / "data/parity"
 # Experts; experts beside recurrent layers; recurrent layers alone; experts that a router's groups choose.
 FAMILIES = ("mixtral", "qwen3_next", "mamba2", "deepseek_v3")
 BLOCK = 32  # numbers of MXFP4 that share a scale
@@ -19,32 +24,13 @@ def copy_family(family, folder):
     return folder
 
 
-def read_tensors(path):
-    """{name: (dtype, shape, bytes)}"""
-    content = path.read_bytes()
-    begin = 8 + struct.unpack("<Q", content[:8])[0]
-    header = json.loads(content[8:begin])
-    header.pop("__metadata__", None)
-    return {name: (of["dtype"], of["shape"], content[begin + of["data_offsets"][0]:begin + of["data_offsets"][1]])
-            for name, of in header.items()}
-
-
-def write_tensors(path, tensors):
-    header, at = {"__metadata__": {"format": "pt"}}, 0
-    for name, (dtype, shape, content) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
-        at += len(content)
-    begin = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(begin)) + begin + b"".join(content for *_, content in tensors.values()))
-
-
 def pack_mxfp4(folder):
     """gpt-oss with its experts as they are published: blocks of four-bit numbers and their scales, where rows have blocks."""
     copy_family("gpt_oss", folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "mxfp4"}}))
     packed = {}
-    for name, (dtype, shape, content) in read_tensors(folder / "model.safetensors").items():
+    for name, (dtype, shape, content) in read_tensors(folder / "model.safetensors")[0].items():
         if not name.endswith("_proj") or len(shape) != 3 or shape[1] % BLOCK:
             packed[name] = (dtype, shape, content)
             continue

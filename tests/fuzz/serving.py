@@ -7,25 +7,17 @@ from clients that leave halfway. The server answers each with a status that a cl
 SLUICE names the program, which may be a sanitizer's build: what that reports ends the server, and is printed.
 """
 
-import argparse
 import concurrent.futures
 import gzip
 import json
-import os
 import pathlib
 import random
 import re
 import socket
 import sys
-import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "cli"))
-
-from serve_bounds_test import endless_model  # noqa: E402
-from serve_test import Server  # noqa: E402
-
-import damage  # noqa: E402
+import damage
+import endless
 
 OTHER_PLACES = ["/health", "/metrics", "/v1/models", "/v1/models/x", "/v1", "*", "http://localhost/health"]
 CHAT = [{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "text", "text": "b"}]}, {"role": "user", "content": "é"}]
@@ -137,20 +129,14 @@ def strike(server, args):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = endless.parser(20_000)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--growth-mib", type=int, default=64)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server("--model", endless_model(pathlib.Path(folder) / "model"), "--context-length", 512, "--header-s", 5, "--body-s", 5)
-        try:
-            faults, counts, memory = strike(server, args)
-        finally:
-            ended = server.close()
-    if ended != 0 or "Sanitizer" in server.log:
-        faults.append(f"the server ended with {ended}: {server.log[-5000:]}")
+    with endless.server("--context-length", 512, "--header-s", 5, "--body-s", 5) as server:
+        faults, counts, memory = strike(server, args)
+    if server.ended != 0 or "Sanitizer" in server.log:
+        faults.append(f"the server ended with {server.ended}: {server.log[-5000:]}")
     if len(memory) == 3 and memory[-1] - memory[0] > args.growth_mib:
         faults.append(f"its memory grew from {memory[0]} to {memory[-1]} MiB")
     print(f"{args.count} connections: answers by status {dict(sorted(counts.items()))}; memory {memory} MiB; {len(faults)} faults")
@@ -159,5 +145,4 @@ def main():
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("SLUICE", "build/sluice")
     main()

@@ -21,12 +21,16 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from dependencies import DEPENDENCIES  # noqa: E402
+from tensor_files import read_tensors  # noqa: E402
+
 SLUICE = os.environ.get("SLUICE", "build/sluice")
 VOCABULARY = 64
 RUN_TIMEOUT_S = 600  # after which a run hangs: no test depends on how long one takes
 EXIT_SKIPPED = 77  # of a program all of whose tests were skipped
 # What tools/bootstrap --test makes: an environment with torch, its launcher, transformers, and one with PEFT.
-DEPENDENCIES = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice")
 TRANSFORMERS_PYTHON = DEPENDENCIES / "parity/bin/python"
 PEFT_PYTHON = DEPENDENCIES / "parity-peft/bin/python"
 TORCHRUN = [str(TRANSFORMERS_PYTHON), "-m", "torch.distributed.run"]
@@ -248,18 +252,8 @@ def committed_steps(run):
 
 def read_safetensors(path):
     """{name: array of numbers} of a file of float32 and float64 tensors."""
-    data = path.read_bytes()
-    header_bytes = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8:8 + header_bytes])
-    tensors = {}
-    for name, tensor in header.items():
-        if name == "__metadata__":
-            continue
-        values = array.array({"F32": "f", "F64": "d"}[tensor["dtype"]])
-        begin, end = tensor["data_offsets"]
-        values.frombytes(data[8 + header_bytes + begin:8 + header_bytes + end])
-        tensors[name] = values
-    return tensors
+    return {name: array.array({"F32": "f", "F64": "d"}[dtype], content)
+            for name, (dtype, _, content) in read_tensors(path)[0].items()}
 
 
 def checkpoint_tensors(run, step):

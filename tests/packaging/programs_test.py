@@ -10,7 +10,10 @@ import zipfile
 
 import installed
 
-DEPENDENCIES = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice")
+sys.path.insert(0, str(installed.ROOT / "tests"))
+
+from dependencies import DEPENDENCIES  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("SLUICE", "build/sluice")).resolve().parent
 
 

@@ -12,25 +12,16 @@ from pathlib import Path
 
 import program
 
-FIXTURES = Path(__file__).resolve().parent.parent / "data" / "parity"
+TESTS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS))
+
+from tensor_files import read_tensors  # noqa: E402
+
+FIXTURES = TESTS / "data" / "parity"
 # Ranks, strategies, the type computed in, and how far gradient norms may be from the fixtures', which transformers made
 # in FP32: that is up to 8e-5 from FP64. Sluice's FP32 comes on top, by processor more or less.
 LAYOUTS = {"one rank": (1, ["<1,1,1>"], "float64", 1e-4),
            "three ranks": (3, ["<2,1,1> + <1,1,1>", "<1,3,1>"], "float32", 5e-4)}
-
-
-def read_safetensors(path):
-    """{name: values} and the metadata of a file of float32 tensors."""
-    data = Path(path).read_bytes()
-    (header_bytes,) = struct.unpack_from("<Q", data)
-    header = json.loads(data[8:8 + header_bytes])
-    metadata = header.pop("__metadata__", {})
-    tensors = {}
-    for name, tensor in header.items():
-        assert tensor["dtype"] == "F32", f"{name} is {tensor['dtype']}"
-        begin, end = (8 + header_bytes + offset for offset in tensor["data_offsets"])
-        tensors[name] = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
-    return tensors, metadata
 
 
 def compare_evaluation(comparison, sluice, fixture, expected, scratch):
@@ -45,12 +36,15 @@ def compare_evaluation(comparison, sluice, fixture, expected, scratch):
     sums = [json.loads(line)["loss_sum"] for line in losses_path.read_text().splitlines()]
     comparison.close("loss of each sequence", sums, expected["loss_sums"], 1e-5)
 
-    tensors, metadata = read_safetensors(logits_path)
+    tensors, metadata = read_tensors(logits_path)
+    dtype, _, content = tensors["logits.0"]
+    comparison.equal("type of logits", dtype, "F32")
+    ours = struct.unpack(f"<{len(content) // 4}f", content)
     comparison.equal("tokens", json.loads(metadata["sequences"])[0]["tokens"], expected["sequences"][0])
     theirs = [logit for row in expected["logits"] for logit in row]
     largest = max(map(abs, theirs))
-    comparison.equal("logits", len(tensors["logits.0"]), len(theirs))
-    comparison.within("logits", [abs(a - b) / largest for a, b in zip(tensors["logits.0"], theirs)], 1e-5)
+    comparison.equal("logits", len(ours), len(theirs))
+    comparison.within("logits", [abs(a - b) / largest for a, b in zip(ours, theirs)], 1e-5)
 
 
 def compare_training(comparison, sluice, fixture, expected, scratch):
@@ -66,7 +60,7 @@ def compare_training(comparison, sluice, fixture, expected, scratch):
             "memory": {"device_gib": 1, "margin_gib": 0.125},
             "log": {"tensorboard": False},
         })
-        lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
+        lines = program.train(sluice, config, scratch / "run", ranks=ranks)
         comparison.close(f"{name}: loss", [line["loss"] for line in lines], expected["losses"], 1e-5)
         comparison.close(f"{name}: gradient norm", [line["grad_norm"] for line in lines], expected["grad_norms"],
                          allowed)
@@ -89,7 +83,7 @@ def train_tuned(sluice, fixture, expected, tuned, scratch, ranks=1, strategies=(
         "memory": {"device_gib": 1, "margin_gib": 0.125},
         "log": {"tensorboard": False}, **sections,
     })
-    return program.train(sluice, config, scratch / "run", "--nproc", ranks)
+    return program.train(sluice, config, scratch / "run", ranks=ranks)
 
 
 def corpus_lengths(index):

@@ -68,10 +68,11 @@ def batch(sluice, config, step, documents, *arguments):
     return [documents[document][begin:begin + length] for document, begin, length in spans]
 
 
-def train(sluice, config, run_directory, *arguments):
-    """The lines of metrics.jsonl, one a step, of a fresh run."""
+def train(sluice, config, run_directory, *arguments, ranks=1):
+    """The lines of metrics.jsonl, one a step, of a fresh run. One rank needs no launcher."""
     shutil.rmtree(run_directory, ignore_errors=True)
-    run(sluice, "train", "--config", config, "--set", f"log.dir={json.dumps(str(run_directory))}", *arguments)
+    several = ["--nproc", ranks] if ranks > 1 else []
+    run(sluice, "train", "--config", config, "--set", f"log.dir={json.dumps(str(run_directory))}", *several, *arguments)
     lines = (Path(run_directory) / "metrics.jsonl").read_text().splitlines()
     steps = [line for line in map(json.loads, lines) if "loss" in line]
     if any(step["fallback"] for step in steps):

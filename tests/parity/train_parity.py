@@ -102,7 +102,7 @@ def compare(comparison, sluice, scratch, model):
     allowed = max(1e-4, 4 * max(abs(a / b - 1) for a, b in zip(rounded, norms, strict=True)))
     for name, (ranks, strategies) in LAYOUTS.items():
         config = configuration(scratch, model_directory, strategies, optimizer)
-        lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
+        lines = program.train(sluice, config, scratch / "run", ranks=ranks)
         where = f"{model}, {name}"
         comparison.equal(f"{where}: tokens", [line["tokens"] for line in lines],
                          [sum(map(len, batch)) for batch in batches])

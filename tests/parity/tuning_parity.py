@@ -34,7 +34,7 @@ def compare_runs(comparison, sluice, scratch, case, sections, theirs):
     losses, norms, logits = theirs
     for name, (ranks, strategies) in LAYOUTS.items():
         config = configuration(scratch, strategies, **sections)
-        lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
+        lines = program.train(sluice, config, scratch / "run", ranks=ranks)
         where = f"{case}, {name}"
         comparison.close(f"{where}: loss", [line["loss"] for line in lines], losses, 1e-6)
         comparison.close(f"{where}: gradient norm", [line["grad_norm"] for line in lines], norms, 1e-4)

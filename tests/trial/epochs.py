@@ -45,18 +45,6 @@ def settings(**changes):
     return merged(base_settings(), common | changes)
 
 
-def cut_off(victims):
-    def fate(source, target, packet, _chance):
-        return [] if (source in victims) != (target in victims) else [(0.0, packet)]
-    return fate
-
-
-def one_way(first, second):
-    def fate(source, target, packet, _chance):
-        return [] if (source, target) == (first, second) else [(0.0, packet)]
-    return fate
-
-
 class Run:
     """One run, and what is done to it."""
 
@@ -163,20 +151,20 @@ class Run:
     def cut_node_off(self):
         node, = self.victims()
         process = self.ranks.pop(node)
-        self.network.fate = cut_off({node})
+        self.network.fate = nodes.cut_off({node})
         self.advance(2, "a node was cut off", self.last()[1] + 1)
         self.network.fate = nodes.pass_at_once
         self.ghosts.append(process)
         self.replace(node)
 
     def blip(self):
-        self.network.fate = cut_off(set(self.victims()))
+        self.network.fate = nodes.cut_off(set(self.victims()))
         time.sleep(self.chance.uniform(0.1, 4))
         self.network.fate = nodes.pass_at_once
         self.advance(2, "a node was cut off for a moment")
 
     def half_open(self):
-        self.network.fate = one_way(*self.victims(2))
+        self.network.fate = nodes.one_way(*self.victims(2))
         time.sleep(self.chance.uniform(0.1, 4))
         self.network.fate = nodes.pass_at_once
         self.advance(2, "a link was half open for a moment")
@@ -184,7 +172,7 @@ class Run:
     def kill_while_cut_off(self):
         """A worker dies while its supervisor hears nobody: it must not go on, nor the others wait for it for ever."""
         node, = self.victims()
-        self.network.fate = cut_off({node})
+        self.network.fate = nodes.cut_off({node})
         for worker in children(self.ranks[node].pid)[:1]:
             os.kill(worker, signal.SIGKILL)
         self.ghosts.append(self.ranks.pop(node))

@@ -33,20 +33,6 @@ def on_nodes(trial, fate=nodes.pass_at_once):
     return network, job
 
 
-def cut_off(node):
-    """Nothing reaches the node, nothing comes from it."""
-    def fate(source, target, packet, _chance):
-        return [] if node in (source, target) else [(0.0, packet)]
-    return fate
-
-
-def one_way(first, second):
-    """What the first sends to the second is lost; the other direction is sound."""
-    def fate(source, target, packet, _chance):
-        return [] if (source, target) == (first, second) else [(0.0, packet)]
-    return fate
-
-
 def link_of(trial):
     """Two nodes by the trial's chance."""
     return trial.chance.sample(range(RANKS), 2)
@@ -74,16 +60,16 @@ def for_good(name, make_fate, phases):
 
 
 def any_node(trial):
-    return cut_off(trial.chance.randrange(RANKS))
+    return nodes.cut_off({trial.chance.randrange(RANKS)})
 
 
 def any_half_link(trial):
-    return one_way(*link_of(trial))
+    return nodes.one_way(*link_of(trial))
 
 
 def hubs(trial):
     """Between ranks 0 and 1, at which all others' signs of life arrive."""
-    return one_way(*trial.chance.choice(((0, 1), (1, 0))))
+    return nodes.one_way(*trial.chance.choice(((0, 1), (1, 0))))
 
 
 for_a_while("a node is cut off", any_node, ("join", "step", "push", "save", "evaluate"))
@@ -191,7 +177,7 @@ def power_lost(trial):
     network, job = on_nodes(trial)
     trial.reach(job)
     victim = trial.chance.randrange(RANKS)
-    network.fate = cut_off(victim)
+    network.fate = nodes.cut_off({victim})
     job.signal_rank(victim, signal.SIGKILL)
     endings = trial.ends(job, 1, -signal.SIGKILL, says=rf"rank {victim}|rank 0")
     if endings[f"rank{victim}"].status != -signal.SIGKILL:

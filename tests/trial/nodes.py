@@ -30,6 +30,20 @@ def pass_at_once(_source, _target, _packet, _chance):
     return [(0.0, _packet)]
 
 
+def cut_off(victims):
+    """The fate of packets where nothing reaches these nodes from others, nor others from these."""
+    def fate(source, target, packet, _chance):
+        return [] if (source in victims) != (target in victims) else [(0.0, packet)]
+    return fate
+
+
+def one_way(first, second):
+    """What the first sends to the second is lost; the other direction is sound."""
+    def fate(source, target, packet, _chance):
+        return [] if (source, target) == (first, second) else [(0.0, packet)]
+    return fate
+
+
 class Nodes:
     """`count` nodes at 10.77.0.1 and up. `fate(source, target, packet, chance)` decides on each packet: a list of
     (delay in seconds, packet) of what arrives."""
