@@ -26,7 +26,7 @@ class Record(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.clone = pathlib.Path(temporary.name)
-        for name in ("bench/record.py", "tests/integration/harness.py"):
+        for name in ("bench/record.py", "tests/integration/harness.py", "tests/dependencies.py", "tests/tensor_files.py"):
             (self.clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.clone / name)
         for helper in (ROOT / "tests/integration").glob("*.py"):
