@@ -43,6 +43,7 @@ void add_elsewhere(CLI::App& app, const char* name) {
 void add_profile(CLI::App& app) { add_elsewhere(app, "profile"); }
 void add_train(CLI::App& app) { add_elsewhere(app, "train"); }
 void add_eval(CLI::App& app) { add_elsewhere(app, "eval"); }
+void add_embed(CLI::App& app) { add_elsewhere(app, "embed"); }
 void add_generate(CLI::App& app) { add_elsewhere(app, "generate"); }
 void add_serve(CLI::App& app) { add_elsewhere(app, "serve"); }
 void add_export(CLI::App& app) { add_elsewhere(app, "export"); }

@@ -16,6 +16,7 @@ void add_simulate(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_embed(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_serve(CLI::App& app);
 void add_export(CLI::App& app);

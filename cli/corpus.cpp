@@ -32,7 +32,8 @@ struct CorpusArguments {
   double sample_mb = 10;
   std::string part;
   std::string dedup = "none";
-  bool prompts = false, pairs = false;
+  bool prompts = false, pairs = false, labels = false;
+  std::string label_key = "label";
   corpus::AnswerKeys keys;
   std::string chosen_key = "chosen", rejected_key = "rejected";
   bool json = false;
@@ -307,6 +308,18 @@ void set_part(CorpusArguments& arguments) {
   build.part = {*index - 1, *count};
 }
 
+// Documents of classifiers end as the model meets them elsewhere, where no token is added behind a text.
+void add_labels(CorpusArguments& arguments) {
+  corpus::BuildOptions& build = arguments.build;
+  if (arguments.prompts || arguments.pairs)
+    throw base::InputError("--labels are of texts and conversations: leave out --prompts and --pairs");
+  if (build.train_vocabulary > 0)
+    throw base::InputError(
+        "--labels need the tokenizer of the model that learns them: give --tokenizer FOLDER");
+  build.documents.label_key = arguments.label_key;
+  if (build.tokenizer.end_token.empty()) build.tokenizer.end_token = corpus::kNoToken;
+}
+
 void run(const std::shared_ptr<CorpusArguments>& arguments) {
   corpus::BuildOptions& build = arguments->build;
   if (build.tokenizer_file.empty() == (build.train_vocabulary == 0)) {
@@ -319,6 +332,7 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     build.documents.chats = true;
     build.documents.answers = arguments->keys;
   }
+  if (arguments->labels) add_labels(*arguments);
   if (!build.documents.chats) refuse_chat_options(*arguments->command, "give --chat with it");
   if (build.tokenizer.chat.date.empty()) build.tokenizer.chat.date = date_of_builds();
   if (build.documents.chats && build.train_vocabulary > 0)
@@ -396,6 +410,10 @@ void add_corpus(CLI::App& app) {
   build->add_flag("--pairs", arguments->pairs,
                   "Inputs are prompts with two answers, chosen and rejected: two corpora, in --out's chosen "
                   "and rejected");
+  build->add_flag("--labels", arguments->labels,
+                  "Inputs are JSON objects with text, or with --chat messages, and label: a class, a list of "
+                  "classes, or figures, which go into corpus.labels; no token is added behind a text");
+  build->add_option("--label-key", arguments->label_key, "Of --labels")->capture_default_str();
   build->add_option("--prompt-key", arguments->keys.prompt, "Of --prompts and --pairs")
       ->capture_default_str();
   build->add_option("--answer-key", arguments->keys.answer, "Of --prompts")->capture_default_str();

@@ -100,6 +100,7 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_profile(app);
   sluice::cli::add_train(app);
   sluice::cli::add_eval(app);
+  sluice::cli::add_embed(app);
   sluice::cli::add_generate(app);
   sluice::cli::add_serve(app);
   sluice::cli::add_export(app);

@@ -23,6 +23,7 @@
 #include "corpus/load_tokenizer.h"
 #include "corpus/token_texts.h"
 #include "model/table_positions.h"
+#include "session/head_labels.h"
 #include "train/evaluator.h"
 #include "train/logits_file.h"
 
@@ -40,6 +41,7 @@ struct EvalArguments : ModelOptions {
   std::string strategy;
   int64_t most_sequences = 0;
   std::filesystem::path losses;
+  std::filesystem::path scores;
   std::filesystem::path logits;
   int64_t logits_sequences = 4;
   bool other_tokenizer = false;
@@ -85,10 +87,21 @@ base::Json sequence_json(const corpus::Sample& sample, const train::EvaluationRe
 struct Outcome {
   train::EvaluationResult result;
   int64_t sequences = 0;
+  std::optional<train::ClassScores> scores;  // of a head of numbers whose documents have labels
 };
 
+// A line of --scores: the numbers of a sequence, or of each of its tokens.
+base::Json scores_json(const corpus::Sample& sample, const std::vector<train::RowNumbers>& rows,
+                       bool of_tokens) {
+  base::Json numbers = base::Json::array();
+  for (const train::RowNumbers& row : rows) numbers.push_back(row.numbers);
+  return {{"document", sample.document}, {"numbers", of_tokens || rows.empty() ? numbers : numbers.front()}};
+}
+
 // A mean over nothing, or one that is no number, says nothing of the model.
-void require_loss(const Outcome& outcome, const EvalArguments& options) {
+void require_loss(const Outcome& outcome, const EvalArguments& options, const corpus::Blend& blend) {
+  const corpus::LabelRule* const rule = blend.label_rule();
+  if (rule != nullptr && rule->form == corpus::LabelForm::kNone) return;
   if (outcome.result.targets == 0) {
     throw base::InputError(text("none of ", base::human_count(outcome.sequences, "sequence", "sequences"),
                                 " has a token that counts: their masks leave none; evaluate more with "
@@ -102,7 +115,9 @@ void require_loss(const Outcome& outcome, const EvalArguments& options) {
 Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
                  const std::vector<corpus::Batch>& batches, const EvalArguments& options) {
   Outcome outcome;
-  std::string losses;
+  const corpus::LabelRule* const rule = blend.label_rule();
+  if (rule != nullptr) outcome.scores.emplace(*rule);
+  std::string losses, scores;
   std::optional<base::Progress> progress;
   if (options.launch.rank == 0) progress.emplace("evaluating", static_cast<int64_t>(batches.size()));
   for (const corpus::Batch& batch : batches) {
@@ -110,6 +125,13 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
     outcome.result.loss_sum += result.loss_sum;
     outcome.result.targets += result.targets;
     outcome.sequences += static_cast<int64_t>(batch.samples.size());
+    for (size_t i = 0; i < result.numbers.size(); ++i) {
+      const corpus::Sample& sample = batch.samples[i];
+      train::add_rows(blend, {sample.document, sample.begin_token, sample.length_tokens}, result.numbers[i],
+                      *outcome.scores);
+      if (!options.scores.empty())
+        scores += base::json_text(scores_json(sample, result.numbers[i], rule->of_tokens)) + "\n";
+    }
     if (!options.losses.empty())
       losses += base::json_text(sequence_json(batch.samples.front(), result)) + "\n";
     if (progress) progress->advance(1);
@@ -117,16 +139,22 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
   progress.reset();
   if (!options.losses.empty() && options.launch.rank == 0)
     base::write_file_atomically(options.losses, losses);
-  require_loss(outcome, options);
+  if (!options.scores.empty() && options.launch.rank == 0)
+    base::write_file_atomically(options.scores, scores);
+  require_loss(outcome, options, blend);
   return outcome;
 }
 
 void print(const EvalArguments& options, const train::ModelSource& model, const Outcome& outcome) {
+  const auto accuracy = outcome.scores ? outcome.scores->accuracy() : std::nullopt;
+  const auto f1 = outcome.scores ? outcome.scores->f1() : std::nullopt;
   if (options.json) {
-    const base::Json json = {{"model", model.name()},
-                             {"loss", outcome.result.mean_loss()},
-                             {"targets", outcome.result.targets},
-                             {"sequences", outcome.sequences}};
+    base::Json json = {{"model", model.name()},
+                       {"loss", outcome.result.mean_loss()},
+                       {"targets", outcome.result.targets},
+                       {"sequences", outcome.sequences}};
+    if (accuracy) json["accuracy"] = *accuracy;
+    if (f1) json["f1"] = *f1;
     std::cout << base::json_text(json, 2) << "\n";
     return;
   }
@@ -134,7 +162,8 @@ void print(const EvalArguments& options, const train::ModelSource& model, const 
   std::snprintf(loss, sizeof loss, "%.7f", outcome.result.mean_loss());
   std::cout << text(model.name(), ": loss ", loss, " nats over ",
                     base::human_count(outcome.result.targets, "target", "targets"), " in ",
-                    base::human_count(outcome.sequences, "sequence", "sequences"), "\n");
+                    base::human_count(outcome.sequences, "sequence", "sequences"),
+                    accuracy ? text(", accuracy ", *accuracy, ", F1 ", *f1) : "", "\n");
 }
 
 // The tokenizer that goes with the model; none where it has none.
@@ -169,6 +198,24 @@ void require_tokenizer(const EvalArguments& options, const train::ModelSource& m
   }
 }
 
+// What a head is compared with: labels, where all corpora have some; else its numbers are written alone.
+void label(corpus::Blend& blend, const EvalArguments& options, const model::Shape& shape) {
+  std::shared_ptr<const corpus::LabelRule> rule = session::label_rule(shape);
+  const bool labelled = rule != nullptr && blend.has_labels();
+  if (!labelled && options.scores.empty()) {
+    throw base::InputError(text("the model ends in ",
+                                rule != nullptr ? "numbers, and the corpora have no labels" : "embeddings",
+                                ": build them with --labels, or name a file for the numbers with --scores"));
+  }
+  if (!labelled) {
+    corpus::LabelRule none{.form = corpus::LabelForm::kNone,
+                           .of_tokens = shape.head.kind == model::HeadKind::kTokens,
+                           .names = {}};
+    rule = std::make_shared<const corpus::LabelRule>(std::move(none));
+  }
+  blend.label_by(std::move(rule));
+}
+
 void run(EvalArguments options) {
   options.model = model_folder(options.model);
   train::ModelSource model = train::open_model(locate(options.model));
@@ -176,8 +223,14 @@ void run(EvalArguments options) {
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
   corpus::IndexedOptions indexed = corpus_places();
   indexed.vocabulary = model.shape().vocab;
-  const corpus::Blend blend = corpus::Blend::open(prefixes, indexed);
-  blend.require_targets();
+  corpus::Blend blend = corpus::Blend::open(prefixes, indexed);
+  if (model.shape().head.kind == model::HeadKind::kVocabulary) {
+    if (!options.scores.empty())
+      throw base::InputError("--scores are numbers of a head (heads.md), and the model ends in a vocabulary");
+    blend.require_targets();
+  } else {
+    label(blend, options, model.shape());
+  }
   require_tokenizer(options, model);
   const std::vector<corpus::Batch> batches = batches_of(blend, options);
   if (batches.empty()) {
@@ -244,6 +297,10 @@ void add_eval(CLI::App& app) {
   command->add_option("--losses", options->losses,
                       "Write a JSON line for every sequence here: document, begin, length, targets, loss_sum "
                       "(sequences go through the model one by one)");
+  command->add_option(
+      "--scores", options->scores,
+      "Write a JSON line for every sequence here: its document, and the numbers of the model's "
+      "head (heads.md)");
   add_output(*command, "--logits", options->logits, Output::kFile,
              "Write tokens and logits of the first sequences here, as safetensors");
   command->add_option("--logits-sequences", options->logits_sequences, "How many sequences --logits writes")

@@ -15,6 +15,7 @@
 #include "checkpoint/carried.h"
 #include "checkpoint/exported_config.h"
 #include "checkpoint/hugging_face.h"
+#include "model/tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -51,7 +52,7 @@ std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptio
         add(bucket, parameter, tensor, tensor.name);
     }
   }
-  if (!options.record.tied_head || !table.shape.tie_embeddings) return items;
+  if (!options.record.tied_head || !table.shape.ties_head()) return items;
   const model::Bucket& embedding = table.embedding();
   const model::Parameter& parameter = embedding.parameters.front();
   add(embedding, parameter, options.record.names.tensors(embedding, parameter).front(),
@@ -271,6 +272,35 @@ std::unique_ptr<SafetensorsFile> write_companions(const fs::path& folder,
 
 }  // namespace
 
+namespace {
+
+// What sentence-transformers asks of a folder beside transformers' files: the last token's row, made one
+// long.
+void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
+  const auto module = [](int64_t index, const char* path, const char* type) {
+    return base::Json{{"idx", index},
+                      {"name", text(index)},
+                      {"path", path},
+                      {"type", text("sentence_transformers.models.", type)}};
+  };
+  base::make_directories(folder / "1_Pooling");
+  base::make_directories(folder / "2_Normalize");
+  base::write_json(folder / "modules.json",
+                   base::Json::array({module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling"),
+                                      module(2, "2_Normalize", "Normalize")}));
+  base::write_json(folder / "1_Pooling" / "config.json", {{"word_embedding_dimension", shape.hidden},
+                                                          {"pooling_mode_cls_token", false},
+                                                          {"pooling_mode_mean_tokens", false},
+                                                          {"pooling_mode_max_tokens", false},
+                                                          {"pooling_mode_mean_sqrt_len_tokens", false},
+                                                          {"pooling_mode_weightedmean_tokens", false},
+                                                          {"pooling_mode_lasttoken", true},
+                                                          {"include_prompt", true}});
+  base::write_json(folder / "config_sentence_transformers.json", {{"similarity_fn_name", "cosine"}});
+}
+
+}  // namespace
+
 void export_hugging_face(const fs::path& folder, const model::ParameterTable& table,
                          const ParameterSource& source, const ExportOptions& options) {
   SLUICE_ASSERT(size_of(options.type) > 0 && options.type != TensorType::kFloat64,
@@ -285,11 +315,28 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
                                                                   {.dtype = config_name(options.type),
                                                                    .least_positions = options.least_positions,
                                                                    .positions = options.positions}));
+  if (table.shape.head.kind == model::HeadKind::kRows) write_sentence_modules(output.part(), table.shape);
   if (options.add) options.add(output.part());
   output.commit();
 }
 
 namespace {
+
+// PEFT's word for what the model is for.
+const char* task_of(const model::HeadStyle& head) {
+  switch (head.kind) {
+    case model::HeadKind::kVocabulary: return "CAUSAL_LM";
+    case model::HeadKind::kSequence: return "SEQ_CLS";
+    case model::HeadKind::kTokens: return "TOKEN_CLS";
+    case model::HeadKind::kRows: break;
+  }
+  return "FEATURE_EXTRACTION";
+}
+
+// What is trained whole beside the adapters.
+base::Json modules_to_save(const model::HeadStyle& head) {
+  return head.numbers > 0 ? base::Json::array({"score"}) : base::Json();
+}
 
 // Which modules PEFT is to adapt. In a multimodal model those of its text alone, by a pattern: other parts
 // have some of the same names.
@@ -319,8 +366,9 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
   }
   model::ParameterTable adapters = table;
   for (model::Bucket& bucket : adapters.buckets) {
-    std::erase_if(bucket.parameters,
-                  [](const model::Parameter& parameter) { return parameter.factor == model::Factor::kNone; });
+    std::erase_if(bucket.parameters, [](const model::Parameter& parameter) {
+      return parameter.factor == model::Factor::kNone && !model::is_of_numbers(parameter);
+    });
   }
   // PEFT calls adapters by the modules of transformers' classes, whatever files call their tensors.
   FolderRecord modules;
@@ -333,7 +381,8 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                  .prefix = "base_model.model."});
   base::write_json(output.part() / "adapter_config.json",
                    {{"peft_type", "LORA"},
-                    {"task_type", "CAUSAL_LM"},
+                    {"task_type", task_of(table.shape.head)},
+                    {"modules_to_save", modules_to_save(table.shape.head)},
                     {"base_model_name_or_path", base},
                     {"r", lora.rank},
                     {"lora_alpha", lora.alpha},

@@ -67,6 +67,7 @@ std::string difference(const model::Shape& saved, const model::Shape& run) {
   }
   if (saved.tie_embeddings != run.tie_embeddings)
     return both("tie_embeddings", saved.tie_embeddings, run.tie_embeddings);
+  if (saved.head != run.head) return "another head than the run";
   // Who else writes such a model does not matter.
   model::Shape like = model::untuned(saved);
   like.family = run.family;

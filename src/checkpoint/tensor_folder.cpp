@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/mxfp4.h"
+#include "model/tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -269,7 +270,7 @@ void TensorFolder::sort_others() {
   for (const auto& file : files_) {
     for (const TensorInfo& tensor : file->tensors()) {
       if (known.contains(tensor.name)) continue;
-      if (table_.shape.tie_embeddings && tensor.name == names_.head + "weight") {
+      if (table_.shape.ties_head() && tensor.name == names_.head + "weight") {
         require_tied(look_for(tensor.name));
         tied_head_ = true;
       } else if (is_carried(tensor.name)) {
@@ -346,6 +347,11 @@ void TensorFolder::read(const model::Bucket& bucket, Interval interval, float* v
       const Interval whole{begin, begin + tensor.rows * parameter.columns};
       const Interval common = base::intersect(whole, interval);
       if (common.empty()) continue;
+      const auto found = sources_.find(tensor.name);
+      // A head that a run gives the model has values of its own.
+      if (model::is_of_numbers(parameter) &&
+          (found == sources_.end() || found->second.tensor->shape != tensor.shape))
+        continue;
       const Source& source = sources_.at(tensor.name);
       const Interval inside{common.begin - begin, common.end - begin};
       float* to = values + (common.begin - interval.begin);

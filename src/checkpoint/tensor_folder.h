@@ -60,7 +60,8 @@ class TensorFolder {
   void read(int bucket, base::Interval interval, float* values) const {
     read(table_.buckets[static_cast<size_t>(bucket)], interval, values);
   }
-  // The same of a bucket of a table of this model however it is tuned. Adapters stay as they are.
+  // The same of a bucket of a table of this model however it is tuned, and whatever its head. Adapters stay
+  // as they are, and a head of numbers that the files do not have.
   void read(const model::Bucket& bucket, base::Interval interval, float* values) const;
 
  private:

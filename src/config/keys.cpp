@@ -84,6 +84,15 @@ constexpr Word<PlaceExperts> kPlaceExperts[] = {{"linear", PlaceExperts::kInOrde
                                                 {"load", PlaceExperts::kByLoads},
                                                 {"coactivation", PlaceExperts::kTogether}};
 constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
+constexpr Word<HeadUse> kHeadUses[] = {{"none", HeadUse::kNone},     {"classify", HeadUse::kClassify},
+                                       {"tokens", HeadUse::kTokens}, {"reward", HeadUse::kReward},
+                                       {"value", HeadUse::kValue},   {"embed", HeadUse::kEmbed}};
+constexpr Word<Problem> kProblems[] = {{"auto", Problem::kAuto},
+                                       {"single_label_classification", Problem::kSingleLabel},
+                                       {"multi_label_classification", Problem::kMultiLabel},
+                                       {"regression", Problem::kRegression}};
+constexpr Word<Pooling> kPoolings[] = {
+    {"last", Pooling::kLast}, {"mean", Pooling::kMean}, {"cls", Pooling::kFirst}};
 
 // What a file does not say of a size follows from those before it.
 void visit_shape(model::Shape& shape, bool given, Fields& keys) {
@@ -306,6 +315,27 @@ void visit_optimizer(RunConfig& config, Fields& keys) {
   keys("groups", Groups(optimizer.groups), "rates of their own: see below");
 }
 
+void visit_head(RunConfig& config, Fields& keys) {
+  HeadConfig& head = config.head;
+  keys("kind", Choice(head.kind, kHeadUses),
+       "none: the vocabulary; classify: classes or figures of texts; tokens: of each token; reward: which of "
+       "two answers is better; value: a figure of each token; embed: where texts lie");
+  keys("labels", Texts(head.labels), "names of the classes, in order; []: those of the model folder");
+  keys("problem_type", Choice(head.problem, kProblems),
+       "of classify and tokens, as transformers means it; auto: the model folder's, or else classes, of a "
+       "single number a figure");
+  keys("pairs_per_step", Number(head.pairs_per_step, {1, 1 << 20}), "of reward and embed");
+  keys("rejected", Texts(head.rejected),
+       "of reward: corpora of the worse answers, in the order of data.train's");
+  keys("center_rewards", Number(head.center_rewards, {0.0, 1e3}),
+       "of reward: factor of the squared sum of a pair's rewards in what is minimised");
+  keys("positives", Texts(head.positives),
+       "of embed: corpora of texts that data.train's are to lie near, in the same order");
+  keys("negatives", Texts(head.negatives), "of embed: corpora of texts that they are not, likewise");
+  keys("temperature", Number(head.temperature, {1e-4, 1e2}), "of embed: what cosines are divided by");
+  keys("pooling", Choice(head.pooling, kPoolings), "of embed: the last token, the mean of all, or the first");
+}
+
 void visit_lora(RunConfig& config, Fields& keys) {
   LoraConfig& lora = config.lora;
   keys("rank", Number(lora.rank, {0, 1 << 16}), "0: no adapters");
@@ -436,6 +466,7 @@ constexpr Section kSections[] = {
     {"data", "", visit_data},
     {"train", "", visit_train},
     {"rl", "learning from rewards or preferences (reinforcement.md)", visit_rl},
+    {"head", "what a model ends in, in place of a vocabulary (heads.md)", visit_head},
     {"optimizer", "AdamW, by PyTorch's formulas", visit_optimizer},
     {"lora", "adapters (fine_tuning.md)", visit_lora},
     {"parallel", "", visit_parallel},

@@ -4,8 +4,10 @@
 
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "model/head_keys.h"
 #include "model/hugging_face.h"
 #include "model/tuning.h"
+#include "model/wrapped.h"
 
 namespace sluice::config {
 
@@ -76,6 +78,8 @@ bool goes_on(const DataConfig& before, const DataConfig& after) {
 
 namespace {
 
+using model::HeadStyle;
+
 void require_learnable(const RunConfig& config) {
   const RlConfig& rl = config.rl;
   if (rl.algorithm == RlAlgorithm::kNone) return;
@@ -94,6 +98,85 @@ void require_learnable(const RunConfig& config) {
         base::text("rl.temperature is ", rl.temperature,
                    ", but the model caps its logits, which would be divided before: give 1"));
   }
+}
+
+// The numbers of a head: of classes as many as they have names.
+HeadStyle style_of(const HeadConfig& head, const model::Shape& shape, std::vector<std::string>& names) {
+  const bool tokens = head.kind == HeadUse::kTokens || head.kind == HeadUse::kValue;
+  const model::HeadKind kind = head.kind == HeadUse::kEmbed ? model::HeadKind::kRows
+                               : tokens                     ? model::HeadKind::kTokens
+                                                            : model::HeadKind::kSequence;
+  if (kind == model::HeadKind::kRows) return {.kind = kind};
+  const bool one = head.kind == HeadUse::kReward || head.kind == HeadUse::kValue;
+  if (one || (names.empty() && head.problem == Problem::kRegression)) return {kind, 1, tokens};
+  if (names.empty() && shape.head.kind == kind) {
+    names = model::head_labels(*shape.config.json, shape.head.numbers).names;
+    return shape.head;
+  }
+  if (names.size() < 2 && head.problem != Problem::kRegression) {
+    throw base::InputError(base::text("[config] head.labels names ", names.size(),
+                                      " classes, and the model folder has no such head: name the classes, as "
+                                      "labels = [\"negative\", \"positive\"]"));
+  }
+  return {kind, std::ssize(names), tokens};
+}
+
+std::string problem_text(Problem problem) {
+  switch (problem) {
+    case Problem::kAuto: break;
+    case Problem::kSingleLabel: return "single_label_classification";
+    case Problem::kMultiLabel: return "multi_label_classification";
+    case Problem::kRegression: return "regression";
+  }
+  return "";
+}
+
+void require_no_head(const model::Shape& shape) {
+  if (shape.head.kind == model::HeadKind::kVocabulary) return;
+  throw base::InputError(base::text(
+      "[config] head.kind is none, but model.hf ends in ",
+      shape.head.kind == model::HeadKind::kRows ? "embeddings" : base::text(shape.head.numbers, " numbers"),
+      ", no vocabulary: say what they are, as head.kind = \"classify\""));
+}
+
+void refuse_with_head(const RunConfig& config) {
+  const auto refuse = [](const char* key) {
+    throw base::InputError(base::text("[config] ", key, " needs a vocabulary, but head.kind gives the model ",
+                                      "another end: leave one of the two out"));
+  };
+  if (config.rl.algorithm != RlAlgorithm::kNone) refuse("rl.algorithm");
+  if (config.train.sample_every > 0) refuse("train.sample_every");
+  if (config.train.z_loss > 0) refuse("train.z_loss");
+  if (config.head.kind == HeadUse::kEmbed && config.head.pooling != Pooling::kLast) {
+    throw base::InputError(
+        "[config] head.pooling: a decoder's last token alone has seen the whole text: give last");
+  }
+  if (config.data.overflow == corpus::Overflow::kSplit)
+    throw base::InputError(
+        "[config] data.overflow is split, but a head's labels are of whole texts: give truncate or drop");
+}
+
+// Gives the model the end that [head] asks for.
+void set_head(RunConfig& config, ModelUse use) {
+  model::Shape& shape = *config.model.shape;
+  HeadConfig& head = config.head;
+  if (head.kind == HeadUse::kNone) {
+    if (use == ModelUse::kCompute) require_no_head(shape);
+    return;
+  }
+  refuse_with_head(config);
+  if (head.kind == HeadUse::kReward && head.rejected.empty() && use == ModelUse::kCompute)
+    throw base::InputError(
+        "[config] head.rejected is empty: name the corpora of worse answers to data.train's documents");
+  if (head.kind == HeadUse::kEmbed && head.positives.empty() && use == ModelUse::kCompute)
+    throw base::InputError(
+        "[config] head.positives is empty: name the corpora of texts that data.train's are to lie near");
+  std::vector<std::string> names = head.labels;
+  const HeadStyle style = style_of(head, shape, names);
+  model::HeadLabels labels{names, problem_text(head.problem)};
+  if (labels.problem.empty() && shape.head.kind == style.kind && shape.config.json)
+    labels.problem = model::head_labels(*shape.config.json, 0).problem;
+  shape = model::with_head(shape, style, labels);
 }
 
 // What of the shape is trained.
@@ -126,11 +209,17 @@ void resolve_model(RunConfig& config, ModelUse use) {
   if (!config.model.hf.empty()) {
     const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
     const base::Json json = base::read_python_json(path);
+    if (config.head.kind != HeadUse::kNone && model::wrapper_of(json) != nullptr) {
+      throw base::InputError(base::text("[config] head.kind: ", config.model.hf,
+                                        " is a multimodal folder, and heads stand on language models alone: "
+                                        "name a folder of one"));
+    }
     config.model.shape = use == ModelUse::kPlan ? model::shape_to_plan_from_hugging_face(json, path.string())
                                                 : model::shape_from_hugging_face(json, path.string());
   } else {
     config.model.shape = model::untuned(*config.model.shape);
   }
+  set_head(config, use);
   tune(config);
   require_learnable(config);
 }

@@ -134,6 +134,32 @@ struct RlConfig {
   bool prefers() const { return algorithm == RlAlgorithm::kDpo || algorithm == RlAlgorithm::kKto; }
 };
 
+// What a model ends in, and what is learnt of it: a vocabulary; classes or figures of sequences, or of
+// tokens; which of two answers is better; a figure of each token; where texts lie.
+enum class HeadUse : uint8_t { kNone, kClassify, kTokens, kReward, kValue, kEmbed };
+// Of classify and tokens: by what labels are, or as transformers' problem_type says it.
+enum class Problem : uint8_t { kAuto, kSingleLabel, kMultiLabel, kRegression };
+enum class Pooling : uint8_t { kLast, kMean, kFirst };
+
+struct HeadConfig {
+  HeadUse kind = HeadUse::kNone;
+  std::vector<std::string> labels;  // names of classes by number; empty: the model folder's
+  Problem problem = Problem::kAuto;
+  int64_t pairs_per_step = 32;        // of reward and embed
+  std::vector<std::string> rejected;  // of reward: corpora of answers worse than data.train's
+  double center_rewards = 0;          // of reward: factor of (r₁ + r₂)², which keeps their mean near 0
+  std::vector<std::string>
+      positives;  // of embed: corpora of texts near to data.train's, document by document
+  std::vector<std::string> negatives;  // and of texts that are not
+  double temperature = 0.05;           // of embed: cosines are divided by it
+  Pooling pooling = Pooling::kLast;    // of embed
+
+  // Whether steps take several texts that belong together.
+  bool pairs() const { return kind == HeadUse::kReward || kind == HeadUse::kEmbed; }
+  // Whether documents have labels.
+  bool labelled() const { return kind != HeadUse::kNone && !pairs(); }
+};
+
 // Adapters (model::Lora).
 struct LoraConfig {
   int64_t rank = 0;  // 0: none
@@ -264,6 +290,7 @@ struct RunConfig {
   std::vector<PhaseConfig> phases;  // that follow, in order of their steps
   TrainConfig train;
   RlConfig rl;
+  HeadConfig head;
   OptimizerConfig optimizer;
   LoraConfig lora;
   ParallelConfig parallel;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/range.h"
 #include "base/text.h"
 
@@ -114,7 +115,64 @@ void Blend::require_targets() const {
   }
 }
 
+void Blend::label_by(std::shared_ptr<const LabelRule> rule) {
+  rule_ = std::move(rule);
+  if (rule_->form == LabelForm::kNone) return;
+  for (const Entry& part : parts_) {
+    if (part.corpus->labels() != nullptr) continue;
+    throw InputError(
+        text(part.corpus->prefix().string(),
+             " has no labels, and the model's head learns those: build the corpus with --labels"));
+  }
+  for (int64_t document = 0; document < documents(); ++document) {
+    if (rule_->of_tokens) {
+      token_labels(document, 0, length(document));
+    } else {
+      row_label(document);
+    }
+  }
+}
+
+RowLabel Blend::row_label(int64_t document) const {
+  if (rule_->form == LabelForm::kNone) return {};
+  const auto [part, local] = locate(document);
+  const Labels& labels = *parts_[part].corpus->labels();
+  return corpus::row_label(*rule_, labels.of(local), labels.place(local));
+}
+
+std::vector<std::optional<RowLabel>> Blend::token_labels(int64_t document, int64_t begin,
+                                                         int64_t count) const {
+  if (rule_->form == LabelForm::kNone)
+    return std::vector<std::optional<RowLabel>>(static_cast<size_t>(count), RowLabel{});
+  const auto [part, local] = locate(document);
+  const Labels& labels = *parts_[part].corpus->labels();
+  const base::Json all = labels.of(local);
+  if (!all.is_array() || std::ssize(all) != length(document)) {
+    throw InputError(text(labels.place(local), ": there are not labels for each of ", length(document),
+                          " tokens: give as many as words have, and build the corpus with --labels"));
+  }
+  std::vector<std::optional<RowLabel>> of_tokens(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    const base::Json& label = all.at(static_cast<size_t>(begin + i));
+    if (!label.is_null())
+      of_tokens[static_cast<size_t>(i)] = corpus::row_label(*rule_, label, labels.place(local));
+  }
+  return of_tokens;
+}
+
+bool Blend::has_labels() const {
+  return std::ranges::all_of(parts_, [](const Entry& part) { return part.corpus->labels() != nullptr; });
+}
+
+int64_t Blend::labels_in(int64_t document, int64_t begin, int64_t count) const {
+  if (!rule_->of_tokens) return 1;
+  const auto labels = token_labels(document, begin, count);
+  return std::ranges::count_if(labels, [](const auto& label) { return label.has_value(); });
+}
+
 int64_t Blend::loss_ppm() const {
+  if (rule_ && !rule_->of_tokens)
+    return std::max<int64_t>(1, documents() * 1'000'000 / std::max<int64_t>(1, tokens()));
   __int128 counted = 0, weights = 0;
   for (const Entry& part : parts_) {
     counted += static_cast<__int128>(part.weight_ppm) * part.corpus->loss_ppm() / 1'000'000;

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "corpus/indexed.h"
+#include "corpus/labels.h"
 
 namespace sluice::corpus {
 
@@ -47,6 +49,18 @@ class Blend {
   // As IndexedCorpus::loss_ppm, of the blend's tokens.
   int64_t loss_ppm() const;
 
+  // From here on its documents are labelled as a rule says. InputError naming the first label that breaks it,
+  // or a corpus without labels.
+  void label_by(std::shared_ptr<const LabelRule> rule);
+  const LabelRule* label_rule() const { return rule_.get(); }
+  bool has_labels() const;  // all of its corpora
+  // Of a document, or of its tokens, from one on; nothing for those without a label. REQUIRES: a rule of
+  // documents, or of tokens.
+  RowLabel row_label(int64_t document) const;
+  std::vector<std::optional<RowLabel>> token_labels(int64_t document, int64_t begin, int64_t count) const;
+  // How many of a document's tokens have a label.
+  int64_t labels_in(int64_t document, int64_t begin, int64_t count) const;
+
   // As IndexedCorpus::fetch_ahead, read and read_mask, by the document's number in the blend.
   void fetch_ahead(std::span<const TokenRange> ranges) const;
   void read(int64_t document, int64_t begin, int64_t count, int32_t* out) const;
@@ -59,6 +73,7 @@ class Blend {
   std::pair<size_t, int64_t> locate(int64_t document) const;
 
   std::vector<Entry> parts_;
+  std::shared_ptr<const LabelRule> rule_;
   std::vector<int64_t> first_documents_;  // of each part, and the count of all
 };
 

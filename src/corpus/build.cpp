@@ -97,7 +97,7 @@ bool may_be_dated(const ChatFiles& files, const std::string& config) {
 
 // How a corpus is made of its inputs.
 void add_manner(const BuildOptions& options, base::CanonicalBytes& bytes) {
-  bytes.add(options.documents.text_key).add(options.documents.delimiter);
+  bytes.add(options.documents.text_key).add(options.documents.delimiter).add(options.documents.label_key);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
   bytes.add(options.documents.strict ? 1 : 0).add(options.documents.chats ? 1 : 0);
   bytes.add(options.leave_out_duplicates ? 1 : 0);
@@ -304,10 +304,12 @@ BuildResult build_corpus(const BuildOptions& told) {
     result.vocabulary = with.tokenizer->vocabulary();
     result.begin_id = with.tokenizer->begin_id();
     result.end_id = with.tokenizer->end_id();
-    IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary,
-                                         .mask = options.documents.chats ? MaskFile::kWrite : MaskFile::kNone,
-                                         .marks = marks_of(options),
-                                         .unfinished = unfinished});
+    IndexedWriter writer(
+        result.prefix, {.vocabulary = result.vocabulary,
+                        .mask = options.documents.chats ? MaskFile::kWrite : MaskFile::kNone,
+                        .labels = options.documents.label_key.empty() ? LabelFile::kNone : LabelFile::kWrite,
+                        .marks = marks_of(options),
+                        .unfinished = unfinished});
     encode(files, options, with, writer, unfinished->state(), result);
     commit(options, with, result, common_fingerprint_of(result.inputs, options), writer);
   } catch (const base::RunError&) {

@@ -23,6 +23,7 @@ struct DocumentOptions {
   bool chats = false;                 // documents are conversations, JSON objects with messages
   std::optional<AnswerKeys> answers;  // of chats: objects are prompts and answers instead
   std::string text_key = "text";      // of a JSON object, or the column of a table: its document
+  std::string label_key;              // of a JSON object, its label; empty: documents have none
   std::string delimiter;              // cuts documents further, each part keeping it at its end; empty: none
   bool strict = false;                // the first document that would be left out ends reading
   PythonTools tools;                  // for tables
@@ -83,6 +84,11 @@ void require_answers(const base::Json& object, const AnswerKeys& keys, const std
 // object, has no text under the key or is not UTF-8.
 void texts_of(const RawDocument& document, const DocumentOptions& options, DocumentCounts& counts,
               const std::function<void(std::string_view)>& visit);
+
+// The label of the object that the document is, as JSON text; nothing where there is none, or nothing that it
+// labels: then the document is left out. REQUIRES: options.label_key.
+std::optional<std::string> label_of(const RawDocument& document, const DocumentOptions& options,
+                                    DocumentCounts& counts);
 
 // Both in turn.
 void for_each_document(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,

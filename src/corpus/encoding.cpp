@@ -39,6 +39,7 @@ struct EncodedBatch {
   std::vector<DocumentMark> marks;
   DocumentCounts counts;
   std::vector<std::vector<uint8_t>> masks;  // of conversations
+  std::vector<std::string> labels;          // where documents have some
   ChatCounts chats;
 };
 
@@ -54,15 +55,25 @@ DocumentMark mark_of(const EncodedChat& chat, size_t bytes, uint32_t source) {
   return mark;
 }
 
+// The document's label, nothing where it is left out; "" where documents have none.
+std::optional<std::string> label_if_any(const RawDocument& document, const DocumentOptions& options,
+                                        DocumentCounts& counts) {
+  return options.label_key.empty() ? std::string() : label_of(document, options, counts);
+}
+
 EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, const Tokenizer& tokenizer) {
   EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> chats;
   std::vector<const RawDocument*> documents;
   std::vector<uint32_t> sources;
+  std::vector<std::string> labels;
   for (size_t i = 0; i < batch.documents.size(); ++i) {
     const RawDocument& document = batch.documents[i];
     std::optional<std::string> chat = chat_of(document, options, encoded.counts);
     if (!chat) continue;
+    std::optional<std::string> label = label_if_any(document, options, encoded.counts);
+    if (!label) continue;
+    labels.push_back(std::move(*label));
     chats.push_back(std::move(*chat));
     documents.push_back(&document);
     sources.push_back(batch.sources[i]);
@@ -86,6 +97,7 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
     encoded.counts.bytes += std::ssize(documents[i]->bytes);
     encoded.marks.push_back(mark_of(chat, documents[i]->bytes.size(), sources[i]));
     encoded.ids.push_back(std::move(chat.ids));
+    encoded.labels.push_back(std::move(labels[i]));
     encoded.masks.push_back(std::move(chat.mask));
     encoded.chats += chat.counts;
   }
@@ -97,8 +109,11 @@ EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const To
   EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> texts;
   for (size_t i = 0; i < batch.documents.size(); ++i) {
+    const std::optional<std::string> label = label_if_any(batch.documents[i], options, encoded.counts);
+    if (!label) continue;
     texts_of(batch.documents[i], options, encoded.counts, [&](std::string_view whole) {
       texts.emplace_back(whole);
+      encoded.labels.push_back(*label);
       encoded.marks.push_back({base::wide_hash_bytes(whole), static_cast<uint32_t>(whole.size()),
                                batch.sources[i] << DocumentMark::kSourceShift});
     });
@@ -171,7 +186,8 @@ class Pipeline {
     const EncodedBatch result = oldest.result.get();
     for (size_t i = 0; i < result.ids.size(); ++i) {
       static const std::vector<uint8_t> kNoMask;
-      write(result.ids[i], result.masks.empty() ? kNoMask : result.masks[i], result.marks[i]);
+      write(result.ids[i], result.masks.empty() ? kNoMask : result.masks[i], result.marks[i],
+            result.labels[i]);
     }
     for (const uint32_t source : oldest.batch->sources) ++encoded_.sources[source].rows;
     encoded_.chats += result.chats;
@@ -187,10 +203,11 @@ class Pipeline {
     if (options_.on_progress) options_.on_progress(read_bytes);
   }
 
-  void write(const std::vector<int32_t>& ids, const std::vector<uint8_t>& mask, const DocumentMark& mark) {
+  void write(const std::vector<int32_t>& ids, const std::vector<uint8_t>& mask, const DocumentMark& mark,
+             const std::string& label) {
     if (options_.leave_out_duplicates && !seen_.insert(mark.hash).second)
       return count_duplicate(mark, encoded_);
-    if (options_.documents.chats || !ids.empty()) writer_.add(ids, mask, mark);
+    if (options_.documents.chats || !ids.empty()) writer_.add(ids, mask, mark, label);
     count_document(mark, ids, mask, encoded_);
   }
 

@@ -139,6 +139,8 @@ IndexedCorpus::IndexedCorpus(const std::filesystem::path& prefix, IndexedOptions
       tokens_file_(place_of(with_suffix(prefix_, ".bin"), options_)) {
   read_index(base::MappedFile(local_index(with_suffix(prefix_, ".idx"), options_)));
   tokens_ = count_tokens();
+  const storage::Location labels = place_of(with_suffix(prefix_, ".labels"), options_);
+  if (labels.is_file()) labels_ = std::make_unique<const Labels>(labels.read(), labels.string(), documents());
   const storage::Location mask = place_of(with_suffix(prefix_, ".mask"), options_);
   if (!mask.is_file()) return;
   mask_.emplace(mask);
@@ -399,6 +401,7 @@ IndexedWriter::IndexedWriter(const std::filesystem::path& prefix, IndexedWriterO
   tokens_file_.emplace(folder / "bin", tokens_ * token_bytes(type_));
   lengths_file_.emplace(folder / "lengths", static_cast<int64_t>(4 * lengths_.size()));
   if (options_.mask == MaskFile::kWrite) mask_file_.emplace(folder / "mask", tokens_);
+  if (options_.labels == LabelFile::kWrite) labels_file_.emplace(folder / "labels", label_bytes_);
   if (options_.marks != MarkFile::kNone)
     marks_file_.emplace(folder / "marks", static_cast<int64_t>(sizeof(DocumentMark) * lengths_.size()));
 }
@@ -416,6 +419,7 @@ void IndexedWriter::continue_saved() {
   if (state.is_null()) return;
   const std::string name = options_.unfinished->folder().string();
   tokens_ = base::require<int64_t>(state, "tokens", name);
+  if (options_.labels == LabelFile::kWrite) label_bytes_ = base::require<int64_t>(state, "label_bytes", name);
   lengths_.resize(base::require<size_t>(state, "documents", name));
   saved_lengths_ = lengths_.size();
   const base::MappedFile lengths(options_.unfinished->folder() / "lengths");
@@ -428,7 +432,8 @@ void IndexedWriter::continue_saved() {
 }
 
 void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> mask,
-                        const DocumentMark& mark) {
+                        const DocumentMark& mark, std::string_view label) {
+  SLUICE_ASSERT(label.empty() == !labels_file_, text("a label '", label, "'"));
   SLUICE_ASSERT(mask.size() == (mask_file_ ? tokens.size() : 0), text(mask.size(), " mask bytes"));
   SLUICE_ASSERT(tokens.size() <= std::numeric_limits<int32_t>::max(), text(tokens.size(), " tokens"));
   for (const int32_t token : tokens) {
@@ -442,6 +447,7 @@ void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t
   }
   mask_buffer_.append(reinterpret_cast<const char*>(mask.data()), mask.size());
   if (marks_file_) append(mark_buffer_, mark);
+  if (labels_file_) label_buffer_.append(label).append("\n");
   lengths_.push_back(static_cast<int32_t>(tokens.size()));
   tokens_ += static_cast<int64_t>(tokens.size());
   if (token_buffer_.size() >= kBufferBytes) flush_tokens();
@@ -454,6 +460,9 @@ void IndexedWriter::flush_tokens() {
   mask_buffer_.clear();
   if (marks_file_) marks_file_->write(mark_buffer_);
   mark_buffer_.clear();
+  if (labels_file_) labels_file_->write(label_buffer_);
+  label_bytes_ += std::ssize(label_buffer_);
+  label_buffer_.clear();
 }
 
 void IndexedWriter::save(base::Json fields) {
@@ -465,8 +474,10 @@ void IndexedWriter::save(base::Json fields) {
   lengths_file_->sync();
   if (mask_file_) mask_file_->sync();
   if (marks_file_) marks_file_->sync();
+  if (labels_file_) labels_file_->sync();
   fields["tokens"] = tokens_;
   fields["documents"] = lengths_.size();
+  fields["label_bytes"] = label_bytes_;
   options_.unfinished->save(std::move(fields));
 }
 
@@ -499,10 +510,11 @@ void IndexedWriter::commit() {
   index.write(index_bytes());
   retire_older();
   std::error_code ignored;
-  for (const char* suffix : {".mask", ".marks"})
+  for (const char* suffix : {".mask", ".marks", ".labels"})
     std::filesystem::remove(with_suffix(prefix_, suffix), ignored);
   tokens_file_->move_to(with_suffix(prefix_, ".bin"));
   if (mask_file_) mask_file_->move_to(with_suffix(prefix_, ".mask"));
+  if (labels_file_) labels_file_->move_to(with_suffix(prefix_, ".labels"));
   if (options_.marks == MarkFile::kKeep) marks_file_->move_to(with_suffix(prefix_, ".marks"));
   index.commit();
   options_.unfinished.reset();

@@ -20,6 +20,7 @@
 #include "base/hash.h"
 #include "base/json_fwd.h"
 #include "corpus/corpus_bytes.h"
+#include "corpus/labels.h"
 #include "corpus/unfinished.h"
 
 namespace sluice::corpus {
@@ -32,8 +33,8 @@ int64_t token_bytes(TokenType type);
 // uint16 for 1 to 65,499 ids, else int32.
 TokenType token_type_for(int64_t vocabulary);
 
-// PREFIX.idx, PREFIX.bin, PREFIX.mask. A prefix given with .idx or .bin at its end, and the folder of a build, mean the same
-// corpus.
+// PREFIX.idx, PREFIX.bin, PREFIX.mask. A prefix given with .idx or .bin at its end, and the folder of a
+// build, mean the same corpus.
 std::filesystem::path corpus_prefix(const std::filesystem::path& path);
 std::filesystem::path with_suffix(const std::filesystem::path& prefix, const std::string& suffix);
 
@@ -85,6 +86,9 @@ class IndexedCorpus {
   bool has_mask() const { return mask_.has_value(); }
   void read_mask(int64_t document, int64_t begin, int64_t count, uint8_t* out) const;
 
+  // What its documents are labelled with; null: nothing.
+  const Labels* labels() const { return labels_.get(); }
+
   // Reads everything. InputError naming document, position and value of the first token that is not in
   // [0, vocabulary).
   void check_tokens(int64_t vocabulary) const;
@@ -127,10 +131,12 @@ class IndexedCorpus {
   std::vector<int64_t> offsets_bytes_;
   CorpusBytes tokens_file_;
   std::optional<CorpusBytes> mask_;
+  std::unique_ptr<const Labels> labels_;
   std::unique_ptr<std::atomic<int64_t>> read_bytes_ = std::make_unique<std::atomic<int64_t>>(0);
 };
 
 enum class MaskFile { kNone, kWrite };
+enum class LabelFile { kNone, kWrite };
 
 // What is known of a document beside its tokens: so that duplicates are found, and counted, later.
 struct DocumentMark {
@@ -146,6 +152,7 @@ enum class MarkFile { kNone, kWhileGrowing, kKeep };
 struct IndexedWriterOptions {
   int64_t vocabulary = 0;  // decides the token type; add() refuses ids at or above it; 0: int32, any id
   MaskFile mask = MaskFile::kNone;
+  LabelFile labels = LabelFile::kNone;
   MarkFile marks = MarkFile::kNone;
   // Where the files grow, with what an earlier writer saved there; none: in a folder of the writer's own.
   std::shared_ptr<Unfinished> unfinished;
@@ -159,9 +166,10 @@ class IndexedWriter {
   explicit IndexedWriter(const std::filesystem::path& prefix, IndexedWriterOptions options = {});
 
   // Appends one document. `mask` holds a byte a token with MaskFile::kWrite, nothing otherwise; `mark` counts
-  // unless MarkFile::kNone. REQUIRES: every token is in [0, vocabulary).
-  void add(std::span<const int32_t> tokens, std::span<const uint8_t> mask = {},
-           const DocumentMark& mark = {});
+  // unless MarkFile::kNone; `label`, JSON without line ends, with LabelFile::kWrite alone. REQUIRES: every
+  // token is in [0, vocabulary).
+  void add(std::span<const int32_t> tokens, std::span<const uint8_t> mask = {}, const DocumentMark& mark = {},
+           std::string_view label = {});
 
   // Of the documents that an earlier writer had saved, where marks are written.
   std::vector<DocumentMark> saved_marks() const;
@@ -192,12 +200,15 @@ class IndexedWriter {
   std::optional<GrowingFile> lengths_file_;  // for save() alone
   std::optional<GrowingFile> mask_file_;
   std::optional<GrowingFile> marks_file_;
+  std::optional<GrowingFile> labels_file_;
   std::string token_buffer_;
   std::string mask_buffer_;
   std::string mark_buffer_;
+  std::string label_buffer_;
   std::vector<int32_t> lengths_;
   size_t saved_lengths_ = 0;
   int64_t tokens_ = 0;
+  int64_t label_bytes_ = 0;
 };
 
 }  // namespace sluice::corpus

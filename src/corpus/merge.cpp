@@ -167,7 +167,8 @@ class Copier {
       if (static_cast<size_t>(token) >= counts_.size()) counts_.resize(static_cast<size_t>(token) + 1);
       ++counts_[static_cast<size_t>(token)];
     }
-    writer_.add(tokens, mask_);
+    writer_.add(tokens, mask_, {},
+                piece.corpus.labels() == nullptr ? "" : base::json_text(piece.corpus.labels()->of(document)));
     if (options_.on_progress) options_.on_progress(writer_.tokens(), all_tokens_);
   }
 
@@ -189,10 +190,16 @@ MergeResult merge_corpora(const MergeOptions& options) {
   MergeResult result;
   result.prefix = options.directory / "corpus";
   const std::vector<Piece> pieces = open_pieces(options);
+  const bool labelled = pieces.front().corpus.labels() != nullptr;
   for (const Piece& piece : pieces) {
     const IndexedCorpus& corpus = piece.corpus;
     require_alike(pieces.front().corpus, corpus);
     result.masked = result.masked || corpus.has_mask();
+    if ((corpus.labels() != nullptr) != labelled) {
+      throw InputError(text(corpus.prefix().string(), labelled ? " has no labels" : " has labels", ", ",
+                            pieces.front().corpus.prefix().string(), labelled ? " has" : " has none",
+                            ": merge corpora that are built alike"));
+    }
     std::error_code ignored;
     if (fs::equivalent(with_suffix(corpus.prefix(), ".bin"), with_suffix(result.prefix, ".bin"), ignored)) {
       throw InputError(text(result.prefix.string(), " is to be read and written: choose another --out"));
@@ -202,7 +209,8 @@ MergeResult merge_corpora(const MergeOptions& options) {
   constexpr int64_t kFewIds = 65'499;  // uint16, as the inputs
   const bool few = pieces.front().corpus.token_type() == TokenType::kUint16;
   IndexedWriter writer(result.prefix, {.vocabulary = few ? kFewIds : 0,
-                                       .mask = result.masked ? MaskFile::kWrite : MaskFile::kNone});
+                                       .mask = result.masked ? MaskFile::kWrite : MaskFile::kNone,
+                                       .labels = labelled ? LabelFile::kWrite : LabelFile::kNone});
   Copier copier(pieces, options, writer, result.masked);
   copier.copy_all();
   result.lengths = LengthDistribution(writer.lengths());

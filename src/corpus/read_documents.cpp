@@ -84,10 +84,11 @@ void read_json(std::string_view bytes, ByteSource& source, const std::string& na
 void read_table(const InputFile& file, const DocumentOptions& options, const Visit& visit) {
   constexpr uint64_t kNull = ~uint64_t{0};
   const std::string name = file.path.string();
-  const std::string column = options.chats ? "" : options.text_key;
+  const bool objects = options.chats || !options.label_key.empty();
+  const std::string column = objects ? "" : options.text_key;
   PythonChild child(options.tools, "read_table.py", {file.local().string(), name, column, file.separator},
                     name);
-  const auto form = options.chats ? RawDocument::Form::kJson : RawDocument::Form::kText;
+  const auto form = objects ? RawDocument::Form::kJson : RawDocument::Form::kText;
   double done = 0;  // of the file, when the piece begins
   for (int64_t row = 0;;) {
     child.check_status();
@@ -286,6 +287,31 @@ std::optional<std::string> chat_of(const RawDocument& document, const DocumentOp
     leave_out(error.what(), options, counts);
     return std::nullopt;
   }
+}
+
+std::optional<std::string> label_of(const RawDocument& document, const DocumentOptions& options,
+                                    DocumentCounts& counts) {
+  if (document.form == RawDocument::Form::kText) {
+    leave_out(text(document.place, ": plain text has no label: give JSON Lines with '", options.text_key,
+                   "' and '", options.label_key, "'"),
+              options, counts);
+    return std::nullopt;
+  }
+  const std::optional<base::Json> object = object_of(document, options, counts);
+  if (!object) return std::nullopt;
+  const base::Json* const label = base::find(*object, options.label_key);
+  if (label == nullptr || label->is_null()) {
+    leave_out(text(document.place, ": there is no '", options.label_key,
+                   "': name the key of labels with --label-key"),
+              options, counts);
+    return std::nullopt;
+  }
+  const base::Json* const whole = options.chats ? nullptr : base::find(*object, options.text_key);
+  if (whole != nullptr && whole->is_string() && base::trim(whole->get_ref<const std::string&>()).empty()) {
+    leave_out(text(document.place, ": the text is empty, so there is nothing to label"), options, counts);
+    return std::nullopt;
+  }
+  return base::json_text(*label);
 }
 
 void require_answers(const base::Json& object, const AnswerKeys& keys, const std::string& place) {

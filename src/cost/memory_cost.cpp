@@ -285,6 +285,12 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
   const MemoryModel& memory = options().memory;
   const int64_t rows_bytes =
       std::min(memory.transient_bytes_per_token, token_bytes(program().head()).forward);
+  if (options().shape.head.kind != model::HeadKind::kVocabulary) {
+    // Numbers, softmaxes of them, gradients and what is given of them (layers/number_head.h), in double.
+    constexpr int64_t kCopies = 8, kDoubleBytes = 8;
+    const int64_t numbers = options().shape.head_numbers();
+    return (tokens + 3 * rows) * rows_bytes / 4 + rows * numbers * kCopies * kDoubleBytes;
+  }
   const int64_t wide_bytes = std::max<int64_t>(4, memory.element_bytes);
   const int64_t narrow_bytes = memory.element_bytes < wide_bytes ? memory.element_bytes : 0;  // a copy
   const int64_t row_bytes = divide_up(options().shape.vocab, scheme_.tp) * (wide_bytes + narrow_bytes);

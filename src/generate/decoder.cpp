@@ -33,6 +33,12 @@ Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
              model_.table.program.blocks_in(model_.run(model_.stages.own)),
              (pages + model_.lanes.count() - 1) / model_.lanes.count() * inference::kPageTokens, most_texts,
              model_.like) {
+  if (model_.table.shape.head.kind != model::HeadKind::kVocabulary) {
+    throw base::InputError(
+        "the model ends in numbers or embeddings, no vocabulary, so it says no text: see heads.md for what "
+        "reads "
+        "them");
+  }
   const int64_t head = model_.table.program.head();
   const base::Interval run = model_.run(model_.stages.own);
   for (int64_t position = run.begin; position < std::min(run.end, head); ++position)

@@ -92,8 +92,12 @@ struct LayerContext {
   std::shared_ptr<const Corrections> corrections = nullptr;
   double temperature = 1;                              // logits are divided by it
   std::shared_ptr<const Loss> loss = cross_entropy();  // of training
+  std::shared_ptr<const NumberLoss> number_loss = {};  // of heads of numbers; null: nothing is compared
   double balance_loss = 0;         // factor of the loss that balances experts (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
+
+  // What training sums beside its loss.
+  int64_t notes() const { return number_loss ? number_loss->notes() : loss->notes(); }
 
   // Which part of an operation's parameters this rank computes with; `layer`: its number among the blocks.
   model::Cut cut(int64_t layer) const {

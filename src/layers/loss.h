@@ -32,6 +32,28 @@ class Loss {
   virtual int64_t notes() const { return 0; }  // K
 };
 
+// R rows of a head of numbers (model::HeadKind), K numbers of each.
+struct NumberLosses {
+  at::Tensor loss_R;       // these are double
+  at::Tensor gradient_RK;  // of their sum
+  at::Tensor notes_RN;     // as RowLosses::notes_RK
+};
+
+// What a head of numbers minimises, of all rows that have a target. Immutable; its terms are sums over rows
+// as a Loss's.
+class NumberLoss {
+ public:
+  NumberLoss() = default;
+  NumberLoss(const NumberLoss&) = delete;
+  NumberLoss& operator=(const NumberLoss&) = delete;
+  virtual ~NumberLoss() = default;
+
+  // `numbers_RK` double; `target_R` int64, of losses that know classes the row's; `given_RF` as in Loss::of.
+  virtual NumberLosses of(const at::Tensor& numbers_RK, const at::Tensor& target_R,
+                          const at::Tensor& given_RF) const = 0;
+  virtual int64_t notes() const { return 0; }  // N
+};
+
 // −log softmax(target).
 std::shared_ptr<const Loss> cross_entropy();
 

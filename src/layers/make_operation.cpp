@@ -1,11 +1,15 @@
 #include "layers/make_operation.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <utility>
 
 #include "base/error.h"
 #include "layers/block.h"
 #include "layers/embedding.h"
 #include "layers/head.h"
+#include "layers/number_head.h"
+#include "model/layer.h"
 
 namespace sluice::layers {
 namespace {
@@ -31,6 +35,37 @@ class EmbeddingOperation final : public Operation {
  private:
   const LayerContext& context_;
   EmbeddingParameters weights_, gradients_;
+};
+
+class NumberHeadOperation final : public Operation {
+ public:
+  explicit NumberHeadOperation(const Site& site)
+      : context_(site.context),
+        weights_(head_parameters(site.own_weights())),
+        gradients_(head_parameters(site.own_gradients())) {}
+
+  StatePtr forward(Flow& flow, Purpose purpose) const override {
+    if (purpose == Purpose::kTrain) {
+      HeadResult result =
+          number_head_forward_backward(context_, weights_, flow.activation_SH, flow.targets, gradients_);
+      flow.sums = std::move(result.sums);
+      flow.gradient_SH = std::move(result.dx_SH);
+    } else {
+      flow.numbers_RK = head_numbers(context_, weights_, flow.activation_SH, flow.targets);
+      flow.loss_R =
+          context_.number_loss
+              ? context_.number_loss->of(flow.numbers_RK, flow.targets.target_R, flow.targets.given_RF).loss_R
+              : at::zeros({flow.numbers_RK.size(0)}, flow.numbers_RK.options());
+    }
+    flow.activation_SH = at::Tensor();
+    return nullptr;
+  }
+  StatePtr backward_input(Flow&, StatePtr) const override { SLUICE_ASSERT(false, "a backward of the head"); }
+  void backward(Flow&, StatePtr) const override { SLUICE_ASSERT(false, "a backward of the head"); }
+
+ private:
+  const LayerContext& context_;
+  HeadParameters weights_, gradients_;
 };
 
 class HeadOperation final : public Operation {
@@ -69,6 +104,7 @@ std::unique_ptr<Operation> make_operation(const LayerContext& context, const mod
   const model::Kind& kind = table.program.kind_at(position);
   if (kind.layer() != nullptr) return make_block(site);
   if (kind.embedding() != nullptr) return std::make_unique<EmbeddingOperation>(site);
+  if (!kind.head()->is_vocabulary()) return std::make_unique<NumberHeadOperation>(site);
   return std::make_unique<HeadOperation>(site);
 }
 

@@ -50,6 +50,7 @@ struct Flow {
   // evaluation head_losses.
   at::Tensor sums;
   at::Tensor loss_R;
+  at::Tensor numbers_RK;  // of a head of numbers, in evaluation
 };
 
 using model::Purpose;
@@ -77,8 +78,8 @@ class Operation {
   // B and W at once: the same sums with less memory.
   virtual void backward(Flow& flow, StatePtr saved) const = 0;
 
-  // What a lane without rows of its own does while others of its expert group go that way: their rows may visit
-  // its experts.
+  // What a lane without rows of its own does while others of its expert group go that way: their rows may
+  // visit its experts.
   virtual void help(const TravellingRows& /*rows*/, Direction /*direction*/) const {}
 };
 

@@ -74,8 +74,12 @@ EmbeddingParameters embedding_parameters(const OperationShards& shards) {
 
 HeadParameters head_parameters(const OperationShards& shards) {
   const model::Head* const head = shards.kind().head();
-  return {head, shards.vector(model::roles::kFinalNorm), shards.vector(model::roles::kFinalNormBias),
-          shards.tensor(head->output.role), shards.rows(head->output.role)};
+  return {head,
+          shards.vector(model::roles::kFinalNorm),
+          shards.vector(model::roles::kFinalNormBias),
+          shards.tensor(head->output.role),
+          shards.vector(model::roles::kScoreBias),
+          shards.rows(head->output.role)};
 }
 
 }  // namespace sluice::layers

@@ -59,7 +59,8 @@ struct EmbeddingParameters {
 struct HeadParameters {
   const model::Head* kind = nullptr;
   at::Tensor final_norm_H, final_norm_bias_H;
-  at::Tensor output_VH;  // the embedding's table when tied
+  at::Tensor output_VH;  // the embedding's table when tied; of heads of numbers [numbers, H], or undefined
+  at::Tensor bias_K;     // of heads of numbers; undefined: none
   base::Interval vocabulary;
 };
 

@@ -180,7 +180,8 @@ std::vector<Parameter> parameters_of(const Embedding& embedding) { return {param
 std::vector<Parameter> parameters_of(const Head& head) {
   std::vector<Parameter> all;
   for (const Weight& weight : head.norm.weights) all.push_back(parameter_of(weight));
-  if (!head.tied) all.push_back(parameter_of(head.output));
+  if (!head.tied && head.output.rows() > 0) all.push_back(parameter_of(head.output));
+  if (head.bias) all.push_back(parameter_of(*head.bias));
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "model/counted.h"
 #include "model/families/family.h"
+#include "model/families/head.h"
 #include "model/wrapped.h"
 
 namespace sluice::model {
@@ -19,12 +20,7 @@ using base::text;
 
 const Family& require_family(Reader& config) {
   const std::string type = base::require<std::string>(config.json(), "model_type", config.name());
-  if (const Family* const family = family_of(type); family != nullptr) {
-    if (family->also.empty() || config.find("architectures") == nullptr ||
-        *config.find("architectures") != Json::array({std::string(family->also)}))
-      config.only("architectures", Json::array({std::string(family->architecture)}));
-    return *family;
-  }
+  if (const Family* const family = family_of(type); family != nullptr) return *family;
   std::vector<std::string> known;
   for (const Family& family : families()) known.emplace_back(family.model_type);
   config.refuse("model_type", type,
@@ -47,6 +43,7 @@ Shape shape_from_hugging_face(const Json& whole, const std::string& name) {
   Reader config(*shape.config.json, name);
   const Family& family = require_family(config);
   shape.family = family.model_type;
+  shape.head = read_head(config, family);
   family.read(config, shape);
   refuse_unread(config);
   try {

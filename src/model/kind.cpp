@@ -30,6 +30,7 @@ const Head* Kind::head() const { return value_in<Head>(value_); }
 
 std::string Kind::tp_fault(int tp) const {
   if (layer() != nullptr) return tp_fault_of(*layer(), tp);
+  if (head() != nullptr && !head()->is_vocabulary()) return "";
   const int64_t vocab = embedding() != nullptr ? embedding()->table.rows() : head()->output.rows();
   return tp > vocab ? base::text("tp ", tp, " is above vocab ", vocab) : "";
 }

@@ -129,11 +129,15 @@ struct Embedding {
 };
 
 struct Head {
+  HeadKind kind = HeadKind::kVocabulary;
   Norm norm;
-  Weight output;       // of tied embeddings their table
+  Weight output;  // of tied embeddings their table; of kRows without rows
+  std::optional<Weight> bias;
   bool tied = false;   // `output` is not the head's own
   double divisor = 1;  // of logits
   double cap = 0;      // logits become c·tanh(x/c); 0: they stay
+  // Whether its results are logits of a vocabulary, which TP ranks divide; those of others are few.
+  bool is_vocabulary() const { return kind == HeadKind::kVocabulary; }
   bool operator==(const Head&) const = default;
 };
 

@@ -181,20 +181,42 @@ Embedding embedding_of(const Shape& shape) {
   return embedding;
 }
 
+namespace {
+
+// Logits of a vocabulary, or what stands in their place.
+void add_output(const Shape& shape, Head& head) {
+  const HeadStyle& style = shape.head;
+  head.output = {.columns = shape.hidden, .use = Use::kIn};
+  if (style.kind == HeadKind::kRows) return;
+  if (style.kind != HeadKind::kVocabulary) {
+    // Whole on every TP rank, which works on its own rows with it.
+    head.output = matrix(roles::kScore, {"score.weight"}, shape.hidden, {{style.numbers, 0}}, Use::kIn);
+    if (style.bias) head.bias = vector(roles::kScoreBias, {"score.bias"}, {{style.numbers, 0}}, Start::kZero);
+    return;
+  }
+  head.output =
+      shape.ties_head() ? embedding_of(shape).table : vocabulary(shape, roles::kHead, "lm_head.weight");
+  head.divisor = shape.logit_divisor;
+  head.cap = shape.logit_cap;
+}
+
+}  // namespace
+
 Head head_of(const Shape& shape) {
-  Head head{.norm = norm({roles::kFinalNorm, roles::kFinalNormBias}, "model.norm.weight", shape.hidden,
+  Head head{.kind = shape.head.kind,
+            .norm = norm({roles::kFinalNorm, roles::kFinalNormBias}, "model.norm.weight", shape.hidden,
                          shape.norm, shape.norm_eps, shape.norm_offset),
-            .output = shape.tie_embeddings ? embedding_of(shape).table
-                                           : vocabulary(shape, roles::kHead, "lm_head.weight"),
-            .tied = shape.tie_embeddings,
-            .divisor = shape.logit_divisor,
-            .cap = shape.logit_cap};
+            .output = {},
+            .bias = {},
+            .tied = shape.ties_head()};
+  add_output(shape, head);
   std::vector<Weight*> own;
   for (Weight& weight : head.norm.weights) {
     name_tensors(shape, weight);
     own.push_back(&weight);
   }
-  if (!head.tied) own.push_back(&head.output);
+  if (!head.tied && head.output.rows() > 0) own.push_back(&head.output);
+  if (head.bias) own.push_back(&*head.bias);
   freeze(shape.frozen_head, own);
   return head;
 }

@@ -64,7 +64,7 @@ Program::Program(const Shape& shape, const KindTimes& times) {
   add(0);
   for (const int kind : of_block) add(kind);
   add(static_cast<int>(body->kinds.size()) - 1);
-  if (shape.tie_embeddings) {
+  if (shape.ties_head()) {
     const std::vector<int>& tied = body->operations.front().buckets;
     std::vector<int>& head = body->operations.back().buckets;
     head.insert(head.begin(), tied.begin(), tied.end());

@@ -9,7 +9,9 @@ namespace sluice::model::roles {
 inline constexpr std::string_view kEmbedding = "embedding";
 inline constexpr std::string_view kFinalNorm = "final_norm";
 inline constexpr std::string_view kFinalNormBias = "final_norm_bias";
-inline constexpr std::string_view kHead = "head";  // absent where embeddings are tied
+inline constexpr std::string_view kHead = "head";    // absent where embeddings are tied
+inline constexpr std::string_view kScore = "score";  // [numbers, hidden], in a vocabulary's place
+inline constexpr std::string_view kScoreBias = "score_bias";
 
 // Attention.
 inline constexpr std::string_view kAttentionNorm = "attention_norm";

@@ -151,6 +151,17 @@ struct ConfigSource {
   bool operator==(const ConfigSource&) const { return true; }
 };
 
+// The end of a model: logits of a vocabulary; so many numbers of a sequence, of its last token (classes, a
+// reward), or of every token (classes of tokens, values), by a matrix of its own; or the normed rows
+// themselves (embeddings).
+enum class HeadKind : uint8_t { kVocabulary, kSequence, kTokens, kRows };
+struct HeadStyle {
+  HeadKind kind = HeadKind::kVocabulary;
+  int64_t numbers = 0;  // of kSequence and kTokens
+  bool bias = false;    // likewise
+  bool operator==(const HeadStyle&) const = default;
+};
+
 struct Shape {
   // The family whose files it reads: the model_type of a row in model/families/registry.cpp.
   std::string family = "llama";
@@ -200,6 +211,7 @@ struct Shape {
   Latent latent;
   Experts experts;
   Recurrent recurrent;
+  HeadStyle head;
   // What of it is trained (model/tuning.h): as BlockType::frozen, of either end; adapters of blocks.
   uint64_t frozen_embedding = 0;
   uint64_t frozen_head = 0;
@@ -212,6 +224,10 @@ struct Shape {
   const Rope& rope_of(const BlockType& type) const {
     return type.windowed && window_rope ? *window_rope : rope;
   }
+  // Whether the head multiplies with the embedding's matrix.
+  bool ties_head() const { return tie_embeddings && head.kind == HeadKind::kVocabulary; }
+  // Of a row, where the head is no vocabulary's.
+  int64_t head_numbers() const { return head.kind == HeadKind::kRows ? hidden : head.numbers; }
   int64_t rotated_width() const { return rotated > 0 ? rotated : head_dim; }
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }

@@ -10,6 +10,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "model/hugging_face.h"
+#include "model/roles.h"
 
 namespace sluice::model {
 namespace {
@@ -94,6 +95,14 @@ void set_frozen(Shape& shape, const ParameterTable& table, const std::vector<std
   shape.frozen_head = bits(table.program.head());
 }
 
+// A head of numbers is trained whole beside adapters, as PEFT's modules_to_save are: no base model has it.
+void train_numbers(Shape& shape) {
+  const std::vector<Parameter>& parameters = Program(shape).kinds().back()->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (is_of_numbers(parameters[i])) shape.frozen_head &= ~(uint64_t{1} << i);
+  }
+}
+
 // The modules of matrices that blocks multiply with.
 std::vector<std::string> linear_modules(const Shape& shape) {
   std::vector<std::string> modules;
@@ -127,6 +136,10 @@ bool is_of_experts(const Shape& shape, std::string_view module) {
 }
 
 }  // namespace
+
+bool is_of_numbers(const Parameter& parameter) {
+  return parameter.role == roles::kScore || parameter.role == roles::kScoreBias;
+}
 
 bool matches(const std::string& pattern, const std::string& name) {
   return glob_matches(pattern, name) || glob_matches(pattern + ".*", name);
@@ -208,6 +221,7 @@ void adapt(Shape& shape, const Lora& lora) {
   }
   shape.lora = {};
   set_frozen(shape, parameter_table(shape), {"*"});
+  train_numbers(shape);
   shape.lora = std::move(resolved);
 }
 

@@ -36,6 +36,9 @@ void adapt(Shape& shape, const Lora& lora);
 // balance them by. REQUIRES: there are experts, and nothing is frozen or adapted yet.
 void remember_loads(Shape& shape);
 
+// Whether it is a head's that is no vocabulary's.
+bool is_of_numbers(const Parameter& parameter);
+
 // Elements of a bucket, of one parameter, that learn alike: as the first of some groups says, one of whose
 // patterns matches their name, or as all others do.
 struct LearningRun {

@@ -13,6 +13,7 @@
 #include "layers/head.h"
 #include "layers/key_cache.h"
 #include "layers/make_operation.h"
+#include "layers/number_loss.h"
 #include "layers/operation.h"
 #include "model/parameters.h"
 #include "ops/device.h"
@@ -46,6 +47,7 @@ struct StageProbe::Parts {
     if (options.logits_chunk_bytes > 0) context.logits_chunk_bytes = options.logits_chunk_bytes;
     layers.resize(static_cast<size_t>(table.program.blocks().size()));
     std::iota(layers.begin(), layers.end(), 0);
+    context.number_loss = layers::found_gradient();
     context.narrow = {.format = options.narrow, .layers = layers};
     const comm::DType master = runtime::Precision{options.dtype}.master();
     for (const model::Bucket& bucket : table.buckets) {
@@ -98,6 +100,13 @@ namespace {
 layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::TensorParallel& parallel,
                          const model::Shape& shape, c10::Device device) {
   const int64_t vocab = shape.vocab;
+  // Heads of numbers have one row of a sequence, or all.
+  const bool numbers = shape.head.kind != model::HeadKind::kVocabulary;
+  const bool last_alone = numbers && shape.head.kind != model::HeadKind::kTokens;
+  const auto target_of = [&](int64_t i, int64_t length) -> int64_t {
+    if (numbers) return last_alone && i + 1 < length ? -1 : 0;
+    return i + 1 < length ? (i + 1) * 7919 % vocab : -1;
+  };
   std::vector<layers::PieceSpan> spans;
   for (const int64_t length : lengths) spans.push_back({length, 0});
   layers::Flow flow;
@@ -107,7 +116,7 @@ layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::Tens
   for (const int64_t length : lengths) {
     for (int64_t i = 0; i < length; ++i) {
       ids.push_back(i * 7919 % vocab);
-      targets.push_back(i + 1 < length ? (i + 1) * 7919 % vocab : -1);
+      targets.push_back(target_of(i, length));
     }
   }
   targets.resize(static_cast<size_t>(flow.layout.rows), -1);

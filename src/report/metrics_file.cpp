@@ -18,6 +18,18 @@ base::Json null_or(const std::string& words) { return words.empty() ? base::Json
 
 }  // namespace
 
+std::vector<std::pair<std::string, double>> head_figures(const EvaluationMetrics& metrics) {
+  std::vector<std::pair<std::string, double>> figures;
+  const std::pair<const char*, std::optional<double>> all[] = {{"accuracy", metrics.accuracy},
+                                                               {"f1", metrics.f1},
+                                                               {"margin", metrics.margin},
+                                                               {"recall_at_10", metrics.recall_at_10}};
+  for (const auto& [key, figure] : all) {
+    if (figure) figures.emplace_back(key, *figure);
+  }
+  return figures;
+}
+
 base::Json to_json(const EvaluationMetrics& metrics) {
   base::Json json = {{"step", metrics.step}};
   if (!metrics.set.empty()) json["set"] = metrics.set;
@@ -25,6 +37,7 @@ base::Json to_json(const EvaluationMetrics& metrics) {
                {"targets", metrics.targets},
                {"fallback", null_or(metrics.fallback)}});
   if (metrics.reward) json["reward"] = *metrics.reward;
+  for (const auto& [key, figure] : head_figures(metrics)) json[key] = figure;
   return json;
 }
 
@@ -83,6 +96,10 @@ void MetricsWriter::write(const EvaluationMetrics& metrics) {
   if (!tensorboard_) return;
   tensorboard_->write(metrics.step, {{metrics.set.empty() ? "validation/loss" : "validation/" + metrics.set,
                                       metrics.validation_loss}});
+  for (const auto& [key, figure] : head_figures(metrics))
+    tensorboard_->write(
+        metrics.step,
+        {{metrics.set.empty() ? "validation/" + key : "validation/" + metrics.set + "_" + key, figure}});
   if (metrics.reward)
     tensorboard_->write(metrics.step,
                         {{metrics.set.empty() ? "validation/reward" : "validation/" + metrics.set + "_reward",

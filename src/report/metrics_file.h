@@ -19,9 +19,14 @@ struct EvaluationMetrics {
   double validation_loss = 0;
   int64_t targets = 0;
   std::optional<double> reward;  // mean of the likeliest answers' to the set's prompts
-  std::string fallback;          // of the first batch that had one
+  // Of heads: how many are right, of classes also F1; the mean by which a better answer's reward is larger;
+  // how many texts have their partner among the ten nearest.
+  std::optional<double> accuracy, f1, margin, recall_at_10;
+  std::string fallback;  // of the first batch that had one
 };
 
+// The figures of an evaluation that are there, with their keys.
+std::vector<std::pair<std::string, double>> head_figures(const EvaluationMetrics& metrics);
 base::Json to_json(const EvaluationMetrics& metrics);
 
 // Appends lines to metrics.jsonl and scalars to TensorBoard events. A resumed run drops the lines of steps

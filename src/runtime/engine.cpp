@@ -45,6 +45,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
           table.shape, {}, options.context_length,
           at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
   context_.loss = options.loss;
+  context_.number_loss = options.number_loss;
   context_.balance_loss = options.balance_loss;
   context_.temperature = options.temperature;
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
@@ -114,9 +115,8 @@ StepResult Engine::train(const graph::StepGraph& graph, const StepTokens& tokens
   return run(graph, tokens, &optimizer, nullptr);
 }
 
-StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens,
-                            std::vector<std::vector<double>>* row_losses) {
-  return run(graph, tokens, nullptr, row_losses);
+StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows) {
+  return run(graph, tokens, nullptr, rows);
 }
 
 Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
@@ -177,7 +177,7 @@ ops::AllocatorUse allocator_use_since(int64_t retries_before, c10::Device device
 }  // namespace
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
-                       std::vector<std::vector<double>>* row_losses) {
+                       RowFigures* rows) {
   const auto begin = std::chrono::steady_clock::now();
   release_buffers_of_others(graph.links);
   ops::reset_peak_tensor_bytes(options_.device);
@@ -212,7 +212,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.waits += communicators_.waits();
   result.waits -= waits_before;
   take_sums(runner, result);
-  if (row_losses != nullptr) *row_losses = runner.row_losses();
+  if (rows != nullptr) *rows = {runner.row_losses(), runner.row_numbers()};
   if (pull.holders != StepPull::Holders::kHaveAll) {
     result.pulled_bytes =
         wires.pulled_bytes(options_.codecs.pull, pull.holders == StepPull::Holders::kHaveTheStepBefore,

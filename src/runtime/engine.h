@@ -55,6 +55,13 @@ struct StepResult {
 
 class Engine {
  public:
+  // What an evaluation leaves of this rank's rows with a target, by micro-batch as in its tokens; empty on
+  // all but the first of TP ranks.
+  struct RowFigures {
+    std::vector<std::vector<double>> losses;
+    std::vector<std::vector<double>> numbers;  // of a head of numbers, all of each row
+  };
+
   struct Options {
     Precision precision;
     strategy::WireCodecs codecs;
@@ -62,6 +69,7 @@ class Engine {
     int64_t context_length = 2048;   // longest sequence: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
     std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
+    std::shared_ptr<const layers::NumberLoss> number_loss = {};          // of heads of numbers
     double balance_loss = 0;                                             // as of layers::LayerContext
     double temperature = 1;                                              // that logits are divided by
     bool asks_together = false;  // which experts rows visit together (layers::ExpertLoad)
@@ -85,10 +93,7 @@ class Engine {
   // The next step of training also says what products in this format would add (StepResult::errors).
   void ask_of_narrow_products(base::ProductFormat format) { asked_ = format; }
   // Collective: forward only. REQUIRES: the graph was built for evaluation.
-  // `row_losses`: the losses of this rank's rows with a target, by micro-batch as in `tokens`; empty on all
-  // but the first of TP ranks.
-  StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens,
-                      std::vector<std::vector<double>>* row_losses = nullptr);
+  StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows = nullptr);
 
   // This rank's part of the model.
   struct ModelPart {
@@ -115,7 +120,7 @@ class Engine {
 
  private:
   StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
-                 std::vector<std::vector<double>>* row_losses);
+                 RowFigures* rows);
   const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
   std::vector<CodedNumbers> room_for_differences(const graph::LinkPlan& links) const;
   void make_room_for_links(const LinkWires& wires);

@@ -107,8 +107,10 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     if (run_.end > program.head()) {
       std::vector<int64_t> target_of_row = own.targets;
       target_of_row.resize(static_cast<size_t>(batch.flow.layout.rows), -1);
+      const bool takes_given =
+          optimizer_ != nullptr || resources_.context.shape.head.kind != model::HeadKind::kVocabulary;
       batch.flow.targets = layers::targets(target_of_row, resources_.context.parallel, device,
-                                           optimizer_ != nullptr ? own.given : std::vector<double>());
+                                           takes_given ? own.given : std::vector<double>());
     }
     batch.saved.resize(static_cast<size_t>(run_.size()));
     batch.deferred.resize(batch.saved.size());
@@ -327,12 +329,15 @@ void StepRunner::drop_unused_gradient(MicroBatch& batch, int64_t position) {
 void StepRunner::count_loss(MicroBatch& batch) {
   at::Tensor sums = std::move(batch.flow.sums);
   at::Tensor loss_R = std::move(batch.flow.loss_R);
+  at::Tensor numbers_RK = std::move(batch.flow.numbers_RK);
   if (place_.t != 0) return;
   if (optimizer_ != nullptr) {
     own_losses_.push_back(std::move(sums));
   } else {
     own_losses_.resize(std::max(own_losses_.size(), batch.place + 1));
     own_losses_[batch.place] = std::move(loss_R);
+    own_numbers_.resize(own_losses_.size());
+    own_numbers_[batch.place] = std::move(numbers_RK);
   }
   own_targets_ += batch.flow.targets.place_R.numel();
 }
@@ -439,7 +444,7 @@ void StepRunner::reduce_scalars() {
   const double squares = optimizer_ != nullptr ? squared_gradient_norm(resources_.store) : 0.0;
   const bool trains = optimizer_ != nullptr;
   std::vector<double> own{squares, static_cast<double>(own_targets_), 0};
-  if (trains) own.resize(own.size() + static_cast<size_t>(resources_.context.loss->notes()));
+  if (trains) own.resize(own.size() + static_cast<size_t>(resources_.context.notes()));
   std::vector<at::Tensor> sums = own_losses_;
   if (!trains) {
     for (at::Tensor& sum : sums) sum = sum.sum(0, /*keepdim=*/true);
@@ -465,6 +470,14 @@ std::vector<std::vector<double>> StepRunner::row_losses() const {
   std::vector<std::vector<double>> losses;
   for (const at::Tensor& loss_R : own_losses_) losses.push_back(read_numbers({loss_R}));
   return losses;
+}
+
+std::vector<std::vector<double>> StepRunner::row_numbers() const {
+  std::vector<std::vector<double>> numbers;
+  for (const at::Tensor& numbers_RK : own_numbers_)
+    numbers.push_back(numbers_RK.defined() ? read_numbers({numbers_RK.reshape({-1})})
+                                           : std::vector<double>());
+  return numbers;
 }
 
 // This rank's row of each token between two operations.

@@ -62,6 +62,8 @@ class StepRunner final : public NodeRunner {
   // Of an evaluation, the losses of this rank's rows with a target, as StepTokens has them; of TP ranks the
   // first has them.
   std::vector<std::vector<double>> row_losses() const;
+  // Likewise, of a head of numbers all numbers of each row.
+  std::vector<std::vector<double>> row_numbers() const;
   // Mean gradient's norm before clipping.
   double gradient_norm() const;
   // Most that saved, recomputed and deferred tensors, rows between stages and, where lanes share parameters,
@@ -169,6 +171,7 @@ class StepRunner final : public NodeRunner {
   // Left by the head, on the device: in training sums of micro-batches in order of forwards, in evaluation
   // rows' losses by their place in StepTokens.
   std::vector<at::Tensor> own_losses_;
+  std::vector<at::Tensor> own_numbers_;  // of a head of numbers, in evaluation, as own_losses_
   int64_t own_targets_ = 0;
   StepScalars scalars_;
   ops::MemoryAccount activations_;  // on the device

@@ -459,8 +459,11 @@ bool has_loss(const strategy::Sequence& sequence, int64_t position, int64_t one_
 
 }  // namespace
 
-StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
-                          int64_t loss_one_in) {
+namespace {
+
+// Calls visit(rows, sequence, position) for the rows of this rank's micro-batches.
+template <typename Visit>
+StepTokens tokens_by_row(const strategy::StepPlan& plan, int world_size, int rank, const Visit& visit) {
   const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
   StepTokens step;
   if (place.pipeline < 0) return step;
@@ -469,14 +472,41 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
     MicroBatchTokens& rows = step.emplace_back();
     for (const strategy::Piece& piece : unit.pieces_on(place.lane)) {
       const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
-      for (int64_t position = piece.begin; position < piece.end; ++position) {
-        rows.tokens.push_back(token_at(sequence.document, position, vocab));
-        const bool loss = has_loss(sequence, position, loss_one_in);
-        rows.targets.push_back(loss ? token_at(sequence.document, position + 1, vocab) : -1);
-      }
+      for (int64_t position = piece.begin; position < piece.end; ++position) visit(rows, sequence, position);
     }
   }
   return step;
+}
+
+// Of a head of numbers: the last token's row, or of tokens here and there one.
+bool has_number(const strategy::Sequence& sequence, int64_t position, const model::Shape& shape) {
+  if (shape.head.kind != model::HeadKind::kTokens) return position + 1 == sequence.length_tokens;
+  return position == 0 || (sequence.document + position) % 3 == 0;
+}
+
+}  // namespace
+
+StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
+                          int64_t loss_one_in) {
+  return tokens_by_row(plan, world_size, rank,
+                       [&](MicroBatchTokens& rows, const strategy::Sequence& sequence, int64_t position) {
+                         rows.tokens.push_back(token_at(sequence.document, position, vocab));
+                         const bool loss = has_loss(sequence, position, loss_one_in);
+                         rows.targets.push_back(loss ? token_at(sequence.document, position + 1, vocab) : -1);
+                       });
+}
+
+StepTokens made_up_numbers(const strategy::StepPlan& plan, int world_size, int rank,
+                           const model::Shape& shape, int64_t figures) {
+  return tokens_by_row(plan, world_size, rank,
+                       [&](MicroBatchTokens& rows, const strategy::Sequence& sequence, int64_t position) {
+                         rows.tokens.push_back(token_at(sequence.document, position, shape.vocab));
+                         const bool has = has_number(sequence, position, shape);
+                         const int64_t label = sequence.document + position;
+                         rows.targets.push_back(has ? label % std::max<int64_t>(1, shape.head.numbers) : -1);
+                         for (int64_t i = 0; has && i < figures; ++i)
+                           rows.given.push_back(static_cast<double>((label + i) % 5) / 5);
+                       });
 }
 
 namespace {
@@ -521,6 +551,7 @@ class RankRun {
     engine_options.logits_chunk_bytes = 4096;
     engine_options.device = options_.device;
     engine_options.loss = layers::with_z_loss(options_.z_loss);
+    engine_options.number_loss = options_.number_loss;
     engine_options.balance_loss = options_.balance_loss;
     engine_options.moments = options_.moments;
     engine_options.host_transport = host_.get();
@@ -544,6 +575,11 @@ class RankRun {
  private:
   Precision precision() const { return {.compute = options_.dtype, .masters = options_.masters}; }
 
+  bool counts(const strategy::Sequence& sequence, int64_t position) const {
+    return options_.number_loss ? has_number(sequence, position, table_.shape)
+                                : has_loss(sequence, position, options_.loss_one_in);
+  }
+
   // Of the batch that `seed` draws for a step, under the step's strategy.
   graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed,
                             graph::Purpose purpose) {
@@ -553,7 +589,7 @@ class RankRun {
       if (options_.branches > 0) branch(sequence, options_.branches);
       sequence.loss_tokens = 0;
       for (int64_t position = 0; position < sequence.length_tokens; ++position)
-        *sequence.loss_tokens += has_loss(sequence, position, options_.loss_one_in) ? 1 : 0;
+        *sequence.loss_tokens += counts(sequence, position) ? 1 : 0;
     }
     strategy::StepPlan plan = options_.plan(step, batch, strategy, options_.max_tokens);
     for (size_t i = 0; i < std::min(options_.narrow.size(), plan.pipelines.size()); ++i) {
@@ -601,6 +637,8 @@ class RankRun {
   }
 
   StepTokens tokens_of(const graph::StepGraph& graph) const {
+    if (options_.number_loss)
+      return made_up_numbers(graph.plan, options_.world_size, rank_, table_.shape, options_.figures);
     return made_up_tokens(graph.plan, options_.world_size, rank_, table_.shape.vocab, options_.loss_one_in);
   }
 

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "layers/loss.h"
 #include "model/parameters.h"
 #include "model/test_shape.h"
 #include "runtime/engine.h"
@@ -59,6 +61,10 @@ int64_t token_at(int64_t document, int64_t position, int64_t vocab);
 StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
                           int64_t loss_one_in = 1);
 
+// The same tokens of a shape whose head has numbers, of which rows have a class, and as many figures.
+StepTokens made_up_numbers(const strategy::StepPlan& plan, int world_size, int rank,
+                           const model::Shape& shape, int64_t figures);
+
 // 20, or as many as $SLUICE_TEST_STEPS says: `make test` looks at few, `make soak` at all of them.
 int64_t usual_steps();
 
@@ -99,9 +105,11 @@ struct RunOptions {
   strategy::WireCodecs codecs;
   // Pipeline i's; those behind the last compute as the run does.
   std::vector<strategy::NarrowProducts> narrow = {};
-  double z_loss = 0;           // as of layers::with_z_loss
-  double balance_loss = 0;     // as of layers::LayerContext
-  double correction_rate = 0;  // as of AdamW
+  std::shared_ptr<const layers::NumberLoss> number_loss = {};  // of shapes whose head has numbers
+  int64_t figures = 0;                                         // that it is given of a row
+  double z_loss = 0;                                           // as of layers::with_z_loss
+  double balance_loss = 0;                                     // as of layers::LayerContext
+  double correction_rate = 0;                                  // as of AdamW
   base::MomentFormat moments = base::MomentFormat::kWide;
   Masters masters = Masters::kWide;
   int64_t max_tokens = 96;

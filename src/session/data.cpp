@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "session/candidates.h"
+#include "session/head_labels.h"
 #include "session/sampling.h"
 #include "session/saying.h"
 
@@ -100,19 +101,72 @@ void open_learning(const config::RlConfig& rl, const corpus::IndexedOptions& ind
   phase.listed = expected_batches(rl, phase);
 }
 
-DataPhase open_phase(const config::DataConfig& data, const config::RlConfig& rl, int64_t first_step,
+// A step's texts are those of so many groups; one of the longest is among those that plans expect.
+std::shared_ptr<const corpus::BatchList> expected_groups(const config::HeadConfig& head,
+                                                         const DataPhase& phase) {
+  corpus::Sampler documents(phase.training.sources(), group_by_group(head, phase.sampling));
+  constexpr int64_t kSteps = 32;
+  auto list = std::make_shared<corpus::BatchList>();
+  list->name = "head";
+  list->repeats = true;
+  const auto cut = [&](int64_t length) {
+    return std::clamp<int64_t>(length, 2, phase.sampling.context_length);
+  };
+  for (int64_t step = 0; step < kSteps; ++step) {
+    std::vector<corpus::Sample>& samples = list->steps.emplace_back();
+    for (int64_t i = 0; i < head.pairs_per_step; ++i) {
+      const int64_t document = documents.next().samples.front().document;
+      samples.push_back({document, 0, cut(phase.training.length(document))});
+      for (const corpus::Blend& partner : phase.partners)
+        samples.push_back({document, 0, cut(partner.length(document))});
+    }
+  }
+  return list;
+}
+
+void open_partners(const config::HeadConfig& head, const corpus::IndexedOptions& indexed, DataPhase& phase) {
+  const auto open = [&](const char* key, const std::vector<std::string>& names) {
+    std::vector<std::pair<std::string, double>> prefixes;
+    for (const std::string& prefix : names) prefixes.emplace_back(prefix, 1.0);
+    corpus::Blend partner = corpus::Blend::open(prefixes, indexed);
+    if (partner.documents() != phase.training.documents()) {
+      throw base::InputError(text("[config] ", key, " has ", partner.documents(), " documents, data.train ",
+                                  phase.training.documents(), ": they belong together, in the same order"));
+    }
+    phase.partners.push_back(std::move(partner));
+  };
+  if (head.kind == config::HeadUse::kReward) {
+    open("head.rejected", head.rejected);
+  } else {
+    open("head.positives", head.positives);
+    if (!head.negatives.empty()) open("head.negatives", head.negatives);
+  }
+  if (phase.listed) throw base::InputError("[config] data.batches and head.kind are both given: keep one");
+  phase.listed = expected_groups(head, phase);
+}
+
+void label_documents(const model::Shape& shape, DataPhase& phase) {
+  const std::shared_ptr<const corpus::LabelRule> rule = label_rule(shape);
+  phase.training.label_by(rule);
+  for (ValidationData& set : phase.validation) set.blend.label_by(rule);
+}
+
+DataPhase open_phase(const config::RunConfig& config, const config::DataConfig& data, int64_t first_step,
                      const corpus::IndexedOptions& indexed) {
+  const config::RlConfig& rl = config.rl;
   const corpus::SamplerOptions sampling = sampling_options(data);
   DataPhase phase{.first_step = first_step,
                   .training = corpus::Blend::open(data.train, indexed),
                   .sampling = sampling,
                   .validation = open_validation(data, indexed, sampling)};
   phase.training.require_targets();
+  if (config.head.labelled()) label_documents(*config.model.shape, phase);
   if (!data.batches.empty()) {
     phase.listed = std::make_shared<const corpus::BatchList>(
         corpus::read_batch_list(data.batches, phase.training, data.context_length));
   }
   if (rl.algorithm != config::RlAlgorithm::kNone) open_learning(rl, indexed, phase);
+  if (config.head.pairs()) open_partners(config.head, indexed, phase);
   // What no batch can be drawn with is found here.
   phase.batches()->skip(1);
   return phase;
@@ -240,12 +294,19 @@ Data open_data(const config::RunConfig& config, corpus::IndexedOptions indexed) 
   }
   if (config.rl.algorithm != config::RlAlgorithm::kNone && !config.phases.empty())
     throw base::InputError("[config] rl.algorithm and [[phase]] are both given: keep one");
+  if (config.head.pairs() && !config.phases.empty())
+    throw base::InputError("[config] head.kind and [[phase]] are both given: keep one");
+  if (config.head.pairs() && !config.data.validation.empty()) {
+    throw base::InputError(
+        "[config] data.validation has no texts that go with it: hold some of data.train out, with "
+        "data.validation_fraction");
+  }
   indexed.vocabulary = config.model.shape->vocab;
   Data data;
-  data.phases.push_back(open_phase(config.data, config.rl, 0, indexed));
+  data.phases.push_back(open_phase(config, config.data, 0, indexed));
   const config::DataConfig* before = &config.data;
   for (const config::PhaseConfig& phase : config.phases) {
-    data.phases.push_back(open_phase(phase.data, config.rl, phase.step, indexed));
+    data.phases.push_back(open_phase(config, phase.data, phase.step, indexed));
     data.phases.back().goes_on = goes_on(*before, phase.data);
     before = &phase.data;
   }

@@ -31,6 +31,9 @@ struct DataPhase {
   std::shared_ptr<const corpus::BatchList> listed;
   std::vector<ValidationData> validation;
   std::optional<corpus::Blend> rejected;  // what preferences are learnt against, document by document
+  // Of heads that learn from texts that belong together (config::HeadConfig::pairs): what goes with
+  // training's documents, in the same order.
+  std::vector<corpus::Blend> partners;
 
   std::unique_ptr<corpus::BatchSource> batches() const;
   // Of all sequences that training meets.

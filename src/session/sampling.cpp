@@ -49,6 +49,12 @@ corpus::SamplerOptions one_by_one(corpus::SamplerOptions options) {
   return options;
 }
 
+corpus::SamplerOptions group_by_group(const config::HeadConfig& head, corpus::SamplerOptions options) {
+  options.tokens_per_step = 1;
+  if (head.kind == config::HeadUse::kReward) options.overflow = corpus::Overflow::kDrop;
+  return options;
+}
+
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples) {
   std::vector<strategy::Sequence> sequences;
   for (const corpus::Sample& sample : samples)
@@ -59,6 +65,11 @@ std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& 
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples,
                                              const corpus::Blend& blend) {
   std::vector<strategy::Sequence> sequences = sequences_of(samples);
+  if (blend.label_rule() != nullptr) {
+    for (strategy::Sequence& sequence : sequences)
+      sequence.loss_tokens = blend.labels_in(sequence.document, sequence.begin_token, sequence.length_tokens);
+    return sequences;
+  }
   if (!blend.has_mask()) return sequences;
   std::vector<uint8_t> mask;
   for (strategy::Sequence& sequence : sequences) {

@@ -16,9 +16,12 @@ corpus::SamplerOptions sampling_options(const config::DataConfig& data);
 // The same of who draws documents one at a time, and whole: longer ones than the context are left out.
 corpus::SamplerOptions one_by_one(corpus::SamplerOptions options);
 
+// Of who draws texts that belong together one group at a time; answers, whose ends may decide, whole.
+corpus::SamplerOptions group_by_group(const config::HeadConfig& head, corpus::SamplerOptions options);
+
 // Samples as planning takes them.
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples);
-// The same of documents of a blend, with how many of their targets its mask gives a loss.
+// The same of documents of a blend, with how many of their targets its mask, or labels, give a loss.
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples,
                                              const corpus::Blend& blend);
 

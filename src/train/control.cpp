@@ -45,15 +45,19 @@ void Control::add_up(std::vector<double>& values) {
 }
 
 std::vector<std::string> Control::gather_texts(const std::string& own) {
-  const std::vector<int64_t> sizes = gather(std::ssize(own));
+  const auto waiting = activity_.waiting();
+  return train::gather_texts(*communicator_, own);
+}
+
+std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& own) {
+  const int64_t size = std::ssize(own);
+  std::vector<int64_t> sizes(static_cast<size_t>(ranks.size()));
+  ranks.all_gather(&size, sizes.data(), sizeof size)->wait();
   const auto most = static_cast<size_t>(std::ranges::max(sizes));
   std::string padded = own;
   padded.resize(most);
   std::string all(most * sizes.size(), '\0');
-  if (most > 0) {
-    const auto waiting = activity_.waiting();
-    communicator_->all_gather(padded.data(), all.data(), static_cast<int64_t>(most))->wait();
-  }
+  if (most > 0) ranks.all_gather(padded.data(), all.data(), static_cast<int64_t>(most))->wait();
   std::vector<std::string> texts;
   for (size_t rank = 0; rank < sizes.size(); ++rank)
     texts.push_back(all.substr(rank * most, static_cast<size_t>(sizes[rank])));

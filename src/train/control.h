@@ -28,6 +28,9 @@ base::Error as_error(std::exception_ptr failure);
 // 0 for no failure.
 int exit_status_of(std::exception_ptr failure);
 
+// Collective: every rank's text, however long, rank by rank.
+std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& own);
+
 class Control {
  public:
   // Collective over all ranks.

@@ -116,11 +116,12 @@ std::vector<std::vector<double>> log_probabilities(RunContext& run, const rl::Mi
   run.control().together("planning an evaluation of responses", [&] {
     prepared = prepare_episodes(run, episodes, step, graph::Purpose::kEvaluate);
   });
-  std::vector<std::vector<double>> losses;
+  runtime::Engine::RowFigures rows;
   {
     const auto running = run.activity().nodes(base::text("evaluating responses of step ", step));
-    run.engine().evaluate(prepared.graph, prepared.tokens, &losses);
+    run.engine().evaluate(prepared.graph, prepared.tokens, &rows);
   }
+  const std::vector<std::vector<double>>& losses = rows.losses;
   std::vector<RowLogProbability> own;
   const auto micro_batches = pieces_of_rank(prepared.plan, run.control().world_size(), run.rank());
   for (size_t m = 0; m < losses.size(); ++m) {

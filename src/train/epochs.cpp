@@ -33,12 +33,12 @@ void require_countable(const config::RunConfig& config) {
     refuse(epochs, "rl.dynamic_sampling draws as many prompts as it needs, which nobody knows before");
 }
 
-// Rollouts and preferences take documents one by one, whole.
+// Rollouts, preferences and heads of pairs take documents one by one, whole.
 int64_t steps_of_documents(const config::RunConfig& config, const corpus::Blend& blend) {
   const auto options = session::one_by_one(session::sampling_options(config.data));
   const auto documents = static_cast<double>(session::sequence_lengths(blend.sources(), options).size());
-  const double draws =
-      std::ceil(config.train.epochs * documents / static_cast<double>(config.rl.prompts_per_step));
+  const int64_t of_step = config.head.pairs() ? config.head.pairs_per_step : config.rl.prompts_per_step;
+  const double draws = std::ceil(config.train.epochs * documents / static_cast<double>(of_step));
   return static_cast<int64_t>(draws) * (config.rl.rolls_out() ? config.rl.updates : 1);
 }
 
@@ -62,7 +62,7 @@ int64_t steps_of_epochs(const config::RunConfig& config, corpus::IndexedOptions 
   require_countable(config);
   indexed.vocabulary = config.model.shape->vocab;
   const corpus::Blend blend = corpus::Blend::open(config.data.train, indexed);
-  const bool learns_from_corpora = config.rl.algorithm == config::RlAlgorithm::kNone;
+  const bool learns_from_corpora = config.rl.algorithm == config::RlAlgorithm::kNone && !config.head.pairs();
   const int64_t steps =
       learns_from_corpora ? steps_of_tokens(config, blend) : steps_of_documents(config, blend);
   if (steps > config::kMostSteps)

@@ -9,6 +9,7 @@
 #include "cost/analytic.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
+#include "layers/number_head.h"
 #include "layers/operation.h"
 #include "ops/device.h"
 #include "plan/planner.h"
@@ -16,9 +17,12 @@
 #include "runtime/engine.h"
 #include "runtime/make_executor.h"
 #include "session/run_planning.h"
+#include "train/control.h"
+#include "train/head_loss.h"
 #include "train/held_model.h"
 #include "train/plan_ahead.h"
 #include "train/precision.h"
+#include "train/text_steps.h"
 #include "transport/device_transport.h"
 #include "transport/gloo.h"
 
@@ -74,6 +78,7 @@ class Evaluator::Impl {
     engine.host_transport = transport_.get();
     engine.precision = precision_;
     engine.context_length = context_length_;
+    engine.number_loss = label_loss(table_.shape);
     engine.trains = false;
     engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates,
                                                 device_transport_ ? *device_transport_ : *transport_,
@@ -86,8 +91,29 @@ class Evaluator::Impl {
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
     const PreparedStep step = prepare_step({planner_, table_, launch_.world_size, launch_.rank, &link_plans_},
                                            blend, 0, samples, graph::Purpose::kEvaluate);
-    const runtime::StepResult result = engine_->evaluate(step.graph, step.tokens);
-    return {result.loss_sum, result.targets};
+    const bool has_numbers = table_.shape.head.kind != model::HeadKind::kVocabulary;
+    runtime::Engine::RowFigures rows;
+    const runtime::StepResult result =
+        engine_->evaluate(step.graph, step.tokens, has_numbers ? &rows : nullptr);
+    // Samples stand in a plan as they were given.
+    EvaluationResult told{.loss_sum = result.loss_sum, .targets = result.targets};
+    if (has_numbers) {
+      told.numbers = sequence_numbers(step.plan, launch_.world_size, launch_.rank, step.tokens, rows,
+                                      [this](const std::string& own) { return gather_texts(*ranks_, own); });
+    }
+    return told;
+  }
+
+  std::vector<std::vector<double>> text_numbers(const std::vector<std::vector<int32_t>>& texts) {
+    std::vector<GroupText> own;
+    for (const std::vector<int32_t>& tokens : texts) own.push_back({tokens, {}});
+    const PreparedStep step =
+        prepare_texts({planner_, table_, launch_.world_size, launch_.rank, &link_plans_}, own, 0,
+                      graph::Purpose::kEvaluate);
+    runtime::Engine::RowFigures rows;
+    engine_->evaluate(step.graph, step.tokens, &rows);
+    return numbers_by_text(step, launch_.world_size, launch_.rank, rows,
+                           [this](const std::string& from) { return gather_texts(*ranks_, from); });
   }
 
   void reload(const std::function<ModelSource()>& open);
@@ -173,7 +199,12 @@ at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
   }
   const layers::OperationShards shards(table_, table_.program.head(), model.weights,
                                        layers::OperationShards::Of::kWeights, {});
-  return layers::head_logits(model.context, layers::head_parameters(shards), flow.activation_SH).cpu();
+  const layers::HeadParameters head = layers::head_parameters(shards);
+  if (table_.shape.head.kind != model::HeadKind::kVocabulary) {
+    flow.targets = layers::targets(std::vector<int64_t>(tokens.size(), 0), {}, device_);
+    return layers::head_numbers(model.context, head, flow.activation_SH, flow.targets).cpu();
+  }
+  return layers::head_logits(model.context, head, flow.activation_SH).cpu();
 }
 
 Evaluator::Evaluator(ModelSource& model, const EvaluatorOptions& options)
@@ -182,6 +213,10 @@ Evaluator::~Evaluator() = default;
 
 EvaluationResult Evaluator::evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
   return impl_->evaluate(blend, samples);
+}
+
+std::vector<std::vector<double>> Evaluator::text_numbers(const std::vector<std::vector<int32_t>>& texts) {
+  return impl_->text_numbers(texts);
 }
 
 void Evaluator::reload(const std::function<ModelSource()>& open) { impl_->reload(open); }

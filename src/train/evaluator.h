@@ -15,6 +15,7 @@
 #include "corpus/sampler.h"
 #include "generate/decoder.h"
 #include "train/model_source.h"
+#include "train/sequence_numbers.h"
 #include "transport/launch.h"
 
 namespace sluice::train {
@@ -31,6 +32,8 @@ struct EvaluatorOptions {
 struct EvaluationResult {
   double loss_sum = 0;  // over all targets
   int64_t targets = 0;
+  // Of a head of numbers, by sample, as sequence_numbers().
+  std::vector<std::vector<RowNumbers>> numbers = {};
   double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }
 };
 
@@ -44,6 +47,10 @@ class Evaluator {
   // One batch at once, spread over the ranks; the same result on all. Memory grows with its tokens. REQUIRES:
   // no sequence is longer than context_length.
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples);
+
+  // The head's numbers at each text's last token, or its row of an embedding model; the same on all ranks.
+  // Memory grows with the texts' tokens. REQUIRES: a head of numbers; texts of 2 to context_length tokens.
+  std::vector<std::vector<double>> text_numbers(const std::vector<std::vector<int32_t>>& texts);
 
   // Takes another model's weights in place of its own, also for whoever has held(). Collective as the making.
   // InputError on all ranks, with the weights as they were, when one of them can't open it, or it has another

@@ -72,11 +72,20 @@ Sequences sequences_for(const std::optional<config::RunConfig>& run, int64_t voc
   return sequences;
 }
 
+// The mean of the numbers of a head in a vocabulary's place.
+double mean_number(Evaluator& evaluator, const Sequences& sequences) {
+  double sum = 0;
+  for (const std::vector<int64_t>& tokens : sequences)
+    sum += evaluator.logits(tokens).to(at::kDouble).mean().item<double>();
+  return sum / static_cast<double>(sequences.size());
+}
+
 double mean_loss(ModelSource& model, const Sequences& sequences) {
   EvaluatorOptions options;
   options.context_length = model::table_positions(model.shape(), kLongest, kLongest);
   options.device = config::DeviceChoice::kCpu;
   Evaluator evaluator(model, options);
+  if (model.shape().head.kind != model::HeadKind::kVocabulary) return mean_number(evaluator, sequences);
   double sum = 0;
   int64_t targets = 0;
   for (const std::vector<int64_t>& tokens : sequences) {

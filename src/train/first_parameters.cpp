@@ -23,8 +23,9 @@ bool has_adapters(const runtime::ParameterStore& store) { return store.table().s
 // What a run without a checkpoint begins with.
 void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& store) {
   const bool whole = !config.model.hf.empty() && checkpoint::has_hugging_face_weights(config.model.hf);
-  // Adapters are in no model folder.
-  if (!whole || has_adapters(store)) initialize(config, store);
+  // Adapters are in no model folder, and a new head is in none.
+  const bool has_head = store.table().shape.head.kind != model::HeadKind::kVocabulary;
+  if (!whole || has_adapters(store) || has_head) initialize(config, store);
   if (whole) load_weights(config.model.hf, store);
 }
 

@@ -39,8 +39,8 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
 
 PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
-  const BlendTokens tokens(blend);
-  return prepare_step(inputs, session::sequences_of(samples, blend), &tokens, step, purpose);
+  const std::unique_ptr<TokenSource> tokens = tokens_of(blend);
+  return prepare_step(inputs, session::sequences_of(samples, blend), tokens.get(), step, purpose);
 }
 
 PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::Sequence>& sequences,

@@ -193,10 +193,12 @@ void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {
   if (!metrics_) return;
   for (const report::EvaluationMetrics& metrics : of_sets) {
     metrics_->write(metrics);
+    std::string figures;
+    for (const auto& [key, figure] : report::head_figures(metrics)) figures += text(", ", key, " ", figure);
     base::log_info(text("step ", metrics.step + 1, " validation loss",
                         metrics.set.empty() ? "" : " of " + metrics.set, " ", metrics.validation_loss,
                         " over ", metrics.targets, " targets",
-                        metrics.reward ? text(", answers' reward ", *metrics.reward) : ""));
+                        metrics.reward ? text(", answers' reward ", *metrics.reward) : "", figures));
   }
 }
 

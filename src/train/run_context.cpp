@@ -7,6 +7,7 @@
 #include "model/table_positions.h"
 #include "rl/objective.h"
 #include "runtime/make_executor.h"
+#include "train/head_loss.h"
 #include "train/precision.h"
 
 namespace sluice::train {
@@ -62,6 +63,8 @@ void RunContext::open_engine() {
       model::table_positions(table.shape, context, speaks ? context : start_->data().longest_sequence());
   options.device = device_->device();
   options.loss = loss_of(config);
+  if (config.head.labelled()) options.number_loss = label_loss(table.shape);
+  if (config.head.pairs()) options.number_loss = layers::found_gradient();
   options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;
   options.balance_loss = config.train.balance_loss;
   options.moments = config.optimizer.moments;

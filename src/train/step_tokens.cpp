@@ -28,6 +28,25 @@ void BlendTokens::add_targets(const Sequence& sequence, const Piece& piece,
   if (count < piece.tokens()) rows.targets.push_back(-1);
 }
 
+void LabelTokens::add_targets(const Sequence& sequence, const Piece& piece,
+                              runtime::MicroBatchTokens& rows) const {
+  std::vector<std::optional<corpus::RowLabel>> labels(static_cast<size_t>(piece.tokens()));
+  if (blend_.label_rule()->of_tokens) {
+    labels = blend_.token_labels(sequence.document, sequence.begin_token + piece.begin, piece.tokens());
+  } else if (piece.end == sequence.length_tokens) {
+    labels.back() = blend_.row_label(sequence.document);
+  }
+  for (const std::optional<corpus::RowLabel>& label : labels) {
+    rows.targets.push_back(label ? label->target : -1);
+    if (label) rows.given.insert(rows.given.end(), label->figures.begin(), label->figures.end());
+  }
+}
+
+std::unique_ptr<TokenSource> tokens_of(const corpus::Blend& blend) {
+  if (blend.label_rule() != nullptr) return std::make_unique<LabelTokens>(blend);
+  return std::make_unique<BlendTokens>(blend);
+}
+
 void BlendTokens::fetch_ahead(std::span<const Sequence> sequences, std::span<const Piece> pieces) const {
   std::vector<corpus::TokenRange> ranges;
   for (const Piece& piece : pieces) {

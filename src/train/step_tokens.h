@@ -27,7 +27,7 @@ class TokenSource {
 };
 
 // Of documents; what their mask leaves out is no target. InputError as Blend::read.
-class BlendTokens final : public TokenSource {
+class BlendTokens : public TokenSource {
  public:
   explicit BlendTokens(const corpus::Blend& blend) : blend_(blend) {}  // borrowed
   void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& piece,
@@ -41,6 +41,20 @@ class BlendTokens final : public TokenSource {
  private:
   const corpus::Blend& blend_;
 };
+
+// The same tokens, whose targets are labels: of a sequence at its last token, or of tokens each at its own.
+class LabelTokens final : public BlendTokens {
+ public:
+  explicit LabelTokens(const corpus::Blend& blend) : BlendTokens(blend), blend_(blend) {}  // borrowed
+  void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
+                   runtime::MicroBatchTokens& rows) const override;
+
+ private:
+  const corpus::Blend& blend_;
+};
+
+// What steps read of a blend's documents, which outlives it.
+std::unique_ptr<TokenSource> tokens_of(const corpus::Blend& blend);
 
 // The pieces of a rank's own micro-batches, in the order of its tokens.
 std::vector<std::vector<strategy::Piece>> pieces_of_rank(const strategy::StepPlan& plan, int world_size,

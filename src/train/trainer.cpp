@@ -26,6 +26,7 @@
 #include "train/step_agreement.h"
 #include "train/step_trace.h"
 #include "train/stop_signal.h"
+#include "train/text_groups.h"
 #include "train/validation.h"
 #include "train/watching.h"
 
@@ -65,7 +66,9 @@ class Trainer::Impl {
  private:
   const config::RunConfig& config() const { return run_.config(); }
   // Whether documents are what is trained on, as they are.
-  bool learns_from_corpora() const { return config().rl.algorithm == config::RlAlgorithm::kNone; }
+  bool learns_from_corpora() const {
+    return config().rl.algorithm == config::RlAlgorithm::kNone && !config().head.pairs();
+  }
   void try_longest();
   std::unique_ptr<StepSource> step_source();
   void train_steps();
@@ -175,6 +178,7 @@ void Trainer::Impl::run() {
 
 std::unique_ptr<StepSource> Trainer::Impl::step_source() {
   if (config().rl.rolls_out()) return std::make_unique<Rollouts>(run_, *speaker_);
+  if (config().head.pairs()) return std::make_unique<TextGroups>(run_);
   if (!learns_from_corpora()) return std::make_unique<Preferences>(run_);
   return std::make_unique<PlanAhead>(training_steps(run_.planning().inputs(), run_.start().data(),
                                                     run_.start().sampler(), config().train.steps));
@@ -286,6 +290,8 @@ report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runt
   record.step = step.plan.step;
   if (!record.loss) record.loss = result.mean_loss();
   tell_of_policy(result, record);
+  if (config().head.labelled() && !result.notes.empty() && result.targets > 0)
+    record.accuracy = result.notes.front() / static_cast<double>(result.targets);
   record.tokens = step.plan.tokens();
   record.sequences = static_cast<int64_t>(step.plan.sequences.size());
   record.strategy = strategy::to_text(step.plan.strategy());

@@ -1,5 +1,7 @@
 #include "train/validation.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -7,6 +9,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "train/plan_ahead.h"
+#include "train/sequence_numbers.h"
+#include "train/text_groups.h"
 
 namespace sluice::train {
 
@@ -49,23 +53,65 @@ bool Validation::is_out_of_patience() {
 
 std::optional<report::EvaluationMetrics> Validation::evaluate(const session::ValidationData& set,
                                                               int64_t after_step) {
+  if (run_.config().head.pairs()) return evaluate_groups(set, after_step);
   double loss_sum = 0;
   report::EvaluationMetrics metrics{.step = after_step, .set = set.name};
+  std::optional<ClassScores> scores;
+  if (set.blend.label_rule() != nullptr) scores.emplace(*set.blend.label_rule());
   PlanAhead ahead(evaluation_steps(run_.planning().inputs(), set));
   for (size_t i = 0; i < set.batches.size(); ++i) {
     if (run_.control().any(stop_.requested())) return std::nullopt;
     std::unique_ptr<PreparedStep> step;
     run_.control().together("planning the evaluation", [&] { step = ahead.next(); });
     const auto running = run_.activity().nodes(base::text("evaluating after step ", after_step));
-    const runtime::StepResult result = run_.engine().evaluate(step->graph, step->tokens);
+    runtime::Engine::RowFigures rows;
+    const runtime::StepResult result =
+        run_.engine().evaluate(step->graph, step->tokens, scores ? &rows : nullptr);
+    if (scores) add_scores(set, *step, rows, *scores);
     loss_sum += result.loss_sum;
     metrics.targets += result.targets;
     if (metrics.fallback.empty()) metrics.fallback = step->fallback;
   }
   if (speaker_ != nullptr) answer(set, metrics);
+  if (scores) {
+    metrics.accuracy = scores->accuracy();
+    metrics.f1 = scores->f1();
+  }
   metrics.validation_loss = metrics.targets > 0 ? loss_sum / static_cast<double>(metrics.targets)
                                                 : std::numeric_limits<double>::quiet_NaN();
   return metrics;
+}
+
+// The numbers of all groups first, for a loss may be over all of them.
+std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const session::ValidationData& set,
+                                                                     int64_t after_step) {
+  const session::DataPhase& phase = run_.start().data().phases.front();
+  std::vector<TextNumbers> numbers;
+  for (const corpus::Batch& batch : set.batches) {
+    if (run_.control().any(stop_.requested())) return std::nullopt;
+    std::vector<GroupText> texts;
+    for (const corpus::Sample& sample : batch.samples)
+      std::ranges::move(group_texts(run_.config(), phase, set.blend, sample.document),
+                        std::back_inserter(texts));
+    if (texts.empty()) continue;
+    std::ranges::move(text_numbers(run_, texts, after_step), std::back_inserter(numbers));
+  }
+  report::EvaluationMetrics metrics{.step = after_step, .set = set.name, .targets = std::ssize(numbers)};
+  if (numbers.empty()) return metrics;
+  const HeadOutcome outcome = outcome_of(run_.config(), phase, numbers);
+  metrics.validation_loss = outcome.loss;
+  metrics.accuracy = outcome.accuracy;
+  metrics.margin = outcome.margin;
+  metrics.recall_at_10 = outcome.recall_at_10;
+  return metrics;
+}
+
+void Validation::add_scores(const session::ValidationData& set, const PreparedStep& step,
+                            const runtime::Engine::RowFigures& rows, ClassScores& scores) {
+  const auto numbers =
+      sequence_numbers(step.plan, run_.control().world_size(), run_.rank(), step.tokens, rows,
+                       [&](const std::string& own) { return run_.control().gather_texts(own); });
+  for (size_t i = 0; i < numbers.size(); ++i) add_rows(set.blend, step.plan.sequences[i], numbers[i], scores);
 }
 
 // The likeliest answers to the set's first prompts.

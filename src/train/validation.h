@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "train/best_evaluation.h"
+#include "train/head_scores.h"
 #include "train/reporter.h"
 #include "train/run_context.h"
 #include "train/speaker.h"
@@ -40,6 +41,10 @@ class Validation {
 
  private:
   std::optional<report::EvaluationMetrics> evaluate(const session::ValidationData& set, int64_t after_step);
+  std::optional<report::EvaluationMetrics> evaluate_groups(const session::ValidationData& set,
+                                                           int64_t after_step);
+  void add_scores(const session::ValidationData& set, const PreparedStep& step,
+                  const runtime::Engine::RowFigures& rows, ClassScores& scores);
   void answer(const session::ValidationData& set, report::EvaluationMetrics& metrics);
 
   RunContext& run_;

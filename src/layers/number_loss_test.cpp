@@ -1,0 +1,78 @@
+#include "layers/number_loss.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace sluice::layers {
+namespace {
+
+at::Tensor numbers(int64_t rows, int64_t columns) {
+  return at::arange(rows * columns, at::kDouble).mul(0.7).sin().mul(3).view({rows, columns});
+}
+
+double sum_of(const NumberLoss& loss, const at::Tensor& numbers_RK, const at::Tensor& target_R,
+              const at::Tensor& given_RF) {
+  return loss.of(numbers_RK, target_R, given_RF).loss_R.sum().item<double>();
+}
+
+// By central differences.
+void expect_gradient(const NumberLoss& loss, const at::Tensor& target_R, const at::Tensor& given_RF) {
+  const at::Tensor x_RK = numbers(4, 3);
+  const at::Tensor gradient_RK = loss.of(x_RK, target_R, given_RF).gradient_RK;
+  constexpr double kStep = 1e-5;
+  for (int64_t row = 0; row < 4; ++row) {
+    for (int64_t column = 0; column < 3; ++column) {
+      at::Tensor above = x_RK.clone(), below = x_RK.clone();
+      above[row][column] += kStep;
+      below[row][column] -= kStep;
+      const double slope =
+          (sum_of(loss, above, target_R, given_RF) - sum_of(loss, below, target_R, given_RF)) / (2 * kStep);
+      EXPECT_NEAR(gradient_RK[row][column].item<double>(), slope, 1e-8) << row << ", " << column;
+    }
+  }
+}
+
+const at::Tensor kTargets = at::tensor({2, 0, 1, 1}, at::kLong);
+const at::Tensor kMarks =
+    at::tensor({1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.25, 0.5, 0.75}).view({4, 3});
+
+TEST(NumberLoss, GradientsAreSlopes) {
+  expect_gradient(*class_cross_entropy(), kTargets, {});
+  expect_gradient(*binary_cross_entropy(), kTargets, kMarks.to(at::kDouble));
+  expect_gradient(*squared_error(), kTargets, kMarks.to(at::kDouble));
+}
+
+TEST(NumberLoss, LargeNumbersGiveNoInfinity) {
+  const at::Tensor x = at::tensor({1e4, -1e4, 0.0}, at::kDouble).view({1, 3});
+  const at::Tensor marks = at::tensor({0.0, 1.0, 1.0}, at::kDouble).view({1, 3});
+  EXPECT_NEAR(sum_of(*binary_cross_entropy(), x, {}, marks), (1e4 + 1e4 + std::log(2)) / 3, 1e-9);
+  EXPECT_NEAR(sum_of(*class_cross_entropy(), x, at::tensor({1}, at::kLong), {}), 2e4, 1e-9);
+}
+
+TEST(NumberLoss, NotesCountRowsThatAreRight) {
+  const at::Tensor x = at::tensor({2.0, 1.0, -1.0, 3.0}, at::kDouble).view({2, 2});
+  const NumberLosses classes = class_cross_entropy()->of(x, at::tensor({0, 0}, at::kLong), {});
+  EXPECT_EQ(classes.notes_RN.sum().item<double>(), 1);
+  const at::Tensor marks = at::tensor({1.0, 1.0, 1.0, 1.0}, at::kDouble).view({2, 2});
+  EXPECT_EQ(binary_cross_entropy()->of(x, {}, marks).notes_RN.sum().item<double>(), 1);
+}
+
+TEST(NumberLoss, AFoundGradientIsWhatItWasGiven) {
+  const at::Tensor given = at::tensor({0.5, -0.25, 7.0}, at::kDouble).view({1, 3});
+  const NumberLosses found = found_gradient()->of(numbers(1, 2), {}, given);
+  EXPECT_EQ(found.loss_R.item<double>(), 7);
+  EXPECT_TRUE(found.gradient_RK.equal(given.narrow(1, 0, 2)));
+}
+
+TEST(NumberLoss, WithoutFiguresThereIsNoLoss) {
+  for (const auto& loss : {binary_cross_entropy(), squared_error(), found_gradient()}) {
+    const NumberLosses none = loss->of(numbers(2, 3), {}, {});
+    EXPECT_EQ(none.loss_R.abs().sum().item<double>() + none.gradient_RK.abs().sum().item<double>(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::layers

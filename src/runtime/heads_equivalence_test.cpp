@@ -1,0 +1,109 @@
+// Models that end in numbers or embeddings train under any strategy as on one rank.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <utility>
+
+#include "layers/number_loss.h"
+#include "model/tuning.h"
+#include "runtime/test_equivalence.h"
+
+namespace sluice::runtime {
+namespace {
+
+struct HeadCase {
+  std::string name;
+  model::HeadStyle head;
+  std::shared_ptr<const layers::NumberLoss> (*loss)() = layers::class_cross_entropy;
+  int64_t figures = 0;
+  bool learns = true;  // the loss that is reported comes down
+};
+void PrintTo(const HeadCase& own, std::ostream* stream) { *stream << own.name; }
+
+class EquivalenceOfHeads : public testing::TestWithParam<HeadCase> {
+ protected:
+  static RunOptions options() {
+    RunOptions options;
+    options.shape.head = GetParam().head;
+    options.number_loss = GetParam().loss();
+    options.figures = GetParam().figures;
+    return options;
+  }
+  static const RunRecord& one_rank() {
+    static std::map<std::string, RunRecord> records;
+    const auto [record, added] = records.try_emplace(GetParam().name);
+    if (added) record->second = run_in_process(options());
+    return record->second;
+  }
+  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies,
+                                 const std::vector<Plan>& plans) {
+    RunOptions own = options();
+    own.world_size = world_size;
+    own.strategies = std::move(strategies);
+    runtime::expect_as_one_rank(std::move(own), plans, one_rank());
+  }
+};
+
+TEST_P(EquivalenceOfHeads, TensorParallel) {
+  // More ranks than most heads have numbers: each has all of them.
+  expect_as_one_rank(2, {"<2,1,1>"}, {dealt_plan});
+  expect_as_one_rank(4, {"<4,1,1>"}, {dealt_plan});
+}
+
+TEST_P(EquivalenceOfHeads, Stages) { expect_as_one_rank(4, {"<2,2,1>", "<1,4,1>"}, {dealt_plan}); }
+
+TEST_P(EquivalenceOfHeads, LanesOfWhichOneHasTheLastToken) {
+  expect_as_one_rank(4, {"<1,1,4>", "<2,1,2>"}, {dealt_plan, ringed_plan, packed_plan});
+}
+
+TEST_P(EquivalenceOfHeads, SharedParameters) {
+  expect_as_one_rank(4, {"<1,1,4,4>", "<1,2,2,2>"}, {dealt_plan, ringed_plan});
+}
+
+TEST_P(EquivalenceOfHeads, Learns) {
+  if (GetParam().learns) EXPECT_LT(one_rank().losses.back(), one_rank().losses.front());
+}
+
+constexpr model::HeadStyle kClasses{.kind = model::HeadKind::kSequence, .numbers = 3};
+constexpr model::HeadStyle kReward{.kind = model::HeadKind::kSequence, .numbers = 1};
+constexpr model::HeadStyle kTokens{.kind = model::HeadKind::kTokens, .numbers = 5, .bias = true};
+constexpr model::HeadStyle kRows{.kind = model::HeadKind::kRows};
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, EquivalenceOfHeads,
+    testing::Values(HeadCase{"Classes", kClasses}, HeadCase{"TokenClasses", kTokens},
+                    HeadCase{"SeveralClasses", kClasses, layers::binary_cross_entropy, 3},
+                    HeadCase{"Figure", kReward, layers::squared_error, 1},
+                    HeadCase{"FoundGradient", kReward, layers::found_gradient, 2, /*learns=*/false},
+                    HeadCase{"Embedding", kRows, layers::found_gradient, 25, /*learns=*/false}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(EquivalenceOfTiedHeads, ANumberHeadLeavesTheEmbeddingAlone) {
+  RunOptions options;
+  options.shape = model::shape_of_odd_sizes();
+  options.shape.tie_embeddings = true;
+  options.shape.head = kClasses;
+  options.number_loss = layers::class_cross_entropy();
+  const RunRecord one = run_in_process(options);
+  EXPECT_EQ(one.parameters.at("score").size(), static_cast<size_t>(3 * options.shape.hidden));
+  options.world_size = 4;
+  options.strategies = {"<2,2,1>"};
+  expect_as_one_rank(options, {dealt_plan}, one);
+}
+
+TEST(EquivalenceOfAdaptedHeads, TheHeadIsTrainedBesideAdapters) {
+  RunOptions options;
+  options.shape.head = kClasses;
+  options.number_loss = layers::class_cross_entropy();
+  model::adapt(options.shape, {.rank = 2, .alpha = 4, .targets = {"q_proj"}});
+  const RunRecord one = run_in_process(options);
+  const model::ParameterTable table = model::parameter_table(options.shape);
+  EXPECT_TRUE(table.head().trained);
+  EXPECT_EQ(table.head().parameters.front().name, "score");
+  options.world_size = 2;
+  options.strategies = {"<2,1,1>"};
+  expect_as_one_rank(options, {dealt_plan}, one);
+}
+
+}  // namespace
+}  // namespace sluice::runtime

@@ -1,0 +1,239 @@
+"""Heads in place of a vocabulary, as their user meets them: labels and pairs to folders that transformers' classes load,
+beside those classes' own losses and gradients."""
+
+import json
+import random
+import subprocess
+
+from harness import (SLUICE, TRANSFORMERS_PYTHON, VOCABULARY, TestCase, environment, losses, main, missing, records,
+                     write_corpus)
+
+STRATEGIES = ["<2,1,1> + 2x<1,1,1>", "<1,2,2>", "<1,1,4,4>", "<2,2,1>"]
+# Prints transformers' loss, gradient norm and logits of a folder on documents with labels.
+BESIDE = """
+import json, sys
+import torch
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+folder, documents, kind = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+tokens = kind == "tokens"
+model = (AutoModelForTokenClassification if tokens else AutoModelForSequenceClassification).from_pretrained(folder)
+model = model.double().eval()
+parameters = [p for p in model.parameters() if p.requires_grad]
+loss = 0
+logits = []
+count = sum(sum(label is not None for label in labels) if tokens else 1 for _, labels in documents)
+for ids, label in documents:
+    out = model(torch.tensor([ids])).logits[0]
+    logits.append(out.tolist())
+    if tokens:
+        target = torch.tensor([-100 if each is None else each for each in label])
+        loss = loss + torch.nn.functional.cross_entropy(out, target, reduction="sum") / count
+    elif kind == "regression":
+        loss = loss + torch.nn.functional.mse_loss(out.squeeze(), torch.tensor(label, dtype=out.dtype)) / count
+    elif kind == "classes":
+        loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(out, torch.tensor(label, dtype=out.dtype)) / count
+    elif kind == "reward":
+        logits[-1] = out
+    else:
+        loss = loss + torch.nn.functional.cross_entropy(out[None], torch.tensor([label])) / count
+if kind == "reward":  # TRL's RewardTrainer.compute_loss
+    chosen, rejected, center = torch.cat(logits[0::2]), torch.cat(logits[1::2]), float(sys.argv[4])
+    loss = -torch.nn.functional.logsigmoid(chosen - rejected).mean() + center * torch.mean((chosen + rejected) ** 2)
+    logits = [each.tolist() for each in logits]
+loss.backward()
+norm = torch.sqrt(sum((p.grad ** 2).sum() for p in parameters if p.grad is not None))
+print(json.dumps({"loss": loss.item(), "norm": norm.item(), "logits": logits, "class": type(model).__name__,
+                  "labels": model.config.id2label}))
+"""
+
+
+def labelled_documents(count=60, seed=5):
+    """Documents whose first token decides their class."""
+    chance = random.Random(seed)
+    documents, labels = [], []
+    for _ in range(count):
+        label = chance.randrange(3)
+        walk = [chance.randrange(VOCABULARY // 3) + label * (VOCABULARY // 3) for _ in range(chance.randint(2, 40))]
+        documents.append(walk)
+        labels.append(label)
+    return documents, labels
+
+
+def write_labels(prefix, labels):
+    prefix.with_suffix(".labels").write_text("".join(json.dumps(label) + "\n" for label in labels))
+
+
+class Heads(TestCase):
+    elastic = False
+
+    def sluice(self, *arguments, expect=0):
+        result = subprocess.run([SLUICE, *map(str, arguments)], cwd=self.directory, env=environment(), text=True,
+                                capture_output=True, timeout=300, check=False)
+        self.assertEqual(result.returncode, expect, result.stderr)
+        return result.stdout if expect == 0 else result.stderr
+
+    def write(self, documents, labels, name="labelled"):
+        write_corpus(self.directory / name, documents)
+        write_labels(self.directory / name, labels)
+
+    def head_run(self, name, **changes):
+        return self.config(name, **{"data__train": [["labelled", 1.0]], "data__context_length": 64,
+                                    "data__tokens_per_step": 100_000, "train__dtype": "float64",
+                                    "checkpoint__every": 1, **changes})
+
+    def beside(self, folder, documents, kind, *more):
+        result = subprocess.run([TRANSFORMERS_PYTHON, "-c", BESIDE, str(folder), json.dumps(documents), kind, *map(str, more)],
+                                env=environment(HF_HUB_OFFLINE="1"), text=True, capture_output=True, timeout=300, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def first_step_beside(self, kind, documents, labels, oracle, **head):
+        """A step that changes nothing, exported: transformers' loss and gradient norm on the same batch, and its logits beside
+        `eval --scores`."""
+        if missing(TRANSFORMERS_PYTHON):
+            self.skipTest("transformers is not set up: make parity")
+        self.write(documents, labels)
+        run = self.head_run("first", head__kind=kind, train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0,
+                            parallel__strategies=["<1,1,1>"], **head)
+        self.train("first", 1)
+        self.sluice("export", run, "--out", "folder", "--dtype", "float32")
+        line = records(run)[0]
+        found = self.beside(self.directory / "folder", list(zip(documents, labels, strict=True)), oracle)
+        self.assertAlmostEqual(line["loss"], found["loss"], delta=1e-6)
+        self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=1e-5 * found["norm"])
+        self.sluice("eval", "--model", "folder", "--corpus", "labelled", "--scores", "scores.jsonl", "--dtype", "float32")
+        scores = [json.loads(each) for each in (self.directory / "scores.jsonl").read_text().splitlines()]
+        self.assertEqual([score["document"] for score in scores], list(range(len(documents))))
+        for score, logits, label in zip(scores, found["logits"], labels, strict=True):
+            if oracle == "tokens":
+                logits = [each for each, own in zip(logits, label, strict=True) if own is not None]
+                pairs = [pair for mine, theirs in zip(score["numbers"], logits, strict=True) for pair in zip(mine, theirs, strict=True)]
+            else:
+                pairs = list(zip(score["numbers"], logits, strict=True))
+            for mine, theirs in pairs:
+                self.assertAlmostEqual(mine, theirs, delta=1e-5)
+        return found
+
+    def test_classes_are_as_transformers_has_them(self):
+        documents, labels = labelled_documents()
+        found = self.first_step_beside("classify", documents, labels, "class", head__labels=["a", "b", "c"])
+        self.assertEqual(found["class"], "LlamaForSequenceClassification")
+        self.assertEqual(found["labels"], {"0": "a", "1": "b", "2": "c"})
+
+    def test_figures_are_as_transformers_has_them(self):
+        documents, labels = labelled_documents()
+        self.first_step_beside("classify", documents, [label / 3 - 0.2 for label in labels], "regression",
+                               head__problem_type="regression")
+
+    def test_several_classes_are_as_transformers_has_them(self):
+        documents, labels = labelled_documents()
+        marks = [[float(label == i), float(label != i), 1.0] for i, label in enumerate(labels)]
+        self.first_step_beside("classify", documents, marks, "classes", head__labels=["a", "b", "c"],
+                               head__problem_type="multi_label_classification")
+
+    def test_tokens_are_as_transformers_has_them(self):
+        documents, _ = labelled_documents()
+        labels = [[None if i % 3 == 1 else (token + i) % 4 for i, token in enumerate(document)] for document in documents]
+        found = self.first_step_beside("tokens", documents, labels, "tokens", head__labels=["a", "b", "c", "d"])
+        self.assertEqual(found["class"], "LlamaForTokenClassification")
+
+    def test_strategies_train_a_classifier_alike_and_it_learns(self):
+        documents, labels = labelled_documents()
+        self.write(documents, [["a", "b", "c"][label] for label in labels])
+        common = {"head__kind": "classify", "head__labels": ["a", "b", "c"], "train__steps": 12, "train__eval_every": 12,
+                  "data__tokens_per_step": 600, "data__validation_fraction": 0.3}
+        one = self.head_run("one", parallel__strategies=["<1,1,1>"], **common)
+        self.train("one", 1)
+        four = self.head_run("four", parallel__strategies=STRATEGIES, **common)
+        self.train("four", 4)
+        expected, found = losses(one), losses(four)
+        for step, (loss, norm) in expected.items():
+            self.assertAlmostEqual(found[step][0], loss, delta=1e-11, msg=f"step {step}")
+            self.assertAlmostEqual(found[step][1], norm, delta=1e-9, msg=f"step {step}")
+        self.assertLess(expected[11][0], 0.5 * expected[0][0])
+        evaluations = [[json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines() if "validation_loss" in line]
+                       for run in (one, four)]
+        self.assertGreater(evaluations[0][-1]["accuracy"], 0.8)
+        self.assertEqual(evaluations[0][-1]["accuracy"], evaluations[1][-1]["accuracy"])
+        self.assertIn("f1", evaluations[0][-1])
+
+    def test_rewards_are_as_trl_has_them(self):
+        if missing(TRANSFORMERS_PYTHON):
+            self.skipTest("transformers is not set up: make parity")
+        better, _ = labelled_documents(20, seed=1)
+        worse, _ = labelled_documents(20, seed=2)
+        write_corpus(self.directory / "chosen", better)
+        write_corpus(self.directory / "rejected", worse)
+        common = {"data__train": [["chosen", 1.0]], "head__kind": "reward", "head__rejected": ["rejected"],
+                  "head__pairs_per_step": 20, "head__center_rewards": 0.01}
+        run = self.head_run("reward", train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0,
+                            parallel__strategies=["<1,1,1>"], **common)
+        self.train("reward", 1)
+        self.sluice("export", run, "--out", "folder", "--dtype", "float32")
+        pairs = [[document, 0] for pair in zip(better, worse, strict=True) for document in pair]
+        found = self.beside(self.directory / "folder", pairs, "reward", 0.01)
+        line = records(run)[0]
+        self.assertAlmostEqual(line["loss"], found["loss"], delta=1e-6)
+        self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=1e-5 * found["norm"])
+        one = self.head_run("one", train__steps=6, parallel__strategies=["<1,1,1>"], **common)
+        self.train("one", 1)
+        four = self.head_run("four", train__steps=6, parallel__strategies=STRATEGIES, **common)
+        self.train("four", 4)
+        expected, got = losses(one), losses(four)
+        for step, (loss, norm) in expected.items():
+            self.assertAlmostEqual(got[step][0], loss, delta=1e-11, msg=f"step {step}")
+            self.assertAlmostEqual(got[step][1], norm, delta=1e-9, msg=f"step {step}")
+        self.assertLess(expected[5][0], expected[0][0])
+
+    def test_embeddings_learn_and_strategies_agree(self):
+        texts, _ = labelled_documents(48, seed=3)
+        chance = random.Random(4)
+        near = [[token for token in text if chance.random() < 0.8] + text[:2] for text in texts]
+        write_corpus(self.directory / "texts", texts)
+        write_corpus(self.directory / "near", near)
+        common = {"data__train": [["texts", 1.0]], "head__kind": "embed", "head__positives": ["near"],
+                  "head__pairs_per_step": 16, "train__steps": 6, "data__validation_fraction": 0.3, "train__eval_every": 6}
+        one = self.head_run("one", parallel__strategies=["<1,1,1>"], **common)
+        self.train("one", 1)
+        four = self.head_run("four", parallel__strategies=STRATEGIES, **common)
+        self.train("four", 4)
+        expected, got = losses(one), losses(four)
+        for step, (loss, _) in expected.items():
+            self.assertAlmostEqual(got[step][0], loss, delta=1e-10, msg=f"step {step}")
+        last = [json.loads(line) for line in (one / "metrics.jsonl").read_text().splitlines() if "validation_loss" in line][-1]
+        self.assertIn("recall_at_10", last)
+
+    def test_wrong_labels_are_named(self):
+        documents, _ = labelled_documents(4)
+        for labels, said in ((["a", "b", "a", "d"], "but the model's classes are a, b, c"),
+                             (["a", ["a", "b"], "b", "c"], "a text has one class"), ([0, 1, 2, 3], "the label is 3"),
+                             (["a"] * 3, "has 3 lines, but the corpus has 4 documents")):
+            self.write(documents, labels)
+            self.head_run("wrong", head__kind="classify", head__labels=["a", "b", "c"], parallel__strategies=["<1,1,1>"])
+            self.assertIn(said, self.train("wrong", 1, expect=2).stderr)
+        self.head_run("unlabelled", head__kind="classify", head__labels=["a", "b", "c"], data__train=[["corpus", 1.0]],
+                      parallel__strategies=["<1,1,1>"])
+        self.assertIn("has no labels", self.train("unlabelled", 1, expect=2).stderr)
+        self.head_run("unnamed", head__kind="classify", parallel__strategies=["<1,1,1>"])
+        self.assertIn("name the classes", self.train("unnamed", 1, expect=2).stderr)
+
+    def test_a_folder_with_a_head_is_taken_up_again(self):
+        documents, labels = labelled_documents()
+        self.write(documents, labels)
+        run = self.head_run("first", head__kind="classify", head__labels=["a", "b", "c"], train__steps=3,
+                            parallel__strategies=["<1,1,1>"])
+        self.train("first", 1)
+        self.sluice("export", run, "--out", "folder", "--dtype", "float32")
+        config = self.head_run("again", head__kind="classify", train__steps=1, parallel__strategies=["<1,1,1>"])
+        path = self.directory / "again.toml"
+        text = path.read_text()
+        begin, end = text.index("[model]"), text.index("[data]")
+        path.write_text(text[:begin] + '[model]\nhf = "folder"\n' + text[end:])
+        self.train("again", 1)
+        self.assertLess(losses(config)[0][0], losses(run)[0][0])
+        path.write_text(path.read_text().replace('kind = "classify"', 'kind = "none"'))
+        self.assertIn("head.kind is none", self.train("again", 1, expect=2).stderr)
+
+
+if __name__ == "__main__":
+    main()
