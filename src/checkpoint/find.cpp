@@ -54,13 +54,29 @@ std::vector<Location> newest_first(std::vector<SavedStep> found) {
   return directories;
 }
 
+// A run that was killed while it saved leaves a directory without a manifest, which a reader would miss.
+void tell_of_unfinished(const Location& root, const std::vector<SavedStep>& committed_steps) {
+  const int64_t newest = committed_steps.empty() ? -1 : committed_steps.back().step;
+  for (const SavedStep& found : step_directories(root)) {
+    if (found.step > newest && !committed(found.directory))
+      base::log_warning(
+          passed_over(found.directory, text("it has no ", kManifestName, ", so its saving never ended")));
+  }
+}
+
+std::vector<SavedStep> saved_steps_telling(const Location& root) {
+  std::vector<SavedStep> saved = saved_steps(root);
+  tell_of_unfinished(root, saved);
+  return saved;
+}
+
 }  // namespace
 
 std::vector<Location> all_checkpoints(std::span<const Location> roots) {
   std::vector<SavedStep> found;
   for (const Location& root : roots) {
     try {
-      std::ranges::copy(saved_steps(root), std::back_inserter(found));
+      std::ranges::copy(saved_steps_telling(root), std::back_inserter(found));
     } catch (const base::Error& error) {
       if (found.empty()) throw;  // a run must not begin anew because its checkpoints are out of reach
       base::log_warning(text("checkpoints in ", root.string(), " are passed over: ", error.what()));
@@ -72,7 +88,7 @@ std::vector<Location> all_checkpoints(std::span<const Location> roots) {
 std::vector<Location> find_checkpoints(const Location& resume) {
   if ((resume / "manifest.json").is_file()) return {resume};
   for (const Location& candidate : {resume, resume / "checkpoints"}) {
-    if (auto found = newest_first(saved_steps(candidate)); !found.empty()) return found;
+    if (auto found = newest_first(saved_steps_telling(candidate)); !found.empty()) return found;
   }
   throw base::InputError(text("[checkpoint] ", resume.string(),
                               " holds no committed checkpoint: name a step-N directory with a manifest.json, "

@@ -38,7 +38,8 @@ bool committed(const storage::Location& directory);
 std::vector<SavedStep> step_directories(const storage::Location& root);
 
 // The checkpoints that `resume` may mean, the newest first: a directory with a manifest, or those in a
-// directory that holds step-N directories. InputError when there is none in it.
+// directory that holds step-N directories; newer ones whose saving never ended are warned of. InputError when
+// there is none in it.
 std::vector<storage::Location> find_checkpoints(const storage::Location& resume);
 
 // Those under the roots, the newest first, of one step in the roots' order; perhaps none. A root but the

@@ -435,6 +435,9 @@ void visit_log(RunConfig& config, Fields& keys) {
        "a file in which the newest step stands as Prometheus reads it, as NAME.prom in the directory of "
        "node_exporter's textfile collector; \"\": none");
   keys("trace_steps", Steps(config.log.trace_steps, kSteps), "steps whose timeline is written");
+  keys("completions_every", Number(config.log.completions_every, kSteps),
+       "in reinforcement learning, steps between rollouts of which the log, completions.jsonl, TensorBoard and the "
+       "report show some responses with their rewards; 0: never");
 }
 
 void visit_watch(RunConfig& config, Fields& keys) {

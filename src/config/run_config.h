@@ -267,6 +267,7 @@ struct LogConfig {
   std::string metrics;     // an address at which the newest step stands likewise; empty: none
   std::string prometheus;  // a file of the newest step (report/prometheus.h); empty: none
   std::vector<int64_t> trace_steps;
+  int64_t completions_every = 10;  // steps between rollouts of which some responses are shown; 0: never
 };
 
 // What is done about a rank that makes the others wait: it is told; plans give it less; or it leaves the run.

@@ -72,6 +72,22 @@ void draw_times(Markup& out, const SystemRun& run) {
   draw_table(out, table);
 }
 
+// Of the newest rollouts.
+void draw_completions(Markup& out, const std::vector<Completion>& completions) {
+  constexpr size_t kShown = 12;
+  if (completions.empty()) return;
+  out.leaf("h3", "Sampled completions");
+  Table table{.head = {"step", "reward", "tokens", "prompt", "completion"}, .rows = {}, .letters = "rrrll"};
+  const size_t first = completions.size() - std::min(kShown, completions.size());
+  for (size_t i = first; i < completions.size(); ++i) {
+    const Completion& shown = completions[i];
+    table.rows.push_back({text(shown.step + 1), decimal(shown.reward, 3),
+                          text(shown.tokens, shown.finish_reason == "length" ? ", cut" : ""), shown.prompt,
+                          shown.completion});
+  }
+  draw_table(out, table);
+}
+
 }  // namespace
 
 void draw_learning(Markup& out, const RunData& data) {
@@ -97,6 +113,7 @@ void draw_learning(Markup& out, const RunData& data) {
   draw_rewards(out, data, run);
   draw_responses(out, run);
   draw_times(out, run);
+  draw_completions(out, data.completions);
 }
 
 }  // namespace sluice::report

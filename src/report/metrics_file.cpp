@@ -41,7 +41,8 @@ base::Json to_json(const EvaluationMetrics& metrics) {
   return json;
 }
 
-MetricsWriter::MetricsWriter(const Options& options) : path_(options.directory / "metrics.jsonl") {
+MetricsWriter::MetricsWriter(const Options& options)
+    : path_(options.directory / "metrics.jsonl"), options_(options) {
   drop_from(options.first_step);
   lines_.emplace(path_);
   if (options.tensorboard) tensorboard_.emplace(options.directory, options.first_step);
@@ -81,6 +82,7 @@ void MetricsWriter::write_line(const base::Json& line) { lines_->append(base::js
 void MetricsWriter::write(const StepRecord& step) {
   const base::Json line = to_json(step);
   write_line(line);
+  if (!step.completions.empty()) write(step.completions);
   if (!tensorboard_) return;
   std::vector<TensorBoardWriter::Scalar> scalars;
   for (const Metric& metric : step_metrics()) {
@@ -89,6 +91,13 @@ void MetricsWriter::write(const StepRecord& step) {
       scalars.push_back({metric.tensorboard, value.get<double>()});
   }
   tensorboard_->write(step.step, scalars);
+}
+
+void MetricsWriter::write(const std::vector<Completion>& completions) {
+  if (!completions_) completions_.emplace(options_.directory, options_.first_step);
+  completions_->write(completions);
+  if (tensorboard_)
+    tensorboard_->write_text(completions.front().step, "rl/completions", completions_markdown(completions));
 }
 
 void MetricsWriter::write(const EvaluationMetrics& metrics) {

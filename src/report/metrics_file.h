@@ -8,6 +8,7 @@
 
 #include "base/appended_file.h"
 #include "base/json_fwd.h"
+#include "report/completions.h"
 #include "report/step_record.h"
 #include "report/tensorboard.h"
 
@@ -29,9 +30,10 @@ struct EvaluationMetrics {
 std::vector<std::pair<std::string, double>> head_figures(const EvaluationMetrics& metrics);
 base::Json to_json(const EvaluationMetrics& metrics);
 
-// Appends lines to metrics.jsonl and scalars to TensorBoard events. A resumed run drops the lines of steps
-// that it is about to repeat: the file is read from its end, no further than to the newest step that stays.
-// RunError on a full disk or an unwritable directory.
+// Appends lines to metrics.jsonl, and to completions.jsonl where a step shows some, and scalars to
+// TensorBoard events. A resumed run drops the lines of steps that it is about to repeat: the file is read
+// from its end, no further than to the newest step that stays. RunError on a full disk or an unwritable
+// directory.
 class MetricsWriter {
  public:
   struct Options {
@@ -53,12 +55,15 @@ class MetricsWriter {
  private:
   void drop_from(int64_t first_step);
   void write_line(const base::Json& line);
+  void write(const std::vector<Completion>& completions);
 
   std::filesystem::path path_;
   int64_t missing_steps_ = 0;
   bool was_evaluated_ = false;
   std::optional<base::AppendedFile> lines_;
+  std::optional<CompletionsWriter> completions_;  // none: no step had any yet
   std::optional<TensorBoardWriter> tensorboard_;
+  const Options options_;
 };
 
 }  // namespace sluice::report

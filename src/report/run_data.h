@@ -10,6 +10,7 @@
 
 #include "corpus/lengths.h"
 #include "graph/trace.h"
+#include "report/completions.h"
 #include "report/step_record.h"
 
 namespace sluice::report {
@@ -54,6 +55,7 @@ struct RunData {
   corpus::LengthDistribution lengths;  // of the corpus's sequences
   std::vector<SystemRun> systems;      // Sluice first; a real run has one
   std::vector<Evaluation> evaluations;
+  std::vector<Completion> completions;  // responses of rollouts, the earliest first
   std::vector<Timeline> timelines;
   int64_t device_bytes = 0;        // of a rank; 0: not known
   std::vector<std::string> notes;  // what could not be read, for readers of the page

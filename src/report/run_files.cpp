@@ -355,6 +355,7 @@ RunData read_run(const fs::path& directory) {
     read_training(directory, data);
   }
   read_metrics(directory / "metrics.jsonl", data);
+  data.completions = read_completions(directory);
   if (!data.simulated) add_epochs(data);
   read_timelines(directory, data);
   return data;

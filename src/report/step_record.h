@@ -13,6 +13,7 @@
 
 #include "base/json_fwd.h"
 #include "base/range.h"
+#include "report/completions.h"
 #include "report/time_shares.h"
 #include "watch/detector.h"
 #include "watch/figures.h"
@@ -94,6 +95,7 @@ struct StepRecord {
   std::optional<double> rollout_logprob_gap;
   std::optional<double> margin;
   std::optional<double> accuracy;
+  std::vector<Completion> completions;  // some responses of the rollout, in runs that show them
   // Of a simulated step.
   int64_t lower_bound_ns = 0;  // of the planner; 0: none
   TimeShares shares;           // all 0: not known

@@ -94,6 +94,17 @@ void TensorBoardWriter::write(int64_t step, const std::vector<Scalar>& scalars) 
   write_record(double_field(1, wall_time_s()) + integer_field(2, step) + bytes_field(5, summary));
 }
 
+// A tensor of one string (DT_STRING) that the plugin "text" shows, as tf.summary.text writes it.
+void TensorBoardWriter::write_text(int64_t step, const std::string& tag, const std::string& markdown) {
+  constexpr int64_t kString = 7;
+  const std::string tensor = integer_field(1, kString) + bytes_field(2, bytes_field(2, integer_field(1, 1))) +
+                             bytes_field(8, markdown);
+  const std::string plugin = bytes_field(1, bytes_field(1, "text"));
+  const std::string value = bytes_field(1, tag) + bytes_field(9, plugin) + bytes_field(8, tensor);
+  write_record(double_field(1, wall_time_s()) + integer_field(2, step) +
+               bytes_field(5, bytes_field(1, value)));
+}
+
 void TensorBoardWriter::write_record(std::string_view event) {
   const std::string length = little_endian(static_cast<uint64_t>(event.size()));
   out_.append(length + little_endian(masked_crc32c(length)) + std::string(event) +

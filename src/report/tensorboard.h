@@ -23,6 +23,8 @@ class TensorBoardWriter {
     double value = 0;
   };
   void write(int64_t step, const std::vector<Scalar>& scalars);
+  // For the tab "Text", which reads Markdown.
+  void write_text(int64_t step, const std::string& tag, const std::string& markdown);
 
  private:
   void write_record(std::string_view event);

@@ -134,16 +134,35 @@ void Reporter::look_at_files() {
   describe_run();
 }
 
+// 0: not known, or nothing is left.
+int64_t Reporter::remaining_ns() {
+  const int64_t first = run_.start().state().step + 1;
+  const auto now = std::chrono::steady_clock::now();
+  if (done_ <= first) {
+    begin_ = now;
+    return 0;
+  }
+  return base::left_ns(done_ - first, config_.train.steps - first,
+                       std::chrono::nanoseconds(now - begin_).count());
+}
+
+// A softmax that is certain of every token, right or wrong, has no gradient left: too large updates end
+// there.
+void Reporter::tell_of_no_gradient(const report::StepRecord& step) {
+  if (step.grad_norm != 0 || step.reward || step.margin || std::exchange(told_of_no_gradient_, true)) return;
+  base::log_warning(text("the gradient of step ", step.step + 1,
+                         " is 0, so nothing is learnt: with a loss of ", step.loss.value_or(0),
+                         ", optimizer.lr = ", step.lr,
+                         " is probably too high, or no token of the step is trained on"));
+}
+
 void Reporter::tell(const report::StepRecord& step) {
   if (!metrics_) return;
   const auto writing = run_.activity().own(text("writing the metrics of step ", step.step));
   metrics_->write(without_ranks(step));
   done_ = step.step + 1;
   look_at_files();
-  const int64_t done = done_ - run_.start().state().step;
-  const int64_t steps = config_.train.steps - run_.start().state().step;
-  const int64_t left_ns =
-      base::left_ns(done, steps, std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
+  const int64_t left_ns = remaining_ns();
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
                 "step %lld/%lld  loss %.4f  grad_norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
@@ -152,6 +171,8 @@ void Reporter::tell(const report::StepRecord& step) {
                 report::milliseconds(step.predicted_ns), step.tokens_per_s);
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
   base::log_info(text(numbers, of_learning(step), "  ", strategy::readable_text(step.strategy), eta));
+  for (const std::string& line : report::completion_lines(step.completions)) base::log_info(line);
+  tell_of_no_gradient(step);
   show_to_prometheus(step);
 }
 

@@ -38,6 +38,8 @@ class Reporter {
   void prune_mirror(int64_t done) const;
   void describe_run() const;
   void look_at_files();
+  int64_t remaining_ns();
+  void tell_of_no_gradient(const report::StepRecord& step);
   void show_to_prometheus(const report::StepRecord& step);
   void write_report();
   void tell_next_commands(const BestEvaluation& best) const;
@@ -49,8 +51,10 @@ class Reporter {
   int64_t done_ = run_.start().state().step;      // steps
   int64_t tokens_ = 0;                            // since it was made
   bool told_of_prometheus_ = false;
+  bool told_of_no_gradient_ = false;
   std::unique_ptr<serve::MetricsEndpoint> endpoint_;  // rank 0's, of log.metrics
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  // Of the steps that the remaining time is told from: the first one, which is slower, is not among them.
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace sluice::train

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/interval.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "session/sampling.h"
 #include "train/episode_steps.h"
@@ -144,6 +145,34 @@ void Rollouts::describe(const std::vector<Group>& groups) {
   told_.response_mean =
       static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) / count;
   told_.response_p99 = lengths[(lengths.size() - 1) * 99 / 100];
+  const int64_t every = run_.config().log.completions_every;
+  if (run_.rank() == 0 && every > 0 && step_ % every == 0) told_.completions = examples_of(groups);
+}
+
+// Of the first prompts, the best and the worst response.
+std::vector<report::Completion> Rollouts::examples_of(const std::vector<Group>& groups) const {
+  constexpr size_t kPrompts = 2;
+  std::vector<report::Completion> examples;
+  for (size_t g = 0; g < std::min(kPrompts, groups.size()); ++g) {
+    const Group& group = groups[g];
+    if (group.responses.empty()) continue;
+    const auto [worst, best] = std::ranges::minmax_element(group.responses, {}, &Response::reward);
+    const auto add = [&](const Response& response) {
+      const std::vector<int32_t>& prompt = group.question.prompt;
+      const auto shown = [](const std::string& words) {
+        return base::printable(words, base::Layout::kLines);
+      };
+      examples.push_back({.step = step_,
+                          .prompt = shown(speaker_.text_of(prompt)),
+                          .completion = shown(speaker_.text_of(response.tokens, prompt)),
+                          .reward = response.reward,
+                          .tokens = std::ssize(response.tokens),
+                          .finish_reason = response.ended ? "stop" : "length"});
+    };
+    add(*best);
+    if (worst != best) add(*worst);
+  }
+  return examples;
 }
 
 void Rollouts::roll_out() {

@@ -38,6 +38,7 @@ class Rollouts final : public StepSource {
   void keep(std::vector<Group>& drawn, std::vector<Group>& kept);
   void shape(std::vector<Group>& groups);
   void describe(const std::vector<Group>& drawn);
+  std::vector<report::Completion> examples_of(const std::vector<Group>& groups) const;
   std::vector<rl::Episode> episodes_of(const Group& group) const;
 
   RunContext& run_;

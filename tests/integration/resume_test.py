@@ -68,6 +68,21 @@ class Resume(FromTheMiddle):
         self.assertEqual([losses(wide)[step] for step in range(HALF)], [losses(whole)[step] for step in range(HALF)])
         self.assertNotEqual(losses(wide)[STEPS - 1], losses(whole)[STEPS - 1])
 
+    def test_a_checkpoint_whose_saving_never_ended_is_told_of(self):
+        whole = self.undisturbed()
+        shutil.copytree(whole, self.directory / "killed")
+        unfinished = self.directory / "killed" / "checkpoints" / f"step-{STEPS}"
+        (unfinished / "manifest.json").unlink()
+        run = self.config("killed", train__steps=STEPS, checkpoint__every=HALF)
+        outcome = self.train("killed", 4, "--resume", "auto")
+        self.assertIn(f"step-{STEPS} is passed over: it has no manifest.json", outcome.stderr)
+        self.assertEqual(losses(run), losses(whole))
+
+    def test_a_gradient_of_0_is_told_of(self):
+        self.config("far", train__steps=STEPS, optimizer__lr=1e6)
+        outcome = self.train("far", 1)
+        self.assertRegex(outcome.stderr, r"the gradient of step \d+ is 0, so nothing is learnt: .* optimizer.lr = ")
+
     def test_a_measured_calibration_is_kept(self):
         whole = self.undisturbed(parallel__calibration="auto", parallel__select="best")
         calibration = (whole / "calibration.json").read_bytes()
