@@ -15,7 +15,7 @@
 #include "checkpoint/carried.h"
 #include "checkpoint/exported_config.h"
 #include "checkpoint/hugging_face.h"
-#include "model/tuning.h"
+#include "checkpoint/peft_names.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -338,21 +338,11 @@ base::Json modules_to_save(const model::HeadStyle& head) {
   return head.numbers > 0 ? base::Json::array({"score"}) : base::Json();
 }
 
-// Which modules PEFT is to adapt. In a multimodal model those of its text alone, by a pattern: other parts
-// have some of the same names.
-base::Json targets_of(const model::ParameterTable& adapters, const model::Lora& lora,
-                      const FileNames& names) {
-  if (!names.inside()) return lora.targets;
-  std::set<std::string> modules;
-  for (const model::Bucket& bucket : adapters.buckets) {
-    for (const model::Parameter& parameter : bucket.parameters) {
-      for (const std::string& tensor : parameter.tensors) {
-        const std::string path = tensor.substr(0, tensor.find(".lora_"));
-        modules.insert(path.substr(path.rfind('.') + 1));
-      }
-    }
-  }
-  return text(R"(model\.language_model\..*\.()", base::join({modules.begin(), modules.end()}, "|"), ")");
+// In a multimodal model those of its text alone, by a pattern: other parts have some of the same names.
+base::Json modules_json(const PeftTargets& targets, const FileNames& names) {
+  if (!names.inside() || targets.modules.empty()) return targets.modules;
+  return text(R"(model\.language_model\..*\.()",
+              base::join({targets.modules.begin(), targets.modules.end()}, "|"), ")");
 }
 
 }  // namespace
@@ -364,12 +354,7 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
     throw base::InputError(text("the model has no adapters to write to ", folder.string(),
                                 ": export it whole, or train it with lora.rank above 0"));
   }
-  model::ParameterTable adapters = table;
-  for (model::Bucket& bucket : adapters.buckets) {
-    std::erase_if(bucket.parameters, [](const model::Parameter& parameter) {
-      return parameter.factor == model::Factor::kNone && !model::is_of_numbers(parameter);
-    });
-  }
+  const auto [adapters, targets] = peft_adapters(table);
   // PEFT calls adapters by the modules of transformers' classes, whatever files call their tensors.
   FolderRecord modules;
   if (options.record.names.inside()) modules.names.trunk = "model.language_model.";
@@ -379,19 +364,20 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                  .max_shard_bytes = std::numeric_limits<int64_t>::max(),
                  .record = modules,
                  .prefix = "base_model.model."});
-  base::write_json(output.part() / "adapter_config.json",
-                   {{"peft_type", "LORA"},
-                    {"task_type", task_of(table.shape.head)},
-                    {"modules_to_save", modules_to_save(table.shape.head)},
-                    {"base_model_name_or_path", base},
-                    {"r", lora.rank},
-                    {"lora_alpha", lora.alpha},
-                    {"target_modules", targets_of(adapters, lora, modules.names)},
-                    {"lora_dropout", 0.0},
-                    {"bias", "none"},
-                    {"fan_in_fan_out", false},
-                    {"init_lora_weights", true},
-                    {"inference_mode", true}});
+  base::Json config = {{"peft_type", "LORA"},
+                       {"task_type", task_of(table.shape.head)},
+                       {"modules_to_save", modules_to_save(table.shape.head)},
+                       {"base_model_name_or_path", base},
+                       {"r", lora.rank},
+                       {"lora_alpha", lora.alpha},
+                       {"target_modules", modules_json(targets, modules.names)},
+                       {"lora_dropout", 0.0},
+                       {"bias", "none"},
+                       {"fan_in_fan_out", false},
+                       {"init_lora_weights", true},
+                       {"inference_mode", true}};
+  if (!targets.parameters.empty()) config["target_parameters"] = targets.parameters;
+  base::write_json(output.part() / "adapter_config.json", config);
   output.commit();
 }
 

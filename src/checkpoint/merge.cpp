@@ -64,25 +64,31 @@ Interval columns_of(int64_t row, int64_t columns, Interval elements) {
   return base::intersect({row * columns, (row + 1) * columns}, elements);
 }
 
-// Adds factor · left·right to `values`, which are the matrix's elements `elements`.
+// Adds what the adapters add, each expert's factors to its rows, to `values`, which are the matrix's elements
+// `elements`.
 void add_product(const Adapters& adapters, double factor, const ParameterSource& source, int64_t columns,
                  Interval elements, float* values) {
-  const int64_t rank = adapters.right.parameter->rows;
+  const int64_t experts = std::max<int64_t>(1, adapters.right.parameter->experts);
+  const int64_t rank = adapters.right.parameter->rows / experts;
+  const int64_t rows_of_expert = adapters.left.parameter->rows / experts;
   const Interval rows =
       base::intersect({elements.begin / columns, (elements.end - 1) / columns + 1},
                       {adapters.first_row, adapters.first_row + adapters.left.parameter->rows});
   if (rows.empty()) return;
   std::vector<float> left(static_cast<size_t>(rows.size() * rank));
-  std::vector<float> right(static_cast<size_t>(adapters.right.whole().size()));
   const int64_t first = adapters.left.whole().begin + (rows.begin - adapters.first_row) * rank;
   source(adapters.left.bucket, {first, first + rows.size() * rank}, left.data());
-  source(adapters.right.bucket, adapters.right.whole(), right.data());
+  const auto expert_of = [&](int64_t row) { return (row - adapters.first_row) / rows_of_expert; };
+  const Interval own{expert_of(rows.begin), expert_of(rows.end - 1) + 1};
+  std::vector<float> right(static_cast<size_t>(own.size() * rank * columns));
+  const int64_t begin = adapters.right.whole().begin + own.begin * rank * columns;
+  source(adapters.right.bucket, {begin, begin + std::ssize(right)}, right.data());
   std::vector<double> sum(static_cast<size_t>(columns));
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     std::ranges::fill(sum, 0.0);
     for (int64_t k = 0; k < rank; ++k) {
       const double scale = factor * left[static_cast<size_t>((row - rows.begin) * rank + k)];
-      const float* from = right.data() + k * columns;
+      const float* from = right.data() + ((expert_of(row) - own.begin) * rank + k) * columns;
       for (int64_t column = 0; column < columns; ++column)
         sum[static_cast<size_t>(column)] += scale * from[column];
     }

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/rng.h"
 #include "checkpoint/conversion.h"
+#include "checkpoint/merge.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
 #include "model/test_shape.h"
@@ -271,6 +273,85 @@ TEST(TunedCheckpoint, AdaptersAloneAreNamedAsPeftDoes) {
   Checkpoint plain(save(root / "plain", model::exported_shape()));
   EXPECT_THAT(message_of<base::InputError>([&] { export_adapters(plain, root / "none", ""); }),
               HasSubstr("has no adapters to write"));
+}
+
+// The first layer has an MLP, the second one experts.
+model::Shape with_experts(std::vector<std::string> targets) {
+  model::Shape shape = model::exported_shape();
+  shape.experts = {.count = 3, .per_token = 2, .hidden = 6, .shared_hidden = 5};
+  shape.block_types = {{}, {.experts = true}};
+  model::adapt(shape, {.rank = 2, .alpha = 3, .targets = std::move(targets)});
+  return shape;
+}
+
+ParameterSource values_in(const model::ParameterTable& table) {
+  return [&table](int bucket, base::Interval interval, float* values) {
+    const std::vector<float> all = values_of(table.buckets[static_cast<size_t>(bucket)], State::kMaster);
+    std::copy_n(all.begin() + interval.begin, interval.size(), values);
+  };
+}
+
+// Whatever part of a matrix is asked for.
+TEST(Merged, AddsToEachExpertTheProductOfItsOwnFactors) {
+  const model::Shape shape = with_experts({"experts.gate_up_proj", "experts.down_proj"});
+  const model::ParameterTable tuned = model::parameter_table(shape);
+  const model::ParameterTable plain = model::parameter_table(model::untuned(shape));
+  const ParameterSource read = merged(plain, tuned, values_in(tuned));
+  for (const model::Bucket& bucket : plain.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      if (parameter.experts == 0) continue;
+      std::vector<double> expected = saved(tuned, parameter.name);
+      const auto left = saved(tuned, parameter.name + ".left0"),
+                 right = saved(tuned, parameter.name + ".right0");
+      const int64_t height = parameter.rows / 3, columns = parameter.columns;
+      for (int64_t row = 0; row < parameter.rows; ++row) {
+        for (int64_t column = 0; column < columns; ++column) {
+          for (int64_t k = 0; k < 2; ++k)
+            expected[static_cast<size_t>(row * columns + column)] +=
+                1.5 * left[static_cast<size_t>(row * 2 + k)] *
+                right[static_cast<size_t>((row / height * 2 + k) * columns + column)];
+        }
+      }
+      const base::Interval all{parameter.offset, parameter.offset + parameter.size()};
+      const base::Interval middle{all.begin + parameter.size() / 2 + 3, all.end - 5};
+      for (const base::Interval part : {all, middle}) {
+        std::vector<float> values(static_cast<size_t>(part.size()));
+        read(bucket.index, part, values.data());
+        for (int64_t e = 0; e < part.size(); ++e)
+          ASSERT_NEAR(values[static_cast<size_t>(e)],
+                      expected[static_cast<size_t>(part.begin - all.begin + e)], 1e-5)
+              << parameter.name << " " << e;
+      }
+    }
+  }
+}
+
+// PEFT wraps a module once for each parameter; and takes an MLP's up_proj for experts' unless it is told a
+// parameter.
+TEST(ExportedAdapters, OfExpertsHaveTheNamesThatPeftGivesThem) {
+  const TestDirectory root;
+  const auto exported = [&](const char* name, std::vector<std::string> targets) {
+    const model::ParameterTable table = model::parameter_table(with_experts(std::move(targets)));
+    export_adapters(root / name, table, values_in(table), "base");
+    std::set<std::string> names;
+    for (const TensorInfo& tensor : SafetensorsFile(root / name / "adapter_model.safetensors").tensors())
+      names.insert(tensor.name.substr(tensor.name.find("layers.")));
+    return std::pair(names, base::read_json(root / name / "adapter_config.json"));
+  };
+  const auto [both, config] =
+      exported("both", {"q_proj", "up_proj", "experts.gate_up_proj", "experts.down_proj"});
+  for (const char* name : {"1.mlp.experts.base_layer.lora_A", "1.mlp.experts.base_layer.lora_B",
+                           "1.mlp.experts.lora_A", "1.mlp.experts.lora_B", "0.mlp.up_proj.lora_A",
+                           "1.mlp.shared_expert.up_proj.lora_B", "1.self_attn.q_proj.lora_A"})
+    EXPECT_TRUE(both.contains(base::text("layers.", name, ".weight"))) << name;
+  EXPECT_EQ(config.at("target_modules"), base::Json({"q_proj"}));
+  EXPECT_EQ(config.at("target_parameters"),
+            base::Json({"mlp.experts.down_proj", "mlp.experts.gate_up_proj",
+                        "mlp.shared_expert.up_proj.weight", "mlp.up_proj.weight"}));
+  const auto [one, alone] = exported("one", {"experts.gate_up_proj"});
+  EXPECT_EQ(one, (std::set<std::string>{"layers.1.mlp.experts.lora_A.weight",
+                                        "layers.1.mlp.experts.lora_B.weight"}));
+  EXPECT_EQ(alone.at("target_modules"), base::Json::array());
 }
 
 TEST(TunedCheckpoint, OptimiserStatesOfAPartAreNotExported) {

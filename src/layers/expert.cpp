@@ -8,6 +8,46 @@
 
 namespace sluice::layers {
 
+Matrix ExpertMatrices::of(int64_t expert) const {
+  const auto part = [expert](const at::Tensor& all) { return all.defined() ? all[expert] : all; };
+  Matrix matrix{.w_AB = part(w_EAB), .adapters = {}, .factor = factor};
+  if (adapted) matrix.adapters.push_back({part(left_EAK), part(right_EKB)});
+  return matrix;
+}
+
+Matrix ExpertMatrices::adapters_of(int64_t expert) const {
+  Matrix matrix = of(expert);
+  matrix.w_AB.reset();
+  return matrix;
+}
+
+void add_gradients(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_NA,
+                   const at::Tensor& b_NB) {
+  const at::Tensor a = a_NA.contiguous(), b = b_NB.contiguous();
+  accumulate_gradient(gradient, narrow_rows(matrix, gradient, a, b), a, b);
+}
+
+Matrix exact_matrix(const OperationShards& shards, std::string_view role) {
+  Matrix matrix = shards.matrix(role);
+  matrix.narrowing = {};
+  return matrix;
+}
+
+ExpertMatrices expert_matrices(const OperationShards& shards, std::string_view role, int64_t own) {
+  const auto by_expert = [&](const at::Tensor& all) {
+    return all.defined() ? all.view({own, all.size(0) / own, all.size(1)}) : all;
+  };
+  const Matrix all = shards.matrix(role);
+  ExpertMatrices matrices{.w_EAB = by_expert(all.w_AB)};
+  if (all.adapters.empty()) return matrices;
+  const Adapter& adapter = all.adapters.front();
+  matrices.left_EAK = by_expert(adapter.left_NK);
+  matrices.right_EKB = by_expert(adapter.right_KB);
+  matrices.adapted = true;
+  matrices.factor = all.factor;
+  return matrices;
+}
+
 at::Tensor Expert::rows_of(const at::Tensor& x_TH) const {
   return row_N.defined() ? x_TH.index_select(0, row_N) : x_TH;
 }
@@ -19,8 +59,11 @@ void Expert::add_to_rows(const at::Tensor& to_TH, const at::Tensor& from_NH) con
 }
 
 void Expert::gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) const {
-  ops::times_transposed_into(gate_up_NG, x_NH, gate_up_GH);
+  ops::times_transposed_into(gate_up_NG, x_NH, gate_up.w_AB);
   at::Tensor biased_NG = gate_up_NG;
+  for (const Adapter& adapter : gate_up.adapters) {
+    biased_NG.addmm_(ops::times_transposed(x_NH, adapter.right_KB), adapter.left_NK.t(), 1, gate_up.factor);
+  }
   if (gate_up_bias_G.defined()) biased_NG.add_(gate_up_bias_G);
 }
 
@@ -28,13 +71,13 @@ at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
                           const at::Tensor& weight_N1) const {
   at::Tensor a_NF = gated(gate, gate_up_NG);
   if (weight_N1.defined()) a_NF.mul_(weight_N1);
-  return ops::times(a_NF, down_FH);
+  return times(a_NF, down);
 }
 
 at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor& dy_NH,
                                        const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
                                        at::Tensor& dweight_N1) const {
-  at::Tensor da_NF = ops::times_transposed(dy_NH, down_FH);
+  at::Tensor da_NF = times_transposed(dy_NH, down);
   if (!weight_N1.defined()) return gated_backward(gate, da_NF, gate_up_NG);
   at::Tensor a_NF = gated_backward(gate, da_NF * weight_N1, gate_up_NG);
   dweight_N1 = da_NF.mul_(a_NF).sum(1, /*keepdim=*/true, ops::accumulator_type(a_NF));
@@ -45,7 +88,7 @@ at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor
 at::Tensor Expert::backward(const model::Gate& gate, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,
                             const at::Tensor& weight_N1, at::Tensor& dweight_N1, at::Tensor& a_NF) const {
   a_NF = backward_of_gate_up(gate, dy_NH, gate_up_NG, weight_N1, dweight_N1);
-  return ops::times(gate_up_NG, gate_up_GH);
+  return times(gate_up_NG, gate_up);
 }
 
 void add_column_sums(const at::Tensor& to_X, const at::Tensor& from_NX) {

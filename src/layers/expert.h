@@ -7,23 +7,54 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
 #include <vector>
 
 #include "base/interval.h"
+#include "layers/parameters.h"
+#include "layers/product.h"
 #include "model/layer.h"
 #include "ops/visits.h"
 
 namespace sluice::layers {
 
+// A matrix, or its gradient, of each of a lane's experts, with the adapters that each has.
+struct ExpertMatrices {
+  at::Tensor w_EAB;
+  at::Tensor left_EAK, right_EKB;  // undefined: none, or not trained of gradients
+  bool adapted = false;
+  double factor = 1;  // of the adapters
+
+  Matrix of(int64_t expert) const;
+  // Of gradients, those of the adapters alone.
+  Matrix adapters_of(int64_t expert) const;
+};
+// Adds to what is wanted of an expert's gradient, that of its matrix being aᵀ·b.
+void add_gradients(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_NA,
+                   const at::Tensor& b_NB);
+
+// A matrix of the role that is computed as the run does, however narrow other products are.
+Matrix exact_matrix(const OperationShards& shards, std::string_view role);
+// `own`: how many experts the shards have.
+ExpertMatrices expert_matrices(const OperationShards& shards, std::string_view role, int64_t own);
+
 // A lane's experts.
 struct ExpertWeights {
-  at::Tensor gate_up_EGH;      // of each rows gate, up: x·wᵀ
-  at::Tensor down_EFH;         // of each stored [in, out]: a·w
+  ExpertMatrices gate_up;      // of each rows gate, up: x·wᵀ
+  ExpertMatrices down;         // of each stored [in, out]: a·w
   at::Tensor gate_up_bias_EG;  // undefined: none
+
+  // Of gradients.
+  bool adapters_wanted() const {
+    const auto wanted = [](const ExpertMatrices& of) {
+      return of.left_EAK.defined() || of.right_EKB.defined();
+    };
+    return wanted(gate_up) || wanted(down);
+  }
 };
 
 struct Expert {
-  at::Tensor gate_up_GH, down_FH;
+  Matrix gate_up, down;
   at::Tensor gate_up_bias_G;  // undefined: none
   at::Tensor row_N;           // who comes; undefined: all rows, in their order
   base::Interval visits;      // of V
@@ -57,8 +88,8 @@ void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::Visits
     const base::Interval own{visits.begins[static_cast<size_t>(e)],
                              visits.begins[static_cast<size_t>(e) + 1]};
     if (own.empty()) continue;
-    const auto part = [e](const at::Tensor& all) { return all.defined() ? all[e] : all; };
-    visit(Expert{part(of.gate_up_EGH), part(of.down_EFH), part(of.gate_up_bias_EG),
+    visit(Expert{of.gate_up.of(e), of.down.of(e),
+                 of.gate_up_bias_EG.defined() ? of.gate_up_bias_EG[e] : at::Tensor(),
                  visits.row_V.narrow(0, own.begin, own.size()), own, e});
   }
 }

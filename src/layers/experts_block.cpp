@@ -36,31 +36,25 @@ struct ExpertsWeights : ExpertWeights {
   at::Tensor router_EH;            // of all experts
   at::Tensor router_correction_E;  // these two of all experts; undefined where there are none
   at::Tensor router_loads_E;
-  at::Tensor router_bias_E;      // these two: undefined where there are none
-  at::Tensor down_bias_EH;       // of all experts, whole on every rank
-  at::Tensor shared_gate_up_GH;  // this and all below: undefined where nothing is shared
-  at::Tensor shared_down_FH;
+  at::Tensor router_bias_E;  // these two: undefined where there are none
+  at::Tensor down_bias_EH;   // of all experts, whole on every rank
+  Matrix shared_down;        // this and the next: undefined where nothing is shared
   at::Tensor shared_gate_1H;
 };
 // `own`: how many of the model's experts this rank computes.
 ExpertsWeights experts_weights(const OperationShards& shards, int64_t experts, int64_t own) {
-  const auto by_expert = [&](std::string_view role) {
-    const at::Tensor all = shards.tensor(role);
-    return all.defined() ? all.view({own, all.size(0) / own, all.size(1)}) : all;
-  };
   const auto bias_by_expert = [&](std::string_view role, int64_t of) {
     const at::Tensor all = shards.vector(role);
     return all.defined() ? all.view({of, -1}) : all;
   };
-  return {{by_expert(roles::kExpertsGateUp), by_expert(roles::kExpertsDown),
-           bias_by_expert(roles::kExpertsGateUpBias, own)},
+  return {{expert_matrices(shards, roles::kExpertsGateUp, own),
+           expert_matrices(shards, roles::kExpertsDown, own), bias_by_expert(roles::kExpertsGateUpBias, own)},
           shards.tensor(roles::kRouter),
           shards.vector(roles::kCorrection),
           shards.vector(roles::kLoads),
           shards.vector(roles::kRouterBias),
           bias_by_expert(roles::kExpertsDownBias, experts),
-          shards.tensor(roles::kSharedGateUp),
-          shards.tensor(roles::kSharedDown),
+          exact_matrix(shards, roles::kSharedDown),
           shards.tensor(roles::kSharedGate)};
 }
 
@@ -150,7 +144,7 @@ class ExpertsMixer final : public Mixer {
                       PartGradient& to) const override;
 
   void help(const TravellingRows& rows, Direction direction) const override {
-    const at::Tensor none_TH = at::empty({0, weights_.down_EFH.size(2)}, weights_.down_EFH.options());
+    const at::Tensor none_TH = at::empty({0, weights_.down.w_EAB.size(2)}, weights_.down.w_EAB.options());
     const Routes no_routes{
         at::empty({0, experts_.per_token}, none_TH.options().dtype(at::kInt)),
         at::empty({0, experts_.per_token}, none_TH.options().dtype(ops::accumulator_type(none_TH)))};
@@ -191,19 +185,20 @@ class ExpertsMixer final : public Mixer {
             routes,
             model::wave_rows(context_.experts.lanes)};
   }
-  // Adds the gradients of rows and of their weights, of visits to experts at hand.
-  VisitsGradient visits_backward(ExpertsState& saved, const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
-                                 const at::Tensor& dweight_TK) const;
+  // Adds the gradients of rows and of their weights, of visits to experts at hand; with the rows, also those
+  // of experts' adapters.
+  VisitsGradient visits_backward(ExpertsState& saved, const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
+                                 const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK) const;
   // Room for gate and up.
   at::Tensor visits_of(int64_t visits, const at::Tensor& like) const {
-    return at::empty({visits, weights_.gate_up_EGH.size(1)}, like.options());
+    return at::empty({visits, weights_.gate_up.w_EAB.size(1)}, like.options());
   }
   // In the type that is computed with. [V, 1]
   at::Tensor weights_by_visit(const at::Tensor& weight_TK, const ops::Visits& visits) const {
-    return weight_TK.reshape({-1, 1}).index_select(0, visits.slot_V).to(weights_.down_EFH.scalar_type());
+    return weight_TK.reshape({-1, 1}).index_select(0, visits.slot_V).to(weights_.down.w_EAB.scalar_type());
   }
   at::Tensor share_of(const ExpertsState& saved) const {
-    return saved.share_T1.defined() ? saved.share_T1.to(weights_.down_EFH.scalar_type()) : saved.share_T1;
+    return saved.share_T1.defined() ? saved.share_T1.to(weights_.down.w_EAB.scalar_type()) : saved.share_T1;
   }
   // Of this rank's scores; undefined where nothing balances them.
   at::Tensor balance_gradient(const MicroBatchLayout& layout, const ExpertsState& saved,
@@ -253,8 +248,8 @@ class ExpertsMixer final : public Mixer {
     ops::accumulate_weight_gradient(gradients_.down_bias_EH, weights_of_all(saved).to(dsum_SH.scalar_type()),
                                     dsum_SH);
   }
-  Expert shared() const { return {weights_.shared_gate_up_GH, weights_.shared_down_FH, {}, {}, {}}; }
-  bool shares() const { return weights_.shared_down_FH.defined(); }
+  Expert shared() const { return {{}, weights_.shared_down, {}, {}, {}}; }
+  bool shares() const { return weights_.shared_down.defined(); }
 
   const LayerContext& context_;
   const model::Experts& experts_;
@@ -296,7 +291,7 @@ at::Tensor ExpertsMixer::sums_of_visits(const ExpertsState& saved) const {
   const at::Tensor& gate_up_VG = saved.gate_up_VG;
   const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
   const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
-  at::Tensor sum_TH = at::zeros({saved.id_TK.size(0), weights_.down_EFH.size(2)}, gate_up_VG.options());
+  at::Tensor sum_TH = at::zeros({saved.id_TK.size(0), weights_.down.w_EAB.size(2)}, gate_up_VG.options());
   const auto result = [&](const Expert& expert) {
     return expert.result(gate_, expert.of_visits(gate_up_VG), expert.of_visits(weight_V1));
   };
@@ -355,9 +350,6 @@ void ExpertsMixer::travel_backward(const TravellingRows& rows, const Routes& rou
                                    const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
                                    const at::Tensor& kept_VG) const {
   KeptVisits kept(kept_VG);
-  const auto of_expert = [](const at::Tensor& all, const Expert& expert) {
-    return all.defined() ? all[expert.index] : all;
-  };
   const auto compute = [&](const std::vector<at::Tensor>& came, const ExpertsTravel::Coming& coming) {
     const at::Tensor &x_NH = came[0], &dsum_NH = came[1];
     const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.visits);
@@ -373,8 +365,8 @@ void ExpertsMixer::travel_backward(const TravellingRows& rows, const Routes& rou
       at::Tensor dweight, a;
       expert.add_to_rows(dx_NH, expert.backward(gate_, dy, gate_up, expert.of_visits(weight_V1), dweight, a));
       expert.of_visits(dweight_V1).copy_(dweight);
-      accumulate_gradient(of_expert(gradients_.down_EFH, expert), a, dy);
-      accumulate_gradient(of_expert(gradients_.gate_up_EGH, expert), gate_up, own_x);
+      add_gradients(expert.down, gradients_.down.of(expert.index), a, dy);
+      add_gradients(expert.gate_up, gradients_.gate_up.of(expert.index), gate_up, own_x);
       if (gradients_.gate_up_bias_EG.defined())
         add_column_sums(gradients_.gate_up_bias_EG[expert.index], gate_up);
     });
@@ -384,19 +376,24 @@ void ExpertsMixer::travel_backward(const TravellingRows& rows, const Routes& rou
   travel_of(rows, routes).run({normed_TH, dsum_TH}, {dnormed_TH, dweight_TK}, compute);
 }
 
-VisitsGradient ExpertsMixer::visits_backward(ExpertsState& saved, const at::Tensor& dsum_TH,
-                                             const at::Tensor& dnormed_TH,
+VisitsGradient ExpertsMixer::visits_backward(ExpertsState& saved, const at::Tensor& normed_TH,
+                                             const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
                                              const at::Tensor& dweight_TK) const {
   const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
   const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
   VisitsGradient left{.dgate_up_VG = std::move(saved.gate_up_VG), .a_VF = {}};
-  left.a_VF = at::empty({weight_V1.size(0), weights_.down_EFH.size(1)}, left.dgate_up_VG.options());
+  left.a_VF = at::empty({weight_V1.size(0), weights_.down.w_EAB.size(1)}, left.dgate_up_VG.options());
   at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), saved.weight_TK.options());
   for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
-    const at::Tensor dgate_up_NG = expert.of_visits(left.dgate_up_VG);
+    const at::Tensor dgate_up_NG = expert.of_visits(left.dgate_up_VG), dsum_NH = expert.rows_of(dsum_TH);
     at::Tensor dweight_N1, a_NF;
-    expert.add_to_rows(dnormed_TH, expert.backward(gate_, expert.rows_of(dsum_TH), dgate_up_NG,
-                                                   expert.of_visits(weight_V1), dweight_N1, a_NF));
+    expert.add_to_rows(dnormed_TH, expert.backward(gate_, dsum_NH, dgate_up_NG, expert.of_visits(weight_V1),
+                                                   dweight_N1, a_NF));
+    if (normed_TH.defined()) {
+      add_gradients(expert.down, gradients_.down.adapters_of(expert.index), a_NF, dsum_NH);
+      add_gradients(expert.gate_up, gradients_.gate_up.adapters_of(expert.index), dgate_up_NG,
+                    expert.rows_of(normed_TH));
+    }
     expert.of_visits(dweight_V1).copy_(dweight_N1);
     if (gradients_.gate_up_bias_EG.defined())
       add_column_sums(gradients_.gate_up_bias_EG[expert.index], dgate_up_NG);
@@ -420,10 +417,13 @@ at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr 
     saved.normed_TH.reset();
     saved.gate_up_VG.reset();
   } else {
-    VisitsGradient visited = visits_backward(saved, dsum_TH, dnormed_TH, dweight_TK);
+    at::Tensor normed_TH;
+    if (gradients_.adapters_wanted()) normed_TH = rows.all_TH();
+    rows.release();
+    VisitsGradient visited = visits_backward(saved, normed_TH, dsum_TH, dnormed_TH, dweight_TK);
     to.set_ids(saved.id_TK, experts_.count, own_);
-    if (gradients_.down_EFH.defined()) to.add_visits(kDown, std::move(visited.a_VF), /*with_rows=*/false);
-    if (gradients_.gate_up_EGH.defined())
+    if (gradients_.down.w_EAB.defined()) to.add_visits(kDown, std::move(visited.a_VF), /*with_rows=*/false);
+    if (gradients_.gate_up.w_EAB.defined())
       to.add_visits(kGateUp, std::move(visited.dgate_up_VG), /*with_rows=*/true);
   }
   to.start(std::move(dnormed_TH));
@@ -431,7 +431,11 @@ at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr 
   if (shares()) {
     at::Tensor a_TF =
         shared().backward_of_gate_up(gate_, dsum_TH, saved.shared_gate_up_TG, share_of(saved), dshare_T1);
-    if (gradients_.shared_down_FH.defined()) to.add_with_sum(kSharedDown, std::move(a_TF));
+    if (gradients_.shared_down.wanted()) {
+      std::vector<NarrowRows> narrow =
+          narrow_rows(weights_.shared_down, gradients_.shared_down, a_TF, dsum_TH);
+      to.add_with_sum(kSharedDown, std::move(a_TF), std::move(narrow));
+    }
     to.add(kSharedGateUp, std::move(saved.shared_gate_up_TG));
   }
   const at::Tensor dweight_SK = parallel.reduce_scatter_rows(dweight_TK);

@@ -16,7 +16,9 @@ BoundWeights bound(const OperationShards& shards, const model::Part& part, const
   if (!roles.out.empty())
     all.exit = {shards.matrix(roles.out), shards.vector(roles.out_bias), vectors(part.behind)};
   const auto matrix = [&](const InProduct& product) {
-    return product.narrow ? shards.matrix(product.role) : Matrix{.w_AB = shards.tensor(product.role)};
+    Matrix of_role = shards.matrix(product.role);
+    if (!product.narrow) of_role.narrowing = {};
+    return of_role;
   };
   for (const InProduct& product : roles.in) {
     all.in.push_back(matrix(product));
@@ -178,8 +180,8 @@ at::Tensor Framed::gradient_of_rows(PartGradient::Left& left) const {
 // `sum`: what the pending products know the gradient of the part's sum as.
 void Framed::leave_pending(const PartGradient::Left& left, const at::Tensor& y_SH, int sum,
                            PendingProducts& pending) const {
-  for (const auto& [inner, a_TX] : left.with_sum)
-    pending.product(inner_slot(inner), {pending.keep(a_TX)}, {sum, {}, true});
+  for (const auto& [inner, a_TX, narrow] : left.with_sum)
+    pending.product(inner_slot(inner), {pending.keep(a_TX)}, {sum, {}, true}, narrow);
   int rows = -1;
   const auto of_rows = [&](bool gathered) {
     if (rows < 0) rows = pending.keep(y_SH);
@@ -198,7 +200,8 @@ void Framed::leave_pending(const PartGradient::Left& left, const at::Tensor& y_S
     if (wanted) {
       const bool all = roles_.in[at].of == InProduct::Of::kAllRows;
       pending.product(which, a, of_rows(all),
-                      narrow_rows(weights_.in[at], gradients_.in[at], dy_TW, y_SH, context_.parallel));
+                      narrow_rows(weights_.in[at], gradients_.in[at], dy_TW, y_SH,
+                                  all ? context_.parallel : TensorParallel()));
     }
     if (biased) pending.column_sums(bias_slot(which), a);
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "layers/cached_lanes.h"
+#include "layers/expert.h"
 #include "layers/frame.h"
 #include "layers/key_cache.h"
 #include "layers/lane_attention.h"
@@ -27,11 +28,11 @@ namespace {
 // Whole on every TP rank but for `q` and `kv`, which have heads: x·wᵀ.
 struct LatentWeights {
   at::Tensor q_norm_Q, kv_norm_K;
-  at::Tensor q_PQ, kv_PK;
+  Matrix q_PQ, kv_PK;
 };
 LatentWeights latent_weights(const OperationShards& shards) {
-  return {shards.vector(roles::kQNorm), shards.vector(roles::kKvNorm), shards.tensor(roles::kQ),
-          shards.tensor(roles::kKv)};
+  return {shards.vector(roles::kQNorm), shards.vector(roles::kKvNorm), exact_matrix(shards, roles::kQ),
+          exact_matrix(shards, roles::kKv)};
 }
 
 struct LatentState final : MixerState {
@@ -63,8 +64,8 @@ class NarrowKeys final : public TravellingKeys {
  public:
   // `rows_TW`: of the lane, what keys and values are made from and then the rotated part. A backward adds to
   // the gradients of both.
-  NarrowKeys(const model::LatentAttention& latent, const at::Tensor& kv_PK, at::Tensor rows_TW,
-             const at::Tensor& dkv_PK = {}, const at::Tensor& drows_TW = {})
+  NarrowKeys(const model::LatentAttention& latent, const Matrix& kv_PK, at::Tensor rows_TW,
+             const Matrix& dkv_PK = {}, const at::Tensor& drows_TW = {})
       : latent_(latent), kv_PK_(kv_PK), rows_TW_(std::move(rows_TW)), dkv_PK_(dkv_PK), drows_TW_(drows_TW) {}
 
   int64_t width() const override { return latent_.kv_rank + latent_.rotated; }
@@ -72,7 +73,7 @@ class NarrowKeys final : public TravellingKeys {
     at::Tensor(to_BW).copy_(rows_TW_.narrow(0, rows.begin, rows.size()));
   }
   at::Tensor keys_of(const at::Tensor& rows_BW) const override {
-    const at::Tensor kv_BHD = ops::times_transposed(narrow_in(rows_BW).contiguous(), kv_PK_)
+    const at::Tensor kv_BHD = times_transposed(narrow_in(rows_BW).contiguous(), kv_PK_)
                                   .unflatten(1, {-1, latent_.unrotated + latent_.values});
     const int64_t rows = rows_BW.size(0), heads = kv_BHD.size(1);
     const at::Tensor keys_BJD =
@@ -92,10 +93,9 @@ class NarrowKeys final : public TravellingKeys {
                 2)
             .flatten(1)
             .to(rows_BW.scalar_type());
-    if (dkv_PK_.defined()) accumulate_gradient(dkv_PK_, dkv_BD, narrow_in(rows_BW).contiguous());
+    if (dkv_PK_.wanted()) add_gradients(kv_PK_, dkv_PK_, dkv_BD, narrow_in(rows_BW));
     return at::cat(
-        {ops::times(dkv_BD, kv_PK_).to(dkeys_BJD.scalar_type()), dk_BHD.narrow(2, 0, latent_.rotated).sum(1)},
-        1);
+        {times(dkv_BD, kv_PK_).to(dkeys_BJD.scalar_type()), dk_BHD.narrow(2, 0, latent_.rotated).sum(1)}, 1);
   }
   void add(base::Interval rows, const at::Tensor& drows_BW) const override {
     drows_TW_.narrow(0, rows.begin, rows.size()).add_(drows_BW);
@@ -108,7 +108,10 @@ class NarrowKeys final : public TravellingKeys {
   }
 
   const model::LatentAttention& latent_;
-  at::Tensor kv_PK_, rows_TW_, dkv_PK_, drows_TW_;
+  Matrix kv_PK_;
+  at::Tensor rows_TW_;
+  Matrix dkv_PK_;
+  at::Tensor drows_TW_;
 };
 
 class LatentMixer final : public Mixer {
@@ -158,6 +161,16 @@ class LatentMixer final : public Mixer {
   ops::AttentionInput on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const;
   at::Tensor values_behind(const at::Tensor& out_THW) const;
   ops::AttentionResult attend_before(const MicroBatchLayout& layout, const ops::AttentionInput& input) const;
+  // What the weight gradients of heads need.
+  void leave_products(const LatentState& saved, const at::Tensor& dq_TD, const at::Tensor& dkv_TD,
+                      PartGradient& to) const;
+  // The keys' and values' matrix by head, with what its adapters add.
+  at::Tensor kv_by_head() const {
+    at::Tensor kv_PK = weights_.kv_PK.w_AB;
+    for (const Adapter& adapter : weights_.kv_PK.adapters)
+      kv_PK = kv_PK.addmm(adapter.left_NK, adapter.right_KB, 1, weights_.kv_PK.factor);
+    return kv_PK.view({heads_.count.queries, latent_.unrotated + latent_.values, latent_.kv_rank});
+  }
   // Of a narrow row: what queries are made from, what keys and values are, and the keys' rotated part.
   at::Tensor for_queries(const at::Tensor& narrow_RN) const { return narrow_RN.narrow(1, 0, latent_.q_rank); }
   at::Tensor for_keys(const at::Tensor& narrow_RN) const {
@@ -205,8 +218,8 @@ class LatentMixer final : public Mixer {
 
 at::Tensor LatentMixer::heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const {
   const int64_t rows = narrow_TN.size(0), heads = heads_.count.queries, width = heads_.dimension;
-  const at::Tensor q_THD = by_head(ops::times_transposed(for_queries(narrow_TN).contiguous(), weights_.q_PQ));
-  const at::Tensor kv_THD = by_head(ops::times_transposed(for_keys(narrow_TN).contiguous(), weights_.kv_PK));
+  const at::Tensor q_THD = by_head(times_transposed(for_queries(narrow_TN).contiguous(), weights_.q_PQ));
+  const at::Tensor kv_THD = by_head(times_transposed(for_keys(narrow_TN).contiguous(), weights_.kv_PK));
   const int64_t rotated = latent_.rotated, unrotated = latent_.unrotated;
   at::Tensor qkv_T3HD = at::zeros({rows, 3, heads, width}, narrow_TN.options());
   const auto of = [&](int64_t which, int64_t begin, int64_t count) {
@@ -228,7 +241,7 @@ at::Tensor LatentMixer::heads_of(const MicroBatchLayout& layout, const at::Tenso
 ops::AttentionInput LatentMixer::on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const {
   const int64_t rows = qkv_TP.size(0), heads = heads_.count.queries, width = heads_.dimension;
   const at::Tensor q_THD = qkv_TP.narrow(1, 0, heads * width).view({rows, heads, width});
-  const at::Tensor kv_HPK = weights_.kv_PK.view({heads, latent_.unrotated + latent_.values, latent_.kv_rank});
+  const at::Tensor kv_HPK = kv_by_head();
   const at::Tensor narrow_HTK =
       at::matmul(q_THD.narrow(2, latent_.rotated, latent_.unrotated).transpose(0, 1),
                  kv_HPK.narrow(1, 0, latent_.unrotated));
@@ -240,7 +253,7 @@ ops::AttentionInput LatentMixer::on_narrow_rows(const at::Tensor& qkv_TP, const 
 
 at::Tensor LatentMixer::values_behind(const at::Tensor& out_THW) const {
   const int64_t rows = out_THW.size(0), heads = heads_.count.queries;
-  const at::Tensor kv_HPK = weights_.kv_PK.view({heads, latent_.unrotated + latent_.values, latent_.kv_rank});
+  const at::Tensor kv_HPK = kv_by_head();
   const at::Tensor values_HTV = at::matmul(
       out_THW.narrow(2, 0, latent_.kv_rank).transpose(0, 1),
       kv_HPK.narrow(1, latent_.unrotated, latent_.values).transpose(1, 2).to(out_THW.scalar_type()));
@@ -279,6 +292,23 @@ ops::AttentionResult LatentMixer::attend_with_cache(const MicroBatchLayout& layo
   return {before.out_TND.to(own.out_TND.scalar_type()), before.lse_NT, {}};
 }
 
+void LatentMixer::leave_products(const LatentState& saved, const at::Tensor& dq_TD, const at::Tensor& dkv_TD,
+                                 PartGradient& to) const {
+  if (!gradients_.q_PQ.wanted() && !gradients_.kv_PK.wanted()) return;
+  const int64_t q = latent_.q_rank;
+  PendingProducts& pending = to.pending();
+  const at::Tensor rows_TN = normed_and_gathered(saved.narrow_SN);
+  const int kept = pending.keep(rows_TN);
+  if (gradients_.q_PQ.wanted()) {
+    to.inner_product(kQ, pending.keep(dq_TD), {kept, {0, q}},
+                     narrow_rows(weights_.q_PQ, gradients_.q_PQ, dq_TD, for_queries(rows_TN).contiguous()));
+  }
+  if (gradients_.kv_PK.wanted()) {
+    to.inner_product(kKv, pending.keep(dkv_TD), {kept, {q, q + latent_.kv_rank}},
+                     narrow_rows(weights_.kv_PK, gradients_.kv_PK, dkv_TD, for_keys(rows_TN).contiguous()));
+  }
+}
+
 at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from,
                                  PartRows&, PartGradient& to) const {
   auto& saved = static_cast<LatentState&>(*state);
@@ -310,10 +340,10 @@ at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr s
   const at::Tensor dq_TD = at::cat({of(0, rotated, unrotated), pairs_of(of(0, 0, rotated))}, 2).flatten(1);
   const at::Tensor dkv_TD = at::cat({of(1, rotated, unrotated), of(2, 0, latent_.values)}, 2).flatten(1);
   const at::Tensor drotated_TR = pairs_of(of(1, 0, rotated).sum(1));
-  at::Tensor dkeys_TK = ops::times(dkv_TD, weights_.kv_PK);
+  at::Tensor dkeys_TK = times(dkv_TD, weights_.kv_PK);
   if (keys) dkeys_TK.add_(dtravelling_TW.narrow(1, 0, latent_.kv_rank));
-  at::Tensor dnarrow_SN = context_.parallel.reduce_scatter_rows(
-      at::cat({ops::times(dq_TD, weights_.q_PQ), dkeys_TK, drotated_TR}, 1));
+  at::Tensor dnarrow_SN =
+      context_.parallel.reduce_scatter_rows(at::cat({times(dq_TD, weights_.q_PQ), dkeys_TK, drotated_TR}, 1));
   dnarrow_SN =
       at::cat({norm_of(latent_.q_rank)
                    .backward(for_queries(dnarrow_SN).contiguous(), for_queries(saved.narrow_SN).contiguous(),
@@ -324,13 +354,7 @@ at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr s
                rotated_keys(dnarrow_SN)},
               1);
   const int64_t q = latent_.q_rank;
-  PendingProducts& pending = to.pending();
-  if (gradients_.q_PQ.defined() || gradients_.kv_PK.defined()) {
-    const int narrow_rows = pending.keep(normed_and_gathered(saved.narrow_SN));
-    if (gradients_.q_PQ.defined()) to.inner_product(kQ, pending.keep(dq_TD), {narrow_rows, {0, q}});
-    if (gradients_.kv_PK.defined())
-      to.inner_product(kKv, pending.keep(dkv_TD), {narrow_rows, {q, q + latent_.kv_rank}});
-  }
+  leave_products(saved, dq_TD, dkv_TD, to);
   to.add(kQNarrow, dnarrow_SN.narrow(1, 0, q).contiguous());
   to.add(kKvNarrow, dnarrow_SN.narrow(1, q, latent_.narrow() - q).contiguous());
   return to.wants_out() ? values_of(saved.attended) : at::Tensor();

@@ -26,7 +26,7 @@ struct InProduct {
   std::string_view role;
   std::string_view bias = {};
   Of of = Of::kAllRows;
-  bool narrow = true;  // may be narrow and have adapters
+  bool narrow = true;  // may be narrow
 };
 
 // The weights around a mixer, norms apart, by role.
@@ -136,14 +136,21 @@ class PartGradient {
     left_.own = own;
   }
   // A product with the gradient of the part's sum: inner weight gradient += aᵀ·dsum.
-  void add_with_sum(int inner, at::Tensor a_TX) { left_.with_sum.push_back({inner, std::move(a_TX)}); }
+  void add_with_sum(int inner, at::Tensor a_TX, std::vector<NarrowRows> narrow) {
+    left_.with_sum.push_back({inner, std::move(a_TX), std::move(narrow)});
+  }
 
   // What the mixer left, for the frame.
+  struct WithSum {
+    int inner;
+    at::Tensor a_TX;
+    std::vector<NarrowRows> narrow;
+  };
   struct Left {
     std::vector<Result> results;  // in the order of add()
     at::Tensor start_TH;
     std::vector<Visits> visits;
-    std::vector<Result> with_sum;
+    std::vector<WithSum> with_sum;
     at::Tensor id_TK;
     int64_t experts = 0, own = 0;
   };

@@ -533,11 +533,39 @@ const std::vector<Variation>& tuned_variations() {
                            "model.layers.1.linear_attn.q_proj.*", "model.layers.1.linear_attn.k_proj.*",
                            "model.layers.1.linear_attn.v_proj.*", "model.layers.0.linear_attn.o_proj.*"});
        }},
+  };
+  return all;
+}
+
+const std::vector<Variation>& adapted_variations() {
+  static const std::vector<Variation> all{
       {"AdaptersOfRecurrentLayers",
        [](Shape& s) {
          s.recurrent = {
              .key_heads = 12, .value_heads = 24, .key_width = 3, .value_width = 2, .convolution = 4};
          s.block_types = {{.recurrent = true}, {}};
+         model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"all-linear"}});
+       }},
+      {"AdaptersOfExperts",
+       [](Shape& s) {
+         s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
+         model::adapt(s, {.rank = 2,
+                          .alpha = 3,
+                          .targets = {"k_proj", "gate_proj", "down_proj", "mlp.experts.gate_up_proj",
+                                      "mlp.experts.down_proj"}});
+       }},
+      {"AdaptersOfExpertsOfWhichFactorsAreFrozen",
+       [](Shape& s) {
+         s.experts = {.count = 5, .per_token = 3, .hidden = 6, .biases = true};
+         model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"experts.gate_up_proj", "experts.down_proj"}});
+         model::freeze(s, {"model.layers.0.*gate_up_proj.lora_A*", "model.layers.1.*down_proj.lora_B*"});
+       }},
+      {"AdaptersOfLatentMatrices",
+       [](Shape& s) {
+         s.kv_heads = s.heads;
+         s.head_dim = 8;
+         s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+         s.rotated = 2;
          model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"all-linear"}});
        }},
       {"AdaptersOfSome",
@@ -609,6 +637,8 @@ INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations(
 INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations()),
                          [](const auto& info) { return info.param.name; });
 
 // By sequence, those of one token too; also where rows that stand for none follow.

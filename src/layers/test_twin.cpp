@@ -70,6 +70,20 @@ at::Tensor part_of(const model::ParameterTable& table, int64_t position, const s
   return {};
 }
 
+// What adapters add to a matrix of experts, expert by expert; 0 without any.
+at::Tensor of_experts_adapters(const model::ParameterTable& table, int64_t position,
+                               const std::vector<at::Tensor>& flats, const model::Parameter& matrix) {
+  const model::Parameter left{.role = matrix.role, .factor = model::Factor::kLeft};
+  const model::Parameter right{.role = matrix.role, .factor = model::Factor::kRight};
+  const at::Tensor left_AK = part_of(table, position, flats, left);
+  if (!left_AK.defined()) return at::zeros({1, 1}, flats.front().options());
+  const auto by_expert = [&](const at::Tensor& all) { return all.view({matrix.experts, -1, all.size(1)}); };
+  const at::Tensor sum_EAB =
+      at::einsum("ear,erb->eab", {by_expert(left_AK), by_expert(part_of(table, position, flats, right))});
+  const model::Lora& lora = table.shape.lora;
+  return sum_EAB.reshape({matrix.rows, matrix.columns}) * (lora.alpha / static_cast<double>(lora.rank));
+}
+
 // With what its adapters add, group of rows by group.
 at::Tensor stored(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
                   std::string_view role) {
@@ -77,6 +91,8 @@ at::Tensor stored(const model::ParameterTable& table, int64_t position, const st
   const auto found = std::ranges::find(parameters, role, &model::Parameter::role);
   if (found == parameters.end()) return {};
   const at::Tensor base = part_of(table, position, flats, *found);
+  if (found->experts > 0)
+    return base.defined() ? base + of_experts_adapters(table, position, flats, *found) : base;
   std::vector<at::Tensor> groups;
   int64_t row = 0;
   for (size_t group = 0; group < found->groups.size(); ++group) {
@@ -90,7 +106,8 @@ at::Tensor stored(const model::ParameterTable& table, int64_t position, const st
     const at::Tensor left_NK = part_of(table, position, flats, left);
     if (!left_NK.defined()) continue;
     const at::Tensor product = at::matmul(left_NK, part_of(table, position, flats, right));
-    groups.back() = groups.back() + product * table.shape.lora.factor();
+    groups.back() =
+        groups.back() + product * (table.shape.lora.alpha / static_cast<double>(table.shape.lora.rank));
   }
   return at::cat(groups);
 }

@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "model/roles.h"
+
 namespace sluice::model {
 namespace {
 
@@ -42,26 +44,34 @@ Parameter parameter_of(const Weight& weight) {
 }
 
 // Files have a as [rank, in] and b as [out, rank], whichever of the two a stored [in, out] makes the left
-// one.
+// one. Experts' are stacked: a as [experts × rank, in] and b as [out, rank × experts].
 void add_adapters(const Weight& weight, std::vector<Parameter>& to) {
+  const bool experts = weight.experts > 0;
+  const FileForm form = !experts                  ? weight.form
+                        : weight.use == Use::kOut ? FileForm::kTransposed
+                                                  : FileForm::kAsStored;
+  const bool turns = experts && weight.stacked > 0 && weight.form == FileForm::kTransposed;
   for (const AdapterPair& pair : weight.adapters) {
     const auto at = static_cast<size_t>(pair.tensor);
-    const std::string module = weight.tensors[at].substr(0, weight.tensors[at].rfind('.'));
+    const std::string module =
+        experts ? stacked_name(weight) : weight.tensors[at].substr(0, weight.tensors[at].rfind('.'));
     const auto add = [&](Factor which, int64_t columns, std::vector<RowGroup> groups, bool trained) {
-      const bool a = (which == Factor::kLeft) == (weight.form == FileForm::kTransposed);
+      const bool a = (which == Factor::kLeft) == (form == FileForm::kTransposed);
       Parameter& made =
           to.emplace_back(parameter_of({.role = weight.role,
                                         .tensors = {module + (a ? ".lora_A.weight" : ".lora_B.weight")},
                                         .groups = std::move(groups),
                                         .columns = columns,
-                                        .form = weight.form,
+                                        .experts = weight.experts,
+                                        .form = form,
+                                        .stacked = turns && !a ? weight.experts : 0,
                                         .start = a ? Start::kAdapter : Start::kZero,
                                         .trained = trained}));
       made.factor = which;
       made.adapted = pair.tensor;
     };
-    add(Factor::kLeft, pair.rank, weight.tensors.size() == 1 ? weight.groups : std::vector{weight.groups[at]},
-        pair.left_trained);
+    const bool all = experts || weight.tensors.size() == 1;
+    add(Factor::kLeft, pair.rank, all ? weight.groups : std::vector{weight.groups[at]}, pair.left_trained);
     add(Factor::kRight, weight.columns, {{pair.rank, 0}}, pair.right_trained);
   }
 }
@@ -157,6 +167,34 @@ void count_trained(const std::vector<Parameter>& parameters, TokenWork& work) {
 }
 
 }  // namespace
+
+// Files from before transformers 5 have experts in other modules than its classes: those of Mixtral's name in
+// block_sparse_moe.experts are mlp.experts, Granite's input_linear is experts.gate_up_proj.
+std::string stacked_name(const Weight& weight) {
+  constexpr std::string_view kExperts = "experts.", kMixtral = "block_sparse_moe.";
+  const std::string& tensor = weight.tensors.front();
+  const size_t experts = tensor.find(kExperts);
+  std::string path = experts == std::string::npos
+                         ? tensor.substr(0, tensor.find('.') + 1) + std::string(kExperts)
+                         : tensor.substr(0, experts + kExperts.size());
+  if (path.starts_with(kMixtral) && tensor.find(kOfExpert) != std::string::npos)
+    path.replace(0, kMixtral.size(), "mlp.");
+  return path + (weight.use == Use::kOut     ? "down_proj"
+                 : weight.groups.size() == 2 ? "gate_up_proj"
+                                             : "up_proj");
+}
+
+bool takes_adapters(std::string_view role, bool adapts) {
+  constexpr std::string_view kExact[] = {
+      roles::kSharedGateUp, roles::kSharedDown, roles::kQNarrow,     roles::kQ,
+      roles::kKvNarrow,     roles::kKv,         roles::kAttentionOut};
+  return adapts || std::ranges::find(kExact, role) != std::end(kExact);
+}
+
+bool names_stack(std::string_view path, std::string_view target) {
+  if (!path.ends_with(target) || target.find('.') == target.npos) return false;
+  return path.size() == target.size() || path[path.size() - target.size() - 1] == '.';
+}
 
 std::vector<Parameter> parameters_of(const Layer& layer) {
   std::vector<Parameter> all, adapters;
@@ -259,12 +297,15 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
     bytes.ring_backward = std::max(bytes.ring_backward, mixer.ring_backward - released);
     released += mixer.released;
   }
-  // Adapters' factors make narrow rows (layers/product.h), each there twice for its gradients.
+  // Adapters' factors make narrow rows (layers/product.h), each there twice for its gradients; those of an
+  // expert go with its products.
   int64_t narrow = 0;
   for (const Parameter& parameter : parameters) {
-    if (parameter.factor == Factor::kRight) narrow += 2 * parameter.rows * element_bytes;
+    if (parameter.factor != Factor::kRight) continue;
+    const int64_t rank = parameter.rows / std::max<int64_t>(1, parameter.experts);
+    narrow += 2 * rank * element_bytes;
+    if (parameter.experts == 0) until_weight.own += 2 * rank * element_bytes;
   }
-  until_weight.own += narrow;
   bytes.forward += narrow;
   bytes.backward += narrow;
   bytes.ring_backward = std::max(bytes.ring_backward + narrow, bytes.backward);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/layer.h"
@@ -16,6 +17,17 @@ namespace sluice::model {
 std::vector<Parameter> parameters_of(const Layer& layer);
 std::vector<Parameter> parameters_of(const Embedding& embedding);
 std::vector<Parameter> parameters_of(const Head& head);
+
+// The parameter that transformers' class stacks an experts' matrix in, within the block:
+// "mlp.experts.gate_up_proj".
+std::string stacked_name(const Weight& weight);
+
+// Whether a module may have adapters: those whose products may be narrow (adapts), shared experts and latent
+// attention's, which compute with adapters but never narrowly.
+bool takes_adapters(std::string_view role, bool adapts);
+// Whether a target names a stack of experts' matrices by its path or an end of it: "experts.down_proj", but
+// not "down_proj", which is a module of layers without experts.
+bool names_stack(std::string_view path, std::string_view target);
 
 // Why TP cannot cut a layer, or "".
 std::string tp_fault_of(const Layer& layer, int tp);

@@ -219,8 +219,10 @@ TEST(Families, GraniteStacksItsExperts) {
 
 TEST(Families, SayWhichMatricesMayHaveAdapters) {
   const AdaptedModules modules = adapted_modules(read_family(latent("glm4_moe_lite")));
-  EXPECT_THAT(modules.can, testing::UnorderedElementsAre("gate_proj", "up_proj", "down_proj"));
-  EXPECT_THAT(modules.cannot, testing::IsSupersetOf({"q_a_proj", "experts"}));
+  EXPECT_THAT(modules.can,
+              testing::UnorderedElementsAre("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",
+                                            "o_proj", "gate_proj", "up_proj", "down_proj", "experts"));
+  EXPECT_THAT(modules.cannot, testing::ElementsAre("router"));
   EXPECT_EQ(
       abilities_text(read_family(small("ministral", {}))),
       "trains (LoRA on q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj), generates, plans");

@@ -5,10 +5,12 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "model/derive.h"
 #include "model/families/family.h"
 #include "model/layer.h"
 #include "model/layer_of.h"
 #include "model/parameter.h"
+#include "model/roles.h"
 #include "model/wrapped.h"
 
 namespace sluice::model {
@@ -80,12 +82,15 @@ AdaptedModules adapted_modules(const Shape& shape) {
     if (std::ranges::find(seen, type) != seen.end()) continue;
     seen.push_back(type);
     for (const Part& part : layer_of(shape, type).parts) {
-      const bool routed = std::holds_alternative<RoutedExperts>(part.mixer);
       for (const Weight& weight : part.weights) {
         if (!weight.is_product()) continue;
-        for (const std::string& tensor : weight.tensors)
-          add_once(weight.adapts ? modules.can : modules.cannot,
-                   routed ? "experts" : std::string(module_of(tensor)));
+        const bool experts = weight.experts > 0, can = experts || takes_adapters(weight.role, weight.adapts);
+        for (const std::string& tensor : weight.tensors) {
+          add_once(can ? modules.can : modules.cannot, experts ? "experts"
+                                                       : weight.role == roles::kRouter
+                                                           ? "router"
+                                                           : std::string(module_of(tensor)));
+        }
       }
     }
   }

@@ -94,6 +94,26 @@ void stack(const Parameter& parameter, HuggingFaceTensor& tensor) {
   }
 }
 
+// Experts' factors as PEFT stacks them for a parameter [experts, in, out] or [experts, out, in]: a is
+// [experts × rank, in], expert by expert; b is [out, rank × experts], the experts of a rank side by side.
+void stack_factor(const Parameter& parameter, HuggingFaceTensor& tensor) {
+  const int64_t experts = parameter.experts, rows = parameter.rows / experts, columns = parameter.columns;
+  if (parameter.start == Start::kAdapter) {
+    if (!parameter.transposed) return;  // as it is stored
+    tensor.shape = {experts * columns, rows};
+    tensor.order = {
+        .block_rows = rows, .block_stride = rows * columns, .row_stride = 1, .column_stride = rows};
+  } else if (parameter.transposed) {
+    tensor.shape = {columns, rows * experts};
+    tensor.order = {
+        .block_rows = rows, .block_stride = 1, .row_stride = experts, .column_stride = rows * experts};
+  } else {
+    const int64_t wide = columns * experts, halves = parameter.stacked > 0 ? 2 : 1;
+    tensor.shape = {rows, wide};
+    tensor.order = {rows, /*block_stride=*/1, halves, /*half_stride=*/wide, halves * wide, experts};
+  }
+}
+
 }  // namespace
 
 std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const Parameter& parameter) {
@@ -111,7 +131,9 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const 
     tensor.shape = {rows, tensor.columns};
     if (parameter.one_dimensional()) tensor.shape = {rows};
     if (parameter.depthwise) tensor.shape = {rows, 1, tensor.columns};
-    if (parameter.stacked > 0) {
+    if (parameter.factor != Factor::kNone && parameter.experts > 0) {
+      stack_factor(parameter, tensor);
+    } else if (parameter.stacked > 0) {
       stack(parameter, tensor);
     } else if (parameter.transposed) {
       tensor.shape = {tensor.columns, rows};

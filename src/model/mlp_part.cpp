@@ -95,7 +95,7 @@ Part experts_part(const RoutedExperts& routed, int64_t hidden) {
 // its way to its experts and back. Where rows travel a lane keeps of visits as much as its own rows' would
 // take, whoever's they are, or nothing; what it has at work of them is the same whatever it has of rows
 // (wave_bytes).
-MixerFigures figures_of(const RoutedExperts& routed, const Part&, const AtWork& at) {
+MixerFigures figures_of(const RoutedExperts& routed, const Part& part, const AtWork& at) {
   const Experts& own = routed.experts;
   const int64_t visits = own.per_token, shared = at.of_rank(own.shared_hidden), hidden = at.hidden;
   const int64_t all = shared + visits * at.of_rank(own.hidden), e = at.element;
@@ -126,6 +126,10 @@ MixerFigures figures_of(const RoutedExperts& routed, const Part&, const AtWork& 
   f.backward = order + 4 * scores + biased +
                e * (normed + ffn + at.gathered +
                     std::max({hidden + expert, hidden + 2 * at.shard, 2 * at.shard + 2 * hidden}));
+  // The rows, which experts' adapters need for their gradients.
+  const bool adapted = std::ranges::any_of(
+      part.weights, [](const Weight& weight) { return weight.experts > 0 && !weight.adapters.empty(); });
+  if (adapted && !at.travels) f.backward += hidden * e;
   f.ring_backward = f.backward;
   f.released = 2 * kept * e;
   return f;

@@ -9,7 +9,9 @@
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
+#include "model/derive.h"
 #include "model/hugging_face.h"
+#include "model/layer_of.h"
 #include "model/roles.h"
 
 namespace sluice::model {
@@ -110,8 +112,8 @@ std::vector<std::string> linear_modules(const Shape& shape) {
   const std::span kinds(program.kinds());
   for (const auto& kind : kinds.subspan(1, kinds.size() - 2)) {
     for (const Parameter& parameter : kind->parameters()) {
-      const bool adapts = parameter.adapts && !parameter.one_dimensional();
-      if (!adapts || parameter.factor != Factor::kNone) continue;
+      const bool adapts = takes_adapters(parameter.role, parameter.adapts) && !parameter.one_dimensional();
+      if (!adapts || parameter.factor != Factor::kNone || parameter.experts > 0) continue;
       for (const std::string& tensor : parameter.tensors) {
         const std::string module(module_of(tensor));
         if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
@@ -121,18 +123,96 @@ std::vector<std::string> linear_modules(const Shape& shape) {
   return modules;
 }
 
-// Whether a module is one that cannot be adapted.
-bool is_of_experts(const Shape& shape, std::string_view module) {
+// The parameters that transformers' classes stack matrices of experts in, within a block.
+std::vector<std::string> expert_parameters(const Shape& shape) {
+  std::vector<std::string> paths;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    if (!shape.block_type(layer).experts) continue;
+    for (const Part& part : layer_of(shape, shape.block_type(layer)).parts) {
+      for (const Weight& weight : part.weights) {
+        if (weight.experts == 0 || !weight.is_product()) continue;
+        std::string path = stacked_name(weight);
+        if (std::ranges::find(paths, path) == paths.end()) paths.push_back(std::move(path));
+      }
+    }
+    if (!paths.empty()) break;
+  }
+  return paths;
+}
+
+// Whether matrices of experts, or their stack, are called so.
+bool is_of_experts(const Shape& shape, const std::string& module) {
   const Program program(shape);
   for (const auto& kind : program.kinds()) {
     for (const Parameter& parameter : kind->parameters()) {
-      if (parameter.adapts) continue;
-      if (std::ranges::any_of(parameter.tensors,
-                              [&](const auto& tensor) { return module_of(tensor) == module; }))
+      if (parameter.experts > 0 && std::ranges::any_of(parameter.tensors, [&](const auto& tensor) {
+            return module_of(tensor) == module;
+          }))
         return true;
     }
   }
-  return false;
+  return std::ranges::any_of(expert_parameters(shape),
+                             [&](const std::string& path) { return path.ends_with("." + module); });
+}
+
+[[noreturn]] void refuse_target(const Shape& shape, const std::string& target,
+                                const std::vector<std::string>& names) {
+  if (is_of_experts(shape, target)) {
+    throw InputError(text("lora.targets names '", target,
+                          "', which are matrices of experts: name the parameters that stack them, ",
+                          base::join(expert_parameters(shape), ", ")));
+  }
+  const std::string nearest = base::nearest_word(target, names);
+  throw InputError(text("lora.targets names '", target, "', which no layer has: ",
+                        names.empty()     ? "the model has none that takes adapters: leave [lora] out"
+                        : nearest.empty() ? text("there are ", base::join(names, ", "))
+                                          : text("did you mean '", nearest, "'?")));
+}
+
+// Modules by their names, experts by the parameters that stack them.
+void require_targets(const Shape& shape, const std::vector<std::string>& targets,
+                     const std::vector<std::string>& modules) {
+  const std::vector<std::string> stacks = expert_parameters(shape);
+  std::vector<std::string> names = modules;
+  names.insert(names.end(), stacks.begin(), stacks.end());
+  for (const std::string& target : targets) {
+    const auto stacked = [&](const std::string& path) { return names_stack(path, target); };
+    if (std::ranges::find(modules, target) == modules.end() && std::ranges::none_of(stacks, stacked))
+      refuse_target(shape, target, names);
+  }
+}
+
+struct AdaptedMatrix {
+  std::string path;  // of its module, or of its parameter
+  int64_t rank = 0, in = 0, out = 0;
+};
+
+// Each once, whatever layers have it.
+std::vector<AdaptedMatrix> adapted_matrices(const Shape& shape) {
+  std::vector<AdaptedMatrix> all;
+  const Program program(shape);
+  for (const auto& kind : program.kinds()) {
+    const std::vector<Parameter>& parameters = kind->parameters();
+    for (size_t i = 0; i + 1 < parameters.size(); ++i) {
+      const Parameter &left = parameters[i], &right = parameters[i + 1];
+      if (left.factor != Factor::kLeft) continue;
+      const int64_t experts = std::max<int64_t>(1, left.experts);
+      const std::string& tensor = left.tensors.front();
+      all.push_back(
+          {tensor.substr(0, tensor.find(".lora_")), left.columns, left.rows / experts, right.columns});
+    }
+  }
+  return all;
+}
+
+void require_ranks(const Shape& shape) {
+  for (const AdaptedMatrix& matrix : adapted_matrices(shape)) {
+    const int64_t most = std::min(matrix.in, matrix.out);
+    if (matrix.rank <= most) continue;
+    throw InputError(text("lora.rank is ", matrix.rank, ", above the rank of ", matrix.path, ", a matrix of ",
+                          matrix.in, " x ", matrix.out, ": set it to at most ", most,
+                          ", or leave the target out"));
+  }
 }
 
 }  // namespace
@@ -198,6 +278,7 @@ void adapt(Shape& shape, const Lora& lora) {
   if (lora.rank == 0) return;
   base::require_in_range("lora.rank", lora.rank, kRanks);
   base::require_in_range("lora.alpha", lora.alpha, kAlphas);
+  shape.lora = {};
   const std::vector<std::string> modules = linear_modules(shape);
   Lora resolved = lora;
   if (lora.targets == std::vector<std::string>{kAllLinear}) resolved.targets = modules;
@@ -206,23 +287,11 @@ void adapt(Shape& shape, const Lora& lora) {
                          ? "the model has no module that takes adapters: leave [lora] out"
                          : text("lora.targets is empty: name some of ", base::join(modules, ", ")));
   }
-  for (const std::string& target : resolved.targets) {
-    if (std::ranges::find(modules, target) != modules.end()) continue;
-    const std::string nearest = base::nearest_word(target, modules);
-    if (is_of_experts(shape, target)) {
-      throw InputError(text("lora.targets names '", target, "', and experts have no adapters: ",
-                            modules.empty() ? "the model has no other module that takes any: leave [lora] out"
-                                            : text("name some of ", base::join(modules, ", "))));
-    }
-    throw InputError(text("lora.targets names '", target, "', which no layer has: ",
-                          modules.empty()   ? "the model has none that takes adapters: leave [lora] out"
-                          : nearest.empty() ? text("there are ", base::join(modules, ", "))
-                                            : text("did you mean '", nearest, "'?")));
-  }
-  shape.lora = {};
+  require_targets(shape, resolved.targets, modules);
   set_frozen(shape, parameter_table(shape), {"*"});
   train_numbers(shape);
   shape.lora = std::move(resolved);
+  require_ranks(shape);
 }
 
 void remember_loads(Shape& shape) { shape.experts.remembers_loads = true; }

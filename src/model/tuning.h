@@ -29,7 +29,8 @@ void require_matches(const std::vector<std::string>& patterns, const std::vector
 void freeze(Shape& shape, const std::vector<std::string>& patterns);
 
 // Adapters at the matrices of all blocks whose modules `lora` names ("q_proj", or "all-linear" for all of
-// them); everything else is frozen. InputError naming a target that no block has.
+// them), and at experts' by the parameters that stack them ("mlp.experts.down_proj"); everything else is
+// frozen. InputError naming a target that no block has, or a rank above its matrix's.
 void adapt(Shape& shape, const Lora& lora);
 
 // Each layer's experts have beside them how often they were visited in the last step, which a loss may

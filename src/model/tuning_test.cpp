@@ -107,8 +107,8 @@ TEST(Adapt, KnowsAllLinearModulesAndRefusesOthers) {
   EXPECT_THROW(adapt(other, {.rank = 1, .alpha = 1, .targets = {"q_prj"}}), base::InputError);
 }
 
-// Of which transformers' classes make one tensor, that PEFT's all-linear doesn't name either.
-TEST(Adapt, LeavesExpertsAsTheyAre) {
+// transformers' classes stack experts in one parameter, which PEFT's all-linear doesn't name either.
+TEST(Adapt, AllLinearLeavesExpertsAsTheyAre) {
   Shape shape = test_shape(2);
   shape.experts = {.count = 4, .per_token = 2, .hidden = 16};
   shape.block_types = {{}, {.experts = true}};
@@ -125,7 +125,81 @@ TEST(Adapt, LeavesExpertsAsTheyAre) {
     adapt(shape, {.rank = 2, .alpha = 4, .targets = {"q_proj", "up_proj"}});
     ADD_FAILURE() << "adapters of experts";
   } catch (const base::InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'up_proj', and experts have no adapters: name some of q_proj"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("'up_proj', which are matrices of experts: name the parameters that stack them, "
+                          "mlp.experts.gate_up_proj, mlp.experts.down_proj"));
+  }
+}
+
+Shape experts_beside_an_mlp() {
+  Shape shape = test_shape(2);
+  shape.experts = {.count = 4, .per_token = 2, .hidden = 6};
+  shape.block_types = {{}, {.experts = true}};
+  return shape;
+}
+
+// Each expert has factors of its own, which go where the expert is.
+TEST(Adapt, ExpertsAreNamedByTheParametersThatStackThem) {
+  Shape shape = experts_beside_an_mlp();
+  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"experts.gate_up_proj", "mlp.experts.down_proj"}});
+  const ParameterTable table = parameter_table(shape);
+  const Bucket& bucket = table.layer(1);
+  EXPECT_TRUE(bucket.trained && bucket.of_experts);
+  std::map<std::string, HuggingFaceTensor> files;
+  for (const Parameter& parameter : bucket.parameters) {
+    EXPECT_EQ(parameter.experts, 4) << parameter.name;
+    const auto tensors = hugging_face_tensors(bucket, parameter);
+    ASSERT_EQ(tensors.size(), 1U);
+    files[tensors.front().name] = tensors.front();
+  }
+  const std::string experts = "model.layers.1.mlp.experts.";
+  ASSERT_EQ(files.size(), 4U);
+  EXPECT_EQ(files.at(experts + "gate_up_proj.lora_A.weight").shape, (std::vector<int64_t>{8, shape.hidden}));
+  EXPECT_EQ(files.at(experts + "gate_up_proj.lora_B.weight").shape, (std::vector<int64_t>{12, 8}));
+  EXPECT_EQ(files.at(experts + "down_proj.lora_A.weight").shape, (std::vector<int64_t>{8, 6}));
+  EXPECT_EQ(files.at(experts + "down_proj.lora_B.weight").shape, (std::vector<int64_t>{shape.hidden, 8}));
+}
+
+// Where each element stands in PEFT's files: a is [expert, rank, in], b is [out, rank, expert].
+TEST(Adapt, FactorsOfExpertsStandInFilesAsPeftStacksThem) {
+  Shape shape = experts_beside_an_mlp();
+  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"experts.gate_up_proj", "experts.down_proj"}});
+  const ParameterTable table = parameter_table(shape);
+  for (const Parameter& parameter : table.layer(1).parameters) {
+    const HuggingFaceTensor tensor = hugging_face_tensors(table.layer(1), parameter).front();
+    const bool a = parameter.start == Start::kAdapter, left = parameter.factor == Factor::kLeft;
+    const int64_t height = parameter.rows / 4;  // of an expert
+    for (int64_t row = 0; row < parameter.rows; ++row) {
+      for (int64_t column = 0; column < parameter.columns; ++column) {
+        const int64_t expert = row / height, within = row % height;
+        const int64_t rank = left ? column : within, wide = left ? within : column;
+        const int64_t width = left ? height : parameter.columns;
+        const int64_t expected = a ? (expert * 2 + rank) * width + wide : (wide * 2 + rank) * 4 + expert;
+        ASSERT_EQ(tensor.order.first_of(row) + column * tensor.order.column_stride, expected)
+            << parameter.name << " " << row << " " << column;
+      }
+    }
+  }
+}
+
+// The MLP's down_proj is no expert's.
+TEST(Adapt, ModulesOfOtherLayersAreNotExperts) {
+  Shape shape = experts_beside_an_mlp();
+  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"down_proj"}});
+  for (const Bucket& bucket : parameter_table(shape).buckets) {
+    EXPECT_FALSE(bucket.of_experts && bucket.trained);
+    EXPECT_EQ(bucket.trained, bucket.layer == 0) << bucket.index;
+  }
+}
+
+TEST(Adapt, RefusesARankAboveTheMatrix) {
+  Shape shape = experts_beside_an_mlp();
+  try {
+    adapt(shape, {.rank = 7, .alpha = 4, .targets = {"experts.down_proj"}});
+    ADD_FAILURE() << "a rank above the matrix";
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("lora.rank is 7, above the rank of mlp.experts.down_proj"));
+    EXPECT_THAT(error.what(), HasSubstr("set it to at most 6"));
   }
 }
 
@@ -149,7 +223,8 @@ TEST(Tuning, RefusalsNameSomething) {
   EXPECT_LT(frozen.size(), 500);
   for (const std::vector<std::string>& targets : {std::vector<std::string>{"up_proj"}, {"y_proj"}, {}}) {
     const std::string refused = message([&] { adapt(shape, {.rank = 2, .alpha = 4, .targets = targets}); });
-    EXPECT_THAT(refused, HasSubstr("q_proj"));
+    EXPECT_THAT(refused, HasSubstr(targets == std::vector<std::string>{"up_proj"} ? "experts.gate_up_proj"
+                                                                                  : "q_proj"));
     EXPECT_FALSE(refused.ends_with(" ")) << refused;
   }
 }

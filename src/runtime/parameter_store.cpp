@@ -221,7 +221,8 @@ double initial_value(const model::Program& program, int64_t position, const mode
                      uint64_t seed, int64_t i) {
   const auto stream = static_cast<uint64_t>(position), draw = static_cast<uint64_t>(i);
   if (parameter.start == model::Start::kAdapter) {
-    const auto inputs = static_cast<double>(parameter.transposed ? parameter.rows : parameter.columns);
+    const int64_t rows = parameter.rows / std::max<int64_t>(1, parameter.experts);
+    const auto inputs = static_cast<double>(parameter.transposed ? rows : parameter.columns);
     return (2 * base::random_uniform(seed, stream, draw) - 1) / std::sqrt(inputs);
   }
   if (parameter.start == model::Start::kDecay) {

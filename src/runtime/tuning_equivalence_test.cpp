@@ -133,12 +133,70 @@ INSTANTIATE_TEST_SUITE_P(
                [](model::Shape& s) {
                  model::adapt(s, {.rank = 3, .alpha = 12, .targets = {"q_proj", "v_proj", "down_proj"}});
                }},
+        Tuning{"AdaptersOfExperts",
+               [](model::Shape& s) {
+                 s.experts = {.count = 4, .per_token = 2, .hidden = 14, .normalised = true};
+                 s.block_types = {{.experts = true}, {}, {.experts = true}, {.experts = true}};
+                 model::adapt(
+                     s, {.rank = 2,
+                         .alpha = 8,
+                         .targets = {"v_proj", "down_proj", "experts.gate_up_proj", "experts.down_proj"}});
+               }},
         Tuning{"AdaptersOfAllWithATiedTable",
                [](model::Shape& s) {
                  s.tie_embeddings = true;
                  model::adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}});
                }}),
     [](const auto& info) { return info.param.name; });
+
+// Adapters of experts go where their experts are: lanes that divide experts have those of their own, in even
+// parts and placed, some twice; the others' matrices are pulled and never pushed.
+TEST(AdaptersOfExperts, TrainAsOneRankWhereverExpertsAre) {
+  RunOptions options;
+  options.shape.experts = {.count = 6,
+                           .per_token = 2,
+                           .hidden = 14,
+                           .shared_hidden = 12,
+                           .normalised = true,
+                           .sigmoid = true,
+                           .corrected = true};
+  model::adapt(options.shape,
+               {.rank = 2,
+                .alpha = 6,
+                .targets = {"q_proj", "up_proj", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"}});
+  const RunRecord reference = run_in_process(options);
+  EXPECT_LT(reference.losses.back(), reference.losses.front());
+  options.world_size = 8;
+  options.plan = packed_plan;
+  options.strategies = {"<1,1,8,8,2>", "<2,2,2,2,2>", "<1,2,4,4,2>", "8x<1,1,1>", "<2,1,4>"};
+  for (const int spare : {-1, 0, 1}) {
+    options.spare_experts = spare;
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  }
+  options.spare_experts = -1;
+  options.policies = {{.recompute = true}, {.offload_permille = 500}, {}};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
+// Under rings and exchanged heads other lanes make keys and values of a lane's narrow rows.
+TEST(AdaptersOfLatentMatrices, TrainAsOneRank) {
+  RunOptions options;
+  options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+  options.shape.kv_heads = options.shape.heads;
+  options.shape.head_dim = 8;
+  options.shape.rotated = 2;
+  model::adapt(options.shape,
+               {.rank = 2,
+                .alpha = 6,
+                .targets = {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"}});
+  const RunRecord reference = run_in_process(options);
+  EXPECT_LT(reference.losses.back(), reference.losses.front());
+  options.world_size = 4;
+  options.plan = &ringed_plan;
+  options.exchanges = {{.head_lanes = 1}, {.head_lanes = 0}, {.head_lanes = 2}};
+  options.strategies = {"<1,1,4>", "<2,1,2>", "<1,2,2>", "<1,1,4,4>", "<2,2,1>", "4x<1,1,1>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
 
 // A loss on one target in twenty: micro-batches and ranks that have none at all among them.
 TEST(MaskedHead, TrainsAsOneRankUnderEveryStrategy) {

@@ -23,7 +23,7 @@ class Models(CommandTest):
         by_type = {row["model_type"]: row for row in rows}
         self.assertEqual(by_type["llama"], {"model_type": "llama", "trains": True, "lora": True, "generates": True, "plans": True,
                                             "missing": ""})
-        self.assertIn("experts", by_type["olmoe"]["missing"])
+        self.assertEqual("adapters of router", by_type["olmoe"]["missing"])
         self.assertIn("images", by_type["qwen3_vl"]["missing"])
         table = self.done("models")
         for name in types:
