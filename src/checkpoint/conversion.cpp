@@ -61,7 +61,8 @@ void write_imported(const std::filesystem::path& path, const std::vector<TensorI
 }  // namespace
 
 ParameterSource float_masters(Checkpoint& checkpoint) {
-  return [&checkpoint](int bucket, Interval interval, float* values) {
+  return [&checkpoint](int index, Interval interval, float* values) {
+    const model::Bucket& bucket = checkpoint.plain_table().buckets[static_cast<size_t>(index)];
     if (checkpoint.manifest().type == TensorType::kFloat32) {
       checkpoint.read(bucket, interval, State::kMaster, values);
       return;
@@ -84,7 +85,7 @@ void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& fold
       write_optimizer(part, checkpoint, states);
     };
   }
-  const model::ParameterTable tuned = model::parameter_table(checkpoint.manifest().shape);
+  const model::ParameterTable& tuned = checkpoint.plain_table();
   const model::ParameterTable plain = model::parameter_table(model::untuned(tuned.shape));
   export_hugging_face(folder, plain, merged(plain, tuned, float_masters(checkpoint)), with_companions);
 }
@@ -93,7 +94,7 @@ void export_adapters(Checkpoint& checkpoint, const std::filesystem::path& folder
                      const ExportOptions& options) {
   ExportOptions named = options;
   named.record = folder_record(checkpoint.companions());
-  export_adapters(folder, model::parameter_table(checkpoint.manifest().shape), float_masters(checkpoint),
+  export_adapters(folder, checkpoint.plain_table(), float_masters(checkpoint),
                   base, named);
 }
 

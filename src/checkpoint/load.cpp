@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/blocks.h"
+#include "model/coded_weight.h"
 #include "model/shape_sizes.h"
 #include "model/tuning.h"
 
@@ -80,6 +81,11 @@ std::string text_of(const model::Lora& lora) {
               base::join(lora.targets, ", "));
 }
 
+std::string text_of(const model::BaseFormat& format) {
+  return format.coded() ? text(base::name_of(format.format), ", in words of ", format.word_bytes, " bytes")
+                        : "numbers";
+}
+
 }  // namespace
 
 struct Checkpoint::RankFile {
@@ -96,6 +102,7 @@ Checkpoint::Checkpoint(storage::Location directory)
       manifest_(read_manifest(directory_)),
       records_(manifest_.files),
       table_(model::parameter_table(manifest_.shape)),
+      plain_table_(model::parameter_table(model::with_plain_base(manifest_.shape))),
       places_(table_) {
   records_.insert(records_.end(), manifest_.shared.begin(), manifest_.shared.end());
   files_.resize(records_.size());
@@ -111,6 +118,11 @@ void Checkpoint::require_model(const model::Shape& shape, TensorType type) const
     throw InputError(text(directory_.string(), " has ", text_of(saved), " but the run ", text_of(shape.lora),
                           ": resume with the [lora] it was made with, or train on from an export, which ",
                           "merges them"));
+  }
+  if (shape.base.coded() && shape.base != manifest_.shape.base) {
+    throw InputError(text(directory_.string(), " has its frozen base in ", text_of(manifest_.shape.base),
+                          " but the run in ", text_of(shape.base), ": resume with the model.base and train.dtype ",
+                          "it was made with, or begin from an export"));
   }
   if (manifest_.type != type) {
     throw InputError(text(directory_.string(), " holds ", config_name(manifest_.type), " but the run keeps ",
@@ -146,13 +158,67 @@ void Checkpoint::read(const model::Bucket& bucket, Interval interval, State stat
                          if (has(there, state))
                            read(there, elsewhere, state, values + (run.begin - interval.begin));
                        });
+  if (state != State::kMaster) return;
+  places_.for_each_coded(bucket, interval,
+                         [&](const model::Parameter& own, Interval run, int there, const model::Parameter& coded) {
+                           read_expanded(coded, there, {run.begin - own.offset, run.end - own.offset},
+                                         values + (run.begin - interval.begin));
+                         });
 }
 
 template void Checkpoint::read(const model::Bucket&, Interval, State, float*);
 template void Checkpoint::read(const model::Bucket&, Interval, State, double*);
 
+namespace {
+
+// Of words that files have as wide numbers: the upper half of each where they are bfloat16's.
+template <typename Element>
+std::vector<std::byte> bytes_of_words(const std::vector<Element>& numbers, int64_t word_bytes) {
+  std::vector<std::byte> bytes(numbers.size() * static_cast<size_t>(word_bytes));
+  const size_t skipped = sizeof(Element) - static_cast<size_t>(word_bytes);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    std::memcpy(bytes.data() + i * static_cast<size_t>(word_bytes),
+                reinterpret_cast<const std::byte*>(&numbers[i]) + skipped, static_cast<size_t>(word_bytes));
+  }
+  return bytes;
+}
+
+// The rows that have elements of a matrix, by row group.
+std::vector<Interval> rows_by_group(const model::Parameter& matrix, Interval elements) {
+  const Interval rows{elements.begin / matrix.columns,
+                      (elements.end + matrix.columns - 1) / matrix.columns};
+  std::vector<Interval> parts;
+  int64_t first = 0;
+  for (const model::RowGroup& group : matrix.groups) {
+    const Interval part = base::intersect(rows, {first, first + group.rows});
+    if (!part.empty()) parts.push_back(part);
+    first += group.rows;
+  }
+  return parts;
+}
+
+}  // namespace
+
+template <typename Element>
+void Checkpoint::read_expanded(const model::Parameter& coded, int bucket, Interval elements, Element* values) {
+  const std::vector<Interval> rows = rows_by_group(coded, elements);
+  const std::vector<model::CodedRows> runs = model::coded_rows(coded, rows);
+  std::vector<Element> words, numbers;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    words.resize(static_cast<size_t>(runs[i].words().size()));
+    read(bucket, runs[i].words(), State::kMaster, words.data());
+    const std::vector<std::byte> blocks = bytes_of_words(words, coded.format.word_bytes);
+    const Interval own{rows[i].begin * coded.columns, rows[i].end * coded.columns};
+    numbers.resize(static_cast<size_t>(own.size()));
+    model::expand(coded.format, runs[i], runs[i].blocks(), blocks.data(), numbers.data());
+    const Interval part = base::intersect(own, elements);
+    std::copy_n(numbers.begin() + (part.begin - own.begin), part.size(), values + (part.begin - elements.begin));
+  }
+}
+
 template <typename Element>
 void Checkpoint::require_finite(int bucket, std::span<const Element> values) const {
+  if (table_.buckets[static_cast<size_t>(bucket)].coded) return;  // codes may look like anything
   const auto found =
       std::find_if_not(values.begin(), values.end(), [](Element v) { return std::isfinite(v); });
   if (found == values.end()) return;
@@ -172,6 +238,11 @@ void Checkpoint::verify(const model::ParameterTable& table, std::span<const Inte
   };
   for (const model::Bucket& bucket : table.buckets)
     places_.for_each_run(bucket, wanted[static_cast<size_t>(bucket.index)], want);
+  const auto want_all = [&](const model::Parameter& own, Interval run, int bucket, const model::Parameter& coded) {
+    want(own, run, bucket, coded.stored());
+  };
+  for (const model::Bucket& bucket : table.buckets)
+    places_.for_each_coded(bucket, wanted[static_cast<size_t>(bucket.index)], want_all);
   for (size_t index = 0; index < files_.size(); ++index) {
     if (!bytes[index].empty()) file(index).blocks.require(bytes[index]);
   }

@@ -30,13 +30,15 @@ class Checkpoint {
   // InputError naming the values that differ and what to set. What is frozen may differ; adapters only if the
   // checkpoint has none.
   void require_model(const model::Shape& shape, TensorType type) const;
+  // The checkpoint's model with its frozen base as numbers, whether files have these or codes.
+  const model::ParameterTable& plain_table() const { return plain_table_; }
 
   // Elements `interval` of a bucket's flat array, as the checkpoint's own model has it. DamagedCheckpoint
   // naming the file when it is missing or not as it was written; InputError when a parameter is not finite.
   // Element must be the manifest's type: float or double. REQUIRES: the bucket has such a state.
   template <typename Element>
   void read(int bucket, base::Interval interval, State state, Element* values);
-  // The same of a bucket of the model that require_model accepted. What the checkpoint does not have stays as
+  // The same of a bucket of the model that require_model accepted, as numbers what it has as such. What the checkpoint does not have stays as
   // it is: adapters, and moments of what was frozen.
   template <typename Element>
   void read(const model::Bucket& bucket, base::Interval interval, State state, Element* values);
@@ -76,7 +78,11 @@ class Checkpoint {
   storage::Location directory_;
   Manifest manifest_;
   std::vector<FileRecord> records_;  // of the ranks' files, then of the shared ones
+  template <typename Element>
+  void read_expanded(const model::Parameter& coded, int bucket, base::Interval elements, Element* values);
+
   model::ParameterTable table_;
+  model::ParameterTable plain_table_;
   model::ParameterIndex places_;
   std::vector<std::unique_ptr<RankFile>> files_;  // of records_; null until needed
 };

@@ -195,6 +195,14 @@ void TensorFolder::find_scales(Source& source) const {
   source.blocks = blocks;
 }
 
+void TensorFolder::find_nf4(const model::HuggingFaceTensor& tensor, Source& source) const {
+  source.nf4 = std::make_shared<const Nf4Matrix>(Nf4Matrix::Tensor{source.file, source.tensor}, tensor.shape,
+                                                 [this](const std::string& name) -> Nf4Matrix::Tensor {
+                                                   const Source part = look_for(name);
+                                                   return {part.file, part.tensor};
+                                                 });
+}
+
 TensorFolder::Source TensorFolder::find(const model::HuggingFaceTensor& tensor) const {
   Source source = look_for(tensor.name);
   if (source.tensor == nullptr) {
@@ -203,6 +211,10 @@ TensorFolder::Source TensorFolder::find(const model::HuggingFaceTensor& tensor) 
                           "' is missing: the folder is incomplete", " or holds another architecture"));
   }
   const std::string name = where(*source.file, tensor.name);
+  if (source.tensor->format_type == "U8") {
+    find_nf4(tensor, source);
+    return source;
+  }
   require_shape(name, source.tensor->shape, tensor.shape);
   if (is_float8(*source.tensor)) {
     find_scales(source);
@@ -246,7 +258,9 @@ std::map<std::string, TensorType> TensorFolder::other_types() const {
 }
 
 bool TensorFolder::quantised() const {
-  return std::ranges::any_of(sources_, [](const auto& each) { return each.second.scales != nullptr; });
+  return std::ranges::any_of(sources_, [](const auto& each) {
+    return each.second.scales != nullptr || each.second.nf4 != nullptr;
+  });
 }
 
 bool TensorFolder::is_carried(const std::string& name) const {
@@ -266,6 +280,11 @@ void TensorFolder::sort_others() {
   for (const auto& [name, source] : sources_) {
     known.insert(source.tensor->name);
     if (source.scales != nullptr) known.insert(source.scales->name);
+    if (source.nf4 == nullptr) continue;
+    for (const char* part : Nf4Matrix::kParts) {
+      const auto found = all_.find(source.tensor->name + part);
+      if (found != all_.end()) known.insert(found->first);
+    }
   }
   for (const auto& file : files_) {
     for (const TensorInfo& tensor : file->tensors()) {
@@ -318,6 +337,10 @@ void TensorFolder::read(const Source& source, const model::HuggingFaceTensor& te
     if (!tensor.straight()) return read_reordered(tensor, inside, to, load);
     load(inside.begin, inside.size(), to);
   };
+  if (source.nf4 != nullptr) {
+    return read_by(
+        [&](int64_t first, int64_t count, float* values) { source.nf4->read(first, count, values); });
+  }
   if (source.blocks) {
     return read_by(
         [&](int64_t first, int64_t count, float* values) { source.blocks->read(first, count, values); });

@@ -14,6 +14,7 @@
 #include "base/interval.h"
 #include "checkpoint/block_scaled.h"
 #include "checkpoint/file_names.h"
+#include "checkpoint/nf4.h"
 #include "checkpoint/safetensors.h"
 #include "model/hugging_face.h"
 
@@ -27,7 +28,8 @@ struct TensorHints {
 
 // One number for each of a model's parameters, under Hugging Face's tensor names, opened for reading: the
 // files STEM.safetensors, or the shards that STEM.safetensors.index.json lists. F32, BF16 or F16, widened
-// exactly; stacks of experts' matrices may be MXFP4, and any matrix F8_E4M3 with scales (block_scaled.h).
+// exactly; stacks of experts' matrices may be MXFP4, and any matrix F8_E4M3 with scales (block_scaled.h), or
+// NF4 as bitsandbytes saves it (nf4.h).
 class TensorFolder {
  public:
   // Reads every header. base::InputError naming file and tensor when one is missing, has another shape than
@@ -72,6 +74,7 @@ class TensorFolder {
     const SafetensorsFile* scales_file = nullptr;
     const TensorInfo* scales = nullptr;
     std::optional<BlockScaled> blocks;  // of one in 8 bits
+    std::shared_ptr<const Nf4Matrix> nf4 = nullptr;  // of one as bitsandbytes saves it
   };
 
   void open_files(const std::string& stem);
@@ -83,6 +86,7 @@ class TensorFolder {
   Source find(const model::HuggingFaceTensor& tensor) const;
   std::optional<Source> find_mxfp4(const model::HuggingFaceTensor& tensor) const;
   void find_scales(Source& source) const;
+  void find_nf4(const model::HuggingFaceTensor& tensor, Source& source) const;
   void read(const Source& source, const model::HuggingFaceTensor& tensor, base::Interval inside,
             float* to) const;
 

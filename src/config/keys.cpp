@@ -54,8 +54,16 @@ constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"constant", Decay::kConstant},
                                    {"wsd", Decay::kWsd},
                                    {"inverse_sqrt", Decay::kInverseSqrt}};
-constexpr Word<base::MomentFormat> kOptimizers[] = {{"adamw", base::MomentFormat::kWide},
-                                                    {"adamw_8bit", base::MomentFormat::k8Bit}};
+constexpr Word<OptimizerName> kOptimizers[] = {{"adamw", OptimizerName::kAdamW},
+                                               {"adamw_8bit", OptimizerName::kAdamW8Bit},
+                                               {"muon", OptimizerName::kMuon}};
+constexpr Word<MuonRate> kMuonRates[] = {{"match_rms_adamw", MuonRate::kMatchRmsAdamW},
+                                         {"original", MuonRate::kOriginal}};
+constexpr Word<base::WeightFormat> kBases[] = {
+    {name_of(base::WeightFormat::kPlain), base::WeightFormat::kPlain},
+    {name_of(base::WeightFormat::kNf4), base::WeightFormat::kNf4},
+    {name_of(base::WeightFormat::kInt8), base::WeightFormat::kInt8},
+    {name_of(base::WeightFormat::kMxfp4), base::WeightFormat::kMxfp4}};
 const Word<std::string> kMethods[] = {{"ours", "ours"}, {"paper", "paper"}};
 const Word<std::string> kExchanges[] = {
     {"auto", "auto"},         {"ring", "ring"},       {"heads", "heads"}, {"nested", "nested"},
@@ -126,6 +134,8 @@ void visit_model(RunConfig& config, Fields& keys) {
   visit_shape(shape, model.hf.empty(), keys);
   model.shape = shape;
   keys("seed", OptionalNumber(model.seed, kSeeds), "of initial weights; left out: data.seed");
+  keys("base", Choice(model.base, kBases),
+       "with LoRA: how ranks keep the frozen matrices of layers, which they expand on use (fine_tuning.md)");
 }
 
 // What a phase may change.
@@ -298,9 +308,9 @@ class Groups final : public FieldValue {
 
 void visit_optimizer(RunConfig& config, Fields& keys) {
   OptimizerConfig& optimizer = config.optimizer;
-  keys("name", Choice(optimizer.moments, kOptimizers),
-       "adamw_8bit keeps its moments in 8 bits: 10 bytes for a parameter that a rank owns, in place of 16 "
-       "(training.md)");
+  keys("name", Choice(optimizer.name, kOptimizers),
+       "adamw_8bit keeps its moments in 8 bits: 10 bytes for a parameter that a rank owns, in place of 16; "
+       "muon: for the matrices of layers, AdamW for the rest (training.md)");
   keys("lr", Number(optimizer.lr, kRates), "the highest");
   keys("betas", Betas(optimizer.betas), "of the moments");
   keys("eps", Number(optimizer.eps, {0, 1}), "");
@@ -312,6 +322,10 @@ void visit_optimizer(RunConfig& config, Fields& keys) {
        "(step + 1)), at least min_lr");
   keys("decay_steps", Number(optimizer.decay_steps, kSteps), "of wsd; 0: a tenth of all");
   keys("min_lr", Number(optimizer.min_lr, kRates), "at the end");
+  keys("momentum", Number(optimizer.momentum, {0, 1}), "these three of muon");
+  keys("adjust_lr", Choice(optimizer.adjust_lr, kMuonRates),
+       "match_rms_adamw: lr * 0.2 * sqrt(max(A, B)) for a matrix [A, B]; original: lr * sqrt(max(1, A / B))");
+  keys("ns_steps", Number(optimizer.ns_steps, {1, 100}), "Newton-Schulz steps");
   keys("groups", Groups(optimizer.groups), "rates of their own: see below");
 }
 

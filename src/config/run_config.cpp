@@ -23,9 +23,26 @@ double margin_bytes(const MemoryConfig& memory, double whole, bool on_gpu) {
   return on_gpu ? 2 * kGiB : std::min(2 * kGiB, whole / 10);
 }
 
-void resolve_dtype(TrainConfig& train, bool on_gpu) {
-  if (train.dtype == ComputeType::kAuto)
-    train.dtype = on_gpu ? ComputeType::kBFloat16 : ComputeType::kFloat32;
+namespace {
+
+// Of a frozen base, whose codes travel as numbers of the compute type.
+int64_t word_bytes(ComputeType dtype) {
+  switch (dtype) {
+    case ComputeType::kBFloat16: return 2;
+    case ComputeType::kFloat64: return 8;
+    case ComputeType::kFloat32:
+    case ComputeType::kAuto: return 4;
+  }
+  return 4;
+}
+
+}  // namespace
+
+void resolve_dtype(RunConfig& config, bool on_gpu) {
+  ComputeType& dtype = config.train.dtype;
+  if (dtype == ComputeType::kAuto) dtype = on_gpu ? ComputeType::kBFloat16 : ComputeType::kFloat32;
+  if (config.model.shape && config.model.shape->base.coded())
+    config.model.shape->base.word_bytes = word_bytes(dtype);
 }
 
 namespace {
@@ -197,6 +214,14 @@ void tune(RunConfig& config) {
   }
   model::adapt(shape, {config.lora.rank, config.lora.alpha, config.lora.targets});
   model::freeze(shape, config.train.freeze);
+  model::quantize_base(shape, {config.model.base, word_bytes(config.train.dtype)});
+  // What generates text would hold the whole base expanded, beside what memory is proved for.
+  if (shape.base.coded() && (config.rl.rolls_out() || config.train.sample_every > 0)) {
+    throw base::InputError(base::text("model.base is ", base::name_of(shape.base.format),
+                                      ", but ", config.rl.rolls_out() ? "rl.algorithm" : "train.sample_every",
+                                      " generates text within the run, which computes with whole weights: set "
+                                      "model.base = \"none\""));
+  }
   if (config.optimizer.groups.empty()) return;
   const std::vector<std::string> names = model::tensor_names(model::parameter_table(shape));
   for (const GroupConfig& group : config.optimizer.groups)

@@ -23,6 +23,7 @@ struct ModelConfig {
   std::string hf;                     // Hugging Face folder; empty: `shape` is given in the file
   std::optional<model::Shape> shape;  // from the keys, or read from hf's config.json by resolve()
   std::optional<int64_t> seed;        // of initial weights; none: data.seed
+  base::WeightFormat base = base::WeightFormat::kPlain;  // of what a LoRA run freezes
 };
 
 // Corpora that are evaluated together.
@@ -179,8 +180,15 @@ struct GroupConfig {
 // 1/√step.
 enum class Decay : uint8_t { kCosine, kLinear, kConstant, kWsd, kInverseSqrt };
 
+enum class OptimizerName : uint8_t { kAdamW, kAdamW8Bit, kMuon };
+// What Muon's rate of a matrix is multiplied by, as torch.optim.Muon calls it.
+enum class MuonRate : uint8_t { kMatchRmsAdamW, kOriginal };
+
 struct OptimizerConfig {
-  base::MomentFormat moments = base::MomentFormat::kWide;  // by the optimizer's name
+  OptimizerName name = OptimizerName::kAdamW;
+  double momentum = 0.95;  // these three of Muon
+  MuonRate adjust_lr = MuonRate::kMatchRmsAdamW;
+  int64_t ns_steps = 5;
   double lr = 3e-4;
   std::array<double, 2> betas{0.9, 0.95};
   double eps = 1e-8;
@@ -191,6 +199,10 @@ struct OptimizerConfig {
   int64_t decay_steps = 0;  // of wsd: the last ones; 0: a tenth of all
   double min_lr = 3e-5;
   std::vector<GroupConfig> groups;  // the first that matches counts
+
+  base::MomentFormat moments() const {
+    return name == OptimizerName::kAdamW8Bit ? base::MomentFormat::k8Bit : base::MomentFormat::kWide;
+  }
 };
 
 // Which of the candidate strategies a step may take: any, each in turn, or one.
@@ -315,8 +327,8 @@ void resolve_model(RunConfig& config, ModelUse use = ModelUse::kCompute);
 // that is less.
 double margin_bytes(const MemoryConfig& memory, double whole, bool on_gpu);
 
-// Settles train.dtype = "auto": bfloat16 on GPUs, float32 on CPUs.
-void resolve_dtype(TrainConfig& train, bool on_gpu);
+// Settles train.dtype = "auto": bfloat16 on GPUs, float32 on CPUs; and what of the shape follows from it.
+void resolve_dtype(RunConfig& config, bool on_gpu);
 
 // What [link] means, and train.reduce_dtype, with this dtype. InputError where it asks for more bits, or
 // others, than ranks compute with: parameters travel as they are then. REQUIRES: the dtype is settled.

@@ -92,10 +92,10 @@ struct MemoryModel {
     return master_bytes > 0 ? master_bytes : std::max<int64_t>(4, element_bytes);
   }
   // On the ranks that own so many parameters. Those that are not trained have neither Adam states nor
-  // gradient.
-  int64_t owner_bytes(int64_t all, int64_t trained) const {
-    return trained * owner_bytes_per_parameter +
-           (all - trained) * std::min(kept_master_bytes(), owner_bytes_per_parameter);
+  // gradient. Words of codes are no wider than ranks compute.
+  int64_t owner_bytes(int64_t all, int64_t trained, int64_t coded = 0) const {
+    const int64_t master = std::min(kept_master_bytes(), owner_bytes_per_parameter);
+    return trained * owner_bytes_per_parameter + (all - trained - coded) * master + coded * element_bytes;
   }
   // Masters in bfloat16, moments in 8 bits. False, with nothing changed, where they are so already, or bytes
   // were published.

@@ -50,10 +50,10 @@ StageElements stage_elements(const CostModel& cost, const strategy::Scheme& sche
   const MemoryModel& memory = cost.options().memory;
   const ShareTraits& traits = cost.options().share_traits;
   StageElements result;
-  std::map<std::tuple<int, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
+  std::map<std::tuple<int, bool, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
   for (const int bucket : program.buckets_of(run)) {
-    const auto [position, trained, of_experts] = program.buckets()[static_cast<size_t>(bucket)];
-    const auto [known, added] = alike.try_emplace({program.at(position).kind, trained, of_experts});
+    const auto [position, trained, of_experts, coded] = program.buckets()[static_cast<size_t>(bucket)];
+    const auto [known, added] = alike.try_emplace({program.at(position).kind, trained, of_experts, coded});
     if (added) known->second = bucket_elements(program, memory, bucket, scheme.tp);
     // A lane's own experts, and others' parameters where they are not shared.
     const int64_t whole = of_experts ? cost.seated(scheme, known->second) : known->second;
@@ -88,7 +88,8 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   const ParameterCount all = all_parameters(program(), memory);
   const bool head = run.end > program().head();
   return held.parameters * memory.element_bytes + held.gradients * memory.accumulator_bytes +
-         memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
+         memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size),
+                            divide_up(all.coded, world_size)) +
          memory.pull_bytes(options().codecs.pull, divide_up(all.all, world_size), held.parameters) +
          (counts_buffers(options()) ? narrow_copies_bytes(memory, divide_up(all.all, world_size)) : 0) +
          link_buffer_bytes(cost_, scheme_, stage, world_size) + (head ? memory.logits_chunk_bytes : 0) +
@@ -107,7 +108,7 @@ int64_t MemoryCost::fixed_bytes(int world_size) const {
     fullest = std::max(fullest, stage_bytes(stage, world_size));
   }
   if (counts_buffers(options())) fullest = with_small_tensors(fullest);
-  return fullest + narrow_product_bytes(0);
+  return fullest + narrow_product_bytes(0) + expanded_bytes(program().blocks());
 }
 
 int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
@@ -123,6 +124,14 @@ int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
     }
   });
   return most;
+}
+
+int64_t MemoryCost::expanded_bytes(base::Interval run) const {
+  int64_t most = 0;
+  for_each_kind_of_block(run, [&](int64_t position) {
+    most = std::max(most, expanded_elements(program(), position, scheme_.tp, scheme_.experts));
+  });
+  return most * options().memory.element_bytes;
 }
 
 template <typename Visit>
@@ -314,16 +323,17 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
                                   bool copies) const {
   const int64_t most = options().memory.transient_bytes_per_token;
   const int64_t narrow = narrow_product_bytes(tokens);
+  const int64_t expanded = kind == CellKind::kBackwardWeight ? 0 : expanded_bytes(run);
   int64_t working = 0;
   if (kind == CellKind::kForward) {
     for_each_kind_of_block(run, [&](int64_t position) {
       const int64_t own = std::min(most, token_bytes(position).forward);
       working = std::max(working, own + dropped_bytes_per_token(position));
     });
-    working = working * tokens + narrow;
+    working = working * tokens + narrow + expanded;
     return run.end > program().head() ? std::max(working, head_working_bytes(tokens, loss_tokens)) : working;
   }
-  if (kind == CellKind::kBackwardWeight || most == 0) return narrow;
+  if (kind == CellKind::kBackwardWeight || most == 0) return narrow + expanded;
   for_each_kind_of_block(run, [&](int64_t position) {
     const model::TokenBytes bytes = token_bytes(position);
     int64_t own = std::max(std::min(most, bytes.backward), attention_bytes_per_token()) +
@@ -334,7 +344,7 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
     }
     working = std::max(working, own);
   });
-  return tokens * working + narrow;
+  return tokens * working + narrow + expanded;
 }
 
 int64_t MemoryCost::within_host(int64_t tokens, int64_t at_once) const {

@@ -97,6 +97,8 @@ class MemoryCost {
   // Of narrow products beside their operands and results: these as floats, and a matrix's codes
   // (ops/narrow_product.h).
   int64_t narrow_product_bytes(int64_t tokens) const;
+  // Of coded matrices of a block of the run, expanded while it is at work.
+  int64_t expanded_bytes(base::Interval run) const;
   int64_t within_host(int64_t tokens, int64_t at_once) const;  // at most what the host holds of them
 
   CostModel cost_;

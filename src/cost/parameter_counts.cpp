@@ -1,5 +1,7 @@
 #include "cost/parameter_counts.h"
 
+#include <algorithm>
+
 #include "model/parameters.h"
 
 namespace sluice::cost {
@@ -8,6 +10,7 @@ namespace {
 void add(ParameterCount& to, const model::BucketPlace& bucket, int64_t elements) {
   to.all += elements;
   if (bucket.trained) to.trained += elements;
+  if (bucket.coded) to.coded += elements;
 }
 
 }  // namespace
@@ -37,10 +40,25 @@ OperationElements operation_elements(const model::Program& program, const Memory
   return elements;
 }
 
+int64_t expanded_elements(const model::Program& program, int64_t position, int tp, int expert_lanes) {
+  int64_t most = 0;
+  for (int t = 0; t < tp; ++t) {
+    int64_t elements = 0;
+    for (const model::Parameter& parameter : program.kind_at(position).parameters()) {
+      if (!parameter.format.coded()) continue;
+      const int lanes = parameter.experts > 0 ? expert_lanes : 1;
+      for (const base::Interval& rows : model::local_rows(parameter, {.tp = tp, .t = t, .expert_lanes = lanes}))
+        elements += rows.size() * parameter.columns;
+    }
+    most = std::max(most, elements);
+  }
+  return most;
+}
+
 int64_t exact_elements(const model::Program& program, int64_t position) {
   int64_t elements = 0;
   for (const model::Parameter& parameter : program.kind_at(position).parameters())
-    if (parameter.keeps_its_bits()) elements += parameter.size();
+    if (parameter.keeps_its_bits()) elements += parameter.stored_size();
   return elements;
 }
 
@@ -57,6 +75,7 @@ ParameterCount all_parameters(const model::Program& program, const MemoryModel& 
     }
     count.all += of_kind.all;
     count.trained += of_kind.trained;
+    count.coded += of_kind.coded;
   }
   return count;
 }

@@ -10,11 +10,14 @@ namespace sluice::cost {
 // Of the largest TP shard of a bucket.
 int64_t bucket_elements(const model::Program& program, const MemoryModel& memory, int bucket, int tp);
 
-// Of several buckets, and of those of them that are trained.
+// Of several buckets, of those of them that are trained, and of those that are coded, in words of codes.
 struct ParameterCount {
   int64_t all = 0;
   int64_t trained = 0;
+  int64_t coded = 0;
 };
+// Of an operation's coded parameters, expanded, on the rank that has most of them.
+int64_t expanded_elements(const model::Program& program, int64_t position, int tp, int expert_lanes);
 // Of those that an operation reads: of experts, and others.
 struct OperationElements {
   ParameterCount experts;

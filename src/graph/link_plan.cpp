@@ -40,6 +40,7 @@ LinkPlan::Way way(const LinkPlan& plan, const model::ParameterTable& table, link
 void add(LinkPlan::Elements& to, const model::Bucket& bucket, int64_t elements) {
   to.all += elements;
   if (bucket.trained) to.trained += elements;
+  if (bucket.coded) to.coded += elements;
 }
 
 std::string key_of(const strategy::Strategy& strategy, const LinkMachine& machine) {

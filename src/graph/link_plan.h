@@ -41,10 +41,12 @@ struct LinkPlan {
     std::vector<link::Volume> nics;  // by round: what each NIC sends and receives in pull's direction
   };
   Way pull, push;
-  // By rank, all and of these those that are trained: what it owns, and its compute shards.
+  // By rank, all and of these those that are trained, and those that are coded: what it owns, and its compute
+  // shards.
   struct Elements {
     int64_t all = 0;
     int64_t trained = 0;
+    int64_t coded = 0;
   };
   std::vector<Elements> owned;
   std::vector<Elements> held;

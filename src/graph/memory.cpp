@@ -260,7 +260,7 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& opti
   const LinkPlan::Elements& held = graph.links->held[r];
   const LinkPlan::Elements& owned = graph.links->owned[r];
   const int64_t bytes = held.all * memory.element_bytes + held.trained * memory.accumulator_bytes +
-                        memory.owner_bytes(owned.all, owned.trained) +
+                        memory.owner_bytes(owned.all, owned.trained, owned.coded) +
                         memory.pull_bytes(options.codecs.pull, owned.all, held.all);
   if (!cost::counts_buffers(options)) return bytes;
   return cost::with_small_tensors(bytes + cost::narrow_copies_bytes(memory, owned.all) +

@@ -22,7 +22,7 @@ OperationShards::OperationShards(const model::ParameterTable& table, int64_t pos
     if (of == Of::kGradients && !bucket.trained) continue;
     const at::Tensor flat = flats(index);
     if (!flat.defined()) continue;
-    const int64_t expected = model::shard_of(bucket, cut).size();
+    const int64_t expected = model::local_elements(bucket, cut);
     SLUICE_ASSERT(flat.dim() == 1 && flat.numel() == expected,
                   base::text("bucket ", index, " on TP rank ", cut.t, " of ", cut.tp, " has ", expected,
                              " elements, its flat shard ", flat.numel()));

@@ -14,8 +14,8 @@
 
 namespace sluice::layers {
 
-// This rank's flat shard of a bucket, undefined where it has none: one-dimensional, model::shard_of(bucket,
-// cut).size() elements.
+// This rank's flat shard of a bucket, undefined where it has none: one-dimensional, expanded where the bucket
+// is coded, model::local_elements(bucket, cut) elements.
 using FlatShards = std::function<at::Tensor(int bucket)>;
 
 // What an operation reads on a rank, or its gradients; the views share the shards' storage. What there is

@@ -50,7 +50,7 @@ class ShardCache {
                                  int t) {
     const auto [cut, parts, part] = residence_of(bucket, pipeline, lane, t);
     const auto [found, added] =
-        shards_.try_emplace({bucket.kind, bucket.trained, bucket.of_experts, cut.tp, cut.t, cut.expert_lanes,
+        shards_.try_emplace({bucket.kind, bucket.trained, bucket.of_experts, bucket.coded, cut.tp, cut.t, cut.expert_lanes,
                              cut.expert_lane, cut.own_experts.data(), parts, part});
     if (added) {
       const base::IntervalSet whole = model::shard_of(bucket, cut);
@@ -60,7 +60,7 @@ class ShardCache {
   }
 
  private:
-  std::map<std::tuple<int, bool, bool, int, int, int, int, const int*, int, int>, base::IntervalSet> shards_;
+  std::map<std::tuple<int, bool, bool, bool, int, int, int, int, const int*, int, int>, base::IntervalSet> shards_;
 };
 
 }  // namespace

@@ -52,7 +52,7 @@ class Locator {
     if (space_ == Space::kGroups) return;
     for (const model::Parameter& parameter : table_.buckets[static_cast<size_t>(bucket)].parameters) {
       if (!parameter.keeps_its_bits()) continue;
-      const Interval part = base::intersect(slice, {parameter.offset, parameter.offset + parameter.size()});
+      const Interval part = base::intersect(slice, parameter.stored());
       if (part.empty()) continue;
       to.push_back({offset + part.begin - slice.begin, offset + part.end - slice.begin});
     }
@@ -414,7 +414,7 @@ base::IntervalSet differing(const model::Bucket& bucket) {
   base::IntervalSet elements;
   if (!bucket.trained || bucket.size < strategy::kLeastDifferences) return elements;
   for (const model::Parameter& parameter : bucket.parameters)
-    if (!parameter.keeps_its_bits()) elements.add({parameter.offset, parameter.offset + parameter.size()});
+    if (!parameter.keeps_its_bits()) elements.add(parameter.stored());
   return elements;
 }
 

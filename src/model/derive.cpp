@@ -37,7 +37,9 @@ Parameter parameter_of(const Weight& weight) {
                       .start = weight.start,
                       .adapts = weight.adapts,
                       .trained = weight.trained,
-                      .learns = weight.learns};
+                      .learns = weight.learns,
+                      .format = weight.format,
+                      .outputs_last = weight.use == Use::kOut};
   for (int64_t expert = 0; expert < std::max<int64_t>(1, weight.experts); ++expert)
     parameter.groups.insert(parameter.groups.end(), weight.groups.begin(), weight.groups.end());
   return parameter;

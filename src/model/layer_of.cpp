@@ -180,6 +180,10 @@ Layer layer_of(const Shape& shape, const BlockType& type) {
   const std::vector<Weight*> weights = weights_of(layer);
   for (Weight* const weight : weights) add_adapters(shape.lora, *weight);
   freeze(type.frozen, weights);
+  for (Weight* const weight : weights) {
+    if (weight->adapts && weight->is_product() && weight->columns > 1 && !weight->trained)
+      weight->format = shape.base;
+  }
   return layer;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/interval.h"
 #include "model/weight.h"
 
 namespace sluice::model {
@@ -49,11 +50,22 @@ struct Parameter {
   bool adapts = true;   // may have adapters
   bool trained = true;  // frozen ones have no gradient, and neither push nor optimiser knows them
   Learns learns = Learns::kByGradient;
+  BaseFormat format = {};
+  bool outputs_last = false;  // stored [in, out]
   std::string name;    // of the whole model: "layers.3.qkv"
   int64_t offset = 0;  // first element in the bucket's flat array
   int64_t place = 0;   // first element in that of all the operation's parameters, whatever is frozen
 
   int64_t size() const { return rows * columns; }
+  // Elements of the bucket's flat array: words where it is coded, each group's blocks end to end.
+  int64_t stored_size() const {
+    if (!format.coded()) return size();
+    int64_t blocks = 0;
+    for (const RowGroup& group : groups)
+      blocks += (group.rows * columns + base::kWeightBlock - 1) / base::kWeightBlock;
+    return blocks * format.block_words();
+  }
+  base::Interval stored() const { return {offset, offset + stored_size()}; }
   // Whether others' files have it, as neither adapters nor what a run remembers.
   bool is_published() const { return factor == Factor::kNone && learns != Learns::kAsLoads; }
   // Weight decay applies to matrices, not to one-dimensional parameters.
@@ -63,7 +75,9 @@ struct Parameter {
   bool is_narrowed() const { return adapts && factor == Factor::kNone && !one_dimensional(); }
   // Travels as it is, with its gradients or counts, whatever codec others have: few numbers, and counts
   // steer.
-  bool keeps_its_bits() const { return one_dimensional() || learns != Learns::kByGradient; }
+  bool keeps_its_bits() const {
+    return one_dimensional() || learns != Learns::kByGradient || format.coded();
+  }
 };
 
 // "q_proj" of "self_attn.q_proj.weight".

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/coded_weight.h"
 #include "model/families/family.h"
 
 namespace sluice::model {
@@ -20,6 +21,7 @@ Bucket bucket(const Shape& shape, const Program& program, int index) {
                 .path = {},
                 .trained = own.trained,
                 .of_experts = own.of_experts,
+                .coded = own.coded,
                 .parameters = {}};
   const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
   if (in_block) result.path = base::text(family_of(shape).trunk, ".", prefix);
@@ -33,7 +35,7 @@ Bucket bucket(const Shape& shape, const Program& program, int index) {
       parameter.name += base::text(parameter.factor == Factor::kLeft ? ".left" : ".right", parameter.adapted);
     }
     parameter.offset = result.size;
-    result.size += parameter.size();
+    result.size += parameter.stored_size();
     result.parameters.push_back(std::move(parameter));
   }
   return result;
@@ -108,6 +110,10 @@ std::vector<base::Interval> local_rows(const Parameter& parameter, const Cut& cu
 base::IntervalSet shard_of(const Bucket& bucket, const Cut& cut) {
   base::IntervalSet shard;
   for (const Parameter& parameter : bucket.parameters) {
+    if (parameter.format.coded()) {
+      for (const CodedRows& run : coded_rows(parameter, local_rows(parameter, cut))) shard.add(run.words());
+      continue;
+    }
     for (const base::Interval& rows : local_rows(parameter, cut)) {
       shard.add({parameter.offset + rows.begin * parameter.columns,
                  parameter.offset + rows.end * parameter.columns});
@@ -125,6 +131,12 @@ std::vector<LocalParameter> local_parameters(const Bucket& bucket, const Cut& cu
     offset += local.rows * local.columns;
   }
   return all;
+}
+
+int64_t local_elements(const Bucket& bucket, const Cut& cut) {
+  int64_t elements = 0;
+  for (const LocalParameter& local : local_parameters(bucket, cut)) elements += local.rows * local.columns;
+  return elements;
 }
 
 LocalParameter local_parameter(const Bucket& bucket, std::string_view role, const Cut& cut) {
@@ -151,8 +163,12 @@ int64_t largest_shard_of(const Kind& kind, int tp, Counts counts) {
     for (const Parameter& parameter : kind.parameters()) {
       if (!counts(parameter)) continue;
       const auto alike = static_cast<int>(std::max<int64_t>(1, parameter.experts));
-      for (const base::Interval& rows : local_rows(parameter, {tp, t, alike}))
-        shard += alike * rows.size() * parameter.columns;
+      const std::vector<base::Interval> local = local_rows(parameter, {tp, t, alike});
+      if (parameter.format.coded()) {
+        for (const CodedRows& run : coded_rows(parameter, local)) shard += alike * run.words().size();
+        continue;
+      }
+      for (const base::Interval& rows : local) shard += alike * rows.size() * parameter.columns;
     }
     largest = std::max(largest, shard);
   }

@@ -26,6 +26,7 @@ struct Bucket {
   std::string path;         // of a block in Hugging Face files: "model.layers.3."
   bool trained = true;      // all of its parameters or none
   bool of_experts = false;  // likewise
+  bool coded = false;       // likewise: its elements are words of codes (model/coded_weight.h)
   std::vector<Parameter> parameters;
   int64_t size = 0;  // elements
 };
@@ -59,10 +60,11 @@ ParameterTable parameter_table(const Shape& shape);
 // REQUIRES: tp_fault(shape, tp) and experts_fault(shape, expert_lanes) are empty; 0 <= t < tp, and of lanes.
 std::vector<base::Interval> local_rows(const Parameter& parameter, const Cut& cut);
 
-// The same as flat intervals of the bucket, for all its parameters.
+// The same as flat intervals of the bucket, for all its parameters; of coded ones the blocks that have some
+// of it.
 base::IntervalSet shard_of(const Bucket& bucket, const Cut& cut);
 
-// Where a parameter's local matrix lies in the rank's flat shard of the bucket.
+// Where a parameter's local matrix lies in the rank's flat shard of the bucket, expanded where it is coded.
 struct LocalParameter {
   int64_t offset = 0;
   int64_t rows = 0;
@@ -70,6 +72,8 @@ struct LocalParameter {
 };
 // Of all its parameters, in their order.
 std::vector<LocalParameter> local_parameters(const Bucket& bucket, const Cut& cut);
+// Elements of all of them.
+int64_t local_elements(const Bucket& bucket, const Cut& cut);
 // REQUIRES: the bucket has a parameter of that role.
 LocalParameter local_parameter(const Bucket& bucket, std::string_view role, const Cut& cut);
 

@@ -52,7 +52,8 @@ Program::Program(const Shape& shape, const KindTimes& times) {
     operation.own.begin = static_cast<int64_t>(body->buckets.size());
     for (const BucketPlace bucket :
          {BucketPlace{position, true, false}, BucketPlace{position, true, true},
-          BucketPlace{position, false, false}, BucketPlace{position, false, true}}) {
+          BucketPlace{position, false, false}, BucketPlace{position, false, true},
+          BucketPlace{position, false, false, true}, BucketPlace{position, false, true, true}}) {
       const bool any = std::ranges::any_of(body->kinds[static_cast<size_t>(kind)]->parameters(),
                                            [&](const Parameter& own) { return bucket.has(own); });
       if (!any) continue;

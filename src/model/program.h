@@ -31,9 +31,11 @@ struct BucketPlace {
   int64_t position = 0;  // of the operation
   bool trained = true;
   bool of_experts = false;  // of each expert the same: lanes may divide them by experts
+  bool coded = false;       // frozen ones in few bits (BaseFormat)
 
   bool has(const Parameter& parameter) const {
-    return parameter.trained == trained && (parameter.experts > 0) == of_experts;
+    return parameter.trained == trained && (parameter.experts > 0) == of_experts &&
+           parameter.format.coded() == coded;
   }
 };
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
+#include "model/coded_weight.h"
 #include "model/derive.h"
 #include "model/hugging_face.h"
 #include "model/layer_of.h"
@@ -23,6 +24,7 @@ using base::text;
 constexpr const char* kAllLinear = "all-linear";
 constexpr base::Range<int64_t> kRanks{1, 1 << 16};
 constexpr base::Range<double> kAlphas{1e-6, 1e6};
+constexpr base::Range<int64_t> kWordBytes{2, 8};
 
 bool glob_matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
@@ -296,6 +298,10 @@ void adapt(Shape& shape, const Lora& lora) {
 
 void remember_loads(Shape& shape) { shape.experts.remembers_loads = true; }
 
+bool is_hidden_matrix(const Bucket& bucket, const Parameter& parameter) {
+  return bucket.layer >= 0 && !parameter.one_dimensional() && !parameter.depthwise;
+}
+
 LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::vector<std::string>>& groups) {
   LearningRuns runs(table.buckets.size());
   for (const Bucket& bucket : table.buckets) {
@@ -311,6 +317,7 @@ LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::v
             {.elements = {begin, begin + tensor.rows * parameter.columns},
              .group = group == groups.end() ? -1 : static_cast<int>(group - groups.begin()),
              .one_dimensional = parameter.one_dimensional(),
+             .hidden_matrix = is_hidden_matrix(bucket, parameter),
              .learns = parameter.learns});
       }
     }
@@ -324,10 +331,35 @@ bool is_tuned(const Shape& shape) {
          shape.experts.remembers_loads || std::ranges::any_of(shape.block_types, frozen);
 }
 
+void quantize_base(Shape& shape, const BaseFormat& format) {
+  if (!format.coded()) return;
+  const char* name = base::name_of(format.format);
+  if (shape.lora.rank == 0) {
+    throw InputError(text("model.base is ", name, ", which keeps what LoRA freezes in few bits, but lora.rank is 0: "
+                          "set lora.rank, or leave model.base at \"none\""));
+  }
+  shape.base = format;
+  const ParameterTable table = parameter_table(shape);
+  for (const Bucket& bucket : table.buckets) {
+    for (const Parameter& parameter : bucket.parameters) {
+      const std::string fault = bucket.coded ? format_fault(format, parameter) : "";
+      if (fault.empty()) continue;
+      throw InputError(text("model.base is ", name, ", but ", fault, ": choose \"nf4\", whose blocks may have parts "
+                            "of several rows"));
+    }
+  }
+}
+
+Shape with_plain_base(Shape shape) {
+  shape.base = {};
+  return shape;
+}
+
 Shape untuned(const Shape& shape) {
   if (!is_tuned(shape)) return shape;
   Shape plain = shape;
   plain.lora = {};
+  plain.base = {};
   plain.experts.remembers_loads = false;
   plain.frozen_embedding = plain.frozen_head = 0;
   for (BlockType& type : plain.block_types) type.frozen = 0;
@@ -353,6 +385,9 @@ base::Json tuning_to_json(const Shape& shape) {
   base::Json json = {{"frozen", frozen}};
   if (shape.experts.remembers_loads) json["remembers_loads"] = true;
   if (shape.lora.rank > 0) {
+    if (shape.base.coded()) {
+      json["base"] = {{"format", base::name_of(shape.base.format)}, {"word_bytes", shape.base.word_bytes}};
+    }
     json["lora"] = {{"rank", shape.lora.rank}, {"alpha", shape.lora.alpha}, {"targets", shape.lora.targets}};
   }
   return json;
@@ -367,6 +402,14 @@ void read_tuning(const base::Json& json, const std::string& name, Shape& shape) 
                   .targets = base::require<std::vector<std::string>>(*lora, "targets", name)});
   }
   freeze(shape, base::require<std::vector<std::string>>(json, "frozen", name));
+  const base::Json* coded = base::find(json, "base");
+  if (coded == nullptr) return;
+  const auto format = base::require<std::string>(*coded, "format", name);
+  const auto found = std::ranges::find(base::kWeightFormats, format,
+                                       [](base::WeightFormat each) { return std::string(base::name_of(each)); });
+  if (found == std::end(base::kWeightFormats))
+    throw InputError(text(name, ": base.format is '", format, "', which this program does not know"));
+  quantize_base(shape, {*found, base::require_in(*coded, "word_bytes", kWordBytes, name)});
 }
 
 }  // namespace sluice::model

@@ -46,14 +46,23 @@ struct LearningRun {
   base::Interval elements;
   int group = -1;  // -1: none
   bool one_dimensional = false;
+  bool hidden_matrix = false;  // of a block, no convolution
   Learns learns = Learns::kByGradient;
 };
+// Whether an optimiser of matrices has it: neither a vector, nor a convolution, nor of the ends.
+bool is_hidden_matrix(const Bucket& bucket, const Parameter& parameter);
 // By bucket, of those that are trained; ascending.
 using LearningRuns = std::vector<std::vector<LearningRun>>;
 LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::vector<std::string>>& groups);
 
 // Whether anything is frozen, adapted or remembered.
 bool is_tuned(const Shape& shape);
+// Keeps the matrices of blocks that LoRA freezes in few bits. InputError when there are no adapters, or when
+// a matrix has no whole blocks of a format that needs them.
+void quantize_base(Shape& shape, const BaseFormat& format);
+// The same model with its frozen base as numbers.
+Shape with_plain_base(Shape shape);
+
 // The same model, all of it trained, without adapters and memory: what it is in Hugging Face files.
 Shape untuned(const Shape& shape);
 

@@ -7,7 +7,20 @@
 #include <string_view>
 #include <vector>
 
+#include "base/weight_format.h"
+
 namespace sluice::model {
+
+// How a frozen base keeps its matrices: in codes, which travel as so many numbers of the compute type, whose
+// bits they are ("words").
+struct BaseFormat {
+  base::WeightFormat format = base::WeightFormat::kPlain;
+  int64_t word_bytes = 0;
+
+  bool coded() const { return format != base::WeightFormat::kPlain; }
+  int64_t block_words() const { return (base::block_bytes(format) + word_bytes - 1) / word_bytes; }
+  bool operator==(const BaseFormat&) const = default;
+};
 
 // A run of rows of a weight that TP cuts on its own.
 struct RowGroup {
@@ -72,6 +85,7 @@ struct Weight {
   Learns learns = Learns::kByGradient;
   bool adapts = true;   // may have adapters
   bool trained = true;  // frozen ones have no gradient
+  BaseFormat format = {};
   std::vector<AdapterPair> adapters = {};
 
   bool is_product() const { return use == Use::kIn || use == Use::kInner || use == Use::kOut; }

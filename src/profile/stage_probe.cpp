@@ -25,7 +25,7 @@ namespace sluice::profile {
 namespace {
 
 int64_t shard_size(const model::Bucket& bucket, const layers::TensorParallel& parallel) {
-  return model::shard_of(bucket, {parallel.tp, parallel.t}).size();
+  return model::local_elements(bucket, {parallel.tp, parallel.t});
 }
 
 }  // namespace

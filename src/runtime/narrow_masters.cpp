@@ -10,7 +10,9 @@ at::Tensor read_masters(const OwnerSlice& slice, base::Interval some) {
   return is_narrow(slice.master) ? part.to(slice.gradient.scalar_type()) : part;
 }
 
-at::Tensor read_masters(const OwnerSlice& slice) { return read_masters(slice, {0, slice.master.numel()}); }
+uint64_t master_chance(int64_t update, int bucket) {
+  return uint64_t{hashed(static_cast<uint32_t>(update))} << 32 | hashed(~static_cast<uint32_t>(bucket));
+}
 
 void write_masters(const OwnerSlice& slice, int64_t first, const at::Tensor& numbers, uint64_t seed) {
   if (!is_narrow(slice.master)) return;

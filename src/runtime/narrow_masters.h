@@ -17,7 +17,9 @@ inline bool is_narrow(const at::Tensor& master) { return master.scalar_type() ==
 // The slice's masters from element `some.begin` of it on: themselves, or a copy of narrow ones, as wide as
 // gradients are.
 at::Tensor read_masters(const OwnerSlice& slice, base::Interval some);
-at::Tensor read_masters(const OwnerSlice& slice);
+
+// The seed by which masters of a bucket are rounded in one update.
+uint64_t master_chance(int64_t update, int bucket);
 
 // Those from `first` on, rounded by chance; nothing where they are what read_masters() gave. Infinities and
 // NaN stay what they are.

@@ -19,6 +19,11 @@ AdamW::Rates AdamW::rates_of(const model::LearningRun& run) const {
   return {group.lr, group.weight_decay.value_or(usual)};
 }
 
+double AdamW::gradient_scale(int64_t targets, double gradient_norm) const {
+  const double mean = 1.0 / static_cast<double>(targets);
+  return clip > 0 ? mean * std::min(1.0, clip / (gradient_norm + 1e-6)) : mean;
+}
+
 namespace {
 
 // Elements that a CPU works on at once, in a wider copy: as many as its caches hold.
@@ -38,12 +43,6 @@ std::vector<base::Interval> with_gradients(const ParameterStore& store, int buck
   return runs;
 }
 
-// What rounds narrow masters of a bucket in one update.
-uint64_t master_chance(const AdamW& options, int bucket) {
-  return uint64_t{hashed(static_cast<uint32_t>(options.update))} << 32 |
-         hashed(~static_cast<uint32_t>(bucket));
-}
-
 // Of gradients as they were summed.
 void update_counted(ParameterStore& store, const AdamW& options) {
   for (const model::Bucket& bucket : store.table().buckets) {
@@ -59,7 +58,7 @@ void update_counted(ParameterStore& store, const AdamW& options) {
         const int64_t first = run.elements.begin - slice.owned.begin;
         const at::Tensor masters = read_masters(slice, {first, first + run.elements.size()});
         masters.sub_(counted.sign(), options.correction_rate);
-        write_masters(slice, first, masters, master_chance(options, bucket.index));
+        write_masters(slice, first, masters, master_chance(options.update, bucket.index));
       } else {
         part(slice.master).copy_(counted);
       }
@@ -125,7 +124,7 @@ void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::Learni
     for (const model::LearningRun& run : learning) {
       const base::Interval own = base::intersect(
           some, {run.elements.begin - slice.owned.begin, run.elements.end - slice.owned.begin});
-      if (own.empty() || run.learns != model::Learns::kByGradient) continue;
+      if (own.empty() || !options.updates(run)) continue;
       Runs& runs = by_rates[options.rates_of(run)];
       runs.masters.push_back(masters.narrow(0, own.begin - begin, own.size()));
       runs.gradients.push_back(slice.gradient.narrow(0, own.begin, own.size()));
@@ -134,7 +133,7 @@ void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::Learni
       runs.steps.push_back(step);
     }
     for (auto& [rates, runs] : by_rates) runs.apply(options, rates);
-    write_masters(slice, begin, masters, master_chance(options, bucket));
+    write_masters(slice, begin, masters, master_chance(options.update, bucket));
     slice.exp_avg.write(begin, exp_avg, chance_of(options, bucket, 0), slice.owned.begin + begin);
     slice.exp_avg_sq.write(begin, exp_avg_sq, chance_of(options, bucket, 1), slice.owned.begin + begin);
   }
@@ -143,8 +142,7 @@ void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::Learni
 }  // namespace
 
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm) {
-  double scale = 1.0 / static_cast<double>(targets);
-  if (options.clip > 0) scale *= std::min(1.0, options.clip / (gradient_norm + 1e-6));
+  const double scale = options.gradient_scale(targets, gradient_norm);
   update_counted(store, options);
 #ifdef SLUICE_CUDA
   if (update_by_kernel(store, options, scale)) {

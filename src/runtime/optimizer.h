@@ -18,6 +18,18 @@ struct LearningGroup {
   std::optional<double> weight_decay;  // none: as the rest
 };
 
+// Matrices of blocks learn by Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks,
+// 2024), as torch.optim.Muon computes it: momentum, made orthogonal by Newton-Schulz steps.
+struct Muon {
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t steps = 5;  // of Newton-Schulz
+  double eps = 1e-7;
+  // Of a matrix [A, B] as files have it the rate is multiplied by 0.2 * sqrt(max(A, B)), so that updates are
+  // as large as AdamW's (Liu et al., Muon is Scalable for LLM Training, 2025), or by sqrt(max(1, A / B)).
+  bool matches_adamw = true;
+};
+
 struct AdamW {
   double lr = 3e-4;  // of this step, after warm-up and decay
   double beta1 = 0.9;
@@ -28,6 +40,7 @@ struct AdamW {
   double correction_rate = 0;  // of model::Learns::kAsCorrection, a step
   int64_t update = 1;          // this update's number, from 1 (bias correction)
   std::vector<LearningGroup> groups;
+  std::optional<Muon> muon;  // of the matrices of blocks; none: AdamW for all
 
   struct Rates {
     double lr = 0;
@@ -35,11 +48,18 @@ struct AdamW {
     auto operator<=>(const Rates&) const = default;
   };
   Rates rates_of(const model::LearningRun& run) const;
+  // Whether the run's numbers learn by AdamW's rule.
+  bool updates(const model::LearningRun& run) const {
+    return run.learns == model::Learns::kByGradient && !(muon && run.hidden_matrix);
+  }
+  // What gradients that are summed over `targets` are multiplied by.
+  double gradient_scale(int64_t targets, double gradient_norm) const;
 };
 
 // Sum of squares of this rank's owner gradients, in double; what is counted in their place is none.
 double squared_gradient_norm(const ParameterStore& store);
 
+// Only what learns by AdamW, where `options` have Muon: update_matrices (runtime/muon.h) comes before.
 // Divides gradients by `targets`, clips to `options.clip` given the global norm of the divided gradients,
 // and applies one AdamW update to every owner slice, or what its model::Learns says; refreshes the compute
 // copies. Leaves undefined what the

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "model/coded_weight.h"
 #include "link/wire.h"
 
 namespace sluice::runtime {
@@ -44,6 +46,30 @@ void copy_as_bfloat16(const at::Tensor& to, const at::Tensor& from) {
 
 }  // namespace
 
+namespace {
+
+constexpr int64_t kBitsBelow = 16;  // of a float, a bfloat16's
+
+}  // namespace
+
+at::Tensor wide_master(const OwnerSlice& slice) {
+  if (slice.master.scalar_type() != at::kBFloat16) return slice.master;
+  return slice.master.view(at::kShort).to(at::kInt).bitwise_left_shift(kBitsBelow).view(at::kFloat);
+}
+
+void set_master(const OwnerSlice& slice, int64_t first, const at::Tensor& numbers) {
+  const at::Tensor to = slice.master.narrow(0, first, numbers.numel());
+  if (to.scalar_type() != at::kBFloat16) {
+    to.copy_(numbers);
+    return;
+  }
+  constexpr int32_t kHalf = 0x7fff, kExponent = 0x7f800000;
+  const at::Tensor bits = numbers.to(at::kFloat).view(at::kInt), cut = bits.bitwise_right_shift(kBitsBelow);
+  const at::Tensor nearest = (bits + kHalf + cut.bitwise_and(1)).bitwise_right_shift(kBitsBelow);
+  const at::Tensor finite = bits.bitwise_and(kExponent).ne(kExponent);
+  to.view(at::kShort).copy_(at::where(finite, nearest, cut));
+}
+
 ParameterStore::ParameterStore(const model::ParameterTable& table, const Options& options)
     : table_(table),
       options_(options),
@@ -55,10 +81,11 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
   const link::OwnerLayout layout{options.world_size};
   const at::TensorOptions master = tensor_options(options, options.precision.master());
   const at::TensorOptions kept = tensor_options(options, options.precision.kept_master());
+  const at::TensorOptions compute = tensor_options(options, options.precision.compute);
   for (const model::Bucket& bucket : table.buckets) {
     OwnerSlice& slice = owners_[static_cast<size_t>(bucket.index)];
     slice.owned = layout.owned(bucket, options.rank);
-    slice.master = at::zeros({slice.owned.size()}, kept);
+    slice.master = at::zeros({slice.owned.size()}, bucket.coded ? compute : kept);
     const int64_t learning = bucket.trained && options.trains ? slice.owned.size() : 0;
     const base::MomentFormat format =
         bucket.size < strategy::kLeastDifferences ? base::MomentFormat::kWide : options.moments;
@@ -84,7 +111,7 @@ void ParameterStore::copy_exact(const model::Bucket& bucket) {
   for (const model::Parameter& parameter : bucket.parameters) {
     if (!parameter.keeps_its_bits()) continue;
     const base::Interval own =
-        base::intersect(slice.owned, {parameter.offset, parameter.offset + parameter.size()});
+        base::intersect(slice.owned, parameter.stored());
     const auto part = [&](const at::Tensor& of) {
       return of.narrow(0, own.begin - slice.owned.begin, own.size());
     };
@@ -202,8 +229,7 @@ namespace {
 template <typename Visit>
 void for_each_owned_run(const model::Bucket& bucket, base::Interval owned, Visit visit) {
   for (const model::Parameter& parameter : bucket.parameters) {
-    const base::Interval run =
-        base::intersect(owned, {parameter.offset, parameter.offset + parameter.size()});
+    const base::Interval run = base::intersect(owned, parameter.stored());
     if (!run.empty()) visit(parameter, run);
   }
 }
@@ -256,8 +282,45 @@ void initialize_run(const model::Program& program, const model::Bucket& bucket,
 
 }  // namespace
 
-void initialize(ParameterStore& store, uint64_t seed) {
+void load_coded(ParameterStore& store, const model::Bucket& bucket, const PlainSource& source) {
+  OwnerSlice& slice = store.owner(bucket.index);
+  const model::Bucket plain = model::plain_bucket(bucket);
+  const at::Tensor host = slice.master.cpu();
+  auto* const words = static_cast<std::byte*>(host.mutable_data_ptr());
+  for (size_t i = 0; i < bucket.parameters.size(); ++i) {
+    const model::BaseFormat& format = bucket.parameters[i].format;
+    int64_t first = plain.parameters[i].offset;
+    for (const model::CodedGroup& group : model::coded_groups(bucket.parameters[i])) {
+      const base::Interval numbers{first, first + group.rows * group.columns};
+      first = numbers.end;
+      const base::Interval all = group.words_of({0, group.blocks()}), own = base::intersect(all, slice.owned);
+      if (own.empty()) continue;
+      std::vector<float> values(static_cast<size_t>(numbers.size()));
+      source(plain, numbers, values.data());
+      std::vector<std::byte> codes(static_cast<size_t>(all.size() * format.word_bytes));
+      const std::vector<float> maxima = model::output_maxima(format, group, values.data());
+      at::parallel_for(0, group.blocks(), kGrainElements / base::kWeightBlock, [&](int64_t begin, int64_t end) {
+        model::encode(format, group, {begin, end}, values.data(), maxima, codes.data());
+      });
+      std::copy_n(codes.begin() + (own.begin - all.begin) * format.word_bytes, own.size() * format.word_bytes,
+                  words + (own.begin - slice.owned.begin) * format.word_bytes);
+    }
+  }
+  slice.master.copy_(host);
+}
+
+void initialize(ParameterStore& store, uint64_t seed, Coded coded) {
   for (const model::Bucket& bucket : store.table().buckets) {
+    if (bucket.coded) {
+      if (coded == Coded::kLeft) continue;
+      const model::ParameterTable& table = store.table();
+      load_coded(store, bucket, [&](const model::Bucket& plain, base::Interval interval, float* values) {
+        for_each_owned_run(plain, interval, [&](const model::Parameter& parameter, base::Interval run) {
+          initialize_run(table.program, plain, parameter, run, seed, values + (run.begin - interval.begin));
+        });
+      });
+      continue;
+    }
     OwnerSlice& slice = store.owner(bucket.index);
     at::Tensor values = slice.master.to(c10::kCPU, scalar_type(store.options().precision.master()));
     for_each_owned_run(bucket, slice.owned, [&](const model::Parameter& parameter, base::Interval run) {
@@ -275,9 +338,14 @@ void initialize(ParameterStore& store, uint64_t seed) {
   store.refresh_compute_copies();
 }
 
-void load_masters(ParameterStore& store, const MasterSource& source) {
+void load_masters(ParameterStore& store, const MasterSource& source, const PlainSource& coded) {
   std::vector<float> values;
   for (const model::Bucket& bucket : store.table().buckets) {
+    if (bucket.coded) {
+      SLUICE_ASSERT(coded != nullptr, "a coded bucket needs whole matrices");
+      load_coded(store, bucket, coded);
+      continue;
+    }
     OwnerSlice& slice = store.owner(bucket.index);
     values.resize(static_cast<size_t>(slice.owned.size()));
     const at::Tensor host = at::from_blob(values.data(), {slice.owned.size()}, c10::ScalarType::Float);

@@ -23,11 +23,17 @@ namespace sluice::runtime {
 // empty.
 struct OwnerSlice {
   base::Interval owned;
-  at::Tensor master;    // as masters are kept (Precision::kept_master), 1-D
+  at::Tensor master;    // as masters are kept (Precision::kept_master), 1-D; of a coded bucket its words, in
+                        // the compute dtype
   Moment exp_avg;       // first Adam moment
   Moment exp_avg_sq;    // second Adam moment
   at::Tensor gradient;  // summed over all holders by push
 };
+
+// The master as wide as masters are: bits of narrower words (those of codes, in bfloat16) stand above zeros.
+at::Tensor wide_master(const OwnerSlice& slice);
+// Sets some of it, from `first` on, from such numbers; others are rounded to the nearest.
+void set_master(const OwnerSlice& slice, int64_t first, const at::Tensor& numbers);
 
 // One held bucket in the propagation phase; both laid out as the shard's intervals end to end.
 struct ComputeShard {
@@ -119,14 +125,24 @@ class ParameterStore {
   at::Tensor gradient_arena_;
 };
 
+// Codes what this rank owns of a coded bucket; `source` gives the numbers of the bucket as it would be if it
+// were not coded (model::plain_bucket), a whole matrix or expert's at a time. Behind the last one
+// refresh_compute_copies().
+using PlainSource =
+    std::function<void(const model::Bucket& plain, base::Interval interval, float* values)>;
+void load_coded(ParameterStore& store, const model::Bucket& bucket, const PlainSource& source);
+
 // LLaMA's initialisation, as each parameter's kind says (model::Start): normal(0, 0.02), residual outputs
 // (attention-out, down) divided by √(2·layers), norms one, biases zero. Each element is a pure function of
 // (seed, operation, its place among the operation's): the same on any number of ranks and whatever is frozen.
-void initialize(ParameterStore& store, uint64_t seed);
+// Coded buckets may be left as they are, where they are loaded behind it.
+enum class Coded : uint8_t { kDrawn, kLeft };
+void initialize(ParameterStore& store, uint64_t seed, Coded coded = Coded::kDrawn);
 
 // Fills the masters from a source of flat values, which may leave some as they are: fill(bucket, interval,
 // destination).
 using MasterSource = std::function<void(int bucket, base::Interval interval, float* values)>;
-void load_masters(ParameterStore& store, const MasterSource& source);
+// `coded`: of coded buckets. REQUIRES: it is given where there are some.
+void load_masters(ParameterStore& store, const MasterSource& source, const PlainSource& coded = {});
 
 }  // namespace sluice::runtime

@@ -35,6 +35,10 @@ std::vector<ShareHolders> share_holders(const model::ParameterTable& table,
                                       .own = home.part,
                                       .run = run_lanes % stride == 0 ? run_lanes / stride : 1,
                                       .exact = {}});
+    if (bucket.coded) {
+      holders.exact.push_back({0, holders.elements});
+      continue;
+    }
     const std::vector<model::LocalParameter> locals = model::local_parameters(bucket, home.cut);
     for (size_t i = 0; i < locals.size(); ++i) {
       if (!bucket.parameters[i].keeps_its_bits()) continue;

@@ -9,7 +9,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/share_cost.h"
+#include "layers/expanded_base.h"
 #include "layers/make_operation.h"
+#include "runtime/muon.h"
 #include "runtime/read_numbers.h"
 #include "runtime/stream_use.h"
 #include "runtime/unit_spans.h"
@@ -55,14 +57,13 @@ void StepRunner::open_stage(const StepTokens& tokens) {
     resources_.context.narrow = {.format = narrow->format, .layers = narrow->layers};
   resources_.context.narrow.errors = resources_.errors;
   run_ = table.program.of_stage(scheme.tp, scheme.pp, place_.stage);
-  const auto shards = [&](auto member) {
-    return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
-  };
   if (scheme.share > 1) open_gathered();
-  for (int64_t position = run_.begin; position < run_.end && !gathered_; ++position) {
+  for (const int bucket : table.program.buckets_of(run_))
+    expands_ = expands_ || table.buckets[static_cast<size_t>(bucket)].coded;
+  for (int64_t position = run_.begin; position < run_.end && !gathered_ && !expands_; ++position) {
     operations_.push_back(layers::make_operation(
-        resources_.context, table, position, shards(&ComputeShard::parameters),
-        optimizer_ != nullptr ? shards(&ComputeShard::gradients) : layers::FlatShards{}));
+        resources_.context, table, position, shards_of(&ComputeShard::parameters),
+        optimizer_ != nullptr ? shards_of(&ComputeShard::gradients) : layers::FlatShards{}));
   }
   open_micro_batches(tokens);
 }
@@ -215,6 +216,10 @@ void StepRunner::run(const Node& node) {
       SLUICE_ASSERT(optimizer_ != nullptr, "an evaluation graph has an update");
       // Nothing good comes of gradients that are not numbers: masters stay as they are, on all ranks.
       if (!std::isfinite(scalars_.loss_sum) || !std::isfinite(scalars_.gradient_squares)) return;
+      if (optimizer_->muon) {
+        update_matrices(resources_.store, *optimizer_, std::max<int64_t>(1, scalars_.targets), gradient_norm(),
+                        resources_.communicators.link_inter());
+      }
       return update(resources_.store, *optimizer_, std::max<int64_t>(1, scalars_.targets), gradient_norm());
   }
 }
@@ -232,11 +237,45 @@ GatheredParameters::Operation StepRunner::shared_operation(cost::CellKind kind, 
           .sums_gradients = sums};
 }
 
+layers::FlatShards StepRunner::shards_of(at::Tensor ComputeShard::*member) const {
+  return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
+}
+
+// Weight gradients of adapters need no matrix that they adapt.
+StepRunner::Expanded StepRunner::expand(cost::CellKind kind, int64_t position,
+                                        const layers::FlatShards& weights) {
+  const model::ParameterTable& table = resources_.store.table();
+  Expanded result;
+  std::map<int, at::Tensor> coded;
+  for (const int index : table.program.at(position).buckets) {
+    const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
+    if (!bucket.coded) continue;
+    at::Tensor& numbers = coded[index];
+    if (kind == cost::CellKind::kBackwardWeight) continue;
+    numbers = layers::expanded(bucket, resources_.context.cut(bucket.layer), weights(index));
+    result.bytes += static_cast<int64_t>(numbers.nbytes());
+  }
+  activations_.take(result.bytes);
+  result.weights = [weights, coded = std::move(coded)](int bucket) {
+    const auto found = coded.find(bucket);
+    return found == coded.end() ? weights(bucket) : found->second;
+  };
+  return result;
+}
+
 template <typename Compute>
 void StepRunner::operate(const Node& node, int64_t position, const Compute& compute) {
   MicroBatch* batch = micro_batch(node);
-  if (!gathered_) return compute(*batch, *operations_[stage_index(position)]);
   const cost::CellKind kind = node.cell_kind();
+  if (!gathered_) {
+    if (!expands_) return compute(*batch, *operations_[stage_index(position)]);
+    const Expanded expanded = expand(kind, position, shards_of(&ComputeShard::parameters));
+    const std::unique_ptr<layers::Operation> operation = layers::make_operation(
+        resources_.context, resources_.store.table(), position, expanded.weights,
+        optimizer_ != nullptr ? shards_of(&ComputeShard::gradients) : layers::FlatShards{});
+    compute(*batch, *operation);
+    return activations_.give_back(expanded.bytes);
+  }
   const base::Interval whole = graph::at_work(resources_.store.table().program, kind, run_);
   const int64_t next = kind == cost::CellKind::kForward ? position + 1 : position - 1;
   const bool last = next < whole.begin || next >= whole.end;
@@ -249,7 +288,11 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
   const bool helps = batch == nullptr && !travelling_.empty() && travelling_[pass].any();
   if (batch != nullptr || helps) {
     layers::FlatShards weights, gradients;
-    if (gathered_->holds(own)) weights = [this](int bucket) { return gathered_->parameters(bucket); };
+    Expanded expanded;
+    if (gathered_->holds(own)) {
+      expanded = expand(kind, position, [this](int bucket) { return gathered_->parameters(bucket); });
+      weights = expanded.weights;
+    }
     if (own.makes_gradients) gradients = [this](int bucket) { return gathered_->gradients(bucket); };
     const std::unique_ptr<layers::Operation> operation =
         layers::make_operation(resources_.context, resources_.store.table(), position, weights, gradients);
@@ -261,6 +304,7 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
       compute(*batch, *operation);
       if (own.makes_gradients && !own.sums_gradients) keep_vector_gradients(*batch, position);
     }
+    activations_.give_back(expanded.bytes);
   }
   gathered_->end();
 }

@@ -117,6 +117,13 @@ class StepRunner final : public NodeRunner {
   void open_gathered();
   // The seed of one exchange of one step on one rank.
   uint64_t chance(int exchange) const;
+  layers::FlatShards shards_of(at::Tensor ComputeShard::*member) const;
+  // An operation's weights for one of its passes, coded ones expanded; their bytes count until given back.
+  struct Expanded {
+    layers::FlatShards weights;
+    int64_t bytes = 0;
+  };
+  Expanded expand(cost::CellKind kind, int64_t position, const layers::FlatShards& weights);
   GatheredParameters::Operation shared_operation(cost::CellKind kind, int64_t position) const;
   // compute(the lane's micro-batch, the operation) for an operation of a cell. Where lanes share parameters
   // they are brought to hand for it and its gradients seen to, also on a lane without a micro-batch, which
@@ -156,7 +163,8 @@ class StepRunner final : public NodeRunner {
   const strategy::PipelinePlan* plan_ = nullptr;
   const strategy::Pipeline* pipeline_ = nullptr;  // the plan's
   base::Interval run_;                            // of the model program: the stage
-  // Of the run; none where lanes share parameters.
+  bool expands_ = false;                          // some of its buckets are coded
+  // Of the run; none where lanes share parameters, or matrices are expanded for each pass.
   std::vector<std::unique_ptr<layers::Operation>> operations_;
   std::optional<GatheredParameters> gathered_;      // where they do
   std::vector<std::vector<char>> contributes_;      // by pass, then member of the share group: it has tokens

@@ -654,6 +654,7 @@ class RankRun {
     AdamW optimizer;
     optimizer.correction_rate = options_.correction_rate;
     optimizer.lr = 3e-3;
+    optimizer.muon = options_.muon;
     optimizer.update = step + 1;
     const StepResult result = engine.train(graph, tokens_of(graph), optimizer);
     const std::lock_guard lock(mutex_);
@@ -688,8 +689,8 @@ class RankRun {
 
   void set_initial(ParameterStore& store) const {
     if (options_.initial.empty()) return;
-    load_masters(store, [&](int bucket, base::Interval interval, float* values) {
-      for (const model::Parameter& parameter : table_.buckets[static_cast<size_t>(bucket)].parameters) {
+    const auto of_plain = [&](const model::Bucket& bucket, base::Interval interval, float* values) {
+      for (const model::Parameter& parameter : bucket.parameters) {
         const auto given = options_.initial.find(parameter.name);
         if (given == options_.initial.end()) continue;
         const base::Interval own =
@@ -697,13 +698,18 @@ class RankRun {
         for (int64_t i = own.begin; i < own.end; ++i)
           values[i - interval.begin] = given->second[static_cast<size_t>(i - parameter.offset)];
       }
-    });
+    };
+    const auto of_numbers = [&](int bucket, base::Interval interval, float* values) {
+      of_plain(table_.buckets[static_cast<size_t>(bucket)], interval, values);
+    };
+    load_masters(store, of_numbers, of_plain);
   }
 
   // REQUIRES: one rank, in FP64.
   void nudge(ParameterStore& store) const {
     base::Rng random(options_.nudge);
     for (const model::Bucket& bucket : table_.buckets) {
+      if (bucket.coded) continue;
       const at::Tensor& master = store.owner(bucket.index).master;
       double* const values = master.mutable_data_ptr<double>();
       for (int64_t i = 0; i < master.numel(); ++i) {
@@ -740,6 +746,7 @@ class RankRun {
   void record_parameters(const ParameterStore& store) {
     const std::lock_guard lock(mutex_);
     for (const model::Bucket& bucket : table_.buckets) {
+      if (bucket.coded) continue;  // words may be no numbers
       const OwnerSlice& slice = store.owner(bucket.index);
       const at::Tensor values = slice.master.to(c10::kCPU, c10::ScalarType::Double).contiguous();
       const double* first = values.const_data_ptr<double>() - slice.owned.begin;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,7 @@ struct RunOptions {
   double z_loss = 0;                                           // as of layers::with_z_loss
   double balance_loss = 0;                                     // as of layers::LayerContext
   double correction_rate = 0;                                  // as of AdamW
+  std::optional<Muon> muon = {};                               // likewise
   base::MomentFormat moments = base::MomentFormat::kWide;
   Masters masters = Masters::kWide;
   int64_t max_tokens = 96;

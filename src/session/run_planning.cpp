@@ -87,7 +87,7 @@ cost::AnalyticMemory memory_of(const config::RunConfig& config, const strategy::
                                                                                   : 4,
           .accumulator_bytes = wide ? 8 : 4,
           .owner_bytes_per_parameter =
-              base::owner_bytes_per_parameter(config.optimizer.moments, states, narrow > 0 ? narrow : states),
+              base::owner_bytes_per_parameter(config.optimizer.moments(), states, narrow > 0 ? narrow : states),
           .host_bytes = cost::host_bytes_of(cluster),
           .master_bytes = narrow};
 }

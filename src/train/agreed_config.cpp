@@ -50,7 +50,7 @@ std::vector<profile::DeviceCard> choose_devices(const RunOptions& options, confi
     return text("rank ", other, " computes on another kind of device than rank 0: ",
                 "set train.device = \"cpu\", or see with `sluice doctor` what that machine lacks");
   });
-  config::resolve_dtype(config.train, own.on_gpu());
+  config::resolve_dtype(config, own.on_gpu());
   return control.gather(own);
 }
 
@@ -63,11 +63,11 @@ AgreedConfig agreed_config(const RunOptions& options, Control& control) {
     agreed.config = options.config;
     config::resolve_model(agreed.config);
     drop_strategies_of_more_ranks(options, agreed.config);
-    agreed.table = model::parameter_table(*agreed.config.model.shape);
     session::configured_strategies(agreed.config, options.launch.world_size);
   });
   require_same(agreed.config, control);
   agreed.cards = choose_devices(options, agreed.config, control);
+  agreed.table = model::parameter_table(*agreed.config.model.shape);
   control.together("counting the steps of train.epochs",
                    [&] { resolve_epochs(agreed.config, options.corpora); });
   return agreed;

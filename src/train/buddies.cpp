@@ -361,11 +361,12 @@ class Restorer {
   const char* take(const model::Bucket& bucket, base::Interval slice, const char* bytes) {
     runtime::OwnerSlice& own = store_.owner(bucket.index);
     const int64_t first = slice.begin - own.owned.begin;
+    const auto wide = at::TensorOptions().dtype(runtime::scalar_type(store_.options().precision.master()));
     const auto next = [&] {
       return at::from_blob(const_cast<char*>(std::exchange(bytes, bytes + slice.size() * element_bytes_)),
-                           {slice.size()}, runtime::scalar_type(store_.options().precision.master()));
+                           {slice.size()}, wide);
     };
-    own.master.narrow(0, first, slice.size()).copy_(next());
+    runtime::set_master(own, first, next());
     for (runtime::Moment* moment : {&own.exp_avg, &own.exp_avg_sq})
       if (moment->numel() > 0) moment->write(first, next());
     if (followed(bucket) == 0) return bytes;

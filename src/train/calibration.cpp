@@ -92,7 +92,7 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
   probe.tp_degrees = std::move(tp_degrees);
   probe.context_length = config::longest_context(request.config);
   probe.device_bytes = request.device_bytes;
-  probe.moments = request.config.optimizer.moments;
+  probe.moments = request.config.optimizer.moments();
   probe.topology = request.config.parallel.gpus_per_node;
   probe.narrow = request.config.parallel.narrow_products;
   probe.decodes = request.config.rl.rolls_out();

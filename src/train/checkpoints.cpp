@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "runtime/narrow_masters.h"
 
 namespace sluice::train {
 
@@ -40,9 +39,9 @@ void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& st
   for (const model::Bucket& bucket : store.table().buckets) {
     runtime::OwnerSlice& slice = store.owner(bucket.index);
     if (slice.owned.empty()) continue;
-    const at::Tensor masters = runtime::read_masters(slice);
-    read_state<Element>(checkpoint, bucket, slice.owned, checkpoint::State::kMaster, masters);
-    if (runtime::is_narrow(slice.master)) slice.master.copy_(masters);
+    const at::Tensor master = runtime::wide_master(slice);
+    read_state<Element>(checkpoint, bucket, slice.owned, checkpoint::State::kMaster, master);
+    if (!master.is_alias_of(slice.master)) runtime::set_master(slice, 0, master);
     for (const auto& [state, moment] : {std::pair{checkpoint::State::kExpAvg, &slice.exp_avg},
                                         {checkpoint::State::kExpAvgSq, &slice.exp_avg_sq}}) {
       if (moment->numel() == 0) continue;

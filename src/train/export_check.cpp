@@ -110,7 +110,7 @@ std::string too_large(const model::Shape& shape) {
 void check_losses(checkpoint::Checkpoint& checkpoint, const fs::path& folder,
                   const checkpoint::ExportOptions& options, const std::optional<config::RunConfig>& run,
                   ExportCheck& check) {
-  const model::ParameterTable tuned = model::parameter_table(checkpoint.manifest().shape);
+  const model::ParameterTable& tuned = checkpoint.plain_table();
   const model::ParameterTable plain = model::parameter_table(model::untuned(tuned.shape));
   ModelSource exported = open_model(storage::Location(folder));
   if (exported.shape() != plain.shape) differs(folder, "its config.json describes another model");

@@ -7,15 +7,20 @@ namespace sluice::train {
 
 namespace {
 
-void initialize(const config::RunConfig& config, runtime::ParameterStore& store) {
-  runtime::initialize(store, static_cast<uint64_t>(config.model.seed.value_or(config.data.seed)));
+void initialize(const config::RunConfig& config, runtime::ParameterStore& store, runtime::Coded coded) {
+  runtime::initialize(store, static_cast<uint64_t>(config.model.seed.value_or(config.data.seed)), coded);
 }
 
 void load_weights(const std::string& folder, runtime::ParameterStore& store) {
   const checkpoint::HuggingFaceModel weights(folder);
-  runtime::load_masters(store, [&](int bucket, base::Interval interval, float* values) {
-    weights.read(store.table().buckets[static_cast<size_t>(bucket)], interval, values);
-  });
+  runtime::load_masters(
+      store,
+      [&](int bucket, base::Interval interval, float* values) {
+        weights.read(store.table().buckets[static_cast<size_t>(bucket)], interval, values);
+      },
+      [&](const model::Bucket& plain, base::Interval interval, float* values) {
+        weights.read(plain, interval, values);
+      });
 }
 
 bool has_adapters(const runtime::ParameterStore& store) { return store.table().shape.lora.rank > 0; }
@@ -25,7 +30,8 @@ void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& 
   const bool whole = !config.model.hf.empty() && checkpoint::has_hugging_face_weights(config.model.hf);
   // Adapters are in no model folder, and a new head is in none.
   const bool has_head = store.table().shape.head.kind != model::HeadKind::kVocabulary;
-  if (!whole || has_adapters(store) || has_head) initialize(config, store);
+  if (!whole || has_adapters(store) || has_head)
+    initialize(config, store, whole ? runtime::Coded::kLeft : runtime::Coded::kDrawn);
   if (whole) load_weights(config.model.hf, store);
 }
 
@@ -67,7 +73,7 @@ void open_parameters(const config::RunConfig& config, RunStart& start, const Ref
     if (checkpoint == nullptr && reference.empty()) begin_parameters(config, store);
     if (checkpoint == nullptr) return;
     // Adapters are in checkpoints only once they were trained.
-    if (has_adapters(store)) initialize(config, store);
+    if (has_adapters(store)) initialize(config, store, runtime::Coded::kLeft);
     load_parameters(*checkpoint, store);
   });
   resumed.close_checkpoint();

@@ -12,7 +12,7 @@ namespace sluice::train {
 
 const model::Shape& ModelSource::shape() const {
   if (values) return values->shape;
-  return hugging_face ? hugging_face->shape() : checkpoint->manifest().shape;
+  return hugging_face ? hugging_face->shape() : checkpoint->plain_table().shape;
 }
 
 std::string ModelSource::name() const {

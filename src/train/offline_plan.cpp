@@ -54,7 +54,7 @@ void set_aside_snapshots(const config::RunConfig& config, session::RunMachine& m
 }  // namespace
 
 OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corpus::IndexedOptions& corpora) {
-  config::resolve_dtype(config.train, !session::is_local(config.cluster));
+  config::resolve_dtype(config, !session::is_local(config.cluster));
   session::RunMachine machine = session::is_local(config.cluster)
                                     ? this_machine(config, ranks)
                                     : session::machine_of(config, {.ranks = ranks});

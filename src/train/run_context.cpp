@@ -67,7 +67,7 @@ void RunContext::open_engine() {
   if (config.head.pairs()) options.number_loss = layers::found_gradient();
   options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;
   options.balance_loss = config.train.balance_loss;
-  options.moments = config.optimizer.moments;
+  options.moments = config.optimizer.moments();
   options.asks_together = config.parallel.place_experts == config::PlaceExperts::kTogether;
   options.host_transport = &peers_.transport();
   runtime::HostExecutor::Options executor;

@@ -18,7 +18,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "link/layout.h"
-#include "runtime/narrow_masters.h"
 
 namespace sluice::train {
 
@@ -26,7 +25,7 @@ namespace {
 
 // As wide as is computed, however masters and moments are kept.
 std::array<at::Tensor, 3> states_of(const runtime::OwnerSlice& slice) {
-  return {runtime::read_masters(slice), slice.exp_avg.read(), slice.exp_avg_sq.read()};
+  return {runtime::wide_master(slice), slice.exp_avg.read(), slice.exp_avg_sq.read()};
 }
 
 size_t states_bytes(const runtime::ParameterStore& store, int bucket) {
@@ -43,8 +42,8 @@ checkpoint::OwnerState state_of(const model::Bucket& bucket, const runtime::Owne
 
 // What is not trained is read where it is, if it is wide.
 bool stays(const runtime::ParameterStore& store, const model::Bucket& bucket) {
-  return !bucket.trained && store.options().device.is_cpu() &&
-         store.options().precision.masters == runtime::Masters::kWide;
+  const bool as_wide = store.owner(bucket.index).master.scalar_type() != at::kBFloat16;
+  return !bucket.trained && store.options().device.is_cpu() && as_wide;
 }
 
 // Touched, in large pages where the system has them: a copy waits for none.
@@ -168,7 +167,9 @@ void copy_slices(const runtime::ParameterStore& store, char* bytes) {
 
 std::vector<checkpoint::OwnerState> SliceSnapshot::view(const runtime::ParameterStore& store) {
   const bool all_wide = store.options().moments == base::MomentFormat::kWide &&
-                        store.options().precision.masters == runtime::Masters::kWide;
+                        std::ranges::all_of(store.table().buckets, [&](const model::Bucket& bucket) {
+                          return store.owner(bucket.index).master.scalar_type() != at::kBFloat16;
+                        });
   if (!store.options().device.is_cpu() || !all_wide) {
     ReadProgress nobody_waits;
     return take(store, nobody_waits);

@@ -266,6 +266,11 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
   adam.clip = configured.clip;
   adam.correction_rate = config().train.correction_rate;
   adam.update = step + 1;
+  if (configured.name == config::OptimizerName::kMuon) {
+    adam.muon = runtime::Muon{.momentum = configured.momentum,
+                              .steps = configured.ns_steps,
+                              .matches_adamw = configured.adjust_lr == config::MuonRate::kMatchRmsAdamW};
+  }
   for (const config::GroupConfig& group : configured.groups) {
     // The same schedule, all of it in proportion.
     config::OptimizerConfig own = configured;

@@ -1,0 +1,260 @@
+#include "runtime/muon.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "model/hugging_face.h"
+#include "model/tuning.h"
+#include "runtime/narrow_masters.h"
+
+namespace sluice::runtime {
+namespace {
+
+using base::Interval;
+
+// Keller Jordan's: x -> a x + b (x xᵀ) x + c (x xᵀ)² x.
+constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
+
+// Multiply-adds of an iteration.
+double work_of(const HiddenMatrix& matrix) {
+  const auto less = static_cast<double>(std::min(matrix.rows, matrix.columns));
+  const auto more = static_cast<double>(std::max(matrix.rows, matrix.columns));
+  return less * less * (2 * more + less);
+}
+
+void add_matrices(const model::Bucket& bucket, const model::Parameter& parameter,
+                  std::vector<HiddenMatrix>& to) {
+  for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter)) {
+    const int64_t count = std::max<int64_t>(1, parameter.stacked), rows = tensor.rows / count;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t begin = parameter.offset + (tensor.row_begin + i * rows) * parameter.columns;
+      to.push_back({bucket.index,
+                    {begin, begin + rows * parameter.columns},
+                    rows,
+                    parameter.columns,
+                    parameter.outputs_last || parameter.transposed});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<HiddenMatrix> hidden_matrices(const model::ParameterTable& table) {
+  std::vector<HiddenMatrix> matrices;
+  for (const model::Bucket& bucket : table.buckets) {
+    if (!bucket.trained) continue;
+    for (const model::Parameter& parameter : bucket.parameters) {
+      const bool learns = parameter.learns == model::Learns::kByGradient;
+      if (learns && model::is_hidden_matrix(bucket, parameter)) add_matrices(bucket, parameter, matrices);
+    }
+  }
+  return matrices;
+}
+
+std::vector<int> matrix_ranks(const std::vector<HiddenMatrix>& matrices, int ranks) {
+  std::vector<size_t> order(matrices.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return work_of(matrices[i]); });
+  std::vector<double> work(static_cast<size_t>(ranks), 0.0);
+  std::vector<int> of_matrix(matrices.size());
+  for (const size_t i : order) {
+    const auto least = std::ranges::min_element(work);
+    *least += work_of(matrices[i]);
+    of_matrix[i] = static_cast<int>(least - work.begin());
+  }
+  return of_matrix;
+}
+
+at::Tensor orthogonal(const at::Tensor& x_AB, int64_t steps, double eps) {
+  const bool wide = x_AB.scalar_type() == at::kDouble, tall = x_AB.size(0) > x_AB.size(1);
+  at::Tensor x = wide ? x_AB.clone() : x_AB.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
+  if (tall) x = x.t();
+  x.div_(x.norm().clamp_min(eps));
+  for (int64_t step = 0; step < steps; ++step) {
+    const at::Tensor gram = at::mm(x, x.t());
+    x = at::addmm(x, at::addmm(gram, gram, gram, kB, kC), x, kA);
+  }
+  return tall ? x.t() : x;
+}
+
+namespace {
+
+// The matrices of one exchange: at most one for each rank, by rank.
+struct Round {
+  std::vector<const HiddenMatrix*> of_rank;
+};
+
+std::vector<Round> rounds_of(const std::vector<HiddenMatrix>& matrices, int ranks) {
+  const std::vector<int> of_matrix = matrix_ranks(matrices, ranks);
+  std::vector<size_t> next(static_cast<size_t>(ranks), 0);
+  std::vector<Round> rounds;
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const auto rank = static_cast<size_t>(of_matrix[i]);
+    if (next[rank] == rounds.size()) rounds.push_back({std::vector<const HiddenMatrix*>(next.size(), nullptr)});
+    rounds[next[rank]++].of_rank[rank] = &matrices[i];
+  }
+  return rounds;
+}
+
+class MatrixUpdates {
+ public:
+  MatrixUpdates(ParameterStore& store, const AdamW& options, double scale, comm::Communicator& world)
+      : store_(store), options_(options), scale_(scale), world_(world), owners_{world.size()} {
+    SLUICE_ASSERT(world.size() == store.options().world_size,
+                  base::text(world.size(), " of ", store.options().world_size, " ranks"));
+  }
+
+  // While one round's matrices are made orthogonal, the next one's are on their way.
+  void run() {
+    const std::vector<HiddenMatrix> matrices = hidden_matrices(store_.table());
+    const std::vector<Round> rounds = rounds_of(matrices, world_.size());
+    Exchange coming;
+    if (!rounds.empty()) coming = gather(rounds.front());
+    for (size_t i = 0; i < rounds.size(); ++i) {
+      coming.pending->wait();
+      const Exchange came = std::move(coming);
+      if (i + 1 < rounds.size()) coming = gather(rounds[i + 1]);
+      apply(rounds[i], send_home(rounds[i], made_orthogonal(rounds[i], came.received)));
+    }
+  }
+
+ private:
+  struct Exchange {
+    at::Tensor sent, received;
+    comm::PendingPtr pending;
+  };
+
+  Interval owned(const HiddenMatrix& matrix, int rank) const {
+    const model::Bucket& bucket = store_.table().buckets[static_cast<size_t>(matrix.bucket)];
+    return base::intersect(owners_.owned(bucket, rank), matrix.elements);
+  }
+  Interval own_part(const HiddenMatrix* matrix) const {
+    return matrix == nullptr ? Interval{0, 0} : owned(*matrix, world_.rank());
+  }
+  at::TensorOptions numbers() const {
+    return at::TensorOptions()
+        .dtype(scalar_type(store_.options().precision.master()))
+        .device(store_.options().device);
+  }
+  // By rank, the elements of its matrix that this rank owns; and those of this rank's matrix that it owns.
+  std::vector<int64_t> to_matrices(const Round& round) const {
+    std::vector<int64_t> elements;
+    for (const HiddenMatrix* matrix : round.of_rank) elements.push_back(own_part(matrix).size());
+    return elements;
+  }
+  std::vector<int64_t> from_owners(const Round& round) const {
+    const HiddenMatrix* matrix = round.of_rank[static_cast<size_t>(world_.rank())];
+    std::vector<int64_t> elements;
+    for (int rank = 0; rank < world_.size(); ++rank)
+      elements.push_back(matrix == nullptr ? 0 : owned(*matrix, rank).size());
+    return elements;
+  }
+
+  Exchange exchange(const at::Tensor& sent, const std::vector<int64_t>& send,
+                    const std::vector<int64_t>& receive) {
+    const int64_t wide = comm::size_of(store_.options().precision.master());
+    const auto in_bytes = [&](const std::vector<int64_t>& elements) {
+      std::vector<int64_t> bytes;
+      for (const int64_t count : elements) bytes.push_back(count * wide);
+      return bytes;
+    };
+    Exchange result{sent, at::empty({std::accumulate(receive.begin(), receive.end(), int64_t{0})}, numbers()),
+                    nullptr};
+    result.pending = world_.all_to_all(sent.const_data_ptr(), in_bytes(send), result.received.mutable_data_ptr(),
+                                       in_bytes(receive));
+    return result;
+  }
+
+  // Momentum takes up the gradients, and what it comes to goes to the matrices' ranks.
+  Exchange gather(const Round& round) {
+    const std::vector<int64_t> send = to_matrices(round);
+    const at::Tensor sent = at::empty({std::accumulate(send.begin(), send.end(), int64_t{0})}, numbers());
+    int64_t offset = 0;
+    for (const HiddenMatrix* matrix : round.of_rank) {
+      const Interval own = own_part(matrix);
+      if (own.empty()) continue;
+      OwnerSlice& slice = store_.owner(matrix->bucket);
+      const int64_t first = own.begin - slice.owned.begin;
+      const at::Tensor gradient = slice.gradient.narrow(0, first, own.size()).mul_(scale_);
+      const at::Tensor momentum = slice.exp_avg.read({first, first + own.size()});
+      momentum.lerp_(gradient, 1 - options_.muon->momentum);
+      slice.exp_avg.write(first, momentum);
+      const at::Tensor to = sent.narrow(0, offset, own.size());
+      to.copy_(options_.muon->nesterov ? gradient.lerp_(momentum, options_.muon->momentum) : momentum);
+      offset += own.size();
+    }
+    return exchange(sent, send, from_owners(round));
+  }
+
+  at::Tensor made_orthogonal(const Round& round, const at::Tensor& flat) const {
+    const HiddenMatrix* matrix = round.of_rank[static_cast<size_t>(world_.rank())];
+    if (matrix == nullptr) return flat;
+    at::Tensor x = flat.view({matrix->rows, matrix->columns});
+    if (matrix->outputs_last) x = x.t();
+    const at::Tensor made = orthogonal(x, options_.muon->steps, options_.muon->eps);
+    x.copy_(made);
+    return flat;
+  }
+
+  at::Tensor send_home(const Round& round, const at::Tensor& made) {
+    const Exchange home = exchange(made, from_owners(round), to_matrices(round));
+    home.pending->wait();
+    return home.received;
+  }
+
+  double rate_factor(const HiddenMatrix& matrix) const {
+    double outputs = static_cast<double>(matrix.rows), inputs = static_cast<double>(matrix.columns);
+    if (matrix.outputs_last) std::swap(outputs, inputs);
+    return options_.muon->matches_adamw ? 0.2 * std::sqrt(std::max(outputs, inputs))
+                                        : std::sqrt(std::max(1.0, outputs / inputs));
+  }
+
+  AdamW::Rates rates_of(const HiddenMatrix& matrix, Interval own) const {
+    const auto& runs = store_.learning(matrix.bucket);
+    const auto run = std::ranges::find_if(
+        runs, [&](const model::LearningRun& each) { return !base::intersect(each.elements, own).empty(); });
+    return options_.rates_of(*run);
+  }
+
+  void apply(const Round& round, const at::Tensor& updates) {
+    int64_t offset = 0;
+    for (const HiddenMatrix* matrix : round.of_rank) {
+      const Interval own = own_part(matrix);
+      if (own.empty()) continue;
+      store_.wait_for_readers(matrix->bucket);
+      const OwnerSlice& slice = store_.owner(matrix->bucket);
+      const int64_t first = own.begin - slice.owned.begin;
+      const AdamW::Rates rates = rates_of(*matrix, own);
+      const at::Tensor masters = read_masters(slice, {first, first + own.size()});
+      masters.mul_(1 - rates.lr * rates.weight_decay);
+      masters.sub_(updates.narrow(0, offset, own.size()), rates.lr * rate_factor(*matrix));
+      write_masters(slice, first, masters, master_chance(options_.update, matrix->bucket));
+      const at::Tensor& copy = store_.compute_copy(matrix->bucket);
+      if (!store_.copies_apart() && !copy.is_alias_of(slice.master))
+        copy.narrow(0, first, own.size()).copy_(slice.master.narrow(0, first, own.size()));
+      offset += own.size();
+    }
+  }
+
+  ParameterStore& store_;
+  const AdamW& options_;
+  const double scale_;
+  comm::Communicator& world_;
+  link::OwnerLayout owners_;
+};
+
+}  // namespace
+
+void update_matrices(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm,
+                     comm::Communicator& world) {
+  MatrixUpdates(store, options, options.gradient_scale(targets, gradient_norm), world).run();
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,120 @@
+// A frozen base in few bits trains adapters as its expanded numbers do, to the bit, whatever the strategy.
+#include <gtest/gtest.h>
+
+#include "layers/expanded_base.h"
+#include "model/coded_weight.h"
+#include "model/tuning.h"
+#include "runtime/test_equivalence.h"
+
+namespace sluice::runtime {
+namespace {
+
+using base::WeightFormat;
+
+// All linear layers adapted; matrices whose rows are whole blocks, and such that are not.
+model::Shape shape_of(WeightFormat format, int64_t word_bytes, int64_t hidden) {
+  model::Shape shape = model::shape_of_odd_sizes();
+  if (hidden > 0) {
+    shape.hidden = hidden;
+    shape.head_dim = hidden / shape.heads;
+    shape.ffn_hidden = 2 * hidden;
+  }
+  model::adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
+  model::quantize_base(shape, {format, word_bytes});
+  return shape;
+}
+
+// The base's numbers, by name, as one rank expands what initialize() draws.
+std::map<std::string, std::vector<float>> expanded_base(const model::Shape& shape, comm::DType dtype) {
+  const model::ParameterTable table = model::parameter_table(shape);
+  ParameterStore store(table, {.precision = {dtype}});
+  initialize(store, 7);
+  std::map<std::string, std::vector<float>> values;
+  for (const model::Bucket& bucket : table.buckets) {
+    const at::Tensor master = store.owner(bucket.index).master;
+    const at::Tensor numbers = (bucket.coded ? layers::expanded(bucket, {}, master) : master).to(at::kFloat);
+    const model::Bucket plain = model::plain_bucket(bucket);
+    for (const model::Parameter& parameter : plain.parameters) {
+      const float* first = numbers.const_data_ptr<float>() + parameter.offset;
+      values[parameter.name].assign(first, first + parameter.size());
+    }
+  }
+  return values;
+}
+
+void expect_as_expanded(WeightFormat format, int64_t hidden, int world_size, const std::string& strategy) {
+  RunOptions options;
+  options.shape = shape_of(format, 8, hidden);
+  options.world_size = world_size;
+  options.strategies = {strategy};
+  options.initial = expanded_base(options.shape, options.dtype);
+  RunOptions beforehand = options;
+  beforehand.shape = model::with_plain_base(options.shape);
+  // Codes of expanded numbers are the codes that these were expanded from.
+  const RunRecord coded = run_in_process(options), expanded = run_in_process(beforehand);
+  EXPECT_EQ(coded.losses, expanded.losses) << strategy;
+  EXPECT_EQ(coded.gradient_norms, expanded.gradient_norms) << strategy;
+  for (const auto& [name, values] : coded.parameters) EXPECT_EQ(values, expanded.parameters.at(name)) << name;
+  EXPECT_LT(coded.pulled_bytes.front(), std::max<int64_t>(1, expanded.pulled_bytes.front())) << strategy;
+  for (size_t step = 0; step < coded.peak_bytes.size(); ++step) {
+    for (size_t rank = 0; rank < coded.peak_bytes[step].size(); ++rank)
+      EXPECT_LE(coded.peak_bytes[step][rank], coded.predicted_peak_bytes[step][rank]) << strategy;
+  }
+}
+
+TEST(QuantizedBase, TrainsAsItsExpandedNumbersOnOneRank) {
+  RunOptions options;
+  options.shape = shape_of(WeightFormat::kNf4, 8, 0);
+  options.initial = expanded_base(options.shape, options.dtype);
+  RunOptions beforehand = options;
+  beforehand.shape = model::with_plain_base(options.shape);
+  const RunRecord coded = run_in_process(options), expanded = run_in_process(beforehand);
+  EXPECT_EQ(coded.losses, expanded.losses);
+  EXPECT_LT(coded.losses.back(), coded.losses.front());
+}
+
+TEST(QuantizedBase, TrainsAsItsExpandedNumbersUnderTensorParallelismAndStages) {
+  expect_as_expanded(WeightFormat::kNf4, 0, 4, "<2,2,1>");
+  expect_as_expanded(WeightFormat::kMxfp4, 128, 2, "<2,1,1>");
+}
+
+TEST(QuantizedBase, TrainsAsItsExpandedNumbersOnLanesThatShare) {
+  expect_as_expanded(WeightFormat::kNf4, 0, 4, "<1,1,4,4>");
+  expect_as_expanded(WeightFormat::kNf4, 0, 4, "<2,1,2,2>");
+}
+
+TEST(QuantizedBase, AtenExpandsAsTheCpu) {
+  for (const auto& [format, hidden] : {std::pair{WeightFormat::kNf4, 0}, {WeightFormat::kNf4, 128},
+                                       {WeightFormat::kInt8, 128}, {WeightFormat::kMxfp4, 128}}) {
+    for (const comm::DType dtype : {comm::DType::kBFloat16, comm::DType::kFloat32, comm::DType::kFloat64}) {
+      const model::ParameterTable table =
+          model::parameter_table(shape_of(format, comm::size_of(dtype), hidden));
+      ParameterStore store(table, {.precision = {dtype}});
+      initialize(store, 7);
+      for (const model::Bucket& bucket : table.buckets) {
+        if (!bucket.coded) continue;
+        const at::Tensor& words = store.owner(bucket.index).master;
+        EXPECT_TRUE(at::equal(layers::expanded(bucket, {}, words), layers::aten::expanded(bucket, {}, words, 7)))
+            << base::name_of(format) << " bucket " << bucket.index;
+      }
+    }
+  }
+}
+
+TEST(QuantizedBase, WordsOfBfloat16ComeBackFromNumbersAsWideAsMasters) {
+  const model::ParameterTable table = model::parameter_table(shape_of(WeightFormat::kNf4, 2, 0));
+  ParameterStore store(table, {.precision = {comm::DType::kBFloat16}});
+  initialize(store, 7);
+  for (const model::Bucket& bucket : table.buckets) {
+    if (!bucket.coded) continue;
+    const OwnerSlice& slice = store.owner(bucket.index);
+    const at::Tensor bits = slice.master.view(at::kShort).clone(), wide = wide_master(slice);
+    EXPECT_EQ(wide.scalar_type(), at::kFloat);
+    slice.master.zero_();
+    set_master(slice, 0, wide);
+    EXPECT_TRUE(at::equal(slice.master.view(at::kShort), bits));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::runtime
