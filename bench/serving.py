@@ -5,7 +5,8 @@ Requests come by a Poisson process of --request-rate, whatever has been answered
 --max-concurrency lets in). Prompts differ in length by a factor of twenty. Names are those of vLLM's `vllm bench serve`: TTFT is the time to
 the first token, TPOT the time per token behind it, ITL the time between two tokens. Rows:
 
-- `load`: the requests, whose total throughput stands beside that of `sluice generate` on the same prompts;
+- `load`: the requests, whose total throughput stands beside that of `sluice generate` on the same prompts, and the processor time
+  of both programs per token that they said, their start left out, which other programs on the machine change less;
 - `alone` and `beside`: one client's TTFT without and with another client of 100 times its connections, from another address.
 
 Both sides of a comparison take turns, --rounds times; the median of the rounds' ratios is given, as other programs slow both.
@@ -19,6 +20,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import statistics
 import subprocess
@@ -30,7 +32,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "integration"))
 
-from harness import hardware, revision  # noqa: E402
+from harness import children, hardware, revision  # noqa: E402
 
 WORDS = 2048
 SHAPE = """
@@ -169,19 +171,30 @@ class Server:
                 return
         sys.exit("the server did not start")
 
+    def processor_s(self):
+        """Of the server and its tokenizers so far."""
+        ticks = 0
+        for process in (self.process.pid, *children(self.process.pid)):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def close(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate()
 
 
-def generated_per_s(sluice, model, prompts, tokens, folder, args):
-    """Tokens a second of the generator itself, its start left out."""
+def generate(model, prompts, tokens, folder, args):
+    """(tokens, seconds without the start, processor seconds) of the generator itself."""
     file = folder / "prompts.jsonl"
     file.write_text("".join(json.dumps({"ids": prompt}) + "\n" for prompt in prompts))
-    done = run(sluice, "generate", *model, "--prompts", file, "--out", folder / "said.jsonl", "--tokens", tokens,
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run(args.sluice, "generate", *model, "--prompts", file, "--out", folder / "said.jsonl", "--tokens", tokens,
                "--threads", args.threads)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = sum(len(json.loads(line)["ids"]) for line in (folder / "said.jsonl").read_text().splitlines())
-    return said / seconds_of(re.search(r"generating: done in (.*)", done.stderr).group(1))
+    found = re.search(r"generating: done in (.*)", done.stderr)
+    return said, seconds_of(found.group(1)) if found else 0, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def seconds_of(duration):
@@ -224,19 +237,29 @@ def markdown(results):
     lines += [f"| {name} | {value} |" for name, value in load.items()]
     lines += [f"| output_throughput over the generator's without HTTP ({statistics.median(results['generator_tokens_per_s']):.0f} tokens/s) | "
               f"{spread(results['throughput_ratios'])} |" if "throughput_ratios" in results else "",
+              f"| processor time of a token, ms | {spread(results['served_processor_ms'])} |" if "processor_ratios" in results else "",
+              f"| of the generator without HTTP, ms | {spread(results['generator_processor_ms'])} |" if "processor_ratios" in results else "",
+              f"| ratio | {spread(results['processor_ratios'])} |" if "processor_ratios" in results else "",
               f"| median TTFT of one client alone, ms | {spread(results['alone_ttft_ms'], 1)} |",
               f"| beside another with 100 times its connections, ms | {spread(results['beside_ttft_ms'], 1)} |",
               f"| ratio | {spread(results['ttft_ratios'], 2)} |"]
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def one_round(port, prompts, model, folder, args):
-    measured, seconds = asyncio.run(open_loop(port, prompts, args.tokens, args.request_rate, args.seed, concurrency=args.max_concurrency))
+def one_round(server, prompts, model, folder, args):
+    before = server.processor_s()
+    measured, seconds = asyncio.run(open_loop(server.port, prompts, args.tokens, args.request_rate, args.seed,
+                                              concurrency=args.max_concurrency))
+    served = 1e3 * (server.processor_s() - before) / max(1, sum(each.tokens for each in measured))
     found = {"load": summary(measured, prompts, seconds)}
     if args.request_rate == float("inf"):
-        found["generator_tokens_per_s"] = generated_per_s(args.sluice, model, prompts, args.tokens, folder, args)
+        start = generate(model, [[1]], 1, folder, args)[2]
+        said, seconds, processor = generate(model, prompts, args.tokens, folder, args)
+        found["generator_tokens_per_s"] = said / seconds
         found["throughput_ratios"] = found["load"]["output_throughput"] / found["generator_tokens_per_s"]
-    alone, beside = (1e3 * statistics.median(seconds) for seconds in asyncio.run(fairness(port, args)))
+        found |= {"served_processor_ms": served, "generator_processor_ms": 1e3 * (processor - start) / said}
+        found["processor_ratios"] = found["generator_processor_ms"] / served
+    alone, beside = (1e3 * statistics.median(seconds) for seconds in asyncio.run(fairness(server.port, args)))
     return found | {"alone_ttft_ms": alone, "beside_ttft_ms": beside, "ttft_ratios": beside / alone}
 
 
@@ -264,7 +287,7 @@ def main():
         model = write_model(folder, args.sluice)
         server = Server(args.sluice, *model, "--context-length", 512, "--threads", args.threads)
         try:
-            rounds = [one_round(server.port, prompts, model, folder, args) for _ in range(args.rounds)]
+            rounds = [one_round(server, prompts, model, folder, args) for _ in range(args.rounds)]
         finally:
             server.close()
         loads = sorted((each.pop("load") for each in rounds), key=lambda load: load["output_throughput"])

@@ -40,6 +40,8 @@ import token_pieces
 
 END_TOKENS = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "[SEP]"]
 NO_TOKEN = "none"
+# Fewer than these are decoded by one thread: waking others takes longer, and a server's own threads need the cores.
+FEW_IDS = 1 << 15
 MOST_IDS = 1 << 24
 LATER_BYTE = re.compile(r"<0x[89AB][0-9A-F]>")
 
@@ -161,7 +163,11 @@ def encode_checked(tokenizer, pieces):
 
 def decode(tokenizer):
     ids = [array.array("i", read_exactly(4 * read_size())).tolist() for _ in range(read_size())]
-    for text in tokenizer.decode_batch(ids, skip_special_tokens=False):
+    if sum(map(len, ids)) < FEW_IDS:
+        texts = [tokenizer.decode(each, skip_special_tokens=False) for each in ids]
+    else:
+        texts = tokenizer.decode_batch(ids, skip_special_tokens=False)
+    for text in texts:
         data = text.encode("utf-8", "replace")
         yield struct.pack("<Q", len(data)) + data
 

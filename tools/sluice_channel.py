@@ -15,8 +15,8 @@ import site
 import struct
 import sys
 
-source = open(3, "rb", closefd=False)
-sink = open(3, "wb", closefd=False)
+source = open(3, "rb", buffering=1 << 16, closefd=False)
+sink = open(3, "wb", buffering=1 << 16, closefd=False)
 os.set_inheritable(3, False)
 
 python_path = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -30,7 +31,8 @@ namespace {
 
 constexpr char kOk = 'K';
 constexpr char kLacking = 'M';
-constexpr int kChannel = 3;  // the child's end of the socket
+constexpr int kChannel = 3;                       // the child's end of the socket
+constexpr size_t kBufferBytes = size_t{1} << 16;  // of each direction
 
 // The child's descriptors. Its standard output joins standard error: what is printed there is no answer.
 class FileActions {
@@ -183,6 +185,8 @@ void PythonChild::kill() {
 void PythonChild::stop() {
   constexpr std::chrono::milliseconds kPatience{2000};
   if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  out_.clear();
+  in_begin_ = in_end_ = 0;
   if (child_ > 0 && !wait_for(child_, kPatience)) {
     kill();
     wait_for(child_, kPatience);
@@ -209,28 +213,54 @@ void PythonChild::set_patience(double seconds) {
 }
 
 void PythonChild::send(const void* data, size_t size) {
-  const char* next = static_cast<const char*>(data);
+  const char* bytes = static_cast<const char*>(data);
+  if (out_.size() + size > kBufferBytes) flush();
+  if (size > kBufferBytes) return send_at_once(bytes, size);
+  out_.append(bytes, size);
+}
+
+void PythonChild::flush() {
+  const std::string waiting = std::exchange(out_, {});
+  send_at_once(waiting.data(), waiting.size());
+}
+
+void PythonChild::send_at_once(const char* data, size_t size) {
   while (size > 0) {
-    const ssize_t sent = ::send(socket_, next, size, MSG_NOSIGNAL);
+    const ssize_t sent = ::send(socket_, data, size, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) throw ChildEnded(text("the process that reads ", subject_, " ", ended()));
-    next += sent;
+    data += sent;
     size -= static_cast<size_t>(sent);
   }
 }
 
 void PythonChild::receive(void* data, size_t size) {
+  flush();
   char* next = static_cast<char*>(data);
   while (size > 0) {
-    const ssize_t got = ::recv(socket_, next, size, 0);
+    if (in_begin_ == in_end_) {
+      in_.resize(kBufferBytes);
+      in_begin_ = in_end_ = 0;
+      in_end_ = receive_some(in_.data(), in_.size());
+    }
+    const size_t now = std::min(size, in_end_ - in_begin_);
+    std::memcpy(next, in_.data() + in_begin_, now);
+    in_begin_ += now;
+    next += now;
+    size -= now;
+  }
+}
+
+size_t PythonChild::receive_some(char* data, size_t size) {
+  while (true) {
+    const ssize_t got = ::recv(socket_, data, size, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       kill();
       throw ChildLate(text(subject_, " did not answer in ", patience_s_, " s: its process was ended"));
     }
     if (got <= 0) throw ChildEnded(text("the process that reads ", subject_, " ", ended()));
-    next += got;
-    size -= static_cast<size_t>(got);
+    return static_cast<size_t>(got);
   }
 }
 

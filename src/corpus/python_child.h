@@ -53,8 +53,10 @@ class PythonChild {
   // How long an answer may take from here on: a child that takes longer is killed, and receive() throws
   // ChildLate. 0: for ever, as it begins.
   void set_patience(double seconds);
-  // ChildEnded when the child has ended.
+  // What is sent waits until flush(), the next receive() or a full buffer: the child wakes once a question,
+  // not once a number of it. ChildEnded when the child has ended.
   void send(const void* data, size_t size);
+  void flush();
   void receive(void* data, size_t size);
   template <typename T>
   void send_number(T value) {
@@ -78,6 +80,9 @@ class PythonChild {
   void stop();
   // How the child ended, once it has.
   std::string ended();
+  void send_at_once(const char* data, size_t size);
+  // At least one byte, at most `size`.
+  size_t receive_some(char* data, size_t size);
 
   PythonTools tools_;
   std::string script_;
@@ -86,6 +91,9 @@ class PythonChild {
   double patience_s_ = 0;
   int socket_ = -1;
   pid_t child_ = -1;
+  std::string out_;       // that waits to be sent
+  std::vector<char> in_;  // that was received, of which [in_begin_, in_end_) is not read yet
+  size_t in_begin_ = 0, in_end_ = 0;
 };
 
 }  // namespace sluice::corpus

@@ -99,6 +99,7 @@ class PythonReward final : public Reward {
       for (const std::string* part : {&answer.prompt, &answer.response, &answer.reference})
         child_.send_text(*part);
     }
+    child_.flush();
   }
 
   // Of the next response. With ended_, the child is asked no more.
