@@ -3,6 +3,8 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/where.h>
 
+#include "runtime/chance.h"
+
 namespace sluice::runtime {
 
 at::Tensor read_masters(const OwnerSlice& slice, base::Interval some) {
