@@ -100,6 +100,10 @@ class SavingScheme {
   int64_t fixed_bytes_;
 };
 
+int most_recomputed(const cost::CostModel& cost, const Savings& savings) {
+  return savings.recompute ? MemoryPolicy::kAll : cost.policy().recompute_permille;
+}
+
 }  // namespace
 
 std::optional<MemoryChoice> choose_memory(const cost::CostModel& cost,
@@ -108,8 +112,9 @@ std::optional<MemoryChoice> choose_memory(const cost::CostModel& cost,
   std::optional<MemoryChoice> best;
   for (const Scheme& scheme : schemes) {
     const SavingScheme saving(cost, scheme, world_size, length);
-    const int most = savings.recompute ? MemoryPolicy::kAll : cost.policy().recompute_permille;
-    if (saving.least_offload(most, savings)) saving.improve(savings, kCoarsePermille, best);
+    const bool may_hold = saving.least_offload(most_recomputed(cost, savings), savings) ||
+                          saving.least_offload(cost.policy().recompute_permille, savings);
+    if (may_hold) saving.improve(savings, kCoarsePermille, best);
   }
   if (best && savings.recompute)
     SavingScheme(cost, best->scheme, world_size, length).improve(savings, kStepPermille, best);
@@ -119,9 +124,11 @@ std::optional<MemoryChoice> choose_memory(const cost::CostModel& cost,
 int64_t longest_held(const cost::CostModel& cost, std::span<const Scheme> schemes, int world_size,
                      const Savings& savings) {
   int64_t longest = 0;
-  const int most = savings.recompute ? MemoryPolicy::kAll : cost.policy().recompute_permille;
-  for (const Scheme& scheme : schemes)
-    longest = std::max(longest, SavingScheme(cost, scheme, world_size, 0).longest(most, savings));
+  for (const Scheme& scheme : schemes) {
+    const SavingScheme saving(cost, scheme, world_size, 0);
+    for (const int permille : {cost.policy().recompute_permille, most_recomputed(cost, savings)})
+      longest = std::max(longest, saving.longest(permille, savings));
+  }
   return longest;
 }
 
