@@ -172,7 +172,8 @@ def made():
     products, pass_ns = fitted_stages(a100)
     achievable = {row["device"]: row for row in table("products.csv")}
     share = products / float(achievable["a100"]["tflops"]) / 1e3
-    fits = ("least squares on the published stage times of Hydraulis, a800-7b and a800-32b (data/published/scheme_times.csv)")
+    fits = ("least squares on the published stage times of Hydraulis, a800-7b and a800-32b "
+            "(data/published/scheme_times.csv)")
 
     def of_products(device):
         row = achievable[device]
@@ -181,12 +182,7 @@ def made():
                 **({"float8_speedup": rounded(float(float8) / float(row["tflops"]))} if float8 else {}),
                 "source": f"{share:.3f} of {row['tflops']} TFLOP/s, {row['source']}; the share from A800: {fits}"}
 
-    waves = [float(row["ms_per_layer"]) for row in table("host.csv") if float(row["ms_per_layer"]) > 1]
-    wave_ms = sorted(waves)[len(waves) // 2]
-    # A wave's attention is launched once in a forward pass and in two gradients' worth of a backward pass.
-    host = {"layer_pass_ns": pass_ns, "ring_step_ns": rounded(wave_ms * 1e6 / 3),
-            "source": f"a layer's pass: {fits}; a step of a ring, a third of what forward and backward pass take: "
-                      f"{table('host.csv')[0]['source']}"}
+    host = {"layer_pass_ns": pass_ns, "source": fits}
     gather, scatter = collective("all_gather"), collective("reduce_scatter")
     nccl = {"latency_ns": rounded((gather[0] + scatter[0]) / 2),
             "bytes_per_ns": rounded((gather[1] + scatter[1]) / 2),

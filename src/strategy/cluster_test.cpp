@@ -142,11 +142,11 @@ TEST(Cluster, LinkWithoutBandwidthIsRefused) {
 TEST(Cluster, PresetsOfSeveralKinds) {
   const Cluster cluster = cluster_preset("1x a800x8 + 2x h100x8", 7);
   EXPECT_EQ(cluster.nodes, 3);
-  EXPECT_EQ(cluster.flops_per_ns, 495e3) << "of the fastest";
+  EXPECT_EQ(cluster.flops_per_ns, 735e3) << "of the fastest";
   EXPECT_EQ(cluster.inter_node.bytes_per_ns, 20) << "of the slowest";
   const std::vector<Device> devices = devices_of(cluster, 24, 9);
   ASSERT_EQ(devices.size(), 24U);
-  EXPECT_EQ(devices[7].pace_percent, 317);
+  EXPECT_EQ(devices[7].pace_percent, 293);
   EXPECT_EQ(devices[8].pace_percent, 100);
   EXPECT_TRUE(devices_of(cluster_preset("h100x8", 2), 16, 9).empty());
   EXPECT_EQ(cluster_from_json(to_json(cluster), "file"), cluster);
