@@ -31,6 +31,7 @@ TARGETS = {"qwen3_moe": (ATTENTION, EXPERTS), "mixtral": (ATTENTION, EXPERTS[:1]
            "deepseek_v3": (LATENT + ["gate_proj", "down_proj"], EXPERTS),
            "qwen2_moe": (["q_proj", "up_proj", "down_proj"], EXPERTS[1:]), "deepseek_v2": (LATENT + ["up_proj"], [])}
 RANK, ALPHA = 4, 12.0
+LAYOUTS = {"one rank": (1, ["<1,1,1>"]), "four ranks": (4, ["<2,2,1>", "<1,1,4,4,2>", "<2,1,2>"])}
 
 
 def model_of(case, folder):
@@ -97,8 +98,7 @@ def compare(comparison, sluice, scratch, case):
     model_folder = model_of(case, scratch / "model")
     documents = program.zipf_documents(LENGTHS, SHAPE["vocab"], seed=3)
     program.write_corpus(scratch / "corpus", documents)
-    layouts = {"one rank": (1, ["<1,1,1>"]), "four ranks": (4, ["<2,2,1>", "<1,1,4,4,2>", "<2,1,2>"])}
-    for layout, (ranks, strategies) in layouts.items():
+    for layout, (ranks, strategies) in LAYOUTS.items():
         where = f"{case}, {layout}"
         config = config_of(scratch, model_folder, modules + experts, ranks, strategies)
         batches = [program.batch(sluice, config, step, documents) for step in range(STEPS)]
