@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "model/parameters.h"
 #include "model/test_shape.h"
@@ -152,9 +154,9 @@ TEST(CodedWeight, TpRanksExpandTheirRowsFromTheirWords) {
 
 TEST(CodedWeight, BlocksOfOneOutputNeedRowsOfWholeOnes) {
   Shape shape = shape_of_odd_sizes();
-  EXPECT_THROW(quantize_base(shape, {WeightFormat::kNf4, 4}), base::InputError);  // no adapters
+  EXPECT_THROW(quantize_base(shape, BaseFormat{WeightFormat::kNf4, 4}), base::InputError);  // no adapters
   adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
-  EXPECT_THROW(quantize_base(shape, {WeightFormat::kInt8, 4}), base::InputError);
+  EXPECT_THROW(quantize_base(shape, BaseFormat{WeightFormat::kInt8, 4}), base::InputError);
 }
 
 TEST(CodedWeight, ManifestsKeepTheFormatAndUntunedModelsForgetIt) {

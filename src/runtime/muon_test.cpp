@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "comm/fake.h"
+#include "model/test_shape.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -20,6 +22,78 @@ TEST(Muon, NewtonSchulzBringsSingularValuesNearOne) {
     for (int step = 0; step < 5; ++step)
       values = 3.4445 * values - 4.7750 * values.pow(3) + 2.0315 * values.pow(5);
     EXPECT_TRUE(at::allclose(made, at::matmul(u * values, vh), 1e-9, 1e-9)) << rows << " x " << columns;
+  }
+}
+
+// Of torch.optim.Muon (2.11, on a CPU), whose products are in bfloat16.
+TEST(Muon, NewtonSchulzGivesTorchsNumbers) {
+  const auto made = [](int64_t rows, int64_t columns) {
+    const at::Tensor x = at::arange(1, rows * columns + 1, at::kDouble).sin().to(at::kFloat);
+    return orthogonal(x.view({rows, columns}), 5, 1e-7).to(at::kFloat).contiguous().view(-1);
+  };
+  const auto expect = [](const at::Tensor& x, const std::vector<float>& torch) {
+    EXPECT_TRUE(at::allclose(x, at::tensor(torch), 0.0, 1.0 / 128)) << x;
+  };
+  expect(made(3, 2), {0.30078125F, 0.48046875F, 0.484375F, -0.8046875F, -0.703125F, 0.1884765625F});
+  expect(made(2, 5), {0.5F, 0.56640625F, 0.1103515625F, -0.44921875F, -0.58984375F, -0.1328125F, 0.384765625F,
+                      0.55078125F, 0.208984375F, -0.326171875F});
+}
+
+at::Tensor stored_matrix(const at::Tensor& flat, const HiddenMatrix& matrix) {
+  return flat.narrow(0, matrix.elements.begin, matrix.elements.size()).view({matrix.rows, matrix.columns});
+}
+
+// torch.optim.Muon's lines, on one rank, in double, after clipping; nothing else changes.
+TEST(Muon, UpdatesAsItsFormulasSay) {
+  for (const bool matches_adamw : {true, false}) {
+    const model::ParameterTable table = model::parameter_table(model::shape_of_odd_sizes());
+    ParameterStore store(table, {.precision = {comm::DType::kFloat64}});
+    initialize(store, 5);
+    comm::FakeWorld world(1);
+    const std::unique_ptr<comm::Transport> transport = world.transport(0);
+    const std::unique_ptr<comm::Communicator> all = transport->communicator("all", {0});
+    std::vector<at::Tensor> expected, momenta, before;
+    const std::vector<HiddenMatrix> matrices = hidden_matrices(table);
+    for (const model::Bucket& bucket : table.buckets)
+      before.push_back(store.owner(bucket.index).master.clone());
+    for (const HiddenMatrix& matrix : matrices) {
+      expected.push_back(stored_matrix(before[static_cast<size_t>(matrix.bucket)], matrix).clone());
+      momenta.push_back(at::zeros_like(expected.back()));
+    }
+    for (int64_t number = 1; number <= 2; ++number) {
+      const AdamW options{.lr = 0.02,
+                          .weight_decay = 0.1,
+                          .clip = 0.5,
+                          .update = number,
+                          .muon = Muon{.matches_adamw = matches_adamw}};
+      constexpr double kNorm = 2;  // so that gradients of three targets shrink to a quarter of the mean one
+      for (const model::Bucket& bucket : table.buckets) {
+        const at::Tensor& gradient = store.owner(bucket.index).gradient;
+        gradient.copy_((at::arange(gradient.numel(), at::kDouble) * static_cast<double>(number)).sin());
+      }
+      for (size_t i = 0; i < matrices.size(); ++i) {
+        const HiddenMatrix& matrix = matrices[i];
+        const at::Tensor gradient =
+            stored_matrix(store.owner(matrix.bucket).gradient, matrix) * options.gradient_scale(3, kNorm);
+        momenta[i].lerp_(gradient, 0.05);
+        at::Tensor x = gradient.lerp(momenta[i], 0.95);
+        if (matrix.outputs_last) x = x.t();
+        const auto rows = static_cast<double>(x.size(0)), columns = static_cast<double>(x.size(1));
+        const double factor =
+            matches_adamw ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
+        at::Tensor made = orthogonal(x, 5, 1e-7);
+        if (matrix.outputs_last) made = made.t();
+        expected[i].mul_(1 - 0.02 * 0.1).sub_(made * (0.02 * factor));
+      }
+      update_matrices(store, options, /*targets=*/3, kNorm, *all);
+    }
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      const at::Tensor& master = store.owner(matrices[i].bucket).master;
+      EXPECT_TRUE(at::allclose(stored_matrix(master, matrices[i]), expected[i], 1e-12, 1e-12)) << i;
+      stored_matrix(master, matrices[i]).copy_(stored_matrix(before[static_cast<size_t>(matrices[i].bucket)], matrices[i]));
+    }
+    for (const model::Bucket& bucket : table.buckets)
+      EXPECT_TRUE(at::equal(store.owner(bucket.index).master, before[static_cast<size_t>(bucket.index)]));
   }
 }
 

@@ -1,4 +1,5 @@
 // A frozen base in few bits trains adapters as its expanded numbers do, to the bit, whatever the strategy.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "layers/expanded_base.h"

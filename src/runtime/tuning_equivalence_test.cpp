@@ -143,6 +143,11 @@ INSTANTIATE_TEST_SUITE_P(
                          .alpha = 8,
                          .targets = {"v_proj", "down_proj", "experts.gate_up_proj", "experts.down_proj"}});
                }},
+        Tuning{"AdaptersOfABaseInNf4",
+               [](model::Shape& s) {
+                 model::adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}});
+                 model::quantize_base(s, {base::WeightFormat::kNf4, 8});
+               }},
         Tuning{"AdaptersOfAllWithATiedTable",
                [](model::Shape& s) {
                  s.tie_embeddings = true;
