@@ -151,24 +151,6 @@ void Checkpoint::read(int bucket, Interval interval, State state, Element* value
 template void Checkpoint::read(int, Interval, State, float*);
 template void Checkpoint::read(int, Interval, State, double*);
 
-template <typename Element>
-void Checkpoint::read(const model::Bucket& bucket, Interval interval, State state, Element* values) {
-  places_.for_each_run(bucket, interval,
-                       [&](const model::Parameter&, Interval run, int there, Interval elsewhere) {
-                         if (has(there, state))
-                           read(there, elsewhere, state, values + (run.begin - interval.begin));
-                       });
-  if (state != State::kMaster) return;
-  places_.for_each_coded(bucket, interval,
-                         [&](const model::Parameter& own, Interval run, int there, const model::Parameter& coded) {
-                           read_expanded(coded, there, {run.begin - own.offset, run.end - own.offset},
-                                         values + (run.begin - interval.begin));
-                         });
-}
-
-template void Checkpoint::read(const model::Bucket&, Interval, State, float*);
-template void Checkpoint::read(const model::Bucket&, Interval, State, double*);
-
 namespace {
 
 // Of words that files have as wide numbers: the upper half of each where they are bfloat16's.
@@ -197,16 +179,15 @@ std::vector<Interval> rows_by_group(const model::Parameter& matrix, Interval ele
   return parts;
 }
 
-}  // namespace
-
-template <typename Element>
-void Checkpoint::read_expanded(const model::Parameter& coded, int bucket, Interval elements, Element* values) {
+// Elements of a coded matrix; read_words(words of the bucket, to).
+template <typename Element, typename ReadWords>
+void read_expanded(const model::Parameter& coded, Interval elements, Element* values, ReadWords read_words) {
   const std::vector<Interval> rows = rows_by_group(coded, elements);
   const std::vector<model::CodedRows> runs = model::coded_rows(coded, rows);
   std::vector<Element> words, numbers;
   for (size_t i = 0; i < runs.size(); ++i) {
     words.resize(static_cast<size_t>(runs[i].words().size()));
-    read(bucket, runs[i].words(), State::kMaster, words.data());
+    read_words(runs[i].words(), words.data());
     const std::vector<std::byte> blocks = bytes_of_words(words, coded.format.word_bytes);
     const Interval own{rows[i].begin * coded.columns, rows[i].end * coded.columns};
     numbers.resize(static_cast<size_t>(own.size()));
@@ -215,6 +196,27 @@ void Checkpoint::read_expanded(const model::Parameter& coded, int bucket, Interv
     std::copy_n(numbers.begin() + (part.begin - own.begin), part.size(), values + (part.begin - elements.begin));
   }
 }
+
+}  // namespace
+
+template <typename Element>
+void Checkpoint::read(const model::Bucket& bucket, Interval interval, State state, Element* values) {
+  places_.for_each_run(bucket, interval,
+                       [&](const model::Parameter&, Interval run, int there, Interval elsewhere) {
+                         if (has(there, state))
+                           read(there, elsewhere, state, values + (run.begin - interval.begin));
+                       });
+  if (state != State::kMaster) return;
+  places_.for_each_coded(bucket, interval,
+                         [&](const model::Parameter& own, Interval run, int there, const model::Parameter& coded) {
+                           read_expanded(coded, {run.begin - own.offset, run.end - own.offset},
+                                         values + (run.begin - interval.begin),
+                                         [&](Interval words, Element* to) { read(there, words, state, to); });
+                         });
+}
+
+template void Checkpoint::read(const model::Bucket&, Interval, State, float*);
+template void Checkpoint::read(const model::Bucket&, Interval, State, double*);
 
 template <typename Element>
 void Checkpoint::require_finite(int bucket, std::span<const Element> values) const {

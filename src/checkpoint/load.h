@@ -78,9 +78,6 @@ class Checkpoint {
   storage::Location directory_;
   Manifest manifest_;
   std::vector<FileRecord> records_;  // of the ranks' files, then of the shared ones
-  template <typename Element>
-  void read_expanded(const model::Parameter& coded, int bucket, base::Interval elements, Element* values);
-
   model::ParameterTable table_;
   model::ParameterTable plain_table_;
   model::ParameterIndex places_;

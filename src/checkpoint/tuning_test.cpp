@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <set>
 
@@ -13,6 +14,7 @@
 #include "checkpoint/merge.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
+#include "model/coded_weight.h"
 #include "model/test_shape.h"
 
 namespace sluice::checkpoint {
@@ -39,9 +41,32 @@ float value_of(const model::Parameter& parameter, int64_t element, State state) 
   return static_cast<float>(base::random_normal(7, name, static_cast<uint64_t>(element)));
 }
 
+// Of coded ones words as files have them: in the upper bytes of numbers.
+void add_words(const model::Parameter& parameter, State state, std::vector<float>& to) {
+  const int64_t word_bytes = parameter.format.word_bytes;
+  int64_t element = 0;
+  for (const model::CodedGroup& group : model::coded_groups(parameter)) {
+    std::vector<float> values;
+    for (const int64_t end = element + group.rows * group.columns; element < end; ++element)
+      values.push_back(value_of(parameter, element, state));
+    std::vector<std::byte> blocks(static_cast<size_t>(group.blocks() * group.block_words * word_bytes));
+    model::encode(parameter.format, group, {0, group.blocks()}, values.data(),
+                  model::output_maxima(parameter.format, group, values.data()), blocks.data());
+    for (size_t at = 0; at < blocks.size(); at += static_cast<size_t>(word_bytes)) {
+      uint32_t bits = 0;
+      std::memcpy(reinterpret_cast<std::byte*>(&bits) + 4 - word_bytes, &blocks[at], static_cast<size_t>(word_bytes));
+      std::memcpy(&to.emplace_back(), &bits, sizeof bits);
+    }
+  }
+}
+
 std::vector<float> values_of(const model::Bucket& bucket, State state) {
   std::vector<float> values;
   for (const model::Parameter& parameter : bucket.parameters) {
+    if (bucket.coded) {
+      add_words(parameter, state, values);
+      continue;
+    }
     for (int64_t e = 0; e < parameter.size(); ++e) values.push_back(value_of(parameter, e, state));
   }
   return values;
@@ -87,6 +112,41 @@ TEST(TunedCheckpoint, HoldsNoMomentsOfWhatIsFrozen) {
   EXPECT_EQ(data_bytes(part), 12 * table.trained_size());
   Checkpoint(part).verify();
   EXPECT_EQ(Checkpoint(part).manifest().shape, shape);
+}
+
+// Numbers come back within half a step of NF4's, all by the same arithmetic whatever part is read.
+TEST(TunedCheckpoint, ExpandsACodedBaseWhereItIsReadAsNumbers) {
+  for (const int64_t word_bytes : {4, 2}) {
+    const TestDirectory root;
+    model::Shape shape = adapted();
+    model::quantize_base(shape, {base::WeightFormat::kNf4, word_bytes});
+    Checkpoint checkpoint(save(root.path(), shape));
+    checkpoint.verify();
+    EXPECT_EQ(checkpoint.manifest().shape, shape);
+    checkpoint.require_model(shape, TensorType::kFloat32);
+    const ParameterSource source = float_masters(checkpoint);
+    int64_t expanded = 0;
+    for (const model::Bucket& bucket : checkpoint.plain_table().buckets) {
+      std::vector<float> whole(static_cast<size_t>(bucket.size)), part(static_cast<size_t>(bucket.size));
+      source(bucket.index, {0, bucket.size}, whole.data());
+      for (int64_t begin = 0; begin < bucket.size; begin += 37) {
+        const base::Interval some{begin, std::min(bucket.size, begin + 37)};
+        source(bucket.index, some, part.data() + begin);
+      }
+      EXPECT_EQ(part, whole);
+      const std::vector<float> drawn = values_of(bucket, State::kMaster);
+      for (size_t i = 0; i < drawn.size(); ++i) {
+        EXPECT_NEAR(whole[i], drawn[i], 0.7);
+        expanded += whole[i] != drawn[i] ? 1 : 0;
+      }
+    }
+    EXPECT_GT(expanded, 0);
+    shape.base.word_bytes = 8;
+    EXPECT_THAT(message_of<base::InputError>([&] { checkpoint.require_model(shape, TensorType::kFloat32); }),
+                HasSubstr("in words of 8 bytes"));
+    shape.base = {};
+    checkpoint.require_model(shape, TensorType::kFloat32);
+  }
 }
 
 std::vector<fs::path> shared_files(const fs::path& root) {

@@ -263,7 +263,7 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& opti
                         memory.owner_bytes(owned.all, owned.trained, owned.coded) +
                         memory.pull_bytes(options.codecs.pull, owned.all, held.all);
   if (!cost::counts_buffers(options)) return bytes;
-  return cost::with_small_tensors(bytes + cost::narrow_copies_bytes(memory, owned.all) +
+  return cost::with_small_tensors(bytes + cost::narrow_copies_bytes(memory, owned.all - owned.coded) +
                                   link_bytes(graph, options, rank));
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/parameters.h"
 
 namespace sluice::model {
 
@@ -100,18 +99,6 @@ std::string format_fault(const BaseFormat& format, const Parameter& parameter) {
       return base::text(parameter.name, " has rows of ", inputs, " numbers, no multiple of ", least);
   }
   return "";
-}
-
-Bucket plain_bucket(const Bucket& coded) {
-  Bucket plain = coded;
-  plain.coded = false;
-  plain.size = 0;
-  for (Parameter& parameter : plain.parameters) {
-    parameter.format = {};
-    parameter.offset = plain.size;
-    plain.size += parameter.size();
-  }
-  return plain;
 }
 
 }  // namespace sluice::model

@@ -84,8 +84,4 @@ void encode(const BaseFormat& format, const CodedGroup& group, base::Interval so
 // Why a matrix cannot be kept so, or "": blocks of int8 and MXFP4 are of one output each.
 std::string format_fault(const BaseFormat& format, const Parameter& parameter);
 
-// The bucket as it would be if nothing of it were coded.
-struct Bucket;
-Bucket plain_bucket(const Bucket& coded);
-
 }  // namespace sluice::model

@@ -133,6 +133,18 @@ std::vector<LocalParameter> local_parameters(const Bucket& bucket, const Cut& cu
   return all;
 }
 
+Bucket plain_bucket(const Bucket& coded) {
+  Bucket plain = coded;
+  plain.coded = false;
+  plain.size = 0;
+  for (Parameter& parameter : plain.parameters) {
+    parameter.format = {};
+    parameter.offset = plain.size;
+    plain.size += parameter.size();
+  }
+  return plain;
+}
+
 int64_t local_elements(const Bucket& bucket, const Cut& cut) {
   int64_t elements = 0;
   for (const LocalParameter& local : local_parameters(bucket, cut)) elements += local.rows * local.columns;

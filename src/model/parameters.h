@@ -64,6 +64,9 @@ std::vector<base::Interval> local_rows(const Parameter& parameter, const Cut& cu
 // of it.
 base::IntervalSet shard_of(const Bucket& bucket, const Cut& cut);
 
+// The bucket as it would be if nothing of it were coded.
+Bucket plain_bucket(const Bucket& coded);
+
 // Where a parameter's local matrix lies in the rank's flat shard of the bucket, expanded where it is coded.
 struct LocalParameter {
   int64_t offset = 0;

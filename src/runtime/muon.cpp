@@ -115,18 +115,18 @@ class MatrixUpdates {
   void run() {
     const std::vector<HiddenMatrix> matrices = hidden_matrices(store_.table());
     const std::vector<Round> rounds = rounds_of(matrices, world_.size());
-    Exchange coming;
+    InFlight coming;
     if (!rounds.empty()) coming = gather(rounds.front());
     for (size_t i = 0; i < rounds.size(); ++i) {
       coming.pending->wait();
-      const Exchange came = std::move(coming);
+      const InFlight came = std::move(coming);
       if (i + 1 < rounds.size()) coming = gather(rounds[i + 1]);
       apply(rounds[i], send_home(rounds[i], made_orthogonal(rounds[i], came.received)));
     }
   }
 
  private:
-  struct Exchange {
+  struct InFlight {
     at::Tensor sent, received;
     comm::PendingPtr pending;
   };
@@ -157,7 +157,7 @@ class MatrixUpdates {
     return elements;
   }
 
-  Exchange exchange(const at::Tensor& sent, const std::vector<int64_t>& send,
+  InFlight exchange(const at::Tensor& sent, const std::vector<int64_t>& send,
                     const std::vector<int64_t>& receive) {
     const int64_t wide = comm::size_of(store_.options().precision.master());
     const auto in_bytes = [&](const std::vector<int64_t>& elements) {
@@ -165,7 +165,7 @@ class MatrixUpdates {
       for (const int64_t count : elements) bytes.push_back(count * wide);
       return bytes;
     };
-    Exchange result{sent, at::empty({std::accumulate(receive.begin(), receive.end(), int64_t{0})}, numbers()),
+    InFlight result{sent, at::empty({std::accumulate(receive.begin(), receive.end(), int64_t{0})}, numbers()),
                     nullptr};
     result.pending = world_.all_to_all(sent.const_data_ptr(), in_bytes(send), result.received.mutable_data_ptr(),
                                        in_bytes(receive));
@@ -173,7 +173,7 @@ class MatrixUpdates {
   }
 
   // Momentum takes up the gradients, and what it comes to goes to the matrices' ranks.
-  Exchange gather(const Round& round) {
+  InFlight gather(const Round& round) {
     const std::vector<int64_t> send = to_matrices(round);
     const at::Tensor sent = at::empty({std::accumulate(send.begin(), send.end(), int64_t{0})}, numbers());
     int64_t offset = 0;
@@ -204,7 +204,7 @@ class MatrixUpdates {
   }
 
   at::Tensor send_home(const Round& round, const at::Tensor& made) {
-    const Exchange home = exchange(made, from_owners(round), to_matrices(round));
+    const InFlight home = exchange(made, from_owners(round), to_matrices(round));
     home.pending->wait();
     return home.received;
   }
