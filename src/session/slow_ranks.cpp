@@ -1,6 +1,8 @@
 #include "session/slow_ranks.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace sluice::session {
@@ -22,6 +24,52 @@ void add_like(const Scheme& like, std::span<const int>& ranks, Strategy& strateg
   ranks = ranks.subspan(taken);
 }
 
+// The same pipeline of some of its lanes, ascending, of which each share group is there or not as a whole:
+// its TP groups, share groups and expert groups are the pipeline's own.
+Pipeline of_lanes(const Pipeline& pipeline, std::span<const int> lanes) {
+  Pipeline part{pipeline.scheme, {}, pipeline.device};
+  part.scheme.cp = static_cast<int>(lanes.size());
+  for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
+    for (const int lane : lanes) {
+      const std::vector<int> group = pipeline.tp_group(stage, lane);
+      part.ranks.insert(part.ranks.end(), group.begin(), group.end());
+    }
+  }
+  return part;
+}
+
+// What becomes of lanes that have ranks of both kinds, by TP groups, stages or share groups.
+enum class MixedLanes : uint8_t {
+  kStay,  // pipelines of their own: they run at their slowest rank's pace, all others at their own
+  kPart,  // their ranks alone: others among them run at their own pace, if the whole model fits
+};
+
+// The pipeline's lanes without a slow rank together, and what becomes of those that have one.
+void part_slow_lanes(const Pipeline& pipeline, std::span<const int> pace_percent, MixedLanes mixed,
+                     Strategy& strategy) {
+  const auto is_slow = [&](int rank) { return pace_percent[static_cast<size_t>(rank)] > 100; };
+  std::vector<int> quick;
+  std::vector<Pipeline> slow;
+  for (int first = 0; first < pipeline.scheme.cp; first += pipeline.scheme.share) {
+    std::vector<int> lanes(static_cast<size_t>(pipeline.scheme.share));
+    std::iota(lanes.begin(), lanes.end(), first);
+    Pipeline group = of_lanes(pipeline, lanes);
+    if (std::ranges::any_of(group.ranks, is_slow)) {
+      slow.push_back(std::move(group));
+    } else {
+      quick.insert(quick.end(), lanes.begin(), lanes.end());
+    }
+  }
+  if (!quick.empty()) strategy.pipelines.push_back(of_lanes(pipeline, quick));
+  for (Pipeline& group : slow) {
+    if (mixed == MixedLanes::kStay) {
+      strategy.pipelines.push_back(std::move(group));
+      continue;
+    }
+    for (const int rank : group.ranks) strategy.pipelines.push_back({{}, {rank}, group.device});
+  }
+}
+
 }  // namespace
 
 std::vector<Strategy> strategies_around(std::span<const int> pace_percent,
@@ -31,11 +79,14 @@ std::vector<Strategy> strategies_around(std::span<const int> pace_percent,
     (pace_percent[static_cast<size_t>(rank)] > 100 ? slow : others).push_back(rank);
   if (slow.empty() || others.empty()) return {};
   std::vector<Strategy> found;
+  const auto add_new = [&](Strategy strategy) {
+    if (std::ranges::find(found, strategy) == found.end()) found.push_back(std::move(strategy));
+  };
   const auto add = [&](Strategy strategy, std::span<const int> left) {
     while (!left.empty()) add_like({}, left, strategy);
     std::span<const int> alone = slow;
     while (!alone.empty()) add_like({}, alone, strategy);
-    if (std::ranges::find(found, strategy) == found.end()) found.push_back(std::move(strategy));
+    add_new(std::move(strategy));
   };
   add({}, others);
   bool any_lanes = false;
@@ -44,7 +95,15 @@ std::vector<Strategy> strategies_around(std::span<const int> pace_percent,
       return pipeline.scheme.tp == 1 && pipeline.scheme.share == 1;
     };
     for (const Pipeline& pipeline : candidate.pipelines) any_lanes = any_lanes || pipeline.scheme.cp > 1;
-    if (!std::ranges::all_of(candidate.pipelines, is_plain)) continue;
+    if (!std::ranges::all_of(candidate.pipelines, is_plain)) {
+      for (const MixedLanes mixed : {MixedLanes::kStay, MixedLanes::kPart}) {
+        Strategy strategy;
+        for (const Pipeline& pipeline : candidate.pipelines)
+          part_slow_lanes(pipeline, pace_percent, mixed, strategy);
+        if (strategy != candidate) add_new(std::move(strategy));
+      }
+      continue;
+    }
     Strategy strategy;
     std::span<const int> left = others;
     for (const Pipeline& pipeline : candidate.pipelines) {

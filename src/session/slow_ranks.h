@@ -9,10 +9,12 @@
 
 namespace sluice::session {
 
-// Strategies beside the candidates that leave a slow rank alone in its pipeline, so that none but it runs at
-// its pace: all ranks alone; and where lanes are among the candidates the other ranks as one pipeline of
-// lanes, and as each candidate has them, the last pipelines made smaller. They need no communicator that the
-// candidates do not need: one TP rank, nothing shared. `pace_percent`: by world rank, 100 as priced.
+// Strategies beside the candidates in which few other ranks run at a slow rank's pace: all ranks alone; where
+// lanes are among the candidates the other ranks as one pipeline of lanes; and each candidate with its slow
+// ranks apart. Slow ranks of one TP rank that share nothing are alone, and the last pipelines are made
+// smaller. With tensor parallelism or shared parameters (FSDP) the lanes of a slow rank's share group become
+// a pipeline of their own, or all of their ranks are alone. None needs a communicator that the candidates do
+// not need: TP groups and share groups stay whole. `pace_percent`: by world rank, 100 as priced.
 std::vector<strategy::Strategy> strategies_around(std::span<const int> pace_percent,
                                                   const std::vector<strategy::Strategy>& candidates);
 

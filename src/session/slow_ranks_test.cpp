@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "base/rng.h"
 #include "cost/analytic.h"
@@ -57,11 +60,58 @@ TEST(SlowRanks, AreAloneInTheirPipelines) {
     texts.push_back(to_text(strategy));
     EXPECT_NO_THROW(strategy::validate(strategy, kPacedWorld));
     EXPECT_EQ(strategy.ranks(), kPacedWorld);
-    EXPECT_THAT(strategy.pipelines.back().ranks, ElementsAre(5));
   }
-  EXPECT_THAT(texts, ElementsAre("8x<1,1,1>", "1x<1,1,7> + 1x<1,1,1>", "1x<1,2,2> + 1x<1,2,1> + 2x<1,1,1>"));
+  EXPECT_THAT(texts, ElementsAre("8x<1,1,1>", "1x<1,1,7> + 1x<1,1,1>", "1x<1,2,2> + 1x<1,2,1> + 2x<1,1,1>",
+                                 "2x<2,1,1> + 2x<1,1,1> + 1x<2,1,1>"));
+  for (const size_t plain : {0, 1, 2}) EXPECT_THAT(found[plain].pipelines.back().ranks, ElementsAre(5));
   EXPECT_TRUE(strategies_around(std::vector<int>(kPacedWorld, 100), {}).empty());
   EXPECT_TRUE(strategies_around(std::vector<int>(kPacedWorld, 150), {}).empty()) << "nobody is faster";
+}
+
+// Of a strategy the groups that its ranks communicate in.
+std::set<std::vector<int>> groups_of(const strategy::Strategy& strategy) {
+  std::set<std::vector<int>> groups;
+  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+    const strategy::Scheme& scheme = pipeline.scheme;
+    for (int stage = 0; stage < scheme.pp; ++stage) {
+      for (int lane = 0; lane < scheme.cp; ++lane) {
+        if (scheme.tp > 1) groups.insert(pipeline.tp_group(stage, lane));
+        for (int t = 0; t < scheme.tp && scheme.share > 1; ++t)
+          groups.insert(pipeline.share_group(stage, lane, t));
+      }
+    }
+  }
+  return groups;
+}
+
+// Whatever TP ranks and share groups a candidate has, its slow rank's lanes leave without a new communicator.
+TEST(SlowRanks, LeaveTensorParallelAndSharedLanesWithTheirGroups) {
+  struct Case {
+    std::string candidate, stay, part;
+  };
+  for (const Case& each :
+       std::vector<Case>{{"<2,1,4>", "1x<2,1,3> + 1x<2,1,1>", "1x<2,1,3> + 2x<1,1,1>"},
+                         {"<1,1,8,4>", "2x<1,1,4,4>", "1x<1,1,4,4> + 4x<1,1,1>"},
+                         {"<1,1,8,2>", "1x<1,1,6,2> + 1x<1,1,2,2>", "1x<1,1,6,2> + 2x<1,1,1>"},
+                         {"<1,2,4,2>", "2x<1,2,2,2>", "1x<1,2,2,2> + 4x<1,1,1>"},
+                         {"<2,2,2>", "2x<2,2,1>", "1x<2,2,1> + 4x<1,1,1>"},
+                         {"<1,1,8,4,2>", "2x<1,1,4,4,2>", "1x<1,1,4,4,2> + 4x<1,1,1>"}}) {
+    const strategy::Strategy candidate = parse_strategy(each.candidate, kPacedWorld);
+    const std::set<std::vector<int>> known = groups_of(candidate);
+    std::set<std::string> texts;
+    for (const strategy::Strategy& strategy : strategies_around(paces(2, 170), {candidate})) {
+      texts.insert(to_text(strategy));
+      EXPECT_NO_THROW(strategy::validate(strategy, kPacedWorld));
+      for (const std::vector<int>& group : groups_of(strategy))
+        EXPECT_TRUE(known.contains(group)) << to_text(strategy) << " of " << each.candidate;
+      int beside = 0;  // ranks that run at the slow one's pace with it
+      for (const strategy::Pipeline& pipeline : strategy::at_paces(strategy, paces(2, 170)).pipelines)
+        beside += pipeline.pace_percent > 100 ? static_cast<int>(pipeline.ranks.size()) : 0;
+      EXPECT_LT(beside, kPacedWorld) << to_text(strategy);
+    }
+    EXPECT_TRUE(texts.contains(each.stay)) << each.candidate << ": " << testing::PrintToString(texts);
+    EXPECT_TRUE(texts.contains(each.part)) << each.candidate << ": " << testing::PrintToString(texts);
+  }
 }
 
 // What the schedule says, what is proved and what the graph takes agree at any paces.
