@@ -7,6 +7,7 @@ import subprocess
 
 from harness import (SLUICE, TRANSFORMERS_PYTHON, VOCABULARY, TestCase, environment, losses, main, missing, records,
                      write_corpus)
+from sft_test import write_tokenizer
 
 STRATEGIES = ["<2,1,1> + 2x<1,1,1>", "<1,2,2>", "<1,1,4,4>", "<2,2,1>"]
 # Prints transformers' loss, gradient norm and logits of a folder on documents with labels.
@@ -216,6 +217,27 @@ class Heads(TestCase):
         self.assertIn("has no labels", self.train("unlabelled", 1, expect=2).stderr)
         self.head_run("unnamed", head__kind="classify", parallel__strategies=["<1,1,1>"])
         self.assertIn("name the classes", self.train("unnamed", 1, expect=2).stderr)
+
+    def test_labels_are_built_from_json_lines(self):
+        folder = self.directory / "tokenizer"
+        folder.mkdir()
+        write_tokenizer(folder)
+        lines = [{"text": "good", "label": "yes"}, {"text": "", "label": "no"}, {"text": "bad", "label": "no"},
+                 {"text": "unlabelled"}, {"text": "so\nso", "label": ["yes", "no"]}]
+        (self.directory / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        told = json.loads(self.sluice("corpus", "build", "texts.jsonl", "--labels", "--tokenizer", folder, "--out", "built", "--json"))
+        self.assertEqual(told["documents"], 3)
+        self.assertEqual(told["refused_documents"], 2)
+        self.assertIn("texts.jsonl:2: the text is empty", told["first_refusals"][0])
+        self.assertIn("texts.jsonl:4: there is no 'label'", told["first_refusals"][1])
+        self.assertEqual((self.directory / "built" / "corpus.labels").read_text(), '"yes"\n"no"\n["yes","no"]\n')
+        self.assertEqual(told["tokens"], len("good") + len("bad") + len("so\nso"), "a token was added behind a text")
+        self.sluice("corpus", "build", "texts.jsonl", "--labels", "--label-key", "text", "--tokenizer", folder, "--out", "keyed")
+        self.assertEqual((self.directory / "keyed" / "corpus.labels").read_text().count("\n"), 4)
+        self.sluice("corpus", "merge", "built/corpus", "built/corpus", "--out", "merged")
+        self.assertEqual((self.directory / "merged" / "corpus.labels").read_text().count("\n"), 6)
+        self.assertIn("the text is empty", self.sluice("corpus", "build", "texts.jsonl", "--labels", "--strict", "--tokenizer",
+                                                       folder, "--out", "strict", expect=2))
 
     def test_a_folder_with_a_head_is_taken_up_again(self):
         documents, labels = labelled_documents()
