@@ -372,6 +372,20 @@ int64_t CostModel::keys_made_again(const strategy::Scheme& scheme, CellKind kind
   return narrow((kind == CellKind::kForward ? sum : 3 * sum) * pace_percent_ / 100);
 }
 
+namespace {
+
+// Layers in which a recurrence and attention stand side by side.
+int64_t doubly_mixed(const model::Program& program, base::Interval blocks) {
+  int64_t count = 0;
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    const model::TokenWork work = program.kind_at(position).work();
+    if (work.scanned > 0 && work.attention > 0) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
 RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                                 int level) const {
   SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
@@ -379,10 +393,12 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
   if (kind == CellKind::kBackwardInput) run = program().walked_back(run);
   const int64_t blocks = kind == CellKind::kForward ? 1 : options().repeat_forward ? 3 : 2;
   const BlockCounts counts = counts_of(run);
+  const base::Interval blocks_of_run = program().blocks_in(run);
   const int64_t sharers = level == 0 ? 1 : nic_sharers(scheme.tp);
   const Quadratic times = cell_times(scheme, kind, run);
   return {.link = options().link(level),
-          .layers = program().blocks_in(run).size() - counts.windowed - counts.recurrent,
+          .layers = blocks_of_run.size() - counts.windowed - counts.recurrent +
+                    (counts.recurrent > 0 ? doubly_mixed(program(), blocks_of_run) : 0),
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * sharers,
           .made_per_token = keys_made_again(scheme, kind, run),
           .a = times.a,

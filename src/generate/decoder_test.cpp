@@ -18,6 +18,7 @@
 #include "generate/generator.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
+#include "model/test_families.h"
 #include "strategy/strategy.h"
 
 namespace sluice::generate {
@@ -446,6 +447,11 @@ INSTANTIATE_TEST_SUITE_P(
                                 .decay_rank = 3};
                  s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
                }},
+        Family{"Lfm2", [](model::Shape& s) { s = model::lfm2_shape(s); }},
+        Family{"Cohere2", [](model::Shape& s) { s = model::cohere2_shape(s); }},
+        Family{"Ministral3", [](model::Shape& s) { s = model::ministral3_shape(s); }},
+        Family{"FalconH1", [](model::Shape& s) { s = model::falcon_h1_shape(s); }},
+        Family{"Nanochat", [](model::Shape& s) { s = model::nanochat_shape(s); }},
         Family{"WithoutAnMlp",
                [](model::Shape& s) {
                  s.recurrent = {.recurrence = model::Recurrence::kMamba2,

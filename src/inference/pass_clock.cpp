@@ -61,8 +61,10 @@ cost::Wide PassClock::of_stage(int stage, const cost::DecodeWork& pass) const {
   if (scheme_.cp == 1) return cost_.decode_ns(scheme_, run, pass);
   const base::Interval blocks = cost_.program().blocks_in(run);
   int64_t attending = 0;
-  for (int64_t position = blocks.begin; position < blocks.end; ++position)
-    attending += cost_.program().kind_at(position).work().scanned > 0 ? 0 : 1;
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    const model::TokenWork work = cost_.program().kind_at(position).work();
+    attending += work.scanned > 0 && work.attention == 0 ? 0 : 1;
+  }
   return cost_.decode_ns(scheme_, run, of_lane(cost_.options().shape, scheme_, pass)) +
          cost::Wide{pass.passes} * attending * between_lanes_ns(cost_, scheme_, pass, level_);
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sum.h>
 
@@ -12,8 +13,8 @@
 #include "layers/key_cache.h"
 #include "layers/lane_attention.h"
 #include "layers/rank_norm.h"
+#include "layers/rotation.h"
 #include "model/roles.h"
-#include "ops/rotary.h"
 
 namespace sluice::layers {
 
@@ -85,7 +86,12 @@ class AttentionMixer final : public Mixer {
         rotary_(own.rope ? site.context.rotary->find(*own.rope, own.rotated) : nullptr),
         position_(site.position),
         weights_(attention_vectors(site.own_weights())),
-        gradients_(attention_vectors(site.own_gradients())) {}
+        gradients_(attention_vectors(site.own_gradients())) {
+    if (own.head_norm == model::QkNorm::kNone || own.head_norm_style.weights) return;
+    const at::TensorOptions like = site.own_weights().tensor(roles::kQkv).options();
+    for (const NormedHeads& heads : normed_heads())
+      weights_.*heads.norm_D = at::ones({heads.norm.width / heads.norm.ranks}, like);
+  }
 
   Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
     const KeyCache* const cache = saved == nullptr ? layout.cached.cache : nullptr;
@@ -121,11 +127,14 @@ class AttentionMixer final : public Mixer {
     }
     at::Tensor dqkv_TP = attend_backward(heads_, layout, std::move(da_TQ), saved.attended,
                                          {weights_.sinks_N, gradients_.sinks_N});
-    turn(layout, dqkv_TP, ops::Rotation::kBackward);
-    if (weights_.q_norm_D.defined()) {
+    grow(layout, dqkv_TP);
+    const bool behind = own_.head_norm_style.behind_rotation;
+    if (!behind) turn(layout, dqkv_TP, ops::Rotation::kBackward);
+    if (normed()) {
       norm_heads_backward(saved.unnormed_TU, dqkv_TP);
       saved.unnormed_TU.reset();
     }
+    if (behind) turn(layout, dqkv_TP, ops::Rotation::kBackward);
     if (dgate_TQ.defined()) dqkv_TP = join_gates(dqkv_TP, dgate_TQ);
     to.add(0, std::move(dqkv_TP));
     return a_TQ.defined() ? a_TQ : saved.attended.output_TQ();
@@ -141,14 +150,18 @@ class AttentionMixer final : public Mixer {
       qkv_TP = std::move(parted.qkv_TP);
       result.gate_TQ = std::move(parted.gate_TQ);
     }
-    if (weights_.q_norm_D.defined()) {
+    const bool behind = own_.head_norm_style.behind_rotation;
+    if (behind) turn(layout, qkv_TP, ops::Rotation::kForward);
+    if (normed()) {
       const NormedHeads keys = normed_heads().back();
       result.unnormed_TU = qkv_TP.narrow(1, 0, keys.begin + keys.width).contiguous();
       norm_heads(qkv_TP);
     }
-    turn(layout, qkv_TP, ops::Rotation::kForward);
+    if (!behind) turn(layout, qkv_TP, ops::Rotation::kForward);
+    grow(layout, qkv_TP);
     return result;
   }
+  bool normed() const { return own_.head_norm != model::QkNorm::kNone; }
 
   std::array<NormedHeads, 2> normed_heads() const {
     const int64_t q = heads_.count.queries * own_.head_dim, k = heads_.count.keys * own_.head_dim;
@@ -182,10 +195,17 @@ class AttentionMixer final : public Mixer {
   void turn(const MicroBatchLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
     if (rotary_ == nullptr) return;
     const int64_t heads = heads_.count.queries + heads_.count.keys, dimension = own_.head_dim;
-    ops::rotate(qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension}), *rotary_,
-                layout.position_T, rotation);
+    turn_heads(qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension}), own_.turning,
+               *rotary_, layout.position_T, rotation);
+  }
+  void grow(const MicroBatchLayout& layout, const at::Tensor& qkv_TP) const {
+    grow_queries(qkv_TP.narrow(1, 0, heads_.count.queries * own_.head_dim), own_.growth, layout.position_T);
   }
   Parted part_gates(const at::Tensor& product_TP) const {
+    if (own_.gates_apart) {
+      const int64_t gates = heads_.count.queries * own_.head_dim, qkv = product_TP.size(1) - gates;
+      return {product_TP.narrow(1, 0, qkv).contiguous(), product_TP.narrow(1, qkv, gates).contiguous()};
+    }
     const int64_t heads = heads_.count.queries, dimension = own_.head_dim, q = heads * dimension;
     const at::Tensor both_TN2D = product_TP.narrow(1, 0, 2 * q).unflatten(1, {heads, 2, dimension});
     return {
@@ -195,6 +215,7 @@ class AttentionMixer final : public Mixer {
   }
   // And their gradients as one again.
   at::Tensor join_gates(const at::Tensor& dqkv_TP, const at::Tensor& dgate_TQ) const {
+    if (own_.gates_apart) return at::cat({dqkv_TP, dgate_TQ}, 1);
     const int64_t heads = heads_.count.queries, dimension = own_.head_dim, q = heads * dimension;
     const auto by_head = [&](const at::Tensor& x_TQ) { return x_TQ.unflatten(1, {heads, 1, dimension}); };
     return at::cat({at::cat({by_head(dqkv_TP.narrow(1, 0, q)), by_head(dgate_TQ)}, 2).flatten(1),

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "layers/attention_block.h"
 #include "layers/experts_block.h"
 #include "layers/latent_attention_block.h"
 #include "layers/mlp_block.h"
 #include "layers/part.h"
 #include "layers/recurrent_block.h"
+#include "layers/short_convolution_block.h"
 #include "model/layer.h"
 
 namespace sluice::layers {
@@ -29,6 +31,9 @@ std::unique_ptr<const Part> make_part(const Site& site, const model::Part& part)
     }
     std::unique_ptr<const Part> operator()(const model::Mamba2&) const { return make_recurrent(site, part); }
     std::unique_ptr<const Part> operator()(const model::Gla&) const { return make_recurrent(site, part); }
+    std::unique_ptr<const Part> operator()(const model::ShortConvolution&) const {
+      return make_short_convolution(site, part);
+    }
     std::unique_ptr<const Part> operator()(const model::Mlp&) const { return make_mlp(site, part); }
     std::unique_ptr<const Part> operator()(const model::RoutedExperts&) const {
       return make_experts(site, part);
@@ -62,8 +67,11 @@ class Block final : public Operation {
  public:
   explicit Block(const Site& site)
       : context_(site.context), program_(site.table.program), layer_(site.layer()) {
-    for (const model::Part& part : program_.kind_at(site.position).layer()->parts)
+    for (const model::Part& part : program_.kind_at(site.position).layer()->parts) {
+      SLUICE_ASSERT(!part.beside || beside_ + 1 == parts_.size(), "parts beside the first one follow it");
+      if (part.beside) ++beside_;
       parts_.push_back(make_part(site, part));
+    }
   }
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
@@ -71,9 +79,12 @@ class Block final : public Operation {
     ProductErrors* const errors = context_.narrow.errors;
     if (errors != nullptr) errors->backward = false;
     const at::Tensor before_SH = errors != nullptr ? flow.activation_SH : at::Tensor();
+    at::Tensor first_SH = beside_ > 0 ? flow.activation_SH : at::Tensor();
     for (size_t i = 0; i < parts_.size(); ++i) {
       StatePtr* const saved = state != nullptr ? &state->parts[i] : nullptr;
-      flow.activation_SH = parts_[i]->forward(flow.layout, flow.activation_SH, saved);
+      if (i > beside_) first_SH.reset();
+      flow.activation_SH = parts_[i]->forward(flow.layout, is_beside(i) ? first_SH : flow.activation_SH,
+                                              flow.activation_SH, saved);
     }
     if (errors != nullptr) {
       errors->add(layer_, ProductErrors::Figure::kOfActivation, flow.activation_SH - before_SH,
@@ -122,11 +133,14 @@ class Block final : public Operation {
     ProductErrors* const errors = context_.narrow.errors;
     if (errors != nullptr) errors->backward = true;
     const at::Tensor behind_SH = errors != nullptr ? flow.gradient_SH : at::Tensor();
+    at::Tensor dsum_SH;  // of the first part and those beside it
     for (size_t i = parts_.size(); i-- > 0;) {
+      if (is_beside(i)) lend(block, i);
       if (block.dropped) restore(flow.layout, block, i);
+      if (i == beside_) dsum_SH = flow.gradient_SH;
+      const Part::Gradients from{i <= beside_ ? dsum_SH : flow.gradient_SH, flow.gradient_SH};
       StatePtr deferred;
-      flow.gradient_SH =
-          parts_[i]->backward_input(flow.layout, std::move(block.parts[i]), flow.gradient_SH, deferred);
+      flow.gradient_SH = parts_[i]->backward_input(flow.layout, std::move(block.parts[i]), from, deferred);
       take(i, std::move(deferred));
     }
     if (errors != nullptr) {
@@ -136,17 +150,24 @@ class Block final : public Operation {
 
   void restore(const MicroBatchLayout& layout, BlockState& block, size_t part) const {
     at::Tensor x_SH;
-    for (size_t i = 0; i < part; ++i) {
+    for (size_t i = 0; i < part && !is_beside(part); ++i) {
+      if (is_beside(i)) lend(block, i);
       if (i > 0) parts_[i]->restore(layout, *block.parts[i], x_SH);
-      x_SH = parts_[i]->result(layout, *block.parts[i]);
+      x_SH = parts_[i]->result(layout, *block.parts[i], i == 0 ? parts_[0]->input(*block.parts[0]) : x_SH);
     }
     parts_[part]->restore(layout, *block.parts[part], x_SH);
+  }
+
+  bool is_beside(size_t part) const { return part > 0 && part <= beside_; }
+  void lend(BlockState& block, size_t part) const {
+    parts_[part]->lend_input(*block.parts[part], parts_[0]->input(*block.parts[0]));
   }
 
   const LayerContext& context_;
   model::Program program_;  // whose values parts refer to
   int64_t layer_;           // of the model
   std::vector<std::unique_ptr<const Part>> parts_;
+  size_t beside_ = 0;  // so many behind the first part take the same rows
 };
 
 }  // namespace

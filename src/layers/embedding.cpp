@@ -13,7 +13,8 @@ at::Tensor embedding_forward(const LayerContext& context, const EmbeddingParamet
   at::Tensor x_SH = context.parallel.reduce_scatter_rows(
       ops::embedding_lookup(weights.table_VH, id_T, weights.vocabulary.begin));
   const double factor = weights.kind->scale;
-  return factor == 1.0 ? x_SH : x_SH.mul_(factor);
+  if (factor != 1.0) x_SH.mul_(factor);
+  return x_SH;
 }
 
 void embedding_backward(const LayerContext& context, const at::Tensor& id_T, const at::Tensor& dx_SH,

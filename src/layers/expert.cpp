@@ -69,7 +69,7 @@ void Expert::gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) 
 
 at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
                           const at::Tensor& weight_N1) const {
-  at::Tensor a_NF = gated(gate, gate_up_NG);
+  at::Tensor a_NF = activated(gate, gate_up_NG);
   if (weight_N1.defined()) a_NF.mul_(weight_N1);
   return times(a_NF, down);
 }
@@ -78,8 +78,8 @@ at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor
                                        const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
                                        at::Tensor& dweight_N1) const {
   at::Tensor da_NF = times_transposed(dy_NH, down);
-  if (!weight_N1.defined()) return gated_backward(gate, da_NF, gate_up_NG);
-  at::Tensor a_NF = gated_backward(gate, da_NF * weight_N1, gate_up_NG);
+  if (!weight_N1.defined()) return activated_backward(gate, da_NF, gate_up_NG);
+  at::Tensor a_NF = activated_backward(gate, da_NF * weight_N1, gate_up_NG);
   dweight_N1 = da_NF.mul_(a_NF).sum(1, /*keepdim=*/true, ops::accumulator_type(a_NF));
   a_NF.mul_(weight_N1);
   return a_NF;

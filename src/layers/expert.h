@@ -1,7 +1,7 @@
-// One expert at work: a gated MLP and the rows that visit it.
+// One expert at work: an MLP and the rows that visit it.
 //
 // Row names: T all rows, N those that visit one expert, V visits in the order of experts. Widths: H hidden, F
-// this rank's part of an inner width, G = 2F.
+// this rank's part of an inner width, G = 2F, or F without a gate.
 #pragma once
 
 #include <ATen/Parallel.h>

@@ -107,6 +107,7 @@ class ExpertsMixer final : public Mixer {
   ExpertsMixer(const Site& site, const model::RoutedExperts& own)
       : context_(site.context),
         experts_(own.experts),
+        floor_(own.floor),
         gate_(own.gate),
         layer_(site.layer()),
         seats_(seats_of(context_.experts, layer_, experts_.count)),
@@ -253,6 +254,7 @@ class ExpertsMixer final : public Mixer {
 
   const LayerContext& context_;
   const model::Experts& experts_;
+  double floor_;
   const model::Gate& gate_;
   int64_t layer_;
   std::vector<int> seats_;  // of all lanes their experts
@@ -265,7 +267,7 @@ void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
   saved.score_SE = router_scores(experts_, rows.shard_SH(), weights_.router_EH, weights_.router_bias_E);
   if (!saved.id_TK.defined()) {
     const at::Tensor id_SK = chosen_experts(experts_, saved.score_SE, weights_.router_correction_E);
-    saved.weight_TK = parallel.all_gather_rows(route_weights(experts_, saved.score_SE, id_SK));
+    saved.weight_TK = parallel.all_gather_rows(route_weights(experts_, floor_, saved.score_SE, id_SK));
     saved.id_TK = parallel.all_gather_rows(id_SK);
   }
   const at::Tensor normed_TH = rows.all_TH();
@@ -442,8 +444,8 @@ at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr 
   const base::Interval shard = parallel.shard_rows(saved.id_TK.size(0));
   const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size());
   if (weights_.down_bias_EH.defined()) down_bias_backward(saved, from.dsum_SH, id_SK, dweight_SK);
-  const at::Tensor dlogit_SE =
-      router_gradient(experts_, saved.score_SE, id_SK, dweight_SK, balance_gradient(layout, saved, shard));
+  const at::Tensor dlogit_SE = router_gradient(experts_, floor_, saved.score_SE, id_SK, dweight_SK,
+                                               balance_gradient(layout, saved, shard));
 
   count_visits(layout, shard, id_SK);
   if (gradients_.router_bias_E.defined()) add_column_sums(gradients_.router_bias_E, dlogit_SE);

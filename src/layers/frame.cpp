@@ -1,9 +1,13 @@
 #include "layers/frame.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/parameters.h"
 #include "ops/linear.h"
 
 namespace sluice::layers {
@@ -13,8 +17,11 @@ BoundWeights bound(const OperationShards& shards, const model::Part& part, const
     return norm ? norm_vectors(shards, *norm) : NormVectors();
   };
   BoundWeights all{.norm = vectors(part.before)};
-  if (!roles.out.empty())
-    all.exit = {shards.matrix(roles.out), shards.vector(roles.out_bias), vectors(part.behind)};
+  all.exit.norm = vectors(part.behind);
+  if (!roles.out.empty()) {
+    all.exit.w_AH = shards.matrix(roles.out);
+    all.exit.bias_H = shards.vector(roles.out_bias);
+  }
   const auto matrix = [&](const InProduct& product) {
     Matrix of_role = shards.matrix(product.role);
     if (!product.narrow) of_role.narrowing = {};
@@ -29,6 +36,25 @@ BoundWeights bound(const OperationShards& shards, const model::Part& part, const
 }
 
 namespace {
+
+// By in-product, this rank's columns; none where the part has no factors.
+std::vector<at::Tensor> in_factors(const Site& site, const model::Part& part, const Weights& roles,
+                                   const BoundWeights& weights) {
+  std::vector<at::Tensor> all;
+  if (part.factors.empty()) return all;
+  const std::vector<model::Parameter>& parameters = site.own_weights().kind().parameters();
+  for (size_t i = 0; i < roles.in.size(); ++i) {
+    const auto own = std::ranges::find(part.factors, roles.in[i].role, &model::GroupFactors::role);
+    at::Tensor& factor = all.emplace_back();
+    if (own == part.factors.end()) continue;
+    const auto parameter = std::ranges::find(parameters, own->role, &model::Parameter::role);
+    std::vector<at::Tensor> groups;
+    for (const base::Interval& rows : model::local_rows(*parameter, site.context.cut(site.layer())))
+      groups.push_back(at::full({rows.size()}, own->of_groups[groups.size()], weights.in[i].w_AB.options()));
+    factor = at::cat(groups);
+  }
+  return all;
+}
 
 struct FramedState final : State {
   at::Tensor x_SH;
@@ -62,17 +88,20 @@ class Framed final : public Part {
         roles_(std::move(roles)),
         weights_(bound(site.own_weights(), part, roles_)),
         gradients_(bound(site.own_gradients(), part, roles_)),
-        mixer_(std::move(mixer)) {}
+        mixer_(std::move(mixer)) {
+    weights_.in_factor = in_factors(site, part, roles_, weights_);
+  }
 
-  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
+  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, const at::Tensor& passing_SH,
+                     StatePtr* saved) const override {
     auto state = saved != nullptr ? std::make_unique<FramedState>() : nullptr;
     PartRows rows(context_, part_, roles_, weights_, x_SH);
     const Mixed mixed = mixer_->forward(layout, rows, state != nullptr ? &state->mixer : nullptr);
     rows.release();
     at::Tensor product_SH;
-    at::Tensor y_SH = joined(x_SH, mixed, &product_SH);
+    at::Tensor y_SH = joined(passing_SH, mixed, &product_SH);
     if (state != nullptr) {
-      state->x_SH = x_SH;
+      if (!part_.beside) state->x_SH = x_SH;
       state->inverse_rms_S = rows.inverse_rms_S();
       state->product_SH = std::move(product_SH);
       *saved = std::move(state);
@@ -82,7 +111,8 @@ class Framed final : public Part {
 
   void drop_recomputable(State& state, Input input) const override {
     auto& own = static_cast<FramedState&>(state);
-    std::vector<at::Tensor*> again{&own.inverse_rms_S, &own.product_SH};
+    std::vector<at::Tensor*> again{&own.inverse_rms_S};
+    if (has_out()) again.push_back(&own.product_SH);
     if (input == Input::kMadeAgain) again.push_back(&own.x_SH);
     for (at::Tensor* tensor : own.mixer->made_again()) again.push_back(tensor);
     for (at::Tensor* tensor : again) {
@@ -91,12 +121,20 @@ class Framed final : public Part {
     }
   }
 
-  at::Tensor result(const MicroBatchLayout& layout, State& state) const override {
+  const at::Tensor& input(const State& state) const override {
+    return static_cast<const FramedState&>(state).x_SH;
+  }
+  void lend_input(State& state, const at::Tensor& x_SH) const override {
+    static_cast<FramedState&>(state).x_SH = x_SH;
+  }
+
+  at::Tensor result(const MicroBatchLayout& layout, State& state,
+                    const at::Tensor& passing_SH) const override {
     auto& own = static_cast<FramedState&>(state);
     PartRows rows(context_, part_, roles_, weights_, own.x_SH);
     const Mixed mixed = mixer_->again(layout, rows, *own.mixer);
     rows.release();
-    return joined(own.x_SH, mixed, nullptr);
+    return joined(passing_SH, mixed, nullptr);
   }
 
   void restore(const MicroBatchLayout& layout, State& state, const at::Tensor& x_SH) const override {
@@ -109,7 +147,7 @@ class Framed final : public Part {
     own.inverse_rms_S = rows.inverse_rms_S();
   }
 
-  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,
+  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const Gradients& from,
                             StatePtr& deferred) const override;
   void drop_gathered(State& deferred) const override {
     static_cast<PendingProducts&>(deferred).drop_gathered();
@@ -132,12 +170,17 @@ class Framed final : public Part {
     return all;
   }
 
-  at::Tensor joined(const at::Tensor& x_SH, const Mixed& mixed, at::Tensor* product_SH) const {
-    if (has_out()) return join(context_, part_, x_SH, mixed.a_TA, weights_.exit, product_SH);
+  at::Tensor joined(const at::Tensor& passing_SH, const Mixed& mixed, at::Tensor* product_SH) const {
+    if (has_out()) return join(context_, part_, passing_SH, mixed.a_TA, weights_.exit, product_SH);
     at::Tensor sum_SH = context_.parallel.reduce_scatter_rows(mixed.a_TA);
     if (mixed.beside_SH.defined()) sum_SH.add_(mixed.beside_SH);
+    if (part_.behind) {
+      at::Tensor y_SH = norm_rows(*part_.behind, sum_SH, weights_.exit.norm).y_TH.add_(passing_SH);
+      if (product_SH != nullptr) *product_SH = std::move(sum_SH);
+      return y_SH;
+    }
     if (part_.scale != 1.0) sum_SH.mul_(part_.scale);
-    return sum_SH.add_(x_SH);
+    return sum_SH.add_(passing_SH);
   }
 
   at::Tensor gradient_of_rows(PartGradient::Left& left) const;
@@ -207,7 +250,7 @@ void Framed::leave_pending(const PartGradient::Left& left, const at::Tensor& y_S
   }
 }
 
-at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,
+at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state, const Gradients& from,
                                   StatePtr& deferred) const {
   auto& saved = static_cast<FramedState&>(*state);
   if (has_out() && part_.behind && !saved.product_SH.defined()) {
@@ -216,7 +259,8 @@ at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state
     rows.release();
     saved.product_SH = joined_product(context_, mixed.a_TA, weights_.exit);
   }
-  const at::Tensor dsum_SH = join_backward(part_, dy_SH, weights_.exit, saved.product_SH, gradients_.exit);
+  const at::Tensor dsum_SH =
+      join_backward(part_, from.dy_SH, weights_.exit, saved.product_SH, gradients_.exit);
   saved.product_SH.reset();
   const at::Tensor dsum_TH = context_.parallel.all_gather_rows(dsum_SH);
   auto pending = std::make_unique<PendingProducts>();
@@ -228,6 +272,10 @@ at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state
       mixer_->backward(layout, std::move(saved.mixer), {std::move(da_TA), dsum_SH}, rows, to);
   rows.release();
   PartGradient::Left left = to.take();
+  for (auto& [which, dy_TW] : left.results) {
+    const auto at = static_cast<size_t>(which);
+    if (!weights_.in_factor.empty() && weights_.in_factor[at].defined()) dy_TW.mul_(weights_.in_factor[at]);
+  }
   const bool with_sum =
       wants_out || !left.with_sum.empty() ||
       std::ranges::any_of(left.visits, [](const auto& visits) { return !visits.with_rows; });
@@ -237,7 +285,7 @@ at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state
                      narrow_rows(weights_.exit.w_AH, gradients_.exit.w_AH, a_TA, dsum_TH));
   }
   PartInputGradient input = enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm,
-                                           saved.inverse_rms_S, dy_SH, gradients_.norm);
+                                           saved.inverse_rms_S, from.dpassing_SH, gradients_.norm);
   leave_pending(left, input.y_SH, sum, *pending);
   deferred = std::move(pending);
   return input.dx_SH;

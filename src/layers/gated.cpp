@@ -24,36 +24,6 @@ at::Tensor squared_relu_backward(const at::Tensor& dy, const at::Tensor& x) {
   return at::relu(x).mul_(2).mul_(dy);
 }
 
-}  // namespace
-
-at::Tensor gated(const model::Gate& gate, const at::Tensor& gate_up_TG) {
-  switch (gate.activation) {
-    case model::Activation::kSilu: return ops::swiglu(gate_up_TG);
-    case model::Activation::kGeluTanh: return ops::geglu(gate_up_TG);
-    case model::Activation::kClampedSilu: return ops::clamped_swiglu(gate_up_TG, clamped(gate));
-    case model::Activation::kSquaredRelu: break;
-  }
-  const int64_t width = gate_up_TG.size(1) / 2;
-  return squared_relu(gate_up_TG.narrow(1, 0, width)).mul_(gate_up_TG.narrow(1, width, width));
-}
-
-at::Tensor gated_backward(const model::Gate& gate, const at::Tensor& da_TF, const at::Tensor& gate_up_TG) {
-  switch (gate.activation) {
-    case model::Activation::kSilu: return ops::swiglu_backward(da_TF, gate_up_TG);
-    case model::Activation::kGeluTanh: return ops::geglu_backward(da_TF, gate_up_TG);
-    case model::Activation::kClampedSilu:
-      return ops::clamped_swiglu_backward(da_TF, gate_up_TG, clamped(gate));
-    case model::Activation::kSquaredRelu: break;
-  }
-  const int64_t width = da_TF.size(1);
-  const at::Tensor gate_TF = gate_up_TG.narrow(1, 0, width), up_TF = gate_up_TG.narrow(1, width, width);
-  const at::Tensor act_TF = squared_relu(gate_TF);
-  at::Tensor a_TF = act_TF * up_TF;
-  gate_TF.copy_(squared_relu_backward(da_TF * up_TF, gate_TF));
-  up_TF.copy_(da_TF * act_TF);
-  return a_TF;
-}
-
 at::Tensor ungated(const model::Gate& gate, const at::Tensor& up_TF) {
   switch (gate.activation) {
     case model::Activation::kSilu: return at::silu(up_TF);
@@ -72,6 +42,39 @@ at::Tensor ungated_backward(const model::Gate& gate, const at::Tensor& da_TF, co
     case model::Activation::kSquaredRelu: up_TF.copy_(squared_relu_backward(da_TF, up_TF)); break;
     case model::Activation::kClampedSilu: refuse();
   }
+  return a_TF;
+}
+
+}  // namespace
+
+at::Tensor activated(const model::Gate& gate, const at::Tensor& gate_up_TG) {
+  if (!gate.gated) return ungated(gate, gate_up_TG);
+  switch (gate.activation) {
+    case model::Activation::kSilu: return ops::swiglu(gate_up_TG);
+    case model::Activation::kGeluTanh: return ops::geglu(gate_up_TG);
+    case model::Activation::kClampedSilu: return ops::clamped_swiglu(gate_up_TG, clamped(gate));
+    case model::Activation::kSquaredRelu: break;
+  }
+  const int64_t width = gate_up_TG.size(1) / 2;
+  return squared_relu(gate_up_TG.narrow(1, 0, width)).mul_(gate_up_TG.narrow(1, width, width));
+}
+
+at::Tensor activated_backward(const model::Gate& gate, const at::Tensor& da_TF,
+                              const at::Tensor& gate_up_TG) {
+  if (!gate.gated) return ungated_backward(gate, da_TF, gate_up_TG);
+  switch (gate.activation) {
+    case model::Activation::kSilu: return ops::swiglu_backward(da_TF, gate_up_TG);
+    case model::Activation::kGeluTanh: return ops::geglu_backward(da_TF, gate_up_TG);
+    case model::Activation::kClampedSilu:
+      return ops::clamped_swiglu_backward(da_TF, gate_up_TG, clamped(gate));
+    case model::Activation::kSquaredRelu: break;
+  }
+  const int64_t width = da_TF.size(1);
+  const at::Tensor gate_TF = gate_up_TG.narrow(1, 0, width), up_TF = gate_up_TG.narrow(1, width, width);
+  const at::Tensor act_TF = squared_relu(gate_TF);
+  at::Tensor a_TF = act_TF * up_TF;
+  gate_TF.copy_(squared_relu_backward(da_TF * up_TF, gate_TF));
+  up_TF.copy_(da_TF * act_TF);
   return a_TF;
 }
 

@@ -7,13 +7,9 @@
 
 namespace sluice::layers {
 
-// act(gate) · up, of rows with gate in columns [0, F) and up in [F, 2F).
-at::Tensor gated(const model::Gate& gate, const at::Tensor& gate_up_TG);
+// act(gate) · up, of rows with gate in columns [0, F) and up in [F, 2F); without a gate act(up).
+at::Tensor activated(const model::Gate& gate, const at::Tensor& gate_up_TG);
 // Overwrites gate_up_TG with its gradient and returns the forward's result again.
-at::Tensor gated_backward(const model::Gate& gate, const at::Tensor& da_TF, const at::Tensor& gate_up_TG);
-
-// act(up), likewise.
-at::Tensor ungated(const model::Gate& gate, const at::Tensor& up_TF);
-at::Tensor ungated_backward(const model::Gate& gate, const at::Tensor& da_TF, const at::Tensor& up_TF);
+at::Tensor activated_backward(const model::Gate& gate, const at::Tensor& da_TF, const at::Tensor& gate_up_TG);
 
 }  // namespace sluice::layers

@@ -15,9 +15,9 @@
 #include "layers/key_cache.h"
 #include "layers/lane_attention.h"
 #include "layers/rank_norm.h"
+#include "layers/rotation.h"
 #include "model/roles.h"
 #include "ops/linear.h"
-#include "ops/rotary.h"
 
 namespace sluice::layers {
 
@@ -50,14 +50,6 @@ struct LatentState final : MixerState {
     return all;
   }
 };
-
-// Of pairs side by side the firsts, then the seconds; and back. Of the last dimension.
-at::Tensor halves_of(const at::Tensor& pairs) {
-  return pairs.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2);
-}
-at::Tensor pairs_of(const at::Tensor& halves) {
-  return halves.unflatten(-1, {2, -1}).transpose(-1, -2).flatten(-2);
-}
 
 // Narrow rows go round, with the keys' rotated part as it is turned.
 class NarrowKeys final : public TravellingKeys {
@@ -203,6 +195,7 @@ class LatentMixer final : public Mixer {
     const int64_t heads = 2 * heads_.count.queries, width = heads_.dimension;
     ops::rotate(qkv_TP.narrow(1, 0, heads * width).view({qkv_TP.size(0), heads, width}),
                 *context_.rotary->find(*latent_.rope, latent_.rotated), layout.position_T, rotation);
+    grow_queries(qkv_TP.narrow(1, 0, heads_.count.queries * width), latent_.growth, layout.position_T);
   }
   at::Tensor values_of(const Attended& attended) const {
     return attended.output_TQ().unflatten(1, {-1, heads_.dimension}).narrow(2, 0, latent_.values).flatten(1);
@@ -337,9 +330,10 @@ at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr s
   const auto of = [&](int64_t which, int64_t begin, int64_t count) {
     return d_T3HD.select(1, which).narrow(2, begin, count);
   };
-  const at::Tensor dq_TD = at::cat({of(0, rotated, unrotated), pairs_of(of(0, 0, rotated))}, 2).flatten(1);
+  const at::Tensor dq_TD =
+      at::cat({of(0, rotated, unrotated), neighbours_of(of(0, 0, rotated))}, 2).flatten(1);
   const at::Tensor dkv_TD = at::cat({of(1, rotated, unrotated), of(2, 0, latent_.values)}, 2).flatten(1);
-  const at::Tensor drotated_TR = pairs_of(of(1, 0, rotated).sum(1));
+  const at::Tensor drotated_TR = neighbours_of(of(1, 0, rotated).sum(1));
   at::Tensor dkeys_TK = times(dkv_TD, weights_.kv_PK);
   if (keys) dkeys_TK.add_(dtravelling_TW.narrow(1, 0, latent_.kv_rank));
   at::Tensor dnarrow_SN =

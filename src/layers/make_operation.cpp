@@ -9,10 +9,17 @@
 #include "layers/embedding.h"
 #include "layers/head.h"
 #include "layers/number_head.h"
+#include "layers/row_norm.h"
 #include "model/layer.h"
 
 namespace sluice::layers {
 namespace {
+
+// Of an embedding whose rows have a norm.
+struct EmbeddingState final : State {
+  at::Tensor x_SH;  // before it
+  std::vector<SavedRows> rows() override { return {{x_SH}}; }
+};
 
 class EmbeddingOperation final : public Operation {
  public:
@@ -21,11 +28,24 @@ class EmbeddingOperation final : public Operation {
         weights_(embedding_parameters(site.own_weights())),
         gradients_(embedding_parameters(site.own_gradients())) {}
 
-  StatePtr forward(Flow& flow, Purpose) const override {
+  StatePtr forward(Flow& flow, Purpose purpose) const override {
     flow.activation_SH = embedding_forward(context_, weights_, flow.id_T);
-    return nullptr;
+    const std::optional<model::Norm>& norm = weights_.kind->norm;
+    if (!norm) return nullptr;
+    auto state = std::make_unique<EmbeddingState>();
+    state->x_SH = std::move(flow.activation_SH);
+    flow.activation_SH = norm_rows(*norm, state->x_SH, {}).y_TH;
+    return purpose == Purpose::kTrain ? std::move(state) : nullptr;
   }
-  StatePtr backward_input(Flow& flow, StatePtr) const override {
+  StatePtr backward_input(Flow& flow, StatePtr saved) const override {
+    if (saved != nullptr) {
+      const at::Tensor& x_SH = static_cast<EmbeddingState&>(*saved).x_SH;
+      const model::Norm& norm = *weights_.kind->norm;
+      flow.gradient_SH =
+          norm_rows_backward(norm, flow.gradient_SH, x_SH, {}, norm_rows(norm, x_SH, {}).inverse_rms_T,
+                             /*residual_TH=*/{}, {})
+              .dx_TH;
+    }
     if (gradients_.table_VH.defined()) embedding_backward(context_, flow.id_T, flow.gradient_SH, gradients_);
     flow.gradient_SH = at::Tensor();
     return nullptr;

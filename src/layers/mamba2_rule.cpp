@@ -1,6 +1,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/silu_backward.h>
 
 #include "layers/recurrent_rule.h"
 
@@ -58,10 +60,13 @@ class Mamba2Rule final : public RecurrentRule {
 
   // Norms are of a group's heads together.
   at::Tensor gated_norm(const at::Tensor& out_TV, const at::Tensor& gate_TV) const override {
+    if (!weights_.head_norm_D.defined()) return out_TV * at::silu(gate_TV);
     return ops::gated_group_norm(out_TV, gate_TV, weights_.head_norm_D, all_heads().keys(), own_.norm_eps);
   }
   ops::GatedNormGradient gated_norm_backward(const at::Tensor& da_TV, const at::Tensor& out_TV,
                                              const at::Tensor& gate_TV) const override {
+    if (!weights_.head_norm_D.defined())
+      return {da_TV * at::silu(gate_TV), at::silu_backward(da_TV * out_TV, gate_TV)};
     return ops::gated_group_norm_backward(da_TV, out_TV, gate_TV, weights_.head_norm_D, all_heads().keys(),
                                           own_.norm_eps, gradients_.head_norm_D);
   }

@@ -52,6 +52,7 @@ struct BoundWeights {
   Exit exit;  // its matrix undefined where the mixer makes the part's sum itself
   std::vector<Matrix> in;
   std::vector<at::Tensor> in_bias;
+  std::vector<at::Tensor> in_factor;  // of in-products' columns; none, or undefined: 1
   std::vector<Matrix> inner;
 };
 
@@ -76,6 +77,7 @@ class PartRows {
     const bool shard = roles_.in[at].of == InProduct::Of::kShard;
     at::Tensor y_TW = times_transposed(shard ? shard_SH() : all_TH(), weights_.in[at]);
     if (weights_.in_bias[at].defined()) y_TW.add_(weights_.in_bias[at]);
+    if (!weights_.in_factor.empty() && weights_.in_factor[at].defined()) y_TW.mul_(weights_.in_factor[at]);
     return y_TW;
   }
   // Nobody asks any more.

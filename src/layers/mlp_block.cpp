@@ -16,14 +16,6 @@ struct GatedState final : MixerState {
   std::vector<at::Tensor*> made_again() override { return {&gate_up_TG}; }
 };
 
-at::Tensor activated(const model::Mlp& own, const at::Tensor& gate_up_TG) {
-  return own.gated ? gated(own.gate, gate_up_TG) : ungated(own.gate, gate_up_TG);
-}
-at::Tensor activated_backward(const model::Mlp& own, const at::Tensor& da_TF, const at::Tensor& gate_up_TG) {
-  return own.gated ? gated_backward(own.gate, da_TF, gate_up_TG)
-                   : ungated_backward(own.gate, da_TF, gate_up_TG);
-}
-
 class MlpMixer final : public Mixer {
  public:
   explicit MlpMixer(const model::Mlp& own) : own_(own) {}
@@ -31,7 +23,7 @@ class MlpMixer final : public Mixer {
   Mixed forward(const MicroBatchLayout&, PartRows& rows, MixerStatePtr* saved) const override {
     at::Tensor gate_up_TG = rows.product(0);
     rows.release();
-    Mixed mixed{activated(own_, gate_up_TG)};
+    Mixed mixed{activated(own_.gate, gate_up_TG)};
     if (saved != nullptr) {
       auto state = std::make_unique<GatedState>();
       state->gate_up_TG = std::move(gate_up_TG);
@@ -41,7 +33,7 @@ class MlpMixer final : public Mixer {
   }
   Mixed again(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
     const at::Tensor& gate_up_TG = static_cast<GatedState&>(saved).gate_up_TG;
-    return gate_up_TG.defined() ? Mixed{activated(own_, gate_up_TG)} : forward(layout, rows, nullptr);
+    return gate_up_TG.defined() ? Mixed{activated(own_.gate, gate_up_TG)} : forward(layout, rows, nullptr);
   }
   void restore(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
     static_cast<GatedState&>(saved).gate_up_TG = rows.product(0);
@@ -49,7 +41,7 @@ class MlpMixer final : public Mixer {
   at::Tensor backward(const MicroBatchLayout&, MixerStatePtr saved, Arriving from, PartRows&,
                       PartGradient& to) const override {
     at::Tensor dgate_up_TG = std::move(static_cast<GatedState&>(*saved).gate_up_TG);
-    at::Tensor a_TF = activated_backward(own_, from.da_TA, dgate_up_TG);
+    at::Tensor a_TF = activated_backward(own_.gate, from.da_TA, dgate_up_TG);
     to.add(0, std::move(dgate_up_TG));
     return a_TF;
   }

@@ -632,6 +632,12 @@ INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(NormsAndMlps, Families, testing::ValuesIn(norm_and_mlp_variations()),
                          [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Positions, Families, testing::ValuesIn(position_variations()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(PartsOfFamilies, Families, testing::ValuesIn(part_variations()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(LayersOfFamilies, Families, testing::ValuesIn(layer_variations()),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()),

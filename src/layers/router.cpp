@@ -39,18 +39,20 @@ at::Tensor chosen_experts(const model::Experts& experts, const at::Tensor& score
   return ops::highest(merit_SE, experts.per_token);
 }
 
-at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK) {
+at::Tensor route_weights(const model::Experts& experts, double floor, const at::Tensor& score_SE,
+                         const at::Tensor& id_SK) {
   at::Tensor chosen_SK = score_SE.gather(1, id_SK.to(at::kLong));
-  if (experts.normalised) chosen_SK.div_(chosen_SK.sum(1, /*keepdim=*/true));
+  if (experts.normalised) chosen_SK.div_(chosen_SK.sum(1, /*keepdim=*/true).add_(floor));
   return experts.factor == 1.0 ? chosen_SK : chosen_SK.mul_(experts.factor);
 }
 
-at::Tensor router_gradient(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK,
-                           const at::Tensor& dweight_SK, const at::Tensor& dscore_SE) {
+at::Tensor router_gradient(const model::Experts& experts, double floor, const at::Tensor& score_SE,
+                           const at::Tensor& id_SK, const at::Tensor& dweight_SK,
+                           const at::Tensor& dscore_SE) {
   const at::Tensor index_SK = id_SK.to(at::kLong);
   at::Tensor dchosen_SK = experts.factor == 1.0 ? dweight_SK : dweight_SK * experts.factor;
   if (experts.normalised) {
-    const at::Tensor chosen_SK = score_SE.gather(1, index_SK), sum_S1 = chosen_SK.sum(1, true);
+    const at::Tensor chosen_SK = score_SE.gather(1, index_SK), sum_S1 = chosen_SK.sum(1, true).add_(floor);
     dchosen_SK = (dchosen_SK - (dchosen_SK * chosen_SK).sum(1, true).div_(sum_S1)).div_(sum_S1);
   }
   at::Tensor all_SE = at::zeros_like(score_SE).scatter_(1, index_SK, dchosen_SK);

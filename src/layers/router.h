@@ -19,12 +19,14 @@ at::Tensor router_scores(const model::Experts& experts, const at::Tensor& normed
 at::Tensor chosen_experts(const model::Experts& experts, const at::Tensor& score_SE,
                           const at::Tensor& correction_E);
 
-// What the chosen experts' outputs are multiplied with. [S, K]
-at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK);
+// What the chosen experts' outputs are multiplied with; `floor` is added to their sum. [S, K]
+at::Tensor route_weights(const model::Experts& experts, double floor, const at::Tensor& score_SE,
+                         const at::Tensor& id_SK);
 
 // The gradient of rows·routerᵀ from that of the weights, and from one of the scores' shares of their sum,
 // which may be undefined; which experts are chosen has none.
-at::Tensor router_gradient(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK,
-                           const at::Tensor& dweight_SK, const at::Tensor& dscore_SE = {});
+at::Tensor router_gradient(const model::Experts& experts, double floor, const at::Tensor& score_SE,
+                           const at::Tensor& id_SK, const at::Tensor& dweight_SK,
+                           const at::Tensor& dscore_SE = {});
 
 }  // namespace sluice::layers

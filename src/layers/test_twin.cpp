@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "model/layer_of.h"
 #include "model/parameters.h"
 
 namespace sluice::layers {
@@ -56,6 +57,14 @@ struct TwinLayer {
   at::Tensor router, experts_gate_up, experts_down, shared_gate_up, shared_down, shared_gate;
   at::Tensor router_bias, experts_gate_up_bias, experts_down_bias, router_correction, router_loads;
   at::Tensor q_narrow, kv_narrow, kv_norm, latent_q, latent_kv;
+  at::Tensor head_gate, head_gate_bias;
+  model::Layer own;
+
+  // Its values, or of a layer without attention those of none.
+  model::Attention attention() const {
+    const auto* const found = std::get_if<model::Attention>(&own.parts.front().mixer);
+    return found != nullptr ? *found : model::Attention();
+  }
 };
 
 at::Tensor part_of(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
@@ -84,6 +93,18 @@ at::Tensor of_experts_adapters(const model::ParameterTable& table, int64_t posit
   return sum_EAB.reshape({matrix.rows, matrix.columns}) * (lora.alpha / static_cast<double>(lora.rank));
 }
 
+// Factors of a product's results are as good as factors of its rows.
+void scale_groups(const model::Layer* layer, std::string_view role, std::vector<at::Tensor>& groups) {
+  if (layer == nullptr) return;
+  for (const model::Part& part : layer->parts) {
+    for (const model::GroupFactors& factors : part.factors) {
+      if (factors.role != role) continue;
+      for (size_t group = 0; group < groups.size(); ++group)
+        groups[group] = groups[group] * factors.of_groups[group];
+    }
+  }
+}
+
 // With what its adapters add, group of rows by group.
 at::Tensor stored(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
                   std::string_view role) {
@@ -109,6 +130,7 @@ at::Tensor stored(const model::ParameterTable& table, int64_t position, const st
     groups.back() =
         groups.back() + product * (table.shape.lora.alpha / static_cast<double>(table.shape.lora.rank));
   }
+  scale_groups(table.program.kind_at(position).layer(), role, groups);
   return at::cat(groups);
 }
 
@@ -126,7 +148,13 @@ TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& sha
   const auto part = [](const at::Tensor& whole, int64_t begin, int64_t rows) {
     return whole.defined() ? whole.narrow(0, begin, rows) : whole;
   };
-  const int64_t asked = shape.gated ? 2 * q : q;
+  const model::Layer& own = *table.program.kind_at(position).layer();
+  const auto* const attention = std::get_if<model::Attention>(&own.parts.front().mixer);
+  const bool apart = attention != nullptr && attention->gates_apart;
+  const int64_t asked = shape.gated && !apart ? 2 * q : q;
+  const auto gate = [&](const at::Tensor& whole) {
+    return apart ? part(whole, asked + 2 * kv, q) : at::Tensor();
+  };
   return {part(qkv, 0, asked),
           part(qkv, asked, kv),
           part(qkv, asked + kv, kv),
@@ -159,7 +187,10 @@ TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& sha
           whole("kv_narrow"),
           vector("kv_norm"),
           whole("q"),
-          whole("kv")};
+          whole("kv"),
+          gate(qkv),
+          gate(bias),
+          own};
 }
 
 at::Tensor twin_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight) {
@@ -179,34 +210,19 @@ at::Tensor twin_row_norm(const model::Shape& shape, const at::Tensor& x, const a
 at::Tensor twin_cap(const at::Tensor& x, double cap) { return cap > 0 ? cap * at::tanh(x / cap) : x; }
 
 // x [heads, length, dimension]
-at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x, int64_t layer) {
+at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x, int64_t layer,
+                       model::Turning turning) {
   const model::Rope& rope = shape.rope_of(shape.block_type(layer));
   const model::RopeTable table = model::rope_table(rope, shape.rotated_width(), 64);
   const at::Tensor position = at::arange(x.size(1), at::kDouble).unsqueeze(1);
   const at::Tensor angle = position * at::tensor(table.inverse_frequencies, at::kDouble);
   const at::Tensor c = at::cat({angle, angle}, 1).cos() * table.attention_scale;
-  const at::Tensor s = at::cat({angle, angle}, 1).sin() * table.attention_scale;
+  const double way = turning == model::Turning::kHalvesBackwards ? -1 : 1;
+  const at::Tensor s = at::cat({angle, angle}, 1).sin() * table.attention_scale * way;
   const int64_t width = shape.rotated_width(), half = width / 2;
   const at::Tensor turned = x.narrow(2, 0, width);
   const at::Tensor result = turned * c + at::cat({-x.narrow(2, half, half), x.narrow(2, 0, half)}, 2) * s;
   return at::cat({result, x.narrow(2, width, x.size(2) - width)}, 2);
-}
-
-// Queries or keys of one sequence: y·wᵀ + bias, normed and rotated as the shape says. [heads, length,
-// dimension]
-at::Tensor twin_heads(const model::Shape& shape, const at::Tensor& y, const at::Tensor& w_part,
-                      const at::Tensor& bias, const at::Tensor& norm, int64_t layer) {
-  const int64_t length = y.size(0);
-  at::Tensor all = at::matmul(y, w_part.t());
-  if (bias.defined()) all = all + bias;
-  // Of a gated head its queries come first.
-  const int64_t gated = 2 * shape.head_dim;
-  if (all.size(1) == shape.heads * gated && shape.gated)
-    all = all.view({length, -1, gated}).narrow(2, 0, shape.head_dim).reshape({length, -1});
-  if (shape.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(shape, all, norm);
-  all = all.view({length, -1, shape.head_dim}).transpose(0, 1);
-  if (shape.qk_norm == model::QkNorm::kEachHead) all = twin_norm(shape, all, norm);
-  return shape.block_type(layer).rotates ? twin_rotate(shape, all, layer) : all;
 }
 
 // Pairs side by side turn, as in the papers. x [heads, length, dimension]
@@ -217,6 +233,45 @@ at::Tensor twin_rotate_pairs(const model::Shape& shape, const at::Tensor& x) {
   const at::Tensor c = angle.cos() * table.attention_scale, s = angle.sin() * table.attention_scale;
   const at::Tensor a = x.slice(2, 0, x.size(2), 2), b = x.slice(2, 1, x.size(2), 2);
   return at::stack({a * c - b * s, b * c + a * s}, 3).flatten(2);
+}
+
+// As the layer turns them, if it does.
+at::Tensor twin_turned(const model::Shape& shape, const at::Tensor& x, int64_t layer,
+                       model::Turning turning) {
+  if (!shape.block_type(layer).rotates) return x;
+  if (turning != model::Turning::kNeighbours) return twin_rotate(shape, x, layer, turning);
+  const int64_t width = shape.rotated_width();
+  return at::cat({twin_rotate_pairs(shape, x.narrow(2, 0, width)), x.narrow(2, width, x.size(2) - width)}, 2);
+}
+
+// Queries [heads, length, dimension] as they grow with their positions.
+at::Tensor twin_grown(const model::QueryGrowth& growth, const at::Tensor& q) {
+  const auto& [beta, positions] = growth;
+  const at::Tensor eras =
+      at::floor(at::arange(q.size(1), at::kDouble) / static_cast<double>(positions)).view({1, -1, 1});
+  return q * (1 + beta * at::log(1 + eras));
+}
+
+// Queries or keys of one sequence: y·wᵀ + bias, normed and rotated as the shape says. [heads, length,
+// dimension]
+at::Tensor twin_heads(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
+                      const at::Tensor& w_part, const at::Tensor& bias, const at::Tensor& norm,
+                      int64_t layer) {
+  const model::Attention own = w.attention();
+  const int64_t length = y.size(0);
+  at::Tensor all = at::matmul(y, w_part.t());
+  if (bias.defined()) all = all + bias;
+  // Of a gated head its queries come first.
+  const int64_t gated = 2 * shape.head_dim;
+  if (all.size(1) == shape.heads * gated && shape.gated && !own.gates_apart)
+    all = all.view({length, -1, gated}).narrow(2, 0, shape.head_dim).reshape({length, -1});
+  if (shape.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(shape, all, norm);
+  all = all.view({length, -1, shape.head_dim}).transpose(0, 1);
+  const auto& [behind, weights] = own.head_norm_style;
+  if (behind) all = twin_turned(shape, all, layer, own.turning);
+  if (shape.qk_norm == model::QkNorm::kEachHead)
+    all = twin_norm(shape, all, weights ? norm : at::ones({shape.head_dim}, all.options()));
+  return behind ? all : twin_turned(shape, all, layer, own.turning);
 }
 
 at::Tensor twin_latent_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y) {
@@ -240,8 +295,11 @@ at::Tensor twin_latent_attention(const model::Shape& shape, const TwinLayer& w, 
   const at::Tensor unseen = at::ones({length, length}, at::kBool).triu(1);
   const double scale =
       shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(static_cast<double>(width));
-  const at::Tensor scores = (at::matmul(queries, keys.transpose(1, 2)) * scale)
-                                .masked_fill(unseen, -std::numeric_limits<double>::infinity());
+  const at::Tensor scores =
+      (at::matmul(twin_grown(std::get<model::LatentAttention>(w.own.parts.front().mixer).growth, queries),
+                  keys.transpose(1, 2)) *
+       scale)
+          .masked_fill(unseen, -std::numeric_limits<double>::infinity());
   const at::Tensor values = kv.narrow(2, latent.unrotated, latent.values);
   return at::matmul(at::softmax(scores, -1), values).transpose(0, 1).reshape({length, -1});
 }
@@ -249,8 +307,9 @@ at::Tensor twin_latent_attention(const model::Shape& shape, const TwinLayer& w, 
 at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y, int64_t layer) {
   if (shape.latent.kv_rank > 0) return twin_latent_attention(shape, w, y);
   const int64_t length = y.size(0), group = shape.heads / shape.kv_heads;
-  const at::Tensor q = twin_heads(shape, y, w.q, w.q_bias, w.q_norm, layer);
-  const at::Tensor k = twin_heads(shape, y, w.k, w.k_bias, w.k_norm, layer).repeat_interleave(group, 0);
+  const at::Tensor q =
+      twin_grown(w.attention().growth, twin_heads(shape, w, y, w.q, w.q_bias, w.q_norm, layer));
+  const at::Tensor k = twin_heads(shape, w, y, w.k, w.k_bias, w.k_norm, layer).repeat_interleave(group, 0);
   at::Tensor v = at::matmul(y, w.v.t());
   if (w.v_bias.defined()) v = v + w.v_bias;
   v = v.view({length, shape.kv_heads, shape.head_dim}).transpose(0, 1).repeat_interleave(group, 0);
@@ -266,6 +325,10 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   const at::Tensor shares = at::softmax(scores, -1).narrow(2, 0, length);
   const at::Tensor out = at::matmul(shares, v).transpose(0, 1).reshape({length, -1});
   if (!shape.gated) return out;
+  if (w.head_gate.defined()) {
+    const at::Tensor gate = at::matmul(y, w.head_gate.t());
+    return out * at::sigmoid(w.head_gate_bias.defined() ? gate + w.head_gate_bias : gate);
+  }
   at::Tensor gate = at::matmul(y, w.q.t());
   if (w.q_bias.defined()) gate = gate + w.q_bias;
   gate = gate.view({length, shape.heads, -1}).narrow(2, shape.head_dim, shape.head_dim);
@@ -297,9 +360,14 @@ at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const TwinLa
   return w.down_bias.defined() ? product + w.down_bias : product;
 }
 
-at::Tensor twin_shared_expert(const model::Shape& shape, const at::Tensor& y, const at::Tensor& gate,
-                              const at::Tensor& up, const at::Tensor& down) {
-  return at::matmul(twin_gated(shape, at::matmul(y, gate.t()), at::matmul(y, up.t())), down);
+// act(gate) · up, or without a gate act(up), of rows gate, up or up alone.
+at::Tensor twin_activated(const model::Shape& shape, const at::Tensor& y, const at::Tensor& gate_up,
+                          const at::Tensor& bias) {
+  at::Tensor made = at::matmul(y, gate_up.t());
+  if (bias.defined()) made = made + bias;
+  if (!shape.mlp_gate) return twin_gated(shape, made, at::ones_like(made));
+  const auto halves = made.chunk(2, 1);
+  return twin_gated(shape, halves[0], halves[1]);
 }
 
 // Sums beside the loss.
@@ -339,37 +407,52 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
     const at::Tensor beyond = (visited - visited.mean()) * experts.count;
     terms.counted = terms.counted + (w.router_correction * beyond).sum();
   }
-  if (experts.normalised) weights = weights / weights.sum(1, true);
+  if (experts.normalised)
+    weights =
+        weights / (weights.sum(1, true) + std::get<model::RoutedExperts>(w.own.parts.back().mixer).floor);
   weights = weights * experts.factor;
   at::Tensor sum = at::zeros_like(y);
-  const int64_t width = experts.hidden;
+  const int64_t width = experts.hidden, rows = shape.mlp_gate ? 2 * width : width;
   for (int64_t e = 0; e < experts.count; ++e) {
-    at::Tensor gate = at::matmul(y, w.experts_gate_up.narrow(0, 2 * e * width, width).t());
-    at::Tensor up = at::matmul(y, w.experts_gate_up.narrow(0, (2 * e + 1) * width, width).t());
-    if (experts.biases) {
-      gate = gate + w.experts_gate_up_bias.narrow(0, 2 * e * width, width);
-      up = up + w.experts_gate_up_bias.narrow(0, (2 * e + 1) * width, width);
-    }
-    at::Tensor given = at::matmul(twin_gated(shape, gate, up), w.experts_down.narrow(0, e * width, width));
+    const at::Tensor bias = experts.biases ? w.experts_gate_up_bias.narrow(0, e * rows, rows) : at::Tensor();
+    at::Tensor given = at::matmul(twin_activated(shape, y, w.experts_gate_up.narrow(0, e * rows, rows), bias),
+                                  w.experts_down.narrow(0, e * width, width));
     if (experts.biases) given = given + w.experts_down_bias.narrow(0, e * shape.hidden, shape.hidden);
     sum = sum + weights.narrow(1, e, 1) * given;
   }
   if (experts.shared_hidden == 0) return sum;
-  const at::Tensor shared = twin_shared_expert(
-      shape, y, w.shared_gate_up.narrow(0, 0, experts.shared_hidden),
-      w.shared_gate_up.narrow(0, experts.shared_hidden, experts.shared_hidden), w.shared_down);
+  const at::Tensor shared = at::matmul(twin_activated(shape, y, w.shared_gate_up, {}), w.shared_down);
   return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
 }
 
-// Of channels [T, C]; as they are where there is none.
-at::Tensor twin_convolution(const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias) {
-  if (!weight.defined()) return x;
+// Of channels [T, C].
+at::Tensor twin_convolved(const at::Tensor& x, const at::Tensor& weight,
+                          const std::optional<at::Tensor>& bias) {
   const at::Tensor before = at::zeros({weight.size(1) - 1, x.size(1)}, x.options());
   const std::vector<int64_t> one{1}, none{0};
   const at::Tensor mixed =
       at::conv1d(at::cat({before, x}).t().unsqueeze(0), weight.unsqueeze(1), bias, one, none, one, x.size(1));
-  return at::silu(mixed).squeeze(0).t();
+  return mixed.squeeze(0).t();
+}
+
+// As they are where there is none.
+at::Tensor twin_convolution(const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias) {
+  return weight.defined() ? at::silu(twin_convolved(x, weight, bias)) : x;
+}
+
+at::Tensor twin_short_convolution(const model::ParameterTable& table, int64_t position,
+                                  const std::vector<at::Tensor>& flats, const at::Tensor& y) {
+  const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
+  const auto biased = [&](const at::Tensor& x, std::string_view role) {
+    const at::Tensor bias = whole(role);
+    return bias.defined() ? x + bias.view(-1) : x;
+  };
+  const auto parts = biased(at::matmul(y, whole("recurrent_qkv").t()), "recurrent_qkv_bias").chunk(3, 1);
+  std::optional<at::Tensor> bias;
+  if (whole("recurrent_convolution_bias").defined()) bias = whole("recurrent_convolution_bias").view(-1);
+  const at::Tensor mixed = twin_convolved(parts[0] * parts[2], whole("recurrent_convolution"), bias);
+  return biased(at::matmul(parts[1] * mixed, whole("recurrent_out")), "recurrent_out_bias");
 }
 
 // One row at a time.
@@ -451,6 +534,7 @@ at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
   }
   const at::Tensor gated =
       (at::stack(rows).flatten(1) * at::silu(parts[0])).view({length, own.key_heads, -1});
+  if (!whole("recurrent_head_norm").defined()) return at::matmul(gated.flatten(1), whole("recurrent_out"));
   const at::Tensor normed = gated * at::rsqrt(gated.square().mean(-1, true) + own.norm_eps);
   return at::matmul(normed.flatten(1) * whole("recurrent_head_norm").view(-1), whole("recurrent_out"));
 }
@@ -483,25 +567,42 @@ at::Tensor twin_gla(const model::ParameterTable& table, int64_t position,
   return at::matmul(normed.flatten(1) * gate, whole("recurrent_out"));
 }
 
+// What a layer's first part adds.
+at::Tensor twin_mixed(const model::ParameterTable& table, const model::Shape& shape, const TwinLayer& w,
+                      int64_t layer, const std::vector<at::Tensor>& flats, const at::Tensor& y) {
+  const int64_t position = table.program.blocks().begin + layer;
+  if (std::holds_alternative<model::ShortConvolution>(w.own.parts.front().mixer))
+    return twin_short_convolution(table, position, flats, y);
+  const bool recurrent = shape.block_type(layer).recurrent;
+  if (recurrent && shape.recurrent.recurrence == model::Recurrence::kMamba2)
+    return twin_mamba(table, position, flats, y);
+  if (recurrent && shape.recurrent.recurrence == model::Recurrence::kGla)
+    return twin_gla(table, position, flats, y);
+  if (recurrent) return twin_recurrence(table, position, flats, y);
+  const at::Tensor a = at::matmul(twin_attention(shape, w, y, layer), w.out);
+  return w.out_bias.defined() ? a + w.out_bias : a;
+}
+
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
                        Terms& terms) {
   const model::ParameterTable table = model::parameter_table(c.shape);
   const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
   // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
+  const auto normed_by = [&](int64_t position, const at::Tensor& rows, const std::string& own) {
+    const auto vector = [&](const std::string& name) {
+      const at::Tensor found = stored(table, position, flats, name);
+      return found.defined() ? found.view(-1) : found;
+    };
+    return twin_row_norm(c.shape, rows, vector(own), vector(own + "_bias"));
+  };
   const auto joined = [&](const at::Tensor& x, int64_t position, const std::string& role,
                           model::NormPlace place, auto part) {
-    const auto normed = [&](const at::Tensor& rows, const std::string& own) {
-      const auto vector = [&](const std::string& name) {
-        const at::Tensor found = stored(table, position, flats, name);
-        return found.defined() ? found.view(-1) : found;
-      };
-      return twin_row_norm(c.shape, rows, vector(own), vector(own + "_bias"));
-    };
-    const at::Tensor y = part(place == model::NormPlace::kBehind ? x : normed(x, role));
+    const at::Tensor y = part(place == model::NormPlace::kBehind ? x : normed_by(position, x, role));
     if (place == model::NormPlace::kBefore) return x + y * c.shape.residual_scale;
-    return x + normed(y, role + "_behind");
+    return x + normed_by(position, y, role + "_behind");
   };
   at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
+  if (model::embedding_of(c.shape).norm) x = x * at::rsqrt(x.square().mean(-1, true) + c.shape.norm_eps);
   for (int64_t i = 0; i < c.shape.layers; ++i) {
     const model::Shape& shape = c.shape_of(i);
     const int64_t position = table.program.blocks().begin + i;
@@ -510,20 +611,18 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
     const bool experts = shape.block_type(i).experts;
     const auto place = [&](bool before) { return before ? model::NormPlace::kBefore : shape.norm_place; };
     const std::string role = recurrent ? "recurrent_norm" : "attention_norm";
-    const auto mix = [&](const at::Tensor& y) {
-      if (recurrent && shape.recurrent.recurrence == model::Recurrence::kMamba2)
-        return twin_mamba(table, position, flats, y);
-      if (recurrent && shape.recurrent.recurrence == model::Recurrence::kGla)
-        return twin_gla(table, position, flats, y);
-      if (recurrent) return twin_recurrence(table, position, flats, y);
-      const at::Tensor a = at::matmul(twin_attention(shape, w, y, i), w.out);
-      return w.out_bias.defined() ? a + w.out_bias : a;
+    const auto mix = [&](const at::Tensor& y) { return twin_mixed(table, shape, w, i, flats, y); };
+    const auto feed = [&](const at::Tensor& y) {
+      return experts ? twin_experts(shape, w, y, terms) : twin_mlp(shape, y, w);
     };
+    const at::Tensor first = x;
     if (shape.heads > 0) x = joined(x, position, role, place(recurrent), mix);
     if (shape.ffn_hidden == 0) continue;
-    x = joined(x, position, "mlp_norm", place(recurrent || experts), [&](const at::Tensor& y) {
-      return experts ? twin_experts(shape, w, y, terms) : twin_mlp(shape, y, w);
-    });
+    if (w.own.parts.back().beside) {
+      x = x + feed(normed_by(position, first, role)) * c.shape.residual_scale;
+    } else {
+      x = joined(x, position, "mlp_norm", place(recurrent), feed);
+    }
   }
   const auto final_vector = [&](std::string_view role) {
     const at::Tensor found = stored(table, table.program.head(), flats, role);

@@ -1,10 +1,12 @@
-// Variations of norms and MLPs that families have, for tests. Header-only.
+// Variations of layers that families have, for tests. Header-only.
 #pragma once
 
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "model/layer_of.h"
+#include "model/make_parts.h"
 #include "model/shape.h"
 
 namespace sluice::layers {
@@ -47,6 +49,168 @@ inline const std::vector<Variation>& norm_and_mlp_variations() {
        [](Shape& s) {
          s.mlp_bias = true;
          s.activation = model::Activation::kSquaredRelu;
+       }},
+  };
+  return all;
+}
+
+inline void turn(model::Shape& s, model::Turning turning) {
+  model::change_attention(s, [=](model::Attention& own) { own.turning = turning; });
+}
+inline void norm_behind_rotation(model::Shape& s) {
+  model::change_attention(s, [](model::Attention& own) { own.head_norm_style.behind_rotation = true; });
+}
+inline void put_beside(model::Shape& s) {
+  model::change_layers(
+      s, [](const model::BlockType&, model::Layer& layer) { model::put_beside(layer, layer.parts[1]); });
+}
+// Of 12 channels a recurrent layer's rows are convolved, so many at once.
+inline void convolve(model::Shape& s, int64_t rows, model::ConvolutionBias bias) {
+  s.recurrent = {.recurrence = model::Recurrence::kGla,
+                 .key_heads = 12,
+                 .value_heads = 12,
+                 .value_width = 1,
+                 .convolution = rows,
+                 .decay_rank = 1};
+  const model::StateHeads channels{.key_heads = 12, .value_heads = 12, .value_width = 1, .convolution = rows};
+  model::change_layers(s, [&](const model::BlockType& type, model::Layer& layer) {
+    if (type.recurrent)
+      model::replace_part(s, layer.parts.front(), model::short_convolution_part({channels}, s.hidden, bias));
+  });
+}
+
+// How heads turn and are normed, and queries grow.
+inline const std::vector<Variation>& position_variations() {
+  using model::Shape;
+  static const std::vector<Variation> all = {
+      {"NeighboursTurn", [](Shape& s) { turn(s, model::Turning::kNeighbours); }},
+      {"SomeNeighboursTurnOfNormedHeads",
+       [](Shape& s) {
+         turn(s, model::Turning::kNeighbours);
+         s.rotated = 4;
+         s.qk_norm = model::QkNorm::kEachHead;
+         s.qkv_bias = true;
+         s.norm_place = model::NormPlace::kAround;
+       }},
+      {"HalvesTurnBackwards", [](Shape& s) { turn(s, model::Turning::kHalvesBackwards); }},
+      {"HeadsNormedBehindTheirRotation",
+       [](Shape& s) {
+         s.qk_norm = model::QkNorm::kEachHead;
+         norm_behind_rotation(s);
+       }},
+      {"HeadsNormedWithoutWeightsAndNormedEmbeddings",
+       [](Shape& s) {
+         s.qk_norm = model::QkNorm::kEachHead;
+         s.family = "nanochat";
+         s.norm.weights = false;
+         s.embedding_scale = 3.0;
+         model::change_attention(s, [](model::Attention& own) {
+           own.head_norm_style = {.behind_rotation = true, .weights = false};
+         });
+       }},
+      {"QueriesGrow",
+       [](Shape& s) {
+         s.qk_norm = model::QkNorm::kEachHead;
+         model::change_attention(s,
+                                 [](model::Attention& own) { own.growth = {.beta = 0.7, .positions = 4}; });
+       }},
+      {"LatentQueriesGrow",
+       [](Shape& s) {
+         s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+         s.kv_heads = s.heads;
+         s.head_dim = 8;
+         s.rotated = 2;
+         model::change_layers(s, [](const model::BlockType&, model::Layer& layer) {
+           std::get<model::LatentAttention>(layer.parts.front().mixer).growth = {.beta = 0.7, .positions = 3};
+         });
+       }},
+  };
+  return all;
+}
+
+// Parts beside others, factors of products, and gates that stand apart.
+inline const std::vector<Variation>& part_variations() {
+  using model::Shape;
+  static const std::vector<Variation> all = {
+      {"GatesApartFromQueries",
+       [](Shape& s) {
+         s.gated = true;
+         s.qk_norm = model::QkNorm::kEachHead;
+         s.norm_place = model::NormPlace::kAround;
+         model::change_attention(s, [](model::Attention& own) { own.gates_apart = true; });
+       }},
+      {"MlpBesideAttention",
+       [](Shape& s) {
+         s.norm.kind = model::NormKind::kLayer;
+         s.residual_scale = 0.4;
+         turn(s, model::Turning::kNeighbours);
+         put_beside(s);
+       }},
+      {"ProductsHaveFactors",
+       [](Shape& s) {
+         model::change_layers(s, [](const model::BlockType&, model::Layer& layer) {
+           layer.parts[0].factors = {{"qkv", {1.5, 0.5, 2}}};
+           layer.parts[1].factors = {{"gate_up", {0.7, 1}}};
+         });
+       }},
+      {"ExpertsBesideAttentionOfWhichOneLayerHasNone",
+       [](Shape& s) {
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13};
+         s.block_types = {{}, {.experts = true}};
+         put_beside(s);
+       }},
+  };
+  return all;
+}
+
+// Experts without gates or with norms behind them, and layers that a convolution or a recurrence without a
+// norm mixes.
+inline const std::vector<Variation>& layer_variations() {
+  using model::Shape;
+  static const std::vector<Variation> all = {
+      {"ExpertsWithoutGatesBesideASharedOne",
+       [](Shape& s) {
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13, .normalised = true, .shared_hidden = 9};
+         s.experts.sigmoid = s.experts.corrected = true;
+         s.mlp_gate = false;
+         s.activation = model::Activation::kSquaredRelu;
+         model::change_layers(s, [](const model::BlockType&, model::Layer& layer) {
+           std::get<model::RoutedExperts>(layer.parts[1].mixer).floor = 0.25;
+         });
+       }},
+      {"ExpertsGatedBySquaredReluWithNormsAround",
+       [](Shape& s) {
+         s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9};
+         s.activation = model::Activation::kSquaredRelu;
+         s.norm_place = model::NormPlace::kAround;
+         s.block_types = {{.experts = true}, {}};
+       }},
+      {"ShortConvolutions",
+       [](Shape& s) {
+         s.block_types = {{.recurrent = true}, {.recurrent = true}};
+         convolve(s, 3, model::ConvolutionBias::kNone);
+       }},
+      {"ShortConvolutionsWithBiasesBesideExperts",
+       [](Shape& s) {
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13};
+         s.block_types = {{.experts = true, .recurrent = true}, {}};
+         convolve(s, 5, model::ConvolutionBias::kOwn);
+       }},
+      {"Mamba2WithoutANorm",
+       [](Shape& s) {
+         s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                        .key_heads = 12,
+                        .value_heads = 24,
+                        .key_width = 3,
+                        .value_width = 2,
+                        .convolution = 4};
+         s.block_types = {{.recurrent = true}, {.recurrent = true}};
+         model::change_layers(s, [&](const model::BlockType&, model::Layer& layer) {
+           model::Mamba2 own = std::get<model::Mamba2>(layer.parts.front().mixer);
+           own.normed = false;
+           model::replace_part(s, layer.parts.front(),
+                               model::mamba2_part(own, s.hidden, model::ConvolutionBias::kNone));
+         });
        }},
   };
   return all;

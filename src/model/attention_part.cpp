@@ -9,10 +9,12 @@
 namespace sluice::model {
 namespace {
 
-std::vector<std::string> of_queries_keys_values(std::string_view what) {
+// Behind queries, keys and values come gates that stand apart.
+std::vector<std::string> names_of_in(const Attention& own, std::string_view what) {
   std::vector<std::string> names;
   for (const char* name : {"q", "k", "v"})
     names.push_back(base::text("self_attn.", name, "_proj.", std::string(what)));
+  if (own.gated && own.gates_apart) names.push_back(base::text("self_attn.gate_proj.", std::string(what)));
   return names;
 }
 
@@ -27,13 +29,14 @@ Weight head_norm(std::string_view role, std::string_view tensor, const Attention
 
 Part attention_part(const Attention& own, int64_t hidden, const Biases& biases) {
   const RowGroup q{own.heads * own.head_dim, own.heads}, kv{own.kv_heads * own.head_dim, own.kv_heads};
-  const RowGroup asked = own.gated ? RowGroup{2 * q.rows, own.heads, {own.head_dim, own.head_dim}} : q;
+  std::vector<RowGroup> groups{q, kv, kv};
+  if (own.gated && own.gates_apart) groups.push_back(q);
+  if (own.gated && !own.gates_apart) groups[0] = {2 * q.rows, own.heads, {own.head_dim, own.head_dim}};
   Part part{.mixer = own};
   std::vector<Weight>& w = part.weights;
-  w.push_back(matrix(roles::kQkv, of_queries_keys_values("weight"), hidden, {asked, kv, kv}, Use::kIn));
-  if (biases.in)
-    w.push_back(vector(roles::kQkvBias, of_queries_keys_values("bias"), {asked, kv, kv}, Start::kZero));
-  if (own.head_norm != QkNorm::kNone) {
+  w.push_back(matrix(roles::kQkv, names_of_in(own, "weight"), hidden, groups, Use::kIn));
+  if (biases.in) w.push_back(vector(roles::kQkvBias, names_of_in(own, "bias"), groups, Start::kZero));
+  if (own.head_norm != QkNorm::kNone && own.head_norm_style.weights) {
     w.push_back(head_norm(roles::kQNorm, "self_attn.q_norm.weight", own, q));
     w.push_back(head_norm(roles::kKNorm, "self_attn.k_norm.weight", own, kv));
   }
@@ -63,15 +66,23 @@ MixerFigures figures_of(const Attention& own, const Part&, const AtWork& at) {
   f.border.own = (q + gate) * e + heads * at.statistic;
   // Queries, normed in a copy; in the backward with their gradients before and behind the norm. Queries and
   // gates as one product beside what they are parted into; backward their gradients likewise.
-  f.forward = ((norms ? q : 0) + 4 * gate) * e;
+  // Neighbours that turn are put apart in a copy; a query's growth is a number a row.
+  const bool parts = own.turning == Turning::kNeighbours && own.rope;
+  const int64_t grown = own.growth.beta != 0 ? 4 * int64_t{sizeof(double)} : 0;
+  f.forward = ((norms ? q : 0) + (parts ? q + block / 2 : 0) + 4 * gate) * e + grown;
   const int64_t gating = own.gated ? qkv + 3 * gate : 0;
   // Gradients take the places of queries, keys and values.
-  f.backward = e * (at.gathered + gating + std::max(norms ? 4 * q : q, at.behind(0)));
+  f.backward = e * (at.gathered + gating +
+                    std::max(norms   ? 4 * q
+                             : parts ? 2 * q + block / 2
+                                     : q,
+                             at.behind(0))) +
+               grown;
   // In a ring they don't; two blocks of keys and values pass by, and of gradients what this lane adds, what
   // it has sent, what has come, each block as wide as keys and values together; a copy to send and wide
   // gradients of queries.
   f.ring_backward =
-      e * (at.gathered + gating + q + qkv + (4 + wide) * block + (wide > 1 ? block + wide * q : 0));
+      e * (at.gathered + gating + q + qkv + (4 + wide) * block + (wide > 1 ? block + wide * q : 0)) + grown;
   // Through a window rows of two steps come and go, then gradients of them, and the lane's own stay wide.
   if (own.window > 0) f.ring_backward += e * (2 + wide) * block;
   // Keys and values of all tokens, also where a window sees the last ones alone.
@@ -137,8 +148,9 @@ MixerFigures figures_of(const LatentAttention& own, const Part&, const AtWork& a
   f.elements = 3 * narrow + 4 * all_keys + 3 * all_values;
   f.saved.own = 4 * keys * e + heads * at.statistic;
   f.border.own = keys * e + heads * at.statistic;
-  f.forward = e * (2 * hidden + 2 * narrow + made + values);
-  f.backward = e * (3 * hidden + 3 * narrow + 3 * keys + 2 * made + 2 * values);
+  const int64_t grown = own.growth.beta != 0 ? 4 * int64_t{sizeof(double)} : 0;
+  f.forward = e * (2 * hidden + 2 * narrow + made + values) + grown;
+  f.backward = e * (3 * hidden + 3 * narrow + 3 * keys + 2 * made + 2 * values) + grown;
   // As of attention: two blocks pass by, and gradients of one added, sent and come, some of them wide.
   const int64_t block = 2 * keys;
   f.ring_backward = f.backward + e * ((4 + wide) * block + (wide > 1 ? block + wide * keys : 0));

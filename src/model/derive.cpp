@@ -1,8 +1,10 @@
 #include "model/derive.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
+#include "model/make_parts.h"
 #include "model/roles.h"
 
 namespace sluice::model {
@@ -141,8 +143,10 @@ void add_products(const Part& part, const AtWork& at, PartBytes& bytes) {
 PartBytes part_bytes(const Part& part, bool is_first, const AtWork& at, const MixerFigures& mixer) {
   PartBytes bytes;
   const int64_t row = at.hidden * at.element;
-  bytes.saved.shared = row + (part.before ? at.statistic : 0) + (part.behind ? row : 0);
-  bytes.border.shared = is_first ? row : 0;
+  // What a norm behind experts takes is not made again.
+  const bool keeps_sum = part.behind && std::holds_alternative<RoutedExperts>(part.mixer);
+  bytes.saved.shared = (part.beside ? 0 : row) + (part.before ? at.statistic : 0) + (part.behind ? row : 0);
+  bytes.border.shared = (is_first ? row : 0) + (keeps_sum ? row : 0);
   bytes.until_weight.shared = 2 * row;
   add_products(part, at, bytes);
   bytes.saved += mixer.saved;
@@ -207,9 +211,7 @@ std::vector<Parameter> parameters_of(const Layer& layer) {
     }
   };
   for (const Part& part : layer.parts) {
-    if (part.before || part.behind) add((part.before ? part.before : part.behind)->weights);
-    add(part.weights);
-    if (part.before && part.behind) add(part.behind->weights);
+    for (const std::vector<Weight>* const weights : own_weights(part)) add(*weights);
   }
   std::ranges::move(adapters, std::back_inserter(all));
   return all;
@@ -298,6 +300,13 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
     bytes.backward = std::max(bytes.backward, mixer.backward - released);
     bytes.ring_backward = std::max(bytes.ring_backward, mixer.ring_backward - released);
     released += mixer.released;
+  }
+  // Parts beside the first one: the layer's rows, or the gradient of its result, stay for them.
+  if (std::ranges::any_of(layer.parts, &Part::beside)) {
+    const int64_t row = (layer.hidden * element_bytes + cut.tp - 1) / cut.tp;
+    bytes.forward += row;
+    bytes.backward += row;
+    bytes.ring_backward += row;
   }
   // Adapters' factors make narrow rows (layers/product.h), each there twice for its gradients; those of an
   // expert go with its products.

@@ -27,7 +27,8 @@ Json small_config() {
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "n_groups": 1, "state_size": 8,
     "shared_intermediate_size": 64, "mamba_n_heads": 4, "num_experts": 4, "num_local_experts": 4,
     "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
-    "shared_expert_intermediate_size": 16, "layers_block_type": ["mamba", "attention", "mlp"]})");
+    "shared_expert_intermediate_size": 16, "moe_num_experts": 4, "moe_k": 2,
+    "moe_shared_expert_intermediate_size": 16, "layers_block_type": ["mamba", "attention", "mlp", "moe"]})");
 }
 
 // Drops the keys that a family refuses because they belong to another one.

@@ -130,7 +130,11 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const 
     tensor.order = {.block_rows = rows, .row_stride = tensor.columns};
     tensor.shape = {rows, tensor.columns};
     if (parameter.one_dimensional()) tensor.shape = {rows};
-    if (parameter.depthwise) tensor.shape = {rows, 1, tensor.columns};
+    if (parameter.depthwise && parameter.one_dimensional()) {
+      tensor.shape = {1, rows};
+    } else if (parameter.depthwise) {
+      tensor.shape = {rows, 1, tensor.columns};
+    }
     if (parameter.factor != Factor::kNone && parameter.experts > 0) {
       stack_factor(parameter, tensor);
     } else if (parameter.stacked > 0) {

@@ -50,7 +50,12 @@ TokenWork Kind::work() const {
 // The head's input and the gradient of that; the norm's input and gradient, or a chunk's rows of both.
 TokenBytes Kind::bytes(const Cut& cut, int64_t element_bytes) const {
   if (layer() != nullptr) return bytes_of(*layer(), parameters_, cut, element_bytes);
-  if (embedding() != nullptr) return {};
+  if (embedding() != nullptr) {
+    if (!embedding()->norm) return {};
+    // Its rows before the norm stay, and nothing makes them again.
+    const int64_t row = (element_bytes * embedding()->table.columns + cut.tp - 1) / cut.tp;
+    return {.saved = row, .border = row, .forward = row, .backward = 3 * row};
+  }
   return {.forward = element_bytes * 4 * head()->output.columns};
 }
 

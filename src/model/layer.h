@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -12,6 +13,22 @@
 #include "model/weight.h"
 
 namespace sluice::model {
+
+// Which dimensions of a head turn together, and which way: i with i + width ÷ 2; the same, backwards; or
+// neighbours.
+enum class Turning : uint8_t { kHalves, kHalvesBackwards, kNeighbours };
+// Queries at position p times 1 + beta · ln(1 + ⌊p ÷ positions⌋), which keeps scores of long sequences sharp.
+struct QueryGrowth {
+  double beta = 0;  // 0: queries stay
+  int64_t positions = 8192;
+  bool operator==(const QueryGrowth&) const = default;
+};
+// The order of the norms of heads and of their rotation, and whether these norms have weights.
+struct QkNormStyle {
+  bool behind_rotation = false;
+  bool weights = true;
+  bool operator==(const QkNormStyle&) const = default;
+};
 
 struct Norm {
   NormKind kind = NormKind::kRms;
@@ -31,9 +48,13 @@ struct Attention {
   double scale = 1;          // of scores
   double cap = 0;            // scores become c·tanh(x/c); 0: they stay
   QkNorm head_norm = QkNorm::kNone;
+  QkNormStyle head_norm_style;
   double norm_eps = 1e-5, norm_offset = 0;  // of head_norm
-  bool gated = false;                       // an output passes through the sigmoid of its head's gate
-  bool sinks = false;                       // each query head has one more score, which no value goes with
+  Turning turning = Turning::kHalves;
+  QueryGrowth growth;
+  bool gated = false;        // an output passes through the sigmoid of its head's gate
+  bool gates_apart = false;  // which stand behind queries, keys and values, not by each query
+  bool sinks = false;        // each query head has one more score, which no value goes with
   bool operator==(const Attention&) const = default;
 };
 
@@ -48,6 +69,7 @@ struct LatentAttention {
   int64_t unrotated = 0, rotated = 0;  // of a head's queries and keys
   int64_t values = 0;                  // of a head
   std::optional<Rope> rope;
+  QueryGrowth growth;
   double scale = 1;
   double norm_eps = 1e-6;  // of narrow rows
   int64_t width() const { return unrotated + rotated; }
@@ -76,6 +98,7 @@ struct DeltaRule {
 // widths its states; norms are of a group's heads together.
 struct Mamba2 {
   StateHeads heads;
+  bool normed = true;  // the output has a norm
   bool operator==(const Mamba2&) const = default;
 };
 // Yang et al., Gated Linear Attention, 2023.
@@ -85,27 +108,43 @@ struct Gla {
   bool operator==(const Gla&) const = default;
 };
 
-// The activation of a gated MLP's gate.
+// y = c · convolution(b · x), all three made from a token's row, each channel on its own. Heads are channels,
+// without keys.
+struct ShortConvolution {
+  StateHeads heads;
+  bool operator==(const ShortConvolution&) const = default;
+};
+
+// The activation of an MLP: act(gate) · up; else act(up).
 struct Gate {
   Activation activation = Activation::kSilu;
   double slope = 1, limit = 0;  // of kClampedSilu
+  bool gated = true;
   bool operator==(const Gate&) const = default;
 };
 struct Mlp {
   int64_t width = 0;
   Gate gate;
-  bool gated = true;  // act(gate) · up; else act(up)
   bool operator==(const Mlp&) const = default;
 };
-// Experts in place of the MLP: a router gives each token some of many gated MLPs (Shazeer et al.,
+// Experts in place of the MLP: a router gives each token some of many MLPs (Shazeer et al.,
 // "Outrageously Large Neural Networks", 2017), and all tokens a shared one, where there is one.
 struct RoutedExperts {
   Experts experts;
   Gate gate;
+  double floor = 0;  // added to the sum that a token's weights are divided by
   bool operator==(const RoutedExperts&) const = default;
 };
 
-using Mixer = std::variant<Attention, LatentAttention, DeltaRule, Mamba2, Gla, Mlp, RoutedExperts>;
+using Mixer =
+    std::variant<Attention, LatentAttention, DeltaRule, Mamba2, Gla, ShortConvolution, Mlp, RoutedExperts>;
+
+// What the results of an in-product are multiplied with, group by group of its rows.
+struct GroupFactors {
+  std::string_view role;
+  std::vector<double> of_groups;
+  bool operator==(const GroupFactors&) const = default;
+};
 
 // x + scale · out(mixer(in(before(x)))), or with a norm behind x + behind(out(…)).
 struct Part {
@@ -113,6 +152,9 @@ struct Part {
   std::vector<Weight> weights;  // in the order in which they lie in the bucket, norms apart
   Mixer mixer;
   double scale = 1;
+  std::vector<GroupFactors> factors = {};  // of products without biases
+  // The part takes the normed rows of the layer's first part, and so the norm before is that one.
+  bool beside = false;
   bool operator==(const Part&) const = default;
 };
 
@@ -125,6 +167,7 @@ struct Layer {
 struct Embedding {
   Weight table;
   double scale = 1;
+  std::optional<Norm> norm;  // without weights
   bool operator==(const Embedding&) const = default;
 };
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "model/derive.h"
 #include "model/families/family.h"
@@ -69,10 +72,9 @@ Part mixing_part(const Shape& shape, const BlockType& type) {
 }
 
 Part feeding_part(const Shape& shape, const BlockType& type) {
-  const Gate gate{shape.activation, shape.gate_slope, shape.gate_limit};
+  const Gate gate{shape.activation, shape.gate_slope, shape.gate_limit, shape.mlp_gate};
   return type.experts ? experts_part({shape.experts, gate}, shape.hidden)
-                      : mlp_part({shape.ffn_hidden, gate, shape.mlp_gate}, shape.hidden,
-                                 {shape.mlp_bias, shape.mlp_bias});
+                      : mlp_part({shape.ffn_hidden, gate}, shape.hidden, {shape.mlp_bias, shape.mlp_bias});
 }
 
 struct NormNames {
@@ -98,8 +100,7 @@ NormNames names_of(const Part& part, NormPlace place) {
 }
 
 void add_norms(const Shape& shape, const BlockType& type, Part& part) {
-  const bool experts = std::holds_alternative<RoutedExperts>(part.mixer);
-  const NormPlace place = type.recurrent || experts ? NormPlace::kBefore : shape.norm_place;
+  const NormPlace place = type.recurrent ? NormPlace::kBefore : shape.norm_place;
   const bool from_one =
       std::holds_alternative<Gla>(part.mixer) || std::holds_alternative<LatentAttention>(part.mixer);
   const double offset = from_one ? 0 : shape.norm_offset;
@@ -110,6 +111,14 @@ void add_norms(const Shape& shape, const BlockType& type, Part& part) {
   if (place != NormPlace::kBehind) part.before = made(names.role, names.before);
   if (place != NormPlace::kBefore) part.behind = made(names.role_behind, names.behind);
   part.scale = shape.residual_scale;
+}
+
+// In layers that were made before a run asked for it.
+void remember_loads(Layer& layer) {
+  for (Part& part : layer.parts) {
+    auto* const routed = std::get_if<RoutedExperts>(&part.mixer);
+    if (routed != nullptr && !routed->experts.remembers_loads) add_loads(*routed, part);
+  }
 }
 
 void add_adapters(const Lora& lora, Weight& weight) {
@@ -131,13 +140,10 @@ void add_adapters(const Lora& lora, Weight& weight) {
 // In the order of parameters, adapters apart.
 std::vector<Weight*> weights_of(Layer& layer) {
   std::vector<Weight*> all;
-  const auto add = [&](std::vector<Weight>& weights) {
-    for (Weight& weight : weights) all.push_back(&weight);
-  };
   for (Part& part : layer.parts) {
-    if (part.before || part.behind) add((part.before ? part.before : part.behind)->weights);
-    add(part.weights);
-    if (part.before && part.behind) add(part.behind->weights);
+    for (std::vector<Weight>* const weights : own_weights(part)) {
+      for (Weight& weight : *weights) all.push_back(&weight);
+    }
   }
   return all;
 }
@@ -163,6 +169,46 @@ Weight vocabulary(const Shape& shape, std::string_view role, const char* tensor)
 
 }  // namespace
 
+void change_layers(Shape& shape, const std::function<void(const BlockType& type, Layer& layer)>& change) {
+  std::vector<std::pair<BlockType, BlockType>> made;  // of types
+  if (shape.block_types.empty())
+    shape.block_types.assign(static_cast<size_t>(shape.layers), shape.block_type(0));
+  for (BlockType& type : shape.block_types) {
+    auto found = std::ranges::find(made, type, &std::pair<BlockType, BlockType>::first);
+    if (found == made.end()) {
+      BlockType changed = type;
+      Layer layer = type.own.value ? *type.own.value : usual_layer(shape, type);
+      change(type, layer);
+      changed.own.value = std::make_shared<const Layer>(std::move(layer));
+      made.emplace_back(type, std::move(changed));
+      found = std::prev(made.end());
+    }
+    type = found->second;
+  }
+}
+
+void replace_part(const Shape& shape, Part& part, Part made) {
+  for (Weight& weight : made.weights) name_tensors(shape, weight);
+  part.weights = std::move(made.weights);
+  part.mixer = std::move(made.mixer);
+}
+
+void change_attention(Shape& shape, const std::function<void(Attention& own)>& change) {
+  change_layers(shape, [&](const BlockType&, Layer& layer) {
+    for (Part& part : layer.parts) {
+      if (!std::holds_alternative<Attention>(part.mixer)) continue;
+      Attention own = std::get<Attention>(part.mixer);
+      change(own);
+      replace_part(shape, part, attention_part(own, shape.hidden, {shape.qkv_bias, shape.out_bias}));
+    }
+  });
+}
+
+void put_beside(const Layer& layer, Part& part) {
+  part.beside = true;
+  part.before = layer.parts.front().before;
+}
+
 bool OwnLayer::operator==(const OwnLayer& other) const {
   return value == other.value || (value && other.value && *value == *other.value);
 }
@@ -177,6 +223,7 @@ Layer usual_layer(const Shape& shape, const BlockType& type) {
 
 Layer layer_of(const Shape& shape, const BlockType& type) {
   Layer layer = type.own.value ? *type.own.value : usual_layer(shape, type);
+  if (type.own.value && shape.experts.remembers_loads) remember_loads(layer);
   const std::vector<Weight*> weights = weights_of(layer);
   for (Weight* const weight : weights) add_adapters(shape.lora, *weight);
   freeze(type.frozen, weights);
@@ -188,8 +235,9 @@ Layer layer_of(const Shape& shape, const BlockType& type) {
 }
 
 Embedding embedding_of(const Shape& shape) {
-  Embedding embedding{vocabulary(shape, roles::kEmbedding, "model.embed_tokens.weight"),
-                      shape.embedding_scale};
+  Embedding embedding{.table = vocabulary(shape, roles::kEmbedding, "model.embed_tokens.weight"),
+                      .scale = shape.embedding_scale};
+  if (family_of(shape).norms_embedding) embedding.norm = Norm{.eps = shape.norm_eps};
   freeze(shape.frozen_embedding, {&embedding.table});
   return embedding;
 }

@@ -1,6 +1,8 @@
 // The layers and ends of a shape as values.
 #pragma once
 
+#include <functional>
+
 #include "model/layer.h"
 #include "model/shape.h"
 
@@ -8,6 +10,15 @@ namespace sluice::model {
 
 // The type's layer without tuning, as if the type had no layer of its own.
 Layer usual_layer(const Shape& shape, const BlockType& type);
+// Gives each layer a definition of its own, its type's usual one as `change` leaves it: for what no member of
+// the shape says.
+void change_layers(Shape& shape, const std::function<void(const BlockType& type, Layer& layer)>& change);
+// The same of attention's values alone.
+void change_attention(Shape& shape, const std::function<void(Attention& own)>& change);
+// Puts another mixer and its weights between a part's norms, under the family's names.
+void replace_part(const Shape& shape, Part& part, Part made);
+// Puts a part beside the first of a layer, whose norm it then shares.
+void put_beside(const Layer& layer, Part& part);
 Layer layer_of(const Shape& shape, const BlockType& type);
 Embedding embedding_of(const Shape& shape);
 Head head_of(const Shape& shape);

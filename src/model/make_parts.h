@@ -23,6 +23,16 @@ struct NormRoles {
 Norm norm(const NormRoles& roles, const std::string& tensor, int64_t width, const NormStyle& style,
           double eps, double offset);
 void forbid_adapters(Part& part);
+// A part's own weights in the order of its parameters: not those of a norm that another part has too.
+template <typename SomePart>
+auto own_weights(SomePart& part) {
+  std::vector<decltype(&part.weights)> all;
+  if (part.before && !part.beside) all.push_back(&part.before->weights);
+  if (!part.before && part.behind) all.push_back(&part.behind->weights);
+  all.push_back(&part.weights);
+  if (part.before && part.behind) all.push_back(&part.behind->weights);
+  return all;
+}
 
 struct Biases {
   bool in = false, out = false;
@@ -36,7 +46,11 @@ Part delta_rule_part(const DeltaRule& own, int64_t hidden, RowOrder order);
 enum class ConvolutionBias : uint8_t { kNone, kOwn };
 Part mamba2_part(const Mamba2& own, int64_t hidden, ConvolutionBias bias);
 Part gla_part(const Gla& own, int64_t hidden);
+// `bias`: of the convolution and of both products.
+Part short_convolution_part(const ShortConvolution& own, int64_t hidden, ConvolutionBias bias);
 Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases);
 Part experts_part(const RoutedExperts& own, int64_t hidden);
+// Experts of a part remember their loads from now on.
+void add_loads(RoutedExperts& own, Part& part);
 
 }  // namespace sluice::model

@@ -10,10 +10,10 @@ namespace sluice::model {
 
 Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases) {
   const RowGroup ffn{own.width, own.width};
-  const std::vector<RowGroup> groups(own.gated ? 2 : 1, ffn);
+  const std::vector<RowGroup> groups(own.gate.gated ? 2 : 1, ffn);
   const auto names = [&](const std::string& what) {
-    return own.gated ? std::vector{"mlp.gate_proj." + what, "mlp.up_proj." + what}
-                     : std::vector{"mlp.up_proj." + what};
+    return own.gate.gated ? std::vector{"mlp.gate_proj." + what, "mlp.up_proj." + what}
+                          : std::vector{"mlp.up_proj." + what};
   };
   Part part{.mixer = own};
   std::vector<Weight>& w = part.weights;
@@ -27,7 +27,7 @@ Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases) {
 // Recomputing leaves out the second matrix, which only later layers need.
 MixerFigures figures_of(const Mlp& own, const Part&, const AtWork& at) {
   const int64_t ffn = at.out;
-  MixerFigures f{.elements = (own.gated ? 3 : 2) * own.width, .makes_out_again = false};
+  MixerFigures f{.elements = (own.gate.gated ? 3 : 2) * own.width, .makes_out_again = false};
   // SwiGLU's output beside the product that is summed over the ranks.
   f.forward = at.element * (ffn + at.gathered);
   // SwiGLU's output with its gradient; with the product for the input's gradient; with that, the normed input
@@ -42,19 +42,41 @@ std::string tp_fault_of(const Mlp& own, int tp) {
   return tp > own.width ? base::text("tp ", tp, " is above ffn_hidden ", own.width) : "";
 }
 
+namespace {
+
+Weight counts(const Experts& own, std::string_view role, const char* tensor, Learns learns) {
+  Weight weight = vector(role, {tensor}, {{own.count, 0}}, Start::kZero);
+  weight.learns = learns;
+  return weight;
+}
+Weight loads(const Experts& own) { return counts(own, roles::kLoads, "mlp.gate.loads", Learns::kAsLoads); }
+
+}  // namespace
+
+void add_loads(RoutedExperts& own, Part& part) {
+  own.experts.remembers_loads = true;
+  part.weights.push_back(loads(own.experts));
+  part.weights.back().adapts = false;
+}
+
 Part experts_part(const RoutedExperts& routed, int64_t hidden) {
   const Experts& own = routed.experts;
   const RowGroup each{own.hidden, own.hidden}, shared{own.shared_hidden, own.shared_hidden};
   Part part{.mixer = routed};
   std::vector<Weight>& w = part.weights;
+  const auto groups = [&](const RowGroup& width) {
+    return std::vector<RowGroup>(routed.gate.gated ? 2 : 1, width);
+  };
+  const auto names = [&](const std::string& module, const char* what) {
+    std::vector<std::string> all;
+    if (routed.gate.gated) all.push_back(module + ".gate_proj." + what);
+    all.push_back(module + ".up_proj." + what);
+    return all;
+  };
   const auto of_experts = [&](Weight weight) {
     weight.experts = own.count;
     weight.visits = own.per_token;
     w.push_back(std::move(weight));
-  };
-  const auto counts = [&](std::string_view role, const char* tensor, Learns learns) {
-    w.push_back(vector(role, {tensor}, {{own.count, 0}}, Start::kZero));
-    w.back().learns = learns;
   };
   // Scores, wide and of the shard's rows.
   const auto scores = [&](std::string_view role, const char* tensor, int64_t rows) {
@@ -63,30 +85,28 @@ Part experts_part(const RoutedExperts& routed, int64_t hidden) {
     w.back().wide = true;
   };
   scores(roles::kRouter, "mlp.gate.weight", own.count);
-  of_experts(matrix(roles::kExpertsGateUp,
-                    {"mlp.experts.{}.gate_proj.weight", "mlp.experts.{}.up_proj.weight"}, hidden,
-                    {each, each}, Use::kIn));
+  of_experts(
+      matrix(roles::kExpertsGateUp, names("mlp.experts.{}", "weight"), hidden, groups(each), Use::kIn));
   of_experts(out(roles::kExpertsDown, "mlp.experts.{}.down_proj.weight", hidden, each));
   if (own.biases) {
     w.push_back(vector(roles::kRouterBias, {"mlp.gate.bias"}, {{own.count, 0}}, Start::kZero));
-    of_experts(vector(roles::kExpertsGateUpBias,
-                      {"mlp.experts.{}.gate_proj.bias", "mlp.experts.{}.up_proj.bias"}, {each, each},
-                      Start::kZero));
+    of_experts(
+        vector(roles::kExpertsGateUpBias, names("mlp.experts.{}", "bias"), groups(each), Start::kZero));
     w.push_back(vector(roles::kExpertsDownBias, {"mlp.experts.down_proj_bias"}, {{own.count * hidden, 0}},
                        Start::kZero));
   }
-  if (own.corrected) counts(roles::kCorrection, "mlp.gate.e_score_correction_bias", Learns::kAsCorrection);
+  if (own.corrected)
+    w.push_back(counts(own, roles::kCorrection, "mlp.gate.e_score_correction_bias", Learns::kAsCorrection));
   if (own.shared_hidden > 0) {
-    w.push_back(matrix(roles::kSharedGateUp,
-                       {"mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"}, hidden,
-                       {shared, shared}, Use::kIn));
+    w.push_back(
+        matrix(roles::kSharedGateUp, names("mlp.shared_expert", "weight"), hidden, groups(shared), Use::kIn));
     w.push_back(out(roles::kSharedDown, "mlp.shared_expert.down_proj.weight", hidden, shared));
   }
   if (own.shared_gate) {
     scores(roles::kSharedGate, "mlp.shared_expert_gate.weight", 1);
     w.back().kept = false;  // its sigmoid is, of all rows
   }
-  if (own.remembers_loads) counts(roles::kLoads, "mlp.gate.loads", Learns::kAsLoads);
+  if (own.remembers_loads) w.push_back(loads(own));
   forbid_adapters(part);
   return part;
 }

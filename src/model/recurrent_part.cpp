@@ -135,7 +135,7 @@ Part mamba2_part(const Mamba2& own, int64_t hidden, ConvolutionBias bias) {
   w.push_back(vector(roles::kDecay, {"mamba.A_log"}, {each}, Start::kDecay));
   w.push_back(vector(roles::kStepBias, {"mamba.dt_bias"}, {each}, Start::kStep));
   w.push_back(vector(roles::kSkip, {"mamba.D"}, {each}, Start::kOne));
-  w.push_back(vector(roles::kHeadNorm, {"mamba.norm.weight"}, {values}, Start::kOne));
+  if (own.normed) w.push_back(vector(roles::kHeadNorm, {"mamba.norm.weight"}, {values}, Start::kOne));
   w.push_back(out(roles::kRecurrentOut, "mamba.out_proj.weight", hidden, values));
   return part;
 }
@@ -167,6 +167,39 @@ Part gla_part(const Gla& own, int64_t hidden) {
 MixerFigures figures_of(const Gla& own, const Part& part, const AtWork& at) {
   const Chunks chunks{.unit_keys = 1, .forward_k = 6, .forward_c = 1, .backward_k = 11, .backward_c = 1};
   return recurrent_figures(own.heads, chunks, part, at);
+}
+
+Part short_convolution_part(const ShortConvolution& own, int64_t hidden, ConvolutionBias bias) {
+  const StateHeads& h = own.heads;
+  const auto [keys, values, each] = groups_of(h);
+  const bool biased = bias == ConvolutionBias::kOwn;
+  Part part{.mixer = own};
+  std::vector<Weight>& w = part.weights;
+  w.push_back(
+      matrix(roles::kRecurrentQkv, {"conv.in_proj.weight"}, hidden, {values, values, values}, Use::kIn));
+  if (biased)
+    w.push_back(
+        vector(roles::kRecurrentQkvBias, {"conv.in_proj.bias"}, {values, values, values}, Start::kZero));
+  w.push_back(convolution("conv.conv.weight", h, {values}));
+  if (biased) w.push_back(vector(roles::kConvolutionBias, {"conv.conv.bias"}, {values}, Start::kZero));
+  w.push_back(out(roles::kRecurrentOut, "conv.out_proj.weight", hidden, values));
+  if (biased)
+    w.push_back(vector(roles::kRecurrentOutBias, {"conv.out_proj.bias"}, {{hidden, 0}}, Start::kZero));
+  return part;
+}
+
+// What the convolution gives stays, in any case; its input is made again. A pass has in float the rows with
+// their margins, a quarter more where sequences are short, what the convolution gives, and in a backward
+// gradients of these.
+MixerFigures figures_of(const ShortConvolution& own, const Part&, const AtWork& at) {
+  const int64_t values = own.heads.values() / at.tp, e = at.element, wide = at.statistic;
+  MixerFigures f{.scanned = own.heads.convolution * own.heads.values(), .elements = 4 * own.heads.values()};
+  f.saved.own = f.border.own = values * e;
+  f.forward = wide * 5 * values + e * 3 * values;
+  f.backward = wide * 10 * values + e * (8 * values + at.gathered);
+  f.ring_backward = f.backward;
+  f.cache.text = std::max<int64_t>(0, own.heads.convolution - 1) * own.heads.mixed() * e / at.tp;
+  return f;
 }
 
 std::string tp_fault_of(const StateHeads& own, int tp) {

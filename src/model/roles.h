@@ -37,8 +37,10 @@ inline constexpr std::string_view kNarrowBias = "narrow_bias";
 // Recurrences.
 inline constexpr std::string_view kRecurrentNorm = "recurrent_norm";
 inline constexpr std::string_view kRecurrentNormBias = "recurrent_norm_bias";
-// Rows q, k, v; by key head q, k, v, gate; of Mamba-2 gate, v, k, q, step.
+// Rows q, k, v; by key head q, k, v, gate; of Mamba-2 gate, v, k, q, step; of short convolutions what the
+// input is multiplied with, what the output is, the input.
 inline constexpr std::string_view kRecurrentQkv = "recurrent_qkv";
+inline constexpr std::string_view kRecurrentQkvBias = "recurrent_qkv_bias";  // of short convolutions
 // Rows rates, decays, one a value head, or by key head these; of GLA decays of key channels.
 inline constexpr std::string_view kRates = "recurrent_rates";
 inline constexpr std::string_view kDecayNarrow = "recurrent_decay_narrow";
@@ -50,6 +52,7 @@ inline constexpr std::string_view kStepBias = "recurrent_step_bias";  // of each
 inline constexpr std::string_view kSkip = "recurrent_skip";           // how much of a value passes by
 inline constexpr std::string_view kHeadNorm = "recurrent_head_norm";  // of a value head's width, or of all
 inline constexpr std::string_view kRecurrentOut = "recurrent_out";    // [in, out]
+inline constexpr std::string_view kRecurrentOutBias = "recurrent_out_bias";
 
 // MLPs.
 inline constexpr std::string_view kMlpNorm = "mlp_norm";

@@ -44,10 +44,6 @@ void validate_factors(const std::string& name, const std::vector<double>& factor
 void validate_experts(const Shape& shape) {
   const Experts& experts = shape.experts;
   if (experts.count == 0) return;
-  if (shape.norm_place != NormPlace::kBefore)
-    throw InputError("model: experts have their norm before them: a norm behind is not computed");
-  if (shape.activation == Activation::kSquaredRelu)
-    throw InputError("model: experts are gated by SiLU or GELU: squares of ReLU are not computed");
   const ShapeRanges& ranges = kShapeRanges;
   base::require_in_range("model: experts", experts.count, ranges.experts);
   base::require_in_range("model: groups of experts", experts.groups, {1, experts.count});
@@ -71,7 +67,10 @@ void validate_recurrent(const Shape& shape) {
   const ShapeRanges& ranges = kShapeRanges;
   base::require_in_range("model: key heads of recurrent layers", own.key_heads, ranges.heads);
   base::require_in_range("model: value heads of recurrent layers", own.value_heads, ranges.heads);
-  base::require_in_range("model: key width of recurrent layers", own.key_width, ranges.recurrent_width);
+  // Channels that are convolved alone have no keys.
+  const bool convolves_alone = own.recurrence == Recurrence::kGla && own.convolution > 1;
+  base::require_in_range("model: key width of recurrent layers", own.key_width,
+                         {convolves_alone ? 0 : 1, ranges.recurrent_width.most});
   base::require_in_range("model: value width of recurrent layers", own.value_width, ranges.recurrent_width);
   base::require_in_range("model: convolution of recurrent layers", own.convolution, ranges.convolution);
   base::require_in_range("model: scale of recurrent layers' rates", own.rate_scale, {1.0, 2.0});

@@ -26,6 +26,10 @@ constexpr Wrapper kWrappers[] = {
      /*normalised=*/true},
     {"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3_text"},
     {"mistral3", "Mistral3ForConditionalGeneration", "mistral", "mistral"},
+    {"mistral3", "Mistral3ForConditionalGeneration", "ministral3", "ministral3"},
+    {"mistral3", "Mistral3ForConditionalGeneration", "mistral4", "mistral4"},
+    {"internvl", "InternVLForConditionalGeneration", "qwen2", "qwen2"},
+    {"internvl", "InternVLForConditionalGeneration", "qwen3", "qwen3"},
 };
 
 // Text has one position a token, so sections of several say nothing.
@@ -42,7 +46,9 @@ void drop_sections(Json& config) {
 
 [[noreturn]] void refuse_other(const Json& config, const std::string& name) {
   std::vector<std::string> known;
-  for (const Wrapper& wrapper : kWrappers) known.emplace_back(wrapper.model_type);
+  for (const Wrapper& wrapper : kWrappers) {
+    if (std::ranges::find(known, wrapper.model_type) == known.end()) known.emplace_back(wrapper.model_type);
+  }
   const Json* const type = base::find(config, "model_type");
   throw InputError(text(name, ": the model is multimodal (model_type ",
                         type == nullptr ? "is missing" : base::excerpt(*type),
@@ -58,10 +64,28 @@ std::span<const Wrapper> wrappers() { return kWrappers; }
 const Wrapper* wrapper_of(const Json& config) {
   const Json* const type = base::find(config, "model_type");
   if (type == nullptr || !config.contains(kText)) return nullptr;
-  const auto* const found = std::ranges::find_if(
-      kWrappers, [&](const Wrapper& wrapper) { return *type == Json(std::string(wrapper.model_type)); });
-  return found == std::end(kWrappers) ? nullptr : found;
+  const Json* const inner = base::find(config.at(kText), "model_type");
+  const Wrapper* first = nullptr;
+  for (const Wrapper& wrapper : kWrappers) {
+    if (*type != Json(std::string(wrapper.model_type))) continue;
+    if (inner == nullptr || *inner == Json(std::string(wrapper.text_type))) return &wrapper;
+    if (first == nullptr) first = &wrapper;
+  }
+  return first;
 }
+
+namespace {
+
+// The texts that a kind of multimodal models may have.
+std::string texts_of(const Wrapper& of) {
+  std::vector<std::string> texts;
+  for (const Wrapper& wrapper : kWrappers) {
+    if (wrapper.model_type == of.model_type) texts.emplace_back(wrapper.text_type);
+  }
+  return base::join(texts, " or ");
+}
+
+}  // namespace
 
 Json language_config(const Json& config, const std::string& name) {
   if (!config.is_object()) throw InputError(text(name, ": a config.json holds an object"));
@@ -71,7 +95,10 @@ Json language_config(const Json& config, const std::string& name) {
   Reader(config, name).only("architectures", Json::array({std::string(wrapper->architecture)}));
   Json inner = base::require<Json>(config, kText, name);
   if (!inner.is_object()) Reader(config, name).refuse(kText, inner, "an object there");
-  Reader(inner, text(name, ": ", kText)).only("model_type", std::string(wrapper->text_type));
+  Reader text_reader(inner, text(name, ": ", kText));
+  const Json* const type = text_reader.find("model_type");
+  if (type != nullptr && *type != Json(std::string(wrapper->text_type)))
+    text_reader.refuse("model_type", *type, texts_of(*wrapper));
   inner["model_type"] = wrapper->family;
   inner.erase("architectures");
   if (config.contains(kTied) && !config.at(kTied).is_null()) inner[kTied] = config.at(kTied);

@@ -45,6 +45,17 @@ Json text_of(const std::string& type) {
                  {"mtp_num_hidden_layers", 1},
                  {"mamba_ssm_dtype", "float32"}});
   }
+  if (type == "mistral4") {
+    text.update({{"num_key_value_heads", 4},
+                 {"q_lora_rank", 24},
+                 {"kv_lora_rank", 16},
+                 {"qk_nope_head_dim", 8},
+                 {"qk_rope_head_dim", 8},
+                 {"v_head_dim", 10},
+                 {"n_routed_experts", 4},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 12}});
+  }
   if (type.starts_with("qwen3")) {
     text["rope_parameters"] = {{"rope_type", "default"},
                                {"rope_theta", 1e4},
@@ -96,6 +107,24 @@ TEST(Wrapped, WhatIsAbsentIsAsTransformersHasIt) {
   EXPECT_TRUE(shape.tie_embeddings);
   EXPECT_EQ(shape.rope.factor, 8.0);
   EXPECT_EQ(shape.window_rope->theta, 10000.0);
+}
+
+TEST(Wrapped, OneKindMayHaveSeveralTexts) {
+  Json config = {{"model_type", "mistral3"}, {"text_config", text_of("ministral3")}};
+  config["text_config"]["rope_parameters"] = {{"rope_type", "yarn"},
+                                              {"factor", 6.0},
+                                              {"original_max_position_embeddings", 16},
+                                              {"llama_4_scaling_beta", 0.1}};
+  const Shape shape = shape_from_hugging_face(config, "config.json");
+  EXPECT_EQ(shape.family, "ministral3");
+  EXPECT_EQ(config_json(shape).at("model_type"), "ministral3");
+  config["text_config"] = text_of("mistral");
+  EXPECT_EQ(shape_from_hugging_face(config, "config.json").family, "mistral");
+  config["text_config"].erase("model_type");
+  EXPECT_EQ(shape_from_hugging_face(config, "config.json").family, "mistral");
+  config["text_config"]["model_type"] = "llama";
+  EXPECT_THAT(message_of<InputError>([&] { shape_from_hugging_face(config, "config.json"); }),
+              AllOf(HasSubstr("model_type is \"llama\""), HasSubstr("mistral or ministral3 or mistral4")));
 }
 
 TEST(Wrapped, OthersAreNamed) {

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "ops/device.h"
+#include "ops/linear_convolution.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -57,20 +58,31 @@ at::Tensor with_margins(const MarginRows& rows, const at::Tensor& x_TC, const at
 
 at::Tensor short_convolution(const MarginRows& rows, const at::Tensor& marginal_RC,
                              const ShortConvolution& convolution) {
-  return at::silu(convolved(rows, marginal_RC, convolution).index_select(0, rows.own_T - rows.margin));
+  return at::silu(linear_convolution(rows, marginal_RC, convolution));
+}
+
+at::Tensor linear_convolution(const MarginRows& rows, const at::Tensor& marginal_RC,
+                              const ShortConvolution& convolution) {
+  return convolved(rows, marginal_RC, convolution).index_select(0, rows.own_T - rows.margin);
 }
 
 at::Tensor short_convolution_backward(const MarginRows& rows, const at::Tensor& dy_TC,
                                       const at::Tensor& marginal_RC, const ShortConvolution& convolution,
                                       const ShortConvolution& gradients) {
+  const at::Tensor y_TC = linear_convolution(rows, marginal_RC, convolution);
+  const at::Tensor s_TC = at::sigmoid(y_TC);
+  return linear_convolution_backward(rows, dy_TC * s_TC * (1 + y_TC * (1 - s_TC)), marginal_RC, convolution,
+                                     gradients);
+}
+
+at::Tensor linear_convolution_backward(const MarginRows& rows, const at::Tensor& dy_TC,
+                                       const at::Tensor& marginal_RC, const ShortConvolution& convolution,
+                                       const ShortConvolution& gradients) {
   const at::Tensor wide_CW = convolution.w_CW.to(marginal_RC.scalar_type());
   const int64_t count = rows.rows - rows.margin;
-  // Through SiLU; zero in margins, where nothing is asked for.
-  const at::Tensor at_own_T = rows.own_T - rows.margin;
-  const at::Tensor y_TC = convolved(rows, marginal_RC, convolution).index_select(0, at_own_T);
-  const at::Tensor s_TC = at::sigmoid(y_TC);
-  at::Tensor dconvolved_RC = at::zeros({count, y_TC.size(1)}, y_TC.options());
-  dconvolved_RC.index_copy_(0, at_own_T, dy_TC * s_TC * (1 + y_TC * (1 - s_TC)));
+  // Zero in margins, where nothing is asked for.
+  at::Tensor dconvolved_RC = at::zeros({count, dy_TC.size(1)}, marginal_RC.options());
+  dconvolved_RC.index_copy_(0, rows.own_T - rows.margin, dy_TC);
   at::Tensor dx_RC = at::zeros_like(marginal_RC), dw_CW = gradients.w_CW, dbias_C = gradients.bias_C;
   for (int64_t j = 0; j <= rows.margin; ++j) {
     dx_RC.narrow(0, j, count).addcmul_(dconvolved_RC, wide_CW.select(1, j));

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cost/link_buffers.h"
+#include "model/test_families.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -389,6 +390,18 @@ struct FamilyCase {
 };
 void PrintTo(const FamilyCase& family, std::ostream* stream) { *stream << family.name; }
 
+const std::vector<FamilyCase>& families_of_own_layers() {
+  static const std::vector<FamilyCase> cases{
+      {"Lfm2", [](model::Shape& s) { s = model::lfm2_shape(s); }},
+      {"Cohere2", [](model::Shape& s) { s = model::cohere2_shape(s); }},
+      {"Ministral3", [](model::Shape& s) { s = model::ministral3_shape(s); }},
+      {"Hunyuan", [](model::Shape& s) { s = model::hunyuan_shape(s); }},
+      {"Nanochat", [](model::Shape& s) { s = model::nanochat_shape(s); }},
+      {"FalconH1", [](model::Shape& s) { s = model::falcon_h1_shape(s); }},
+      {"Afmoe", [](model::Shape& s) { s = model::afmoe_shape(s); }}};
+  return cases;
+}
+
 // What Gemma's generations have in common.
 void gemma(model::Shape& s) {
   s.window = 5;
@@ -661,6 +674,8 @@ TEST_P(EquivalenceOfFamilies, SharedParametersAndExchangedHeads) {
   expect_as_reference();
 }
 
+INSTANTIATE_TEST_SUITE_P(OfOwnLayers, EquivalenceOfFamilies, testing::ValuesIn(families_of_own_layers()),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Hybrids, EquivalenceOfFamilies, testing::ValuesIn(hybrids()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Cases, EquivalenceOfFamilies, testing::ValuesIn(families()),

@@ -115,7 +115,9 @@ void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape) {
   config.says(keys.norm_eps_key);
   shape.norm_eps = base::get_or<double>(config.json(), keys.norm_eps_key, keys.norm_eps, config.name());
   const bool turns_part = keys.rotated < 1.0 || keys.turns_part;
-  const Json rope = turns_part ? take_rotated(config, keys.rotated, shape) : config.json();
+  const Json rope = keys.own_rope != nullptr ? keys.own_rope(config, shape)
+                    : turns_part             ? take_rotated(config, keys.rotated, shape)
+                                             : config.json();
   shape.rope = rope_from_hugging_face(rope, keys.rope_theta, keys.ropes_by_type, config.name());
   round_rotated_up(config.name(), shape);
 }
@@ -170,6 +172,20 @@ void read_ropes_by_type(Reader& config, double absent_window_theta, Shape& shape
       both == nullptr && config.find("rope_theta") != nullptr ? shape.rope.theta : absent_window_theta;
   const std::optional<Rope> own = window_rope_from_hugging_face(config, theta);
   if (shape.window > 0 && own && *own != shape.rope) shape.window_rope = own;
+}
+
+void turn_windows_alone(Shape& shape) {
+  spread_types(shape);
+  for (BlockType& type : shape.block_types) type.rotates = type.windowed;
+  drop_usual_types(shape);
+}
+
+Json with_own_rope(const Reader& config, const std::function<void(Json& rope)>& change) {
+  Json changed = config.json();
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (changed.contains(key) && changed.at(key).is_object()) change(changed.at(key));
+  }
+  return changed;
 }
 
 void spread_types(Shape& shape) {

@@ -32,6 +32,9 @@ struct DecoderKeys {
   const char* kv_heads_key = "num_key_value_heads";
   const char* norm_eps_key = "rms_norm_eps";
   const char* ffn_key = "intermediate_size";  // "": there is no MLP
+  // The file as rotary positions are read from it, where the family's own keys say something of them; sets
+  // what these say in the shape.
+  base::Json (*own_rope)(const Reader& config, Shape& shape) = nullptr;
 };
 // Reads sizes, the norm's eps and rotary positions. A shape that has a latent or an MLP's width keeps it.
 void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape);
@@ -54,6 +57,12 @@ void read_window(Reader& config, int64_t absent, Shape& shape);
 void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise);
 // Reads windows that are off, whatever their width, unless use_sliding_window switches them on.
 void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise);
+
+// Leaves rotary positions to layers with a window alone.
+void turn_windows_alone(Shape& shape);
+
+// The file with its rotary positions changed by `change`, under whichever of its two keys they stand.
+base::Json with_own_rope(const Reader& config, const std::function<void(base::Json& rope)>& change);
 
 // Gives each layer a block type of its own, equal to its present one, for the caller to change.
 void spread_types(Shape& shape);

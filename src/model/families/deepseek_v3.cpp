@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "model/families/decoder_keys.h"
+#include "model/families/deepseek_keys.h"
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
 #include "model/roles.h"
@@ -28,7 +29,10 @@ void scale_scores(const Reader& config, Shape& shape) {
   }
 }
 
-// Queries and keys of latent attention are turned in neighbouring pairs.
+}  // namespace
+
+extern const Names kGlmNames{kGlmTensors};
+
 void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape) {
   config.only("rope_interleave", true);
   Latent& latent = shape.latent;
@@ -43,10 +47,6 @@ void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape) {
   shape.rotated = latent.rotated;
   scale_scores(config, shape);
 }
-
-}  // namespace
-
-extern const Names kGlmNames{kGlmTensors};
 
 void read_glm4_moe(Reader& config, Shape& shape) {
   read_decoder(

@@ -22,10 +22,7 @@ void read_hybrid_windows(Reader& config, Shape& shape) {
   config.pass({"sliding_window_pattern"});
   read_layer_types(config, shape,
                    [&](int64_t layer) { return hybrid && !listed && (layer + 1) % pattern != 0; });
-  if (!hybrid) return;
-  spread_types(shape);
-  for (BlockType& type : shape.block_types) type.rotates = type.windowed;
-  drop_usual_types(shape);
+  if (hybrid) turn_windows_alone(shape);
 }
 
 }  // namespace

@@ -25,10 +25,10 @@ void read_routed(Reader& config, const ScoredKeys& keys, Shape& shape) {
   Experts& experts = shape.experts;
   experts.count = config.count(keys.count_key, kShapeRanges.experts);
   config.only("num_local_experts", experts.count);
-  experts.per_token = config.count("num_experts_per_tok", {1, experts.count});
+  experts.per_token = config.count(keys.chosen_key, {1, experts.count});
   experts.hidden = width(config, "moe_intermediate_size");
   experts.shared_hidden =
-      config.count_or(1, keys.shared_key, {0, kShapeRanges.experts.most}) * experts.hidden;
+      config.count_or(keys.shared, keys.shared_key, {0, kShapeRanges.experts.most}) * experts.hidden;
   experts.factor = config.number_or(keys.factor, keys.factor_key, kShapeRanges.factor);
   config.pass({"num_nextn_predict_layers", "num_mtp_layers"});
 }

@@ -14,9 +14,11 @@ struct ScoredKeys {
   bool normalised = true;
   double factor = 1.0;
   int64_t groups = 1, groups_chosen = 1;
+  int64_t shared = 1;  // shared ones, each as wide as a routed one
   const char* count_key = "n_routed_experts";
   const char* shared_key = "n_shared_experts";
   const char* factor_key = "routed_scaling_factor";
+  const char* chosen_key = "num_experts_per_tok";
 };
 // Reads experts by that rule, and which layers have them. Layers that predict further tokens are not trained,
 // and their tensors are not read.

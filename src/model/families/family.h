@@ -13,8 +13,8 @@
 namespace sluice::model {
 
 // The layout of experts in files: a tensor for each; one of all, [experts, out, in]; one of all, [experts,
-// in, out], with rows of gate and up in turn.
-enum class Stack : uint8_t { kNone, kOutIn, kInOut };
+// in, out], with rows of gate and up in turn; and of a vector, [1, rows].
+enum class Stack : uint8_t { kNone, kOutIn, kInOut, kOneRow };
 
 // The names of a weight's tensors in a family's files, where they differ from LLaMA's.
 struct TensorNames {
@@ -37,6 +37,7 @@ struct Family {
   Names names;
   std::string_view trunk = "model";  // the module that all tensors of blocks are in
   std::string_view also = "";        // another architecture of its files
+  bool norms_embedding = false;      // its rows have a norm without weights
 };
 
 std::span<const Family> families();

@@ -1,7 +1,11 @@
+#include <cmath>
+
 #include "model/families/decoder_keys.h"
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
+#include "model/layer_of.h"
 #include "model/roles.h"
+#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -12,9 +16,68 @@ constexpr TensorNames kHunyuanTensors[] = {
     {roles::kSharedGateUp, {"mlp.shared_mlp.gate_proj.weight", "mlp.shared_mlp.up_proj.weight"}},
     {roles::kSharedDown, {"mlp.shared_mlp.down_proj.weight"}}};
 
+constexpr TensorNames kHunyuanV1Tensors[] = {
+    {roles::kQNorm, {"self_attn.query_layernorm.weight"}},
+    {roles::kKNorm, {"self_attn.key_layernorm.weight"}},
+    {roles::kRouter, {"mlp.gate.wg.weight"}},
+    {roles::kSharedGateUp, {"mlp.shared_mlp.gate_proj.weight", "mlp.shared_mlp.up_proj.weight"}},
+    {roles::kSharedDown, {"mlp.shared_mlp.down_proj.weight"}}};
+
+// Rotary positions that files call dynamic and give an alpha have a larger base, whatever the sequence's
+// length, and nothing else of what stands beside it.
+base::Json take_alpha(const Reader& config, Shape& shape) {
+  return with_own_rope(config, [&](base::Json& rope) {
+    constexpr const char* kAlpha = "alpha";
+    if (!rope.contains(kAlpha) || rope.at(kAlpha).is_null()) return;
+    const double alpha = base::require_in(rope, kAlpha, kShapeRanges.rope_factor, config.name());
+    const base::Json* const outer = base::find(config.json(), "rope_theta");
+    const bool says = rope.contains("rope_theta") && !rope.at("rope_theta").is_null();
+    const double theta =
+        says ? base::require_in(rope, "rope_theta", kShapeRanges.rope_theta, config.name())
+        : outer != nullptr && !outer->is_null()
+            ? base::require_in(config.json(), "rope_theta", kShapeRanges.rope_theta, config.name())
+            : 10000.0;
+    const auto width = static_cast<double>(shape.head_dim);
+    rope = {{"rope_type", "default"}, {"rope_theta", theta * std::pow(alpha, width / (width - 2))}};
+  });
+}
+
+void read_hunyuan_v1(Reader& config, Shape& shape) {
+  read_decoder(config, {.norm_eps = 1e-5, .biases = true, .own_rope = take_alpha}, shape);
+  shape.qkv_bias = shape.out_bias = config.has("attention_bias");
+  config.only("use_qk_norm", true);
+  config.off("use_cla");
+  config.off("use_mixed_mlp_moe");
+  config.pass({"cla_share_factor", "attention_head_dim", "mlp_bias", "norm_type", "position_embedding_xdrope",
+               "use_rotary_pos_emb", "org_vocab_size", "pool_type", "add_classification_head", "class_num",
+               "dense_list", "im_end_id", "im_newline_id", "im_start_id", "text_end_id", "text_start_id",
+               "mask_init_id"});
+  shape.qk_norm = QkNorm::kEachHead;
+}
+
+void norm_behind_rotation(Shape& shape) {
+  change_attention(shape, [](Attention& own) { own.head_norm_style.behind_rotation = true; });
+}
+
 }  // namespace
 
-extern const Names kHunyuanNames{kHunyuanTensors};
+extern const Names kHunyuanNames{kHunyuanTensors}, kHunyuanV1Names{kHunyuanV1Tensors};
+
+void read_hunyuan_v1_dense(Reader& config, Shape& shape) {
+  read_hunyuan_v1(config, shape);
+  norm_behind_rotation(shape);
+}
+
+// Experts and what all tokens visit are as wide.
+void read_hunyuan_v1_moe(Reader& config, Shape& shape) {
+  read_hunyuan_v1(config, shape);
+  Experts& experts = shape.experts;
+  experts.count = config.count_or(1, "num_experts", kShapeRanges.experts);
+  experts.per_token = config.count_or(1, "moe_topk", {1, experts.count});
+  experts.hidden = experts.shared_hidden = shape.ffn_hidden;
+  experts.normalised = true;
+  norm_behind_rotation(shape);
+}
 
 // Outputs of experts are added in the rows' type: enable_moe_fp32_combine is ignored.
 void read_hunyuan3(Reader& config, Shape& shape) {

@@ -26,7 +26,13 @@ constexpr TensorNames kMamba2Tensors[] = {
     {roles::kGateUp, {"mixer.up_proj.weight"}},
     {roles::kGateUpBias, {"mixer.up_proj.bias"}},
     {roles::kDown, {"mixer.down_proj.weight"}},
-    {roles::kDownBias, {"mixer.down_proj.bias"}}};
+    {roles::kDownBias, {"mixer.down_proj.bias"}},
+    {roles::kRouter, {"mixer.gate.weight"}},
+    {roles::kCorrection, {"mixer.gate.e_score_correction_bias"}},
+    {roles::kExpertsGateUp, {"mixer.experts.{}.up_proj.weight"}},
+    {roles::kExpertsDown, {"mixer.experts.{}.down_proj.weight"}},
+    {roles::kSharedGateUp, {"mixer.shared_experts.up_proj.weight"}},
+    {roles::kSharedDown, {"mixer.shared_experts.down_proj.weight"}}};
 
 constexpr Mamba2Keys kMambaKeys{
     "n_groups", "num_heads", "state_size",         "head_dim", "conv_kernel", "use_conv_bias",

@@ -1,7 +1,36 @@
 #include "model/families/decoder_keys.h"
+#include "model/families/deepseek_keys.h"
+#include "model/families/experts_keys.h"
 #include "model/families/family.h"
+#include "model/layer_of.h"
+#include "model/shape_ranges.h"
 
 namespace sluice::model {
+namespace {
+
+constexpr const char* kBeta = "llama_4_scaling_beta";
+
+// Rotary parameters without those that no positions are computed from.
+base::Json without_growth(const Reader& config, Shape&) {
+  return with_own_rope(config, [&](base::Json& rope) {
+    for (const char* key : {kBeta, "max_position_embeddings", "partial_rotary_factor"}) rope.erase(key);
+  });
+}
+
+// How queries grow stands among the rotary parameters.
+QueryGrowth growth_of(const Reader& config) {
+  QueryGrowth growth;
+  with_own_rope(config, [&](base::Json& rope) {
+    if (!rope.contains(kBeta) || rope.at(kBeta).is_null()) return;
+    growth = {.beta = base::require_in(rope, kBeta, base::Range<double>{0.0, kShapeRanges.factor.most},
+                                       config.name()),
+              .positions = base::require_in(rope, "original_max_position_embeddings",
+                                            kShapeRanges.max_positions, config.name())};
+  });
+  return growth;
+}
+
+}  // namespace
 
 void read_mistral(Reader& config, Shape& shape) {
   read_decoder(config, {.kv_heads = 8}, shape);
@@ -11,6 +40,27 @@ void read_mistral(Reader& config, Shape& shape) {
 void read_ministral(Reader& config, Shape& shape) {
   read_mistral(config, shape);
   read_layer_types(config, shape, [&](int64_t) { return shape.window > 0; });
+}
+
+void read_ministral3(Reader& config, Shape& shape) {
+  read_decoder(
+      config,
+      {.kv_heads = 8, .head_dim = 128, .norm_eps = 1e-5, .rope_theta = 1e6, .own_rope = without_growth},
+      shape);
+  read_window(config, 0, shape);
+  const QueryGrowth growth = growth_of(config);
+  change_attention(shape, [&](Attention& own) { own.growth = growth; });
+}
+
+// The part of a head that turns is said twice.
+void read_mistral4(Reader& config, Shape& shape) {
+  read_latent(config, {.kv_heads = 32, .own_rope = without_growth}, shape);
+  read_scored_experts(config, {}, shape);
+  shape.experts.sigmoid = shape.experts.corrected = false;
+  const QueryGrowth growth = growth_of(config);
+  change_layers(shape, [&](const BlockType&, Layer& layer) {
+    std::get<LatentAttention>(layer.parts.front().mixer).growth = growth;
+  });
 }
 
 }  // namespace sluice::model

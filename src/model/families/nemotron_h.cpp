@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "base/text.h"
 #include "model/families/decoder_keys.h"
+#include "model/families/experts_keys.h"
 #include "model/families/family.h"
 #include "model/families/recurrent_keys.h"
 #include "model/layer.h"
@@ -15,24 +17,24 @@ namespace {
 using base::Json;
 using base::text;
 
-constexpr Mamba2Keys kMambaKeys{"n_groups",
-                                "mamba_num_heads",
-                                "ssm_state_size",
-                                "mamba_head_dim",
-                                "conv_kernel",
-                                "use_conv_bias",
-                                "use_bias",
-                                nullptr,
-                                "layer_norm_epsilon",
-                                8,
-                                128,
-                                128,
-                                1e-5,
-                                64};
+constexpr Mamba2Keys kNemotronMamba{"n_groups",
+                                    "mamba_num_heads",
+                                    "ssm_state_size",
+                                    "mamba_head_dim",
+                                    "conv_kernel",
+                                    "use_conv_bias",
+                                    "use_bias",
+                                    nullptr,
+                                    "layer_norm_epsilon",
+                                    8,
+                                    128,
+                                    128,
+                                    1e-5,
+                                    64};
 
-enum class LayerKind : uint8_t { kMamba, kAttention, kMlp };
+enum class LayerKind : uint8_t { kMamba, kAttention, kMlp, kExperts };
 
-// The kinds of layers, by names or as a text of M, * and -.
+// The kinds of layers, by names or as a text of M, *, - and E.
 std::vector<LayerKind> read_kinds(Reader& config) {
   static const std::map<std::string, LayerKind, std::less<>> kNames = {
       {"linear_attention", LayerKind::kMamba},
@@ -42,7 +44,9 @@ std::vector<LayerKind> read_kinds(Reader& config) {
       {"attention", LayerKind::kAttention},
       {"*", LayerKind::kAttention},
       {"mlp", LayerKind::kMlp},
-      {"-", LayerKind::kMlp}};
+      {"-", LayerKind::kMlp},
+      {"moe", LayerKind::kExperts},
+      {"E", LayerKind::kExperts}};
   constexpr const char *kList = "layers_block_type", *kOther = "layer_types",
                        *kText = "hybrid_override_pattern";
   config.pass({kList, kOther, kText, "num_hidden_layers"});
@@ -61,7 +65,7 @@ std::vector<LayerKind> read_kinds(Reader& config) {
     const auto found = name.is_string() ? kNames.find(name.get<std::string>()) : kNames.end();
     if (found == kNames.end())
       config.refuse(text(key, "[", kinds.size(), "]"), name,
-                    "linear_attention, full_attention and mlp (M, * and -)");
+                    "linear_attention, full_attention, mlp and moe (M, *, - and E)");
     kinds.push_back(found->second);
   }
   return kinds;
@@ -69,11 +73,21 @@ std::vector<LayerKind> read_kinds(Reader& config) {
 
 // A layer has one part.
 BlockType type_of(const Shape& shape, LayerKind kind) {
-  BlockType type{.rotates = false, .recurrent = kind == LayerKind::kMamba};
+  BlockType type{
+      .rotates = false, .experts = kind == LayerKind::kExperts, .recurrent = kind == LayerKind::kMamba};
   Layer layer = usual_layer(shape, type);
-  layer.parts = {layer.parts[kind == LayerKind::kMlp ? 1 : 0]};
+  layer.parts = {layer.parts[kind == LayerKind::kMlp || kind == LayerKind::kExperts ? 1 : 0]};
   type.own.value = std::make_shared<const Layer>(std::move(layer));
   return type;
+}
+
+// The shared expert's width is said apart, and there is one in any case.
+void read_nemotron_experts(Reader& config, Shape& shape) {
+  config.only("moe_latent_size", nullptr);
+  config.only("mlp_bias", false);
+  read_scored_experts(config, {}, shape);
+  shape.experts.shared_hidden = width(config, "moe_shared_expert_intermediate_size");
+  shape.block_types.clear();
 }
 
 // Files say all of the class's keys of experts, whether or not a layer has any.
@@ -112,7 +126,8 @@ void read_nemotron_h(Reader& config, Shape& shape) {
   shape.mlp_gate = false;
   shape.activation = Activation::kSquaredRelu;
   shape.mlp_bias = config.has("mlp_bias");
-  read_mamba2(config, kMambaKeys, shape);
+  read_mamba2(config, kNemotronMamba, shape);
+  if (std::ranges::find(kinds, LayerKind::kExperts) != kinds.end()) read_nemotron_experts(config, shape);
   for (const LayerKind kind : kinds) shape.block_types.push_back(type_of(shape, kind));
 }
 

@@ -7,14 +7,18 @@
 
 namespace sluice::model {
 
-Read read_arcee, read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, read_exaone_moe, read_gemma2,
-    read_gemma3, read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss, read_granite, read_granite_hybrid,
-    read_granite_moe, read_granite_moe_shared, read_granite_moe_swa, read_granite_swa, read_hunyuan3,
-    read_internlm3, read_llama, read_mamba2, read_mellum, read_minimax_m2, read_ministral, read_mistral,
-    read_mixtral, read_nemotron, read_nemotron_h, read_stablelm, read_starcoder2, read_olmo2, read_olmo3,
-    read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5,
-    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3, read_solar_open;
-extern const Names kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames,
+Read read_falcon_h1, read_afmoe, read_arcee, read_bamba, read_cohere2, read_ernie4_5, read_ernie4_5_moe,
+    read_glm4, read_hunyuan_v1_dense, read_hunyuan_v1_moe, read_lfm2, read_lfm2_moe, read_ministral3,
+    read_mistral4, read_nanochat, read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4,
+    read_exaone_moe, read_gemma2, read_gemma3, read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss,
+    read_granite, read_granite_hybrid, read_granite_moe, read_granite_moe_shared, read_granite_moe_swa,
+    read_granite_swa, read_hunyuan3, read_internlm3, read_llama, read_mamba2, read_mellum, read_minimax_m2,
+    read_ministral, read_mistral, read_mixtral, read_nemotron, read_nemotron_h, read_stablelm,
+    read_starcoder2, read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2,
+    read_qwen2_moe, read_qwen3, read_qwen3_5, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
+    read_seed_oss, read_smollm3, read_solar_open;
+extern const Names kFalconNames, kAfmoeNames, kBambaNames, kErnieNames, kGlm4Names, kHunyuanV1Names,
+    kLfm2Names, kNanochatNames, kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames,
     kGraniteWindowNames, kHunyuanNames, kMamba2Names, kMixtralNames, kOlmoHybridNames, kPhi3Names,
     kQwen3NextNames, kQwen3_5Names, kStarCoder2Names;
 
@@ -223,10 +227,64 @@ const Family kFamilies[] = {
      "Mamba-2 in all layers, and no MLP; as transformers and Codestral Mamba's Hugging Face "
      "files have it",
      "Mamba2ForCausalLM", read_mamba2, kMamba2Names, "backbone"},
-    {"nemotron_h", "Nemotron-H, Nemotron Nano 2",
-     "layers of one part: Mamba-2, attention without rotary positions, or an MLP as Arcee's; none with "
-     "experts",
+    {"nemotron_h", "Nemotron-H, Nemotron Nano 2, 3",
+     "layers of one part: Mamba-2, attention without rotary positions, an MLP as Arcee's, or experts without "
+     "gates beside a shared one",
      "NemotronHForCausalLM", read_nemotron_h, kMamba2Names, "backbone"},
+    {"ministral3",
+     "Ministral 3",
+     "as Mistral; queries grow with their positions, a little beyond each original context; `yarn`",
+     "Ministral3ForCausalLM",
+     read_ministral3,
+     {}},
+    {"mistral4", "Mistral 4",
+     "DeepSeek-V3's latent attention and experts, with a softmax for scores; queries grow as Ministral 3's",
+     "Mistral4ForCausalLM", read_mistral4, kGlmNames},
+    {"ernie4_5",
+     "ERNIE 4.5",
+     "neighbouring dimensions of a head turn; biases, where the file says so",
+     "Ernie4_5ForCausalLM",
+     read_ernie4_5,
+     {}},
+    {"ernie4_5_moe", "ERNIE 4.5 MoE",
+     "the same with experts beside shared ones: a softmax for scores, with corrections",
+     "Ernie4_5_MoeForCausalLM", read_ernie4_5_moe, kErnieNames},
+    {"glm4", "GLM 4",
+     "norms before and after parts; neighbouring dimensions turn, of half of each head; biases of queries, "
+     "keys and values",
+     "Glm4ForCausalLM", read_glm4, kGlm4Names},
+    {"cohere2",
+     "Command A, R7B (Cohere 2)",
+     "the MLP beside attention, behind the same LayerNorm; neighbouring dimensions turn in layers with a "
+     "window, none in the others; logits with a factor",
+     "Cohere2ForCausalLM",
+     read_cohere2,
+     {}},
+    {"hunyuan_v1_dense", "Hunyuan 1 (dense)",
+     "normed heads, behind their rotation; a base of rotary positions with a factor, where the file says "
+     "alpha",
+     "HunYuanDenseV1ForCausalLM", read_hunyuan_v1_dense, kHunyuanV1Names},
+    {"hunyuan_v1_moe", "Hunyuan 1 MoE", "the same with experts beside a shared one",
+     "HunYuanMoEV1ForCausalLM", read_hunyuan_v1_moe, kHunyuanV1Names},
+    {"nanochat", "nanochat",
+     "norms without weights, also of embeddings and of heads behind their rotation, which goes backwards; "
+     "MLPs as Arcee's; a cap on logits",
+     "NanoChatForCausalLM", read_nanochat, kNanochatNames, "model", "", /*norms_embedding=*/true},
+    {"bamba", "Bamba", "Mamba-2 in most layers, the others attention with half of each head rotated",
+     "BambaForCausalLM", read_bamba, kBambaNames},
+    {"falcon_h1", "Falcon-H1",
+     "Mamba-2 without a norm of its own and attention side by side behind one norm; factors of what all "
+     "products give",
+     "FalconH1ForCausalLM", read_falcon_h1, kFalconNames},
+    {"afmoe", "Trinity (AFMoE)",
+     "gated attention with normed heads, rotated in layers with a window alone; norms before and after "
+     "parts; DeepSeek-V3's routing and experts",
+     "AfmoeForCausalLM", read_afmoe, kAfmoeNames},
+    {"lfm2", "LFM2",
+     "gated short convolutions of three rows in most layers, in the others attention with normed heads",
+     "Lfm2ForCausalLM", read_lfm2, kLfm2Names},
+    {"lfm2_moe", "LFM2 MoE", "the same with experts by sigmoids and corrections, but for the first layers",
+     "Lfm2MoeForCausalLM", read_lfm2_moe, kLfm2Names},
     {"gla", "GLA",
      "gated linear attention in all layers: decays of each key channel, made from 16 numbers a "
      "token; as flash-linear-attention has it, without its short convolutions and feature maps",
@@ -257,7 +315,8 @@ void name_tensors(const Shape& shape, Weight& weight) {
     for (const std::string_view tensor : names.tensors) {
       if (!tensor.empty()) weight.tensors.emplace_back(tensor);
     }
-    if (names.stack == Stack::kNone) continue;
+    if (names.stack == Stack::kOneRow) weight.form = FileForm::kDepthwise;
+    if (names.stack == Stack::kNone || names.stack == Stack::kOneRow) continue;
     weight.stacked = shape.experts.count;
     // A stack [experts, in, out] is transposed against the usual form.
     if (names.stack == Stack::kInOut && weight.columns > 1)

@@ -1,0 +1,11 @@
+// Latent attention in a config.json. For families' readers.
+#pragma once
+
+#include "model/families/decoder_keys.h"
+
+namespace sluice::model {
+
+// Reads the decoder's keys and latent attention, whose queries and keys are turned in neighbouring pairs.
+void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape);
+
+}  // namespace sluice::model

@@ -1,0 +1,59 @@
+// Small models of families whose readers make layers themselves, for tests of every module. Header-only.
+#pragma once
+
+#include "base/json.h"
+#include "model/hugging_face.h"
+
+namespace sluice::model {
+
+// A family's model as large as `like`; `own`: its config.json's other keys.
+inline Shape family_shape(const Shape& like, const char* family, const char* own) {
+  base::Json config = {{"model_type", family},
+                       {"num_hidden_layers", like.layers},
+                       {"hidden_size", like.hidden},
+                       {"num_attention_heads", like.heads},
+                       {"num_key_value_heads", like.kv_heads},
+                       {"head_dim", like.head_dim},
+                       {"intermediate_size", like.ffn_hidden},
+                       {"vocab_size", like.vocab},
+                       {"tie_word_embeddings", like.tie_embeddings}};
+  config.update(base::Json::parse(own));
+  return shape_from_hugging_face(config, family);
+}
+
+// Convolutions of channels beside attention, with experts.
+inline Shape lfm2_shape(const Shape& like) {
+  return family_shape(like, "lfm2_moe", R"({"num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 14, "conv_L_cache": 5, "conv_bias": true, "head_dim": null,
+      "full_attn_idxs": [2]})");
+}
+// The MLP beside attention, neighbours that turn, windows.
+inline Shape cohere2_shape(const Shape& like) {
+  return family_shape(like, "cohere2",
+                      R"({"sliding_window": 5, "sliding_window_pattern": 3, "head_dim": null})");
+}
+// Queries that grow.
+inline Shape ministral3_shape(const Shape& like) {
+  return family_shape(like, "ministral3", R"({"max_position_embeddings": 64, "rope_parameters": {
+      "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8, "rope_theta": 10000.0,
+      "llama_4_scaling_beta": 0.4}})");
+}
+// Heads normed behind their rotation.
+inline Shape hunyuan_shape(const Shape& like) { return family_shape(like, "hunyuan_v1_dense", "{}"); }
+// No weights of norms, and one of embeddings.
+inline Shape nanochat_shape(const Shape& like) {
+  return family_shape(like, "nanochat", R"({"hidden_act": "relu2"})");
+}
+// Mamba-2 and attention side by side, with factors.
+inline Shape falcon_h1_shape(const Shape& like) {
+  return family_shape(like, "falcon_h1", R"({"mamba_d_ssm": 36, "mamba_n_heads": 12, "mamba_n_groups": 6,
+      "mamba_d_state": 4, "key_multiplier": 0.5, "ssm_multipliers": [1, 2, 0.5, 1.5, 0.75],
+      "attention_out_multiplier": 0.8, "mlp_multipliers": [0.7, 1.2]})");
+}
+// Gates apart from queries, and norms behind experts.
+inline Shape afmoe_shape(const Shape& like) {
+  return family_shape(like, "afmoe", R"({"sliding_window": 5, "num_experts": 6, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 9, "num_shared_experts": 1})");
+}
+
+}  // namespace sluice::model
