@@ -1,6 +1,6 @@
 """Models of transformers go through import, eval and export: same tensors, same logits, same loss.
 
-    python tests/parity/model_parity.py build/sluice
+    python tests/parity/model_parity.py build/sluice [CASE…]
 """
 
 import json
@@ -17,6 +17,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import program
 import reference
+from make_fixtures import GROWING
 
 POSITIONS = 128
 NEW_TOKENS = 24
@@ -145,6 +146,33 @@ CASES = {
                "sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"], "pad_token_id": None},
     "exaone_moe": {"family": "exaone_moe", "layers": 4, "num_experts": 16, "num_experts_per_tok": 4, "pad_token_id": None,
                    "moe_intermediate_size": 24, "sliding_window": 24},
+    "ministral3": {"family": "ministral3", "head_dim": 24, "rope_parameters": GROWING | {"original_max_position_embeddings": 32}},
+    "mistral4": {"family": "mistral4", "kv_heads": 4, "head_dim": 32, "q_lora_rank": 40, "kv_lora_rank": 32, "qk_nope_head_dim": 16,
+                 "qk_rope_head_dim": 16, "v_head_dim": 24, "n_routed_experts": 16, "num_experts_per_tok": 4,
+                 "moe_intermediate_size": 24, "rope_parameters": GROWING | {"partial_rotary_factor": 0.5}},
+    "ernie4_5": {"family": "ernie4_5", "head_dim": 24},
+    "ernie4_5_moe": {"family": "ernie4_5_moe", "layers": 3, "moe_num_experts": 16, "moe_k": 4, "moe_intermediate_size": 24,
+                     "moe_layer_interval": 2, "moe_num_shared_experts": 1},
+    "glm4": {"family": "glm4", "head_dim": 24, "attention_bias": False, "pad_token_id": None},
+    "cohere2": {"family": "cohere2", "layers": 4, "sliding_window": 24, "bos_token_id": None, "eos_token_id": None},
+    "hunyuan": {"family": "hunyuan_v1_dense", "head_dim": 24},
+    "hunyuan_moe": {"family": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": 2,
+                    "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 1000.0, "factor": 1.0}},
+    "nanochat": {"family": "nanochat", "head_dim": 16},
+    "bamba": {"family": "bamba", "layers": 3, "attn_layer_indices": [2], "mamba_n_heads": 16, "mamba_n_groups": 1,
+              "mamba_d_state": 12, "mamba_conv_bias": False},
+    "falcon_h1": {"family": "falcon_h1", "mamba_d_ssm": 96, "mamba_n_heads": 12, "mamba_d_head": 8, "mamba_n_groups": 1,
+                  "mamba_d_state": 12, "key_multiplier": 0.5, "ssm_multipliers": [0.5, 1.0, 2.0, 1.5, 0.75]},
+    "afmoe": {"family": "afmoe", "layers": 4, "head_dim": 24, "num_experts": 8, "num_experts_per_tok": 2,
+              "moe_intermediate_size": 24, "sliding_window": 24, "num_shared_experts": 1},
+    "lfm2": {"family": "lfm2", "layers": 3, "layer_types": ["conv", "conv", "full_attention"], "conv_L_cache": 5,
+             "block_auto_adjust_ff_dim": False},
+    "lfm2_moe": {"family": "lfm2_moe", "layers": 3, "layer_types": ["full_attention", "conv", "conv"], "num_experts": 8,
+                 "num_experts_per_tok": 2, "moe_intermediate_size": 24, "num_dense_layers": 1, "use_expert_bias": False},
+    "nemotron_experts": {"family": "nemotron_h", "head_dim": 24, "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 1,
+                         "ssm_state_size": 12, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                         "moe_shared_expert_intermediate_size": 40, **reference.FREE_STEPS,
+                         "layers_block_type": ["moe", "linear_attention", "full_attention", "mlp"]},
     "sharded": {"tie_word_embeddings": True},
     "bfloat16": {},
 }
@@ -161,7 +189,8 @@ def tensors(folder):
 # Matrices times so much, 8 for others: with that the reference's own FP32 is as far from its FP64 as is allowed here, or
 # sigmoids of scores are all one.
 SCALES = {"glm4_moe": 2, "glm4_moe_lite": 2, "minimax_m2": 2, "dots1": 2, "glm4_moe_odd": 2, "solar_open": 2, "exaone_moe": 2,
-          "deepseek_v2": 2, "deepseek_v3": 2, "olmo_hybrid": 4, "qwen3_5": 2, "qwen3_5_moe": 4, "qwen3_next": 4}
+          "deepseek_v2": 2, "deepseek_v3": 2, "mistral4": 2, "ernie4_5_moe": 4, "afmoe": 2, "lfm2_moe": 2,
+          "nemotron_experts": 2, "olmo_hybrid": 4, "qwen3_5": 2, "qwen3_5_moe": 4, "qwen3_next": 4}
 
 
 def make_model(folder, name):
@@ -350,11 +379,10 @@ def compare_mxfp4(comparison, sluice, scratch):
 
 def main():
     comparison = program.Comparison()
-    with tempfile.TemporaryDirectory() as scratch:
-        compare_companions(comparison, sys.argv[1], Path(scratch))
-    with tempfile.TemporaryDirectory() as scratch:
-        compare_mxfp4(comparison, sys.argv[1], Path(scratch))
-    for name in CASES:
+    for compare_all in () if sys.argv[2:] else (compare_companions, compare_mxfp4):
+        with tempfile.TemporaryDirectory() as scratch:
+            compare_all(comparison, sys.argv[1], Path(scratch))
+    for name in sys.argv[2:] or CASES:
         with tempfile.TemporaryDirectory() as scratch:
             compare(comparison, sys.argv[1], Path(scratch), name)
     comparison.finish()

@@ -14,7 +14,13 @@ transformers.utils.logging.disable_progress_bar()
 
 
 # What families call figures that all have, where they call them otherwise; None: they have none.
-OWN_KEYS = {"gla": {"num_attention_heads": "num_heads", "num_key_value_heads": None, "rms_norm_eps": "norm_eps", "head_dim": None},
+OWN_KEYS = {"bamba": {"head_dim": None},
+            "cohere2": {"rms_norm_eps": "layer_norm_eps", "head_dim": None},
+            "ernie4_5_moe": {"head_dim": None},
+            "falcon_h1": {"head_dim": None},
+            "lfm2": {"rms_norm_eps": "norm_eps", "head_dim": None},
+            "lfm2_moe": {"rms_norm_eps": "norm_eps", "head_dim": None},
+            "gla": {"num_attention_heads": "num_heads", "num_key_value_heads": None, "rms_norm_eps": "norm_eps", "head_dim": None},
             "mamba2": {"num_attention_heads": None, "num_key_value_heads": None, "intermediate_size": None,
                        "rms_norm_eps": "layer_norm_epsilon", "max_position_embeddings": None},
             "nemotron": {"rms_norm_eps": "norm_eps"},
@@ -38,7 +44,8 @@ WRAPPERS = {"qwen3_5": dict(vision_config=QWEN_VISION, **QWEN_TOKENS),
             "gemma3": dict(vision_config=TOWER, mm_tokens_per_image=4, image_token_index=180, boi_token_index=181,
                            eoi_token_index=182),
             "mistral3": dict(vision_config=TOWER | {"model_type": "pixtral", "head_dim": 8}, image_token_index=180,
-                             spatial_merge_size=2)}
+                             spatial_merge_size=2),
+            "internvl": dict(vision_config=TOWER | {"image_size": [16, 16], "patch_size": [4, 4]}, image_token_id=180)}
 
 
 def wrapped_config(family, tied=False, **text):
@@ -47,7 +54,8 @@ def wrapped_config(family, tied=False, **text):
 
 
 def auto_class(config):
-    return AutoModelForImageTextToText if config.model_type in WRAPPERS else AutoModelForCausalLM
+    with_images = config.model_type in {*WRAPPERS, "mistral4"}  # whose class transformers 5.23 lists there
+    return AutoModelForImageTextToText if with_images else AutoModelForCausalLM
 
 
 def model_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, family="llama", **others):
@@ -87,7 +95,7 @@ def random_model(config, seed, scale=2.0):
             else:
                 parameter.mul_(scale)
         for name, buffer in model.named_buffers():
-            if name.endswith("correction_bias"):
+            if name.endswith(("correction_bias", "expert_bias")):
                 buffer.add_(0.1 * torch.randn_like(buffer))
     return model
 
@@ -187,11 +195,15 @@ class RoutingMargin:
     def __init__(self, model):
         self.least = math.inf
         self._experts = getattr(getattr(model.config, "text_config", model.config), "num_experts_per_tok", None)
-        routers = [m for m in model.modules() if type(m).__name__.lower().endswith("topkrouter")]
+        routers = [m for m in model.modules()
+                   if type(m).__name__.lower().endswith(("topkrouter", "tokenchoicerouter", "moev1gate"))]
         self._hooks = [router.register_forward_hook(self._look) for router in routers]
 
     def _look(self, router, inputs, outputs):
         logits = outputs[0].float()
+        if hasattr(router, "moe_statics"):
+            self._see(router.moe_statics(logits.softmax(-1)), self._experts)
+            return
         correction = getattr(router, "e_score_correction_bias", inputs[1] if len(inputs) > 1 else None)
         if correction is None:
             self._see(logits.softmax(-1), self._experts)
