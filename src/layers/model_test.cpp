@@ -628,24 +628,16 @@ TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
   expect_equal(c, run_layers(c, data, 2), fused, 0.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(NormsAndMlps, Families, testing::ValuesIn(norm_and_mlp_variations()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Positions, Families, testing::ValuesIn(position_variations()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(PartsOfFamilies, Families, testing::ValuesIn(part_variations()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(LayersOfFamilies, Families, testing::ValuesIn(layer_variations()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations()),
-                         [](const auto& info) { return info.param.name; });
+constexpr auto name_of_variation = [](const auto& info) { return info.param.name; };
+INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(NormsAndMlps, Families, testing::ValuesIn(norm_and_mlp_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Positions, Families, testing::ValuesIn(position_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(PartsOfFamilies, Families, testing::ValuesIn(part_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(LayersOfFamilies, Families, testing::ValuesIn(layer_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations()), name_of_variation);
 
 // By sequence, those of one token too; also where rows that stand for none follow.
 // Heads and widths by layer, a layer that only mixes and one that only feeds.

@@ -8,7 +8,7 @@
 #include "base/json_fields.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "report/step_record.h"
+#include "report/metric_ranges.h"
 
 namespace sluice::report {
 

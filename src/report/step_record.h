@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/json_fwd.h"
-#include "base/range.h"
 #include "report/completions.h"
+#include "report/metric_ranges.h"
 #include "report/time_shares.h"
 #include "watch/detector.h"
 #include "watch/figures.h"
@@ -21,10 +21,6 @@
 namespace sluice::report {
 
 inline double milliseconds(int64_t time_ns) { return static_cast<double>(time_ns) / 1e6; }
-
-// What a line may hold: counts, bytes and nanoseconds whose sums over a run stay inside 64 bits.
-inline constexpr base::Range<int64_t> kMetricCounts{0, int64_t{1} << 58};
-inline constexpr base::Range<double> kMetricMilliseconds{0, 1e11};
 
 // What of a step's critical path lay on a rank (graph/step_times.h).
 struct PathShare {

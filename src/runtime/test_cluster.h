@@ -15,6 +15,7 @@
 #include "model/parameters.h"
 #include "model/test_shape.h"
 #include "runtime/engine.h"
+#include "runtime/test_tokens.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::runtime {
@@ -55,16 +56,8 @@ struct LaneExchange {
   strategy::Exchange exchange = strategy::Exchange::kRing;
 };
 
-// The same batches for every run: token ids are a learnable function of document and position.
+// The same batches for every run.
 std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_t sequences, int64_t longest);
-int64_t token_at(int64_t document, int64_t position, int64_t vocab);
-// Of all targets one in `loss_one_in`, here and there, has a loss.
-StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
-                          int64_t loss_one_in = 1);
-
-// The same tokens of a shape whose head has numbers, of which rows have a class, and as many figures.
-StepTokens made_up_numbers(const strategy::StepPlan& plan, int world_size, int rank,
-                           const model::Shape& shape, int64_t figures);
 
 // 20, or as many as $SLUICE_TEST_STEPS says: `make test` looks at few, `make soak` at all of them.
 int64_t usual_steps();
