@@ -86,9 +86,12 @@ TEST(Shipped, H100IsWhatTheMeasuredTablesMakeOfIt) {
   const std::vector<int> degrees = {1, 2, 4, 8};
   for (const char* size : {"7b", "13b", "32b"}) {
     const CostModel::Options options = shipped(std::string("h100-") + size).options;
-    const CostModel::Options expected = analytic_options(
-        model::named_shape(std::string("llama-") + size), rates_of(cluster),
-        {.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2}, degrees, cluster.topology());
+    const Calibration made{
+        "H100", "tables",
+        analytic_options(model::named_shape(std::string("llama-") + size), rates_of(cluster),
+                         {.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2}, degrees,
+                         cluster.topology())};
+    const CostModel::Options expected = calibration_from_json(to_json(made, {}, 8), "made").options;
     EXPECT_EQ(options.kinds_by_tp, expected.kinds_by_tp) << size;
     EXPECT_EQ(options.intra, expected.intra) << size;
     EXPECT_EQ(options.inter, expected.inter) << size;
