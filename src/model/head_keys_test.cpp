@@ -41,7 +41,7 @@ TEST(HeadKeys, ClassesOfSequencesAndTokensAreRead) {
   const Shape tokens = read({{"architectures", {"LlamaForTokenClassification"}}, {"num_labels", 5}});
   EXPECT_EQ(tokens.head, (HeadStyle{HeadKind::kTokens, 5, /*bias=*/true}));
   EXPECT_EQ(read({{"architectures", {"LlamaModel"}}}).head.kind, HeadKind::kRows);
-  EXPECT_EQ(read({}).head, HeadStyle());
+  EXPECT_EQ(read(Json::object()).head, HeadStyle());
 }
 
 TEST(HeadKeys, WithoutLabelsTransformersMeansTwo) {
