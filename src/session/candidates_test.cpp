@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "config/run_config.h"
 #include "cost/exchange.h"
+#include "plan/batch_sample.h"
 #include "session/planning_inputs.h"
 
 namespace sluice::session {
