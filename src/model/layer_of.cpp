@@ -228,8 +228,8 @@ Layer layer_of(const Shape& shape, const BlockType& type) {
   for (Weight* const weight : weights) add_adapters(shape.lora, *weight);
   freeze(type.frozen, weights);
   for (Weight* const weight : weights) {
-    if (weight->adapts && weight->is_product() && weight->columns > 1 && !weight->trained)
-      weight->format = shape.base;
+    const bool matrix = weight->is_product() && weight->columns > 1;
+    if (matrix && (weight->adapts || weight->experts > 0) && !weight->trained) weight->format = shape.base;
   }
   return layer;
 }

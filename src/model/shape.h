@@ -217,7 +217,7 @@ struct Shape {
   uint64_t frozen_embedding = 0;
   uint64_t frozen_head = 0;
   Lora lora;
-  BaseFormat base;  // of frozen matrices of blocks that may have adapters
+  BaseFormat base;  // of the matrices of blocks that adapters freeze, experts' included
 
   BlockType block_type(int64_t layer) const {
     return block_types.empty() ? BlockType{.windowed = window > 0, .experts = experts.count > 0}

@@ -45,9 +45,9 @@ std::map<std::string, std::vector<float>> expanded_base(const model::Shape& shap
   return values;
 }
 
-void expect_as_expanded(WeightFormat format, int64_t hidden, int world_size, const std::string& strategy) {
+void expect_as_expanded(const model::Shape& shape, int world_size, const std::string& strategy) {
   RunOptions options;
-  options.shape = shape_of(format, 8, hidden);
+  options.shape = shape;
   options.world_size = world_size;
   options.strategies = {strategy};
   options.initial = expanded_base(options.shape, options.dtype);
@@ -64,6 +64,24 @@ void expect_as_expanded(WeightFormat format, int64_t hidden, int world_size, con
     for (size_t rank = 0; rank < coded.peak_bytes[step].size(); ++rank)
       EXPECT_LE(coded.peak_bytes[step][rank], coded.predicted_peak_bytes[step][rank]) << strategy;
   }
+}
+
+void expect_as_expanded(WeightFormat format, int64_t hidden, int world_size, const std::string& strategy) {
+  expect_as_expanded(shape_of(format, 8, hidden), world_size, strategy);
+}
+
+// Experts are coded too, each on its own, and lanes gather or divide them.
+TEST(QuantizedBase, TrainsAsItsExpandedNumbersWithExperts) {
+  model::Shape shape = model::shape_of_odd_sizes();
+  shape.experts = {.count = 4, .per_token = 2, .hidden = 14, .normalised = true};
+  model::adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
+  model::quantize_base(shape, {WeightFormat::kNf4, 8});
+  int64_t of_experts = 0;
+  const model::ParameterTable table = model::parameter_table(shape);
+  for (const model::Bucket& bucket : table.buckets) of_experts += bucket.coded && bucket.of_experts ? 1 : 0;
+  EXPECT_EQ(of_experts, shape.layers);
+  expect_as_expanded(shape, 4, "<1,1,4,4,2>");
+  expect_as_expanded(shape, 4, "<2,1,2,2>");
 }
 
 TEST(QuantizedBase, TrainsAsItsExpandedNumbersOnOneRank) {
