@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cost/cell_kind.h"
 #include "cost/link_times.h"
 #include "model/shape.h"
 #include "strategy/scheme.h"
@@ -35,5 +36,11 @@ struct TravelLinks {
 };
 ExpertTravel expert_travel(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
                            const TravelLinks& links);
+
+// Bytes that a lane has at work while rows of a layer travel, forward or in a backward, beside what it keeps:
+// the lane has `tokens` of them, all lanes that divide the experts have `rows`, and routers may send all rows
+// to one expert of each lane. `keeps_visits`: as of model::Cut.
+int64_t travel_working_bytes(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
+                             CellKind kind, int64_t tokens, int64_t rows, bool keeps_visits);
 
 }  // namespace sluice::cost

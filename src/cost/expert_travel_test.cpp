@@ -126,5 +126,45 @@ TEST(DividedExperts, LeaveLessAtHand) {
   EXPECT_EQ(memory(8).held_bytes_per_token(), memory(1).held_bytes_per_token());
 }
 
+// 2 lanes: hidden 4096, experts of 1024, 4 of 16 a token, in 2 bytes.
+int64_t working(CellKind kind, int64_t tokens, int64_t rows, bool keeps_visits = false) {
+  return travel_working_bytes(shape_with_experts(), 2, {.cp = 2, .share = 2, .experts = 2}, kind, tokens,
+                              rows, keeps_visits);
+}
+
+TEST(TravelWorkingBytes, OfAWaveAreItsRowsAndThoseOfAnExpertThatAllVisit) {
+  const int64_t visits = 4 * 64 * 1000, own = 2 * 2 * 4096 * 400, routes = (4 * 8 + 16) * 1000;
+  EXPECT_EQ(working(CellKind::kForward, 400, 1000),
+            2 * 1000 * (2 * 4096 + 2 * 1024 + 1024 + 4096) + visits + own + routes + 2 * 16 * 4 * 400);
+  // Gradients in FP32 are added up of wide copies: of rows, and of a part of gate and up.
+  const int64_t copies = 4 * (4096 * 1000 + (1 << 18));
+  EXPECT_EQ(working(CellKind::kBackward, 400, 1000), 2 * 1000 * (3 * 4096 + 2 * 1024 + 2 * 4096 + 1024) +
+                                                         copies + visits + own + routes + 4 * 16 * 4 * 400);
+}
+
+TEST(TravelWorkingBytes, GrowWithTheWavesUnderWayAndNoFurther) {
+  const int64_t most = 2048, routes = 4 * 8 + 16;  // rows of a wave, of which a lane sends half as many
+  const auto of_waves = [&](int64_t waves) {
+    return working(CellKind::kBackward, 4 * most, waves * most) - waves * most * routes;
+  };
+  const int64_t one = of_waves(1), two = of_waves(2), three = of_waves(3);
+  EXPECT_EQ(two - one, 2 * 2 * 4096 * (most + most / 2));  // the next one's rows and gradients, come and sent
+  EXPECT_EQ(three - two, 2 * 4096 * (most + most / 2));    // what the one before made, and what comes home
+  EXPECT_EQ(of_waves(9), three);
+}
+
+TEST(TravelWorkingBytes, ALaneWithFewRowsSendsFew) {
+  const int64_t most = 2048;
+  EXPECT_EQ(working(CellKind::kForward, 400, 2 * most) - working(CellKind::kForward, 300, 2 * most),
+            2 * 4096 * 100 + 2 * 2 * 4096 * 100 + 2 * 16 * 4 * 100);
+}
+
+// Whatever routers choose the lane keeps gate and up of 4 visits for each of its own rows.
+TEST(TravelWorkingBytes, LeaveOutGateAndUpWhereTheLaneHasRoomForAll) {
+  const int64_t made = 2 * 2 * 1024 * 1000;
+  EXPECT_EQ(working(CellKind::kForward, 1000, 1000) - working(CellKind::kForward, 1000, 1000, true), made);
+  EXPECT_EQ(working(CellKind::kForward, 999, 1000), working(CellKind::kForward, 999, 1000, true));
+}
+
 }  // namespace
 }  // namespace sluice::cost

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cost/exchange_bytes.h"
+#include "cost/expert_travel.h"
 #include "cost/link_buffers.h"
 #include "cost/memory_cost.h"
 #include "graph/link_pieces.h"
@@ -24,6 +25,7 @@ struct OnLane {
   int head_lanes = 1;
   strategy::Exchange exchange = strategy::Exchange::kRing;
   bool branches = false;
+  int64_t expert_rows = 0;  // of all lanes that divide experts with this one
 };
 
 // Bytes of activations that a rank takes and gives back around a cell, by pipeline, policy and exchange.
@@ -72,13 +74,14 @@ class Activations {
 
   // While it runs, beside what it takes and what is there.
   int64_t working(const Node& node, const OnLane& part) const {
-    const auto& [tokens, loss_tokens, lanes, _, exchange, branches] = part;
+    const auto& [tokens, loss_tokens, lanes, _, exchange, branches, rows] = part;
     // With heads exchanged between all lanes there is no ring.
     const bool in_ring = lanes > 1 && exchange != strategy::Exchange::kHeads;
     const int64_t passing = node.kind == NodeKind::kForward && kept_of(node).empty() ? boundary_ : 0;
+    const base::Interval run = node.cell().run;
     return gathered(node) +
-           memory_.working_bytes(node.cell_kind(), node.cell().run, tokens, loss_tokens,
-                                 in_ring || branches) +
+           std::max(memory_.working_bytes(node.cell_kind(), run, tokens, loss_tokens, in_ring || branches),
+                    travelling_at_work(node, part)) +
            tokens * (exchange_at_work(node, exchange) + passing);
   }
 
@@ -91,6 +94,19 @@ class Activations {
   }
 
  private:
+  // Where rows travel to experts: what takes the place of what such a cell has at work, if it is more.
+  int64_t travelling_at_work(const Node& node, const OnLane& part) const {
+    const base::Interval blocks = blocks_of(node);
+    const bool counts = scheme_.experts > 1 && node.kind != NodeKind::kBackwardWeight &&
+                        cost::counts_buffers(cost_.options());
+    for (int64_t block = blocks.begin; counts && block < blocks.end; ++block) {
+      if (cost_.program().kind_at(block).work().visited > 0)
+        return cost::travel_working_bytes(cost_.options().shape, cost_.options().memory.element_bytes,
+                                          scheme_, node.cell_kind(), part.tokens, part.expert_rows,
+                                          cost_.policy().keeps_visits());
+    }
+    return 0;
+  }
   // A token's.
   int64_t exchange_at_work(const Node& node, strategy::Exchange exchange) const {
     if (cost_.options().memory.transient_bytes_per_token == 0 || blocks_of(node).empty()) return 0;
@@ -185,11 +201,23 @@ class PlannedActivations {
                                                                 unit.lanes,           unit.head_lanes(),
                                                                 unit.exchange,        has_branches(unit)};
       }
+      add_expert_rows(plan.pipeline.scheme, pass.first_lane, parts);
     }
     return parts[static_cast<size_t>(places_[static_cast<size_t>(rank)].lane - node.cell().lane)];
   }
 
  private:
+  // Rows of a micro-batch are its tokens, rounded up to a multiple of tp.
+  static void add_expert_rows(const strategy::Scheme& scheme, int first_lane, std::vector<OnLane>& parts) {
+    std::map<int, int64_t> rows;  // by the first lane of a group
+    const auto group = [&](size_t part) {
+      return scheme.first_of_experts(first_lane + static_cast<int>(part));
+    };
+    for (size_t i = 0; i < parts.size(); ++i)
+      rows[group(i)] += (parts[i].tokens + scheme.tp - 1) / scheme.tp * scheme.tp;
+    for (size_t i = 0; i < parts.size(); ++i) parts[i].expert_rows = rows[group(i)];
+  }
+
   static bool has_branches(const strategy::Unit& unit) {
     const auto some = [](const std::vector<strategy::UnitSequence>& sequences) {
       return std::ranges::any_of(sequences, &strategy::UnitSequence::has_branches);

@@ -125,6 +125,9 @@ EXPERTS = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 128
            "norm_topk_prob": True, "vocab_size": 8192, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
            "tie_word_embeddings": False}
 SMALL_VOCABULARY, MIDDLE_VOCABULARY, LARGE_VOCABULARY = ({"model__vocab": vocab} for vocab in (512, 16_384, 65_536))
+SMALL_HEAD = {"vocab_size": 512}
+FOUR_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 4}
+FOUR_WAVES = {"data__tokens_per_step": 8192}
 BFLOAT16 = {"train__dtype": "bfloat16"}
 MOST = 1.05  # predicted over measured
 # What differs from a run in float32 on two ranks that each have the model: (strategy, changes).
@@ -149,7 +152,20 @@ PROVED = {
     # Each lane's expert has the rows of both: the routing that is proved.
     "experts": ("<1,1,2,2,2>", {"model": EXPERTS}),
     "experts in bfloat16": ("<1,1,2,2,2>", BFLOAT16 | {"model": EXPERTS}),
+    # With a small head the fullest cell is that in which rows travel to experts, in one wave or in several.
+    "travelling rows": ("<1,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD}),
+    "travelling rows in bfloat16": ("<1,1,2,2,2>", BFLOAT16 | {"model": EXPERTS | SMALL_HEAD}),
+    "travelling rows in float64": ("<1,1,2,2,2>", {"train__dtype": "float64", "model": EXPERTS | SMALL_HEAD}),
+    "travelling rows of two experts": ("<1,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD | FOUR_EXPERTS}),
+    "travelling rows of wide experts": ("<1,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD | {"moe_intermediate_size": 512}}),
+    "travelling rows of narrow experts": ("<1,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD | {"moe_intermediate_size": 64}}),
+    "travelling rows that are coded": ("<1,1,2,2,2>", {"link__push": "int8", "link__pull": "int8-difference",
+                                                       "model": EXPERTS | SMALL_HEAD | FOUR_EXPERTS}),
+    "four waves of rows": ("<1,1,2,2,2>", FOUR_WAVES | {"model": EXPERTS | SMALL_HEAD | FOUR_EXPERTS}),
+    "four waves of rows in bfloat16": ("<1,1,2,2,2>", FOUR_WAVES | BFLOAT16 | {"model": EXPERTS | SMALL_HEAD}),
+    "travelling rows and tensor parallel": ("<2,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD}),
 }
+RANKS_OF = {"travelling rows and tensor parallel": 4}
 
 
 class Proof(TestCase):
@@ -203,8 +219,8 @@ class Proof(TestCase):
 
 def add_proofs():
     for name, (strategy, changes) in PROVED.items():
-        def test(self, strategy=strategy, changes=changes):
-            self.check(strategy, changes)
+        def test(self, strategy=strategy, changes=changes, ranks=RANKS_OF.get(name, RANKS)):
+            self.check(strategy, changes, ranks)
         setattr(Proof, f"test_{name.replace(' ', '_')}", test)
 
 
