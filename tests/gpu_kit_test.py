@@ -98,7 +98,7 @@ class Kit(unittest.TestCase):
         said = self.rehearsed("first", "second")
         filters = [pattern for line in re.findall(r"--gtest_filter=(\S+)", said) for pattern in line.split(":")]
         reached = lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in filters)  # noqa: E731
-        source = (ROOT / "src/runtime/device_executor_test.cpp").read_text()
+        source = (ROOT / "src/runtime/test_features.cpp").read_text()
         features = re.findall(r'^    \{"(\w+)",$', source, re.MULTILINE)
         self.assertGreaterEqual(set(features), {"Experts", "DividedExperts", "GatedDeltaLayersBesideAttention", "LatentAttention",
                                                 "PullInDifferences", "PushInEightBits", "MomentsOfEightBits", "SharedParameters"})

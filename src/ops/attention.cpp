@@ -154,7 +154,8 @@ bool attention_backward_cudnn(const at::Tensor& dout_TND, const AttentionInput& 
 bool is_narrow(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 bool has_fused_dimensions(int64_t dimensions) { return dimensions <= 256 && dimensions % 8 == 0; }
 bool has_fused_kernel(const AttentionInput& input) {
-  return is_narrow(input.q_TND.scalar_type()) && has_fused_dimensions(input.q_TND.size(2)) && input.cap == 0;
+  return input.q_TND.is_cuda() && is_narrow(input.q_TND.scalar_type()) &&
+         has_fused_dimensions(input.q_TND.size(2)) && input.cap == 0;
 }
 
 // A block's window is a band that flash attention's own cannot express: it wants the last query to see the
@@ -166,7 +167,7 @@ bool has_fused_kernel_of_blocks(const AttentionInput& input) {
 }  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
-  if (!input.q_TND.is_cuda()) return cpu::attention(input, sequences);
+  if (input.q_TND.is_cpu()) return cpu::attention(input, sequences);
   if constexpr (cudnn::kBuilt) {
     if (cudnn::takes(input)) {
       if (std::optional<AttentionResult> result = cudnn::attention(input, sequences)) return *result;
@@ -177,7 +178,7 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
 
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
-  if (!input.q_TND.is_cuda()) {
+  if (input.q_TND.is_cpu()) {
     cpu::attention_backward(dout_TND, input, saved, sequences, gradient);
   } else if (!attention_backward_cudnn(dout_TND, input, saved, sequences, gradient)) {
     const auto backward = has_fused_kernel(input) ? flash::attention_backward : aten::attention_backward;
@@ -268,7 +269,7 @@ void sinks_backward(const at::Tensor& dout_TND, const AttentionResult& saved, co
 
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
-  if (!input.q_TND.is_cuda()) return cpu::attend_blocks(input, blocks, seen);
+  if (input.q_TND.is_cpu()) return cpu::attend_blocks(input, blocks, seen);
   return has_fused_kernel_of_blocks(input) ? attend_blocks_cuda(input, blocks, seen)
                                            : aten::attend_blocks(input, blocks, seen);
 }
@@ -276,7 +277,7 @@ void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient) {
-  if (!input.q_TND.is_cuda()) {
+  if (input.q_TND.is_cpu()) {
     return cpu::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
   }
   return has_fused_kernel_of_blocks(input)

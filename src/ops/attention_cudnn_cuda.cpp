@@ -194,7 +194,7 @@ bool lies_well(const at::Tensor& x) {
 
 bool takes(const AttentionInput& input) {
   const bool shape_fits = input.q_TND.scalar_type() == at::kBFloat16 && takes_dimensions(input.q_TND.size(2));
-  const bool plain = input.window == 0 && input.cap == 0;
+  const bool plain = input.q_TND.is_cuda() && input.window == 0 && input.cap == 0;
   return shape_fits && plain && lies_well(input.q_TND) && lies_well(input.k_TKD) && lies_well(input.v_TKD) &&
          input.k_TKD.stride(0) == input.v_TKD.stride(0) && !at::globalContext().deterministicAlgorithms() &&
          proved().on(input.q_TND.device());

@@ -31,7 +31,7 @@ void make_deterministic() {
 }
 
 at::Tensor upload_buffer(int64_t elements, at::ScalarType dtype, const c10::Device& device) {
-  return at::empty({elements}, at::TensorOptions().dtype(dtype).pinned_memory(device.is_cuda()));
+  return at::empty({elements}, at::TensorOptions().dtype(dtype).pinned_memory(!device.is_cpu()));
 }
 
 at::Tensor upload(const at::Tensor& buffer, const c10::Device& device) {
@@ -158,6 +158,8 @@ void prepare_device(const c10::Device& device) {
     if (c10::CachingAllocator::getAllocatorSettings().empty()) {
       c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
     }
+    // Where cuBLAS splits a product's inner dimension, the parts are added in float.
+    at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
     if (const std::string fault = kernels_fault(); !fault.empty()) throw base::RunError(fault);
   });
 }

@@ -38,8 +38,8 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
                      options.trains, options.codecs.pull, options.moments}),
       communicators_(transport, options.host_transport != nullptr ? *options.host_transport : transport,
                      candidates),
-      link_inter_(communicators_.link_inter()),
-      link_intra_(communicators_.link_intra()),
+      link_inter_(communicators_.link_inter(), options.link_mover),
+      link_intra_(communicators_.link_intra(), options.link_mover),
       executor_(std::move(executor)),
       context_(layers::layer_context(
           table.shape, {}, options.context_length,

@@ -77,6 +77,7 @@ class Engine {
     bool trains = true;  // else there is no room for it, and train() may not be called
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
+    MakeLinkMover link_mover = make_link_mover;  // of pull and push on the device
   };
   // Collective over the ranks of `transport`. `table` and the transports must outlive the engine; every
   // strategy it will run must be among `candidates`.

@@ -27,7 +27,7 @@ class HostLinkMover final : public LinkMover {
 std::unique_ptr<LinkMover> make_link_mover(const c10::Device& device) {
   if (device.is_cpu()) return std::make_unique<HostLinkMover>();
 #ifdef SLUICE_CUDA
-  return device_link_mover(device);
+  return device_link_mover(device, cuda_link_launches(device));
 #else
   SLUICE_ASSERT(false, "memory on a GPU in a build without CUDA");
 #endif

@@ -1,14 +1,16 @@
 // Moves slices between a rank's memories and the wire's buffers, and adds up what came: the lists of
-// link/wire.h, executed on the host or by a GPU.
+// link/wire.h, executed on the host or by a device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "comm/transport.h"
 #include "link/wire.h"
+#include "runtime/link_launches.h"
 
 namespace sluice::runtime {
 
@@ -42,7 +44,7 @@ void visit_element(comm::DType dtype, Visit visit) {
   }
 }
 
-// Used by one thread at a time; on a GPU in the order of the current stream.
+// Used by one thread at a time; on a device in the order of the current stream.
 class LinkMover {
  public:
   virtual ~LinkMover() = default;
@@ -52,9 +54,12 @@ class LinkMover {
                       comm::DType dtype) = 0;
 };
 
-// For memories on `device`.
+// For memories on `device`: the host or a GPU.
 std::unique_ptr<LinkMover> make_link_mover(const c10::Device& device);
-// The same for a GPU; built with CUDA only. It keeps its lists in GPU memory from step to step.
-std::unique_ptr<LinkMover> device_link_mover(const c10::Device& device);
+// The same for a device, whose launches are given. It keeps its lists in the device's memory from step to
+// step.
+std::unique_ptr<LinkMover> device_link_mover(const c10::Device& device,
+                                             std::unique_ptr<LinkLaunches> launches);
+using MakeLinkMover = std::function<std::unique_ptr<LinkMover>(const c10::Device&)>;
 
 }  // namespace sluice::runtime

@@ -227,7 +227,7 @@ void LinkRunner::run(const link::WireLevel& level, const Memories& memories, com
   const c10::Device device = memories.owner.front().device();
   reserve(send_, level.sent() * element_bytes, device);
   reserve(receive_, level.received() * element_bytes, device);
-  if (mover_ == nullptr) mover_ = make_link_mover(device);
+  if (mover_ == nullptr) mover_ = make_mover_(device);
   mover_->pack(level, memories, dtype, send_.mutable_data_ptr());
   exchange(in_bytes(level.send_elements, element_bytes), in_bytes(level.receive_elements, element_bytes));
   mover_->unpack(level, receive_.mutable_data_ptr(), memories, dtype);
@@ -270,7 +270,7 @@ void LinkRunner::run_coded(const link::WireLevel& level, const Memories& memorie
   reserve(receive_, sum_of(receive_bytes), device);
   reserve(wide_, std::max(level.sent(), level.received()) * wide, device);
   const at::Tensor wide_N = wide_.view(scalar_type(dtype));
-  if (mover_ == nullptr) mover_ = make_link_mover(device);
+  if (mover_ == nullptr) mover_ = make_mover_(device);
 
   mover_->pack(level, memories, dtype, wide_.mutable_data_ptr());
   const auto coded_part = [codec](base::Interval own, const std::vector<base::Interval>& exact) {
@@ -345,7 +345,7 @@ void LinkRunner::run(const link::DifferenceLevel& level, const DifferenceMemorie
   const std::vector<int64_t> receive_bytes = received_bytes(level, codec, wide);
   reserve(send_, sum_of(send_bytes), device);
   reserve(receive_, sum_of(receive_bytes), device);
-  if (mover_ == nullptr) mover_ = make_link_mover(device);
+  if (mover_ == nullptr) mover_ = make_mover_(device);
 
   const DifferenceBuffers sent(level.codes.sent(), level.factors.sent(), level.exact.sent(),
                                scalar_type(dtype), device);

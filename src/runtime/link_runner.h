@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "comm/transport.h"
@@ -46,7 +47,8 @@ struct DifferenceMemories {
 // thread at a time.
 class LinkRunner {
  public:
-  explicit LinkRunner(comm::Communicator& communicator) : communicator_(communicator) {}
+  explicit LinkRunner(comm::Communicator& communicator, MakeLinkMover make_mover = make_link_mover)
+      : communicator_(communicator), make_mover_(std::move(make_mover)) {}
 
   using Memories = LinkMemories;
   // Packs, exchanges and unpacks `level`.
@@ -76,6 +78,7 @@ class LinkRunner {
   void exchange(const std::vector<int64_t>& send_bytes, const std::vector<int64_t>& receive_bytes);
 
   comm::Communicator& communicator_;
+  MakeLinkMover make_mover_;
   std::unique_ptr<LinkMover> mover_;  // made for the device of the first run
   at::Tensor send_;                   // bytes
   at::Tensor receive_;                // bytes

@@ -16,10 +16,10 @@ namespace {
 
 int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
 
-// Pinned for a GPU. Where the device is the host itself, what waits is not counted among the device's
+// Pinned for a device. Where the device is the host itself, what waits is not counted among the device's
 // tensors.
 at::Tensor empty_on_host(const at::Tensor& like) {
-  if (like.is_cuda()) return at::empty(like.sizes(), like.options().device(at::kCPU).pinned_memory(true));
+  if (!like.is_cpu()) return at::empty(like.sizes(), like.options().device(at::kCPU).pinned_memory(true));
   void* bytes = std::malloc(std::max<size_t>(1, like.nbytes()));
   SLUICE_ASSERT(bytes != nullptr, "no host memory");
   return at::from_blob(bytes, like.sizes(), &std::free, like.options());
@@ -39,7 +39,7 @@ void OffloadedLayer::offload(layers::State& saved, int permille, Memories memori
     part.strides = tensor.strides().vec();
     const at::Tensor leaving = tensor.narrow(dimension, 0, moved);
     part.host = empty_on_host(leaving);
-    part.host.copy_(leaving, tensor.is_cuda());
+    part.host.copy_(leaving, /*non_blocking=*/!tensor.is_cpu());
     part.kept = tensor.narrow(dimension, moved, rows - moved).clone();
     memories.host.take(bytes_of(part.host));
     memories.device.take(bytes_of(part.kept));
@@ -57,9 +57,9 @@ void OffloadedLayer::fetch(layers::State& saved, Memories memories) {
     use_on_current_stream(from.kept);
     tensor = at::empty_strided(from.sizes, from.strides, from.kept.options());
     memories.device.take(bytes_of(tensor));
-    const int64_t moved = from.host.size(dimension);
-    tensor.narrow(dimension, 0, moved).copy_(from.host, tensor.is_cuda());
-    tensor.narrow(dimension, moved, tensor.size(dimension) - moved).copy_(from.kept, tensor.is_cuda());
+    const int64_t moved = from.host.size(dimension), kept = tensor.size(dimension) - moved;
+    tensor.narrow(dimension, 0, moved).copy_(from.host, /*non_blocking=*/!tensor.is_cpu());
+    tensor.narrow(dimension, moved, kept).copy_(from.kept, /*non_blocking=*/!tensor.is_cpu());
     memories.device.give_back(bytes_of(from.kept));
     memories.host.give_back(bytes_of(from.host));
   }

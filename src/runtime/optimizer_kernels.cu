@@ -2,6 +2,7 @@
 // passes of their own. Runs come by value with the launch, so nothing is uploaded.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "ops/kernel_parts.h"
 #include "runtime/optimizer_kernels.h"
@@ -99,10 +100,17 @@ bool lies_alike(const AdamWRun& run) {
          (run.copy == nullptr || behind_boundary<uint16_t>(run.copy) == before);
 }
 
-}  // namespace
+// Runs of which one lies unlike leave the others their wide accesses.
+struct RunsByLie {
+  std::vector<AdamWRun> alike, unlike;
+};
+RunsByLie by_lie(std::span<const AdamWRun> runs) {
+  RunsByLie result;
+  for (const AdamWRun& run : runs) (lies_alike(run) ? result.alike : result.unlike).push_back(run);
+  return result;
+}
 
-Status launch_adamw(std::span<const AdamWRun> runs, const AdamWStep& step, Stream stream) {
-  const bool wide = std::ranges::all_of(runs, lies_alike);
+Status launch_runs(std::span<const AdamWRun> runs, const AdamWStep& step, void (*kernel)(Launch), Stream stream) {
   for (size_t first = 0; first < runs.size(); first += kMostRuns) {
     Launch launch;
     launch.step = step;
@@ -114,10 +122,18 @@ Status launch_adamw(std::span<const AdamWRun> runs, const AdamWStep& step, Strea
       const int64_t vectors = (run.elements + 2 * kWide - 2) / kWide;
       blocks += ops::kernels::blocks_for((vectors + kBlockVectors - 1) / kBlockVectors);
     }
-    const Status status = ops::kernels::launch(wide ? adamw : adamw_narrow, blocks, stream, Launch(launch));
+    const Status status = ops::kernels::launch(kernel, blocks, stream, Launch(launch));
     if (status != Status{}) return status;
   }
   return Status{};
+}
+
+}  // namespace
+
+Status launch_adamw(std::span<const AdamWRun> runs, const AdamWStep& step, Stream stream) {
+  const RunsByLie parts = by_lie(runs);
+  const Status status = launch_runs(parts.alike, step, adamw, stream);
+  return status != Status{} ? status : launch_runs(parts.unlike, step, adamw_narrow, stream);
 }
 
 }  // namespace sluice::runtime

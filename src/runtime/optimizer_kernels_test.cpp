@@ -127,6 +127,31 @@ TEST(OptimizerKernels, CopiesThatLieUnlikeTheirMasters) {
   expect_update_of({{3, 20}, {23, 9000}}, /*with_copy=*/true, /*copy_offset=*/1);
 }
 
+TEST(OptimizerKernels, OneThatLiesUnlikeLeavesTheOthersTheirWideAccesses) {
+  Arrays arrays(64);
+  const auto run = [&](size_t begin, size_t copy_begin) {
+    return AdamWRun{.master = arrays.master.data() + begin,
+                    .gradient = arrays.gradient.data() + begin,
+                    .exp_avg = arrays.exp_avg.data() + begin,
+                    .exp_avg_sq = arrays.exp_avg_sq.data() + begin,
+                    .copy = arrays.copy.data() + copy_begin,
+                    .elements = 8,
+                    .kept = 1,
+                    .step_size = 0.03F};
+  };
+  const Arrays before = arrays;
+  const std::vector<AdamWRun> runs{run(0, 0), run(16, 17), run(32, 32)};
+  const RunsByLie parts = by_lie(runs);
+  ASSERT_EQ(parts.alike.size(), 2U);
+  ASSERT_EQ(parts.unlike.size(), 1U);
+  EXPECT_EQ(parts.unlike[0].master, runs[1].master);
+  ASSERT_EQ(launch_adamw(runs, kStep, {}), 0);
+  for (const size_t begin : {0, 32}) {
+    for (size_t i = begin; i < begin + 8; ++i) expect_updated(before, arrays, i, 1, /*copied=*/true);
+  }
+  for (size_t i = 16; i < 24; ++i) EXPECT_NE(arrays.master[i], before.master[i]);
+}
+
 TEST(OptimizerKernels, NothingToDo) { EXPECT_EQ(launch_adamw({}, kStep, {}), 0); }
 
 }  // namespace

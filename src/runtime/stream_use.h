@@ -9,7 +9,7 @@ namespace sluice::runtime {
 // Activations and gradients are made on one stream and used on another: the allocator must not give their
 // memory away before both are done with it. (On the CPU a stream's work is done when its node has run.)
 inline void use_on_current_stream(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_cuda()) return;
+  if (!tensor.defined() || tensor.is_cpu()) return;
   const c10::impl::VirtualGuardImpl streams(tensor.device().type());
   tensor.record_stream(streams.getStream(tensor.device()));
 }

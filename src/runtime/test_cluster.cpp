@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/rng.h"
 #include "comm/fake.h"
@@ -468,7 +469,9 @@ class RankRun {
         rank_(rank),
         record_(record),
         mutex_(mutex),
-        host_(world.transport(rank)) {
+        host_(world.transport(rank)),
+        device_(options.stand_in != nullptr ? options.stand_in->device(rank) : options.device) {
+    if (options.stand_in != nullptr) transport_ = options.stand_in->transport(*host_);
     if (options.device.is_cuda()) {
       ops::prepare_device(options.device);
       transport_ = transport::device_transport(*host_, {.device = options.device.index()}).transport;
@@ -484,14 +487,21 @@ class RankRun {
     engine_options.codecs = options_.codecs;
     engine_options.context_length = 512;
     engine_options.logits_chunk_bytes = 4096;
-    engine_options.device = options_.device;
+    engine_options.device = device_;
     engine_options.loss = layers::with_z_loss(options_.z_loss);
     engine_options.number_loss = options_.number_loss;
     engine_options.balance_loss = options_.balance_loss;
     engine_options.moments = options_.moments;
     engine_options.host_transport = host_.get();
+    HostExecutor::Options executor_options;
+    if (DeviceStandIn* stand_in = options_.stand_in) {
+      engine_options.link_mover = [stand_in](const c10::Device& device) {
+        return stand_in->link_mover(device);
+      };
+      executor_options.watch = stand_in->watch(rank_);
+    }
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
-                  make_executor(options_.device, {}), engine_options);
+                  make_executor(device_, std::move(executor_options)), engine_options);
     initialize(engine.store(), 7);
     set_initial(engine.store());
     if (options_.nudge > 0) nudge(engine.store());
@@ -592,6 +602,7 @@ class RankRun {
     optimizer.muon = options_.muon;
     optimizer.update = step + 1;
     const StepResult result = engine.train(graph, tokens_of(graph), optimizer);
+    if (options_.behind_step) options_.behind_step(engine, graph, result);
     const std::lock_guard lock(mutex_);
     const auto at = static_cast<size_t>(step);
     const auto ranks = static_cast<size_t>(options_.world_size);
@@ -702,7 +713,8 @@ class RankRun {
   RunRecord& record_;
   std::mutex& mutex_;
   std::unique_ptr<comm::Transport> host_;
-  std::unique_ptr<comm::Transport> transport_;  // of a GPU; null on the CPU
+  c10::Device device_;
+  std::unique_ptr<comm::Transport> transport_;  // of a device; null on the CPU
   std::vector<strategy::Strategy> strategies_;
   graph::LinkPlans link_plans_;
 };

@@ -62,6 +62,17 @@ std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_
 // 20, or as many as $SLUICE_TEST_STEPS says: `make test` looks at few, `make soak` at all of them.
 int64_t usual_steps();
 
+// Devices in place of GPUs, one a rank. Called by the ranks' threads.
+class DeviceStandIn {
+ public:
+  virtual ~DeviceStandIn() = default;
+  virtual c10::Device device(int rank) = 0;
+  // Over a transport of host memory, of buffers on the rank's device.
+  virtual std::unique_ptr<comm::Transport> transport(comm::Transport& host) = 0;
+  virtual std::unique_ptr<LinkMover> link_mover(const c10::Device& device) = 0;
+  virtual NodeWatch* watch(int rank) = 0;
+};
+
 struct RunRecord {
   std::vector<double> losses;
   std::vector<double> gradient_norms;
@@ -115,8 +126,9 @@ struct RunOptions {
   // Initial values of parameters, by name, in place of random ones.
   std::map<std::string, std::vector<float>> initial = {};
   model::Shape shape = model::shape_of_odd_sizes();
-  model::KindTimes cut_times;      // by which stages are cut
-  c10::Device device = c10::kCPU;  // a GPU is shared by all ranks
+  model::KindTimes cut_times;         // by which stages are cut
+  c10::Device device = c10::kCPU;     // a GPU is shared by all ranks
+  DeviceStandIn* stand_in = nullptr;  // in place of `device`
   // Micro-batch (or ring) i runs under policies[i mod size]; empty: all keep everything.
   std::vector<strategy::MemoryPolicy> policies;
   // Unit i of several lanes exchanges as exchanges[i mod size] says, whatever whole sequences lie beside
@@ -125,6 +137,9 @@ struct RunOptions {
   // Where lanes divide experts these lie by chance, with so many seats more than even parts, anew in each
   // step; -1: as even parts.
   int spare_experts = -1;
+  // Called by every rank's thread behind each step of training.
+  std::function<void(Engine& engine, const graph::StepGraph& graph, const StepResult& result)> behind_step =
+      nullptr;
 };
 // Trains from the same initial weights on the same batches, all ranks in this process.
 RunRecord run_in_process(const RunOptions& options);

@@ -1,25 +1,18 @@
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <map>
-#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "ops/device.h"
-#include "runtime/link_kernels.h"
 #include "runtime/link_mover.h"
-#include "transport/cuda_check.h"
 
 namespace sluice::runtime {
 namespace {
 
-// Lists of one exchange, in GPU memory. They hardly ever change from step to step, so a list is uploaded
-// again only when it differs from the last one.
+// Lists of one exchange, in the device's memory. They hardly ever change from step to step, so a list is
+// uploaded again only when it differs from the last one.
 template <typename Job>
 class DeviceList {
  public:
@@ -81,16 +74,25 @@ std::vector<SumJob> sum_jobs(const link::WireLevel& level, const link::BucketMem
 
 class DeviceLinkMover final : public LinkMover {
  public:
-  explicit DeviceLinkMover(const c10::Device& device) : device_(device) {}
+  DeviceLinkMover(const c10::Device& device, std::unique_ptr<LinkLaunches> launches)
+      : device_(device), launches_(std::move(launches)) {}
 
   void pack(const link::WireLevel& level, const LinkMemories& memories, comm::DType dtype,
             void* send) override {
-    visit_element(dtype, [&]<typename Element>() { pack_as<Element>(level, memories, send); });
+    visit_element(dtype, [&]<typename Element>() {
+      copy(lists_of(level).pack,
+           copy_jobs(level.pack, pointers<Element>(memories), static_cast<Element*>(send)));
+    });
   }
 
   void unpack(const link::WireLevel& level, void* receive, const LinkMemories& memories,
               comm::DType dtype) override {
-    visit_element(dtype, [&]<typename Element>() { unpack_as<Element>(level, receive, memories); });
+    visit_element(dtype, [&]<typename Element>() {
+      const link::BucketMemory<Element> memory = pointers<Element>(memories);
+      auto* wire = static_cast<Element*>(receive);
+      copy(lists_of(level).unpack, copy_jobs(level.unpack, memory, wire));
+      add(level, memory, wire, dtype);
+    });
   }
 
  private:
@@ -108,47 +110,35 @@ class DeviceLinkMover final : public LinkMover {
     if (lists_.size() >= kMostLists) lists_.clear();
     return lists_[&level];
   }
-  cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
 
   void copy(DeviceList<CopyJob>& list, std::vector<CopyJob> jobs) {
     const CopyJob* on_device = list.update(std::move(jobs), device_);
-    transport::cuda_check(launch_copies(on_device, list.size(), stream()), "copying slices of pull or push");
+    launches_->copies(on_device, list.size());
   }
 
   template <typename Element>
-  void pack_as(const link::WireLevel& level, const LinkMemories& memories, void* send) {
-    const c10::cuda::CUDAGuard guard(device_);
-    copy(lists_of(level).pack,
-         copy_jobs(level.pack, pointers<Element>(memories), static_cast<Element*>(send)));
-  }
-
-  template <typename Element>
-  void unpack_as(const link::WireLevel& level, void* receive, const LinkMemories& memories) {
-    const c10::cuda::CUDAGuard guard(device_);
-    const link::BucketMemory<Element> memory = pointers<Element>(memories);
-    auto* wire = static_cast<Element*>(receive);
+  void add(const link::WireLevel& level, const link::BucketMemory<Element>& memory, Element* wire,
+           comm::DType dtype) {
+    if (level.sums.empty()) return;
+    SLUICE_ASSERT(dtype != comm::DType::kBFloat16, "16-bit elements are copied, never summed");
+    std::vector<const void*> sources;
+    for (const link::Address& place : level.sources) sources.push_back(locate(memory, wire, place));
     Lists& lists = lists_of(level);
-    copy(lists.unpack, copy_jobs(level.unpack, memory, wire));
-    if constexpr (std::is_floating_point_v<Element>) {
-      std::vector<const void*> sources;
-      for (const link::Address& place : level.sources) sources.push_back(locate(memory, wire, place));
-      const auto* terms =
-          reinterpret_cast<const Element* const*>(lists.sources.update(std::move(sources), device_));
-      const SumJob* jobs = lists.sums.update(sum_jobs(level, memory, wire), device_);
-      transport::cuda_check(launch_sums(jobs, lists.sums.size(), terms, stream()), "adding up gradients");
-    } else {
-      SLUICE_ASSERT(level.sums.empty(), "16-bit elements are copied, never summed");
-    }
+    const void* const* terms = lists.sources.update(std::move(sources), device_);
+    const SumJob* jobs = lists.sums.update(sum_jobs(level, memory, wire), device_);
+    launches_->sums(jobs, lists.sums.size(), terms, dtype);
   }
 
   c10::Device device_;
+  std::unique_ptr<LinkLaunches> launches_;
   std::map<const link::WireLevel*, Lists> lists_;
 };
 
 }  // namespace
 
-std::unique_ptr<LinkMover> device_link_mover(const c10::Device& device) {
-  return std::make_unique<DeviceLinkMover>(device);
+std::unique_ptr<LinkMover> device_link_mover(const c10::Device& device,
+                                             std::unique_ptr<LinkLaunches> launches) {
+  return std::make_unique<DeviceLinkMover>(device, std::move(launches));
 }
 
 }  // namespace sluice::runtime

@@ -1,0 +1,146 @@
+#include "runtime/device_executor.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "runtime/local_program.h"
+
+namespace sluice::runtime {
+namespace {
+
+// Compute nodes that are issued beyond the one that the device is at: enough to hide the calling thread's
+// work.
+constexpr size_t kMostComputeAhead = 4;
+
+c10::Event timed_event(const c10::Device& device) {
+  return c10::Event(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+}
+
+// REQUIRES: both have happened.
+int64_t between_ns(const c10::Event& earlier, const c10::Event& later) {
+  return std::llround(earlier.elapsedTime(later) * 1e6);
+}
+
+// A device tells of the work that failed when it is waited for.
+template <typename Wait>
+void wait_for_work(const Wait& wait) {
+  try {
+    wait();
+  } catch (const c10::Error& error) {
+    throw base::RunError(base::text("work of the step failed: ", error.what_without_backtrace()));
+  }
+}
+
+}  // namespace
+
+// The streams, and events that are used again from step to step.
+class DeviceExecutor::Streams {
+ public:
+  explicit Streams(const c10::Device& device) : device_(device), begin_(timed_event(device)) {
+    const c10::impl::VirtualGuardImpl streams(device.type());
+    for (int stream = 0; stream < graph::kStreams; ++stream) {
+      // Transfers go first: they occupy little, and other ranks wait for them.
+      const bool urgent = static_cast<graph::Stream>(stream) != graph::Stream::kCompute;
+      streams_.push_back(streams.getStreamFromGlobalPool(device, urgent));
+    }
+  }
+
+  void begin_step(const c10::Stream& caller, int nodes) {
+    while (begins_.size() < static_cast<size_t>(nodes)) {
+      begins_.push_back(timed_event(device_));
+      ends_.push_back(timed_event(device_));
+    }
+    compute_ahead_.clear();
+    begin_.record(caller);
+    for (const c10::Stream& stream : streams_) begin_.block(stream);
+  }
+
+  // Issues one node behind its dependencies.
+  void issue(const LocalProgram& program, int position, NodeRunner& runner) {
+    const c10::Stream& stream = of(program.stream(position));
+    if (program.stream(position) == graph::Stream::kCompute) bound_compute_ahead(position);
+    for (const int dependency : program.dependencies(position)) {
+      if (program.stream(dependency) != program.stream(position)) end(dependency).block(stream);
+    }
+    const c10::StreamGuard guard(stream);
+    begins_[static_cast<size_t>(position)].record(stream);
+    runner.run(program.node(position));
+    end(position).record(stream);
+  }
+
+  void synchronize() const {
+    for (const c10::Stream& stream : streams_) wait_for_work([&] { stream.synchronize(); });
+  }
+
+  Measurement measurement(const LocalProgram& program, int position) const {
+    const auto at = static_cast<size_t>(position);
+    return {program.node(position).id, between_ns(begin_, begins_[at]), between_ns(begin_, ends_[at])};
+  }
+
+ private:
+  // Memory that a transfer frees (an offloaded activation) can be given to the next cells only when the
+  // device has come that far, so the calling thread, which allocates as it issues, must not run far ahead of
+  // it.
+  void bound_compute_ahead(int position) {
+    if (compute_ahead_.size() == kMostComputeAhead) {
+      wait_for_work([&] { end(compute_ahead_.front()).synchronize(); });
+      compute_ahead_.pop_front();
+    }
+    compute_ahead_.push_back(position);
+  }
+
+  const c10::Stream& of(graph::Stream stream) const { return streams_[static_cast<size_t>(stream)]; }
+  c10::Event& end(int position) { return ends_[static_cast<size_t>(position)]; }
+
+  c10::Device device_;
+  std::vector<c10::Stream> streams_;
+  std::deque<int> compute_ahead_;  // compute nodes issued last, oldest first
+  c10::Event begin_;
+  std::vector<c10::Event> begins_;  // by program position
+  std::vector<c10::Event> ends_;
+};
+
+DeviceExecutor::DeviceExecutor(Options options) : options_(std::move(options)) {
+  const c10::DeviceGuard guard(options_.device);
+  streams_ = std::make_unique<Streams>(options_.device);
+}
+
+DeviceExecutor::~DeviceExecutor() = default;
+
+StepTiming DeviceExecutor::run(const graph::StepGraph& graph, int rank, NodeRunner& runner) {
+  const c10::DeviceGuard guard(options_.device);
+  const LocalProgram program(graph, rank);
+  std::vector<Measurement> measured;
+  try {
+    streams_->begin_step(c10::impl::VirtualGuardImpl(options_.device.type()).getStream(options_.device),
+                         program.size());
+    for (int position = 0; position < program.size(); ++position) {
+      const graph::Stream stream = program.stream(position);
+      if (options_.watch != nullptr) options_.watch->begin(stream, program.node(position), graph.step);
+      streams_->issue(program, position, runner);
+      if (options_.watch != nullptr) options_.watch->end(stream);
+    }
+    if (options_.watch != nullptr) options_.watch->begin_waiting(graph);
+    streams_->synchronize();
+    if (options_.watch != nullptr) options_.watch->end(graph::Stream::kControl);
+    for (int position = 0; position < program.size(); ++position) {
+      measured.push_back(streams_->measurement(program, position));
+    }
+  } catch (...) {
+    if (options_.on_failure) options_.on_failure(std::current_exception());
+    throw;
+  }
+  return program.timing(measured);
+}
+
+}  // namespace sluice::runtime
