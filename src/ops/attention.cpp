@@ -233,11 +233,12 @@ void merge(const AttentionResult& seen, const AttentionResult& more) {
   aten::merge(seen, more);
 }
 
-// With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂.
+// With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂. Where neither sees
+// anything, both have no share: −∞ less −∞ is no number.
 void aten::merge(const AttentionResult& seen, const AttentionResult& more) {
   const at::Tensor lse_NT = at::logaddexp(seen.lse_NT, more.lse_NT);
   const auto share_TN1 = [&](const at::Tensor& of_NT) {
-    return (of_NT - lse_NT).exp_().transpose(0, 1).unsqueeze(-1);
+    return (of_NT - lse_NT).exp_().nan_to_num_(0.0).transpose(0, 1).unsqueeze(-1);
   };
   seen.out_TND.mul_(share_TN1(seen.lse_NT)).add_(more.out_TND * share_TN1(more.lse_NT));
   seen.lse_NT.copy_(lse_NT);

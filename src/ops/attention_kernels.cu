@@ -24,8 +24,10 @@ __global__ void merge_attention(const AttentionMerge merge) {
   __syncthreads();
   if (!works) return;
   const float greater = fmaxf(before, more);
-  const float total = greater + log1pf(expf(fminf(before, more) - greater));
-  const float share = expf(before - total), share_of_more = expf(more - total);
+  // Where neither sees anything, both have no share: −∞ less −∞ is no number.
+  const bool sees = greater > -INFINITY;
+  const float total = sees ? greater + log1pf(expf(fminf(before, more) - greater)) : greater;
+  const float share = sees ? expf(before - total) : 0, share_of_more = sees ? expf(more - total) : 0;
   const int64_t at = head_of_row * merge.dimensions + vector * kWide;
   Floats<kWide> out = load<kWide>(merge.out + at);
   const Floats<kWide> more_out = load<kWide>(static_cast<const S*>(merge.more_out) + at);

@@ -161,6 +161,10 @@ TEST_P(Kernels, AttentionMerge) {
     const at::Tensor lse = all_lse.narrow(1, 1, rows), more_lse = at::randn({heads, rows}, at::kFloat) * 4;
     out[0].fill_(0);
     lse.select(1, 0).fill_(-INFINITY);
+    if (rows > 1) {  // a query that sees nothing here either
+      lse.select(1, 1).fill_(-INFINITY);
+      more_lse.select(1, 1).fill_(-INFINITY);
+    }
     const AttentionResult expected{wide(out), wide(lse)};
     aten::merge(expected, {wide(more), wide(more_lse)});
     ASSERT_EQ(kernels::launch_attention_merge(element(),
@@ -175,6 +179,12 @@ TEST_P(Kernels, AttentionMerge) {
                                                .dimensions = dimensions},
                                               {}),
               0);
+    if (rows > 1) {
+      EXPECT_EQ(out[1].abs().max().item<float>(), 0);
+      EXPECT_TRUE(lse.select(1, 1).isinf().all().item<bool>());
+      lse.select(1, 1).fill_(0);
+      expected.lse_NT.select(1, 1).fill_(0);
+    }
     expect_close(out, expected.out_TND);
     expect_close(lse, expected.lse_NT);
   }
