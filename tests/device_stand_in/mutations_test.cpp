@@ -73,8 +73,6 @@ const Lost kLost[] = {
      [](const Ordering& o) { return o.kind == Kind::kBlock && o.stream == kCompute && is_side(o.other); }},
     {"AllocatorIsNotToldOfTransfers", offloaded,
      [](const Ordering& o) { return o.kind == Kind::kTellAllocator && !is_side(o.stream); }},
-    {"AllocatorIsNotToldOfRings", rings,
-     [](const Ordering& o) { return o.kind == Kind::kTellAllocator && is_side(o.stream); }},
     {"EventsAreThoseOfTheStepBefore", stages,
      [](const Ordering& o) { return o.kind == Kind::kRecord && o.stream == kCompute; }},
     {"TransfersRunOnTheCallersStream", stages,
