@@ -23,11 +23,11 @@ Json config_with(const Json& changes) {
   return config;
 }
 
-Shape read(const Json& changes) { return shape_from_hugging_face(config_with(changes), "config.json"); }
+Shape shape_with_head(const Json& changes) { return shape_from_hugging_face(config_with(changes), "config.json"); }
 
 std::string fault(const Json& changes) {
   try {
-    read(changes);
+    shape_with_head(changes);
   } catch (const base::InputError& error) {
     return error.what();
   }
@@ -35,17 +35,17 @@ std::string fault(const Json& changes) {
 }
 
 TEST(HeadKeys, ClassesOfSequencesAndTokensAreRead) {
-  const Shape sequences = read({{"architectures", {"LlamaForSequenceClassification"}},
+  const Shape sequences = shape_with_head({{"architectures", {"LlamaForSequenceClassification"}},
                                 {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}});
   EXPECT_EQ(sequences.head, (HeadStyle{HeadKind::kSequence, 3, /*bias=*/false}));
-  const Shape tokens = read({{"architectures", {"LlamaForTokenClassification"}}, {"num_labels", 5}});
+  const Shape tokens = shape_with_head({{"architectures", {"LlamaForTokenClassification"}}, {"num_labels", 5}});
   EXPECT_EQ(tokens.head, (HeadStyle{HeadKind::kTokens, 5, /*bias=*/true}));
-  EXPECT_EQ(read({{"architectures", {"LlamaModel"}}}).head.kind, HeadKind::kRows);
-  EXPECT_EQ(read(Json::object()).head, HeadStyle());
+  EXPECT_EQ(shape_with_head({{"architectures", {"LlamaModel"}}}).head.kind, HeadKind::kRows);
+  EXPECT_EQ(shape_with_head(Json::object()).head, HeadStyle());
 }
 
 TEST(HeadKeys, WithoutLabelsTransformersMeansTwo) {
-  EXPECT_EQ(read({{"architectures", {"LlamaForSequenceClassification"}}}).head.numbers, 2);
+  EXPECT_EQ(shape_with_head({{"architectures", {"LlamaForSequenceClassification"}}}).head.numbers, 2);
 }
 
 TEST(HeadKeys, LabelsWithoutANumberAreRefused) {
