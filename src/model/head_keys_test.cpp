@@ -23,7 +23,9 @@ Json config_with(const Json& changes) {
   return config;
 }
 
-Shape shape_with_head(const Json& changes) { return shape_from_hugging_face(config_with(changes), "config.json"); }
+Shape shape_with_head(const Json& changes) {
+  return shape_from_hugging_face(config_with(changes), "config.json");
+}
 
 std::string fault(const Json& changes) {
   try {
@@ -36,9 +38,10 @@ std::string fault(const Json& changes) {
 
 TEST(HeadKeys, ClassesOfSequencesAndTokensAreRead) {
   const Shape sequences = shape_with_head({{"architectures", {"LlamaForSequenceClassification"}},
-                                {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}});
+                                           {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}});
   EXPECT_EQ(sequences.head, (HeadStyle{HeadKind::kSequence, 3, /*bias=*/false}));
-  const Shape tokens = shape_with_head({{"architectures", {"LlamaForTokenClassification"}}, {"num_labels", 5}});
+  const Shape tokens =
+      shape_with_head({{"architectures", {"LlamaForTokenClassification"}}, {"num_labels", 5}});
   EXPECT_EQ(tokens.head, (HeadStyle{HeadKind::kTokens, 5, /*bias=*/true}));
   EXPECT_EQ(shape_with_head({{"architectures", {"LlamaModel"}}}).head.kind, HeadKind::kRows);
   EXPECT_EQ(shape_with_head(Json::object()).head, HeadStyle());
