@@ -53,15 +53,15 @@ struct StepResult {
   double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }
 };
 
+// What an evaluation leaves of this rank's rows with a target, by micro-batch as in its tokens; empty on
+// all but the first of TP ranks.
+struct RowFigures {
+  std::vector<std::vector<double>> losses;
+  std::vector<std::vector<double>> numbers;  // of a head of numbers, all of each row
+};
+
 class Engine {
  public:
-  // What an evaluation leaves of this rank's rows with a target, by micro-batch as in its tokens; empty on
-  // all but the first of TP ranks.
-  struct RowFigures {
-    std::vector<std::vector<double>> losses;
-    std::vector<std::vector<double>> numbers;  // of a head of numbers, all of each row
-  };
-
   struct Options {
     Precision precision;
     strategy::WireCodecs codecs;

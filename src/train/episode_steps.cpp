@@ -116,7 +116,7 @@ std::vector<std::vector<double>> log_probabilities(RunContext& run, const rl::Mi
   run.control().together("planning an evaluation of responses", [&] {
     prepared = prepare_episodes(run, episodes, step, graph::Purpose::kEvaluate);
   });
-  runtime::Engine::RowFigures rows;
+  runtime::RowFigures rows;
   {
     const auto running = run.activity().nodes(base::text("evaluating responses of step ", step));
     run.engine().evaluate(prepared.graph, prepared.tokens, &rows);

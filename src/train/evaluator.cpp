@@ -92,7 +92,7 @@ class Evaluator::Impl {
     const PreparedStep step = prepare_step({planner_, table_, launch_.world_size, launch_.rank, &link_plans_},
                                            blend, 0, samples, graph::Purpose::kEvaluate);
     const bool has_numbers = table_.shape.head.kind != model::HeadKind::kVocabulary;
-    runtime::Engine::RowFigures rows;
+    runtime::RowFigures rows;
     const runtime::StepResult result =
         engine_->evaluate(step.graph, step.tokens, has_numbers ? &rows : nullptr);
     // Samples stand in a plan as they were given.
@@ -110,7 +110,7 @@ class Evaluator::Impl {
     const PreparedStep step =
         prepare_texts({planner_, table_, launch_.world_size, launch_.rank, &link_plans_}, own, 0,
                       graph::Purpose::kEvaluate);
-    runtime::Engine::RowFigures rows;
+    runtime::RowFigures rows;
     engine_->evaluate(step.graph, step.tokens, &rows);
     return numbers_by_text(step, launch_.world_size, launch_.rank, rows,
                            [this](const std::string& from) { return gather_texts(*ranks_, from); });

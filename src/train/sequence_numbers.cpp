@@ -22,7 +22,7 @@ void append_row(std::string& bytes, int64_t sequence, int64_t token, const doubl
 }
 
 std::string own_rows(const strategy::StepPlan& plan, int world_size, int rank,
-                     const runtime::StepTokens& tokens, const runtime::Engine::RowFigures& rows) {
+                     const runtime::StepTokens& tokens, const runtime::RowFigures& rows) {
   std::string bytes;
   const auto micro_batches = pieces_of_rank(plan, world_size, rank);
   for (size_t m = 0; m < rows.numbers.size(); ++m) {
@@ -49,7 +49,7 @@ std::string own_rows(const strategy::StepPlan& plan, int world_size, int rank,
 
 std::vector<std::vector<RowNumbers>> sequence_numbers(const strategy::StepPlan& plan, int world_size,
                                                       int rank, const runtime::StepTokens& tokens,
-                                                      const runtime::Engine::RowFigures& rows,
+                                                      const runtime::RowFigures& rows,
                                                       const GatherTexts& gather) {
   std::vector<std::vector<RowNumbers>> all(plan.sequences.size());
   for (const std::string& bytes : gather(own_rows(plan, world_size, rank, tokens, rows))) {

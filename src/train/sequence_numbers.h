@@ -25,7 +25,7 @@ struct RowNumbers {
 using GatherTexts = std::function<std::vector<std::string>(const std::string&)>;
 std::vector<std::vector<RowNumbers>> sequence_numbers(const strategy::StepPlan& plan, int world_size,
                                                       int rank, const runtime::StepTokens& tokens,
-                                                      const runtime::Engine::RowFigures& rows,
+                                                      const runtime::RowFigures& rows,
                                                       const GatherTexts& gather);
 
 // Adds the rows of a sequence of a blend whose documents, or tokens, have labels.

@@ -39,7 +39,7 @@ std::vector<TextNumbers> text_numbers(RunContext& run, const std::vector<GroupTe
   PreparedStep prepared;
   run.control().together("planning an evaluation of texts",
                          [&] { prepared = prepare(run, texts, step, graph::Purpose::kEvaluate); });
-  runtime::Engine::RowFigures rows;
+  runtime::RowFigures rows;
   {
     const auto running = run.activity().nodes(base::text("evaluating texts of step ", step));
     run.engine().evaluate(prepared.graph, prepared.tokens, &rows);

@@ -48,7 +48,7 @@ PreparedStep prepare_texts(const StepInputs& inputs, const std::vector<GroupText
 }
 
 std::vector<TextNumbers> numbers_by_text(const PreparedStep& prepared, int world_size, int rank,
-                                         const runtime::Engine::RowFigures& rows, const GatherTexts& gather) {
+                                         const runtime::RowFigures& rows, const GatherTexts& gather) {
   const auto of_sequences = sequence_numbers(prepared.plan, world_size, rank, prepared.tokens, rows, gather);
   std::vector<TextNumbers> numbers(of_sequences.size());
   for (size_t i = 0; i < of_sequences.size(); ++i) {

@@ -20,6 +20,6 @@ PreparedStep prepare_texts(const StepInputs& inputs, const std::vector<GroupText
 
 // The numbers of each text, of an evaluation that leaves `rows` on this rank; the same on all ranks.
 std::vector<TextNumbers> numbers_by_text(const PreparedStep& prepared, int world_size, int rank,
-                                         const runtime::Engine::RowFigures& rows, const GatherTexts& gather);
+                                         const runtime::RowFigures& rows, const GatherTexts& gather);
 
 }  // namespace sluice::train

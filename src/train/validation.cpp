@@ -64,7 +64,7 @@ std::optional<report::EvaluationMetrics> Validation::evaluate(const session::Val
     std::unique_ptr<PreparedStep> step;
     run_.control().together("planning the evaluation", [&] { step = ahead.next(); });
     const auto running = run_.activity().nodes(base::text("evaluating after step ", after_step));
-    runtime::Engine::RowFigures rows;
+    runtime::RowFigures rows;
     const runtime::StepResult result =
         run_.engine().evaluate(step->graph, step->tokens, scores ? &rows : nullptr);
     if (scores) add_scores(set, *step, rows, *scores);
@@ -107,7 +107,7 @@ std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const sessi
 }
 
 void Validation::add_scores(const session::ValidationData& set, const PreparedStep& step,
-                            const runtime::Engine::RowFigures& rows, ClassScores& scores) {
+                            const runtime::RowFigures& rows, ClassScores& scores) {
   const auto numbers =
       sequence_numbers(step.plan, run_.control().world_size(), run_.rank(), step.tokens, rows,
                        [&](const std::string& own) { return run_.control().gather_texts(own); });

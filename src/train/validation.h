@@ -44,7 +44,7 @@ class Validation {
   std::optional<report::EvaluationMetrics> evaluate_groups(const session::ValidationData& set,
                                                            int64_t after_step);
   void add_scores(const session::ValidationData& set, const PreparedStep& step,
-                  const runtime::Engine::RowFigures& rows, ClassScores& scores);
+                  const runtime::RowFigures& rows, ClassScores& scores);
   void answer(const session::ValidationData& set, report::EvaluationMetrics& metrics);
 
   RunContext& run_;
