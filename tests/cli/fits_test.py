@@ -68,9 +68,10 @@ class Fits(CommandTest):
         self.assertNotIn("fsdp", json.dumps(alone.get("fit") or {}), said)
 
     def test_wrong_values_are_named(self):
-        for arguments in (("--optimizer", "sgd"), ("--master-dtype", "int8"), ("--model", "no-such-model"),
-                          ("--max-cp", 0), ("--gpus", -1)):
-            result = call("fits", "--model", "llama-7b", *arguments)
+        known = ("--model", "llama-7b")
+        for arguments in (("--optimizer", "sgd", *known), ("--master-dtype", "int8", *known), ("--max-cp", 0, *known),
+                          ("--gpus", -1, *known), ("--model", "no-such-model")):
+            result = call("fits", *arguments)
             self.assertEqual((result.returncode, result.stdout), (2, ""), arguments)
             self.assertIn(str(arguments[1]), result.stderr)
 
