@@ -1,3 +1,8 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
 #include "runtime/test_cluster.h"

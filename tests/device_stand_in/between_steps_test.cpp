@@ -205,7 +205,8 @@ const Rollout kRollouts[] = {
 
 class Rollouts : public testing::TestWithParam<Rollout> {};
 TEST_P(Rollouts, SayAsOnTheHost) {
-  RunOptions options = three_steps({"<2,2,1>", "<1,1,4>", "<1,2,2>"});
+  RunOptions options = three_steps({"<2,2,1>", "<1,1,4>"});
+  options.steps = 2;
   GetParam().shape(options.shape);
   expect_no_fault(expect_as_on_host(options, rollouts));
 }
