@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "base/interval.h"
 #include "layers/cached_lanes.h"
 #include "layers/head.h"
