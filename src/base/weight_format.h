@@ -20,8 +20,8 @@ constexpr const char* name_of(WeightFormat format) {
   }
   return "";
 }
-inline constexpr WeightFormat kWeightFormats[] = {WeightFormat::kPlain, WeightFormat::kNf4, WeightFormat::kInt8,
-                                                  WeightFormat::kMxfp4};
+inline constexpr WeightFormat kWeightFormats[] = {WeightFormat::kPlain, WeightFormat::kNf4,
+                                                  WeightFormat::kInt8, WeightFormat::kMxfp4};
 
 inline constexpr int64_t kWeightBlock = 64;
 

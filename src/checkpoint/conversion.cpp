@@ -94,8 +94,7 @@ void export_adapters(Checkpoint& checkpoint, const std::filesystem::path& folder
                      const ExportOptions& options) {
   ExportOptions named = options;
   named.record = folder_record(checkpoint.companions());
-  export_adapters(folder, checkpoint.plain_table(), float_masters(checkpoint),
-                  base, named);
+  export_adapters(folder, checkpoint.plain_table(), float_masters(checkpoint), base, named);
 }
 
 std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std::filesystem::path& root,

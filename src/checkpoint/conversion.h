@@ -8,7 +8,8 @@
 
 namespace sluice::checkpoint {
 
-// The checkpoint's masters, by buckets of its plain_table(); float64 ones are rounded to float32. Valid as long as the checkpoint.
+// By buckets of its plain_table(): the checkpoint's masters; float64 ones are rounded to float32. Valid as
+// long as the checkpoint.
 ParameterSource float_masters(Checkpoint& checkpoint);
 
 // What of a checkpoint, or of a folder, is converted.

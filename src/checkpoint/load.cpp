@@ -121,7 +121,8 @@ void Checkpoint::require_model(const model::Shape& shape, TensorType type) const
   }
   if (shape.base.coded() && shape.base != manifest_.shape.base) {
     throw InputError(text(directory_.string(), " has its frozen base in ", text_of(manifest_.shape.base),
-                          " but the run in ", text_of(shape.base), ": resume with the model.base and train.dtype ",
+                          " but the run in ", text_of(shape.base),
+                          ": resume with the model.base and train.dtype ",
                           "it was made with, or begin from an export"));
   }
   if (manifest_.type != type) {
@@ -167,8 +168,7 @@ std::vector<std::byte> bytes_of_words(const std::vector<Element>& numbers, int64
 
 // The rows that have elements of a matrix, by row group.
 std::vector<Interval> rows_by_group(const model::Parameter& matrix, Interval elements) {
-  const Interval rows{elements.begin / matrix.columns,
-                      (elements.end + matrix.columns - 1) / matrix.columns};
+  const Interval rows{elements.begin / matrix.columns, (elements.end + matrix.columns - 1) / matrix.columns};
   std::vector<Interval> parts;
   int64_t first = 0;
   for (const model::RowGroup& group : matrix.groups) {
@@ -193,7 +193,8 @@ void read_expanded(const model::Parameter& coded, Interval elements, Element* va
     numbers.resize(static_cast<size_t>(own.size()));
     model::expand(coded.format, runs[i], runs[i].blocks(), blocks.data(), numbers.data());
     const Interval part = base::intersect(own, elements);
-    std::copy_n(numbers.begin() + (part.begin - own.begin), part.size(), values + (part.begin - elements.begin));
+    std::copy_n(numbers.begin() + (part.begin - own.begin), part.size(),
+                values + (part.begin - elements.begin));
   }
 }
 
@@ -207,12 +208,13 @@ void Checkpoint::read(const model::Bucket& bucket, Interval interval, State stat
                            read(there, elsewhere, state, values + (run.begin - interval.begin));
                        });
   if (state != State::kMaster) return;
-  places_.for_each_coded(bucket, interval,
-                         [&](const model::Parameter& own, Interval run, int there, const model::Parameter& coded) {
-                           read_expanded(coded, {run.begin - own.offset, run.end - own.offset},
-                                         values + (run.begin - interval.begin),
-                                         [&](Interval words, Element* to) { read(there, words, state, to); });
-                         });
+  places_.for_each_coded(
+      bucket, interval,
+      [&](const model::Parameter& own, Interval run, int there, const model::Parameter& coded) {
+        read_expanded(coded, {run.begin - own.offset, run.end - own.offset},
+                      values + (run.begin - interval.begin),
+                      [&](Interval words, Element* to) { read(there, words, state, to); });
+      });
 }
 
 template void Checkpoint::read(const model::Bucket&, Interval, State, float*);
@@ -240,9 +242,8 @@ void Checkpoint::verify(const model::ParameterTable& table, std::span<const Inte
   };
   for (const model::Bucket& bucket : table.buckets)
     places_.for_each_run(bucket, wanted[static_cast<size_t>(bucket.index)], want);
-  const auto want_all = [&](const model::Parameter& own, Interval run, int bucket, const model::Parameter& coded) {
-    want(own, run, bucket, coded.stored());
-  };
+  const auto want_all = [&](const model::Parameter& own, Interval run, int bucket,
+                            const model::Parameter& coded) { want(own, run, bucket, coded.stored()); };
   for (const model::Bucket& bucket : table.buckets)
     places_.for_each_coded(bucket, wanted[static_cast<size_t>(bucket.index)], want_all);
   for (size_t index = 0; index < files_.size(); ++index) {

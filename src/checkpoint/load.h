@@ -38,8 +38,8 @@ class Checkpoint {
   // Element must be the manifest's type: float or double. REQUIRES: the bucket has such a state.
   template <typename Element>
   void read(int bucket, base::Interval interval, State state, Element* values);
-  // The same of a bucket of the model that require_model accepted, as numbers what it has as such. What the checkpoint does not have stays as
-  // it is: adapters, and moments of what was frozen.
+  // The same of a bucket of the model that require_model accepted, as numbers what it has as such. What the
+  // checkpoint does not have stays as it is: adapters, and moments of what was frozen.
   template <typename Element>
   void read(const model::Bucket& bucket, base::Interval interval, State state, Element* values);
   bool has(int bucket, State state) const {

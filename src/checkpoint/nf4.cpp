@@ -87,8 +87,8 @@ Nf4Matrix::Nf4Matrix(const Tensor& codes, const std::vector<int64_t>& shape,
   const std::string name = where(described);
   const auto saved = base::require<std::vector<int64_t>>(state, "shape", name);
   if (saved != shape) {
-    throw InputError(text(name, " has shape ", shape_text(saved), ", config.json asks for ", shape_text(shape),
-                          ": the two belong to different models"));
+    throw InputError(text(name, " has shape ", shape_text(saved), ", config.json asks for ",
+                          shape_text(shape), ": the two belong to different models"));
   }
   block_ = base::require_in(state, "blocksize", base::Range<int64_t>{2, 1 << 20}, name);
   int64_t elements = 1;

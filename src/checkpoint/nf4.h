@@ -1,5 +1,5 @@
-// Matrices in 4 bits as bitsandbytes saves them (Linear4bit): codes two a byte, the first in the upper half, of
-// numbers that blocks scale by their absolute maxima, which may be quantised themselves ("double
+// Matrices in 4 bits as bitsandbytes saves them (Linear4bit): codes two a byte, the first in the upper half,
+// of numbers that blocks scale by their absolute maxima, which may be quantised themselves ("double
 // quantisation": Dettmers et al., QLoRA, 2023, section 3).
 #pragma once
 
@@ -18,7 +18,8 @@ class Nf4Matrix {
  public:
   // Behind the name of a matrix's codes, the names of what belongs to them.
   static constexpr const char* kState = ".quant_state.bitsandbytes__nf4";
-  static constexpr const char* kParts[] = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", kState};
+  static constexpr const char* kParts[] = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
+                                           kState};
 
   struct Tensor {
     const SafetensorsFile* file = nullptr;

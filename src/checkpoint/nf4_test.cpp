@@ -36,7 +36,8 @@ std::string state(const std::string& more) {
 // Code i modulo 16 at place i; each block's maximum is its number and a half.
 Tensors matrix() {
   std::vector<uint8_t> codes;
-  for (int64_t i = 0; i < kRows * kColumns; i += 2) codes.push_back(static_cast<uint8_t>(i % 16 << 4 | (i + 1) % 16));
+  for (int64_t i = 0; i < kRows * kColumns; i += 2)
+    codes.push_back(static_cast<uint8_t>(i % 16 << 4 | (i + 1) % 16));
   std::vector<float> maxima;
   for (int64_t block = 0; block < kBlocks; ++block) maxima.push_back(static_cast<float>(block) + 0.5F);
   const std::vector<float> map(model::kNf4Values.begin(), model::kNf4Values.end());
@@ -54,7 +55,8 @@ Tensors nested_matrix() {
   for (int64_t block = 0; block < kBlocks; ++block) codes.push_back(static_cast<uint8_t>(block + 1));
   std::vector<float> map;
   for (int code = 0; code < 256; ++code) map.push_back(static_cast<float>(code) / 4);
-  const std::string text = state(R"(, "nested_blocksize": 2, "nested_dtype": "float32", "nested_offset": 0.25)");
+  const std::string text =
+      state(R"(, "nested_blocksize": 2, "nested_dtype": "float32", "nested_offset": 0.25)");
   tensors["w.absmax"] = {"U8", {kBlocks}, bytes_of(codes)};
   tensors["w.nested_absmax"] = {"F32", {3}, bytes_of(std::vector<float>{1, 2, 4})};
   tensors["w.nested_quant_map"] = {"F32", {256}, bytes_of(map)};
@@ -109,15 +111,18 @@ std::string fault_of(const Tensors& tensors, const std::vector<int64_t>& shape =
 }
 
 TEST(Nf4, WhatIsMissingOrOfAWrongShapeIsNamed) {
-  for (const char* part : {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", Nf4Matrix::kState}) {
+  for (const char* part :
+       {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", Nf4Matrix::kState}) {
     Tensors tensors = nested_matrix();
     tensors.erase(std::string("w") + part);
-    EXPECT_THAT(fault_of(tensors), AllOf(HasSubstr(std::string("'w") + part + "' is missing"), HasSubstr("BF16")));
+    EXPECT_THAT(fault_of(tensors),
+                AllOf(HasSubstr(std::string("'w") + part + "' is missing"), HasSubstr("BF16")));
   }
   EXPECT_THAT(fault_of(matrix(), {8, 48}), AllOf(HasSubstr("[4, 96]"), HasSubstr("[8, 48]")));
   Tensors short_maxima = matrix();
   short_maxima["w.absmax"] = {"F32", {2}, bytes_of(std::vector<float>{1, 2})};
-  EXPECT_THAT(fault_of(short_maxima), AllOf(HasSubstr("w.absmax"), HasSubstr("F32 [2]"), HasSubstr("of 6 elements")));
+  EXPECT_THAT(fault_of(short_maxima),
+              AllOf(HasSubstr("w.absmax"), HasSubstr("F32 [2]"), HasSubstr("of 6 elements")));
   Tensors codes = matrix();
   codes["w"].bytes.pop_back();
   codes["w"].shape = {std::ssize(codes["w"].bytes)};

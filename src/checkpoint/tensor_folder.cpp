@@ -258,9 +258,8 @@ std::map<std::string, TensorType> TensorFolder::other_types() const {
 }
 
 bool TensorFolder::quantised() const {
-  return std::ranges::any_of(sources_, [](const auto& each) {
-    return each.second.scales != nullptr || each.second.nf4 != nullptr;
-  });
+  return std::ranges::any_of(
+      sources_, [](const auto& each) { return each.second.scales != nullptr || each.second.nf4 != nullptr; });
 }
 
 bool TensorFolder::is_carried(const std::string& name) const {

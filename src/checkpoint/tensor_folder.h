@@ -73,7 +73,7 @@ class TensorFolder {
     // Of a matrix in MXFP4 (mxfp4.h), whose blocks `tensor` has, or of one in 8 bits; else null.
     const SafetensorsFile* scales_file = nullptr;
     const TensorInfo* scales = nullptr;
-    std::optional<BlockScaled> blocks;  // of one in 8 bits
+    std::optional<BlockScaled> blocks;               // of one in 8 bits
     std::shared_ptr<const Nf4Matrix> nf4 = nullptr;  // of one as bitsandbytes saves it
   };
 

@@ -54,7 +54,8 @@ void add_words(const model::Parameter& parameter, State state, std::vector<float
                   model::output_maxima(parameter.format, group, values.data()), blocks.data());
     for (size_t at = 0; at < blocks.size(); at += static_cast<size_t>(word_bytes)) {
       uint32_t bits = 0;
-      std::memcpy(reinterpret_cast<std::byte*>(&bits) + 4 - word_bytes, &blocks[at], static_cast<size_t>(word_bytes));
+      std::memcpy(reinterpret_cast<std::byte*>(&bits) + 4 - word_bytes, &blocks[at],
+                  static_cast<size_t>(word_bytes));
       std::memcpy(&to.emplace_back(), &bits, sizeof bits);
     }
   }

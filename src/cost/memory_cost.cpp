@@ -91,7 +91,8 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
          memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size),
                             divide_up(all.coded, world_size)) +
          memory.pull_bytes(options().codecs.pull, divide_up(all.all, world_size), held.parameters) +
-         (counts_buffers(options()) ? narrow_copies_bytes(memory, divide_up(all.all - all.coded, world_size)) : 0) +
+         (counts_buffers(options()) ? narrow_copies_bytes(memory, divide_up(all.all - all.coded, world_size))
+                                    : 0) +
          link_buffer_bytes(cost_, scheme_, stage, world_size) + (head ? memory.logits_chunk_bytes : 0) +
          model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
                            memory.element_bytes) +

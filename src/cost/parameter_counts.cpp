@@ -47,7 +47,8 @@ int64_t expanded_elements(const model::Program& program, int64_t position, int t
     for (const model::Parameter& parameter : program.kind_at(position).parameters()) {
       if (!parameter.format.coded()) continue;
       const int lanes = parameter.experts > 0 ? expert_lanes : 1;
-      for (const base::Interval& rows : model::local_rows(parameter, {.tp = tp, .t = t, .expert_lanes = lanes}))
+      for (const base::Interval& rows :
+           model::local_rows(parameter, {.tp = tp, .t = t, .expert_lanes = lanes}))
         elements += rows.size() * parameter.columns;
     }
     most = std::max(most, elements);

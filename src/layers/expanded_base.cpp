@@ -99,7 +99,8 @@ void place(const model::CodedRows& run, base::Interval blocks, const at::Tensor&
     const at::Tensor all = numbers_BN.view({-1, group.columns, base::kWeightBlock}).transpose(1, 2);
     const at::Tensor flat = all.reshape({rows.size(), group.columns});
     const base::Interval own = base::intersect(rows, run.rows);
-    to.narrow(0, own.begin - run.rows.begin, own.size()).copy_(flat.narrow(0, own.begin - rows.begin, own.size()));
+    to.narrow(0, own.begin - run.rows.begin, own.size())
+        .copy_(flat.narrow(0, own.begin - rows.begin, own.size()));
     return;
   }
   if (group.outputs_last) {

@@ -50,8 +50,8 @@ class ShardCache {
                                  int t) {
     const auto [cut, parts, part] = residence_of(bucket, pipeline, lane, t);
     const auto [found, added] =
-        shards_.try_emplace({bucket.kind, bucket.trained, bucket.of_experts, bucket.coded, cut.tp, cut.t, cut.expert_lanes,
-                             cut.expert_lane, cut.own_experts.data(), parts, part});
+        shards_.try_emplace({bucket.kind, bucket.trained, bucket.of_experts, bucket.coded, cut.tp, cut.t,
+                             cut.expert_lanes, cut.expert_lane, cut.own_experts.data(), parts, part});
     if (added) {
       const base::IntervalSet whole = model::shard_of(bucket, cut);
       found->second = whole.part(resident_part(whole.size(), parts, part));
@@ -60,7 +60,8 @@ class ShardCache {
   }
 
  private:
-  std::map<std::tuple<int, bool, bool, bool, int, int, int, int, const int*, int, int>, base::IntervalSet> shards_;
+  std::map<std::tuple<int, bool, bool, bool, int, int, int, int, const int*, int, int>, base::IntervalSet>
+      shards_;
 };
 
 }  // namespace

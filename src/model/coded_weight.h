@@ -77,7 +77,8 @@ void expand(const BaseFormat& format, const CodedRows& run, base::Interval some,
 
 // The absolute maxima of a group's output rows, where blocks need them; else none.
 std::vector<float> output_maxima(const BaseFormat& format, const CodedGroup& group, const float* values);
-// Codes some blocks of a group from its numbers [rows, columns], as they are stored. `to`: of its first block.
+// Codes some blocks of a group from its numbers [rows, columns], as they are stored. `to`: of its first
+// block.
 void encode(const BaseFormat& format, const CodedGroup& group, base::Interval some, const float* values,
             const std::vector<float>& maxima, std::byte* to);
 

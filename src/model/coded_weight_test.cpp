@@ -35,8 +35,8 @@ std::vector<std::byte> encoded(WeightFormat format, const std::vector<float>& nu
 TEST(WeightBlocks, Nf4TakesTheNearestQuantileTimesTheMaximum) {
   std::vector<float> numbers(kWeightBlock, 0.0F);
   for (size_t i = 0; i < 16; ++i) numbers[i] = kNf4Values[i] * 3.0F;
-  numbers[16] = 0.03F * 3.0F;    // nearer to 0 than to 0.0796
-  numbers[17] = 0.05F * 3.0F;    // the other way round
+  numbers[16] = 0.03F * 3.0F;  // nearer to 0 than to 0.0796
+  numbers[17] = 0.05F * 3.0F;  // the other way round
   numbers[18] = -0.95F * 3.0F;
   const std::vector<std::byte> block = encoded(WeightFormat::kNf4, numbers);
   EXPECT_EQ(block[0], std::byte{0x01});  // the first of a pair is the upper half
@@ -61,9 +61,9 @@ TEST(WeightBlocks, Int8CountsInPartsOfTheRowsMaximum) {
 TEST(WeightBlocks, Mxfp4SharesAPowerOfTwoAmongHalfABlock) {
   std::vector<float> numbers(kWeightBlock, 0.0F);
   numbers[0] = 6.0F;
-  numbers[1] = -2.5F;   // between 2 and 3: to the even code
-  numbers[2] = 0.75F;   // between 0.5 and 1: to the even code
-  numbers[3] = 7.5F;    // as large as may be
+  numbers[1] = -2.5F;  // between 2 and 3: to the even code
+  numbers[2] = 0.75F;  // between 0.5 and 1: to the even code
+  numbers[3] = 7.5F;   // as large as may be
   numbers[32] = 0.375F;
   const std::vector<std::byte> block = encoded(WeightFormat::kMxfp4, numbers);
   const std::vector<float> back = decoded(WeightFormat::kMxfp4, block);
@@ -88,8 +88,12 @@ CodedGroup group_of(int64_t rows, int64_t columns, bool outputs_last) {
 }
 
 TEST(CodedWeight, EachNumberHasOnePlaceInOneBlock) {
-  for (const auto& [rows, columns, outputs_last] :
-       {std::tuple{3, 128, false}, {5, 40, false}, {128, 3, true}, {40, 5, true}, {64, 1, true}, {7, 9, false}}) {
+  for (const auto& [rows, columns, outputs_last] : {std::tuple{3, 128, false},
+                                                    {5, 40, false},
+                                                    {128, 3, true},
+                                                    {40, 5, true},
+                                                    {64, 1, true},
+                                                    {7, 9, false}}) {
     const CodedGroup group = group_of(rows, columns, outputs_last);
     std::set<std::pair<int64_t, int64_t>> places;
     for (int64_t block = 0; block < group.blocks(); ++block) {
@@ -98,7 +102,8 @@ TEST(CodedWeight, EachNumberHasOnePlaceInOneBlock) {
         EXPECT_TRUE(place.row >= 0 && place.row < rows && place.column >= 0 && place.column < columns);
         EXPECT_TRUE(places.insert({place.row, place.column}).second);
         const Interval of_row = group.blocks_of({place.row, place.row + 1});
-        EXPECT_TRUE(block >= of_row.begin && block < of_row.end) << rows << " x " << columns << " row " << place.row;
+        EXPECT_TRUE(block >= of_row.begin && block < of_row.end)
+            << rows << " x " << columns << " row " << place.row;
       }
     }
     EXPECT_EQ(std::ssize(places), rows * columns);
@@ -139,7 +144,8 @@ TEST(CodedWeight, TpRanksExpandTheirRowsFromTheirWords) {
             if (run.group.first_word != group.first_word) continue;
             std::vector<float> own(static_cast<size_t>(run.rows.size() * group.columns));
             expand(parameter.format, run, run.blocks(),
-                   words.data() + run.blocks().begin * group.block_words * parameter.format.word_bytes, own.data());
+                   words.data() + run.blocks().begin * group.block_words * parameter.format.word_bytes,
+                   own.data());
             EXPECT_TRUE(std::equal(own.begin(), own.end(), all.begin() + run.rows.begin * group.columns))
                 << parameter.name << " rows " << run.rows.begin;
           }

@@ -52,9 +52,9 @@ struct Parameter {
   Learns learns = Learns::kByGradient;
   BaseFormat format = {};
   bool outputs_last = false;  // stored [in, out]
-  std::string name;    // of the whole model: "layers.3.qkv"
-  int64_t offset = 0;  // first element in the bucket's flat array
-  int64_t place = 0;   // first element in that of all the operation's parameters, whatever is frozen
+  std::string name;           // of the whole model: "layers.3.qkv"
+  int64_t offset = 0;         // first element in the bucket's flat array
+  int64_t place = 0;          // first element in that of all the operation's parameters, whatever is frozen
 
   int64_t size() const { return rows * columns; }
   // Elements of the bucket's flat array: words where it is coded, each group's blocks end to end.
@@ -75,9 +75,7 @@ struct Parameter {
   bool is_narrowed() const { return adapts && factor == Factor::kNone && !one_dimensional(); }
   // Travels as it is, with its gradients or counts, whatever codec others have: few numbers, and counts
   // steer.
-  bool keeps_its_bits() const {
-    return one_dimensional() || learns != Learns::kByGradient || format.coded();
-  }
+  bool keeps_its_bits() const { return one_dimensional() || learns != Learns::kByGradient || format.coded(); }
 };
 
 // "q_proj" of "self_attn.q_proj.weight".

@@ -335,7 +335,8 @@ void quantize_base(Shape& shape, const BaseFormat& format) {
   if (!format.coded()) return;
   const char* name = base::name_of(format.format);
   if (shape.lora.rank == 0) {
-    throw InputError(text("model.base is ", name, ", which keeps what LoRA freezes in few bits, but lora.rank is 0: "
+    throw InputError(text("model.base is ", name,
+                          ", which keeps what LoRA freezes in few bits, but lora.rank is 0: "
                           "set lora.rank, or leave model.base at \"none\""));
   }
   shape.base = format;
@@ -344,7 +345,8 @@ void quantize_base(Shape& shape, const BaseFormat& format) {
     for (const Parameter& parameter : bucket.parameters) {
       const std::string fault = bucket.coded ? format_fault(format, parameter) : "";
       if (fault.empty()) continue;
-      throw InputError(text("model.base is ", name, ", but ", fault, ": choose \"nf4\", whose blocks may have parts "
+      throw InputError(text("model.base is ", name, ", but ", fault,
+                            ": choose \"nf4\", whose blocks may have parts "
                             "of several rows"));
     }
   }
@@ -405,8 +407,8 @@ void read_tuning(const base::Json& json, const std::string& name, Shape& shape) 
   const base::Json* coded = base::find(json, "base");
   if (coded == nullptr) return;
   const auto format = base::require<std::string>(*coded, "format", name);
-  const auto found = std::ranges::find(base::kWeightFormats, format,
-                                       [](base::WeightFormat each) { return std::string(base::name_of(each)); });
+  const auto found = std::ranges::find(
+      base::kWeightFormats, format, [](base::WeightFormat each) { return std::string(base::name_of(each)); });
   if (found == std::end(base::kWeightFormats))
     throw InputError(text(name, ": base.format is '", format, "', which this program does not know"));
   quantize_base(shape, {*found, base::require_in(*coded, "word_bytes", kWordBytes, name)});

@@ -12,9 +12,9 @@ namespace {
 using base::kWeightBlock;
 using base::WeightFormat;
 
-constexpr int64_t kHalf = 32;         // numbers of MXFP4 that share an exponent
-constexpr int kExponentBias = 127;    // of E8M0
-constexpr int kLargestExponent = 2;   // of E2M1: 4 <= 6 < 8
+constexpr int64_t kHalf = 32;        // numbers of MXFP4 that share an exponent
+constexpr int kExponentBias = 127;   // of E8M0
+constexpr int kLargestExponent = 2;  // of E2M1: 4 <= 6 < 8
 constexpr float kInt8Largest = 127.0F;
 
 // Codes of 4 bits: the first of a pair above the other in NF4, below it in MXFP4.
@@ -112,7 +112,8 @@ void decode_block(WeightFormat format, const std::byte* block, float* numbers) {
   switch (format) {
     case WeightFormat::kNf4: {
       const float most = block_maximum(format, block);
-      for (int64_t i = 0; i < kWeightBlock; ++i) numbers[i] = kNf4Values[nibble(block, i, First::kHigh)] * most;
+      for (int64_t i = 0; i < kWeightBlock; ++i)
+        numbers[i] = kNf4Values[nibble(block, i, First::kHigh)] * most;
       return;
     }
     case WeightFormat::kInt8: {

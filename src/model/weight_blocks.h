@@ -1,5 +1,5 @@
-// Blocks of a coded matrix (base/weight_format.h), one at a time: numbers to codes and back. The arithmetic is
-// that of bitsandbytes (quantize_4bit, dequantize_4bit, int8_vectorwise_quant) and of the OCP Microscaling
+// Blocks of a coded matrix (base/weight_format.h), one at a time: numbers to codes and back. The arithmetic
+// is that of bitsandbytes (quantize_4bit, dequantize_4bit, int8_vectorwise_quant) and of the OCP Microscaling
 // Formats, in float.
 #pragma once
 
@@ -12,23 +12,22 @@
 namespace sluice::model {
 
 // The quantiles of a normal distribution that codes of NF4 stand for; and what codes of E2M1 do.
-inline constexpr std::array<float, 16> kNf4Values = {
-    -1.0F,
-    -0.6961928009986877F,
-    -0.5250730514526367F,
-    -0.39491748809814453F,
-    -0.28444138169288635F,
-    -0.18477343022823334F,
-    -0.09105003625154495F,
-    0.0F,
-    0.07958029955625534F,
-    0.16093020141124725F,
-    0.24611230194568634F,
-    0.33791524171829224F,
-    0.44070982933044434F,
-    0.5626170039176941F,
-    0.7229568362236023F,
-    1.0F};
+inline constexpr std::array<float, 16> kNf4Values = {-1.0F,
+                                                     -0.6961928009986877F,
+                                                     -0.5250730514526367F,
+                                                     -0.39491748809814453F,
+                                                     -0.28444138169288635F,
+                                                     -0.18477343022823334F,
+                                                     -0.09105003625154495F,
+                                                     0.0F,
+                                                     0.07958029955625534F,
+                                                     0.16093020141124725F,
+                                                     0.24611230194568634F,
+                                                     0.33791524171829224F,
+                                                     0.44070982933044434F,
+                                                     0.5626170039176941F,
+                                                     0.7229568362236023F,
+                                                     1.0F};
 inline constexpr std::array<float, 16> kE2m1Values = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
                                                       -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
 

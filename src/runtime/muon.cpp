@@ -97,7 +97,8 @@ std::vector<Round> rounds_of(const std::vector<HiddenMatrix>& matrices, int rank
   std::vector<Round> rounds;
   for (size_t i = 0; i < matrices.size(); ++i) {
     const auto rank = static_cast<size_t>(of_matrix[i]);
-    if (next[rank] == rounds.size()) rounds.push_back({std::vector<const HiddenMatrix*>(next.size(), nullptr)});
+    if (next[rank] == rounds.size())
+      rounds.push_back({std::vector<const HiddenMatrix*>(next.size(), nullptr)});
     rounds[next[rank]++].of_rank[rank] = &matrices[i];
   }
   return rounds;
@@ -167,8 +168,8 @@ class MatrixUpdates {
     };
     InFlight result{sent, at::empty({std::accumulate(receive.begin(), receive.end(), int64_t{0})}, numbers()),
                     nullptr};
-    result.pending = world_.all_to_all(sent.const_data_ptr(), in_bytes(send), result.received.mutable_data_ptr(),
-                                       in_bytes(receive));
+    result.pending = world_.all_to_all(sent.const_data_ptr(), in_bytes(send),
+                                       result.received.mutable_data_ptr(), in_bytes(receive));
     return result;
   }
 

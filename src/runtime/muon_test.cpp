@@ -79,8 +79,8 @@ TEST(Muon, UpdatesAsItsFormulasSay) {
         at::Tensor x = gradient.lerp(momenta[i], 0.95);
         if (matrix.outputs_last) x = x.t();
         const auto rows = static_cast<double>(x.size(0)), columns = static_cast<double>(x.size(1));
-        const double factor =
-            matches_adamw ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
+        const double factor = matches_adamw ? 0.2 * std::sqrt(std::max(rows, columns))
+                                            : std::sqrt(std::max(1.0, rows / columns));
         at::Tensor made = orthogonal(x, 5, 1e-7);
         if (matrix.outputs_last) made = made.t();
         expected[i].mul_(1 - 0.02 * 0.1).sub_(made * (0.02 * factor));
@@ -90,7 +90,8 @@ TEST(Muon, UpdatesAsItsFormulasSay) {
     for (size_t i = 0; i < matrices.size(); ++i) {
       const at::Tensor& master = store.owner(matrices[i].bucket).master;
       EXPECT_TRUE(at::allclose(stored_matrix(master, matrices[i]), expected[i], 1e-12, 1e-12)) << i;
-      stored_matrix(master, matrices[i]).copy_(stored_matrix(before[static_cast<size_t>(matrices[i].bucket)], matrices[i]));
+      stored_matrix(master, matrices[i])
+          .copy_(stored_matrix(before[static_cast<size_t>(matrices[i].bucket)], matrices[i]));
     }
     for (const model::Bucket& bucket : table.buckets)
       EXPECT_TRUE(at::equal(store.owner(bucket.index).master, before[static_cast<size_t>(bucket.index)]));

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "model/coded_weight.h"
 #include "link/wire.h"
+#include "model/coded_weight.h"
 
 namespace sluice::runtime {
 
@@ -110,8 +110,7 @@ void ParameterStore::copy_exact(const model::Bucket& bucket) {
   const OwnerSlice& slice = owner(bucket.index);
   for (const model::Parameter& parameter : bucket.parameters) {
     if (!parameter.keeps_its_bits()) continue;
-    const base::Interval own =
-        base::intersect(slice.owned, parameter.stored());
+    const base::Interval own = base::intersect(slice.owned, parameter.stored());
     const auto part = [&](const at::Tensor& of) {
       return of.narrow(0, own.begin - slice.owned.begin, own.size());
     };
@@ -299,9 +298,10 @@ void load_coded(ParameterStore& store, const model::Bucket& bucket, const PlainS
       source(plain, numbers, values.data());
       std::vector<std::byte> codes(static_cast<size_t>(all.size() * format.word_bytes));
       const std::vector<float> maxima = model::output_maxima(format, group, values.data());
-      at::parallel_for(0, group.blocks(), kGrainElements / base::kWeightBlock, [&](int64_t begin, int64_t end) {
-        model::encode(format, group, {begin, end}, values.data(), maxima, codes.data());
-      });
+      at::parallel_for(0, group.blocks(), kGrainElements / base::kWeightBlock,
+                       [&](int64_t begin, int64_t end) {
+                         model::encode(format, group, {begin, end}, values.data(), maxima, codes.data());
+                       });
       std::copy_n(codes.begin() + (own.begin - all.begin) * format.word_bytes, own.size() * format.word_bytes,
                   words + (own.begin - slice.owned.begin) * format.word_bytes);
     }

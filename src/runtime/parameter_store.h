@@ -128,8 +128,7 @@ class ParameterStore {
 // Codes what this rank owns of a coded bucket; `source` gives the numbers of the bucket as it would be if it
 // were not coded (model::plain_bucket), a whole matrix or expert's at a time. Behind the last one
 // refresh_compute_copies().
-using PlainSource =
-    std::function<void(const model::Bucket& plain, base::Interval interval, float* values)>;
+using PlainSource = std::function<void(const model::Bucket& plain, base::Interval interval, float* values)>;
 void load_coded(ParameterStore& store, const model::Bucket& bucket, const PlainSource& source);
 
 // LLaMA's initialisation, as each parameter's kind says (model::Start): normal(0, 0.02), residual outputs

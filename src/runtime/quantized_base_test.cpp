@@ -106,8 +106,10 @@ TEST(QuantizedBase, TrainsAsItsExpandedNumbersOnLanesThatShare) {
 }
 
 TEST(QuantizedBase, AtenExpandsAsTheCpu) {
-  for (const auto& [format, hidden] : {std::pair{WeightFormat::kNf4, 0}, {WeightFormat::kNf4, 128},
-                                       {WeightFormat::kInt8, 128}, {WeightFormat::kMxfp4, 128}}) {
+  for (const auto& [format, hidden] : {std::pair{WeightFormat::kNf4, 0},
+                                       {WeightFormat::kNf4, 128},
+                                       {WeightFormat::kInt8, 128},
+                                       {WeightFormat::kMxfp4, 128}}) {
     for (const comm::DType dtype : {comm::DType::kBFloat16, comm::DType::kFloat32, comm::DType::kFloat64}) {
       const model::ParameterTable table =
           model::parameter_table(shape_of(format, comm::size_of(dtype), hidden));
@@ -116,7 +118,8 @@ TEST(QuantizedBase, AtenExpandsAsTheCpu) {
       for (const model::Bucket& bucket : table.buckets) {
         if (!bucket.coded) continue;
         const at::Tensor& words = store.owner(bucket.index).master;
-        EXPECT_TRUE(at::equal(layers::expanded(bucket, {}, words), layers::aten::expanded(bucket, {}, words, 7)))
+        EXPECT_TRUE(
+            at::equal(layers::expanded(bucket, {}, words), layers::aten::expanded(bucket, {}, words, 7)))
             << base::name_of(format) << " bucket " << bucket.index;
       }
     }

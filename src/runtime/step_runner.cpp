@@ -217,8 +217,8 @@ void StepRunner::run(const Node& node) {
       // Nothing good comes of gradients that are not numbers: masters stay as they are, on all ranks.
       if (!std::isfinite(scalars_.loss_sum) || !std::isfinite(scalars_.gradient_squares)) return;
       if (optimizer_->muon) {
-        update_matrices(resources_.store, *optimizer_, std::max<int64_t>(1, scalars_.targets), gradient_norm(),
-                        resources_.communicators.link_inter());
+        update_matrices(resources_.store, *optimizer_, std::max<int64_t>(1, scalars_.targets),
+                        gradient_norm(), resources_.communicators.link_inter());
       }
       return update(resources_.store, *optimizer_, std::max<int64_t>(1, scalars_.targets), gradient_norm());
   }
