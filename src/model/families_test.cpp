@@ -269,7 +269,7 @@ TEST(Families, NemotronHsLayersHaveOnePart) {
   config.erase("hybrid_override_pattern");
   expect_fault(config, "hybrid_override_pattern");
   config["layers_block_type"] = {"mamba", "mlp", "attention", "moe"};
-  expect_fault(config, "layers_block_type[3] is \"moe\"");
+  expect_fault(config, "key 'n_routed_experts' is missing");
   expect_fault(config, "layers_block_type", Json::array(), "a type for each layer");
   expect_fault(config, "layers_block_type", Json::array({3}), "layers_block_type[0] is 3");
   expect_fault(config, "layers_block_type", "M*?", "layers_block_type[2] is \"?\"");

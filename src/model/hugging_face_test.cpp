@@ -581,7 +581,7 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
        "model_type is \"rwkv7\" but Sluice computes only llama, mistral, qwen2, qwen3, phi3, granite"},
       {[](Json& j) { j.erase("model_type"); }, "'model_type' is missing"},
       {[](Json& j) { j["architectures"] = {"Qwen2ForCausalLM"}; }, "architectures is [\"Qwen2ForCausalLM\"]"},
-      {[](Json& j) { j["architectures"] = {"LlamaForSequenceClassification"}; }, "architectures is"},
+      {[](Json& j) { j["architectures"] = {"LlamaForQuestionAnswering"}; }, "architectures is"},
       {[](Json& j) { j["attention_bias"] = true; }, "attention_bias is true"},
       {[](Json& j) { j["mlp_bias"] = true; }, "mlp_bias is true"},
       {[](Json& j) { j["hidden_act"] = "gelu"; }, "hidden_act is \"gelu\""},
