@@ -395,7 +395,8 @@ TEST(ExportedAdapters, OfExpertsHaveTheNamesThatPeftGivesThem) {
     const model::ParameterTable table = model::parameter_table(with_experts(std::move(targets)));
     export_adapters(root / name, table, values_in(table), "base");
     std::set<std::string> names;
-    for (const TensorInfo& tensor : SafetensorsFile(root / name / "adapter_model.safetensors").tensors())
+    const SafetensorsFile file(root / name / "adapter_model.safetensors");
+    for (const TensorInfo& tensor : file.tensors())
       names.insert(tensor.name.substr(tensor.name.find("layers.")));
     return std::pair(names, base::read_json(root / name / "adapter_config.json"));
   };

@@ -86,11 +86,11 @@ inline const std::vector<Variation>& position_variations() {
       {"NeighboursTurn", [](Shape& s) { turn(s, model::Turning::kNeighbours); }},
       {"SomeNeighboursTurnOfNormedHeads",
        [](Shape& s) {
-         turn(s, model::Turning::kNeighbours);
          s.rotated = 4;
          s.qk_norm = model::QkNorm::kEachHead;
          s.qkv_bias = true;
          s.norm_place = model::NormPlace::kAround;
+         turn(s, model::Turning::kNeighbours);
        }},
       {"HalvesTurnBackwards", [](Shape& s) { turn(s, model::Turning::kHalvesBackwards); }},
       {"HeadsNormedBehindTheirRotation",

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
 #include "cost/memory_cost.h"
 #include "schedule/pipeline_schedule.h"
@@ -43,6 +46,13 @@ strategy::Unit ring_over(int first_lane, int lanes, int64_t length) {
   return {.first_lane = first_lane, .lanes = lanes, .sequences = {{9, length}}};
 }
 
+PipelinePlan plan_of(strategy::Pipeline pipeline, std::vector<strategy::Unit> units) {
+  PipelinePlan plan;
+  plan.pipeline = std::move(pipeline);
+  plan.units = std::move(units);
+  return plan;
+}
+
 TEST(PipelineLoad, RowsOfATableEqualUnits) {
   const strategy::Pipeline pipeline{.scheme = {.pp = 3}, .ranks = {0, 1, 2}};
   const cost::CostModel cost = plain_cost(1);
@@ -67,8 +77,8 @@ TEST(PipelineLoad, RowsOfATableEqualUnits) {
 }
 
 TEST(PipelineLoad, CellsOfEveryStageAndTransfersByNode) {
-  const PipelinePlan plan{.pipeline = {.scheme = {.pp = 3}, .ranks = {0, 1, 2}},
-                          .units = {unit_on(0, {10, 20}), unit_on(0, {30})}};
+  const PipelinePlan plan =
+      plan_of({.scheme = {.pp = 3}, .ranks = {0, 1, 2}}, {unit_on(0, {10, 20}), unit_on(0, {30})});
   const PipelineLoad load = pipeline_load(plan, plain_cost(1), 3);
   EXPECT_EQ(load.stages, 3);
   EXPECT_EQ(load.lanes, 1);
@@ -85,8 +95,8 @@ TEST(PipelineLoad, CellsOfEveryStageAndTransfersByNode) {
 }
 
 TEST(PipelineLoad, LanesOfAUnitShareItsAttention) {
-  const PipelinePlan plan{.pipeline = {.scheme = {.cp = 3}, .ranks = {0, 1, 2}},
-                          .units = {unit_on(0, {5}), ring_over(0, 2, 40)}};
+  const PipelinePlan plan =
+      plan_of({.scheme = {.cp = 3}, .ranks = {0, 1, 2}}, {unit_on(0, {5}), ring_over(0, 2, 40)});
   const std::vector<TimedUnit> units = timed_units(plan, plain_cost(1));
   ASSERT_EQ(units.size(), 2u);
   EXPECT_EQ(units[0].tokens, 5);
@@ -97,7 +107,7 @@ TEST(PipelineLoad, LanesOfAUnitShareItsAttention) {
 }
 
 TEST(PipelineLoad, SequencesOfALaneBesideARingAreItsAlone) {
-  PipelinePlan plan{.pipeline = {.scheme = {.cp = 2}, .ranks = {0, 1}}, .units = {ring_over(0, 2, 40)}};
+  PipelinePlan plan = plan_of({.scheme = {.cp = 2}, .ranks = {0, 1}}, {ring_over(0, 2, 40)});
   plan.units[0].own = {{}, {{3, 10}}};
   const TimedUnit unit = timed_units(plan, plain_cost(1)).at(0);
   EXPECT_EQ(unit.tokens, 30);
@@ -107,8 +117,8 @@ TEST(PipelineLoad, SequencesOfALaneBesideARingAreItsAlone) {
 // Keys and values of 2 heads of 8 in 4 bytes: 128 bytes a token, 2 ns; nodes of two ranks.
 TEST(PipelineLoad, RingsAddWhatAttentionDoesNotHide) {
   const auto forward_ns = [](double a, int first_lane, int lanes) {
-    const PipelinePlan plan{.pipeline = {.scheme = {.cp = 4}, .ranks = {0, 1, 2, 3}},
-                            .units = {ring_over(first_lane, lanes, 40)}};
+    const PipelinePlan plan =
+        plan_of({.scheme = {.cp = 4}, .ranks = {0, 1, 2, 3}}, {ring_over(first_lane, lanes, 40)});
     return timed_units(plan, plain_cost(a)).at(0).forward_ns.at(0);
   };
   EXPECT_EQ(forward_ns(0, 0, 2), 4 * (20 + 7) + 4 * (5 + 40));
