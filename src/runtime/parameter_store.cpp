@@ -65,7 +65,7 @@ void set_master(const OwnerSlice& slice, int64_t first, const at::Tensor& number
   }
   constexpr int32_t kHalf = 0x7fff, kExponent = 0x7f800000;
   const at::Tensor bits = numbers.to(at::kFloat).view(at::kInt), cut = bits.bitwise_right_shift(kBitsBelow);
-  const at::Tensor nearest = (bits + kHalf + cut.bitwise_and(1)).bitwise_right_shift(kBitsBelow);
+  const at::Tensor nearest = bits.add(kHalf).add(cut.bitwise_and(1)).bitwise_right_shift(kBitsBelow);
   const at::Tensor finite = bits.bitwise_and(kExponent).ne(kExponent);
   to.view(at::kShort).copy_(at::where(finite, nearest, cut));
 }

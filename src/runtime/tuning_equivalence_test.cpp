@@ -162,8 +162,8 @@ TEST(AdaptersOfExperts, TrainAsOneRankWhereverExpertsAre) {
   options.shape.experts = {.count = 6,
                            .per_token = 2,
                            .hidden = 14,
-                           .shared_hidden = 12,
                            .normalised = true,
+                           .shared_hidden = 12,
                            .sigmoid = true,
                            .corrected = true};
   model::adapt(options.shape,
@@ -180,7 +180,7 @@ TEST(AdaptersOfExperts, TrainAsOneRankWhereverExpertsAre) {
     expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
   }
   options.spare_experts = -1;
-  options.policies = {{.recompute = true}, {.offload_permille = 500}, {}};
+  options.policies = {{.recompute_permille = strategy::MemoryPolicy::kAll}, {.offload_permille = 500}, {}};
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
