@@ -48,7 +48,7 @@ session::PlanningTask task_of(const cost::CostModel& cost, int ranks, std::vecto
           .cost = cost,
           .context_length = kContextTokens,
           .sample_batches = batches,
-          .choices = {.policies = {{}, {.recompute = true}}},
+          .choices = {.policies = {{}, {.recompute_permille = 1000}}},
           .devices = std::move(devices)};
 }
 

@@ -35,8 +35,8 @@ int run() {
                                                {.offload_permille = 500},
                                                {.offload_permille = 800},
                                                {.offload_permille = 1000},
-                                               {.recompute = true},
-                                               {.recompute = true, .offload_permille = 1000}}) {
+                                               {.recompute_permille = 1000},
+                                               {.recompute_permille = 1000, .offload_permille = 1000}}) {
     options.policies = {policy};
     const runtime::RunRecord record = runtime::run_in_process(options);
     if (kept.losses.empty()) kept = record;

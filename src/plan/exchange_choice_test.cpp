@@ -63,8 +63,8 @@ TEST_P(ExchangeChoice, MoreOfThemNeverMakeAMeanStepLonger) {
     ring_ns += ringed.estimated_ns;
     any_ns += free.estimated_ns;
   }
-  // Ends that differ by less count as equal.
-  EXPECT_LE(any_ns, ring_ns + ring_ns / kNegligiblePart)
+  // Neither search goes on for gains below kNegligiblePart, and there are several of them in a plan.
+  EXPECT_LE(any_ns, ring_ns + 4 * ring_ns / kNegligiblePart)
       << "ratio " << static_cast<double>(any_ns) / static_cast<double>(ring_ns);
 }
 

@@ -73,8 +73,9 @@ const Feature kMore[] = {
     {"RecomputingAndOffloading",
      [] {
        RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "<1,1,4>"});
-       options.policies = {
-           {.recompute = true}, {.offload_permille = 700}, {.recompute = true, .offload_permille = 1000}};
+       options.policies = {{.recompute_permille = 1000},
+                           {.offload_permille = 700},
+                           {.recompute_permille = 1000, .offload_permille = 1000}};
        return options;
      }},
     {"Branches",
@@ -88,7 +89,8 @@ const Feature kMore[] = {
        RunOptions options = short_run(4, {"<1,1,4,4,4>", "<1,1,4,4,2>", "<2,1,2,2,2>"});
        options.shape.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
        options.spare_experts = 2;
-       options.policies = {{}, {.recompute = true}, {.recompute = true, .offload_permille = 600}};
+       options.policies = {
+           {}, {.recompute_permille = 1000}, {.recompute_permille = 1000, .offload_permille = 600}};
        return options;
      }},
     {"DividedExpertsBesideNestedExchanges",
