@@ -88,9 +88,10 @@ class AttentionMixer final : public Mixer {
         weights_(attention_vectors(site.own_weights())),
         gradients_(attention_vectors(site.own_gradients())) {
     if (own.head_norm == model::QkNorm::kNone || own.head_norm_style.weights) return;
-    const at::TensorOptions like = site.own_weights().tensor(roles::kQkv).options();
+    const at::Tensor like = site.own_weights().tensor(roles::kQkv);
+    if (!like.defined()) return;  // weight gradients alone need no norms
     for (const NormedHeads& heads : normed_heads())
-      weights_.*heads.norm_D = at::ones({heads.norm.width / heads.norm.ranks}, like);
+      weights_.*heads.norm_D = at::ones({heads.norm.width / heads.norm.ranks}, like.options());
   }
 
   Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {

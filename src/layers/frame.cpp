@@ -46,11 +46,13 @@ std::vector<at::Tensor> in_factors(const Site& site, const model::Part& part, co
   for (size_t i = 0; i < roles.in.size(); ++i) {
     const auto own = std::ranges::find(part.factors, roles.in[i].role, &model::GroupFactors::role);
     at::Tensor& factor = all.emplace_back();
-    if (own == part.factors.end()) continue;
+    const at::Tensor& weight = weights.in[i].w_AB;
+    // Weight gradients, whose cells may be without weights, are made of rows that have their factors.
+    if (own == part.factors.end() || !weight.defined()) continue;
     const auto parameter = std::ranges::find(parameters, own->role, &model::Parameter::role);
     std::vector<at::Tensor> groups;
     for (const base::Interval& rows : model::local_rows(*parameter, site.context.cut(site.layer())))
-      groups.push_back(at::full({rows.size()}, own->of_groups[groups.size()], weights.in[i].w_AB.options()));
+      groups.push_back(at::full({rows.size()}, own->of_groups[groups.size()], weight.options()));
     factor = at::cat(groups);
   }
   return all;

@@ -47,7 +47,7 @@ class EquivalenceOfHeads : public testing::TestWithParam<HeadCase> {
 TEST_P(EquivalenceOfHeads, TensorParallel) {
   // More ranks than most heads have numbers: each has all of them.
   expect_as_one_rank(2, {"<2,1,1>"}, {dealt_plan});
-  expect_as_one_rank(4, {"<4,1,1>"}, {dealt_plan});
+  expect_as_one_rank(6, {"<6,1,1>"}, {dealt_plan});
 }
 
 TEST_P(EquivalenceOfHeads, Stages) { expect_as_one_rank(4, {"<2,2,1>", "<1,4,1>"}, {dealt_plan}); }

@@ -115,7 +115,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     }
     batch.saved.resize(static_cast<size_t>(run_.size()));
     batch.deferred.resize(batch.saved.size());
-    batch.vector_gradients.resize(batch.saved.size());
+    batch.early_gradients.resize(batch.saved.size());
     batch.away.resize(batch.saved.size());
   }
   SLUICE_ASSERT(next == tokens.size(), base::text("tokens of ", tokens.size(), " micro-batches for ", next));
@@ -224,7 +224,8 @@ void StepRunner::run(const Node& node) {
   }
 }
 
-// Gradients of vectors are made with input gradients, and wait for the matrices' before they are summed.
+// Some gradients are made with input gradients (Parameter::learns_with_input), and wait for the matrices'
+// before they are summed.
 GatheredParameters::Operation StepRunner::shared_operation(cost::CellKind kind, int64_t position) const {
   const model::Program& program = resources_.store.table().program;
   const bool trains = optimizer_ != nullptr;
@@ -300,9 +301,9 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
       operation->help(travelling_[pass], kind == cost::CellKind::kForward ? layers::Direction::kForward
                                                                           : layers::Direction::kBackward);
     } else {
-      if (kind == cost::CellKind::kBackwardWeight) add_vector_gradients(*batch, position);
+      if (kind == cost::CellKind::kBackwardWeight) add_early_gradients(*batch, position);
       compute(*batch, *operation);
-      if (own.makes_gradients && !own.sums_gradients) keep_vector_gradients(*batch, position);
+      if (own.makes_gradients && !own.sums_gradients) keep_early_gradients(*batch, position);
     }
     activations_.give_back(expanded.bytes);
   }
@@ -311,7 +312,7 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
 
 // Calls visit(gradient) for the part of each vector in what is gathered of an operation's gradients.
 template <typename Visit>
-void StepRunner::for_each_vector(int64_t position, Visit visit) const {
+void StepRunner::for_each_early_gradient(int64_t position, Visit visit) const {
   const model::ParameterTable& table = resources_.store.table();
   const base::Interval own = table.program.at(position).own;
   for (int64_t index = own.begin; index < own.end; ++index) {
@@ -319,22 +320,23 @@ void StepRunner::for_each_vector(int64_t position, Visit visit) const {
     if (!bucket.trained) continue;
     const auto locals = model::local_parameters(bucket, resources_.context.cut(bucket.layer));
     for (size_t i = 0; i < locals.size(); ++i) {
-      if (!bucket.parameters[i].one_dimensional()) continue;
-      visit(gathered_->gradients(bucket.index).narrow(0, locals[i].offset, locals[i].rows));
+      if (!bucket.parameters[i].learns_with_input()) continue;
+      const int64_t numbers = locals[i].rows * locals[i].columns;
+      visit(gathered_->gradients(bucket.index).narrow(0, locals[i].offset, numbers));
     }
   }
 }
 
-void StepRunner::keep_vector_gradients(MicroBatch& batch, int64_t position) {
-  for_each_vector(position, [&](const at::Tensor& gradient) {
-    batch.vector_gradients[stage_index(position)].push_back(gradient.clone());
+void StepRunner::keep_early_gradients(MicroBatch& batch, int64_t position) {
+  for_each_early_gradient(position, [&](const at::Tensor& gradient) {
+    batch.early_gradients[stage_index(position)].push_back(gradient.clone());
   });
 }
 
-void StepRunner::add_vector_gradients(MicroBatch& batch, int64_t position) {
-  std::vector<at::Tensor>& kept = batch.vector_gradients[stage_index(position)];
+void StepRunner::add_early_gradients(MicroBatch& batch, int64_t position) {
+  std::vector<at::Tensor>& kept = batch.early_gradients[stage_index(position)];
   size_t next = 0;
-  for_each_vector(position, [&](at::Tensor gradient) { gradient.add_(kept[next++]); });
+  for_each_early_gradient(position, [&](at::Tensor gradient) { gradient.add_(kept[next++]); });
   kept.clear();
 }
 

@@ -96,7 +96,7 @@ class StepRunner final : public NodeRunner {
     std::vector<layers::StatePtr> saved;
     std::vector<layers::StatePtr> deferred;
     // Where lanes share parameters and backwards are split: from B, for W.
-    std::vector<std::vector<at::Tensor>> vector_gradients;
+    std::vector<std::vector<at::Tensor>> early_gradients;
     std::vector<OffloadedLayer> away;
   };
 
@@ -131,9 +131,9 @@ class StepRunner final : public NodeRunner {
   template <typename Compute>
   void operate(const graph::Node& node, int64_t position, const Compute& compute);
   template <typename Visit>
-  void for_each_vector(int64_t position, Visit visit) const;
-  void keep_vector_gradients(MicroBatch& batch, int64_t position);
-  void add_vector_gradients(MicroBatch& batch, int64_t position);
+  void for_each_early_gradient(int64_t position, Visit visit) const;
+  void keep_early_gradients(MicroBatch& batch, int64_t position);
+  void add_early_gradients(MicroBatch& batch, int64_t position);
   size_t stage_index(int64_t position) const { return static_cast<size_t>(position - run_.begin); }
 
   void forward(const graph::Node& node);
