@@ -30,13 +30,18 @@ bool glob_matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-// Which of the parameter's tensors a pattern matches.
+// How texts name tensors: as patterns, of modules too, or exactly. A stack of experts ("experts.down_proj")
+// is called as the module that its adapters would lie in.
+enum class Naming : uint8_t { kPatterns, kNames };
+
+// Which of the parameter's tensors are named.
 std::vector<bool> matched(const std::vector<std::string>& patterns,
-                          const std::vector<HuggingFaceTensor>& tensors) {
+                          const std::vector<HuggingFaceTensor>& tensors, Naming naming) {
   std::vector<bool> result;
   for (const HuggingFaceTensor& tensor : tensors) {
-    result.push_back(std::ranges::any_of(
-        patterns, [&](const std::string& pattern) { return matches(pattern, tensor.name); }));
+    result.push_back(std::ranges::any_of(patterns, [&](const std::string& pattern) {
+      return naming == Naming::kNames ? pattern == tensor.name : matches(pattern, tensor.name);
+    }));
   }
   return result;
 }
@@ -66,14 +71,14 @@ std::string names_text(const std::vector<std::string>& names) {
 }
 
 // Bits of an operation's parameters as BlockType::frozen has them: those there were, and those that match.
-uint64_t frozen_bits(const ParameterTable& table, int64_t position,
-                     const std::vector<std::string>& patterns) {
+uint64_t frozen_bits(const ParameterTable& table, int64_t position, const std::vector<std::string>& patterns,
+                     Naming naming) {
   uint64_t bits = 0;
   const base::Interval own = table.program.at(position).own;
   const std::vector<Parameter>& parameters = table.program.kind_at(position).parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto tensors = hugging_face_tensors(table.buckets[static_cast<size_t>(own.begin)], parameters[i]);
-    const std::vector<bool> which = matched(patterns, tensors);
+    const std::vector<bool> which = matched(patterns, tensors, naming);
     const auto count = std::ranges::count(which, true);
     const bool all = !which.empty() && count == static_cast<int64_t>(which.size());
     if (parameters[i].trained && count > 0 && !all) refuse_part(tensors, which);
@@ -89,8 +94,9 @@ void say_block_types(Shape& shape) {
   shape.block_types = std::move(types);
 }
 
-void set_frozen(Shape& shape, const ParameterTable& table, const std::vector<std::string>& patterns) {
-  const auto bits = [&](int64_t position) { return frozen_bits(table, position, patterns); };
+void set_frozen(Shape& shape, const ParameterTable& table, const std::vector<std::string>& patterns,
+                Naming naming = Naming::kPatterns) {
+  const auto bits = [&](int64_t position) { return frozen_bits(table, position, patterns, naming); };
   say_block_types(shape);
   const int64_t first = table.program.blocks().begin;
   for (int64_t layer = 0; layer < shape.layers; ++layer)
@@ -403,7 +409,12 @@ void read_tuning(const base::Json& json, const std::string& name, Shape& shape) 
                   .alpha = base::require_in(*lora, "alpha", kAlphas, name),
                   .targets = base::require<std::vector<std::string>>(*lora, "targets", name)});
   }
-  freeze(shape, base::require<std::vector<std::string>>(json, "frozen", name));
+  const auto frozen = base::require<std::vector<std::string>>(json, "frozen", name);
+  if (!frozen.empty()) {
+    const ParameterTable table = parameter_table(shape);
+    require_matches(frozen, tensor_names(table), name);
+    set_frozen(shape, table, frozen, Naming::kNames);
+  }
   const base::Json* coded = base::find(json, "base");
   if (coded == nullptr) return;
   const auto format = base::require<std::string>(*coded, "format", name);

@@ -245,6 +245,17 @@ TEST(Tuning, ReadsBackFromJson) {
   EXPECT_EQ(read, shape);
 }
 
+// gpt-oss' files call a stack of experts as the module that its adapters lie in.
+TEST(Tuning, AdaptersOfStacksAreStillTrainedWhenReadBack) {
+  Shape plain = test_shape(2);
+  plain.family = "gpt_oss";
+  plain.experts = {.count = 4, .per_token = 2, .hidden = 6};
+  Shape shape = plain;
+  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"experts.down_proj"}});
+  read_tuning(tuning_to_json(shape), "file", plain);
+  EXPECT_EQ(plain, shape);
+}
+
 TEST(Tuning, WhatIsRememberedIsInCheckpointsAlone) {
   Shape shape = test_shape(2);
   shape.experts = {.count = 4, .per_token = 2, .hidden = 8};
