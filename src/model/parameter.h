@@ -70,9 +70,6 @@ struct Parameter {
   bool is_published() const { return factor == Factor::kNone && learns != Learns::kAsLoads; }
   // Weight decay applies to matrices, not to one-dimensional parameters.
   bool one_dimensional() const { return columns == 1 && factor == Factor::kNone; }
-  // Whether its gradient is made with the gradient of the layer's input, and not with those of matrices: of
-  // vectors, and of the adapters of single experts.
-  bool learns_with_input() const { return one_dimensional() || (factor != Factor::kNone && experts > 0); }
   // Whether rows are multiplied with it in fewer bits where a layer's products are narrow (layers/product.h):
   // the matrices that may have adapters.
   bool is_narrowed() const { return adapts && factor == Factor::kNone && !one_dimensional(); }

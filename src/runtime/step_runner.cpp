@@ -224,7 +224,7 @@ void StepRunner::run(const Node& node) {
   }
 }
 
-// Some gradients are made with input gradients (Parameter::learns_with_input), and wait for the matrices'
+// Some gradients are made with input gradients (learns_with_input), and wait for the matrices'
 // before they are summed.
 GatheredParameters::Operation StepRunner::shared_operation(cost::CellKind kind, int64_t position) const {
   const model::Program& program = resources_.store.table().program;
@@ -311,6 +311,16 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
 }
 
 // Calls visit(gradient) for the part of each vector in what is gathered of an operation's gradients.
+namespace {
+
+// Whether a gradient is made with that of the layer's input, and not with those of matrices: of vectors, and
+// of the adapters of single experts.
+bool learns_with_input(const model::Parameter& parameter) {
+  return parameter.one_dimensional() || (parameter.factor != model::Factor::kNone && parameter.experts > 0);
+}
+
+}  // namespace
+
 template <typename Visit>
 void StepRunner::for_each_early_gradient(int64_t position, Visit visit) const {
   const model::ParameterTable& table = resources_.store.table();
@@ -320,7 +330,7 @@ void StepRunner::for_each_early_gradient(int64_t position, Visit visit) const {
     if (!bucket.trained) continue;
     const auto locals = model::local_parameters(bucket, resources_.context.cut(bucket.layer));
     for (size_t i = 0; i < locals.size(); ++i) {
-      if (!bucket.parameters[i].learns_with_input()) continue;
+      if (!learns_with_input(bucket.parameters[i])) continue;
       const int64_t numbers = locals[i].rows * locals[i].columns;
       visit(gathered_->gradients(bucket.index).narrow(0, locals[i].offset, numbers));
     }
