@@ -144,7 +144,7 @@ class Configurations(BadInput):
         self.refuse("context shorter than 2", 2, r"data\.context_length is 1", "2", data__context_length=1)
 
     def test_sequence_that_no_strategy_holds(self):
-        self.refuse("sequence longer than any strategy holds", 3, r"\d+ tokens", "raise tp, pp or cp",
+        self.refuse("sequence longer than any strategy holds", 3, r"\d+ tokens", "lower the context length, or use devices with more memory",
                     memory__device_gib=0.0021, memory__margin_gib=0.0)
 
     def test_margin_above_the_memory(self):
