@@ -1,5 +1,6 @@
 #include "train/reporter.h"
 
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -146,14 +147,19 @@ int64_t Reporter::remaining_ns() {
                        std::chrono::nanoseconds(now - begin_).count());
 }
 
-// A softmax that is certain of every token, right or wrong, has no gradient left: too large updates end
-// there.
-void Reporter::tell_of_no_gradient(const report::StepRecord& step) {
-  if (step.grad_norm != 0 || step.reward || step.margin || std::exchange(told_of_no_gradient_, true)) return;
-  base::log_warning(text("the gradient of step ", step.step + 1,
-                         " is 0, so nothing is learnt: with a loss of ", step.loss.value_or(0),
-                         ", optimizer.lr = ", step.lr,
-                         " is probably too high, or no token of the step is trained on"));
+// A guess among all tokens loses ln(vocab). Steps that are too large end far above it, where a softmax is
+// certain of every token, right or wrong, and gradients vanish.
+void Reporter::tell_of_lost_model(const report::StepRecord& step) {
+  const bool of_tokens =
+      config_.model.shape && config_.model.shape->head.kind == model::HeadKind::kVocabulary;
+  if (!of_tokens || !step.loss || step.reward || step.margin || told_of_lost_model_) return;
+  const double guess = std::log(static_cast<double>(config_.model.shape->vocab));
+  if (*step.loss < 2 * guess) return;
+  told_of_lost_model_ = true;
+  base::log_warning(text("step ", step.step + 1, " has a loss of ", *step.loss, " with a gradient norm of ",
+                         step.grad_norm, ", and guessing among ", config_.model.shape->vocab,
+                         " tokens would have ", guess, ": optimizer.lr = ", step.lr,
+                         " is probably too high"));
 }
 
 void Reporter::tell(const report::StepRecord& step) {
@@ -172,7 +178,7 @@ void Reporter::tell(const report::StepRecord& step) {
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
   base::log_info(text(numbers, of_learning(step), "  ", strategy::readable_text(step.strategy), eta));
   for (const std::string& line : report::completion_lines(step.completions)) base::log_info(line);
-  tell_of_no_gradient(step);
+  tell_of_lost_model(step);
   show_to_prometheus(step);
 }
 

@@ -39,7 +39,7 @@ class Reporter {
   void describe_run() const;
   void look_at_files();
   int64_t remaining_ns();
-  void tell_of_no_gradient(const report::StepRecord& step);
+  void tell_of_lost_model(const report::StepRecord& step);
   void show_to_prometheus(const report::StepRecord& step);
   void write_report();
   void tell_next_commands(const BestEvaluation& best) const;
@@ -51,7 +51,7 @@ class Reporter {
   int64_t done_ = run_.start().state().step;      // steps
   int64_t tokens_ = 0;                            // since it was made
   bool told_of_prometheus_ = false;
-  bool told_of_no_gradient_ = false;
+  bool told_of_lost_model_ = false;
   std::unique_ptr<serve::MetricsEndpoint> endpoint_;  // rank 0's, of log.metrics
   // Of the steps that the remaining time is told from: the first one, which is slower, is not among them.
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
