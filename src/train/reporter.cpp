@@ -158,7 +158,7 @@ void Reporter::tell_of_lost_model(const report::StepRecord& step) {
   told_of_lost_model_ = true;
   base::log_warning(text("step ", step.step + 1, " has a loss of ", *step.loss, " with a gradient norm of ",
                          step.grad_norm, ", and guessing among ", config_.model.shape->vocab,
-                         " tokens would have ", guess, ": optimizer.lr = ", step.lr,
+                         " tokens would have ", guess, ": optimizer.lr = ", config_.optimizer.lr,
                          " is probably too high"));
 }
 
