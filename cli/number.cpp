@@ -13,7 +13,7 @@ CLI::Validator token_count() {
     if (bits > 0) value.pop_back();
     int64_t number = 0;
     constexpr int64_t kMost = int64_t{1} << 31;
-    if (!CLI::detail::lexical_cast(value, number) || number < 2 || number > (kMost >> bits)) {
+    if (!CLI::detail::lexical_cast(value, number) || number < 1 || number > (kMost >> bits) || (number << bits) < 2) {
       value = given;
       return fault();
     }

@@ -1,6 +1,7 @@
 #include "cost/memory_cost.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -230,16 +231,20 @@ int64_t MemoryCost::host_bytes_per_token() const {
 int64_t MemoryCost::held_bytes_of_stage(int stage) const {
   const base::Interval blocks = kept_blocks(stage);
   const bool split = cost_.splits_backward(scheme_);
-  int64_t held = 0, of_kind = 0, leaving = 0;
+  // Blocks differ where a share of them is recomputed, so the most may be held before the last one has run.
+  int64_t held = 0, most = 0, of_kind = 0, leaving = 0;
+  std::array<int64_t, kLayersThatStay> staying{};  // what leaves of the newest blocks when others come
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
     if (position == blocks.begin || !like_before(position)) {
       of_kind = kept_bytes_per_token(position);
       leaving = offloaded_bytes(position, 1);
       if (split) of_kind += deferred_bytes_per_token(position);
     }
-    held += of_kind - (position + kLayersThatStay < blocks.end ? leaving : 0);
+    int64_t& oldest = staying[static_cast<size_t>((position - blocks.begin) % kLayersThatStay)];
+    held += of_kind - std::exchange(oldest, leaving);
+    most = std::max(most, held);
   }
-  return held;
+  return most;
 }
 
 int64_t MemoryCost::held_bytes_per_token() const {

@@ -67,8 +67,12 @@ FamilyRow row_of(const Wrapper& wrapper) {
   FamilyRow row = row_of(*family);
   row.model_type = wrapper.model_type;
   row.title = row.title.substr(0, row.title.find(" (text)"));
+  std::vector<std::string> texts;
+  for (const Wrapper& other : wrappers()) {
+    if (std::string(other.model_type) == wrapper.model_type) texts.push_back(text("`", other.text_type, "`"));
+  }
   row.difference =
-      text("the language model inside; the rest is carried as it is (`", wrapper.text_type, "`)");
+      text("the language model inside; the rest is carried as it is (", base::join(texts, ", "), ")");
   row.missing = text("images", row.missing.empty() ? "" : ", ", row.missing);
   return row;
 }
@@ -110,7 +114,9 @@ std::string abilities_text(const Shape& shape) {
 std::vector<FamilyRow> family_rows() {
   std::vector<FamilyRow> rows;
   for (const Family& family : families()) rows.push_back(row_of(family));
-  for (const Wrapper& wrapper : wrappers()) rows.push_back(row_of(wrapper));
+  for (const Wrapper& wrapper : wrappers()) {
+    if (rows.back().model_type != wrapper.model_type) rows.push_back(row_of(wrapper));
+  }
   return rows;
 }
 

@@ -95,7 +95,7 @@ class Heads(TestCase):
             self.skipTest("transformers is not set up: make parity")
         self.write(documents, labels)
         run = self.head_run("first", head__kind=kind, train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0,
-                            parallel__strategies=["<1,1,1>"], **head)
+                            parallel__strategies=["<1,1,1>"], data__tokens_per_step=sum(map(len, documents)), **head)
         self.train("first", 1)
         self.sluice("export", run, "--out", "folder", "--dtype", "float32")
         line = records(run)[0]
