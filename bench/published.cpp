@@ -1,6 +1,6 @@
-// Steps that others published beside the same steps by the analytic prices (data/published/steps.csv), and the stage
-// times of the shipped fits of A800 beside the same stages. None of it is fitted except a800-7b and a800-32b
-// (tools/device_rates.py).
+// Steps that others published beside the same steps by the analytic prices (data/published/steps.csv), and
+// the stage times of the shipped fits of A800 beside the same stages. None of it is fitted except a800-7b and
+// a800-32b (tools/device_rates.py).
 //
 //   published_bench [STEPS_CSV]
 #include <algorithm>
@@ -49,7 +49,8 @@ std::vector<Row> read_rows(const std::string& path) {
     const std::vector<std::string> values = cells(line);
     if (values.size() != names.size())
       throw base::InputError(base::text(path, ": '", line, "' has not ", names.size(), " cells: mend it"));
-    for (size_t i = 0; i < names.size(); ++i) (i == 0 ? rows.emplace_back() : rows.back())[names[i]] = values[i];
+    for (size_t i = 0; i < names.size(); ++i)
+      (i == 0 ? rows.emplace_back() : rows.back())[names[i]] = values[i];
   }
   return rows;
 }
@@ -72,9 +73,8 @@ cost::CostModel cost_of(const Row& row) {
   const strategy::Cluster cluster = cluster_of(row);
   const cost::AnalyticMemory memory{.device_bytes = int64_t{1} << 44, .element_bytes = 2};
   const std::vector<int> degrees = {whole(row, "tp")};
-  cost::CostModel::Options options =
-      cost::analytic_options(session::model_to_plan(row.at("model")), cost::rates_of(cluster), memory, degrees,
-                             cluster.topology());
+  cost::CostModel::Options options = cost::analytic_options(
+      session::model_to_plan(row.at("model")), cost::rates_of(cluster), memory, degrees, cluster.topology());
   if (row.at("products") == "float8") {
     for (cost::KindCost& kind : options.kinds_by_tp.begin()->second) {
       if (kind.narrow.contains(base::ProductFormat::kFloat8))
@@ -87,21 +87,23 @@ cost::CostModel cost_of(const Row& row) {
 // The whole step by the clock, as FSDP with rings runs it; MEMO's parameters are whole on each rank.
 double step_ns(const Row& row) {
   const int gpus = whole(row, "gpus");
-  const study::Sharding sharding = row.at("place") == "MEMO" ? study::Sharding::kZero1 : study::Sharding::kZero3;
+  const study::Sharding sharding =
+      row.at("place") == "MEMO" ? study::Sharding::kZero1 : study::Sharding::kZero3;
   const cost::CostModel cost =
       study::sharded_cost(cost_of(row), sharding, row.at("recompute") == "full", gpus);
-  published::GroupProgram program = study::sharded_program(
-      sharding, {.tp = whole(row, "tp")}, strategy::Exchange::kRing, cost, gpus);
-  program.memory.recompute = row.at("recompute") == "selective";
+  published::GroupProgram program =
+      study::sharded_program(sharding, {.tp = whole(row, "tp")}, strategy::Exchange::kRing, cost, gpus);
+  program.memory.recompute_permille = row.at("recompute") == "selective" ? strategy::MemoryPolicy::kAll : 0;
   const std::vector<int64_t> lengths(static_cast<size_t>(whole(row, "sequences")),
                                      static_cast<int64_t>(number(row, "length")));
-  const strategy::StepPlan plan = published::static_groups_plan(
-      {.program = program,
-       .group_lanes = whole(row, "cp"),
-       .micro_batch_tokens = static_cast<int64_t>(number(row, "micro_batch"))},
-      lengths, cost, gpus);
+  const strategy::StepPlan plan =
+      published::static_groups_plan({.program = program,
+                                     .group_lanes = whole(row, "cp"),
+                                     .micro_batch_tokens = static_cast<int64_t>(number(row, "micro_batch"))},
+                                    lengths, cost, gpus);
   const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
-  return static_cast<double>(graph::build(plan, table, cost, gpus, {.disabled_passes = {"verify"}}).makespan_ns);
+  return static_cast<double>(
+      graph::build(plan, table, cost, gpus, {.disabled_passes = {"verify"}}).makespan_ns);
 }
 
 // Nanoseconds of a step that attains what was published.
@@ -125,14 +127,16 @@ struct Error {
 };
 
 void print_steps(const std::vector<Row>& rows, std::vector<Error>& errors) {
-  std::printf("| place | row | machine | published | step, s | simulated, s | ln(simulated ÷ published) | source |\n"
-              "|---|---|---|---:|---:|---:|---:|---|\n");
+  std::printf(
+      "| place | row | machine | published | step, s | simulated, s | ln(simulated ÷ published) | source |\n"
+      "|---|---|---|---:|---:|---:|---:|---|\n");
   for (const Row& row : rows) {
     const double theirs = published_ns(row), ours = step_ns(row);
     errors.push_back({row.at("place") + " " + row.at("row"), std::log(ours / theirs)});
     std::printf("| %s | %s | %s %s | %s %s | %.2f | %.2f | %+.2f | %s |\n", row.at("place").c_str(),
-                row.at("row").c_str(), row.at("gpus").c_str(), row.at("cluster").c_str(), row.at("value").c_str(),
-                row.at("unit").c_str(), theirs / 1e9, ours / 1e9, errors.back().log, row.at("source").c_str());
+                row.at("row").c_str(), row.at("gpus").c_str(), row.at("cluster").c_str(),
+                row.at("value").c_str(), row.at("unit").c_str(), theirs / 1e9, ours / 1e9, errors.back().log,
+                row.at("source").c_str());
     std::fflush(stdout);
   }
 }
@@ -166,14 +170,15 @@ double median_of(std::vector<double> values) {
 }
 
 void print_fits(std::vector<Error>& errors) {
-  std::printf("\n| fit | fitted on | stages × lengths | median of abs(ln) | most |\n|---|---|---:|---:|---:|\n");
+  std::printf(
+      "\n| fit | fitted on | stages × lengths | median of abs(ln) | most |\n|---|---|---:|---:|---:|\n");
   for (const char* size : {"7b", "13b", "32b"}) {
     const std::vector<double> logs = fit_errors(size);
     double most = 0;
     for (const double log : logs) most = std::max(most, std::abs(log));
     const bool fitted = std::string(size) != "13b";
-    std::printf("| a800-%s | %s | %zu | %.3f | %.3f |\n", size, fitted ? "yes" : "no", logs.size(), median_of(logs),
-                most);
+    std::printf("| a800-%s | %s | %zu | %.3f | %.3f |\n", size, fitted ? "yes" : "no", logs.size(),
+                median_of(logs), most);
     if (!fitted) errors.push_back({base::text("fit a800-", size), median_of(logs)});
   }
 }

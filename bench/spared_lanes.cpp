@@ -31,7 +31,7 @@ int64_t mean_step_ns(const plan::Planner& planner, const std::vector<std::vector
 
 void compare(const session::PlanningOptions& options, int64_t batches) {
   const session::PlanningInputs inputs = session::resolve_planning(options);
-  session::PlanningTask task = session::task_of(inputs, {.policies = {{}}, .hides_offload = true});
+  session::PlanningTask task = session::task_of(inputs, {.policies = {{}}});
   corpus::Sampler sampler = inputs.sampler();
   std::vector<std::vector<int64_t>> drawn;
   for (int64_t b = 0; b < batches; ++b) {
