@@ -141,7 +141,7 @@ void print_steps(const std::vector<Row>& rows, std::vector<Error>& errors) {
   }
 }
 
-// Of the stages that a shipped fit of A800 has, with TP inside a node.
+// Errors at the stages that a shipped fit of A800 has, with TP inside a node.
 std::vector<double> fit_errors(const std::string& size) {
   const cost::CostModel fit(cost::shipped("a800-" + size).options);
   const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 1);

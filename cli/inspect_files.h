@@ -26,7 +26,7 @@ void inspect_run(const std::filesystem::path& directory);
 // A checkpoint in a bucket, or several.
 void inspect_bucket(const storage::Location& location);
 
-// What has a name: a shipped calibration, a cluster preset with where each of its rates comes from.
+// Things that have a name: a shipped calibration, a cluster preset with where each of its rates comes from.
 void inspect_calibration(const cost::Calibration& calibration, const std::string& name);
 void inspect_cluster(const strategy::Cluster& cluster);
 

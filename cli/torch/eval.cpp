@@ -198,7 +198,7 @@ void require_tokenizer(const EvalArguments& options, const train::ModelSource& m
   }
 }
 
-// What a head is compared with: labels, where all corpora have some; else its numbers are written alone.
+// A head is compared with labels, where all corpora have some; else its numbers are written alone.
 void label(corpus::Blend& blend, const EvalArguments& options, const model::Shape& shape) {
   std::shared_ptr<const corpus::LabelRule> rule = session::label_rule(shape);
   const bool labelled = rule != nullptr && blend.has_labels();

@@ -274,7 +274,7 @@ std::unique_ptr<SafetensorsFile> write_companions(const fs::path& folder,
 
 namespace {
 
-// What sentence-transformers asks of a folder beside transformers' files: the last token's row, made one
+// sentence-transformers asks this of a folder beside transformers' files: the last token's row, made one
 // long.
 void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
   const auto module = [](int64_t index, const char* path, const char* type) {
@@ -333,7 +333,7 @@ const char* task_of(const model::HeadStyle& head) {
   return "FEATURE_EXTRACTION";
 }
 
-// What is trained whole beside the adapters.
+// The modules that are trained whole beside the adapters.
 base::Json modules_to_save(const model::HeadStyle& head) {
   return head.numbers > 0 ? base::Json::array({"score"}) : base::Json();
 }

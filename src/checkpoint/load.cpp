@@ -154,7 +154,7 @@ template void Checkpoint::read(int, Interval, State, double*);
 
 namespace {
 
-// Of words that files have as wide numbers: the upper half of each where they are bfloat16's.
+// Words that files have as wide numbers: the upper half of each where they are bfloat16's.
 template <typename Element>
 std::vector<std::byte> bytes_of_words(const std::vector<Element>& numbers, int64_t word_bytes) {
   std::vector<std::byte> bytes(numbers.size() * static_cast<size_t>(word_bytes));

@@ -41,7 +41,7 @@ float value_of(const model::Parameter& parameter, int64_t element, State state) 
   return static_cast<float>(base::random_normal(7, name, static_cast<uint64_t>(element)));
 }
 
-// Of coded ones words as files have them: in the upper bytes of numbers.
+// Coded ones are words as files have them: in the upper bytes of numbers.
 void add_words(const model::Parameter& parameter, State state, std::vector<float>& to) {
   const int64_t word_bytes = parameter.format.word_bytes;
   int64_t element = 0;
