@@ -74,12 +74,12 @@ quick-start-run:
 train: ## Install, build, make the quick start's corpus and train on it, 4 ranks; says where the minutes go
 	@$(PYTHON) -B tools/quick_start.py $(MAKE) BUILD=$(BUILD) JOBS=$(JOBS)
 
-# OPTIONS are those of `python3 tests/trial --help`: OPTIONS='--only "kill -9" --seed 2'.
+# OPTIONS are those of `python3 tests/fault_injection --help`: OPTIONS='--only "kill -9" --seed 2'.
 trial: build ## Strike real runs with every kind of fault at every phase (an hour)
-	SLUICE=$(SLUICE) $(PYTHON) -B tests/trial $(OPTIONS)
+	SLUICE=$(SLUICE) $(PYTHON) -B tests/fault_injection $(OPTIONS)
 
 trial-slow: build ## Make ranks slow for real: stopped, held to a share of a processor, behind a slow link (ten minutes of silence, too)
-	SLUICE=$(SLUICE) $(PYTHON) -B tests/trial/slow.py --minutes 10
+	SLUICE=$(SLUICE) $(PYTHON) -B tests/fault_injection/slow.py --minutes 10
 
 soak: everything ## Run the long tests: kills, random faults, random plans, plans against the checker (two hours)
 	$(CTEST) --test-dir $(BUILD) -C soak -L soak

@@ -16,9 +16,9 @@
 #include "base/rng.h"
 #include "lognormal.h"
 #include "model/parameters.h"
-#include "session/answers.h"
 #include "session/planned_step.h"
 #include "session/planning_inputs.h"
+#include "session/prompt_responses.h"
 
 namespace {
 
@@ -28,10 +28,10 @@ constexpr int kGpus = 64, kPrompts = 32, kSamples = 16, kBatches = 3;
 constexpr int64_t kMostAnswer = 8192;
 constexpr double kMedian = 1000, kSigma = 0.8;
 
-std::vector<session::Answers> mini_batch(int64_t prompt, uint64_t seed) {
+std::vector<session::PromptResponses> mini_batch(int64_t prompt, uint64_t seed) {
   base::Rng rng(seed);
-  std::vector<session::Answers> batch(kPrompts);
-  for (session::Answers& answers : batch) {
+  std::vector<session::PromptResponses> batch(kPrompts);
+  for (session::PromptResponses& answers : batch) {
     answers.prompt_tokens = prompt;
     for (int sample = 0; sample < kSamples; ++sample) {
       answers.lengths.push_back(prompt + bench::lognormal_tokens(rng, kMedian, kSigma, kMostAnswer));
@@ -43,7 +43,7 @@ std::vector<session::Answers> mini_batch(int64_t prompt, uint64_t seed) {
 plan::Planner planner_for(const std::string& model, int64_t prompt) {
   std::vector<int32_t> lengths;
   for (const int64_t together : {int64_t{1}, int64_t{kSamples}}) {
-    for (const strategy::Sequence& sequence : session::answer_sequences(mini_batch(prompt, 1), together))
+    for (const strategy::Sequence& sequence : session::response_sequences(mini_batch(prompt, 1), together))
       lengths.push_back(static_cast<int32_t>(sequence.length_tokens));
   }
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
@@ -59,19 +59,20 @@ void print_prompt(const std::string& model, int64_t prompt) {
   graph::LinkPlans links;
   double apart_ns = 0, together_ns = 0, chosen_ns = 0, branches = 0, sequences = 0, rows = 0, texts = 0;
   for (int batch = 0; batch < kBatches; ++batch) {
-    const std::vector<session::Answers> answers = mini_batch(prompt, static_cast<uint64_t>(2 + batch));
+    const std::vector<session::PromptResponses> answers =
+        mini_batch(prompt, static_cast<uint64_t>(2 + batch));
     const auto step_ns = [&](const std::vector<strategy::Sequence>& of) {
       const auto built = session::try_build_step(planner, table, batch, of, {.link_plans = &links});
       return built ? static_cast<double>(built->graph.makespan_ns) : std::nan("");
     };
-    apart_ns += step_ns(session::answer_sequences(answers, 1));
-    together_ns += step_ns(session::answer_sequences(answers, kSamples));
-    const auto chosen = session::best_answer_sequences(planner, batch, answers);
+    apart_ns += step_ns(session::response_sequences(answers, 1));
+    together_ns += step_ns(session::response_sequences(answers, kSamples));
+    const auto chosen = session::best_response_sequences(planner, batch, answers);
     chosen_ns += step_ns(chosen);
     sequences += static_cast<double>(chosen.size());
     branches += kPrompts * kSamples;
     for (const strategy::Sequence& of : chosen) rows += static_cast<double>(of.length_tokens);
-    for (const session::Answers& each : answers)
+    for (const session::PromptResponses& each : answers)
       for (const int64_t length : each.lengths) texts += static_cast<double>(length);
   }
   std::printf("| %s | %lld | %.0f | %.0f | %.0f | %.1f | %.2f | %.2f |\n", model.c_str(),

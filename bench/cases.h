@@ -115,7 +115,7 @@ inline std::vector<strategy::Strategy> proposed(const Case& of, const cost::Cost
   plan::ProposalOptions options{.world_size = of.machine.gpus, .context_length = kContextTokens};
   options.max_strategies = kCandidates;
   options.max_cp = of.max_cp == kAllLanes ? of.machine.gpus : of.max_cp;
-  if (of.max_cp == kAllLanes) options.max_share = of.machine.gpus;
+  if (of.max_cp == kAllLanes) options.max_fsdp = of.machine.gpus;
   options.sample_batches = plan::stratified_batches(of.lengths, {.tokens_per_step = of.machine.batch_tokens});
   const auto proposals = plan::propose(options, cost);
   return proposals ? plan::strategies_of(*proposals) : std::vector<strategy::Strategy>{};

@@ -147,7 +147,7 @@ class LayerBench {
         load_(load),
         table_(model::parameter_table(shape)),
         context_(layers::layer_context(shape, {}, *std::ranges::max_element(load.lengths), kNarrow)),
-        layout_(layers::micro_batch_layout(pieces(), 1, kGpu)) {
+        layout_(layers::row_layout(pieces(), 1, kGpu)) {
     for (const model::Bucket& bucket : table_.buckets) {
       flats_.push_back(at::randn({bucket.size}, kNarrow) * 0.02);
       sums_.push_back(at::zeros({bucket.size}, kNarrow.dtype(at::kFloat)));
@@ -390,7 +390,7 @@ class LayerBench {
   Load load_;
   model::ParameterTable table_;
   layers::LayerContext context_;
-  layers::MicroBatchLayout layout_;
+  layers::RowLayout layout_;
   std::vector<at::Tensor> flats_, sums_;                        // by bucket
   std::vector<std::unique_ptr<layers::Operation>> operations_;  // by position
   layers::Targets targets_;

@@ -100,7 +100,7 @@ double over_computing(const Gathered& setting, int64_t tokens) {
   const int64_t gather = moving(2);
   const int64_t scatter = moving(setting.gradient_bytes);
   const int64_t gathered = kLayers - setting.kept;
-  const std::vector<cost::SharedOperations> pass = {
+  const std::vector<cost::FsdpOperations> pass = {
       {.count = kLayers, .compute_ns = kLayers * forward, .gather_ns = gather},
       {.count = setting.kept, .compute_ns = setting.kept * 2 * forward, .scatter_ns = scatter},
       {.count = gathered, .compute_ns = gathered * 2 * forward, .gather_ns = gather, .scatter_ns = scatter}};

@@ -99,7 +99,7 @@ double alone_ns(const std::vector<std::vector<int64_t>>& batches, const cost::Co
 // The mean step of the planner's work by other costs; 0: it does not fit.
 double mean_ns(plan::PlannerOptions options, const cost::CostModel& cost,
                const std::vector<std::vector<int64_t>>& batches) {
-  options.beside = {};
+  options.step_overhead = {};
   try {
     return steps_of(plan::Planner(std::move(options), cost), batches).mean_ns;
   } catch (const base::InfeasibleError&) {
@@ -111,7 +111,7 @@ double mean_ns(plan::PlannerOptions options, const cost::CostModel& cost,
 double gathering_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
   plan::PlannerOptions options = planner.options();
   for (strategy::Strategy& candidate : options.candidates) {
-    for (strategy::Pipeline& pipeline : candidate.pipelines) pipeline.scheme.experts = 1;
+    for (strategy::Pipeline& pipeline : candidate.pipelines) pipeline.scheme.ep = 1;
   }
   return mean_ns(std::move(options), planner.cost(), batches);
 }
@@ -119,7 +119,7 @@ double gathering_ns(const plan::Planner& planner, const std::vector<std::vector<
 // Where no product hides travel.
 double waiting_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
   cost::CostModel::Options costs = planner.cost().options();
-  costs.share_traits.travel_waits = true;
+  costs.fsdp_traits.dispatch_waits = true;
   return mean_ns(planner.options(), planner.cost().with(std::move(costs)), batches);
 }
 
@@ -186,11 +186,11 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
   for (const cost::CellKind kind : {cost::CellKind::kForward, cost::CellKind::kBackward})
     window = std::max(window, memory.gathered_bytes(kind, cost.stage_run(scheme, 0)));
   const int64_t waves =
-      model::wave_bytes(cost.options().shape, {.tp = scheme.tp, .expert_lanes = scheme.experts}, 2);
+      model::dispatch_chunk_bytes(cost.options().shape, {.tp = scheme.tp, .expert_lanes = scheme.ep}, 2);
   std::printf("%s%s%s | %.2f | %s | %s | %s | %s | ", head.c_str(), steps.usual.c_str(),
-              planner->cost().policy().visits_again ? ", visits again" : "", steps.mean_ns / alone,
+              planner->cost().policy().recompute_dispatch ? ", visits again" : "", steps.mean_ns / alone,
               multiple(gathering_ns(*planner, fresh), alone).c_str(),
-              scheme.experts > 1 ? multiple(waiting_ns(*planner, fresh), alone).c_str() : "",
+              scheme.ep > 1 ? multiple(waiting_ns(*planner, fresh), alone).c_str() : "",
               gibibytes(window).c_str(), gibibytes(waves).c_str());
   const study::SystemInputs inputs{
       .cluster = strategy::cluster_preset(setting.cluster, setting.ranks / 8),

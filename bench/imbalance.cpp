@@ -26,7 +26,7 @@
 #include "expert_models.h"
 #include "graph/build.h"
 #include "inputs.h"
-#include "model/expert_seats.h"
+#include "model/expert_slots.h"
 #include "plan/batch_sample.h"
 #include "plan/place_experts.h"
 #include "plan/planner.h"
@@ -150,7 +150,7 @@ class Trial {
   Trial(const Workload& workload, const model::Experts& experts, const std::vector<strategy::StepPlan>& plans)
       : workload_(workload), count_(static_cast<size_t>(experts.count)), per_token_(experts.per_token) {
     for (size_t way = 0; way < kWayCount; ++way)
-      seats_[way].assign(kLayers, model::even_seats(experts.count));
+      seats_[way].assign(kLayers, model::even_expert_slots(experts.count));
     forget();
     for (int step = 0; step < kSteps; ++step) run(plans[static_cast<size_t>(step)], step);
     for (size_t way = 0; way < kWayCount; ++way) {
@@ -193,19 +193,20 @@ class Trial {
     for (int first = pass.first_lane; first < pass.end_lane(); first += kExpertLanes) {
       std::vector<int64_t> visits(count_, 0);
       for (int lane = first; lane < first + kExpertLanes; ++lane) {
-        const int unit = strategy::unit_on(pipeline, pass, lane);
-        if (unit < 0) continue;
-        for (const strategy::Piece& piece : pipeline.units[static_cast<size_t>(unit)].pieces_on(lane))
-          add_visits(of_sequence[static_cast<size_t>(piece.sequence)], piece.tokens() * per_token_, rng,
-                     visits);
+        const int micro_batch = strategy::micro_batch_on(pipeline, pass, lane);
+        if (micro_batch < 0) continue;
+        for (const strategy::Piece& scheduled :
+             pipeline.micro_batches[static_cast<size_t>(micro_batch)].pieces_on(lane))
+          add_visits(of_sequence[static_cast<size_t>(scheduled.sequence)], scheduled.tokens() * per_token_,
+                     rng, visits);
       }
       const double all = static_cast<double>(std::accumulate(visits.begin(), visits.end(), int64_t{0}));
       balanced = std::max(balanced, all / kExpertLanes);
-      std::vector<int64_t>& counted = use_[static_cast<size_t>(layer)].visits;
+      std::vector<int64_t>& counted = use_[static_cast<size_t>(layer)].assignments;
       std::ranges::transform(counted, visits, counted.begin(), std::plus());
       for (size_t way = 0; way < kWayCount; ++way) {
         const std::vector<int>& seats = seats_[way][static_cast<size_t>(layer)];
-        const double busiest = model::busiest_lane(visits, seats, kExpertLanes) * all / kExpertLanes;
+        const double busiest = model::expert_load_imbalance(visits, seats, kExpertLanes) * all / kExpertLanes;
         slowest[way] = std::max<int64_t>(slowest[way], std::llround(busiest));
       }
     }
@@ -223,7 +224,7 @@ class Trial {
     const std::vector<size_t> experts = chosen(of_sequence[sequence], per_token_, rng);
     for (const size_t a : experts) {
       for (const size_t b : experts) {
-        if (a != b) ++use_[static_cast<size_t>(layer)].together[a * count_ + b];
+        if (a != b) ++use_[static_cast<size_t>(layer)].coactivations[a * count_ + b];
       }
     }
     if (step < kFirstCounted) return;
@@ -247,7 +248,7 @@ class Trial {
       if (!kWays[way].placed) continue;
       std::vector<plan::ExpertUse> use = use_;
       for (plan::ExpertUse& layer : use) {
-        if (!kWays[way].together) layer.together.clear();
+        if (!kWays[way].together) layer.coactivations.clear();
       }
       (*next_)[way] = plan::place_experts(use, kExpertLanes, kWays[way].spare).layers;
     }
@@ -290,8 +291,8 @@ plan::Planner planner_of(cost::CostModel cost) {
 // The first steps' batches, planned and timed by the clock with that imbalance and so many seats to spare.
 double mean_step_ns(const std::vector<strategy::StepPlan>& plans, cost::CostModel::Options options,
                     double busiest, int spare) {
-  options.busiest_percent[kExpertLanes] = static_cast<int>(std::lround(100 * busiest));
-  options.spare_experts = spare;
+  options.expert_imbalance_percent[kExpertLanes] = static_cast<int>(std::lround(100 * busiest));
+  options.redundant_experts = spare;
   const plan::Planner planner = planner_of(cost::CostModel(std::move(options)));
   const model::ParameterTable table =
       model::parameter_table(planner.cost().options().shape, planner.cost().program());

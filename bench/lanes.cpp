@@ -93,11 +93,12 @@ double check(const strategy::StepPlan& plan, const cost::CostModel& cost) {
     const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, kRanks);
     makespan_ns = std::max(makespan_ns, schedule::schedule_pipeline(load).makespan_ns);
     std::vector<int64_t> busy_ns(static_cast<size_t>(load.lanes), 0);
-    for (const schedule::TimedUnit& unit : load.units) {
-      for (size_t stage = 0; stage < unit.forward_ns.size(); ++stage) {
-        for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
-          busy_ns[static_cast<size_t>(lane)] +=
-              unit.forward_ns[stage] + unit.backward_input_ns[stage] + unit.backward_weight_ns[stage];
+    for (const schedule::TimedMicroBatch& micro_batch : load.micro_batches) {
+      for (size_t stage = 0; stage < micro_batch.forward_ns.size(); ++stage) {
+        for (int lane = micro_batch.first_lane; lane < micro_batch.first_lane + micro_batch.lanes; ++lane) {
+          busy_ns[static_cast<size_t>(lane)] += micro_batch.forward_ns[stage] +
+                                                micro_batch.backward_input_ns[stage] +
+                                                micro_batch.backward_weight_ns[stage];
         }
       }
     }
@@ -116,13 +117,14 @@ double check(const strategy::StepPlan& plan, const cost::CostModel& cost) {
 std::pair<double, double> losses(const strategy::StepPlan& plan, const cost::CostModel& cost) {
   schedule::PipelineLoad load = schedule::pipeline_load(plan.pipelines.front(), cost, kRanks);
   std::vector<int64_t> busy_ns(static_cast<size_t>(load.stages), 0);
-  for (const schedule::TimedUnit& unit : load.units) {
+  for (const schedule::TimedMicroBatch& micro_batch : load.micro_batches) {
     for (size_t s = 0; s < busy_ns.size(); ++s) {
-      busy_ns[s] +=
-          unit.lanes * (unit.forward_ns[s] + unit.backward_input_ns[s] + unit.backward_weight_ns[s]);
+      busy_ns[s] += micro_batch.lanes * (micro_batch.forward_ns[s] + micro_batch.backward_input_ns[s] +
+                                         micro_batch.backward_weight_ns[s]);
     }
   }
-  for (const schedule::TimedUnit& unit : load.units) load.credit_tokens += unit.credit();
+  for (const schedule::TimedMicroBatch& micro_batch : load.micro_batches)
+    load.credit_tokens += micro_batch.credit();
   const auto bound_ns = static_cast<double>(plan.lower_bound_ns);
   return {static_cast<double>(*std::max_element(busy_ns.begin(), busy_ns.end())) / load.lanes / bound_ns,
           static_cast<double>(schedule::schedule_pipeline(load).makespan_ns) / bound_ns};

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/text.h"
+#include "inference/engine_step_clock.h"
 #include "inference/layouts.h"
-#include "inference/pass_clock.h"
 #include "session/planning_inputs.h"
 
 namespace {
@@ -25,21 +25,22 @@ void print_model(const std::string& model) {
     const strategy::Scheme scheme = strategy::parse_scheme(name);
     const double left = static_cast<double>(cost.options().memory.device_bytes) -
                         static_cast<double>(inference::parameter_bytes(cost, scheme));
-    const inference::TextRoom room{.cache_bytes = left, .most_texts = 1};
-    const inference::HeldCut cut{cost.program(), scheme.tp, scheme.pp, cost.options().memory.element_bytes,
-                                 scheme.cp};
-    const int64_t held = inference::pages_in(cut, left, 1) * inference::kPageTokens;
+    const inference::KvCacheBudget room{.cache_bytes = left, .max_num_seqs = 1};
+    const inference::ModelSharding cut{cost.program(), scheme.tp, scheme.pp,
+                                       cost.options().memory.element_bytes, scheme.cp};
+    const int64_t held = inference::kv_blocks_in(cut, left, 1) * inference::kKvBlockTokens;
     std::printf("| %s | %s | %s |", model.c_str(), name, base::human_count(held).c_str());
     for (const int64_t prompt : kPrompts) {
       if (held <= prompt) {
         std::printf(" – | – |");
         continue;
       }
-      const std::vector<inference::Lengths> load = {{.prompt = prompt, .most_tokens = 1, .said = {1}}};
-      const inference::Passes passes =
-          inference::passes_of(load, inference::scheduler_options(cut, room, 1, prompt + 1), cost.window());
-      inference::PassClock clock(cost, scheme, /*in_node=*/true);
-      for (const cost::DecodeWork& work : passes.work) clock.add(work);
+      const std::vector<inference::RequestLengths> load = {
+          {.prompt = prompt, .max_tokens = 1, .output_lens = {1}}};
+      const inference::EngineSteps engine_steps = inference::engine_steps_of(
+          load, inference::scheduler_options(cut, room, 1, prompt + 1), cost.window());
+      inference::EngineStepClock clock(cost, scheme, /*in_node=*/true);
+      for (const cost::DecodeWork& work : engine_steps.work) clock.add(work);
       const int64_t prefill_ns = clock.ns();
       cost::DecodeWork next;
       next.add(prompt, prompt + 1, /*says=*/true, cost.window());

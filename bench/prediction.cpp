@@ -67,13 +67,14 @@ runtime::StepTokens tokens_of(const strategy::StepPlan& plan, int world_size, in
   const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
   runtime::StepTokens step;
   if (place.pipeline < 0) return step;
-  for (const strategy::Unit& unit : plan.pipelines[static_cast<size_t>(place.pipeline)].units) {
-    if (!unit.covers(place.lane)) continue;
-    runtime::MicroBatchTokens& rows = step.emplace_back();
-    for (const strategy::Piece& piece : unit.pieces_on(place.lane)) {
-      for (int64_t i = piece.begin; i < piece.end; ++i) {
+  for (const strategy::PipelineMicroBatch& micro_batch :
+       plan.pipelines[static_cast<size_t>(place.pipeline)].micro_batches) {
+    if (!micro_batch.covers(place.lane)) continue;
+    runtime::LanePartTokens& rows = step.emplace_back();
+    for (const strategy::Piece& scheduled : micro_batch.pieces_on(place.lane)) {
+      for (int64_t i = scheduled.begin; i < scheduled.end; ++i) {
         rows.tokens.push_back(i * 31 % vocab);
-        rows.targets.push_back(i + 1 < piece.end ? (i + 1) * 31 % vocab : -1);
+        rows.targets.push_back(i + 1 < scheduled.end ? (i + 1) * 31 % vocab : -1);
       }
     }
   }

@@ -77,8 +77,8 @@ cost::CostModel cost_of(const Row& row) {
       session::model_to_plan(row.at("model")), cost::rates_of(cluster), memory, degrees, cluster.topology());
   if (row.at("products") == "float8") {
     for (cost::KindCost& kind : options.kinds_by_tp.begin()->second) {
-      if (kind.narrow.contains(base::ProductFormat::kFloat8))
-        kind.times = kind.narrow.at(base::ProductFormat::kFloat8);
+      if (kind.low_precision.contains(base::GemmFormat::kFloat8))
+        kind.times = kind.low_precision.at(base::GemmFormat::kFloat8);
     }
   }
   return cost::CostModel(std::move(options));
@@ -109,9 +109,9 @@ double step_ns(const Row& row) {
 // Nanoseconds of a step that attains what was published.
 double published_ns(const Row& row) {
   const double value = number(row, "value"), length = number(row, "length"), gpus = number(row, "gpus");
-  const std::string& unit = row.at("unit");
-  if (unit == "s a step") return value * 1e9;
-  if (unit == "tokens/s a GPU") return length * number(row, "sequences") / value / gpus * 1e9;
+  const std::string& micro_batch = row.at("unit");
+  if (micro_batch == "s a step") return value * 1e9;
+  if (micro_batch == "tokens/s a GPU") return length * number(row, "sequences") / value / gpus * 1e9;
   const model::Shape shape = session::model_to_plan(row.at("model"));
   const model::Program program(shape);
   double parameters = 0;

@@ -39,30 +39,31 @@ constexpr Tail kTails[] = {{"median 2,500, sigma 0.9, at most 20,480", 8192, 250
                            {"median 1,000, sigma 1.2, at most 20,480", 8192, 1000, 1.2, 20'480},
                            {"median 4,000, sigma 0.8, at most 32,768", 2048, 4000, 0.8, 32'768}};
 
-std::vector<inference::Lengths> load_of(const Tail& tail) {
+std::vector<inference::RequestLengths> load_of(const Tail& tail) {
   base::Rng rng(7);
-  std::vector<inference::Lengths> load(static_cast<size_t>(tail.responses / kSamples));
-  for (inference::Lengths& request : load) {
-    request = {.prompt = kPrompt, .most_tokens = tail.most, .said = {}};
+  std::vector<inference::RequestLengths> load(static_cast<size_t>(tail.responses / kSamples));
+  for (inference::RequestLengths& request : load) {
+    request = {.prompt = kPrompt, .max_tokens = tail.most, .output_lens = {}};
     for (int sample = 0; sample < kSamples; ++sample) {
-      request.said.push_back(bench::lognormal_tokens(rng, tail.median, tail.sigma, tail.most));
+      request.output_lens.push_back(bench::lognormal_tokens(rng, tail.median, tail.sigma, tail.most));
     }
   }
   return load;
 }
 
-int64_t tokens_of(const std::vector<inference::Lengths>& load) {
+int64_t tokens_of(const std::vector<inference::RequestLengths>& load) {
   int64_t tokens = 0;
-  for (const inference::Lengths& request : load)
-    for (const int64_t said : request.said) tokens += said + request.prompt;
+  for (const inference::RequestLengths& request : load)
+    for (const int64_t said : request.output_lens) tokens += said + request.prompt;
   return tokens;
 }
 
-session::PlanningInputs inputs_of(const std::string& model, const std::vector<inference::Lengths>& load,
-                                  int64_t most) {
+session::PlanningInputs inputs_of(const std::string& model,
+                                  const std::vector<inference::RequestLengths>& load, int64_t most) {
   std::vector<int32_t> lengths;
-  for (const inference::Lengths& request : load)
-    for (const int64_t said : request.said) lengths.push_back(static_cast<int32_t>(said + request.prompt));
+  for (const inference::RequestLengths& request : load)
+    for (const int64_t said : request.output_lens)
+      lengths.push_back(static_cast<int32_t>(said + request.prompt));
   session::PlanningOptions options{.gpus = kGpus, .cluster = "h100x8", .model = model};
   options.context_length = kPrompt + most;
   options.tokens_per_step = tokens_of(load) / kUpdates;
@@ -89,30 +90,30 @@ int64_t reshard_ns(const cost::CostModel& cost, const strategy::Scheme& scheme) 
 }
 
 void print_tail(const std::string& model, const Tail& tail) {
-  const std::vector<inference::Lengths> load = load_of(tail);
+  const std::vector<inference::RequestLengths> load = load_of(tail);
   const session::PlanningInputs inputs = inputs_of(model, load, tail.most);
   const cost::CostModel cost = inputs.cost();
   const int64_t device = cost.options().memory.device_bytes;
-  const inference::TextRoom room{.cache_bytes = kCacheShare * static_cast<double>(device),
-                                 .most_texts = 1024};
+  const inference::KvCacheBudget room{.cache_bytes = kCacheShare * static_cast<double>(device),
+                                      .max_num_seqs = 1024};
   const cost::MemoryModel& memory = cost.options().memory;
   const int64_t owned = cost::all_parameters(cost.program(), memory).all / kGpus;
   const int64_t left = device - static_cast<int64_t>(room.cache_bytes) - memory.owner_bytes(owned, owned);
-  const std::vector<inference::SayingLayout> layouts =
-      inference::saying_layouts(cost, inference::saying_schemes(cost, kGpus, left), load, room, kGpus);
+  const std::vector<inference::GenerationLayout> layouts = inference::generation_layouts(
+      cost, inference::generation_schemes(cost, kGpus, left), load, room, kGpus);
   std::printf("\n**%s, %s responses of %s** (%.1fM tokens with prompts of %lld)\n\n", model.c_str(),
               base::human_count(tail.responses).c_str(), tail.name,
               static_cast<double>(tokens_of(load)) / 1e6, static_cast<long long>(kPrompt));
   std::printf(
       "| saying on | bring parameters, ms | as HybridFlow, ms | say, s | over the best | put off |\n"
       "|---|---:|---:|---:|---:|---:|\n");
-  for (const inference::SayingLayout& layout : layouts) {
+  for (const inference::GenerationLayout& layout : layouts) {
     if (layout.scheme.pp > 1) continue;  // stages wait for each other here: never the best of these
     std::printf("| %s | %.0f | %.0f | %.1f | %.2f | %s |\n", to_text(layout.strategy()).c_str(),
-                1e3 * seconds(layout.pulling_ns), 1e3 * seconds(reshard_ns(cost, layout.scheme)),
-                seconds(layout.saying_ns),
+                1e3 * seconds(layout.pull_ns), 1e3 * seconds(reshard_ns(cost, layout.scheme)),
+                seconds(layout.generation_ns),
                 static_cast<double>(layout.ns()) / static_cast<double>(layouts.front().ns()),
-                base::human_count(layout.evictions).c_str());
+                base::human_count(layout.preemptions).c_str());
   }
   const study::Scenario scenario = study::scenario_of(inputs, kUpdates, /*max_cp=*/0);
   const std::vector<study::SystemResult> results =

@@ -48,8 +48,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int64_t all_ns(const schedule::TimedUnit& unit, size_t stage) {
-  return unit.forward_ns[stage] + unit.backward_input_ns[stage] + unit.backward_weight_ns[stage];
+int64_t all_ns(const schedule::TimedMicroBatch& micro_batch, size_t stage) {
+  return micro_batch.forward_ns[stage] + micro_batch.backward_input_ns[stage] +
+         micro_batch.backward_weight_ns[stage];
 }
 
 // The busiest stage's work, until the last stage starts, and from its end on: what a schedule of whole
@@ -59,10 +60,11 @@ int64_t work_fill_and_drain_ns(const schedule::PipelineLoad& load) {
   int64_t busiest_ns = 0;
   for (size_t stage = 0; stage <= last; ++stage) {
     int64_t work_ns = 0;
-    for (const schedule::TimedUnit& unit : load.units) work_ns += all_ns(unit, stage);
+    for (const schedule::TimedMicroBatch& micro_batch : load.micro_batches)
+      work_ns += all_ns(micro_batch, stage);
     busiest_ns = std::max(busiest_ns, work_ns);
   }
-  const schedule::TimedUnit &first = load.units.front(), &final = load.units.back();
+  const schedule::TimedMicroBatch &first = load.micro_batches.front(), &final = load.micro_batches.back();
   for (size_t stage = 0; stage < last; ++stage) {
     busiest_ns += first.forward_ns[stage] + first.transfer_ns[stage] + final.transfer_ns[stage] +
                   final.backward_input_ns[stage] + final.backward_weight_ns[stage];
@@ -74,17 +76,19 @@ int64_t work_fill_and_drain_ns(const schedule::PipelineLoad& load) {
 // middle.
 int64_t best_one_f_one_b_ns(schedule::PipelineLoad load) {
   int64_t best_ns = schedule::schedule_pipeline(load).makespan_ns;
-  const auto shorter = [](const schedule::TimedUnit& a, const schedule::TimedUnit& b) {
+  const auto shorter = [](const schedule::TimedMicroBatch& a, const schedule::TimedMicroBatch& b) {
     return all_ns(a, 0) < all_ns(b, 0);
   };
-  std::ranges::stable_sort(load.units, shorter);
+  std::ranges::stable_sort(load.micro_batches, shorter);
   best_ns = std::min(best_ns, schedule::schedule_pipeline(load).makespan_ns);
   schedule::PipelineLoad ramped = load;
-  ramped.units.clear();
-  for (size_t i = 0; i < load.units.size(); i += 2) ramped.units.push_back(load.units[i]);
-  for (size_t i = load.units.size() / 2 * 2; i >= 2; i -= 2) ramped.units.push_back(load.units[i - 1]);
+  ramped.micro_batches.clear();
+  for (size_t i = 0; i < load.micro_batches.size(); i += 2)
+    ramped.micro_batches.push_back(load.micro_batches[i]);
+  for (size_t i = load.micro_batches.size() / 2 * 2; i >= 2; i -= 2)
+    ramped.micro_batches.push_back(load.micro_batches[i - 1]);
   best_ns = std::min(best_ns, schedule::schedule_pipeline(ramped).makespan_ns);
-  std::ranges::reverse(load.units);
+  std::ranges::reverse(load.micro_batches);
   return std::min(best_ns, schedule::schedule_pipeline(load).makespan_ns);
 }
 
@@ -103,7 +107,7 @@ class Measured {
 
   void add(const strategy::StepPlan& plan) {
     for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-      if (pipeline.pipeline.scheme.pp > 1 && !pipeline.units.empty()) add_pipeline(pipeline);
+      if (pipeline.pipeline.scheme.pp > 1 && !pipeline.micro_batches.empty()) add_pipeline(pipeline);
     }
     const graph::StepGraph graph = graph::build(plan, table_, cost_, gpus_, {.link_plans = &links_});
     shares_ += report::time_shares(graph);
@@ -119,7 +123,7 @@ class Measured {
     } else {
       std::printf(" %.3f | %.3f | %.3f |", median(ours_), *std::ranges::max_element(ours_), median(plain_));
     }
-    std::printf(" %.2f | %.1f | %.1f | %.1f |\n", percent(shares_.link_ns), percent(shares_.bubble_ns),
+    std::printf(" %.2f | %.1f | %.1f | %.1f |\n", percent(shares_.pull_push_ns), percent(shares_.bubble_ns),
                 percent(shares_.idle_ns), percent(shares_.update_ns));
     std::fflush(stdout);
   }

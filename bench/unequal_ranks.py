@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "trial")]
+sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "fault_injection")]
 
 from harness import make_documents, merged, to_toml, write_corpus  # noqa: E402
 from slow import Quota  # noqa: E402

@@ -183,14 +183,14 @@ watch::Sample sample_of(const graph::StepGraph& graph, const std::vector<graph::
     if (graph::is_transfer(node.kind)) stage_ns += times[at].end_ns - times[at].reached_ns;
     if (!graph::is_compute_cell(node.kind)) continue;
     inside_ns += times[at].waited_ns;
-    const int64_t exchanges_ns = node.cell().ring_ns + node.cell().share_ns;
+    const int64_t exchanges_ns = node.cell().cp_exchange_ns + node.cell().fsdp_ns;
     measured_ns += times[at].end_ns - times[at].reached_ns - times[at].waited_ns -
                    static_cast<int64_t>(static_cast<double>(exchanges_ns) * reality.link[rank]);
     planned_ns += node.duration_ns - exchanges_ns;
   }
   watch::Sample sample;
   if (planned_ns > 0)
-    sample[Figure::kPace] =
+    sample[Figure::kSlowdown] =
         static_cast<int64_t>(1e6 * static_cast<double>(measured_ns) / static_cast<double>(planned_ns));
   sample[Figure::kCompute] = measured_ns;
   sample[Figure::kHost] = reality.begin_ns[rank];
@@ -220,7 +220,7 @@ Run simulate(const Setting& setting, const Fault* fault, const Noise& noise, uin
   for (int step = 0; step < kSteps; ++step) {
     const size_t batch = rng.below(kBatches);
     const graph::StepGraph& graph = setting.steps[batch];
-    graph::Reality reality{.pace = std::vector<double>(ranks),
+    graph::Reality reality{.slowdown = std::vector<double>(ranks),
                            .link = std::vector<double>(ranks),
                            .begin_ns = std::vector<int64_t>(ranks)};
     constexpr double kHostPart = 0.01;  // of a step
@@ -228,7 +228,7 @@ Run simulate(const Setting& setting, const Fault* fault, const Noise& noise, uin
     for (size_t rank = 0; rank < ranks; ++rank) {
       const auto at = static_cast<size_t>(step);
       const bool faulty = step >= kFaultBegins && run.ranks.contains(static_cast<int>(rank));
-      reality.pace[rank] = std::exp(compute[rank][at]) * (faulty ? fault->pace(step - kFaultBegins) : 1);
+      reality.slowdown[rank] = std::exp(compute[rank][at]) * (faulty ? fault->pace(step - kFaultBegins) : 1);
       reality.link[rank] = std::exp(links[rank][at]) * (faulty ? fault->link : 1);
       const double late = kHostPart * std::exp(hosts[rank][at]) + (faulty ? fault->host : 0);
       reality.begin_ns[rank] = static_cast<int64_t>(makespan * late);
@@ -434,7 +434,7 @@ void print_acting(const std::string& folder) {
       paces[static_cast<size_t>(batch) % 8] = 200;
       alike += static_cast<double>(graph.makespan_ns);
       unplanned += static_cast<double>(graph::makespan_at(graph, half));
-      const plan::Planner planner = session::planner_at(priced, paces);
+      const plan::Planner planner = session::planner_with_slowdowns(priced, paces);
       planned += static_cast<double>(
           graph::build(planner.plan(batch, sequences), table, planner.cost(), 8).makespan_ns);
     }

@@ -243,7 +243,7 @@ base::Json to_json(const corpus::BuildResult& result) {
                      {"first_refusals", result.encoded.counts.refused.first},
                      {"empty_documents", result.encoded.counts.empty_documents},
                      {"changed_documents", result.encoded.changed_documents},
-                     {"loss_tokens", result.encoded.learnt_tokens},
+                     {"loss_tokens", result.encoded.loss_tokens},
                      {"rewritten_documents", result.encoded.chats.rewritten_documents},
                      {"turns", result.encoded.chats.turns},
                      {"unlearnt_turns", result.encoded.chats.unlearnt_turns},
@@ -280,8 +280,8 @@ void print_text(const corpus::BuildResult& result) {
     std::cout << text("left out: ", base::human_count(result.duplicates()), " documents that came before\n");
   if (!result.part.is_whole())
     std::cout << text("part ", result.part.text(), ": `sluice corpus merge` joins it to the others\n");
-  if (result.encoded.learnt_tokens > 0) {
-    std::cout << text("learnt: ", base::human_count(result.encoded.learnt_tokens),
+  if (result.encoded.loss_tokens > 0) {
+    std::cout << text("learnt: ", base::human_count(result.encoded.loss_tokens),
                       " tokens, which the assistant says\n");
   }
 }

@@ -22,8 +22,8 @@
 #include "graph/memory.h"
 #include "report/explain.h"
 #include "report/plan_table.h"
-#include "session/answers.h"
 #include "session/planned_step.h"
+#include "session/prompt_responses.h"
 #include "session/sampling.h"
 #include "strategy/readable.h"
 
@@ -96,14 +96,14 @@ class Steps {
     const auto& [saying, load, updates, shares] = *planning_.rollout;
     const int64_t parts = std::min(updates, std::ssize(load));
     const base::Interval part = base::even_part(std::ssize(load), parts, drawn.step % parts);
-    std::vector<session::Answers> answers;
+    std::vector<session::PromptResponses> answers;
     for (int64_t i = part.begin; i < part.end; ++i) {
-      const inference::Lengths& request = load[static_cast<size_t>(i)];
-      session::Answers& each = answers.emplace_back(request.prompt);
-      for (const int64_t said : request.said) each.lengths.push_back(request.prompt + said);
+      const inference::RequestLengths& request = load[static_cast<size_t>(i)];
+      session::PromptResponses& each = answers.emplace_back(request.prompt);
+      for (const int64_t said : request.output_lens) each.lengths.push_back(request.prompt + said);
     }
-    return {drawn.step, shares ? session::best_answer_sequences(planning_.planner, drawn.step, answers)
-                               : session::answer_sequences(answers, 1)};
+    return {drawn.step, shares ? session::best_response_sequences(planning_.planner, drawn.step, answers)
+                               : session::response_sequences(answers, 1)};
   }
 
   Planning& planning_;
@@ -116,23 +116,23 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
   const auto& [saying, load, updates, shares] = *planning.rollout;
   const cost::CostModel& cost = planning.planner.cost();
   int64_t tokens = 0, responses = 0;
-  for (const inference::Lengths& request : load) {
-    responses += std::ssize(request.said);
-    for (const int64_t said : request.said) tokens += said;
+  for (const inference::RequestLengths& request : load) {
+    responses += std::ssize(request.output_lens);
+    for (const int64_t said : request.output_lens) tokens += said;
   }
   const std::string what = text("rollout of ", base::human_count(responses, "response", "responses"), " to ",
                                 base::human_count(std::ssize(load), "prompt", "prompts"), ", ",
                                 base::human_count(tokens, "token", "tokens"), " in all");
-  const std::vector<inference::SayingLayout> layouts =
-      inference::saying_layouts(cost, saying.schemes, load, saying.room, saying.world_size);
+  const std::vector<inference::GenerationLayout> layouts =
+      inference::generation_layouts(cost, saying.schemes, load, saying.kv_cache_budget, saying.world_size);
   if (layouts.empty())
     return text(
         what, ": the calibration does not say what passes take, so as few ranks as hold the model say it\n");
   std::vector<std::vector<std::string>> rows = {{"  layout", "pull", "saying", "passes", "put off"}};
-  for (const inference::SayingLayout& layout : layouts) {
-    rows.push_back({"  " + readable(layout.strategy()), base::human_duration(layout.pulling_ns),
-                    base::human_duration(layout.saying_ns), base::human_count(layout.passes),
-                    base::human_count(layout.evictions)});
+  for (const inference::GenerationLayout& layout : layouts) {
+    rows.push_back({"  " + readable(layout.strategy()), base::human_duration(layout.pull_ns),
+                    base::human_duration(layout.generation_ns), base::human_count(layout.engine_steps),
+                    base::human_count(layout.preemptions)});
   }
   std::string lines = text(what, "\n", base::table_text(rows, "lrrrr"));
   const int64_t all_ns = layouts.front().ns() + updates * update_ns;
@@ -144,8 +144,8 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
   int best_ranks = 0;
   for (int ranks = 1; ranks < saying.world_size; ranks *= 2) {
     const int left = saying.world_size - ranks;
-    const std::vector<inference::SayingLayout> apart =
-        inference::saying_layouts(cost, saying.schemes_of(ranks), load, saying.room, ranks);
+    const std::vector<inference::GenerationLayout> apart =
+        inference::generation_layouts(cost, saying.schemes_of(ranks), load, saying.kv_cache_budget, ranks);
     if (apart.empty()) continue;
     const int64_t ns = std::max(apart.front().ns(), updates * update_ns * saying.world_size / left);
     if (ns < best_ns) std::tie(best_ns, best_ranks) = std::pair(ns, ranks);

@@ -31,8 +31,8 @@ std::string table_of(const std::vector<ServingRow>& rows, const inference::Deman
       lines.push_back({strategy::readable_text(row.layout), "-", "-", "-", "-", fault});
       continue;
     }
-    lines.push_back({strategy::readable_text(row.layout), base::human_count(row.texts),
-                     base::human_duration(row.pass_ns), whole(row.tokens_per_s),
+    lines.push_back({strategy::readable_text(row.layout), base::human_count(row.sequences),
+                     base::human_duration(row.engine_step_ns), whole(row.tokens_per_s),
                      whole(row.tokens_per_s / inputs.options.gpus),
                      text(base::human_bytes(static_cast<double>(row.bytes)), " of ",
                           base::human_bytes(static_cast<double>(device_bytes)))});
@@ -49,11 +49,11 @@ void add_serving_options(CLI::App& command, ServingArguments& arguments,
       "Plan serving instead of steps: layouts, the sequences that each runs, tokens a second");
   for (CLI::Option* option : of_steps) serving->excludes(option);
   inference::Demand& demand = arguments.demand;
-  command.add_option("--input-len", demand.prompt, "With --serving: tokens of a prompt, in the mean")
+  command.add_option("--input-len", demand.input_len, "With --serving: tokens of a prompt, in the mean")
       ->check(within(int64_t{1}, kMostTokens))
       ->capture_default_str()
       ->needs(serving);
-  command.add_option("--output-len", demand.response, "With --serving: tokens that follow it, in the mean")
+  command.add_option("--output-len", demand.output_len, "With --serving: tokens that follow it, in the mean")
       ->check(within(int64_t{1}, kMostTokens))
       ->capture_default_str()
       ->needs(serving);
@@ -64,7 +64,7 @@ void add_serving_options(CLI::App& command, ServingArguments& arguments,
       ->capture_default_str()
       ->needs(serving);
   command
-      .add_flag("--disaggregated-prefill", demand.prompts_elsewhere,
+      .add_flag("--disaggregated-prefill", demand.disaggregated_prefill,
                 "With --serving: prompts go through the model on other devices")
       ->needs(serving);
 }
@@ -78,7 +78,7 @@ void plan_serving(const session::PlanningOptions& options, const ServingArgument
         text("calibration ", options.calibration,
              " is a table of training times, which says nothing of serving: leave it out"));
   inference::Demand demand = arguments.demand;
-  demand.between_ns = std::llround(arguments.between_ms * 1e6);
+  demand.tpot_ns = std::llround(arguments.between_ms * 1e6);
   const std::vector<ServingRow> rows = session::serving_rows(inputs, demand);
   if (rows.empty())
     throw base::InputError(text("no layout of ", inputs.options.gpus, " GPUs is known to ",
@@ -89,25 +89,27 @@ void plan_serving(const session::PlanningOptions& options, const ServingArgument
     for (const ServingRow& row : rows) list.push_back(session::to_json(row, inputs.options.gpus));
     std::cout << base::json_text({{"gpus", inputs.options.gpus},
                                   {"cluster", inputs.cluster.name},
-                                  {"input_len", demand.prompt},
-                                  {"output_len", demand.response},
+                                  {"input_len", demand.input_len},
+                                  {"output_len", demand.output_len},
                                   {"tpot_ms", arguments.between_ms},
-                                  {"disaggregated_prefill", demand.prompts_elsewhere},
+                                  {"disaggregated_prefill", demand.disaggregated_prefill},
                                   {"layouts", list}},
                                  2)
               << "\n";
     return;
   }
   std::cout << text(base::human_count(inputs.options.gpus, "GPU", "GPUs"), " of ", inputs.cluster.name,
-                    ", prompts of ", base::human_count(demand.prompt), " tokens",
-                    demand.prompts_elsewhere ? " (whose keys and values other devices compute)" : "",
-                    ", responses of ", base::human_count(demand.response), ", tokens at most ",
-                    base::human_duration(demand.between_ns), " apart (", inputs.calibration.source, ")\n\n",
+                    ", prompts of ", base::human_count(demand.input_len), " tokens",
+                    demand.disaggregated_prefill ? " (whose keys and values other devices compute)" : "",
+                    ", responses of ", base::human_count(demand.output_len), ", tokens at most ",
+                    base::human_duration(demand.tpot_ns), " apart (", inputs.calibration.source, ")\n\n",
                     table_of(rows, demand, inputs));
   std::cout << "\nSteady state of means: queues, and what long prompts do to others' tokens, are not in it. "
                "Links are\n"
                "latency and bandwidth; how well they carry small messages is not known.\n";
-  if (std::ranges::any_of(rows, [](const ServingRow& row) { return row.of != ServingRow::Of::kPipelines; })) {
+  if (std::ranges::any_of(rows, [](const ServingRow& row) {
+        return row.layout_kind != ServingRow::LayoutKind::kPipelines;
+      })) {
     std::cout << "Layouts with experts divided or apart are planned, not run: sluice serve and generate run "
                  "the others.\n";
   }

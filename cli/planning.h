@@ -10,7 +10,7 @@
 #include "plan/planner.h"
 #include "session/phased_sampler.h"
 #include "session/planning_inputs.h"
-#include "session/saying.h"
+#include "session/rollout_schemes.h"
 
 namespace sluice::cli {
 
@@ -29,8 +29,8 @@ struct Planning {
   std::optional<int64_t> buddy_every = std::nullopt;
   // Of a run that learns from what it says.
   struct Rollout {
-    session::Saying saying;
-    std::vector<inference::Lengths> load;  // as it is expected
+    session::RolloutSchemes saying;
+    std::vector<inference::RequestLengths> load;  // as it is expected
     int64_t updates = 1;
     bool shares_prompts = false;
   };

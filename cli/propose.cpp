@@ -36,7 +36,7 @@ void run(const ProposeArguments& arguments) {
   const session::PlanningTask task = session::task_of(inputs, {.method = method,
                                                                .max_strategies = arguments.most,
                                                                .max_cp = arguments.max_cp,
-                                                               .share = arguments.share});
+                                                               .fsdp = arguments.share});
   base::Json made_from = session::to_json(inputs);
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;

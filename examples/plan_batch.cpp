@@ -22,7 +22,8 @@ void print(const strategy::StepPlan& plan) {
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     std::cout << strategy::to_text(pipeline.pipeline.scheme) << " from rank "
               << pipeline.pipeline.ranks.front() << ":";
-    for (const strategy::Unit& unit : pipeline.units) std::cout << " " << unit.tokens() << " tokens";
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+      std::cout << " " << micro_batch.tokens() << " tokens";
     std::cout << "\n";
   }
 }

@@ -89,7 +89,7 @@ py::object summarize(const Array<int32_t>& lengths) {
 // (tp, pp, cp, fsdp, ep).
 std::tuple<int, int, int, int, int> degrees_of(const std::string& text) {
   const strategy::Scheme scheme = strategy::parse_scheme(text);
-  return {scheme.tp, scheme.pp, scheme.cp, scheme.share, scheme.experts};
+  return {scheme.tp, scheme.pp, scheme.cp, scheme.fsdp, scheme.ep};
 }
 
 uint64_t seed_of(const session::PlanningOptions& options) { return static_cast<uint64_t>(options.seed); }
@@ -103,7 +103,7 @@ py::object propose(const session::PlanningOptions& options, const Array<int32_t>
         session::task_of(inputs, {.method = session::proposing_method_named(method, seed_of(options)),
                                   .max_strategies = max_strategies,
                                   .max_cp = max_cp,
-                                  .share = share});
+                                  .fsdp = share});
     return session::strategies_to_json(session::propose_for_both(task), task.sample_batches,
                                        session::to_json(inputs));
   }));

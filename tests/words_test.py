@@ -28,7 +28,7 @@ ONE_MEANING = {
     "SchemeLoads": {"lab/published/greedy_dispatch.cpp"},
     "Part": {"src/model/layer.h", "src/layers/part.h"},
     "Pass": {"src/strategy/pass.h"},
-    "Exchange": {"src/strategy/unit.h"},
+    "Exchange": {"src/strategy/pipeline_micro_batch.h"},
     "Run": set(),
     "Ring": set(),
     "Window": set(),

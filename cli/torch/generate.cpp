@@ -23,11 +23,11 @@
 #include "cli/torch_commands.h"
 #include "corpus/continuation.h"
 #include "generate/generator.h"
-#include "profile/pass_prediction.h"
+#include "profile/engine_step_prediction.h"
 #include "serve/text_so_far.h"
 #include "strategy/strategy.h"
 #include "train/evaluator.h"
-#include "train/held_model.h"
+#include "train/model_shard.h"
 #include "transport/gloo.h"
 
 namespace sluice::cli {
@@ -68,7 +68,8 @@ Speakers speakers_of(const GenerateArguments& options, const model::Shape& shape
   const int ranks = options.launch.world_size, own = options.launch.rank;
   if (options.strategy.empty())
     return {.place = {.pipeline = own}, .pipelines = ranks, .first_rank = own, .together = false};
-  const strategy::Strategy strategy = train::speaking_strategy(options.strategy, shape, ranks, "--strategy");
+  const strategy::Strategy strategy =
+      train::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy");
   Speakers speakers{.place = strategy::places(strategy, ranks)[static_cast<size_t>(own)],
                     .pipelines = std::ssize(strategy.pipelines),
                     .together = ranks > 1};
@@ -106,46 +107,46 @@ struct Task {
   int64_t first_text = 0;
 };
 
-std::string text_of(const Task& task, const generate::Said& said, const corpus::Tokenizer* tokenizer) {
+std::string text_of(const Task& task, const generate::Output& output, const corpus::Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return "";
-  return corpus::Behind(*tokenizer, task.tokens).text(said.tokens);
+  return corpus::Behind(*tokenizer, task.tokens).text(output.tokens);
 }
 
-base::Json said_json(const Task& task, int sample, const generate::Said& said,
+base::Json said_json(const Task& task, int sample, const generate::Output& output,
                      const GenerateArguments& options, const corpus::Tokenizer* tokenizer) {
   return {{"index", task.prompt.index},
           {"sample", sample},
           {"prompt", task.prompt.text},
-          {"text", serve::cut_at_stop(text_of(task, said, tokenizer), options.stops)},
+          {"text", serve::truncate_at_stop(text_of(task, output, tokenizer), options.stops)},
           {"prompt_tokens", static_cast<int64_t>(task.tokens.size())},
-          {"ids", said.tokens},
-          {"logprobs", said.log_probabilities},
-          {"finish_reason", said.ended ? "stop" : "length"}};
+          {"ids", output.tokens},
+          {"logprobs", output.log_probabilities},
+          {"finish_reason", output.finish_reason ? "stop" : "length"}};
 }
 
 // Pages for as many texts as are under way at once, the longest ones, if they all run to their end; no more
 // than the memory allows.
 int64_t pages_for(const std::vector<Task>& tasks, const GenerateArguments& options, int64_t most_texts,
-                  const generate::HeldModel& model) {
+                  const generate::ModelShard& model) {
   std::vector<int64_t> pages;
   for (const Task& task : tasks) {
     const int64_t tokens = static_cast<int64_t>(task.tokens.size()) + options.tokens;
-    pages.insert(pages.end(), static_cast<size_t>(options.samples), tokens / inference::kPageTokens + 1);
+    pages.insert(pages.end(), static_cast<size_t>(options.samples), tokens / inference::kKvBlockTokens + 1);
   }
   std::ranges::sort(pages, std::greater());
   int64_t wanted = 0;
   for (size_t i = 0; i < std::min(pages.size(), static_cast<size_t>(most_texts)); ++i) wanted += pages[i];
-  return std::min(wanted, generate::Decoder::pages_in(model, options.cache_gib * 0x1p30, most_texts));
+  return std::min(wanted, generate::Decoder::kv_blocks_in(model, options.cache_gib * 0x1p30, most_texts));
 }
 
 void log_speed(const generate::Generator& generator, double seconds,
-               const std::optional<profile::PassPrediction>& prediction) {
-  const auto rate = static_cast<double>(generator.spoken()) / std::max(seconds, 1e-9);
-  const int64_t evictions = generator.scheduler().evictions();
-  base::log_info(text("said ", base::human_count(generator.spoken(), "token", "tokens"), " in ",
-                      base::human_count(generator.scheduler().texts(), "text", "texts"), ", ",
+               const std::optional<profile::EngineStepPrediction>& prediction) {
+  const auto rate = static_cast<double>(generator.generated_tokens()) / std::max(seconds, 1e-9);
+  const int64_t evictions = generator.scheduler().preemptions();
+  base::log_info(text("said ", base::human_count(generator.generated_tokens(), "token", "tokens"), " in ",
+                      base::human_count(generator.scheduler().total_sequences(), "text", "texts"), ", ",
                       base::human_count(static_cast<int64_t>(rate)), " a second, ",
-                      base::human_count(generator.passes()), " passes",
+                      base::human_count(generator.engine_steps()), " passes",
                       prediction ? text(", which should take ", base::human_duration(prediction->ns()),
                                         " and took ", base::human_duration(std::llround(seconds * 1e9)))
                                  : "",
@@ -173,23 +174,24 @@ void say(train::ModelSource& model, const GenerateArguments& options, const Spea
     evaluation.launch.local_size = options.launch.local_size;
   }
   train::Evaluator evaluator(model, evaluation);
-  const generate::HeldModel held = evaluator.held();
+  const generate::ModelShard shard = evaluator.model_shard();
   const int64_t most_texts = std::clamp<int64_t>(std::ssize(tasks) * options.samples, 1, options.most_texts);
-  const int64_t pages = pages_for(tasks, options, most_texts, held);
-  const generate::Decoder decoder(held, pages, most_texts);
-  generate::Manner manner{.sampling = options.sampling};
-  manner.end_tokens = end_tokens_of(model, tokenizer);
+  const int64_t pages = pages_for(tasks, options, most_texts, shard);
+  const generate::Decoder decoder(shard, pages, most_texts);
+  generate::SamplingParams sampling_params{.sampling = options.sampling};
+  sampling_params.end_tokens = end_tokens_of(model, tokenizer);
   std::vector<base::Interval> never;
   if (tokenizer != nullptr)
-    never = corpus::rows_without_token(*tokenizer, model.shape().vocab, manner.end_tokens);
-  generate::Generator generator(decoder, {.pages = pages, .most_texts = most_texts}, std::move(never));
+    never = corpus::rows_without_token(*tokenizer, model.shape().vocab, sampling_params.end_tokens);
+  generate::Generator generator(decoder, {.kv_blocks = pages, .max_num_seqs = most_texts}, std::move(never));
   for (Task& task : tasks) {
-    if (!options.stops.empty()) manner.ends = serve::ends_at_stop(*tokenizer, task.tokens, options.stops);
-    manner.number = static_cast<uint64_t>(task.prompt.index);
-    task.first_text = generator.add({task.tokens, options.tokens, options.samples}, manner);
+    if (!options.stops.empty())
+      sampling_params.stop_condition = serve::ends_at_stop(*tokenizer, task.tokens, options.stops);
+    sampling_params.number = static_cast<uint64_t>(task.prompt.index);
+    task.first_text = generator.add({task.tokens, options.tokens, options.samples}, sampling_params);
   }
-  std::optional<profile::PassPrediction> prediction;
-  if (options.predict) prediction.emplace(held, options.sampling);
+  std::optional<profile::EngineStepPrediction> prediction;
+  if (options.predict) prediction.emplace(shard, options.sampling);
   const auto begin = std::chrono::steady_clock::now();
   std::optional<base::Progress> progress;
   if (speakers.tells())
@@ -202,17 +204,17 @@ void say(train::ModelSource& model, const GenerateArguments& options, const Spea
     for (int64_t text = task.first_text; text < end; ++text) {
       const bool finished = generator.finished(text);
       ended += finished ? 1 : 0;
-      said += finished ? options.tokens : static_cast<int64_t>(generator.said(text).tokens.size());
+      said += finished ? options.tokens : static_cast<int64_t>(generator.output(text).tokens.size());
     }
     if (ended < options.samples) return false;
     if (speakers.tells()) take(task, generator);
-    for (int64_t text = task.first_text; text < end; ++text) generator.drop(text);
+    for (int64_t text = task.first_text; text < end; ++text) generator.abort(text);
     return true;
   };
   bool more = true;
   while (more) {
     more = generator.step();
-    if (more && prediction) prediction->add(generator.last_pass());
+    if (more && prediction) prediction->add(generator.last_engine_step());
     int64_t open = 0;
     std::erase_if(tasks, [&](const Task& task) {
       int64_t said = 0;
@@ -244,7 +246,7 @@ void answer_one(const GenerateArguments& options) {
       [&](const Task& task, const generate::Generator& generator) {
         for (int sample = 0; sample < options.samples; ++sample) {
           base::Json json =
-              said_json(task, sample, generator.said(task.first_text + sample), options, tokenizer.get());
+              said_json(task, sample, generator.output(task.first_text + sample), options, tokenizer.get());
           if (!options.json) {
             std::cout << prompt.text << json["text"].get<std::string>() << "\n";
             continue;
@@ -296,8 +298,8 @@ void answer_file(const GenerateArguments& options) {
         [&](const Task& task, const generate::Generator& generator) {
           std::vector<base::Json> lines;
           for (int sample = 0; sample < options.samples; ++sample)
-            lines.push_back(
-                said_json(task, sample, generator.said(task.first_text + sample), options, tokenizer.get()));
+            lines.push_back(said_json(task, sample, generator.output(task.first_text + sample), options,
+                                      tokenizer.get()));
           file.add(lines);
         });
   }
@@ -310,7 +312,8 @@ void answer_file(const GenerateArguments& options) {
     return;
   }
   constexpr int64_t kPatienceNs = int64_t{30} * 24 * 3600 * 1'000'000'000;
-  transport::meet({.launch = options.launch, .join_timeout_ns = kPatienceNs}, "", join, [](const auto&) {});
+  transport::rendezvous({.launch = options.launch, .join_timeout_ns = kPatienceNs}, "", join,
+                        [](const auto&) {});
 }
 
 void run(const GenerateArguments& options) {

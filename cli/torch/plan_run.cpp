@@ -5,7 +5,7 @@
 #include "cli/planning.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
-#include "session/answers.h"
+#include "session/prompt_responses.h"
 #include "session/sampling.h"
 #include "train/offline_plan.h"
 
@@ -25,7 +25,7 @@ Planning planning_of_run(const RunPlanningOptions& options) {
   train::OfflinePlanning planning = train::offline_planning(config, options.ranks, corpus_places());
   Planning planned{std::move(planning.planner), planning.data.sampler()};
   if (config.elastic.enabled && planned.planner.options().world_size > 1)
-    planned.buddy_every = config.elastic.buddy_every.value_or(0);
+    planned.buddy_every = config.elastic.snapshot_every.value_or(0);
   if (config.rl.rolls_out()) {
     corpus::Sampler prompts(planning.data.phases.front().training.sources(),
                             session::one_by_one(planning.data.phases.front().sampling));
@@ -35,8 +35,8 @@ Planning planning_of_run(const RunPlanningOptions& options) {
       if (length < config.data.context_length) lengths.push_back(length);
     }
     const plan::Planner& planner = planned.planner;
-    planned.rollout = {session::saying_of(config, planner.cost(), planner.options().world_size),
-                       session::expected_load(config, lengths), config.rl.updates,
+    planned.rollout = {session::rollout_schemes_of(config, planner.cost(), planner.options().world_size),
+                       session::expected_load(config, lengths), config.rl.updates_per_rollout,
                        session::shares_prompts(config, planner.cost().options().shape)};
   }
   return planned;

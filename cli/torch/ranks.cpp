@@ -31,7 +31,7 @@ namespace sluice::cli {
 void end_process(const base::Error& error) {
   base::LogLevel level = base::LogLevel::kError;
   if (dynamic_cast<const train::QuietError*>(&error) != nullptr) level = base::LogLevel::kDebug;
-  if (dynamic_cast<const train::EpochOver*>(&error) != nullptr) level = base::LogLevel::kInfo;
+  if (dynamic_cast<const train::MembershipChange*>(&error) != nullptr) level = base::LogLevel::kInfo;
   base::log(level, error.what());
   std::fflush(nullptr);
   ::_exit(error.exit_status());
@@ -74,7 +74,7 @@ int launch_ranks(int ranks, Launched launched, std::function<void()> work,
   local.begin_anew_after_ns = std::move(begin_anew_after_ns);
   local.ranks = ranks;
   local.supervised = launched == Launched::kSupervisors;
-  local.say = [](const std::string& line) { base::say_on_stderr(base::text("sluice: ", line, "\n")); };
+  local.log = [](const std::string& line) { base::say_on_stderr(base::text("sluice: ", line, "\n")); };
   return transport::launch_locally(local).exit_status;
 }
 

@@ -21,10 +21,10 @@
 #include "cli/torch/ranks.h"
 #include "cli/torch/serving.h"
 #include "cli/torch_commands.h"
-#include "generate/company.h"
+#include "generate/followers.h"
 #include "serve/server.h"
 #include "train/evaluator.h"
-#include "train/held_model.h"
+#include "train/model_shard.h"
 
 namespace sluice::cli {
 
@@ -65,7 +65,7 @@ void require_one_pipeline(const ServeArguments& options, const model::Shape& sha
                                 "--strategy, as <", ranks, ",1,1>"));
   }
   const size_t pipelines =
-      train::speaking_strategy(options.strategy, shape, ranks, "--strategy").pipelines.size();
+      train::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy").pipelines.size();
   if (pipelines > 1) {
     throw base::InputError(text("--strategy is '", options.strategy, "', of ", pipelines,
                                 " pipelines: start a server for each"));
@@ -163,25 +163,25 @@ void run(ServeArguments options) {
   evaluation.launch = options.launch;
   evaluation.strategy = options.strategy;
   train::Evaluator evaluator(model, evaluation);
-  const generate::HeldModel held = evaluator.held();
+  const generate::ModelShard shard = evaluator.model_shard();
   const int64_t seats = options.most_texts + kSeatsForNewcomers;
-  const int64_t wanted = (options.server.context_length / inference::kPageTokens + 1) * seats;
+  const int64_t wanted = (options.server.context_length / inference::kKvBlockTokens + 1) * seats;
   const int64_t pages =
-      std::min(wanted, generate::Decoder::pages_in(held, options.cache_gib * 0x1p30, seats));
-  const generate::Decoder decoder(held, pages, seats);
+      std::min(wanted, generate::Decoder::kv_blocks_in(shard, options.cache_gib * 0x1p30, seats));
+  const generate::Decoder decoder(shard, pages, seats);
   const inference::SchedulerOptions scheduler{
-      .pages = pages, .most_texts = seats, .newcomers = kSeatsForNewcomers};
+      .kv_blocks = pages, .max_num_seqs = seats, .newcomers = kSeatsForNewcomers};
   options.server.end_tokens = end_tokens_of(model, tokenizer.get());
   const std::vector<base::Interval> never =
       corpus::rows_without_token(*tokenizer, model.shape().vocab, options.server.end_tokens);
   if (options.launch.rank > 0) return follow_first(evaluator, decoder, scheduler, never);
   serve::Engine engine(decoder, {.scheduler = scheduler,
                                  .never = never,
-                                 .most_waiting = options.most_waiting,
+                                 .max_queued_requests = options.most_waiting,
                                  .most_waiting_of_client =
                                      options.most_waiting_of_client.value_or((options.most_waiting + 1) / 2),
-                                 .company = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
-  options.server.context_length = std::min(options.server.context_length, pages * inference::kPageTokens);
+                                 .followers = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
+  options.server.context_length = std::min(options.server.context_length, pages * inference::kKvBlockTokens);
   options.server.vocabulary = model.shape().vocab;
   options.server.fingerprint = fingerprint_of(model);
   options.server.tool_format = tool_format_of(options, model);
@@ -193,10 +193,11 @@ void run(ServeArguments options) {
   using AtFault = StopAtSignal::AtFault;
   const StopAtSignal stop(server, engine, options.grace_s,
                           options.launch.world_size > 1 ? AtFault::kStop : AtFault::kAnswerOn);
-  const int64_t page_bytes = generate::Decoder::page_bytes(held);
+  const int64_t page_bytes = generate::Decoder::kv_block_bytes(shard);
   base::log_info(text("serving ", model.name(), " at http://", host_in_url(options.server.host), ":",
-                      server.port(), "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)), " of cache hold ",
-                      base::human_count(pages * inference::kPageTokens, "token", "tokens"),
+                      server.port(), "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)),
+                      " of cache hold ",
+                      base::human_count(pages * inference::kKvBlockTokens, "token", "tokens"),
                       options.server.keys.empty() ? "; nobody is asked for a key" : ""));
   server.run();
   if (options.launch.world_size > 1 && !engine.fault().empty()) end_process(base::RunError(engine.fault()));

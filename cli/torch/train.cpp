@@ -77,15 +77,16 @@ std::string memory_identity(const config::RunConfig& config) {
 
 [[noreturn]] void supervise(const TrainArguments& options, const train::RunOptions& rank,
                             std::vector<membership::Member> contacts) {
-  train::SupervisorOptions supervisor{.launch = rank.launch,
-                                      .run_directory = rank.config.log.dir,
-                                      .join_timeout_ns = rank.config.train.join_timeout_s * 1'000'000'000,
-                                      .contacts = std::move(contacts),
-                                      .work = [&](const transport::Launch& launch, const train::Seat& seat) {
-                                        train::RunOptions worker = worker_of(rank, launch);
-                                        worker.seat = seat;
-                                        run_rank(options, std::move(worker));
-                                      }};
+  train::SupervisorOptions supervisor{
+      .launch = rank.launch,
+      .run_directory = rank.config.log.dir,
+      .join_timeout_ns = rank.config.train.join_timeout_s * 1'000'000'000,
+      .contacts = std::move(contacts),
+      .work = [&](const transport::Launch& launch, const train::WorkerContext& worker_context) {
+        train::RunOptions worker = worker_of(rank, launch);
+        worker.worker_context = worker_context;
+        run_rank(options, std::move(worker));
+      }};
   // Our own launcher replaces who is lost; others end all ranks, and start them anew.
   if (rank.launch.launcher != transport::Launcher::kSluice) {
     supervisor.memory = {.identity = memory_identity(rank.config), .takes_up = options.resume == "auto"};

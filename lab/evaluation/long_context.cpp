@@ -135,9 +135,9 @@ Json result_of(const report::SystemRun& run) {
           {"times_ns", times},
           {"peak_bytes", summary.peak_bytes},
           {"compute_rank_ns", shares.compute_ns},
-          {"ring_rank_ns", shares.ring_ns},
+          {"ring_rank_ns", shares.cp_exchange_ns},
           {"idle_rank_ns", shares.idle_ns + shares.bubble_ns},
-          {"rest_rank_ns", shares.link_ns + shares.update_ns + shares.between_ns}};
+          {"rest_rank_ns", shares.pull_push_ns + shares.update_ns + shares.strategy_switch_ns}};
 }
 
 // What a law of lengths comes to, to hold against what is published.

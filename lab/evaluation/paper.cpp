@@ -70,7 +70,7 @@ double spread_of(const strategy::StepPlan& plan, const cost::CostModel& cost, in
   int64_t fastest = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, world_size);
-    const int64_t ns = load.units.empty() ? 0 : schedule::schedule_pipeline(load).makespan_ns;
+    const int64_t ns = load.micro_batches.empty() ? 0 : schedule::schedule_pipeline(load).makespan_ns;
     fastest = slowest == 0 ? ns : std::min(fastest, ns);
     slowest = std::max(slowest, ns);
   }
@@ -85,7 +85,8 @@ Json run_json(const report::SystemRun& run) {
   for (const report::StepRecord& step : run.steps) {
     times.push_back(step.time_ns);
     strategies.push_back(step.strategy);
-    switch_share += static_cast<double>(step.shares.between_ns) / static_cast<double>(run.steps.size());
+    switch_share +=
+        static_cast<double>(step.shares.strategy_switch_ns) / static_cast<double>(run.steps.size());
   }
   // One stands for all where it never changes.
   if (!strategies.empty() && std::ranges::count(strategies, strategies.front()) == std::ssize(strategies)) {
@@ -177,9 +178,10 @@ int64_t busiest_stage_ns(const strategy::StepPlan& plan, const cost::CostModel& 
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, world_size);
     std::vector<int64_t> stages(static_cast<size_t>(load.stages), 0);
-    for (const schedule::TimedUnit& unit : load.units) {
+    for (const schedule::TimedMicroBatch& micro_batch : load.micro_batches) {
       for (size_t s = 0; s < stages.size(); ++s)
-        stages[s] += unit.forward_ns[s] + unit.backward_input_ns[s] + unit.backward_weight_ns[s];
+        stages[s] +=
+            micro_batch.forward_ns[s] + micro_batch.backward_input_ns[s] + micro_batch.backward_weight_ns[s];
     }
     busiest_ns = std::max(busiest_ns, *std::ranges::max_element(stages));
   }
@@ -360,7 +362,7 @@ void freedom(int64_t steps, Results& results) {
           if (results.has(key_of(of, title))) continue;
           study::Scenario scenario = scenario_of(of, steps);
           scenario.inputs.max_cp = lanes;
-          scenario.inputs.choices.share = share;
+          scenario.inputs.choices.fsdp = share;
           simulate_as(title, of, "sluice_lanes", scenario.inputs, scenario, results);
         }
       }

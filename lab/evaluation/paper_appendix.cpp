@@ -38,11 +38,11 @@ int64_t schedule_ns(const strategy::Scheme& scheme, const std::vector<std::vecto
   strategy::PipelinePlan plan{
       .pipeline = strategy::parse_strategy(to_text(scheme), world_size).pipelines.front(),
       .max_len_tokens = cost::MemoryCost(cost, scheme).max_len_tokens(world_size),
-      .units = {}};
+      .micro_batches = {}};
   int sequence = 0;
   for (const std::vector<int64_t>& lengths : micro_batches) {
-    plan.units.emplace_back();
-    for (const int64_t length : lengths) plan.units.back().sequences.push_back({sequence++, length});
+    plan.micro_batches.emplace_back();
+    for (const int64_t length : lengths) plan.micro_batches.back().sequences.push_back({sequence++, length});
   }
   return schedule::schedule_pipeline(schedule::pipeline_load(plan, cost, world_size)).makespan_ns;
 }
@@ -57,8 +57,8 @@ int64_t exposed_ns(const strategy::Strategy& strategy, int64_t tokens, const stu
     strategy::PipelinePlan own{
         .pipeline = pipeline,
         .max_len_tokens = cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(scenario.inputs.world_size),
-        .units = {}};
-    own.units.emplace_back().sequences.push_back({sequence, tokens});
+        .micro_batches = {}};
+    own.micro_batches.emplace_back().sequences.push_back({sequence, tokens});
     plan.estimated_ns =
         std::max(plan.estimated_ns,
                  schedule::schedule_pipeline(schedule::pipeline_load(own, cost, scenario.inputs.world_size))
@@ -148,7 +148,7 @@ void figure_18(ResultLines& results) {
                                              .dealing = published::Dealing::kTurns};
       const strategy::StepPlan plan = published::static_plan(choice, lengths, cost, of.gpus);
       size_t packs = 0;
-      for (const strategy::PipelinePlan& pipeline : plan.pipelines) packs += pipeline.units.size();
+      for (const strategy::PipelinePlan& pipeline : plan.pipelines) packs += pipeline.micro_batches.size();
       if (packs == 4) times.push_back(plan.estimated_ns);
     }
     results.add(key, {{"times_ns", times}});

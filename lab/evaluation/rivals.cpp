@@ -100,9 +100,9 @@ std::string shares_text(const report::TimeShares& shares) {
     return static_cast<int64_t>(std::llround(100.0 * static_cast<double>(ns) /
                                              static_cast<double>(std::max<int64_t>(1, shares.total_ns()))));
   };
-  return text(percent(shares.compute_ns), " % compute, ", percent(shares.ring_ns), " exchange, ",
-              percent(shares.gather_ns), " gather, ", percent(shares.bubble_ns), " bubble, ",
-              percent(shares.link_ns), " pull and push, ", percent(shares.idle_ns), " idle");
+  return text(percent(shares.compute_ns), " % compute, ", percent(shares.cp_exchange_ns), " exchange, ",
+              percent(shares.fsdp_ns), " gather, ", percent(shares.bubble_ns), " bubble, ",
+              percent(shares.pull_push_ns), " pull and push, ", percent(shares.idle_ns), " idle");
 }
 
 Json step_json(const report::StepRecord& step) {

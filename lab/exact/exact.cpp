@@ -41,15 +41,15 @@ struct Batch : SortedBatch {
     return result;
   }
   // By place.
-  std::vector<strategy::UnitSequence> sequences() const {
-    std::vector<strategy::UnitSequence> sequences;
+  std::vector<strategy::MicroBatchSequence> sequences() const {
+    std::vector<strategy::MicroBatchSequence> sequences;
     for (size_t place = 0; place < sorted.size(); ++place)
       sequences.push_back({sequence_of[place], sorted[place]});
     return sequences;
   }
 };
 
-// A unit that a plan may have.
+// A micro-batch that a plan may have.
 struct Option {
   Subset bin = 0;                // all its sequences
   std::vector<Subset> own = {};  // by lane of several, what it has whole
@@ -62,8 +62,8 @@ struct Option {
   }
 };
 
-// Calls visit(own) for every way in which the lanes of a unit have some of its sequences whole and share the
-// rest, at least one.
+// Calls visit(own) for every way in which the lanes of a micro-batch have some of its sequences whole and
+// share the rest, at least one.
 template <typename Visit>
 void for_each_own(Subset shared, std::vector<Subset>& own, size_t lane, const Visit& visit) {
   if (lane == own.size()) {
@@ -77,9 +77,9 @@ void for_each_own(Subset shared, std::vector<Subset>& own, size_t lane, const Vi
   }
 }
 
-std::vector<strategy::UnitSequence> take(Subset subset,
-                                         const std::vector<strategy::UnitSequence>& sequences) {
-  std::vector<strategy::UnitSequence> taken;
+std::vector<strategy::MicroBatchSequence> take(Subset subset,
+                                               const std::vector<strategy::MicroBatchSequence>& sequences) {
+  std::vector<strategy::MicroBatchSequence> taken;
   for (size_t place = 0; place < sequences.size(); ++place) {
     if (contains(subset, place)) taken.push_back(sequences[place]);
   }
@@ -87,22 +87,23 @@ std::vector<strategy::UnitSequence> take(Subset subset,
 }
 
 // `sequences`: by place.
-strategy::Unit unit_of(const Option& option, const std::vector<strategy::UnitSequence>& sequences) {
-  strategy::Unit unit{.first_lane = option.first_lane,
-                      .lanes = option.lanes,
-                      .sequences = {},
-                      .exchange = option.exchange.exchange};
-  unit.nested_lanes = option.exchange.nested_lanes;
+strategy::PipelineMicroBatch micro_batch_of(const Option& option,
+                                            const std::vector<strategy::MicroBatchSequence>& sequences) {
+  strategy::PipelineMicroBatch micro_batch{.first_lane = option.first_lane,
+                                           .lanes = option.lanes,
+                                           .sequences = {},
+                                           .exchange = option.exchange.exchange};
+  micro_batch.nested_lanes = option.exchange.nested_lanes;
   Subset shared = option.bin;
   for (const Subset own : option.own) shared &= ~own;
-  unit.sequences = take(shared, sequences);
-  if (std::ranges::all_of(option.own, [](Subset own) { return own == 0; })) return unit;
-  for (const Subset own : option.own) unit.own.push_back(take(own, sequences));
-  return unit;
+  micro_batch.sequences = take(shared, sequences);
+  if (std::ranges::all_of(option.own, [](Subset own) { return own == 0; })) return micro_batch;
+  for (const Subset own : option.own) micro_batch.own.push_back(take(own, sequences));
+  return micro_batch;
 }
 
-// The best of one kind of pipeline by canonical subset, where it is below a limit; its units in the order of
-// injection.
+// The best of one kind of pipeline by canonical subset, where it is below a limit; its micro-batches in the
+// order of injection.
 class PipelineTable {
  public:
   // `only_all`: nothing less than the whole batch is asked for.
@@ -114,7 +115,7 @@ class PipelineTable {
         only_all_(only_all),
         table_(scheme.scheme().pp),
         best_ns_(batch.subsets(), kNever),
-        units_(batch.subsets()) {
+        micro_batches_(batch.subsets()) {
     best_ns_[0] = 0;
     list_options(pipeline, cost);
     if (scheme.scheme().pp == 1 && scheme.scheme().cp == 1) {
@@ -130,34 +131,36 @@ class PipelineTable {
   }
 
   int64_t best_ns(Subset subset) const { return best_ns_[batch_.canonical(subset)]; }
-  std::vector<Option> units(Subset canonical) const {
-    std::vector<Option> units;
-    for (const int option : units_[canonical]) units.push_back(options_[static_cast<size_t>(option)]);
-    return units;
+  std::vector<Option> micro_batches(Subset canonical) const {
+    std::vector<Option> micro_batches;
+    for (const int option : micro_batches_[canonical])
+      micro_batches.push_back(options_[static_cast<size_t>(option)]);
+    return micro_batches;
   }
 
  private:
   // Every subset on every run of lanes that holds it, with the exchange that costs least there.
   void list_options(const strategy::Pipeline& pipeline, const cost::CostModel& cost) {
-    const schedule::UnitTimes times(pipeline, cost);
-    strategy::PipelinePlan plan{.pipeline = pipeline, .units = {}};
-    const std::vector<strategy::UnitSequence> sequences = batch_.sequences();
+    const schedule::MicroBatchTimes times(pipeline, cost);
+    strategy::PipelinePlan plan{.pipeline = pipeline, .micro_batches = {}};
+    const std::vector<strategy::MicroBatchSequence> sequences = batch_.sequences();
     first_of_.push_back(0);
     for (Subset bin = 0; bin < batch_.subsets(); ++bin) {
       for (int lanes = 1; lanes <= pipeline.scheme.cp && bin != 0; ++lanes) {
         std::vector<Subset> own(lanes == 1 ? 0 : static_cast<size_t>(lanes));
         for_each_own(bin, own, 0, [&](Subset) {
-          strategy::Unit unit = unit_of({.bin = bin, .own = own, .lanes = lanes}, sequences);
-          const int64_t shortest = unit.sequences.back().length_tokens;
-          if (unit.tokens() > scheme_.lane_max_len_tokens()) return;
+          strategy::PipelineMicroBatch micro_batch =
+              micro_batch_of({.bin = bin, .own = own, .lanes = lanes}, sequences);
+          const int64_t shortest = micro_batch.sequences.back().length_tokens;
+          if (micro_batch.tokens() > scheme_.lane_max_len_tokens()) return;
           if (lanes > std::max<int64_t>(1, shortest / 2)) return;
           for (int first = 0; first + lanes <= pipeline.scheme.cp; ++first) {
-            unit.first_lane = first;
-            unit.ring = static_cast<int>(plan.units.size());
-            const auto exchange = times.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
-            unit.exchange = exchange.exchange;
-            unit.nested_lanes = exchange.nested_lanes;
-            plan.units.push_back(unit);
+            micro_batch.first_lane = first;
+            micro_batch.number = static_cast<int>(plan.micro_batches.size());
+            const auto exchange = times.cheapest_exchange(micro_batch, scheme_.lane_max_len_tokens());
+            micro_batch.exchange = exchange.exchange;
+            micro_batch.nested_lanes = exchange.nested_lanes;
+            plan.micro_batches.push_back(micro_batch);
             options_.push_back(
                 {.bin = bin, .own = own, .first_lane = first, .lanes = lanes, .exchange = exchange});
           }
@@ -165,10 +168,11 @@ class PipelineTable {
       }
       first_of_.push_back(static_cast<int>(options_.size()));
     }
-    for (const schedule::TimedUnit& unit : schedule::timed_units(plan, cost)) table_.append(unit);
+    for (const schedule::TimedMicroBatch& micro_batch : schedule::timed_micro_batches(plan, cost))
+      table_.append(micro_batch);
   }
 
-  std::span<const schedule::UnitTable::Cells> cells(int option) const { return table_.row(option); }
+  std::span<const schedule::MicroBatchTable::Cells> cells(int option) const { return table_.row(option); }
 
   // One stage and lane: each subset is its longest sequence's micro-batch and the best of the rest.
   void add_up() {
@@ -182,8 +186,8 @@ class PipelineTable {
           const int64_t ns = best_ns_[rest] + cells(option)[0].all_ns();
           if (ns < best_ns_[subset]) {
             best_ns_[subset] = ns;
-            units_[subset] = units_[rest];
-            units_[subset].push_back(option);
+            micro_batches_[subset] = micro_batches_[rest];
+            micro_batches_[subset].push_back(option);
           }
         }
         if (more == 0) break;
@@ -191,8 +195,8 @@ class PipelineTable {
     }
   }
 
-  // Every next unit, as long as no stage of a lane is busy up to the limit. Of units beside each other, whose
-  // order changes nothing, the lower lanes come first.
+  // Every next micro-batch, as long as no stage of a lane is busy up to the limit. Of micro-batches beside
+  // each other, whose order changes nothing, the lower lanes come first.
   void extend(Subset used) {
     if (used != 0 && (!only_all_ || used == batch_.all())) {
       const int64_t ns =
@@ -200,7 +204,7 @@ class PipelineTable {
                                   std::min(best_ns_[used], limit_ns_) - 1);
       if (ns != schedule::Recurrence::kLate) {
         best_ns_[used] = ns;
-        units_[used] = chosen_;
+        micro_batches_[used] = chosen_;
       }
     }
     const Subset left = batch_.all() & ~used;
@@ -224,13 +228,13 @@ class PipelineTable {
     }
   }
 
-  // Whether all its lanes' stages may still end below the limit: lanes of a unit begin it together.
+  // Whether all its lanes' stages may still end below the limit: lanes of a micro-batch begin it together.
   bool occupy(int option) {
     const Option& of = options_[static_cast<size_t>(option)];
     bool below = true;
     for (int stage = 0; stage < table_.stages(); ++stage) {
       const auto first = busy_ns_.begin() + stage * scheme_.scheme().cp + of.first_lane;
-      const bool whole = table_.stages() == 1;  // else cells of other units run between this one's
+      const bool whole = table_.stages() == 1;  // else cells of other micro-batches run between this one's
       const int64_t begin_ns = whole ? *std::max_element(first, first + of.lanes) : 0;
       for (int lane = 0; lane < of.lanes; ++lane) {
         int64_t& busy_ns = first[lane];
@@ -246,13 +250,13 @@ class PipelineTable {
   int64_t limit_ns_;
   bool only_all_;
   std::vector<Option> options_;
-  std::vector<int> first_of_;  // by subset, and the end
-  schedule::UnitTable table_;  // by option
+  std::vector<int> first_of_;        // by subset, and the end
+  schedule::MicroBatchTable table_;  // by option
   schedule::Recurrence recurrence_;
   std::vector<int> chosen_;       // options, being extended
   std::vector<int64_t> busy_ns_;  // of them, by stage, then lane, fill included
   std::vector<int64_t> best_ns_;  // by canonical subset
-  std::vector<std::vector<int>> units_;
+  std::vector<std::vector<int>> micro_batches_;
 };
 
 // What tells one pipeline's times from another's.
@@ -326,10 +330,10 @@ class Shares {
 strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                                      const PipelineTable& table, const Batch& batch, Subset subset) {
   strategy::PipelinePlan plan{
-      .pipeline = pipeline, .max_len_tokens = scheme.lane_max_len_tokens(), .units = {}};
-  std::vector<strategy::UnitSequence> sequences = batch.sequences();
+      .pipeline = pipeline, .max_len_tokens = scheme.lane_max_len_tokens(), .micro_batches = {}};
+  std::vector<strategy::MicroBatchSequence> sequences = batch.sequences();
   Subset left = subset;
-  for (const Option& option : table.units(batch.canonical(subset))) {
+  for (const Option& option : table.micro_batches(batch.canonical(subset))) {
     for (size_t place = 0; place < batch.sorted.size(); ++place) {
       if (!contains(option.bin, place)) continue;
       size_t of = 0;  // the first left of this length
@@ -337,12 +341,13 @@ strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const S
       left ^= Subset{1} << of;
       sequences[place].sequence = batch.sequence_of[of];
     }
-    strategy::Unit& unit = plan.units.emplace_back(unit_of(option, sequences));
-    if (unit.lanes > 1) unit.ring = static_cast<int>(plan.units.size()) - 1;
-    std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
-    for (auto& own : unit.own) std::ranges::sort(own, {}, &strategy::UnitSequence::sequence);
+    strategy::PipelineMicroBatch& micro_batch =
+        plan.micro_batches.emplace_back(micro_batch_of(option, sequences));
+    if (micro_batch.lanes > 1) micro_batch.number = static_cast<int>(plan.micro_batches.size()) - 1;
+    std::ranges::sort(micro_batch.sequences, {}, &strategy::MicroBatchSequence::sequence);
+    for (auto& own : micro_batch.own) std::ranges::sort(own, {}, &strategy::MicroBatchSequence::sequence);
   }
-  plan.units = strategy::in_injection_order(std::move(plan.units), pipeline.scheme.cp);
+  plan.micro_batches = strategy::in_injection_order(std::move(plan.micro_batches), pipeline.scheme.cp);
   return plan;
 }
 

@@ -26,12 +26,12 @@ struct ExactPlan {
 
 // The least makespan over all dispatches, packings and orders of injection, under the schedule that will run.
 // First the best of every subset of the sequences on every kind of pipeline: with one stage and lane the sum
-// of its micro-batches, so by subsets of subsets; else every order of every partition into units, each on
-// every run of lanes, scheduled. A subset that keeps some stage busy for as long as a plan already known (by
-// CandidateSearch) is not continued; equal lengths are told apart nowhere. Then subsets to pipelines, one
-// pipeline after the other. Units of several lanes have no whole sequences beside what they share. Nothing
-// when a sequence fits no pipeline. InputError naming the limits when there are more sequences or lanes.
-// REQUIRES: `schemes` holds every scheme of the strategy.
+// of its lane parts, so by subsets of subsets; else every order of every partition into micro-batches, each
+// on every run of lanes, scheduled. A subset that keeps some stage busy for as long as a plan already known
+// (by CandidateSearch) is not continued; equal lengths are told apart nowhere. Then subsets to pipelines, one
+// pipeline after the other. Micro-batches of several lanes have no whole sequences beside what they share.
+// Nothing when a sequence fits no pipeline. InputError naming the limits when there are more sequences or
+// lanes. REQUIRES: `schemes` holds every scheme of the strategy.
 std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy, const plan::SchemeCosts& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths);
 

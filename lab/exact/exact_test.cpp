@@ -54,7 +54,7 @@ class EveryPlan {
       pipelines_.push_back(
           {.pipeline = pipeline,
            .max_len_tokens = cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(kFewGpus),
-           .units = {}});
+           .micro_batches = {}});
     }
     place(0);
   }
@@ -66,19 +66,21 @@ class EveryPlan {
       best_ns_ = std::min(best_ns_, makespan_ns(pipelines_, cost_));
       return;
     }
-    const strategy::UnitSequence added{static_cast<int>(sequence), lengths_[sequence]};
+    const strategy::MicroBatchSequence added{static_cast<int>(sequence), lengths_[sequence]};
     for (strategy::PipelinePlan& pipeline : pipelines_) {
-      std::vector<strategy::Unit>& units = pipeline.units;
-      for (size_t at = 0; at <= units.size() && added.length_tokens <= pipeline.max_len_tokens; ++at) {
-        units.insert(units.begin() + static_cast<ptrdiff_t>(at), strategy::Unit{.sequences = {added}});
+      std::vector<strategy::PipelineMicroBatch>& micro_batches = pipeline.micro_batches;
+      for (size_t at = 0; at <= micro_batches.size() && added.length_tokens <= pipeline.max_len_tokens;
+           ++at) {
+        micro_batches.insert(micro_batches.begin() + static_cast<ptrdiff_t>(at),
+                             strategy::PipelineMicroBatch{.sequences = {added}});
         place(sequence + 1);
-        units.erase(units.begin() + static_cast<ptrdiff_t>(at));
+        micro_batches.erase(micro_batches.begin() + static_cast<ptrdiff_t>(at));
       }
-      for (size_t at = 0; at < units.size(); ++at) {
-        if (units[at].tokens() + added.length_tokens > pipeline.max_len_tokens) continue;
-        units[at].sequences.push_back(added);
+      for (size_t at = 0; at < micro_batches.size(); ++at) {
+        if (micro_batches[at].tokens() + added.length_tokens > pipeline.max_len_tokens) continue;
+        micro_batches[at].sequences.push_back(added);
         place(sequence + 1);
-        units[at].sequences.pop_back();
+        micro_batches[at].sequences.pop_back();
       }
     }
   }
@@ -210,14 +212,15 @@ TEST(Exact, PlansDifferentPipelines) {
   const strategy::StepPlan plan = planner.plan(0, sequences_of({900, 600, 450, 300, 120}));
   EXPECT_EQ(plan.estimated_ns, 356'569'264);
   EXPECT_EQ(plan.lower_bound_ns, plan.estimated_ns);
-  std::vector<std::vector<int>> units;
+  std::vector<std::vector<int>> micro_batches;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (const strategy::Unit& unit : pipeline.units) {
-      units.emplace_back();
-      for (const strategy::UnitSequence& of : unit.sequences) units.back().push_back(of.sequence);
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+      micro_batches.emplace_back();
+      for (const strategy::MicroBatchSequence& of : micro_batch.sequences)
+        micro_batches.back().push_back(of.sequence);
     }
   }
-  EXPECT_EQ(units, (std::vector<std::vector<int>>{{4}, {3}, {0}, {1, 2}}));
+  EXPECT_EQ(micro_batches, (std::vector<std::vector<int>>{{4}, {3}, {0}, {1, 2}}));
 }
 
 // One micro-batch on two lanes of different nodes that nearly fills them, and whose ring is exposed.

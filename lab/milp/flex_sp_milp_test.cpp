@@ -93,7 +93,7 @@ Gaps gaps_of(int instances, uint64_t seed) {
   Gaps gaps;
   for (uint64_t i = 0; gaps.count < instances; ++i) {
     const Instance of = instance(seed + i);
-    const published::FlexSpCost cost({.scheme = {.cp = of.ranks, .share = of.ranks}}, of.cost, of.ranks);
+    const published::FlexSpCost cost({.scheme = {.cp = of.ranks, .fsdp = of.ranks}}, of.cost, of.ranks);
     const auto found = published::best_groups(of.lengths, cost);
     if (!found) continue;
     const double found_us = static_cast<double>(found->time_ns) / 1000;
@@ -168,7 +168,7 @@ TEST(FlexSpMilp, TheSolverMendsBadGroupsAndKeepsGoodOnes) {
     constexpr size_t kFew = 8;
     const std::vector<int64_t> lengths(
         of.lengths.begin(), of.lengths.begin() + std::min<std::ptrdiff_t>(kFew, std::ssize(of.lengths)));
-    const published::FlexSpCost cost({.scheme = {.cp = of.ranks, .share = of.ranks}}, of.cost, of.ranks);
+    const published::FlexSpCost cost({.scheme = {.cp = of.ranks, .fsdp = of.ranks}}, of.cost, of.ranks);
     const auto searched = published::best_groups(lengths, cost);
     const published::FlexSpGroups bad = all_in_one(lengths, cost);
     int64_t tokens = 0;

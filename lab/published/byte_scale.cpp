@@ -12,63 +12,66 @@ namespace sluice::published {
 namespace {
 
 // A sequence alone on its lanes, wherever they lie.
-strategy::Unit long_unit(const LaneReference& reference, const LaneOffload& offload, int sequence) {
+strategy::PipelineMicroBatch long_micro_batch(const LaneReference& reference, const LaneOffload& offload,
+                                              int sequence) {
   const LaneCut cut = offload.cut(reference.length(sequence));
   return {.lanes = cut.lanes, .sequences = {reference.sequence(sequence)}, .memory = cut.memory};
 }
 
 // Short sequences to the fullest micro-batch that still has room, the oldest of equals.
-std::vector<strategy::Unit> best_fit(const LaneReference& reference, std::span<const int> sequences) {
-  std::vector<strategy::Unit> units;
-  std::set<std::pair<int64_t, size_t>> rooms;  // tokens left, unit
+std::vector<strategy::PipelineMicroBatch> best_fit(const LaneReference& reference,
+                                                   std::span<const int> sequences) {
+  std::vector<strategy::PipelineMicroBatch> micro_batches;
+  std::set<std::pair<int64_t, size_t>> rooms;  // tokens left, micro-batch
   for (const int sequence : sequences) {
     const int64_t tokens = reference.length(sequence);
     int64_t left = reference.lane_tokens();
-    size_t unit = units.size();
+    size_t micro_batch = micro_batches.size();
     const auto room = rooms.lower_bound({tokens, 0});
     if (room != rooms.end()) {
-      std::tie(left, unit) = *room;
+      std::tie(left, micro_batch) = *room;
       rooms.erase(room);
     } else {
-      units.emplace_back();
+      micro_batches.emplace_back();
     }
-    units[unit].sequences.push_back(reference.sequence(sequence));
-    rooms.emplace(left - tokens, unit);
+    micro_batches[micro_batch].sequences.push_back(reference.sequence(sequence));
+    rooms.emplace(left - tokens, micro_batch);
   }
-  return units;
+  return micro_batches;
 }
 
-std::vector<strategy::Unit> naive(const LaneReference& reference, const LaneOffload& offload,
-                                  size_t sequences) {
-  std::vector<strategy::Unit> units;
+std::vector<strategy::PipelineMicroBatch> naive(const LaneReference& reference, const LaneOffload& offload,
+                                                size_t sequences) {
+  std::vector<strategy::PipelineMicroBatch> micro_batches;
   std::vector<int> shorts;
   for (int s = 0; s < static_cast<int>(sequences); ++s) {
     if (reference.length(s) <= reference.lane_tokens()) {
       shorts.push_back(s);
     } else {
-      units.push_back(long_unit(reference, offload, s));
+      micro_batches.push_back(long_micro_batch(reference, offload, s));
     }
   }
-  for (strategy::Unit& unit : best_fit(reference, shorts)) units.push_back(std::move(unit));
+  for (strategy::PipelineMicroBatch& micro_batch : best_fit(reference, shorts))
+    micro_batches.push_back(std::move(micro_batch));
 
   std::vector<int> used;  // lanes by round
-  std::vector<std::vector<strategy::Unit>> rounds;
+  std::vector<std::vector<strategy::PipelineMicroBatch>> rounds;
   size_t first_open = 0;
-  for (strategy::Unit& unit : units) {
+  for (strategy::PipelineMicroBatch& micro_batch : micro_batches) {
     size_t round = first_open;
-    while (round < used.size() && used[round] + unit.lanes > reference.lanes()) ++round;
+    while (round < used.size() && used[round] + micro_batch.lanes > reference.lanes()) ++round;
     if (round == used.size()) {
       used.push_back(0);
       rounds.emplace_back();
     }
-    unit.first_lane = used[round];
-    used[round] += unit.lanes;
-    rounds[round].push_back(std::move(unit));
+    micro_batch.first_lane = used[round];
+    used[round] += micro_batch.lanes;
+    rounds[round].push_back(std::move(micro_batch));
     while (first_open < used.size() && used[first_open] == reference.lanes()) ++first_open;
   }
-  std::vector<strategy::Unit> ordered;
-  for (std::vector<strategy::Unit>& round : rounds) {
-    for (strategy::Unit& unit : round) ordered.push_back(std::move(unit));
+  std::vector<strategy::PipelineMicroBatch> ordered;
+  for (std::vector<strategy::PipelineMicroBatch>& round : rounds) {
+    for (strategy::PipelineMicroBatch& micro_batch : round) ordered.push_back(std::move(micro_batch));
   }
   return ordered;
 }
@@ -82,19 +85,20 @@ class Balance {
     make_buckets(lengths);
   }
 
-  std::vector<strategy::Unit> run() {
+  std::vector<strategy::PipelineMicroBatch> run() {
     while (!buckets_.empty()) {
       std::vector<int> lanes = targets();
       while (!lanes.empty() && !buckets_.empty()) give(lanes);
     }
-    return std::move(units_);
+    return std::move(micro_batches_);
   }
 
  private:
   // The longest first; a bucket is full when the work up to its end is its share of all.
   void make_buckets(std::span<const int64_t> lengths) {
     const auto work_ns = [&](int s) {
-      return reference_.scheme().unit_ns(reference_.scheme().share_of(reference_.length(s), 1), 1);
+      return reference_.scheme().micro_batch_work_ns(reference_.scheme().share_of(reference_.length(s), 1),
+                                                     1);
     };
     int64_t tokens = 0;
     int64_t all_ns = 0;
@@ -148,25 +152,25 @@ class Balance {
     size_t bucket = next_bucket();
     const int first = buckets_[bucket].front();
     take(bucket);
-    strategy::Unit unit;
+    strategy::PipelineMicroBatch micro_batch;
     if (reference_.length(first) > reference_.lane_tokens()) {
-      unit = long_unit(reference_, offload_, first);
-      unit.first_lane = floor_.soonest(unit.lanes).first;
+      micro_batch = long_micro_batch(reference_, offload_, first);
+      micro_batch.first_lane = floor_.soonest(micro_batch.lanes).first;
     } else {
-      unit = {.first_lane = lanes.front(), .sequences = {reference_.sequence(first)}};
+      micro_batch = {.first_lane = lanes.front(), .sequences = {reference_.sequence(first)}};
       for (int64_t left = reference_.lane_tokens() - reference_.length(first); !buckets_.empty();) {
         bucket = next_bucket();
         const int next = buckets_[bucket].front();
         left -= reference_.length(next);
         if (left < 0) break;
-        unit.sequences.push_back(reference_.sequence(next));
+        micro_batch.sequences.push_back(reference_.sequence(next));
         take(bucket);
       }
     }
-    const plan::LaneRun run{unit.first_lane, unit.lanes};
-    floor_.raise(run, floor_.end_ns(run) + reference_.unit_ns(unit));
+    const plan::LaneRun run{micro_batch.first_lane, micro_batch.lanes};
+    floor_.raise(run, floor_.end_ns(run) + reference_.unit_ns(micro_batch));
     std::erase_if(lanes, [&](int lane) { return lane >= run.first && lane < run.first + run.lanes; });
-    units_.push_back(std::move(unit));
+    micro_batches_.push_back(std::move(micro_batch));
   }
 
   const LaneReference& reference_;
@@ -175,7 +179,7 @@ class Balance {
   std::deque<std::deque<int>> buckets_;
   size_t turn_ = 0;
   LaneFloor floor_;
-  std::vector<strategy::Unit> units_;
+  std::vector<strategy::PipelineMicroBatch> micro_batches_;
 };
 
 }  // namespace

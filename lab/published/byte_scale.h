@@ -26,11 +26,12 @@ struct ByteScaleOptions {
 };
 
 // Algorithm 1: a sequence of s >= C tokens takes ⌈s ÷ C⌉ lanes, or fewer where some of it is offloaded;
-// shorter ones are packed best-fit into micro-batches of C tokens, in the order of the batch. These units,
-// the long ones first, fill rounds: each goes to the first round in which so many lanes are left.
+// shorter ones are packed best-fit into lane parts of C tokens, in the order of the batch. These
+// micro-batches, the long ones first, fill rounds: each goes to the first round in which so many lanes are
+// left.
 //
 // Algorithm 2: sequences are sorted and cut into buckets of about equal work. Again and again the lanes that
-// end more than δ before the last (all of them when there is none, as at the beginning) get a micro-batch
+// end more than δ before the last (all of them when there is none, as at the beginning) get a lane part
 // each: a long sequence takes the run of lanes that is free soonest, short ones fill a target up to C tokens.
 // The paper leaves open which of the targets gets what: here the one that ends first gets the next.
 //

@@ -31,15 +31,15 @@ struct Literal {
   int64_t ns(const std::vector<int>& sequences, int lanes) const {
     cost::Work work;
     for (const int s : sequences) work += plan::SchemeCost::fullest_share(length(s), lanes);
-    return scheme.unit_ns(work, lanes);
+    return scheme.micro_batch_work_ns(work, lanes);
   }
 
   void naive() {
-    std::vector<std::vector<int>> units;
+    std::vector<std::vector<int>> micro_batches;
     std::vector<std::vector<int>> bins;
     for (int s = 0; s < static_cast<int>(lengths.size()); ++s) {
       if (lanes_of(s) > 1) {
-        units.push_back({s});
+        micro_batches.push_back({s});
         continue;
       }
       std::vector<int>* best = nullptr;
@@ -50,18 +50,18 @@ struct Literal {
       if (best == nullptr) best = &bins.emplace_back();
       best->push_back(s);
     }
-    units.insert(units.end(), bins.begin(), bins.end());
+    micro_batches.insert(micro_batches.end(), bins.begin(), bins.end());
     std::vector<int> used;
     std::vector<std::vector<std::tuple<int, int, std::vector<int>>>> rounds;
-    for (const std::vector<int>& unit : units) {
-      const int lanes = unit.size() == 1 ? lanes_of(unit.front()) : 1;
+    for (const std::vector<int>& micro_batch : micro_batches) {
+      const int lanes = micro_batch.size() == 1 ? lanes_of(micro_batch.front()) : 1;
       size_t round = 0;
       while (round < used.size() && kLanes - used[round] < lanes) ++round;
       if (round == used.size()) {
         used.push_back(0);
         rounds.emplace_back();
       }
-      rounds[round].emplace_back(used[round], lanes, unit);
+      rounds[round].emplace_back(used[round], lanes, micro_batch);
       used[round] += lanes;
     }
     for (const auto& round : rounds) {
@@ -115,21 +115,21 @@ struct Literal {
           if (target[static_cast<size_t>(i)] && (lane < 0 || at(i) < at(lane))) lane = i;
         }
         if (lane < 0) break;
-        std::vector<int> unit = {left[bucket()].front()};
+        std::vector<int> micro_batch = {left[bucket()].front()};
         take(bucket());
-        const int lanes = lanes_of(unit.front());
+        const int lanes = lanes_of(micro_batch.front());
         if (lanes > 1) {
           lane = soonest(exec, lanes);
         } else {
-          while (!left.empty() && tokens_of(unit) + length(left[bucket()].front()) <= kLaneTokens) {
-            unit.push_back(left[bucket()].front());
+          while (!left.empty() && tokens_of(micro_batch) + length(left[bucket()].front()) <= kLaneTokens) {
+            micro_batch.push_back(left[bucket()].front());
             take(bucket());
           }
         }
         const auto first = exec.begin() + lane;
-        std::fill(first, first + lanes, *std::max_element(first, first + lanes) + ns(unit, lanes));
+        std::fill(first, first + lanes, *std::max_element(first, first + lanes) + ns(micro_batch, lanes));
         for (int i = lane; i < lane + lanes; ++i) target[static_cast<size_t>(i)] = false;
-        plan::append_to(lists, lane, lanes, unit);
+        plan::append_to(lists, lane, lanes, micro_batch);
       }
     }
   }

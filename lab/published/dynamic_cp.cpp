@@ -24,14 +24,14 @@ class Rounds {
   Rounds(const LaneReference& reference, const DynamicCpOptions& options)
       : reference_(reference), options_(options), left_(reference.longest_first()) {}
 
-  std::vector<strategy::Unit> run() {
+  std::vector<strategy::PipelineMicroBatch> run() {
     while (!left_.empty()) {
       fill();
       trim();
       widen();
       append();
     }
-    return std::move(units_);
+    return std::move(micro_batches_);
   }
 
  private:
@@ -146,19 +146,20 @@ class Rounds {
     int first_lane = 0;
     for (const Group& group : groups_) {
       int64_t left_tokens = 0;
-      strategy::Unit unit{.first_lane = first_lane, .lanes = group.lanes, .sequences = {}};
+      strategy::PipelineMicroBatch micro_batch{
+          .first_lane = first_lane, .lanes = group.lanes, .sequences = {}};
       for (const int sequence : group.sequences) {
         const int64_t tokens =
             plan::SchemeCost::fullest_share(reference_.length(sequence), group.lanes).tokens;
-        if (tokens > left_tokens && !unit.sequences.empty()) {
-          units_.push_back(unit);
-          unit.sequences.clear();
+        if (tokens > left_tokens && !micro_batch.sequences.empty()) {
+          micro_batches_.push_back(micro_batch);
+          micro_batch.sequences.clear();
         }
-        if (unit.sequences.empty()) left_tokens = reference_.lane_tokens();
+        if (micro_batch.sequences.empty()) left_tokens = reference_.lane_tokens();
         left_tokens -= tokens;
-        unit.sequences.push_back(reference_.sequence(sequence));
+        micro_batch.sequences.push_back(reference_.sequence(sequence));
       }
-      units_.push_back(std::move(unit));
+      micro_batches_.push_back(std::move(micro_batch));
       first_lane += group.lanes;
     }
   }
@@ -168,7 +169,7 @@ class Rounds {
   std::vector<int> left_;  // the longest first
   std::vector<Group> groups_;
   int free_lanes_ = 0;
-  std::vector<strategy::Unit> units_;
+  std::vector<strategy::PipelineMicroBatch> micro_batches_;
 };
 
 }  // namespace

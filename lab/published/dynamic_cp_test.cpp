@@ -124,20 +124,20 @@ struct Literal {
                      [](const auto& a, const auto& b) { return a.lanes > b.lanes; });
     int first = 0;
     for (const LiteralGroup& group : groups) {
-      std::vector<int> unit;
+      std::vector<int> micro_batch;
       int64_t tokens = 0;
       for (const int s : group.sequences) {
         const int64_t more =
             group.lanes == 1 ? length(s) : 2 * ((length(s) + 2 * group.lanes - 1) / (2 * group.lanes));
         if (tokens + more > kLaneTokens) {
-          plan::append_to(lists, first, group.lanes, unit);
-          unit.clear();
+          plan::append_to(lists, first, group.lanes, micro_batch);
+          micro_batch.clear();
           tokens = 0;
         }
-        unit.push_back(s);
+        micro_batch.push_back(s);
         tokens += more;
       }
-      plan::append_to(lists, first, group.lanes, unit);
+      plan::append_to(lists, first, group.lanes, micro_batch);
       first += group.lanes;
     }
   }
@@ -164,15 +164,15 @@ double busiest_lane(const strategy::StepPlan& plan, const std::vector<int64_t>& 
   const plan::LaneLists lists = plan::lists_of(plan);
   std::vector<int> lanes_of(lengths.size());
   for (const auto& lane : lists) {
-    for (const auto& unit : lane) {
-      for (const int s : unit) ++lanes_of[static_cast<size_t>(s)];
+    for (const auto& micro_batch : lane) {
+      for (const int s : micro_batch) ++lanes_of[static_cast<size_t>(s)];
     }
   }
   double most = 0;
   for (const auto& lane : lists) {
     double total = 0;
-    for (const auto& unit : lane) {
-      for (const int s : unit) {
+    for (const auto& micro_batch : lane) {
+      for (const int s : micro_batch) {
         const auto length = static_cast<double>(lengths[static_cast<size_t>(s)]);
         total += length * length / lanes_of[static_cast<size_t>(s)];
       }

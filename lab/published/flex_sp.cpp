@@ -16,12 +16,12 @@ namespace {
 
 constexpr int kMoreMicroBatches = 4;
 
-struct MicroBatch {
+struct LanePart {
   std::vector<int> sequences;  // indices into the batch
   FlexSpGroups groups;         // of indices into `sequences`
 };
 struct Batch {
-  std::vector<MicroBatch> micro_batches;
+  std::vector<LanePart> micro_batches;
   int64_t time_ns = 0;
 };
 
@@ -231,7 +231,7 @@ std::vector<Batch> all_batches(std::span<const int64_t> lengths, const FlexSpCos
 
 void improve_groups(std::span<const int64_t> lengths, const FlexSpCost& cost, const ImproveGroups& improve,
                     Batch& batch) {
-  for (MicroBatch& micro : batch.micro_batches) {
+  for (LanePart& micro : batch.micro_batches) {
     std::vector<int64_t> own;
     for (const int s : micro.sequences) own.push_back(lengths[static_cast<size_t>(s)]);
     FlexSpGroups groups = improve(own, cost, micro.groups);
@@ -262,7 +262,7 @@ FlexSpCost::FlexSpCost(const GroupProgram& program, const cost::CostModel& cost,
       cost_(cost),
       times_(cost.stage_times(program.scheme, 0)),
       exchanges_(program.scheme, cost),
-      share_(cost, program.scheme, strategy::share_runs(program.scheme, cost.options().topology)) {
+      share_(cost, program.scheme, strategy::fsdp_runs(program.scheme, cost.options().topology)) {
   SLUICE_ASSERT(program.scheme.tp == 1 && program.scheme.pp == 1, "groups of whole stages");
   const int largest = most_group_lanes(program, cost, program.scheme.cp);
   for (int size = 1; size <= largest; size *= 2) {
@@ -289,7 +289,7 @@ int64_t FlexSpCost::time_ns(const cost::Work& work, int size) const {
 }
 
 int64_t FlexSpCost::micro_batch_ns(const FlexSpGroups& groups, std::span<const int64_t> lengths) const {
-  if (program_.scheme.share == 1) return groups.time_ns;
+  if (program_.scheme.fsdp == 1) return groups.time_ns;
   cost::Work slowest;
   int64_t slowest_ns = -1;
   int lanes = 1;
@@ -404,7 +404,7 @@ strategy::StepPlan flex_sp_plan(const GroupProgram& program, std::span<const int
                                            " ranks: they hold ", groups_cost.longest(), " tokens"));
   }
   std::vector<std::vector<LaneGroup>> micro_batches;
-  for (const MicroBatch& micro : batch->micro_batches) {
+  for (const LanePart& micro : batch->micro_batches) {
     std::vector<LaneGroup>& groups = micro_batches.emplace_back();
     for (size_t g = 0; g < micro.groups.sizes.size(); ++g) {
       groups.push_back({.lanes = micro.groups.sizes[g], .sequences = {}});

@@ -21,7 +21,7 @@
 
 #include "cost/cost_model.h"
 #include "cost/exchange.h"
-#include "cost/share_cost.h"
+#include "cost/fsdp_cost.h"
 #include "published/lane_groups.h"
 #include "strategy/step_plan.h"
 
@@ -62,7 +62,7 @@ class FlexSpCost {
   const cost::CostModel& cost_;
   cost::Quadratic times_;
   cost::Exchanges exchanges_;
-  cost::ShareCost share_;
+  cost::FsdpCost share_;
   std::vector<Size> sizes_;  // by log2
 };
 

@@ -68,7 +68,7 @@ int64_t brute_force_ns(const std::vector<int64_t>& lengths, int largest, const F
 
 TEST(FlexSp, LocalSearchComesCloseToTheBestOfAllGroups) {
   const cost::CostModel cost = small_machine(128'000'000);
-  const FlexSpCost groups({.scheme = {.cp = 4, .share = 4}}, cost, 4);
+  const FlexSpCost groups({.scheme = {.cp = 4, .fsdp = 4}}, cost, 4);
   base::Rng rng(5);
   double worst = 1;
   double total = 0;
@@ -118,7 +118,7 @@ TEST(FlexSp, CutsHaveTheLeastLargestSum) {
 // Eight ranks that share all parameters.
 struct Machine {
   cost::CostModel cost;
-  GroupProgram program{.scheme = {.cp = 8, .share = 8}};
+  GroupProgram program{.scheme = {.cp = 8, .fsdp = 8}};
 };
 
 std::vector<int64_t> two_micro_batches(const Machine& machine) {
@@ -138,10 +138,10 @@ TEST(FlexSp, MicroBatchesArePassesOfGroupsThatExchangeHeads) {
   const std::vector<strategy::Pass> passes = strategy::passes(pipeline);
   EXPECT_GE(passes.size(), 2u);
   std::set<int> widths;
-  for (const strategy::Unit& unit : pipeline.units) {
-    widths.insert(unit.lanes);
-    if (unit.lanes > 1) {
-      EXPECT_EQ(unit.exchange, strategy::Exchange::kHeads);
+  for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+    widths.insert(micro_batch.lanes);
+    if (micro_batch.lanes > 1) {
+      EXPECT_EQ(micro_batch.exchange, strategy::Exchange::kHeads);
     }
   }
   EXPECT_GT(widths.size(), 1u) << "groups of different sizes";
@@ -150,11 +150,12 @@ TEST(FlexSp, MicroBatchesArePassesOfGroupsThatExchangeHeads) {
   int64_t alone_ns = 0;
   for (size_t p = 0; p < passes.size(); ++p) {
     FlexSpGroups groups;
-    for (const int u : passes[p].units) {
-      const strategy::Unit& unit = pipeline.units[static_cast<size_t>(u)];
-      groups.sizes.push_back(unit.lanes);
+    for (const int u : passes[p].micro_batches) {
+      const strategy::PipelineMicroBatch& micro_batch = pipeline.micro_batches[static_cast<size_t>(u)];
+      groups.sizes.push_back(micro_batch.lanes);
       groups.sequences.emplace_back();
-      for (const strategy::UnitSequence& s : unit.sequences) groups.sequences.back().push_back(s.sequence);
+      for (const strategy::MicroBatchSequence& s : micro_batch.sequences)
+        groups.sequences.back().push_back(s.sequence);
     }
     alone_ns += cost.micro_batch_ns(groups, lengths);
   }

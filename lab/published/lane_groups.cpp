@@ -14,20 +14,21 @@ namespace {
 
 constexpr int kPackHalvings = 3;  // of the longest micro-batch
 
-strategy::Unit unit_of(const LaneGroup& group, int first_lane, int ring, const GroupProgram& program,
-                       std::span<const int64_t> lengths) {
-  strategy::Unit unit{
+strategy::PipelineMicroBatch micro_batch_of(const LaneGroup& group, int first_lane, int ring,
+                                            const GroupProgram& program, std::span<const int64_t> lengths) {
+  strategy::PipelineMicroBatch micro_batch{
       .first_lane = first_lane, .lanes = group.lanes, .sequences = {}, .memory = program.memory};
   int64_t longest = 0;
   for (const int s : group.sequences) {
-    unit.sequences.push_back({s, lengths[static_cast<size_t>(s)]});
-    longest = std::max(longest, unit.sequences.back().length_tokens);
+    micro_batch.sequences.push_back({s, lengths[static_cast<size_t>(s)]});
+    longest = std::max(longest, micro_batch.sequences.back().length_tokens);
   }
-  while (unit.lanes > 1 && longest < 2 * unit.lanes) unit.lanes /= 2;  // each needs a token
-  if (unit.lanes == 1) return unit;
-  unit.exchange = program.exchange;
-  unit.ring = ring;
-  return unit;
+  while (micro_batch.lanes > 1 && longest < 2 * micro_batch.lanes)
+    micro_batch.lanes /= 2;  // each needs a token
+  if (micro_batch.lanes == 1) return micro_batch;
+  micro_batch.exchange = program.exchange;
+  micro_batch.number = ring;
+  return micro_batch;
 }
 
 plan::Bins packs_of(const StaticGroups& choice, std::span<const int64_t> lengths) {
@@ -61,24 +62,24 @@ strategy::StepPlan lane_groups_plan(const GroupProgram& program,
   strategy::PipelinePlan pipeline{
       .pipeline = strategy::parse_strategy(to_text(scheme), world_size).pipelines.front(),
       .max_len_tokens = cost::MemoryCost(cost.under(program.memory), scheme).max_len_tokens(world_size),
-      .units = {}};
-  const bool all_share = scheme.share > 1 && scheme.share == scheme.cp;
+      .micro_batches = {}};
+  const bool all_share = scheme.fsdp > 1 && scheme.fsdp == scheme.cp;
   int pass = 0;
   for (const std::vector<LaneGroup>& groups : micro_batches) {
     int lane = 0;
-    const size_t before = pipeline.units.size();
+    const size_t before = pipeline.micro_batches.size();
     for (const LaneGroup& group : groups) {
       if (!group.sequences.empty()) {
-        const int ring = static_cast<int>(pipeline.units.size());
-        pipeline.units.push_back(unit_of(group, lane, ring, program, lengths));
-        if (all_share) pipeline.units.back().pass = pass;
+        const int ring = static_cast<int>(pipeline.micro_batches.size());
+        pipeline.micro_batches.push_back(micro_batch_of(group, lane, ring, program, lengths));
+        if (all_share) pipeline.micro_batches.back().pass = pass;
       }
       lane += group.lanes;
     }
-    if (pipeline.units.size() > before) ++pass;
+    if (pipeline.micro_batches.size() > before) ++pass;
   }
-  pipeline.units = strategy::in_injection_order(std::move(pipeline.units), scheme.cp);
-  if (scheme.share > 1 && !all_share) strategy::assign_passes(pipeline);
+  pipeline.micro_batches = strategy::in_injection_order(std::move(pipeline.micro_batches), scheme.cp);
+  if (scheme.fsdp > 1 && !all_share) strategy::assign_passes(pipeline);
   plan.estimated_ns =
       schedule::schedule_pipeline(schedule::pipeline_load(pipeline, cost, world_size)).makespan_ns;
   plan.pipelines.push_back(std::move(pipeline));

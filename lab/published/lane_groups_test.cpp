@@ -15,37 +15,37 @@ const cost::CostModel& a800_32b() {
 
 TEST(LaneGroups, PacksAreDealtInTurnsAndPassesAreMicroBatches) {
   const StaticGroups choice{
-      .program = {.scheme = {.cp = 16, .share = 16}}, .group_lanes = 4, .micro_batch_tokens = 100};
+      .program = {.scheme = {.cp = 16, .fsdp = 16}}, .group_lanes = 4, .micro_batch_tokens = 100};
   // Packs of 400 tokens: five of one sequence each, two with 200 each.
   const std::vector<int64_t> lengths = {400, 399, 398, 397, 396, 200, 199};
   const strategy::StepPlan plan = static_groups_plan(choice, lengths, a800_32b(), 16);
   ASSERT_NO_THROW(strategy::validate(plan, 16));
-  const std::vector<strategy::Unit>& units = plan.pipelines.front().units;
-  ASSERT_EQ(units.size(), 6u);
-  for (size_t u = 0; u < units.size(); ++u) {
-    EXPECT_EQ(units[u].pass, static_cast<int>(u / 4));
-    EXPECT_EQ(units[u].first_lane, 4 * static_cast<int>(u % 4));
-    EXPECT_EQ(units[u].exchange, strategy::Exchange::kHeads);
+  const std::vector<strategy::PipelineMicroBatch>& micro_batches = plan.pipelines.front().micro_batches;
+  ASSERT_EQ(micro_batches.size(), 6u);
+  for (size_t u = 0; u < micro_batches.size(); ++u) {
+    EXPECT_EQ(micro_batches[u].pass, static_cast<int>(u / 4));
+    EXPECT_EQ(micro_batches[u].first_lane, 4 * static_cast<int>(u % 4));
+    EXPECT_EQ(micro_batches[u].exchange, strategy::Exchange::kHeads);
   }
-  EXPECT_EQ(units.back().sequences.size(), 2u);
+  EXPECT_EQ(micro_batches.back().sequences.size(), 2u);
 }
 
 TEST(LaneGroups, GroupsWaitForOneAnotherOnlyWhereAllShare) {
   StaticGroups choice{
-      .program = {.scheme = {.cp = 16, .share = 16}}, .group_lanes = 8, .micro_batch_tokens = 1000};
+      .program = {.scheme = {.cp = 16, .fsdp = 16}}, .group_lanes = 8, .micro_batch_tokens = 1000};
   const cost::CostModel cost(cost::shipped("a800-7b").options);  // a whole copy of it fits
   // One group has 8,000 tokens and then 100, the other 7,990 and then 90.
   const std::vector<int64_t> lengths = {8000, 7990, 100, 90};
   const auto ns = [&] { return static_groups_plan(choice, lengths, cost, 16).estimated_ns; };
   const int64_t together_ns = ns();
-  choice.program.scheme.share = 1;
+  choice.program.scheme.fsdp = 1;
   EXPECT_LT(ns(), together_ns);
-  choice.program.scheme.share = 8;  // a node's: each group alone, gathers over its fast links
+  choice.program.scheme.fsdp = 8;  // a node's: each group alone, gathers over its fast links
   EXPECT_LT(ns(), together_ns);
 }
 
 TEST(LaneGroups, HeadsAndSharingDecideWhatALaneHolds) {
-  const GroupProgram shared{.scheme = {.cp = 64, .share = 64}};
+  const GroupProgram shared{.scheme = {.cp = 64, .fsdp = 64}};
   EXPECT_GT(capacity_tokens(shared, 1, a800_32b(), 64), 1000);
   EXPECT_LT(capacity_tokens(shared, 8, a800_32b(), 64), capacity_tokens(shared, 1, a800_32b(), 64));
   EXPECT_EQ(capacity_tokens({.scheme = {.cp = 64}}, 1, a800_32b(), 64), 0) << "a whole copy does not fit";
@@ -54,7 +54,7 @@ TEST(LaneGroups, HeadsAndSharingDecideWhatALaneHolds) {
 }
 
 TEST(LaneGroups, TheBestWidthHoldsTheContext) {
-  const GroupProgram program{.scheme = {.cp = 64, .share = 64}};
+  const GroupProgram program{.scheme = {.cp = 64, .fsdp = 64}};
   const std::vector<std::vector<int64_t>> batches = {std::vector<int64_t>(128, 800), {32768, 16000, 2000}};
   const auto best = best_static_groups(program, 32768, batches, a800_32b(), 64);
   ASSERT_TRUE(best);

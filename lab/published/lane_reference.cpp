@@ -40,20 +40,20 @@ int LaneReference::fewest_lanes(int64_t length) const {
   return static_cast<int>((length + two_chunks - 1) / two_chunks);
 }
 
-int64_t LaneReference::unit_ns(const strategy::Unit& unit) const {
+int64_t LaneReference::micro_batch_ns(const strategy::PipelineMicroBatch& micro_batch) const {
   cost::Work work;
-  for (const strategy::UnitSequence& sequence : unit.sequences)
-    work += scheme_.share_of(sequence.length_tokens, unit.lanes);
-  return scheme_.unit_ns(work, unit.lanes);
+  for (const strategy::MicroBatchSequence& sequence : micro_batch.sequences)
+    work += scheme_.share_of(sequence.length_tokens, micro_batch.lanes);
+  return scheme_.micro_batch_work_ns(work, micro_batch.lanes);
 }
 
-strategy::StepPlan LaneReference::plan(std::vector<strategy::Unit> units) const {
-  units = strategy::in_injection_order(std::move(units), lanes());
-  plan::UnitTimer timer(pipeline_, scheme_);
+strategy::StepPlan LaneReference::plan(std::vector<strategy::PipelineMicroBatch> micro_batches) const {
+  micro_batches = strategy::in_injection_order(std::move(micro_batches), lanes());
+  plan::MicroBatchTimer timer(pipeline_, scheme_);
   strategy::StepPlan plan;
   for (const int64_t length : lengths_) plan.sequences.push_back({.length_tokens = length});
-  plan.estimated_ns = timer.makespan_ns(units);
-  plan.pipelines.push_back(timer.plan(std::move(units)));
+  plan.estimated_ns = timer.makespan_ns(micro_batches);
+  plan.pipelines.push_back(timer.plan(std::move(micro_batches)));
   return plan;
 }
 

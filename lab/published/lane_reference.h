@@ -1,5 +1,5 @@
-// What the reference planners of one laned pipeline share: they choose units and lanes, this makes a step
-// plan of it and times it like any other.
+// What the reference planners of one laned pipeline share: they choose micro-batches and lanes, this makes a
+// step plan of it and times it like any other.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +29,17 @@ class LaneReference {
   const plan::SchemeCost& scheme() const { return scheme_; }
   int64_t lane_tokens() const { return lane_tokens_; }
   int64_t length(int sequence) const { return lengths_[static_cast<size_t>(sequence)]; }
-  strategy::UnitSequence sequence(int sequence) const { return {sequence, length(sequence)}; }
+  strategy::MicroBatchSequence sequence(int sequence) const { return {sequence, length(sequence)}; }
   // Sequences, the longest first, equal ones in the order of the batch.
   std::vector<int> longest_first() const;
   // D(s) without offloading: ⌈s ÷ C⌉, or one more where 2k even chunks do not fit otherwise.
   int fewest_lanes(int64_t length) const;
-  // The time of a unit on each of its lanes.
-  int64_t unit_ns(const strategy::Unit& unit) const;
+  // The time of a micro-batch on each of its lanes.
+  int64_t unit_ns(const strategy::PipelineMicroBatch& micro_batch) const;
 
-  // Of units that each lie behind those before them. REQUIRES: every sequence in one unit; each unit holds at
-  // most lane_tokens on a lane.
-  strategy::StepPlan plan(std::vector<strategy::Unit> units) const;
+  // Of micro-batches that each lie behind those before them. REQUIRES: every sequence in one micro-batch;
+  // each micro-batch holds at most lane_tokens on a lane.
+  strategy::StepPlan plan(std::vector<strategy::PipelineMicroBatch> micro_batches) const;
 
  private:
   cost::CostModel cost_;  // of rings alone: what these planners know

@@ -25,12 +25,13 @@ std::optional<Dispatch> dispatch_by_paper(std::span<const int64_t> lengths,
 strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const plan::SchemeCost& scheme,
                                      const PaperPacking& packing, std::span<const int> members,
                                      std::span<const int64_t> lengths) {
-  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .units = {}};
+  strategy::PipelinePlan plan{
+      .pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .micro_batches = {}};
   for (const std::vector<int>& indices : packing.micro_batches) {
-    strategy::Unit& unit = plan.units.emplace_back();
+    strategy::PipelineMicroBatch& micro_batch = plan.micro_batches.emplace_back();
     for (const int index : indices) {
       const int sequence = members[static_cast<size_t>(index)];
-      unit.sequences.push_back({sequence, lengths[static_cast<size_t>(index)]});
+      micro_batch.sequences.push_back({sequence, lengths[static_cast<size_t>(index)]});
     }
   }
   return plan;
@@ -41,7 +42,7 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const plan::SchemeCost& 
   const schedule::PipelineLoad load{.stages = scheme.scheme().pp,
                                     .lanes = 1,
                                     .credit_tokens = scheme.credit_tokens(),
-                                    .units = schedule::timed_units(plan, cost)};
+                                    .micro_batches = schedule::timed_micro_batches(plan, cost)};
   return schedule::schedule_pipeline(load).makespan_ns;
 }
 

@@ -275,7 +275,7 @@ base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::ProposalOp
   std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, options.world_size, 1);
   std::erase_if(schemes,
                 [&](const plan::SchemeCost& known) { return cost::is_derived(cost, known.scheme()); });
-  if (auto none = plan::held_by_none(options.context_length, schemes, options.world_size))
+  if (auto none = plan::no_scheme_fits(options.context_length, schemes, options.world_size))
     return std::move(*none);
   const std::vector<plan::Mix> mixes = all_mixes(options, schemes);
   std::vector<MixJudge> judges;

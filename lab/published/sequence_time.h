@@ -15,7 +15,7 @@ enum class ConstantRule { kPrinted, kReleased };
 
 // By each of the rules; lanes divide it.
 inline int64_t printed_ns(const plan::SchemeCost& scheme, int64_t length) {
-  return scheme.unit_ns(scheme.work_of(length), 1) / scheme.scheme().cp;
+  return scheme.micro_batch_work_ns(scheme.work_of(length), 1) / scheme.scheme().cp;
 }
 inline int64_t released_ns(const plan::SchemeCost& scheme, int64_t length) {
   return printed_ns(scheme, length) - scheme.micro_batch_ns() / scheme.scheme().cp;

@@ -35,13 +35,14 @@ std::vector<plan::PackItem> items_of(std::span<const int64_t> lengths, const cos
   return items;
 }
 
-// Adds a unit of all lanes.
+// Adds a micro-batch of all lanes.
 void append(strategy::PipelinePlan& to, const std::vector<int>& bin,
             const std::vector<strategy::Sequence>& sequences) {
-  strategy::Unit unit{.lanes = to.pipeline.scheme.cp, .sequences = {}};
-  if (unit.lanes > 1) unit.ring = static_cast<int>(to.units.size());
-  for (const int s : bin) unit.sequences.push_back({s, sequences[static_cast<size_t>(s)].length_tokens});
-  to.units.push_back(std::move(unit));
+  strategy::PipelineMicroBatch micro_batch{.lanes = to.pipeline.scheme.cp, .sequences = {}};
+  if (micro_batch.lanes > 1) micro_batch.number = static_cast<int>(to.micro_batches.size());
+  for (const int s : bin)
+    micro_batch.sequences.push_back({s, sequences[static_cast<size_t>(s)].length_tokens});
+  to.micro_batches.push_back(std::move(micro_batch));
 }
 
 // By pipeline, indices of the micro-batches that it gets.
@@ -129,7 +130,7 @@ strategy::StepPlan static_plan(const StaticStrategy& choice, std::span<const int
     plan.pipelines.push_back(
         {.pipeline = pipeline,
          .max_len_tokens = cost::MemoryCost(cost, choice.scheme).max_len_tokens(world_size),
-         .units = {}});
+         .micro_batches = {}});
   }
   const DealtBins dealt = dealt_bins(choice, lengths, cost);
   for (size_t p = 0; p < dealt.by_pipeline.size(); ++p) {
@@ -150,7 +151,7 @@ int64_t static_estimate_ns(const StaticStrategy& choice, std::span<const int64_t
   int64_t longest_ns = 0;
   for (size_t p = 0; p < dealt.by_pipeline.size(); ++p) {
     if (dealt.by_pipeline[p].empty()) continue;
-    const schedule::UnitTimes times(strategy.pipelines[p], cost);
+    const schedule::MicroBatchTimes times(strategy.pipelines[p], cost);
     schedule::PipelineLoad load{.stages = scheme.pp,
                                 .lanes = scheme.cp,
                                 .credit_tokens = cost::MemoryCost(cost, scheme).credit_tokens(world_size)};
@@ -161,7 +162,8 @@ int64_t static_estimate_ns(const StaticStrategy& choice, std::span<const int64_t
         work += cost::Work::of_lane(item.tokens, lengths[static_cast<size_t>(item.sequence)], scheme.cp,
                                     cost.window());
       }
-      load.units.push_back(times.of(std::vector<cost::Work>(static_cast<size_t>(scheme.cp), work), 0));
+      load.micro_batches.push_back(
+          times.of(std::vector<cost::Work>(static_cast<size_t>(scheme.cp), work), 0));
     }
     longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
   }

@@ -63,11 +63,11 @@ TEST(StaticStrategy, TurnsGivePipelinesAsManyMicroBatchesGiveOrTakeOne) {
       .scheme = {.tp = 2}, .pipelines = 3, .micro_batch_tokens = 1300, .dealing = Dealing::kTurns};
   const strategy::StepPlan plan = static_plan(choice, random_lengths(4, 1200), cost, 8);
   strategy::validate(plan, 8);
-  size_t fewest = plan.pipelines[0].units.size();
+  size_t fewest = plan.pipelines[0].micro_batches.size();
   size_t most = fewest;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    fewest = std::min(fewest, pipeline.units.size());
-    most = std::max(most, pipeline.units.size());
+    fewest = std::min(fewest, pipeline.micro_batches.size());
+    most = std::max(most, pipeline.micro_batches.size());
   }
   EXPECT_LE(most - fewest, 1u);
   EXPECT_EQ(to_text(choice), "DP3 TP2");

@@ -19,12 +19,12 @@ class AnyExchange : public System {
     SystemStep step = system_->step(number, sequences);
     step.plan.estimated_ns = 0;
     for (strategy::PipelinePlan& pipeline : step.plan.pipelines) {
-      const schedule::UnitTimes times(pipeline.pipeline, cost());
-      for (strategy::Unit& unit : pipeline.units) {
-        if (unit.lanes == 1) continue;
-        const cost::ExchangeChoice choice = times.cheapest_exchange(unit, pipeline.max_len_tokens);
-        unit.exchange = choice.exchange;
-        unit.nested_lanes = choice.nested_lanes;
+      const schedule::MicroBatchTimes times(pipeline.pipeline, cost());
+      for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+        if (micro_batch.lanes == 1) continue;
+        const cost::ExchangeChoice choice = times.cheapest_exchange(micro_batch, pipeline.max_len_tokens);
+        micro_batch.exchange = choice.exchange;
+        micro_batch.nested_lanes = choice.nested_lanes;
       }
       const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost(), world_size_);
       step.plan.estimated_ns =

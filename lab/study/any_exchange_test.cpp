@@ -20,8 +20,8 @@ TEST(AnyExchange, NeverMakesAStepLonger) {
     const SystemStep step = any->step(static_cast<int64_t>(seed), sequences);
     expect_runs_all(step, sequences, any->cost(), inputs.world_size);
     EXPECT_LE(step.plan.estimated_ns, rings->step(static_cast<int64_t>(seed), sequences).plan.estimated_ns);
-    for (const strategy::Unit& unit : step.plan.pipelines.front().units)
-      some_choose_heads |= unit.exchange != strategy::Exchange::kRing;
+    for (const strategy::PipelineMicroBatch& micro_batch : step.plan.pipelines.front().micro_batches)
+      some_choose_heads |= micro_batch.exchange != strategy::Exchange::kRing;
   }
   EXPECT_TRUE(some_choose_heads);
 }

@@ -56,9 +56,9 @@ TEST(ByteScaleSystem, OffloadingSavesLanesAndItsGraphsAreProved) {
     const SystemStep done = system->step(0, sequences);
     strategy::validate(done.plan, inputs.world_size);
     int64_t most_tokens = 0;
-    for (const strategy::Unit& unit : done.plan.pipelines[0].units) {
-      EXPECT_EQ(unit.memory.offload_permille > 0, unit.tokens() > layout.tokens);
-      most_tokens = std::max(most_tokens, unit.tokens());
+    for (const strategy::PipelineMicroBatch& micro_batch : done.plan.pipelines[0].micro_batches) {
+      EXPECT_EQ(micro_batch.memory.offload_permille > 0, micro_batch.tokens() > layout.tokens);
+      most_tokens = std::max(most_tokens, micro_batch.tokens());
     }
     EXPECT_GT(most_tokens, held);
     const graph::StepGraph graph = graph::build(done.plan, table, system->cost(), inputs.world_size);

@@ -44,7 +44,7 @@ class Watched : public System {
     gathers_ = gathers_ || gathers_between_nodes(step.plan, topology_);
     return step;
   }
-  std::vector<report::ExplainedWire> wire(const SystemStep& step) const override {
+  std::vector<report::ExplainedCompression> wire(const SystemStep& step) const override {
     return system_->wire(step);
   }
   bool gathers_between_nodes_ever() const { return gathers_; }
@@ -95,9 +95,10 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
 }
 
 Json to_json(const report::TimeShares& shares) {
-  return {{"compute", shares.compute_ns}, {"cp_exchange", shares.ring_ns},       {"fsdp", shares.gather_ns},
-          {"pull_push", shares.link_ns},  {"update", shares.update_ns},          {"bubble", shares.bubble_ns},
-          {"idle", shares.idle_ns},       {"strategy_switch", shares.between_ns}};
+  return {{"compute", shares.compute_ns}, {"cp_exchange", shares.cp_exchange_ns},
+          {"fsdp", shares.fsdp_ns},       {"pull_push", shares.pull_push_ns},
+          {"update", shares.update_ns},   {"bubble", shares.bubble_ns},
+          {"idle", shares.idle_ns},       {"strategy_switch", shares.strategy_switch_ns}};
 }
 
 // A mean step under the second overlap.
@@ -120,7 +121,7 @@ Json system_json(const SystemResult& result) {
                {"tokens_per_s", std::llround(summary.tokens_per_s)},
                {"peak_bytes", summary.peak_bytes},
                {"rank_time_ns", to_json(summary.shares)}};
-  for (const report::ExplainedWire& each : result.wire)
+  for (const report::ExplainedCompression& each : result.wire)
     json["compressed_communication"].push_back({{"setting", each.setting}, {"step_ns", each.step_ns}});
   return json;
 }
@@ -159,9 +160,9 @@ std::vector<std::string> table_row(const SystemResult& result, const SystemResul
           times(measured_ns(result), measured_ns(first)),
           times(summary.mean_step_ns, work_ns),
           share(shares.compute_ns),
-          share(shares.ring_ns + shares.gather_ns),
+          share(shares.cp_exchange_ns + shares.fsdp_ns),
           share(shares.bubble_ns),
-          share(shares.link_ns + shares.between_ns),
+          share(shares.pull_push_ns + shares.strategy_switch_ns),
           share(shares.idle_ns + shares.update_ns),
           fixed(static_cast<double>(summary.peak_bytes) / 0x1p30, 1)};
 }
@@ -285,7 +286,7 @@ std::string comparison_table(const Scenario& scenario, const std::vector<SystemR
       notes += text("\n", result.run.title, " cannot run this: ", result.run.infeasible);
     }
   }
-  const std::string wire = report::wire_text(results.front().wire);
+  const std::string wire = report::compression_text(results.front().wire);
   return text(base::table_text(rows, "lrrrrrrrrrrrr"), kColumns, verdict(results), notes, "\n",
               wire.empty() ? "" : text("\nStep ", results.front().run.steps.front().step, ": ", wire));
 }

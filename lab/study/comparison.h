@@ -27,7 +27,7 @@ struct SystemResult {
   // parameters between nodes, and so may take longer than the clock says; else without steps.
   report::SystemRun measured;
   std::vector<report::Timeline> timelines;
-  std::vector<report::ExplainedWire> wire;  // what fewer bits would be worth to the first step
+  std::vector<report::ExplainedCompression> wire;  // what fewer bits would be worth to the first step
 };
 
 // One system after the other. What a system other than the first cannot do is a result. InputError for an

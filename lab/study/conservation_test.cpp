@@ -69,7 +69,7 @@ void expect_streams_keep_time(const graph::StepGraph& graph) {
   }
   const report::TimeShares shares = report::time_shares(graph);
   ASSERT_EQ(shares.total_ns(), graph.makespan_ns * graph.world_size);
-  for (const int64_t ns : {shares.compute_ns, shares.ring_ns, shares.gather_ns, shares.link_ns,
+  for (const int64_t ns : {shares.compute_ns, shares.cp_exchange_ns, shares.fsdp_ns, shares.pull_push_ns,
                            shares.update_ns, shares.bubble_ns, shares.idle_ns}) {
     ASSERT_GE(ns, 0);
   }
@@ -82,18 +82,18 @@ int64_t argument(const graph::TraceRecord& record, const std::string& name) {
   return 0;
 }
 
-// Between two stages each unit's rows of the hidden width go up once and come back once on every lane, as
-// many as its fullest has, cut over the ranks of the tensor-parallel group; every arrow leaves one rank and
-// arrives at another.
+// Between two stages each micro-batch's rows of the hidden width go up once and come back once on every lane,
+// as many as its fullest has, cut over the ranks of the tensor-parallel group; every arrow leaves one rank
+// and arrives at another.
 void expect_rows_pass_between_stages(const SimulatedRun& run) {
   const cost::CostModel::Options& options = run.cost.options();
   int64_t expected_bytes = 0;
   size_t expected_arrows = 0;
   for (const strategy::PipelinePlan& pipeline : run.plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    for (const strategy::Unit& unit : pipeline.units) {
-      const int64_t rows = (unit.tokens() + scheme.tp - 1) / scheme.tp;
-      const int arrows = 2 * (scheme.pp - 1) * scheme.tp * unit.lanes;
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+      const int64_t rows = (micro_batch.tokens() + scheme.tp - 1) / scheme.tp;
+      const int arrows = 2 * (scheme.pp - 1) * scheme.tp * micro_batch.lanes;
       expected_bytes += arrows * rows * options.shape.hidden * options.memory.element_bytes;
       expected_arrows += static_cast<size_t>(arrows);
     }

@@ -50,7 +50,7 @@ std::vector<Variant> deepspeed_variants(const SystemInputs& inputs) {
     if (experts == 1) continue;
     for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2}) {
       for (const bool recompute : {false, true})
-        variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kHeads, {.experts = experts}));
+        variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kHeads, {.ep = experts}));
     }
   }
   return variants;
@@ -63,7 +63,7 @@ std::vector<Variant> torchtitan_variants(const SystemInputs& inputs) {
     if (scheme.pp > 1 || tp > inputs.cost.options().topology.node_ranks() || inputs.world_size % tp != 0)
       continue;
     for (const int experts : expert_degrees(inputs.cost.options().shape, inputs.world_size / tp)) {
-      const strategy::Scheme degrees{.tp = tp, .experts = experts};
+      const strategy::Scheme degrees{.tp = tp, .ep = experts};
       for (const Sharding sharding : {Sharding::kZero3, Sharding::kHsdp}) {
         for (const bool recompute : {false, true})
           variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kRing, degrees));
@@ -95,7 +95,7 @@ std::unique_ptr<System> system_of(const Variant& variant, const published::Stati
   add("DP", scheme.cp / choice.group_lanes);
   add("TP", scheme.tp);
   degrees.push_back(base::text(width_name, choice.group_lanes));
-  add("EP", scheme.experts);
+  add("EP", scheme.ep);
   return fixed_layout(base::text(base::join(degrees, " "), recompute_text(variant), ", ", sharding),
                       variant.cost,
                       [variant, choice, ranks = scheme.ranks()](const std::vector<int64_t>& lengths,

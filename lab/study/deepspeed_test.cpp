@@ -20,8 +20,10 @@ TEST(DeepSpeed, EverySequenceIsSharedByAllRanksOfItsGroup) {
     const SystemStep step = system->step(2, sequences);
     EXPECT_EQ(step.plan.step, 2);
     ASSERT_EQ(step.plan.pipelines.size(), 1u);
-    const std::vector<strategy::Unit>& units = step.plan.pipelines.front().units;
-    for (const strategy::Unit& unit : units) EXPECT_EQ(unit.lanes, units.front().lanes);
+    const std::vector<strategy::PipelineMicroBatch>& micro_batches =
+        step.plan.pipelines.front().micro_batches;
+    for (const strategy::PipelineMicroBatch& micro_batch : micro_batches)
+      EXPECT_EQ(micro_batch.lanes, micro_batches.front().lanes);
     const graph::StepGraph graph = expect_runs_all(step, sequences, system->cost(), inputs.world_size);
     EXPECT_GE(graph.makespan_ns, step.plan.estimated_ns) << system->configuration();
   }
@@ -41,7 +43,7 @@ TEST(DeepSpeed, ParametersThatDoNotFitWholeAreShared) {
   const auto system = make_deepspeed(large, 8, false, 32768);
   EXPECT_EQ(system->configuration(), "DP2 SP8, ZeRO-3");
   const SystemStep step = system->step(0, test_sequences({32000, 30000, 20000, 15000, 14000}));
-  EXPECT_EQ(step.plan.pipelines.front().pipeline.scheme, (strategy::Scheme{.cp = 16, .share = 16}));
+  EXPECT_EQ(step.plan.pipelines.front().pipeline.scheme, (strategy::Scheme{.cp = 16, .fsdp = 16}));
   EXPECT_EQ(step.before_ns, 0);
 }
 

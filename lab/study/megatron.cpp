@@ -38,7 +38,7 @@ std::optional<DividedExperts> best_divided(const SystemInputs& inputs) {
       const int lanes = inputs.world_size / scheme.ranks();
       for (const int experts : expert_degrees(inputs.cost.options().shape, lanes)) {
         if (experts == 1) continue;
-        const strategy::Scheme degrees{.tp = scheme.tp, .pp = scheme.pp, .experts = experts};
+        const strategy::Scheme degrees{.tp = scheme.tp, .pp = scheme.pp, .ep = experts};
         const auto choice = published::best_static_groups(
             sharded_program(Sharding::kZero1, degrees, strategy::Exchange::kRing, cost, inputs.world_size),
             inputs.context_length, some_batches(inputs), cost, inputs.world_size);
@@ -54,7 +54,7 @@ std::unique_ptr<System> divided_system(const DividedExperts& best, int ranks) {
   const int replicas = scheme.cp / best.choice.group_lanes;
   std::string name = to_text(published::StaticStrategy{
       .scheme = {.tp = scheme.tp, .pp = scheme.pp, .cp = best.choice.group_lanes}, .pipelines = replicas});
-  name += base::text(" EP", scheme.experts, best.recompute ? " + full recompute" : "");
+  name += base::text(" EP", scheme.ep, best.recompute ? " + full recompute" : "");
   return fixed_layout(
       std::move(name), best.cost,
       [choice = best.choice, ranks](const std::vector<int64_t>& lengths, const cost::CostModel& cost) {

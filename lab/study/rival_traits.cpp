@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cost/fsdp_cost.h"
 #include "cost/measured_passes.h"
-#include "cost/share_cost.h"
 #include "model/program.h"
 
 namespace sluice::study {
@@ -64,11 +64,11 @@ published::GroupProgram sharded_program(Sharding sharding, const strategy::Schem
                                         strategy::Exchange exchange, const cost::CostModel& cost,
                                         int world_size) {
   strategy::Scheme scheme = degrees;
-  scheme.cp = scheme.share = world_size / (scheme.tp * scheme.pp);
-  if (sharding == Sharding::kZero1) scheme.share = scheme.experts;
+  scheme.cp = scheme.fsdp = world_size / (scheme.tp * scheme.pp);
+  if (sharding == Sharding::kZero1) scheme.fsdp = scheme.ep;
   if (sharding == Sharding::kHsdp) {
-    scheme.share = std::clamp(cost.options().topology.lanes_of_node(scheme.tp), scheme.experts, scheme.cp);
-    while (scheme.cp % scheme.share != 0 || scheme.share % scheme.experts != 0) --scheme.share;
+    scheme.fsdp = std::clamp(cost.options().topology.lanes_of_node(scheme.tp), scheme.ep, scheme.cp);
+    while (scheme.cp % scheme.fsdp != 0 || scheme.fsdp % scheme.ep != 0) --scheme.fsdp;
   }
   return {.scheme = scheme, .exchange = exchange};
 }
@@ -84,10 +84,10 @@ std::vector<int> expert_degrees(const model::Shape& shape, int lanes) {
 cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, bool recompute, int world_size) {
   cost::CostModel::Options options = (recompute ? full_recompute(cost) : cost).options();
   options.backward_cells = cost::BackwardCells::kOne;
-  options.share_traits.sums_in_ring = true;
-  options.share_traits.keeps_gathered = sharding == Sharding::kZero2;
-  options.share_traits.holds_whole = sharding == Sharding::kZero1;
-  options.share_traits.keeps_travelled = true;
+  options.fsdp_traits.sums_in_ring = true;
+  options.fsdp_traits.keeps_gathered = sharding == Sharding::kZero2;
+  options.fsdp_traits.holds_whole = sharding == Sharding::kZero1;
+  options.fsdp_traits.keeps_dispatched = true;
   if (sharding == Sharding::kHsdp)
     options.memory.owner_bytes_per_parameter *= std::max(1, world_size / options.topology.node_ranks());
   return cost.with(std::move(options));
@@ -97,9 +97,9 @@ int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program
                        const cost::CostModel& cost) {
   if (sharding != Sharding::kZero2) return 0;
   cost::CostModel::Options options = cost.options();
-  options.share_traits.keeps_gathered = false;
-  const strategy::ShareRuns runs = strategy::share_runs(program.scheme, options.topology);
-  const cost::ShareCost gathering(cost.with(std::move(options)), program.scheme, runs);
+  options.fsdp_traits.keeps_gathered = false;
+  const strategy::FsdpRuns runs = strategy::fsdp_runs(program.scheme, options.topology);
+  const cost::FsdpCost gathering(cost.with(std::move(options)), program.scheme, runs);
   int64_t longest_ns = 0;
   for (int stage = 0; stage < program.scheme.pp; ++stage) {
     const base::Interval run = cost.stage_run(program.scheme, stage);
@@ -113,7 +113,7 @@ int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program
 
 bool gathers_between_nodes(const strategy::StepPlan& plan, const strategy::Topology& topology) {
   return std::ranges::any_of(plan.pipelines, [&](const strategy::PipelinePlan& pipeline) {
-    return !pipeline.units.empty() && cost::gathers_between_nodes(pipeline.pipeline, topology);
+    return !pipeline.micro_batches.empty() && cost::gathers_between_nodes(pipeline.pipeline, topology);
   });
 }
 

@@ -35,7 +35,7 @@ TEST(RivalTraits, EveryStageOfZeroHoldsMore) {
   }
   const cost::CostModel copied = sharded_cost(published, Sharding::kHsdp, false, 16);
   const auto program = sharded_program(Sharding::kHsdp, {}, strategy::Exchange::kRing, copied, 16);
-  EXPECT_EQ(program.scheme.share, 8);
+  EXPECT_EQ(program.scheme.fsdp, 8);
   EXPECT_LT(published::capacity_tokens(program, 1, copied, 16), held);
 }
 

@@ -6,7 +6,7 @@
 #include "config/config_file.h"
 #include "model/shape_sizes.h"
 #include "session/data.h"
-#include "session/narrow_products.h"
+#include "session/low_precision_gemms.h"
 #include "session/run_planning.h"
 #include "session/sampling.h"
 
@@ -28,8 +28,9 @@ void draw(const config::RunConfig& config, int64_t steps, Scenario& scenario) {
       scenario.lengths.add(length);
     }
   }
-  scenario.inputs.devices = session::narrowed(config, data.sequence_lengths(), scenario.inputs.world_size,
-                                              std::move(scenario.inputs.devices), scenario.inputs.cost);
+  scenario.inputs.devices =
+      session::with_low_precision(config, data.sequence_lengths(), scenario.inputs.world_size,
+                                  std::move(scenario.inputs.devices), scenario.inputs.cost);
   scenario.inputs.context_length = data.longest_sequence();
   scenario.inputs.sample_batches = data.sample_batches(scenario.inputs.seed);
 }

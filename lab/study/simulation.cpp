@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "graph/build.h"
+#include "graph/fsdp_moves.h"
 #include "graph/memory.h"
-#include "graph/share_moves.h"
 #include "report/time_shares.h"
 #include "session/sampling.h"
 
@@ -31,21 +31,21 @@ int64_t peak_bytes(const graph::StepGraph& graph, const cost::CostModel& cost) {
 // What ran before the graph: moving between layouts, and earlier strategies of the step, which are taken to
 // have kept their ranks as busy as the last one does.
 void add_before(report::TimeShares& shares, const SystemStep& step, int64_t ranks) {
-  shares.between_ns += step.switch_ns * ranks;
+  shares.strategy_switch_ns += step.switch_ns * ranks;
   const int64_t earlier_ns = (step.before_ns - step.switch_ns) * ranks;
   const int64_t work_ns =
-      shares.compute_ns + shares.ring_ns + shares.gather_ns + shares.bubble_ns + shares.idle_ns;
+      shares.compute_ns + shares.cp_exchange_ns + shares.fsdp_ns + shares.bubble_ns + shares.idle_ns;
   const report::TimeShares last = shares;
   const auto share = [&](int64_t of_last_ns) {
     return static_cast<int64_t>(static_cast<__int128>(earlier_ns) * of_last_ns /
                                 std::max<int64_t>(work_ns, 1));
   };
-  shares.ring_ns += share(last.ring_ns);
-  shares.gather_ns += share(last.gather_ns);
+  shares.cp_exchange_ns += share(last.cp_exchange_ns);
+  shares.fsdp_ns += share(last.fsdp_ns);
   shares.bubble_ns += share(last.bubble_ns);
   shares.idle_ns += share(last.idle_ns);
-  shares.compute_ns +=
-      earlier_ns - share(last.ring_ns) - share(last.gather_ns) - share(last.bubble_ns) - share(last.idle_ns);
+  shares.compute_ns += earlier_ns - share(last.cp_exchange_ns) - share(last.fsdp_ns) - share(last.bubble_ns) -
+                       share(last.idle_ns);
 }
 
 report::StepRecord record_of(const corpus::Batch& batch, const SystemStep& step,
@@ -76,7 +76,7 @@ report::Timeline timeline_of(const SystemStep& step, const graph::StepGraph& gra
                          " ranks, whole nodes that lie evenly among all");
   }
   timeline.records = graph::trace_records(graph, ranks);
-  const auto gathers = graph::share_records(graph, cost, ranks);
+  const auto gathers = graph::fsdp_records(graph, cost, ranks);
   timeline.records.insert(timeline.records.end(), gathers.begin(), gathers.end());
   for (graph::TraceRecord& record : timeline.records) {
     record.start_ns += step.before_ns;

@@ -23,8 +23,8 @@ struct SimulationOptions {
 
 struct Simulation {
   report::SystemRun run;
-  std::vector<report::Timeline> timelines;  // of the asked steps, ascending
-  std::vector<report::ExplainedWire> wire;  // of the first step, where it is asked for
+  std::vector<report::Timeline> timelines;         // of the asked steps, ascending
+  std::vector<report::ExplainedCompression> wire;  // of the first step, where it is asked for
 };
 
 // One record a batch, in their order; name, title and configuration of the run are the caller's. One graph

@@ -35,9 +35,9 @@ class SluiceSystem : public System {
     session::PlannedStep planned = session::plan_step(planner_, step, sequences).or_throw();
     return {.plan = std::move(planned.plan), .fallback = std::move(planned.fallback)};
   }
-  std::vector<report::ExplainedWire> wire(const SystemStep& step) const override {
+  std::vector<report::ExplainedCompression> wire(const SystemStep& step) const override {
     if (!step.fallback.empty()) return {};
-    return report::explain_wire(step.plan, planner_);
+    return report::explain_compression(step.plan, planner_);
   }
 
  private:

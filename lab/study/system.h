@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
-#include "report/explain_wire.h"
+#include "report/explain_compression.h"
 #include "session/candidates.h"
 #include "strategy/cluster.h"
 #include "strategy/step_plan.h"
@@ -51,7 +51,7 @@ class System {
   // Steps are asked for in ascending order. Throws base::InfeasibleError when the batch does not fit.
   virtual SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) = 0;
   // What fewer bits between ranks would be worth to a step of its; none where it knows no codecs.
-  virtual std::vector<report::ExplainedWire> wire(const SystemStep&) const { return {}; }
+  virtual std::vector<report::ExplainedCompression> wire(const SystemStep&) const { return {}; }
 };
 
 }  // namespace sluice::study

@@ -11,7 +11,7 @@
 namespace sluice::checkpoint {
 
 BackgroundSave::BackgroundSave(Options options)
-    : options_(std::move(options)), kept_(options_.places.size(), 0), thread_([this] { work(); }) {}
+    : options_(std::move(options)), kept_(options_.locations.size(), 0), thread_([this] { work(); }) {}
 
 BackgroundSave::~BackgroundSave() {
   phases_.close();
@@ -68,12 +68,12 @@ void BackgroundSave::run(Phase phase) {
 
 void BackgroundSave::prepare() {
   if (options_.rank != 0) return;
-  if (options_.require_places) options_.require_places();
-  prepare_save(options_.places[place_].root, step());
+  if (options_.require_locations) options_.require_locations();
+  prepare_save(options_.locations[place_].root, step());
 }
 
 void BackgroundSave::write() {
-  const storage::Location directory = step_directory(options_.places[place_].root, step());
+  const storage::Location directory = step_directory(options_.locations[place_].root, step());
   FileRecord shared = keep_shared_slices();
   FileRecord written = write_rank_file(directory, options_.rank, input_.manifest.type, states_);
   std::vector<FileRecord> companions = write_companions(directory, input_.companions);
@@ -89,7 +89,7 @@ FileRecord BackgroundSave::keep_shared_slices() {
   if (!shared_) shared_ = shared_record(type, states_);
   if (!shared_->name.empty()) {
     const Trust trust = kept_[place_] != 0 ? Trust::kByLength : Trust::kByContent;
-    keep_shared(options_.places[place_].root, *shared_, type, states_, trust);
+    keep_shared(options_.locations[place_].root, *shared_, type, states_, trust);
     kept_[place_] = 1;
   }
   return *shared_;
@@ -97,8 +97,8 @@ FileRecord BackgroundSave::keep_shared_slices() {
 
 void BackgroundSave::commit() {
   if (options_.rank != 0) return;
-  if (options_.require_places) options_.require_places();
-  const SavePlace& place = options_.places[place_];
+  if (options_.require_locations) options_.require_locations();
+  const SaveLocation& place = options_.locations[place_];
   commit_save(step_directory(place.root, step()), input_.manifest, place.retention);
 }
 
@@ -111,7 +111,7 @@ bool BackgroundSave::wait_while_still() {
   constexpr std::chrono::seconds kLook{1};
   const auto moved = [&] {
     int64_t bytes = 0;
-    for (const SavePlace& place : options_.places) bytes += place.root.moved_bytes();
+    for (const SaveLocation& place : options_.locations) bytes += place.root.moved_bytes();
     return bytes;
   };
   const int64_t before = moved();
@@ -124,12 +124,12 @@ bool BackgroundSave::wait_while_still() {
 
 namespace {
 
-SaveWord::File word_of(const FileRecord& record) {
+SaveStatus::File word_of(const FileRecord& record) {
   return {record.bytes, static_cast<int64_t>(record.checksum),
           static_cast<int64_t>(record.header.value_or(0))};
 }
 
-FileRecord record_of(const SaveWord::File& word, std::vector<base::Interval> intervals) {
+FileRecord record_of(const SaveStatus::File& word, std::vector<base::Interval> intervals) {
   return {.bytes = word.bytes,
           .checksum = static_cast<uint64_t>(word.checksum),
           .header = static_cast<uint64_t>(word.header),
@@ -138,7 +138,7 @@ FileRecord record_of(const SaveWord::File& word, std::vector<base::Interval> int
 
 }  // namespace
 
-SaveWord BackgroundSave::word() const {
+SaveStatus BackgroundSave::status() const {
   const std::lock_guard lock(mutex_);
   if (!done_) return {};
   return {
@@ -156,7 +156,7 @@ int64_t BackgroundSave::spent_ns() const {
 }
 
 // All ranks' records, as they have told them; rank 0 commits them.
-void BackgroundSave::note_files(std::span<const SaveWord> words) {
+void BackgroundSave::note_files(std::span<const SaveStatus> words) {
   const model::ParameterTable table = model::parameter_table(input_.manifest.shape);
   const link::OwnerLayout owners{options_.world_size};
   input_.manifest.world_size = options_.world_size;
@@ -170,7 +170,7 @@ void BackgroundSave::note_files(std::span<const SaveWord> words) {
     return held;
   };
   for (int rank = 0; rank < options_.world_size; ++rank) {
-    const SaveWord& word = words[static_cast<size_t>(rank)];
+    const SaveStatus& word = words[static_cast<size_t>(rank)];
     FileRecord own = record_of(word.own, intervals(rank, true));
     own.name = rank_file_name(rank);
     saved_bytes_ += own.bytes;
@@ -188,7 +188,7 @@ void BackgroundSave::note_files(std::span<const SaveWord> words) {
 // Behind the end of a place, good or bad.
 BackgroundSave::Progress BackgroundSave::next_place(Progress progress) {
   ++place_;
-  if (place_ < options_.places.size()) {
+  if (place_ < options_.locations.size()) {
     start(Phase::kPrepare);
   } else {
     phase_ = Phase::kNone;
@@ -196,11 +196,11 @@ BackgroundSave::Progress BackgroundSave::next_place(Progress progress) {
   return progress;
 }
 
-BackgroundSave::Progress BackgroundSave::advance(std::span<const SaveWord> words) {
+BackgroundSave::Progress BackgroundSave::advance(std::span<const SaveStatus> words) {
   if (!busy()) return Progress::kIdle;
-  const bool all_done = std::ranges::all_of(words, [](const SaveWord& word) { return word.done != 0; });
+  const bool all_done = std::ranges::all_of(words, [](const SaveStatus& word) { return word.done != 0; });
   if (!all_done) return Progress::kUnderWay;
-  if (std::ranges::any_of(words, [](const SaveWord& word) { return word.failed != 0; })) {
+  if (std::ranges::any_of(words, [](const SaveStatus& word) { return word.failed != 0; })) {
     if (committed()) return next_place(Progress::kMirrorFailed);
     phase_ = Phase::kNone;
     return Progress::kFailed;

@@ -27,7 +27,7 @@ namespace sluice::checkpoint {
 
 // Where checkpoints go. The first place counts: a save that fails there has failed. A further one that cannot
 // be written lacks that checkpoint, and is tried again with the next.
-struct SavePlace {
+struct SaveLocation {
   storage::Location root;
   Retention retention;
 };
@@ -42,7 +42,7 @@ struct SaveInput {
 };
 
 // What a rank tells the others of its part.
-struct SaveWord {
+struct SaveStatus {
   // What the others don't know of a FileRecord.
   struct File {
     int64_t bytes = 0;
@@ -61,8 +61,8 @@ class BackgroundSave {
   struct Options {
     int rank = 0;
     int world_size = 1;
-    std::vector<SavePlace> places;         // the same on all ranks, at least one
-    std::function<void()> require_places;  // on rank 0, before it changes anything there; throws
+    std::vector<SaveLocation> locations;      // the same on all ranks, at least one
+    std::function<void()> require_locations;  // on rank 0, before it changes anything there; throws
   };
   enum class Progress : uint8_t { kIdle, kUnderWay, kCommitted, kFailed, kMirrored, kMirrorFailed };
 
@@ -83,13 +83,13 @@ class BackgroundSave {
   bool wait_while_still();
 
   // How far this rank is. Doesn't wait.
-  SaveWord word() const;
+  SaveStatus status() const;
   // Why its part failed, if it did.
   std::exception_ptr failure() const;
   // Begins the next part if all are done with this one. `words` of all ranks, rank by rank, from one
   // exchange: so that it returns the same on all of them. kCommitted and kMirrored each once a place.
   // kFailed: the save is over. kMirrorFailed: so is that place.
-  Progress advance(std::span<const SaveWord> words);
+  Progress advance(std::span<const SaveStatus> words);
   // Gives up further places; the checkpoint itself is committed. Collective, behind wait().
   void drop_mirrors();
 
@@ -109,7 +109,7 @@ class BackgroundSave {
   void write();
   FileRecord keep_shared_slices();
   void commit();
-  void note_files(std::span<const SaveWord> words);
+  void note_files(std::span<const SaveStatus> words);
   Progress next_place(Progress progress);
 
   const Options options_;

@@ -43,9 +43,9 @@ class SavingBehind : public testing::Test {
  protected:
   SavingBehind() { open({{root_, {.count = 2}}}); }
 
-  void open(const std::vector<SavePlace>& places) {
+  void open(const std::vector<SaveLocation>& places) {
     for (int rank = 0; rank < kRanks; ++rank) {
-      BackgroundSave::Options options{.rank = rank, .world_size = kRanks, .places = places};
+      BackgroundSave::Options options{.rank = rank, .world_size = kRanks, .locations = places};
       ranks_[rank].save = std::make_unique<BackgroundSave>(std::move(options));
     }
   }
@@ -74,10 +74,10 @@ class SavingBehind : public testing::Test {
 
   // One exchange between the ranks, each done with its part if `wait`.
   Progress exchange(bool wait = true) {
-    std::vector<SaveWord> words;
+    std::vector<SaveStatus> words;
     for (Rank& rank : ranks_) {
       if (wait) rank.save->wait();
-      words.push_back(rank.save->word());
+      words.push_back(rank.save->status());
     }
     const Progress progress = ranks_[0].save->advance(words);
     for (int r = 1; r < kRanks; ++r) EXPECT_EQ(ranks_[r].save->advance(words), progress);
@@ -125,10 +125,10 @@ TEST_F(SavingBehind, SavesTheStateOfItsBeginning) {
 TEST_F(SavingBehind, WaitsForEveryRank) {
   begin(0, 5);
   begin(1, 5);
-  std::vector<SaveWord> words;
+  std::vector<SaveStatus> words;
   for (int r = 0; r < 2; ++r) {
     ranks_[r].save->wait();
-    words.push_back(ranks_[r].save->word());
+    words.push_back(ranks_[r].save->status());
   }
   words.push_back({});  // rank 2 is not done
   EXPECT_EQ(ranks_[0].save->advance(words), Progress::kUnderWay);

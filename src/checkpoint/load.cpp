@@ -138,12 +138,12 @@ void Checkpoint::read(int bucket, Interval interval, State state, Element* value
     throw InputError(text(directory_.string(), " holds ", config_name(manifest_.type), ", not ",
                           config_name(kType), ": set train.dtype to match"));
   }
-  for (const Piece& piece : pieces(bucket, interval, state)) {
-    RankFile& from = file(piece.file);
-    from.blocks.require({&piece.bytes, 1});
-    std::memcpy(values + (piece.elements.begin - interval.begin), from.file.data() + piece.bytes.begin,
-                static_cast<size_t>(piece.bytes.size()));
-    from.blocks.release_before(piece.bytes.end);
+  for (const Piece& scheduled : pieces(bucket, interval, state)) {
+    RankFile& from = file(scheduled.file);
+    from.blocks.require({&scheduled.bytes, 1});
+    std::memcpy(values + (scheduled.elements.begin - interval.begin),
+                from.file.data() + scheduled.bytes.begin, static_cast<size_t>(scheduled.bytes.size()));
+    from.blocks.release_before(scheduled.bytes.end);
   }
   if (state == State::kMaster)
     require_finite(bucket, std::span<const Element>(values, static_cast<size_t>(interval.size())));
@@ -237,7 +237,8 @@ void Checkpoint::verify(const model::ParameterTable& table, std::span<const Inte
   const auto want = [&](const model::Parameter&, Interval, int bucket, Interval elements) {
     for (const State state : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
       if (!has(bucket, state)) continue;
-      for (const Piece& piece : pieces(bucket, elements, state)) bytes[piece.file].push_back(piece.bytes);
+      for (const Piece& scheduled : pieces(bucket, elements, state))
+        bytes[scheduled.file].push_back(scheduled.bytes);
     }
   };
   for (const model::Bucket& bucket : table.buckets)

@@ -40,15 +40,13 @@ constexpr Word<std::optional<strategy::PullCodec>> kPullCodecs[] = {
     {"int8-difference", strategy::PullCodec::kInt8Difference},
     {"int4-difference", strategy::PullCodec::kInt4Difference}};
 constexpr Word<OnNonfinite> kOnNonfinite[] = {{"stop", OnNonfinite::kStop}, {"skip", OnNonfinite::kSkip}};
-constexpr Word<base::ProductFormat> word_of(base::ProductFormat format) {
-  return {name_of(format).data(), format};
-}
-constexpr Word<base::ProductFormat> kProductFormats[] = {
-    word_of(base::ProductFormat::kAsComputed), word_of(base::ProductFormat::kBFloat16),
-    word_of(base::ProductFormat::kInt8), word_of(base::ProductFormat::kFloat8)};
-constexpr Word<NarrowLayers> kNarrowLayers[] = {{"minimal", NarrowLayers::kFewest},
-                                                {"all", NarrowLayers::kAll}};
-constexpr Word<Devices> kDeviceWords[] = {{"uniform", Devices::kAlike}, {"measured", Devices::kMeasured}};
+constexpr Word<base::GemmFormat> word_of(base::GemmFormat format) { return {name_of(format).data(), format}; }
+constexpr Word<base::GemmFormat> kProductFormats[] = {
+    word_of(base::GemmFormat::kAsComputed), word_of(base::GemmFormat::kBFloat16),
+    word_of(base::GemmFormat::kInt8), word_of(base::GemmFormat::kFloat8)};
+constexpr Word<LowPrecisionLayers> kNarrowLayers[] = {{"minimal", LowPrecisionLayers::kMinimal},
+                                                      {"all", LowPrecisionLayers::kAll}};
+constexpr Word<Devices> kDeviceWords[] = {{"uniform", Devices::kUniform}, {"measured", Devices::kMeasured}};
 constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
                                    {"linear", Decay::kLinear},
                                    {"constant", Decay::kConstant},
@@ -76,21 +74,22 @@ constexpr Word<RlAlgorithm> kAlgorithms[] = {
 constexpr Word<Baseline> kBaselines[] = {{"auto", Baseline::kAuto},
                                          {"group", Baseline::kGroup},
                                          {"mean", Baseline::kMean},
-                                         {"leave_one_out", Baseline::kOthers}};
-constexpr Word<Aggregate> kAggregates[] = {{"auto", Aggregate::kAuto},
-                                           {"token-mean", Aggregate::kToken},
-                                           {"seq-mean-token-mean", Aggregate::kSequence},
-                                           {"seq-mean-token-sum-norm", Aggregate::kConstant}};
+                                         {"leave_one_out", Baseline::kLeaveOneOut}};
+constexpr Word<LossAggMode> kAggregates[] = {{"auto", LossAggMode::kAuto},
+                                             {"token-mean", LossAggMode::kToken},
+                                             {"seq-mean-token-mean", LossAggMode::kSequence},
+                                             {"seq-mean-token-sum-norm", LossAggMode::kConstant}};
 constexpr Word<OnBadReward> kOnBadReward[] = {
     {"stop", OnBadReward::kStop}, {"zero", OnBadReward::kZero}, {"drop", OnBadReward::kDrop}};
 constexpr Word<Choose> kChoose[] = {{"auto", Choose::kAuto}, {"yes", Choose::kYes}, {"no", Choose::kNo}};
-constexpr Word<WatchAct> kWatchActs[] = {
-    {"tell", WatchAct::kTell}, {"plan", WatchAct::kPlan}, {"leave", WatchAct::kLeave}};
-constexpr Word<BalanceOver> kBalances[] = {{"seq_aux_loss", BalanceOver::kSequence},
-                                           {"global_aux_loss", BalanceOver::kStep}};
-constexpr Word<PlaceExperts> kPlaceExperts[] = {{"linear", PlaceExperts::kInOrder},
-                                                {"load", PlaceExperts::kByLoads},
-                                                {"coactivation", PlaceExperts::kTogether}};
+constexpr Word<SlowRankAction> kWatchActs[] = {
+    {"tell", SlowRankAction::kTell}, {"plan", SlowRankAction::kPlan}, {"leave", SlowRankAction::kLeave}};
+constexpr Word<RouterLoadBalancing> kBalances[] = {{"seq_aux_loss", RouterLoadBalancing::kSeqAuxLoss},
+                                                   {"global_aux_loss", RouterLoadBalancing::kGlobalAuxLoss}};
+constexpr Word<ExpertPlacementPolicy> kPlaceExperts[] = {
+    {"linear", ExpertPlacementPolicy::kLinear},
+    {"load", ExpertPlacementPolicy::kByLoad},
+    {"coactivation", ExpertPlacementPolicy::kByCoactivation}};
 constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
 constexpr Word<HeadUse> kHeadUses[] = {{"none", HeadUse::kNone},     {"classify", HeadUse::kClassify},
                                        {"tokens", HeadUse::kTokens}, {"reward", HeadUse::kReward},
@@ -184,7 +183,7 @@ void visit_train(RunConfig& config, Fields& keys) {
       "stall_s", Number(train.stall_s, kSeconds),
       "a rank that makes no progress for so long ends the epoch (without elastic.enabled the run); 0: never");
   keys("dtype", Choice(train.dtype, kComputeTypes), "of compute; auto: bfloat16 on GPUs, float32 on CPUs");
-  keys("gemm_dtype", Choice(config.parallel.narrow_products, kProductFormats),
+  keys("gemm_dtype", Choice(config.parallel.low_precision_gemms, kProductFormats),
        "what some layers round matrices and rows to before they multiply them; the loss then depends on the "
        "strategy");
   keys("master_dtype", Choice(train.master_dtype, kMasterTypes),
@@ -196,13 +195,13 @@ void visit_train(RunConfig& config, Fields& keys) {
       "z_loss", Number(train.z_loss, {0.0, 1.0}),
       "factor of the squared log of the softmax's denominator in what is minimised, as 1e-4 (PaLM); the loss "
       "told stays the cross-entropy; 0: none");
-  keys("moe_aux_loss_coeff", Number(train.balance_loss, {0.0, 10.0}),
+  keys("moe_aux_loss_coeff", Number(train.moe_aux_loss_coeff, {0.0, 10.0}),
        "factor of a loss that balances experts, as 1e-3 (supported_models.md); the loss told stays the "
        "cross-entropy; "
        "0: none");
-  keys("moe_router_load_balancing_type", Choice(train.balance_over, kBalances),
+  keys("moe_router_load_balancing_type", Choice(train.moe_router_load_balancing_type, kBalances),
        "over whose token-to-expert assignments: the sequence's, or all of the last step");
-  keys("moe_router_bias_update_rate", Number(train.correction_rate, {0.0, 1.0}),
+  keys("moe_router_bias_update_rate", Number(train.moe_router_bias_update_rate, {0.0, 1.0}),
        "a step's change of the numbers that routers of DeepSeek-V3's and GLM's kind add to scores, against "
        "experts visited more than the mean one; 0: they stay");
   keys("device", Choice(train.device, kDevices), "auto: a GPU where there is one");
@@ -221,11 +220,12 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "(reinforcement.md)");
   keys("prompts_per_step", Number(rl.prompts_per_step, {1, 1 << 20}),
        "prompts of a rollout; of a step pairs, or answers of either kind");
-  keys("gen_batch_size", OptionalNumber<int64_t>(rl.draw, {1, 1 << 20}, "auto"),
+  keys("gen_batch_size", OptionalNumber<int64_t>(rl.gen_batch_size, {1, 1 << 20}, "auto"),
        "prompts that are answered at once where prompts are drawn again; auto: prompts_per_step");
-  keys("num_generations", Number(rl.group, {1, 1 << 16}), "responses to each prompt");
-  keys("updates_per_rollout", Number(rl.updates, {1, 1 << 16}), "steps that a rollout is trained on in");
-  keys("max_completion_length", Number(rl.max_response, {1, (int64_t{1} << 31) - 1}),
+  keys("num_generations", Number(rl.num_generations, {1, 1 << 16}), "responses to each prompt");
+  keys("updates_per_rollout", Number(rl.updates_per_rollout, {1, 1 << 16}),
+       "steps that a rollout is trained on in");
+  keys("max_completion_length", Number(rl.max_completion_length, {1, (int64_t{1} << 31) - 1}),
        "tokens of a response at most");
   keys("temperature", Number(rl.temperature, {1e-3, 1e3}), "of the policy, in rollouts and updates alike");
   keys("reward", Texts(rl.reward),
@@ -234,11 +234,11 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("on_bad_reward", Choice(rl.on_bad_reward, kOnBadReward),
        "where a reward fails: end the run, count 0, or leave the response out");
   keys("python", Path(rl.python), "interpreter that has what reward functions import; empty: python3");
-  keys("val_max_samples", Number(rl.held_out, {0, 1 << 24}),
+  keys("val_max_samples", Number(rl.val_max_samples, {0, 1 << 24}),
        "prompts of each validation set that are answered, greedily, at evaluations");
   keys("baseline", Choice(rl.baseline, kBaselines),
        "of a group's rewards: its mean, in its deviations; its mean; or the mean of the others");
-  keys("loss_agg_mode", Choice(rl.aggregate, kAggregates),
+  keys("loss_agg_mode", Choice(rl.loss_agg_mode, kAggregates),
        "of tokens' losses: the mean over tokens; over responses' means; or their sum over what responses may "
        "have");
   keys("clip_low", OptionalNumber<double>(rl.clip_low, {0.0, 1.0}, "auto"), "of the ratio below 1");
@@ -246,17 +246,17 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("dual_clip", Number(rl.dual_clip, {0.0, 1e6}),
        "of the ratio where the advantage is negative, as 10; 0: none");
   keys("kl", Number(rl.kl, {0.0, 1e3}), "factor of the divergence from the model that the run began with");
-  keys("dynamic_sampling", Choice(rl.draw_again, kChoose),
+  keys("dynamic_sampling", Choice(rl.dynamic_sampling, kChoose),
        "prompts whose responses all have the same reward are replaced by others");
-  keys("max_resamples", Number(rl.most_draws, {1, 1 << 16}),
+  keys("max_resamples", Number(rl.max_resamples, {1, 1 << 16}),
        "draws of prompts_per_step prompts in a rollout, the first one included");
   keys("overlong_buffer", OptionalNumber<int64_t>(rl.overlong_buffer, {0, int64_t{1} << 31}, "auto"),
        "last tokens of max_completion_length in which the reward falls by up to 1");
-  keys("kv_cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
-  keys("max_num_seqs", Number(rl.most_texts, {1, 1 << 20}),
+  keys("kv_cache_gib", Number(rl.kv_cache_gib, kGib), "of a rank, for keys and values of rollouts");
+  keys("max_num_seqs", Number(rl.max_num_seqs, {1, 1 << 20}),
        "sequences that a rank generates at the same time");
   keys(
-      "rollout_strategy", Text(config.parallel.speaking),
+      "rollout_strategy", Text(config.parallel.rollout_strategy),
       "strategy that generates samples and responses, as '4x tp2'; '': with as few ranks a model as hold it");
   keys("share_prompts", OptionalFlag(rl.share_prompts, "auto"),
        "whether steps may compute a prompt once for several answers to it; auto: where the model allows it");
@@ -373,22 +373,22 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("max_cp", Number(parallel.max_cp, {0, 1 << 20}),
        "most lanes of a pipeline that \"auto\" may propose, 0: all ranks'; configured strategies may have "
        "any");
-  keys("fsdp", Flag(parallel.share), "whether \"auto\" may let lanes share parameters");
+  keys("fsdp", Flag(parallel.fsdp), "whether \"auto\" may let lanes share parameters");
   keys("calibration", Text(parallel.calibration),
        "a file | a shipped name | analytic | auto: rank 0 measures once");
   keys(
-      "expert_placement", Choice(parallel.place_experts, kPlaceExperts),
+      "expert_placement", Choice(parallel.expert_placement, kPlaceExperts),
       "where lanes divide experts: even parts in their order; or, anew every expert_placement_every steps, "
       "so that by "
       "the visits since then lanes have alike; coactivation: and those that rows visit together on one lane");
-  keys("expert_placement_every", Number(parallel.place_every, {1, 1 << 20}), "steps");
-  keys("redundant_experts", Number(parallel.spare_experts, {0, 1 << 12}),
+  keys("expert_placement_every", Number(parallel.expert_placement_every, {1, 1 << 20}), "steps");
+  keys("redundant_experts", Number(parallel.redundant_experts, {0, 1 << 12}),
        "expert slots of each EP rank beyond an even part: copies of the experts with most tokens");
   keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
   keys("devices", Choice(parallel.devices, kDeviceWords),
        "measured: ranks time a product at the start, and later what steps take, and plans give those that "
        "differ as much work as they do");
-  keys("low_precision_layers", Choice(parallel.narrow_layers, kNarrowLayers),
+  keys("low_precision_layers", Choice(parallel.low_precision_layers, kNarrowLayers),
        "minimal: on devices that are slower than the fastest, as few as let them keep pace, and those that "
        "add least noise to the gradient; all: of all devices");
 }
@@ -432,7 +432,7 @@ void visit_checkpoint(RunConfig& config, Fields& keys) {
 void visit_elastic(RunConfig& config, Fields& keys) {
   ElasticConfig& elastic = config.elastic;
   keys("enabled", Flag(elastic.enabled), "under every launcher");
-  keys("snapshot_every", OptionalNumber<int64_t>(elastic.buddy_every, {1, kSteps.most}, "auto"),
+  keys("snapshot_every", OptionalNumber<int64_t>(elastic.snapshot_every, {1, kSteps.most}, "auto"),
        "steps between two snapshots in memory; auto: so many that they cost a hundredth of the time, fewer "
        "where ranks are lost often");
 }
@@ -450,16 +450,17 @@ void visit_log(RunConfig& config, Fields& keys) {
        "node_exporter's textfile collector; \"\": none");
   keys("trace_steps", Steps(config.log.trace_steps, kSteps), "steps whose timeline is written");
   keys("completions_every", Number(config.log.completions_every, kSteps),
-       "in reinforcement learning, steps between rollouts of which the log, completions.jsonl, TensorBoard and the "
+       "in reinforcement learning, steps between rollouts of which the log, completions.jsonl, TensorBoard "
+       "and the "
        "report show some responses with their rewards; 0: never");
 }
 
 void visit_watch(RunConfig& config, Fields& keys) {
   WatchConfig& watch = config.watch;
-  keys("on_slow", Choice(watch.act, kWatchActs),
+  keys("on_slow", Choice(watch.on_slow, kWatchActs),
        "on a rank that is slow: tell it; plan: give it less work; leave: it leaves the run where fewer ranks "
        "are faster");
-  keys("critical_path_every", Number(watch.path_every, kSteps),
+  keys("critical_path_every", Number(watch.critical_path_every, kSteps),
        "steps between two looks at what the critical path lay on; 0: never");
 }
 

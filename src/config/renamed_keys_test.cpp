@@ -75,24 +75,24 @@ TEST(RenamedKeys, SectionsAndValuesAreNamed) {
 
 TEST(RenamedKeys, AreReadInWhatARunWrote) {
   const RunConfig config = parse_config(std::string(kPlainRun) + kOfBefore, "config.toml", {}, Origin::kRun);
-  EXPECT_EQ(config.train.balance_over, BalanceOver::kStep);
-  EXPECT_EQ(config.train.correction_rate, 0.5);
-  EXPECT_EQ(config.rl.group, 3);
-  EXPECT_EQ(config.rl.draw, std::nullopt);
-  EXPECT_EQ(config.rl.aggregate, Aggregate::kSequence);
-  EXPECT_EQ(config.rl.baseline, Baseline::kOthers);
-  EXPECT_EQ(config.parallel.speaking, "1x<1,1,1>");
-  EXPECT_EQ(config.parallel.narrow_products, base::ProductFormat::kInt8);
-  EXPECT_EQ(config.parallel.narrow_layers, NarrowLayers::kFewest);
-  EXPECT_EQ(config.parallel.place_experts, PlaceExperts::kTogether);
-  EXPECT_EQ(config.parallel.devices, Devices::kAlike);
-  EXPECT_FALSE(config.parallel.share);
+  EXPECT_EQ(config.train.moe_router_load_balancing_type, RouterLoadBalancing::kGlobalAuxLoss);
+  EXPECT_EQ(config.train.moe_router_bias_update_rate, 0.5);
+  EXPECT_EQ(config.rl.num_generations, 3);
+  EXPECT_EQ(config.rl.gen_batch_size, std::nullopt);
+  EXPECT_EQ(config.rl.loss_agg_mode, LossAggMode::kSequence);
+  EXPECT_EQ(config.rl.baseline, Baseline::kLeaveOneOut);
+  EXPECT_EQ(config.parallel.rollout_strategy, "1x<1,1,1>");
+  EXPECT_EQ(config.parallel.low_precision_gemms, base::GemmFormat::kInt8);
+  EXPECT_EQ(config.parallel.low_precision_layers, LowPrecisionLayers::kMinimal);
+  EXPECT_EQ(config.parallel.expert_placement, ExpertPlacementPolicy::kByCoactivation);
+  EXPECT_EQ(config.parallel.devices, Devices::kUniform);
+  EXPECT_FALSE(config.parallel.fsdp);
   EXPECT_EQ(to_toml(parse_config(to_toml(config), "again")), to_toml(config));
 }
 
 TEST(RenamedKeys, ARunsNewNamesCountBeforeOldOnes) {
   const std::string both = std::string(kPlainRun) + "[rl]\ngroup = 3\nnum_generations = 5\n";
-  EXPECT_EQ(parse_config(both, "config.toml", {}, Origin::kRun).rl.group, 5);
+  EXPECT_EQ(parse_config(both, "config.toml", {}, Origin::kRun).rl.num_generations, 5);
 }
 
 TEST(RenamedKeys, PeopleWriteNamesOfNow) {
@@ -108,7 +108,7 @@ TEST(RenamedKeys, ARunsFileIsKnownByItsMetrics) {
   base::write_file_atomically(folder / "config.toml", std::string(kPlainRun) + kOfBefore);
   EXPECT_THROW(read_config(folder / "config.toml"), base::InputError);
   base::write_file_atomically(folder / "metrics.jsonl", "");
-  EXPECT_EQ(read_config(folder / "config.toml").rl.group, 3);
+  EXPECT_EQ(read_config(folder / "config.toml").rl.num_generations, 3);
   EXPECT_THROW(read_config(folder / "config.toml", {"rl.group=4"}), base::InputError);
 }
 

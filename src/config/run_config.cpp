@@ -105,9 +105,9 @@ void require_learnable(const RunConfig& config) {
                                       ", but the losses of rl.algorithm have no such term: leave it out"));
   }
   if (!rl.rolls_out()) return;
-  if (rl.group < 2) {
+  if (rl.num_generations < 2) {
     throw base::InputError(
-        base::text("rl.num_generations is ", rl.group,
+        base::text("rl.num_generations is ", rl.num_generations,
                    ", but a response is measured against others to its prompt: give 2 or more"));
   }
   if (rl.temperature != 1 && config.model.shape->logit_cap > 0) {
@@ -199,14 +199,15 @@ void set_head(RunConfig& config, ModelUse use) {
 // What of the shape is trained.
 void tune(RunConfig& config) {
   model::Shape& shape = *config.model.shape;
-  if (config.train.balance_loss > 0) {
+  if (config.train.moe_aux_loss_coeff > 0) {
     if (shape.experts.count == 0) {
-      throw base::InputError(base::text("train.moe_aux_loss_coeff is ", config.train.balance_loss,
+      throw base::InputError(base::text("train.moe_aux_loss_coeff is ", config.train.moe_aux_loss_coeff,
                                         ", but the model has no experts: leave it out"));
     }
-    if (config.train.balance_over == BalanceOver::kStep) model::remember_loads(shape);
+    if (config.train.moe_router_load_balancing_type == RouterLoadBalancing::kGlobalAuxLoss)
+      model::remember_loads(shape);
   }
-  const int64_t spare = config.parallel.spare_experts;
+  const int64_t spare = config.parallel.redundant_experts;
   if (spare > shape.experts.count / 2) {
     throw base::InputError(
         base::text("parallel.redundant_experts is ", spare, ", but the model has ", shape.experts.count,

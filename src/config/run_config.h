@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/gemm_format.h"
 #include "base/moment_format.h"
-#include "base/product_format.h"
 #include "corpus/sampler.h"
 #include "model/shape.h"
 #include "strategy/cluster.h"
@@ -55,7 +55,7 @@ enum class ComputeType : uint8_t { kFloat32, kBFloat16, kFloat64, kAuto };
 enum class MasterType : uint8_t { kWide, kBFloat16 };
 enum class ReduceType : uint8_t { kFloat32, kBFloat16 };
 // Whose visits a balance of experts counts: the token's sequence's, or the last step's.
-enum class BalanceOver : uint8_t { kSequence, kStep };
+enum class RouterLoadBalancing : uint8_t { kSeqAuxLoss, kGlobalAuxLoss };
 enum class DeviceChoice : uint8_t { kAuto, kCpu, kCuda };
 // The action behind a step whose loss or gradient is not finite: its update is left out in any case.
 enum class OnNonfinite : uint8_t { kStop, kSkip };
@@ -75,10 +75,10 @@ struct TrainConfig {
   MasterType master_dtype = MasterType::kWide;
   // Of gradients on their way between lanes that share parameters.
   ReduceType reduce_dtype = ReduceType::kFloat32;
-  double balance_loss = 0;  // factor of the loss that balances experts (layers/balance.h); 0: none
-  BalanceOver balance_over = BalanceOver::kSequence;
-  double correction_rate = 0.001;  // of routers that have corrections (model::Learns), a step
-  double z_loss = 0;               // factor of log²Z beside the cross-entropy (layers/loss.h); 0: none
+  double moe_aux_loss_coeff = 0;  // factor of the loss that balances experts (layers/balance.h); 0: none
+  RouterLoadBalancing moe_router_load_balancing_type = RouterLoadBalancing::kSeqAuxLoss;
+  double moe_router_bias_update_rate = 0.001;  // of routers that have corrections (model::Learns), a step
+  double z_loss = 0;  // factor of log²Z beside the cross-entropy (layers/loss.h); 0: none
   DeviceChoice device = DeviceChoice::kAuto;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   bool deterministic = false;       // on GPUs the same bits each time, slower; on CPUs always
@@ -90,8 +90,8 @@ struct TrainConfig {
 enum class RlAlgorithm : uint8_t { kNone, kGrpo, kDapo, kDrGrpo, kReinforce, kDpo, kKto };
 // What the rewards of a group are measured against: its mean in its own deviations, its mean, or the mean of
 // the others.
-enum class Baseline : uint8_t { kAuto, kGroup, kMean, kOthers };
-enum class Aggregate : uint8_t { kAuto, kToken, kSequence, kConstant };
+enum class Baseline : uint8_t { kAuto, kGroup, kMean, kLeaveOneOut };
+enum class LossAggMode : uint8_t { kAuto, kToken, kSequence, kConstant };
 enum class Choose : uint8_t { kAuto, kYes, kNo };
 
 // What becomes of a response whose reward fails.
@@ -100,28 +100,29 @@ enum class OnBadReward : uint8_t { kStop, kZero, kDrop };
 struct RlConfig {
   RlAlgorithm algorithm = RlAlgorithm::kNone;
   int64_t prompts_per_step = 32;             // of a rollout: groups that train
-  std::optional<int64_t> draw;               // prompts of a draw where they are drawn again; none: as many
-  int group = 8;                             // responses to each
-  int64_t updates = 1;                       // mini-batches that a rollout is cut into
-  int64_t max_response = 1024;               // tokens
+  std::optional<int64_t> gen_batch_size;     // prompts of a draw where they are drawn again; none: as many
+  int num_generations = 8;                   // responses to each
+  int64_t updates_per_rollout = 1;           // mini-batches that a rollout is cut into
+  int64_t max_completion_length = 1024;      // tokens
   double temperature = 1;                    // of the policy: it speaks so, and is trained so
   std::vector<std::string> reward{"exact"};  // rl/reward.h
   double reward_timeout_s = 10;
   OnBadReward on_bad_reward = OnBadReward::kStop;
-  std::filesystem::path python;  // that runs rewards of Python; empty: the PATH's python3
-  int64_t held_out = 256;        // prompts of each validation set that are answered at evaluations
+  std::filesystem::path python;   // that runs rewards of Python; empty: the PATH's python3
+  int64_t val_max_samples = 256;  // prompts of each validation set that are answered at evaluations
   Baseline baseline = Baseline::kAuto;
-  Aggregate aggregate = Aggregate::kAuto;
+  LossAggMode loss_agg_mode = LossAggMode::kAuto;
   std::optional<double> clip_low;
   std::optional<double> clip_high;
   double dual_clip = 0;
   double kl = 0;  // factor of the divergence from the model that the run began with
-  Choose draw_again = Choose::kAuto;
-  int64_t most_draws = 10;
+  Choose dynamic_sampling = Choose::kAuto;
+  int64_t max_resamples = 10;
   std::optional<int64_t> overlong_buffer;
-  double cache_gib = 1;  // of a rank, for keys and values of what is being said
-  int64_t most_texts = 256;
-  // Steps compute a prompt once for several answers (session/answers.h); none: where the model allows it.
+  double kv_cache_gib = 1;  // of a rank, for keys and values of what is being said
+  int64_t max_num_seqs = 256;
+  // Steps compute a prompt once for several answers (session/prompt_responses.h); none: where the model
+  // allows it.
   std::optional<bool> share_prompts;
   std::vector<std::string>
       rejected;       // of dpo, kto: corpora of answers worse than data.train's; of dpo document by document
@@ -215,13 +216,13 @@ enum class StageCut : uint8_t { kTime, kLayers };
 
 // Where lanes divide experts, what they lie by: parts in their order; visits so far; those and which were
 // visited together.
-enum class PlaceExperts : uint8_t { kInOrder, kByLoads, kTogether };
+enum class ExpertPlacementPolicy : uint8_t { kLinear, kByLoad, kByCoactivation };
 
 // Whether ranks compute alike, or are asked.
-enum class Devices : uint8_t { kAlike, kMeasured };
+enum class Devices : uint8_t { kUniform, kMeasured };
 
 // Which layers have narrow products: as few as let slower devices keep pace, or all of all devices.
-enum class NarrowLayers : uint8_t { kFewest, kAll };
+enum class LowPrecisionLayers : uint8_t { kMinimal, kAll };
 
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
@@ -231,16 +232,17 @@ struct ParallelConfig {
   std::string exchange = "auto";      // between lanes (cost::parse_exchange_set)
   StageCut stages = StageCut::kTime;  // what pipelines' stages are cut by
   int max_cp = 0;                     // most lanes of a pipeline that "auto" may propose; 0: all ranks'
-  bool share = true;                  // whether its lanes may share parameters
+  bool fsdp = true;                   // whether its lanes may share parameters
   std::string calibration = "auto";   // a file | a shipped name | analytic | auto
-  std::string speaking;               // what the model says samples and responses with; empty: what holds it
-  PlaceExperts place_experts = PlaceExperts::kInOrder;
-  int64_t place_every = 10;  // steps
-  int spare_experts = 0;     // seats of a lane beyond an even part, for copies of those that are visited most
+  std::string rollout_strategy;       // what the model says samples and responses with; empty: what holds it
+  ExpertPlacementPolicy expert_placement = ExpertPlacementPolicy::kLinear;
+  int64_t expert_placement_every = 10;  // steps
+  int redundant_experts =
+      0;  // seats of a lane beyond an even part, for copies of those that are visited most
   int gpus_per_node = 8;
-  Devices devices = Devices::kAlike;
-  base::ProductFormat narrow_products = base::ProductFormat::kAsComputed;
-  NarrowLayers narrow_layers = NarrowLayers::kFewest;
+  Devices devices = Devices::kUniform;
+  base::GemmFormat low_precision_gemms = base::GemmFormat::kAsComputed;
+  LowPrecisionLayers low_precision_layers = LowPrecisionLayers::kMinimal;
 };
 
 struct ClusterConfig {
@@ -267,8 +269,9 @@ struct CheckpointConfig {
 
 // A rank that is lost costs the steps since the last snapshot; without this, the run.
 struct ElasticConfig {
-  bool enabled = true;                 // under every launcher
-  std::optional<int64_t> buddy_every;  // steps between two snapshots in memory; none: what they cost decides
+  bool enabled = true;  // under every launcher
+  std::optional<int64_t>
+      snapshot_every;  // steps between two snapshots in memory; none: what they cost decides
 };
 
 struct LogConfig {
@@ -283,11 +286,11 @@ struct LogConfig {
 };
 
 // What is done about a rank that makes the others wait: it is told; plans give it less; or it leaves the run.
-enum class WatchAct : uint8_t { kTell, kPlan, kLeave };
+enum class SlowRankAction : uint8_t { kTell, kPlan, kLeave };
 
 struct WatchConfig {
-  WatchAct act = WatchAct::kTell;
-  int64_t path_every = 100;  // steps between looks at the critical path; 0: never
+  SlowRankAction on_slow = SlowRankAction::kTell;
+  int64_t critical_path_every = 100;  // steps between looks at the critical path; 0: never
 };
 
 struct LinkConfig {

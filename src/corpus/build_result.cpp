@@ -53,7 +53,7 @@ double BuildResult::unigram_entropy_nats() const {
 
 int64_t BuildResult::loss_tokens() const {
   // The first token of a document is no target.
-  return has_mask ? encoded.learnt_tokens : lengths.tokens() - lengths.documents();
+  return has_mask ? encoded.loss_tokens : lengths.tokens() - lengths.documents();
 }
 
 int64_t BuildResult::duplicates() const {

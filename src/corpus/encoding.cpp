@@ -229,7 +229,7 @@ namespace {
 void count_written(const DocumentMark& mark, std::span<const int32_t> ids, std::span<const uint8_t> mask,
                    int64_t times, Encoded& encoded) {
   for (const int32_t id : ids) encoded.token_counts[static_cast<size_t>(id)] += times;
-  encoded.learnt_tokens += times * std::ranges::count(mask, 1);
+  encoded.loss_tokens += times * std::ranges::count(mask, 1);
   if (mark.source & DocumentMark::kChanged) encoded.changed_documents += times;
   SourceCounts& source = encoded.sources[mark.source >> DocumentMark::kSourceShift];
   source.documents += times;
@@ -258,7 +258,7 @@ void count_duplicate(const DocumentMark& mark, Encoded& encoded) {
 void add_counts(const Encoded& more, Encoded& sum) {
   sum.counts += more.counts;
   sum.changed_documents += more.changed_documents;
-  sum.learnt_tokens += more.learnt_tokens;
+  sum.loss_tokens += more.loss_tokens;
   sum.chats += more.chats;
   sum.token_counts.resize(std::max(sum.token_counts.size(), more.token_counts.size()));
   for (size_t i = 0; i < more.token_counts.size(); ++i) sum.token_counts[i] += more.token_counts[i];
@@ -281,7 +281,7 @@ Json to_json(const Encoded& encoded) {
             counts.empty_documents}},
           {"first_refusals", counts.refused.first},
           {"changed_documents", encoded.changed_documents},
-          {"loss_tokens", encoded.learnt_tokens},
+          {"loss_tokens", encoded.loss_tokens},
           {"chats", to_json(encoded.chats)},
           {"token_counts", encoded.token_counts},
           {"sources", std::move(sources)},
@@ -303,7 +303,7 @@ Encoded encoded_from_json(const Json& state, const std::string& name) {
   for (size_t i = 0; i < counts.size(); ++i) *fields[i] = counts[i];
   encoded.counts.refused.first = base::require<std::vector<std::string>>(json, "first_refusals", name);
   encoded.changed_documents = base::require<int64_t>(json, "changed_documents", name);
-  encoded.learnt_tokens = base::require<int64_t>(json, "loss_tokens", name);
+  encoded.loss_tokens = base::require<int64_t>(json, "loss_tokens", name);
   encoded.chats = chat_counts_from_json(base::require<Json>(json, "chats", name), name);
   encoded.token_counts = base::require<std::vector<int64_t>>(json, "token_counts", name);
   for (const auto& source : base::require<std::vector<std::vector<int64_t>>>(json, "sources", name)) {

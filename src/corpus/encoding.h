@@ -32,7 +32,7 @@ struct SourceCounts {
 struct Encoded {
   DocumentCounts counts;
   int64_t changed_documents = 0;      // that the tokenizer does not give back as they were
-  int64_t learnt_tokens = 0;          // of conversations: that the mask lets count
+  int64_t loss_tokens = 0;            // of conversations: that the mask lets count
   ChatCounts chats;                   // of all that were read, duplicates too
   std::vector<int64_t> token_counts;  // of each id
   std::vector<SourceCounts> sources;

@@ -49,33 +49,33 @@ class Analysis {
     const double scan_forward = scanned / forward.flops_per_ns + forward_a * forward.half_length_tokens;
     const double scan_backward =
         3 * scanned / backward.flops_per_ns + backward_a * backward.half_length_tokens;
-    return {times(forward_a,
-                  products + scan_forward + elementwise + gathers + narrow.inputs * rounded_ns, of_matrices),
-            times(backward_a,
-                  products + scan_backward + 2 * elementwise + gathers + narrow.outputs * rounded_ns,
-                  of_matrices),
-            work.trained == 0
-                ? Quadratic{}
-                : times(0, trained + gathers + (narrow.inputs + narrow.outputs) * rounded_ns, constant)};
+    return {
+        times(forward_a, products + scan_forward + elementwise + gathers + narrow.inputs * rounded_ns,
+              of_matrices),
+        times(backward_a, products + scan_backward + 2 * elementwise + gathers + narrow.outputs * rounded_ns,
+              of_matrices),
+        work.trained == 0
+            ? Quadratic{}
+            : times(0, trained + gathers + (narrow.inputs + narrow.outputs) * rounded_ns, constant)};
   }
 
   OperationTimes block(const model::TokenWork& work) const { return block(work, Narrow{}); }
 
-  std::map<base::ProductFormat, OperationTimes> narrow_blocks(const model::Kind& kind) const {
+  std::map<base::GemmFormat, OperationTimes> narrow_blocks(const model::Kind& kind) const {
     Narrow narrow;
     for (const model::Parameter& matrix : kind.parameters()) {
-      if (!matrix.is_narrowed()) continue;
+      if (!matrix.takes_low_precision()) continue;
       narrow.elements += real(matrix.size());
       narrow.inputs += real(matrix.columns);
       narrow.outputs += real(matrix.rows);
     }
-    std::map<base::ProductFormat, OperationTimes> times;
-    const auto add = [&](base::ProductFormat format, double speedup) {
+    std::map<base::GemmFormat, OperationTimes> times;
+    const auto add = [&](base::GemmFormat format, double speedup) {
       narrow.saved_part = 1 - 1 / speedup;
       times[format] = block(kind.work(), narrow);
     };
-    add(base::ProductFormat::kInt8, rates_.int8_speedup);
-    add(base::ProductFormat::kFloat8, rates_.float8_speedup);
+    add(base::GemmFormat::kInt8, rates_.int8_speedup);
+    add(base::GemmFormat::kFloat8, rates_.float8_speedup);
     return times;
   }
 
@@ -105,11 +105,11 @@ class Analysis {
       (parameter.experts > 0 ? of_experts : matrices) +=
           real(parameter.size()) / (parameter.replicated ? 1 : tp_);
     // Of the experts, by a row.
-    const double visited = of_experts == 0 ? 0 : std::min(1.0, real(work.visited) / tp_ / of_experts);
+    const double visited = of_experts == 0 ? 0 : std::min(1.0, real(work.routed) / tp_ / of_experts);
     // A row of the embedding is read where it is wanted.
     if (work.products == 0 || alone) matrices = 0;
     of_experts = beside ? 0 : of_experts / lanes;
-    const int64_t multiplied = alone ? work.visited / lanes : work.products - (beside ? work.visited : 0);
+    const int64_t multiplied = alone ? work.routed / lanes : work.products - (beside ? work.routed : 0);
     const double products = 2 * real(multiplied) / tp_ / rates_.product_flops_per_ns;
     // Gathers and scatters around experts alone are as around a part of a block.
     const int collectives = alone ? 2 : work.collectives;
@@ -144,7 +144,7 @@ class Analysis {
     const double key = std::max(multiplied_ns, real(cache.token) / rates_.memory_bytes_per_ns);
     cost.key = Quadratic::from_ns(key, 0, 0).a;
     cost.pair = Quadratic::from_ns(pair, 0, 0).a;
-    cost.text_ns = std::llround(2 * real(cache.text) / rates_.memory_bytes_per_ns);
+    cost.state_ns = std::llround(2 * real(cache.sequence) / rates_.memory_bytes_per_ns);
     return cost;
   }
 
@@ -201,7 +201,7 @@ void take_device(const strategy::Cluster& cluster, Rates& rates) {
     kernel.forward.flops_per_ns *= pace;
     kernel.backward.flops_per_ns *= pace;
   }
-  if (cluster.multiplies_float8 && device.float8_speedup > 0) rates.float8_speedup = device.float8_speedup;
+  if (cluster.supports_float8 && device.float8_speedup > 0) rates.float8_speedup = device.float8_speedup;
   rates.collective.latency_ns = std::max(rates.collective.latency_ns, device.collective.latency_ns);
   rates.layer_overhead_ns = host_rates().layer_pass_ns;
 }
@@ -223,7 +223,7 @@ Rates rates_of(const strategy::Cluster& cluster) {
               .elementwise_bytes_per_ns = elementwise,
               .memory_bytes_per_ns = cluster.device_bytes_per_ns,
               .int8_speedup = kUnitsOf8Bits,
-              .float8_speedup = cluster.multiplies_float8 ? kUnitsOf8Bits : kAsFloats,
+              .float8_speedup = cluster.supports_float8 ? kUnitsOf8Bits : kAsFloats,
               .layer_overhead_ns = 20 * kLaunchNs,
               .decode_overhead_ns = 20 * kLaunchNs,
               .collective = cluster.intra_node,
@@ -288,7 +288,7 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                                                                     : analysis.block(work);
       const bool is_block = kind != program.kinds().front() && kind != program.kinds().back();
       kinds.push_back({times, bytes.saved, bytes.deferred, analysis.decode(*kind, DecodeShare::kAll, 1),
-                       is_block ? analysis.narrow_blocks(*kind) : KindCost{}.narrow});
+                       is_block ? analysis.narrow_blocks(*kind) : KindCost{}.low_precision});
       options.memory.transient_bytes_per_token =
           std::max(options.memory.transient_bytes_per_token, bytes.transient());
     }

@@ -54,7 +54,7 @@ void put_decode(Json& row, const std::string& key, const DecodeCost& cost) {
   if (cost.by_rows.empty()) return;
   Json rows = Json::array();
   for (const auto& [count, ns] : cost.by_rows) rows.push_back({count, ns});
-  row[key] = {{"rows", rows}, {"key", to_ns(cost.key)}, {"pair", to_ns(cost.pair)}, {"state", cost.text_ns}};
+  row[key] = {{"rows", rows}, {"key", to_ns(cost.key)}, {"pair", to_ns(cost.pair)}, {"state", cost.state_ns}};
 }
 
 // Reads members of one object; errors name the file and the path of the key.
@@ -86,7 +86,7 @@ class Reader {
     const Reader reader = object(key);
     DecodeCost cost{.key = Quadratic::from_ns(reader.real("key", 0x1p20), 0, 0).a,
                     .pair = Quadratic::from_ns(reader.real("pair", 0x1p20), 0, 0).a,
-                    .text_ns = reader.integer("state", 0, kMostNs)};
+                    .state_ns = reader.integer("state", 0, kMostNs)};
     const Json& rows = reader.member("rows");
     if (!rows.is_array() || rows.empty())
       base::refuse(rows, "rows", "pairs of rows and nanoseconds", reader.where_);
@@ -194,7 +194,7 @@ Json layers_to_json(const CostModel::Options& options) {
                   {"saved_bytes_per_token", block.saved_bytes_per_token},
                   {"deferred_bytes_per_token", block.deferred_bytes_per_token}};
       put_decode(row, "decode", block.decode);
-      for (const auto& [format, times] : block.narrow) {
+      for (const auto& [format, times] : block.low_precision) {
         row["low_precision"][std::string(name_of(format))] = {
             {"forward", to_json(times.forward)},
             {"backward_input", to_json(times.backward_input)},
@@ -245,12 +245,13 @@ void read_layer(const Json& json, const std::string& where, const model::Program
     kinds.back().decode = reader.decode("head_decode");
   }
   block.decode = reader.decode("decode");
-  for (const base::ProductFormat format : base::kNarrowFormats) {
+  for (const base::GemmFormat format : base::kLowPrecisionFormats) {
     const std::string name(name_of(format));
     if (!reader.has("low_precision") || !reader.object("low_precision").has(name)) continue;
     const Reader times = reader.object("low_precision").object(name);
-    block.narrow[format] = {times.quadratic("forward", kRefused), times.quadratic("backward_input", kRefused),
-                            times.quadratic("backward_weight", kAllowed)};
+    block.low_precision[format] = {times.quadratic("forward", kRefused),
+                                   times.quadratic("backward_input", kRefused),
+                                   times.quadratic("backward_weight", kAllowed)};
   }
   block.saved_bytes_per_token = reader.integer("saved_bytes_per_token", 1, kMostBytesPerToken);
   block.deferred_bytes_per_token = reader.integer("deferred_bytes_per_token", 0, kMostBytesPerToken);

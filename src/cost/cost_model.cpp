@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cost/expert_travel.h"
+#include "cost/token_dispatch_cost.h"
 #include "model/shape_figures.h"
 
 namespace sluice::cost {
@@ -46,7 +46,7 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
     const model::TokenWork work = program.kind_at(position).work();
     if (work.window > 0) ++counts.windowed;
     if (work.scanned > 0) ++counts.recurrent;
-    if (work.visited > 0) ++counts.experts;
+    if (work.routed > 0) ++counts.experts;
     figures->before.push_back(counts);
   }
   for (const auto& [tp, kinds] : options.kinds_by_tp) {
@@ -68,7 +68,7 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
       const model::TokenWork work = program.kind_at(position).work();
       const auto add_visited = [&](std::vector<Wide>& of, const Quadratic& all) {
         if (of.empty()) of.push_back(0);
-        of.push_back(of.back() + all.share(work.visited, std::max<int64_t>(1, work.products)).b);
+        of.push_back(of.back() + all.share(work.routed, std::max<int64_t>(1, work.products)).b);
       };
       add_visited(sums.visited_forward, times.forward);
       add_visited(sums.visited_input, times.backward_input);
@@ -108,7 +108,7 @@ int64_t CostModel::decode_ns(const strategy::Scheme& scheme, base::Interval run,
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
     if (count[kind] == 0) continue;
     const bool windowed = window() > 0 && program().kinds()[kind]->work().window > 0;
-    const int64_t rows = kind + 1 == kinds.size() ? work.spoken : work.rows;
+    const int64_t rows = kind + 1 == kinds.size() ? work.sampled_rows : work.rows;
     sum += count[kind] * cost::decode_ns(kinds[kind].decode, work, rows, windowed);
   }
   return sum * pace_percent_ / 100;
@@ -139,22 +139,22 @@ std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
   return schemes;
 }
 
-int64_t CostModel::seated(const strategy::Scheme& scheme, int64_t of_all) const {
-  const int64_t even = divide_up(of_all, scheme.experts), spare = options().spare_experts;
-  if (scheme.experts == 1 || spare == 0) return even;
+int64_t CostModel::in_expert_slots(const strategy::Scheme& scheme, int64_t of_all) const {
+  const int64_t even = divide_up(of_all, scheme.ep), spare = options().redundant_experts;
+  if (scheme.ep == 1 || spare == 0) return even;
   return even + divide_up(of_all, options().shape.experts.count) * spare;
 }
 
-int64_t CostModel::busiest_percent(const strategy::Scheme& scheme) const {
-  const auto known = options().busiest_percent.find(scheme.experts);
-  return known == options().busiest_percent.end() ? kBusiestPercent : known->second;
+int64_t CostModel::expert_imbalance_percent(const strategy::Scheme& scheme) const {
+  const auto known = options().expert_imbalance_percent.find(scheme.ep);
+  return known == options().expert_imbalance_percent.end() ? kExpertImbalancePercent : known->second;
 }
 
 // Of one kind alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
 Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   Quadratic priced = priced_times(scheme, kind, run);
   if (narrow_) priced = narrowed_times(priced, scheme, kind, run);
-  if (scheme.experts > 1) priced += divided_times(scheme, kind, run);
+  if (scheme.ep > 1) priced += divided_times(scheme, kind, run);
   if (branches()) {
     const Quadratic attended = priced.share(attended_ppm_, kWhole);
     priced.a = attended.a;
@@ -180,11 +180,12 @@ Quadratic CostModel::priced_times(const strategy::Scheme& scheme, CellKind kind,
           narrow(last.a_windowed - first.a_windowed)};
 }
 
-bool CostModel::knows(base::ProductFormat format, const strategy::Scheme& scheme) const {
+bool CostModel::knows(base::GemmFormat format, const strategy::Scheme& scheme) const {
   const auto kinds = options().kinds_by_tp.find(scheme.tp);
   if (kinds == options().kinds_by_tp.end()) return false;
   const auto blocks = std::span(kinds->second).subspan(1, kinds->second.size() - 2);
-  return std::ranges::all_of(blocks, [&](const KindCost& kind) { return kind.narrow.contains(format); });
+  return std::ranges::all_of(blocks,
+                             [&](const KindCost& kind) { return kind.low_precision.contains(format); });
 }
 
 // The run's times with those of narrow layers in place of their own.
@@ -200,7 +201,7 @@ Quadratic CostModel::narrowed_times(Quadratic times, const strategy::Scheme& sch
     const int64_t position = program().blocks().begin + layer;
     if (position < run.begin || position >= run.end) continue;
     const KindCost& own = kind_cost(scheme, position);
-    const Quadratic narrow = own.narrow.at(narrow_->format).*of_cell, wide = own.times.*of_cell;
+    const Quadratic narrow = own.low_precision.at(narrow_->format).*of_cell, wide = own.times.*of_cell;
     const bool windowed = program().kind_at(position).work().window > 0;
     (windowed ? times.a_windowed : times.a) += narrow.a - wide.a;
     times.b += narrow.b - wide.b;
@@ -223,23 +224,24 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
     return before[static_cast<size_t>(run.end)] - before[static_cast<size_t>(run.begin)];
   };
   const Wide forward = of_run(sums.visited_forward), weight = of_run(sums.visited_weight);
-  const int64_t busiest = busiest_percent(scheme);
+  const int64_t busiest = expert_imbalance_percent(scheme);
   if (kind == CellKind::kBackwardWeight) return {0, narrow(weight * (busiest - 100) / 100)};
   const bool backward = kind == CellKind::kBackwardInput;
-  const bool keeps_travelled = options().share_traits.keeps_travelled;
-  const int64_t kept_percent = !policy_.keeps_visits() ? 0 : keeps_travelled ? busiest : 100;
+  const bool keeps_travelled = options().fsdp_traits.keeps_dispatched;
+  const int64_t kept_percent = !policy_.keeps_dispatched() ? 0 : keeps_travelled ? busiest : 100;
   const Wide again = backward ? forward * 2 / 3 * (busiest - kept_percent) / 100 : 0;
   const Wide once = backward ? of_run(sums.visited_input) : forward;
   const strategy::Topology& topology = options().topology;
-  const LinkTimes& between = options().link(topology.level_between_nodes(scheme.experts * scheme.tp));
-  const ExpertTravel travel = expert_travel(options().shape, options().memory.element_bytes, scheme,
-                                            {options().intra, between, topology});
+  const LinkTimes& between = options().link(topology.level_between_nodes(scheme.ep * scheme.tp));
+  const TokenDispatchCost travel = token_dispatch_cost(options().shape, options().memory.element_bytes,
+                                                       scheme, {options().intra, between, topology});
   const Wide moving = Wide{backward && !keeps_travelled ? travel.backward : travel.forward} * layers;
   const Wide hides = (once + (backward ? weight : 0)) * busiest / 100 + again;
   const Wide more = once * (busiest - 100) / 100 + again;
-  const Wide shown =
-      options().share_traits.travel_waits ? moving : moving / kUsualWaves + std::max<Wide>(0, moving - hides);
-  return {0, narrow(more + shown), layers * (kUsualWaves + 2) * travel.latency_ns};
+  const Wide shown = options().fsdp_traits.dispatch_waits
+                         ? moving
+                         : moving / kUsualDispatchChunks + std::max<Wide>(0, moving - hides);
+  return {0, narrow(more + shown), layers * (kUsualDispatchChunks + 2) * travel.latency_ns};
 }
 
 CostModel::BlockCounts CostModel::counts_of(base::Interval run) const {
@@ -308,7 +310,7 @@ Quadratic CostModel::recompute_times(const strategy::Scheme& scheme, base::Inter
     const model::TokenWork work = program().kind_at(begin).work();
     const Quadratic forward = own_times({.tp = scheme.tp, .pp = scheme.pp}, CellKind::kForward, {begin, end});
     // Rows that travel have their experts' gate and up made again whatever the policy.
-    const int64_t recomputed = work.recomputed - (scheme.experts > 1 ? work.visited * 2 / 3 : 0);
+    const int64_t recomputed = work.recomputed - (scheme.ep > 1 ? work.routed * 2 / 3 : 0);
     times += {0, forward.share(recomputed, work.products).b, forward.c_ns};
   }
   return times;

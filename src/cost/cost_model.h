@@ -1,7 +1,7 @@
 // How long things take, in integers: fixed-point coefficients, 128-bit products, nanoseconds. Once a
 // calibration is loaded no floating point is used, so every rank and every compiler computes the same plan.
 // Times are estimates; what memory holds is proved (cost/memory_cost.h), what lanes that share parameters pay
-// stands in cost/share_cost.h, what others published in cost/published_table.h.
+// stands in cost/fsdp_cost.h, what others published in cost/published_table.h.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "base/gemm_format.h"
 #include "base/interval.h"
-#include "base/product_format.h"
 #include "cost/cell_kind.h"
 #include "cost/decode_cost.h"
 #include "cost/exchange_set.h"
@@ -44,7 +44,7 @@ struct KindCost {
   int64_t saved_bytes_per_token = 0;     // kept from forward to backward
   int64_t deferred_bytes_per_token = 0;  // beyond those, until a deferred weight gradient
   DecodeCost decode = {};
-  std::map<base::ProductFormat, OperationTimes> narrow = {};  // of blocks, where that is known
+  std::map<base::GemmFormat, OperationTimes> low_precision = {};  // of blocks, where that is known
   bool operator==(const KindCost&) const = default;
 };
 
@@ -53,7 +53,7 @@ struct KindCost {
 enum class BackwardCells : uint8_t { kSplit, kOne };
 
 // What other programs do with parameters that lanes share (ZeRO, FSDP), in which ours has no part.
-struct ShareTraits {
+struct FsdpTraits {
   // Gradients go round all lanes, each adding its own, as gathers do: between nodes they cross each adapter
   // once, but the order of sums is that of the ring.
   bool sums_in_ring = false;
@@ -63,12 +63,12 @@ struct ShareTraits {
   // (data parallelism with optimiser states cut by ZeRO-1).
   bool holds_whole = false;
   // All that is made of rows that travelled to experts stays until the backward: the rows come once.
-  bool keeps_travelled = false;
+  bool keeps_dispatched = false;
   // Rows travel to experts and back before and behind their products, not beside other waves'.
-  bool travel_waits = false;
+  bool dispatch_waits = false;
   // What a pass takes besides where its share groups lie on several nodes, as measured by somebody.
   int64_t pass_ns = 0;
-  bool operator==(const ShareTraits&) const = default;
+  bool operator==(const FsdpTraits&) const = default;
 };
 
 struct MemoryModel {
@@ -135,14 +135,14 @@ class CostModel {
     SchemeTable scheme_times;
     // How systems differ that are compared with this one; calibration files do not say it.
     BackwardCells backward_cells = BackwardCells::kSplit;
-    ShareTraits share_traits;
+    FsdpTraits fsdp_traits;
     ExchangeSet exchanges;       // that planners choose from
     model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
     // Where lanes divide experts: seats of a lane beyond its even part of them (strategy/expert_placement.h);
     // and by how many lanes these are, what the busiest one's experts take, in hundredths of the mean one's.
-    // Of others kBusiestPercent is taken.
-    int spare_experts = 0;
-    std::map<int, int> busiest_percent = {};
+    // Of others kExpertImbalancePercent is taken.
+    int redundant_experts = 0;
+    std::map<int, int> expert_imbalance_percent = {};
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
     // passes stands in the bytes above.
     bool repeat_forward = false;
@@ -175,13 +175,13 @@ class CostModel {
   CostModel on(const strategy::Pipeline& pipeline) const {
     CostModel model = slowed(pipeline.priced_percent());
     model.memory_bytes_ = pipeline.device.memory_bytes;
-    model.narrow_ = pipeline.device.narrow;
+    model.narrow_ = pipeline.device.low_precision;
     return model;
   }
   // Null: all products as the run computes.
-  const strategy::NarrowProducts* narrow_products() const { return narrow_.get(); }
+  const strategy::LowPrecisionGemms* low_precision_gemms() const { return narrow_.get(); }
   // Whether it is known what the blocks take with products in the format, under the scheme's TP degree.
-  bool knows(base::ProductFormat format, const strategy::Scheme& scheme) const;
+  bool knows(base::GemmFormat format, const strategy::Scheme& scheme) const;
   // What a rank may use.
   int64_t device_bytes() const { return memory_bytes_ > 0 ? memory_bytes_ : options().memory.device_bytes; }
   // The same of sequences with branches, priced by their lengths alone: they attend to so many millionths of
@@ -202,13 +202,13 @@ class CostModel {
   // experts or narrow keys, only in the input gradient.
   bool splits_backward(const strategy::Scheme& scheme) const {
     const bool narrow_rings = options().shape.latent.kv_rank > 0 && scheme.cp > 1;
-    return scheme.pp > 1 && scheme.experts == 1 && !narrow_rings && !policy_.recomputes() &&
+    return scheme.pp > 1 && scheme.ep == 1 && !narrow_rings && !policy_.recomputes() &&
            policy_.offload_permille == 0;
   }
 
   // Of parameters of all of a layer's experts, how many a lane has seats for.
-  int64_t seated(const strategy::Scheme& scheme, int64_t of_all) const;
-  int64_t busiest_percent(const strategy::Scheme& scheme) const;
+  int64_t in_expert_slots(const strategy::Scheme& scheme, int64_t of_all) const;
+  int64_t expert_imbalance_percent(const strategy::Scheme& scheme) const;
 
   // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything
   // below that takes a scheme throws InputError naming it when the calibration has no figures for it.
@@ -315,7 +315,7 @@ class CostModel {
 
   std::shared_ptr<const Figures> figures_;
   strategy::MemoryPolicy policy_;
-  std::shared_ptr<const strategy::NarrowProducts> narrow_;
+  std::shared_ptr<const strategy::LowPrecisionGemms> narrow_;
   int64_t memory_bytes_ = 0;  // of a rank; 0: the options'
   int pace_percent_ = 100;
   static constexpr int64_t kWhole = 1'000'000;

@@ -147,7 +147,7 @@ TEST(Work, LanesShareAttentionAndKeepTheirTokens) {
 // Pairs of a token with those that it sees, twice, but for what l² leaves out of l·(l + 1) too.
 // Pairs of a token and one that it sees, twice and without itself on the diagonal, as squares count them.
 TEST(Work, BranchesAttendToThePrefixAndThemselves) {
-  const strategy::UnitSequence alike{0, 100 + 3 * 40, 100, 40};
+  const strategy::MicroBatchSequence alike{0, 100 + 3 * 40, 100, 40};
   EXPECT_EQ(Work::of_lane(220, alike, 1).squares, 100 * 100 + 3 * (140 * 140 - 100 * 100));
   EXPECT_EQ(Work::of_lane(220, alike, 1).tokens, 220);
   for (const int64_t window : {1, 30, 90, 120, 500}) {
@@ -157,7 +157,7 @@ TEST(Work, BranchesAttendToThePrefixAndThemselves) {
   EXPECT_EQ(Work::of_lane(55, alike, 4).squares, Work::of_lane(220, alike, 1).squares / 4);
   // Of different ones the sum of squares is that of their mean token's.
   const strategy::Sequence sequence{.length_tokens = 10 + 60, .branches = {10, 50}};
-  const strategy::UnitSequence different = strategy::unit_sequence(0, sequence);
+  const strategy::MicroBatchSequence different = strategy::micro_batch_sequence(0, sequence);
   EXPECT_NEAR(static_cast<double>(Work::of_lane(70, different, 1).squares),
               10 * 10 + 2 * 10 * 60 + 10 * 10 + 50 * 50, 60);
 }
@@ -268,7 +268,7 @@ TEST(CostModel, RecomputingKeepsBordersAndRepeatsTheForwardWithoutAttention) {
   const model::TokenBytes bytes = keep.program().kind_at(1).bytes({1}, 4);
   const Scheme one;
   EXPECT_EQ(MemoryCost(recompute, one).kept_bytes_per_token(1),
-            (1000 * bytes.border + bytes.saved - 1) / bytes.saved);
+            (1000 * bytes.recompute_input + bytes.saved - 1) / bytes.saved);
   EXPECT_GT(MemoryCost(recompute, one).max_len_tokens(1), MemoryCost(keep, one).max_len_tokens(1));
   // Of the 30,720 matrix elements the MLP's second, 6,144, does nothing again.
   const Quadratic again = recompute.recompute_times(one, {1, 6});

@@ -23,13 +23,13 @@ Wide seen(int64_t first, int64_t last, int64_t window) {
 void DecodeWork::add(int64_t begin, int64_t end, bool says, int64_t window) {
   if (end - begin == 1) {
     add_one_each(begin, window);
-    spoken -= says ? 0 : 1;
+    sampled_rows -= says ? 0 : 1;
     return;
   }
-  ++texts;
+  ++sequences;
   rows += end - begin;
-  spoken += says ? 1 : 0;
-  const auto see = [&](Sight& sight, int64_t through) {
+  sampled_rows += says ? 1 : 0;
+  const auto see = [&](AttentionWork& sight, int64_t through) {
     sight.chunk_keys += through == 0 ? end : std::min(end, through + end - begin - 1);
     sight.pairs += seen(begin + 1, end, through);
   };
@@ -38,11 +38,11 @@ void DecodeWork::add(int64_t begin, int64_t end, bool says, int64_t window) {
 }
 
 void DecodeWork::add_one_each(int64_t begin, int64_t window) {
-  ++texts;
+  ++sequences;
   ++rows;
-  ++spoken;
-  all.keys += seen(begin + 1, begin + passes, 0);
-  if (window > 0) windowed.keys += seen(begin + 1, begin + passes, window);
+  ++sampled_rows;
+  all.keys += seen(begin + 1, begin + engine_steps, 0);
+  if (window > 0) windowed.keys += seen(begin + 1, begin + engine_steps, window);
 }
 
 int64_t of_rows_ns(std::span<const DecodeCost::Point> points, int64_t rows) {
@@ -57,11 +57,11 @@ int64_t of_rows_ns(std::span<const DecodeCost::Point> points, int64_t rows) {
 }
 
 int64_t decode_ns(const DecodeCost& cost, const DecodeWork& work, int64_t rows, bool windowed) {
-  const DecodeWork::Sight& sight = windowed ? work.windowed : work.all;
+  const DecodeWork::AttentionWork& sight = windowed ? work.windowed : work.all;
   const Wide attending =
       cost.key * sight.keys + std::max(cost.key * sight.chunk_keys, cost.pair * sight.pairs);
-  const Wide each = of_rows_ns(cost.by_rows, rows) + work.texts * cost.text_ns;
-  return narrow(work.passes * each + (attending >> Quadratic::kFractionBits), kLongestNs);
+  const Wide each = of_rows_ns(cost.by_rows, rows) + work.sequences * cost.state_ns;
+  return narrow(work.engine_steps * each + (attending >> Quadratic::kFractionBits), kLongestNs);
 }
 
 }  // namespace sluice::cost

@@ -14,18 +14,18 @@ namespace sluice::cost {
 // What goes through in one pass; or in several with as many rows each, of which keys are the sum.
 struct DecodeWork {
   // With all tokens before it, and with those that a window of the model lets it see.
-  struct Sight {
+  struct AttentionWork {
     Wide keys = 0;        // read for one row each
     Wide chunk_keys = 0;  // read for several rows of a text
     Wide pairs = 0;       // of such a row with a key
-    bool operator==(const Sight&) const = default;
+    bool operator==(const AttentionWork&) const = default;
   };
 
-  int64_t passes = 1;
-  int64_t texts = 0;   // a pass
-  int64_t rows = 0;    // likewise
-  int64_t spoken = 0;  // of these, behind which a token is drawn
-  Sight all, windowed;
+  int64_t engine_steps = 1;
+  int64_t sequences = 0;     // a pass
+  int64_t rows = 0;          // likewise
+  int64_t sampled_rows = 0;  // of these, behind which a token is drawn
+  AttentionWork all, windowed;
 
   // A text's tokens [begin, end). `window`: the model's; 0: none.
   void add(int64_t begin, int64_t end, bool says, int64_t window);
@@ -47,7 +47,7 @@ struct DecodeCost {
   // several rows of a text go through.
   int64_t key = 0;
   int64_t pair = 0;
-  int64_t text_ns = 0;  // of a recurrent layer's state, read and written
+  int64_t state_ns = 0;  // of a recurrent layer's state, read and written
 
   bool operator==(const DecodeCost&) const = default;
 };

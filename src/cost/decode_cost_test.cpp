@@ -17,7 +17,7 @@ TEST(DecodeWork, CountsWhatEachRowSees) {
     const int64_t begin = rng.between(0, 50), rows = rng.between(1, 30),
                   window = rng.between(0, 1) * rng.between(1, 40);
     DecodeWork expected;
-    const auto see = [&](DecodeWork::Sight& sight, int64_t through) {
+    const auto see = [&](DecodeWork::AttentionWork& sight, int64_t through) {
       int64_t first = begin;  // key that some row sees
       for (int64_t row = begin; row < begin + rows; ++row) {
         const int64_t seen = through == 0 ? row + 1 : std::min(row + 1, through);
@@ -33,20 +33,20 @@ TEST(DecodeWork, CountsWhatEachRowSees) {
     EXPECT_EQ(work.all, expected.all);
     EXPECT_EQ(work.windowed, expected.windowed);
     EXPECT_EQ(work.rows, rows);
-    EXPECT_EQ(work.spoken, 1);
+    EXPECT_EQ(work.sampled_rows, 1);
   }
 }
 
 TEST(DecodeWork, OfPassesAlikeIsTheirSum) {
   for (const int64_t window : {0, 7}) {
-    DecodeWork run{.passes = 20}, sum;
+    DecodeWork run{.engine_steps = 20}, sum;
     for (const int64_t begin : {0, 3, 40}) {
       run.add_one_each(begin, window);
       for (int64_t pass = 0; pass < 20; ++pass) sum.add(begin + pass, begin + pass + 1, true, window);
     }
     EXPECT_EQ(run.all, sum.all);
     EXPECT_EQ(run.windowed, sum.windowed);
-    EXPECT_EQ(run.passes * run.rows, sum.rows);
+    EXPECT_EQ(run.engine_steps * run.rows, sum.rows);
   }
 }
 

@@ -20,11 +20,12 @@ std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& 
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     const strategy::Scheme& scheme = plan.pipelines[p].pipeline.scheme;
     const int64_t heads = model::most_head_lanes(shape, scheme.tp);
-    for (const strategy::Unit& unit : plan.pipelines[p].units) {
-      if (unit.head_lanes() <= heads) continue;
-      return base::text("ring ", unit.ring, " of pipeline ", p, " ", to_text(scheme), ": ", unit.head_lanes(),
-                        " lanes exchange heads, but of the model's ", shape.heads, " a TP rank has ", heads,
-                        ": use fewer lanes, nested with head groups of at most ", heads, ", or a ring");
+    for (const strategy::PipelineMicroBatch& micro_batch : plan.pipelines[p].micro_batches) {
+      if (micro_batch.head_lanes() <= heads) continue;
+      return base::text("ring ", micro_batch.number, " of pipeline ", p, " ", to_text(scheme), ": ",
+                        micro_batch.head_lanes(), " lanes exchange heads, but of the model's ", shape.heads,
+                        " a TP rank has ", heads, ": use fewer lanes, nested with head groups of at most ",
+                        heads, ", or a ring");
     }
   }
   return "";
@@ -134,7 +135,7 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
                                    cost.options().memory.element_bytes);
   }
   held_travelling_bytes_ =
-      held_bytes(scheme, cost, travelling_bytes(shape, scheme, cost.options().memory.element_bytes));
+      held_bytes(scheme, cost, moving_query_bytes(shape, scheme, cost.options().memory.element_bytes));
   const int64_t again =
       cost.options().repeat_forward ? strategy::MemoryPolicy::kAll : cost.policy().recompute_permille;
   for (int stage = 0; stage < scheme.pp; ++stage) {
@@ -229,7 +230,7 @@ ExchangeTimes Exchanges::times_of(const Times& times, const LanePlace& place, in
 
 Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LanePlace& place,
                                       const ExchangeChoice& choice) const {
-  if (!strategy::queries_travel(choice.exchange))
+  if (!strategy::moves_queries(choice.exchange))
     return exposed(stage, shared, place, choice.head_lanes(place.lanes));
   const Stage& of = stages_[static_cast<size_t>(stage)];
   return {travelling_ns(of, true, shared, place, choice.exchange),
@@ -303,7 +304,7 @@ int64_t Exchanges::credit_tokens(const ExchangeChoice& choice, int lanes, int64_
 }
 
 int64_t Exchanges::held_bytes_of(const ExchangeChoice& choice, int lanes) const {
-  if (strategy::queries_travel(choice.exchange)) return held_travelling_bytes_;
+  if (strategy::moves_queries(choice.exchange)) return held_travelling_bytes_;
   return held_bytes_[static_cast<size_t>(choice.head_lanes(lanes))];
 }
 
@@ -351,7 +352,7 @@ Exchanges::Placed::Placed(const Exchanges& of, int stage, const LanePlace& place
     : of_(of), stage_(stage), place_(place), max_tokens_(max_tokens) {
   const auto add = [&](const Allowed& allowed) {
     Choice& placed = choices_.emplace_back(Choice{.allowed = allowed, .forward = {}, .backward = {}});
-    if (strategy::queries_travel(allowed.choice.exchange)) return;
+    if (strategy::moves_queries(allowed.choice.exchange)) return;
     const Stage& times = of.stages_[static_cast<size_t>(stage)];
     const int head_lanes = allowed.choice.head_lanes(place.lanes);
     placed.forward = of.times_of(times.forward, place, head_lanes);
@@ -363,7 +364,7 @@ Exchanges::Placed::Placed(const Exchanges& of, int stage, const LanePlace& place
 
 Exchanges::Exposed Exchanges::Placed::exposed(const Choice& choice, const Work& shared,
                                               int64_t enough_ns) const {
-  if (strategy::queries_travel(choice.allowed.choice.exchange))
+  if (strategy::moves_queries(choice.allowed.choice.exchange))
     return of_.exposed(stage_, shared, place_, choice.allowed.choice);
   Exposed of{.backward_ns = choice.backward.exposed_ns(shared, enough_ns)};
   if (of.backward_ns < enough_ns)
@@ -395,7 +396,7 @@ Exchanges::Placed::Least Exchanges::Placed::find(const Work& shared) const {
 }
 
 int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const {
-  if (allowed_.queries_travel()) return 0;
+  if (allowed_.moves_queries()) return 0;
   const bool in_node = lanes <= most_in_node;
   const int nodes = (lanes + most_in_node - 1) / most_in_node;
   int64_t least_ns = -1;

@@ -1,4 +1,5 @@
-// What the exchange between a unit's lanes adds to its cells beside their work, and which one adds least.
+// What the exchange between a micro-batch's lanes adds to its cells beside their work, and which one adds
+// least.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@
 
 namespace sluice::cost {
 
-// Why some unit of the plan cannot exchange as it says, with the number and a way out, or "": a lane that
-// exchanges heads needs at least one of its TP rank's.
+// Why some micro-batch of the plan cannot exchange as it says, with the number and a way out, or "": a lane
+// that exchanges heads needs at least one of its TP rank's.
 std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& plan);
 
 // Of "auto", those that planners choose from by default; of "cycle" all in turn; of a name of one that one.
@@ -25,7 +26,7 @@ ExchangeSet parse_exchange_set(const std::string& name);
 // The same machine and model, where planners may choose from these.
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges);
 
-// How the lanes of a unit lie on nodes.
+// How the lanes of a micro-batch lie on nodes.
 struct LanePlace {
   int lanes = 1;
   int fewest = 1;  // lanes on the node that has fewest of them
@@ -49,17 +50,17 @@ struct LanePlace {
   static LanePlace aligned(int lanes, int tp, const strategy::Topology& topology);
 };
 
-// An exchange as units name it.
+// An exchange as micro-batches name it.
 struct ExchangeChoice {
   strategy::Exchange exchange = strategy::Exchange::kRing;
   int nested_lanes = 0;
 
-  int head_lanes(int lanes) const;  // of a unit of so many: those that exchange heads
+  int head_lanes(int lanes) const;  // of a micro-batch of so many: those that exchange heads
   bool operator==(const ExchangeChoice&) const = default;
 };
 
-// What a unit's lanes add to one kind of its cells by an exchange in which queries stay, its figures looked
-// up.
+// What a micro-batch's lanes add to one kind of its cells by an exchange in which queries stay, its figures
+// looked up.
 struct ExchangeTimes {
   // Of heads of so many layers, that go there and back within head groups.
   struct Rows {
@@ -83,7 +84,7 @@ struct ExchangeTimes {
   int64_t exposed_ns(const Work& shared, int64_t enough_ns = std::numeric_limits<int64_t>::max()) const;
 };
 
-// Of the units of one scheme, under a cost model's memory policy.
+// Of the micro-batches of one scheme, under a cost model's memory policy.
 //
 // A head group of g lanes exchanges heads twice in a forward (queries, keys and values there, outputs back)
 // and twice in a backward (their gradients). A lane with n query and m key heads moves (g − 1)·(2n + 2m)·d
@@ -106,8 +107,8 @@ class Exchanges {
     int64_t backward_ns = 0;  // of the input gradient
     int64_t both_ns() const { return forward_ns + backward_ns; }
   };
-  // Of a unit's cells on one stage. `shared`: its fullest lane's work, all of it shared. REQUIRES: head_lanes
-  // divides the lanes, and there are heads for it.
+  // Of a micro-batch's cells on one stage. `shared`: its fullest lane's work, all of it shared. REQUIRES:
+  // head_lanes divides the lanes, and there are heads for it.
   Exposed exposed(int stage, const Work& shared, const LanePlace& place, int head_lanes) const;
   Exposed exposed(int stage, const Work& shared, const LanePlace& place, const ExchangeChoice& choice) const;
 
@@ -122,22 +123,22 @@ class Exchanges {
   // with the same times and place as another may be left out.
   ExchangeChoice cheapest(const Work& shared, int64_t tokens, std::span<const StagePlace> stages,
                           int64_t max_tokens) const;
-  // For proofs. The same at least, for any such unit on as many lanes of nodes of which each has at most
-  // most_in_node.
+  // For proofs. The same at least, for any such micro-batch on as many lanes of nodes of which each has at
+  // most most_in_node.
   int64_t floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const;
-  // What a unit that exchanges heads over all its lanes, so many or more, exposes on them together, at least,
-  // for each of its sequences of such a length. Latencies are not counted, which are more than what rounding
-  // takes off. Nothing where no unit may.
+  // What a micro-batch that exchanges heads over all its lanes, so many or more, exposes on them together, at
+  // least, for each of its sequences of such a length. Latencies are not counted, which are more than what
+  // rounding takes off. Nothing where no micro-batch may.
   std::optional<int64_t> heads_area_ns(int stage, int64_t length, int lanes, int most_in_node) const;
-  // The same of a nested unit's head groups of so many lanes, without the ring between them.
+  // The same of a nested micro-batch's head groups of so many lanes, without the ring between them.
   std::optional<int64_t> head_groups_area_ns(int stage, int64_t length, int head_lanes) const;
 
   int most_head_lanes() const { return static_cast<int>(most_.size()) - 1; }
   bool alike(int stage, int other) const {
     return stages_[static_cast<size_t>(stage)] == stages_[static_cast<size_t>(other)];
   }
-  // What the tokens on a lane of a unit of so many take of its credit, which is counted in tokens of rings:
-  // as much more as they hold from forward to backward, and at work. Rounded up.
+  // What the tokens on a lane of a micro-batch of so many take of its credit, which is counted in tokens of
+  // rings: as much more as they hold from forward to backward, and at work. Rounded up.
   int64_t credit_tokens(const ExchangeChoice& choice, int lanes, int64_t tokens) const;
 
  private:
@@ -188,8 +189,8 @@ class Exchanges {
   std::vector<Stage> stages_;
 };
 
-// What the cheapest exchange exposes on one stage, were it the only one, of units whose lanes all lie alike:
-// for whoever asks it of many.
+// What the cheapest exchange exposes on one stage, were it the only one, of micro-batches whose lanes all lie
+// alike: for whoever asks it of many.
 class Exchanges::Placed {
  public:
   // `of` must outlive it.

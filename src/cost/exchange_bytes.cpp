@@ -22,7 +22,7 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& 
   const int64_t q = heads.queries * shape.head_dim, block = 2 * heads.keys * shape.head_dim;
   const int64_t run_q = head_lanes * most.queries * shape.head_dim;
   const int64_t run_block = head_lanes * 2 * most.keys * shape.head_dim;
-  const int64_t ffn = model::least_ffn(shape, scheme.experts) / tp;
+  const int64_t ffn = model::least_ffn(shape, scheme.ep) / tp;
   const int64_t statistics = (head_lanes * most.queries - heads.queries) * statistic_bytes;
   const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs lie there both ways
   const int64_t travels = 2 * (q + block) + run_q + run_block - (3 * ffn + run_q + q);
@@ -35,7 +35,7 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& 
   const int64_t ring = 2 * (run_q - q) + (5 + wide + windowed) * (run_block - block) +
                        (wide > 1 ? run_block - block + wide * (run_q - q) : 0);
   return {.saved = attended * element_bytes + statistics,
-          .border = statistics,
+          .recompute_input = statistics,
           .recomputed = attended * element_bytes,
           .forward = std::max<int64_t>(0, travels) * element_bytes,
           .backward = returns * element_bytes,
@@ -44,8 +44,8 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& 
 
 // Elements a token. Of the widest that travels three sets are there, two at hand and one that leaves; what is
 // made of it is wide, leaves and comes; backwards the lane's own keys have wide gradients.
-ExchangeBytes travelling_bytes(const model::Shape& shape, const strategy::Scheme& scheme,
-                               int64_t element_bytes) {
+ExchangeBytes moving_query_bytes(const model::Shape& shape, const strategy::Scheme& scheme,
+                                 int64_t element_bytes) {
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t wide = statistic_bytes / element_bytes;
   const model::HeadCounts heads = model::head_counts(shape, scheme.tp);
@@ -63,7 +63,7 @@ ExchangeBytes travelling_bytes(const model::Shape& shape, const strategy::Scheme
 int64_t kept_of(const ExchangeBytes& more, const CostModel& cost, base::Interval blocks) {
   if (cost.options().repeat_forward) return 0;
   const int64_t again = cost.recomputed_blocks(blocks);
-  return again * more.border + (blocks.size() - again) * more.saved;
+  return again * more.recompute_input + (blocks.size() - again) * more.saved;
 }
 
 }  // namespace sluice::cost

@@ -8,21 +8,21 @@
 namespace sluice::cost {
 
 // What exchanging heads adds to the activation bytes of one layer, a token of a lane, on the lane that has
-// most heads: beside a unit of as many lanes that exchanges over a ring.
+// most heads: beside a micro-batch of as many lanes that exchanges over a ring.
 struct ExchangeBytes {
-  int64_t saved = 0;       // queries, keys, values and outputs as attention takes them, and copied key heads
-  int64_t border = 0;      // of these, what a backward that recomputes the rest needs
-  int64_t recomputed = 0;  // what such a backward has made again besides
-  int64_t forward = 0;     // at work
-  int64_t backward = 0;    // at work, of a backward without a ring
-  int64_t nested = 0;      // at work, of one with a ring between runs
+  int64_t saved = 0;  // queries, keys, values and outputs as attention takes them, and copied key heads
+  int64_t recompute_input = 0;  // of these, what a backward that recomputes the rest needs
+  int64_t recomputed = 0;       // what such a backward has made again besides
+  int64_t forward = 0;          // at work
+  int64_t backward = 0;         // at work, of a backward without a ring
+  int64_t nested = 0;           // at work, of one with a ring between runs
 };
 // In runs of so many lanes. REQUIRES: there are heads for it.
 ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& scheme, int64_t element_bytes,
                              int head_lanes);
 // And that of queries that travel, with what they need and make: at work alone.
-ExchangeBytes travelling_bytes(const model::Shape& shape, const strategy::Scheme& scheme,
-                               int64_t element_bytes);
+ExchangeBytes moving_query_bytes(const model::Shape& shape, const strategy::Scheme& scheme,
+                                 int64_t element_bytes);
 // Of these, what stays of the blocks from forward to backward.
 int64_t kept_of(const ExchangeBytes& more, const CostModel& cost, base::Interval blocks);
 

@@ -1,4 +1,4 @@
-// Which exchanges a planner may choose for the units that lie on several lanes.
+// Which exchanges a planner may choose for the micro-batches that lie on several lanes.
 #pragma once
 
 namespace sluice::cost {
@@ -12,10 +12,10 @@ struct ExchangeSet {
   bool nested = true;
   bool balanced = false;
   bool queries = false;
-  // Of those that it can use a unit takes one by its number of tokens instead of the cheapest: to see all of
-  // them at work.
+  // Of those that it can use a micro-batch takes one by its number of tokens instead of the cheapest: to see
+  // all of them at work.
   bool in_turn = false;
-  bool queries_travel() const { return balanced || queries; }
+  bool moves_queries() const { return balanced || queries; }
   bool operator==(const ExchangeSet&) const = default;
 };
 

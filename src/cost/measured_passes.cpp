@@ -23,15 +23,15 @@ int64_t measured_pass_ns(const model::Shape& shape) {
 
 CostModel with_measured_passes(const CostModel& cost) {
   CostModel::Options options = cost.options();
-  options.share_traits.pass_ns = measured_pass_ns(options.shape);
+  options.fsdp_traits.pass_ns = measured_pass_ns(options.shape);
   return cost.with(std::move(options));
 }
 
 bool gathers_between_nodes(const strategy::Pipeline& pipeline, const strategy::Topology& topology) {
   const strategy::Scheme& scheme = pipeline.scheme;
-  if (scheme.share == 1) return false;
-  for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
-    const auto [first, last] = std::ranges::minmax(pipeline.share_group(0, lane, 0));
+  if (scheme.fsdp == 1) return false;
+  for (int lane = 0; lane < scheme.cp; lane += scheme.fsdp) {
+    const auto [first, last] = std::ranges::minmax(pipeline.fsdp_group(0, lane, 0));
     if (!topology.same_node(first, last)) return true;
   }
   return false;

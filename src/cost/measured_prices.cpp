@@ -28,7 +28,7 @@ void validate(const MeasuredPrices& prices) {
   if (prices.a + prices.b <= 0)
     throw base::InputError("prices: a and b are 0, so tokens take no time: measure longer micro-batches");
   base::require_in_range("prices: max_tokens", prices.max_tokens, kMicroBatch);
-  if (prices.scheme.cp != 1 || prices.scheme.share != 1) {
+  if (prices.scheme.cp != 1 || prices.scheme.fsdp != 1) {
     throw base::InputError(base::text("prices: the scheme is ", to_text(prices.scheme),
                                       ": give that of one lane, as <4,2,1>; several are computed from it"));
   }

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "cost/expert_travel.h"
+#include "cost/fsdp_cost.h"
 #include "cost/link_buffers.h"
 #include "cost/parameter_counts.h"
-#include "cost/share_cost.h"
+#include "cost/token_dispatch_cost.h"
 #include "model/shape_figures.h"
 
 namespace sluice::cost {
@@ -49,7 +49,7 @@ struct StageElements {
 StageElements stage_elements(const CostModel& cost, const strategy::Scheme& scheme, base::Interval run) {
   const model::Program& program = cost.program();
   const MemoryModel& memory = cost.options().memory;
-  const ShareTraits& traits = cost.options().share_traits;
+  const FsdpTraits& traits = cost.options().fsdp_traits;
   StageElements result;
   std::map<std::tuple<int, bool, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
   for (const int bucket : program.buckets_of(run)) {
@@ -57,8 +57,8 @@ StageElements stage_elements(const CostModel& cost, const strategy::Scheme& sche
     const auto [known, added] = alike.try_emplace({program.at(position).kind, trained, of_experts, coded});
     if (added) known->second = bucket_elements(program, memory, bucket, scheme.tp);
     // A lane's own experts, and others' parameters where they are not shared.
-    const int64_t whole = of_experts ? cost.seated(scheme, known->second) : known->second;
-    const int holders = of_experts ? scheme.holders_of_experts() : traits.holds_whole ? 1 : scheme.share;
+    const int64_t whole = of_experts ? cost.in_expert_slots(scheme, known->second) : known->second;
+    const int holders = of_experts ? scheme.expert_fsdp() : traits.holds_whole ? 1 : scheme.fsdp;
     const int64_t shared = divide_up(whole, holders);
     result.parameters += traits.keeps_gathered ? whole : shared;
     if (trained) result.gradients += shared;
@@ -75,8 +75,8 @@ int64_t link_buffer_bytes(const CostModel& cost, const strategy::Scheme& scheme,
   const base::Interval run = cost.stage_run(scheme, stage);
   const StageElements held = stage_elements(cost, scheme, run);
   // As link::Rounds cuts them: the embedding travels with the first blocks, the head with the last.
-  const int64_t rounds = std::max<int64_t>(
-      1, divide_up(cost.program().blocks_in(run).size(), int64_t{scheme.tp} * scheme.share));
+  const int64_t rounds =
+      std::max<int64_t>(1, divide_up(cost.program().blocks_in(run).size(), int64_t{scheme.tp} * scheme.fsdp));
   const int64_t moved =
       divide_up(held.parameters - held.ends, rounds) + (rounds == 1 ? held.ends : held.largest_end);
   return link_bytes(cost.options(), moved, world_size);
@@ -95,8 +95,8 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
          (counts_buffers(options()) ? narrow_copies_bytes(memory, divide_up(all.all - all.coded, world_size))
                                     : 0) +
          link_buffer_bytes(cost_, scheme_, stage, world_size) + (head ? memory.logits_chunk_bytes : 0) +
-         model::wave_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.experts},
-                           memory.element_bytes) +
+         model::dispatch_chunk_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.ep},
+                                     memory.element_bytes) +
          divide_up(memory.attention_bytes, scheme_.tp) +
          std::max({gathered_bytes(CellKind::kForward, run), gathered_bytes(CellKind::kBackward, run),
                    gathered_bytes(CellKind::kBackwardWeight, run)});
@@ -114,12 +114,12 @@ int64_t MemoryCost::fixed_bytes(int world_size) const {
 }
 
 int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
-  if (cost_.narrow_products() == nullptr) return 0;
+  if (cost_.low_precision_gemms() == nullptr) return 0;
   constexpr int64_t kFloatBytes = 4, kCodeBytes = 2;
   int64_t most = 0;
   for_each_kind_of_block(program().blocks(), [&](int64_t position) {
     for (const model::Parameter& matrix : program().kind_at(position).parameters()) {
-      if (!matrix.is_narrowed()) continue;
+      if (!matrix.takes_low_precision()) continue;
       const int64_t elements = divide_up(matrix.rows * matrix.columns, scheme_.tp);
       most = std::max(most, elements * (kFloatBytes + kCodeBytes) +
                                 tokens * (matrix.rows + matrix.columns) * kFloatBytes);
@@ -131,7 +131,7 @@ int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
 int64_t MemoryCost::expanded_bytes(base::Interval run) const {
   int64_t most = 0;
   for_each_kind_of_block(run, [&](int64_t position) {
-    most = std::max(most, expanded_elements(program(), position, scheme_.tp, scheme_.experts));
+    most = std::max(most, expanded_elements(program(), position, scheme_.tp, scheme_.ep));
   });
   return most * options().memory.element_bytes;
 }
@@ -148,31 +148,31 @@ void MemoryCost::for_each_kind_of_block(base::Interval run, Visit visit) const {
 
 model::TokenBytes MemoryCost::token_bytes(int64_t position) const {
   return program().kind_at(position).bytes(
-      {.tp = scheme_.tp, .expert_lanes = scheme_.experts, .keeps_visits = cost_.policy().keeps_visits()},
+      {.tp = scheme_.tp, .expert_lanes = scheme_.ep, .keeps_dispatched = cost_.policy().keeps_dispatched()},
       options().memory.element_bytes);
 }
 
 int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
   if (published_ == nullptr) {
     const int64_t known = cost_.kind_cost(scheme_, position).saved_bytes_per_token;
-    if (scheme_.experts == 1) return known;
+    if (scheme_.ep == 1) return known;
     // What was measured where lanes gather experts, less what is not kept of rows that travel.
     const int64_t gathering =
         program().kind_at(position).bytes({scheme_.tp}, options().memory.element_bytes).saved;
     const int64_t own =
         gathering == 0 ? known : wide_divide_up(Wide{known} * token_bytes(position).saved, gathering);
-    return own + travelled_bytes_per_token(position);
+    return own + dispatched_bytes_per_token(position);
   }
   return divide_up(published_->saved_bytes_per_token, program().blocks().size() / scheme_.pp);
 }
 
 // As if routing were even.
-int64_t MemoryCost::travelled_bytes_per_token(int64_t position) const {
-  const bool stays = options().share_traits.keeps_travelled && !options().repeat_forward;
-  if (!stays || program().kind_at(position).work().visited == 0) return 0;
+int64_t MemoryCost::dispatched_bytes_per_token(int64_t position) const {
+  const bool stays = options().fsdp_traits.keeps_dispatched && !options().repeat_forward;
+  if (!stays || program().kind_at(position).work().routed == 0) return 0;
   const model::Experts& experts = options().shape.experts;
-  const Wide lanes = Wide{visited_lanes_ppm(experts.count, experts.per_token, scheme_.experts)} *
-                     scheme_.experts * options().shape.hidden * options().memory.element_bytes;
+  const Wide lanes = Wide{dispatched_lanes_ppm(experts.count, experts.per_token, scheme_.ep)} * scheme_.ep *
+                     options().shape.hidden * options().memory.element_bytes;
   return wide_divide_up(lanes, 1'000'000);
 }
 
@@ -191,7 +191,7 @@ int64_t MemoryCost::kept_bytes_per_token(int64_t position, int head_lanes) const
   if (!cost_.recomputes(position)) return saved + exchanged;
   // What was measured or published, shared as the kind says.
   const model::TokenBytes bytes = token_bytes(position);
-  return wide_divide_up(Wide{saved} * bytes.border, bytes.saved) + exchanged;
+  return wide_divide_up(Wide{saved} * bytes.recompute_input, bytes.saved) + exchanged;
 }
 
 int64_t MemoryCost::recomputed_bytes_per_token(base::Interval run) const {
@@ -392,10 +392,10 @@ class Travelling {
   Travelling(const CostModel::Options& options, const strategy::Scheme& scheme)
       : memory_(options.memory),
         codecs_(options.codecs),
-        share_(scheme.share),
-        runs_(strategy::share_run_lanes(scheme, options.topology)),
-        adding_(runs_ > 1 && runs_ % scheme.experts == 0 ? runs_ : share_),
-        in_runs_(runs_ > 1 && runs_ < share_ && !options.share_traits.sums_in_ring) {}
+        share_(scheme.fsdp),
+        runs_(strategy::fsdp_run_lanes(scheme, options.topology)),
+        adding_(runs_ > 1 && runs_ % scheme.ep == 0 ? runs_ : share_),
+        in_runs_(runs_ > 1 && runs_ < share_ && !options.fsdp_traits.sums_in_ring) {}
 
   // Of gathers, where they are coded: what is sent and received of one of two neighbours.
   int64_t gathered(const AtHand& one, const AtHand& next) const {
@@ -453,7 +453,7 @@ class Travelling {
 }  // namespace
 
 int64_t MemoryCost::gathered_bytes(CellKind kind, base::Interval run) const {
-  if (scheme_.share == 1) return 0;
+  if (scheme_.fsdp == 1) return 0;
   const MemoryModel& memory = options().memory;
   const bool forward = kind == CellKind::kForward;
   std::vector<AtHand> operations;  // of equal ones three show all neighbours that there are
@@ -461,11 +461,11 @@ int64_t MemoryCost::gathered_bytes(CellKind kind, base::Interval run) const {
   for (const base::Interval of : alike_runs(program(), kind, run)) {
     const OperationElements own = operation_elements(program(), memory, of.begin, scheme_.tp);
     // A lane that holds its experts alone has them at hand, and their gradients, all through the step.
-    const int gathered = scheme_.holders_of_experts() == 1 ? 0 : 1;
-    const int others = options().share_traits.holds_whole ? 0 : 1;
+    const int gathered = scheme_.expert_fsdp() == 1 ? 0 : 1;
+    const int others = options().fsdp_traits.holds_whole ? 0 : 1;
     const ParameterCount count{
-        others * own.others.all + gathered * cost_.seated(scheme_, own.experts.all),
-        others * own.others.trained + gathered * cost_.seated(scheme_, own.experts.trained)};
+        others * own.others.all + gathered * cost_.in_expert_slots(scheme_, own.experts.all),
+        others * own.others.trained + gathered * cost_.in_expert_slots(scheme_, own.experts.trained)};
     const bool needs = gathers(program(), kind, of.begin) ||
                        (kind != CellKind::kBackwardWeight && stays_at_hand(program(), of.begin));
     const bool makes = forward ? of.begin == program().head() : true;
@@ -483,7 +483,7 @@ int64_t MemoryCost::gathered_bytes(CellKind kind, base::Interval run) const {
   for (size_t i = 0; i + 1 < operations.size(); ++i) {
     const AtHand &own = operations[i], &next = operations[i + 1];
     int64_t parameters = own.parameters + next.parameters + (i + 1 >= last ? kept : 0);
-    if (options().share_traits.keeps_gathered) parameters = 0;
+    if (options().fsdp_traits.keeps_gathered) parameters = 0;
     int64_t bytes = parameters * memory.element_bytes + own.made * memory.accumulator_bytes +
                     travelling.gathered(own, next);
     if (i > 0) {

@@ -38,8 +38,8 @@ class MemoryCost {
   int64_t saved_bytes_per_token(int64_t position) const;
   int64_t kept_bytes_per_token(int64_t position, int head_lanes = 1) const;
   int64_t deferred_bytes_per_token(int64_t position) const;
-  // Of rows that travelled to experts, where they stay (ShareTraits::keeps_travelled).
-  int64_t travelled_bytes_per_token(int64_t position) const;
+  // Of rows that travelled to experts, where they stay (FsdpTraits::keeps_dispatched).
+  int64_t dispatched_bytes_per_token(int64_t position) const;
   // What a lane with a micro-batch of so many tokens takes beside fixed_bytes, and of the host.
   int64_t bytes_of(int64_t tokens) const {
     return tokens * (held_bytes_per_token() + transient_bytes_per_token());
@@ -95,7 +95,7 @@ class MemoryCost {
   int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;  // a token's, beside other backwards'
   int64_t head_working_bytes(int64_t tokens, int64_t loss_tokens) const;
   // Of narrow products beside their operands and results: these as floats, and a matrix's codes
-  // (ops/narrow_product.h).
+  // (ops/low_precision_gemm.h).
   int64_t narrow_product_bytes(int64_t tokens) const;
   // Of coded matrices of a block of the run, expanded while it is at work.
   int64_t expanded_bytes(base::Interval run) const;

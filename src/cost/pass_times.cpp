@@ -7,7 +7,7 @@ namespace sluice::cost {
 namespace {
 
 // The first run that has operations, from `from` on.
-const SharedOperations* next_of(std::span<const SharedOperations> runs, size_t from) {
+const FsdpOperations* next_of(std::span<const FsdpOperations> runs, size_t from) {
   for (; from < runs.size(); ++from) {
     if (runs[from].count > 0) return &runs[from];
   }
@@ -15,20 +15,20 @@ const SharedOperations* next_of(std::span<const SharedOperations> runs, size_t f
 }
 
 // Of a run's compute time, what its first operations take.
-int64_t until(const SharedOperations& run, int64_t operations) {
+int64_t until(const FsdpOperations& run, int64_t operations) {
   return static_cast<int64_t>(static_cast<__int128>(run.compute_ns) * operations / run.count);
 }
 
 }  // namespace
 
-int64_t pass_ns(std::span<const SharedOperations> runs) {
-  const SharedOperations* first = next_of(runs, 0);
+int64_t pass_ns(std::span<const FsdpOperations> runs) {
+  const FsdpOperations* first = next_of(runs, 0);
   int64_t total_ns = first != nullptr ? first->gather_ns : 0;
   int64_t scatter_ns = 0, between_ns = 0, before_ns = 0;  // of the last operation, and between of that before
   for (size_t r = 0; r < runs.size(); ++r) {
-    const SharedOperations& run = runs[r];
+    const FsdpOperations& run = runs[r];
     if (run.count == 0) continue;
-    const SharedOperations* next = next_of(runs, r + 1);
+    const FsdpOperations* next = next_of(runs, r + 1);
     const auto slots = [&](int64_t begin, int64_t end, int64_t gather_ns) {
       const int64_t moved_ns = gather_ns + std::max(scatter_ns, before_ns);
       total_ns += std::max(until(run, end) - until(run, begin), (end - begin) * moved_ns);
@@ -44,15 +44,15 @@ int64_t pass_ns(std::span<const SharedOperations> runs) {
   return total_ns + std::max(scatter_ns, before_ns) + between_ns;
 }
 
-std::vector<SharedMove> pass_moves(std::span<const SharedOperations> runs) {
-  std::vector<SharedOperations> operations;  // one by one
-  for (const SharedOperations& run : runs) {
+std::vector<FsdpMove> pass_moves(std::span<const FsdpOperations> runs) {
+  std::vector<FsdpOperations> operations;  // one by one
+  for (const FsdpOperations& run : runs) {
     for (int64_t i = 0; i < run.count; ++i) {
       operations.push_back(run);
       operations.back().compute_ns = until(run, i + 1) - until(run, i);
     }
   }
-  std::vector<SharedMove> moves;
+  std::vector<FsdpMove> moves;
   int64_t free_ns = 0;
   const auto add = [&](size_t operation, Movement movement, int64_t takes_ns) {
     if (takes_ns > 0)

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "cost/fixed_point.h"
-#include "strategy/unit.h"
+#include "strategy/pipeline_micro_batch.h"
 
 namespace sluice::cost {
 
@@ -21,7 +21,7 @@ struct Work {
   // and a lane's share of the squares, rounded up so that no lane's is lost.
   static Work of_lane(int64_t piece_tokens, int64_t length, int lanes, int64_t window = 0);
   // The same of one that may have branches, each of which attends to the prefix and to itself.
-  static Work of_lane(int64_t piece_tokens, const strategy::UnitSequence& sequence, int lanes,
+  static Work of_lane(int64_t piece_tokens, const strategy::MicroBatchSequence& sequence, int lanes,
                       int64_t window = 0);
   Work& operator+=(const Work& other);
   Work& operator-=(const Work& other);

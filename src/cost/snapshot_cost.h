@@ -28,11 +28,11 @@ struct SnapshotCost {
 };
 
 // On `ranks` > 1 ranks, whose buddies are on another node where there are several. The figures are estimates:
-// bytes within rounding of what train/buddies.h copies, times without hashing them.
+// bytes within rounding of what train/snapshot_replicas.h copies, times without hashing them.
 SnapshotCost snapshot_cost(const CostModel& cost, int ranks);
 
 // So many steps apart that snapshots, each at a cost of `snapshot_ns`, are a hundredth of the time; fewer
-// where ranks are lost so often, `between_losses_ns` apart (0: none was yet), that repeating steps would cost
+// where ranks are lost so often, `mtbf_ns` apart (0: none was yet), that repeating steps would cost
 // more than snapshots: √(2 · snapshot · between losses) of time (J. W. Young, A first order approximation to
 // the optimum checkpoint interval, 1974).
 int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns, int64_t between_losses_ns = 0);

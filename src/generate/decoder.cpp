@@ -18,22 +18,22 @@
 
 namespace sluice::generate {
 
-ForwardPass::ForwardPass(std::vector<inference::Piece> of, const inference::Scheduler& scheduler)
-    : pieces(std::move(of)) {
-  for (const inference::Piece& piece : pieces) {
-    const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
-    ids.insert(ids.end(), tokens.begin() + piece.begin, tokens.begin() + piece.end);
-    targets.insert(targets.end(), tokens.begin() + piece.begin + 1,
-                   tokens.begin() + piece.begin + 1 + piece.scored);
+ForwardPass::ForwardPass(std::vector<inference::ScheduledTokens> of, const inference::Scheduler& scheduler)
+    : scheduled(std::move(of)) {
+  for (const inference::ScheduledTokens& scheduled : scheduled) {
+    const std::vector<int64_t>& tokens = scheduler.tokens(scheduled.sequence);
+    ids.insert(ids.end(), tokens.begin() + scheduled.begin, tokens.begin() + scheduled.end);
+    targets.insert(targets.end(), tokens.begin() + scheduled.begin + 1,
+                   tokens.begin() + scheduled.begin + 1 + scheduled.prompt_logprob_rows);
   }
 }
 
-Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
+Decoder::Decoder(ModelShard model, int64_t pages, int64_t most_texts)
     : model_(std::move(model)),
       cache_(model_.context, model_.table.program,
              model_.table.program.blocks_in(model_.run(model_.stages.own)),
-             (pages + model_.lanes.count() - 1) / model_.lanes.count() * inference::kPageTokens, most_texts,
-             model_.like) {
+             (pages + model_.lanes.count() - 1) / model_.lanes.count() * inference::kKvBlockTokens,
+             most_texts, model_.like) {
   if (model_.table.shape.head.kind != model::HeadKind::kVocabulary) {
     throw base::InputError(
         "the model ends in numbers or embeddings, no vocabulary, so it says no text: see heads.md for what "
@@ -51,30 +51,30 @@ Decoder::Decoder(HeldModel model, int64_t pages, int64_t most_texts)
   }
 }
 
-int64_t Decoder::page_bytes(const HeldModel& model) {
-  return inference::kPageTokens * inference::cache_of(model.cut(), model.stages.own).token;
+int64_t Decoder::kv_block_bytes(const ModelShard& model) {
+  return inference::kKvBlockTokens * inference::cache_of(model.sharding(), model.stages.own).token;
 }
 
-int64_t Decoder::pages_in(const HeldModel& model, double bytes, int64_t most_texts) {
-  return inference::pages_in(model.cut(), bytes, most_texts);
+int64_t Decoder::kv_blocks_in(const ModelShard& model, double bytes, int64_t most_texts) {
+  return inference::kv_blocks_in(model.sharding(), bytes, most_texts);
 }
 
-void Decoder::hand_on(std::deque<ForwardPass>& by_stage, std::span<double> figures) const {
+void Decoder::send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<double> figures) const {
   const Stages& stages = model_.stages;
   if (stages.count() == 1) return;
   const auto own = static_cast<size_t>(stages.own);
   std::vector<comm::Message> messages;
   at::Tensor sent;
-  if (!stages.last() && !by_stage[own].pieces.empty()) {
+  if (!stages.last() && !by_stage[own].scheduled.empty()) {
     sent = by_stage[own].flow.activation_SH.contiguous();
     by_stage[own].flow = {};
     messages.push_back({.send = sent.const_data_ptr(),
                         .bytes = static_cast<int64_t>(sent.nbytes()),
                         .peer = stages.members[own + 1]});
   }
-  if (own > 0 && !by_stage[own - 1].pieces.empty()) {
+  if (own > 0 && !by_stage[own - 1].scheduled.empty()) {
     layers::Flow& flow = by_stage[own - 1].flow;
-    flow.layout = layout_of(by_stage[own - 1].pieces);
+    flow.layout = layout_of(by_stage[own - 1].scheduled);
     flow.activation_SH =
         at::empty({flow.layout.rows / model_.context.parallel.tp, model_.context.shape.hidden}, model_.like);
     messages.push_back({.receive = flow.activation_SH.mutable_data_ptr(),
@@ -94,39 +94,40 @@ void Decoder::hand_on(std::deque<ForwardPass>& by_stage, std::span<double> figur
   host.copy_(moved);
 }
 
-layers::MicroBatchLayout Decoder::layout_of(std::span<const inference::Piece> pieces) const {
+layers::RowLayout Decoder::layout_of(std::span<const inference::ScheduledTokens> pieces) const {
   const int tp = model_.context.parallel.tp;
   const layers::Reach reach = layers::reach_of(model_.context.shape);
   if (model_.lanes.count() > 1) {
-    std::vector<layers::PagedPiece> paged;
-    for (const inference::Piece& piece : pieces)
-      paged.push_back({piece.end - piece.begin, piece.begin, piece.pages, piece.slot});
-    return layers::paged_micro_batch_layout(paged,
-                                            {model_.lanes.members, model_.lanes.own, inference::kPageTokens},
-                                            cache_, tp, model_.like.device(), reach);
+    std::vector<layers::KvBlockPiece> paged;
+    for (const inference::ScheduledTokens& scheduled : pieces)
+      paged.push_back(
+          {scheduled.end - scheduled.begin, scheduled.begin, scheduled.kv_blocks, scheduled.slot});
+    return layers::kv_block_row_layout(paged,
+                                       {model_.lanes.members, model_.lanes.own, inference::kKvBlockTokens},
+                                       cache_, tp, model_.like.device(), reach);
   }
   std::vector<layers::CachedPiece> cached;
-  for (const inference::Piece& piece : pieces) {
-    cached.push_back({.length = piece.end - piece.begin,
-                      .begin = piece.begin,
-                      .before = inference::rows_of(piece.pages, 0, piece.begin),
-                      .own = inference::rows_of(piece.pages, piece.begin, piece.end),
-                      .slot = piece.slot});
+  for (const inference::ScheduledTokens& scheduled : pieces) {
+    cached.push_back({.length = scheduled.end - scheduled.begin,
+                      .begin = scheduled.begin,
+                      .before = inference::rows_of(scheduled.kv_blocks, 0, scheduled.begin),
+                      .own = inference::rows_of(scheduled.kv_blocks, scheduled.begin, scheduled.end),
+                      .slot = scheduled.slot});
   }
-  return layers::cached_micro_batch_layout(cached, cache_, tp, model_.like.device(), reach);
+  return layers::cached_row_layout(cached, cache_, tp, model_.like.device(), reach);
 }
 
-at::Tensor Decoder::rows_of(const layers::MicroBatchLayout& layout, const at::Tensor& x_TH,
+at::Tensor Decoder::rows_of(const layers::RowLayout& layout, const at::Tensor& x_TH,
                             const std::vector<int64_t>& rows) const {
   if (model_.lanes.count() == 1) return x_TH.index_select(0, ops::to_device(rows, x_TH.device()));
-  return layers::rows_of_pass(*model_.context.lanes, layout.cached.lanes, x_TH, rows);
+  return layers::rows_of_engine_step(*model_.context.lanes, layout.cached.lanes, x_TH, rows);
 }
 
 void Decoder::forward(ForwardPass& pass, const std::function<void()>& between) const {
   layers::Flow& flow = pass.flow;
   const layers::TensorParallel& parallel = model_.context.parallel;
   if (model_.stages.own == 0) {
-    flow.layout = layout_of(pass.pieces);
+    flow.layout = layout_of(pass.scheduled);
     const base::Interval own = model_.lanes.count() > 1 ? flow.layout.cached.lanes.own_rows()
                                                         : base::Interval{0, std::ssize(pass.ids)};
     flow.id_T = layers::row_values({pass.ids.begin() + own.begin, pass.ids.begin() + own.end}, flow.layout,
@@ -136,25 +137,25 @@ void Decoder::forward(ForwardPass& pass, const std::function<void()>& between) c
     operation->forward(flow, layers::Purpose::kEvaluate);
     if (between) between();
   }
-  if (!speaks()) return;
+  if (!is_last_stage()) return;
   std::vector<int64_t> wanted, scored;
   int64_t row = 0;
-  for (const inference::Piece& piece : pass.pieces) {
-    for (int64_t i = 0; i < piece.scored; ++i) scored.push_back(row + i);
-    row += piece.end - piece.begin;
-    if (piece.says) wanted.push_back(row - 1);
+  for (const inference::ScheduledTokens& scheduled : pass.scheduled) {
+    for (int64_t i = 0; i < scheduled.prompt_logprob_rows; ++i) scored.push_back(row + i);
+    row += scheduled.end - scheduled.begin;
+    if (scheduled.needs_sampling) wanted.push_back(row - 1);
   }
   if (wanted.empty() && scored.empty()) return;
   const at::Tensor x_TH = parallel.all_gather_rows(flow.activation_SH);
   const auto rows = [&](const std::vector<int64_t>& of) { return rows_of(flow.layout, x_TH, of); };
   if (!wanted.empty())
     pass.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();
-  if (!scored.empty()) pass.scores = scores_of(rows(scored), pass);
+  if (!scored.empty()) pass.prompt_logprobs = scores_of(rows(scored), pass);
 }
 
 // Logits of few rows at once.
-std::vector<Score> Decoder::scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const {
-  std::vector<Score> scores;
+std::vector<PromptLogprob> Decoder::scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const {
+  std::vector<PromptLogprob> scores;
   const int64_t rows = x_RH.size(0);
   const int64_t chunk = layers::head_chunk_rows(model_.context, head_, sizeof(double));
   for (int64_t begin = 0; begin < rows; begin += chunk) {
@@ -164,7 +165,7 @@ std::vector<Score> Decoder::scores_of(const at::Tensor& x_RH, const ForwardPass&
     const auto [most_CA, likeliest_CA] = log_CV.topk(pass.alternatives, 1);
     for (int64_t row = 0; row < count; ++row) {
       const int64_t target = pass.targets[static_cast<size_t>(begin + row)];
-      Score& score = scores.emplace_back();
+      PromptLogprob& score = scores.emplace_back();
       score.log_probability = log_CV.const_data_ptr<double>()[row * log_CV.size(1) + target];
       for (int64_t i = row * pass.alternatives; i < (row + 1) * pass.alternatives; ++i)
         score.alternatives.push_back(

@@ -16,9 +16,9 @@
 #include "base/interval.h"
 #include "comm/transport.h"
 #include "generate/sampling.h"
-#include "inference/room.h"
+#include "inference/kv_cache_capacity.h"
 #include "inference/scheduler.h"
-#include "layers/key_cache.h"
+#include "layers/kv_cache.h"
 #include "layers/operation.h"
 #include "layers/parameters.h"
 #include "model/parameters.h"
@@ -42,7 +42,7 @@ struct Lanes {
 };
 
 // What a rank has of a model, in a stage or whole.
-struct HeldModel {
+struct ModelShard {
   const model::ParameterTable& table;
   layers::LayerContext context;  // with its TP group; its rotary tables reach as far as any text
   layers::FlatShards weights;
@@ -50,7 +50,7 @@ struct HeldModel {
   Stages stages = {};
   Lanes lanes = {};
 
-  inference::HeldCut cut() const {
+  inference::ModelSharding sharding() const {
     return {.program = table.program,
             .tp = context.parallel.tp,
             .stages = stages.count(),
@@ -64,7 +64,7 @@ struct HeldModel {
 };
 
 // What the model makes of a token that was given, of all that could stand there.
-struct Score {
+struct PromptLogprob {
   double log_probability = 0;
   std::vector<Alternative> alternatives;  // the likeliest tokens, the likeliest first
 };
@@ -74,9 +74,9 @@ struct ForwardPass {
   // Nothing: a turn with nothing to do.
   ForwardPass() = default;
   // REQUIRES: pieces of `scheduler`, as it has just given them.
-  ForwardPass(std::vector<inference::Piece> pieces, const inference::Scheduler& scheduler);
+  ForwardPass(std::vector<inference::ScheduledTokens> pieces, const inference::Scheduler& scheduler);
 
-  std::vector<inference::Piece> pieces;
+  std::vector<inference::ScheduledTokens> scheduled;
   std::vector<int64_t> ids;      // of all rows
   std::vector<int64_t> targets;  // of scored rows, piece by piece
   int64_t alternatives = 0;      // that are told of each of these rows
@@ -85,43 +85,43 @@ struct ForwardPass {
   // What the last stage makes of it. Logits behind the last token of each piece that says something, in their
   // order: [pieces, vocabulary], double, in host memory.
   at::Tensor logits_PV;
-  std::vector<Score> scores;  // of all scored rows, piece by piece
+  std::vector<PromptLogprob> prompt_logprobs;  // of all scored rows, piece by piece
 };
 
 class Decoder {
  public:
   // With a cache of so many pages, over all lanes, and room for so many texts at once. The model must outlive
   // it.
-  Decoder(HeldModel model, int64_t pages, int64_t most_texts);
+  Decoder(ModelShard model, int64_t pages, int64_t most_texts);
 
   // Runs the pass through this rank's stage. Collective over its ranks. `between` is called between two
   // layers: another pass, of other texts, may go through the model there.
   void forward(ForwardPass& pass, const std::function<void()>& between = {}) const;
   // A turn's end, collective over the ranks that have the model: passes, by the stage that has them, go on to
   // the stage behind it, and figures from the last stage to all, which know how many there are.
-  void hand_on(std::deque<ForwardPass>& by_stage, std::span<double> figures) const;
-  bool speaks() const { return model_.stages.last(); }
-  const HeldModel& model() const { return model_; }
+  void send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<double> figures) const;
+  bool is_last_stage() const { return model_.stages.last(); }
+  const ModelShard& model() const { return model_; }
 
   // Of recurrent layers states of prompts' ends are not there any more when another sample wants them.
   bool shares_prompts() const { return model_.context.shape.recurrent.key_heads == 0; }
 
   // What a page takes of this rank.
-  static int64_t page_bytes(const HeldModel& model);
+  static int64_t kv_block_bytes(const ModelShard& model);
   // How many pages so many bytes of each rank hold beside what each of so many texts takes, over all lanes:
   // the same on all ranks of the model.
-  static int64_t pages_in(const HeldModel& model, double bytes, int64_t most_texts);
+  static int64_t kv_blocks_in(const ModelShard& model, double bytes, int64_t most_texts);
 
  private:
-  std::vector<Score> scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const;
+  std::vector<PromptLogprob> scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const;
 
-  layers::MicroBatchLayout layout_of(std::span<const inference::Piece> pieces) const;
+  layers::RowLayout layout_of(std::span<const inference::ScheduledTokens> pieces) const;
   // Of rows of the pass what the layers put out.
-  at::Tensor rows_of(const layers::MicroBatchLayout& layout, const at::Tensor& x_TH,
+  at::Tensor rows_of(const layers::RowLayout& layout, const at::Tensor& x_TH,
                      const std::vector<int64_t>& rows) const;
 
-  HeldModel model_;
-  layers::KeyCache cache_;
+  ModelShard model_;
+  layers::KvCache cache_;
   std::vector<std::unique_ptr<layers::Operation>> operations_;  // of its stage, but the head
   layers::HeadParameters head_;
 };

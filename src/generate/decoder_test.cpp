@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "comm/fake.h"
-#include "generate/company.h"
+#include "generate/followers.h"
 #include "generate/generator.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
@@ -47,7 +47,7 @@ class Model {
   }
 
   // What a rank has of it, TP ranks being neighbours.
-  HeldModel part(int tp, int t, comm::Communicator* tensor_parallel, const Stages& stages) const {
+  ModelShard part(int tp, int t, comm::Communicator* tensor_parallel, const Stages& stages) const {
     layers::LayerContext context = context_;
     context.parallel = {tensor_parallel, tp, t};
     const auto weights = [this, cut = context.cut(/*layer=*/-1)](int bucket) {
@@ -60,17 +60,17 @@ class Model {
     return {table_, context, weights, at::dtype(at::kDouble), stages};
   }
 
-  HeldModel whole() const {
+  ModelShard whole() const {
     return {table_, context_, [this](int bucket) { return weights_[static_cast<size_t>(bucket)]; },
             at::dtype(at::kDouble)};
   }
 
   // Of every token of a text, all at once.
   at::Tensor logits(const std::vector<int64_t>& tokens) const {
-    const HeldModel model = whole();
+    const ModelShard model = whole();
     layers::Flow flow;
-    flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size())}}, 1, at::kCPU,
-                                             layers::reach_of(table_.shape));
+    flow.layout = layers::row_layout({{static_cast<int64_t>(tokens.size())}}, 1, at::kCPU,
+                                     layers::reach_of(table_.shape));
     flow.id_T = layers::row_values(tokens, flow.layout, at::kCPU);
     for (int64_t position = 0; position < table_.program.head(); ++position) {
       layers::make_operation(model.context, table_, position, model.weights, {})
@@ -106,28 +106,29 @@ class Families : public testing::TestWithParam<Family> {
 };
 
 // Each said token is the one that the whole text's logits give, and as likely to 1e-11.
-void expect_as_whole(const Model& model, const std::vector<int64_t>& prompt, const Said& said,
+void expect_as_whole(const Model& model, const std::vector<int64_t>& prompt, const Output& output,
                      const Sampling& sampling, uint64_t stream) {
   std::vector<int64_t> tokens = prompt;
-  tokens.insert(tokens.end(), said.tokens.begin(), said.tokens.end());
+  tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
   const at::Tensor logits = model.logits(tokens);
   const at::Tensor log_probabilities = at::log_softmax(logits, 1);
-  for (size_t i = 0; i < said.prompt.size(); ++i) {
+  for (size_t i = 0; i < output.prompt_logprobs.size(); ++i) {
     const at::Tensor row = log_probabilities[static_cast<int64_t>(i)];
-    EXPECT_NEAR(said.prompt[i].log_probability, row[prompt[i + 1]].item<double>(), 1e-11);
-    ASSERT_EQ(said.prompt[i].alternatives.size(), 2u);
-    EXPECT_EQ(said.prompt[i].alternatives[0].token, row.argmax().item<int64_t>());
-    EXPECT_NEAR(said.prompt[i].alternatives[0].log_probability, row.max().item<double>(), 1e-11);
-    EXPECT_GE(said.prompt[i].alternatives[0].log_probability, said.prompt[i].alternatives[1].log_probability);
+    EXPECT_NEAR(output.prompt_logprobs[i].log_probability, row[prompt[i + 1]].item<double>(), 1e-11);
+    ASSERT_EQ(output.prompt_logprobs[i].alternatives.size(), 2u);
+    EXPECT_EQ(output.prompt_logprobs[i].alternatives[0].token, row.argmax().item<int64_t>());
+    EXPECT_NEAR(output.prompt_logprobs[i].alternatives[0].log_probability, row.max().item<double>(), 1e-11);
+    EXPECT_GE(output.prompt_logprobs[i].alternatives[0].log_probability,
+              output.prompt_logprobs[i].alternatives[1].log_probability);
   }
-  for (size_t i = 0; i < said.tokens.size(); ++i) {
+  for (size_t i = 0; i < output.tokens.size(); ++i) {
     const auto row = static_cast<int64_t>(prompt.size() + i) - 1;
     const at::Tensor own = logits[row].contiguous();
-    const Choice choice = choose({own.const_data_ptr<double>(), 53}, sampling, stream, row + 1);
-    ASSERT_EQ(said.tokens[i], choice.token) << "token " << i;
-    EXPECT_NEAR(said.log_probabilities[i], choice.log_probability, 1e-11) << "token " << i;
-    ASSERT_EQ(said.alternatives[i].size(), 2u);
-    EXPECT_EQ(said.alternatives[i][0].token, own.argmax().item<int64_t>());
+    const SampledToken choice = sample_token({own.const_data_ptr<double>(), 53}, sampling, stream, row + 1);
+    ASSERT_EQ(output.tokens[i], choice.token) << "token " << i;
+    EXPECT_NEAR(output.log_probabilities[i], choice.log_probability, 1e-11) << "token " << i;
+    ASSERT_EQ(output.alternatives[i].size(), 2u);
+    EXPECT_EQ(output.alternatives[i][0].token, own.argmax().item<int64_t>());
   }
 }
 
@@ -140,9 +141,11 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
   // Ample; tight, so that texts are put off; small passes, which cut prompts.
   for (const Load& load : {Load{60, 64, 2048}, Load{8, 64, 2048}, Load{30, 3, 17}}) {
     const Decoder decoder(model.whole(), load.pages, load.most_texts);
-    Generator generator(decoder,
-                        {.pages = load.pages, .most_texts = load.most_texts, .most_rows = load.most_rows});
-    Manner manner{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .alternatives = 2};
+    Generator generator(
+        decoder,
+        {.kv_blocks = load.pages, .max_num_seqs = load.most_texts, .max_num_batched_tokens = load.most_rows});
+    SamplingParams sampling_params{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4},
+                                   .alternatives = 2};
     struct Asked {
       std::vector<int64_t> prompt;
       int samples;
@@ -152,24 +155,24 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
     for (uint64_t number = 0; number < 6; ++number) {
       const std::vector<int64_t> prompt = random_tokens(rng, rng.between(1, 90));
       const int samples = number == 2 ? 3 : 1;
-      manner.number = number;
+      sampling_params.number = number;
       const inference::Request request{prompt, rng.between(1, 50), samples, /*scored=*/number % 2 == 0};
-      asked.push_back({prompt, samples, generator.add(request, manner)});
+      asked.push_back({prompt, samples, generator.add(request, sampling_params)});
     }
     while (generator.step()) {
     }
     if (load.pages == 8) {
-      EXPECT_GT(generator.scheduler().evictions(), 0);
+      EXPECT_GT(generator.scheduler().preemptions(), 0);
     }
     for (size_t number = 0; number < asked.size(); ++number) {
       for (int sample = 0; sample < asked[number].samples; ++sample) {
         SCOPED_TRACE(testing::Message()
                      << load.pages << " pages, prompt " << number << ", sample " << sample);
         const bool scored = number % 2 == 0 && sample == 0;
-        EXPECT_EQ(generator.said(asked[number].first + sample).prompt.size(),
+        EXPECT_EQ(generator.output(asked[number].first + sample).prompt_logprobs.size(),
                   scored ? asked[number].prompt.size() - 1 : 0);
-        expect_as_whole(model, asked[number].prompt, generator.said(asked[number].first + sample),
-                        manner.sampling, (uint64_t{number} << 24) + static_cast<uint64_t>(sample));
+        expect_as_whole(model, asked[number].prompt, generator.output(asked[number].first + sample),
+                        sampling_params.sampling, (uint64_t{number} << 24) + static_cast<uint64_t>(sample));
       }
     }
   }
@@ -180,54 +183,57 @@ TEST_P(Families, SayTheSameWithinAPassOfOthers) {
   const Model model(shape_);
   base::Rng rng(8);
   const std::vector<int64_t> crowd = random_tokens(rng, 37), late = random_tokens(rng, 21);
-  const Manner manner{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .alternatives = 2};
+  const SamplingParams sampling_params{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4},
+                                       .alternatives = 2};
   for (const int layer : {1, 4, 12}) {
     const Decoder decoder(model.whole(), /*pages=*/60, /*most_texts=*/4);
-    Generator generator(decoder, {.pages = 60, .most_texts = 4, .newcomers = 1});
-    for (int i = 0; i < 4; ++i) generator.add({crowd, 8, 1, /*scored=*/true, /*client=*/1}, manner);
+    Generator generator(decoder, {.kv_blocks = 60, .max_num_seqs = 4, .newcomers = 1});
+    for (int i = 0; i < 4; ++i) generator.add({crowd, 8, 1, /*scored=*/true, /*client=*/1}, sampling_params);
     int64_t other = -1;
     int layers = 0;
     std::vector<int64_t> within;
     while (generator.step([&] {
-      if (++layers == layer) other = generator.add({late, 9, 1, /*scored=*/true, /*client=*/2}, manner);
+      if (++layers == layer)
+        other = generator.add({late, 9, 1, /*scored=*/true, /*client=*/2}, sampling_params);
       if (other < 0 || !within.empty()) return;
       within = generator.step_within();
       if (!within.empty()) {
-        EXPECT_EQ(generator.said(other).tokens.size(), 1U) << "before the others' pass ends";
+        EXPECT_EQ(generator.output(other).tokens.size(), 1U) << "before the others' pass ends";
       }
     })) {
     }
     EXPECT_EQ(within, std::vector<int64_t>{other});
-    expect_as_whole(model, late, generator.said(other), manner.sampling, 0);
+    expect_as_whole(model, late, generator.output(other), sampling_params.sampling, 0);
     for (int64_t text = 0; text < 4; ++text)
-      expect_as_whole(model, crowd, generator.said(text), manner.sampling, 0);
-    EXPECT_EQ(generator.scheduler().free_pages(), 60);
+      expect_as_whole(model, crowd, generator.output(text), sampling_params.sampling, 0);
+    EXPECT_EQ(generator.scheduler().free_kv_blocks(), 60);
   }
 }
 
 struct Asked {
   inference::Request request;
-  Manner manner;
+  SamplingParams sampling_params;
 };
 
-std::vector<Said> say_all(const HeldModel& model, const std::vector<Asked>& asked) {
+std::vector<Output> say_all(const ModelShard& model, const std::vector<Asked>& asked) {
   constexpr int64_t kPages = 9, kTexts = 4;
   const Decoder decoder(model, kPages, kTexts);
-  Generator generator(decoder, {.pages = kPages, .most_texts = kTexts, .most_rows = 40});
+  Generator generator(decoder, {.kv_blocks = kPages, .max_num_seqs = kTexts, .max_num_batched_tokens = 40});
   for (const auto& [request, manner] : asked) generator.add(request, manner);
   while (generator.step()) {
   }
-  std::vector<Said> said;
-  for (int64_t text = 0; text < generator.scheduler().texts(); ++text) said.push_back(generator.said(text));
-  return said;
+  std::vector<Output> output;
+  for (int64_t text = 0; text < generator.scheduler().total_sequences(); ++text)
+    output.push_back(generator.output(text));
+  return output;
 }
 
 // Of every rank of one pipeline.
-std::vector<std::vector<Said>> say_all_on(const Model& model, const strategy::Scheme& scheme,
-                                          const std::vector<Asked>& asked) {
+std::vector<std::vector<Output>> say_all_on(const Model& model, const strategy::Scheme& scheme,
+                                            const std::vector<Asked>& asked) {
   const auto [tp, pp, cp, share, experts] = scheme;
   comm::FakeWorld world(scheme.ranks());
-  std::vector<std::vector<Said>> said(static_cast<size_t>(scheme.ranks()));
+  std::vector<std::vector<Output>> output(static_cast<size_t>(scheme.ranks()));
   std::vector<std::thread> threads;
   const auto rank_of = [tp = tp, cp = cp](int stage, int lane, int t) {
     return (stage * cp + lane) * tp + t;
@@ -248,14 +254,14 @@ std::vector<std::vector<Said>> say_all_on(const Model& model, const strategy::Sc
       const Stages stages =
           pp > 1 ? Stages{.group = between_stages.get(), .members = stage_ranks, .own = stage} : Stages{};
       layers::LaneChannel channel(*between_lanes);
-      HeldModel part = model.part(tp, t, tensor_parallel.get(), stages);
+      ModelShard part = model.part(tp, t, tensor_parallel.get(), stages);
       part.context.lanes = &channel;
       if (cp > 1) part.lanes = {lane_ranks, lane};
-      said[static_cast<size_t>(rank)] = say_all(part, asked);
+      output[static_cast<size_t>(rank)] = say_all(part, asked);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return said;
+  return output;
 }
 
 // Draws, scores and what is put off for want of pages do not know how ranks have the model between them.
@@ -269,8 +275,10 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
           shape_.recurrent.key_heads == 0 && number == 1 ? 3 : 1, number % 2 == 0},
          {.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .number = number, .alternatives = 2}});
   }
-  asked.back().manner.ends = [](const Said& said) { return said.tokens.size() == 2; };
-  const std::vector<Said> alone = say_all(model.whole(), asked);
+  asked.back().sampling_params.stop_condition = [](const Output& output) {
+    return output.tokens.size() == 2;
+  };
+  const std::vector<Output> alone = say_all(model.whole(), asked);
   for (const auto& [tp, pp, cp] : {std::tuple(2, 1, 1),
                                    {1, 3, 1},
                                    {2, 2, 1},
@@ -283,19 +291,21 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
     const strategy::Scheme scheme{.tp = tp, .pp = pp, .cp = cp};
     if (!model::tp_fault(shape_, tp).empty()) continue;
     SCOPED_TRACE(to_text(scheme));
-    for (const std::vector<Said>& said : say_all_on(model, scheme, asked)) {
-      ASSERT_EQ(said.size(), alone.size());
-      for (size_t i = 0; i < said.size(); ++i) {
-        ASSERT_EQ(said[i].tokens, alone[i].tokens);
-        EXPECT_EQ(said[i].ended, alone[i].ended);
-        ASSERT_EQ(said[i].prompt.size(), alone[i].prompt.size());
-        for (size_t token = 0; token < said[i].tokens.size(); ++token) {
-          EXPECT_NEAR(said[i].log_probabilities[token], alone[i].log_probabilities[token], 1e-11);
-          EXPECT_EQ(said[i].alternatives[token][0].token, alone[i].alternatives[token][0].token);
+    for (const std::vector<Output>& output : say_all_on(model, scheme, asked)) {
+      ASSERT_EQ(output.size(), alone.size());
+      for (size_t i = 0; i < output.size(); ++i) {
+        ASSERT_EQ(output[i].tokens, alone[i].tokens);
+        EXPECT_EQ(output[i].finish_reason, alone[i].finish_reason);
+        ASSERT_EQ(output[i].prompt_logprobs.size(), alone[i].prompt_logprobs.size());
+        for (size_t token = 0; token < output[i].tokens.size(); ++token) {
+          EXPECT_NEAR(output[i].log_probabilities[token], alone[i].log_probabilities[token], 1e-11);
+          EXPECT_EQ(output[i].alternatives[token][0].token, alone[i].alternatives[token][0].token);
         }
-        for (size_t row = 0; row < said[i].prompt.size(); ++row) {
-          EXPECT_NEAR(said[i].prompt[row].log_probability, alone[i].prompt[row].log_probability, 1e-11);
-          EXPECT_EQ(said[i].prompt[row].alternatives[0].token, alone[i].prompt[row].alternatives[0].token);
+        for (size_t row = 0; row < output[i].prompt_logprobs.size(); ++row) {
+          EXPECT_NEAR(output[i].prompt_logprobs[row].log_probability,
+                      alone[i].prompt_logprobs[row].log_probability, 1e-11);
+          EXPECT_EQ(output[i].prompt_logprobs[row].alternatives[0].token,
+                    alone[i].prompt_logprobs[row].alternatives[0].token);
         }
       }
     }
@@ -305,42 +315,43 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
 // One rank hears what is to be said, of texts that end by its own rule or are left; the other follows.
 TEST(Company, FollowersSayWhatTheLeaderSays) {
   const Model model(small_shape());
-  const inference::SchedulerOptions options{.pages = 9, .most_texts = 4, .most_rows = 40};
+  const inference::SchedulerOptions options{.kv_blocks = 9, .max_num_seqs = 4, .max_num_batched_tokens = 40};
   constexpr int64_t kLeft = 6;  // the text that is left while it is said, at one moment or another
-  const auto lead = [&](const HeldModel& held, comm::Communicator* members) {
-    const Decoder decoder(held, options.pages, options.most_texts);
+  const auto lead = [&](const ModelShard& shard, comm::Communicator* members) {
+    const Decoder decoder(shard, options.kv_blocks, options.max_num_seqs);
     Generator generator(decoder, options);
-    Company company(members);
+    Followers followers(members);
     base::Rng rng(6);
     std::map<int64_t, std::vector<int64_t>> said;  // by text
     std::vector<int64_t> open;
     const auto drop = [&](int64_t text) {
-      said[text] = generator.said(text).tokens;
-      generator.drop(text);
-      company.drop(text);
+      said[text] = generator.output(text).tokens;
+      generator.abort(text);
+      followers.abort(text);
       std::erase(open, text);
     };
     for (uint64_t number = 0; number < 40 || !open.empty(); ++number) {
       if (number < 40 && number % 3 == 0) {
         const inference::Request request{random_tokens(rng, rng.between(1, 60)), rng.between(1, 40)};
-        const Manner manner{.sampling = {.temperature = 0.9, .top_p = 0.9, .seed = 2},
-                            .number = number,
-                            .end_tokens = {7},
-                            .alternatives = 1,
-                            .ends = [](const Said& so_far) { return so_far.tokens.size() == 9; }};
-        open.push_back(generator.add(request, manner));
-        company.add(request, manner);
+        const SamplingParams sampling_params{
+            .sampling = {.temperature = 0.9, .top_p = 0.9, .seed = 2},
+            .number = number,
+            .end_tokens = {7},
+            .alternatives = 1,
+            .stop_condition = [](const Output& so_far) { return so_far.tokens.size() == 9; }};
+        open.push_back(generator.add(request, sampling_params));
+        followers.add(request, sampling_params);
       }
       if (number == 20) drop(kLeft);
-      if (number == 21) company.wait();
-      company.pass();
+      if (number == 21) followers.wait();
+      followers.engine_step();
       generator.step();
       for (const int64_t text : std::vector(open)) {
         if (generator.finished(text)) drop(text);
       }
     }
-    company.end();
-    EXPECT_EQ(generator.scheduler().free_pages(), options.pages);
+    followers.end();
+    EXPECT_EQ(generator.scheduler().free_kv_blocks(), options.kv_blocks);
     said.erase(kLeft);
     return said;
   };
@@ -355,16 +366,16 @@ TEST(Company, FollowersSayWhatTheLeaderSays) {
       threads.emplace_back([&, rank] {
         const auto transport = world.transport(rank);
         const auto all = transport->communicator("all", {0, 1}), own = transport->communicator("own", {0, 1});
-        const HeldModel part = stages ? model.part(1, 0, nullptr, {own.get(), {0, 1}, rank})
-                                      : model.part(2, rank, own.get(), {});
+        const ModelShard part = stages ? model.part(1, 0, nullptr, {own.get(), {0, 1}, rank})
+                                       : model.part(2, rank, own.get(), {});
         if (rank == 0) {
           said = lead(part, all.get());
           return;
         }
-        const Decoder decoder(part, options.pages, options.most_texts);
+        const Decoder decoder(part, options.kv_blocks, options.max_num_seqs);
         Generator generator(decoder, options);
         follow(*all, generator);
-        EXPECT_EQ(generator.scheduler().free_pages(), options.pages);
+        EXPECT_EQ(generator.scheduler().free_kv_blocks(), options.kv_blocks);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -466,44 +477,45 @@ INSTANTIATE_TEST_SUITE_P(
                }}),
     [](const auto& info) { return info.param.name; });
 
-Said all_said(const Decoder& decoder, const Manner& manner) {
-  Generator generator(decoder, {.pages = 10});
-  generator.add({{5, 6, 7}, 30}, manner);
+Output all_said(const Decoder& decoder, const SamplingParams& sampling_params) {
+  Generator generator(decoder, {.kv_blocks = 10});
+  generator.add({{5, 6, 7}, 30}, sampling_params);
   while (generator.step()) {
   }
-  EXPECT_EQ(generator.scheduler().free_pages(), 10);
-  return generator.said(0);
+  EXPECT_EQ(generator.scheduler().free_kv_blocks(), 10);
+  return generator.output(0);
 }
 
 TEST(Generator, EndsWhereAnEndTokenComesOrItIsToldTo) {
   const Model model(small_shape());
   const Decoder decoder(model.whole(), 10, 64);
-  const Said free = all_said(decoder, {});
-  EXPECT_FALSE(free.ended);
+  const Output free = all_said(decoder, {});
+  EXPECT_FALSE(free.finish_reason);
   ASSERT_EQ(free.tokens.size(), 30U);
-  const Said ended = all_said(decoder, {.end_tokens = {free.tokens[4]}});
-  EXPECT_TRUE(ended.ended);
+  const Output ended = all_said(decoder, {.end_tokens = {free.tokens[4]}});
+  EXPECT_TRUE(ended.finish_reason);
   EXPECT_LE(ended.tokens.size(), 4U);
-  const Said told = all_said(decoder, {.ends = [](const Said& said) { return said.tokens.size() == 3; }});
-  EXPECT_TRUE(told.ended);
+  const Output told =
+      all_said(decoder, {.stop_condition = [](const Output& output) { return output.tokens.size() == 3; }});
+  EXPECT_TRUE(told.finish_reason);
   EXPECT_EQ(told.tokens, std::vector(free.tokens.begin(), free.tokens.begin() + 3));
 }
 
 TEST(Generator, ATextThatIsDroppedGivesItsPagesBackAndLeavesTheOthersAlone) {
   const Model model(small_shape());
   const Decoder decoder(model.whole(), 10, 64);
-  const Said alone = all_said(decoder, {});
-  Generator generator(decoder, {.pages = 10});
+  const Output alone = all_said(decoder, {});
+  Generator generator(decoder, {.kv_blocks = 10});
   const int64_t dropped = generator.add({{1, 2, 3, 4}, 90}, {});
   const int64_t kept = generator.add({{5, 6, 7}, 30}, {});
   for (int i = 0; i < 5; ++i) generator.step();
-  generator.drop(dropped);
+  generator.abort(dropped);
   const int64_t waiting = generator.add({{9}, 5}, {});
-  generator.drop(waiting);
+  generator.abort(waiting);
   while (generator.step()) {
   }
-  EXPECT_EQ(generator.said(kept).tokens, alone.tokens);
-  EXPECT_EQ(generator.scheduler().free_pages(), 10);
+  EXPECT_EQ(generator.output(kept).tokens, alone.tokens);
+  EXPECT_EQ(generator.scheduler().free_kv_blocks(), 10);
 }
 
 }  // namespace

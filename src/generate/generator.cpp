@@ -4,18 +4,19 @@
 
 namespace sluice::generate {
 
-int64_t Generator::add(const inference::Request& request, const Manner& manner) {
-  validate(manner.sampling);
+int64_t Generator::add(const inference::Request& request, const SamplingParams& sampling_params) {
+  validate(sampling_params.sampling);
   constexpr uint64_t kMostSamples = uint64_t{1} << 24;
   const int64_t first = scheduler_.add(request);
   for (int sample = 0; sample < request.samples; ++sample)
-    texts_[first + sample] = {manner, manner.number * kMostSamples + static_cast<uint64_t>(sample), {}};
+    texts_[first + sample] = {
+        sampling_params, sampling_params.number * kMostSamples + static_cast<uint64_t>(sample), {}};
   return first;
 }
 
-void Generator::drop(int64_t text) {
-  scheduler_.drop(text);
-  scheduler_.forget(text);
+void Generator::abort(int64_t text) {
+  scheduler_.abort(text);
+  scheduler_.erase(text);
   texts_.erase(text);
 }
 
@@ -29,27 +30,27 @@ int64_t Generator::alternatives_of(int64_t text) const {
 
 // Ranks of the last stage have the same logits to the bit, so they choose alike; of others nothing is drawn.
 Generator::Heard Generator::draw(const ForwardPass& pass) const {
-  Heard heard{.choices = {}, .scores = pass.scores};
+  Heard heard{.choices = {}, .scores = pass.prompt_logprobs};
   size_t scored = 0;
   const bool last = pass.logits_PV.defined();
   const auto vocabulary = last ? static_cast<size_t>(pass.logits_PV.size(1)) : 0;
   const double* next_row = last ? pass.logits_PV.const_data_ptr<double>() : nullptr;
-  for (const inference::Piece& piece : pass.pieces) {
-    scored += static_cast<size_t>(piece.scored);
-    if (!piece.says) continue;
-    Choice& choice = heard.choices.emplace_back();
-    choice.alternatives.resize(static_cast<size_t>(alternatives_of(piece.text)));
+  for (const inference::ScheduledTokens& scheduled : pass.scheduled) {
+    scored += static_cast<size_t>(scheduled.prompt_logprob_rows);
+    if (!scheduled.needs_sampling) continue;
+    SampledToken& choice = heard.choices.emplace_back();
+    choice.alternatives.resize(static_cast<size_t>(alternatives_of(scheduled.sequence)));
     if (!last) continue;
     const std::span<const double> row(next_row, vocabulary);
     next_row += vocabulary;
-    if (const auto text = texts_.find(piece.text); text != texts_.end())
-      choice = choose(row, text->second.manner.sampling, text->second.stream, piece.end,
-                      {.never = never_,
-                       .alternatives = alternatives_of(piece.text),
-                       .tokens = scheduler_.tokens(piece.text),
-                       .given = scheduler_.given(piece.text)});
+    if (const auto text = texts_.find(scheduled.sequence); text != texts_.end())
+      choice = sample_token(row, text->second.manner.sampling, text->second.stream, scheduled.end,
+                            {.never = never_,
+                             .alternatives = alternatives_of(scheduled.sequence),
+                             .tokens = scheduler_.tokens(scheduled.sequence),
+                             .given = scheduler_.prompt_tokens(scheduled.sequence)});
   }
-  Score unknown;
+  PromptLogprob unknown;
   unknown.alternatives.resize(static_cast<size_t>(pass.alternatives));
   heard.scores.resize(scored, unknown);
   return heard;
@@ -74,7 +75,7 @@ void Generator::end_turn(Heard& heard) {
   each([&](int64_t id, double log_probability) {
     figures.insert(figures.end(), {static_cast<double>(id), log_probability});
   });
-  decoder_.hand_on(passes_, figures);
+  decoder_.send_to_next_stage(passes_, figures);
   auto next = figures.begin();
   each([&](int64_t& id, double& log_probability) {
     id = static_cast<int64_t>(*next++);
@@ -85,28 +86,29 @@ void Generator::end_turn(Heard& heard) {
 void Generator::hear(const ForwardPass& pass, const Heard& heard) {
   auto choice = heard.choices.begin();
   auto score = heard.scores.begin();
-  for (const inference::Piece& piece : pass.pieces) {
-    const auto text = texts_.find(piece.text);
-    if (text != texts_.end() && piece.scored > 0) {
+  for (const inference::ScheduledTokens& scheduled : pass.scheduled) {
+    const auto text = texts_.find(scheduled.sequence);
+    if (text != texts_.end() && scheduled.prompt_logprob_rows > 0) {
       // A text that was put off is scored again, alike.
-      std::vector<Score>& scores = text->second.said.prompt;
-      scores.resize(static_cast<size_t>(std::max<int64_t>(std::ssize(scores), piece.begin + piece.scored)));
-      std::copy_n(score, piece.scored, scores.begin() + piece.begin);
-      const auto told = static_cast<size_t>(alternatives_of(piece.text));
-      for (int64_t i = piece.begin; i < piece.begin + piece.scored; ++i)
+      std::vector<PromptLogprob>& scores = text->second.said.prompt_logprobs;
+      scores.resize(static_cast<size_t>(
+          std::max<int64_t>(std::ssize(scores), scheduled.begin + scheduled.prompt_logprob_rows)));
+      std::copy_n(score, scheduled.prompt_logprob_rows, scores.begin() + scheduled.begin);
+      const auto told = static_cast<size_t>(alternatives_of(scheduled.sequence));
+      for (int64_t i = scheduled.begin; i < scheduled.begin + scheduled.prompt_logprob_rows; ++i)
         scores[static_cast<size_t>(i)].alternatives.resize(told);
     }
-    score += piece.scored;
-    if (!piece.says) continue;
-    if (text != texts_.end()) hear(piece.text, *choice);
+    score += scheduled.prompt_logprob_rows;
+    if (!scheduled.needs_sampling) continue;
+    if (text != texts_.end()) hear(scheduled.sequence, *choice);
     ++choice;
   }
 }
 
-void Generator::hear(int64_t index, const Choice& choice) {
+void Generator::hear(int64_t index, const SampledToken& choice) {
   auto& [manner, stream, said] = texts_.at(index);
-  said.ended = std::ranges::find(manner.end_tokens, choice.token) != manner.end_tokens.end();
-  if (said.ended) {
+  said.finish_reason = std::ranges::find(manner.end_tokens, choice.token) != manner.end_tokens.end();
+  if (said.finish_reason) {
     said.end_token = choice.token;
     said.end_log_probability = choice.log_probability;
   } else {
@@ -114,20 +116,20 @@ void Generator::hear(int64_t index, const Choice& choice) {
     said.log_probabilities.push_back(choice.log_probability);
     if (!choice.alternatives.empty()) said.alternatives.push_back(choice.alternatives);
     ++spoken_;
-    said.ended = manner.ends && manner.ends(said);
+    said.finish_reason = manner.stop_condition && manner.stop_condition(said);
   }
-  scheduler_.said(index, choice.token, said.ended);
+  scheduler_.append_token(index, choice.token, said.finish_reason);
 }
 
 bool Generator::step(const std::function<void()>& between) { return turn(scheduler_.next(), between); }
 
 std::vector<int64_t> Generator::step_within() {
   ForwardPass pass = pass_of(scheduler_.next_within());
-  if (pass.pieces.empty()) return {};
+  if (pass.scheduled.empty()) return {};
   decoder_.forward(pass);
   hear(pass, draw(pass));
   std::vector<int64_t> texts;
-  for (const inference::Piece& piece : pass.pieces) texts.push_back(piece.text);
+  for (const inference::ScheduledTokens& scheduled : pass.scheduled) texts.push_back(scheduled.sequence);
   return texts;
 }
 
@@ -136,24 +138,27 @@ void Generator::settle() {
   }
 }
 
-ForwardPass Generator::pass_of(std::vector<inference::Piece> pieces) {
+ForwardPass Generator::pass_of(std::vector<inference::ScheduledTokens> pieces) {
   ForwardPass pass(std::move(pieces), scheduler_);
-  for (const inference::Piece& piece : pass.pieces) {
-    if (piece.scored > 0) pass.alternatives = std::max(pass.alternatives, alternatives_of(piece.text));
+  for (const inference::ScheduledTokens& scheduled : pass.scheduled) {
+    if (scheduled.prompt_logprob_rows > 0)
+      pass.alternatives = std::max(pass.alternatives, alternatives_of(scheduled.sequence));
   }
-  begun_ += pass.pieces.empty() ? 0 : 1;
+  begun_ += pass.scheduled.empty() ? 0 : 1;
   return pass;
 }
 
-bool Generator::turn(std::vector<inference::Piece> pieces, const std::function<void()>& between) {
+bool Generator::turn(std::vector<inference::ScheduledTokens> pieces, const std::function<void()>& between) {
   passes_.pop_back();
   const ForwardPass& begun = passes_.emplace_front(pass_of(std::move(pieces)));
-  if (std::ranges::all_of(passes_, [](const ForwardPass& pass) { return pass.pieces.empty(); })) return false;
+  if (std::ranges::all_of(passes_, [](const ForwardPass& pass) { return pass.scheduled.empty(); }))
+    return false;
   last_pass_ = {};
-  for (const inference::Piece& piece : begun.pieces)
-    last_pass_.add(piece.begin, piece.end, piece.says, decoder_.model().context.shape.window);
+  for (const inference::ScheduledTokens& scheduled : begun.scheduled)
+    last_pass_.add(scheduled.begin, scheduled.end, scheduled.needs_sampling,
+                   decoder_.model().context.shape.window);
   ForwardPass& here = passes_[static_cast<size_t>(decoder_.model().stages.own)];
-  if (!here.pieces.empty()) decoder_.forward(here, between);
+  if (!here.scheduled.empty()) decoder_.forward(here, between);
   Heard heard = draw(passes_.back());
   end_turn(heard);
   hear(passes_.back(), heard);

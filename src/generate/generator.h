@@ -19,25 +19,26 @@
 namespace sluice::generate {
 
 // What was said behind a prompt.
-struct Said {
+struct Output {
   std::vector<int64_t> tokens;            // an end token left out
   std::vector<double> log_probabilities;  // of these
   // Of these the likeliest that could have come, where that was asked for.
   std::vector<std::vector<Alternative>> alternatives;
-  std::vector<Score> prompt;  // of the prompt's tokens from the second on, where that was asked for
-  bool ended = false;         // by itself, not for want of tokens that may be said
-  int64_t end_token = -1;     // that ended it; -1: none did
+  std::vector<PromptLogprob>
+      prompt_logprobs;         // of the prompt's tokens from the second on, where that was asked for
+  bool finish_reason = false;  // by itself, not for want of tokens that may be said
+  int64_t end_token = -1;      // that ended it; -1: none did
   double end_log_probability = 0;
 };
 
 // How the texts of a request are said.
-struct Manner {
+struct SamplingParams {
   Sampling sampling;
   uint64_t number = 0;              // tells its draws from those of other requests of this seed
   std::vector<int64_t> end_tokens;  // that end a text
   int64_t alternatives = 0;         // that are told of each token, of scored prompts' too
   // Whether what was said so far ends it, of each token; may be empty.
-  std::function<bool(const Said& said)> ends = {};
+  std::function<bool(const Output& output)> stop_condition = {};
 };
 
 class Generator {
@@ -52,7 +53,7 @@ class Generator {
         passes_(static_cast<size_t>(decoder.model().stages.count())) {}
 
   // The first of the request's texts; its other samples follow. InputError as Scheduler::add.
-  int64_t add(const inference::Request& request, const Manner& manner);
+  int64_t add(const inference::Request& request, const SamplingParams& sampling_params);
 
   // A turn of all stages: one pass more begins, where texts are there to say something, and one ends. False:
   // all texts have ended. `between` is called between two layers of a pass, where step_within() may be.
@@ -67,23 +68,25 @@ class Generator {
   void settle();
   void begin_anew() { scheduler_.put_off_all(); }
 
-  const Said& said(int64_t text) const { return texts_.at(text).said; }
+  const Output& output(int64_t text) const { return texts_.at(text).said; }
   bool finished(int64_t text) const { return scheduler_.finished(text); }
   // Whether a text was neither dropped nor never there.
   bool knows(int64_t text) const { return texts_.contains(text); }
   // Ends a text where it is, and forgets it.
-  void drop(int64_t text);
+  void abort(int64_t text);
 
   const inference::Scheduler& scheduler() const { return scheduler_; }
-  int64_t spoken() const { return spoken_; }  // tokens of all texts
-  int64_t passes() const { return begun_; }
-  const cost::DecodeWork& last_pass() const { return last_pass_; }  // that has begun; without rows: none
+  int64_t generated_tokens() const { return spoken_; }  // tokens of all texts
+  int64_t engine_steps() const { return begun_; }
+  const cost::DecodeWork& last_engine_step() const {
+    return last_pass_;
+  }  // that has begun; without rows: none
 
  private:
   struct Text {
-    Manner manner;
+    SamplingParams manner;
     uint64_t stream = 0;  // of draws
-    Said said;
+    Output said;
   };
   static inference::SchedulerOptions shared_by(const Decoder& decoder, inference::SchedulerOptions options) {
     options.shares_prompts = options.shares_prompts && decoder.shares_prompts();
@@ -92,17 +95,17 @@ class Generator {
   }
   // What comes next of each piece that says something, and what was asked of prompts.
   struct Heard {
-    std::vector<Choice> choices;
-    std::vector<Score> scores;
+    std::vector<SampledToken> choices;
+    std::vector<PromptLogprob> scores;
   };
-  bool turn(std::vector<inference::Piece> pieces, const std::function<void()>& between = {});
-  ForwardPass pass_of(std::vector<inference::Piece> pieces);
+  bool turn(std::vector<inference::ScheduledTokens> pieces, const std::function<void()>& between = {});
+  ForwardPass pass_of(std::vector<inference::ScheduledTokens> pieces);
   Heard draw(const ForwardPass& pass) const;
   // That are told of each token of a text; the same on every rank.
   int64_t alternatives_of(int64_t text) const;
   void end_turn(Heard& heard);
   void hear(const ForwardPass& pass, const Heard& heard);
-  void hear(int64_t text, const Choice& choice);
+  void hear(int64_t text, const SampledToken& choice);
 
   const Decoder& decoder_;
   std::vector<base::Interval> never_;

@@ -148,13 +148,13 @@ size_t drawn(std::span<const double> logits, const Sampling& sampling, uint64_t 
 
 }  // namespace
 
-Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position,
-              const Choosing& choosing) {
+SampledToken sample_token(std::span<const double> logits, const Sampling& sampling, uint64_t stream,
+                          int64_t position, const Choosing& choosing) {
   const size_t token = sampling.changes_logits()
                            ? drawn(adjusted(logits, sampling, choosing), sampling, stream, position, choosing)
                            : drawn(logits, sampling, stream, position, choosing);
   const double all = log_sum_exp(logits, *std::ranges::max_element(logits));
-  Choice choice{static_cast<int64_t>(token), logits[token] - all, {}};
+  SampledToken choice{static_cast<int64_t>(token), logits[token] - all, {}};
   if (choosing.alternatives > 0) choice.alternatives = alternatives_of(logits, choosing, all);
   return choice;
 }

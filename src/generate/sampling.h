@@ -38,7 +38,7 @@ struct Alternative {
   bool operator==(const Alternative&) const = default;
 };
 
-struct Choice {
+struct SampledToken {
   int64_t token = 0;
   double log_probability = 0;             // likewise
   std::vector<Alternative> alternatives;  // the likeliest tokens, the likeliest first
@@ -54,8 +54,8 @@ struct Choosing {
 
 // `stream` and `position` tell the choices of a seed apart. REQUIRES: a logit that may come, temperature >=
 // 0, 0 < top_p <= 1, 0 <= min_p <= 1, as many tokens as alternatives.
-Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position,
-              const Choosing& choosing = {});
+SampledToken sample_token(std::span<const double> logits, const Sampling& sampling, uint64_t stream,
+                          int64_t position, const Choosing& choosing = {});
 
 // InputError naming the first of these that is outside its range.
 void validate(const Sampling& sampling);

@@ -23,12 +23,12 @@ double log_probability(int64_t token) {
 std::vector<int> draws(const Sampling& sampling, int count) {
   std::vector<int> times(kLogits.size());
   for (int position = 0; position < count; ++position)
-    ++times[static_cast<size_t>(choose(kLogits, sampling, 5, position).token)];
+    ++times[static_cast<size_t>(sample_token(kLogits, sampling, 5, position).token)];
   return times;
 }
 
 TEST(Choose, WithoutTemperatureTheLowestOfTheLikeliest) {
-  const Choice choice = choose(kLogits, {}, 0, 0);
+  const SampledToken choice = sample_token(kLogits, {}, 0, 0);
   EXPECT_EQ(choice.token, 1);
   EXPECT_NEAR(choice.log_probability, log_probability(1), 1e-15);
 }
@@ -70,9 +70,9 @@ TEST(Choose, IsAFunctionOfSeedStreamAndPosition) {
   const Sampling sampling{.temperature = 3, .seed = 8};
   std::set<int64_t> by_position, by_stream;
   for (int i = 0; i < 50; ++i) {
-    EXPECT_EQ(choose(kLogits, sampling, 2, i).token, choose(kLogits, sampling, 2, i).token);
-    by_position.insert(choose(kLogits, sampling, 2, i).token);
-    by_stream.insert(choose(kLogits, sampling, static_cast<uint64_t>(i), 7).token);
+    EXPECT_EQ(sample_token(kLogits, sampling, 2, i).token, sample_token(kLogits, sampling, 2, i).token);
+    by_position.insert(sample_token(kLogits, sampling, 2, i).token);
+    by_stream.insert(sample_token(kLogits, sampling, static_cast<uint64_t>(i), 7).token);
   }
   EXPECT_GT(by_position.size(), 1U);
   EXPECT_GT(by_stream.size(), 1U);
@@ -81,25 +81,26 @@ TEST(Choose, IsAFunctionOfSeedStreamAndPosition) {
 TEST(Choose, RowsWithoutATokenNeverCome) {
   const std::vector<double> logits = {1, 9, 2, 3, 9, 8};
   const std::vector<base::Interval> never = {{1, 2}, {4, 6}};
-  EXPECT_EQ(choose(logits, {}, 0, 0, {.never = never}).token, 3);
+  EXPECT_EQ(sample_token(logits, {}, 0, 0, {.never = never}).token, 3);
   std::set<int64_t> came;
   for (int i = 0; i < 200; ++i)
-    came.insert(choose(logits, {.temperature = 5, .seed = 1}, 0, i, {.never = never}).token);
+    came.insert(sample_token(logits, {.temperature = 5, .seed = 1}, 0, i, {.never = never}).token);
   EXPECT_EQ(came, (std::set<int64_t>{0, 2, 3}));
   came.clear();
   for (int i = 0; i < 200; ++i)
-    came.insert(choose(logits, {.temperature = 5, .top_k = 2, .seed = 1}, 0, i, {.never = never}).token);
+    came.insert(
+        sample_token(logits, {.temperature = 5, .top_k = 2, .seed = 1}, 0, i, {.never = never}).token);
   EXPECT_EQ(came, (std::set<int64_t>{2, 3}));
   // Log-probabilities are those of all rows, as training has them.
-  EXPECT_EQ(choose(logits, {}, 0, 0, {.never = never}).log_probability,
-            choose(logits, {}, 0, 0).log_probability - 6);
+  EXPECT_EQ(sample_token(logits, {}, 0, 0, {.never = never}).log_probability,
+            sample_token(logits, {}, 0, 0).log_probability - 6);
 }
 
 TEST(Choose, AlternativesAreTheLikeliest) {
   const std::vector<double> logits = {1, 9, 2, 3, 9, 8};
   const std::vector<base::Interval> never = {{1, 2}};
-  const Choice choice =
-      choose(logits, {.temperature = 9, .seed = 1}, 0, 0, {.never = never, .alternatives = 3});
+  const SampledToken choice =
+      sample_token(logits, {.temperature = 9, .seed = 1}, 0, 0, {.never = never, .alternatives = 3});
   ASSERT_EQ(choice.alternatives.size(), 3u);
   EXPECT_EQ(choice.alternatives[0].token, 4);
   EXPECT_EQ(choice.alternatives[1].token, 5);
@@ -121,7 +122,7 @@ TEST(Sampling, BiasAndPenaltiesChangeTheChoiceAndNotWhatIsTold) {
   const std::vector<double> logits = {1.0, 2.0, 3.0, -1.0};
   const std::vector<int64_t> tokens = {3, 2, 2, 1};  // two of a prompt, then two that were said
   const auto chosen = [&](Sampling sampling) {
-    return choose(logits, sampling, 0, 0, {.tokens = tokens, .given = 2});
+    return sample_token(logits, sampling, 0, 0, {.tokens = tokens, .given = 2});
   };
   EXPECT_EQ(chosen({}).token, 2);
   EXPECT_EQ(chosen({.logit_bias = {{0, 5.0}}}).token, 0);

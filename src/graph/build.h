@@ -27,9 +27,9 @@ struct PassTime {
   int64_t time_ns = 0;  // that the thread computed
 };
 
-// link -> order -> layer-parts -> tail-weights -> lower -> clock -> verify. Pipelines without micro-batches
-// take no part. InputError when a scheme cannot cut the model, or a unit's lanes its heads. When the program
-// needs more memory than a device has, why names rank, peak and capacity.
+// link -> order -> layer-parts -> tail-weights -> lower -> clock -> verify. Pipelines without lane parts
+// take no part. InputError when a scheme cannot cut the model, or a micro-batch's lanes its heads. When the
+// program needs more memory than a device has, why names rank, peak and capacity.
 base::Feasible<StepGraph> try_build(const strategy::StepPlan& plan, const model::ParameterTable& table,
                                     const cost::CostModel& cost, int world_size,
                                     const BuildOptions& options = {}, std::vector<PassTime>* times = nullptr);

@@ -78,14 +78,14 @@ TEST(Build, PartsSumEachGradientOnce) {
 TEST(Build, LanesThatExchangeMoreHeadsThanThereAreAreRefused) {
   const Small small;
   strategy::StepPlan plan = testing::plan_from_text("<4,1,4>", {"ring 40/-/-/-"}, 16);
-  plan.pipelines[0].units[0].exchange = strategy::Exchange::kHeads;
+  plan.pipelines[0].micro_batches[0].exchange = strategy::Exchange::kHeads;
   EXPECT_THAT(
       [&] { graph::build(plan, small.table, small.cost, 16); },
       ::testing::ThrowsMessage<base::InputError>(
           "ring 0 of pipeline 0 <4,1,4>: 4 lanes exchange heads, but of the model's 12 a TP rank has 3: "
           "use fewer lanes, nested with head groups of at most 3, or a ring"));
-  plan.pipelines[0].units[0].exchange = strategy::Exchange::kNested;
-  plan.pipelines[0].units[0].nested_lanes = 2;
+  plan.pipelines[0].micro_batches[0].exchange = strategy::Exchange::kNested;
+  plan.pipelines[0].micro_batches[0].nested_lanes = 2;
   EXPECT_NO_THROW(graph::build(plan, small.table, small.cost, 16));
 }
 
@@ -105,7 +105,7 @@ TEST(Build, RandomPlansWhoseLanesShareParametersAreProved) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const auto random = random_case(seed, {.max_ranks = 16,
                                            .max_lanes = 6,
-                                           .max_share = 4,
+                                           .max_fsdp = 4,
                                            .policies = seed % 2 == 0,
                                            .freezes = seed % 3 == 0});
     ASSERT_NO_THROW(validate(random.plan, random.world_size)) << "seed " << seed;
@@ -114,7 +114,7 @@ TEST(Build, RandomPlansWhoseLanesShareParametersAreProved) {
     ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
                                                                      << to_text(graph);
     for (const Node& node : graph.nodes)
-      shared += is_compute_cell(node.kind) && node.cell().share_ns > 0 ? 1 : 0;
+      shared += is_compute_cell(node.kind) && node.cell().fsdp_ns > 0 ? 1 : 0;
   }
   EXPECT_GT(shared, 300);
 }
@@ -129,9 +129,9 @@ TEST(Build, GathersThatTakeNoTimeLeaveThePassesOfTheirSlowestLane) {
   int64_t forward_ns = 0;
   for (const Node& node : graph.nodes) {
     if (!is_compute_cell(node.kind)) continue;
-    EXPECT_EQ(node.cell().share_ns, 0);
+    EXPECT_EQ(node.cell().fsdp_ns, 0);
     EXPECT_EQ(node.members.size(), 2u);
-    if (node.kind == NodeKind::kForward && node.cell().unit == 0) forward_ns += node.duration_ns;
+    if (node.kind == NodeKind::kForward && node.cell().pass == 0) forward_ns += node.duration_ns;
   }
   const std::vector<int64_t> slowest = {40};
   EXPECT_EQ(forward_ns,
@@ -153,7 +153,7 @@ TEST(Build, EveryChoiceOfPassesIsProved) {
 TEST(Build, OffloadedLayersLeaveAndReturnBetweenTheirCells) {
   const model::Shape shape = model::shape_of_12_heads(5);
   strategy::StepPlan plan = testing::plan_from_text("<1,1,1>", {"20, 30"}, 1);
-  plan.pipelines[0].units[0].memory.offload_permille = 300;
+  plan.pipelines[0].micro_batches[0].memory.offload_permille = 300;
   const cost::CostModel cost = testing::small_cost(shape);
   const StepGraph graph = build(plan, model::parameter_table(shape), cost, 1);
   int offloads = 0, fetches = 0;
@@ -234,7 +234,7 @@ TEST(Build, TailWeightsRunLatestRoundFirstOverAllMicroBatches) {
 // Parts add up to what the schedule gave the whole cell.
 TEST(Build, PartsTakeAsLongAsTheWhole) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const auto random = random_case(seed, {.max_lanes = 2, .max_share = seed % 2 == 0 ? 2 : 1});
+    const auto random = random_case(seed, {.max_lanes = 2, .max_fsdp = seed % 2 == 0 ? 2 : 1});
     const auto total = [&](const std::set<std::string>& disabled) {
       std::map<std::tuple<int, int, int, int>, int64_t> sum;
       const StepGraph graph =
@@ -339,7 +339,7 @@ TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
     const int max_lanes = static_cast<int>(seed % 3) + 1;
     const int max_share = seed % 5 == 0 ? 3 : 1;
     const auto random = random_case(
-        seed, {.max_pipelines = 1, .max_lanes = max_lanes, .max_share = max_share, .freezes = seed % 7 == 0});
+        seed, {.max_pipelines = 1, .max_lanes = max_lanes, .max_fsdp = max_share, .freezes = seed % 7 == 0});
     StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
     for (Node& node : graph.nodes) {
       if (node.at() == nullptr) node.duration_ns = 0;
@@ -394,9 +394,9 @@ TEST(Build, CreditIsThatOfThePlansPolicies) {
   auto random = random_case(7, {.max_lanes = 1});
   int64_t longest = 0;
   for (strategy::PipelinePlan& pipeline : random.plan.pipelines) {
-    for (strategy::Unit& unit : pipeline.units) {
-      unit.memory.recompute_permille = 1000;
-      longest = std::max(longest, unit.tokens());
+    for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+      micro_batch.memory.recompute_permille = 1000;
+      longest = std::max(longest, micro_batch.tokens());
     }
   }
   cost::CostModel::Options options = random.cost.options();

@@ -18,31 +18,32 @@ namespace {
 
 // Of the pieces on a pass's fullest lane.
 cost::Work fullest_work(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int64_t window) {
-  const auto unit_at = [&](int index) -> const strategy::Unit& {
-    return plan.units[static_cast<size_t>(index)];
+  const auto micro_batch_at = [&](int index) -> const strategy::PipelineMicroBatch& {
+    return plan.micro_batches[static_cast<size_t>(index)];
   };
-  const strategy::Unit& unit =
-      unit_at(*std::ranges::max_element(pass.units, {}, [&](int index) { return unit_at(index).tokens(); }));
-  if (unit.lanes == 1) {
+  const strategy::PipelineMicroBatch& micro_batch = micro_batch_at(*std::ranges::max_element(
+      pass.micro_batches, {}, [&](int index) { return micro_batch_at(index).tokens(); }));
+  if (micro_batch.lanes == 1) {
     cost::Work work;
-    for (const strategy::UnitSequence& sequence : unit.sequences)
+    for (const strategy::MicroBatchSequence& sequence : micro_batch.sequences)
       work += cost::Work::of_lane(sequence.length_tokens, sequence, 1, window);
     return work;
   }
-  int fullest = unit.first_lane;
-  while (unit.tokens_on(fullest) < unit.tokens()) ++fullest;
+  int fullest = micro_batch.first_lane;
+  while (micro_batch.tokens_on(fullest) < micro_batch.tokens()) ++fullest;
   std::vector<int64_t> lengths;
-  for (const strategy::Piece& piece : unit.pieces_on(fullest)) lengths.push_back(piece.tokens());
+  for (const strategy::Piece& scheduled : micro_batch.pieces_on(fullest))
+    lengths.push_back(scheduled.tokens());
   return cost::Work::of(lengths, window);
 }
 
-// When each unit's credit returns: the end of its last cell on any stage.
-std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, size_t units) {
-  std::vector<int64_t> released(units, 0);
+// When each micro-batch's credit returns: the end of its last cell on any stage.
+std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, size_t micro_batches) {
+  std::vector<int64_t> released(micro_batches, 0);
   for (const auto& stage : schedule.cells) {
     for (const auto& lane : stage) {
       for (const schedule::Cell& cell : lane) {
-        int64_t& time = released[static_cast<size_t>(cell.unit)];
+        int64_t& time = released[static_cast<size_t>(cell.micro_batch)];
         time = std::max(time, cell.end_ns);
       }
     }
@@ -50,13 +51,15 @@ std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, s
   return released;
 }
 
-// Replays admission at stage 0: where a unit does not fit a lane, those that the schedule released first make
-// room there. On other lanes of theirs they keep holding until a unit waits for them there too: nothing else
-// puts a unit behind them.
+// Replays admission at stage 0: where a micro-batch does not fit a lane, those that the schedule released
+// first make room there. On other lanes of theirs they keep holding until a micro-batch waits for them there
+// too: nothing else puts a micro-batch behind them.
 void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& draft) {
-  const std::vector<schedule::TimedUnit>& units = draft.load.units;
-  const std::vector<int64_t> released = release_times(schedule, units.size());
-  const auto tokens = [&](int unit) { return units[static_cast<size_t>(unit)].credit(); };
+  const std::vector<schedule::TimedMicroBatch>& micro_batches = draft.load.micro_batches;
+  const std::vector<int64_t> released = release_times(schedule, micro_batches.size());
+  const auto tokens = [&](int micro_batch) {
+    return micro_batches[static_cast<size_t>(micro_batch)].credit();
+  };
   const auto later = [&](int a, int b) {
     return std::pair(released[static_cast<size_t>(a)], a) < std::pair(released[static_cast<size_t>(b)], b);
   };
@@ -65,10 +68,10 @@ void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& 
     std::vector<int> holding;  // ascending by release
   };
   std::vector<Lane> lanes(static_cast<size_t>(draft.load.lanes));
-  for (int u = 0; u < static_cast<int>(units.size()); ++u) {
+  for (int u = 0; u < static_cast<int>(micro_batches.size()); ++u) {
     std::vector<int>& after = draft.admitted_after.emplace_back();
-    const int first = units[static_cast<size_t>(u)].first_lane;
-    for (int l = first; l < first + units[static_cast<size_t>(u)].lanes; ++l) {
+    const int first = micro_batches[static_cast<size_t>(u)].first_lane;
+    for (int l = first; l < first + micro_batches[static_cast<size_t>(u)].lanes; ++l) {
       Lane& lane = lanes[static_cast<size_t>(l)];
       auto next = lane.holding.begin();
       for (; lane.used_tokens + tokens(u) > draft.load.credit_tokens; ++next) {
@@ -84,22 +87,25 @@ void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& 
   }
 }
 
-// What the unit's ring exposes in a cell of that kind on the whole of a stage.
-int64_t ring_ns(const schedule::TimedUnit& unit, CellKind kind, size_t stage) {
-  if (unit.lanes == 1 || unit.forward_ring_ns.empty() || kind == CellKind::kBackwardWeight) return 0;
-  return kind == CellKind::kForward ? unit.forward_ring_ns[stage] : unit.backward_ring_ns[stage];
+// What the micro-batch's ring exposes in a cell of that kind on the whole of a stage.
+int64_t ring_ns(const schedule::TimedMicroBatch& micro_batch, CellKind kind, size_t stage) {
+  if (micro_batch.lanes == 1 || micro_batch.forward_cp_exchange_ns.empty() ||
+      kind == CellKind::kBackwardWeight)
+    return 0;
+  return kind == CellKind::kForward ? micro_batch.forward_cp_exchange_ns[stage]
+                                    : micro_batch.backward_cp_exchange_ns[stage];
 }
 
 // What gathers and sums of gradients expose in a cell of that kind on the whole of a stage.
-int64_t share_ns(const schedule::TimedUnit& unit, CellKind kind, size_t stage) {
+int64_t share_ns(const schedule::TimedMicroBatch& micro_batch, CellKind kind, size_t stage) {
   const auto of = [&](const std::vector<int64_t>& exposed) { return exposed.empty() ? 0 : exposed[stage]; };
-  if (kind == CellKind::kForward) return of(unit.forward_share_ns);
-  if (kind == CellKind::kBackwardInput) return of(unit.backward_share_ns);
-  if (kind == CellKind::kBackwardWeight) return of(unit.weight_share_ns);
-  return of(unit.backward_share_ns) + of(unit.weight_share_ns);
+  if (kind == CellKind::kForward) return of(micro_batch.forward_fsdp_ns);
+  if (kind == CellKind::kBackwardInput) return of(micro_batch.backward_fsdp_ns);
+  if (kind == CellKind::kBackwardWeight) return of(micro_batch.weight_fsdp_ns);
+  return of(micro_batch.backward_fsdp_ns) + of(micro_batch.weight_fsdp_ns);
 }
 
-// Takes the schedule's order; a tied unit's cell, listed on each of its lanes, becomes one.
+// Takes the schedule's order; a tied micro-batch's cell, listed on each of its lanes, becomes one.
 void take_order(const schedule::PipelineSchedule& schedule, const Program& program, PipelineDraft& draft) {
   for (size_t s = 0; s < draft.stages.size(); ++s) {
     DraftStage& stage = draft.stages[s];
@@ -108,15 +114,16 @@ void take_order(const schedule::PipelineSchedule& schedule, const Program& progr
     for (size_t lane = 0; lane < schedule.cells[s].size(); ++lane) {
       for (const schedule::Cell& cell : schedule.cells[s][lane]) {
         int index = static_cast<int>(stage.cells.size());
-        const schedule::TimedUnit& unit = draft.load.units[static_cast<size_t>(cell.unit)];
-        if (unit.lanes > 1) {
-          index = tied.emplace(std::pair(cell.unit, cell.kind), index).first->second;
+        const schedule::TimedMicroBatch& micro_batch =
+            draft.load.micro_batches[static_cast<size_t>(cell.micro_batch)];
+        if (micro_batch.lanes > 1) {
+          index = tied.emplace(std::pair(cell.micro_batch, cell.kind), index).first->second;
         }
         stage.order[lane].push_back(index);
         if (index < static_cast<int>(stage.cells.size())) continue;
-        stage.cells.push_back({cell.kind, cell.unit, at_work(program, cell.kind, stage.run),
-                               cell.end_ns - cell.start_ns, ring_ns(unit, cell.kind, s),
-                               share_ns(unit, cell.kind, s)});
+        stage.cells.push_back({cell.kind, cell.micro_batch, at_work(program, cell.kind, stage.run),
+                               cell.end_ns - cell.start_ns, ring_ns(micro_batch, cell.kind, s),
+                               share_ns(micro_batch, cell.kind, s)});
       }
     }
   }
@@ -126,13 +133,14 @@ void take_injection_order(PipelineDraft& draft) {
   for (size_t s = 0; s < draft.stages.size(); ++s) {
     DraftStage& stage = draft.stages[s];
     stage.order.resize(static_cast<size_t>(draft.load.lanes));
-    for (size_t u = 0; u < draft.load.units.size(); ++u) {
-      const schedule::TimedUnit& unit = draft.load.units[u];
-      for (int lane = 0; lane < unit.lanes; ++lane) {
-        stage.order[static_cast<size_t>(unit.first_lane + lane)].push_back(static_cast<int>(u));
+    for (size_t u = 0; u < draft.load.micro_batches.size(); ++u) {
+      const schedule::TimedMicroBatch& micro_batch = draft.load.micro_batches[u];
+      for (int lane = 0; lane < micro_batch.lanes; ++lane) {
+        stage.order[static_cast<size_t>(micro_batch.first_lane + lane)].push_back(static_cast<int>(u));
       }
-      stage.cells.push_back({CellKind::kForward, static_cast<int>(u), stage.run, unit.forward_ns[s],
-                             ring_ns(unit, CellKind::kForward, s), share_ns(unit, CellKind::kForward, s)});
+      stage.cells.push_back({CellKind::kForward, static_cast<int>(u), stage.run, micro_batch.forward_ns[s],
+                             ring_ns(micro_batch, CellKind::kForward, s),
+                             share_ns(micro_batch, CellKind::kForward, s)});
     }
   }
 }
@@ -144,7 +152,7 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
   for (Interval& part : parts) part = base::intersect(part, cell.run);
   std::erase_if(parts, [](Interval part) { return part.empty(); });
   if (cell.kind != CellKind::kForward) std::ranges::reverse(parts);
-  const cost::Work& work = draft.work[static_cast<size_t>(cell.unit)];
+  const cost::Work& work = draft.work[static_cast<size_t>(cell.pass)];
   std::vector<int64_t> until{0};
   for (const Interval part : parts) {
     const int64_t alone_ns = cost.cell_ns(draft.place().scheme, cell.kind, part, work);
@@ -158,8 +166,8 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
   };
   std::vector<DraftCell> result;
   for (size_t i = 0; i < parts.size(); ++i) {
-    result.push_back({cell.kind, cell.unit, parts[i], part_of(cell.duration_ns, i), part_of(cell.ring_ns, i),
-                      part_of(cell.share_ns, i)});
+    result.push_back({cell.kind, cell.pass, parts[i], part_of(cell.duration_ns, i),
+                      part_of(cell.cp_exchange_ns, i), part_of(cell.fsdp_ns, i)});
   }
   return result;
 }
@@ -196,7 +204,7 @@ std::vector<size_t> find_tails(const PipelineDraft& draft, const DraftStage& sta
     size_t at = order.size();
     while (at > 0) {
       const DraftCell& cell = stage.cells[static_cast<size_t>(order[at - 1])];
-      const bool tied = draft.load.units[static_cast<size_t>(cell.unit)].lanes > 1;
+      const bool tied = draft.load.micro_batches[static_cast<size_t>(cell.pass)].lanes > 1;
       if (tied || cell.kind != CellKind::kBackwardWeight) break;
       --at;
     }
@@ -216,7 +224,7 @@ void split_offloaded_cells(PipelineDraft& draft, const Program& program, const c
     parts.back().end = stage.run.end;
     std::vector<int> cells;
     for (size_t cell = 0; cell < stage.cells.size(); ++cell) {
-      const strategy::Pass& pass = draft.passes[static_cast<size_t>(stage.cells[cell].unit)];
+      const strategy::Pass& pass = draft.passes[static_cast<size_t>(stage.cells[cell].pass)];
       if (pass.memory.offload_permille > 0) cells.push_back(static_cast<int>(cell));
     }
     if (!cells.empty()) cut_cells(draft, stage, cells, parts, cost);
@@ -229,7 +237,7 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const Program& 
                                  const cost::CostModel& cost, int world_size, Purpose purpose) {
   std::vector<PipelineDraft> drafts;
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
-    if (plan.pipelines[p].units.empty()) continue;
+    if (plan.pipelines[p].micro_batches.empty()) continue;
     PipelineDraft draft{.pipeline = static_cast<int>(p),
                         .plan = &plan.pipelines[p],
                         .passes = strategy::passes(plan.pipelines[p]),
@@ -263,7 +271,7 @@ void split_outer_cells(PipelineDraft& draft, const cost::CostModel& cost,
       if (lane.empty()) continue;
       outer.push_back(lane.front());
       const CellKind last = stage.cells[static_cast<size_t>(lane.back())].kind;
-      const bool stays = draft.place().scheme.share > 1 && last == CellKind::kBackwardWeight;
+      const bool stays = draft.place().scheme.fsdp > 1 && last == CellKind::kBackwardWeight;
       if (last == CellKind::kBackward || stays) outer.push_back(lane.back());
     }
     std::ranges::sort(outer);
@@ -291,7 +299,7 @@ void reorder_tail_weights(PipelineDraft& draft, const cost::CostModel& cost,
                 [&](int a, int b) {
                   const DraftCell& x = stage.cells[static_cast<size_t>(a)];
                   const DraftCell& y = stage.cells[static_cast<size_t>(b)];
-                  return std::tuple(-x.run.begin, x.unit) < std::tuple(-y.run.begin, y.unit);
+                  return std::tuple(-x.run.begin, x.pass) < std::tuple(-y.run.begin, y.pass);
                 });
     }
   }

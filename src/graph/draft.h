@@ -14,31 +14,33 @@
 
 namespace sluice::graph {
 
-// One compute event to be: a unit (where lanes share parameters a pass) on a stage, or on a run of the
+// One compute event to be: a micro-batch (where lanes share parameters a pass) on a stage, or on a run of the
 // stage's operations.
 struct DraftCell {
   cost::CellKind kind = cost::CellKind::kForward;
-  int unit = 0;
+  int pass = 0;
   base::Interval run;  // operations of the model program
   int64_t duration_ns = 0;
-  int64_t ring_ns = 0;   // of it: waiting for keys and values of other lanes
-  int64_t share_ns = 0;  // of it: waiting for gathered parameters and summed gradients
+  int64_t cp_exchange_ns = 0;  // of it: waiting for keys and values of other lanes
+  int64_t fsdp_ns = 0;         // of it: waiting for gathered parameters and summed gradients
 };
 
 struct DraftStage {
   base::Interval run;
   std::vector<DraftCell> cells;
-  std::vector<std::vector<int>> order;  // by lane, indices of cells; a tied unit's cell stands in several
+  std::vector<std::vector<int>>
+      order;  // by lane, indices of cells; a tied micro-batch's cell stands in several
 };
 
-// Units are those of the load: the plan's passes.
+// Micro-batches are those of the load: the plan's passes.
 struct PipelineDraft {
   int pipeline = 0;                              // index in StepPlan::pipelines
   const strategy::PipelinePlan* plan = nullptr;  // that one
-  std::vector<strategy::Pass> passes;            // by unit
-  std::vector<cost::Work> work;                  // by unit, of the pieces on its fullest lane
+  std::vector<strategy::Pass> passes;            // by micro-batch
+  std::vector<cost::Work> work;                  // by micro-batch, of the pieces on its fullest lane
   schedule::PipelineLoad load;
-  // By unit, those whose credit it takes over: it is admitted after their weight gradients on all stages.
+  // By micro-batch, those whose credit it takes over: it is admitted after their weight gradients on all
+  // stages.
   std::vector<std::vector<int>> admitted_after;
   std::vector<DraftStage> stages;
 

@@ -22,10 +22,10 @@ std::string lowered(const Golden& golden) {
   strategy::StepPlan plan =
       testing::plan_from_text(golden.value("strategy"), golden.values.at("load"), ranks);
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (strategy::Unit& unit : pipeline.units) {
-      unit.memory.recompute_permille = golden.has("recompute") ? strategy::MemoryPolicy::kAll : 0;
+    for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+      micro_batch.memory.recompute_permille = golden.has("recompute") ? strategy::MemoryPolicy::kAll : 0;
       if (golden.has("offload_permille"))
-        unit.memory.offload_permille = static_cast<int>(golden.number("offload_permille"));
+        micro_batch.memory.offload_permille = static_cast<int>(golden.number("offload_permille"));
     }
   }
   return to_text(build(plan, model::parameter_table(shape), cost, ranks, options));

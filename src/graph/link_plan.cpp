@@ -86,7 +86,7 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
 strategy::Strategy active_strategy(const strategy::StepPlan& plan) {
   strategy::Strategy active;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    const bool works = !pipeline.units.empty();
+    const bool works = !pipeline.micro_batches.empty();
     if (works) active.pipelines.push_back(pipeline.pipeline);
   }
   return active;

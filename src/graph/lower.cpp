@@ -48,7 +48,7 @@ class Lowering {
   void add_end();
 
  private:
-  // The nodes of one unit on one stage: its parts in execution order.
+  // The nodes of one micro-batch on one stage: its parts in execution order.
   struct UnitCells {
     std::vector<int> forward;
     std::vector<int> backward;  // fused or input gradient
@@ -67,10 +67,10 @@ class Lowering {
   void depend(int node, int on) { graph_.nodes[static_cast<size_t>(node)].dependencies.push_back(on); }
 
   int add_exchange(NodeKind kind, int round, const RoundMoves::Level& level, int previous);
-  UnitOnStage on_stage(const PipelineDraft& draft, int stage, int unit) const;
+  PassOnStage on_stage(const PipelineDraft& draft, int stage, int micro_batch) const;
   int64_t attention_ns(const PipelineDraft& draft, const DraftCell& cell) const;
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
-  int add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer);
+  int add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int micro_batch, int producer);
   std::vector<UnitCells> add_stage(const PipelineDraft& draft, int stage);
   void chain_lane(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
                   int first_node);
@@ -78,8 +78,8 @@ class Lowering {
                    int first_node, int sums_behind);
   void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
   void admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
-  void add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& passes);
-  int add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like);
+  void add_copies(const PipelineDraft& draft, int stage, size_t micro_batch, const UnitCells& passes);
+  int add_copy(const PipelineDraft& draft, NodeKind kind, int micro_batch, int like);
   int part_with(const std::vector<int>& parts, int64_t position) const;
 
   StepGraph& graph_;
@@ -92,13 +92,14 @@ class Lowering {
   std::vector<int> pulls_;                    // by round: the exchange that completes it
   std::vector<std::vector<int>> push_after_;  // by round: cells that its first level waits for
   std::vector<int> end_after_;                // what ReduceScalars waits for
-  std::vector<int> number_;                   // by unit of the present pipeline: of those on its first lane
+  std::vector<int> number_;  // by micro-batch of the present pipeline: of those on its first lane
 };
 
 void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
   size_t nodes = 4 * links_.pull.busiest.size() + 1 + all_ranks_.size();
   for (const PipelineDraft& draft : drafts) {
-    for (const DraftStage& stage : draft.stages) nodes += stage.cells.size() + 2 * draft.load.units.size();
+    for (const DraftStage& stage : draft.stages)
+      nodes += stage.cells.size() + 2 * draft.load.micro_batches.size();
   }
   graph_.nodes.reserve(nodes);
 }
@@ -150,15 +151,15 @@ void Lowering::add_end() {
   }
 }
 
-UnitOnStage Lowering::on_stage(const PipelineDraft& draft, int stage, int unit) const {
-  const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
+PassOnStage Lowering::on_stage(const PipelineDraft& draft, int stage, int micro_batch) const {
+  const strategy::Pass& planned = draft.passes[static_cast<size_t>(micro_batch)];
   return {draft.pipeline,
           stage,
-          unit,
+          micro_batch,
           planned.first_lane,
           planned.lanes,
-          number_[static_cast<size_t>(unit)],
-          draft.load.units[static_cast<size_t>(unit)].tokens};
+          number_[static_cast<size_t>(micro_batch)],
+          draft.load.micro_batches[static_cast<size_t>(micro_batch)].tokens};
 }
 
 int64_t Lowering::attention_ns(const PipelineDraft& draft, const DraftCell& cell) const {
@@ -166,28 +167,33 @@ int64_t Lowering::attention_ns(const PipelineDraft& draft, const DraftCell& cell
   cost::Quadratic times = cost.cell_times(draft.place().scheme, cell.kind, cell.run);
   times.b = 0;
   times.c_ns = 0;
-  return std::min(cell.duration_ns, times.of_work(draft.work[static_cast<size_t>(cell.unit)]));
+  return std::min(cell.duration_ns, times.of_work(draft.work[static_cast<size_t>(cell.pass)]));
 }
 
 int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell) {
-  const strategy::Pass& pass = draft.passes[static_cast<size_t>(cell.unit)];
-  const Cell payload{on_stage(draft, stage, cell.unit), cell.run,     cell.run.begin == program_.embedding(),
-                     cell.run.end > program_.head(),    cell.ring_ns, cell.share_ns,
+  const strategy::Pass& pass = draft.passes[static_cast<size_t>(cell.pass)];
+  const Cell payload{on_stage(draft, stage, cell.pass),
+                     cell.run,
+                     cell.run.begin == program_.embedding(),
+                     cell.run.end > program_.head(),
+                     cell.cp_exchange_ns,
+                     cell.fsdp_ns,
                      attention_ns(draft, cell)};
   Node& node = add(node_kind(cell.kind), tp_ranks(draft.place(), stage, pass), cell.duration_ns, payload);
   std::ranges::sort(node.members);
   return node.id;
 }
 
-int Lowering::add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer) {
-  const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
-  const schedule::TimedUnit& timed = draft.load.units[static_cast<size_t>(unit)];
+int Lowering::add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int micro_batch,
+                           int producer) {
+  const strategy::Pass& planned = draft.passes[static_cast<size_t>(micro_batch)];
+  const schedule::TimedMicroBatch& timed = draft.load.micro_batches[static_cast<size_t>(micro_batch)];
   std::vector<int> members = tp_ranks(draft.place(), boundary, planned);
   const std::vector<int> above = tp_ranks(draft.place(), boundary + 1, planned);
   members.insert(members.end(), above.begin(), above.end());
   std::ranges::sort(members);
   Node& node = add(kind, std::move(members), timed.transfer_ns[static_cast<size_t>(boundary)],
-                   Transfer{on_stage(draft, boundary, unit)});
+                   Transfer{on_stage(draft, boundary, micro_batch)});
   node.bytes = cost_.transfer_bytes(draft.place().scheme, timed.tokens);
   node.dependencies = {producer};
   return node.id;
@@ -198,18 +204,18 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
   const DraftStage& drafted = draft.stages[static_cast<size_t>(stage)];
   const int first_node = static_cast<int>(graph_.nodes.size());
   for (const DraftCell& cell : drafted.cells) add_cell(draft, stage, cell);
-  std::vector<UnitCells> by_unit(draft.load.units.size());
+  std::vector<UnitCells> by_micro_batch(draft.load.micro_batches.size());
   const int sums_behind =
-      strategy::share_runs(draft.place(), stage, links_.topology).behind(draft.place().scheme.share);
+      strategy::fsdp_runs(draft.place(), stage, links_.topology).behind(draft.place().scheme.fsdp);
   for (const std::vector<int>& order : drafted.order) {
     chain_lane(draft, drafted, order, first_node);
     if (purpose_ == Purpose::kTrain) hang_pushes(draft, drafted, order, first_node, sums_behind);
     for (const int c : order) {
       const DraftCell& cell = drafted.cells[static_cast<size_t>(c)];
-      UnitCells& unit = by_unit[static_cast<size_t>(cell.unit)];
-      std::vector<int>& parts = cell.kind == CellKind::kForward          ? unit.forward
-                                : cell.kind == CellKind::kBackwardWeight ? unit.weight
-                                                                         : unit.backward;
+      UnitCells& micro_batch = by_micro_batch[static_cast<size_t>(cell.pass)];
+      std::vector<int>& parts = cell.kind == CellKind::kForward          ? micro_batch.forward
+                                : cell.kind == CellKind::kBackwardWeight ? micro_batch.weight
+                                                                         : micro_batch.backward;
       if (std::ranges::find(parts, first_node + c) == parts.end()) parts.push_back(first_node + c);
     }
     const bool last_stage = stage == draft.load.stages - 1;
@@ -217,7 +223,7 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
       end_after_.push_back(first_node + order.back());
     }
   }
-  return by_unit;
+  return by_micro_batch;
 }
 
 // Each cell waits for the one before it, and for a pull where no earlier cell of the lane has.
@@ -228,7 +234,7 @@ void Lowering::chain_lane(const PipelineDraft& draft, const DraftStage& stage, c
   for (const int c : order) {
     const DraftCell& cell = stage.cells[static_cast<size_t>(c)];
     const base::Interval run =
-        draft.place().scheme.share == 1
+        draft.place().scheme.fsdp == 1
             ? cell.run
             : gathered_by(cell.kind, cell.run, at_work(program_, cell.kind, stage.run));
     int needed = -1;
@@ -252,7 +258,7 @@ void Lowering::hang_pushes(const PipelineDraft& draft, const DraftStage& stage, 
   for (size_t at = order.size(); at-- > 0 && missing > 0;) {
     const DraftCell& cell = stage.cells[static_cast<size_t>(order[at])];
     const base::Interval run =
-        draft.place().scheme.share == 1
+        draft.place().scheme.fsdp == 1
             ? cell.run
             : summed_by(cell.kind, cell.run, at_work(program_, cell.kind, stage.run), sums_behind);
     for (int64_t position = run.begin; position < run.end; ++position) {
@@ -273,20 +279,21 @@ void Lowering::hang_pushes(const PipelineDraft& draft, const DraftStage& stage, 
   }
 }
 
-// Fills the Communicate slots between stages. On lanes a transfer of a tied unit may have to wait for one of
-// them; the ones behind it keep their order, which the cells above rely on.
+// Fills the Communicate slots between stages. On lanes a transfer of a tied micro-batch may have to wait for
+// one of them; the ones behind it keep their order, which the cells above rely on.
 void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells) {
   const size_t first = graph_.nodes.size();
-  for (size_t u = 0; u < draft.load.units.size(); ++u) {  // ids ascend by unit: older ones win ties
+  for (size_t u = 0; u < draft.load.micro_batches.size();
+       ++u) {  // ids ascend by micro-batch: older ones win ties
     for (int boundary = 0; boundary + 1 < draft.load.stages; ++boundary) {
       const UnitCells& below = cells[static_cast<size_t>(boundary)][u];
       const UnitCells& above = cells[static_cast<size_t>(boundary) + 1][u];
-      const int unit = static_cast<int>(u);
+      const int micro_batch = static_cast<int>(u);
       depend(above.forward.front(),
-             add_transfer(draft, NodeKind::kSendActivation, boundary, unit, below.forward.back()));
+             add_transfer(draft, NodeKind::kSendActivation, boundary, micro_batch, below.forward.back()));
       if (below.backward.empty()) continue;
       depend(below.backward.front(),
-             add_transfer(draft, NodeKind::kSendGradient, boundary, unit, above.backward.back()));
+             add_transfer(draft, NodeKind::kSendGradient, boundary, micro_batch, above.backward.back()));
     }
   }
   if (draft.load.lanes == 1) return;
@@ -301,8 +308,8 @@ void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std:
   }
 }
 
-// On stage 0 itself the lane's own order says it already. Stages without a backward are done with a unit
-// before others are; where none has one, the last is done with its forward.
+// On stage 0 itself the lane's own order says it already. Stages without a backward are done with a
+// micro-batch before others are; where none has one, the last is done with its forward.
 void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells) {
   for (size_t u = 0; u < draft.admitted_after.size(); ++u) {
     for (const int before : draft.admitted_after[u]) {
@@ -319,7 +326,7 @@ void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<U
   }
 }
 
-// Of the parts of a unit's cell, the node that computes a block.
+// Of the parts of a micro-batch's cell, the node that computes a block.
 int Lowering::part_with(const std::vector<int>& parts, int64_t position) const {
   for (const int part : parts) {
     const base::Interval run = graph_.node(part).cell().run;
@@ -328,34 +335,34 @@ int Lowering::part_with(const std::vector<int>& parts, int64_t position) const {
   SLUICE_ASSERT(false, base::text("no cell computes operation ", position));
 }
 
-// Moves the block of a unit that the cell `like` computes.
-int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like) {
+// Moves the block of a micro-batch that the cell `like` computes.
+int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int micro_batch, int like) {
   const Cell of = graph_.node(like).cell();
-  const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
+  const strategy::Pass& planned = draft.passes[static_cast<size_t>(micro_batch)];
   const cost::CostModel cost = cost_.under(schedule::policy_of(planned, cost_));
   const int64_t block = program_.blocks_in(program_.walked_back(of.run)).begin;
   const int64_t bytes = cost::MemoryCost(cost, draft.place().scheme)
                             .offloaded_bytes(block, of.tokens, head_lanes_of(*draft.plan, planned));
   Node& node = add(kind, graph_.node(like).members, cost.options().host.of_bytes(bytes),
-                   Copy{on_stage(draft, of.stage, unit), block});
+                   Copy{on_stage(draft, of.stage, micro_batch), block});
   node.bytes = bytes;
   return node.id;
 }
 
 // Two buffers: a layer's forward waits until the layer two before has left, a layer comes back when the one
 // two behind is done with. The last two never leave.
-void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& cells) {
+void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t micro_batch, const UnitCells& cells) {
   const base::Interval blocks =
       program_.blocks_in(program_.walked_back(cost_.stage_run(draft.place().scheme, stage)));
   for (int64_t block = blocks.begin; block + cost::kLayersThatStay < blocks.end; ++block) {
     const int out =
-        add_copy(draft, NodeKind::kOffload, static_cast<int>(unit), part_with(cells.forward, block));
+        add_copy(draft, NodeKind::kOffload, static_cast<int>(micro_batch), part_with(cells.forward, block));
     depend(out, part_with(cells.forward, block));
     depend(part_with(cells.forward, block + cost::kLayersThatStay), out);
   }
   for (int64_t block = blocks.end - cost::kLayersThatStay; block-- > blocks.begin;) {
     const int in =
-        add_copy(draft, NodeKind::kFetch, static_cast<int>(unit), part_with(cells.backward, block));
+        add_copy(draft, NodeKind::kFetch, static_cast<int>(micro_batch), part_with(cells.backward, block));
     depend(in, part_with(cells.backward, block + cost::kLayersThatStay));
     depend(part_with(cells.backward, block), in);
   }
@@ -371,9 +378,9 @@ void Lowering::add_pipeline(const PipelineDraft& draft) {
   std::vector<std::vector<UnitCells>> cells;
   for (int stage = 0; stage < draft.load.stages; ++stage) cells.push_back(add_stage(draft, stage));
   for (int stage = 0; purpose_ == Purpose::kTrain && stage < draft.load.stages; ++stage) {
-    for (size_t unit = 0; unit < draft.load.units.size(); ++unit) {
-      if (draft.passes[unit].memory.offload_permille == 0) continue;
-      add_copies(draft, stage, unit, cells[static_cast<size_t>(stage)][unit]);
+    for (size_t micro_batch = 0; micro_batch < draft.load.micro_batches.size(); ++micro_batch) {
+      if (draft.passes[micro_batch].memory.offload_permille == 0) continue;
+      add_copies(draft, stage, micro_batch, cells[static_cast<size_t>(stage)][micro_batch]);
     }
   }
   connect_stages(draft, cells);

@@ -15,7 +15,8 @@ namespace sluice::graph {
 // The graph without times and programs: the clock adds them. Dependencies:
 //   pull      inter of round r -> intra of round r; rounds ascending on each level
 //   forward   pulls of its operations, transfer from the stage below, the cell before it on its lanes;
-//             admission: the last weight-gradient cells, on all stages, of the units whose credit it takes
+//             admission: the last weight-gradient cells, on all stages, of the micro-batches whose credit it
+//             takes
 //   backward  transfer from the stage above, the cell before it on its lanes
 //   transfer  the cell that produces what it carries
 //   offload   the forward of its layer; the forward two layers on waits for it

@@ -6,9 +6,9 @@
 
 #include "base/text.h"
 #include "cost/exchange_bytes.h"
-#include "cost/expert_travel.h"
 #include "cost/link_buffers.h"
 #include "cost/memory_cost.h"
+#include "cost/token_dispatch_cost.h"
 #include "graph/link_pieces.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -16,8 +16,8 @@ namespace sluice::graph {
 
 namespace {
 
-// What the lane of a cell's member has of its unit, over how many lanes that lies, in head groups of how many
-// they exchange heads, how they exchange, and whether some sequence has branches.
+// What the lane of a cell's member has of its micro-batch, over how many lanes that lies, in head groups of
+// how many they exchange heads, how they exchange, and whether some sequence has branches.
 struct OnLane {
   int64_t tokens = 0;
   int64_t loss_tokens = 0;  // at most
@@ -31,7 +31,7 @@ struct OnLane {
 // Bytes of activations that a rank takes and gives back around a cell, by pipeline, policy and exchange.
 class Activations {
  public:
-  // Of units whose lanes exchange heads in groups of `head_lanes`.
+  // Of micro-batches whose lanes exchange heads in groups of `head_lanes`.
   Activations(const strategy::Scheme& scheme, const cost::CostModel& cost, int head_lanes)
       : scheme_(scheme),
         cost_(cost),
@@ -40,7 +40,7 @@ class Activations {
         exchange_(cost::exchange_bytes(cost.options().shape, scheme, cost.options().memory.element_bytes,
                                        head_lanes)),
         travelling_(
-            cost::travelling_bytes(cost.options().shape, scheme, cost.options().memory.element_bytes)),
+            cost::moving_query_bytes(cost.options().shape, scheme, cost.options().memory.element_bytes)),
         boundary_(memory_.boundary_bytes_per_token()) {
     const model::Program& program = cost_.program();
     for (int stage = 0; stage < scheme.pp; ++stage) {
@@ -97,20 +97,20 @@ class Activations {
   // Where rows travel to experts: what takes the place of what such a cell has at work, if it is more.
   int64_t travelling_at_work(const Node& node, const OnLane& part) const {
     const base::Interval blocks = blocks_of(node);
-    const bool counts = scheme_.experts > 1 && node.kind != NodeKind::kBackwardWeight &&
-                        cost::counts_buffers(cost_.options());
+    const bool counts =
+        scheme_.ep > 1 && node.kind != NodeKind::kBackwardWeight && cost::counts_buffers(cost_.options());
     for (int64_t block = blocks.begin; counts && block < blocks.end; ++block) {
-      if (cost_.program().kind_at(block).work().visited > 0)
+      if (cost_.program().kind_at(block).work().routed > 0)
         return cost::travel_working_bytes(cost_.options().shape, cost_.options().memory.element_bytes,
                                           scheme_, node.cell_kind(), part.tokens, part.expert_rows,
-                                          cost_.policy().keeps_visits());
+                                          cost_.policy().keeps_dispatched());
     }
     return 0;
   }
   // A token's.
   int64_t exchange_at_work(const Node& node, strategy::Exchange exchange) const {
     if (cost_.options().memory.transient_bytes_per_token == 0 || blocks_of(node).empty()) return 0;
-    const cost::ExchangeBytes& bytes = strategy::queries_travel(exchange) ? travelling_ : exchange_;
+    const cost::ExchangeBytes& bytes = strategy::moves_queries(exchange) ? travelling_ : exchange_;
     if (node.kind == NodeKind::kForward) return bytes.forward;
     if (node.kind == NodeKind::kBackwardWeight) return 0;
     return exchange == strategy::Exchange::kHeads ? bytes.backward : bytes.nested;
@@ -146,7 +146,7 @@ class Activations {
   }
   // What is gathered and summed around it: that of the whole stage, for a part carries its neighbours'.
   int64_t gathered(const Node& node) const {
-    if (scheme_.share == 1) return 0;
+    if (scheme_.fsdp == 1) return 0;
     int64_t& bytes = gathered_.try_emplace({node.cell().stage, node.kind}, -1).first->second;
     if (bytes < 0)
       bytes = memory_.gathered_bytes(node.cell_kind(), cost_.stage_run(scheme_, node.cell().stage));
@@ -179,7 +179,7 @@ class PlannedActivations {
     const auto pipeline = static_cast<size_t>(node.cell().pipeline);
     const strategy::Scheme& scheme = graph_.plan.pipelines[pipeline].pipeline.scheme;
     const strategy::MemoryPolicy& policy =
-        schedule::policy_of(graph_.passes[pipeline][static_cast<size_t>(node.cell().unit)], cost_);
+        schedule::policy_of(graph_.passes[pipeline][static_cast<size_t>(node.cell().pass)], cost_);
     const std::tuple key(scheme, policy, part.head_lanes);
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
@@ -189,17 +189,17 @@ class PlannedActivations {
 
   const OnLane& part(const Node& node, int rank) {
     const auto pipeline = static_cast<size_t>(node.cell().pipeline);
-    std::vector<OnLane>& parts = parts_[pipeline][static_cast<size_t>(node.cell().unit)];
+    std::vector<OnLane>& parts = parts_[pipeline][static_cast<size_t>(node.cell().pass)];
     if (parts.empty()) {
       const strategy::PipelinePlan& plan = graph_.plan.pipelines[pipeline];
-      const strategy::Pass& pass = graph_.passes[pipeline][static_cast<size_t>(node.cell().unit)];
+      const strategy::Pass& pass = graph_.passes[pipeline][static_cast<size_t>(node.cell().pass)];
       parts.resize(static_cast<size_t>(pass.lanes));
-      for (const int index : pass.units) {
-        const strategy::Unit& unit = plan.units[static_cast<size_t>(index)];
-        for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
-          parts[static_cast<size_t>(lane - pass.first_lane)] = {unit.tokens_on(lane), loss_tokens(unit, lane),
-                                                                unit.lanes,           unit.head_lanes(),
-                                                                unit.exchange,        has_branches(unit)};
+      for (const int index : pass.micro_batches) {
+        const strategy::PipelineMicroBatch& micro_batch = plan.micro_batches[static_cast<size_t>(index)];
+        for (int lane = micro_batch.first_lane; lane < micro_batch.end_lane(); ++lane)
+          parts[static_cast<size_t>(lane - pass.first_lane)] = {
+              micro_batch.tokens_on(lane), loss_tokens(micro_batch, lane), micro_batch.lanes,
+              micro_batch.head_lanes(),    micro_batch.exchange,           has_branches(micro_batch)};
       }
       add_expert_rows(plan.pipeline.scheme, pass.first_lane, parts);
     }
@@ -211,26 +211,26 @@ class PlannedActivations {
   static void add_expert_rows(const strategy::Scheme& scheme, int first_lane, std::vector<OnLane>& parts) {
     std::map<int, int64_t> rows;  // by the first lane of a group
     const auto group = [&](size_t part) {
-      return scheme.first_of_experts(first_lane + static_cast<int>(part));
+      return scheme.first_of_ep_group(first_lane + static_cast<int>(part));
     };
     for (size_t i = 0; i < parts.size(); ++i)
       rows[group(i)] += (parts[i].tokens + scheme.tp - 1) / scheme.tp * scheme.tp;
     for (size_t i = 0; i < parts.size(); ++i) parts[i].expert_rows = rows[group(i)];
   }
 
-  static bool has_branches(const strategy::Unit& unit) {
-    const auto some = [](const std::vector<strategy::UnitSequence>& sequences) {
-      return std::ranges::any_of(sequences, &strategy::UnitSequence::has_branches);
+  static bool has_branches(const strategy::PipelineMicroBatch& micro_batch) {
+    const auto some = [](const std::vector<strategy::MicroBatchSequence>& sequences) {
+      return std::ranges::any_of(sequences, &strategy::MicroBatchSequence::has_branches);
     };
-    return some(unit.sequences) || std::ranges::any_of(unit.own, some);
+    return some(micro_batch.sequences) || std::ranges::any_of(micro_batch.own, some);
   }
 
   // Wherever in a sequence they lie, a lane has no more of them than of its tokens.
-  int64_t loss_tokens(const strategy::Unit& unit, int lane) const {
+  int64_t loss_tokens(const strategy::PipelineMicroBatch& micro_batch, int lane) const {
     int64_t most = 0;
-    for (const strategy::Piece& piece : unit.pieces_on(lane)) {
-      const strategy::Sequence& sequence = graph_.plan.sequences[static_cast<size_t>(piece.sequence)];
-      most += std::min(piece.tokens(), sequence.loss_tokens.value_or(piece.tokens()));
+    for (const strategy::Piece& scheduled : micro_batch.pieces_on(lane)) {
+      const strategy::Sequence& sequence = graph_.plan.sequences[static_cast<size_t>(scheduled.sequence)];
+      most += std::min(scheduled.tokens(), sequence.loss_tokens.value_or(scheduled.tokens()));
     }
     return most;
   }
@@ -238,7 +238,7 @@ class PlannedActivations {
   const StepGraph& graph_;
   const cost::CostModel& cost_;
   std::vector<strategy::Place> places_;                  // by rank
-  std::vector<std::vector<std::vector<OnLane>>> parts_;  // by pipeline, unit and lane, those asked for
+  std::vector<std::vector<std::vector<OnLane>>> parts_;  // by pipeline, micro-batch and lane, those asked for
   // By lanes of a head group, too.
   std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
 };

@@ -13,7 +13,7 @@ namespace {
 TEST(Memory, PeakOverTimeIsThePredictedPeak) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     const auto random = testing::random_case(
-        seed, {.max_lanes = 2, .max_share = seed % 2 == 0 ? 2 : 1, .freezes = seed % 3 == 0});
+        seed, {.max_lanes = 2, .max_fsdp = seed % 2 == 0 ? 2 : 1, .freezes = seed % 3 == 0});
     const StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
     std::vector<int> ranks(static_cast<size_t>(graph.world_size));
     std::iota(ranks.begin(), ranks.end(), 0);

@@ -32,7 +32,7 @@ base::Interval at_work(const Program& program, cost::CellKind kind, base::Interv
 // Where lanes share parameters, the operations whose parameters a cell has gathered, and those whose
 // gradients are summed behind it. A cell on `run` that is one part of a cell on `whole` gathers the first
 // operation of the next part too, and leaves summing the gradients of its last `behind` ones to the next
-// parts (strategy::ShareRuns).
+// parts (strategy::FsdpRuns).
 base::Interval gathered_by(cost::CellKind kind, base::Interval run, base::Interval whole);
 base::Interval summed_by(cost::CellKind kind, base::Interval run, base::Interval whole, int behind);
 // Whether a cell of this kind that works on the operation completes its parameters' gradients.

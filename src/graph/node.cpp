@@ -38,7 +38,7 @@ std::string numbered(std::string_view name, int64_t number) {
   return std::string(name) + std::to_string(number);
 }
 
-std::string where(const UnitOnStage& at) { return " " + place_of(at); }
+std::string where(const PassOnStage& at) { return " " + place_of(at); }
 
 // Behind the embedding, which is operation 0.
 std::string blocks(int64_t begin, int64_t end) { return numbered(" L", begin - 1) + numbered("-", end - 1); }
@@ -73,7 +73,7 @@ const char* name_of(Stream stream) {
     case Stream::kLinkIntra: return "link-intra";
     case Stream::kControl: return "control";
     case Stream::kHost: return "host";
-    case Stream::kShare: return "fsdp";
+    case Stream::kFsdp: return "fsdp";
   }
   SLUICE_ASSERT(false, "unknown stream");
 }
@@ -85,16 +85,16 @@ NodeKind node_kind(CellKind kind) {
   return static_cast<NodeKind>(std::ranges::find_if(kTraits, of_kind) - kTraits.begin());
 }
 
-const UnitOnStage* unit_on_stage(const Payload& payload) {
+const PassOnStage* pass_on_stage(const Payload& payload) {
   return std::visit(
-      [](const auto& of) -> const UnitOnStage* {
-        if constexpr (std::is_base_of_v<UnitOnStage, std::decay_t<decltype(of)>>) return &of;
+      [](const auto& of) -> const PassOnStage* {
+        if constexpr (std::is_base_of_v<PassOnStage, std::decay_t<decltype(of)>>) return &of;
         return nullptr;
       },
       payload);
 }
 
-std::string place_of(const UnitOnStage& at) {
+std::string place_of(const PassOnStage& at) {
   std::string place = numbered("p", at.pipeline) + numbered(" s", at.stage);
   if (at.lanes > 1 || at.lane > 0) place += numbered(" l", at.lane);
   if (at.lanes > 1) place += numbered("-", at.lane + at.lanes);

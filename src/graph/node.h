@@ -26,13 +26,13 @@ enum class NodeKind : uint8_t {
   kPushInter,       // … between nodes: all ranks
   kReduceScalars,   // loss sum and squared gradient norm: all ranks
   kUpdate,          // AdamW on the rank's owner slices: one rank
-  kOffload,         // a layer's share of kept rows to host memory: one unit's ranks on a stage
+  kOffload,         // a layer's share of kept rows to host memory: one micro-batch's ranks on a stage
   kFetch,           // … and back
 };
 
 // Queues of one rank. Nodes of one stream run one after another; streams run side by side.
 // kShare has no nodes: what lanes that share parameters gather and sum beside their cells is part of these,
-// and timelines alone show it (graph/share_moves.h).
+// and timelines alone show it (graph/fsdp_moves.h).
 enum class Stream : uint8_t {
   kCompute,
   kActivation,
@@ -41,7 +41,7 @@ enum class Stream : uint8_t {
   kLinkIntra,
   kControl,
   kHost,
-  kShare
+  kFsdp
 };
 inline constexpr int kStreams = 7;  // that have nodes
 inline constexpr int kTracedStreams = 8;
@@ -52,32 +52,32 @@ struct LinkRound {
   int round = -1;
 };
 
-// A unit (where lanes share parameters a pass) on a stage: what cells, transfers and copies are of.
-struct UnitOnStage {
+// A micro-batch (where lanes share parameters a pass) on a stage: what cells, transfers and copies are of.
+struct PassOnStage {
   int pipeline = -1;
   int stage = -1;        // transfers: the lower one
-  int unit = -1;         // index in StepGraph::passes
-  int lane = -1;         // the unit's first one
-  int lanes = 1;         // of the unit, which all run it as one event
-  int micro_batch = -1;  // the unit's number among those of its first lane
+  int pass = -1;         // index in StepGraph::passes
+  int lane = -1;         // the micro-batch's first one
+  int lanes = 1;         // of the micro-batch, which all run it as one event
+  int micro_batch = -1;  // the micro-batch's number among those of its first lane
   int64_t tokens = 0;    // of its fullest lane
 };
 
-struct Transfer : UnitOnStage {};
+struct Transfer : PassOnStage {};
 
 // Forwards and backwards.
-struct Cell : UnitOnStage {
-  base::Interval run;        // operations of the model program
-  bool embedding = false;    // the run begins with the embedding
-  bool head = false;         // the run ends with final norm and loss, whose gradients are made here too:
-                             // only forwards do
-  int64_t ring_ns = 0;       // of the node's duration: waiting for keys and values of other lanes
-  int64_t share_ns = 0;      // … and for gathered parameters and summed gradients
-  int64_t attention_ns = 0;  // … and in attention: what grows with the squares of lengths
+struct Cell : PassOnStage {
+  base::Interval run;          // operations of the model program
+  bool embedding = false;      // the run begins with the embedding
+  bool head = false;           // the run ends with final norm and loss, whose gradients are made here too:
+                               // only forwards do
+  int64_t cp_exchange_ns = 0;  // of the node's duration: waiting for keys and values of other lanes
+  int64_t fsdp_ns = 0;         // … and for gathered parameters and summed gradients
+  int64_t attention_ns = 0;    // … and in attention: what grows with the squares of lengths
 };
 
 // Offload and fetch.
-struct Copy : UnitOnStage {
+struct Copy : PassOnStage {
   int64_t block = 0;  // operation of the model program
 };
 
@@ -85,8 +85,8 @@ struct Copy : UnitOnStage {
 using Payload = std::variant<std::monostate, LinkRound, Transfer, Cell, Copy>;
 enum class PayloadKind : uint8_t { kNone, kLinkRound, kTransfer, kCell, kCopy };  // as in Payload
 
-// Null for payloads that are of no unit.
-const UnitOnStage* unit_on_stage(const Payload& payload);
+// Null for payloads that are of no micro-batch.
+const PassOnStage* pass_on_stage(const Payload& payload);
 
 struct Traits {
   const char* name;  // in files and messages: "backward-input"
@@ -132,11 +132,11 @@ struct Node {
   int round() const { return std::get<LinkRound>(payload).round; }
   cost::CellKind cell_kind() const { return traits(kind).cell; }
   // Of a cell, transfer or copy; null for all others.
-  const UnitOnStage* at() const { return unit_on_stage(payload); }
+  const PassOnStage* at() const { return pass_on_stage(payload); }
 };
 
 // "p0 s1 m3", with the lanes where there are several.
-std::string place_of(const UnitOnStage& at);
+std::string place_of(const PassOnStage& at);
 
 // "F p0 s1 m3 L4-8": stable short name; blocks are counted from 0 for L of a node, for text, traces and
 // errors.

@@ -25,8 +25,8 @@ class Lowering {
     node.members = std::move(members);
     node.duration_ns = duration_ns;
     if (after >= 0) node.dependencies = {after};
-    const UnitOnStage at{
-        .pipeline = 0, .stage = stage, .unit = micro_batch, .lane = 0, .micro_batch = micro_batch};
+    const PassOnStage at{
+        .pipeline = 0, .stage = stage, .pass = micro_batch, .lane = 0, .micro_batch = micro_batch};
     if (is_transfer(kind)) {
       node.payload = Transfer{at};
     } else {

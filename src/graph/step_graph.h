@@ -33,9 +33,9 @@ struct StepGraph {
 
   const Node& node(int id) const { return nodes[static_cast<size_t>(id)]; }
   // At which its cells were timed (strategy::Pipeline); 100 of other nodes.
-  int pace_percent(const Node& of) const {
+  int slowdown_percent(const Node& of) const {
     return is_compute_cell(of.kind)
-               ? plan.pipelines[static_cast<size_t>(of.at()->pipeline)].pipeline.pace_percent
+               ? plan.pipelines[static_cast<size_t>(of.at()->pipeline)].pipeline.slowdown_percent
                : 100;
   }
   // Ids of all nodes in ascending seq. REQUIRES: the clock has run.

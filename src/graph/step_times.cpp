@@ -74,7 +74,7 @@ StepTimes times_in(const StepGraph& graph, const Reality& reality) {
     const Node& node = graph.node(id);
     const auto stream = static_cast<size_t>(stream_of(node.kind));
     const bool cell = is_compute_cell(node.kind), local = cell || node.kind == NodeKind::kUpdate;
-    const int64_t exchanges_ns = cell ? node.cell().ring_ns + node.cell().share_ns : 0;
+    const int64_t exchanges_ns = cell ? node.cell().cp_exchange_ns + node.cell().fsdp_ns : 0;
     int64_t start_ns = 0, longest_ns = 0;
     members.clear();
     for (const int rank : node.members) {
@@ -85,7 +85,7 @@ StepTimes times_in(const StepGraph& graph, const Reality& reality) {
           member.reached_ns = std::max(member.reached_ns, end_ns[static_cast<size_t>(dependency)]);
       }
       const double own_ns = static_cast<double>(node.duration_ns - exchanges_ns);
-      member.took_ns = static_cast<int64_t>(own_ns * (local ? reality.pace[r] : reality.link[r])) +
+      member.took_ns = static_cast<int64_t>(own_ns * (local ? reality.slowdown[r] : reality.link[r])) +
                        static_cast<int64_t>(static_cast<double>(exchanges_ns) * reality.link[r]);
       start_ns = std::max(start_ns, member.reached_ns);
       longest_ns = std::max(longest_ns, member.took_ns);

@@ -22,7 +22,7 @@ using StepTimes = std::vector<std::vector<NodeTime>>;
 StepTimes planned_times(const StepGraph& graph);
 // What differs from the plan, by rank.
 struct Reality {
-  std::vector<double> pace;       // of cells and updates: times their planned duration
+  std::vector<double> slowdown;   // of cells and updates: times their planned duration
   std::vector<double> link;       // of transfers and rounds, as slow as the slowest of their members
   std::vector<int64_t> begin_ns;  // when the rank enters the step
 };

@@ -85,7 +85,7 @@ TEST(CriticalPath, BooksTheExcessOnWhoIsSlow) {
   const StepGraph graph = four_ranks();
   for (int slow = 0; slow < 4; ++slow) {
     Reality reality{{1, 1, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 0}};
-    reality.pace[static_cast<size_t>(slow)] = 1.8;
+    reality.slowdown[static_cast<size_t>(slow)] = 1.8;
     const StepTimes times = times_in(graph, reality);
     const std::vector<PathPiece> path = critical_path(graph, times);
     expect_whole(path, times);

@@ -56,29 +56,31 @@ inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& 
 }
 
 // Behind what its lanes have.
-inline void add_unit(strategy::StepPlan& plan, int pipeline, strategy::Unit unit) {
+inline void add_pipeline_micro_batch(strategy::StepPlan& plan, int pipeline,
+                                     strategy::PipelineMicroBatch micro_batch) {
   strategy::PipelinePlan& to = plan.pipelines[static_cast<size_t>(pipeline)];
-  to.units.push_back(std::move(unit));
-  to.units = strategy::in_injection_order(std::move(to.units), to.pipeline.scheme.cp);
+  to.micro_batches.push_back(std::move(micro_batch));
+  to.micro_batches = strategy::in_injection_order(std::move(to.micro_batches), to.pipeline.scheme.cp);
 }
 
 // Adds sequences of their own as a micro-batch of one lane.
 inline void add_micro_batch(strategy::StepPlan& plan, int pipeline, int lane,
                             const std::vector<int64_t>& lengths) {
-  strategy::Unit unit{.first_lane = lane, .sequences = {}};
+  strategy::PipelineMicroBatch micro_batch{.first_lane = lane, .sequences = {}};
   for (const int64_t length : lengths) {
-    unit.sequences.push_back({static_cast<int32_t>(plan.sequences.size()), length});
+    micro_batch.sequences.push_back({static_cast<int32_t>(plan.sequences.size()), length});
     plan.sequences.push_back({static_cast<int64_t>(plan.sequences.size()), 0, length});
   }
-  add_unit(plan, pipeline, std::move(unit));
+  add_pipeline_micro_batch(plan, pipeline, std::move(micro_batch));
 }
 
 // A sequence cut over the lanes [first, first + lanes).
 inline void add_ring(strategy::StepPlan& plan, int pipeline, int first, int lanes, int64_t length, int ring) {
   const auto sequence = static_cast<int32_t>(plan.sequences.size());
   plan.sequences.push_back({sequence, 0, length});
-  add_unit(plan, pipeline,
-           {.first_lane = first, .lanes = lanes, .sequences = {{sequence, length}}, .ring = ring});
+  add_pipeline_micro_batch(
+      plan, pipeline,
+      {.first_lane = first, .lanes = lanes, .sequences = {{sequence, length}}, .number = ring});
 }
 
 inline strategy::StepPlan empty_plan(const strategy::Strategy& strategy) {
@@ -133,7 +135,7 @@ struct RandomOptions {
   int max_pipelines = 12;
   int max_lanes = 1;
   int max_stages = 4;
-  int max_share = 1;
+  int max_fsdp = 1;
   bool tight = true;      // sometimes
   bool policies = false;  // micro-batches recompute and offload, sometimes
   bool freezes = false;   // the embedding and the first layers, perhaps all of them
@@ -166,11 +168,11 @@ inline strategy::Strategy random_strategy(base::Rng& rng, const RandomOptions& o
     strategy::Scheme scheme{static_cast<int>(rng.between(1, 4)),
                             static_cast<int>(rng.between(1, options.max_stages)),
                             static_cast<int>(rng.between(1, options.max_lanes))};
-    const int share = options.max_share == 1 ? 1 : static_cast<int>(rng.between(1, options.max_share));
-    if (scheme.cp % share == 0) scheme.share = share;
+    const int share = options.max_fsdp == 1 ? 1 : static_cast<int>(rng.between(1, options.max_fsdp));
+    if (scheme.cp % share == 0) scheme.fsdp = share;
     if (used + static_cast<size_t>(scheme.ranks()) > ranks.size()) break;
     const auto first = ranks.begin() + static_cast<ptrdiff_t>(used);
-    if (scheme.share > 1) std::sort(first, first + scheme.ranks());
+    if (scheme.fsdp > 1) std::sort(first, first + scheme.ranks());
     strategy.pipelines.push_back({scheme, std::vector<int>(first, first + scheme.ranks())});
     used += static_cast<size_t>(scheme.ranks());
   }
@@ -193,8 +195,8 @@ inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline
   }
 }
 
-// Of the units of several lanes: a ring, all heads, or head groups, or queries travel, as far as there are
-// heads and room.
+// Of the micro-batches of several lanes: a ring, all heads, or head groups, or queries travel, as far as
+// there are heads and room.
 inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int world_size,
                                  strategy::StepPlan& plan) {
   base::Rng rng(seed, 79);
@@ -202,18 +204,20 @@ inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
     const int64_t heads = model::most_head_lanes(cost.options().shape, scheme.tp);
     const cost::Exchanges exchanges(scheme, cost);
-    for (strategy::Unit& unit : pipeline.units) {
-      const auto run = static_cast<int>(rng.between(1, unit.lanes));
+    for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+      const auto run = static_cast<int>(rng.between(1, micro_batch.lanes));
       cost::ExchangeChoice choice{strategy::kExchanges[rng.below(strategy::kExchanges.size())]};
       if (choice.exchange == strategy::Exchange::kNested) choice.nested_lanes = run;
-      const bool nests = choice.exchange != strategy::Exchange::kNested || (run > 1 && run < unit.lanes);
-      const int head_lanes = choice.head_lanes(unit.lanes);
-      if (unit.lanes == 1 || !nests || unit.lanes % head_lanes != 0 || head_lanes > heads) continue;
-      if (exchanges.credit_tokens(choice, unit.lanes, unit.tokens()) >
+      const bool nests =
+          choice.exchange != strategy::Exchange::kNested || (run > 1 && run < micro_batch.lanes);
+      const int head_lanes = choice.head_lanes(micro_batch.lanes);
+      if (micro_batch.lanes == 1 || !nests || micro_batch.lanes % head_lanes != 0 || head_lanes > heads)
+        continue;
+      if (exchanges.credit_tokens(choice, micro_batch.lanes, micro_batch.tokens()) >
           cost::MemoryCost(cost, scheme).max_len_tokens(world_size))
         continue;
-      unit.exchange = choice.exchange;
-      unit.nested_lanes = choice.nested_lanes;
+      micro_batch.exchange = choice.exchange;
+      micro_batch.nested_lanes = choice.nested_lanes;
     }
   }
 }
@@ -230,8 +234,8 @@ inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
     policy.offload_permille = rng.below(2) == 0 ? 0 : static_cast<int>(rng.between(1, 1000));
   }
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (size_t i = 0; i < pipeline.units.size(); ++i)
-      pipeline.units[i].memory = policies[i % policies.size()];
+    for (size_t i = 0; i < pipeline.micro_batches.size(); ++i)
+      pipeline.micro_batches[i].memory = policies[i % policies.size()];
   }
 }
 

@@ -121,11 +121,11 @@ int64_t pull_seq(const StepGraph& graph, const Node& node) {
 void add_causes(const StepGraph& graph, const Node& node, TraceRecord& record) {
   const Cell& cell = node.cell();
   record.arguments.emplace_back("pipeline", cell.pipeline);
-  if (cell.ring_ns > 0) record.arguments.emplace_back("cp_exchange_ns", cell.ring_ns);
-  if (cell.share_ns > 0) record.arguments.emplace_back("fsdp_ns", cell.share_ns);
+  if (cell.cp_exchange_ns > 0) record.arguments.emplace_back("cp_exchange_ns", cell.cp_exchange_ns);
+  if (cell.fsdp_ns > 0) record.arguments.emplace_back("fsdp_ns", cell.fsdp_ns);
   const auto pipeline = static_cast<size_t>(cell.pipeline);
   const int head_lanes =
-      head_lanes_of(graph.plan.pipelines[pipeline], graph.passes[pipeline][static_cast<size_t>(cell.unit)]);
+      head_lanes_of(graph.plan.pipelines[pipeline], graph.passes[pipeline][static_cast<size_t>(cell.pass)]);
   if (head_lanes > 1) record.arguments.emplace_back("head_lanes", head_lanes);
   const int64_t pulled = pull_seq(graph, node);
   if (pulled >= 0) record.arguments.emplace_back("pull_seq", pulled);
@@ -168,7 +168,7 @@ void place(const StepGraph& graph, const Node& node, int rank, TraceRecord& reco
 
 // About how many bytes of a file a node takes for a rank, with its arrow and the memory counters around it.
 int64_t trace_bytes(const Node& node) {
-  if (is_compute_cell(node.kind)) return 430 + (node.cell().share_ns > 0 ? 400 * node.cell().run.size() : 0);
+  if (is_compute_cell(node.kind)) return 430 + (node.cell().fsdp_ns > 0 ? 400 * node.cell().run.size() : 0);
   return is_transfer(node.kind) ? 330 : 190;
 }
 

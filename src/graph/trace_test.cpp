@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "graph/fsdp_moves.h"
 #include "graph/memory.h"
-#include "graph/share_moves.h"
 #include "graph/testing.h"
 
 namespace sluice::graph {
@@ -49,11 +49,11 @@ TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
   const cost::CostModel cost = testing::small_cost(shape);
   const StepGraph graph = build(testing::plan_from_text("<1,2,2,2>", {"30, 40, 20 / 20, 50"}, 4),
                                 model::parameter_table(shape), cost, 4);
-  const std::vector<TraceRecord> records = share_records(graph, cost, {0, 1, 2, 3});
+  const std::vector<TraceRecord> records = fsdp_records(graph, cost, {0, 1, 2, 3});
   std::map<int, int64_t> free_ns;
   std::map<std::string, int> counts;
   for (const TraceRecord& record : records) {
-    EXPECT_EQ(record.stream, Stream::kShare);
+    EXPECT_EQ(record.stream, Stream::kFsdp);
     EXPECT_GE(record.start_ns, free_ns[record.rank]) << record.label;
     EXPECT_LE(record.end_ns, graph.makespan_ns);
     free_ns[record.rank] = record.end_ns;
@@ -67,7 +67,7 @@ TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
   EXPECT_EQ(counts["scatter p0 s1 l0-2 m1 H"], 1);
   const Trace read = parse_chrome_trace(chrome_trace(records), "trace");
   ASSERT_EQ(read.records.size(), records.size());
-  EXPECT_EQ(read.records.front().stream, Stream::kShare);
+  EXPECT_EQ(read.records.front().stream, Stream::kFsdp);
   EXPECT_EQ(read.records.front().category, kGather);
 }
 
@@ -78,7 +78,7 @@ TEST(Trace, SumsBetweenNodesFollowThoseInside) {
   const StepGraph graph = build(testing::plan_from_text("<1,1,4,4>", {"30, 40, 20 / 20, 50 / 20 / 30"}, 4),
                                 model::parameter_table(shape), cost, 4);
   std::map<std::string, std::vector<TraceRecord>> sums;
-  for (const TraceRecord& record : share_records(graph, cost, {0})) {
+  for (const TraceRecord& record : fsdp_records(graph, cost, {0})) {
     if (record.category == kScatter) sums[record.label].push_back(record);
   }
   for (const char* block : {"L0-1", "L1-2", "L2-3", "L3-4"}) {

@@ -58,7 +58,7 @@ void check_shape(const StepGraph& graph, Faults& faults) {
       faults.add("node ", i, " of kind ", name_of(node.kind), " has the payload of another kind");
       continue;
     }
-    const UnitOnStage* at = node.at();
+    const PassOnStage* at = node.at();
     if (at != nullptr &&
         (at->pipeline < 0 || at->pipeline >= static_cast<int>(graph.plan.pipelines.size()))) {
       faults.add("'", label(node), "' is in pipeline ", at->pipeline, ", which the plan has not");

@@ -16,14 +16,14 @@ namespace sluice::graph {
 //   order         seq is a permutation that ascends along every program and every dependency
 //   membership    every node is in the programs of exactly its members
 //   communicators the members of each (stream, rank set) see its events in the same order
-//   completeness  every layer of every micro-batch has one forward, one input and one weight gradient, in
+//   completeness  every layer of every lane part has one forward, one input and one weight gradient, in
 //                 this order and on the ranks that hold it; the ends of the model likewise
-//   transfers     one a unit, boundary and direction, of the right bytes, between producer and consumer
-//   pulls         rounds in order; every bucket arrives before its first use, on every holder
-//   pushes        rounds in order; every bucket leaves after its last gradient, on every holder
-//   credits       the tokens admitted to a lane and not yet released, in seq order, fit its credit
-//   copies        what is offloaded leaves after its forward and is back before its backward
-//   end           one reduction of scalars behind the last push, one Update a rank behind it
+//   transfers     one a micro-batch, boundary and direction, of the right bytes, between producer and
+//   consumer pulls         rounds in order; every bucket arrives before its first use, on every holder pushes
+//   rounds in order; every bucket leaves after its last gradient, on every holder credits       the tokens
+//   admitted to a lane and not yet released, in seq order, fit its credit copies        what is offloaded
+//   leaves after its forward and is back before its backward end           one reduction of scalars behind
+//   the last push, one Update a rank behind it
 // When one of the first four fails the others are not tried: they rely on them.
 std::vector<std::string> faults(const StepGraph& graph, const model::ParameterTable& table,
                                 const cost::CostModel& cost);

@@ -34,8 +34,8 @@ class Faults {
   std::vector<std::string> faults_;
 };
 
-// A unit (where lanes share parameters a pass) as the plan has it, not as the lowering saw it.
-struct PlannedUnit {
+// A micro-batch (where lanes share parameters a pass) as the plan has it, not as the lowering saw it.
+struct PlannedPass {
   int pipeline = 0;
   int first_lane = 0;
   int lanes = 1;
@@ -53,10 +53,10 @@ struct Context {
   // Node ids of cells and transfers, pipeline by pipeline and in seq order there: no check relates two
   // pipelines, and nodes of one lie close together.
   std::vector<int> cells;
-  std::vector<int> exchanges;      // the others, in seq order
-  std::vector<PlannedUnit> units;  // of all pipelines, one behind the other
-  std::vector<int> first_unit;     // of each pipeline
-  // By pipeline and stage, strategy::ShareRuns::behind.
+  std::vector<int> exchanges;       // the others, in seq order
+  std::vector<PlannedPass> passes;  // of all pipelines, one behind the other
+  std::vector<int> first_pass;      // of each pipeline
+  // By pipeline and stage, strategy::FsdpRuns::behind.
   std::vector<std::vector<int>> sums_behind;
 
   Context(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost);
@@ -67,13 +67,13 @@ struct Context {
   base::Interval stage_run(const strategy::Scheme& scheme, int stage) const {
     return program.of_stage(scheme.tp, scheme.pp, stage);
   }
-  // Which of `units` it is; -1 when the plan has none such.
-  int unit_of(const UnitOnStage& at) const;
+  // Which of `micro_batches` it is; -1 when the plan has none such.
+  int pass_of(const PassOnStage& at) const;
   // The operations whose parameters a cell needs, and whose gradients are whole behind it.
   base::Interval gathered_by(const Node& node) const;
   base::Interval summed_by(const Node& node) const;
-  // Whether the node's members are the ranks of a unit's lanes on `stages` stages from `stage` on.
-  bool runs_on(const Node& node, int unit, int stage, int stages) const;
+  // Whether the node's members are the ranks of a micro-batch's lanes on `stages` stages from `stage` on.
+  bool runs_on(const Node& node, int micro_batch, int stage, int stages) const;
 };
 
 // Whether `node` depends on the node `on`.

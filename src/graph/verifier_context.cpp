@@ -1,4 +1,4 @@
-// What a graph is held against: the plan's units and what each node is of them.
+// What a graph is held against: the plan's micro-batches and what each node is of them.
 #include <algorithm>
 
 #include "graph/verifier_checks.h"
@@ -14,12 +14,12 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
     : graph(step_graph), cost(cost_model), program(table.program) {
   std::vector<size_t> begin(graph.plan.pipelines.size() + 1, 0);  // of each pipeline's nodes in `cells`
   for (const Node& node : graph.nodes) {
-    if (const UnitOnStage* at = node.at()) ++begin[static_cast<size_t>(at->pipeline) + 1];
+    if (const PassOnStage* at = node.at()) ++begin[static_cast<size_t>(at->pipeline) + 1];
   }
   for (size_t p = 1; p < begin.size(); ++p) begin[p] += begin[p - 1];
   cells.resize(begin.back());
   for (const int id : graph.in_order()) {
-    const UnitOnStage* at = graph.node(id).at();
+    const PassOnStage* at = graph.node(id).at();
     if (at == nullptr) {
       exchanges.push_back(id);
     } else {
@@ -27,35 +27,35 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
     }
   }
   for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
-    first_unit.push_back(static_cast<int>(units.size()));
+    first_pass.push_back(static_cast<int>(passes.size()));
     const strategy::PipelinePlan& pipeline = graph.plan.pipelines[p];
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
     sums_behind.emplace_back(static_cast<size_t>(scheme.pp), 1);
-    for (int stage = 0; scheme.share > 1 && stage < scheme.pp; ++stage)
+    for (int stage = 0; scheme.fsdp > 1 && stage < scheme.pp; ++stage)
       sums_behind.back()[static_cast<size_t>(stage)] =
-          strategy::share_runs(pipeline.pipeline, stage, graph.links->topology).behind(scheme.share);
+          strategy::fsdp_runs(pipeline.pipeline, stage, graph.links->topology).behind(scheme.fsdp);
     for (const strategy::Pass& pass : strategy::passes(pipeline)) {
-      units.push_back({static_cast<int>(p), pass.first_lane, pass.lanes, tokens_of(pipeline, pass),
-                       schedule::policy_of(pass, cost), head_lanes_of(pipeline, pass)});
+      passes.push_back({static_cast<int>(p), pass.first_lane, pass.lanes, tokens_of(pipeline, pass),
+                        schedule::policy_of(pass, cost), head_lanes_of(pipeline, pass)});
     }
   }
 }
 
-int Context::unit_of(const UnitOnStage& at) const {
+int Context::pass_of(const PassOnStage& at) const {
   const auto pipeline = static_cast<size_t>(at.pipeline);
   const int end =
-      pipeline + 1 < first_unit.size() ? first_unit[pipeline + 1] : static_cast<int>(units.size());
-  const int unit = first_unit[pipeline] + at.unit;
-  if (at.unit < 0 || unit >= end) return -1;
-  const PlannedUnit& of = units[static_cast<size_t>(unit)];
+      pipeline + 1 < first_pass.size() ? first_pass[pipeline + 1] : static_cast<int>(passes.size());
+  const int micro_batch = first_pass[pipeline] + at.pass;
+  if (at.pass < 0 || micro_batch >= end) return -1;
+  const PlannedPass& of = passes[static_cast<size_t>(micro_batch)];
   const bool same = of.first_lane == at.lane && of.lanes == at.lanes && of.tokens == at.tokens;
-  return same ? unit : -1;
+  return same ? micro_batch : -1;
 }
 
 Interval Context::gathered_by(const Node& node) const {
   const Cell& cell = node.cell();
   const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
-  if (scheme.share == 1) return cell.run;
+  if (scheme.fsdp == 1) return cell.run;
   const CellKind kind = node.cell_kind();
   return graph::gathered_by(kind, cell.run, at_work(program, kind, stage_run(scheme, cell.stage)));
 }
@@ -63,14 +63,14 @@ Interval Context::gathered_by(const Node& node) const {
 Interval Context::summed_by(const Node& node) const {
   const Cell& cell = node.cell();
   const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
-  if (scheme.share == 1) return cell.run;
+  if (scheme.fsdp == 1) return cell.run;
   const CellKind kind = node.cell_kind();
   const int behind = sums_behind[static_cast<size_t>(cell.pipeline)][static_cast<size_t>(cell.stage)];
   return graph::summed_by(kind, cell.run, at_work(program, kind, stage_run(scheme, cell.stage)), behind);
 }
 
-bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
-  const PlannedUnit& planned = units[static_cast<size_t>(unit)];
+bool Context::runs_on(const Node& node, int micro_batch, int stage, int stages) const {
+  const PlannedPass& planned = passes[static_cast<size_t>(micro_batch)];
   const strategy::Pipeline& place = pipeline(planned.pipeline);
   std::vector<int> ranks;
   for (int s = stage; s < stage + stages; ++s) {

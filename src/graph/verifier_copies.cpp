@@ -10,7 +10,7 @@ namespace sluice::graph::verifier {
 
 namespace {
 
-// A unit's nodes that work on one layer.
+// A micro-batch's nodes that work on one layer.
 struct LayerNodes {
   int forward = -1;
   int backward = -1;
@@ -18,7 +18,7 @@ struct LayerNodes {
   int fetch = -1;
 };
 
-// By unit and layer, of the units that offload.
+// By micro-batch and layer, of the micro-batches that offload.
 class Copies {
  public:
   Copies(const Context& context, Faults& faults) : context_(context), faults_(faults) {
@@ -26,8 +26,9 @@ class Copies {
   }
 
   void check() {
-    for (size_t unit = 0; unit < context_.units.size(); ++unit) {
-      if (context_.units[unit].memory.offload_permille > 0) check_unit(static_cast<int>(unit));
+    for (size_t micro_batch = 0; micro_batch < context_.passes.size(); ++micro_batch) {
+      if (context_.passes[micro_batch].memory.offload_permille > 0)
+        check_micro_batch(static_cast<int>(micro_batch));
     }
   }
 
@@ -35,9 +36,9 @@ class Copies {
   void visit(const Node& node) {
     if (is_transfer(node.kind)) return;
     const bool copy = is_copy(node.kind);
-    const int unit = context_.unit_of(*node.at());
-    if (unit < 0) return;
-    const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
+    const int micro_batch = context_.pass_of(*node.at());
+    if (micro_batch < 0) return;
+    const PlannedPass& planned = context_.passes[static_cast<size_t>(micro_batch)];
     if (copy && planned.memory.offload_permille == 0) {
       return faults_.add("'", label(node), "' moves activations that its micro-batch keeps");
     }
@@ -45,43 +46,43 @@ class Copies {
     const base::Interval blocks = copy ? base::Interval{node.copy().block, node.copy().block + 1}
                                        : context_.program.blocks_in(node.cell().run);
     for (int64_t layer = blocks.begin; layer < blocks.end; ++layer) {
-      LayerNodes& nodes = nodes_[{unit, layer}];
+      LayerNodes& nodes = nodes_[{micro_batch, layer}];
       int& place = node.kind == NodeKind::kOffload   ? nodes.offload
                    : node.kind == NodeKind::kFetch   ? nodes.fetch
                    : node.kind == NodeKind::kForward ? nodes.forward
                                                      : nodes.backward;
       if (copy && place >= 0) faults_.add("'", label(node), "' is there twice");
-      if (copy) check_copy(node, unit);
+      if (copy) check_copy(node, micro_batch);
       place = node.id;
     }
   }
 
-  void check_copy(const Node& node, int unit) {
-    const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
+  void check_copy(const Node& node, int micro_batch) {
+    const PlannedPass& planned = context_.passes[static_cast<size_t>(micro_batch)];
     const strategy::Scheme& scheme = context_.pipeline(planned.pipeline).scheme;
     const int64_t bytes = cost::MemoryCost(context_.cost.under(planned.memory), scheme)
                               .offloaded_bytes(node.copy().block, planned.tokens, planned.head_lanes);
     if (node.bytes != bytes)
       faults_.add("'", label(node), "' moves ", node.bytes, " bytes instead of ", bytes);
-    if (!context_.runs_on(node, unit, node.copy().stage, 1)) {
+    if (!context_.runs_on(node, micro_batch, node.copy().stage, 1)) {
       faults_.add("'", label(node), "' runs on other ranks than its stage's");
     }
   }
 
-  void check_unit(int unit) {
+  void check_micro_batch(int micro_batch) {
     const strategy::Scheme& scheme =
-        context_.pipeline(context_.units[static_cast<size_t>(unit)].pipeline).scheme;
+        context_.pipeline(context_.passes[static_cast<size_t>(micro_batch)].pipeline).scheme;
     for (int stage = 0; stage < scheme.pp; ++stage) {
       const Program& program = context_.program;
       const base::Interval layers = program.blocks_in(program.walked_back(context_.stage_run(scheme, stage)));
       for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-        check_layer(unit, layer, layer + cost::kLayersThatStay < layers.end);
+        check_layer(micro_batch, layer, layer + cost::kLayersThatStay < layers.end);
       }
     }
   }
 
-  void check_layer(int unit, int64_t layer, bool leaves) {
-    const LayerNodes& own = nodes_[{unit, layer}];
+  void check_layer(int micro_batch, int64_t layer, bool leaves) {
+    const LayerNodes& own = nodes_[{micro_batch, layer}];
     const int64_t number = layer - context_.program.blocks().begin;
     if (!leaves || context_.graph.purpose == Purpose::kEvaluate) {
       if (own.offload >= 0 || own.fetch >= 0) faults_.add("layer ", number, " is moved although it stays");
@@ -89,7 +90,7 @@ class Copies {
     }
     if (own.offload < 0 || own.fetch < 0)
       return faults_.add("layer ", number, " is not moved out and in again");
-    const LayerNodes& behind = nodes_[{unit, layer + cost::kLayersThatStay}];
+    const LayerNodes& behind = nodes_[{micro_batch, layer + cost::kLayersThatStay}];
     const auto expect = [&](int node, int on) {
       if (waits_for(context_.graph.node(node), on)) return;
       faults_.add("'", label(context_.graph.node(node)), "' does not wait for '",

@@ -119,7 +119,7 @@ TEST_F(Broken, LayersOfACellLeftOut) {
 
 TEST_F(Broken, CellTwice) {
   Cell& cell = std::get<Cell>(find("F p0 s0 m2 E L0-2").payload);
-  cell.unit = 1;
+  cell.pass = 1;
   cell.tokens = 40;
   EXPECT_THAT(fault(), HasSubstr("repeats work or comes too early"));
 }
@@ -129,7 +129,7 @@ TEST_F(Broken, WeightGradientBeforeItsInputGradient) {
   for (Node& node : graph_.nodes) {
     if (node.kind != NodeKind::kBackwardWeight) continue;
     const Cell& weight = node.cell();
-    if (weight.unit == input.cell().unit && weight.stage == 1 && weight.pipeline == 0) {
+    if (weight.pass == input.cell().pass && weight.stage == 1 && weight.pipeline == 0) {
       std::swap(node.kind, input.kind);
       break;
     }

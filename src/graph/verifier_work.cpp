@@ -14,7 +14,7 @@ using cost::CellKind;
 
 namespace {
 
-// How far a unit has come with an operation.
+// How far a micro-batch has come with an operation.
 enum class Progress : uint8_t { kNothing, kForward, kBackwardInput, kDone };
 
 // What a cell needs an operation to be at, and what it makes of it.
@@ -36,43 +36,44 @@ Step step_of(const Program& program, CellKind kind, int64_t position) {
   return {Progress::kNothing, Progress::kNothing};
 }
 
-// Walks the cells in seq order and keeps every unit's progress with every operation.
+// Walks the cells in seq order and keeps every micro-batch's progress with every operation.
 class Completeness {
  public:
   Completeness(const Context& context, Faults& faults)
       : context_(context),
         faults_(faults),
         operations_(static_cast<size_t>(context.program.size())),
-        progress_(context.units.size() * operations_, Progress::kNothing) {}
+        progress_(context.passes.size() * operations_, Progress::kNothing) {}
 
   void check() {
     for (const int id : context_.cells) {
       const Node& node = context_.graph.node(id);
       if (is_compute_cell(node.kind)) visit(node);
     }
-    for (size_t unit = 0; unit < context_.units.size(); ++unit) {
+    for (size_t micro_batch = 0; micro_batch < context_.passes.size(); ++micro_batch) {
       for (size_t operation = 0; operation < operations_; ++operation) {
         const bool head = operation + 1 == operations_;
         const bool train = context_.graph.purpose == Purpose::kTrain;
         const bool walked_back = static_cast<int64_t>(operation) >= context_.program.first_trained();
         const Progress wanted = head || (train && walked_back) ? Progress::kDone : Progress::kForward;
-        if (at(unit, static_cast<int64_t>(operation)) == wanted) continue;
-        faults_.add("operation ", operation, " of a micro-batch of pipeline ", context_.units[unit].pipeline,
-                    " lane ", context_.units[unit].first_lane, " is left incomplete");
+        if (at(micro_batch, static_cast<int64_t>(operation)) == wanted) continue;
+        faults_.add("operation ", operation, " of a micro-batch of pipeline ",
+                    context_.passes[micro_batch].pipeline, " lane ", context_.passes[micro_batch].first_lane,
+                    " is left incomplete");
         break;
       }
     }
   }
 
  private:
-  Progress& at(size_t unit, int64_t operation) {
-    return progress_[unit * operations_ + static_cast<size_t>(operation)];
+  Progress& at(size_t micro_batch, int64_t operation) {
+    return progress_[micro_batch * operations_ + static_cast<size_t>(operation)];
   }
 
   void visit(const Node& node) {
     const Cell& cell = node.cell();
-    const int unit = context_.unit_of(cell);
-    if (unit < 0) return faults_.add("'", label(node), "' is of no micro-batch of the plan");
+    const int micro_batch = context_.pass_of(cell);
+    if (micro_batch < 0) return faults_.add("'", label(node), "' is of no micro-batch of the plan");
     const strategy::Pipeline& pipeline = context_.pipeline(cell.pipeline);
     const CellKind kind = node.cell_kind();
     const Interval run = cell.run;
@@ -83,33 +84,34 @@ class Completeness {
     if (run.empty() || base::intersect(run, may) != run) {
       return faults_.add("'", label(node), "' is not a part of its stage");
     }
-    if (!context_.runs_on(node, unit, cell.stage, 1)) {
+    if (!context_.runs_on(node, micro_batch, cell.stage, 1)) {
       return faults_.add("'", label(node), "' runs on other ranks than its stage's");
     }
-    advance(node, static_cast<size_t>(unit), kind, run);
+    advance(node, static_cast<size_t>(micro_batch), kind, run);
   }
 
-  void advance(const Node& node, size_t unit, CellKind kind, Interval run) {
+  void advance(const Node& node, size_t micro_batch, CellKind kind, Interval run) {
     const bool forward = kind == CellKind::kForward;
-    if (forward && run.begin > 0 && at(unit, run.begin - 1) < Progress::kForward) {
+    if (forward && run.begin > 0 && at(micro_batch, run.begin - 1) < Progress::kForward) {
       return faults_.add("'", label(node), "' runs before the operation that feeds it");
     }
-    if (!forward && kind != CellKind::kBackwardWeight && at(unit, run.end) < Progress::kBackwardInput) {
+    if (!forward && kind != CellKind::kBackwardWeight &&
+        at(micro_batch, run.end) < Progress::kBackwardInput) {
       return faults_.add("'", label(node), "' runs before the gradient that feeds it");
     }
     for (int64_t operation = run.begin; operation < run.end; ++operation) {
       const Step step = step_of(context_.program, kind, operation);
-      if (at(unit, operation) != step.from) {
+      if (at(micro_batch, operation) != step.from) {
         return faults_.add("'", label(node), "' repeats work or comes too early");
       }
-      at(unit, operation) = step.to;
+      at(micro_batch, operation) = step.to;
     }
   }
 
   const Context& context_;
   Faults& faults_;
   size_t operations_;
-  std::vector<Progress> progress_;  // by unit, then operation
+  std::vector<Progress> progress_;  // by micro-batch, then operation
 };
 
 }  // namespace
@@ -121,7 +123,7 @@ void check_completeness(const Context& context, Faults& faults) {
 
 namespace {
 
-// The cells at a stage's edges for one unit.
+// The cells at a stage's edges for one micro-batch.
 struct Edge {
   int first_forward = -1;
   int last_forward = -1;
@@ -130,23 +132,23 @@ struct Edge {
   std::array<int, 2> sent = {-1, -1};  // transfers above the stage: activation, gradient
 };
 
-// By unit, then stage, the cells and transfers at the stages' edges.
+// By micro-batch, then stage, the cells and transfers at the stages' edges.
 std::vector<std::vector<Edge>> find_edges(const Context& context, Faults& faults) {
   std::vector<std::vector<Edge>> edges;
-  for (const PlannedUnit& unit : context.units) {
-    edges.emplace_back(static_cast<size_t>(context.pipeline(unit.pipeline).scheme.pp));
+  for (const PlannedPass& micro_batch : context.passes) {
+    edges.emplace_back(static_cast<size_t>(context.pipeline(micro_batch.pipeline).scheme.pp));
   }
   for (const int id : context.cells) {
     const Node& node = context.graph.node(id);
     if (is_copy(node.kind)) continue;
-    const UnitOnStage& at = *node.at();
-    const int unit = context.unit_of(at);
+    const PassOnStage& at = *node.at();
+    const int micro_batch = context.pass_of(at);
     const int boundaries = context.pipeline(at.pipeline).scheme.pp - (is_transfer(node.kind) ? 1 : 0);
-    if (unit < 0 || at.stage < 0 || at.stage >= boundaries) {
+    if (micro_batch < 0 || at.stage < 0 || at.stage >= boundaries) {
       faults.add("'", label(node), "' is of no micro-batch or stage of the plan");
       continue;
     }
-    Edge& edge = edges[static_cast<size_t>(unit)][static_cast<size_t>(at.stage)];
+    Edge& edge = edges[static_cast<size_t>(micro_batch)][static_cast<size_t>(at.stage)];
     if (node.kind == NodeKind::kForward) {
       if (edge.first_forward < 0) edge.first_forward = id;
       edge.last_forward = id;
@@ -162,16 +164,16 @@ std::vector<std::vector<Edge>> find_edges(const Context& context, Faults& faults
   return edges;
 }
 
-void check_transfer(const Context& context, int unit, int boundary, int id, int producer, int consumer,
+void check_transfer(const Context& context, int micro_batch, int boundary, int id, int producer, int consumer,
                     Faults& faults) {
   if (id < 0) {
     return faults.add("nothing connects '", label(context.graph.node(producer)), "' with '",
                       label(context.graph.node(consumer)), "'");
   }
   const Node& node = context.graph.node(id);
-  if (!context.runs_on(node, unit, boundary, 2))
+  if (!context.runs_on(node, micro_batch, boundary, 2))
     faults.add("'", label(node), "' is between other ranks than its stages'");
-  const PlannedUnit& planned = context.units[static_cast<size_t>(unit)];
+  const PlannedPass& planned = context.passes[static_cast<size_t>(micro_batch)];
   const int64_t bytes =
       context.cost.transfer_bytes(context.pipeline(planned.pipeline).scheme, planned.tokens);
   if (node.bytes != bytes) faults.add("'", label(node), "' sends ", node.bytes, " bytes instead of ", bytes);
@@ -189,16 +191,17 @@ void check_transfers(const Context& context, Faults& faults) {
   faults.begin("transfers");
   const auto edges = find_edges(context, faults);
   for (size_t u = 0; u < edges.size(); ++u) {
-    const int unit = static_cast<int>(u);
+    const int micro_batch = static_cast<int>(u);
     for (size_t stage = 0; stage + 1 < edges[u].size(); ++stage) {
       const Edge& below = edges[u][stage];
       const Edge& above = edges[u][stage + 1];
       const int boundary = static_cast<int>(stage);
-      check_transfer(context, unit, boundary, below.sent[0], below.last_forward, above.first_forward, faults);
+      check_transfer(context, micro_batch, boundary, below.sent[0], below.last_forward, above.first_forward,
+                     faults);
       if (context.graph.purpose == Purpose::kEvaluate) continue;
       if (below.last_backward >= 0) {
-        check_transfer(context, unit, boundary, below.sent[1], above.last_backward, below.first_backward,
-                       faults);
+        check_transfer(context, micro_batch, boundary, below.sent[1], above.last_backward,
+                       below.first_backward, faults);
       } else if (below.sent[1] >= 0) {
         faults.add("'", label(context.graph.node(below.sent[1])), "' goes to a stage without a backward");
       }
@@ -213,25 +216,25 @@ void check_kept(const Context& context, Faults& faults) {
   const Program& program = context.program;
   if (graph.purpose == Purpose::kEvaluate || program.walked_back(program.blocks()).empty()) return;
   faults.begin("kept");
-  std::vector<int> kept(static_cast<size_t>(graph.world_size), -1);  // by rank: the unit that keeps it
+  std::vector<int> kept(static_cast<size_t>(graph.world_size), -1);  // by rank: the micro-batch that keeps it
   for (const int id : context.cells) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
     const Cell& cell = node.cell();
-    if (context.pipeline(cell.pipeline).scheme.share == 1) continue;
+    if (context.pipeline(cell.pipeline).scheme.fsdp == 1) continue;
     const bool backward = node.kind == NodeKind::kBackward || node.kind == NodeKind::kBackwardInput;
     for (const int rank : node.members) {
-      int& unit = kept[static_cast<size_t>(rank)];
-      if (unit >= 0 && (unit != cell.unit || !backward)) {
+      int& micro_batch = kept[static_cast<size_t>(rank)];
+      if (micro_batch >= 0 && (micro_batch != cell.pass || !backward)) {
         faults.add("'", label(node), "' lies between a forward and its backward on rank ", rank,
                    ", where lanes share parameters");
       }
-      unit = node.kind == NodeKind::kForward && cell.head ? cell.unit : -1;
+      micro_batch = node.kind == NodeKind::kForward && cell.head ? cell.pass : -1;
     }
   }
 }
 
-// A unit takes its credit at its first forward and returns it behind its last gradient on any stage.
+// A micro-batch takes its credit at its first forward and returns it behind its last gradient on any stage.
 void check_credits(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;
   if (graph.purpose == Purpose::kEvaluate) return;
@@ -248,40 +251,41 @@ void check_credits(const Context& context, Faults& faults) {
     credit.push_back(found->second);
     policies.push_back(policy);
   }
-  std::vector<int64_t> taken;  // by unit
-  for (const PlannedUnit& unit : context.units) {
-    const strategy::MemoryPolicy& policy = policies[static_cast<size_t>(unit.pipeline)];
-    taken.push_back(unit.tokens);
-    if (unit.memory == policy) continue;
-    taken.back() = cost::MemoryCost(context.cost.under(policy), context.pipeline(unit.pipeline).scheme)
-                       .credit_of(graph.world_size, unit.memory, unit.tokens);
+  std::vector<int64_t> taken;  // by micro-batch
+  for (const PlannedPass& micro_batch : context.passes) {
+    const strategy::MemoryPolicy& policy = policies[static_cast<size_t>(micro_batch.pipeline)];
+    taken.push_back(micro_batch.tokens);
+    if (micro_batch.memory == policy) continue;
+    taken.back() = cost::MemoryCost(context.cost.under(policy), context.pipeline(micro_batch.pipeline).scheme)
+                       .credit_of(graph.world_size, micro_batch.memory, micro_batch.tokens);
   }
   std::vector<std::vector<int64_t>> used;  // by pipeline and lane
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines)
     used.emplace_back(static_cast<size_t>(pipeline.pipeline.scheme.cp), 0);
   const Program& program = context.program;
   const base::Interval walked_back = program.blocks_in(program.walked_back(program.blocks()));
-  std::vector<int64_t> missing(context.units.size(), walked_back.size());
+  std::vector<int64_t> missing(context.passes.size(), walked_back.size());
   const auto add = [&](int of, int64_t tokens, const Node& node) {
-    const PlannedUnit& unit = context.units[static_cast<size_t>(of)];
-    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
-      const int64_t now = used[static_cast<size_t>(unit.pipeline)][static_cast<size_t>(lane)] += tokens;
-      if (now <= credit[static_cast<size_t>(unit.pipeline)]) continue;
+    const PlannedPass& micro_batch = context.passes[static_cast<size_t>(of)];
+    for (int lane = micro_batch.first_lane; lane < micro_batch.end_lane(); ++lane) {
+      const int64_t now = used[static_cast<size_t>(micro_batch.pipeline)][static_cast<size_t>(lane)] +=
+          tokens;
+      if (now <= credit[static_cast<size_t>(micro_batch.pipeline)]) continue;
       faults.add("'", label(node), "' brings lane ", lane, " to ", now, " tokens; its credit is ",
-                 credit[static_cast<size_t>(unit.pipeline)]);
+                 credit[static_cast<size_t>(micro_batch.pipeline)]);
     }
   };
   for (const int id : context.cells) {
     const Node& node = graph.node(id);
-    const int unit = is_compute_cell(node.kind) ? context.unit_of(node.cell()) : -1;
-    if (unit < 0) continue;
-    const int64_t tokens = taken[static_cast<size_t>(unit)];
-    if (node.kind == NodeKind::kForward && node.cell().embedding) add(unit, tokens, node);
+    const int micro_batch = is_compute_cell(node.kind) ? context.pass_of(node.cell()) : -1;
+    if (micro_batch < 0) continue;
+    const int64_t tokens = taken[static_cast<size_t>(micro_batch)];
+    if (node.kind == NodeKind::kForward && node.cell().embedding) add(micro_batch, tokens, node);
     const bool forward_alone = walked_back.empty() && node.cell().head;
     const bool done = node.kind == NodeKind::kBackward || node.kind == NodeKind::kBackwardWeight;
     if (!done && !forward_alone) continue;
-    if (done) missing[static_cast<size_t>(unit)] -= program.blocks_in(node.cell().run).size();
-    if (missing[static_cast<size_t>(unit)] == 0) add(unit, -tokens, node);
+    if (done) missing[static_cast<size_t>(micro_batch)] -= program.blocks_in(node.cell().run).size();
+    if (missing[static_cast<size_t>(micro_batch)] == 0) add(micro_batch, -tokens, node);
   }
 }
 

@@ -20,9 +20,10 @@ int64_t makespan_at(const StepGraph& graph, std::span<const double> pace_of_rank
       const double pace = pace_of_rank[static_cast<size_t>(rank)];
       slowest = std::max(slowest, pace > 0 ? pace : 1.0);
     }
-    const int64_t waits_ns = is_compute_cell(node.kind) ? node.cell().ring_ns + node.cell().share_ns : 0;
+    const int64_t waits_ns =
+        is_compute_cell(node.kind) ? node.cell().cp_exchange_ns + node.cell().fsdp_ns : 0;
     const int64_t own_ns = std::max<int64_t>(0, node.duration_ns - waits_ns);
-    const double planned = graph.pace_percent(node) / 100.0;
+    const double planned = graph.slowdown_percent(node) / 100.0;
     node.duration_ns += std::llround(static_cast<double>(own_ns) * (slowest / planned - 1));
   }
   run_clock(slowed);

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "cost/expert_travel.h"
+#include "cost/token_dispatch_cost.h"
 
 namespace sluice::inference {
 namespace {
@@ -58,9 +58,10 @@ int64_t ExpertServer::transfer_ns(const ExpertLayout& layout, int64_t rows) cons
   const int level = machine_.topology.level_of_first(layout.ranks() / layout.groups);
   const strategy::LinkSpeed& link = machine_.rates.link(level);
   const int sharers = level == 0 ? 1 : machine_.topology.nic_ranks();
-  const int64_t visited_ppm = cost::visited_lanes_ppm(shape_.experts.count, shape_.experts.per_token, lanes);
+  const int64_t visited_ppm =
+      cost::dispatched_lanes_ppm(shape_.experts.count, shape_.experts.per_token, lanes);
   int64_t copies = rows * visited_ppm / kMillion;  // that one expert lane gets
-  if (!layout.apart) copies = copies * (lanes - 1) / lanes;
+  if (!layout.disaggregated) copies = copies * (lanes - 1) / lanes;
   const int64_t row_bytes = shape_.hidden * machine_.element_bytes;
   const int64_t received = copies * row_bytes / layout.expert_tp;
   const int64_t sent = copies * lanes / layout.attention_lanes * row_bytes / layout.attention_tp;
@@ -78,18 +79,19 @@ LayerTimes ExpertServer::times_of(const model::Kind& kind, const ExpertLayout& l
   const cost::DecodeCost attention =
       cost_of(experts ? cost::DecodeShare::kBesideExperts : cost::DecodeShare::kAll, layout.attention_tp, 1);
   LayerTimes times;
-  times.attention_ns = cost::decode_ns(attention, work, work.rows, kind.work().window > 0) / work.passes;
+  times.attention_ns =
+      cost::decode_ns(attention, work, work.rows, kind.work().window > 0) / work.engine_steps;
   if (!experts) return times;
   const int64_t rows = work.rows * layout.attention_lanes;
   const cost::DecodeCost own = cost_of(cost::DecodeShare::kExperts, layout.expert_tp, layout.expert_lanes);
   times.experts_ns = cost::of_rows_ns(own.by_rows, rows);
-  if (layout.expert_lanes > 1) times.experts_ns = times.experts_ns * cost::kBusiestPercent / 100;
+  if (layout.expert_lanes > 1) times.experts_ns = times.experts_ns * cost::kExpertImbalancePercent / 100;
   times.transfer_ns = transfer_ns(layout, rows);
   return times;
 }
 
-ExpertServing ExpertServer::with_texts(const ExpertLayout& layout, int64_t texts) const {
-  ExpertServing serving{.layout = layout, .texts = texts};
+ExpertServing ExpertServer::with_sequences(const ExpertLayout& layout, int64_t texts) const {
+  ExpertServing serving{.layout = layout, .sequences = texts};
   std::map<const model::Kind*, LayerTimes> by_kind;
   const base::Interval blocks = program_.blocks();
   const int64_t m = layout.micro_batches;
@@ -100,37 +102,37 @@ ExpertServing ExpertServer::with_texts(const ExpertLayout& layout, int64_t texts
     const LayerTimes& times = found->second;
     serving.layers.push_back(times);
     const int64_t trip = times.attention_ns + times.experts_ns + 2 * times.transfer_ns;
-    serving.pass_ns += std::max(m * std::max(times.attention_ns, times.experts_ns), trip);
+    serving.engine_step_ns += std::max(m * std::max(times.attention_ns, times.experts_ns), trip);
   }
   const cost::DecodeWork work = steady_work(demand_, texts, shape_.window);
   for (const int64_t end : {program_.embedding(), program_.head()}) {
     const cost::DecodeCost cost =
         cost::analytic_decode(program_.kind_at(end), shape_, machine_.rates, machine_.element_bytes,
                               layout.attention_tp, cost::DecodeShare::kAll);
-    serving.ends_ns += cost::of_rows_ns(cost.by_rows, end == program_.head() ? work.spoken : work.rows);
+    serving.ends_ns += cost::of_rows_ns(cost.by_rows, end == program_.head() ? work.sampled_rows : work.rows);
   }
-  serving.pass_ns += m * serving.ends_ns;
+  serving.engine_step_ns += m * serving.ends_ns;
   const ParameterBytes parameters = bytes_of(program_, layout, machine_.element_bytes);
-  const HeldCut attention{program_, layout.attention_tp, /*stages=*/1, machine_.element_bytes};
-  const int64_t text_bytes = demand_.text_bytes(cache_of(attention, 0));
+  const ModelSharding attention{program_, layout.attention_tp, /*stages=*/1, machine_.element_bytes};
+  const int64_t text_bytes = demand_.sequence_bytes(cache_of(attention, 0));
   serving.attention_bytes =
-      parameters.others + m * texts * text_bytes + (layout.apart ? 0 : parameters.experts);
+      parameters.others + m * texts * text_bytes + (layout.disaggregated ? 0 : parameters.experts);
   serving.expert_bytes = parameters.experts;
   return serving;
 }
 
 ExpertServing ExpertServer::serve(const ExpertLayout& layout) const {
-  const int64_t texts = most_texts([&](int64_t texts) {
-    const ExpertServing serving = with_texts(layout, texts);
+  const int64_t texts = max_sequences([&](int64_t texts) {
+    const ExpertServing serving = with_sequences(layout, texts);
     return std::max(serving.attention_bytes, serving.expert_bytes) <= machine_.device_bytes &&
-           serving.pass_ns <= demand_.between_ns;
+           serving.engine_step_ns <= demand_.tpot_ns;
   });
-  ExpertServing serving = with_texts(layout, std::max<int64_t>(1, texts));
-  serving.texts = texts;
+  ExpertServing serving = with_sequences(layout, std::max<int64_t>(1, texts));
+  serving.sequences = texts;
   return serving;
 }
 
-std::vector<ExpertLayout> ExpertServer::divided_layouts(int world_size) const {
+std::vector<ExpertLayout> ExpertServer::expert_parallel_layouts(int world_size) const {
   std::vector<ExpertLayout> layouts;
   for (const int tp : tp_degrees(shape_, machine_.topology.node_ranks())) {
     for (int lanes = 2; tp * lanes <= world_size; lanes *= 2) {
@@ -145,7 +147,7 @@ std::vector<ExpertLayout> ExpertServer::divided_layouts(int world_size) const {
   return layouts;
 }
 
-std::vector<ExpertLayout> ExpertServer::apart_layouts(int world_size) const {
+std::vector<ExpertLayout> ExpertServer::disaggregated_layouts(int world_size) const {
   constexpr int kMostMicroBatches = 4;
   std::vector<ExpertLayout> layouts;
   const std::vector<int> degrees = tp_degrees(shape_, machine_.topology.node_ranks());
@@ -159,7 +161,7 @@ std::vector<ExpertLayout> ExpertServer::apart_layouts(int world_size) const {
           const int left = ranks - lanes * expert_tp;
           if (left % attention_tp != 0) continue;
           for (int m = 1; m <= kMostMicroBatches; ++m) {
-            layouts.push_back({.apart = true,
+            layouts.push_back({.disaggregated = true,
                                .attention_tp = attention_tp,
                                .attention_lanes = left / attention_tp,
                                .expert_tp = expert_tp,

@@ -4,7 +4,7 @@
 //
 // From a cluster's rates alone, not from a calibration: ranks of neither kind have a whole block. Transfers
 // are latency and bytes over bandwidth of the busiest adapter; how well messages of a size use a link is not
-// known, nor imbalance between experts beyond cost::kBusiestPercent.
+// known, nor imbalance between experts beyond cost::kExpertImbalancePercent.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ struct ServingMachine {
 // Ranks that have attention (and all that is beside experts), and ranks that have experts: the same ones
 // where lanes divide them.
 struct ExpertLayout {
-  bool apart = false;
+  bool disaggregated = false;
   int attention_tp = 1, attention_lanes = 1;  // each lane of TP ranks has texts of its own
   int expert_tp = 1, expert_lanes = 1;        // each an even part of a layer's experts
   int micro_batches = 1;
   int groups = 1;  // side by side
   int ranks() const {
-    return groups * (attention_tp * attention_lanes + (apart ? expert_tp * expert_lanes : 0));
+    return groups * (attention_tp * attention_lanes + (disaggregated ? expert_tp * expert_lanes : 0));
   }
 };
 
@@ -46,15 +46,19 @@ struct LayerTimes {
 
 struct ExpertServing {
   ExpertLayout layout;
-  int64_t texts = 0;               // of a lane's micro-batch; 0: not one in time, or in memory
+  int64_t sequences = 0;           // of a lane's micro-batch; 0: not one in time, or in memory
   std::vector<LayerTimes> layers;  // by block
   int64_t ends_ns = 0;             // embedding, head and drawing of a micro-batch
-  int64_t pass_ns = 0;             // between a text's tokens
+  int64_t engine_step_ns = 0;      // between a text's tokens
   int64_t attention_bytes = 0;     // of an attention rank
   int64_t expert_bytes = 0;        // of an expert rank; lanes that divide experts have both
-  int64_t all_texts() const { return texts * layout.micro_batches * layout.attention_lanes * layout.groups; }
+  int64_t all_sequences() const {
+    return sequences * layout.micro_batches * layout.attention_lanes * layout.groups;
+  }
   double tokens_per_s() const {
-    return pass_ns == 0 ? 0 : 1e9 * static_cast<double>(all_texts()) / static_cast<double>(pass_ns);
+    return engine_step_ns == 0
+               ? 0
+               : 1e9 * static_cast<double>(all_sequences()) / static_cast<double>(engine_step_ns);
   }
 };
 
@@ -67,13 +71,13 @@ class ExpertServer {
   // was waited for, whichever is longer (graph/ping_pong.h times it exactly).
   ExpertServing serve(const ExpertLayout& layout) const;
   // With so many texts a lane's micro-batch.
-  ExpertServing with_texts(const ExpertLayout& layout, int64_t texts) const;
+  ExpertServing with_sequences(const ExpertLayout& layout, int64_t texts) const;
 
   // Layouts of so many ranks, or of groups of a part of them each.
-  std::vector<ExpertLayout> divided_layouts(int world_size) const;
+  std::vector<ExpertLayout> expert_parallel_layouts(int world_size) const;
   // As MegaScale-Infer searches (algorithm 1): TP degrees inside nodes, lanes that divide the experts,
   // attention lanes on the ranks that are left, up to four micro-batches.
-  std::vector<ExpertLayout> apart_layouts(int world_size) const;
+  std::vector<ExpertLayout> disaggregated_layouts(int world_size) const;
 
  private:
   LayerTimes times_of(const model::Kind& kind, const ExpertLayout& layout, int64_t texts) const;

@@ -32,17 +32,17 @@ ServingMachine machine() {
 }
 
 constexpr Demand kDemand{
-    .prompt = 500, .response = 200, .between_ns = 100'000'000, .prompts_elsewhere = true};
+    .input_len = 500, .output_len = 200, .tpot_ns = 100'000'000, .disaggregated_prefill = true};
 
 TEST(ExpertServer, SearchesLayoutsOfAllRanks) {
   const ExpertServer server(shape_of(), machine(), kDemand);
   int apart = 0;
-  for (const auto& layouts : {server.divided_layouts(24), server.apart_layouts(24)}) {
+  for (const auto& layouts : {server.expert_parallel_layouts(24), server.disaggregated_layouts(24)}) {
     for (const ExpertLayout& layout : layouts) {
       EXPECT_EQ(layout.ranks(), 24);
       EXPECT_EQ(16 % layout.expert_lanes, 0);
       EXPECT_GE(layout.attention_lanes, 1);
-      apart += layout.apart ? 1 : 0;
+      apart += layout.disaggregated ? 1 : 0;
     }
   }
   EXPECT_GT(apart, 50);
@@ -51,14 +51,14 @@ TEST(ExpertServer, SearchesLayoutsOfAllRanks) {
 TEST(ExpertServer, KeepsTimeAndMemory) {
   const ExpertServer server(shape_of(), machine(), kDemand);
   int served = 0;
-  for (const ExpertLayout& layout : server.apart_layouts(32)) {
+  for (const ExpertLayout& layout : server.disaggregated_layouts(32)) {
     const ExpertServing serving = server.serve(layout);
-    if (serving.texts == 0) continue;
+    if (serving.sequences == 0) continue;
     ++served;
-    EXPECT_LE(serving.pass_ns, kDemand.between_ns);
+    EXPECT_LE(serving.engine_step_ns, kDemand.tpot_ns);
     EXPECT_LE(std::max(serving.attention_bytes, serving.expert_bytes), machine().device_bytes);
-    const ExpertServing more = server.with_texts(layout, serving.texts + 1);
-    EXPECT_TRUE(more.pass_ns > kDemand.between_ns ||
+    const ExpertServing more = server.with_sequences(layout, serving.sequences + 1);
+    EXPECT_TRUE(more.engine_step_ns > kDemand.tpot_ns ||
                 std::max(more.attention_bytes, more.expert_bytes) > machine().device_bytes);
   }
   EXPECT_GT(served, 50);
@@ -68,9 +68,9 @@ TEST(ExpertServer, KeepsTimeAndMemory) {
 TEST(ExpertServer, BestApartIsNearBalance) {
   const ExpertServer server(shape_of(), machine(), kDemand);
   ExpertServing best;
-  for (const ExpertLayout& layout : server.apart_layouts(32)) {
+  for (const ExpertLayout& layout : server.disaggregated_layouts(32)) {
     const ExpertServing serving = server.serve(layout);
-    if (serving.texts > 0 && serving.tokens_per_s() > best.tokens_per_s()) best = serving;
+    if (serving.sequences > 0 && serving.tokens_per_s() > best.tokens_per_s()) best = serving;
   }
   const LayerTimes& times = best.layers.front();
   const auto ratio = static_cast<double>(times.attention_ns) / static_cast<double>(times.experts_ns);
@@ -82,8 +82,9 @@ TEST(ExpertServer, BestApartIsNearBalance) {
 TEST(ExpertServer, CountsAllParametersOnce) {
   const model::Shape shape = shape_of();
   const ExpertServer server(shape, machine(), kDemand);
-  const ExpertLayout layout{.apart = true, .attention_tp = 1, .attention_lanes = 1, .expert_lanes = 16};
-  const ExpertServing serving = server.with_texts(layout, 1);
+  const ExpertLayout layout{
+      .disaggregated = true, .attention_tp = 1, .attention_lanes = 1, .expert_lanes = 16};
+  const ExpertServing serving = server.with_sequences(layout, 1);
   int64_t experts = 0;
   const model::Program program(shape);
   for (int64_t position = 0; position < program.size(); ++position) {

@@ -6,23 +6,23 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/parameter_counts.h"
-#include "inference/pass_clock.h"
+#include "inference/engine_step_clock.h"
 
 namespace sluice::inference {
 namespace {
 
-int64_t longest_of(std::span<const Lengths> load) {
+int64_t longest_of(std::span<const RequestLengths> load) {
   int64_t longest = 0;
-  for (const Lengths& request : load) longest = std::max(longest, request.prompt + request.most_tokens);
+  for (const RequestLengths& request : load) longest = std::max(longest, request.prompt + request.max_tokens);
   return longest;
 }
 
-HeldCut cut_of(const cost::CostModel& cost, const strategy::Scheme& scheme) {
+ModelSharding cut_of(const cost::CostModel& cost, const strategy::Scheme& scheme) {
   return {cost.program(), scheme.tp, scheme.pp, cost.options().memory.element_bytes, scheme.cp};
 }
 
-std::vector<Lengths> dealt(std::span<const Lengths> load, int pipeline, int pipelines) {
-  std::vector<Lengths> own;
+std::vector<RequestLengths> dealt(std::span<const RequestLengths> load, int pipeline, int pipelines) {
+  std::vector<RequestLengths> own;
   for (size_t i = static_cast<size_t>(pipeline); i < load.size(); i += static_cast<size_t>(pipelines))
     own.push_back(load[i]);
   return own;
@@ -31,7 +31,7 @@ std::vector<Lengths> dealt(std::span<const Lengths> load, int pipeline, int pipe
 }  // namespace
 
 std::string lanes_fault(const strategy::Scheme& scheme) {
-  if (scheme.share == 1) return "";
+  if (scheme.fsdp == 1) return "";
   return base::text(to_text(scheme), " has ", scheme.cp,
                     " lanes, which share parameters: texts are said by lanes that have them each, as <",
                     scheme.tp, ",", scheme.pp, ",", scheme.cp, "> does");
@@ -53,19 +53,20 @@ int ranks_level(const cost::CostModel& cost, const strategy::Scheme& scheme) {
   return cost.options().topology.level_of_any(scheme.ranks());
 }
 
-SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int64_t texts, int64_t longest) {
-  const int64_t most_texts = std::clamp<int64_t>(texts, 1, room.most_texts);
-  const int64_t held = pages_in(cut, room.cache_bytes, most_texts);
+SchedulerOptions scheduler_options(const ModelSharding& cut, const KvCacheBudget& room, int64_t texts,
+                                   int64_t longest) {
+  const int64_t most_texts = std::clamp<int64_t>(texts, 1, room.max_num_seqs);
+  const int64_t held = kv_blocks_in(cut, room.cache_bytes, most_texts);
   bool states = false;
-  for (int stage = 0; stage < cut.stages; ++stage) states = states || cache_of(cut, stage).text > 0;
-  return {.pages = std::min(held, (longest / kPageTokens + 1) * most_texts),
-          .most_texts = most_texts,
+  for (int stage = 0; stage < cut.stages; ++stage) states = states || cache_of(cut, stage).sequence > 0;
+  return {.kv_blocks = std::min(held, (longest / kKvBlockTokens + 1) * most_texts),
+          .max_num_seqs = most_texts,
           .stages = cut.stages,
           .shares_prompts = !states};
 }
 
-std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int world_size,
-                                             int64_t room_bytes) {
+std::vector<strategy::Scheme> generation_schemes(const cost::CostModel& cost, int world_size,
+                                                 int64_t room_bytes) {
   const model::Shape& shape = cost.options().shape;
   const int node_ranks = cost.options().topology.node_ranks();
   std::vector<strategy::Scheme> schemes;
@@ -92,45 +93,47 @@ std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int wo
   return schemes;
 }
 
-strategy::Strategy SayingLayout::strategy() const {
+strategy::Strategy GenerationLayout::strategy() const {
   return strategy::parse_strategy(base::text(pipelines, "x", to_text(scheme)), pipelines * scheme.ranks());
 }
 
-SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, std::span<const Lengths> load,
-                 const TextRoom& room, int world_size, int most_pipelines) {
+GenerationLayout simulate_generation(const cost::CostModel& cost, const strategy::Scheme& scheme,
+                                     std::span<const RequestLengths> load, const KvCacheBudget& room,
+                                     int world_size, int most_pipelines) {
   SLUICE_ASSERT(cost.decodes(scheme), "passes of unknown cost");
-  SayingLayout layout{.scheme = scheme, .pipelines = world_size / scheme.ranks()};
-  layout.pulling_ns =
+  GenerationLayout layout{.scheme = scheme, .pipelines = world_size / scheme.ranks()};
+  layout.pull_ns =
       cost.exchange_ns(parameter_bytes(cost, scheme), cost.options().topology.level_of_first(world_size));
   const int64_t longest = longest_of(load);
   for (int pipeline = 0; pipeline < std::min(layout.pipelines, most_pipelines); ++pipeline) {
-    const std::vector<Lengths> own = dealt(load, pipeline, layout.pipelines);
+    const std::vector<RequestLengths> own = dealt(load, pipeline, layout.pipelines);
     int64_t texts = 0;
-    for (const Lengths& request : own) texts += std::ssize(request.said);
+    for (const RequestLengths& request : own) texts += std::ssize(request.output_lens);
     const SchedulerOptions options = scheduler_options(cut_of(cost, scheme), room, texts, longest);
-    const Passes passes = passes_of(own, options, cost.window());
-    PassClock clock(cost, scheme, ranks_level(cost, scheme));
-    for (const cost::DecodeWork& work : passes.work) clock.add(work);
-    layout.evictions += passes.evictions;
-    if (clock.ns() < layout.saying_ns) continue;
-    layout.saying_ns = clock.ns();
-    layout.passes = passes.count;
+    const EngineSteps engine_steps = engine_steps_of(own, options, cost.window());
+    EngineStepClock clock(cost, scheme, ranks_level(cost, scheme));
+    for (const cost::DecodeWork& work : engine_steps.work) clock.add(work);
+    layout.preemptions += engine_steps.preemptions;
+    if (clock.ns() < layout.generation_ns) continue;
+    layout.generation_ns = clock.ns();
+    layout.engine_steps = engine_steps.count;
   }
   return layout;
 }
 
-std::vector<SayingLayout> saying_layouts(const cost::CostModel& cost,
-                                         std::span<const strategy::Scheme> schemes,
-                                         std::span<const Lengths> load, const TextRoom& room, int world_size,
-                                         int most_pipelines) {
-  std::vector<SayingLayout> layouts;
+std::vector<GenerationLayout> generation_layouts(const cost::CostModel& cost,
+                                                 std::span<const strategy::Scheme> schemes,
+                                                 std::span<const RequestLengths> load,
+                                                 const KvCacheBudget& room, int world_size,
+                                                 int most_pipelines) {
+  std::vector<GenerationLayout> layouts;
   for (const strategy::Scheme& scheme : schemes) {
-    if (!cost.decodes(scheme) || (scheme.cp > 1 && longest_of(load) < kLongTextTokens)) continue;
-    const int64_t held = scheduler_options(cut_of(cost, scheme), room, 1, longest_of(load)).pages;
-    if (held < pages_for(longest_of(load) - 1)) continue;
-    layouts.push_back(say(cost, scheme, load, room, world_size, most_pipelines));
+    if (!cost.decodes(scheme) || (scheme.cp > 1 && longest_of(load) < kLongSequenceTokens)) continue;
+    const int64_t held = scheduler_options(cut_of(cost, scheme), room, 1, longest_of(load)).kv_blocks;
+    if (held < kv_blocks_for(longest_of(load) - 1)) continue;
+    layouts.push_back(simulate_generation(cost, scheme, load, room, world_size, most_pipelines));
   }
-  std::ranges::stable_sort(layouts, {}, &SayingLayout::ns);
+  std::ranges::stable_sort(layouts, {}, &GenerationLayout::ns);
   return layouts;
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cost/cost_model.h"
-#include "inference/passes.h"
-#include "inference/room.h"
+#include "inference/engine_steps.h"
+#include "inference/kv_cache_capacity.h"
 #include "strategy/strategy.h"
 
 namespace sluice::inference {
@@ -24,9 +24,9 @@ std::string lanes_fault(const strategy::Scheme& scheme);
 int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme);
 
 // What a rank has for texts.
-struct TextRoom {
+struct KvCacheBudget {
   double cache_bytes = 0;
-  int64_t most_texts = 256;  // under way at once
+  int64_t max_num_seqs = 256;  // under way at once
 };
 
 // On what level of the topology the ranks of such pipelines meet.
@@ -34,38 +34,42 @@ int ranks_level(const cost::CostModel& cost, const strategy::Scheme& scheme);
 
 // How a pipeline's scheduler goes about so many texts, none longer than `longest`: no more pages than those
 // take, at most what the room holds.
-SchedulerOptions scheduler_options(const HeldCut& cut, const TextRoom& room, int64_t texts, int64_t longest);
+SchedulerOptions scheduler_options(const ModelSharding& cut, const KvCacheBudget& room, int64_t texts,
+                                   int64_t longest);
 
 // Texts so long may be said by lanes, or take more than another layout's cache holds.
-inline constexpr int64_t kLongTextTokens = 8192;
+inline constexpr int64_t kLongSequenceTokens = 8192;
 
 // Schemes of pipelines that say texts, all alike: of each that divides the ranks, cuts the model and leaves
 // of `room_bytes` a rank something beside its parameters. One-stage pipelines have lanes in a node, too.
 // Those of fewest ranks first; never none where any scheme cuts the model so far (then the one with the least
 // parameters a rank).
-std::vector<strategy::Scheme> saying_schemes(const cost::CostModel& cost, int world_size, int64_t room_bytes);
+std::vector<strategy::Scheme> generation_schemes(const cost::CostModel& cost, int world_size,
+                                                 int64_t room_bytes);
 
-struct SayingLayout {
+struct GenerationLayout {
   strategy::Scheme scheme;
   int pipelines = 1;
-  int64_t pulling_ns = 0;
-  int64_t saying_ns = 0;  // of the slowest pipeline
-  int64_t passes = 0;     // likewise
-  int64_t evictions = 0;  // of all
-  int64_t ns() const { return pulling_ns + saying_ns; }
+  int64_t pull_ns = 0;
+  int64_t generation_ns = 0;  // of the slowest pipeline
+  int64_t engine_steps = 0;   // likewise
+  int64_t preemptions = 0;    // of all
+  int64_t ns() const { return pull_ns + generation_ns; }
   strategy::Strategy strategy() const;
 };
 
 // The requests dealt to the scheme's pipelines in turn, of which so many are looked at. REQUIRES:
 // cost.decodes(scheme), a load. InputError when the cache cannot hold the longest text.
-SayingLayout say(const cost::CostModel& cost, const strategy::Scheme& scheme, std::span<const Lengths> load,
-                 const TextRoom& room, int world_size, int most_pipelines = INT_MAX);
+GenerationLayout simulate_generation(const cost::CostModel& cost, const strategy::Scheme& scheme,
+                                     std::span<const RequestLengths> load, const KvCacheBudget& room,
+                                     int world_size, int most_pipelines = INT_MAX);
 // Of each scheme whose passes are known and whose cache holds the longest text, of several lanes if that is a
 // long one; the fastest first, of equal
 // ones that of fewer ranks a pipeline. Empty: of none.
-std::vector<SayingLayout> saying_layouts(const cost::CostModel& cost,
-                                         std::span<const strategy::Scheme> schemes,
-                                         std::span<const Lengths> load, const TextRoom& room, int world_size,
-                                         int most_pipelines = INT_MAX);
+std::vector<GenerationLayout> generation_layouts(const cost::CostModel& cost,
+                                                 std::span<const strategy::Scheme> schemes,
+                                                 std::span<const RequestLengths> load,
+                                                 const KvCacheBudget& room, int world_size,
+                                                 int most_pipelines = INT_MAX);
 
 }  // namespace sluice::inference

@@ -11,8 +11,8 @@
 namespace sluice::inference {
 namespace {
 
-std::vector<Lengths> load_of(int64_t requests, int64_t said) {
-  std::vector<Lengths> load;
+std::vector<RequestLengths> load_of(int64_t requests, int64_t said) {
+  std::vector<RequestLengths> load;
   for (int64_t i = 0; i < requests; ++i) load.push_back({100, said, {said / 2 + i % 7, said}});
   return load;
 }
@@ -20,23 +20,24 @@ std::vector<Lengths> load_of(int64_t requests, int64_t said) {
 TEST(SayingSchemes, HoldTheModelAndDivideTheRanks) {
   const cost::CostModel cost = test_machine();
   const int64_t whole = parameter_bytes(cost, {});
-  EXPECT_EQ(saying_schemes(cost, 4, 2 * whole).front(), (strategy::Scheme{}));
-  for (const strategy::Scheme& scheme : saying_schemes(cost, 16, whole / 3)) {
+  EXPECT_EQ(generation_schemes(cost, 4, 2 * whole).front(), (strategy::Scheme{}));
+  for (const strategy::Scheme& scheme : generation_schemes(cost, 16, whole / 3)) {
     EXPECT_GE(scheme.ranks(), 4) << to_text(scheme);
     EXPECT_EQ(16 % scheme.ranks(), 0);
     EXPECT_LE(scheme.tp, 8);
   }
-  EXPECT_EQ(saying_schemes(cost, 16, whole / 3).front().tp, 4);  // TP before stages
-  EXPECT_EQ(saying_schemes(cost, 2, 1).size(), 1);               // none fits: what fits best
-  EXPECT_EQ(saying_schemes(cost, 2, 1).front().ranks(), 2);
+  EXPECT_EQ(generation_schemes(cost, 16, whole / 3).front().tp, 4);  // TP before stages
+  EXPECT_EQ(generation_schemes(cost, 2, 1).size(), 1);               // none fits: what fits best
+  EXPECT_EQ(generation_schemes(cost, 2, 1).front().ranks(), 2);
 }
 
 TEST(SayingLayouts, FewLongTextsTakeMoreRanksAPipelineThanManyShortOnes) {
   const cost::CostModel cost = test_machine();
-  const std::vector<strategy::Scheme> schemes = saying_schemes(cost, 8, cost.options().memory.device_bytes);
-  const TextRoom room{.cache_bytes = 4e9};
-  const std::vector<SayingLayout> few = saying_layouts(cost, schemes, load_of(4, 4000), room, 8);
-  const std::vector<SayingLayout> many = saying_layouts(cost, schemes, load_of(2000, 60), room, 8);
+  const std::vector<strategy::Scheme> schemes =
+      generation_schemes(cost, 8, cost.options().memory.device_bytes);
+  const KvCacheBudget room{.cache_bytes = 4e9};
+  const std::vector<GenerationLayout> few = generation_layouts(cost, schemes, load_of(4, 4000), room, 8);
+  const std::vector<GenerationLayout> many = generation_layouts(cost, schemes, load_of(2000, 60), room, 8);
   EXPECT_GT(few.front().scheme.tp, many.front().scheme.tp);
   EXPECT_EQ(few.front().pipelines * few.front().scheme.ranks(), 8);
   for (size_t i = 1; i < few.size(); ++i) EXPECT_LE(few[i - 1].ns(), few[i].ns());
@@ -45,9 +46,9 @@ TEST(SayingLayouts, FewLongTextsTakeMoreRanksAPipelineThanManyShortOnes) {
 TEST(SayingLayouts, LeaveOutWhereTheLongestTextFindsNoRoom) {
   const cost::CostModel cost = test_machine();
   // Of one rank a token takes 12 · 2 · 8 · 128 · 2 bytes.
-  const TextRoom room{.cache_bytes = 12.0 * 2 * 8 * 128 * 2 * 3000};
+  const KvCacheBudget room{.cache_bytes = 12.0 * 2 * 8 * 128 * 2 * 3000};
   const strategy::Scheme schemes[] = {{}, {.tp = 2}};
-  const std::vector<SayingLayout> layouts = saying_layouts(cost, schemes, load_of(4, 4000), room, 2);
+  const std::vector<GenerationLayout> layouts = generation_layouts(cost, schemes, load_of(4, 4000), room, 2);
   ASSERT_EQ(layouts.size(), 1);
   EXPECT_EQ(layouts.front().scheme.tp, 2);
 }
@@ -55,53 +56,57 @@ TEST(SayingLayouts, LeaveOutWhereTheLongestTextFindsNoRoom) {
 // A prompt that no rank's cache holds is said by lanes, and one that any holds is read sooner by them.
 TEST(SayingLayouts, LanesHoldAndReadLongPrompts) {
   const cost::CostModel cost = test_machine();
-  const std::vector<strategy::Scheme> schemes = saying_schemes(cost, 8, cost.options().memory.device_bytes);
+  const std::vector<strategy::Scheme> schemes =
+      generation_schemes(cost, 8, cost.options().memory.device_bytes);
   const double token_bytes = 12.0 * 2 * 8 * 128 * 2;
-  const std::vector<Lengths> load = {{30'000, 10, {10}}};
-  const std::vector<SayingLayout> tight =
-      saying_layouts(cost, schemes, load, {.cache_bytes = token_bytes * 5000}, 8);
+  const std::vector<RequestLengths> load = {{30'000, 10, {10}}};
+  const std::vector<GenerationLayout> tight =
+      generation_layouts(cost, schemes, load, {.cache_bytes = token_bytes * 5000}, 8);
   ASSERT_FALSE(tight.empty());
-  for (const SayingLayout& layout : tight) EXPECT_GE(layout.scheme.ranks(), 8) << to_text(layout.scheme);
-  EXPECT_TRUE(std::ranges::any_of(tight, [](const SayingLayout& of) { return of.scheme.cp == 8; }));
+  for (const GenerationLayout& layout : tight) EXPECT_GE(layout.scheme.ranks(), 8) << to_text(layout.scheme);
+  EXPECT_TRUE(std::ranges::any_of(tight, [](const GenerationLayout& of) { return of.scheme.cp == 8; }));
   const auto ns_of = [&](int lanes) {
-    return say(cost, {.cp = lanes}, load, {.cache_bytes = token_bytes * 40'000}, 8).saying_ns;
+    return simulate_generation(cost, {.cp = lanes}, load, {.cache_bytes = token_bytes * 40'000}, 8)
+        .generation_ns;
   };
   EXPECT_LT(ns_of(2), ns_of(1) * 6 / 10);
   EXPECT_LT(ns_of(8), ns_of(1) / 2);
   // Of short texts nobody asks.
-  for (const SayingLayout& layout : saying_layouts(cost, schemes, load_of(4, 4000), {.cache_bytes = 4e9}, 8))
+  for (const GenerationLayout& layout :
+       generation_layouts(cost, schemes, load_of(4, 4000), {.cache_bytes = 4e9}, 8))
     EXPECT_EQ(layout.scheme.cp, 1);
 }
 
 TEST(SayingLayouts, SlowestPipelineCounts) {
   const cost::CostModel cost = test_machine();
-  std::vector<Lengths> load(2, Lengths{10, 1000, {10}});
-  load[1].said = {1000};
-  const SayingLayout two = say(cost, {}, load, {.cache_bytes = 4e9}, 2);
-  EXPECT_EQ(two.passes, 1000);
-  EXPECT_EQ(two.saying_ns, say(cost, {}, {&load[1], 1}, {.cache_bytes = 4e9}, 1).saying_ns);
+  std::vector<RequestLengths> load(2, RequestLengths{10, 1000, {10}});
+  load[1].output_lens = {1000};
+  const GenerationLayout two = simulate_generation(cost, {}, load, {.cache_bytes = 4e9}, 2);
+  EXPECT_EQ(two.engine_steps, 1000);
+  EXPECT_EQ(two.generation_ns,
+            simulate_generation(cost, {}, {&load[1], 1}, {.cache_bytes = 4e9}, 1).generation_ns);
 }
 
 TEST(Serving, KeepsTimeAndMemoryWithTheMostTexts) {
   const cost::CostModel cost = test_machine();
-  const Demand demand{.prompt = 400, .response = 200, .between_ns = 20'000'000};
+  const Demand demand{.input_len = 400, .output_len = 200, .tpot_ns = 20'000'000};
   for (const ServingLayout& layout : serving_layouts(cost, demand, 8)) {
-    if (layout.texts == 0) continue;
-    EXPECT_LE(layout.pass_ns, demand.between_ns);
+    if (layout.sequences == 0) continue;
+    EXPECT_LE(layout.engine_step_ns, demand.tpot_ns);
     EXPECT_LE(layout.bytes, cost.options().memory.device_bytes);
   }
   const auto best = [&](const Demand& of) { return serving_layouts(cost, of, 8).front(); };
   Demand slow = demand, elsewhere = demand;
-  slow.between_ns *= 4;
-  elsewhere.prompts_elsewhere = true;
+  slow.tpot_ns *= 4;
+  elsewhere.disaggregated_prefill = true;
   EXPECT_GE(best(slow).tokens_per_s(), best(demand).tokens_per_s());
   Demand long_texts = demand;
-  long_texts.prompt = 60'000;
+  long_texts.input_len = 60'000;
   int64_t alone = 0, on_lanes = 0;  // texts of one rank, and of eight lanes
   for (const ServingLayout& layout : serving_layouts(cost, long_texts, 8)) {
-    if (layout.scheme == strategy::Scheme{}) alone = layout.texts;
-    if (layout.scheme == strategy::Scheme{.cp = 8}) on_lanes = layout.texts;
-    EXPECT_LE(layout.texts == 0 ? 0 : layout.bytes, cost.options().memory.device_bytes);
+    if (layout.scheme == strategy::Scheme{}) alone = layout.sequences;
+    if (layout.scheme == strategy::Scheme{.cp = 8}) on_lanes = layout.sequences;
+    EXPECT_LE(layout.sequences == 0 ? 0 : layout.bytes, cost.options().memory.device_bytes);
   }
   EXPECT_GE(on_lanes, 8 * alone);
   EXPECT_GT(on_lanes, 0);
@@ -110,15 +115,15 @@ TEST(Serving, KeepsTimeAndMemoryWithTheMostTexts) {
 
 TEST(Serving, SteadyWorkIsThatOfTextsOneBehindTheOther) {
   // A thousand texts, eight at a time: as many passes as said tokens by eight, near enough.
-  const Demand demand{.prompt = 64, .response = 50};
-  const std::vector<Lengths> load(1000, Lengths{64, 50, {50}});
-  const Passes passes = passes_of(load, {.pages = 1000, .most_texts = 8}, 0);
+  const Demand demand{.input_len = 64, .output_len = 50};
+  const std::vector<RequestLengths> load(1000, RequestLengths{64, 50, {50}});
+  const EngineSteps engine_steps = engine_steps_of(load, {.kv_blocks = 1000, .max_num_seqs = 8}, 0);
   const cost::DecodeWork steady = steady_work(demand, 8, 0);
   cost::Wide keys = 0;
-  for (const cost::DecodeWork& work : passes.work) keys += work.all.keys;
+  for (const cost::DecodeWork& work : engine_steps.work) keys += work.all.keys;
   const double rounds = 1000.0 / 8;
-  EXPECT_NEAR(static_cast<double>(passes.count), rounds * static_cast<double>(steady.passes),
-              0.03 * static_cast<double>(passes.count));
+  EXPECT_NEAR(static_cast<double>(engine_steps.count), rounds * static_cast<double>(steady.engine_steps),
+              0.03 * static_cast<double>(engine_steps.count));
   EXPECT_NEAR(static_cast<double>(keys), rounds * static_cast<double>(steady.all.keys),
               0.03 * static_cast<double>(keys));
 }

@@ -8,28 +8,28 @@
 #include "base/text.h"
 
 namespace sluice::inference {
-Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pages) {
-  for (int64_t slot = options.most_texts; slot-- > 0;) free_slots_.push_back(slot);
+Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.kv_blocks) {
+  for (int64_t slot = options.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
 }
 
-void require_room(int64_t given, int64_t most_tokens, int64_t pages) {
+void require_capacity(int64_t given, int64_t most_tokens, int64_t pages) {
   SLUICE_ASSERT(given > 0 && most_tokens > 0, "a request without tokens");
   // The last token said is never looked at again.
-  const int64_t needed = pages_for(given + most_tokens - 1);
+  const int64_t needed = kv_blocks_for(given + most_tokens - 1);
   if (needed <= pages) return;
   throw base::InputError(base::text("a prompt of ", given, " tokens and ", most_tokens, " to be said need ",
-                                    needed * kPageTokens, " tokens of cache, but it holds ",
-                                    pages * kPageTokens, ": say less, or give the cache more memory"));
+                                    needed * kKvBlockTokens, " tokens of cache, but it holds ",
+                                    pages * kKvBlockTokens, ": say less, or give the cache more memory"));
 }
 
 int64_t Scheduler::add(const Request& request) {
   alike_ = 0;
   const auto given = static_cast<int64_t>(request.prompt.size());
-  require_room(given, request.most_tokens, pool_.size());
-  const int64_t most = given + request.most_tokens;
-  const int64_t first = texts();
+  require_capacity(given, request.max_tokens, pool_.size());
+  const int64_t most = given + request.max_tokens;
+  const int64_t first = total_sequences();
   for (int sample = 0; sample < request.samples; ++sample) {
-    const bool scored = request.scored && sample == 0;
+    const bool scored = request.prompt_logprobs && sample == 0;
     queues_.add(request.client, next_text_);
     texts_[next_text_++] = {.tokens = request.prompt,
                             .given = given,
@@ -42,10 +42,11 @@ int64_t Scheduler::add(const Request& request) {
 }
 
 bool Scheduler::hold(Text& text, int64_t tokens) {
-  const int64_t more = pages_for(tokens) - static_cast<int64_t>(text.pages.size());
-  if (more > pool_.free()) return false;
+  const int64_t more = kv_blocks_for(tokens) - static_cast<int64_t>(text.pages.size());
+  if (more > pool_.num_free()) return false;
   for (int64_t i = 0; i < more; ++i)
-    text.pages.push_back(pool_.take(text.pages.empty() ? -1 : text.pages.back(), pages_for(text.most - 1)));
+    text.pages.push_back(
+        pool_.allocate(text.pages.empty() ? -1 : text.pages.back(), kv_blocks_for(text.most - 1)));
   return true;
 }
 
@@ -55,17 +56,17 @@ void Scheduler::share_prompt(Text& text) {
   const auto found = texts_.find(text.first);
   if (found == texts_.end() || &found->second == &text || found->second.state != State::kRunning) return;
   const Text& first = found->second;
-  const int64_t whole = std::min(first.cached, text.given - 1) / kPageTokens;
+  const int64_t whole = std::min(first.cached, text.given - 1) / kKvBlockTokens;
   for (int64_t page = 0; page < whole; ++page) {
     text.pages.push_back(first.pages[static_cast<size_t>(page)]);
-    pool_.share(text.pages.back());
+    pool_.add_reference(text.pages.back());
   }
   text.shared = whole;
-  text.cached = whole * kPageTokens;
+  text.cached = whole * kKvBlockTokens;
 }
 
 void Scheduler::give_back(Text& text) {
-  for (const int64_t page : text.pages) pool_.give_back(page);
+  for (const int64_t page : text.pages) pool_.release(page);
   text.pages.clear();
   text.cached = text.shared = 0;
   if (text.slot >= 0) free_slots_.push_back(text.slot);
@@ -75,7 +76,8 @@ void Scheduler::give_back(Text& text) {
 // Of its own, until it ends.
 int64_t Scheduler::expected_pages(const Text& text, int64_t under_way) const {
   const int64_t end = text.given + expectation_.of(text.most - text.given, under_way) - 1;
-  return std::max(pages_for(std::max(end, std::ssize(text.tokens))), std::ssize(text.pages)) - text.shared;
+  return std::max(kv_blocks_for(std::max(end, std::ssize(text.tokens))), std::ssize(text.pages)) -
+         text.shared;
 }
 
 bool Scheduler::has_room_for(const Text& text) const {
@@ -86,22 +88,25 @@ bool Scheduler::has_room_for(const Text& text) const {
   return expected <= pool_.size();
 }
 
-Piece Scheduler::piece_of(int64_t index, int64_t end) {
+ScheduledTokens Scheduler::piece_of(int64_t index, int64_t end) {
   Text& text = at(index);
-  Piece piece{.text = index,
-              .begin = text.cached,
-              .end = end,
-              .says = end == static_cast<int64_t>(text.tokens.size()),
-              .pages = text.pages,
-              .slot = text.slot,
-              .scored = text.scored ? std::max<int64_t>(0, std::min(end, text.given - 1) - text.cached) : 0};
+  ScheduledTokens scheduled{
+      .sequence = index,
+      .begin = text.cached,
+      .end = end,
+      .needs_sampling = end == static_cast<int64_t>(text.tokens.size()),
+      .kv_blocks = text.pages,
+      .slot = text.slot,
+      .prompt_logprob_rows =
+          text.scored ? std::max<int64_t>(0, std::min(end, text.given - 1) - text.cached) : 0};
   text.cached = end;
-  text.awaited = piece.says;
-  return piece;
+  text.awaited = scheduled.needs_sampling;
+  return scheduled;
 }
 
-void Scheduler::put_off(int64_t index, std::vector<Piece>& pieces) {
-  if (std::erase_if(pieces, [&](const Piece& piece) { return piece.text == index; }) > 0)
+void Scheduler::put_off(int64_t index, std::vector<ScheduledTokens>& pieces) {
+  if (std::erase_if(pieces, [&](const ScheduledTokens& scheduled) { return scheduled.sequence == index; }) >
+      0)
     at(index).awaited = false;
   std::erase(running_, index);
   give_back(at(index));
@@ -111,7 +116,7 @@ void Scheduler::put_off(int64_t index, std::vector<Piece>& pieces) {
 }
 
 void Scheduler::put_off_all() {
-  std::vector<Piece> none;
+  std::vector<ScheduledTokens> none;
   while (!running_.empty()) put_off(running_.back(), none);
   alike_ = 0;
 }
@@ -124,7 +129,7 @@ int64_t Scheduler::next_to_put_off() const {
 
 // Pages for so many tokens of a text under way, by putting off others that are not in a pass under way yet;
 // false: the text itself is put off.
-bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces) {
+bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<ScheduledTokens>& pieces) {
   while (!hold(at(text), tokens)) {
     const int64_t other = next_to_put_off();
     put_off(other, pieces);
@@ -135,7 +140,7 @@ bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<Piece>& piec
 
 // Puts off a text of the client that has the most under way, if that still has no fewer than this client
 // then.
-bool Scheduler::make_way(int64_t client, std::vector<Piece>& pieces) {
+bool Scheduler::make_way(int64_t client, std::vector<ScheduledTokens>& pieces) {
   if (running_.empty()) return false;
   const int64_t other = next_to_put_off();
   if (queues_.running_of(at(other).client) < queues_.running_of(client) + 2) return false;
@@ -151,7 +156,8 @@ void Scheduler::add_piece(int64_t index, int64_t taken, DraftPass& pass) {
 }
 
 void Scheduler::say_more(DraftPass& pass) {
-  const int64_t most_rows = part_of_pass(options_.most_rows), most_texts = part_of_pass(under_way());
+  const int64_t most_rows = part_of_pass(options_.max_num_batched_tokens),
+                most_texts = part_of_pass(num_running());
   for (const int64_t index : std::vector(running_)) {
     if (std::ssize(pass.pieces) == most_texts || pass.rows == most_rows) return;
     Text& text = at(index);
@@ -182,7 +188,7 @@ bool Scheduler::hold_first(Text& text, int64_t taken) {
 
 bool Scheduler::find_seat(int64_t client, DraftPass& pass) {
   const int64_t kept = queues_.running_of(client) > 0 ? options_.newcomers : 0;
-  while (under_way() >= options_.most_texts - kept) {
+  while (num_running() >= options_.max_num_seqs - kept) {
     if (pass.within || !make_way(client, pass.pieces)) return false;
   }
   return true;
@@ -231,7 +237,7 @@ std::vector<int64_t> Scheduler::clients_with_prompts() const {
 // Each client has an equal part of the rows that are left, the least served first; and more where others
 // leave theirs. Nobody comes in before one that was served less and waits for room.
 void Scheduler::take_prompts(DraftPass& pass) {
-  const int64_t most_rows = part_of_pass(options_.most_rows);
+  const int64_t most_rows = part_of_pass(options_.max_num_batched_tokens);
   const std::vector<int64_t> clients = clients_with_prompts();
   const bool several = clients.size() > 1;
   if (short_of_room_ && std::ranges::find(clients, *short_of_room_) == clients.end()) short_of_room_.reset();
@@ -257,7 +263,7 @@ bool Scheduler::take_newcomers(DraftPass& pass) {
   std::erase_if(clients, [&](int64_t client) {
     return queues_.waiting_of(client) == 0 || queues_.running_of(client) > 0;
   });
-  const int64_t most_rows = part_of_pass(options_.most_rows);
+  const int64_t most_rows = part_of_pass(options_.max_num_batched_tokens);
   auto others = std::ssize(clients);
   for (const int64_t client : clients)
     let_in(client, pass.rows + cost::divide_up(most_rows - pass.rows, others--), pass);
@@ -265,15 +271,15 @@ bool Scheduler::take_newcomers(DraftPass& pass) {
 }
 
 void Scheduler::count_served(const DraftPass& pass) {
-  for (const Piece& piece : pass.pieces) {
-    Text& text = at(piece.text);
-    const int64_t before = std::max(text.served, piece.begin);  // what comes back is not counted again
-    if (piece.end > before) queues_.serve(text.client, piece.end - before);
-    text.served = std::max(before, piece.end);
+  for (const ScheduledTokens& scheduled : pass.pieces) {
+    Text& text = at(scheduled.sequence);
+    const int64_t before = std::max(text.served, scheduled.begin);  // what comes back is not counted again
+    if (scheduled.end > before) queues_.serve(text.client, scheduled.end - before);
+    text.served = std::max(before, scheduled.end);
   }
 }
 
-std::vector<Piece> Scheduler::next_within() {
+std::vector<ScheduledTokens> Scheduler::next_within() {
   SLUICE_ASSERT(options_.stages == 1, "a pass within those of several stages");
   DraftPass pass{.within = true};
   if (had_pass_within_) return {};
@@ -284,8 +290,8 @@ std::vector<Piece> Scheduler::next_within() {
   return std::move(pass.pieces);
 }
 
-std::vector<Piece> Scheduler::next() {
-  const int64_t evictions_before = evictions_, under_way_before = under_way();
+std::vector<ScheduledTokens> Scheduler::next() {
+  const int64_t evictions_before = evictions_, under_way_before = num_running();
   DraftPass pass;
   had_pass_within_ = false;
   ++pass_;
@@ -300,7 +306,7 @@ std::vector<Piece> Scheduler::next() {
       !pass.pieces.empty() || std::ranges::any_of(running_, is_awaited) || all_waiting_are_awaited(),
       "texts wait for pages that none holds");
   // Who was not let in now will not be while nobody leaves: fewer and fewer pages are free.
-  const bool same_texts = under_way() == under_way_before && evictions_ == evictions_before;
+  const bool same_texts = num_running() == under_way_before && evictions_ == evictions_before;
   const bool alike = same_texts && queues_.has_one_client() && pass.rows == std::ssize(pass.pieces) &&
                      std::ranges::all_of(running_, is_awaited);
   alike_ = alike ? alike_ + 1 : 0;
@@ -314,7 +320,7 @@ bool Scheduler::all_waiting_are_awaited() const {
   });
 }
 
-void Scheduler::said(int64_t index, int64_t token, bool ends) {
+void Scheduler::append_token(int64_t index, int64_t token, bool ends) {
   Text& text = at(index);
   text.awaited = false;
   text.tokens.push_back(token);
@@ -322,7 +328,7 @@ void Scheduler::said(int64_t index, int64_t token, bool ends) {
   finish(index);
 }
 
-void Scheduler::drop(int64_t index) {
+void Scheduler::abort(int64_t index) {
   Text& text = at(index);
   if (text.state == State::kFinished) return;
   text.awaited = false;
@@ -339,18 +345,18 @@ void Scheduler::finish(int64_t index) {
     queues_.end_running(text.client);
   }
   text.state = State::kFinished;
-  if (options_.stages > 1 || waiting() > 0) alike_ = 0;
+  if (options_.stages > 1 || num_waiting() > 0) alike_ = 0;
 }
 
-int64_t Scheduler::alike(int64_t most) const {
+int64_t Scheduler::uniform_engine_steps(int64_t most) const {
   if (alike_ < options_.stages) return 0;
   const auto fits = [&](int64_t rounds) {
     int64_t more = 0;
     for (const int64_t text : running_) {
       const Text& own = at(text);
-      more += std::max<int64_t>(0, pages_for(own.cached + rounds) - std::ssize(own.pages));
+      more += std::max<int64_t>(0, kv_blocks_for(own.cached + rounds) - std::ssize(own.pages));
     }
-    return more <= pool_.free();
+    return more <= pool_.num_free();
   };
   if (fits(most)) return most;
   int64_t good = 0;
@@ -361,7 +367,7 @@ int64_t Scheduler::alike(int64_t most) const {
   return good;
 }
 
-void Scheduler::pass_alike(int64_t rounds, int64_t token) {
+void Scheduler::advance_engine_steps(int64_t rounds, int64_t token) {
   for (const int64_t index : running_) {
     Text& text = at(index);
     hold(text, text.cached + rounds);

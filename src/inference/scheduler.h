@@ -23,16 +23,16 @@
 
 #include "cost/fixed_point.h"
 #include "inference/client_queues.h"
-#include "inference/pages.h"
+#include "inference/kv_blocks.h"
 
 namespace sluice::inference {
 
 struct SchedulerOptions {
-  int64_t pages = 0;         // of the cache
-  int64_t most_texts = 64;   // under way at once
-  int64_t newcomers = 0;     // of these, kept for clients that have none under way
-  int64_t most_rows = 2048;  // that go through the model at once, in all passes under way
-  int stages = 1;            // and as many passes under way
+  int64_t kv_blocks = 0;                  // of the cache
+  int64_t max_num_seqs = 64;              // under way at once
+  int64_t newcomers = 0;                  // of these, kept for clients that have none under way
+  int64_t max_num_batched_tokens = 2048;  // that go through the model at once, in all passes under way
+  int stages = 1;                         // and as many passes under way
   // Whether what a request's samples begin with goes through the model once; states of recurrent layers are
   // kept as of a text's end alone.
   bool shares_prompts = true;
@@ -41,40 +41,40 @@ struct SchedulerOptions {
 // How much texts say: the tokens that were said, by those under way too, over the texts that have ended,
 // which is likeliest where texts end at random; and as if one had ended after a sixteenth of what it may say.
 struct Expectation {
-  int64_t texts = 0;  // that ended
-  int64_t said = 0;   // tokens of all of them
+  int64_t finished_sequences = 0;  // that ended
+  int64_t generated_tokens = 0;    // tokens of all of them
   void add(int64_t tokens) {
-    ++texts;
-    said += tokens;
+    ++finished_sequences;
+    generated_tokens += tokens;
   }
   // Of a text that may say so many, while those under way have said so many.
   int64_t of(int64_t most, int64_t under_way) const {
-    return std::min(most, (said + under_way + most / 16) / (texts + 1));
+    return std::min(most, (generated_tokens + under_way + most / 16) / (finished_sequences + 1));
   }
 };
 
 struct Request {
-  std::vector<int64_t> prompt;  // token ids
-  int64_t most_tokens = 0;      // that may be said
-  int samples = 1;              // texts that begin with the prompt
-  bool scored = false;          // the first wants to know what the model makes of the prompt itself
-  int64_t client = 0;           // whose it is
+  std::vector<int64_t> prompt;   // token ids
+  int64_t max_tokens = 0;        // that may be said
+  int samples = 1;               // texts that begin with the prompt
+  bool prompt_logprobs = false;  // the first wants to know what the model makes of the prompt itself
+  int64_t client = 0;            // whose it is
 };
 
 // InputError when a cache of so many pages could not hold a text of so many tokens given, and so many said,
 // alone. REQUIRES: at least one of each.
-void require_room(int64_t given, int64_t most_tokens, int64_t pages);
+void require_capacity(int64_t given, int64_t most_tokens, int64_t pages);
 
 // The next tokens of one text, [begin, end). Its keys and values from token 0 on lie in `pages`.
-struct Piece {
-  int64_t text = 0;
+struct ScheduledTokens {
+  int64_t sequence = 0;
   int64_t begin = 0;
   int64_t end = 0;
-  bool says = false;  // they end with the last one there is: what the model makes of it is the next
-  std::vector<int64_t> pages;
+  bool needs_sampling = false;  // they end with the last one there is: what the model makes of it is the next
+  std::vector<int64_t> kv_blocks;
   int64_t slot = 0;  // of the text while it is under way: below most_texts, nobody else's
   // Rows from `begin` on whose next token was given, and is to be scored.
-  int64_t scored = 0;
+  int64_t prompt_logprob_rows = 0;
 };
 
 class Scheduler {
@@ -87,14 +87,14 @@ class Scheduler {
 
   // What goes through the model next; empty: nothing, until more is told. Every text that says something must
   // be told before `stages` more calls: said(), or drop().
-  std::vector<Piece> next();
+  std::vector<ScheduledTokens> next();
   // A pass within the last one of next(), which keeps its pages: prompts of clients without any text under
   // way. Empty: there are none, they find no room, or this pass has had one already. Its tokens are to be
   // told before those of the pass around it. REQUIRES: one stage.
-  std::vector<Piece> next_within();
-  void said(int64_t text, int64_t token, bool ends);
+  std::vector<ScheduledTokens> next_within();
+  void append_token(int64_t text, int64_t token, bool ends);
   // Ends a text here, whose token may be awaited: nobody need tell it then.
-  void drop(int64_t text);
+  void abort(int64_t text);
   // Has all texts under way wait again, and what they have go through the model anew when they come back: its
   // parameters are others. REQUIRES: no pass is under way.
   void put_off_all();
@@ -102,22 +102,22 @@ class Scheduler {
   // How many rounds of passes, one for each stage, follow, up to `most`, that take a row of each text under
   // way and nothing else if none of them ends: nobody comes in or is put off. The last round was such a one.
   // 0: not known.
-  int64_t alike(int64_t most) const;
+  int64_t uniform_engine_steps(int64_t most) const;
   // So many at once, as if `token` had been said in each by all. REQUIRES: rounds <= alike(rounds).
-  void pass_alike(int64_t rounds, int64_t token);
+  void advance_engine_steps(int64_t rounds, int64_t token);
   // That it was there at all. REQUIRES: finished.
-  void forget(int64_t text) { texts_.erase(text); }
+  void erase(int64_t text) { texts_.erase(text); }
 
   const std::vector<int64_t>& tokens(int64_t text) const { return at(text).tokens; }
-  int64_t given(int64_t text) const { return at(text).given; }
+  int64_t prompt_tokens(int64_t text) const { return at(text).given; }
   bool finished(int64_t text) const { return at(text).state == State::kFinished; }
-  int64_t texts() const { return next_text_; }  // that were ever asked for
-  int64_t under_way() const { return static_cast<int64_t>(running_.size()); }
+  int64_t total_sequences() const { return next_text_; }  // that were ever asked for
+  int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   const std::vector<int64_t>& running() const { return running_; }  // the oldest first
-  int64_t waiting() const { return queues_.waiting(); }
+  int64_t num_waiting() const { return queues_.waiting(); }
   std::map<int64_t, int64_t> waiting_by_client() const { return queues_.waiting_by_client(); }
-  int64_t free_pages() const { return pool_.free(); }
-  int64_t evictions() const { return evictions_; }
+  int64_t free_kv_blocks() const { return pool_.num_free(); }
+  int64_t preemptions() const { return evictions_; }
 
  private:
   enum class State : uint8_t { kWaiting, kRunning, kFinished };
@@ -149,16 +149,16 @@ class Scheduler {
   // Of what all passes under way may have.
   int64_t part_of_pass(int64_t all) const { return cost::divide_up(all, options_.stages); }
   void finish(int64_t text);
-  bool make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces);
-  void put_off(int64_t text, std::vector<Piece>& pieces);
+  bool make_room(int64_t text, int64_t tokens, std::vector<ScheduledTokens>& pieces);
+  void put_off(int64_t text, std::vector<ScheduledTokens>& pieces);
   int64_t next_to_put_off() const;
   bool all_waiting_are_awaited() const;
-  bool make_way(int64_t client, std::vector<Piece>& pieces);
+  bool make_way(int64_t client, std::vector<ScheduledTokens>& pieces);
   // The pass that is being made: texts that say something with one row more; and of a client, up to
-  // `most_rows` in all, those that have not yet heard all they were given, and those that wait. The latter
-  // false: one of them waits for room.
+  // `max_num_batched_tokens` in all, those that have not yet heard all they were given, and those that wait.
+  // The latter false: one of them waits for room.
   struct DraftPass {
-    std::vector<Piece> pieces;
+    std::vector<ScheduledTokens> pieces;
     int64_t rows = 0;
     bool within = false;  // another pass, whose texts cannot be put off
   };
@@ -172,10 +172,10 @@ class Scheduler {
   bool take_newcomers(DraftPass& pass);
   void count_served(const DraftPass& pass);
   void add_piece(int64_t text, int64_t taken, DraftPass& pass);
-  Piece piece_of(int64_t text, int64_t end);
+  ScheduledTokens piece_of(int64_t text, int64_t end);
 
   SchedulerOptions options_;
-  PagePool pool_;
+  KvBlockPool pool_;
   std::unordered_map<int64_t, Text> texts_;
   int64_t next_text_ = 0;
   ClientQueues queues_;

@@ -3,21 +3,24 @@
 #include <algorithm>
 #include <functional>
 
-#include "inference/pass_clock.h"
+#include "inference/engine_step_clock.h"
 
 namespace sluice::inference {
 
 cost::DecodeWork steady_work(const Demand& demand, int64_t texts, int64_t window) {
-  cost::DecodeWork one{.passes = demand.response};
-  one.add_one_each(demand.prompt, window);
+  cost::DecodeWork one{.engine_steps = demand.output_len};
+  one.add_one_each(demand.input_len, window);
   cost::DecodeWork prompts;
-  if (!demand.prompts_elsewhere && demand.prompt > 0) prompts.add(0, demand.prompt, /*says=*/false, window);
-  cost::DecodeWork work{.passes = demand.response, .texts = texts, .rows = texts, .spoken = texts};
-  work.rows += (texts * prompts.rows + demand.response - 1) / demand.response;
-  const auto times = [&](const cost::DecodeWork::Sight& said, const cost::DecodeWork::Sight& given) {
-    return cost::DecodeWork::Sight{.keys = texts * (said.keys + given.keys),
-                                   .chunk_keys = texts * given.chunk_keys,
-                                   .pairs = texts * given.pairs};
+  if (!demand.disaggregated_prefill && demand.input_len > 0)
+    prompts.add(0, demand.input_len, /*says=*/false, window);
+  cost::DecodeWork work{
+      .engine_steps = demand.output_len, .sequences = texts, .rows = texts, .sampled_rows = texts};
+  work.rows += (texts * prompts.rows + demand.output_len - 1) / demand.output_len;
+  const auto times = [&](const cost::DecodeWork::AttentionWork& said,
+                         const cost::DecodeWork::AttentionWork& given) {
+    return cost::DecodeWork::AttentionWork{.keys = texts * (said.keys + given.keys),
+                                           .chunk_keys = texts * given.chunk_keys,
+                                           .pairs = texts * given.pairs};
   };
   work.all = times(one.all, prompts.all);
   work.windowed = times(one.windowed, prompts.windowed);
@@ -28,15 +31,15 @@ std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const De
                                            int world_size) {
   const cost::MemoryModel& memory = cost.options().memory;
   std::vector<ServingLayout> layouts;
-  for (const strategy::Scheme& scheme : saying_schemes(cost, world_size, memory.device_bytes)) {
-    const bool is_long = demand.prompt + demand.response >= kLongTextTokens;
+  for (const strategy::Scheme& scheme : generation_schemes(cost, world_size, memory.device_bytes)) {
+    const bool is_long = demand.input_len + demand.output_len >= kLongSequenceTokens;
     if (!cost.decodes(scheme) || (scheme.cp > 1 && !is_long)) continue;
-    const HeldCut cut{cost.program(), scheme.tp, scheme.pp, memory.element_bytes, scheme.cp};
+    const ModelSharding cut{cost.program(), scheme.tp, scheme.pp, memory.element_bytes, scheme.cp};
     const int64_t parameters = parameter_bytes(cost, scheme);
     const auto bytes_of = [&](int64_t texts) {
       int64_t fullest = 0;
       for (int stage = 0; stage < scheme.pp; ++stage) {
-        const int64_t all = texts * demand.text_bytes(cache_of(cut, stage));
+        const int64_t all = texts * demand.sequence_bytes(cache_of(cut, stage));
         fullest = std::max(fullest, (all + scheme.cp - 1) / scheme.cp);
       }
       const int64_t rows = steady_work(demand, cost::divide_up(texts, scheme.pp), 0).rows;
@@ -44,21 +47,21 @@ std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const De
     };
     // Stages have a part of the texts each: a round of such passes, behind one that fills them.
     const auto pass = [&](int64_t texts) {
-      PassClock clock(cost, scheme, ranks_level(cost, scheme));
+      EngineStepClock clock(cost, scheme, ranks_level(cost, scheme));
       int64_t filled_ns = 0;
       for (const bool fills : {true, false}) {
         for (int stage = 0; stage < scheme.pp; ++stage)
           clock.add(steady_work(demand, (texts + stage) / scheme.pp, cost.window()));
         if (fills) filled_ns = clock.ns();
       }
-      return (clock.ns() - filled_ns) / demand.response;
+      return (clock.ns() - filled_ns) / demand.output_len;
     };
     ServingLayout layout{.scheme = scheme, .pipelines = world_size / scheme.ranks()};
-    layout.texts = most_texts([&](int64_t texts) {
-      return bytes_of(texts) <= memory.device_bytes && pass(texts) <= demand.between_ns;
+    layout.sequences = max_sequences([&](int64_t texts) {
+      return bytes_of(texts) <= memory.device_bytes && pass(texts) <= demand.tpot_ns;
     });
-    layout.pass_ns = layout.texts > 0 ? pass(layout.texts) : pass(1);
-    layout.bytes = bytes_of(std::max<int64_t>(1, layout.texts));
+    layout.engine_step_ns = layout.sequences > 0 ? pass(layout.sequences) : pass(1);
+    layout.bytes = bytes_of(std::max<int64_t>(1, layout.sequences));
     layouts.push_back(layout);
   }
   std::ranges::stable_sort(layouts, std::greater(), &ServingLayout::tokens_per_s);

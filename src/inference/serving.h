@@ -11,14 +11,14 @@
 namespace sluice::inference {
 
 struct Demand {
-  int64_t prompt = 512;             // tokens, in the mean
-  int64_t response = 256;           // likewise
-  int64_t between_ns = 50'000'000;  // tokens of a text, at most
-  bool prompts_elsewhere = false;   // other devices compute their keys and values
+  int64_t input_len = 512;             // tokens, in the mean
+  int64_t output_len = 256;            // likewise
+  int64_t tpot_ns = 50'000'000;        // tokens of a text, at most
+  bool disaggregated_prefill = false;  // other devices compute their keys and values
 
   // What a text takes of a rank in the end, that keeps so much of it.
-  int64_t text_bytes(const model::CacheBytes& cache) const {
-    return pages_for(prompt + response) * kPageTokens * cache.token + cache.text;
+  int64_t sequence_bytes(const model::CacheBytes& cache) const {
+    return kv_blocks_for(input_len + output_len) * kKvBlockTokens * cache.token + cache.sequence;
   }
 };
 
@@ -28,7 +28,7 @@ cost::DecodeWork steady_work(const Demand& demand, int64_t texts, int64_t window
 
 // The most texts for which `fits` holds, where it holds for all fewer ones, up to 2^20; 0: not for one.
 template <typename Fits>
-int64_t most_texts(Fits fits) {
+int64_t max_sequences(Fits fits) {
   int64_t good = 0, bad = int64_t{1} << 20;
   while (bad - good > 1) {
     const int64_t middle = good == 0 ? 1 : std::min(bad - 1, good + (bad - good) / 2);
@@ -47,11 +47,13 @@ int64_t most_texts(Fits fits) {
 struct ServingLayout {
   strategy::Scheme scheme;
   int pipelines = 1;
-  int64_t texts = 0;    // under way on each
-  int64_t pass_ns = 0;  // between a text's tokens
-  int64_t bytes = 0;    // of the fullest rank: parameters, and keys and values of these texts in the end
+  int64_t sequences = 0;       // under way on each
+  int64_t engine_step_ns = 0;  // between a text's tokens
+  int64_t bytes = 0;  // of the fullest rank: parameters, and keys and values of these texts in the end
   double tokens_per_s() const {
-    return pass_ns == 0 ? 0 : 1e9 * static_cast<double>(pipelines * texts) / static_cast<double>(pass_ns);
+    return engine_step_ns == 0
+               ? 0
+               : 1e9 * static_cast<double>(pipelines * sequences) / static_cast<double>(engine_step_ns);
   }
 };
 

@@ -38,12 +38,12 @@ inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30) {
 // Until nothing is under way: turn(pieces by the stage that has them), which tells the scheduler of those
 // that say something in the last one.
 template <typename Turn>
-void for_each_turn(Scheduler& scheduler, int stages, Turn turn) {
-  std::deque<std::vector<Piece>> by_stage(static_cast<size_t>(stages));
+void for_each_micro_step(Scheduler& scheduler, int stages, Turn turn) {
+  std::deque<std::vector<ScheduledTokens>> by_stage(static_cast<size_t>(stages));
   while (true) {
     by_stage.pop_back();
     by_stage.push_front(scheduler.next());
-    if (std::ranges::all_of(by_stage, &std::vector<Piece>::empty)) return;
+    if (std::ranges::all_of(by_stage, &std::vector<ScheduledTokens>::empty)) return;
     turn(by_stage);
   }
 }

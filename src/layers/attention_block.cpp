@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "layers/frame.h"
-#include "layers/key_cache.h"
+#include "layers/kv_cache.h"
 #include "layers/lane_attention.h"
 #include "layers/rank_norm.h"
 #include "layers/rotation.h"
@@ -94,8 +94,8 @@ class AttentionMixer final : public Mixer {
       weights_.*heads.norm_D = at::ones({heads.norm.width / heads.norm.ranks}, like.options());
   }
 
-  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
-    const KeyCache* const cache = saved == nullptr ? layout.cached.cache : nullptr;
+  Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
+    const KvCache* const cache = saved == nullptr ? layout.cached.cache : nullptr;
     ProjectedHeads projected = project(layout, rows);
     auto state = std::make_unique<AttentionState>();
     state->unnormed_TU = std::move(projected.unnormed_TU);
@@ -106,16 +106,16 @@ class AttentionMixer final : public Mixer {
     if (saved != nullptr) *saved = std::move(state);
     return mixed;
   }
-  Mixed again(const MicroBatchLayout&, PartRows&, MixerState& saved) const override {
+  Mixed again(const RowLayout&, PartRows&, MixerState& saved) const override {
     return static_cast<AttentionState&>(saved).mixed();
   }
-  void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
+  void restore(const RowLayout& layout, PartRows& rows, MixerState& saved) const override {
     auto& own = static_cast<AttentionState&>(saved);
     ProjectedHeads projected = project(layout, rows);
     own.unnormed_TU = std::move(projected.unnormed_TU);
     layers::restore(heads_, layout, projected.qkv_TP, own.attended);
   }
-  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows&,
+  at::Tensor backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows&,
                       PartGradient& to) const override {
     auto& saved = static_cast<AttentionState&>(*state);
     at::Tensor da_TQ = std::move(from.da_TA), a_TQ, dgate_TQ;
@@ -142,7 +142,7 @@ class AttentionMixer final : public Mixer {
   }
 
  private:
-  ProjectedHeads project(const MicroBatchLayout& layout, PartRows& rows) const {
+  ProjectedHeads project(const RowLayout& layout, PartRows& rows) const {
     ProjectedHeads result{.qkv_TP = rows.product(0)};
     rows.release();
     at::Tensor& qkv_TP = result.qkv_TP;
@@ -193,13 +193,13 @@ class AttentionMixer final : public Mixer {
     }
   }
   // Queries and keys lie side by side and rotate as one.
-  void turn(const MicroBatchLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
+  void turn(const RowLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
     if (rotary_ == nullptr) return;
     const int64_t heads = heads_.count.queries + heads_.count.keys, dimension = own_.head_dim;
     turn_heads(qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension}), own_.turning,
                *rotary_, layout.position_T, rotation);
   }
-  void grow(const MicroBatchLayout& layout, const at::Tensor& qkv_TP) const {
+  void grow(const RowLayout& layout, const at::Tensor& qkv_TP) const {
     grow_queries(qkv_TP.narrow(1, 0, heads_.count.queries * own_.head_dim), own_.growth, layout.position_T);
   }
   Parted part_gates(const at::Tensor& product_TP) const {

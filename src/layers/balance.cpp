@@ -31,8 +31,8 @@ void add_other_lanes(LaneChannel& lanes, const SequenceRows& sequences, at::Tens
 
 }  // namespace
 
-at::Tensor shares_of_visits(LaneChannel* lanes, const SequenceRows& sequences, const at::Tensor& id_TK,
-                            int64_t experts, const at::TensorOptions& like) {
+at::Tensor shares_of_assignments(LaneChannel* lanes, const SequenceRows& sequences, const at::Tensor& id_TK,
+                                 int64_t experts, const at::TensorOptions& like) {
   const auto count = static_cast<int64_t>(sequences.lengths.size());
   const at::Tensor place_TK = sequences.sequence_T.unsqueeze(1) * experts + id_TK;
   at::Tensor visits_QE =

@@ -9,15 +9,15 @@
 #include <ATen/core/Tensor.h>
 
 #include "layers/lane_channel.h"
-#include "layers/micro_batch_layout.h"
+#include "layers/row_layout.h"
 
 namespace sluice::layers {
 
 // f of each sequence of the micro-batch, in the type of `like`, and zeros for inert rows behind: [sequences +
 // 1, E]. Lanes that share sequences exchange their visits, so all call it at once; without such `lanes` may
 // be null.
-at::Tensor shares_of_visits(LaneChannel* lanes, const SequenceRows& sequences, const at::Tensor& id_TK,
-                            int64_t experts, const at::TensorOptions& like);
+at::Tensor shares_of_assignments(LaneChannel* lanes, const SequenceRows& sequences, const at::Tensor& id_TK,
+                                 int64_t experts, const at::TensorOptions& like);
 
 // f of a step in which experts had so many visits: all 1 where there were none. [E]
 at::Tensor shares_of_loads(const at::Tensor& visits_E);

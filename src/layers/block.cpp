@@ -76,7 +76,7 @@ class Block final : public Operation {
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
     auto state = purpose == Purpose::kTrain ? std::make_unique<BlockState>(parts_.size()) : nullptr;
-    ProductErrors* const errors = context_.narrow.errors;
+    GemmErrors* const errors = context_.low_precision.errors;
     if (errors != nullptr) errors->backward = false;
     const at::Tensor before_SH = errors != nullptr ? flow.activation_SH : at::Tensor();
     at::Tensor first_SH = beside_ > 0 ? flow.activation_SH : at::Tensor();
@@ -87,7 +87,7 @@ class Block final : public Operation {
                                               flow.activation_SH, saved);
     }
     if (errors != nullptr) {
-      errors->add(layer_, ProductErrors::Figure::kOfActivation, flow.activation_SH - before_SH,
+      errors->add(layer_, GemmErrors::Figure::kOfActivation, flow.activation_SH - before_SH,
                   flow.activation_SH);
     }
     return state;
@@ -121,7 +121,7 @@ class Block final : public Operation {
                    [&](size_t part, StatePtr own) { parts_[part]->backward_weight(std::move(own)); });
   }
 
-  void help(const TravellingRows& rows, Direction direction) const override {
+  void help(const DispatchedRows& rows, Direction direction) const override {
     for (const auto& part : parts_) part->help(rows, direction);
   }
 
@@ -130,7 +130,7 @@ class Block final : public Operation {
   template <typename TakeDeferred>
   void backward_parts(Flow& flow, StatePtr saved, TakeDeferred take) const {
     auto& block = static_cast<BlockState&>(*saved);
-    ProductErrors* const errors = context_.narrow.errors;
+    GemmErrors* const errors = context_.low_precision.errors;
     if (errors != nullptr) errors->backward = true;
     const at::Tensor behind_SH = errors != nullptr ? flow.gradient_SH : at::Tensor();
     at::Tensor dsum_SH;  // of the first part and those beside it
@@ -144,11 +144,11 @@ class Block final : public Operation {
       take(i, std::move(deferred));
     }
     if (errors != nullptr) {
-      errors->add(layer_, ProductErrors::Figure::kOfGradient, flow.gradient_SH - behind_SH, flow.gradient_SH);
+      errors->add(layer_, GemmErrors::Figure::kOfGradient, flow.gradient_SH - behind_SH, flow.gradient_SH);
     }
   }
 
-  void restore(const MicroBatchLayout& layout, BlockState& block, size_t part) const {
+  void restore(const RowLayout& layout, BlockState& block, size_t part) const {
     at::Tensor x_SH;
     for (size_t i = 0; i < part && !is_beside(part); ++i) {
       if (is_beside(i)) lend(block, i);

@@ -45,7 +45,7 @@ at::Tensor gathered(LaneChannel& channel, const CacheOfLanes& lanes, const ops::
       part(at::cat({input.q_TND, input.k_TKD, input.v_TKD}, 1), {0, lanes.own_rows().size()});
   if (lanes.all_compute_all()) return own_TJD;
   const at::Tensor all_RJD =
-      at::empty({lanes.pass_rows, own_TJD.size(1), own_TJD.size(2)}, own_TJD.options());
+      at::empty({lanes.engine_step_rows, own_TJD.size(1), own_TJD.size(2)}, own_TJD.options());
   part(all_RJD, lanes.own_rows()).copy_(own_TJD);
   exchange(
       channel, lanes, own_TJD.device(), [&](int) { return own_TJD; },
@@ -66,7 +66,7 @@ at::Tensor seen_here(const CachedRows& rows, const ops::AttentionInput& on_cache
 
 }  // namespace
 
-ops::AttentionResult attend_over_lanes(LaneChannel& channel, const MicroBatchLayout& layout,
+ops::AttentionResult attend_over_lanes(LaneChannel& channel, const RowLayout& layout,
                                        const ops::AttentionInput& input, const CachedKeys& cached) {
   const CacheOfLanes& lanes = layout.cached.lanes;
   const at::Tensor all_RJD = gathered(channel, lanes, input);
@@ -101,8 +101,8 @@ ops::AttentionResult attend_over_lanes(LaneChannel& channel, const MicroBatchLay
   return result;
 }
 
-at::Tensor rows_of_pass(LaneChannel& channel, const CacheOfLanes& lanes, const at::Tensor& x_TH,
-                        const std::vector<int64_t>& row_R) {
+at::Tensor rows_of_engine_step(LaneChannel& channel, const CacheOfLanes& lanes, const at::Tensor& x_TH,
+                               const std::vector<int64_t>& row_R) {
   // Of the wanted rows those that a lane computed: a run of them.
   const auto wanted_of = [&](base::Interval rows) {
     const auto begin = std::ranges::lower_bound(row_R, rows.begin),

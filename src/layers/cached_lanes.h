@@ -5,9 +5,9 @@
 // and gives back what it found for the rows of others, which merge it by log-sum-exp in the order of lanes.
 #pragma once
 
-#include "layers/key_cache.h"
+#include "layers/kv_cache.h"
 #include "layers/lane_channel.h"
-#include "layers/micro_batch_layout.h"
+#include "layers/row_layout.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
@@ -15,12 +15,12 @@ namespace sluice::layers {
 // All lanes call it at once, each with its own rows of the pass (CacheOfLanes::rows); puts the keys and
 // values of those that stay here into the cache first. Memory beside the result: queries, keys and values of
 // the pass, its outputs in lse's type twice.
-ops::AttentionResult attend_over_lanes(LaneChannel& channel, const MicroBatchLayout& layout,
+ops::AttentionResult attend_over_lanes(LaneChannel& channel, const RowLayout& layout,
                                        const ops::AttentionInput& input, const CachedKeys& cached);
 
 // Rows of the pass that the lanes computed parts of, on all of them: `row_R`, ascending, of x, whose rows are
 // a lane's own.
-at::Tensor rows_of_pass(LaneChannel& channel, const CacheOfLanes& lanes, const at::Tensor& x_TH,
-                        const std::vector<int64_t>& row_R);
+at::Tensor rows_of_engine_step(LaneChannel& channel, const CacheOfLanes& lanes, const at::Tensor& x_TH,
+                               const std::vector<int64_t>& row_R);
 
 }  // namespace sluice::layers

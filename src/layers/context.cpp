@@ -46,16 +46,16 @@ void ExpertLoad::add(int64_t layer, double busiest, std::span<const int64_t> vis
   sum += busiest;
   ++count;
   const auto at = static_cast<size_t>(layer);
-  if (visits.size() <= at) visits.resize(at + 1);
-  visits[at].resize(visits_E.size());
-  for (size_t expert = 0; expert < visits_E.size(); ++expert) visits[at][expert] += visits_E[expert];
-  if (!asks_together) return;
-  if (together.size() <= at) together.resize(at + 1);
+  if (assignments.size() <= at) assignments.resize(at + 1);
+  assignments[at].resize(visits_E.size());
+  for (size_t expert = 0; expert < visits_E.size(); ++expert) assignments[at][expert] += visits_E[expert];
+  if (!counts_coactivations) return;
+  if (coactivations.size() <= at) coactivations.resize(at + 1);
   const at::Tensor visited_TE =
       at::zeros({id_TK.size(0), std::ssize(visits_E)}, id_TK.options().dtype(at::kFloat))
           .scatter_(1, id_TK.to(at::kLong), 1);
   const at::Tensor pairs_EE = visited_TE.t().mm(visited_TE).to(at::kDouble);
-  together[at] = together[at].defined() ? together[at] + pairs_EE : pairs_EE;
+  coactivations[at] = coactivations[at].defined() ? coactivations[at] + pairs_EE : pairs_EE;
 }
 
 LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,

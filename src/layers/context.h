@@ -24,11 +24,12 @@ namespace sluice::layers {
 struct ExpertLanes {
   int lanes = 1;
   int lane = 0;
-  // By layer of the model the experts of each seat (model/expert_seats.h); none: even parts in their order.
-  std::span<const std::vector<int>> seats = {};
+  // By layer of the model the experts of each seat (model/expert_slots.h); none: even parts in their order.
+  std::span<const std::vector<int>> expert_slots = {};
 
-  std::span<const int> seats_of(int64_t layer) const {
-    return seats.empty() || layer < 0 ? std::span<const int>() : seats[static_cast<size_t>(layer)];
+  std::span<const int> expert_slots_of(int64_t layer) const {
+    return expert_slots.empty() || layer < 0 ? std::span<const int>()
+                                             : expert_slots[static_cast<size_t>(layer)];
   }
 };
 
@@ -38,20 +39,20 @@ struct ExpertLoad {
   double sum = 0;
   int64_t count = 0;
   // By layer of the model, and expert: visits of this lane's rows. None of a layer that ran none.
-  std::vector<std::vector<int64_t>> visits;
+  std::vector<std::vector<int64_t>> assignments;
   // Likewise, of pairs of experts those of its rows that visited both, double [E, E]; where it is asked for.
-  std::vector<at::Tensor> together;
-  bool asks_together = false;
+  std::vector<at::Tensor> coactivations;
+  bool counts_coactivations = false;
 
   // `id_TK`: the experts of the rows.
   void add(int64_t layer, double busiest, std::span<const int64_t> visits_E, const at::Tensor& id_TK);
 };
 
 // Which layers of the model compute their products in fewer bits, and what that would add.
-struct NarrowLayers {
-  base::ProductFormat format = base::ProductFormat::kAsComputed;
+struct LowPrecisionLayers {
+  base::GemmFormat format = base::GemmFormat::kAsComputed;
   std::span<const int> layers = {};  // ascending
-  ProductErrors* errors = nullptr;   // borrowed, added to by all layers; null: nobody asks
+  GemmErrors* errors = nullptr;      // borrowed, added to by all layers; null: nobody asks
 };
 
 // The tables of a model's rotary positions, which reach up to the longest sequence.
@@ -83,17 +84,17 @@ using Corrections = std::vector<at::Tensor>;
 struct LayerContext {
   model::Shape shape;  // layers read their own values (model/layer.h)
   TensorParallel parallel;
-  LaneChannel* lanes = nullptr;  // borrowed; null: no unit lies on several
+  LaneChannel* lanes = nullptr;  // borrowed; null: no micro-batch lies on several
   ExpertLanes experts;           // that divide experts between them
   ExpertLoad* load = nullptr;    // borrowed, added to; null: nobody asks
-  NarrowLayers narrow;
+  LowPrecisionLayers low_precision;
   std::shared_ptr<const RotaryTables> rotary;
   // Replace the corrections among the weights, which are narrower; null: the weights' are as wide.
   std::shared_ptr<const Corrections> corrections = nullptr;
   double temperature = 1;                              // logits are divided by it
   std::shared_ptr<const Loss> loss = cross_entropy();  // of training
   std::shared_ptr<const NumberLoss> number_loss = {};  // of heads of numbers; null: nothing is compared
-  double balance_loss = 0;         // factor of the loss that balances experts (balance.h); 0: none
+  double moe_aux_loss_coeff = 0;   // factor of the loss that balances experts (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 
   // What training sums beside its loss.
@@ -101,7 +102,7 @@ struct LayerContext {
 
   // Which part of an operation's parameters this rank computes with; `layer`: its number among the blocks.
   model::Cut cut(int64_t layer) const {
-    const std::span<const int> all = experts.seats_of(layer);
+    const std::span<const int> all = experts.expert_slots_of(layer);
     const size_t own = all.size() / static_cast<size_t>(experts.lanes);
     return {.tp = parallel.tp,
             .t = parallel.t,
@@ -109,10 +110,10 @@ struct LayerContext {
             .expert_lane = experts.lane,
             .own_experts = all.subspan(own * static_cast<size_t>(experts.lane), own)};
   }
-  Narrowing narrowing(int64_t layer) const {
-    const bool is_narrow = layer >= 0 && std::ranges::binary_search(narrow.layers, layer);
-    return {.format = is_narrow ? narrow.format : base::ProductFormat::kAsComputed,
-            .errors = layer >= 0 ? narrow.errors : nullptr,
+  LowPrecision low_precision_of(int64_t layer) const {
+    const bool is_narrow = layer >= 0 && std::ranges::binary_search(low_precision.layers, layer);
+    return {.format = is_narrow ? low_precision.format : base::GemmFormat::kAsComputed,
+            .errors = layer >= 0 ? low_precision.errors : nullptr,
             .layer = layer};
   }
 };

@@ -13,7 +13,7 @@ constexpr double kLengthEps = 1e-6;
 at::Tensor inverse_length(const at::Tensor& x_AGK) {
   return at::rsqrt(x_AGK.square().sum(-1, /*keepdim=*/true) + kLengthEps);
 }
-at::Tensor unit_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& inverse) {
+at::Tensor micro_batch_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& inverse) {
   const at::Tensor y = x * inverse;
   return (dy - y * (dy * y).sum(-1, /*keepdim=*/true)) * inverse;
 }
@@ -51,8 +51,8 @@ class GatedDeltaRule final : public RecurrentRule {
     input.k_TGK = mixed.k_AGK * inverse_length(mixed.k_AGK);
   }
   void scale_keys_backward(const RecurrentMix& mixed, at::Tensor& dq, at::Tensor& dk) const override {
-    dq = unit_backward(dq.mul(query_scale()), mixed.q_AGK, inverse_length(mixed.q_AGK));
-    dk = unit_backward(dk, mixed.k_AGK, inverse_length(mixed.k_AGK));
+    dq = micro_batch_backward(dq.mul(query_scale()), mixed.q_AGK, inverse_length(mixed.q_AGK));
+    dk = micro_batch_backward(dk, mixed.k_AGK, inverse_length(mixed.k_AGK));
   }
   void set_rates(const LaneHeads& heads, const at::Tensor& numbers_AR, RecurrentMix& mixed) const override {
     const base::Interval own = heads.value_heads();

@@ -24,12 +24,12 @@ Matrix ExpertMatrices::adapters_of(int64_t expert) const {
 void add_gradients(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_NA,
                    const at::Tensor& b_NB) {
   const at::Tensor a = a_NA.contiguous(), b = b_NB.contiguous();
-  accumulate_gradient(gradient, narrow_rows(matrix, gradient, a, b), a, b);
+  accumulate_gradient(gradient, adapter_rows(matrix, gradient, a, b), a, b);
 }
 
 Matrix exact_matrix(const OperationShards& shards, std::string_view role) {
   Matrix matrix = shards.matrix(role);
-  matrix.narrowing = {};
+  matrix.low_precision = {};
   return matrix;
 }
 

@@ -14,7 +14,7 @@
 #include "layers/parameters.h"
 #include "layers/product.h"
 #include "model/layer.h"
-#include "ops/visits.h"
+#include "ops/expert_assignments.h"
 
 namespace sluice::layers {
 
@@ -55,16 +55,16 @@ struct ExpertWeights {
 
 struct Expert {
   Matrix gate_up, down;
-  at::Tensor gate_up_bias_G;  // undefined: none
-  at::Tensor row_N;           // who comes; undefined: all rows, in their order
-  base::Interval visits;      // of V
-  int64_t index = 0;          // of the experts at hand
+  at::Tensor gate_up_bias_G;   // undefined: none
+  at::Tensor row_N;            // who comes; undefined: all rows, in their order
+  base::Interval assignments;  // of V
+  int64_t index = 0;           // of the experts at hand
 
   at::Tensor rows_of(const at::Tensor& x_TH) const;
   // To the rows that came.
   void add_to_rows(const at::Tensor& to_TH, const at::Tensor& from_NH) const;
-  at::Tensor of_visits(const at::Tensor& all_VX) const {
-    return all_VX.narrow(0, visits.begin, visits.size());
+  at::Tensor of_assignments(const at::Tensor& all_VX) const {
+    return all_VX.narrow(0, assignments.begin, assignments.size());
   }
 
   void gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) const;
@@ -83,7 +83,8 @@ struct Expert {
 
 // Those of this rank's experts that anybody visits; visits of others, which come last, are left out.
 template <typename Visit>
-void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::Visits& visits, Visit visit) {
+void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::ExpertAssignments& visits,
+                     Visit visit) {
   for (int64_t e = 0; e < experts; ++e) {
     const base::Interval own{visits.begins[static_cast<size_t>(e)],
                              visits.begins[static_cast<size_t>(e) + 1]};
@@ -95,7 +96,7 @@ void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::Visits
 }
 
 // Whether so few rows come that products of one expert are too small to be cut over a CPU's threads.
-inline bool are_few(const ops::Visits& visits) {
+inline bool are_few(const ops::ExpertAssignments& visits) {
   constexpr int64_t kFewVisits = 512;
   return visits.row_V.device().is_cpu() && visits.row_V.size(0) <= kFewVisits;
 }
@@ -103,7 +104,7 @@ inline bool are_few(const ops::Visits& visits) {
 // The same, of few visits several experts at once, on a thread each. REQUIRES: visits of different experts
 // don't write the same.
 template <typename Visit>
-void for_each_expert_at_once(const ExpertWeights& of, int64_t experts, const ops::Visits& visits,
+void for_each_expert_at_once(const ExpertWeights& of, int64_t experts, const ops::ExpertAssignments& visits,
                              Visit visit) {
   if (!are_few(visits)) return for_each_expert(of, experts, visits, visit);
   std::vector<Expert> all;

@@ -16,15 +16,15 @@
 #include "layers/balance.h"
 #include "layers/context.h"
 #include "layers/expert.h"
-#include "layers/experts_travel.h"
 #include "layers/frame.h"
 #include "layers/product.h"
 #include "layers/router.h"
-#include "model/expert_seats.h"
+#include "layers/token_dispatcher.h"
+#include "model/expert_slots.h"
 #include "model/roles.h"
+#include "ops/expert_assignments.h"
 #include "ops/linear.h"
 #include "ops/simd.h"
-#include "ops/visits.h"
 
 namespace sluice::layers {
 
@@ -118,19 +118,19 @@ class ExpertsMixer final : public Mixer {
       weights_.router_correction_E = (*context_.corrections)[static_cast<size_t>(layer_)];
   }
 
-  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
+  Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
     auto state = std::make_unique<ExpertsState>();
     first_half(rows, *state);
-    if (travels() && saved != nullptr && layout.travelling.keeps)
+    if (travels() && saved != nullptr && layout.dispatched.keeps)
       state->gate_up_VG = visits_of(state->id_TK.numel(), state->normed_TH);
     Mixed mixed =
-        with_shared(*state, travels() ? sums_of_travel(layout.travelling, *state) : sums_of_visits(*state));
+        with_shared(*state, travels() ? sums_of_travel(layout.dispatched, *state) : sums_of_visits(*state));
     state->normed_TH.reset();
     if (saved != nullptr) *saved = std::move(state);
     return mixed;
   }
   // Where rows travel nobody asks: experts are a block's last part.
-  Mixed again(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
+  Mixed again(const RowLayout&, PartRows& rows, MixerState& saved) const override {
     SLUICE_ASSERT(!travels(), "a part behind experts that rows travel to");
     ExpertsState made;
     made.id_TK = static_cast<ExpertsState&>(saved).id_TK;
@@ -138,13 +138,13 @@ class ExpertsMixer final : public Mixer {
     first_half(rows, made);
     return with_shared(made, sums_of_visits(made));
   }
-  void restore(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
+  void restore(const RowLayout&, PartRows& rows, MixerState& saved) const override {
     first_half(rows, static_cast<ExpertsState&>(saved));
   }
-  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr saved, Arriving from, PartRows& rows,
+  at::Tensor backward(const RowLayout& layout, MixerStatePtr saved, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
 
-  void help(const TravellingRows& rows, Direction direction) const override {
+  void help(const DispatchedRows& rows, Direction direction) const override {
     const at::Tensor none_TH = at::empty({0, weights_.down.w_EAB.size(2)}, weights_.down.w_EAB.options());
     const Routes no_routes{
         at::empty({0, experts_.per_token}, none_TH.options().dtype(at::kInt)),
@@ -159,24 +159,25 @@ class ExpertsMixer final : public Mixer {
  private:
   bool travels() const { return context_.experts.lanes > 1; }
   static std::vector<int> seats_of(const ExpertLanes& lanes, int64_t layer, int64_t experts) {
-    const std::span<const int> placed = lanes.seats_of(layer);
-    return placed.empty() ? model::even_seats(experts) : std::vector<int>(placed.begin(), placed.end());
+    const std::span<const int> placed = lanes.expert_slots_of(layer);
+    return placed.empty() ? model::even_expert_slots(experts)
+                          : std::vector<int>(placed.begin(), placed.end());
   }
   // What a forward begins with and saves; by the state's routes, where they are defined.
   void first_half(PartRows& rows, ExpertsState& saved) const;
   // What the visited experts give, then all of it.
   at::Tensor sums_of_visits(const ExpertsState& saved) const;
-  at::Tensor sums_of_travel(const TravellingRows& rows, const ExpertsState& saved) const;
+  at::Tensor sums_of_travel(const DispatchedRows& rows, const ExpertsState& saved) const;
   Mixed with_shared(const ExpertsState& saved, at::Tensor sum_TH) const;
 
   // Adds what the experts of all lanes give these rows. `kept_VG`: of KeptVisits.
-  void travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
+  void travel(const DispatchedRows& rows, const Routes& routes, const at::Tensor& normed_TH,
               const at::Tensor& sum_TH, const at::Tensor& kept_VG) const;
   // Adds the gradients of rows and of their weights, and those of this lane's experts.
-  void travel_backward(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
+  void travel_backward(const DispatchedRows& rows, const Routes& routes, const at::Tensor& normed_TH,
                        const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
                        const at::Tensor& kept_VG) const;
-  ExpertsTravel travel_of(const TravellingRows& rows, const Routes& routes) const {
+  TokenDispatcher travel_of(const DispatchedRows& rows, const Routes& routes) const {
     SLUICE_ASSERT(context_.lanes != nullptr, "rows travel and lanes have no channel");
     return {*context_.lanes,
             rows,
@@ -184,7 +185,7 @@ class ExpertsMixer final : public Mixer {
             experts_.count,
             seats_,
             routes,
-            model::wave_rows(context_.experts.lanes)};
+            model::dispatch_chunk_rows(context_.experts.lanes)};
   }
   // Adds the gradients of rows and of their weights, of visits to experts at hand; with the rows, also those
   // of experts' adapters.
@@ -195,35 +196,34 @@ class ExpertsMixer final : public Mixer {
     return at::empty({visits, weights_.gate_up.w_EAB.size(1)}, like.options());
   }
   // In the type that is computed with. [V, 1]
-  at::Tensor weights_by_visit(const at::Tensor& weight_TK, const ops::Visits& visits) const {
+  at::Tensor weights_by_visit(const at::Tensor& weight_TK, const ops::ExpertAssignments& visits) const {
     return weight_TK.reshape({-1, 1}).index_select(0, visits.slot_V).to(weights_.down.w_EAB.scalar_type());
   }
   at::Tensor share_of(const ExpertsState& saved) const {
     return saved.share_T1.defined() ? saved.share_T1.to(weights_.down.w_EAB.scalar_type()) : saved.share_T1;
   }
   // Of this rank's scores; undefined where nothing balances them.
-  at::Tensor balance_gradient(const MicroBatchLayout& layout, const ExpertsState& saved,
+  at::Tensor balance_gradient(const RowLayout& layout, const ExpertsState& saved,
                               const base::Interval& shard) const {
-    if (context_.balance_loss == 0) return {};
+    if (context_.moe_aux_loss_coeff == 0) return {};
     if (weights_.router_loads_E.defined()) {
       at::Tensor dscore_SE = at::zeros_like(saved.score_SE);
       const at::Tensor share_E = shares_of_loads(weights_.router_loads_E.to(dscore_SE.scalar_type()));
-      tokens_of(layout, shard, dscore_SE).copy_(share_E.mul_(context_.balance_loss));
+      tokens_of(layout, shard, dscore_SE).copy_(share_E.mul_(context_.moe_aux_loss_coeff));
       return dscore_SE;
     }
-    const at::Tensor share_QE = shares_of_visits(context_.lanes, layout.sequences, saved.id_TK,
-                                                 experts_.count, saved.score_SE.options());
+    const at::Tensor share_QE = shares_of_assignments(context_.lanes, layout.sequences, saved.id_TK,
+                                                      experts_.count, saved.score_SE.options());
     const at::Tensor row_S = layout.sequences.sequence_T.narrow(0, shard.begin, shard.size());
-    return share_QE.index_select(0, row_S).mul_(context_.balance_loss);
+    return share_QE.index_select(0, row_S).mul_(context_.moe_aux_loss_coeff);
   }
   // The rows of this rank's shard that stand for tokens.
-  static at::Tensor tokens_of(const MicroBatchLayout& layout, const base::Interval& shard,
+  static at::Tensor tokens_of(const RowLayout& layout, const base::Interval& shard,
                               const at::Tensor& all_SX) {
     return all_SX.narrow(0, 0, std::clamp<int64_t>(layout.tokens - shard.begin, 0, shard.size()));
   }
   // What is counted of this rank's rows in a gradient's place (model::Learns).
-  void count_visits(const MicroBatchLayout& layout, const base::Interval& shard,
-                    const at::Tensor& id_SK) const {
+  void count_visits(const RowLayout& layout, const base::Interval& shard, const at::Tensor& id_SK) const {
     const at::Tensor &beyond_E = gradients_.router_correction_E, &loads_E = gradients_.router_loads_E;
     if (!beyond_E.defined() && !loads_E.defined()) return;
     const at::Tensor visited = tokens_of(layout, shard, id_SK);
@@ -275,10 +275,10 @@ void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
     saved.normed_TH = normed_TH;
     saved.normed_bytes = static_cast<int64_t>(normed_TH.nbytes());
   } else {
-    const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
+    const ops::ExpertAssignments visits = ops::expert_assignments_of(saved.id_TK, experts_.count);
     saved.gate_up_VG = visits_of(visits.row_V.size(0), normed_TH);
     for_each_expert_at_once(weights_, own_, visits, [&](const Expert& expert) {
-      expert.gate_up_into(expert.of_visits(saved.gate_up_VG), expert.rows_of(normed_TH));
+      expert.gate_up_into(expert.of_assignments(saved.gate_up_VG), expert.rows_of(normed_TH));
     });
   }
   if (shares()) saved.shared_gate_up_TG = rows.product(kSharedGateUp);
@@ -291,11 +291,11 @@ void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
 
 at::Tensor ExpertsMixer::sums_of_visits(const ExpertsState& saved) const {
   const at::Tensor& gate_up_VG = saved.gate_up_VG;
-  const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
+  const ops::ExpertAssignments visits = ops::expert_assignments_of(saved.id_TK, experts_.count);
   const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
   at::Tensor sum_TH = at::zeros({saved.id_TK.size(0), weights_.down.w_EAB.size(2)}, gate_up_VG.options());
   const auto result = [&](const Expert& expert) {
-    return expert.result(gate_, expert.of_visits(gate_up_VG), expert.of_visits(weight_V1));
+    return expert.result(gate_, expert.of_assignments(gate_up_VG), expert.of_assignments(weight_V1));
   };
   // Of few visits results are at hand at the same time; they are added in one order all the same.
   std::vector<at::Tensor> results(are_few(visits) ? static_cast<size_t>(own_) : 0);
@@ -310,30 +310,31 @@ at::Tensor ExpertsMixer::sums_of_visits(const ExpertsState& saved) const {
   return sum_TH;
 }
 
-at::Tensor ExpertsMixer::sums_of_travel(const TravellingRows& rows, const ExpertsState& saved) const {
+at::Tensor ExpertsMixer::sums_of_travel(const DispatchedRows& rows, const ExpertsState& saved) const {
   at::Tensor sum_TH = at::zeros_like(saved.normed_TH);
   travel(rows, {saved.id_TK, saved.weight_TK}, saved.normed_TH, sum_TH, saved.gate_up_VG);
   return sum_TH;
 }
 
-void ExpertsMixer::travel(const TravellingRows& rows, const Routes& routes, const at::Tensor& normed_TH,
+void ExpertsMixer::travel(const DispatchedRows& rows, const Routes& routes, const at::Tensor& normed_TH,
                           const at::Tensor& sum_TH, const at::Tensor& kept_VG) const {
   KeptVisits kept(kept_VG);
-  const auto compute = [&](const std::vector<at::Tensor>& came, const ExpertsTravel::Coming& coming) {
+  const auto compute = [&](const std::vector<at::Tensor>& came, const TokenDispatcher::ReceivedRows& coming) {
     const at::Tensor& x_NH = came.front();
-    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.visits);
+    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.assignments);
     at::Tensor sum_NH = at::zeros_like(x_NH);
-    for_each_expert(weights_, own_, coming.visits, [&](const Expert& expert) {
-      at::Tensor gate_up_NG = kept.next(expert.visits.size());
-      if (!gate_up_NG.defined()) gate_up_NG = visits_of(expert.visits.size(), x_NH);
+    for_each_expert(weights_, own_, coming.assignments, [&](const Expert& expert) {
+      at::Tensor gate_up_NG = kept.next(expert.assignments.size());
+      if (!gate_up_NG.defined()) gate_up_NG = visits_of(expert.assignments.size(), x_NH);
       expert.gate_up_into(gate_up_NG, expert.rows_of(x_NH));
-      expert.add_to_rows(sum_NH, expert.result(gate_, gate_up_NG, expert.of_visits(weight_V1)));
+      expert.add_to_rows(sum_NH, expert.result(gate_, gate_up_NG, expert.of_assignments(weight_V1)));
     });
     return std::vector{sum_NH};
   };
-  const ExpertsTravel way = travel_of(rows, routes);
-  if (context_.load != nullptr) context_.load->add(layer_, way.busiest(), way.visits(), routes.id_TK);
-  way.run({normed_TH}, {sum_TH}, compute);
+  const TokenDispatcher way = travel_of(rows, routes);
+  if (context_.load != nullptr)
+    context_.load->add(layer_, way.load_imbalance(), way.assignments(), routes.id_TK);
+  way.dispatch_and_combine({normed_TH}, {sum_TH}, compute);
 }
 
 Mixed ExpertsMixer::with_shared(const ExpertsState& saved, at::Tensor sum_TH) const {
@@ -347,66 +348,67 @@ Mixed ExpertsMixer::with_shared(const ExpertsState& saved, at::Tensor sum_TH) co
   return {std::move(sum_TH), std::move(beside_SH)};
 }
 
-void ExpertsMixer::travel_backward(const TravellingRows& rows, const Routes& routes,
+void ExpertsMixer::travel_backward(const DispatchedRows& rows, const Routes& routes,
                                    const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
                                    const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
                                    const at::Tensor& kept_VG) const {
   KeptVisits kept(kept_VG);
-  const auto compute = [&](const std::vector<at::Tensor>& came, const ExpertsTravel::Coming& coming) {
+  const auto compute = [&](const std::vector<at::Tensor>& came, const TokenDispatcher::ReceivedRows& coming) {
     const at::Tensor &x_NH = came[0], &dsum_NH = came[1];
-    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.visits);
+    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.assignments);
     at::Tensor dx_NH = at::zeros_like(x_NH), dweight_NK = at::zeros_like(coming.weight_NK);
     at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), dweight_NK.options());
-    for_each_expert(weights_, own_, coming.visits, [&](const Expert& expert) {
+    for_each_expert(weights_, own_, coming.assignments, [&](const Expert& expert) {
       const at::Tensor own_x = expert.rows_of(x_NH), dy = expert.rows_of(dsum_NH);
-      at::Tensor gate_up = kept.next(expert.visits.size());
+      at::Tensor gate_up = kept.next(expert.assignments.size());
       if (!gate_up.defined()) {
-        gate_up = visits_of(expert.visits.size(), x_NH);
+        gate_up = visits_of(expert.assignments.size(), x_NH);
         expert.gate_up_into(gate_up, own_x);
       }
       at::Tensor dweight, a;
-      expert.add_to_rows(dx_NH, expert.backward(gate_, dy, gate_up, expert.of_visits(weight_V1), dweight, a));
-      expert.of_visits(dweight_V1).copy_(dweight);
+      expert.add_to_rows(dx_NH,
+                         expert.backward(gate_, dy, gate_up, expert.of_assignments(weight_V1), dweight, a));
+      expert.of_assignments(dweight_V1).copy_(dweight);
       add_gradients(expert.down, gradients_.down.of(expert.index), a, dy);
       add_gradients(expert.gate_up, gradients_.gate_up.of(expert.index), gate_up, own_x);
       if (gradients_.gate_up_bias_EG.defined())
         add_column_sums(gradients_.gate_up_bias_EG[expert.index], gate_up);
     });
-    dweight_NK.view({-1, 1}).index_copy_(0, coming.visits.slot_V, dweight_V1);
+    dweight_NK.view({-1, 1}).index_copy_(0, coming.assignments.slot_V, dweight_V1);
     return std::vector{dx_NH, dweight_NK};
   };
-  travel_of(rows, routes).run({normed_TH, dsum_TH}, {dnormed_TH, dweight_TK}, compute);
+  travel_of(rows, routes).dispatch_and_combine({normed_TH, dsum_TH}, {dnormed_TH, dweight_TK}, compute);
 }
 
 VisitsGradient ExpertsMixer::visits_backward(ExpertsState& saved, const at::Tensor& normed_TH,
                                              const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
                                              const at::Tensor& dweight_TK) const {
-  const ops::Visits visits = ops::visits_of(saved.id_TK, experts_.count);
+  const ops::ExpertAssignments visits = ops::expert_assignments_of(saved.id_TK, experts_.count);
   const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
   VisitsGradient left{.dgate_up_VG = std::move(saved.gate_up_VG), .a_VF = {}};
   left.a_VF = at::empty({weight_V1.size(0), weights_.down.w_EAB.size(1)}, left.dgate_up_VG.options());
   at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), saved.weight_TK.options());
   for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
-    const at::Tensor dgate_up_NG = expert.of_visits(left.dgate_up_VG), dsum_NH = expert.rows_of(dsum_TH);
+    const at::Tensor dgate_up_NG = expert.of_assignments(left.dgate_up_VG), dsum_NH = expert.rows_of(dsum_TH);
     at::Tensor dweight_N1, a_NF;
-    expert.add_to_rows(dnormed_TH, expert.backward(gate_, dsum_NH, dgate_up_NG, expert.of_visits(weight_V1),
-                                                   dweight_N1, a_NF));
+    expert.add_to_rows(dnormed_TH, expert.backward(gate_, dsum_NH, dgate_up_NG,
+                                                   expert.of_assignments(weight_V1), dweight_N1, a_NF));
     if (normed_TH.defined()) {
       add_gradients(expert.down, gradients_.down.adapters_of(expert.index), a_NF, dsum_NH);
       add_gradients(expert.gate_up, gradients_.gate_up.adapters_of(expert.index), dgate_up_NG,
                     expert.rows_of(normed_TH));
     }
-    expert.of_visits(dweight_V1).copy_(dweight_N1);
+    expert.of_assignments(dweight_V1).copy_(dweight_N1);
     if (gradients_.gate_up_bias_EG.defined())
       add_column_sums(gradients_.gate_up_bias_EG[expert.index], dgate_up_NG);
-    expert.of_visits(left.a_VF).copy_(a_NF);
+    expert.of_assignments(left.a_VF).copy_(a_NF);
   });
   dweight_TK.view({-1, 1}).index_copy_(0, visits.slot_V, dweight_V1);
   return left;
 }
 
-at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from,
-                                  PartRows& rows, PartGradient& to) const {
+at::Tensor ExpertsMixer::backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
+                                  PartGradient& to) const {
   const TensorParallel& parallel = context_.parallel;
   auto& saved = static_cast<ExpertsState&>(*state);
   const at::Tensor dsum_TH = std::move(from.da_TA);
@@ -414,7 +416,7 @@ at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr 
   if (travels()) {
     if (!saved.normed_TH.defined()) saved.normed_TH = rows.all_TH();
     rows.release();
-    travel_backward(layout.travelling, {saved.id_TK, saved.weight_TK}, saved.normed_TH, dsum_TH, dnormed_TH,
+    travel_backward(layout.dispatched, {saved.id_TK, saved.weight_TK}, saved.normed_TH, dsum_TH, dnormed_TH,
                     dweight_TK, saved.gate_up_VG);
     saved.normed_TH.reset();
     saved.gate_up_VG.reset();
@@ -434,8 +436,8 @@ at::Tensor ExpertsMixer::backward(const MicroBatchLayout& layout, MixerStatePtr 
     at::Tensor a_TF =
         shared().backward_of_gate_up(gate_, dsum_TH, saved.shared_gate_up_TG, share_of(saved), dshare_T1);
     if (gradients_.shared_down.wanted()) {
-      std::vector<NarrowRows> narrow =
-          narrow_rows(weights_.shared_down, gradients_.shared_down, a_TF, dsum_TH);
+      std::vector<AdapterRows> narrow =
+          adapter_rows(weights_.shared_down, gradients_.shared_down, a_TF, dsum_TH);
       to.add_with_sum(kSharedDown, std::move(a_TF), std::move(narrow));
     }
     to.add(kSharedGateUp, std::move(saved.shared_gate_up_TG));

@@ -24,7 +24,7 @@ BoundWeights bound(const OperationShards& shards, const model::Part& part, const
   }
   const auto matrix = [&](const InProduct& product) {
     Matrix of_role = shards.matrix(product.role);
-    if (!product.narrow) of_role.narrowing = {};
+    if (!product.narrow) of_role.low_precision = {};
     return of_role;
   };
   for (const InProduct& product : roles.in) {
@@ -94,7 +94,7 @@ class Framed final : public Part {
     weights_.in_factor = in_factors(site, part, roles_, weights_);
   }
 
-  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, const at::Tensor& passing_SH,
+  at::Tensor forward(const RowLayout& layout, const at::Tensor& x_SH, const at::Tensor& passing_SH,
                      StatePtr* saved) const override {
     auto state = saved != nullptr ? std::make_unique<FramedState>() : nullptr;
     PartRows rows(context_, part_, roles_, weights_, x_SH);
@@ -130,8 +130,7 @@ class Framed final : public Part {
     static_cast<FramedState&>(state).x_SH = x_SH;
   }
 
-  at::Tensor result(const MicroBatchLayout& layout, State& state,
-                    const at::Tensor& passing_SH) const override {
+  at::Tensor result(const RowLayout& layout, State& state, const at::Tensor& passing_SH) const override {
     auto& own = static_cast<FramedState&>(state);
     PartRows rows(context_, part_, roles_, weights_, own.x_SH);
     const Mixed mixed = mixer_->again(layout, rows, *own.mixer);
@@ -139,7 +138,7 @@ class Framed final : public Part {
     return joined(passing_SH, mixed, nullptr);
   }
 
-  void restore(const MicroBatchLayout& layout, State& state, const at::Tensor& x_SH) const override {
+  void restore(const RowLayout& layout, State& state, const at::Tensor& x_SH) const override {
     auto& own = static_cast<FramedState&>(state);
     if (own.dropped_bytes == 0) return;
     own.dropped_bytes = 0;
@@ -149,7 +148,7 @@ class Framed final : public Part {
     own.inverse_rms_S = rows.inverse_rms_S();
   }
 
-  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const Gradients& from,
+  at::Tensor backward_input(const RowLayout& layout, StatePtr state, const Gradients& from,
                             StatePtr& deferred) const override;
   void drop_gathered(State& deferred) const override {
     static_cast<PendingProducts&>(deferred).drop_gathered();
@@ -157,7 +156,7 @@ class Framed final : public Part {
   void backward_weight(StatePtr deferred) const override {
     static_cast<PendingProducts&>(*deferred).add_to(slots(), context_.parallel);
   }
-  void help(const TravellingRows& rows, Direction direction) const override { mixer_->help(rows, direction); }
+  void help(const DispatchedRows& rows, Direction direction) const override { mixer_->help(rows, direction); }
 
  private:
   bool has_out() const { return weights_.exit.w_AH.defined(); }
@@ -245,14 +244,14 @@ void Framed::leave_pending(const PartGradient::Left& left, const at::Tensor& y_S
     if (wanted) {
       const bool all = roles_.in[at].of == InProduct::Of::kAllRows;
       pending.product(which, a, of_rows(all),
-                      narrow_rows(weights_.in[at], gradients_.in[at], dy_TW, y_SH,
-                                  all ? context_.parallel : TensorParallel()));
+                      adapter_rows(weights_.in[at], gradients_.in[at], dy_TW, y_SH,
+                                   all ? context_.parallel : TensorParallel()));
     }
     if (biased) pending.column_sums(bias_slot(which), a);
   }
 }
 
-at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state, const Gradients& from,
+at::Tensor Framed::backward_input(const RowLayout& layout, StatePtr state, const Gradients& from,
                                   StatePtr& deferred) const {
   auto& saved = static_cast<FramedState&>(*state);
   if (has_out() && part_.behind && !saved.product_SH.defined()) {
@@ -284,7 +283,7 @@ at::Tensor Framed::backward_input(const MicroBatchLayout& layout, StatePtr state
   const int sum = with_sum ? pending->keep(dsum_SH, dsum_TH) : -1;
   if (wants_out) {
     pending->product(out_slot(), {pending->keep(a_TA)}, {sum, {}, true},
-                     narrow_rows(weights_.exit.w_AH, gradients_.exit.w_AH, a_TA, dsum_TH));
+                     adapter_rows(weights_.exit.w_AH, gradients_.exit.w_AH, a_TA, dsum_TH));
   }
   PartInputGradient input = enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm,
                                            saved.inverse_rms_S, from.dpassing_SH, gradients_.norm);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "layers/cached_lanes.h"
+#include "layers/context_parallel_attention.h"
 #include "layers/head_exchange.h"
-#include "layers/travelling_attention.h"
 #include "model/head_parts.h"
 
 namespace sluice::layers {
@@ -22,7 +22,7 @@ using model::HeadPart;
 HeadPart all_heads(const HeadsAtWork& heads) { return model::head_part(heads.count, 1, 0); }
 
 // The heads that this lane attends with.
-HeadPart own_part(const HeadsAtWork& heads, const MicroBatchLayout& layout) {
+HeadPart own_part(const HeadsAtWork& heads, const RowLayout& layout) {
   if (!layout.heads.exchanges()) return all_heads(heads);
   return model::head_part(heads.count, layout.heads.lanes(), layout.heads.lane);
 }
@@ -76,7 +76,7 @@ void attend_more(const ops::AttentionInput& input, std::span<const ops::Attentio
 }
 
 // Puts the rows' keys and values where they stay, and attends to those before them too.
-ops::AttentionResult attend_cached(const MicroBatchLayout& layout, const ops::AttentionInput& input,
+ops::AttentionResult attend_cached(const RowLayout& layout, const ops::AttentionInput& input,
                                    const CachedKeys& cached) {
   const CachedRows& rows = layout.cached;
   at::Tensor k_RKD = cached.k_RKD, v_RKD = cached.v_RKD;
@@ -96,25 +96,25 @@ CachedKeys of_run(const CachedKeys& cached, const HeadPart& part, const HeadPart
   return {cached.k_RKD.narrow(1, first, heads), cached.v_RKD.narrow(1, first, heads)};
 }
 
-const AttendedRows& rows_of(const MicroBatchLayout& layout, const ops::AttentionInput& input) {
+const AttendedRows& rows_of(const RowLayout& layout, const ops::AttentionInput& input) {
   return input.window > 0 ? layout.windowed : layout.attended;
 }
 
-ops::AttentionResult attend_run(const HeadsAtWork& heads, const MicroBatchLayout& layout,
-                                const ops::AttentionInput& input, const TravellingKeys* keys) {
+ops::AttentionResult attend_run(const HeadsAtWork& heads, const RowLayout& layout,
+                                const ops::AttentionInput& input, const ExchangedKeys* keys) {
   const AttendedRows& rows = rows_of(layout, input);
-  if (rows.travel.lanes > 1) return travelling_attention(*heads.lanes, rows, input, keys);
+  if (rows.transfers.lanes > 1) return context_parallel_attention(*heads.lanes, rows, input, keys);
   ops::AttentionResult result = ops::attention(input, rows.sequences);
   attend_more(input, rows.own_blocks, result);
   return result;
 }
 
-void attend_run_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at::Tensor& dout_TND,
+void attend_run_backward(const HeadsAtWork& heads, const RowLayout& layout, const at::Tensor& dout_TND,
                          const ops::AttentionInput& input, const ops::AttentionResult& saved,
-                         const ops::AttentionGradient& gradient, const TravellingKeys* keys) {
+                         const ops::AttentionGradient& gradient, const ExchangedKeys* keys) {
   const AttendedRows& rows = rows_of(layout, input);
-  if (rows.travel.lanes > 1) {
-    travelling_attention_backward(*heads.lanes, rows, dout_TND, input, saved, gradient, keys);
+  if (rows.transfers.lanes > 1) {
+    context_parallel_attention_backward(*heads.lanes, rows, dout_TND, input, saved, gradient, keys);
     return;
   }
   ops::attention_backward(dout_TND, input, saved, rows.sequences, gradient);
@@ -127,9 +127,9 @@ at::Tensor of_heads(const at::Tensor& x_N, const HeadPart& part, const HeadPart&
 }
 
 // Runs of heads attend one after the other: each has keys of its own, so nothing travels twice.
-ops::AttentionResult attend_rows(const HeadsAtWork& heads, const MicroBatchLayout& layout,
-                                 const HeadPart& part, const at::Tensor& qkv_AR, const at::Tensor& sinks_N,
-                                 const CachedKeys& cached, const TravellingKeys* keys) {
+ops::AttentionResult attend_rows(const HeadsAtWork& heads, const RowLayout& layout, const HeadPart& part,
+                                 const at::Tensor& qkv_AR, const at::Tensor& sinks_N,
+                                 const CachedKeys& cached, const ExchangedKeys* keys) {
   std::vector<at::Tensor> out, lse;
   ops::AttentionResult result;
   for (const HeadPart& run : model::uniform_runs(heads.count, part)) {
@@ -156,11 +156,11 @@ ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& r
 }
 
 // Gradient of qkv_AR, in its place where its keys and values are not needed to the end.
-at::Tensor attend_rows_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout,
-                                const HeadPart& part, const at::Tensor& dout_AND, const at::Tensor& qkv_AR,
+at::Tensor attend_rows_backward(const HeadsAtWork& heads, const RowLayout& layout, const HeadPart& part,
+                                const at::Tensor& dout_AND, const at::Tensor& qkv_AR,
                                 const ops::AttentionResult& result, const Sinks& sinks,
-                                const TravellingKeys* keys) {
-  const bool in_blocks = layout.attended.travel.lanes > 1 || !layout.attended.own_blocks.empty();
+                                const ExchangedKeys* keys) {
+  const bool in_blocks = layout.attended.transfers.lanes > 1 || !layout.attended.own_blocks.empty();
   const at::Tensor dqkv_AR = in_blocks ? at::empty_like(qkv_AR) : qkv_AR;
   for (const HeadPart& run : model::uniform_runs(heads.count, part)) {
     const ops::AttentionInput input = input_of(heads, part, run, qkv_AR);
@@ -178,13 +178,13 @@ at::Tensor attend_rows_backward(const HeadsAtWork& heads, const MicroBatchLayout
 }
 
 // Heads of this lane's rows as those of its run's.
-at::Tensor exchanged(const HeadsAtWork& heads, const MicroBatchLayout& layout, const HeadCut& cut,
+at::Tensor exchanged(const HeadsAtWork& heads, const RowLayout& layout, const HeadCut& cut,
                      const at::Tensor& x_TW) {
   return to_heads(*heads.lanes, layout.heads, cut, heads_view(x_TW, heads.dimension));
 }
 
 // And back, `width` wide.
-at::Tensor returned(const HeadsAtWork& heads, const MicroBatchLayout& layout, const HeadCut& cut,
+at::Tensor returned(const HeadsAtWork& heads, const RowLayout& layout, const HeadCut& cut,
                     const at::Tensor& y_AHD, int64_t width) {
   const at::Tensor x_TW = at::empty({layout.rows, width}, y_AHD.options());
   to_tokens(*heads.lanes, layout.heads, cut, y_AHD, heads_view(x_TW, heads.dimension));
@@ -192,11 +192,11 @@ at::Tensor returned(const HeadsAtWork& heads, const MicroBatchLayout& layout, co
 }
 
 // Those of the lane's own sequences.
-at::Tensor own_rows(const MicroBatchLayout& layout, const at::Tensor& x_TW) {
+at::Tensor own_rows(const RowLayout& layout, const at::Tensor& x_TW) {
   return x_TW.narrow(0, layout.heads.lane_rows[static_cast<size_t>(layout.heads.lane)], layout.own->tokens);
 }
 
-void attend_own(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at::Tensor& sinks_N,
+void attend_own(const HeadsAtWork& heads, const RowLayout& layout, const at::Tensor& sinks_N,
                 Attended& attended) {
   attended.own = attend_rows(heads, *layout.own, all_heads(heads), attended.own_qkv_WP, sinks_N, {}, {});
   own_rows(layout, attended.a_TQ).copy_(attended.own.out_TND.flatten(1));
@@ -204,8 +204,8 @@ void attend_own(const HeadsAtWork& heads, const MicroBatchLayout& layout, const 
 }
 
 // Gradient of own_qkv_WP, which it uses up.
-at::Tensor attend_own_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout,
-                               const at::Tensor& da_TQ, Attended& attended, const Sinks& sinks) {
+at::Tensor attend_own_backward(const HeadsAtWork& heads, const RowLayout& layout, const at::Tensor& da_TQ,
+                               Attended& attended, const Sinks& sinks) {
   const int64_t dimension = heads.dimension;
   const at::Tensor qkv_WP = std::exchange(attended.own_qkv_WP, {});
   attended.own.out_TND = heads_view(own_rows(layout, attended.a_TQ), dimension);
@@ -235,8 +235,8 @@ HeadsAtWork heads_at_work(const LayerContext& context, const model::LatentAttent
           .scale = attention.scale};
 }
 
-Attended attend(const HeadsAtWork& heads, const MicroBatchLayout& layout, at::Tensor qkv_TP,
-                const at::Tensor& sinks_N, const CachedKeys& cached, const TravellingKeys* keys) {
+Attended attend(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor qkv_TP,
+                const at::Tensor& sinks_N, const CachedKeys& cached, const ExchangedKeys* keys) {
   const HeadPart part = own_part(heads, layout);
   Attended attended;
   const bool exchanges = layout.heads.exchanges();
@@ -266,7 +266,7 @@ void add_rows(Attended& attended, std::vector<SavedRows>& rows) {
     rows.push_back({*by_column, 1});
 }
 
-void restore(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
+void restore(const HeadsAtWork& heads, const RowLayout& layout, const at::Tensor& qkv_TP,
              Attended& attended) {
   attended.qkv_AR = qkv_TP;
   if (!layout.heads.exchanges()) return;
@@ -275,8 +275,8 @@ void restore(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at:
   if (layout.own) attended.own_qkv_WP = own_rows(layout, qkv_TP).clone();
 }
 
-at::Tensor attend_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout, at::Tensor da_TQ,
-                           Attended& attended, const Sinks& sinks, const TravellingKeys* keys) {
+at::Tensor attend_backward(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor da_TQ,
+                           Attended& attended, const Sinks& sinks, const ExchangedKeys* keys) {
   const bool exchanges = layout.heads.exchanges();
   const int64_t dimension = heads.dimension;
   at::Tensor dout_AND = heads_view(da_TQ, dimension);
@@ -297,8 +297,8 @@ at::Tensor attend_backward(const HeadsAtWork& heads, const MicroBatchLayout& lay
   return dqkv_TP;
 }
 
-bool goes_round(const HeadsAtWork& heads, const MicroBatchLayout& layout) {
-  return layout.attended.travel.lanes > 1 && !layout.heads.exchanges() && heads.window == 0;
+bool goes_round(const HeadsAtWork& heads, const RowLayout& layout) {
+  return layout.attended.transfers.lanes > 1 && !layout.heads.exchanges() && heads.window == 0;
 }
 
 }  // namespace sluice::layers

@@ -1,4 +1,4 @@
-// Attention of one lane's micro-batch, with whatever the unit's lanes exchange for it: heads within
+// Attention of one lane's lane part, with whatever the micro-batch's lanes exchange for it: heads within
 // groups, blocks of keys and values between these, both, or nothing.
 //
 // Row and width names: T the lane's rows, A those that it attends with (head_exchange.h), W those of its own
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "layers/context.h"
-#include "layers/key_cache.h"
-#include "layers/micro_batch_layout.h"
+#include "layers/exchanged_keys.h"
+#include "layers/kv_cache.h"
 #include "layers/operation.h"
-#include "layers/travelling_keys.h"
+#include "layers/row_layout.h"
 #include "model/head_parts.h"
 #include "model/layer.h"
 #include "ops/attention.h"
@@ -38,7 +38,7 @@ struct Attended {
   at::Tensor qkv_AR;            // queries and keys rotated
   ops::AttentionResult result;  // of those rows and heads
   at::Tensor a_TQ;  // the lane's tokens of all heads; undefined: heads stay, and it is result's output
-  // Of sequences that are the lane's alone where heads are exchanged (MicroBatchLayout::own): of all heads,
+  // Of sequences that are the lane's alone where heads are exchanged (RowLayout::own): of all heads,
   // and their log-sum-exp. Their output is in a_TQ.
   at::Tensor own_qkv_WP;
   ops::AttentionResult own;
@@ -53,12 +53,12 @@ struct Sinks {
   at::Tensor gradients_N;
 };
 
-// qkv_TP [rows, P] is rotated. All lanes of the unit call each of these at once. `cached`: of the layer,
-// where the layout has a cache; its rows' keys and values are put there first. `keys`: what goes round where
-// these do; null: they do themselves.
-Attended attend(const HeadsAtWork& heads, const MicroBatchLayout& layout, at::Tensor qkv_TP,
+// qkv_TP [rows, P] is rotated. All lanes of the micro-batch call each of these at once. `cached`: of the
+// layer, where the layout has a cache; its rows' keys and values are put there first. `keys`: what goes round
+// where these do; null: they do themselves.
+Attended attend(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor qkv_TP,
                 const at::Tensor& sinks_N, const CachedKeys& cached = {},
-                const TravellingKeys* keys = nullptr);
+                const ExchangedKeys* keys = nullptr);
 
 // Leaves what restore() cannot make again from queries, keys and values without attending: the output and the
 // log-sum-exp.
@@ -66,16 +66,15 @@ void drop_exchanged(Attended& attended);
 // Adds what it has by row.
 void add_rows(Attended& attended, std::vector<SavedRows>& rows);
 // Makes the rest again, to the bit.
-void restore(const HeadsAtWork& heads, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
-             Attended& attended);
+void restore(const HeadsAtWork& heads, const RowLayout& layout, const at::Tensor& qkv_TP, Attended& attended);
 
 // The gradient of qkv_TP, zero in inert rows. Leaves of `attended` output_TQ() alone. `keys`: as of attend();
 // what other lanes' queries give to their gradients is in theirs alone.
-at::Tensor attend_backward(const HeadsAtWork& heads, const MicroBatchLayout& layout, at::Tensor da_TQ,
-                           Attended& attended, const Sinks& sinks, const TravellingKeys* keys = nullptr);
+at::Tensor attend_backward(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor da_TQ,
+                           Attended& attended, const Sinks& sinks, const ExchangedKeys* keys = nullptr);
 
 // Whether something other than keys and values may go round in their place: their heads are not exchanged
 // before, and no window has lanes ask for rows.
-bool goes_round(const HeadsAtWork& heads, const MicroBatchLayout& layout);
+bool goes_round(const HeadsAtWork& heads, const RowLayout& layout);
 
 }  // namespace sluice::layers

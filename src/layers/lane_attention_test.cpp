@@ -216,21 +216,21 @@ HeadsAtWork heads_of(const LaneCase& c, LaneChannel& channel) {
           .cap = c.cap};
 }
 
-UnitSpans spans_of(const LaneCase& c, int lane) {
-  UnitSpans unit{.lane = lane, .head_lanes = c.head_lanes, .in_node = c.in_node, .exchange = c.exchange};
+LanePartSpans spans_of(const LaneCase& c, int lane) {
+  LanePartSpans micro_batch{
+      .lane = lane, .head_lanes = c.head_lanes, .in_node = c.in_node, .exchange = c.exchange};
   for (int other = 0; other < c.lanes; ++other) {
-    unit.members.push_back(other);
-    unit.lanes.push_back(lane_of(c, other).pieces);
+    micro_batch.members.push_back(other);
+    micro_batch.lanes.push_back(lane_of(c, other).pieces);
   }
-  return unit;
+  return micro_batch;
 }
 
 // What one lane does; writes its rows of the outcome. Everything that can be made again is.
 Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communicator& communicator,
                const LaneOutcome& outcome) {
   const std::vector<base::Interval> rows = lane_of(c, lane).rows;
-  const MicroBatchLayout layout =
-      unit_micro_batch_layout(spans_of(c, lane), 1, at::kCPU, {.window = c.window});
+  const RowLayout layout = cp_row_layout(spans_of(c, lane), 1, at::kCPU, {.window = c.window});
   const Values own{take(values.q, rows), take(values.k, rows), take(values.v, rows), take(values.dout, rows)};
   const at::Tensor qkv = at::cat({own.q, own.k, own.v}, 1).flatten(1);
   LaneChannel channel(communicator);
@@ -305,12 +305,12 @@ void expect_travelling_bytes(const LaneCase& c, const Bytes& sent, int64_t head_
   const int64_t keys = 2 * c.heads.keys * head_bytes, queries = c.heads.queries * head_bytes;
   const int64_t statistics = c.heads.queries * wide;
   for (const auto& hop : schedule.hops) {
-    const bool of_keys = hop.rows == RowTravel::Rows::kKeys;
+    const bool of_keys = hop.rows == RowTransfers::Rows::kKeys;
     expected.forward += rows_of(hop.of) * (of_keys ? keys : queries);
     expected.backward += rows_of(hop.of) * (of_keys ? keys : 3 * queries + statistics);
   }
   for (const auto& of : schedule.returns) {
-    const bool of_keys = of.rows == RowTravel::Rows::kKeys;
+    const bool of_keys = of.rows == RowTransfers::Rows::kKeys;
     expected.forward += rows_of(of.of) * (of_keys ? 0 : queries + statistics);
     expected.backward += rows_of(of.of) * (of_keys ? keys : queries);
   }
@@ -322,7 +322,7 @@ void expect_travelling_bytes(const LaneCase& c, const Bytes& sent, int64_t head_
 void expect_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   const auto branches = [](const Sequence& sequence) { return !sequence.branches.empty(); };
   if (c.window > 0 && std::ranges::any_of(c.sequences, branches)) return;
-  if (strategy::queries_travel(c.exchange) && c.window == 0)
+  if (strategy::moves_queries(c.exchange) && c.window == 0)
     return expect_travelling_bytes(c, sent, head_bytes);
   const int64_t headed = head_bytes_by_formula(c, head_bytes);
   int64_t keys = 0;  // of a head group's lanes
@@ -335,7 +335,8 @@ void expect_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   EXPECT_EQ(sent.restore, headed);
   // On two levels sums go one hop further in each node but their own.
   const int nodes = c.window > 0 || c.in_node == 1 ? 1 : runs / c.in_node;
-  EXPECT_EQ(sent.backward, headed + 2 * ring_forward + (nodes - 1) * c.shared_tokens() * 2 * keys * head_bytes);
+  EXPECT_EQ(sent.backward,
+            headed + 2 * ring_forward + (nodes - 1) * c.shared_tokens() * 2 * keys * head_bytes);
   // All lanes together, by the rule of thumb: 2·(⌈H/k⌉ + copies of key heads)·d·s·(k − 1)/k a lane.
   const model::HeadCounts most = model::most_heads(c.heads, c.head_lanes);
   EXPECT_LE(headed, 2 * (most.queries + most.keys) * head_bytes * c.shared_tokens() * (c.head_lanes - 1));
@@ -603,31 +604,32 @@ std::string schedule_name(const testing::TestParamInfo<std::tuple<int, strategy:
 
 INSTANTIATE_TEST_SUITE_P(Schedules, RowsThatTravel, testing::ValuesIn(schedules()), schedule_name);
 
-TEST(RowTravel, ThroughAWindowLanesOfWhichNobodySeesAnythingAreLeftOut) {
+TEST(RowTransfers, ThroughAWindowLanesOfWhichNobodySeesAnythingAreLeftOut) {
   // 24 tokens on four lanes, three a chunk; through a window of three, lanes see their neighbours alone.
   RingSpans ring{.lane = 0, .members = {4, 5, 6, 7}, .lanes = {}};
   for (int64_t lane = 0; lane < 4; ++lane) ring.lanes.push_back({{3, 3 * lane, 7}, {3, 3 * (7 - lane), 7}});
-  const RowTravel travel = window_travel(ring, 3);
-  ASSERT_EQ(travel.steps.size(), 3u);
+  const RowTransfers transfers = window_row_transfers(ring, 3);
+  ASSERT_EQ(transfers.steps.size(), 3u);
   const auto& [to, from] =
-      std::pair(travel.steps[0].hops[0].leaves ? travel.steps[0].hops[0] : travel.steps[0].hops[1],
-                travel.steps[0].hops[0].leaves ? travel.steps[0].hops[1] : travel.steps[0].hops[0]);
+      std::pair(transfers.steps[0].hops[0].leaves ? transfers.steps[0].hops[0] : transfers.steps[0].hops[1],
+                transfers.steps[0].hops[0].leaves ? transfers.steps[0].hops[1] : transfers.steps[0].hops[0]);
   EXPECT_EQ(to.member, 5);  // which sees the first chunk's end; of lane 3 nothing
   EXPECT_EQ(to.own_rows, (std::vector<base::Interval>{{1, 3}}));
   EXPECT_EQ(from.count, 0);
-  EXPECT_EQ(travel.steps[2].meeting->of, 1);  // whose last chunk stands before this lane's
-  EXPECT_EQ(travel.steps[2].meeting->count, 2);
-  EXPECT_EQ(travel.steps[2].meeting->blocks, (std::vector<ops::AttentionBlock>{{{3, 5}, {0, 2}, 2}}));
-  EXPECT_EQ(window_travel(ring, 1).steps.size(), 1u);
+  EXPECT_EQ(transfers.steps[2].remote_attention->of, 1);  // whose last chunk stands before this lane's
+  EXPECT_EQ(transfers.steps[2].remote_attention->count, 2);
+  EXPECT_EQ(transfers.steps[2].remote_attention->blocks,
+            (std::vector<ops::AttentionBlock>{{{3, 5}, {0, 2}, 2}}));
+  EXPECT_EQ(window_row_transfers(ring, 1).steps.size(), 1u);
 }
 
-TEST(RowTravel, LanesOfARingSeeTheFirstChunkOfEarlierLanesAndBothOfLaterOnes) {
+TEST(RowTransfers, LanesOfARingSeeTheFirstChunkOfEarlierLanesAndBothOfLaterOnes) {
   // 12 tokens on three lanes: chunks 0 and 5, 1 and 4, 2 and 3.
   const RingSpans ring{.lane = 1,
                        .members = {0, 1, 2},
                        .lanes = {{{2, 0, 7}, {2, 10, 7}}, {{2, 2, 7}, {2, 8, 7}}, {{2, 4, 7}, {2, 6, 7}}}};
-  const RowTravel travel = row_travel(ring, strategy::ring_schedule(3));
-  const auto blocks = [&](size_t step) { return travel.steps[step].meeting->blocks; };
+  const RowTransfers transfers = row_transfers(ring, strategy::ring_schedule(3));
+  const auto blocks = [&](size_t step) { return transfers.steps[step].remote_attention->blocks; };
   EXPECT_EQ(blocks(1), (std::vector<ops::AttentionBlock>{{{0, 4}, {0, 2}}}));  // of lane 0
   EXPECT_EQ(blocks(2), (std::vector<ops::AttentionBlock>{{{2, 4}, {0, 4}}}));  // of lane 2
 }

@@ -11,8 +11,9 @@
 
 namespace sluice::layers {
 
-// All units of a rank that lie on several lanes share one communicator, which nothing else uses: a rank is in
-// one of them at a time, and in the same order as the others of the unit. Used by one thread at a time.
+// All micro-batches of a rank that lie on several lanes share one communicator, which nothing else uses: a
+// rank is in one of them at a time, and in the same order as the others of the micro-batch. Used by one
+// thread at a time.
 class LaneChannel {
  public:
   // A dense tensor that goes to another member or comes from it. Empty ones do not travel.

@@ -42,8 +42,8 @@ std::pair<at::Tensor, at::Tensor> indices_of(const std::vector<MarginRow>& rows,
   return {ops::to_device(from, device), ops::to_device(to, device)};
 }
 
-MarginLayout margin_layout(const RingSpans& ring, int64_t width, const at::Device& device) {
-  MarginLayout layout;
+HaloLayout margin_layout(const RingSpans& ring, int64_t width, const at::Device& device) {
+  HaloLayout layout;
   if (width == 1) return layout;
   std::vector<int64_t> begins;
   int64_t row = 0;
@@ -54,11 +54,11 @@ MarginLayout margin_layout(const RingSpans& ring, int64_t width, const at::Devic
   }
   std::vector<MarginRow> own;
   add_margins(blocks_in_window(pieces, width), begins, width - 1, own);
-  if (!own.empty()) std::tie(layout.own_rows, layout.margins) = indices_of(own, device);
-  const RowTravel travel = window_travel(ring, width);
-  for (size_t step = 1; step < travel.steps.size(); ++step) {
-    MarginLayout::Step& added = layout.steps.emplace_back();
-    for (const RowTravel::Transfer& hop : travel.steps[step - 1].hops) {
+  if (!own.empty()) std::tie(layout.own_rows, layout.halos) = indices_of(own, device);
+  const RowTransfers transfers = window_row_transfers(ring, width);
+  for (size_t step = 1; step < transfers.steps.size(); ++step) {
+    HaloLayout::Step& added = layout.steps.emplace_back();
+    for (const RowTransfers::Transfer& hop : transfers.steps[step - 1].hops) {
       if (!hop.leaves) {
         added.from = hop.member;
         added.received_rows = hop.count;
@@ -72,8 +72,8 @@ MarginLayout margin_layout(const RingSpans& ring, int64_t width, const at::Devic
       added.sent_rows = ops::to_device(sent, device);
     }
     std::vector<MarginRow> received;
-    add_margins(travel.steps[step].meeting->blocks, begins, width - 1, received);
-    std::tie(added.used_rows, added.margins) = indices_of(received, device);
+    add_margins(transfers.steps[step].remote_attention->blocks, begins, width - 1, received);
+    std::tie(added.used_rows, added.halos) = indices_of(received, device);
   }
   return layout;
 }
@@ -229,48 +229,48 @@ class Scan {
 
 RecurrentRows recurrent_rows(const std::vector<int64_t>& lengths, int64_t rows, int64_t width,
                              const RingSpans& ring, const at::Device& device) {
-  return {ops::recurrence_chunks(lengths, rows, device), ops::margin_rows(lengths, rows, width, device),
+  return {ops::recurrence_chunks(lengths, rows, device), ops::halo_rows(lengths, rows, width, device),
           margin_layout(ring, width, device), scanned_pieces(ring)};
 }
 
-at::Tensor margins_of(LaneChannel* channel, const RecurrentRows& rows, const at::Tensor& x_TC) {
-  const MarginLayout& layout = rows.margins;
+at::Tensor halos_of(LaneChannel* channel, const RecurrentRows& rows, const at::Tensor& x_TC) {
+  const HaloLayout& layout = rows.halos;
   if (!layout.any()) return {};
-  at::Tensor margin_XC = at::zeros({rows.rows.margin_X.size(0), x_TC.size(1)}, x_TC.options());
+  at::Tensor margin_XC = at::zeros({rows.rows.halo_X.size(0), x_TC.size(1)}, x_TC.options());
   std::vector<at::Tensor> received;
   std::vector<Parcel> parcels;
-  for (const MarginLayout::Step& step : layout.steps) {
+  for (const HaloLayout::Step& step : layout.steps) {
     received.push_back(at::empty({step.received_rows, x_TC.size(1)}, x_TC.options()));
     parcels.push_back({received.back(), step.from, Parcel::Way::kFrom});
     parcels.push_back({x_TC.index_select(0, step.sent_rows), step.to, Parcel::Way::kTo});
   }
   if (!parcels.empty()) channel->exchange(parcels).wait(x_TC.device());
   if (layout.own_rows.defined())
-    margin_XC.index_copy_(0, layout.margins, x_TC.index_select(0, layout.own_rows));
+    margin_XC.index_copy_(0, layout.halos, x_TC.index_select(0, layout.own_rows));
   for (size_t i = 0; i < received.size(); ++i) {
-    const MarginLayout::Step& step = layout.steps[i];
-    margin_XC.index_copy_(0, step.margins, received[i].index_select(0, step.used_rows));
+    const HaloLayout::Step& step = layout.steps[i];
+    margin_XC.index_copy_(0, step.halos, received[i].index_select(0, step.used_rows));
   }
   return margin_XC;
 }
 
-void margins_backward(LaneChannel* channel, const RecurrentRows& rows, const at::Tensor& dmargin_XC,
-                      const at::Tensor& dx_TC) {
-  const MarginLayout& layout = rows.margins;
+void halos_backward(LaneChannel* channel, const RecurrentRows& rows, const at::Tensor& dmargin_XC,
+                    const at::Tensor& dx_TC) {
+  const HaloLayout& layout = rows.halos;
   if (!layout.any()) return;
   at::Tensor sum_TC = dx_TC;
   std::vector<at::Tensor> received;
   std::vector<Parcel> parcels;
-  for (const MarginLayout::Step& step : layout.steps) {
+  for (const HaloLayout::Step& step : layout.steps) {
     at::Tensor sent = at::zeros({step.received_rows, dx_TC.size(1)}, dx_TC.options());
-    sent.index_add_(0, step.used_rows, dmargin_XC.index_select(0, step.margins));
+    sent.index_add_(0, step.used_rows, dmargin_XC.index_select(0, step.halos));
     received.push_back(at::empty({step.sent_rows.size(0), dx_TC.size(1)}, dx_TC.options()));
     parcels.push_back({received.back(), step.to, Parcel::Way::kFrom});
     parcels.push_back({sent, step.from, Parcel::Way::kTo});
   }
   if (!parcels.empty()) channel->exchange(parcels).wait(dx_TC.device());
   if (layout.own_rows.defined())
-    sum_TC.index_add_(0, layout.own_rows, dmargin_XC.index_select(0, layout.margins));
+    sum_TC.index_add_(0, layout.own_rows, dmargin_XC.index_select(0, layout.halos));
   for (size_t i = 0; i < received.size(); ++i) sum_TC.index_add_(0, layout.steps[i].sent_rows, received[i]);
 }
 

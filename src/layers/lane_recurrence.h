@@ -11,23 +11,23 @@
 #include <vector>
 
 #include "layers/lane_channel.h"
-#include "layers/row_travel.h"
+#include "layers/row_transfers.h"
 #include "ops/recurrence.h"
 #include "ops/short_convolution.h"
 
 namespace sluice::layers {
 
 // Rows that stand in the margins of other pieces.
-struct MarginLayout {
+struct HaloLayout {
   struct Step {
     int to = -1;  // members of the lanes' communicator
     int from = -1;
     at::Tensor sent_rows;       // int64: of the micro-batch
     int64_t received_rows = 0;  // and of these, which stand in which rows of margins
-    at::Tensor used_rows, margins;
+    at::Tensor used_rows, halos;
   };
-  std::vector<Step> steps;       // all lanes have the same
-  at::Tensor own_rows, margins;  // likewise, of the lane's own pieces; undefined: none
+  std::vector<Step> steps;     // all lanes have the same
+  at::Tensor own_rows, halos;  // likewise, of the lane's own pieces; undefined: none
   bool any() const { return own_rows.defined() || !steps.empty(); }
 };
 
@@ -48,8 +48,8 @@ struct ScannedPiece {
 // What recurrent layers want to know of the rows that a lane attends with.
 struct RecurrentRows {
   ops::RecurrenceChunks chunks;
-  ops::MarginRows rows;
-  MarginLayout margins;
+  ops::HaloRows rows;
+  HaloLayout halos;
   std::vector<ScannedPiece> scanned;
 };
 
@@ -60,10 +60,10 @@ RecurrentRows recurrent_rows(const std::vector<int64_t>& lengths, int64_t rows, 
 
 // What stands in the margins of x [T, C], [X, C]; undefined: zeros. All lanes of the ring call this and the
 // following at once.
-at::Tensor margins_of(LaneChannel* channel, const RecurrentRows& rows, const at::Tensor& x_TC);
+at::Tensor halos_of(LaneChannel* channel, const RecurrentRows& rows, const at::Tensor& x_TC);
 // Adds the gradients of margins to those of the rows that stood there.
-void margins_backward(LaneChannel* channel, const RecurrentRows& rows, const at::Tensor& dmargin_XC,
-                      const at::Tensor& dx_TC);
+void halos_backward(LaneChannel* channel, const RecurrentRows& rows, const at::Tensor& dmargin_XC,
+                    const at::Tensor& dx_TC);
 
 // The states that pieces begin with, [P, H, K, D]; undefined where no sequence goes on.
 at::Tensor begin_states(LaneChannel* channel, const RecurrentRows& rows, const ops::Recurrence& recurrence);

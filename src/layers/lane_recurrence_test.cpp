@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "comm/fake.h"
-#include "layers/micro_batch_layout.h"
+#include "layers/row_layout.h"
 
 namespace sluice::layers {
 namespace {
@@ -100,14 +100,14 @@ struct LaneRun {
 LaneRun run_lane(const ScanCase& c, const ScanValues& values, int lane, comm::Communicator* communicator) {
   const ScanLane own = lane_of(c, lane);
   if (own.rows.empty()) return {};
-  UnitSpans unit{.lane = lane};
+  LanePartSpans micro_batch{.lane = lane};
   for (int other = 0; other < c.lanes; ++other) {
-    unit.members.push_back(other);
-    unit.lanes.push_back(lane_of(c, other).pieces);
+    micro_batch.members.push_back(other);
+    micro_batch.lanes.push_back(lane_of(c, other).pieces);
   }
   const Reach reach{.convolution = c.convolution};
-  const MicroBatchLayout layout = c.lanes == 1 ? micro_batch_layout(own.pieces, 1, at::kCPU, reach)
-                                               : unit_micro_batch_layout(unit, 1, at::kCPU, reach);
+  const RowLayout layout = c.lanes == 1 ? row_layout(own.pieces, 1, at::kCPU, reach)
+                                        : cp_row_layout(micro_batch, 1, at::kCPU, reach);
   const RecurrentRows& rows = layout.recurrent;
   std::optional<LaneChannel> lanes;
   if (communicator != nullptr) lanes.emplace(*communicator);
@@ -117,7 +117,7 @@ LaneRun run_lane(const ScanCase& c, const ScanValues& values, int lane, comm::Co
                                    taken(all.log_decay, own), taken(all.rate_TH, own), all.delta};
   LaneRun run;
   const at::Tensor x = taken(values.x, own);
-  const at::Tensor marginal = ops::with_margins(rows.rows, x, margins_of(channel, rows, x));
+  const at::Tensor marginal = ops::with_halos(rows.rows, x, halos_of(channel, rows, x));
   run.outcome.y = ops::short_convolution(rows.rows, marginal, {values.w, {}});
   const ops::Recurrence recurrence(input, rows.chunks);
   const at::Tensor begin = begin_states(channel, rows, recurrence);
@@ -133,7 +133,7 @@ LaneRun run_lane(const ScanCase& c, const ScanValues& values, int lane, comm::Co
   const at::Tensor drows = ops::short_convolution_backward(rows.rows, taken(values.dy, own), marginal,
                                                            {values.w, {}}, {run.outcome.dw, {}});
   run.outcome.dx = drows.index_select(0, rows.rows.own_T);
-  margins_backward(channel, rows, drows.index_select(0, rows.rows.margin_X), run.outcome.dx);
+  halos_backward(channel, rows, drows.index_select(0, rows.rows.halo_X), run.outcome.dx);
   if (channel != nullptr) run.backward_bytes = channel->sent_bytes() - run.forward_bytes;
   return run;
 }

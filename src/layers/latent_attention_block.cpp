@@ -12,7 +12,7 @@
 #include "layers/cached_lanes.h"
 #include "layers/expert.h"
 #include "layers/frame.h"
-#include "layers/key_cache.h"
+#include "layers/kv_cache.h"
 #include "layers/lane_attention.h"
 #include "layers/rank_norm.h"
 #include "layers/rotation.h"
@@ -52,7 +52,7 @@ struct LatentState final : MixerState {
 };
 
 // Narrow rows go round, with the keys' rotated part as it is turned.
-class NarrowKeys final : public TravellingKeys {
+class NarrowKeys final : public ExchangedKeys {
  public:
   // `rows_TW`: of the lane, what keys and values are made from and then the rotated part. A backward adds to
   // the gradients of both.
@@ -119,7 +119,7 @@ class LatentMixer final : public Mixer {
         weights_(latent_weights(site.own_weights())),
         gradients_(latent_weights(site.own_gradients())) {}
 
-  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
+  Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
     auto state = std::make_unique<LatentState>();
     make_narrow(rows, *state);
     const bool caches = saved == nullptr && layout.cached.cache != nullptr;
@@ -136,23 +136,23 @@ class LatentMixer final : public Mixer {
     if (saved != nullptr) *saved = std::move(state);
     return mixed;
   }
-  Mixed again(const MicroBatchLayout&, PartRows&, MixerState& saved) const override {
+  Mixed again(const RowLayout&, PartRows&, MixerState& saved) const override {
     return {values_of(static_cast<LatentState&>(saved).attended)};
   }
-  void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
+  void restore(const RowLayout& layout, PartRows& rows, MixerState& saved) const override {
     auto& own = static_cast<LatentState&>(saved);
     make_narrow(rows, own);
     layers::restore(heads_, layout, heads_of(layout, normed_and_gathered(own.narrow_SN)), own.attended);
   }
-  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
+  at::Tensor backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
 
  private:
-  ops::AttentionResult attend_with_cache(const MicroBatchLayout& layout, at::Tensor qkv_TP,
+  ops::AttentionResult attend_with_cache(const RowLayout& layout, at::Tensor qkv_TP,
                                          const at::Tensor& narrow_TN) const;
   ops::AttentionInput on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const;
   at::Tensor values_behind(const at::Tensor& out_THW) const;
-  ops::AttentionResult attend_before(const MicroBatchLayout& layout, const ops::AttentionInput& input) const;
+  ops::AttentionResult attend_before(const RowLayout& layout, const ops::AttentionInput& input) const;
   // What the weight gradients of heads need.
   void leave_products(const LatentState& saved, const at::Tensor& dq_TD, const at::Tensor& dkv_TD,
                       PartGradient& to) const;
@@ -185,13 +185,13 @@ class LatentMixer final : public Mixer {
                 1));
   }
   // Queries, keys and values as attention takes them, rotated.
-  at::Tensor heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const;
+  at::Tensor heads_of(const RowLayout& layout, const at::Tensor& narrow_TN) const;
   // What goes round of the lane's rows: keys of all heads begin with the rotated part.
   at::Tensor travelling(const at::Tensor& narrow_TN, const at::Tensor& qkv_TP) const {
     const int64_t first_key = heads_.count.queries * heads_.dimension;
     return at::cat({for_keys(narrow_TN), qkv_TP.narrow(1, first_key, latent_.rotated)}, 1);
   }
-  void turn(const MicroBatchLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
+  void turn(const RowLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
     const int64_t heads = 2 * heads_.count.queries, width = heads_.dimension;
     ops::rotate(qkv_TP.narrow(1, 0, heads * width).view({qkv_TP.size(0), heads, width}),
                 *context_.rotary->find(*latent_.rope, latent_.rotated), layout.position_T, rotation);
@@ -209,7 +209,7 @@ class LatentMixer final : public Mixer {
   LatentWeights weights_, gradients_;
 };
 
-at::Tensor LatentMixer::heads_of(const MicroBatchLayout& layout, const at::Tensor& narrow_TN) const {
+at::Tensor LatentMixer::heads_of(const RowLayout& layout, const at::Tensor& narrow_TN) const {
   const int64_t rows = narrow_TN.size(0), heads = heads_.count.queries, width = heads_.dimension;
   const at::Tensor q_THD = by_head(times_transposed(for_queries(narrow_TN).contiguous(), weights_.q_PQ));
   const at::Tensor kv_THD = by_head(times_transposed(for_keys(narrow_TN).contiguous(), weights_.kv_PK));
@@ -256,7 +256,7 @@ at::Tensor LatentMixer::values_behind(const at::Tensor& out_THW) const {
 }
 
 // Undefined where no row sees any.
-ops::AttentionResult LatentMixer::attend_before(const MicroBatchLayout& layout,
+ops::AttentionResult LatentMixer::attend_before(const RowLayout& layout,
                                                 const ops::AttentionInput& input) const {
   if (layout.cached.before.empty()) return {};
   ops::AttentionResult seen = ops::nothing_seen(input.q_TND);
@@ -267,7 +267,7 @@ ops::AttentionResult LatentMixer::attend_before(const MicroBatchLayout& layout,
 
 // The rows' own narrow rows stay for those that follow. One lane makes keys and values of these to attend to,
 // as without a cache; several have them apart, and attend to all as they lie.
-ops::AttentionResult LatentMixer::attend_with_cache(const MicroBatchLayout& layout, at::Tensor qkv_TP,
+ops::AttentionResult LatentMixer::attend_with_cache(const RowLayout& layout, at::Tensor qkv_TP,
                                                     const at::Tensor& narrow_TN) const {
   const CachedKeys cached = layout.cached.cache->of(position_);
   const at::Tensor rows_TW = travelling(narrow_TN, qkv_TP);
@@ -294,16 +294,16 @@ void LatentMixer::leave_products(const LatentState& saved, const at::Tensor& dq_
   const int kept = pending.keep(rows_TN);
   if (gradients_.q_PQ.wanted()) {
     to.inner_product(kQ, pending.keep(dq_TD), {kept, {0, q}},
-                     narrow_rows(weights_.q_PQ, gradients_.q_PQ, dq_TD, for_queries(rows_TN).contiguous()));
+                     adapter_rows(weights_.q_PQ, gradients_.q_PQ, dq_TD, for_queries(rows_TN).contiguous()));
   }
   if (gradients_.kv_PK.wanted()) {
     to.inner_product(kKv, pending.keep(dkv_TD), {kept, {q, q + latent_.kv_rank}},
-                     narrow_rows(weights_.kv_PK, gradients_.kv_PK, dkv_TD, for_keys(rows_TN).contiguous()));
+                     adapter_rows(weights_.kv_PK, gradients_.kv_PK, dkv_TD, for_keys(rows_TN).contiguous()));
   }
 }
 
-at::Tensor LatentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from,
-                                 PartRows&, PartGradient& to) const {
+at::Tensor LatentMixer::backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows&,
+                                 PartGradient& to) const {
   auto& saved = static_cast<LatentState&>(*state);
   const at::Tensor da_TV = std::move(from.da_TA);
   const int64_t rows = da_TV.size(0), heads = heads_.count.queries, width = heads_.dimension;

@@ -31,7 +31,7 @@ class OneLayer {
       return [&flats](int bucket) { return flats[static_cast<size_t>(bucket)]; };
     };
     operation_ = make_operation(context_, table_, 1, of(weights_), of(sums_));
-    flow_.layout = micro_batch_layout(pieces, 1, at::kCPU, reach_of(shape));
+    flow_.layout = row_layout(pieces, 1, at::kCPU, reach_of(shape));
   }
 
   at::Tensor row() const {
@@ -132,7 +132,7 @@ TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
     EXPECT_GE(backward, 0.8 * static_cast<double>(counted.backward));
     layer.forward(x, saved);
     layer.drop_recomputable(*saved);
-    EXPECT_EQ(saved->bytes(), counted.border * kRows);
+    EXPECT_EQ(saved->bytes(), counted.recompute_input * kRows);
     EXPECT_EQ(saved->recomputed_bytes(), counted.recomputed * kRows);
     EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
               static_cast<double>(counted.recomputed + counted.backward) + output);
@@ -176,7 +176,7 @@ TEST(Memory, RecurrentLayersHaveAtWorkNoMoreThanCounted) {
     EXPECT_GE(backward, 0.6 * static_cast<double>(counted.backward));
     layer.forward(x, saved);
     layer.drop_recomputable(*saved);
-    EXPECT_EQ(saved->bytes(), counted.border * kRows);
+    EXPECT_EQ(saved->bytes(), counted.recompute_input * kRows);
     EXPECT_EQ(saved->recomputed_bytes(), counted.recomputed * kRows);
     EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
               static_cast<double>(counted.recomputed + counted.backward) + output);

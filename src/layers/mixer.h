@@ -116,7 +116,7 @@ class PartGradient {
   void start(at::Tensor drows_TH) { left_.start_TH = std::move(drows_TH); }
   // Inner products' weight gradients: inner weight gradient += aᵀ·b of rows that the pending products keep.
   PendingProducts& pending() { return pending_; }
-  void inner_product(int inner, int a, PendingProducts::Side b, std::vector<NarrowRows> narrow = {}) {
+  void inner_product(int inner, int a, PendingProducts::Side b, std::vector<AdapterRows> narrow = {}) {
     pending_.product(first_inner_ + inner, {a}, b, std::move(narrow));
   }
   void made(int inner, at::Tensor gradient) { pending_.made(first_inner_ + inner, std::move(gradient)); }
@@ -138,7 +138,7 @@ class PartGradient {
     left_.own = own;
   }
   // A product with the gradient of the part's sum: inner weight gradient += aᵀ·dsum.
-  void add_with_sum(int inner, at::Tensor a_TX, std::vector<NarrowRows> narrow) {
+  void add_with_sum(int inner, at::Tensor a_TX, std::vector<AdapterRows> narrow) {
     left_.with_sum.push_back({inner, std::move(a_TX), std::move(narrow)});
   }
 
@@ -146,7 +146,7 @@ class PartGradient {
   struct WithSum {
     int inner;
     at::Tensor a_TX;
-    std::vector<NarrowRows> narrow;
+    std::vector<AdapterRows> narrow;
   };
   struct Left {
     std::vector<Result> results;  // in the order of add()
@@ -183,16 +183,16 @@ class Mixer {
   virtual ~Mixer() = default;
 
   // `saved` null: nothing is kept.
-  virtual Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* saved) const = 0;
+  virtual Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* saved) const = 0;
   // The same result from what is not made again, and from the part's rows.
-  virtual Mixed again(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const = 0;
+  virtual Mixed again(const RowLayout& layout, PartRows& rows, MixerState& saved) const = 0;
   // Makes again what State::made_again() lists, bit for bit.
-  virtual void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const = 0;
+  virtual void restore(const RowLayout& layout, PartRows& rows, MixerState& saved) const = 0;
   // Returns what the out product took (undefined without one, or where it is not wanted), and leaves
   // gradients in `to`.
-  virtual at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr saved, Arriving from,
-                              PartRows& rows, PartGradient& to) const = 0;
-  virtual void help(const TravellingRows& /*rows*/, Direction /*direction*/) const {}
+  virtual at::Tensor backward(const RowLayout& layout, MixerStatePtr saved, Arriving from, PartRows& rows,
+                              PartGradient& to) const = 0;
+  virtual void help(const DispatchedRows& /*rows*/, Direction /*direction*/) const {}
 };
 
 }  // namespace sluice::layers

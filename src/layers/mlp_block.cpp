@@ -20,7 +20,7 @@ class MlpMixer final : public Mixer {
  public:
   explicit MlpMixer(const model::Mlp& own) : own_(own) {}
 
-  Mixed forward(const MicroBatchLayout&, PartRows& rows, MixerStatePtr* saved) const override {
+  Mixed forward(const RowLayout&, PartRows& rows, MixerStatePtr* saved) const override {
     at::Tensor gate_up_TG = rows.product(0);
     rows.release();
     Mixed mixed{activated(own_.gate, gate_up_TG)};
@@ -31,14 +31,14 @@ class MlpMixer final : public Mixer {
     }
     return mixed;
   }
-  Mixed again(const MicroBatchLayout& layout, PartRows& rows, MixerState& saved) const override {
+  Mixed again(const RowLayout& layout, PartRows& rows, MixerState& saved) const override {
     const at::Tensor& gate_up_TG = static_cast<GatedState&>(saved).gate_up_TG;
     return gate_up_TG.defined() ? Mixed{activated(own_.gate, gate_up_TG)} : forward(layout, rows, nullptr);
   }
-  void restore(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
+  void restore(const RowLayout&, PartRows& rows, MixerState& saved) const override {
     static_cast<GatedState&>(saved).gate_up_TG = rows.product(0);
   }
-  at::Tensor backward(const MicroBatchLayout&, MixerStatePtr saved, Arriving from, PartRows&,
+  at::Tensor backward(const RowLayout&, MixerStatePtr saved, Arriving from, PartRows&,
                       PartGradient& to) const override {
     at::Tensor dgate_up_TG = std::move(static_cast<GatedState&>(*saved).gate_up_TG);
     at::Tensor a_TF = activated_backward(own_.gate, from.da_TA, dgate_up_TG);

@@ -114,7 +114,7 @@ std::vector<StatePtr> forward_layers(const Case& c, const std::vector<std::uniqu
     }
     if (c.activations == Activations::kKeep) continue;
     operations[i]->drop_recomputable(*saved[i]);
-    expect_bytes(saved[i]->bytes(), counted.border, rows, tp);
+    expect_bytes(saved[i]->bytes(), counted.recompute_input, rows, tp);
     expect_bytes(saved[i]->recomputed_bytes(), counted.recomputed, rows, tp);
   }
   return saved;
@@ -133,10 +133,10 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   LayerContext context = layer_context(c.shape, parallel, 64, at::dtype(c.dtype).device(c.device));
   if (c.logits_chunk_bytes > 0) context.logits_chunk_bytes = c.logits_chunk_bytes;
   context.loss = with_z_loss(c.z_loss);
-  context.balance_loss = c.balance_loss;
+  context.moe_aux_loss_coeff = c.moe_aux_loss_coeff;
   std::vector<PieceSpan> pieces;
   for (const int64_t length : c.lengths) pieces.push_back({length});
-  const MicroBatchLayout layout = micro_batch_layout(pieces, tp, c.device, reach_of(c.shape));
+  const RowLayout layout = row_layout(pieces, tp, c.device, reach_of(c.shape));
   const at::Tensor ids = row_values(data.ids, layout, c.device);
   std::vector<int64_t> row_targets = data.targets;
   row_targets.resize(static_cast<size_t>(layout.rows), -1);
@@ -630,10 +630,12 @@ TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
 
 constexpr auto name_of_variation = [](const auto& info) { return info.param.name; };
 INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()), name_of_variation);
-INSTANTIATE_TEST_SUITE_P(NormsAndMlps, Families, testing::ValuesIn(norm_and_mlp_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(NormsAndMlps, Families, testing::ValuesIn(norm_and_mlp_variations()),
+                         name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Positions, Families, testing::ValuesIn(position_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(PartsOfFamilies, Families, testing::ValuesIn(part_variations()), name_of_variation);
-INSTANTIATE_TEST_SUITE_P(LayersOfFamilies, Families, testing::ValuesIn(layer_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(LayersOfFamilies, Families, testing::ValuesIn(layer_variations()),
+                         name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()), name_of_variation);
@@ -671,7 +673,7 @@ TEST(Model, LayersOfTheirOwnEqualAutograd) {
 TEST(Model, BalanceOfExpertsIsThatOfWholeSequences) {
   Case c{small_shape(12, 4, true), {5, 1, 9, 17, 2, 1}};
   c.shape.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true};
-  c.balance_loss = 0.3;
+  c.moe_aux_loss_coeff = 0.3;
   const Data data = random_data(c);
   for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
 }
@@ -680,7 +682,7 @@ TEST(Model, BalanceOfExpertsIsThatOfWholeSequences) {
 TEST(Model, BalanceOfExpertsOverTheLastStepIsByItsLoads) {
   Case c{small_shape(12, 4, true), {5, 1, 9, 17, 2, 1}};
   c.shape.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true, .remembers_loads = true};
-  c.balance_loss = 0.3;
+  c.moe_aux_loss_coeff = 0.3;
   const Data data = random_data(c);
   for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
 }

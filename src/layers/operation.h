@@ -12,7 +12,7 @@
 
 #include "layers/context.h"
 #include "layers/head.h"
-#include "layers/micro_batch_layout.h"
+#include "layers/row_layout.h"
 #include "model/purpose.h"
 
 namespace sluice::layers {
@@ -41,7 +41,7 @@ using StatePtr = std::unique_ptr<State>;  // null: nothing
 
 // A micro-batch on its way through a stage.
 struct Flow {
-  MicroBatchLayout layout;
+  RowLayout layout;
   at::Tensor id_T;           // what the embedding reads
   Targets targets;           // what the head compares with
   at::Tensor activation_SH;  // on its way forward
@@ -80,7 +80,7 @@ class Operation {
 
   // What a lane without rows of its own does while others of its expert group go that way: their rows may
   // visit its experts.
-  virtual void help(const TravellingRows& /*rows*/, Direction /*direction*/) const {}
+  virtual void help(const DispatchedRows& /*rows*/, Direction /*direction*/) const {}
 };
 
 }  // namespace sluice::layers

@@ -11,7 +11,7 @@ namespace sluice::layers {
 
 OperationShards::OperationShards(const model::ParameterTable& table, int64_t position,
                                  const FlatShards& flats, Of of, const model::Cut& cut,
-                                 const Narrowing& narrowing)
+                                 const LowPrecision& narrowing)
     : kind_(table.program.kind_at(position)),
       adapter_factor_(table.shape.lora.rank > 0 ? table.shape.lora.factor() : 0),
       cut_(cut),
@@ -48,7 +48,7 @@ at::Tensor OperationShards::vector(std::string_view role) const {
 }
 
 Matrix OperationShards::matrix(std::string_view role) const {
-  Matrix matrix{.w_AB = tensor(role), .adapters = {}, .factor = adapter_factor_, .narrowing = narrowing_};
+  Matrix matrix{.w_AB = tensor(role), .adapters = {}, .factor = adapter_factor_, .low_precision = narrowing_};
   const std::vector<model::Parameter>& parameters = kind_.parameters();
   const auto of = std::ranges::find(parameters, role, &model::Parameter::role);
   for (const model::Parameter& left : parameters) {

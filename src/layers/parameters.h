@@ -25,7 +25,7 @@ class OperationShards {
   enum class Of : uint8_t { kWeights, kGradients };
   // Where `flats` is empty there is nothing.
   OperationShards(const model::ParameterTable& table, int64_t position, const FlatShards& flats, Of of,
-                  const model::Cut& cut, const Narrowing& narrowing = {});
+                  const model::Cut& cut, const LowPrecision& narrowing = {});
 
   at::Tensor tensor(std::string_view role) const { return find(role, model::Factor::kNone, 0); }
   at::Tensor vector(std::string_view role) const;
@@ -44,7 +44,7 @@ class OperationShards {
   const model::Kind& kind_;
   double adapter_factor_ = 0;
   model::Cut cut_;
-  Narrowing narrowing_;
+  LowPrecision narrowing_;
   std::vector<View> views_;
 };
 

@@ -21,8 +21,8 @@ class Part {
 
   // Adds to the rows that pass what the part makes of x_SH: the same rows, or of a part beside the first one
   // the layer's (model::Part::beside). What the backward needs of it goes to `saved`, unless that is null.
-  virtual at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH,
-                             const at::Tensor& passing_SH, StatePtr* saved) const = 0;
+  virtual at::Tensor forward(const RowLayout& layout, const at::Tensor& x_SH, const at::Tensor& passing_SH,
+                             StatePtr* saved) const = 0;
 
   // The rows that the part took, as its state has them. A part beside the first one keeps none: they are lent
   // before anything else is asked of its state.
@@ -34,10 +34,9 @@ class Part {
   enum class Input : uint8_t { kKept, kMadeAgain };
   virtual void drop_recomputable(State& saved, Input input) const = 0;
   // The forward's result from what drop_recomputable() left, its input kept.
-  virtual at::Tensor result(const MicroBatchLayout& layout, State& saved,
-                            const at::Tensor& passing_SH) const = 0;
+  virtual at::Tensor result(const RowLayout& layout, State& saved, const at::Tensor& passing_SH) const = 0;
   // Makes what is missing again, bit for bit. `x_SH`: the input where it was not kept, else undefined.
-  virtual void restore(const MicroBatchLayout& layout, State& saved, const at::Tensor& x_SH) const = 0;
+  virtual void restore(const RowLayout& layout, State& saved, const at::Tensor& x_SH) const = 0;
 
   // Of the sum that the part added to, and what the gradient of its input is added to: the same, or what
   // parts beside it gave.
@@ -45,7 +44,7 @@ class Part {
     at::Tensor dy_SH, dpassing_SH;
   };
   // B: returns dx and leaves in `deferred` what W needs. dy_SH is kept there.
-  virtual at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr saved, const Gradients& from,
+  virtual at::Tensor backward_input(const RowLayout& layout, StatePtr saved, const Gradients& from,
                                     StatePtr& deferred) const = 0;
   // What W can gather again, where it does not follow at once.
   virtual void drop_gathered(State& deferred) const = 0;
@@ -53,12 +52,12 @@ class Part {
   virtual void backward_weight(StatePtr deferred) const = 0;
 
   // See Operation.
-  virtual void help(const TravellingRows& /*rows*/, Direction /*direction*/) const {}
+  virtual void help(const DispatchedRows& /*rows*/, Direction /*direction*/) const {}
 };
 
 // Those of an adapter's rows that there are.
-inline void add_rows(std::vector<NarrowRows>& narrow, std::vector<SavedRows>& rows) {
-  for (NarrowRows& each : narrow) {
+inline void add_rows(std::vector<AdapterRows>& narrow, std::vector<SavedRows>& rows) {
+  for (AdapterRows& each : narrow) {
     rows.push_back({each.a_TK});
     rows.push_back({each.b_TK});
   }

@@ -4,7 +4,7 @@
 #include <ATen/ops/sum.h>
 
 #include "layers/part.h"
-#include "ops/visits.h"
+#include "ops/expert_assignments.h"
 
 namespace sluice::layers {
 
@@ -13,7 +13,7 @@ int PendingProducts::keep(at::Tensor rows, at::Tensor gathered) {
   return static_cast<int>(rows_.size()) - 1;
 }
 
-void PendingProducts::product(int slot, Side a, Side b, std::vector<NarrowRows> narrow) {
+void PendingProducts::product(int slot, Side a, Side b, std::vector<AdapterRows> narrow) {
   use(a);
   use(b);
   products_.push_back({Kind::kProduct, slot, a, b, std::move(narrow)});
@@ -56,7 +56,8 @@ void PendingProducts::release(Side side) {
 
 void PendingProducts::add_visits(const Product& product, const Matrix& gradient,
                                  const TensorParallel& parallel) {
-  const ops::Visits visits = ops::visits_of(rows_[static_cast<size_t>(product.ids)].own, product.experts);
+  const ops::ExpertAssignments visits =
+      ops::expert_assignments_of(rows_[static_cast<size_t>(product.ids)].own, product.experts);
   const at::Tensor a_VX = taken(product.a, parallel), b_TY = taken(product.b, parallel);
   const at::Tensor all_EXY = gradient.w_AB.view({product.own, -1, gradient.w_AB.size(-1)});
   for (int64_t expert = 0; expert < product.own; ++expert) {

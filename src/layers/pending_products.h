@@ -32,7 +32,7 @@ class PendingProducts final : public State {
   int keep(at::Tensor rows, at::Tensor gathered = {});
 
   // gradient[slot] += aᵀ·b. `narrow`: of the matrix's adapters (product.h).
-  void product(int slot, Side a, Side b, std::vector<NarrowRows> narrow = {});
+  void product(int slot, Side a, Side b, std::vector<AdapterRows> narrow = {});
   // The same expert by expert: `a` has visits in the order of experts, `b` rows, `id_TK` the experts of
   // these. The gradient has as many rows of each of the first `own` experts.
   void visits(int slot, Side a, Side b, at::Tensor id_TK, int64_t experts, int64_t own);
@@ -58,7 +58,7 @@ class PendingProducts final : public State {
     Kind kind;
     int slot;
     Side a, b;
-    std::vector<NarrowRows> narrow;
+    std::vector<AdapterRows> narrow;
     int ids = -1;
     int64_t experts = 0, own = 0;
   };

@@ -37,9 +37,9 @@ struct PolicyLossOptions {
 
 // What the loss sums beside itself, over rows with their weights' share left out.
 enum class PolicyNote : uint8_t {
-  kClipped,     // rows whose advantage pulls no more
-  kDivergence,  // k3 from the reference
-  kGap,         // |log-probability − the rollout's|
+  kClipped,             // rows whose advantage pulls no more
+  kReferenceKl,         // k3 from the reference
+  kRolloutLogprobDiff,  // |log-probability − the rollout's|
 };
 inline constexpr int64_t kPolicyNotes = 3;
 

@@ -97,14 +97,16 @@ TEST(PolicyLossTest, OnPolicyIsThePolicyGradient) {
   const at::Tensor expected_RV =
       (at::softmax(rows.logits_RV, 1) - at::one_hot(rows.target_R, 9)) * factor_R.unsqueeze(1);
   EXPECT_LT((actual.dlogits_RV - expected_RV).abs().max().item<double>(), 1e-13);
-  for (const PolicyNote note : {PolicyNote::kClipped, PolicyNote::kDivergence, PolicyNote::kGap})
+  for (const PolicyNote note :
+       {PolicyNote::kClipped, PolicyNote::kReferenceKl, PolicyNote::kRolloutLogprobDiff})
     EXPECT_EQ(actual.notes_K[static_cast<int64_t>(note)].item<double>(), 0);
 }
 
 TEST(PolicyLossTest, NotesCountTheGapOfARollout) {
   const Rows rows = random_rows(50, 9, /*known=*/true);
   const Found actual = found(rows, {});
-  EXPECT_NEAR(actual.notes_K[static_cast<int64_t>(PolicyNote::kGap)].item<double>(), 50 * 0.25, 1e-10);
+  EXPECT_NEAR(actual.notes_K[static_cast<int64_t>(PolicyNote::kRolloutLogprobDiff)].item<double>(), 50 * 0.25,
+              1e-10);
   EXPECT_GT(actual.notes_K[static_cast<int64_t>(PolicyNote::kClipped)].item<double>(), 0);
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "ops/linear.h"
-#include "ops/narrow_product.h"
+#include "ops/low_precision_gemm.h"
 
 namespace sluice::layers {
 namespace {
@@ -24,34 +24,34 @@ void add_adapted(at::Tensor& y_TB, const at::Tensor& x_TA, const Matrix& matrix)
 
 double squares(const at::Tensor& x) { return x.to(at::kFloat).square().sum().item<double>(); }
 
-bool is_narrow(const Narrowing& narrowing) { return narrowing.format != base::ProductFormat::kAsComputed; }
+bool is_narrow(const LowPrecision& narrowing) { return narrowing.format != base::GemmFormat::kAsComputed; }
 
 // left·rightᵀ, which `exact` computes as the run does.
 template <typename Exact>
-at::Tensor product(const Narrowing& narrowing, const at::Tensor& left_MK, const at::Tensor& right_NK,
+at::Tensor product(const LowPrecision& narrowing, const at::Tensor& left_MK, const at::Tensor& right_NK,
                    Exact exact) {
   if (narrowing.errors != nullptr) {
-    using enum ProductErrors::Figure;
+    using enum GemmErrors::Figure;
     const at::Tensor wide = exact();
-    const at::Tensor rounded = ops::narrow_product(narrowing.errors->format, left_MK, right_NK);
+    const at::Tensor rounded = ops::low_precision_gemm(narrowing.errors->format, left_MK, right_NK);
     narrowing.errors->add(narrowing.layer, narrowing.errors->backward ? kInputGradient : kForward,
                           rounded - wide, wide);
   }
-  return is_narrow(narrowing) ? ops::narrow_product(narrowing.format, left_MK, right_NK) : exact();
+  return is_narrow(narrowing) ? ops::low_precision_gemm(narrowing.format, left_MK, right_NK) : exact();
 }
 
-void add_weight_gradient(const Narrowing& narrowing, const at::Tensor& gradient_AB, const at::Tensor& a_TA,
+void add_weight_gradient(const LowPrecision& narrowing, const at::Tensor& gradient_AB, const at::Tensor& a_TA,
                          const at::Tensor& b_TB) {
   if (narrowing.errors != nullptr) {
-    using enum ProductErrors::Figure;
+    using enum GemmErrors::Figure;
     const at::Tensor exact_AB = at::zeros_like(gradient_AB);
     ops::accumulate_weight_gradient(exact_AB, a_TA, b_TB);
-    const at::Tensor rounded_AB = ops::narrow_product(narrowing.errors->format, a_TA.t(), b_TB.t());
+    const at::Tensor rounded_AB = ops::low_precision_gemm(narrowing.errors->format, a_TA.t(), b_TB.t());
     narrowing.errors->add(narrowing.layer, kWeightGradient, rounded_AB - exact_AB, exact_AB);
     narrowing.errors->add(narrowing.layer, kGradientSquares, squares(exact_AB));
   }
   if (is_narrow(narrowing)) {
-    ops::add_narrow_product(narrowing.format, gradient_AB, a_TA.t(), b_TB.t());
+    ops::add_low_precision_gemm(narrowing.format, gradient_AB, a_TA.t(), b_TB.t());
   } else {
     ops::accumulate_weight_gradient(gradient_AB, a_TA, b_TB);
   }
@@ -59,14 +59,14 @@ void add_weight_gradient(const Narrowing& narrowing, const at::Tensor& gradient_
 
 }  // namespace
 
-void ProductErrors::add(int64_t layer, Figure figure, double value) {
+void GemmErrors::add(int64_t layer, Figure figure, double value) {
   if (by_layer.size() <= static_cast<size_t>(layer)) by_layer.resize(static_cast<size_t>(layer) + 1);
   Sum& sum = by_layer[static_cast<size_t>(layer)][static_cast<size_t>(figure)];
   sum.sum += value;
   ++sum.count;
 }
 
-void ProductErrors::add(int64_t layer, Figure figure, const at::Tensor& part, const at::Tensor& whole) {
+void GemmErrors::add(int64_t layer, Figure figure, const at::Tensor& part, const at::Tensor& whole) {
   const double own = squares(whole);
   add(layer, figure, own > 0 ? squares(part) / own : 0);
 }
@@ -79,14 +79,14 @@ bool Matrix::wanted() const {
 
 at::Tensor times(const at::Tensor& x_TA, const Matrix& matrix) {
   at::Tensor y_TB =
-      product(matrix.narrowing, x_TA, matrix.w_AB.t(), [&] { return ops::times(x_TA, matrix.w_AB); });
+      product(matrix.low_precision, x_TA, matrix.w_AB.t(), [&] { return ops::times(x_TA, matrix.w_AB); });
   add_adapted(y_TB, x_TA, matrix);
   return y_TB;
 }
 
 at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix) {
-  const at::Tensor y_TA =
-      product(matrix.narrowing, x_TB, matrix.w_AB, [&] { return ops::times_transposed(x_TB, matrix.w_AB); });
+  const at::Tensor y_TA = product(matrix.low_precision, x_TB, matrix.w_AB,
+                                  [&] { return ops::times_transposed(x_TB, matrix.w_AB); });
   for (const Adapter& adapter : matrix.adapters) {
     met(adapter, y_TA)
         .addmm_(ops::times_transposed(x_TB, adapter.right_KB), adapter.left_NK.t(), 1, matrix.factor);
@@ -95,16 +95,16 @@ at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix) {
 }
 
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const Matrix& matrix) {
-  const Narrowing& narrowing = matrix.narrowing;
+  const LowPrecision& narrowing = matrix.low_precision;
   if (is_narrow(narrowing) || narrowing.errors != nullptr) return base_TB + times(x_TA, matrix);
   at::Tensor y_TB = ops::add_times(base_TB, x_TA, matrix.w_AB);
   add_adapted(y_TB, x_TA, matrix);
   return y_TB;
 }
 
-std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
-                                    const at::Tensor& b_SB, const TensorParallel& parallel) {
-  std::vector<NarrowRows> narrow(gradient.adapters.size());
+std::vector<AdapterRows> adapter_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
+                                      const at::Tensor& b_SB, const TensorParallel& parallel) {
+  std::vector<AdapterRows> narrow(gradient.adapters.size());
   for (size_t i = 0; i < narrow.size(); ++i) {
     const Adapter& adapter = matrix.adapters[i];
     if (gradient.adapters[i].right_KB.defined()) {
@@ -118,14 +118,14 @@ std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient
   return narrow;
 }
 
-std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
-                                    const at::Tensor& b_TB) {
-  return narrow_rows(matrix, gradient, a_TA, b_TB, {});
+std::vector<AdapterRows> adapter_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
+                                      const at::Tensor& b_TB) {
+  return adapter_rows(matrix, gradient, a_TA, b_TB, {});
 }
 
-void accumulate_gradient(const Matrix& gradient, const std::vector<NarrowRows>& narrow,
+void accumulate_gradient(const Matrix& gradient, const std::vector<AdapterRows>& narrow,
                          const at::Tensor& a_TA, const at::Tensor& b_TB) {
-  if (gradient.defined()) add_weight_gradient(gradient.narrowing, gradient.w_AB, a_TA, b_TB);
+  if (gradient.defined()) add_weight_gradient(gradient.low_precision, gradient.w_AB, a_TA, b_TB);
   for (size_t i = 0; i < gradient.adapters.size(); ++i) {
     const auto& [left_NK, right_KB, first_row] = gradient.adapters[i];
     if (left_NK.defined()) {

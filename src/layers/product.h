@@ -12,14 +12,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/product_format.h"
+#include "base/gemm_format.h"
 #include "layers/tensor_parallel.h"
 
 namespace sluice::layers {
 
 // What rounding to a format would add to the products of layers, as a step computes them both ways, and how
 // much of the residual stream and of the gradient that touches.
-struct ProductErrors {
+struct GemmErrors {
   // All of a layer, and in the mean but for the last: the square of a product's error over the product's own,
   // by what it computes; the square of what the layer adds to activations, or to their gradient, over that of
   // the result; the square of its matrices' gradient.
@@ -36,7 +36,7 @@ struct ProductErrors {
     double sum = 0;
     int64_t count = 0;
   };
-  base::ProductFormat format = base::ProductFormat::kAsComputed;  // that is asked about
+  base::GemmFormat format = base::GemmFormat::kAsComputed;  // that is asked about
   std::vector<std::array<Sum, kFigures>> by_layer;
   bool backward = false;  // whether inputs' gradients are being computed, not activations
 
@@ -46,9 +46,9 @@ struct ProductErrors {
 };
 
 // How the products of a layer are computed.
-struct Narrowing {
-  base::ProductFormat format = base::ProductFormat::kAsComputed;
-  ProductErrors* errors = nullptr;  // borrowed, added to; null: nobody asks
+struct LowPrecision {
+  base::GemmFormat format = base::GemmFormat::kAsComputed;
+  GemmErrors* errors = nullptr;  // borrowed, added to; null: nobody asks
   int64_t layer = -1;
 };
 
@@ -64,8 +64,8 @@ struct Adapter {
 struct Matrix {
   at::Tensor w_AB;
   std::vector<Adapter> adapters;
-  double factor = 0;         // of the adapters
-  Narrowing narrowing = {};  // of products with w; those with adapters are as the run computes
+  double factor = 0;                // of the adapters
+  LowPrecision low_precision = {};  // of products with w; those with adapters are as the run computes
 
   bool defined() const { return w_AB.defined(); }
   // Of a gradient: whether any of it is wanted.
@@ -81,17 +81,17 @@ at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const Ma
 
 // Of rows whose aᵀ·b is the gradient of w: what an adapter's factors make of them, so that its gradients need
 // no parameters any more. Undefined where they are not wanted.
-struct NarrowRows {
+struct AdapterRows {
   at::Tensor a_TK;  // factor · a·left
   at::Tensor b_TK;  // factor · b·rightᵀ
 };
-std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
-                                    const at::Tensor& b_TB);
+std::vector<AdapterRows> adapter_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
+                                      const at::Tensor& b_TB);
 // The same where each TP rank has a shard of b's rows.
-std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
-                                    const at::Tensor& b_SB, const TensorParallel& parallel);
+std::vector<AdapterRows> adapter_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
+                                      const at::Tensor& b_SB, const TensorParallel& parallel);
 // Adds to what is wanted of `gradient`, that of w being aᵀ·b (ops::accumulate_weight_gradient).
-void accumulate_gradient(const Matrix& gradient, const std::vector<NarrowRows>& narrow,
+void accumulate_gradient(const Matrix& gradient, const std::vector<AdapterRows>& narrow,
                          const at::Tensor& a_TA, const at::Tensor& b_TB);
 // The same of a matrix that has no adapters; nothing where its gradient is undefined.
 void accumulate_gradient(const at::Tensor& gradient_AB, const at::Tensor& a_TA, const at::Tensor& b_TB);

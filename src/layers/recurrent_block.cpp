@@ -14,7 +14,7 @@
 #include "layers/context.h"
 #include "layers/frame.h"
 #include "layers/head_exchange.h"
-#include "layers/key_cache.h"
+#include "layers/kv_cache.h"
 #include "layers/lane_recurrence.h"
 #include "layers/recurrent_heads.h"
 #include "layers/recurrent_rule.h"
@@ -98,7 +98,7 @@ class RecurrentMixer final : public Mixer {
         rule_(make_rule(site, part.mixer)),
         own_(rule_->own()) {}
 
-  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* kept) const override {
+  Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* kept) const override {
     auto state = std::make_unique<RecurrentState>();
     RecurrentState& saved = *state;
     first_half(layout, rows, saved);
@@ -106,7 +106,7 @@ class RecurrentMixer final : public Mixer {
     if (stays) {
       take_cached(layout.cached, saved);
     } else {
-      saved.margin_XC = margins_of(context_.lanes, layout.recurrent, saved.qkv_AC);
+      saved.margin_XC = halos_of(context_.lanes, layout.recurrent, saved.qkv_AC);
     }
     {
       const RecurrentMix mixed = mix(layout, saved);
@@ -123,38 +123,37 @@ class RecurrentMixer final : public Mixer {
     if (kept != nullptr) *kept = std::move(state);
     return result;
   }
-  Mixed again(const MicroBatchLayout&, PartRows& rows, MixerState& state) const override {
+  Mixed again(const RowLayout&, PartRows& rows, MixerState& state) const override {
     const at::Tensor gate_TV = rule_->gate(rows);
     rows.release();
     return {rule_->gated_norm(static_cast<RecurrentState&>(state).out_TV, gate_TV)};
   }
-  void restore(const MicroBatchLayout& layout, PartRows& rows, MixerState& state) const override {
+  void restore(const RowLayout& layout, PartRows& rows, MixerState& state) const override {
     first_half(layout, rows, static_cast<RecurrentState&>(state));
   }
 
-  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
+  at::Tensor backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
 
  private:
-  LaneHeads own_heads(const MicroBatchLayout& layout) const {
+  LaneHeads own_heads(const RowLayout& layout) const {
     const bool exchanges = layout.recurrent_heads.exchanges();
     return rule_->heads_of(exchanges ? layout.recurrent_heads.lanes() : 1,
                            exchanges ? layout.recurrent_heads.lane : 0);
   }
   using Columns = std::vector<base::Interval> (LaneHeads::*)() const;
-  HeadCut cut(const MicroBatchLayout& layout, Columns some) const {
+  HeadCut cut(const RowLayout& layout, Columns some) const {
     HeadCut all;
     for (int lane = 0; lane < layout.recurrent_heads.lanes(); ++lane)
       all.push_back((rule_->heads_of(layout.recurrent_heads.lanes(), lane).*some)());
     return all;
   }
   // Columns of this lane's rows as those of its head group's, and back; a column travels as a head.
-  at::Tensor to_attended_rows(const MicroBatchLayout& layout, const at::Tensor& x_TW, Columns some) const {
+  at::Tensor to_attended_rows(const RowLayout& layout, const at::Tensor& x_TW, Columns some) const {
     if (!layout.recurrent_heads.exchanges()) return x_TW;
     return to_heads(*context_.lanes, layout.recurrent_heads, cut(layout, some), x_TW.unsqueeze(2)).squeeze(2);
   }
-  at::Tensor to_own_rows(const MicroBatchLayout& layout, const at::Tensor& y_AW, Columns some,
-                         int64_t width) const {
+  at::Tensor to_own_rows(const RowLayout& layout, const at::Tensor& y_AW, Columns some, int64_t width) const {
     if (!layout.recurrent_heads.exchanges()) return y_AW;
     at::Tensor x_TW = at::empty({layout.rows, width}, y_AW.options());
     to_tokens(*context_.lanes, layout.recurrent_heads, cut(layout, some), y_AW.unsqueeze(2),
@@ -162,7 +161,7 @@ class RecurrentMixer final : public Mixer {
     return x_TW;
   }
 
-  void first_half(const MicroBatchLayout& layout, PartRows& rows, RecurrentState& saved) const {
+  void first_half(const RowLayout& layout, PartRows& rows, RecurrentState& saved) const {
     Projected made = rule_->project(rows);
     rows.release();
     saved.qkv_AC = to_attended_rows(layout, made.qkv_TC, &LaneHeads::qkv);
@@ -171,21 +170,21 @@ class RecurrentMixer final : public Mixer {
     saved.gate_TV = std::move(made.gate_TV);
   }
 
-  RecurrentMix mix(const MicroBatchLayout& layout, const RecurrentState& saved) const;
+  RecurrentMix mix(const RowLayout& layout, const RecurrentState& saved) const;
   struct MixedGradient {
     at::Tensor dqkv_AC, drate_AR;
   };
   // Takes the gradient of the recurrence's result to that of what its input was made of.
-  MixedGradient through_recurrence(const MicroBatchLayout& layout, const RecurrentState& saved,
+  MixedGradient through_recurrence(const RowLayout& layout, const RecurrentState& saved,
                                    const at::Tensor& dout_AV, PartGradient& to) const;
   // Takes gradients of what mix() made to those of what it was made of.
-  MixedGradient mix_backward(const MicroBatchLayout& layout, const RecurrentState& saved,
-                             const RecurrentMix& mixed, ops::RecurrenceGradient gradient,
+  MixedGradient mix_backward(const RowLayout& layout, const RecurrentState& saved, const RecurrentMix& mixed,
+                             ops::RecurrenceGradient gradient,
                              const ops::ShortConvolution& dconvolution) const;
-  at::Tensor convolution_backward(const MicroBatchLayout& layout, const RecurrentMix& mixed,
+  at::Tensor convolution_backward(const RowLayout& layout, const RecurrentMix& mixed,
                                   const at::Tensor& dall_AC, const ops::ShortConvolution& dconvolution) const;
   // Adds a lane's part of the convolution's gradients.
-  void add_convolution(const MicroBatchLayout& layout, const ops::ShortConvolution& dconvolution,
+  void add_convolution(const RowLayout& layout, const ops::ShortConvolution& dconvolution,
                        PartGradient& to) const;
 
   // States and rows of margins of texts that go on; zeros of those that begin.
@@ -199,8 +198,7 @@ class RecurrentMixer final : public Mixer {
     saved.begin_PHKD = taken(states.state_LHKD);
     saved.margin_XC = taken(states.last_LMC).flatten(0, 1);
   }
-  void put_cached(const MicroBatchLayout& layout, const at::Tensor& end_PHKD,
-                  const at::Tensor& marginal_RC) const {
+  void put_cached(const RowLayout& layout, const at::Tensor& end_PHKD, const at::Tensor& marginal_RC) const {
     const CachedStates& states = layout.cached.cache->states_of(position_);
     at::Tensor state_LHKD = states.state_LHKD, last_LMC = states.last_LMC;
     state_LHKD.index_copy_(0, layout.cached.slot_P, end_PHKD);
@@ -221,7 +219,7 @@ class RecurrentMixer final : public Mixer {
   const model::StateHeads& own_;
 };
 
-RecurrentMix RecurrentMixer::mix(const MicroBatchLayout& layout, const RecurrentState& saved) const {
+RecurrentMix RecurrentMixer::mix(const RowLayout& layout, const RecurrentState& saved) const {
   const LaneHeads heads = own_heads(layout);
   RecurrentMix mixed;
   at::Tensor all_AC;
@@ -229,7 +227,7 @@ RecurrentMix RecurrentMixer::mix(const MicroBatchLayout& layout, const Recurrent
     mixed.convolution.w_CW = taken(weights().convolution_CW, heads.convolution());
     if (weights().convolution_bias_C.defined())
       mixed.convolution.bias_C = taken(weights().convolution_bias_C, heads.convolution());
-    mixed.marginal_RC = ops::with_margins(layout.recurrent.rows, saved.qkv_AC, saved.margin_XC);
+    mixed.marginal_RC = ops::with_halos(layout.recurrent.rows, saved.qkv_AC, saved.margin_XC);
     all_AC = ops::short_convolution(layout.recurrent.rows, mixed.marginal_RC, mixed.convolution);
   } else {
     all_AC = wide(saved.qkv_AC);
@@ -256,20 +254,20 @@ RecurrentMix RecurrentMixer::mix(const MicroBatchLayout& layout, const Recurrent
   return mixed;
 }
 
-at::Tensor RecurrentMixer::convolution_backward(const MicroBatchLayout& layout, const RecurrentMix& mixed,
+at::Tensor RecurrentMixer::convolution_backward(const RowLayout& layout, const RecurrentMix& mixed,
                                                 const at::Tensor& dall_AC,
                                                 const ops::ShortConvolution& dconvolution) const {
   if (!convolves()) return dall_AC;
-  const ops::MarginRows& rows = layout.recurrent.rows;
+  const ops::HaloRows& rows = layout.recurrent.rows;
   const at::Tensor drows_RC =
       ops::short_convolution_backward(rows, dall_AC, mixed.marginal_RC, mixed.convolution, dconvolution);
   const at::Tensor dqkv_AC = drows_RC.index_select(0, rows.own_T);
-  if (layout.recurrent.margins.any())
-    margins_backward(context_.lanes, layout.recurrent, drows_RC.index_select(0, rows.margin_X), dqkv_AC);
+  if (layout.recurrent.halos.any())
+    halos_backward(context_.lanes, layout.recurrent, drows_RC.index_select(0, rows.halo_X), dqkv_AC);
   return dqkv_AC;
 }
 
-RecurrentMixer::MixedGradient RecurrentMixer::mix_backward(const MicroBatchLayout& layout,
+RecurrentMixer::MixedGradient RecurrentMixer::mix_backward(const RowLayout& layout,
                                                            const RecurrentState& saved,
                                                            const RecurrentMix& mixed,
                                                            ops::RecurrenceGradient gradient,
@@ -289,8 +287,8 @@ RecurrentMixer::MixedGradient RecurrentMixer::mix_backward(const MicroBatchLayou
   return {convolution_backward(layout, mixed, dall_AC, dconvolution).to(type), rates.drate_AR.to(type)};
 }
 
-void RecurrentMixer::add_convolution(const MicroBatchLayout& layout,
-                                     const ops::ShortConvolution& dconvolution, PartGradient& to) const {
+void RecurrentMixer::add_convolution(const RowLayout& layout, const ops::ShortConvolution& dconvolution,
+                                     PartGradient& to) const {
   const std::vector<base::Interval> rows = own_heads(layout).convolution();
   if (dconvolution.bias_C.defined()) add_back(dconvolution.bias_C, rows, gradients().convolution_bias_C);
   if (!dconvolution.w_CW.defined()) return;
@@ -299,7 +297,7 @@ void RecurrentMixer::add_convolution(const MicroBatchLayout& layout,
   to.made(RecurrentRule::kConvolution, whole_CW);
 }
 
-RecurrentMixer::MixedGradient RecurrentMixer::through_recurrence(const MicroBatchLayout& layout,
+RecurrentMixer::MixedGradient RecurrentMixer::through_recurrence(const RowLayout& layout,
                                                                  const RecurrentState& saved,
                                                                  const at::Tensor& dout_AV,
                                                                  PartGradient& to) const {
@@ -323,8 +321,8 @@ RecurrentMixer::MixedGradient RecurrentMixer::through_recurrence(const MicroBatc
   return gradient;
 }
 
-at::Tensor RecurrentMixer::backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from,
-                                    PartRows&, PartGradient& to) const {
+at::Tensor RecurrentMixer::backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows&,
+                                    PartGradient& to) const {
   auto& saved = static_cast<RecurrentState&>(*state);
   at::Tensor a_TV;
   if (to.wants_out()) a_TV = rule_->gated_norm(saved.out_TV, saved.gate_TV);

@@ -10,8 +10,8 @@
 #include <limits>
 #include <tuple>
 
+#include "ops/expert_assignments.h"
 #include "ops/linear.h"
-#include "ops/visits.h"
 
 namespace sluice::layers {
 

@@ -14,7 +14,7 @@
 #include "layers/context.h"
 #include "layers/frame.h"
 #include "layers/head_exchange.h"
-#include "layers/key_cache.h"
+#include "layers/kv_cache.h"
 #include "layers/lane_recurrence.h"
 #include "layers/recurrent_heads.h"
 #include "model/roles.h"
@@ -51,15 +51,15 @@ class ShortConvolutionMixer final : public Mixer {
         weights_(convolution_of(site.own_weights())),
         gradients_(convolution_of(site.own_gradients())) {}
 
-  Mixed forward(const MicroBatchLayout& layout, PartRows& rows, MixerStatePtr* kept) const override {
+  Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* kept) const override {
     auto state = std::make_unique<ShortConvolutionState>();
     state->product_TX = rows.product(0);
     rows.release();
     const at::Tensor input_AC = to_attended_rows(layout, input_of(state->product_TX));
     const bool stays = layout.cached.cache != nullptr;
     state->margin_XC =
-        stays ? cached_margins(layout.cached) : margins_of(context_.lanes, layout.recurrent, input_AC);
-    const at::Tensor marginal_RC = ops::with_margins(layout.recurrent.rows, input_AC, state->margin_XC);
+        stays ? cached_margins(layout.cached) : halos_of(context_.lanes, layout.recurrent, input_AC);
+    const at::Tensor marginal_RC = ops::with_halos(layout.recurrent.rows, input_AC, state->margin_XC);
     const at::Tensor made_AC =
         ops::linear_convolution(layout.recurrent.rows, marginal_RC, own_channels(layout, weights_))
             .to(input_AC.scalar_type());
@@ -69,7 +69,7 @@ class ShortConvolutionMixer final : public Mixer {
     if (kept != nullptr) *kept = std::move(state);
     return result;
   }
-  Mixed again(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
+  Mixed again(const RowLayout&, PartRows& rows, MixerState& saved) const override {
     auto& own = static_cast<ShortConvolutionState&>(saved);
     if (own.product_TX.defined()) return {output_of(own)};
     ShortConvolutionState made;
@@ -78,12 +78,12 @@ class ShortConvolutionMixer final : public Mixer {
     made.made_TC = own.made_TC;
     return {output_of(made)};
   }
-  void restore(const MicroBatchLayout&, PartRows& rows, MixerState& saved) const override {
+  void restore(const RowLayout&, PartRows& rows, MixerState& saved) const override {
     static_cast<ShortConvolutionState&>(saved).product_TX = rows.product(0);
     rows.release();
   }
 
-  at::Tensor backward(const MicroBatchLayout& layout, MixerStatePtr state, Arriving from, PartRows&,
+  at::Tensor backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows&,
                       PartGradient& to) const override {
     auto& saved = static_cast<ShortConvolutionState&>(*state);
     at::Tensor a_TC;
@@ -111,32 +111,32 @@ class ShortConvolutionMixer final : public Mixer {
   }
 
   LaneHeads heads_of(int lanes, int lane) const { return {{own_}, context_.parallel.tp, lanes, lane}; }
-  HeadCut cut(const MicroBatchLayout& layout) const {
+  HeadCut cut(const RowLayout& layout) const {
     HeadCut all;
     for (int lane = 0; lane < layout.recurrent_heads.lanes(); ++lane)
       all.push_back(heads_of(layout.recurrent_heads.lanes(), lane).outputs());
     return all;
   }
   // Columns of this lane's rows as those of its head group's, and back; a column travels as a head.
-  at::Tensor to_attended_rows(const MicroBatchLayout& layout, const at::Tensor& x_TC) const {
+  at::Tensor to_attended_rows(const RowLayout& layout, const at::Tensor& x_TC) const {
     if (!layout.recurrent_heads.exchanges()) return x_TC;
     return to_heads(*context_.lanes, layout.recurrent_heads, cut(layout), x_TC.unsqueeze(2)).squeeze(2);
   }
-  at::Tensor to_own_rows(const MicroBatchLayout& layout, const at::Tensor& y_AC) const {
+  at::Tensor to_own_rows(const RowLayout& layout, const at::Tensor& y_AC) const {
     if (!layout.recurrent_heads.exchanges()) return y_AC;
     at::Tensor x_TC = at::empty({layout.rows, channels()}, y_AC.options());
     to_tokens(*context_.lanes, layout.recurrent_heads, cut(layout), y_AC.unsqueeze(2), x_TC.unsqueeze(2));
     return x_TC;
   }
 
-  base::Interval own_channels(const MicroBatchLayout& layout) const {
+  base::Interval own_channels(const RowLayout& layout) const {
     const bool exchanges = layout.recurrent_heads.exchanges();
     return heads_of(exchanges ? layout.recurrent_heads.lanes() : 1,
                     exchanges ? layout.recurrent_heads.lane : 0)
         .outputs()
         .front();
   }
-  ops::ShortConvolution own_channels(const MicroBatchLayout& layout, const ops::ShortConvolution& all) const {
+  ops::ShortConvolution own_channels(const RowLayout& layout, const ops::ShortConvolution& all) const {
     const base::Interval own = own_channels(layout);
     const auto some = [&](const at::Tensor& of_all) {
       return of_all.defined() ? of_all.narrow(0, own.begin, own.size()) : of_all;
@@ -145,11 +145,11 @@ class ShortConvolutionMixer final : public Mixer {
   }
 
   // The gradient of the rows that the convolution took; adds its own.
-  at::Tensor through_convolution(const MicroBatchLayout& layout, const ShortConvolutionState& saved,
+  at::Tensor through_convolution(const RowLayout& layout, const ShortConvolutionState& saved,
                                  const at::Tensor& dmade_AC, PartGradient& to) const {
-    const ops::MarginRows& rows = layout.recurrent.rows;
+    const ops::HaloRows& rows = layout.recurrent.rows;
     const at::Tensor input_AC = to_attended_rows(layout, input_of(saved.product_TX));
-    const at::Tensor marginal_RC = ops::with_margins(rows, input_AC, saved.margin_XC);
+    const at::Tensor marginal_RC = ops::with_halos(rows, input_AC, saved.margin_XC);
     const ops::ShortConvolution weights = own_channels(layout, weights_);
     const auto zeros_for = [&](const at::Tensor& own, const at::Tensor& wanted) {
       return wanted.defined() ? at::zeros(own.sizes(), marginal_RC.options()) : at::Tensor();
@@ -160,11 +160,11 @@ class ShortConvolutionMixer final : public Mixer {
                                                                  marginal_RC, weights, gradients);
     add_convolution(layout, gradients, to);
     const at::Tensor dinput_AC = drows_RC.index_select(0, rows.own_T);
-    if (layout.recurrent.margins.any())
-      margins_backward(context_.lanes, layout.recurrent, drows_RC.index_select(0, rows.margin_X), dinput_AC);
+    if (layout.recurrent.halos.any())
+      halos_backward(context_.lanes, layout.recurrent, drows_RC.index_select(0, rows.halo_X), dinput_AC);
     return dinput_AC.to(input_AC.scalar_type());
   }
-  void add_convolution(const MicroBatchLayout& layout, const ops::ShortConvolution& gradients,
+  void add_convolution(const RowLayout& layout, const ops::ShortConvolution& gradients,
                        PartGradient& to) const {
     const base::Interval own = own_channels(layout);
     if (gradients.bias_C.defined()) gradients_.bias_C.narrow(0, own.begin, own.size()).add_(gradients.bias_C);
@@ -182,7 +182,7 @@ class ShortConvolutionMixer final : public Mixer {
         .masked_fill(none_P11, 0)
         .flatten(0, 1);
   }
-  void put_cached(const MicroBatchLayout& layout, const at::Tensor& marginal_RC) const {
+  void put_cached(const RowLayout& layout, const at::Tensor& marginal_RC) const {
     at::Tensor last_LMC = layout.cached.cache->states_of(position_).last_LMC;
     const at::Tensor last_XC = marginal_RC.index_select(0, layout.recurrent.rows.last_X);
     last_LMC.index_copy_(

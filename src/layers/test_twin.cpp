@@ -481,10 +481,10 @@ at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
   const auto heads = [&](int64_t begin, int64_t count, int64_t width) {
     return mixed.narrow(1, begin, count * width).reshape({length, count, width});
   };
-  const auto unit = [](const at::Tensor& x) { return x * at::rsqrt(x.square().sum(-1, true) + 1e-6); };
-  const at::Tensor q = unit(heads(0, own.key_heads, own.key_width)).repeat_interleave(shared, 1) /
+  const auto micro_batch = [](const at::Tensor& x) { return x * at::rsqrt(x.square().sum(-1, true) + 1e-6); };
+  const at::Tensor q = micro_batch(heads(0, own.key_heads, own.key_width)).repeat_interleave(shared, 1) /
                        std::sqrt(static_cast<double>(own.key_width));
-  const at::Tensor k = unit(heads(keys, own.key_heads, own.key_width)).repeat_interleave(shared, 1);
+  const at::Tensor k = micro_batch(heads(keys, own.key_heads, own.key_width)).repeat_interleave(shared, 1);
   const at::Tensor v = heads(2 * keys, own.value_heads, own.value_width);
   const at::Tensor rate = own.rate_scale * at::sigmoid(numbers.narrow(1, 0, own.value_heads));
   const at::Tensor step = at::softplus(numbers.narrow(1, own.value_heads, own.value_heads) +
@@ -655,8 +655,8 @@ Outcome run_twin(const Case& c, const Data& data) {
     begin += length;
   }
   return {loss.item<double>(),
-          torch::autograd::grad({loss + c.z_loss * z_loss + c.balance_loss * terms.balance + terms.counted},
-                                leaves)};
+          torch::autograd::grad(
+              {loss + c.z_loss * z_loss + c.moe_aux_loss_coeff * terms.balance + terms.counted}, leaves)};
 }
 
 }  // namespace sluice::layers

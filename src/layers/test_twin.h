@@ -19,7 +19,7 @@ struct Case {
   at::ScalarType dtype = at::kDouble;
   int64_t logits_chunk_bytes = 0;  // 0: the default
   double z_loss = 0.0;
-  double balance_loss = 0.0;
+  double moe_aux_loss_coeff = 0.0;
   Activations activations = Activations::kKeep;
   double lse_error = 0.0;  // falsifies what a forward saved of attention
   at::Device device = at::kCPU;

@@ -15,7 +15,7 @@ namespace {
 using base::text;
 
 void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme) {
-  const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.experts);
+  const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.ep);
   if (fault.empty()) return;
   throw base::InputError(
       text("scheme ", to_text(scheme), " cannot cut the model: ", fault, " in parallel.strategies"));
@@ -73,15 +73,15 @@ base::Interval resident_part(int64_t elements, int share, int place) {
 
 Residence residence_of(const model::Bucket& bucket, const strategy::Pipeline& pipeline, int lane, int t) {
   const strategy::Scheme& scheme = pipeline.scheme;
-  const int place = lane - scheme.first_of_group(lane);
-  if (!bucket.of_experts) return {{scheme.tp, t}, scheme.share, place};
+  const int place = lane - scheme.first_of_fsdp_group(lane);
+  if (!bucket.of_experts) return {{scheme.tp, t}, scheme.fsdp, place};
   return {{.tp = scheme.tp,
            .t = t,
-           .expert_lanes = scheme.experts,
-           .expert_lane = place % scheme.experts,
+           .expert_lanes = scheme.ep,
+           .expert_lane = place % scheme.ep,
            .own_experts = pipeline.experts_of(bucket.layer, lane)},
-          scheme.holders_of_experts(),
-          place / scheme.experts};
+          scheme.expert_fsdp(),
+          place / scheme.ep};
 }
 
 base::Interval owned_part(int64_t bucket_size, int ranks, int rank) {
@@ -110,7 +110,7 @@ ComputeLayout::ComputeLayout(const model::ParameterTable& table, const strategy:
           for (int t = 0; t < scheme.tp; ++t) {
             const int rank = pipeline.rank_of(stage, lane, t);
             const base::IntervalSet& shard = cache.shard(bucket, pipeline, lane, t);
-            const int64_t room = cache.shard(bucket, pipeline, scheme.first_of_group(lane), t).size();
+            const int64_t room = cache.shard(bucket, pipeline, scheme.first_of_fsdp_group(lane), t).size();
             holdings_[static_cast<size_t>(rank)].push_back({index, shard, room});
           }
         }
@@ -151,7 +151,7 @@ Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& stra
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
     if (scheme.pp > deepest.pp) deepest = scheme;
-    const int64_t at_once = int64_t{scheme.tp} * scheme.share;
+    const int64_t at_once = int64_t{scheme.tp} * scheme.fsdp;
     for (int stage = 0; stage < scheme.pp; ++stage) {
       const int64_t blocks = program.blocks_in(program.of_stage(scheme.tp, scheme.pp, stage)).size();
       count = std::max(count, (blocks + at_once - 1) / at_once);

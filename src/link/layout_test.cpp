@@ -90,7 +90,7 @@ TEST(ComputeLayout, ShareGroupsCutTheShardOfTheirLanes) {
       for (int t = 0; t < 2; ++t) {
         const base::IntervalSet whole = model::shard_of(bucket, {2, t});
         int64_t next = 0;
-        for (const int rank : shared.pipelines[0].share_group(0, lane, t)) {
+        for (const int rank : shared.pipelines[0].fsdp_group(0, lane, t)) {
           const base::IntervalSet& own = layout.shard(bucket.index, rank);
           EXPECT_LE(own.size(), (whole.size() + 2) / 3);
           for (const base::Interval& part : own.intervals()) {

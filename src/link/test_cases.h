@@ -42,12 +42,12 @@ inline strategy::Strategy random_strategy(base::Rng& rng, const model::Shape& sh
     strategy::Scheme scheme{static_cast<int>(rng.between(1, 6)), static_cast<int>(rng.between(1, 3)),
                             static_cast<int>(rng.between(1, 4))};
     const int share = static_cast<int>(rng.between(1, 4));
-    if (scheme.cp % share == 0) scheme.share = share;
+    if (scheme.cp % share == 0) scheme.fsdp = share;
     const auto needed = static_cast<size_t>(scheme.ranks());
     if (used + needed > ranks.size() || scheme.pp > shape.layers) continue;
     if (!model::tp_fault(shape, scheme.tp).empty()) continue;
     const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(used);
-    if (scheme.share > 1) std::sort(first, first + scheme.ranks());
+    if (scheme.fsdp > 1) std::sort(first, first + scheme.ranks());
     result.pipelines.push_back({scheme, {first, first + scheme.ranks()}});
     used += needed;
   }

@@ -9,15 +9,15 @@ namespace sluice::membership {
 
 using base::text;
 
-Agent::Agent(const Member& self, const Epoch& epoch, World& world, const AgentOptions& options)
-    : self_(self), world_(world), options_(options), phase_(Phase::kWorking), epoch_(epoch) {
-  for (const Member& member : epoch.members) met_[member.id] = member;
+Agent::Agent(const Member& self, const Membership& membership, World& world, const AgentOptions& options)
+    : self_(self), world_(world), options_(options), phase_(Phase::kWorking), membership_(membership) {
+  for (const Member& member : membership.members) met_[member.id] = member;
 }
 
 Agent::Agent(const Member& self, const std::vector<Member>& contacts, World& world,
              const AgentOptions& options, int64_t now_ns)
     : self_(self), world_(world), options_(options), phase_(Phase::kJoining), contacts_(contacts) {
-  epoch_.number = -1;
+  membership_.number = -1;
   deadline_ns_ = now_ns;
   give_up_at_ns_ = now_ns + options.give_up_ns;
 }
@@ -42,9 +42,9 @@ void Agent::give_up() {
   const std::string patience = base::human_duration(options_.give_up_ns);
   if (phase_ == Phase::kJoining)
     return leave(Leaving::kNotLetIn, text("no rank of the run lets this one join within ", patience));
-  leave(Leaving::kNoQuorum,
-        text("membership ", epoch_.number + 1, " cannot begin: fewer than half of the ", epoch_.ranks(),
-             " ranks of membership ", epoch_.number, " answered within ", patience));
+  leave(Leaving::kNoQuorum, text("membership ", membership_.number + 1,
+                                 " cannot begin: fewer than half of the ", membership_.ranks(),
+                                 " ranks of membership ", membership_.number, " answered within ", patience));
 }
 
 void Agent::on_worker_end(int64_t now_ns) {
@@ -53,10 +53,10 @@ void Agent::on_worker_end(int64_t now_ns) {
 
 void Agent::on_run_end(int exit_status) {
   run_end_ = exit_status;
-  Message ended = about_next(Word::kEnded);
+  Message ended = about_next(MessageType::kEnded);
   ended.exit_status = exit_status;
   // A member that slept through the last epochs hears of it, too, and learns whether it was one of them.
-  ended.value = epoch_;
+  ended.value = membership_;
   for (const auto& [id, member] : met_) {
     if (id != self_.id && !dead_.contains(id)) world_.send(member, ended);
   }
@@ -65,7 +65,7 @@ void Agent::on_run_end(int exit_status) {
 // Whether enough members may be alive for a next epoch.
 bool Agent::can_have_quorum() const {
   const auto is_dead = [&](const Member& member) { return dead_.contains(member.id); };
-  return 2 * std::ranges::count_if(epoch_.members, is_dead) <= epoch_.ranks();
+  return 2 * std::ranges::count_if(membership_.members, is_dead) <= membership_.ranks();
 }
 
 void Agent::on_gone(MemberId member, Gone how, int64_t now_ns) {
@@ -73,17 +73,18 @@ void Agent::on_gone(MemberId member, Gone how, int64_t now_ns) {
   if (how == Gone::kForGood) dead_.insert(member);
   newcomers_.erase(member);
   if (phase_ == Phase::kJoining) return leave_if_alone();
-  if (!is_member() || epoch_.rank_of(member) < 0 || run_end_) return;
+  if (!is_member() || membership_.rank_of(member) < 0 || run_end_) return;
   if (!can_have_quorum()) {
     world_.stop_worker();
     return leave(Leaving::kNoQuorum,
-                 text("membership ", epoch_.number + 1, " cannot begin: more than half of the ",
-                      epoch_.ranks(), " ranks of membership ", epoch_.number, " are dead"));
+                 text("membership ", membership_.number + 1, " cannot begin: more than half of the ",
+                      membership_.ranks(), " ranks of membership ", membership_.number, " are dead"));
   }
   if (phase_ == Phase::kWorking) return decide(now_ns);
   if (stage_ == Stage::kGathering && all_answered()) return conclude_gathering(now_ns);
   // Perhaps it was whom this one waited for.
-  if (stage_ == Stage::kWaiting) deadline_ns_ = std::min(deadline_ns_, now_ns + turn() * options_.turn_ns);
+  if (stage_ == Stage::kWaiting)
+    deadline_ns_ = std::min(deadline_ns_, now_ns + turn() * options_.proposal_interval_ns);
 }
 
 // Who waits for a run that is over need not wait longer.
@@ -97,7 +98,7 @@ void Agent::leave_if_alone() {
 // How many members that are not known to be gone come before this one.
 int64_t Agent::turn() const {
   int64_t turn = 0;
-  for (const Member& member : epoch_.members) {
+  for (const Member& member : membership_.members) {
     if (member.id == self_.id) break;
     if (!gone_.contains(member.id)) ++turn;
   }
@@ -115,15 +116,15 @@ void Agent::stop_working(int64_t now_ns) {
 
 void Agent::decide(int64_t now_ns) {
   stop_working(now_ns);
-  deadline_ns_ = now_ns + turn() * options_.turn_ns;
+  deadline_ns_ = now_ns + turn() * options_.proposal_interval_ns;
   if (deadline_ns_ <= now_ns) propose(now_ns);
 }
 
-Message Agent::about_next(Word word) const {
+Message Agent::about_next(MessageType word) const {
   Message message;
-  message.word = word;
+  message.type = word;
   message.from = self_;
-  message.epoch = epoch_.number + 1;
+  message.membership = membership_.number + 1;
   message.ballot = ballot_;
   return message;
 }
@@ -145,27 +146,27 @@ void Agent::propose(int64_t now_ns) {
   promises_.clear();
   accepts_.clear();
   proposal_.reset();
-  const Message prepare = about_next(Word::kPrepare);
-  for (const Member& member : epoch_.members) {
+  const Message prepare = about_next(MessageType::kPrepare);
+  for (const Member& member : membership_.members) {
     if (member.id != self_.id) world_.send(member, prepare);
   }
   on_prepare(prepare, now_ns);  // last: it may be the answer that was missing
 }
 
 bool Agent::all_answered() const {
-  return std::ranges::all_of(epoch_.members, [&](const Member& member) {
+  return std::ranges::all_of(membership_.members, [&](const Member& member) {
     return promises_.contains(member.id) || gone_.contains(member.id);
   });
 }
 
 bool Agent::is_quorum(size_t votes) {
-  if (2 * votes != epoch_.members.size()) return 2 * votes > epoch_.members.size();
-  return world_.take_tie(epoch_.number + 1);
+  if (2 * votes != membership_.members.size()) return 2 * votes > membership_.members.size();
+  return world_.take_tie(membership_.number + 1);
 }
 
 void Agent::try_again_later(int64_t now_ns) {
   stage_ = Stage::kWaiting;
-  deadline_ns_ = now_ns + (turn() + 1) * options_.turn_ns;
+  deadline_ns_ = now_ns + (turn() + 1) * options_.proposal_interval_ns;
 }
 
 void Agent::conclude_gathering(int64_t now_ns) {
@@ -179,7 +180,7 @@ void Agent::conclude_gathering(int64_t now_ns) {
   if (!proposal_) proposal_ = next_epoch(now_ns);
   stage_ = Stage::kProposing;
   deadline_ns_ = now_ns + options_.patience_ns;
-  Message accept = about_next(Word::kAccept);
+  Message accept = about_next(MessageType::kAccept);
   accept.value = proposal_;
   for (const auto& [id, promise] : promises_) {
     if (id != self_.id) world_.send(promise.from, accept);
@@ -188,20 +189,20 @@ void Agent::conclude_gathering(int64_t now_ns) {
 }
 
 // Those who promised, in the order of their ranks, and behind them who wants to join.
-Epoch Agent::next_epoch(int64_t now_ns) {
-  Epoch next;
-  next.number = epoch_.number + 1;
-  std::vector<std::vector<Held>> held;
-  for (const Member& member : epoch_.members) {
+Membership Agent::next_epoch(int64_t now_ns) {
+  Membership next;
+  next.number = membership_.number + 1;
+  std::vector<std::vector<HeldSnapshot>> held;
+  for (const Member& member : membership_.members) {
     const auto promise = promises_.find(member.id);
     if (promise == promises_.end()) continue;
     next.members.push_back(promise->second.from);
-    held.push_back(promise->second.held);
+    held.push_back(promise->second.snapshots);
   }
   for (const auto& [id, newcomer] : newcomers_) {
     if (now_ns - newcomer.second <= options_.fresh_ns) next.members.push_back(newcomer.first);
   }
-  next.origin = newest_origin(held, epoch_.number);
+  next.origin = newest_origin(held, membership_.number);
   for (const std::string& line : differing_copies(held)) world_.warn(line);
   return next;
 }
@@ -209,37 +210,37 @@ Epoch Agent::next_epoch(int64_t now_ns) {
 void Agent::on_message(const Message& message, int64_t now_ns) {
   if (phase_ == Phase::kLeft) return;
   if (message.from.id != self_.id) gone_.erase(message.from.id);
-  if (message.word == Word::kEnded && is_member()) return heed_end(message);
-  if (message.word == Word::kCommit) return adopt(*message.value);
+  if (message.type == MessageType::kEnded && is_member()) return heed_end(message);
+  if (message.type == MessageType::kCommit) return adopt(*message.value);
   if (phase_ == Phase::kJoining) return;
-  if (message.word == Word::kJoin) return on_join(message, now_ns);
+  if (message.type == MessageType::kJoin) return on_join(message, now_ns);
   // Who stands elsewhere learns the present epoch from whoever knows the newer one.
-  const int64_t others = message.word == Word::kBehind ? message.epoch : message.epoch - 1;
-  if (others < epoch_.number) {
-    Message commit = about_next(Word::kCommit);
-    commit.value = epoch_;
+  const int64_t others = message.type == MessageType::kBehind ? message.membership : message.membership - 1;
+  if (others < membership_.number) {
+    Message commit = about_next(MessageType::kCommit);
+    commit.value = membership_;
     return answer(message, commit, now_ns);
   }
-  if (others > epoch_.number) {
-    Message behind = about_next(Word::kBehind);
-    behind.epoch = epoch_.number;
+  if (others > membership_.number) {
+    Message behind = about_next(MessageType::kBehind);
+    behind.membership = membership_.number;
     return answer(message, behind, now_ns);
   }
-  switch (message.word) {
-    case Word::kPrepare: return on_prepare(message, now_ns);
-    case Word::kPromise: return on_promise(message, now_ns);
-    case Word::kAccept: return on_accept(message, now_ns);
-    case Word::kAccepted: return on_accepted(message);
-    case Word::kRefused: return on_refused(message, now_ns);
+  switch (message.type) {
+    case MessageType::kPrepare: return on_prepare(message, now_ns);
+    case MessageType::kPromise: return on_promise(message, now_ns);
+    case MessageType::kAccept: return on_accept(message, now_ns);
+    case MessageType::kAccepted: return on_accepted(message);
+    case MessageType::kRefused: return on_refused(message, now_ns);
     default: return;
   }
 }
 
 // A newer membership without this member is another run's, whose end says nothing about this member's.
 void Agent::heed_end(const Message& message) {
-  const bool is_newer = message.value && message.value->number > epoch_.number;
+  const bool is_newer = message.value && message.value->number > membership_.number;
   if (is_newer && message.value->rank_of(self_.id) < 0) return adopt(*message.value);
-  if (!is_newer && epoch_.rank_of(message.from.id) < 0) return;
+  if (!is_newer && membership_.rank_of(message.from.id) < 0) return;
   run_end_ = run_end_.value_or(message.exit_status);
   if (phase_ == Phase::kDeciding) leave(Leaving::kRunEnded, "the run has ended");
 }
@@ -247,13 +248,13 @@ void Agent::heed_end(const Message& message) {
 // Another one proposes: this one does when nothing comes of it.
 void Agent::wait_for_another(int64_t now_ns) {
   stage_ = Stage::kWaiting;
-  deadline_ns_ = now_ns + 2 * options_.patience_ns + turn() * options_.turn_ns;
+  deadline_ns_ = now_ns + 2 * options_.patience_ns + turn() * options_.proposal_interval_ns;
 }
 
 // What comes after a promise of a higher ballot; its sender is told.
 bool Agent::refuses(const Message& message, int64_t now_ns) {
   if (message.ballot >= promised_) return false;
-  Message refused = about_next(Word::kRefused);
+  Message refused = about_next(MessageType::kRefused);
   refused.ballot = promised_;
   send(message.from, refused, now_ns);
   return true;
@@ -264,10 +265,10 @@ void Agent::on_prepare(const Message& message, int64_t now_ns) {
   stop_working(now_ns);
   promised_ = std::max(promised_, message.ballot);
   if (message.from.id != self_.id) wait_for_another(now_ns);
-  Message promise = about_next(Word::kPromise);
+  Message promise = about_next(MessageType::kPromise);
   promise.accepted = accepted_;
   promise.value = value_;
-  promise.held = held_;
+  promise.snapshots = held_;
   answer(message, promise, now_ns);
 }
 
@@ -284,18 +285,18 @@ void Agent::on_accept(const Message& message, int64_t now_ns) {
   promised_ = message.ballot;
   accepted_ = message.ballot;
   value_ = message.value;
-  answer(message, about_next(Word::kAccepted), now_ns);
+  answer(message, about_next(MessageType::kAccepted), now_ns);
 }
 
 void Agent::on_accepted(const Message& message) {
   if (stage_ != Stage::kProposing || message.ballot != ballot_) return;
   accepts_.insert(message.from.id);
   if (!is_quorum(accepts_.size())) return;
-  const Epoch decided = *proposal_;
-  Message commit = about_next(Word::kCommit);
+  const Membership decided = *proposal_;
+  Message commit = about_next(MessageType::kCommit);
   commit.value = decided;
   std::vector<Member> audience = decided.members;
-  std::ranges::copy_if(epoch_.members, std::back_inserter(audience),
+  std::ranges::copy_if(membership_.members, std::back_inserter(audience),
                        [&](const Member& member) { return decided.rank_of(member.id) < 0; });
   for (const Member& member : audience) {
     if (member.id != self_.id) world_.send(member, commit);
@@ -309,22 +310,22 @@ void Agent::on_refused(const Message& message, int64_t now_ns) {
 }
 
 void Agent::on_join(const Message& message, int64_t now_ns) {
-  Message commit = about_next(Word::kCommit);  // how things stand, perhaps with the newcomer in
-  commit.value = epoch_;
+  Message commit = about_next(MessageType::kCommit);  // how things stand, perhaps with the newcomer in
+  commit.value = membership_;
   answer(message, commit, now_ns);
-  if (epoch_.rank_of(message.from.id) >= 0) return;
+  if (membership_.rank_of(message.from.id) >= 0) return;
   newcomers_[message.from.id] = {message.from, now_ns};
-  if (phase_ == Phase::kWorking && epoch_.rank_of(self_.id) == 0) world_.ask_for_boundary();
+  if (phase_ == Phase::kWorking && membership_.rank_of(self_.id) == 0) world_.ask_for_boundary();
 }
 
 void Agent::ask_to_join(int64_t now_ns) {
   deadline_ns_ = now_ns + options_.join_ns;
-  const Message join = about_next(Word::kJoin);
+  const Message join = about_next(MessageType::kJoin);
   for (const Member& contact : contacts_) world_.send(contact, join);
 }
 
-void Agent::adopt(const Epoch& epoch) {
-  if (epoch.number <= epoch_.number) return;
+void Agent::adopt(const Membership& epoch) {
+  if (epoch.number <= membership_.number) return;
   const bool is_in = epoch.rank_of(self_.id) >= 0;
   if (phase_ == Phase::kJoining && !is_in) {
     contacts_ = epoch.members;
@@ -335,7 +336,7 @@ void Agent::adopt(const Epoch& epoch) {
     return leave(Leaving::kLeftBehind, text("membership ", epoch.number,
                                             " began without this rank, whose answer did not come in time"));
   }
-  epoch_ = epoch;
+  membership_ = epoch;
   for (const Member& member : epoch.members) met_[member.id] = member;
   phase_ = Phase::kWorking;
   stage_ = Stage::kWaiting;
@@ -344,9 +345,9 @@ void Agent::adopt(const Epoch& epoch) {
   proposal_.reset();
   promises_.clear();
   accepts_.clear();
-  std::erase_if(newcomers_, [&](const auto& newcomer) { return epoch_.rank_of(newcomer.first) >= 0; });
+  std::erase_if(newcomers_, [&](const auto& newcomer) { return membership_.rank_of(newcomer.first) >= 0; });
   deadline_ns_ = give_up_at_ns_ = INT64_MAX;
-  world_.start_worker(epoch_);
+  world_.start_worker(membership_);
 }
 
 void Agent::leave(Leaving why, const std::string& reason) {

@@ -42,9 +42,9 @@ class World {
   // May come late, twice, or never.
   virtual void send(const Member& to, const Message& message) = 0;
   // Ends the worker if there is one; what this member's memory then holds.
-  virtual std::vector<Held> stop_worker() = 0;
+  virtual std::vector<HeldSnapshot> stop_worker() = 0;
   // REQUIRES: none runs.
-  virtual void start_worker(const Epoch& epoch) = 0;
+  virtual void start_worker(const Membership& membership) = 0;
   // The worker is to end behind its step, with a snapshot sealed: somebody wants to join.
   virtual void ask_for_boundary() = 0;
   // Whether this member is the first of all to ask for the tie of that epoch, or the one that had it already.
@@ -55,18 +55,18 @@ class World {
 };
 
 struct AgentOptions {
-  int64_t patience_ns = 3'000'000'000;  // for answers of those who are not known to be gone
-  int64_t turn_ns = 300'000'000;        // between proposals of different members
-  int64_t give_up_ns = 60'000'000'000;  // without an agreement
-  int64_t join_ns = 500'000'000;        // between two requests to join
-  int64_t fresh_ns = 3'000'000'000;     // a newcomer heard of so lately is alive
+  int64_t patience_ns = 3'000'000'000;         // for answers of those who are not known to be gone
+  int64_t proposal_interval_ns = 300'000'000;  // between proposals of different members
+  int64_t give_up_ns = 60'000'000'000;         // without an agreement
+  int64_t join_ns = 500'000'000;               // between two requests to join
+  int64_t fresh_ns = 3'000'000'000;            // a newcomer heard of so lately is alive
 };
 
 // One member's part. Time is whatever the caller says it is. Not thread-safe.
 class Agent {
  public:
   // A member of `epoch`, whose worker runs already.
-  Agent(const Member& self, const Epoch& epoch, World& world, const AgentOptions& options);
+  Agent(const Member& self, const Membership& membership, World& world, const AgentOptions& options);
   // Wants to become one; `contacts` need only be reachable.
   Agent(const Member& self, const std::vector<Member>& contacts, World& world, const AgentOptions& options,
         int64_t now_ns);
@@ -83,9 +83,11 @@ class Agent {
   int64_t next_ns() const;
 
   const Member& self() const { return self_; }
-  const Epoch& epoch() const { return epoch_; }  // the newest that this member is of
+  const Membership& membership() const { return membership_; }  // the newest that this member is of
   // Whom this one needs to hear from: the epoch's members, or who might let it join.
-  const std::vector<Member>& others() const { return phase_ == Phase::kJoining ? contacts_ : epoch_.members; }
+  const std::vector<Member>& others() const {
+    return phase_ == Phase::kJoining ? contacts_ : membership_.members;
+  }
   bool is_member() const { return phase_ == Phase::kWorking || phase_ == Phase::kDeciding; }
   bool has_left() const { return phase_ == Phase::kLeft; }
   // How the run of some member ended, if one did.
@@ -101,9 +103,9 @@ class Agent {
   void conclude_gathering(int64_t now_ns);
   void try_again_later(int64_t now_ns);
   void wait_for_another(int64_t now_ns);
-  Epoch next_epoch(int64_t now_ns);
+  Membership next_epoch(int64_t now_ns);
   bool is_quorum(size_t votes);
-  void adopt(const Epoch& epoch);
+  void adopt(const Membership& membership);
   void leave(Leaving why, const std::string& reason);
   void give_up();
   void leave_if_alone();
@@ -121,7 +123,7 @@ class Agent {
   void on_join(const Message& message, int64_t now_ns);
   void ask_to_join(int64_t now_ns);
 
-  Message about_next(Word word) const;
+  Message about_next(MessageType word) const;
   void send(const Member& to, const Message& message, int64_t now_ns);
   void answer(const Message& to, Message message, int64_t now_ns);
 
@@ -129,7 +131,7 @@ class Agent {
   World& world_;
   AgentOptions options_;
   Phase phase_;
-  Epoch epoch_;
+  Membership membership_;
   std::vector<Member> contacts_;  // of who joins
   std::set<MemberId> gone_;
   std::set<MemberId> dead_;         // of these, for good
@@ -140,14 +142,14 @@ class Agent {
   // As one who is asked, about the epoch after epoch_.
   Ballot promised_;
   Ballot accepted_;
-  std::optional<Epoch> value_;
-  std::vector<Held> held_;
+  std::optional<Membership> value_;
+  std::vector<HeldSnapshot> held_;
 
   // As one who asks.
   Stage stage_ = Stage::kWaiting;
   Ballot ballot_;
   std::map<MemberId, Message> promises_;
-  std::optional<Epoch> proposal_;
+  std::optional<Membership> proposal_;
   std::set<MemberId> accepts_;
 
   int64_t deadline_ns_ = INT64_MAX;  // of the stage, or of the next request to join

@@ -18,9 +18,9 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-std::vector<MemberId> ids(const Epoch& epoch) {
+std::vector<MemberId> ids(const Membership& membership) {
   std::vector<MemberId> ids;
-  for (const Member& member : epoch.members) ids.push_back(member.id);
+  for (const Member& member : membership.members) ids.push_back(member.id);
   return ids;
 }
 
@@ -31,11 +31,12 @@ TEST(Agent, SurvivorsGoOnFromTheNewestStepThatAllOrTheirBuddiesSealed) {
   ASSERT_GT(step, 0);
   world.kill(2);
   world.run_until(10 * kSecond);
-  const Epoch& epoch = world.newest_epoch();
-  EXPECT_EQ(epoch.number, 1);
-  EXPECT_THAT(ids(epoch), ElementsAre(1, 2, 4));  // members' numbers count from 1
-  EXPECT_EQ(epoch.origin.step, step);
-  EXPECT_THAT(epoch.origin.holders, ElementsAre(0, 1, 2, 2)) << "rank 3 keeps its buddy's, rank 2's, slices";
+  const Membership& membership = world.newest_membership();
+  EXPECT_EQ(membership.number, 1);
+  EXPECT_THAT(ids(membership), ElementsAre(1, 2, 4));  // members' numbers count from 1
+  EXPECT_EQ(membership.origin.step, step);
+  EXPECT_THAT(membership.origin.holders, ElementsAre(0, 1, 2, 2))
+      << "rank 3 keeps its buddy's, rank 2's, slices";
   EXPECT_GT(world.newest_whole_step(), step);
 }
 
@@ -45,9 +46,9 @@ TEST(Agent, AKilledWorkerIsReplacedInItsPlace) {
   const int64_t step = world.newest_whole_step();
   world.kill_worker(0);
   world.run_until(8 * kSecond);
-  EXPECT_EQ(world.newest_epoch().number, 1);
-  EXPECT_THAT(ids(world.newest_epoch()), ElementsAre(1, 2, 3));
-  EXPECT_EQ(world.newest_epoch().origin.step, step);
+  EXPECT_EQ(world.newest_membership().number, 1);
+  EXPECT_THAT(ids(world.newest_membership()), ElementsAre(1, 2, 3));
+  EXPECT_EQ(world.newest_membership().origin.step, step);
 }
 
 TEST(Agent, WithBothHoldersLostTheNewestCheckpointDecides) {
@@ -56,9 +57,9 @@ TEST(Agent, WithBothHoldersLostTheNewestCheckpointDecides) {
   world.kill(3);
   world.kill(4);  // the buddy
   world.run_until(12 * kSecond);
-  ASSERT_EQ(world.newest_epoch().number, 1);
-  EXPECT_EQ(world.newest_epoch().origin.step, Origin::kNoSnapshot);
-  EXPECT_THAT(world.newest_epoch().origin.holders, IsEmpty());
+  ASSERT_EQ(world.newest_membership().number, 1);
+  EXPECT_EQ(world.newest_membership().origin.step, Origin::kNoSnapshot);
+  EXPECT_THAT(world.newest_membership().origin.holders, IsEmpty());
 }
 
 TEST(Agent, HalfGoesOnWithTheTieAndTheOtherHalfEnds) {
@@ -66,8 +67,8 @@ TEST(Agent, HalfGoesOnWithTheTieAndTheOtherHalfEnds) {
   world.run_until(5 * kSecond);
   world.cut_off({2, 3});
   world.run_until(150 * kSecond);
-  EXPECT_GE(world.newest_epoch().number, 1);
-  EXPECT_EQ(world.newest_epoch().ranks(), 2);
+  EXPECT_GE(world.newest_membership().number, 1);
+  EXPECT_EQ(world.newest_membership().ranks(), 2);
   int left = 0;
   for (int member = 0; member < 4; ++member) left += world.has_left(member) ? 1 : 0;
   EXPECT_EQ(left, 2);
@@ -85,9 +86,9 @@ TEST(Agent, FewerThanHalfSayWhyTheyEnd) {
 // A member alone with what it says to others.
 class LoneWorld final : public World {
  public:
-  void send(const Member& to, const Message& message) override { sent.emplace_back(to.id, message.word); }
-  std::vector<Held> stop_worker() override { return {}; }
-  void start_worker(const Epoch&) override {}
+  void send(const Member& to, const Message& message) override { sent.emplace_back(to.id, message.type); }
+  std::vector<HeldSnapshot> stop_worker() override { return {}; }
+  void start_worker(const Membership&) override {}
   void ask_for_boundary() override {}
   bool take_tie(int64_t) override { return true; }
   void warn(const std::string&) override {}
@@ -95,15 +96,15 @@ class LoneWorld final : public World {
     left = why;
     reason = why_in_words;
   }
-  std::vector<std::pair<MemberId, Word>> sent;
+  std::vector<std::pair<MemberId, MessageType>> sent;
   std::optional<Leaving> left;
   std::string reason;
 };
 
-Epoch epoch_of(int64_t number, const std::vector<MemberId>& members) {
-  Epoch epoch{.number = number};
-  for (const MemberId id : members) epoch.members.push_back({.id = id, .port = static_cast<int>(id)});
-  return epoch;
+Membership epoch_of(int64_t number, const std::vector<MemberId>& members) {
+  Membership membership{.number = number};
+  for (const MemberId id : members) membership.members.push_back({.id = id, .port = static_cast<int>(id)});
+  return membership;
 }
 
 TEST(Agent, WithMoreThanHalfDeadNobodyIsWaitedFor) {
@@ -122,16 +123,19 @@ TEST(Agent, WithMoreThanHalfDeadNobodyIsWaitedFor) {
 TEST(Agent, WhoSleptThroughEpochsHearsOfTheEnd) {
   LoneWorld world;
   Agent agent({.id = 1}, epoch_of(0, {1, 2, 3}), world, {});
-  Message commit{.word = Word::kCommit, .from = {.id = 2}, .epoch = 1};
+  Message commit{.type = MessageType::kCommit, .from = {.id = 2}, .membership = 1};
   commit.value = epoch_of(1, {1, 2});
   agent.on_message(commit, kSecond);
   agent.on_run_end(0);
-  EXPECT_THAT(world.sent,
-              ElementsAre(std::pair(MemberId{2}, Word::kEnded), std::pair(MemberId{3}, Word::kEnded)));
+  EXPECT_THAT(world.sent, ElementsAre(std::pair(MemberId{2}, MessageType::kEnded),
+                                      std::pair(MemberId{3}, MessageType::kEnded)));
 }
 
-Message end_of(const Epoch& epoch, MemberId from) {
-  return {.word = Word::kEnded, .from = {.id = from}, .epoch = epoch.number + 1, .value = epoch};
+Message end_of(const Membership& membership, MemberId from) {
+  return {.type = MessageType::kEnded,
+          .from = {.id = from},
+          .membership = membership.number + 1,
+          .value = membership};
 }
 
 TEST(Agent, TheEndOfAMembershipWithoutItIsNotAMembersOwn) {
@@ -165,7 +169,7 @@ TEST(Agent, AMemberThatSleptUntilTheEndOfTheOthersIsLeftBehind) {
   world.run_until(5 * kSecond);
   world.cut_off({1});
   world.run_until(40 * kSecond);
-  ASSERT_EQ(world.newest_epoch().ranks(), 4);
+  ASSERT_EQ(world.newest_membership().ranks(), 4);
   world.heal();
   world.end_run();
   world.run_until(41 * kSecond);
@@ -178,8 +182,8 @@ TEST(Agent, ANewcomerJoinsBehindAStepAndNoStepIsRepeated) {
   const int64_t step = world.newest_whole_step();
   world.join();
   world.run_until(9 * kSecond);
-  EXPECT_THAT(ids(world.newest_epoch()), ElementsAre(1, 2, 3, 4));
-  EXPECT_GE(world.newest_epoch().origin.step, step);
+  EXPECT_THAT(ids(world.newest_membership()), ElementsAre(1, 2, 3, 4));
+  EXPECT_GE(world.newest_membership().origin.step, step);
 }
 
 TEST(Agent, AMemberThatSleptThroughAnEpochEnds) {
@@ -187,11 +191,11 @@ TEST(Agent, AMemberThatSleptThroughAnEpochEnds) {
   world.run_until(5 * kSecond);
   world.cut_off({1});
   world.run_until(40 * kSecond);
-  EXPECT_EQ(world.newest_epoch().ranks(), 4);
+  EXPECT_EQ(world.newest_membership().ranks(), 4);
   world.heal();
   world.run_until(150 * kSecond);
   EXPECT_TRUE(world.has_left(1));
-  EXPECT_EQ(world.newest_epoch().ranks(), 4);
+  EXPECT_EQ(world.newest_membership().ranks(), 4);
 }
 
 // Losses, dead workers, partitions and newcomers at random moments. TestWorld itself asserts that no two
@@ -202,7 +206,7 @@ void expect_whole_runs(uint64_t schedules) {
   for (uint64_t seed = 1; seed <= schedules; ++seed) {
     const RandomSchedule outcome = run_random_schedule(seed);
     EXPECT_EQ(outcome.fault, "") << "seed " << seed;
-    epochs += outcome.epochs;
+    epochs += outcome.memberships;
   }
   EXPECT_GT(epochs, static_cast<int64_t>(schedules));
 }
@@ -212,14 +216,14 @@ TEST(Agent, RandomSchedulesNeverSplitTheRun) { expect_whole_runs(2'000); }
 TEST(Agent, DISABLED_TenThousandRandomSchedulesNeverSplitTheRun) { expect_whole_runs(10'000); }
 
 TEST(Message, TextIsReadBack) {
-  Message message{.word = Word::kPromise, .epoch = 3, .ballot = {2, 77}, .accepted = {1, 5}};
+  Message message{.type = MessageType::kPromise, .membership = 3, .ballot = {2, 77}, .accepted = {1, 5}};
   message.from = {
       .id = 0xfedcba9876543210, .host = "node", .address = "10.0.0.1", .port = 1, .store_port = 2};
-  message.held = {{.step = 7, .epoch = 2, .ranks = 4, .rank = 3, .hash = 9, .own = false}};
-  message.value = Epoch{.number = 3, .members = {message.from}, .origin = {7, 2, {0, 0, 0, 0}}};
+  message.snapshots = {{.step = 7, .membership = 2, .ranks = 4, .rank = 3, .hash = 9, .own = false}};
+  message.value = Membership{.number = 3, .members = {message.from}, .origin = {7, 2, {0, 0, 0, 0}}};
   const Message read = message_from_text(to_text(message));
   EXPECT_EQ(read.from, message.from);
-  EXPECT_EQ(read.held, message.held);
+  EXPECT_EQ(read.snapshots, message.snapshots);
   EXPECT_EQ(read.value, message.value);
   EXPECT_EQ(read.ballot, message.ballot);
   EXPECT_EQ(to_text(read), to_text(message));
@@ -228,20 +232,22 @@ TEST(Message, TextIsReadBack) {
 
 // Step 5 hangs on one member, which keeps the copy of rank 1's slices: the next loss could be its.
 TEST(Held, AStepThatNotAllHaveSealedIsNotGoneOnFrom) {
-  const auto own = [](int64_t step, int rank) { return Held{.step = step, .ranks = 2, .rank = rank}; };
-  Held copy = own(5, 1);
+  const auto own = [](int64_t step, int rank) {
+    return HeldSnapshot{.step = step, .ranks = 2, .rank = rank};
+  };
+  HeldSnapshot copy = own(5, 1);
   copy.own = false;
-  const std::vector<std::vector<Held>> held{{own(4, 0), own(5, 0), copy}, {own(4, 1)}};
+  const std::vector<std::vector<HeldSnapshot>> held{{own(4, 0), own(5, 0), copy}, {own(4, 1)}};
   EXPECT_EQ(newest_origin(held, 0).step, 4);
   EXPECT_EQ(newest_origin(held, 1).step, 5) << "of an epoch before, all that is left counts";
   EXPECT_THAT(newest_origin(held, 0).holders, ElementsAre(0, 1));
 }
 
 TEST(Held, DifferingCopiesNameTheRank) {
-  const Held own{.step = 4, .epoch = 1, .ranks = 2, .rank = 1, .hash = 10, .own = true};
-  Held copy = own;
+  const HeldSnapshot own{.step = 4, .membership = 1, .ranks = 2, .rank = 1, .hash = 10, .own = true};
+  HeldSnapshot copy = own;
   copy.own = false;
-  std::vector<std::vector<Held>> held{{copy}, {own}};
+  std::vector<std::vector<HeldSnapshot>> held{{copy}, {own}};
   EXPECT_THAT(differing_copies(held), IsEmpty());
   held[0][0].hash = 11;
   EXPECT_THAT(differing_copies(held), ElementsAre(HasSubstr("rank 1 of membership 1")));
@@ -250,29 +256,30 @@ TEST(Held, DifferingCopiesNameTheRank) {
 // Two members hold each other's slices; a third comes with what another history has left it.
 TEST(Opening, GoesOnFromTheNewestStepThatIsWholeWithinOneHistory) {
   const auto held = [](int rank, int64_t step, int64_t epoch, bool own) {
-    return Held{.step = step, .epoch = epoch, .ranks = 2, .rank = rank, .own = own};
+    return HeldSnapshot{.step = step, .membership = epoch, .ranks = 2, .rank = rank, .own = own};
   };
   std::vector<Arrival> arrivals(3);
-  arrivals[0] = {.member = {.id = 1}, .history = 5, .held = {held(0, 8, 2, true), held(1, 8, 2, false)}};
-  arrivals[1] = {.member = {.id = 2}, .history = 6, .held = {held(1, 9, 4, true)}};
+  arrivals[0] = {.member = {.id = 1}, .history = 5, .snapshots = {held(0, 8, 2, true), held(1, 8, 2, false)}};
+  arrivals[1] = {.member = {.id = 2}, .history = 6, .snapshots = {held(1, 9, 4, true)}};
   arrivals[2] = {.member = {.id = 3}};
-  Opening opening = opening_of(arrivals);
+  FirstMembership opening = first_membership_of(arrivals);
   EXPECT_EQ(opening.history, 5u);
-  EXPECT_EQ(opening.epoch.number, 3) << "no epoch of that history had this number";
-  EXPECT_EQ(opening.epoch.origin.step, 8);
-  EXPECT_THAT(opening.epoch.origin.holders, ElementsAre(0, 0));
-  EXPECT_THAT(ids(opening.epoch), ElementsAre(1, 2, 3));
-  const Opening copy = opening_from_json(to_json(opening), "copy");
-  EXPECT_EQ(copy.epoch, opening.epoch);
+  EXPECT_EQ(opening.membership.number, 3) << "no epoch of that history had this number";
+  EXPECT_EQ(opening.membership.origin.step, 8);
+  EXPECT_THAT(opening.membership.origin.holders, ElementsAre(0, 0));
+  EXPECT_THAT(ids(opening.membership), ElementsAre(1, 2, 3));
+  const FirstMembership copy = first_membership_from_json(to_json(opening), "copy");
+  EXPECT_EQ(copy.membership, opening.membership);
   EXPECT_EQ(copy.history, opening.history);
 
-  arrivals[0].held.pop_back();
-  opening = opening_of(arrivals);
+  arrivals[0].snapshots.pop_back();
+  opening = first_membership_of(arrivals);
   EXPECT_EQ(opening.history, 0u);
-  EXPECT_EQ(opening.epoch.number, 0);
-  EXPECT_EQ(opening.epoch.origin.step, Origin::kNoSnapshot);
+  EXPECT_EQ(opening.membership.number, 0);
+  EXPECT_EQ(opening.membership.origin.step, Origin::kNoSnapshot);
   arrivals[1].history = 5;
-  EXPECT_EQ(opening_of(arrivals).epoch.origin.step, Origin::kNoSnapshot) << "slices of different moments";
+  EXPECT_EQ(first_membership_of(arrivals).membership.origin.step, Origin::kNoSnapshot)
+      << "slices of different moments";
 }
 
 }  // namespace

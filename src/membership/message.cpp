@@ -22,32 +22,29 @@ Ballot ballot_from_json(const base::Json& json) {
 }  // namespace
 
 std::string to_text(const Message& message) {
-  base::Json json{{"type", static_cast<int>(message.word)},
-                  {"from", to_json(message.from)},
-                  {"membership", message.epoch},
-                  {"ballot", to_json(message.ballot)},
-                  {"accepted", to_json(message.accepted)},
-                  {"snapshots", base::Json::array()},
+  base::Json json{{"type", static_cast<int>(message.type)}, {"from", to_json(message.from)},
+                  {"membership", message.membership},       {"ballot", to_json(message.ballot)},
+                  {"accepted", to_json(message.accepted)},  {"snapshots", base::Json::array()},
                   {"exit_status", message.exit_status}};
   if (message.value) json["value"] = to_json(*message.value);
-  for (const Held& held : message.held) json["snapshots"].push_back(to_json(held));
+  for (const HeldSnapshot& held : message.snapshots) json["snapshots"].push_back(to_json(held));
   return base::json_text(json);
 }
 
 Message message_from_text(const std::string& text) {
   const base::Json json = base::parse_json(text, kName);
   const int word = base::require<int>(json, "type", kName);
-  if (word < 0 || word > static_cast<int>(Word::kEnded))
+  if (word < 0 || word > static_cast<int>(MessageType::kEnded))
     base::refuse(json["type"], "type", "a type of message", kName);
-  Message message{.word = static_cast<Word>(word),
+  Message message{.type = static_cast<MessageType>(word),
                   .from = member_from_json(base::require<base::Json>(json, "from", kName), kName),
-                  .epoch = base::require<int64_t>(json, "membership", kName),
+                  .membership = base::require<int64_t>(json, "membership", kName),
                   .ballot = ballot_from_json(base::require<base::Json>(json, "ballot", kName)),
                   .accepted = ballot_from_json(base::require<base::Json>(json, "accepted", kName))};
   message.exit_status = base::require<int>(json, "exit_status", kName);
-  if (json.contains("value")) message.value = epoch_from_json(json["value"], kName);
+  if (json.contains("value")) message.value = membership_from_json(json["value"], kName);
   for (const base::Json& held : base::require<base::Json>(json, "snapshots", kName))
-    message.held.push_back(held_from_json(held, kName));
+    message.snapshots.push_back(held_snapshot_from_json(held, kName));
   return message;
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "membership/epoch.h"
+#include "membership/membership.h"
 
 namespace sluice::membership {
 
@@ -18,7 +18,7 @@ struct Ballot {
   auto operator<=>(const Ballot&) const = default;
 };
 
-enum class Word : uint8_t {
+enum class MessageType : uint8_t {
   kPrepare,   // proposer: who goes on with me?
   kPromise,   // I do, nobody with a lower ballot can have me; what I hold, and what I accepted before
   kAccept,    // proposer: then let `value` be the epoch
@@ -31,14 +31,14 @@ enum class Word : uint8_t {
 };
 
 struct Message {
-  Word word = Word::kJoin;
+  MessageType type = MessageType::kJoin;
   Member from;
-  int64_t epoch = 0;  // that is agreed on
+  int64_t membership = 0;  // that is agreed on
   Ballot ballot;
-  std::optional<Epoch> value;
-  Ballot accepted;         // kPromise: the ballot that `value` was accepted in
-  std::vector<Held> held;  // kPromise
-  int exit_status = 0;     // kEnded
+  std::optional<Membership> value;
+  Ballot accepted;                      // kPromise: the ballot that `value` was accepted in
+  std::vector<HeldSnapshot> snapshots;  // kPromise
+  int exit_status = 0;                  // kEnded
 };
 
 std::string to_text(const Message& message);

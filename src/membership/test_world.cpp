@@ -23,9 +23,9 @@ constexpr int64_t kMeetNs = 20 * kSecondNs;     // for all workers of an epoch t
 // One member: a world to its agent.
 struct TestWorld::Node final : World {
   struct Slot {
-    std::vector<Held> held;  // own, and the buddy's
+    std::vector<HeldSnapshot> held;  // own, and the buddy's
     std::pair<int64_t, int64_t> moment() const {
-      return held.empty() ? std::pair<int64_t, int64_t>{-1, -1} : std::pair(held[0].epoch, held[0].step);
+      return held.empty() ? std::pair<int64_t, int64_t>{-1, -1} : std::pair(held[0].membership, held[0].step);
     }
   };
 
@@ -42,20 +42,20 @@ struct TestWorld::Node final : World {
     });
   }
 
-  std::vector<Held> stop_worker() override {
+  std::vector<HeldSnapshot> stop_worker() override {
     if (std::exchange(working, false)) world.tell_of_death(index, false);
-    std::vector<Held> held;
+    std::vector<HeldSnapshot> held;
     for (const Slot& slot : slots) held.insert(held.end(), slot.held.begin(), slot.held.end());
     return held;
   }
 
-  void start_worker(const Epoch& epoch) override {
+  void start_worker(const Membership& membership) override {
     if (working) world.fail(text("member ", index, " starts a worker beside another"));
     working = true;
     for (Slot& slot : slots) {
-      if (slot.moment() != std::pair(epoch.origin.epoch, epoch.origin.step)) slot.held.clear();
+      if (slot.moment() != std::pair(membership.origin.membership, membership.origin.step)) slot.held.clear();
     }
-    world.begin(*this, epoch);
+    world.begin(*this, membership);
   }
 
   void ask_for_boundary() override { boundary = true; }
@@ -88,7 +88,7 @@ struct TestWorld::Node final : World {
 };
 
 TestWorld::TestWorld(const Options& options) : options_(options), rng_(options.seed) {
-  Epoch first;
+  Membership first;
   for (int rank = 0; rank < options.ranks; ++rank) {
     auto node = std::make_unique<Node>(*this);
     node->index = rank;
@@ -148,12 +148,12 @@ void TestWorld::wake(Node& node) {
   });
 }
 
-void TestWorld::begin(Node& node, const Epoch& epoch) {
-  const auto [begun, is_new] = begun_.try_emplace(epoch.number, epoch);
-  if (!is_new && begun->second != epoch) fail(text("two memberships ", epoch.number, " began"));
+void TestWorld::begin(Node& node, const Membership& membership) {
+  const auto [begun, is_new] = begun_.try_emplace(membership.number, membership);
+  if (!is_new && begun->second != membership) fail(text("two memberships ", membership.number, " began"));
   node.boundary = false;
-  at(now_ns_ + kMeetNs, [this, &node, number = epoch.number] {
-    const bool waits = node.alive && node.working && node.agent->epoch().number == number;
+  at(now_ns_ + kMeetNs, [this, &node, number = membership.number] {
+    const bool waits = node.alive && node.working && node.agent->membership().number == number;
     if (!waits || sealing_.contains(number)) return;
     node.working = false;
     node.agent->on_worker_end(now_ns_);
@@ -162,11 +162,12 @@ void TestWorld::begin(Node& node, const Epoch& epoch) {
   start_if_all_are_there(begun->second);
 }
 
-void TestWorld::start_if_all_are_there(const Epoch& epoch) {
-  std::vector<std::vector<Held>> held;
+void TestWorld::start_if_all_are_there(const Membership& epoch) {
+  std::vector<std::vector<HeldSnapshot>> held;
   for (const Member& member : epoch.members) {
     const Node& node = *node_of(member.id);
-    if (!node.alive || !node.working || !node.agent || node.agent->epoch().number != epoch.number) return;
+    if (!node.alive || !node.working || !node.agent || node.agent->membership().number != epoch.number)
+      return;
     held.emplace_back();
     for (const Node::Slot& slot : node.slots)
       held.back().insert(held.back().end(), slot.held.begin(), slot.held.end());
@@ -185,9 +186,9 @@ void TestWorld::start_if_all_are_there(const Epoch& epoch) {
 
 // The newest step that all ranks of some epoch sealed is gone on from where each of these ranks, or its
 // buddy, is still a member.
-void TestWorld::require_nothing_lost(const Epoch& next) {
+void TestWorld::require_nothing_lost(const Membership& next) {
   if (whole_step_ < 0) return;
-  const Epoch& then = begun_.at(whole_epoch_);
+  const Membership& then = begun_.at(whole_epoch_);
   for (int rank = 0; rank < then.ranks(); ++rank) {
     const MemberId own = then.members[static_cast<size_t>(rank)].id;
     const MemberId buddy = then.members[static_cast<size_t>((rank + 1) % then.ranks())].id;
@@ -203,19 +204,20 @@ void TestWorld::require_nothing_lost(const Epoch& next) {
 
 // A rank's snapshot behind a step; when all have it the next step begins.
 void TestWorld::seal(int64_t number, int64_t step, int rank) {
-  const Epoch& epoch = begun_.at(number);
+  const Membership& epoch = begun_.at(number);
   const int ranks = epoch.ranks();
   Node& node = *node_of(epoch.members[static_cast<size_t>(rank)].id);
   const Node& buddy = *node_of(epoch.members[static_cast<size_t>((rank + ranks - 1) % ranks)].id);
   const auto at_work = [&](const Node& one) {
-    return one.alive && one.working && one.agent->epoch().number == number;
+    return one.alive && one.working && one.agent->membership().number == number;
   };
   if (!at_work(node) || !at_work(buddy)) return;
   if (!reaches(buddy, node)) {  // the network may come back before anybody gives up
     return at(now_ns_ + kSecondNs, [this, number, step, rank] { seal(number, step, rank); });
   }
-  Held own{.step = step, .epoch = number, .ranks = ranks, .rank = rank, .own = true};
-  Held copy{.step = step, .epoch = number, .ranks = ranks, .rank = (rank + ranks - 1) % ranks, .own = false};
+  HeldSnapshot own{.step = step, .membership = number, .ranks = ranks, .rank = rank, .own = true};
+  HeldSnapshot copy{
+      .step = step, .membership = number, .ranks = ranks, .rank = (rank + ranks - 1) % ranks, .own = false};
   node.slot_to_write().held = {own, copy};
   std::set<int>& sealed = sealing_[number];
   sealed.insert(rank);
@@ -229,7 +231,7 @@ void TestWorld::seal(int64_t number, int64_t step, int rank) {
     Node& worker = *node_of(epoch.members[static_cast<size_t>(other)].id);
     at(now_ns_ + random(kStepNs), [this, &worker, number, step, other, boundary] {
       if (!boundary) return seal(number, step + 1, other);
-      if (!worker.alive || !worker.working || worker.agent->epoch().number != number) return;
+      if (!worker.alive || !worker.working || worker.agent->membership().number != number) return;
       worker.working = false;
       worker.agent->on_worker_end(now_ns_);
       wake(worker);
@@ -240,7 +242,7 @@ void TestWorld::seal(int64_t number, int64_t step, int rank) {
 // What others notice: workers a lost peer, supervisors that nobody listens any more.
 void TestWorld::tell_of_death(int member, bool of_supervisor) {
   const Node& dead = *nodes_[static_cast<size_t>(member)];
-  const int64_t epoch = dead.agent ? dead.agent->epoch().number : 0;
+  const int64_t epoch = dead.agent ? dead.agent->membership().number : 0;
   for (const auto& other : nodes_) {
     if (other->index == member || !other->alive) continue;
     const int64_t delay_ns = 5 * kMillisecond + random(100 * kMillisecond);
@@ -258,7 +260,7 @@ void TestWorld::notice_death(const Node& dead, Node& node, int64_t epoch, bool o
   }
   if (of_supervisor)
     node.agent->on_gone(dead.member.id, random(2) == 0 ? Gone::kSeemsSo : Gone::kForGood, now_ns_);
-  const Epoch& own = node.agent->epoch();
+  const Membership& own = node.agent->membership();
   if (node.working && own.number == epoch && own.rank_of(dead.member.id) >= 0) {
     node.working = false;
     node.agent->on_worker_end(now_ns_);
@@ -299,7 +301,7 @@ void TestWorld::cut_off(const std::vector<int>& members) {
   for (const auto& node : nodes_) {
     at(now_ns_ + kSilenceNs + random(kSecondNs), [this, &node = *node] {
       if (!node.alive || !node.working) return;
-      const bool alone = std::ranges::any_of(node.agent->epoch().members, [&](const Member& member) {
+      const bool alone = std::ranges::any_of(node.agent->membership().members, [&](const Member& member) {
         return !reaches(*node_of(member.id), node);
       });
       if (!alone) return;
@@ -315,7 +317,7 @@ void TestWorld::heal() {
 }
 
 void TestWorld::end_run() {
-  for (const Member& member : newest_epoch().members) {
+  for (const Member& member : newest_membership().members) {
     Node& node = *node_of(member.id);
     if (!node.alive) continue;
     node.agent->on_run_end(0);
@@ -327,7 +329,7 @@ namespace {
 
 // Who stands still although enough of its epoch are there, or "".
 std::string fault_of_peace(const TestWorld& world, int64_t step_before) {
-  const Epoch& epoch = world.newest_epoch();
+  const Membership& epoch = world.newest_membership();
   int there = 0;
   for (const Member& member : epoch.members) there += world.is_alive(static_cast<int>(member.id) - 1) ? 1 : 0;
   if (there == epoch.ranks() && world.newest_whole_step() > step_before) return "";
@@ -364,7 +366,7 @@ RandomSchedule run_random_schedule(uint64_t seed) {
   world.run_until(time_ns + 150 * kSecondNs);
   const int64_t step = world.newest_whole_step();
   world.run_until(world.now_ns() + 30 * kSecondNs);
-  RandomSchedule outcome{world.fault(), world.newest_epoch().number + 1};
+  RandomSchedule outcome{world.fault(), world.newest_membership().number + 1};
   if (outcome.fault.empty()) outcome.fault = fault_of_peace(world, step);
   return outcome;
 }

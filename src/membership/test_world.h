@@ -41,7 +41,7 @@ class TestWorld {
   bool has_left(int member) const;
   std::optional<Leaving> leaving(int member) const;
   const std::string& reason(int member) const;
-  const Epoch& newest_epoch() const { return begun_.rbegin()->second; }
+  const Membership& newest_membership() const { return begun_.rbegin()->second; }
   int64_t newest_whole_step() const { return whole_step_; }  // that all ranks of an epoch have sealed
   int64_t now_ns() const { return now_ns_; }
   // "", or the first thing that must not happen and did.
@@ -63,9 +63,9 @@ class TestWorld {
   Node* node_of(MemberId id);
   bool reaches(const Node& from, const Node& to) const;
   void wake(Node& node);
-  void begin(Node& node, const Epoch& epoch);
-  void start_if_all_are_there(const Epoch& epoch);
-  void require_nothing_lost(const Epoch& next);
+  void begin(Node& node, const Membership& membership);
+  void start_if_all_are_there(const Membership& membership);
+  void require_nothing_lost(const Membership& next);
   void seal(int64_t epoch, int64_t step, int rank);
   void tell_of_death(int member, bool of_supervisor);
   void notice_death(const Node& dead, Node& node, int64_t epoch, bool of_supervisor);
@@ -77,7 +77,7 @@ class TestWorld {
   int64_t serial_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::map<int64_t, Epoch> begun_;            // by number
+  std::map<int64_t, Membership> begun_;       // by number
   std::map<int64_t, MemberId> ties_;          // by epoch: who has it
   std::map<int64_t, std::set<int>> sealing_;  // by epoch: ranks that have sealed the step under way
   int64_t whole_step_ = -1;  // the newest that all ranks of an epoch sealed, while it is whole
@@ -87,7 +87,7 @@ class TestWorld {
 
 struct RandomSchedule {
   std::string fault;
-  int64_t epochs = 0;  // that began
+  int64_t memberships = 0;  // that began
 };
 // 4 to 64 ranks, ten faults, then peace: who is left in reach of a quorum must train in the end.
 RandomSchedule run_random_schedule(uint64_t seed);

@@ -102,7 +102,7 @@ AtWork at_work(const Part& part, int64_t hidden, const Cut& cut, int64_t element
             .hidden = hidden,
             .gathered = cut.tp > 1 ? hidden : 0,
             .travels = cut.expert_lanes > 1,
-            .keeps_visits = cut.keeps_visits};
+            .keeps_visits = cut.keeps_dispatched};
   at.shard = at.of_rank(hidden);
   for (const Weight& weight : part.weights) {
     const bool result = weight.use == Use::kIn || weight.use == Use::kInner;
@@ -269,7 +269,7 @@ TokenWork work_of(const Layer& layer, const std::vector<Parameter>& parameters) 
       const int64_t experts = std::max<int64_t>(1, weight.experts);
       const int64_t of_token = weight.rows() * weight.columns / experts * std::max<int64_t>(1, weight.visits);
       work.products += of_token;
-      if (weight.experts > 0) work.visited += of_token;
+      if (weight.experts > 0) work.routed += of_token;
       if (weight.use != Use::kOut || own.makes_out_again) work.recomputed += of_token;
     }
     work.attention += own.attention;
@@ -321,7 +321,7 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
   bytes.backward += narrow;
   bytes.ring_backward = std::max(bytes.ring_backward + narrow, bytes.backward);
   bytes.saved = saved.of_rank(cut.tp);
-  bytes.border = border.of_rank(cut.tp);
+  bytes.recompute_input = border.of_rank(cut.tp);
   bytes.deferred = std::max<int64_t>(0, until_weight.of_rank(cut.tp) - bytes.saved);
   return bytes;
 }

@@ -98,7 +98,7 @@ std::string work_of(const Program& program) {
   Figures all;
   for (const auto& kind : program.kinds()) {
     const TokenWork work = kind->work();
-    all.add(work.products, work.trained, work.recomputed, work.visited, work.attention, work.window,
+    all.add(work.products, work.trained, work.recomputed, work.routed, work.attention, work.window,
             work.scanned, work.elements, work.collectives);
   }
   return all.hash();
@@ -111,12 +111,12 @@ std::string bytes_of(const Shape& shape, const Program& program) {
     for_each_cut(shape, *kind, [&](Cut cut) {
       if (cut.t > 0 || cut.expert_lane > 0) return;
       for (const bool keeps : {true, false}) {
-        cut.keeps_visits = keeps;
+        cut.keeps_dispatched = keeps;
         for (const int64_t element : {2, 4, 8}) {
           const TokenBytes bytes = kind->bytes(cut, element);
           const CacheBytes cache = kind->cache(cut, element);
-          all.add(bytes.saved, bytes.border, bytes.deferred, bytes.recomputed, bytes.forward, bytes.backward,
-                  bytes.ring_backward, cache.token, cache.text);
+          all.add(bytes.saved, bytes.recompute_input, bytes.deferred, bytes.recomputed, bytes.forward,
+                  bytes.backward, bytes.ring_backward, cache.token, cache.sequence);
         }
       }
     });

@@ -54,7 +54,7 @@ TokenBytes Kind::bytes(const Cut& cut, int64_t element_bytes) const {
     if (!embedding()->norm) return {};
     // Its rows before the norm stay, and nothing makes them again.
     const int64_t row = (element_bytes * embedding()->table.columns + cut.tp - 1) / cut.tp;
-    return {.saved = row, .border = row, .forward = row, .backward = 3 * row};
+    return {.saved = row, .recompute_input = row, .forward = row, .backward = 3 * row};
   }
   return {.forward = element_bytes * 4 * head()->output.columns};
 }

@@ -35,7 +35,9 @@ class Kind {
   // In their flat order, without names and offsets; at most 64, and adapters behind all others.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Whether any of its products may be narrow.
-  bool is_narrowed() const { return std::ranges::any_of(parameters_, &Parameter::is_narrowed); }
+  bool takes_low_precision() const {
+    return std::ranges::any_of(parameters_, &Parameter::takes_low_precision);
+  }
   // Why TP cannot cut it, or "".
   std::string tp_fault(int tp) const;
   TokenWork work() const;

@@ -96,7 +96,7 @@ Part experts_part(const RoutedExperts& routed, int64_t hidden) {
                        Start::kZero));
   }
   if (own.corrected)
-    w.push_back(counts(own, roles::kCorrection, "mlp.gate.e_score_correction_bias", Learns::kAsCorrection));
+    w.push_back(counts(own, roles::kCorrection, "mlp.gate.e_score_correction_bias", Learns::kAsRouterBias));
   if (own.shared_hidden > 0) {
     w.push_back(
         matrix(roles::kSharedGateUp, names("mlp.shared_expert", "weight"), hidden, groups(shared), Use::kIn));
@@ -114,7 +114,7 @@ Part experts_part(const RoutedExperts& routed, int64_t hidden) {
 // Beside what an MLP of the visited width reads and writes: scores of all experts, and each token's row on
 // its way to its experts and back. Where rows travel a lane keeps of visits as much as its own rows' would
 // take, whoever's they are, or nothing; what it has at work of them is the same whatever it has of rows
-// (wave_bytes).
+// (dispatch_chunk_bytes).
 MixerFigures figures_of(const RoutedExperts& routed, const Part& part, const AtWork& at) {
   const Experts& own = routed.experts;
   const int64_t visits = own.per_token, shared = at.of_rank(own.shared_hidden), hidden = at.hidden;

@@ -19,7 +19,7 @@ struct Cut {
   int t = 0;
   int expert_lanes = 1;
   int expert_lane = 0;
-  bool keeps_visits = true;  // from forward to backward, of rows that travel to experts
+  bool keeps_dispatched = true;  // from forward to backward, of rows that travel to experts
   // The lane's own experts, ascending; none: its even part of them.
   std::span<const int> own_experts = {};
 };
@@ -72,7 +72,7 @@ struct Parameter {
   bool one_dimensional() const { return columns == 1 && factor == Factor::kNone; }
   // Whether rows are multiplied with it in fewer bits where a layer's products are narrow (layers/product.h):
   // the matrices that may have adapters.
-  bool is_narrowed() const { return adapts && factor == Factor::kNone && !one_dimensional(); }
+  bool takes_low_precision() const { return adapts && factor == Factor::kNone && !one_dimensional(); }
   // Travels as it is, with its gradients or counts, whatever codec others have: few numbers, and counts
   // steer.
   bool keeps_its_bits() const { return one_dimensional() || learns != Learns::kByGradient || format.coded(); }
@@ -90,7 +90,7 @@ struct TokenWork {
   int64_t products = 0;    // multiply-adds of matrices
   int64_t trained = 0;     // of these, with matrices that are trained; of a part unknown, and its block's
   int64_t recomputed = 0;  // of these, what a backward that recomputes does again
-  int64_t visited = 0;     // of these, with the experts that it visits
+  int64_t routed = 0;      // of these, with the experts that it visits
   int64_t attention = 0;   // multiply-adds with each of the tokens it attends to, scores and values each
   int64_t window = 0;      // of tokens that it attends to at most, itself included; 0: all before it
   int64_t scanned = 0;     // multiply-adds of a recurrence, at attention's rate
@@ -102,10 +102,10 @@ struct TokenWork {
 // computes them where products accumulate into wider gradients in place, as on GPUs (layers/memory_test.cpp
 // holds it against the allocator).
 struct TokenBytes {
-  int64_t saved = 0;       // kept from forward to backward
-  int64_t border = 0;      // of these, what a backward that recomputes the rest needs
-  int64_t deferred = 0;    // what a deferred weight gradient holds beyond the saved ones
-  int64_t recomputed = 0;  // what a backward has made again at any time
+  int64_t saved = 0;            // kept from forward to backward
+  int64_t recompute_input = 0;  // of these, what a backward that recomputes the rest needs
+  int64_t deferred = 0;         // what a deferred weight gradient holds beyond the saved ones
+  int64_t recomputed = 0;       // what a backward has made again at any time
   // At work beyond those: a forward, a backward at once, a backward whose keys and values go round a ring
   // with the gradients of them.
   int64_t forward = 0;
@@ -120,10 +120,10 @@ struct TokenBytes {
 // that has gone through it, and of a text besides.
 struct CacheBytes {
   int64_t token = 0;
-  int64_t text = 0;
+  int64_t sequence = 0;
   CacheBytes& operator+=(const CacheBytes& other) {
     token += other.token;
-    text += other.text;
+    sequence += other.sequence;
     return *this;
   }
 };

@@ -79,7 +79,7 @@ MixerFigures recurrent_figures(const StateHeads& own, const Chunks& chunks, cons
   }
   f.ring_backward = f.backward;
   const int64_t state = own.value_heads * own.key_width * own.value_width;
-  f.cache.text =
+  f.cache.sequence =
       (state * at.statistic + std::max<int64_t>(0, own.convolution - 1) * own.mixed() * at.element) / at.tp;
   return f;
 }
@@ -198,7 +198,7 @@ MixerFigures figures_of(const ShortConvolution& own, const Part&, const AtWork& 
   f.forward = wide * 5 * values + e * 3 * values;
   f.backward = wide * 10 * values + e * (8 * values + at.gathered);
   f.ring_backward = f.backward;
-  f.cache.text = std::max<int64_t>(0, own.heads.convolution - 1) * own.heads.mixed() * e / at.tp;
+  f.cache.sequence = std::max<int64_t>(0, own.heads.convolution - 1) * own.heads.mixed() * e / at.tp;
   return f;
 }
 

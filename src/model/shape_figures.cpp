@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/wave_rows.h"
+#include "model/dispatch_chunk_rows.h"
 
 namespace sluice::model {
 
@@ -18,14 +18,14 @@ int64_t least_ffn(const Shape& shape, int expert_lanes) {
 // made, leave and come home: of what a wave brings two rows there and one back. And all of them in one
 // expert: its rows, twice, its gate and up, their gradients and SwiGLU's, and what it gives. Beside them
 // numbers of visits.
-int64_t wave_bytes(const Shape& shape, const Cut& cut, int64_t element_bytes) {
+int64_t dispatch_chunk_bytes(const Shape& shape, const Cut& cut, int64_t element_bytes) {
   if (cut.expert_lanes == 1 || shape.experts.count == 0) return 0;
   const Experts& experts = shape.experts;
   const int64_t width = (experts.hidden + cut.tp - 1) / cut.tp;
   const int64_t there = 3 * 2 * shape.hidden, back = 3 * shape.hidden;
   const int64_t expert = 3 * shape.hidden + 6 * width;
   constexpr int64_t kVisitBytes = 64;  // numbers, places and weights, in several orders
-  return wave_rows(cut.expert_lanes).most *
+  return dispatch_chunk_rows(cut.expert_lanes).most *
          ((there + back + expert) * element_bytes + experts.per_token * kVisitBytes);
 }
 

@@ -12,8 +12,8 @@ namespace sluice::model {
 int64_t least_ffn(const Shape& shape, int expert_lanes);
 
 // What a rank has at work of rows that visit its experts from other lanes, whatever the routing and however
-// many rows it has itself (layers/experts_travel.h).
-int64_t wave_bytes(const Shape& shape, const Cut& cut, int64_t element_bytes);
+// many rows it has itself (layers/token_dispatcher.h).
+int64_t dispatch_chunk_bytes(const Shape& shape, const Cut& cut, int64_t element_bytes);
 
 // Multiply-adds a token that make keys and values of all heads of its narrow row; 0 without latent attention.
 int64_t products_of_keys(const Shape& shape);

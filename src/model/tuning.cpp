@@ -308,8 +308,9 @@ bool is_hidden_matrix(const Bucket& bucket, const Parameter& parameter) {
   return bucket.layer >= 0 && !parameter.one_dimensional() && !parameter.depthwise;
 }
 
-LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::vector<std::string>>& groups) {
-  LearningRuns runs(table.buckets.size());
+ParameterGroupRuns parameter_group_runs(const ParameterTable& table,
+                                        const std::vector<std::vector<std::string>>& groups) {
+  ParameterGroupRuns runs(table.buckets.size());
   for (const Bucket& bucket : table.buckets) {
     for (const Parameter& parameter : bucket.parameters) {
       if (!bucket.trained) continue;

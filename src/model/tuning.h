@@ -42,7 +42,7 @@ bool is_of_numbers(const Parameter& parameter);
 
 // Elements of a bucket, of one parameter, that learn alike: as the first of some groups says, one of whose
 // patterns matches their name, or as all others do.
-struct LearningRun {
+struct ParameterGroupRun {
   base::Interval elements;
   int group = -1;  // -1: none
   bool one_dimensional = false;
@@ -52,8 +52,9 @@ struct LearningRun {
 // Whether an optimiser of matrices has it: neither a vector, nor a convolution, nor of the ends.
 bool is_hidden_matrix(const Bucket& bucket, const Parameter& parameter);
 // By bucket, of those that are trained; ascending.
-using LearningRuns = std::vector<std::vector<LearningRun>>;
-LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::vector<std::string>>& groups);
+using ParameterGroupRuns = std::vector<std::vector<ParameterGroupRun>>;
+ParameterGroupRuns parameter_group_runs(const ParameterTable& table,
+                                        const std::vector<std::vector<std::string>>& groups);
 
 // Whether anything is frozen, adapted or remembered.
 bool is_tuned(const Shape& shape);

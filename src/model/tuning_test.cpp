@@ -274,14 +274,14 @@ TEST(Tuning, WhatIsRememberedIsInCheckpointsAlone) {
   }
 }
 
-TEST(LearningRuns, AreOfTheFirstGroupThatMatches) {
+TEST(ParameterGroupRuns, AreOfTheFirstGroupThatMatches) {
   Shape shape = test_shape(2);
   freeze(shape, {"model.embed_tokens"});
-  const LearningRuns runs =
-      learning_runs(parameter_table(shape), {{"*.k_proj.weight"}, {"model.layers.0.self_attn"}});
+  const ParameterGroupRuns runs =
+      parameter_group_runs(parameter_table(shape), {{"*.k_proj.weight"}, {"model.layers.0.self_attn"}});
   EXPECT_TRUE(runs[0].empty());
   std::vector<int> groups;
-  for (const LearningRun& run : runs[1]) groups.push_back(run.group);
+  for (const ParameterGroupRun& run : runs[1]) groups.push_back(run.group);
   EXPECT_THAT(groups,
               ElementsAre(-1, 1, 0, 1, 1, -1, -1, -1, -1));  // norm, q, k, v, out, norm, gate, up, down
   EXPECT_TRUE(runs[1].front().one_dimensional);

@@ -42,7 +42,7 @@ enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter, kDecay, 
 // in a gradient's place. A correction counts each expert's visits beyond the mean one's, times experts, which
 // makes whole numbers, and goes a fixed step against their sign (Wang et al., Auxiliary-Loss-Free Load
 // Balancing, 2024); loads become the visits themselves.
-enum class Learns : uint8_t { kByGradient, kAsCorrection, kAsLoads };
+enum class Learns : uint8_t { kByGradient, kAsRouterBias, kAsLoads };
 
 // A weight's role in the arithmetic of its part.
 enum class Use : uint8_t {

@@ -22,7 +22,7 @@ inline constexpr bool kBuilt = false;
 // Whether the kernels take these tensors: dense, on a GPU, bfloat16 or float.
 bool can(std::initializer_list<at::Tensor> tensors);
 // Whether this GPU has products of floats of 8 bits.
-bool multiplies_float8(c10::Device device);
+bool supports_float8(c10::Device device);
 
 // As the functions of the same names in ops/.
 at::Tensor swiglu(const at::Tensor& gate_up_TG);

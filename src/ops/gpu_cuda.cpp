@@ -42,7 +42,7 @@ bool can(std::initializer_list<at::Tensor> tensors) {
   });
 }
 
-bool multiplies_float8(c10::Device device) {
+bool supports_float8(c10::Device device) {
   int major = 0, minor = 0;
   const int gpu = device.index();
   const bool known = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess &&

@@ -5,16 +5,16 @@
 
 namespace sluice::ops {
 
-struct MarginRows;  // ops/short_convolution.h
+struct HaloRows;  // ops/short_convolution.h
 struct ShortConvolution;
 
 // y [T, C] in float (double of double).
-at::Tensor linear_convolution(const MarginRows& rows, const at::Tensor& marginal_RC,
+at::Tensor linear_convolution(const HaloRows& rows, const at::Tensor& marginal_RC,
                               const ShortConvolution& convolution);
 
-// The gradient of what with_margins() made, whose own rows are own_T. Adds those of w and bias to
+// The gradient of what with_halos() made, whose own rows are own_T. Adds those of w and bias to
 // `gradients`.
-at::Tensor linear_convolution_backward(const MarginRows& rows, const at::Tensor& dy_TC,
+at::Tensor linear_convolution_backward(const HaloRows& rows, const at::Tensor& dy_TC,
                                        const at::Tensor& marginal_RC, const ShortConvolution& convolution,
                                        const ShortConvolution& gradients);
 

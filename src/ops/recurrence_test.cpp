@@ -325,14 +325,14 @@ TEST(ShortConvolution, SeesItsOwnSequenceAndItsMarginAlone) {
   const at::Tensor expected = at::silu(at::cat(pieces)), dy = at::randn_like(expected);
   const auto gradients = torch::autograd::grad({expected}, {x, w, margin, bias}, {dy});
 
-  const MarginRows rows = margin_rows(lengths, kRows, kWidth, at::kCPU);
-  const at::Tensor all = with_margins(rows, x.detach(), margin.detach());
+  const HaloRows rows = halo_rows(lengths, kRows, kWidth, at::kCPU);
+  const at::Tensor all = with_halos(rows, x.detach(), margin.detach());
   EXPECT_LT(error_of(short_convolution(rows, all, {w.detach(), bias.detach()}), expected.detach()), 1e-12);
   const at::Tensor dw = at::ones({kChannels, kWidth}, at::kDouble),
                    dbias = at::ones({kChannels}, at::kDouble);
   const at::Tensor dall = short_convolution_backward(rows, dy, all, {w.detach(), bias.detach()}, {dw, dbias});
   EXPECT_LT(error_of(dall.index_select(0, rows.own_T), gradients[0]), 1e-12);
-  EXPECT_LT(error_of(dall.index_select(0, rows.margin_X), gradients[2]), 1e-12);
+  EXPECT_LT(error_of(dall.index_select(0, rows.halo_X), gradients[2]), 1e-12);
   EXPECT_LT(error_of(dw, gradients[1] + 1), 1e-12);
   EXPECT_LT(error_of(dbias, gradients[3] + 1), 1e-12);
   // The rows that the next piece of a sequence wants.

@@ -14,12 +14,12 @@ namespace sluice::ops {
 namespace {
 
 // Before SiLU, of every row that has a margin's width before it. [R − M, C]
-at::Tensor convolved(const MarginRows& rows, const at::Tensor& marginal_RC,
+at::Tensor convolved(const HaloRows& rows, const at::Tensor& marginal_RC,
                      const ShortConvolution& convolution) {
   const at::Tensor wide_CW = convolution.w_CW.to(marginal_RC.scalar_type());
-  const int64_t count = rows.rows - rows.margin;
+  const int64_t count = rows.rows - rows.halo;
   at::Tensor y_RC = marginal_RC.narrow(0, 0, count) * wide_CW.select(1, 0);
-  for (int64_t j = 1; j <= rows.margin; ++j)
+  for (int64_t j = 1; j <= rows.halo; ++j)
     y_RC.addcmul_(marginal_RC.narrow(0, j, count), wide_CW.select(1, j));
   if (convolution.bias_C.defined()) y_RC.add_(convolution.bias_C);
   return y_RC;
@@ -27,46 +27,46 @@ at::Tensor convolved(const MarginRows& rows, const at::Tensor& marginal_RC,
 
 }  // namespace
 
-MarginRows margin_rows(const std::vector<int64_t>& lengths, int64_t rows, int64_t width,
-                       const at::Device& device) {
-  MarginRows result{.margin = width - 1};
+HaloRows halo_rows(const std::vector<int64_t>& lengths, int64_t rows, int64_t width,
+                   const at::Device& device) {
+  HaloRows result{.halo = width - 1};
   std::vector<int64_t> own, margins, last;
   const auto piece = [&](int64_t length, bool counts) {
-    for (int64_t row = 0; row < result.margin; ++row) {
+    for (int64_t row = 0; row < result.halo; ++row) {
       if (counts) margins.push_back(result.rows);
       ++result.rows;
     }
     for (int64_t row = 0; row < length; ++row) own.push_back(result.rows++);
-    for (int64_t row = result.rows - result.margin; row < result.rows && counts; ++row) last.push_back(row);
+    for (int64_t row = result.rows - result.halo; row < result.rows && counts; ++row) last.push_back(row);
   };
   for (const int64_t length : lengths) piece(length, true);
   piece(rows - static_cast<int64_t>(own.size()), false);
-  result.rows += result.margin;
+  result.rows += result.halo;
   result.own_T = to_device(own, device);
-  result.margin_X = to_device(margins, device);
+  result.halo_X = to_device(margins, device);
   result.last_X = to_device(last, device);
   return result;
 }
 
-at::Tensor with_margins(const MarginRows& rows, const at::Tensor& x_TC, const at::Tensor& margin_XC) {
+at::Tensor with_halos(const HaloRows& rows, const at::Tensor& x_TC, const at::Tensor& margin_XC) {
   const at::ScalarType wide = accumulator_type(x_TC);
   at::Tensor all_RC = at::zeros({rows.rows, x_TC.size(1)}, x_TC.options().dtype(wide));
   all_RC.index_copy_(0, rows.own_T, x_TC.to(wide));
-  if (margin_XC.defined()) all_RC.index_copy_(0, rows.margin_X, margin_XC.to(wide));
+  if (margin_XC.defined()) all_RC.index_copy_(0, rows.halo_X, margin_XC.to(wide));
   return all_RC;
 }
 
-at::Tensor short_convolution(const MarginRows& rows, const at::Tensor& marginal_RC,
+at::Tensor short_convolution(const HaloRows& rows, const at::Tensor& marginal_RC,
                              const ShortConvolution& convolution) {
   return at::silu(linear_convolution(rows, marginal_RC, convolution));
 }
 
-at::Tensor linear_convolution(const MarginRows& rows, const at::Tensor& marginal_RC,
+at::Tensor linear_convolution(const HaloRows& rows, const at::Tensor& marginal_RC,
                               const ShortConvolution& convolution) {
-  return convolved(rows, marginal_RC, convolution).index_select(0, rows.own_T - rows.margin);
+  return convolved(rows, marginal_RC, convolution).index_select(0, rows.own_T - rows.halo);
 }
 
-at::Tensor short_convolution_backward(const MarginRows& rows, const at::Tensor& dy_TC,
+at::Tensor short_convolution_backward(const HaloRows& rows, const at::Tensor& dy_TC,
                                       const at::Tensor& marginal_RC, const ShortConvolution& convolution,
                                       const ShortConvolution& gradients) {
   const at::Tensor y_TC = linear_convolution(rows, marginal_RC, convolution);
@@ -75,16 +75,16 @@ at::Tensor short_convolution_backward(const MarginRows& rows, const at::Tensor& 
                                      gradients);
 }
 
-at::Tensor linear_convolution_backward(const MarginRows& rows, const at::Tensor& dy_TC,
+at::Tensor linear_convolution_backward(const HaloRows& rows, const at::Tensor& dy_TC,
                                        const at::Tensor& marginal_RC, const ShortConvolution& convolution,
                                        const ShortConvolution& gradients) {
   const at::Tensor wide_CW = convolution.w_CW.to(marginal_RC.scalar_type());
-  const int64_t count = rows.rows - rows.margin;
+  const int64_t count = rows.rows - rows.halo;
   // Zero in margins, where nothing is asked for.
   at::Tensor dconvolved_RC = at::zeros({count, dy_TC.size(1)}, marginal_RC.options());
-  dconvolved_RC.index_copy_(0, rows.own_T - rows.margin, dy_TC);
+  dconvolved_RC.index_copy_(0, rows.own_T - rows.halo, dy_TC);
   at::Tensor dx_RC = at::zeros_like(marginal_RC), dw_CW = gradients.w_CW, dbias_C = gradients.bias_C;
-  for (int64_t j = 0; j <= rows.margin; ++j) {
+  for (int64_t j = 0; j <= rows.halo; ++j) {
     dx_RC.narrow(0, j, count).addcmul_(dconvolved_RC, wide_CW.select(1, j));
     if (dw_CW.defined()) dw_CW.select(1, j).add_((dconvolved_RC * marginal_RC.narrow(0, j, count)).sum(0));
   }

@@ -13,19 +13,19 @@
 namespace sluice::ops {
 
 // Where rows stand once every piece has its margin in front of it; behind all is one more.
-struct MarginRows {
-  int64_t margin = 0;   // M
-  int64_t rows = 0;     // with margins
-  at::Tensor own_T;     // int64: of the micro-batch's
-  at::Tensor margin_X;  // int64 [P·M]: of margins, piece after piece
-  at::Tensor last_X;    // likewise: the last rows of each piece, its margin's where it is shorter
+struct HaloRows {
+  int64_t halo = 0;   // M
+  int64_t rows = 0;   // with margins
+  at::Tensor own_T;   // int64: of the micro-batch's
+  at::Tensor halo_X;  // int64 [P·M]: of margins, piece after piece
+  at::Tensor last_X;  // likewise: the last rows of each piece, its margin's where it is shorter
 };
 // Rows behind the pieces are a piece of their own. REQUIRES: lengths > 0, W >= 1.
-MarginRows margin_rows(const std::vector<int64_t>& lengths, int64_t rows, int64_t width,
-                       const at::Device& device);
+HaloRows halo_rows(const std::vector<int64_t>& lengths, int64_t rows, int64_t width,
+                   const at::Device& device);
 
 // x [T, C] with what margins hold [P·M, C], undefined for zeros, as one in float (double of double).
-at::Tensor with_margins(const MarginRows& rows, const at::Tensor& x_TC, const at::Tensor& margin_XC);
+at::Tensor with_halos(const HaloRows& rows, const at::Tensor& x_TC, const at::Tensor& margin_XC);
 
 // Of w [C, W], and a bias or none; or their gradients, undefined where they are not wanted.
 struct ShortConvolution {
@@ -34,12 +34,12 @@ struct ShortConvolution {
 };
 
 // y [T, C] in float (double of double).
-at::Tensor short_convolution(const MarginRows& rows, const at::Tensor& marginal_RC,
+at::Tensor short_convolution(const HaloRows& rows, const at::Tensor& marginal_RC,
                              const ShortConvolution& convolution);
 
-// The gradient of what with_margins() made, whose own rows are own_T. Adds those of w and bias to
+// The gradient of what with_halos() made, whose own rows are own_T. Adds those of w and bias to
 // `gradients`.
-at::Tensor short_convolution_backward(const MarginRows& rows, const at::Tensor& dy_TC,
+at::Tensor short_convolution_backward(const HaloRows& rows, const at::Tensor& dy_TC,
                                       const at::Tensor& marginal_RC, const ShortConvolution& convolution,
                                       const ShortConvolution& gradients);
 

@@ -24,16 +24,16 @@ struct Bound {
 };
 
 // The largest of these bounds on the makespan M of any assignment, packing and order under the schedule that
-// will run. Whatever it does, a stage runs one cell at a time, a unit enters stages in order, and its input
-// gradients come back in order; nothing else is used, so splitting off weight gradients, their order and
-// credits don't matter.
-// - Path: the micro-batch of the longest sequence passes all stages and back.
+// will run. Whatever it does, a stage runs one cell at a time, a micro-batch enters stages in order, and its
+// input gradients come back in order; nothing else is used, so splitting off weight gradients, their order
+// and credits don't matter.
+// - Path: the lane part of the longest sequence passes all stages and back.
 // - Prices: a pipeline of group k that ends by M gives its stage at most M − fill_k, so for any λ >= 0
 //   Σ_i min_k λ_k·floor_ik <= Σ_k λ_k·d_k·(M − fill_k), solved for M. fill_k is at most a bound already
 //   proved, so that the right side is never negative for an empty pipeline. Constants need not be shared by
-//   tokens: with θ_k in [0, 1] floors count θ_k of their share, and V micro-batches, which cost V·c and hold
+//   tokens: with θ_k in [0, 1] floors count θ_k of their share, and V lane parts, which cost V·c and hold
 //   at most θ_k·V·c of it, leave M − (1 − θ_k)·V·c: V is 1 with one stage, and with more what leaves most
-//   (plan/bubble.h). θ = 1 is best for full micro-batches, 0 where one would hold all. λ and θ are sought by
+//   (plan/bubble.h). θ = 1 is best for full lane parts, 0 where one would hold all. λ and θ are sought by
 //   damped rounds, once for all sequences and once for those that only the groups of a larger max_len hold
 //   (the λ of the others is zero). Where groups differ, that is done for trial values T: if M <= T, no
 //   sequence runs on a group where its own path exceeds T, which leaves fewer choices; if the bound among

@@ -23,17 +23,17 @@ TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
     const SchemeCost costs(scheme, cost, kGpus);
     const strategy::Pipeline pipeline =
         strategy::parse_strategy(base::text("<1,", scheme.pp, ",1>"), kGpus).pipelines.front();
-    const schedule::UnitTimes times(pipeline, cost);
-    schedule::UnitTable table(scheme.pp);
+    const schedule::MicroBatchTimes times(pipeline, cost);
+    schedule::MicroBatchTable table(scheme.pp);
     std::vector<int> order;
     int64_t tokens = rng.between(1, costs.max_len_tokens());
     std::vector<int64_t> lengths;
-    for (int64_t unit = rng.between(1, 12); unit > 0; --unit) {
-      order.push_back(table.units());
-      table.resize(table.units() + 1);
-      const std::vector<int64_t> in_unit = {tokens - tokens / rng.between(2, 5), tokens / 5};
-      lengths.insert(lengths.end(), in_unit.begin(), in_unit.end());
-      times.write(cost::Work::of(in_unit), table, order.back());
+    for (int64_t micro_batch = rng.between(1, 12); micro_batch > 0; --micro_batch) {
+      order.push_back(table.micro_batches());
+      table.resize(table.micro_batches() + 1);
+      const std::vector<int64_t> in_micro_batch = {tokens - tokens / rng.between(2, 5), tokens / 5};
+      lengths.insert(lengths.end(), in_micro_batch.begin(), in_micro_batch.end());
+      times.write(cost::Work::of(in_micro_batch), table, order.back());
       // Growing micro-batches come nearest to the bound.
       tokens =
           std::min(costs.max_len_tokens(), rng.below(3) == 0 ? rng.between(1, tokens) : tokens * 5 / 4 + 1);
@@ -43,7 +43,8 @@ TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
     const int64_t end_ns = recurrence.makespan_ns(table, order, 1, int64_t{1} << 40);
     for (int stage = 0; stage < scheme.pp; ++stage) {
       int64_t busy_ns = 0;
-      for (const int unit : order) busy_ns += table.row(unit)[static_cast<size_t>(stage)].all_ns();
+      for (const int micro_batch : order)
+        busy_ns += table.row(micro_batch)[static_cast<size_t>(stage)].all_ns();
       const int64_t constant_ns = costs.floors().constant_ns(stage);
       const Bubble bubble(costs, stage, lengths);
       for (const int64_t part_ns : {int64_t{0}, constant_ns / 2, constant_ns}) {

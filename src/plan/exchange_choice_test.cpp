@@ -68,26 +68,26 @@ TEST_P(ExchangeChoice, MoreOfThemNeverMakeAMeanStepLonger) {
       << "ratio " << static_cast<double>(any_ns) / static_cast<double>(ring_ns);
 }
 
-// Of the plan itself: no unit would be shorter under an exchange that was allowed.
+// Of the plan itself: no micro-batch would be shorter under an exchange that was allowed.
 TEST_P(ExchangeChoice, UnitsTakeTheCheapest) {
   const auto& [model, cluster, strategy] = GetParam();
   const cost::CostModel cost = cost_of(model, cluster);
   const strategy::StepPlan plan = planner_of(cost, strategy, {}).plan(0, random_batch(1));
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    const schedule::UnitTimes times(pipeline.pipeline, cost);
-    for (strategy::Unit unit : pipeline.units) {
-      if (unit.lanes == 1 || !unit.own.empty()) continue;
+    const schedule::MicroBatchTimes times(pipeline.pipeline, cost);
+    for (strategy::PipelineMicroBatch micro_batch : pipeline.micro_batches) {
+      if (micro_batch.lanes == 1 || !micro_batch.own.empty()) continue;
       const auto exposed_ns = [&] {
-        const schedule::TimedUnit timed = times.of(unit);
+        const schedule::TimedMicroBatch timed = times.of(micro_batch);
         int64_t sum_ns = 0;
-        for (const auto* by_stage : {&timed.forward_ring_ns, &timed.backward_ring_ns}) {
+        for (const auto* by_stage : {&timed.forward_cp_exchange_ns, &timed.backward_cp_exchange_ns}) {
           for (const int64_t ns : *by_stage) sum_ns += ns;
         }
         return sum_ns;
       };
       const int64_t chosen_ns = exposed_ns();
-      unit.exchange = strategy::Exchange::kRing;
-      unit.nested_lanes = 0;
+      micro_batch.exchange = strategy::Exchange::kRing;
+      micro_batch.nested_lanes = 0;
       EXPECT_LE(chosen_ns, exposed_ns());
     }
   }
@@ -107,8 +107,8 @@ TEST(ExchangeChoice, OfOneAllowedIsThatOneOrARing) {
     const Planner planner = planner_of(cost, "<1,1,32>", cost::parse_exchange_set(name));
     const strategy::StepPlan plan = planner.plan(0, random_batch(3));
     std::set<strategy::Exchange> used;
-    for (const strategy::Unit& unit : plan.pipelines[0].units) {
-      if (unit.lanes > 1) used.insert(unit.exchange);
+    for (const strategy::PipelineMicroBatch& micro_batch : plan.pipelines[0].micro_batches) {
+      if (micro_batch.lanes > 1) used.insert(micro_batch.exchange);
     }
     used.erase(strategy::parse_exchange(name));
     used.erase(strategy::Exchange::kRing);

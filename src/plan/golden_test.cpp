@@ -30,26 +30,28 @@ std::vector<strategy::Sequence> batch_of(const std::string& lengths) {
   return batch;
 }
 
-std::string list_of(const std::vector<strategy::UnitSequence>& sequences) {
+std::string list_of(const std::vector<strategy::MicroBatchSequence>& sequences) {
   std::vector<std::string> lengths;
-  for (const strategy::UnitSequence& sequence : sequences)
+  for (const strategy::MicroBatchSequence& sequence : sequences)
     lengths.push_back(text("#", sequence.sequence, " of ", sequence.length_tokens));
   return base::join(lengths, ", ");
 }
 
 // "lane 1: #2 of 250, #3 of 100" or "lanes 0-1, ring 4: #0 of 3000; whole on 1: #4 of 20", with the policy
 // where something is not kept.
-std::string line_of(const strategy::Unit& unit) {
+std::string line_of(const strategy::PipelineMicroBatch& micro_batch) {
   std::string own;
-  for (size_t place = 0; place < unit.own.size(); ++place) {
-    if (!unit.own[place].empty())
-      own += text("; whole on ", unit.first_lane + static_cast<int>(place), ": ", list_of(unit.own[place]));
+  for (size_t place = 0; place < micro_batch.own.size(); ++place) {
+    if (!micro_batch.own[place].empty())
+      own += text("; whole on ", micro_batch.first_lane + static_cast<int>(place), ": ",
+                  list_of(micro_batch.own[place]));
   }
-  const std::string lanes = unit.lanes == 1 ? text("lane ", unit.first_lane)
-                                            : text("lanes ", unit.first_lane, "-", unit.end_lane() - 1, ", ",
-                                                   name_of(unit.exchange), " ", unit.ring);
-  const std::string memory = unit.memory.keeps_all() ? "" : text(", ", to_text(unit.memory));
-  return text("  ", lanes, memory, ": ", list_of(unit.sequences), own, "\n");
+  const std::string lanes = micro_batch.lanes == 1
+                                ? text("lane ", micro_batch.first_lane)
+                                : text("lanes ", micro_batch.first_lane, "-", micro_batch.end_lane() - 1,
+                                       ", ", name_of(micro_batch.exchange), " ", micro_batch.number);
+  const std::string memory = micro_batch.memory.keeps_all() ? "" : text(", ", to_text(micro_batch.memory));
+  return text("  ", lanes, memory, ": ", list_of(micro_batch.sequences), own, "\n");
 }
 
 std::string planned(const Golden& golden) {
@@ -68,7 +70,8 @@ std::string planned(const Golden& golden) {
       text(to_text(plan.strategy()), ": ", plan.estimated_ns, " ns, at least ", plan.lower_bound_ns, " ns\n");
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     out += text(to_text(pipeline.pipeline.scheme), " holds ", pipeline.max_len_tokens, "\n");
-    for (const strategy::Unit& unit : pipeline.units) out += line_of(unit);
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+      out += line_of(micro_batch);
   }
   return out;
 }

@@ -29,16 +29,18 @@ JudgingInputs::JudgingInputs(const ProposalOptions& given, int world_size, std::
   for (const std::vector<int64_t>& lengths : sample_batches) batches.emplace_back(lengths);
 }
 
-int64_t JudgingInputs::least_beside_ns(const Mix& mix) const {
-  return options.beside ? options.beside->least_ns(strategy_of(mix, schemes, ranks), cost, ranks) : 0;
+int64_t JudgingInputs::min_step_overhead_ns(const Mix& mix) const {
+  return options.step_overhead
+             ? options.step_overhead->least_ns(strategy_of(mix, schemes, ranks), cost, ranks)
+             : 0;
 }
 
 int64_t PlannedPart::planned(int64_t estimate_ns) const {
-  return known() ? scaled(estimate_ns, planned_ns, fluid_ns) + beside_ns : estimate_ns;
+  return known() ? scaled(estimate_ns, planned_ns, fluid_ns) + step_overhead_ns : estimate_ns;
 }
 
 int64_t PlannedPart::estimate(int64_t time_ns) const {
-  return known() ? scaled(std::max<int64_t>(0, time_ns - beside_ns), fluid_ns, planned_ns) : time_ns;
+  return known() ? scaled(std::max<int64_t>(0, time_ns - step_overhead_ns), fluid_ns, planned_ns) : time_ns;
 }
 
 bool PlannedPart::operator<(const PlannedPart& other) const {
@@ -50,7 +52,7 @@ JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
       strategy_(strategy_of(mix_, inputs.schemes, inputs.ranks)),
       max_len_tokens_(plan::max_len_tokens(mix_, inputs.schemes)),
       inputs_(&inputs),
-      least_beside_ns_(inputs.least_beside_ns(mix_)),
+      least_beside_ns_(inputs.min_step_overhead_ns(mix_)),
       least_ns_(inputs.batches.size(), 0),
       planned_(inputs.batches.size(), false) {
   for (size_t b = 0; b < inputs.batches.size(); ++b) fluid_ns_.push_back(inputs.fluid.estimate_ns(b, mix_));
@@ -88,18 +90,19 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   least_ns_[batch] = search.end_ns() + beside;
   planned_[batch] = true;
   planned_beside_ns_ += beside;
-  const PlannedPart part{.planned_ns = search.end_ns(), .fluid_ns = fluid_ns_[batch], .beside_ns = beside};
+  const PlannedPart part{
+      .planned_ns = search.end_ns(), .fluid_ns = fluid_ns_[batch], .step_overhead_ns = beside};
   if (!least_part_.known() || part < least_part_) least_part_ = part;
   part_.planned_ns += part.planned_ns;
   part_.fluid_ns += part.fluid_ns;
-  part_.beside_ns = planned_beside_ns_ / std::ranges::count(planned_, true);
+  part_.step_overhead_ns = planned_beside_ns_ / std::ranges::count(planned_, true);
 }
 
 int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const {
-  if (!inputs_->options.beside) return 0;
+  if (!inputs_->options.step_overhead) return 0;
   const strategy::StepPlan plan =
       plan_of(sequences_of(inputs_->batches[batch].lengths), packed, inputs_->cost);
-  return inputs_->options.beside->of_plan_ns(plan, inputs_->cost, inputs_->ranks);
+  return inputs_->options.step_overhead->of_plan_ns(plan, inputs_->cost, inputs_->ranks);
 }
 
 void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {

@@ -20,7 +20,7 @@ struct JudgingInputs {
                 const std::vector<std::vector<int64_t>>& sample_batches, const cost::CostModel& model);
 
   // What steps take at least beside their schedules under a mix.
-  int64_t least_beside_ns(const Mix& mix) const;
+  int64_t min_step_overhead_ns(const Mix& mix) const;
 
   const ProposalOptions& options;
   int ranks;
@@ -36,7 +36,7 @@ struct JudgingInputs {
 struct PlannedPart {
   int64_t planned_ns = 0;
   int64_t fluid_ns = 0;
-  int64_t beside_ns = 0;
+  int64_t step_overhead_ns = 0;
 
   bool known() const { return fluid_ns > 0; }
   // The step that an estimate says: times the ratio of the sums, and what is beside it. And back. Unchanged

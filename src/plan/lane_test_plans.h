@@ -17,11 +17,11 @@ using LaneLists = std::vector<std::vector<std::vector<int>>>;
 
 inline LaneLists lists_of(const strategy::StepPlan& plan) {
   LaneLists lists;
-  for (const auto& lane : strategy::micro_batches(plan.pipelines.front())) {
+  for (const auto& lane : strategy::lane_parts(plan.pipelines.front())) {
     lists.emplace_back();
-    for (const strategy::MicroBatch& micro_batch : lane) {
+    for (const strategy::LanePart& lane_part : lane) {
       std::vector<int> sequences;
-      for (const strategy::Piece& piece : micro_batch.pieces) sequences.push_back(piece.sequence);
+      for (const strategy::Piece& scheduled : lane_part.pieces) sequences.push_back(scheduled.sequence);
       sequences.erase(std::unique(sequences.begin(), sequences.end()), sequences.end());
       lists.back().push_back(std::move(sequences));
     }
@@ -29,7 +29,7 @@ inline LaneLists lists_of(const strategy::StepPlan& plan) {
   return lists;
 }
 
-// A literal planner's unit: sequences on lanes [first, first + lanes), appended to each.
+// A literal planner's micro-batch: sequences on lanes [first, first + lanes), appended to each.
 inline void append_to(LaneLists& lists, int first, int lanes, std::vector<int> sequences) {
   std::sort(sequences.begin(), sequences.end());
   for (int lane = first; lane < first + lanes; ++lane) lists[static_cast<size_t>(lane)].push_back(sequences);

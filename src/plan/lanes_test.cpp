@@ -80,7 +80,7 @@ std::vector<int64_t> least_in_rings(const SchemeCost& scheme, const std::vector<
         if (ring >> i & 1) work += SchemeCost::fullest_share(lengths[i], 2);
       }
       if (work.tokens > scheme.lane_max_len_tokens() + 2) continue;
-      least_ns[set] = std::min(least_ns[set], scheme.unit_ns(work, 2) + least_ns[set ^ ring]);
+      least_ns[set] = std::min(least_ns[set], scheme.micro_batch_work_ns(work, 2) + least_ns[set ^ ring]);
     }
   }
   return least_ns;
@@ -148,32 +148,33 @@ cost::CostModel slow_links(base::Rng& rng) {
       cost::analytic_options(model::test_shape(), rates, {.device_bytes = 128'000'000}, degrees, 2));
 }
 
-// Sequences one after the other join a unit that is there or begin one, on any run of lanes that holds them.
-std::vector<strategy::Unit> random_units(base::Rng& rng, const SchemeCost& scheme,
-                                         const std::vector<int64_t>& lengths) {
+// Sequences one after the other join a micro-batch that is there or begin one, on any run of lanes that holds
+// them.
+std::vector<strategy::PipelineMicroBatch> random_micro_batches(base::Rng& rng, const SchemeCost& scheme,
+                                                               const std::vector<int64_t>& lengths) {
   const int lanes = scheme.scheme().cp;
-  std::vector<strategy::Unit> units;
+  std::vector<strategy::PipelineMicroBatch> micro_batches;
   for (int s = 0; s < static_cast<int>(lengths.size()); ++s) {
     const int64_t length = lengths[static_cast<size_t>(s)];
     const auto most = static_cast<int>(std::min<int64_t>(lanes, std::max<int64_t>(1, length / 2)));
     const auto count = static_cast<int>(rng.between(scheme.fewest_lanes(length), most));
-    const auto joins = [&](const strategy::Unit& unit) {
-      if (unit.lanes != count) return false;
+    const auto joins = [&](const strategy::PipelineMicroBatch& micro_batch) {
+      if (micro_batch.lanes != count) return false;
       int64_t tokens = SchemeCost::fullest_share(length, count).tokens;
-      for (const strategy::UnitSequence& other : unit.sequences)
+      for (const strategy::MicroBatchSequence& other : micro_batch.sequences)
         tokens += SchemeCost::fullest_share(other.length_tokens, count).tokens;
       return tokens <= scheme.lane_max_len_tokens();
     };
-    const auto unit = std::ranges::find_if(units, joins);
-    if (unit != units.end() && rng.below(4) > 0) {
-      unit->sequences.push_back({s, length});
+    const auto micro_batch = std::ranges::find_if(micro_batches, joins);
+    if (micro_batch != micro_batches.end() && rng.below(4) > 0) {
+      micro_batch->sequences.push_back({s, length});
     } else {
-      units.push_back({.first_lane = static_cast<int>(rng.between(0, lanes - count)),
-                       .lanes = count,
-                       .sequences = {{s, length}}});
+      micro_batches.push_back({.first_lane = static_cast<int>(rng.between(0, lanes - count)),
+                               .lanes = count,
+                               .sequences = {{s, length}}});
     }
   }
-  return strategy::in_injection_order(std::move(units), lanes);
+  return strategy::in_injection_order(std::move(micro_batches), lanes);
 }
 
 TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
@@ -191,9 +192,10 @@ TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
     by_rings += bound.proof == Proof::kRings ? 1 : 0;
     ASSERT_GE(pack_all(scheme, lengths).makespan_ns, bound.lower_ns) << "seed " << seed;
     const strategy::Pipeline pipeline = pipeline_of(scheme.scheme());
-    UnitTimer timer(pipeline, scheme);
+    MicroBatchTimer timer(pipeline, scheme);
     for (int i = 0; i < 20; ++i)
-      ASSERT_GE(timer.makespan_ns(random_units(rng, scheme, lengths)), bound.lower_ns) << "seed " << seed;
+      ASSERT_GE(timer.makespan_ns(random_micro_batches(rng, scheme, lengths)), bound.lower_ns)
+          << "seed " << seed;
   }
   EXPECT_GT(by_rings, 10);
 }
@@ -202,9 +204,9 @@ TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
 std::pair<int64_t, int64_t> attention_of(int64_t length, int lanes, int lane) {
   int64_t pairs = 0;
   int64_t tokens = 0;
-  for (const strategy::Piece& piece : strategy::lane_pieces({0, length}, lanes, lane)) {
-    pairs += (piece.begin + 1 + piece.end) * piece.tokens() / 2;
-    tokens += piece.tokens();
+  for (const strategy::Piece& scheduled : strategy::lane_pieces({0, length}, lanes, lane)) {
+    pairs += (scheduled.begin + 1 + scheduled.end) * scheduled.tokens() / 2;
+    tokens += scheduled.tokens();
   }
   return {pairs, tokens};
 }
@@ -240,8 +242,8 @@ TEST(Lanes, HoldWhatTheirChunksHold) {
     EXPECT_EQ(scheme.fewest_lanes(longest), cp);
     const PackedPipeline packed = pack_all(scheme, {longest});
     EXPECT_NO_THROW(strategy::validate(step_plan_of(packed, {longest}), cp));
-    ASSERT_EQ(packed.plan.units.size(), 1u);
-    EXPECT_EQ(packed.plan.units[0].lanes, cp);
+    ASSERT_EQ(packed.plan.micro_batches.size(), 1u);
+    EXPECT_EQ(packed.plan.micro_batches[0].lanes, cp);
   }
 }
 
@@ -250,9 +252,9 @@ TEST(Lanes, ShortSequencesShareNothing) {
   const SchemeCost scheme({.cp = 4}, cost, 4);
   const PackedPipeline packed = pack_all(scheme, std::vector<int64_t>(32, 100));
   std::vector<int64_t> tokens(4, 0);
-  for (const strategy::Unit& unit : packed.plan.units) {
-    EXPECT_EQ(unit.lanes, 1);
-    tokens[static_cast<size_t>(unit.first_lane)] += unit.tokens();
+  for (const strategy::PipelineMicroBatch& micro_batch : packed.plan.micro_batches) {
+    EXPECT_EQ(micro_batch.lanes, 1);
+    tokens[static_cast<size_t>(micro_batch.first_lane)] += micro_batch.tokens();
   }
   EXPECT_EQ(tokens, (std::vector<int64_t>(4, 800)));
 }
@@ -263,7 +265,7 @@ TEST(Lanes, PipelineWithoutSequencesIsEmpty) {
     const SchemeCost scheme({.pp = pp, .cp = 3}, cost, 6);
     const PackedPipeline packed = pack_all(scheme, {});
     EXPECT_EQ(packed.makespan_ns, 0);
-    EXPECT_TRUE(packed.plan.units.empty());
+    EXPECT_TRUE(packed.plan.micro_batches.empty());
   }
 }
 
@@ -286,7 +288,8 @@ TEST(Lanes, PlansWithRingsRoundTripThroughJson) {
     const strategy::StepPlan read = strategy::step_plan_from_json(strategy::to_json(plan), 8, "plan.json");
     EXPECT_EQ(strategy::canonical_bytes(read), strategy::canonical_bytes(plan));
     for (const auto& pipeline : plan.pipelines) {
-      for (const strategy::Unit& unit : pipeline.units) rings += unit.lanes > 1 ? 1 : 0;
+      for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+        rings += micro_batch.lanes > 1 ? 1 : 0;
     }
   }
   EXPECT_GT(rings, 0);

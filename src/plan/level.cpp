@@ -80,7 +80,7 @@ class Leveller {
   }
 
   const Halves& longest_of(const Load& load) const { return longest_[static_cast<size_t>(load.pass)]; }
-  MicroBatch& batch(size_t load) {
+  LanePart& batch(size_t load) {
     return filling_.micro_batches[static_cast<size_t>(filling_.loads[load].first_micro_batch)];
   }
   Halves takes(const Load& load, const cost::Work& work) const {

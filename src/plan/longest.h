@@ -17,14 +17,14 @@ namespace sluice::plan {
 // Turning: for every m in X, with L those of X that are no shorter than m (SchemeCost::turning_ns,
 // passing_ns),
 //     path_m − turning_m + Σ_{j in L} turning_j + Σ_{j not in L} passing_j <= T.
-// For before the last stage begins with the first micro-batch that holds one of L, that micro-batch has
+// For before the last stage begins with the first lane part that holds one of L, that lane part has
 // passed the stages below, which takes no less than m does. Then come the forward and the input gradient of
 // each of L on the last stage; then the last of L returns, and its weight gradient runs on stage 0. Any other
 // sequence delays this by its forward on stage 0 if it is injected before them, by its input and weight
-// gradient there if after them, and by its turn on the last stage if between them. What shares a micro-batch
-// with them makes that micro-batch longer.
+// gradient there if after them, and by its turn on the last stage if between them. What shares a lane part
+// with them makes that lane part longer.
 //
-// Memory: a unit holds its tokens of the credit for at least its path, so Σ l_j·path_j <= C·T. Of the
+// Memory: a micro-batch holds its tokens of the credit for at least its path, so Σ l_j·path_j <= C·T. Of the
 // sequences longer than C/2 no two are in flight together, so their Σ path_j <= T.
 //
 // The last two are looked at with several stages and one lane only.

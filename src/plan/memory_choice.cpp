@@ -68,7 +68,7 @@ class SavingScheme {
   int64_t estimated_ns(const MemoryPolicy& policy) const {
     const cost::CostModel under = cost_.under(policy);
     const SchemeCost known(scheme_, under, world_size_);
-    const int64_t gathers_ns = scheme_.share > 1 ? known.gathers_ns(known.share_of(length_, scheme_.cp)) : 0;
+    const int64_t gathers_ns = scheme_.fsdp > 1 ? known.gathers_ns(known.share_of(length_, scheme_.cp)) : 0;
     return known.on(scheme_.cp).path_ns(length_) + gathers_ns + shown_copies_ns(under, scheme_, length_);
   }
 
@@ -141,13 +141,13 @@ std::vector<Scheme> roomy_schemes(const cost::CostModel& cost, int world_size, i
       scheme.cp = lanes;
       schemes.push_back(scheme);
       if (scheme.pp > 1) continue;
-      for (scheme.share = std::min(node, lanes);
-           scheme.share > 1 && scheme.share <= std::min(lanes, max_share); scheme.share *= 2) {
-        if (lanes % scheme.share != 0) continue;
-        scheme.experts = 1;
+      for (scheme.fsdp = std::min(node, lanes); scheme.fsdp > 1 && scheme.fsdp <= std::min(lanes, max_share);
+           scheme.fsdp *= 2) {
+        if (lanes % scheme.fsdp != 0) continue;
+        scheme.ep = 1;
         schemes.push_back(scheme);
-        scheme.experts = scheme.share;
-        if (model::experts_fault(cost.options().shape, scheme.experts).empty()) schemes.push_back(scheme);
+        scheme.ep = scheme.fsdp;
+        if (model::experts_fault(cost.options().shape, scheme.ep).empty()) schemes.push_back(scheme);
       }
     }
   }

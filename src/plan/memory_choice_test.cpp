@@ -90,7 +90,7 @@ TEST(MemoryChoice, SavesNoLessThanTheGivenPolicy) {
 
 TEST(MemoryChoice, TakesTheSchemeThatEndsFirst) {
   const cost::CostModel cost = with_host(int64_t{1} << 36);
-  const std::vector<Scheme> schemes{{}, {.cp = 2}, {.cp = 4}, {.cp = 4, .share = 4}};
+  const std::vector<Scheme> schemes{{}, {.cp = 2}, {.cp = 4}, {.cp = 4, .fsdp = 4}};
   const int64_t length = longest_held(cost, schemes, 4, {});
   const auto choice = choose_memory(cost, schemes, 4, length, kAll);
   ASSERT_TRUE(choice);
@@ -100,9 +100,9 @@ TEST(MemoryChoice, TakesTheSchemeThatEndsFirst) {
 
 TEST(RoomySchemes, ShareWithinNodesAndAsWidelyAsLanesAre) {
   const auto schemes = roomy_schemes(test_cost(), 8, 8, 8);
-  EXPECT_NE(std::ranges::find(schemes, Scheme{.cp = 8, .share = 8}), schemes.end());
+  EXPECT_NE(std::ranges::find(schemes, Scheme{.cp = 8, .fsdp = 8}), schemes.end());
   EXPECT_NE(std::ranges::find(schemes, Scheme{.pp = 2, .cp = 4}), schemes.end());
-  for (const Scheme& scheme : roomy_schemes(test_cost(), 8, 8, 1)) EXPECT_EQ(scheme.share, 1);
+  for (const Scheme& scheme : roomy_schemes(test_cost(), 8, 8, 1)) EXPECT_EQ(scheme.fsdp, 1);
   for (const Scheme& scheme : roomy_schemes(test_cost(), 8, 1, 8)) EXPECT_EQ(scheme.cp, 1);
 }
 

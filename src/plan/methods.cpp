@@ -41,7 +41,7 @@ struct Best {
         candidate.search.run(effort, below_ns - candidate.least_beside_ns);
     if (packed.empty() || candidate.search.end_ns() + candidate.least_beside_ns >= step_ns) return;
     StepPlan next = plan_of(sequences, packed, planner.cost());
-    candidate.beside_ns = planner.beside_ns(next);
+    candidate.beside_ns = planner.step_overhead_ns(next);
     if (candidate.known_ns() >= step_ns) return;
     step_ns = candidate.known_ns();
     plan = std::move(next);
@@ -50,7 +50,7 @@ struct Best {
 
 class Ours : public Method {
  public:
-  bool plans_shared_parameters() const override { return true; }
+  bool plans_fsdp() const override { return true; }
   std::optional<StepPlan> plan(const Planner& planner, int64_t step,
                                const std::vector<Sequence>& sequences) const override {
     const PlannerOptions& options = planner.options();
@@ -61,7 +61,7 @@ class Ours : public Method {
       if (!batch.sorted.empty() && batch.sorted.front() > planner.max_len_tokens(strategy)) continue;
       CandidateSearch search(strategy, planner.schemes(), batch, options.seeds);
       if (!search.lower_bound_ns()) continue;
-      candidates.push_back({std::move(search), planner.least_beside_ns(candidate)});
+      candidates.push_back({std::move(search), planner.min_step_overhead_ns(candidate)});
       if (options.selection != Selection::kBest) break;
     }
     if (candidates.empty()) return std::nullopt;
@@ -153,12 +153,12 @@ class Plain : public Method {
   static strategy::PipelinePlan packed(const strategy::Pipeline& pipeline, const std::vector<PackItem>& items,
                                        const Planner& planner) {
     const int64_t most = planner.schemes().of(pipeline).max_len_tokens();
-    strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = most, .units = {}};
+    strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = most, .micro_batches = {}};
     for (const std::vector<int>& bin : first_fit_decreasing(items, most)) {
-      strategy::Unit& unit = plan.units.emplace_back();
+      strategy::PipelineMicroBatch& micro_batch = plan.micro_batches.emplace_back();
       for (const int item : bin) {
         const PackItem& packed = items[static_cast<size_t>(item)];
-        unit.sequences.push_back({packed.sequence, packed.tokens});
+        micro_batch.sequences.push_back({packed.sequence, packed.tokens});
       }
     }
     return plan;

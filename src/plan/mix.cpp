@@ -21,7 +21,7 @@ namespace {
 void sort_by_ranks(std::vector<SchemeCost>& schemes) {
   std::ranges::stable_sort(schemes, std::greater<>(), [](const SchemeCost& known) {
     const Scheme& scheme = known.scheme();
-    return std::tuple(scheme.ranks(), scheme.tp, -scheme.share, -scheme.experts);
+    return std::tuple(scheme.ranks(), scheme.tp, -scheme.fsdp, -scheme.ep);
   });
 }
 
@@ -30,8 +30,8 @@ void sort_by_ranks(std::vector<SchemeCost>& schemes) {
 int64_t usual_token_ps(const SchemeCost& scheme, const SchemeLimits& limits) {
   const int64_t most = std::max<int64_t>(1, scheme.lane_max_len_tokens());
   const cost::Work work{.tokens = std::clamp<int64_t>(limits.tokens_a_rank * scheme.scheme().tp, 1, most)};
-  return static_cast<int64_t>(cost::Wide{scheme.unit_ns(work, 1) + scheme.gathers_ns(work)} * 1000 /
-                              work.tokens);
+  return static_cast<int64_t>(cost::Wide{scheme.micro_batch_work_ns(work, 1) + scheme.gathers_ns(work)} *
+                              1000 / work.tokens);
 }
 
 // Lanes over all ranks may be lanes of a node too.
@@ -48,9 +48,9 @@ void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeL
   const cost::CostModel& cost = gathering.cost();
   std::optional<SchemeCost> best;
   Scheme scheme = gathering.scheme();
-  for (scheme.experts = 2; scheme.experts <= scheme.share; scheme.experts *= 2) {
-    const bool divides = scheme.share % scheme.experts == 0 &&
-                         model::experts_fault(cost.options().shape, scheme.experts).empty();
+  for (scheme.ep = 2; scheme.ep <= scheme.fsdp; scheme.ep *= 2) {
+    const bool divides =
+        scheme.fsdp % scheme.ep == 0 && model::experts_fault(cost.options().shape, scheme.ep).empty();
     if (!divides) continue;
     SchemeCost known(scheme, cost, world_size);
     if (known.max_len_tokens() == 0) continue;
@@ -86,8 +86,8 @@ void add_wide_shares(Scheme scheme, const cost::CostModel& cost, int world_size,
   }
   if (scheme.ranks() == world_size) shares.push_back(scheme.cp);
   for (const int share : shares) {
-    if (share < 2 || share > limits.max_share) continue;
-    scheme.share = share;
+    if (share < 2 || share > limits.max_fsdp) continue;
+    scheme.fsdp = share;
     add_shared(scheme, cost, world_size, limits, schemes);
   }
 }
@@ -99,14 +99,14 @@ void add_shares(Scheme scheme, const cost::CostModel& cost, int world_size, cons
   const int64_t enough = mean_tokens + mean_tokens / 4;
   const int node = std::min(scheme.cp, cost.options().topology.lanes_of_node(scheme.tp));
   bool held = false;
-  for (scheme.share = 1; scheme.share <= std::min(scheme.cp, limits.max_share); scheme.share *= 2) {
-    if (held && scheme.share != node) continue;
+  for (scheme.fsdp = 1; scheme.fsdp <= std::min(scheme.cp, limits.max_fsdp); scheme.fsdp *= 2) {
+    if (held && scheme.fsdp != node) continue;
     SchemeCost known(scheme, cost, world_size);
-    const bool whole_node = scheme.share >= node;
+    const bool whole_node = scheme.fsdp >= node;
     const bool holds = known.lane_max_len_tokens() >= enough;
-    if (known.max_len_tokens() > 0 && (scheme.share == 1 || holds || whole_node)) schemes.push_back(known);
-    if (scheme.share > 1 && (holds || whole_node)) add_expert_lanes(known, world_size, limits, schemes);
-    if (scheme.pp > 1 || (scheme.share == 1 && holds) || (whole_node && holds)) return;
+    if (known.max_len_tokens() > 0 && (scheme.fsdp == 1 || holds || whole_node)) schemes.push_back(known);
+    if (scheme.fsdp > 1 && (holds || whole_node)) add_expert_lanes(known, world_size, limits, schemes);
+    if (scheme.pp > 1 || (scheme.fsdp == 1 && holds) || (whole_node && holds)) return;
     held = held || holds;
   }
 }
@@ -154,8 +154,8 @@ std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world
   return schemes;
 }
 
-std::optional<base::Infeasible> held_by_none(int64_t context_length, std::span<const SchemeCost> schemes,
-                                             int world_size) {
+std::optional<base::Infeasible> no_scheme_fits(int64_t context_length, std::span<const SchemeCost> schemes,
+                                               int world_size) {
   const std::string ranks = base::human_count(world_size, "rank", "ranks");
   if (schemes.empty()) {
     return base::Infeasible{base::text("no scheme that the calibration knows holds the model on ", ranks,

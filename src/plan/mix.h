@@ -25,7 +25,7 @@ std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_si
 // What the search for strategies looks at.
 struct SchemeLimits {
   int max_cp = 1;             // lanes of a pipeline
-  int max_share = 1;          // lanes that share parameters
+  int max_fsdp = 1;           // lanes that share parameters
   int64_t tokens_a_rank = 0;  // of a step
 };
 
@@ -43,8 +43,8 @@ std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world
 
 // Why none of the `schemes` that are usable on `world_size` ranks holds `context_length` tokens; nothing when
 // one does.
-std::optional<base::Infeasible> held_by_none(int64_t context_length, std::span<const SchemeCost> schemes,
-                                             int world_size);
+std::optional<base::Infeasible> no_scheme_fits(int64_t context_length, std::span<const SchemeCost> schemes,
+                                               int world_size);
 
 int ranks_of(const Mix& mix, std::span<const SchemeCost> schemes);
 // Fills the ranks that are left with the largest pipelines that the mix has, then with any.

@@ -22,7 +22,7 @@ constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 }  // namespace
 
 MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& fluid, int ranks,
-                     const LeastBeside& least_beside_ns)
+                     const MinStepOverhead& least_beside_ns)
     : schemes_(schemes), fluid_(fluid), ranks_(ranks), beside_ns_(schemes.size(), 0) {
   for (size_t k = 0; k < schemes.size(); ++k) add_start(all_of(k));
   climb_batches_ = spread(fluid.batches(), kClimbBatches);

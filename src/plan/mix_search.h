@@ -16,15 +16,15 @@ namespace sluice::plan {
 class MixSearch {
  public:
   // What steps take at least beside their schedules under a mix.
-  using LeastBeside = std::function<int64_t(const Mix&)>;
+  using MinStepOverhead = std::function<int64_t(const Mix&)>;
 
   // What it is made from must outlive it.
   MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& fluid, int ranks,
-            const LeastBeside& least_beside_ns);
+            const MinStepOverhead& least_beside_ns);
 
   // Mixes of one scheme each, of those that pay, the least first by their estimates. But estimates are wrong
-  // about all lanes of one kind in the same way: first come, of each kind that is likely to be good, the least
-  // and the widest.
+  // about all lanes of one kind in the same way: first come, of each kind that is likely to be good, the
+  // least and the widest.
   std::vector<Mix> uniform(size_t most);
 
   // Good mixes, as far as estimates and what their schemes alone would have beside schedules say: those that

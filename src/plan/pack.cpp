@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "plan/few_units.h"
+#include "plan/few_micro_batches.h"
 #include "plan/hide_links.h"
 #include "plan/improve.h"
 #include "plan/strip_packer.h"
@@ -14,15 +14,15 @@ std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const Sch
                                    const PackOptions& options) {
   constexpr int64_t kMostCells = 8'000;  // that local search may time
   Packing packing(pipeline, scheme, lengths, members, options);
-  std::optional<TimedUnits> packed = pack_strip(packing);
+  std::optional<TimedMicroBatches> packed = pack_strip(packing);
   if (!packed) return std::nullopt;
   if (options.improves && packed->makespan_ns > options.enough_ns) {
-    UnitImprover improver(packing);
+    MicroBatchImprover improver(packing);
     improver.improve(*packed, kMostCells);
-    if (packing.lanes() > 1) start_from_few_units(packing, kMostCells, improver, *packed);
+    if (packing.lanes() > 1) start_from_few_micro_batches(packing, kMostCells, improver, *packed);
   }
   hide_links(packing, *packed);
-  return PackedPipeline{packing.timer.plan(std::move(packed->units)), packed->makespan_ns};
+  return PackedPipeline{packing.timer.plan(std::move(packed->micro_batches)), packed->makespan_ns};
 }
 
 }  // namespace sluice::plan

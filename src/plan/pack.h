@@ -1,4 +1,4 @@
-// Stage two of assignment: the sequences of one pipeline to units.
+// Stage two of assignment: the sequences of one pipeline to micro-batches.
 #pragma once
 
 #include <cstdint>

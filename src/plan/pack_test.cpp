@@ -15,7 +15,7 @@ TEST(Pack, OneStageTakesTheFewestMicroBatches) {
   const std::vector<int64_t> lengths = {half, half, half, half};
   const std::vector<int> members = {0, 1, 2, 3};
   const PackedPipeline packed = *pack({.scheme = {}, .ranks = {0}}, scheme, lengths, members);
-  EXPECT_EQ(packed.plan.units.size(), 2u);
+  EXPECT_EQ(packed.plan.micro_batches.size(), 2u);
   EXPECT_EQ(packed.makespan_ns,
             schedule::schedule_pipeline(schedule::pipeline_load(packed.plan, cost, 4)).makespan_ns);
 }
@@ -27,7 +27,7 @@ TEST(Pack, StagesGetMoreMicroBatchesThanFitDemands) {
   std::vector<int> members;
   for (int i = 0; i < 16; ++i) members.push_back(i);
   const PackedPipeline packed = *pack({.scheme = {.pp = 2}, .ranks = {0, 1}}, scheme, lengths, members);
-  EXPECT_GT(packed.plan.units.size(), 1u);
+  EXPECT_GT(packed.plan.micro_batches.size(), 1u);
 }
 
 TEST(Pack, PipelineWithoutSequencesIsEmpty) {
@@ -35,7 +35,7 @@ TEST(Pack, PipelineWithoutSequencesIsEmpty) {
   const SchemeCost scheme({}, cost, 4);
   const PackedPipeline packed = *pack({.scheme = {}, .ranks = {0}}, scheme, {}, {});
   EXPECT_EQ(packed.makespan_ns, 0);
-  EXPECT_TRUE(packed.plan.units.empty());
+  EXPECT_TRUE(packed.plan.micro_batches.empty());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What all packers are given and give back: a pipeline's sequences, and units of which the schedule says when
-// they end.
+// What all packers are given and give back: a pipeline's sequences, and micro-batches of which the schedule
+// says when they end.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 #include "plan/lane_runs.h"
 #include "plan/scheme_cost.h"
 #include "plan/seeds.h"
+#include "schedule/micro_batch_table.h"
 #include "schedule/pipeline_schedule.h"
 #include "schedule/recurrence.h"
-#include "schedule/unit_table.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::plan {
@@ -28,28 +28,29 @@ struct PackOptions {
   int64_t below_ns = std::numeric_limits<int64_t>::max();
 };
 
-// Units in the order of injection, and when the schedule that will run ends with them, each with the exchange
-// that costs it least.
-struct TimedUnits {
-  std::vector<strategy::Unit> units;
+// Micro-batches in the order of injection, and when the schedule that will run ends with them, each with the
+// exchange that costs it least.
+struct TimedMicroBatches {
+  std::vector<strategy::PipelineMicroBatch> micro_batches;
   int64_t makespan_ns = 0;
 };
 
-// Times units of one pipeline, in their order of injection, each of several lanes with the exchange that
-// costs it least. What it is made from must outlive it.
-class UnitTimer {
+// Times micro-batches of one pipeline, in their order of injection, each of several lanes with the exchange
+// that costs it least. What it is made from must outlive it.
+class MicroBatchTimer {
  public:
-  UnitTimer(const strategy::Pipeline& pipeline, const SchemeCost& scheme);
+  MicroBatchTimer(const strategy::Pipeline& pipeline, const SchemeCost& scheme);
 
-  // schedule::Recurrence::kLate above `limit_ns`. REQUIRES: each unit fits its lanes; where lanes share
-  // parameters each has a pass.
-  int64_t makespan_ns(std::span<const strategy::Unit> units,
+  // schedule::Recurrence::kLate above `limit_ns`. REQUIRES: each micro-batch fits its lanes; where lanes
+  // share parameters each has a pass.
+  int64_t makespan_ns(std::span<const strategy::PipelineMicroBatch> micro_batches,
                       int64_t limit_ns = schedule::Recurrence::kLate - 1);
-  // By lane, schedule::Recurrence::ends_ns of the units timed last.
+  // By lane, schedule::Recurrence::ends_ns of the micro-batches timed last.
   const std::vector<int64_t>& ends_ns() const { return recurrence_.ends_ns(); }
-  // Sequences of a unit in ascending order; units of several lanes are numbered in the order of injection.
-  strategy::PipelinePlan plan(std::vector<strategy::Unit> units) const;
-  const schedule::UnitTimes& times() const { return times_; }
+  // Sequences of a micro-batch in ascending order; micro-batches of several lanes are numbered in the order
+  // of injection.
+  strategy::PipelinePlan plan(std::vector<strategy::PipelineMicroBatch> micro_batches) const;
+  const schedule::MicroBatchTimes& times() const { return times_; }
 
  private:
   struct ContentHash {
@@ -58,19 +59,20 @@ class UnitTimer {
     }
   };
 
-  cost::ExchangeChoice exchange_of(const strategy::Unit& unit) const {
-    return times_.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
+  cost::ExchangeChoice exchange_of(const strategy::PipelineMicroBatch& micro_batch) const {
+    return times_.cheapest_exchange(micro_batch, scheme_.lane_max_len_tokens());
   }
 
-  void choose_exchange(strategy::Unit& unit) const;
+  void choose_exchange(strategy::PipelineMicroBatch& micro_batch) const;
   // Where lanes share nothing: its row in the table, timed where none like it was before.
-  int row_of(const strategy::Unit& unit);
+  int row_of(const strategy::PipelineMicroBatch& micro_batch);
 
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
-  schedule::UnitTimes times_;
-  schedule::UnitTable table_;
-  // Of the units that were ever timed, by lanes and lengths: a search's neighbours differ in few of them.
+  schedule::MicroBatchTimes times_;
+  schedule::MicroBatchTable table_;
+  // Of the micro-batches that were ever timed, by lanes and lengths: a search's neighbours differ in few of
+  // them.
   std::unordered_map<std::vector<int64_t>, int, ContentHash> rows_;
   std::vector<int64_t> content_;
   schedule::Recurrence recurrence_;
@@ -85,16 +87,18 @@ struct Packing {
 
   int lanes() const { return scheme.scheme().cp; }
   int64_t length(int place) const { return lengths[static_cast<size_t>(place)]; }
-  const strategy::UnitSequence& sequence(int place) const { return sequences[static_cast<size_t>(place)]; }
+  const strategy::MicroBatchSequence& sequence(int place) const {
+    return sequences[static_cast<size_t>(place)];
+  }
 
   const strategy::Pipeline& pipeline;
   const SchemeCost& scheme;
   PackOptions options;
-  std::vector<strategy::UnitSequence> sequences;  // the longest first, equal ones as in `members`
-  std::vector<int64_t> lengths;                   // of these
-  std::vector<LaneRun> nodes;                     // the runs of lanes that lie inside one node
-  int node_lanes = 1;                             // the most of these
-  UnitTimer timer;
+  std::vector<strategy::MicroBatchSequence> sequences;  // the longest first, equal ones as in `members`
+  std::vector<int64_t> lengths;                         // of these
+  std::vector<LaneRun> nodes;                           // the runs of lanes that lie inside one node
+  int node_lanes = 1;                                   // the most of these
+  MicroBatchTimer timer;
 };
 
 }  // namespace sluice::plan

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/expert_seats.h"
+#include "model/expert_slots.h"
 
 namespace sluice::plan {
 namespace {
@@ -16,14 +16,14 @@ class Seating {
  public:
   Seating(const ExpertUse& use, size_t lanes, size_t spare)
       : use_(use),
-        experts_(use.visits.size()),
+        experts_(use.assignments.size()),
         own_(experts_ / lanes + spare),
         load_(lanes, 0),
         seated_(lanes) {
     SLUICE_ASSERT(experts_ % lanes == 0 && own_ <= experts_,
                   base::text(experts_, " experts, ", spare, " to spare, on ", lanes, " lanes"));
     count_seats();
-    if (use.together.empty()) {
+    if (use.coactivations.empty()) {
       seat_longest_first();
       even_out(/*enough=*/0);
     } else {
@@ -50,7 +50,7 @@ class Seating {
   static constexpr size_t kMostRounds = 20;
 
   size_t lanes() const { return load_.size(); }
-  int64_t together(size_t a, size_t b) const { return a == b ? 0 : use_.together[a * experts_ + b]; }
+  int64_t together(size_t a, size_t b) const { return a == b ? 0 : use_.coactivations[a * experts_ + b]; }
   bool is_free(size_t lane) const { return seated_[lane].size() < own_; }
   bool has(size_t lane, size_t expert) const {
     return std::ranges::find(seated_[lane], expert) != seated_[lane].end();
@@ -67,14 +67,15 @@ class Seating {
       size_t most = experts_;
       for (size_t expert = 0; expert < experts_; ++expert) {
         if (seats_[expert] == static_cast<int64_t>(lanes())) continue;
-        if (most == experts_ || use_.visits[expert] * seats_[most] > use_.visits[most] * seats_[expert])
+        if (most == experts_ ||
+            use_.assignments[expert] * seats_[most] > use_.assignments[most] * seats_[expert])
           most = expert;
       }
       ++seats_[most];
     }
     for (size_t expert = 0; expert < experts_; ++expert) {
       order_.push_back(expert);
-      share_.push_back(use_.visits[expert] * kVisit / seats_[expert]);
+      share_.push_back(use_.assignments[expert] * kVisit / seats_[expert]);
     }
     std::ranges::stable_sort(order_, std::ranges::greater(), [&](size_t expert) { return share_[expert]; });
   }
@@ -221,18 +222,18 @@ strategy::ExpertPlacement place_experts(std::span<const ExpertUse> layers, int l
   strategy::ExpertPlacement placement;
   for (const ExpertUse& use : layers) {
     std::vector<int>& seats = placement.layers.emplace_back();
-    if (!use.visits.empty()) seats = placed_experts(use, lanes, spare);
+    if (!use.assignments.empty()) seats = placed_experts(use, lanes, spare);
   }
   return placement;
 }
 
-double busiest_lane(std::span<const ExpertUse> layers, const strategy::ExpertPlacement& placement,
-                    int lanes) {
+double expert_load_imbalance(std::span<const ExpertUse> layers, const strategy::ExpertPlacement& placement,
+                             int lanes) {
   double sum = 0;
   int64_t count = 0;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
-    if (layers[layer].visits.empty()) continue;
-    sum += model::busiest_lane(layers[layer].visits, placement.layers[layer], lanes);
+    if (layers[layer].assignments.empty()) continue;
+    sum += model::expert_load_imbalance(layers[layer].assignments, placement.layers[layer], lanes);
     ++count;
   }
   return count == 0 ? 1 : sum / static_cast<double>(count);

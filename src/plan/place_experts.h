@@ -17,8 +17,8 @@ namespace sluice::plan {
 
 // What rows chose of a layer's experts.
 struct ExpertUse {
-  std::vector<int64_t> visits;    // by expert; none of a layer without experts
-  std::vector<int64_t> together;  // [experts, experts]: rows that visited both; none: not known
+  std::vector<int64_t> assignments;    // by expert; none of a layer without experts
+  std::vector<int64_t> coactivations;  // [experts, experts]: rows that visited both; none: not known
 };
 
 // Of one layer, its seats lane by lane: an even part of its experts and `spare` more on each. REQUIRES: lanes
@@ -28,7 +28,9 @@ std::vector<int> placed_experts(const ExpertUse& use, int lanes, int spare);
 // Of all layers of a model.
 strategy::ExpertPlacement place_experts(std::span<const ExpertUse> layers, int lanes, int spare);
 
-// The mean over layers with experts of what the busiest lane has over the mean one (model::busiest_lane).
-double busiest_lane(std::span<const ExpertUse> layers, const strategy::ExpertPlacement& placement, int lanes);
+// The mean over layers with experts of what the busiest lane has over the mean one
+// (model::expert_load_imbalance).
+double expert_load_imbalance(std::span<const ExpertUse> layers, const strategy::ExpertPlacement& placement,
+                             int lanes);
 
 }  // namespace sluice::plan

@@ -27,11 +27,11 @@ void check_candidate(const Strategy& candidate, const PlannerOptions& options, c
   strategy::validate(candidate, options.world_size);
   for (const Pipeline& pipeline : candidate.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
-    const std::string fault = model::cut_fault(cost.options().shape, scheme.tp, scheme.pp, scheme.experts);
+    const std::string fault = model::cut_fault(cost.options().shape, scheme.tp, scheme.pp, scheme.ep);
     if (!fault.empty()) throw InputError(text(name, to_text(scheme), ": ", fault));
-    if (scheme.share > 1 && !options.method->plans_shared_parameters()) {
+    if (scheme.fsdp > 1 && !options.method->plans_fsdp()) {
       throw InputError(text(name, "this method knows nothing of lanes that share parameters: leave the ",
-                            scheme.share, " of ", to_text(scheme), " out, or plan with method 'ours'"));
+                            scheme.fsdp, " of ", to_text(scheme), " out, or plan with method 'ours'"));
     }
   }
 }
@@ -60,7 +60,7 @@ int64_t attended_ppm(const std::vector<Sequence>& sequences) {
   cost::Work attended, all;
   for (const Sequence& sequence : sequences) {
     const int64_t length = sequence.length_tokens;
-    attended += cost::Work::of_lane(length, strategy::unit_sequence(0, sequence), 1);
+    attended += cost::Work::of_lane(length, strategy::micro_batch_sequence(0, sequence), 1);
     all += cost::Work::of_lane(length, length, 1);
   }
   return std::clamp<int64_t>(static_cast<int64_t>(attended.squares * 1'000'000 / all.squares), 1, 999'999);
@@ -73,13 +73,13 @@ void add_branches(const std::vector<Sequence>& sequences, const cost::CostModel&
   plan.lower_bound_ns = 0;
   plan.bounded_by.clear();
   plan.estimated_ns = 0;
-  const auto add = [&](strategy::UnitSequence& of) {
-    of = strategy::unit_sequence(of.sequence, sequences[static_cast<size_t>(of.sequence)]);
+  const auto add = [&](strategy::MicroBatchSequence& of) {
+    of = strategy::micro_batch_sequence(of.sequence, sequences[static_cast<size_t>(of.sequence)]);
   };
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (strategy::Unit& unit : pipeline.units) {
-      std::ranges::for_each(unit.sequences, add);
-      for (auto& own : unit.own) std::ranges::for_each(own, add);
+    for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+      std::ranges::for_each(micro_batch.sequences, add);
+      for (auto& own : micro_batch.own) std::ranges::for_each(own, add);
     }
     const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, world_size);
     plan.estimated_ns = std::max(plan.estimated_ns, schedule::schedule_pipeline(load).makespan_ns);
@@ -127,7 +127,7 @@ Planner::Planner(PlannerOptions options, cost::CostModel cost)
   schemes_ = SchemeCosts(options_.candidates, cost_, options_.world_size);
   for (const Strategy& candidate : options_.candidates) {
     least_beside_ns_.push_back(
-        options_.beside ? options_.beside->least_ns(candidate, cost_, options_.world_size) : 0);
+        options_.step_overhead ? options_.step_overhead->least_ns(candidate, cost_, options_.world_size) : 0);
   }
 }
 

@@ -36,7 +36,7 @@ class Method {
                                                         const cost::CostModel& cost) const;
   // Whether it knows pipelines of several lanes, and how lanes that share parameters run.
   virtual bool plans_lanes() const { return true; }
-  virtual bool plans_shared_parameters() const { return false; }
+  virtual bool plans_fsdp() const { return false; }
 };
 
 // Candidates in the order of their lower bounds and expected overheads, those left out whose bound cannot
@@ -50,7 +50,7 @@ std::shared_ptr<const Method> plain();
 struct PlannerOptions {
   int world_size = 1;
   std::vector<strategy::Strategy> candidates;
-  std::shared_ptr<const BesideSchedule> beside;  // ours() chooses by the sum; none: nothing
+  std::shared_ptr<const StepOverhead> step_overhead;  // ours() chooses by the sum; none: nothing
   std::shared_ptr<const Method> method = ours();
   Effort effort = Effort::kFull;  // of ours()
   Seeds seeds;                    // of ours()
@@ -61,8 +61,8 @@ struct PlannerOptions {
   std::vector<strategy::MemoryPolicy> policies;
 };
 
-// Gives a plan's pipelines what they have beside their units: the cost model's memory policy, and the layers
-// of several stages.
+// Gives a plan's pipelines what they have beside their micro-batches: the cost model's memory policy, and the
+// layers of several stages.
 void complete(strategy::StepPlan& plan, const cost::CostModel& cost);
 // The complete plan of what a search packed.
 strategy::StepPlan plan_of(std::vector<strategy::Sequence> sequences,
@@ -102,10 +102,10 @@ class Planner {
   std::vector<size_t> preference(int64_t step) const;
   // What lies beside the schedule of a step of that plan, which is complete; and of any under a candidate, at
   // least. 0 where nothing is to be said of it.
-  int64_t beside_ns(const strategy::StepPlan& plan) const {
-    return options_.beside ? options_.beside->of_plan_ns(plan, cost_, options_.world_size) : 0;
+  int64_t step_overhead_ns(const strategy::StepPlan& plan) const {
+    return options_.step_overhead ? options_.step_overhead->of_plan_ns(plan, cost_, options_.world_size) : 0;
   }
-  int64_t least_beside_ns(size_t candidate) const { return least_beside_ns_[candidate]; }
+  int64_t min_step_overhead_ns(size_t candidate) const { return least_beside_ns_[candidate]; }
   // The longest sequence that the strategy, a candidate, holds under cost().
   int64_t max_len_tokens(const strategy::Strategy& strategy) const;
 

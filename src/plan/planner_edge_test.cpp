@@ -43,7 +43,8 @@ StepPlan plan_and_check(const Planner& planner, const std::vector<int64_t>& leng
 size_t micro_batches(const StepPlan& plan) {
   size_t count = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (const strategy::Unit& unit : pipeline.units) count += static_cast<size_t>(unit.lanes);
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+      count += static_cast<size_t>(micro_batch.lanes);
   }
   return count;
 }
@@ -68,7 +69,8 @@ TEST(PlannerEdge, EqualSequencesAreSpreadEvenlyOverEqualPipelines) {
   const StepPlan plan = plan_and_check(planner_of({"4x<1,1,1>"}, 4), std::vector<int64_t>(64, 100));
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     size_t pieces = 0;
-    for (const strategy::Unit& unit : pipeline.units) pieces += unit.sequences.size();
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+      pieces += micro_batch.sequences.size();
     EXPECT_EQ(pieces, 16u);
   }
 }

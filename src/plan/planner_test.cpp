@@ -158,7 +158,8 @@ TEST(Planner, MorePipelinesThanSequencesLeaveSomeEmpty) {
   const StepPlan plan = planner.plan(0, sequences_of({50}));
   EXPECT_NO_THROW(strategy::validate(plan, kWorldSize));
   int empty = 0;
-  for (const strategy::PipelinePlan& pipeline : plan.pipelines) empty += pipeline.units.empty() ? 1 : 0;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines)
+    empty += pipeline.micro_batches.empty() ? 1 : 0;
   EXPECT_EQ(empty, 3);
 }
 
@@ -167,7 +168,8 @@ TEST(Planner, EqualSequencesSpreadEvenly) {
   const StepPlan plan = planner.plan(0, sequences_of(std::vector<int64_t>(12, 300)));
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     int64_t tokens = 0;
-    for (const strategy::Unit& unit : pipeline.units) tokens += unit.tokens();
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+      tokens += micro_batch.tokens();
     EXPECT_EQ(tokens, 900);
   }
 }
@@ -180,13 +182,14 @@ TEST(Planner, RecomputesWhereTheLongestSequenceNeedsIt) {
   ASSERT_GT(planner.max_len_tokens(), held);
   const StepPlan kept = planner.plan(0, sequences_of({held, 100, 200, 300}));
   for (const auto& pipeline : kept.pipelines) {
-    for (const strategy::Unit& micro_batch : pipeline.units) EXPECT_TRUE(micro_batch.memory.keeps_all());
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+      EXPECT_TRUE(micro_batch.memory.keeps_all());
   }
   const StepPlan plan = planner.plan(1, sequences_of({held + 1, 100, 200, 300, 250, 120}));
   ASSERT_NO_THROW(strategy::validate(plan, kWorldSize));
   int64_t end_ns = 0;
   for (const auto& pipeline : plan.pipelines) {
-    for (const strategy::Unit& micro_batch : pipeline.units) {
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
       EXPECT_EQ(micro_batch.memory.recomputes(), micro_batch.tokens() > held);
     }
     const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorldSize);

@@ -12,10 +12,10 @@
 
 namespace sluice::plan {
 
-// What pull, push and update add to steps beside their schedules (session/beside_schedule.h: by the clock).
-class BesideSchedule {
+// What pull, push and update add to steps beside their schedules (session/step_overhead.h: by the clock).
+class StepOverhead {
  public:
-  virtual ~BesideSchedule() = default;
+  virtual ~StepOverhead() = default;
   // To the step of a plan on so many ranks, whose pipelines are complete (plan/planner.h).
   virtual int64_t of_plan_ns(const strategy::StepPlan& plan, const cost::CostModel& cost,
                              int ranks) const = 0;
@@ -30,10 +30,10 @@ struct ProposalOptions {
   // Lengths of sequences by batch, such as training will see; every batch counts the same
   // (plan/batch_sample.h draws them from a corpus's lengths).
   std::vector<std::vector<int64_t>> sample_batches;
-  std::shared_ptr<const BesideSchedule> beside;  // strategies are judged by the sum; none: nothing
+  std::shared_ptr<const StepOverhead> step_overhead;  // strategies are judged by the sum; none: nothing
   int max_strategies = 8;
-  int max_cp = 1;     // most lanes of a pipeline
-  int max_share = 1;  // most of them that share parameters
+  int max_cp = 1;    // most lanes of a pipeline
+  int max_fsdp = 1;  // most of them that share parameters
   int thoroughness =
       1;  // multiplies how many starting points are improved and how many mixes are planned with
 };

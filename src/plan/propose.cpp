@@ -52,7 +52,7 @@ SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost
           .ranks = ranks,
           .schemes = schemes_to_search(
               cost, ranks,
-              {.max_cp = options.max_cp, .max_share = options.max_share, .tokens_a_rank = tokens_a_rank})};
+              {.max_cp = options.max_cp, .max_fsdp = options.max_fsdp, .tokens_a_rank = tokens_a_rank})};
 }
 
 // The smallest parts that hold the context; where none does, all ranks, with lanes that share for the
@@ -60,7 +60,7 @@ SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost
 SearchedPart part_to_search(const ProposalOptions& options, const cost::CostModel& cost) {
   const int64_t mean = mean_tokens(options.sample_batches) / options.world_size;
   const auto holds = [&](const SearchedPart& part) {
-    return !held_by_none(options.context_length, part.schemes, part.ranks);
+    return !no_scheme_fits(options.context_length, part.schemes, part.ranks);
   };
   for (int copies = (options.world_size + kMostRanks - 1) / kMostRanks; copies > 1; copies /= 2) {
     SearchedPart part = part_of(options, cost, copies, mean);
@@ -96,7 +96,7 @@ class Portfolio {
                          part.copies),
                 cost),
         search_(inputs_.schemes, inputs_.fluid, part.ranks,
-                [&](const Mix& mix) { return inputs_.least_beside_ns(mix); }) {}
+                [&](const Mix& mix) { return inputs_.min_step_overhead_ns(mix); }) {}
 
   void choose() {
     judge_uniform();
@@ -182,7 +182,7 @@ void Portfolio::judge_uniform() {
 void Portfolio::judge_all_shared() {
   for (size_t k = 0; k < inputs_.schemes.size(); ++k) {
     const strategy::Scheme& scheme = inputs_.schemes[k].scheme();
-    if (scheme.share == 1 || scheme.tp * scheme.share != inputs_.ranks) continue;
+    if (scheme.fsdp == 1 || scheme.tp * scheme.fsdp != inputs_.ranks) continue;
     Mix mix(inputs_.schemes.size(), 0);
     mix[k] = 1;
     judge(std::move(mix));
@@ -194,9 +194,10 @@ void Portfolio::update_least() {
   for (const JudgedMix& judged : judged_) {
     const PlannedPart& part = judged.planned_part();
     if (!part.known()) continue;
-    const int64_t beside_ns = least_.known() ? std::min(least_.beside_ns, part.beside_ns) : part.beside_ns;
+    const int64_t beside_ns =
+        least_.known() ? std::min(least_.step_overhead_ns, part.step_overhead_ns) : part.step_overhead_ns;
     if (!least_.known() || part < least_) least_ = part;
-    least_.beside_ns = beside_ns;
+    least_.step_overhead_ns = beside_ns;
   }
 }
 
@@ -379,7 +380,7 @@ std::vector<Proposal> Portfolio::proposals() const {
 base::Feasible<std::vector<Proposal>> propose(const ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.thoroughness >= 1, "a proposal of no strategy");
   SearchedPart part = part_to_search(options, cost);
-  if (auto none = held_by_none(options.context_length, part.schemes, part.ranks)) return std::move(*none);
+  if (auto none = no_scheme_fits(options.context_length, part.schemes, part.ranks)) return std::move(*none);
   Portfolio portfolio(options, cost, std::move(part));
   portfolio.choose();
   return portfolio.proposals();

@@ -143,11 +143,11 @@ TEST(Proposal, KeepsToTheNumberOfStrategies) {
 
 bool shares_all(const strategy::Strategy& strategy) {
   const strategy::Scheme& scheme = strategy.pipelines.front().scheme;
-  return strategy.pipelines.size() == 1 && scheme.tp * scheme.share == 8;
+  return strategy.pipelines.size() == 1 && scheme.tp * scheme.fsdp == 8;
 }
 
 // Where one pipeline's lanes all share, or elsewhere.
-class AsLongAsTheSchedule : public BesideSchedule {
+class AsLongAsTheSchedule : public StepOverhead {
  public:
   explicit AsLongAsTheSchedule(bool shared) : shared_(shared) {}
   int64_t of_plan_ns(const strategy::StepPlan& plan, const cost::CostModel& /*cost*/,
@@ -168,9 +168,9 @@ class AsLongAsTheSchedule : public BesideSchedule {
 TEST(Proposal, IsJudgedByStepsNotBySchedules) {
   const cost::CostModel cost = test_cost();
   ProposalOptions options{
-      .world_size = 8, .context_length = 1000, .sample_batches = samples(1000), .max_cp = 8, .max_share = 8};
+      .world_size = 8, .context_length = 1000, .sample_batches = samples(1000), .max_cp = 8, .max_fsdp = 8};
   for (const bool shared_pull : {false, true}) {
-    options.beside = std::make_shared<AsLongAsTheSchedule>(shared_pull);
+    options.step_overhead = std::make_shared<AsLongAsTheSchedule>(shared_pull);
     const std::vector<strategy::Strategy> proposed = strategies_of(propose(options, cost).or_throw());
     EXPECT_EQ(std::ranges::all_of(proposed, shares_all), !shared_pull);
     EXPECT_EQ(std::ranges::any_of(proposed, shares_all), !shared_pull);
@@ -215,13 +215,13 @@ TEST(Proposal, LooksAtNoSchemeTwice) {
     const cost::CostModel cost(
         cost::analytic_options(shape, {}, {.device_bytes = megabytes * 1'000'000}, degrees, 8));
     const std::vector<SchemeCost> schemes =
-        schemes_to_search(cost, 16, {.max_cp = 16, .max_share = 16, .tokens_a_rank = 500});
+        schemes_to_search(cost, 16, {.max_cp = 16, .max_fsdp = 16, .tokens_a_rank = 500});
     for (size_t i = 0; i < schemes.size(); ++i) {
       for (size_t j = 0; j < i; ++j)
         EXPECT_FALSE(schemes[i].scheme() == schemes[j].scheme()) << to_text(schemes[i].scheme());
       const strategy::Scheme& scheme = schemes[i].scheme();
-      gathers = gathers || (scheme.share == 16 && scheme.experts == 1);
-      divides_alone = divides_alone || (scheme.share == 16 && scheme.experts > 1);
+      gathers = gathers || (scheme.fsdp == 16 && scheme.ep == 1);
+      divides_alone = divides_alone || (scheme.fsdp == 16 && scheme.ep > 1);
     }
   }
   EXPECT_TRUE(gathers && divides_alone) << "no size tries what the test is of";

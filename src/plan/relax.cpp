@@ -14,12 +14,12 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const cost::CostModel& c
 }
 
 // The pipeline with the policy of `first` for all that fit under it; a ring's lanes fit alike but for a
-// token. Where lanes share parameters all units of a pass need one policy, so they keep theirs.
+// token. Where lanes share parameters all micro-batches of a pass need one policy, so they keep theirs.
 strategy::PipelinePlan relaxed(strategy::PipelinePlan plan, const cost::CostModel& first, int world_size) {
-  if (plan.pipeline.scheme.share > 1) return plan;
+  if (plan.pipeline.scheme.fsdp > 1) return plan;
   const int64_t holds = cost::MemoryCost(first, plan.pipeline.scheme).max_len_tokens(world_size);
-  for (strategy::Unit& unit : plan.units) {
-    if (unit.lanes == 1 && unit.tokens() <= holds) unit.memory = first.policy();
+  for (strategy::PipelineMicroBatch& micro_batch : plan.micro_batches) {
+    if (micro_batch.lanes == 1 && micro_batch.tokens() <= holds) micro_batch.memory = first.policy();
   }
   return plan;
 }
@@ -28,7 +28,7 @@ strategy::PipelinePlan relaxed(strategy::PipelinePlan plan, const cost::CostMode
 
 void set_policy(strategy::StepPlan& plan, const strategy::MemoryPolicy& policy) {
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (strategy::Unit& unit : pipeline.units) unit.memory = policy;
+    for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) micro_batch.memory = policy;
   }
 }
 

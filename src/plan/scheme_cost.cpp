@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cost/share_cost.h"
+#include "cost/fsdp_cost.h"
 
 namespace sluice::plan {
 
@@ -11,13 +11,13 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
   for (const SchemeFigures::Stage& stage : figures_.stages) {
     if (std::find(stages_.begin(), stages_.end(), stage.all) == stages_.end()) stages_.push_back(stage.all);
   }
-  if (scheme.share > 1) add_gathers();
+  if (scheme.fsdp > 1) add_gathers();
 }
 
 // Of the first stage, which has as many layers as any but for those that the embedding's time is worth.
 void SchemeCost::add_gathers() {
   using cost::CellKind;
-  const cost::ShareCost share(cost(), scheme(), strategy::share_runs(scheme(), cost().options().topology));
+  const cost::FsdpCost share(cost(), scheme(), strategy::fsdp_runs(scheme(), cost().options().topology));
   const base::Interval run = cost().stage_run(scheme(), 0);
   constexpr int64_t kLongNs = cost::kLongestNs / 2;  // so that what comes on top has room
   for (const CellKind kind : {CellKind::kForward, CellKind::kBackward}) {

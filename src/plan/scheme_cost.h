@@ -51,10 +51,14 @@ class SchemeCost {
   int fewest_lanes(int64_t length) const { return figures_.fewest_lanes(length); }
   // How long a sequence that is cut over `lanes` lanes keeps each of them busy on the slowest stage: a
   // micro-batch of its own, with what the cheapest exchange exposes where they begin with a node.
-  int64_t lane_ns(int64_t length, int lanes) const { return unit_ns(share_of(length, lanes), lanes); }
+  int64_t lane_ns(int64_t length, int lanes) const {
+    return micro_batch_work_ns(share_of(length, lanes), lanes);
+  }
   // The same for a micro-batch of `work` on the fullest of its lanes, all of it shared when there are
   // several.
-  int64_t unit_ns(const cost::Work& work, int lanes) const { return halves(work, lanes).both_ns(); }
+  int64_t micro_batch_work_ns(const cost::Work& work, int lanes) const {
+    return halves(work, lanes).both_ns();
+  }
   // Of that, its forward, and its backward.
   Halves halves(const cost::Work& work, int lanes) const;
   // All of that for whoever asks it of many on as many lanes.

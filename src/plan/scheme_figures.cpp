@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "cost/fsdp_cost.h"
 #include "cost/memory_cost.h"
-#include "cost/share_cost.h"
 
 namespace sluice::plan {
 namespace {
@@ -16,12 +16,12 @@ int64_t least_pass_ends_ns(const cost::CostModel& cost, const strategy::Scheme& 
   using cost::CellKind;
   constexpr int64_t kLongNs = cost::kLongestNs / 2;
   const strategy::Topology& topology = cost.options().topology;
-  const int in_node = std::min(topology.lanes_of_node(scheme.tp), scheme.share);
-  const int level = topology.level_between_nodes(scheme.share * scheme.tp);
+  const int in_node = std::min(topology.lanes_of_node(scheme.tp), scheme.fsdp);
+  const int level = topology.level_between_nodes(scheme.fsdp * scheme.tp);
   int64_t least_ns = std::numeric_limits<int64_t>::max();
   for (int lanes = 1; lanes <= in_node; ++lanes) {
-    if (scheme.share % lanes != 0) continue;
-    const cost::ShareCost share(cost, scheme, {.lanes_in_node = in_node, .lanes = lanes, .level = level});
+    if (scheme.fsdp % lanes != 0) continue;
+    const cost::FsdpCost share(cost, scheme, {.lanes_in_node = in_node, .lanes = lanes, .level = level});
     int64_t ends_ns = 0;
     for (const CellKind kind : {CellKind::kForward, CellKind::kBackward})
       ends_ns += share.cell_ns(kind, cost.stage_run(scheme, 0), {.tokens = lane_tokens}, kLongNs) - kLongNs;
@@ -63,8 +63,7 @@ SchemeFigures::SchemeFigures(const strategy::Scheme& of, const cost::CostModel& 
     added.ring_in_node = rings(0);
     added.ring_between_nodes = rings(1);
   }
-  if (scheme.share > 1 && scheme.pp == 1)
-    pass_ends_ns = least_pass_ends_ns(cost, scheme, lane_max_len_tokens);
+  if (scheme.fsdp > 1 && scheme.pp == 1) pass_ends_ns = least_pass_ends_ns(cost, scheme, lane_max_len_tokens);
 }
 
 int SchemeFigures::fewest_lanes(int64_t length) const {

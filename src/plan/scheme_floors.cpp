@@ -113,7 +113,7 @@ int64_t SchemeFloors::rings_area_ns(const SchemeFigures::Stage::Rings& rings, in
 }
 
 int64_t SchemeFloors::exchange_area_ns(int64_t length, int lanes, const RingLimits& limits) const {
-  if (lanes == 1 || of_.cost.options().exchanges.queries_travel()) return 0;
+  if (lanes == 1 || of_.cost.options().exchanges.moves_queries()) return 0;
   const SchemeFigures::Stage& figures = of_.stage(limits.stage);
   const int in_node = lanes_in_node();
   const auto ring_ns = [&](int members, int member_lanes) {

@@ -19,7 +19,7 @@ cost::LanePlace place_of(int first, int lanes, int lanes_of_node) {
   return cost::LanePlace::of(nodes);
 }
 
-// Of a unit, the most that its sequences' floors come to beside what its lanes wait for, whatever they
+// Of a micro-batch, the most that its sequences' floors come to beside what its lanes wait for, whatever they
 // exchange; both by lane.
 struct Exposure {
   int64_t floor_ns = 0;

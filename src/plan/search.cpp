@@ -109,7 +109,7 @@ const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std:
 // Few micro-batches in any order are the best of one lane without stages, passes of lanes that share are left
 // as they are, and of many sequences on lanes single moves bring too little for what they cost to time.
 bool CandidateSearch::worth_improving(const strategy::Scheme& scheme) const {
-  if (scheme.share > 1) return false;
+  if (scheme.fsdp > 1) return false;
   return scheme.cp == 1 ? scheme.pp > 1 : is_few();
 }
 

@@ -47,13 +47,13 @@ class BestOfPipeline {
         if ((bin >> i & 1) != 0) work += cost::Work::of_lane(lengths_[i], lengths_[i], 1);
       }
       if (work.tokens > most_tokens_) continue;
-      load_.units.push_back(times_.of(std::span(&work, 1), 0));
+      load_.micro_batches.push_back(times_.of(std::span(&work, 1), 0));
       extend(used | bin);
-      load_.units.pop_back();
+      load_.micro_batches.pop_back();
     }
   }
 
-  schedule::UnitTimes times_;
+  schedule::MicroBatchTimes times_;
   const std::vector<int64_t>& lengths_;
   schedule::PipelineLoad load_;
   int64_t most_tokens_;

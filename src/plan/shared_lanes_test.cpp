@@ -82,7 +82,7 @@ TEST(SharedLanes, LoadsOfEqualWorkRunSideBySide) {
   const std::vector<strategy::Pass> passes = strategy::passes(plan.pipelines[0]);
   ASSERT_EQ(passes.size(), 2u);
   for (const strategy::Pass& pass : passes) {
-    EXPECT_EQ(pass.units.size(), 4u);
+    EXPECT_EQ(pass.micro_batches.size(), 4u);
     for (int lane = 0; lane < 4; ++lane)
       EXPECT_EQ(tokens_on(plan.pipelines[0], pass, lane), tokens_of(plan.pipelines[0], pass));
   }

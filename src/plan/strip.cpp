@@ -9,7 +9,7 @@
 namespace sluice::plan {
 
 using Halves = SchemeCost::Halves;
-using strategy::Unit;
+using strategy::PipelineMicroBatch;
 
 namespace {
 
@@ -162,7 +162,7 @@ bool Strip::extend(int place, int index) {
   const int into = fullest_with_room(extended, share.tokens);
   const bool may_begin = extended.part_of < 0 && extended.width < times_.end_width(place);
   if (into < 0 && !may_begin) return false;
-  MicroBatch grown{.work = share, .takes = times_.alone(place, extended.width)};
+  LanePart grown{.work = share, .takes = times_.alone(place, extended.width)};
   Halves takes = extended.takes;
   if (into >= 0) {
     grown = micro_batch(into);
@@ -256,7 +256,7 @@ bool Strip::begin(int place) {
 void Strip::divide(int index) {
   Load& divided = load(index);
   divided.divided = true;
-  const MicroBatch part = micro_batch(divided.first_micro_batch);
+  const LanePart part = micro_batch(divided.first_micro_batch);
   Load of_lane = divided;
   of_lane.divided = false;
   of_lane.part_of = index;
@@ -332,43 +332,43 @@ void Strip::close(int index) {
   open_[static_cast<size_t>(closed.width)].erase(opened(closed, index));
 }
 
-std::vector<strategy::UnitSequence> Strip::sequences_of(const std::vector<int>& places) const {
-  std::vector<strategy::UnitSequence> sequences;
+std::vector<strategy::MicroBatchSequence> Strip::sequences_of(const std::vector<int>& places) const {
+  std::vector<strategy::MicroBatchSequence> sequences;
   for (const int place : places) sequences.push_back(packing_.sequence(place));
   return sequences;
 }
 
-// A micro-batch each; those of a divided load's lanes are in its unit.
-void Strip::add_units(const Filling& filling, size_t index, const Places& places, std::optional<int> pass,
-                      std::vector<Unit>& units) const {
+// A lane part each; those of a divided load's lanes are in its micro-batch.
+void Strip::add_micro_batches(const Filling& filling, size_t index, const Places& places,
+                              std::optional<int> pass, std::vector<PipelineMicroBatch>& micro_batches) const {
   const auto of = [&](int micro_batch) { return sequences_of(places[static_cast<size_t>(micro_batch)]); };
   const Load& load = filling.loads[index];
   if (load.part_of >= 0) return;
   for (int next = load.first_micro_batch; next >= 0;
        next = filling.micro_batches[static_cast<size_t>(next)].next) {
-    units.push_back(
+    micro_batches.push_back(
         {.first_lane = load.lanes.first, .lanes = load.lanes.lanes, .sequences = of(next), .pass = pass});
   }
   if (!load.divided) return;
-  std::vector<std::vector<strategy::UnitSequence>> own;
+  std::vector<std::vector<strategy::MicroBatchSequence>> own;
   for (int lane = 0; lane < load.lanes.lanes; ++lane)
     own.push_back(of(filling.loads[index + 1 + static_cast<size_t>(lane)].first_micro_batch));
   if (std::ranges::any_of(own, [](const auto& lane) { return !lane.empty(); }))
-    units.back().own = std::move(own);
+    micro_batches.back().own = std::move(own);
 }
 
 // A trial's pass is as many as its loads and the share groups of these leave apart.
-std::vector<Unit> Strip::units(const Filling& filling) const {
+std::vector<PipelineMicroBatch> Strip::pipeline_micro_batches(const Filling& filling) const {
   Places places(filling.micro_batches.size());
   for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
     places[static_cast<size_t>(filling.micro_batch_of[place])].push_back(static_cast<int>(place));
   const std::vector<Load>& all = filling.loads;
   std::vector<size_t> loads(all.size());
   std::iota(loads.begin(), loads.end(), size_t{0});
-  const int share = packing_.scheme.scheme().share;
+  const int share = packing_.scheme.scheme().fsdp;
   if (in_passes())
     std::ranges::stable_sort(loads, {}, [&](size_t i) { return std::pair(all[i].pass, all[i].lanes.first); });
-  std::vector<Unit> units;
+  std::vector<PipelineMicroBatch> micro_batches;
   int passes = 0;
   int reached = 0;  // the end of the share groups of the pass so far
   const Load* before = nullptr;
@@ -378,9 +378,10 @@ std::vector<Unit> Strip::units(const Filling& filling) const {
     before = &load;
     if (load.lanes.first >= reached) ++passes;
     reached = std::max(reached, (load.lanes.end() + share - 1) / share * share);
-    add_units(filling, index, places, share > 1 ? std::optional(passes - 1) : std::nullopt, units);
+    add_micro_batches(filling, index, places, share > 1 ? std::optional(passes - 1) : std::nullopt,
+                      micro_batches);
   }
-  return strategy::in_injection_order(std::move(units), packing_.lanes());
+  return strategy::in_injection_order(std::move(micro_batches), packing_.lanes());
 }
 
 }  // namespace sluice::plan

@@ -62,7 +62,7 @@ struct Load {
   int64_t end_ns() const { return start_ns + takes.both_ns(); }
 };
 
-struct MicroBatch {
+struct LanePart {
   cost::Work work;  // of each lane
   SchemeCost::Halves takes;
   int next = -1;  // of the same load
@@ -71,7 +71,7 @@ struct MicroBatch {
 // All sequences on their lanes: indices in the vectors.
 struct Filling {
   std::vector<Load> loads;  // those of a lane in the order in which it runs them
-  std::vector<MicroBatch> micro_batches;
+  std::vector<LanePart> micro_batches;
   std::vector<int> micro_batch_of;  // by place of the packing
 
   // Of all passes: of each its longest load, or, apart, its longest forward and its longest backward.
@@ -95,7 +95,7 @@ class Strip {
   // Of the last trial that was filled.
   const Filling& filling() const { return filling_; }
   // In the order of injection, with the passes that share groups tie them to.
-  std::vector<strategy::Unit> units(const Filling& filling) const;
+  std::vector<strategy::PipelineMicroBatch> pipeline_micro_batches(const Filling& filling) const;
 
  private:
   // A load that may take more: the time left behind it, and room as Load has it.
@@ -119,11 +119,11 @@ class Strip {
   // Whether a load is one micro-batch, for lanes wait for each other behind it or the order counts.
   bool in_passes() const {
     const strategy::Scheme& scheme = packing_.scheme.scheme();
-    return scheme.share > 1 || scheme.pp > 1;
+    return scheme.fsdp > 1 || scheme.pp > 1;
   }
   int64_t capacity() const { return std::min(trial_->most_tokens, packing_.scheme.lane_max_len_tokens()); }
   Load& load(int index) { return filling_.loads[static_cast<size_t>(index)]; }
-  MicroBatch& micro_batch(int index) { return filling_.micro_batches[static_cast<size_t>(index)]; }
+  LanePart& micro_batch(int index) { return filling_.micro_batches[static_cast<size_t>(index)]; }
   OpenPass& pass_of(const Load& load) { return passes_[static_cast<size_t>(load.pass)]; }
   bool in_time(const SchemeCost::Halves& takes, int64_t start_ns, const SchemeCost::Halves& most) const;
   bool put(int place);
@@ -142,9 +142,9 @@ class Strip {
   void open(int load);
   void close(int load);
   using Places = std::vector<std::vector<int>>;  // by micro-batch
-  std::vector<strategy::UnitSequence> sequences_of(const std::vector<int>& places) const;
+  std::vector<strategy::MicroBatchSequence> sequences_of(const std::vector<int>& places) const;
   void add_units(const Filling& filling, size_t load, const Places& places, std::optional<int> pass,
-                 std::vector<strategy::Unit>& units) const;
+                 std::vector<strategy::PipelineMicroBatch>& micro_batches) const;
 
   const Packing& packing_;
   WidthTimes times_;

@@ -95,7 +95,7 @@ class StripPacker {
   explicit StripPacker(Packing& packing)
       : packing_(packing), scheme_(packing.scheme), strip_(packing), best_ns_(packing.options.below_ns) {}
 
-  std::optional<TimedUnits> run();
+  std::optional<TimedMicroBatches> run();
 
  private:
   static constexpr int64_t kNever = cost::kLongestNs;
@@ -108,7 +108,7 @@ class StripPacker {
 
   bool enough() const { return best_ns_ <= packing_.options.enough_ns; }
   bool few() const { return packing_.lengths.size() <= kFewToTryAll; }
-  bool shares() const { return scheme_.scheme().share > 1; }
+  bool shares() const { return scheme_.scheme().fsdp > 1; }
   void run_stages(const cost::Work& of_lane);
   bool fill_stages(Shape shape);
   std::vector<int64_t> longest_ns(int passes);
@@ -126,10 +126,10 @@ class StripPacker {
   int64_t low_ns_ = 0;         // that no filling ends before
   int64_t forward_micro_ = 0;  // of all work
   int64_t best_ns_;
-  std::optional<TimedUnits> best_;
+  std::optional<TimedMicroBatches> best_;
 };
 
-std::optional<TimedUnits> StripPacker::run() {
+std::optional<TimedMicroBatches> StripPacker::run() {
   cost::Work work = scheme_.work_of(packing_.lengths);
   const int64_t room = std::max<int64_t>(1, scheme_.lane_max_len_tokens() * packing_.lanes());
   const auto fewest = static_cast<int>(shares() ? std::max<int64_t>(1, (work.tokens + room - 1) / room) : 1);
@@ -364,15 +364,15 @@ bool StripPacker::search(const Shape& shape, Found& found) {
 }
 
 void StripPacker::consider(const Filling& filling) {
-  std::vector<strategy::Unit> units = strip_.units(filling);
-  const int64_t makespan_ns = packing_.timer.makespan_ns(units, best_ns_ - 1);
+  std::vector<strategy::PipelineMicroBatch> micro_batches = strip_.pipeline_micro_batches(filling);
+  const int64_t makespan_ns = packing_.timer.makespan_ns(micro_batches, best_ns_ - 1);
   if (makespan_ns == schedule::Recurrence::kLate) return;
   best_ns_ = makespan_ns;
-  best_ = TimedUnits{std::move(units), makespan_ns};
+  best_ = TimedMicroBatches{std::move(micro_batches), makespan_ns};
 }
 
 }  // namespace
 
-std::optional<TimedUnits> pack_strip(Packing& packing) { return StripPacker(packing).run(); }
+std::optional<TimedMicroBatches> pack_strip(Packing& packing) { return StripPacker(packing).run(); }
 
 }  // namespace sluice::plan

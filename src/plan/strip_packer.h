@@ -1,4 +1,4 @@
-// Sequences to units, whatever lanes and stages a pipeline has and lanes share: passes on a strip.
+// Sequences to micro-batches, whatever lanes and stages a pipeline has and lanes share: passes on a strip.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace sluice::plan {
 
-// Units of the packing's sequences; nothing where none that are found end below options.below_ns.
+// Micro-batches of the packing's sequences; nothing where none that are found end below options.below_ns.
 //
 // Where lanes share parameters the step is cut into passes, as few as hold the sequences and one more; with
 // several stages, on one lane, too, into as many as keep them busy, small ones at both ends, which run the
@@ -17,6 +17,6 @@ namespace sluice::plan {
 // first for ends that forward and backward may divide as they like, then, where lanes wait for each other
 // between the two, for both apart. The try that ends soonest by the schedule is the plan, the first of
 // equals.
-std::optional<TimedUnits> pack_strip(Packing& packing);
+std::optional<TimedMicroBatches> pack_strip(Packing& packing);
 
 }  // namespace sluice::plan

@@ -25,9 +25,9 @@ struct Setting {
     std::vector<int> members(lengths.size());
     std::iota(members.begin(), members.end(), 0);
     Packing packing(strategy.pipelines[0], scheme, lengths, members, {.below_ns = below_ns});
-    std::optional<TimedUnits> packed = pack_strip(packing);
+    std::optional<TimedMicroBatches> packed = pack_strip(packing);
     if (!packed) return std::nullopt;
-    return PackedPipeline{packing.timer.plan(std::move(packed->units)), packed->makespan_ns};
+    return PackedPipeline{packing.timer.plan(std::move(packed->micro_batches)), packed->makespan_ns};
   }
   PackedPipeline passes(const std::vector<int64_t>& lengths) const {
     return *passes_below(lengths, PackOptions{}.below_ns);
@@ -102,11 +102,12 @@ TEST(PackStrip, EverySequenceRunsOnceAndFitsItsLanes) {
         lengths.push_back(rng.between(1, rng.between(1, setting.scheme.max_len_tokens())));
       const PackedPipeline packed = setting.passes(lengths);
       std::vector<int> seen(lengths.size(), 0);
-      for (const strategy::Unit& unit : packed.plan.units) {
-        EXPECT_LE(unit.tokens(), setting.scheme.lane_max_len_tokens()) << text << " seed " << seed;
-        for (const strategy::UnitSequence& of : unit.sequences) ++seen[static_cast<size_t>(of.sequence)];
-        for (const auto& own : unit.own) {
-          for (const strategy::UnitSequence& of : own) ++seen[static_cast<size_t>(of.sequence)];
+      for (const strategy::PipelineMicroBatch& micro_batch : packed.plan.micro_batches) {
+        EXPECT_LE(micro_batch.tokens(), setting.scheme.lane_max_len_tokens()) << text << " seed " << seed;
+        for (const strategy::MicroBatchSequence& of : micro_batch.sequences)
+          ++seen[static_cast<size_t>(of.sequence)];
+        for (const auto& own : micro_batch.own) {
+          for (const strategy::MicroBatchSequence& of : own) ++seen[static_cast<size_t>(of.sequence)];
         }
       }
       EXPECT_EQ(std::ranges::count(seen, 1), std::ssize(seen)) << text << " seed " << seed;
@@ -162,7 +163,8 @@ TEST(PackStrip, SeveralStagesAreKeptBusy) {
   EXPECT_LE(setting.passes(lengths).makespan_ns, work_ns * 2);
 }
 
-// With units as large as the first the last stage would wait for them, and the first stage for the last.
+// With micro-batches as large as the first the last stage would wait for them, and the first stage for the
+// last.
 TEST(PackStrip, ManyShortSequencesKeepSeveralStagesBusy) {
   const cost::CostModel cost = test_cost();
   const Setting setting("<1,4,4>", 16, cost);

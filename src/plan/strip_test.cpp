@@ -45,14 +45,14 @@ void expect_micro_batches_hold_their_sequences(const Packing& packing, const Fil
   for (const Load& load : filling.loads) {
     int64_t takes_ns = 0;
     for (int next = load.first_micro_batch; next >= 0;) {
-      const MicroBatch& of = filling.micro_batches[static_cast<size_t>(next)];
+      const LanePart& of = filling.micro_batches[static_cast<size_t>(next)];
       cost::Work work;
       int64_t exposed_ns = 0;
       if (load.part_of >= 0) {
         const Load& divided = filling.loads[static_cast<size_t>(load.part_of)];
-        const MicroBatch& part = filling.micro_batches[static_cast<size_t>(divided.first_micro_batch)];
+        const LanePart& part = filling.micro_batches[static_cast<size_t>(divided.first_micro_batch)];
         work = part.work;
-        exposed_ns = part.takes.both_ns() - packing.scheme.unit_ns(work, 1);
+        exposed_ns = part.takes.both_ns() - packing.scheme.micro_batch_work_ns(work, 1);
       }
       for (size_t place = 0; place < packing.lengths.size(); ++place) {
         if (filling.micro_batch_of[place] == next)
@@ -60,7 +60,7 @@ void expect_micro_batches_hold_their_sequences(const Packing& packing, const Fil
       }
       EXPECT_EQ(work.tokens, of.work.tokens);
       EXPECT_LE(work.tokens, packing.scheme.lane_max_len_tokens());
-      EXPECT_EQ(of.takes.both_ns(), packing.scheme.unit_ns(work, load.lanes.lanes) + exposed_ns);
+      EXPECT_EQ(of.takes.both_ns(), packing.scheme.micro_batch_work_ns(work, load.lanes.lanes) + exposed_ns);
       takes_ns += of.takes.both_ns();
       next = of.next;
     }
@@ -73,7 +73,7 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     base::Rng rng(seed, 31);
     const int share = rng.below(2) == 0 ? 1 : 4;
-    const strategy::Scheme scheme{.cp = 4 * static_cast<int>(rng.between(1, 3)), .share = share};
+    const strategy::Scheme scheme{.cp = 4 * static_cast<int>(rng.between(1, 3)), .fsdp = share};
     cost::CostModel::Options machine = test_cost().options();
     machine.topology = 1 << rng.below(3);
     const cost::CostModel cost(machine);
@@ -87,7 +87,7 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
     Strip strip(packing);
     const int passes = share > 1 ? static_cast<int>(rng.between(1, 6)) : 1;
     const int64_t pass_ns =
-        rng.between(1, 4) * priced.unit_ns(priced.work_of(lengths), 1) / scheme.cp / passes;
+        rng.between(1, 4) * priced.micro_batch_work_ns(priced.work_of(lengths), 1) / scheme.cp / passes;
     Trial trial{.passes = std::vector(static_cast<size_t>(passes),
                                       SchemeCost::Halves{pass_ns / 3, pass_ns - pass_ns / 3}),
                 .apart = share > 1 && rng.below(2) == 0,
@@ -100,13 +100,15 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
     EXPECT_LE(filling.end_ns(trial.apart), pass_ns * passes) << "seed " << seed;
     expect_lanes_run_one_load_at_a_time(filling, passes, scheme.cp);
     expect_micro_batches_hold_their_sequences(packing, filling);
-    const std::vector<strategy::Unit> units = strip.units(filling);
+    const std::vector<strategy::PipelineMicroBatch> micro_batches = strip.pipeline_micro_batches(filling);
     const auto parts = std::ranges::count_if(filling.loads, [](const Load& of) { return of.part_of >= 0; });
-    EXPECT_EQ(std::ssize(units), std::ssize(filling.micro_batches) - parts);
-    if (std::ranges::any_of(units, [](const strategy::Unit& of) { return !of.own.empty(); })) ++beside;
-    const int64_t rounding_ns = 3 * std::ssize(units);
+    EXPECT_EQ(std::ssize(micro_batches), std::ssize(filling.micro_batches) - parts);
+    if (std::ranges::any_of(micro_batches,
+                            [](const strategy::PipelineMicroBatch& of) { return !of.own.empty(); }))
+      ++beside;
+    const int64_t rounding_ns = 3 * std::ssize(micro_batches);
     if (share > 1) continue;
-    EXPECT_LE(packing.timer.makespan_ns(units), pass_ns + rounding_ns) << "seed " << seed;
+    EXPECT_LE(packing.timer.makespan_ns(micro_batches), pass_ns + rounding_ns) << "seed " << seed;
   }
   EXPECT_GT(filled, 100);
   EXPECT_GT(beside, 10);
@@ -115,7 +117,7 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
 TEST(Level, NoPassEndsLaterAndMostEndSooner) {
   const cost::CostModel cost = test_cost();
   constexpr int kLanes = 16;
-  const strategy::Scheme scheme{.cp = kLanes, .share = kLanes};
+  const strategy::Scheme scheme{.cp = kLanes, .fsdp = kLanes};
   const SchemeCost priced(scheme, cost, kLanes);
   strategy::Pipeline pipeline{.scheme = scheme, .ranks = std::vector<int>(kLanes)};
   std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), 0);
@@ -128,7 +130,8 @@ TEST(Level, NoPassEndsLaterAndMostEndSooner) {
     const Packing packing(pipeline, priced, lengths, members, {});
     Strip strip(packing);
     const int passes = static_cast<int>(rng.between(1, 3));
-    const int64_t pass_ns = rng.between(2, 4) * priced.unit_ns(priced.work_of(lengths), 1) / kLanes / passes;
+    const int64_t pass_ns =
+        rng.between(2, 4) * priced.micro_batch_work_ns(priced.work_of(lengths), 1) / kLanes / passes;
     Trial trial{.passes = std::vector(static_cast<size_t>(passes),
                                       SchemeCost::Halves{pass_ns / 3, pass_ns - pass_ns / 3}),
                 .least_lanes = 1 << rng.below(3),

@@ -16,13 +16,13 @@ DecodeShapes::DecodeShapes(int64_t longest_tokens, int64_t token_bytes) {
   const auto texts_behind = static_cast<int64_t>(std::bit_floor(std::clamp<uint64_t>(wanted, 4, 64)));
   for (int64_t texts = 1; texts <= kMostTexts; texts *= 2) {
     if (texts == texts_behind) few = all.size();
-    all.push_back({.texts = texts});
+    all.push_back({.sequences = texts});
   }
-  several_texts = all.size();
+  several_sequences = all.size();
   for (int64_t rows = 2 * kMostTexts; rows <= most; rows *= 2) all.push_back({.rows = rows});
-  chunks = all.size() - several_texts;
+  chunks = all.size() - several_sequences;
   few_behind = all.size();
-  all.push_back({.texts = texts_behind, .before = half});
+  all.push_back({.sequences = texts_behind, .before = half});
   const int64_t rows = std::max<int64_t>(2, std::min(kMostTexts, half));
   chunk = all.size();
   all.push_back({.rows = rows});
@@ -57,7 +57,7 @@ std::vector<cost::DecodeCost> fit_decoding(const DecodeShapes& shapes, const Dec
     cost.key = cost::Quadratic::from_ns(key, 0, 0).a;
     cost.pair = cost::Quadratic::from_ns(pair, 0, 0).a;
     // The head sees one row of a text, however many go through.
-    const size_t points = shapes.several_texts + (kind + 1 == costs.size() ? 0 : shapes.chunks);
+    const size_t points = shapes.several_sequences + (kind + 1 == costs.size() ? 0 : shapes.chunks);
     for (size_t shape = 0; shape < points; ++shape) {
       const auto [texts, before, rows] = shapes.all[shape];
       const double attending =

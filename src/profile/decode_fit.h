@@ -13,7 +13,7 @@ namespace sluice::profile {
 // again behind tokens whose keys stay.
 struct DecodeShapes {
   struct Shape {
-    int64_t texts = 1, before = 0, rows = 1;
+    int64_t sequences = 1, before = 0, rows = 1;
   };
   // None takes more than so many tokens of a text, or 2,048 rows. A token's keys and values take
   // `token_bytes` of a rank: what is read of them should not stay in its caches, as it would not of many
@@ -21,8 +21,8 @@ struct DecodeShapes {
   DecodeShapes(int64_t longest_tokens, int64_t token_bytes);
 
   std::vector<Shape> all;
-  size_t several_texts = 0;  // so many of them are a row of each text, ascending
-  size_t chunks = 0;         // then so many are runs of rows of one, ascending
+  size_t several_sequences = 0;  // so many of them are a row of each text, ascending
+  size_t chunks = 0;             // then so many are runs of rows of one, ascending
   // Indices in `all`: pairs that differ in the tokens before alone.
   size_t few = 0, few_behind = 0, chunk = 0, chunk_behind = 0;
 };

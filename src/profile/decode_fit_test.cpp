@@ -17,7 +17,7 @@ TEST(DecodeShapes, StayWithinTheLongestText) {
       EXPECT_LE(before + rows, std::max<int64_t>(longest, 2));
       EXPECT_LE(texts * rows, 2048);
     }
-    EXPECT_EQ(shapes.all[shapes.few].texts, shapes.all[shapes.few_behind].texts);
+    EXPECT_EQ(shapes.all[shapes.few].sequences, shapes.all[shapes.few_behind].sequences);
     EXPECT_EQ(shapes.all[shapes.chunk].rows, shapes.all[shapes.chunk_behind].rows);
   }
 }
@@ -51,7 +51,7 @@ TEST(DecodeFit, FindsWhatPassesTake) {
     EXPECT_NEAR(static_cast<double>(cost::of_rows_ns(costs[1].by_rows, rows)), of_rows(rows), 2);
   EXPECT_NEAR(static_cast<double>(cost::of_rows_ns(costs[1].by_rows, 2048)), of_rows(2048), 2);
   // The head's rows are texts: a run of rows tells nothing of it.
-  EXPECT_EQ(costs[2].by_rows.size(), shapes.several_texts);
+  EXPECT_EQ(costs[2].by_rows.size(), shapes.several_sequences);
 }
 
 }  // namespace

@@ -67,12 +67,12 @@ void time_decoding(const StageProbe& stage, const DecodeShapes& shapes, DecodeTi
 // One TP degree's groups at work.
 class DegreeProbe {
  public:
-  DegreeProbe(const ProbeOptions& options, int tp, base::ProductFormat narrow, comm::Transport& transport)
+  DegreeProbe(const ProbeOptions& options, int tp, base::GemmFormat narrow, comm::Transport& transport)
       : shape_(options.shape),
         lengths_(lengths_of(options)),
         times_(lengths_.size()),
         device_(options.device),
-        narrow_(narrow != base::ProductFormat::kAsComputed) {
+        narrow_(narrow != base::GemmFormat::kAsComputed) {
     const std::vector<int> block = tp_block(transport.rank(), tp, transport.world_size());
     if (block.empty()) return;
     if (tp > 1) {
@@ -86,7 +86,7 @@ class DegreeProbe {
     stage.device = options.device;
     stage.longest_tokens = longest_tokens(lengths_);
     stage.logits_chunk_bytes = options.logits_chunk_bytes;
-    stage.narrow = narrow;
+    stage.low_precision = narrow;
     stage_ = std::make_unique<StageProbe>(
         stage, layers::TensorParallel{group_.get(), tp, transport.rank() - block.front()});
     bytes_ = stage_->activation_bytes(stage.longest_tokens / tp * tp);
@@ -177,11 +177,11 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   std::map<int, std::vector<KindFit>> fits_by_tp;
   cost::CostModel::Options model = cost::analytic_options(
       options.shape, cost::Rates{}, analytic_memory(options), options.tp_degrees, options.topology);
-  const bool narrows = options.narrow != base::ProductFormat::kAsComputed;
+  const bool narrows = options.low_precision != base::GemmFormat::kAsComputed;
   const int64_t probes = 1 + (options.decodes ? 1 : 0) + (narrows ? 1 : 0);
   const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * probes + 1;
   for (const int tp : options.tp_degrees) {
-    DegreeProbe degree(options, tp, base::ProductFormat::kAsComputed, transport);
+    DegreeProbe degree(options, tp, base::GemmFormat::kAsComputed, transport);
     FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
     fits_by_tp[tp] = std::move(times.fits);
     // A rank that is left over has measured nothing; rank 0's figures count.
@@ -190,10 +190,10 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
       model.kinds_by_tp[tp][kind] = {times.kinds[kind], bytes.saved, bytes.deferred, {}, {}};
     }
     if (narrows) {
-      DegreeProbe narrow(options, tp, options.narrow, transport);
+      DegreeProbe narrow(options, tp, options.low_precision, transport);
       const FittedTimes of_narrow = narrow.measure(ranks, options.budget_ns / shares);
       for (size_t kind = 1; kind + 1 < of_narrow.kinds.size(); ++kind)
-        model.kinds_by_tp[tp][kind].narrow[options.narrow] = of_narrow.kinds[kind];
+        model.kinds_by_tp[tp][kind].low_precision[options.low_precision] = of_narrow.kinds[kind];
     }
     if (!options.decodes) continue;
     std::vector<cost::DecodeCost> decoding = degree.measure_decoding(ranks, options.budget_ns / shares);

@@ -37,7 +37,7 @@ struct ProbeOptions {
   // Of the sequences of each micro-batch that is timed; empty: probe_lengths(context_length).
   std::vector<std::vector<int64_t>> lengths;
   // In which products of blocks are timed, too.
-  base::ProductFormat narrow = base::ProductFormat::kAsComputed;
+  base::GemmFormat low_precision = base::GemmFormat::kAsComputed;
   bool decodes = false;               // whether passes that say texts are timed, too
   std::string name = "probe";         // its communicators' names begin so; unique on a transport
   int64_t budget_ns = 3'000'000'000;  // aimed at; a few repetitions are taken whatever they cost

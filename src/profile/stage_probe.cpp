@@ -8,10 +8,10 @@
 #include <numeric>
 #include <utility>
 
-#include "inference/pages.h"
-#include "inference/room.h"
+#include "inference/kv_blocks.h"
+#include "inference/kv_cache_capacity.h"
 #include "layers/head.h"
-#include "layers/key_cache.h"
+#include "layers/kv_cache.h"
 #include "layers/make_operation.h"
 #include "layers/number_loss.h"
 #include "layers/operation.h"
@@ -48,7 +48,7 @@ struct StageProbe::Parts {
     layers.resize(static_cast<size_t>(table.program.blocks().size()));
     std::iota(layers.begin(), layers.end(), 0);
     context.number_loss = layers::found_gradient();
-    context.narrow = {.format = options.narrow, .layers = layers};
+    context.low_precision = {.format = options.low_precision, .layers = layers};
     const comm::DType master = runtime::Precision{options.dtype}.master();
     for (const model::Bucket& bucket : table.buckets) {
       const int64_t size = shard_size(bucket, parallel);
@@ -110,7 +110,7 @@ layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::Tens
   std::vector<layers::PieceSpan> spans;
   for (const int64_t length : lengths) spans.push_back({length, 0});
   layers::Flow flow;
-  flow.layout = layers::micro_batch_layout(spans, parallel.tp, device, layers::reach_of(shape));
+  flow.layout = layers::row_layout(spans, parallel.tp, device, layers::reach_of(shape));
   // The same on all ranks of the group, as ids must be; a stride spreads them over the vocabulary.
   std::vector<int64_t> ids, targets;
   for (const int64_t length : lengths) {
@@ -173,8 +173,8 @@ StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
 }
 
 int64_t StageProbe::token_bytes() const {
-  const inference::HeldCut whole{parts_->table.program, parts_->context.parallel.tp, /*stages=*/1,
-                                 comm::size_of(parts_->options.dtype)};
+  const inference::ModelSharding whole{parts_->table.program, parts_->context.parallel.tp, /*stages=*/1,
+                                       comm::size_of(parts_->options.dtype)};
   return inference::cache_of(whole, 0).token;
 }
 
@@ -182,14 +182,14 @@ std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t ro
   const Parts& p = *parts_;
   const model::Program& program = p.table.program;
   const c10::Device device = p.options.device;
-  const int64_t pages = inference::pages_for(before + rows);
-  const layers::KeyCache cache(p.context, program, program.blocks(), texts * pages * inference::kPageTokens,
-                               texts, p.tensors(p.options.dtype));
+  const int64_t pages = inference::kv_blocks_for(before + rows);
+  const layers::KvCache cache(p.context, program, program.blocks(), texts * pages * inference::kKvBlockTokens,
+                              texts, p.tensors(p.options.dtype));
   cache.fill_randomly();
   std::vector<layers::CachedPiece> pieces;
   std::vector<int64_t> ids, last;
   for (int64_t text = 0; text < texts; ++text) {
-    const int64_t first = text * pages * inference::kPageTokens, own = first + before;
+    const int64_t first = text * pages * inference::kKvBlockTokens, own = first + before;
     pieces.push_back(
         {.length = rows,
          .begin = before,
@@ -202,8 +202,8 @@ std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t ro
   std::vector<double> times(program.kinds().size());
   Stopwatch stopwatch(device);
   layers::Flow flow;
-  flow.layout = layers::cached_micro_batch_layout(pieces, cache, p.context.parallel.tp, device,
-                                                  layers::reach_of(p.options.shape));
+  flow.layout = layers::cached_row_layout(pieces, cache, p.context.parallel.tp, device,
+                                          layers::reach_of(p.options.shape));
   flow.id_T = layers::row_values(ids, flow.layout, device);
   p.for_each_run([&](int64_t begin, int64_t end, size_t kind) {
     if (kind + 1 == times.size()) return;
@@ -221,7 +221,7 @@ std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t ro
   const auto vocabulary = static_cast<size_t>(logits_PV.size(1));
   for (int64_t text = 0; text < texts; ++text) {
     const double* row = logits_PV.const_data_ptr<double>() + text * logits_PV.size(1);
-    generate::choose({row, vocabulary}, p.options.sampling, static_cast<uint64_t>(text), before + rows);
+    generate::sample_token({row, vocabulary}, p.options.sampling, static_cast<uint64_t>(text), before + rows);
   }
   times.back() = stopwatch.lap_ns();
   return times;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/product_format.h"
+#include "base/gemm_format.h"
 #include "comm/transport.h"
 #include "generate/sampling.h"
 #include "layers/tensor_parallel.h"
@@ -41,8 +41,8 @@ class StageProbe {
     c10::Device device = c10::kCPU;
     int64_t longest_tokens = 2048;   // of a micro-batch: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // as in ProbeOptions
-    base::ProductFormat narrow = base::ProductFormat::kAsComputed;  // of all blocks' products
-    int most_blocks = 2;                                            // of each kind
+    base::GemmFormat low_precision = base::GemmFormat::kAsComputed;  // of all blocks' products
+    int most_blocks = 2;                                             // of each kind
     generate::Sampling sampling{.temperature = 1};
   };
   // `parallel` and its group must outlive the probe. InputError when tp cannot cut the shape.

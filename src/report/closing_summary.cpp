@@ -99,7 +99,7 @@ std::string closing_summary(const RunData& run) {
   add("steps", text(steps.front().step, " to ", steps.back().step));
   const std::string reward = reward_text(steps);
   if (reward.empty()) add("loss", loss_text(steps));  // a policy's loss says nothing of what it has learnt
-  std::map<std::string, Evaluation> last;  // of each set
+  std::map<std::string, Evaluation> last;             // of each set
   for (const Evaluation& evaluation : run.evaluations) last[evaluation.set] = evaluation;
   for (const auto& [set, evaluation] : last) {
     add("validation loss",
@@ -112,7 +112,7 @@ std::string closing_summary(const RunData& run) {
     add("held out",
         text("answers' reward ", decimal(*evaluation.reward, 3), set.empty() ? "" : " of " + set));
   }
-  add("memberships", epochs_text(system.steps));
+  add("memberships", memberships_text(system.steps));
   add("snapshots", snapshots_text(steps));
   std::map<std::string, int64_t> strategies;
   for (const StepRecord& step : steps) ++strategies[step.strategy];
@@ -151,8 +151,8 @@ std::string closing_summary(const RunData& run) {
         text("off by ", decimal(100 * found.error, 1), " % (median); steps take ", decimal(found.drift, 3),
              " of it and are ", decimal(100 * found.spread, 1), " % off that (medians)"));
   }
-  add("link exposed", median_share(steps, &StepRecord::link_exposed_ns, 1));
-  add("engine overhead", median_share(steps, &StepRecord::overhead_ns, 2));
+  add("link exposed", median_share(steps, &StepRecord::pull_push_exposed_ns, 1));
+  add("engine overhead", median_share(steps, &StepRecord::host_overhead_ns, 2));
   return base::join(lines, "\n");
 }
 

@@ -28,9 +28,10 @@ TEST(ClosingSummary, NamesWhoMadeOthersWait) {
   std::vector<StepRecord> steps;
   for (int64_t step = 0; step < 20; ++step) {
     steps.push_back(step_of(step, 4.0));
-    if (step >= 15) steps.back().alarms = {{5, watch::Cause::kPace, 12, 1.4}};
+    if (step >= 15) steps.back().alarms = {{5, watch::Cause::kSlowdown, 12, 1.4}};
   }
-  EXPECT_THAT(closing_summary(run_of(steps)), HasSubstr("\nheld up         by rank 5's slowdown for 5 steps\n"));
+  EXPECT_THAT(closing_summary(run_of(steps)),
+              HasSubstr("\nheld up         by rank 5's slowdown for 5 steps\n"));
 }
 
 TEST(ClosingSummary, ShowsLossStrategiesAndPrediction) {
@@ -59,7 +60,7 @@ TEST(ClosingSummary, TellsOfEpochsAndSnapshots) {
   for (const int64_t ranks : {4, 4, 3, 4}) {
     StepRecord& step = steps.emplace_back(step_of(static_cast<int64_t>(steps.size()), 4));
     step.ranks = ranks;
-    step.epoch = std::max<int64_t>(0, step.step - 1);
+    step.restarts = std::max<int64_t>(0, step.step - 1);
     step.snapshot_bytes = step.step == 1 ? 1 << 20 : 0;
   }
   const std::string text = closing_summary(run_of(steps));

@@ -11,18 +11,18 @@ namespace sluice::report {
 
 namespace {
 
-using schedule::TimedUnit;
+using schedule::TimedMicroBatch;
 using strategy::PipelinePlan;
 using strategy::StepPlan;
 
 // Forward through all stages, the input's gradient back as far as any goes, and that stage's weight gradient.
-int64_t path_ns(const TimedUnit& unit) {
-  const auto first = static_cast<size_t>(unit.first_backward_stage);
-  int64_t path_ns = first < unit.forward_ns.size() ? unit.backward_weight_ns[first] : 0;
-  for (const int64_t ns : unit.forward_ns) path_ns += ns;
-  for (const int64_t ns : unit.backward_input_ns) path_ns += ns;
-  for (size_t boundary = 0; boundary < unit.transfer_ns.size(); ++boundary)
-    path_ns += (boundary < first ? 1 : 2) * unit.transfer_ns[boundary];
+int64_t path_ns(const TimedMicroBatch& micro_batch) {
+  const auto first = static_cast<size_t>(micro_batch.first_backward_stage);
+  int64_t path_ns = first < micro_batch.forward_ns.size() ? micro_batch.backward_weight_ns[first] : 0;
+  for (const int64_t ns : micro_batch.forward_ns) path_ns += ns;
+  for (const int64_t ns : micro_batch.backward_input_ns) path_ns += ns;
+  for (size_t boundary = 0; boundary < micro_batch.transfer_ns.size(); ++boundary)
+    path_ns += (boundary < first ? 1 : 2) * micro_batch.transfer_ns[boundary];
   return path_ns;
 }
 
@@ -31,10 +31,11 @@ void find_busiest_stage(const schedule::PipelineLoad& load, ExplainedPipeline& e
   for (int stage = 0; stage < load.stages; ++stage) {
     const auto s = static_cast<size_t>(stage);
     std::vector<int64_t> busy_ns(static_cast<size_t>(load.lanes), 0);
-    for (const TimedUnit& unit : load.units) {
-      const int64_t own_ns = unit.forward_ns[s] + unit.backward_input_ns[s] + unit.backward_weight_ns[s];
-      for (int lane = 0; lane < unit.lanes; ++lane)
-        busy_ns[static_cast<size_t>(unit.first_lane + lane)] += own_ns;
+    for (const TimedMicroBatch& micro_batch : load.micro_batches) {
+      const int64_t own_ns =
+          micro_batch.forward_ns[s] + micro_batch.backward_input_ns[s] + micro_batch.backward_weight_ns[s];
+      for (int lane = 0; lane < micro_batch.lanes; ++lane)
+        busy_ns[static_cast<size_t>(micro_batch.first_lane + lane)] += own_ns;
     }
     const int64_t most_ns = *std::ranges::max_element(busy_ns);
     if (most_ns <= explained.busy_ns) continue;
@@ -43,17 +44,17 @@ void find_busiest_stage(const schedule::PipelineLoad& load, ExplainedPipeline& e
   }
 }
 
-// Calls visit(sequence) for each sequence of a unit.
+// Calls visit(sequence) for each sequence of a micro-batch.
 template <typename Visit>
-void for_each_sequence(const strategy::Unit& unit, const Visit& visit) {
-  std::ranges::for_each(unit.sequences, visit);
-  for (const auto& lane : unit.own) std::ranges::for_each(lane, visit);
+void for_each_sequence(const strategy::PipelineMicroBatch& micro_batch, const Visit& visit) {
+  std::ranges::for_each(micro_batch.sequences, visit);
+  for (const auto& lane : micro_batch.own) std::ranges::for_each(lane, visit);
 }
 
 void count_content(const PipelinePlan& pipeline, ExplainedPipeline& explained) {
-  for (const strategy::Unit& unit : pipeline.units) {
-    explained.micro_batches += unit.lanes;
-    for_each_sequence(unit, [&](const strategy::UnitSequence& sequence) {
+  for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+    explained.lane_parts += micro_batch.lanes;
+    for_each_sequence(micro_batch, [&](const strategy::MicroBatchSequence& sequence) {
       ++explained.sequences;
       explained.tokens += sequence.length_tokens;
       explained.longest_tokens = std::max(explained.longest_tokens, sequence.length_tokens);
@@ -61,18 +62,18 @@ void count_content(const PipelinePlan& pipeline, ExplainedPipeline& explained) {
   }
 }
 
-// The path of the pipeline's longest sequence in its unit, the first that has one of so many tokens.
+// The path of the pipeline's longest sequence in its micro-batch, the first that has one of so many tokens.
 int64_t longest_path_ns(const PipelinePlan& pipeline, const cost::CostModel& cost, int64_t longest_tokens) {
-  for (const strategy::Unit& unit : pipeline.units) {
+  for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
     bool holds = false;
-    for_each_sequence(unit, [&](const strategy::UnitSequence& sequence) {
+    for_each_sequence(micro_batch, [&](const strategy::MicroBatchSequence& sequence) {
       holds = holds || sequence.length_tokens == longest_tokens;
     });
     if (!holds) continue;
     PipelinePlan alone = pipeline;
-    alone.units = {unit};
+    alone.micro_batches = {micro_batch};
     strategy::assign_passes(alone);
-    return path_ns(schedule::timed_units(alone, cost).front());
+    return path_ns(schedule::timed_micro_batches(alone, cost).front());
   }
   return 0;
 }
@@ -116,8 +117,8 @@ ExplainedCandidate explain_candidate(const strategy::Strategy& candidate, const 
   ExplainedCandidate explained{.strategy = readable(candidate), .max_len_tokens = alone.max_len_tokens()};
   if (explained.max_len_tokens < longest_tokens) return explained;
   const StepPlan own = alone.plan(plan.step, plan.sequences);
-  explained.estimated_ns = own.estimated_ns + alone.beside_ns(own);
-  if (own.lower_bound_ns > 0) explained.lower_bound_ns = own.lower_bound_ns + alone.least_beside_ns(0);
+  explained.estimated_ns = own.estimated_ns + alone.step_overhead_ns(own);
+  if (own.lower_bound_ns > 0) explained.lower_bound_ns = own.lower_bound_ns + alone.min_step_overhead_ns(0);
   return explained;
 }
 
@@ -141,7 +142,7 @@ Explanation explain(const StepPlan& plan, const plan::Planner& planner) {
                           .strategy = readable(plan.strategy()),
                           .selection = planner.options().selection,
                           .schedule_ns = plan.estimated_ns,
-                          .estimated_ns = plan.estimated_ns + planner.beside_ns(plan),
+                          .estimated_ns = plan.estimated_ns + planner.step_overhead_ns(plan),
                           .lower_bound_ns = plan.lower_bound_ns,
                           .gap_ppm = plan.gap_ppm(),
                           .bounded_by = plan.bounded_by};
@@ -158,7 +159,7 @@ Explanation explain(const StepPlan& plan, const plan::Planner& planner) {
     explanation.pipelines.push_back(explain_pipeline(pipeline, planner));
   std::ranges::stable_sort(explanation.pipelines, std::ranges::greater{}, &ExplainedPipeline::end_ns);
   explanation.cuts = explain_cuts(plan, planner.cost());
-  explanation.wire = explain_wire(plan, planner);
+  explanation.compression = explain_compression(plan, planner);
   return explanation;
 }
 

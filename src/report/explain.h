@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "plan/planner.h"
+#include "report/explain_compression.h"
 #include "report/explain_lanes.h"
-#include "report/explain_wire.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::report {
@@ -34,7 +34,7 @@ struct ExplainedPipeline {
   int64_t busy_ns = 0;  // what that stage computes, on its busiest lane
   int64_t sequences = 0;
   int64_t tokens = 0;
-  int64_t micro_batches = 0;
+  int64_t lane_parts = 0;
   int64_t longest_tokens = 0;   // its longest sequence
   int64_t longest_path_ns = 0;  // of the micro-batch that holds it: through all stages and back, alone
 };
@@ -52,11 +52,11 @@ struct Explanation {
   int64_t estimated_ns = 0;    // with them, where the planner chooses by them
   int64_t lower_bound_ns = 0;  // of the schedule; 0: not known
   int64_t gap_ppm = 0;
-  std::string bounded_by;                      // StepPlan::bounded_by
-  std::vector<ExplainedCandidate> candidates;  // fastest first; those that don't hold the batch last
-  std::vector<ExplainedPipeline> pipelines;    // last to end first; empty ones too
-  std::vector<ExplainedCut> cuts;              // units of several lanes
-  std::vector<ExplainedWire> wire;             // of several ranks
+  std::string bounded_by;                         // StepPlan::bounded_by
+  std::vector<ExplainedCandidate> candidates;     // fastest first; those that don't hold the batch last
+  std::vector<ExplainedPipeline> pipelines;       // last to end first; empty ones too
+  std::vector<ExplainedCut> cuts;                 // micro-batches of several lanes
+  std::vector<ExplainedCompression> compression;  // of several ranks
 };
 
 // Plans every candidate of the planner on its own, which takes several times as long as the plan did.

@@ -23,35 +23,38 @@ struct Taken {
   int64_t exposed_ns = 0;
 };
 
-Taken taken_by(const PipelinePlan& pipeline, const strategy::Unit& unit, const cost::CostModel& cost) {
-  PipelinePlan alone{pipeline.pipeline, pipeline.max_len_tokens, {unit}};
+Taken taken_by(const PipelinePlan& pipeline, const strategy::PipelineMicroBatch& micro_batch,
+               const cost::CostModel& cost) {
+  PipelinePlan alone{pipeline.pipeline, pipeline.max_len_tokens, {micro_batch}};
   strategy::assign_passes(alone);
-  const schedule::TimedUnit times = schedule::timed_units(alone, cost).front();
+  const schedule::TimedMicroBatch times = schedule::timed_micro_batches(alone, cost).front();
   Taken most;
   for (size_t s = 0; s < times.forward_ns.size(); ++s) {
     const int64_t busy_ns = times.forward_ns[s] + times.backward_input_ns[s] + times.backward_weight_ns[s];
     if (busy_ns <= most.busy_ns) continue;
     most.busy_ns = busy_ns;
-    most.exposed_ns =
-        times.forward_ring_ns.empty() ? 0 : times.forward_ring_ns[s] + times.backward_ring_ns[s];
+    most.exposed_ns = times.forward_cp_exchange_ns.empty()
+                          ? 0
+                          : times.forward_cp_exchange_ns[s] + times.backward_cp_exchange_ns[s];
   }
   return most;
 }
 
-// The unit under every exchange that its lanes can run.
-std::vector<strategy::Unit> exchanging_units(const strategy::Unit& unit, int64_t heads, int lanes_of_node) {
-  std::vector<strategy::Unit> units;
+// The micro-batch under every exchange that its lanes can run.
+std::vector<strategy::PipelineMicroBatch> exchanging_micro_batches(
+    const strategy::PipelineMicroBatch& micro_batch, int64_t heads, int lanes_of_node) {
+  std::vector<strategy::PipelineMicroBatch> micro_batches;
   const auto add = [&](Exchange exchange, int nested_lanes) {
-    units.push_back(unit);
-    units.back().exchange = exchange;
-    units.back().nested_lanes = nested_lanes;
+    micro_batches.push_back(micro_batch);
+    micro_batches.back().exchange = exchange;
+    micro_batches.back().nested_lanes = nested_lanes;
   };
   add(Exchange::kRing, 0);
-  if (unit.lanes > 1 && unit.lanes <= heads) add(Exchange::kHeads, 0);
-  for (int group = 2; group < unit.lanes && group <= heads && group <= lanes_of_node; ++group) {
-    if (unit.lanes % group == 0) add(Exchange::kNested, group);
+  if (micro_batch.lanes > 1 && micro_batch.lanes <= heads) add(Exchange::kHeads, 0);
+  for (int group = 2; group < micro_batch.lanes && group <= heads && group <= lanes_of_node; ++group) {
+    if (micro_batch.lanes % group == 0) add(Exchange::kNested, group);
   }
-  return units;
+  return micro_batches;
 }
 
 class Cuts {
@@ -62,17 +65,18 @@ class Cuts {
         heads_(model::most_head_lanes(cost.options().shape, pipeline.pipeline.scheme.tp)),
         lanes_of_node_(cost.options().topology.lanes_of_node(pipeline.pipeline.scheme.tp)) {}
 
-  ExplainedCut explain(const strategy::Unit& unit) const {
-    ExplainedCut cut{.lanes = unit.lanes, .exchange = name_of(unit.exchange)};
-    if (unit.exchange == Exchange::kNested) cut.exchange += text(" ", unit.nested_lanes);
-    for (const strategy::UnitSequence& sequence : unit.sequences) {
+  ExplainedCut explain(const strategy::PipelineMicroBatch& micro_batch) const {
+    ExplainedCut cut{.lanes = micro_batch.lanes, .exchange = name_of(micro_batch.exchange)};
+    if (micro_batch.exchange == Exchange::kNested) cut.exchange += text(" ", micro_batch.nested_lanes);
+    for (const strategy::MicroBatchSequence& sequence : micro_batch.sequences) {
       cut.longest_tokens = std::max(cut.longest_tokens, sequence.length_tokens);
       ++cut.sequences;
     }
-    cut.busy_ns = taken_by(pipeline_, unit, cost_).busy_ns;
-    cut.fewer_ns = on_lanes(unit, unit.lanes - 1);
-    cut.more_ns = on_lanes(unit, unit.lanes + 1);
-    for (const strategy::Unit& other : exchanging_units(unit, heads_, lanes_of_node_)) {
+    cut.busy_ns = taken_by(pipeline_, micro_batch, cost_).busy_ns;
+    cut.fewer_ns = on_lanes(micro_batch, micro_batch.lanes - 1);
+    cut.more_ns = on_lanes(micro_batch, micro_batch.lanes + 1);
+    for (const strategy::PipelineMicroBatch& other :
+         exchanging_micro_batches(micro_batch, heads_, lanes_of_node_)) {
       std::optional<int64_t>& exposed_ns = other.exchange == Exchange::kRing    ? cut.ring_ns
                                            : other.exchange == Exchange::kHeads ? cut.heads_ns
                                                                                 : cut.nested_ns;
@@ -83,14 +87,15 @@ class Cuts {
   }
 
  private:
-  std::optional<int64_t> on_lanes(strategy::Unit unit, int lanes) const {
-    if (!unit.own.empty()) return std::nullopt;
-    unit.lanes = lanes;
-    unit.first_lane = std::min(unit.first_lane, pipeline_.pipeline.scheme.cp - lanes);
-    if (unit.first_lane < 0 || unit.tokens() > pipeline_.max_len_tokens) return std::nullopt;
-    if (unit.tokens_on(unit.first_lane + lanes / 2) == 0) return std::nullopt;
+  std::optional<int64_t> on_lanes(strategy::PipelineMicroBatch micro_batch, int lanes) const {
+    if (!micro_batch.own.empty()) return std::nullopt;
+    micro_batch.lanes = lanes;
+    micro_batch.first_lane = std::min(micro_batch.first_lane, pipeline_.pipeline.scheme.cp - lanes);
+    if (micro_batch.first_lane < 0 || micro_batch.tokens() > pipeline_.max_len_tokens) return std::nullopt;
+    if (micro_batch.tokens_on(micro_batch.first_lane + lanes / 2) == 0) return std::nullopt;
     std::optional<int64_t> least_ns;
-    for (const strategy::Unit& other : exchanging_units(unit, heads_, lanes_of_node_)) {
+    for (const strategy::PipelineMicroBatch& other :
+         exchanging_micro_batches(micro_batch, heads_, lanes_of_node_)) {
       const int64_t ns = taken_by(pipeline_, other, cost_).busy_ns;
       least_ns = std::min(least_ns.value_or(ns), ns);
     }
@@ -111,8 +116,8 @@ std::vector<ExplainedCut> explain_cuts(const strategy::StepPlan& plan, const cos
   std::vector<ExplainedCut> cuts;
   for (const PipelinePlan& pipeline : plan.pipelines) {
     const Cuts of_pipeline(pipeline, cost);
-    for (const strategy::Unit& unit : pipeline.units) {
-      if (unit.lanes > 1) cuts.push_back(of_pipeline.explain(unit));
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+      if (micro_batch.lanes > 1) cuts.push_back(of_pipeline.explain(micro_batch));
     }
   }
   std::ranges::stable_sort(cuts, std::ranges::greater{}, &ExplainedCut::longest_tokens);

@@ -1,4 +1,4 @@
-// Why units of several lanes have as many as they have, and exchange as they do.
+// Why micro-batches of several lanes have as many as they have, and exchange as they do.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace sluice::report {
 
-// A unit of several lanes. Times are of one lane on the stage that it keeps busy longest; none: no such
-// exchange or number of lanes can be had there.
+// A micro-batch of several lanes. Times are of one lane on the stage that it keeps busy longest; none: no
+// such exchange or number of lanes can be had there.
 struct ExplainedCut {
   int64_t longest_tokens = 0;
   int64_t sequences = 0;
@@ -28,7 +28,7 @@ struct ExplainedCut {
   std::optional<int64_t> nested_ns;
 };
 
-// The units of several lanes, those with the longest sequences first.
+// The micro-batches of several lanes, those with the longest sequences first.
 std::vector<ExplainedCut> explain_cuts(const strategy::StepPlan& plan, const cost::CostModel& cost);
 
 // The first few of them as a table with its heading; "" without any. Ends with a newline.

@@ -33,7 +33,7 @@ Explanation example() {
                             .busy_ns = 1'110'600'000,
                             .sequences = 5,
                             .tokens = 60'000,
-                            .micro_batches = 4,
+                            .lane_parts = 4,
                             .longest_tokens = 32'768,
                             .longest_path_ns = 800'000'000},
                            {.scheme = "<4,1,1>",
@@ -43,7 +43,7 @@ Explanation example() {
                             .busy_ns = 1'172'300'000,
                             .sequences = 60,
                             .tokens = 11'000,
-                            .micro_batches = 1,
+                            .lane_parts = 1,
                             .longest_tokens = 900,
                             .longest_path_ns = 100'000'000}};
   return explanation;

@@ -117,7 +117,7 @@ std::string last_text(const Explanation& explanation) {
   std::string out =
       text("Last to end, at ", human_duration(last.end_ns), ", is the pipeline ", last.scheme, " on ",
            ranks_text(last), " with ", sequences_text(last.sequences, last.tokens), " in ",
-           human_count(last.micro_batches, "micro-batch", "micro-batches"), ". ", cause_text(last));
+           human_count(last.lane_parts, "micro-batch", "micro-batches"), ". ", cause_text(last));
   if (explanation.pipelines.size() == 1) return out + "\n";
   const ExplainedPipeline& first = explanation.pipelines.back();
   out += text(" First to end, at ", human_duration(first.end_ns), " (",
@@ -167,7 +167,8 @@ std::string explanation_text(const Explanation& explanation) {
   return text(batch_text(explanation), "\n", choice_text(explanation), "\n", candidate_table(explanation),
               "\n", last_text(explanation), "\n",
               explanation.cuts.empty() ? "" : cuts_text(explanation.cuts) + "\n",
-              explanation.wire.empty() ? "" : wire_text(explanation.wire) + "\n", bound_text(explanation));
+              explanation.compression.empty() ? "" : compression_text(explanation.compression) + "\n",
+              bound_text(explanation));
 }
 
 }  // namespace sluice::report

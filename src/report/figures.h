@@ -15,7 +15,7 @@ void draw_speed(base::Markup& out, const RunData& data);        // systems: step
 void draw_time_shares(base::Markup& out, const RunData& data);  // where the ranks' time goes
 void draw_timelines(base::Markup& out, const RunData& data);    // a step, rank by rank
 void draw_step_times(base::Markup& out, const RunData& data);   // over steps, prediction beside measurement
-void draw_paces(base::Markup& out, const RunData& data);        // of ranks, over steps
+void draw_slowdowns(base::Markup& out, const RunData& data);    // of ranks, over steps
 void draw_loss(base::Markup& out, const RunData& data);
 void draw_learning(base::Markup& out, const RunData& data);  // from rewards or preferences
 void draw_lengths(base::Markup& out, const RunData& data);

@@ -95,7 +95,7 @@ void draw_learning(Markup& out, const RunData& data) {
   const bool rewards =
       std::ranges::any_of(run.steps, [](const StepRecord& step) { return step.reward.has_value(); });
   const bool pairs =
-      std::ranges::any_of(run.steps, [](const StepRecord& step) { return step.margin.has_value(); });
+      std::ranges::any_of(run.steps, [](const StepRecord& step) { return step.reward_margin.has_value(); });
   if (!rewards && !pairs) return;
   const auto whole = section(out, "learning", rewards ? "Rewards" : "Preferences");
   out.leaf("p", {{"class", "lead"}},
@@ -106,7 +106,7 @@ void draw_learning(Markup& out, const RunData& data) {
   if (pairs) {
     Chart chart{
         .label = "Margins over steps", .x_title = "step", .y_title = "margin", .unit = "", .series = {}};
-    chart.series = {series_of(run, &StepRecord::margin, "margin", "s0"),
+    chart.series = {series_of(run, &StepRecord::reward_margin, "margin", "s0"),
                     series_of(run, &StepRecord::accuracy, "share that is right", "s1")};
     return draw_chart(out, chart);
   }

@@ -71,7 +71,7 @@ std::vector<Tile> tiles_of(const RunData& data) {
     tiles.push_back(
         {shown_percent(share_of(summary.shares.compute_ns, summary.shares)), "of the ranks' time computes"});
     tiles.push_back(
-        {shown_percent(share_of(summary.shares.link_ns, summary.shares)), "waits for pull or push"});
+        {shown_percent(share_of(summary.shares.pull_push_ns, summary.shares)), "waits for pull or push"});
   }
   if (const double error = prediction_error(own).error; error >= 0)
     tiles.push_back({shown_percent(error), "prediction error, median"});
@@ -151,7 +151,7 @@ std::string report_page(const RunData& data) {
     draw_time_shares(out, data);
     draw_timelines(out, data);
     draw_step_times(out, data);
-    draw_paces(out, data);
+    draw_slowdowns(out, data);
     draw_learning(out, data);
     draw_loss(out, data);
     draw_strategies(out, data);

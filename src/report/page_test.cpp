@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "base/text.h"
-#include "graph/share_moves.h"
+#include "graph/fsdp_moves.h"
 #include "graph/testing.h"
 #include "report/run_summary.h"
 
@@ -110,7 +110,7 @@ TEST(Page, EveryKindOfATimelineHasAColour) {
   RunData data = simulated();
   graph::TraceRecord gather = data.timelines.front().records.front();
   gather.category = graph::kGather;
-  gather.stream = graph::Stream::kShare;
+  gather.stream = graph::Stream::kFsdp;
   data.timelines.front().records.push_back(gather);
   const std::string page = report_page(data);
   std::set<std::string> kinds;
@@ -232,7 +232,7 @@ TEST(Page, ShowsWhatWasLearnt) {
   EXPECT_THAT(rewarded, HasSubstr("saying responses"));
   for (StepRecord& step : data.systems[0].steps) {
     step.reward.reset();
-    step.margin = 0.5;
+    step.reward_margin = 0.5;
     step.accuracy = 0.75;
   }
   EXPECT_THAT(report_page(data), HasSubstr("share that is right"));

@@ -30,23 +30,27 @@ std::string ranks_text(std::span<const int> ranks) {
   return base::join(runs, ",");
 }
 
-std::string micro_batch_text(const strategy::Unit& unit, const strategy::MicroBatch& micro_batch) {
-  std::string sizes = text(human_count(micro_batch.tokens()), " (", micro_batch.pieces.size(), ")");
-  return unit.lanes > 1 ? text(sizes, " ", name_of(unit.exchange), " of micro-batch ", unit.ring) : sizes;
+std::string micro_batch_text(const strategy::PipelineMicroBatch& micro_batch,
+                             const strategy::LanePart& lane_part) {
+  std::string sizes = text(human_count(lane_part.tokens()), " (", lane_part.pieces.size(), ")");
+  return micro_batch.lanes > 1
+             ? text(sizes, " ", name_of(micro_batch.exchange), " of micro-batch ", micro_batch.number)
+             : sizes;
 }
 
 std::string micro_batches_text(const strategy::PipelinePlan& plan,
-                               const std::vector<strategy::MicroBatch>& micro_batches) {
-  if (micro_batches.empty()) return "none";
-  if (micro_batches.size() > kMostMicroBatches) {
+                               const std::vector<strategy::LanePart>& lane_parts) {
+  if (lane_parts.empty()) return "none";
+  if (lane_parts.size() > kMostMicroBatches) {
     const auto [least, most] =
-        std::ranges::minmax(micro_batches, {}, [](const auto& each) { return each.tokens(); });
-    return text(human_count(static_cast<int64_t>(micro_batches.size())), " of ", human_count(least.tokens()),
+        std::ranges::minmax(lane_parts, {}, [](const auto& each) { return each.tokens(); });
+    return text(human_count(static_cast<int64_t>(lane_parts.size())), " of ", human_count(least.tokens()),
                 " to ", human_count(most.tokens()));
   }
   std::vector<std::string> sizes;
-  for (const strategy::MicroBatch& micro_batch : micro_batches)
-    sizes.push_back(micro_batch_text(plan.units[static_cast<size_t>(micro_batch.unit)], micro_batch));
+  for (const strategy::LanePart& lane_part : lane_parts)
+    sizes.push_back(
+        micro_batch_text(plan.micro_batches[static_cast<size_t>(lane_part.micro_batch)], lane_part));
   return base::join(sizes, ", ");
 }
 
@@ -54,10 +58,10 @@ std::string micro_batches_text(const strategy::PipelinePlan& plan,
 void add_pipeline(const strategy::PipelinePlan& plan, Rows& rows) {
   std::vector<std::string> common = {text("  ", readable(plan.pipeline.scheme)),
                                      ranks_text(plan.pipeline.ranks), human_count(plan.max_len_tokens)};
-  const std::vector<std::vector<strategy::MicroBatch>> lanes = strategy::micro_batches(plan);
+  const std::vector<std::vector<strategy::LanePart>> lanes = strategy::lane_parts(plan);
   for (size_t lane = 0; lane < lanes.size(); ++lane) {
     int64_t tokens = 0;
-    for (const strategy::MicroBatch& micro_batch : lanes[lane]) tokens += micro_batch.tokens();
+    for (const strategy::LanePart& lane_part : lanes[lane]) tokens += lane_part.tokens();
     std::vector<std::string> row = std::exchange(common, std::vector<std::string>(common.size()));
     row.insert(row.end(), {text(lane), human_count(tokens), micro_batches_text(plan, lanes[lane])});
     rows.push_back(std::move(row));
@@ -83,15 +87,15 @@ std::string narrow_lines(const strategy::StepPlan& plan) {
   std::vector<strategy::Device> told;
   for (const strategy::PipelinePlan& each : plan.pipelines) {
     const strategy::Device& device = each.pipeline.device;
-    if (!device.narrow || std::ranges::find(told, device) != told.end()) continue;
+    if (!device.low_precision || std::ranges::find(told, device) != told.end()) continue;
     told.push_back(device);
     std::vector<int> ranks;
     for (const strategy::PipelinePlan& other : plan.pipelines) {
       if (other.pipeline.device == device)
         ranks.insert(ranks.end(), other.pipeline.ranks.begin(), other.pipeline.ranks.end());
     }
-    lines += text("  ", name_of(device.narrow->format), " products in layers ",
-                  ranks_text(device.narrow->layers), " of ranks ", ranks_text(ranks), "\n");
+    lines += text("  ", name_of(device.low_precision->format), " products in layers ",
+                  ranks_text(device.low_precision->layers), " of ranks ", ranks_text(ranks), "\n");
   }
   return lines.empty() ? lines : text("\n", lines);
 }

@@ -44,11 +44,12 @@ std::string name_of(const std::string& key) {
 
 std::string of_rank(size_t rank) { return text("{rank=\"", rank, "\"}"); }
 
-double unit_of(const std::string& key) { return key.ends_with("_ms") ? 1e-3 : 1; }
+double micro_batch_of(const std::string& key) { return key.ends_with("_ms") ? 1e-3 : 1; }
 
 void add(std::string& out, const Metric& metric, const base::Json& value) {
   if (!value.is_number()) return;
-  Family(out, name_of(metric.key), "gauge", metric.meaning).sample(value.get<double>() * unit_of(metric.key));
+  Family(out, name_of(metric.key), "gauge", metric.meaning)
+      .sample(value.get<double>() * micro_batch_of(metric.key));
 }
 
 void add(std::string& out, watch::Figure figure, const std::vector<double>& of_ranks) {
@@ -56,7 +57,7 @@ void add(std::string& out, watch::Figure figure, const std::vector<double>& of_r
   const std::string key = key_of(figure);
   const Family family(out, name_of(key), "gauge", watch::traits(figure).meaning);
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
-    if (!std::isnan(of_ranks[rank])) family.sample(of_ranks[rank] * unit_of(key), of_rank(rank));
+    if (!std::isnan(of_ranks[rank])) family.sample(of_ranks[rank] * micro_batch_of(key), of_rank(rank));
   }
 }
 

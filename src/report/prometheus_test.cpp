@@ -16,10 +16,10 @@ using ::testing::Not;
 
 StepRecord step() {
   StepRecord step{.step = 4, .loss = 5.25, .tokens = 100, .strategy = "<1,1,1>", .time_ns = 1'500'000'000};
-  step.figures[watch::Figure::kPace] = {1, 1.4};
+  step.figures[watch::Figure::kSlowdown] = {1, 1.4};
   step.figures[watch::Figure::kWait] = {250, 3};
   step.figures[watch::Figure::kProcessors] = {0.99, watch::kNotKnown};
-  step.alarms = {{1, watch::Cause::kPace, 2, 1.4}};
+  step.alarms = {{1, watch::Cause::kSlowdown, 2, 1.4}};
   return step;
 }
 

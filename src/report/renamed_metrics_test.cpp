@@ -19,15 +19,15 @@ TEST(RenamedMetrics, LinesOfBeforeAreRead) {
                            {"alarms", {{{"rank", 1}, {"metric", "pace"}, {"since", 1}, {"score", 2}}}},
                            {"path", {{{"rank", 1}, {"kind", "cells"}, {"ms", 1}, {"planned_ms", 2}}}}};
   const StepRecord step = step_record(line, "a line");
-  EXPECT_EQ(step.epoch, 2);
-  EXPECT_EQ(step.ring_bytes, 7);
-  EXPECT_EQ(step.link_exposed_ns, 1'500'000);
-  EXPECT_EQ(step.slowest_pace, 1.25);
-  EXPECT_EQ(step.speaking, "1x<1,1,1>");
-  EXPECT_EQ(step.figures[watch::Figure::kPace], (std::vector<double>{1, 1.25}));
+  EXPECT_EQ(step.restarts, 2);
+  EXPECT_EQ(step.cp_ep_bytes, 7);
+  EXPECT_EQ(step.pull_push_exposed_ns, 1'500'000);
+  EXPECT_EQ(step.max_slowdown, 1.25);
+  EXPECT_EQ(step.rollout_strategy, "1x<1,1,1>");
+  EXPECT_EQ(step.figures[watch::Figure::kSlowdown], (std::vector<double>{1, 1.25}));
   ASSERT_EQ(step.alarms.size(), 1U);
-  EXPECT_EQ(step.alarms.front().cause, watch::Cause::kPace);
-  ASSERT_EQ(step.path.size(), 1U);
+  EXPECT_EQ(step.alarms.front().cause, watch::Cause::kSlowdown);
+  ASSERT_EQ(step.critical_path.size(), 1U);
   EXPECT_EQ(to_json(step).at("restarts"), 2);
   EXPECT_FALSE(to_json(step).contains("epoch"));
 }

@@ -41,13 +41,13 @@ TimeShares shares_of(const Json& line, const std::string& place) {
   base::take_new_names(json, kSimulation);
   const auto share = [&](const char* key) { return json.is_object() ? count(json, key, place) : 0; };
   return {.compute_ns = share("compute"),
-          .ring_ns = share("cp_exchange"),
-          .gather_ns = share("fsdp"),
-          .link_ns = share("pull_push"),
+          .cp_exchange_ns = share("cp_exchange"),
+          .fsdp_ns = share("fsdp"),
+          .pull_push_ns = share("pull_push"),
           .update_ns = share("update"),
           .bubble_ns = share("bubble"),
           .idle_ns = share("idle"),
-          .between_ns = share("strategy_switch")};
+          .strategy_switch_ns = share("strategy_switch")};
 }
 
 StepRecord step_of(const Json& line, const std::string& place) {
@@ -296,7 +296,7 @@ void add_epochs(RunData& data) {
   const std::vector<StepRecord>& steps = data.systems.front().steps;
   if (!steps.empty() && steps.back().ranks > 0 && steps.back().ranks <= graph::kMostTraceRanks)
     data.ranks = static_cast<int>(steps.back().ranks);
-  if (const std::string ranks = epochs_text(steps); !ranks.empty())
+  if (const std::string ranks = memberships_text(steps); !ranks.empty())
     data.facts.emplace_back("memberships", ranks);
   const auto has_snapshot = [](const StepRecord& step) { return step.snapshot_bytes > 0; };
   const auto last = std::ranges::find_if(steps.rbegin(), steps.rend(), has_snapshot);
@@ -311,8 +311,8 @@ void add_epochs(RunData& data) {
 // ", epoch 2 of 3 ranks" of a step that is not the first epoch's.
 std::string epoch_of(const SystemRun& run, int64_t step) {
   const auto found = std::ranges::find(run.steps, step, &StepRecord::step);
-  if (found == run.steps.end() || found->epoch == 0) return "";
-  return text(", membership ", found->epoch, " of ", human_count(found->ranks, "rank", "ranks"));
+  if (found == run.steps.end() || found->restarts == 0) return "";
+  return text(", membership ", found->restarts, " of ", human_count(found->ranks, "rank", "ranks"));
 }
 
 void read_timelines(const fs::path& directory, RunData& data) {

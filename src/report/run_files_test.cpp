@@ -140,7 +140,7 @@ TEST_F(RunFiles, SimulationsOfBeforeAreReadByTheirNames) {
   const RunData data = read_run(directory_);
   EXPECT_EQ(data.systems[0].measured_passes_step_ns, 77);
   const TimeShares& shares = data.systems[0].steps.at(0).shares;
-  EXPECT_EQ(std::tuple(shares.ring_ns, shares.gather_ns, shares.link_ns, shares.between_ns),
+  EXPECT_EQ(std::tuple(shares.cp_exchange_ns, shares.fsdp_ns, shares.pull_push_ns, shares.strategy_switch_ns),
             std::tuple(1, 2, 3, 4));
 }
 

@@ -210,17 +210,17 @@ PredictionError prediction_error(const SystemRun& run) {
   return {median_distance(1), drift, median_distance(drift)};
 }
 
-std::string epochs_text(const std::vector<StepRecord>& steps) {
+std::string memberships_text(const std::vector<StepRecord>& steps) {
   std::string described;
   const StepRecord* before = nullptr;
   for (const StepRecord& step : steps) {
     const std::string ranks = step.ranks > 0 ? base::human_count(step.ranks, "rank", "ranks") : "some ranks";
     if (before == nullptr) described = ranks;
-    if (before != nullptr && before->epoch != step.epoch)
+    if (before != nullptr && before->restarts != step.restarts)
       described += text(", from step ", step.step, " on ", step.ranks > 0 ? text(step.ranks) : "some");
     before = &step;
   }
-  return steps.empty() || steps.front().epoch == steps.back().epoch ? "" : described;
+  return steps.empty() || steps.front().restarts == steps.back().restarts ? "" : described;
 }
 
 std::string machine_of(const RunData& data) {

@@ -49,7 +49,7 @@ struct PredictionError {
 PredictionError prediction_error(const SystemRun& run);
 
 // "4 ranks, from step 6 on 2, from step 19 on 4" of steps in their order; "" where all are of one epoch.
-std::string epochs_text(const std::vector<StepRecord>& steps);
+std::string memberships_text(const std::vector<StepRecord>& steps);
 
 // "64 A800", "4 ranks"; empty when nothing is known.
 std::string machine_of(const RunData& data);

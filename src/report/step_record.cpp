@@ -41,11 +41,11 @@ constexpr Metric kMetrics[] = {
     {"lr", &Step::lr, Kind::kNumber, Fold::kOwn, "train/lr"},
     {"pull_bytes", &Step::pull_bytes, Kind::kBytes, Fold::kSum, nullptr, "of parameters that ranks received"},
     {"push_bytes", &Step::push_bytes, Kind::kBytes, Fold::kSum, nullptr, "of gradients that ranks sent"},
-    {"cp_ep_bytes", &Step::ring_bytes, Kind::kBytes, Fold::kSum, nullptr,
+    {"cp_ep_bytes", &Step::cp_ep_bytes, Kind::kBytes, Fold::kSum, nullptr,
      "for attention and to experts, sent between lanes by whichever exchange"},
-    {"fsdp_bytes", &Step::share_bytes, Kind::kBytes, Fold::kSum, nullptr,
+    {"fsdp_bytes", &Step::fsdp_bytes, Kind::kBytes, Fold::kSum, nullptr,
      "gathered and summed between lanes that share parameters"},
-    {"expert_load_imbalance", &Step::busiest_experts, Kind::kNumber, Fold::kOwn,
+    {"expert_load_imbalance", &Step::expert_load_imbalance, Kind::kNumber, Fold::kOwn,
      "train/expert_load_imbalance",
      "where lanes divide experts, tokens of the busiest lane over the mean, of rank 0's; planning takes "
      "1.25"},
@@ -53,9 +53,9 @@ constexpr Metric kMetrics[] = {
      "calls for attention that no fused kernel of their GPU takes"},
     {"corpus_bytes", &Step::corpus_bytes, Kind::kBytes, Fold::kSum, nullptr,
      "tokens, targets and masks that ranks read"},
-    {"pull_push_exposed_ms", &Step::link_exposed_ns, Kind::kMilliseconds, Fold::kMost,
+    {"pull_push_exposed_ms", &Step::pull_push_exposed_ns, Kind::kMilliseconds, Fold::kMost,
      "time/pull_push_exposed_ms", "that the compute stream waited for pull or push"},
-    {"fsdp_exposed_ms", &Step::gather_exposed_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
+    {"fsdp_exposed_ms", &Step::fsdp_exposed_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
      "that it waited for parameters that lanes share, or sums of their gradients; on GPUs what the CPU "
      "waited"},
     {"peak_bytes", &Step::peak_bytes, Kind::kBytes, Fold::kMost, "memory/peak_bytes",
@@ -68,9 +68,9 @@ constexpr Metric kMetrics[] = {
      "allocations for which that allocator had to give its cache back first; 0 on a CPU"},
     {"predicted_peak_bytes", &Step::predicted_peak_bytes, Kind::kBytes},
     {"tokens_per_s", &Step::tokens_per_s, Kind::kNumber, Fold::kOwn, "throughput/tokens_per_s"},
-    {"host_overhead_ms", &Step::overhead_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
+    {"host_overhead_ms", &Step::host_overhead_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
      "neither inside nodes nor waiting"},
-    {"restarts", &Step::epoch, Kind::kCount, Fold::kOwn, nullptr,
+    {"restarts", &Step::restarts, Kind::kCount, Fold::kOwn, nullptr,
      "0, and one more each time that the run lost or gained ranks"},
     {"ranks", &Step::ranks, Kind::kCount, Fold::kOwn, nullptr, "that trained it"},
     {"snapshot_bytes", &Step::snapshot_bytes, Kind::kBytes, Fold::kOwn, nullptr,
@@ -84,7 +84,7 @@ constexpr Metric kMetrics[] = {
      "left out since the run was started, because a loss or gradient was not finite (train.on_nonfinite)",
      kSparse},
     {"slowest_rank", &Step::slowest_rank, Kind::kCount, Fold::kOwn, nullptr, "whose slowdown is the highest"},
-    {"max_slowdown", &Step::slowest_pace, Kind::kNumber, Fold::kOwn, "time/max_slowdown"},
+    {"max_slowdown", &Step::max_slowdown, Kind::kNumber, Fold::kOwn, "time/max_slowdown"},
     {"reward", &Step::reward, Kind::kNumber, Fold::kOwn, "rl/reward",
      "mean of a rollout's responses, before overlong ones are punished; this and the following in runs with "
      "[rl] alone, of a rollout by its first step",
@@ -93,8 +93,8 @@ constexpr Metric kMetrics[] = {
      "nats a token, as the mean of -log p of what was said estimates it", kSparse},
     {"groups_kept", &Step::groups_kept, Kind::kCount, Fold::kOwn, "rl/groups_kept",
      "prompts whose responses are trained on", kSparse},
-    {"sampling_rounds", &Step::draws, Kind::kCount, Fold::kOwn, nullptr, "of rl.prompts_per_step prompts",
-     kSparse},
+    {"sampling_rounds", &Step::sampling_rounds, Kind::kCount, Fold::kOwn, nullptr,
+     "of rl.prompts_per_step prompts", kSparse},
     {"bad_rewards", &Step::bad_rewards, Kind::kCount, Fold::kOwn, "rl/bad_rewards",
      "responses whose reward failed (rl.on_bad_reward)", kSparse},
     {"response_tokens", &Step::response_tokens, Kind::kCount, Fold::kOwn, nullptr,
@@ -110,17 +110,18 @@ constexpr Metric kMetrics[] = {
      "what it would have been if responses had been as long as the rollout's before, of the first any length "
      "as likely; null where no calibration says what passes take",
      kSparse},
-    {"rollout_strategy", &Step::speaking, Kind::kReason, Fold::kOwn, nullptr,
+    {"rollout_strategy", &Step::rollout_strategy, Kind::kReason, Fold::kOwn, nullptr,
      "the strategy that generated responses", kSparse},
     {"reward_ms", &Step::reward_ns, Kind::kMilliseconds, Fold::kOwn, "time/reward_ms",
      "that rewards took longer than what they are of", kSparse},
     {"clip_fraction", &Step::clip_fraction, Kind::kNumber, Fold::kOwn, "rl/clip_fraction",
      "of tokens whose advantage pulled no more", kSparse},
-    {"reference_kl", &Step::divergence, Kind::kNumber, Fold::kOwn, "rl/reference_kl",
+    {"reference_kl", &Step::reference_kl, Kind::kNumber, Fold::kOwn, "rl/reference_kl",
      "from the reference, nats a token (k3)", kSparse},
-    {"rollout_logprob_diff", &Step::rollout_logprob_gap, Kind::kNumber, Fold::kOwn, "rl/rollout_logprob_diff",
+    {"rollout_logprob_diff", &Step::rollout_logprob_diff, Kind::kNumber, Fold::kOwn,
+     "rl/rollout_logprob_diff",
      "mean |log p - the rollout's|; in a rollout's first step what two layouts and rounding make", kSparse},
-    {"reward_margin", &Step::margin, Kind::kNumber, Fold::kOwn, "rl/reward_margin",
+    {"reward_margin", &Step::reward_margin, Kind::kNumber, Fold::kOwn, "rl/reward_margin",
      "of pairs, in nats times rl.beta", kSparse},
     {"accuracy", &Step::accuracy, Kind::kNumber, Fold::kOwn, "rl/accuracy",
      "of pairs: margins above 0; of a rollout's responses: a reward of 1 or more from each of rl.reward",
@@ -288,7 +289,7 @@ void read_alarms(const Json& line, const std::string& place, Step& step) {
 
 Json path_of(const Step& step) {
   Json list = Json::array();
-  for (const PathShare& share : step.path)
+  for (const PathShare& share : step.critical_path)
     list.push_back({{"rank", share.rank},
                     {"kind", share.kind},
                     {"ms", milliseconds(share.time_ns)},
@@ -301,9 +302,9 @@ void read_path(const Json& line, const std::string& key, const std::string& plac
     return std::llround(base::require_in(entry, key, kMetricMilliseconds, place) * 1e6);
   };
   for (const Json& entry : base::require<Json::array_t>(line, key, place))
-    step.path.push_back({base::require_in(entry, "rank", kRanks, place),
-                         base::require<std::string>(entry, "kind", place), time_ns(entry, "ms"),
-                         time_ns(entry, "planned_ms")});
+    step.critical_path.push_back({base::require_in(entry, "rank", kRanks, place),
+                                  base::require<std::string>(entry, "kind", place), time_ns(entry, "ms"),
+                                  time_ns(entry, "planned_ms")});
 }
 
 }  // namespace
@@ -323,7 +324,7 @@ Json to_json(const StepRecord& step) {
     if (!step.figures[figure].empty()) json[key_of(figure)] = figures_of(step.figures[figure], whole);
   }
   if (!step.alarms.empty()) json["alarms"] = alarms_of(step);
-  if (!step.path.empty()) json["critical_path"] = path_of(step);
+  if (!step.critical_path.empty()) json["critical_path"] = path_of(step);
   return json;
 }
 

@@ -48,20 +48,20 @@ struct StepRecord {
   double lr = 0;
   int64_t pull_bytes = 0;
   int64_t push_bytes = 0;
-  int64_t ring_bytes = 0;
-  int64_t share_bytes = 0;
-  std::optional<double> busiest_experts;
+  int64_t cp_ep_bytes = 0;
+  int64_t fsdp_bytes = 0;
+  std::optional<double> expert_load_imbalance;
   int64_t unfused_attention = 0;
   int64_t corpus_bytes = 0;
-  int64_t link_exposed_ns = 0;
-  int64_t gather_exposed_ns = 0;
+  int64_t pull_push_exposed_ns = 0;
+  int64_t fsdp_exposed_ns = 0;
   int64_t peak_bytes = 0;
   int64_t reserved_bytes = 0;
   int64_t alloc_retries = 0;
   int64_t predicted_peak_bytes = 0;
   double tokens_per_s = 0;
-  int64_t overhead_ns = 0;
-  int64_t epoch = 0;
+  int64_t host_overhead_ns = 0;
+  int64_t restarts = 0;
   int64_t ranks = 0;
   int64_t snapshot_bytes = 0;
   int64_t snapshot_ns = 0;
@@ -69,14 +69,14 @@ struct StepRecord {
   std::optional<int64_t> skipped_updates;  // none: 0
   watch::Figures figures;                  // by rank
   std::vector<watch::Alarm> alarms;        // that are on
-  std::vector<PathShare> path;             // the longest first; empty: not looked at
+  std::vector<PathShare> critical_path;    // the longest first; empty: not looked at
   std::optional<int64_t> slowest_rank;
-  std::optional<double> slowest_pace;
+  std::optional<double> max_slowdown;
   // Of steps that learn from rewards or preferences; the first twelve of a rollout, by its first step.
   std::optional<double> reward;
   std::optional<double> entropy;
   std::optional<int64_t> groups_kept;
-  std::optional<int64_t> draws;
+  std::optional<int64_t> sampling_rounds;
   std::optional<int64_t> bad_rewards;
   std::optional<int64_t> response_tokens;
   std::optional<double> response_mean;
@@ -84,12 +84,12 @@ struct StepRecord {
   std::optional<int64_t> shared_prompt_tokens;
   std::optional<int64_t> rollout_ns;
   std::optional<int64_t> rollout_predicted_ns;
-  std::string speaking;
+  std::string rollout_strategy;
   std::optional<int64_t> reward_ns;
   std::optional<double> clip_fraction;
-  std::optional<double> divergence;
-  std::optional<double> rollout_logprob_gap;
-  std::optional<double> margin;
+  std::optional<double> reference_kl;
+  std::optional<double> rollout_logprob_diff;
+  std::optional<double> reward_margin;
   std::optional<double> accuracy;
   std::vector<Completion> completions;  // some responses of the rollout, in runs that show them
   // Of a simulated step.

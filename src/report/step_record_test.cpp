@@ -42,14 +42,14 @@ TEST(StepRecord, WhatRanksSaidReadsBackToItself) {
   for (const watch::Figure figure : watch::all_figures())
     step.figures[figure] = {static_cast<double>(figure), watch::kNotKnown};
   step.alarms = {{3, watch::Cause::kLink, 12, 1.25}};
-  step.path = {{1, "compute", 2'000'000, 1'000'000}};
+  step.critical_path = {{1, "compute", 2'000'000, 1'000'000}};
   const base::Json line = to_json(step);
   EXPECT_EQ(line.size(), step_metrics().size() + watch::kFigures + 2);
   EXPECT_TRUE(line.at("rank_slowdown").at(1).is_null());
   const StepRecord back = step_record(line, "a line");
   EXPECT_EQ(to_json(back), line);
   EXPECT_EQ(back.alarms, step.alarms);
-  EXPECT_EQ(back.path.at(0).time_ns, 2'000'000);
+  EXPECT_EQ(back.critical_path.at(0).time_ns, 2'000'000);
   base::Json wrong = line;
   wrong["alarms"][0]["metric"] = "mood";
   EXPECT_THROW(step_record(wrong, "a line"), base::InputError);
@@ -86,7 +86,7 @@ TEST(StepRecord, RanksFiguresAreAddedUpAsTheTableSays) {
   fold(of_ranks, first);
   EXPECT_EQ(first.pull_bytes, before.pull_bytes + 5);
   EXPECT_EQ(first.peak_bytes, int64_t{1} << 40);
-  EXPECT_EQ(first.link_exposed_ns, before.link_exposed_ns);
+  EXPECT_EQ(first.pull_push_exposed_ns, before.pull_push_exposed_ns);
   EXPECT_EQ(first.tokens, before.tokens);
 }
 

@@ -24,15 +24,15 @@ struct ShareKind {
 };
 constexpr std::array<ShareKind, 8> kShareKinds = {{
     {"compute", "compute", "matrix products, attention, and what goes with them", &TimeShares::compute_ns},
-    {"ring", "exchange", "attention waiting for what lanes exchange for it", &TimeShares::ring_ns},
+    {"ring", "exchange", "attention waiting for what lanes exchange for it", &TimeShares::cp_exchange_ns},
     {"gather", "gather", "waiting for parameters that lanes share, and for sums of their gradients",
-     &TimeShares::gather_ns},
+     &TimeShares::fsdp_ns},
     {"link", "pull and push", "waiting for parameters or gradients: what overlap does not hide",
-     &TimeShares::link_ns},
+     &TimeShares::pull_push_ns},
     {"update", "update", "scalars and optimiser", &TimeShares::update_ns},
     {"bubble", "bubble", "waiting for other stages of the own pipeline", &TimeShares::bubble_ns},
     {"idle", "idle", "without work, or done before other pipelines", &TimeShares::idle_ns},
-    {"between", "switching", "moving from one layout to the next", &TimeShares::between_ns},
+    {"between", "switching", "moving from one layout to the next", &TimeShares::strategy_switch_ns},
 }};
 
 // A bar of a chart whose rows share one scale.

@@ -40,14 +40,14 @@ class RankShares {
   explicit RankShares(TimeShares& shares) : shares_(shares) {}
 
   void add_cell(const Span& cell) {
-    pass_until(std::min(cell.pulled_ns, cell.start_ns), shares_.link_ns);
+    pass_until(std::min(cell.pulled_ns, cell.start_ns), shares_.pull_push_ns);
     pass_until(cell.start_ns, shares_.bubble_ns);
     const int64_t left_ns = std::max<int64_t>(0, cell.end_ns - at_ns_);
     const int64_t ring_ns = std::clamp<int64_t>(cell.ring_ns, 0, left_ns);
     const int64_t gather_ns = std::clamp<int64_t>(cell.gather_ns, 0, left_ns - ring_ns);
     pass_until(cell.end_ns - ring_ns - gather_ns, shares_.compute_ns);
-    pass_until(cell.end_ns - gather_ns, shares_.ring_ns);
-    pass_until(cell.end_ns, shares_.gather_ns);
+    pass_until(cell.end_ns - gather_ns, shares_.cp_exchange_ns);
+    pass_until(cell.end_ns, shares_.fsdp_ns);
   }
   void pass_until(int64_t time_ns, int64_t& share_ns) {
     if (time_ns <= at_ns_) return;
@@ -84,11 +84,11 @@ TimeShares add_up(StepSpans& step) {
     own.pass_until(cells_end_ns, shares.idle_ns);
     bool updating = false;
     for (const auto& [start_ns, end_ns] : rank.updates) {
-      own.pass_until(start_ns, updating ? shares.update_ns : shares.link_ns);
+      own.pass_until(start_ns, updating ? shares.update_ns : shares.pull_push_ns);
       own.pass_until(end_ns, shares.update_ns);
       updating = true;
     }
-    own.pass_until(step.end_ns, updating ? shares.idle_ns : shares.link_ns);
+    own.pass_until(step.end_ns, updating ? shares.idle_ns : shares.pull_push_ns);
   }
   return shares;
 }
@@ -137,13 +137,13 @@ int64_t share_of(const TraceRecord& record, std::string_view name) {
 
 TimeShares& TimeShares::operator+=(const TimeShares& other) {
   compute_ns += other.compute_ns;
-  ring_ns += other.ring_ns;
-  gather_ns += other.gather_ns;
-  link_ns += other.link_ns;
+  cp_exchange_ns += other.cp_exchange_ns;
+  fsdp_ns += other.fsdp_ns;
+  pull_push_ns += other.pull_push_ns;
   update_ns += other.update_ns;
   bubble_ns += other.bubble_ns;
   idle_ns += other.idle_ns;
-  between_ns += other.between_ns;
+  strategy_switch_ns += other.strategy_switch_ns;
   return *this;
 }
 
@@ -154,7 +154,7 @@ TimeShares time_shares(const graph::StepGraph& graph) {
     step.end_ns = std::max(step.end_ns, node.end_ns);
     if (graph::is_compute_cell(node.kind)) {
       const graph::Cell& cell = node.cell();
-      const Span span{node.start_ns,          node.end_ns,  cell.ring_ns, cell.share_ns,
+      const Span span{node.start_ns,          node.end_ns,  cell.cp_exchange_ns, cell.fsdp_ns,
                       pulled_ns(graph, node), cell.pipeline};
       for (const int rank : node.members) step.ranks[static_cast<size_t>(rank)].cells.push_back(span);
     } else if (node.kind == NodeKind::kReduceScalars || node.kind == NodeKind::kUpdate) {

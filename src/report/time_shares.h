@@ -16,16 +16,17 @@ namespace sluice::report {
 // pipeline has ended (drain), idle until all pipelines have, and then exposed to what is left of the pushes.
 // A rank without cells is idle until then.
 struct TimeShares {
-  int64_t compute_ns = 0;  // cells, without what exchanges and gathers expose
-  int64_t ring_ns = 0;     // cells waiting for keys and values of other lanes
-  int64_t gather_ns = 0;   // cells waiting for parameters that lanes share, and for sums of their gradients
-  int64_t link_ns = 0;     // waiting for pull or push: what overlap does not hide
-  int64_t update_ns = 0;   // scalars and optimiser
-  int64_t bubble_ns = 0;   // waiting for other stages and lanes of the own pipeline
-  int64_t idle_ns = 0;     // without work, or done before other pipelines
-  int64_t between_ns = 0;  // before the step graph starts: switching strategies
+  int64_t compute_ns = 0;      // cells, without what exchanges and gathers expose
+  int64_t cp_exchange_ns = 0;  // cells waiting for keys and values of other lanes
+  int64_t fsdp_ns = 0;       // cells waiting for parameters that lanes share, and for sums of their gradients
+  int64_t pull_push_ns = 0;  // waiting for pull or push: what overlap does not hide
+  int64_t update_ns = 0;     // scalars and optimiser
+  int64_t bubble_ns = 0;     // waiting for other stages and lanes of the own pipeline
+  int64_t idle_ns = 0;       // without work, or done before other pipelines
+  int64_t strategy_switch_ns = 0;  // before the step graph starts: switching strategies
   int64_t total_ns() const {
-    return compute_ns + ring_ns + gather_ns + link_ns + update_ns + bubble_ns + idle_ns + between_ns;
+    return compute_ns + cp_exchange_ns + fsdp_ns + pull_push_ns + update_ns + bubble_ns + idle_ns +
+           strategy_switch_ns;
   }
   TimeShares& operator+=(const TimeShares& other);
   bool operator==(const TimeShares&) const = default;

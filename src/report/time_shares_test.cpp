@@ -9,7 +9,7 @@ namespace {
 
 graph::StepGraph random_graph(uint64_t seed, graph::Purpose purpose = graph::Purpose::kTrain) {
   const graph::testing::RandomCase random =
-      graph::testing::random_case(seed, {.max_lanes = 3, .max_share = 3});
+      graph::testing::random_case(seed, {.max_lanes = 3, .max_fsdp = 3});
   return graph::build(random.plan, random.table, random.cost, random.world_size, {.purpose = purpose});
 }
 
@@ -22,8 +22,8 @@ TEST(TimeShares, AddUpToRanksTimesTheStepOnRandomGraphs) {
     ASSERT_EQ(shares, time_shares(graph::trace_records(graph), graph.world_size)) << "seed " << seed;
     all += shares;
   }
-  for (const int64_t share :
-       {all.compute_ns, all.ring_ns, all.gather_ns, all.link_ns, all.update_ns, all.bubble_ns, all.idle_ns})
+  for (const int64_t share : {all.compute_ns, all.cp_exchange_ns, all.fsdp_ns, all.pull_push_ns,
+                              all.update_ns, all.bubble_ns, all.idle_ns})
     EXPECT_GT(share, 0) << "never seen in 300 cases";
 }
 
@@ -35,12 +35,12 @@ TEST(TimeShares, ComputeIsTheCellsDurations) {
     for (const graph::Node& node : graph.nodes) {
       if (!graph::is_compute_cell(node.kind)) continue;
       cells_ns += node.duration_ns * static_cast<int64_t>(node.members.size());
-      ring_ns += node.cell().ring_ns * static_cast<int64_t>(node.members.size());
-      ASSERT_LE(node.cell().ring_ns, node.duration_ns);
+      ring_ns += node.cell().cp_exchange_ns * static_cast<int64_t>(node.members.size());
+      ASSERT_LE(node.cell().cp_exchange_ns, node.duration_ns);
     }
     const TimeShares shares = time_shares(graph);
-    ASSERT_EQ(shares.compute_ns + shares.ring_ns + shares.gather_ns, cells_ns) << "seed " << seed;
-    ASSERT_EQ(shares.ring_ns, ring_ns) << "seed " << seed;
+    ASSERT_EQ(shares.compute_ns + shares.cp_exchange_ns + shares.fsdp_ns, cells_ns) << "seed " << seed;
+    ASSERT_EQ(shares.cp_exchange_ns, ring_ns) << "seed " << seed;
   }
 }
 
@@ -75,8 +75,9 @@ TEST(TimeShares, EveryInstantHasItsCause) {
   }
   const TimeShares shares = time_shares(records, 4);
   EXPECT_EQ(shares.compute_ns, 40 + 40 + 50);
-  EXPECT_EQ(shares.ring_ns, 20) << "a cell of twice its predicted time waits twice as long";
-  EXPECT_EQ(shares.link_ns, 10 + 10 + 10 + 4 * 3) << "three first pulls, and the pushes behind the last cell";
+  EXPECT_EQ(shares.cp_exchange_ns, 20) << "a cell of twice its predicted time waits twice as long";
+  EXPECT_EQ(shares.pull_push_ns, 10 + 10 + 10 + 4 * 3)
+      << "three first pulls, and the pushes behind the last cell";
   EXPECT_EQ(shares.bubble_ns, 45 + 45) << "stage 1 fills, stage 0 drains";
   EXPECT_EQ(shares.idle_ns, 15 + 95 + 3 + 2 + 1);
   EXPECT_EQ(shares.update_ns, 1 + 2 + 3 + 4);

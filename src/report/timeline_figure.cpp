@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "base/text.h"
-#include "graph/share_moves.h"
+#include "graph/fsdp_moves.h"
 #include "report/figures.h"
 #include "report/numbers.h"
 #include "report/plot.h"
@@ -135,7 +135,8 @@ void sample_rows(Drawing& drawing) {
   drawing.rows = std::move(kept);
 }
 
-// Joins neighbours of one activity that are narrower than `narrow_ns`, and so are the gaps between them.
+// Joins neighbours of one activity that are narrower than `low_precision_ns`, and so are the gaps between
+// them.
 void join_narrow(std::vector<Box>& boxes, int64_t narrow_ns) {
   std::map<Activity, size_t> last;  // by activity: its last box in `joined`
   std::vector<Box> joined;
@@ -215,17 +216,17 @@ void draw_boxes(Markup& out, const Row& row, double top, double height, int64_t 
 }
 
 void draw_time_axis(Markup& out, int64_t span_ns) {
-  const Unit unit = duration_unit(static_cast<double>(span_ns));
-  const Axis axis = round_axis(0, static_cast<double>(span_ns) / unit.scale, 8);
+  const Unit micro_batch = duration_unit(static_cast<double>(span_ns));
+  const Axis axis = round_axis(0, static_cast<double>(span_ns) / micro_batch.scale, 8);
   const auto ticks = out.element("g", {{"class", "time-axis"}});
   for (size_t i = 0; i < axis.ticks.size(); ++i) {
     const double tick = axis.ticks[i];
-    const double at = 100 * tick * unit.scale / static_cast<double>(span_ns);
+    const double at = 100 * tick * micro_batch.scale / static_cast<double>(span_ns);
     if (at > 100) continue;
     const std::string x = coordinate(at, "%");
     out.leaf("line", {{"class", "grid"}, {"x1", x}, {"x2", x}, {"y1", "-4"}, {"y2", "100%"}});
     out.leaf("text", {{"class", i % 2 == 0 ? "tick middle" : "tick middle odd"}, {"x", x}, {"y", "-8"}},
-             text(tick_text(axis, tick), tick == 0 ? "" : " " + unit.name));
+             text(tick_text(axis, tick), tick == 0 ? "" : " " + micro_batch.name));
   }
 }
 

@@ -74,13 +74,13 @@ WatchedRun watch_run(const std::filesystem::path& run, int64_t most_steps) {
       if (rank.alarms.empty()) ++rank.alarmed_steps;
       rank.alarms.push_back(alarm);
     }
-    if (!step.path.empty()) watched.path = step;
+    if (!step.critical_path.empty()) watched.critical_path = step;
     watched.last = std::move(step);
   }
-  const std::vector<double> over_window = paces.paces();
+  const std::vector<double> over_window = paces.slowdowns();
   for (size_t rank = 0; rank < watched.ranks.size(); ++rank) {
     WatchedRank& own = watched.ranks[rank];
-    if (rank < over_window.size()) own.pace = over_window[rank];
+    if (rank < over_window.size()) own.slowdown = over_window[rank];
     const std::vector<double>& waits = watched.figures[watch::Figure::kWait];
     if (rank < waits.size() && waits[rank] > 0) own.wait_ms = waits[rank];
     own.waits_for = longest_wait(watched.figures, rank);
@@ -96,7 +96,7 @@ Json to_json(const WatchedRun& run) {
     Json alarms = Json::array();
     for (const watch::Alarm& alarm : own.alarms) alarms.push_back(watch::name_of(alarm.cause));
     ranks.push_back({{"rank", rank},
-                     {"slowdown", or_null(own.pace)},
+                     {"slowdown", or_null(own.slowdown)},
                      {"waits_ms", own.wait_ms},
                      {"waits_for", own.waits_for.empty() ? Json() : Json(own.waits_for)},
                      {"alarms", alarms},
@@ -123,8 +123,8 @@ std::string path_text(const StepRecord& step) {
   constexpr size_t kMostShares = 6;
   std::string shown = text("critical path of step ", step.step, ", ms (planned):\n");
   char line[96];
-  for (size_t share = 0; share < std::min(kMostShares, step.path.size()); ++share) {
-    const PathShare& own = step.path[share];
+  for (size_t share = 0; share < std::min(kMostShares, step.critical_path.size()); ++share) {
+    const PathShare& own = step.critical_path[share];
     std::snprintf(line, sizeof line, "%4d  %-8s %9.1f (%.1f)\n", own.rank, own.kind.c_str(),
                   milliseconds(own.time_ns), milliseconds(own.planned_ns));
     shown += line;
@@ -149,13 +149,13 @@ std::string to_text(const WatchedRun& run) {
   shown += "rank  slowdown   waits ms  mostly for\n";
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const WatchedRank& own = run.ranks[rank];
-    std::snprintf(line, sizeof line, "%4zu  %8.2f  %9.1f  %-10s", rank, own.pace, own.wait_ms,
+    std::snprintf(line, sizeof line, "%4zu  %8.2f  %9.1f  %-10s", rank, own.slowdown, own.wait_ms,
                   own.waits_for.c_str());
     std::string row = line + alarms_text(run, rank);
     row.resize(row.find_last_not_of(' ') + 1);
     shown += row + "\n";
   }
-  if (run.path) shown += path_text(*run.path);
+  if (run.critical_path) shown += path_text(*run.critical_path);
   return shown;
 }
 

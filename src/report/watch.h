@@ -13,7 +13,7 @@
 namespace sluice::report {
 
 struct WatchedRank {
-  double pace = 0;                   // over the last steps (watch/detector.h); 0: not known
+  double slowdown = 0;               // over the last steps (watch/detector.h); 0: not known
   double wait_ms = 0;                // in the last step
   std::string waits_for;             // what most of that is: "pull", "lane"; empty: it did not wait
   std::vector<watch::Alarm> alarms;  // that are on
@@ -25,7 +25,7 @@ struct WatchedRun {
   int64_t steps = 0;               // that were looked at
   std::vector<WatchedRank> ranks;  // none where the run has no paces: one rank alone, or an older program's
   watch::Figures figures;          // of the newest step that has some
-  std::optional<StepRecord> path;  // the newest step whose critical path was looked at
+  std::optional<StepRecord> critical_path;  // the newest step whose critical path was looked at
 };
 
 // Looks at the last `most_steps` of `run`/metrics.jsonl; a line that is being written is left out. InputError

@@ -25,12 +25,13 @@ class Watch : public testing::Test {
     std::string lines;
     for (int step = 0; step < usual + slow; ++step) {
       StepRecord record{.step = step, .loss = 5, .tokens = 10, .time_ns = 2'000'000};
-      record.figures[watch::Figure::kPace] = {1, step < usual ? 1.01 : 1.4, 0.99};
+      record.figures[watch::Figure::kSlowdown] = {1, step < usual ? 1.01 : 1.4, 0.99};
       record.figures[watch::Figure::kWait] = {3, 0.5, 3};
       record.figures[watch::Figure::kPullWait] = {1, 0.2, 1};
       record.figures[watch::Figure::kEndWait] = {2, 0.3, 2};
-      if (step >= usual + 4) record.alarms = {{1, watch::Cause::kPace, usual, 1.4}};
-      if (step == usual) record.path = {{1, "compute", 1'500'000, 1'000'000}, {0, "pull", 300'000, 250'000}};
+      if (step >= usual + 4) record.alarms = {{1, watch::Cause::kSlowdown, usual, 1.4}};
+      if (step == usual)
+        record.critical_path = {{1, "compute", 1'500'000, 1'000'000}, {0, "pull", 300'000, 250'000}};
       lines += to_json(record).dump() + "\n";
       if (step == 2) lines += "{\"step\":2,\"validation_loss\":4}\n";
     }
@@ -52,7 +53,8 @@ TEST_F(Watch, NamesTheSlowRank) {
   EXPECT_EQ(json.at("ranks").at(0).at("alarms"), base::Json::array());
   EXPECT_EQ(json.at("ranks").at(1).at("waits_for"), "end");
   const std::string text = to_text(watched);
-  EXPECT_THAT(text, HasSubstr("   1      1.40        0.5  end         slowdown since step 20 (8 of 32 steps)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("   1      1.40        0.5  end         slowdown since step 20 (8 of 32 steps)\n"));
   EXPECT_THAT(text, HasSubstr("critical path of step 20, ms (planned):\n   1  compute        1.5 (1.0)\n"));
 }
 

@@ -14,15 +14,15 @@
 namespace sluice::rl {
 
 // A conversation whose last answer is what is asked for.
-struct Question {
-  std::vector<int32_t> prompt;
-  std::vector<int32_t> answer;  // as the corpus has it
+struct Prompt {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> ground_truth;  // as the corpus has it
 };
 // `mask`: 1 where a token is to be learnt. Nothing where the last run of those is empty or begins the
 // document.
-std::optional<Question> question_of(std::span<const int32_t> tokens, std::span<const uint8_t> mask);
+std::optional<Prompt> prompt_of(std::span<const int32_t> tokens, std::span<const uint8_t> mask);
 // Likewise of a document that has a mask.
-std::optional<Question> question_of(const corpus::Blend& blend, int64_t document);
+std::optional<Prompt> prompt_of(const corpus::Blend& blend, int64_t document);
 
 struct Episode {
   std::vector<int32_t> tokens;  // the prompt's, then the response's
@@ -31,9 +31,9 @@ struct Episode {
   double advantage = 0;
   double weight = 1;  // of each token of the response in the loss
   // Log-probabilities of the response's tokens; empty: not known.
-  std::vector<double> sampled;    // as the rollout knew them
-  std::vector<double> old;        // before the updates of its rollout
-  std::vector<double> reference;  // of the policy that the trained one stays near
+  std::vector<double> rollout_log_probs;  // as the rollout knew them
+  std::vector<double> old_log_probs;      // before the updates of its rollout
+  std::vector<double> ref_log_probs;      // of the policy that the trained one stays near
 
   int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
   bool operator==(const Episode&) const = default;
@@ -42,8 +42,8 @@ using MiniBatch = std::vector<Episode>;
 
 // What a rollout leaves for later steps.
 struct Rollout {
-  std::vector<MiniBatch> batches;          // not trained on yet
-  std::vector<std::vector<int64_t>> said;  // tokens of its responses, by question
+  std::vector<MiniBatch> batches;                      // not trained on yet
+  std::vector<std::vector<int64_t>> response_lengths;  // tokens of its responses, by question
   bool operator==(const Rollout&) const = default;
 };
 // Numbers keep their bits. InputError naming `name` when it is none.

@@ -13,17 +13,17 @@ namespace {
 
 TEST(EpisodeTest, AQuestionEndsWhereTheLastAnswerBegins) {
   const std::vector<int32_t> tokens{5, 6, 7, 8, 9, 10, 11};
-  const auto question = question_of(tokens, std::vector<uint8_t>{0, 1, 1, 0, 1, 1, 0});
-  ASSERT_TRUE(question);
-  EXPECT_EQ(question->prompt, (std::vector<int32_t>{5, 6, 7, 8}));
-  EXPECT_EQ(question->answer, (std::vector<int32_t>{9, 10}));
+  const auto prompt = prompt_of(tokens, std::vector<uint8_t>{0, 1, 1, 0, 1, 1, 0});
+  ASSERT_TRUE(prompt);
+  EXPECT_EQ(prompt->tokens, (std::vector<int32_t>{5, 6, 7, 8}));
+  EXPECT_EQ(prompt->ground_truth, (std::vector<int32_t>{9, 10}));
 }
 
 TEST(EpisodeTest, DocumentsWithoutPromptOrAnswerAskNothing) {
   const std::vector<int32_t> tokens{5, 6, 7};
-  EXPECT_FALSE(question_of(tokens, std::vector<uint8_t>{0, 0, 0}));
-  EXPECT_FALSE(question_of(tokens, std::vector<uint8_t>{1, 1, 0}));
-  EXPECT_FALSE(question_of({}, {}));
+  EXPECT_FALSE(prompt_of(tokens, std::vector<uint8_t>{0, 0, 0}));
+  EXPECT_FALSE(prompt_of(tokens, std::vector<uint8_t>{1, 1, 0}));
+  EXPECT_FALSE(prompt_of({}, {}));
 }
 
 TEST(EpisodeTest, RolloutsKeepTheirBits) {
@@ -32,18 +32,19 @@ TEST(EpisodeTest, RolloutsKeepTheirBits) {
                         .reward = 0.7,
                         .advantage = 1.0 / 3,
                         .weight = std::nextafter(1.0, 2.0),
-                        .sampled = {-1e-300},
-                        .old = {-0.1},
-                        .reference = {}};
-  const Rollout rollout{.batches = {{episode, episode}, {}, {episode}}, .said = {{7, 1}, {}}};
+                        .rollout_log_probs = {-1e-300},
+                        .old_log_probs = {-0.1},
+                        .ref_log_probs = {}};
+  const Rollout rollout{.batches = {{episode, episode}, {}, {episode}}, .response_lengths = {{7, 1}, {}}};
   const base::Json json = base::Json::parse(to_json(rollout).dump());
   EXPECT_EQ(rollout_from_json(json, "a test"), rollout);
   EXPECT_EQ(episode.response_tokens(), 1);
 }
 
 TEST(EpisodeTest, WhatIsNoRolloutIsNamed) {
-  EXPECT_EQ(rollout_from_json(base::Json::parse(R"({"said": [[3, 4]], "batches": []})"), "before").said,
-            (std::vector<std::vector<int64_t>>{{3, 4}}));
+  EXPECT_EQ(
+      rollout_from_json(base::Json::parse(R"({"said": [[3, 4]], "batches": []})"), "before").response_lengths,
+      (std::vector<std::vector<int64_t>>{{3, 4}}));
   for (const char* text :
        {R"([[{"tokens": "x"}]])", R"({"response_lengths": [], "batches": [[{"tokens": "x"}]]})",
         R"({"response_lengths": ["x"], "batches": []})"})

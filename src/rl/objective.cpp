@@ -6,8 +6,8 @@
 
 namespace sluice::rl {
 
-using config::Aggregate;
 using config::Baseline;
+using config::LossAggMode;
 using config::RlAlgorithm;
 
 Objective objective_of(const config::RlConfig& config) {
@@ -16,25 +16,25 @@ Objective objective_of(const config::RlConfig& config) {
     case RlAlgorithm::kNone:
     case RlAlgorithm::kDpo:
     case RlAlgorithm::kKto: break;
-    case RlAlgorithm::kGrpo: objective.aggregate = Aggregate::kSequence; break;
+    case RlAlgorithm::kGrpo: objective.loss_agg_mode = LossAggMode::kSequence; break;
     case RlAlgorithm::kDapo:
       objective.clip_high = 0.28;
-      objective.draws_again = true;
-      objective.overlong_buffer = config.max_response / 5;
+      objective.dynamic_sampling = true;
+      objective.overlong_buffer = config.max_completion_length / 5;
       break;
     case RlAlgorithm::kDrGrpo:
       objective.baseline = Baseline::kMean;
-      objective.aggregate = Aggregate::kConstant;
+      objective.loss_agg_mode = LossAggMode::kConstant;
       break;
-    case RlAlgorithm::kReinforce: objective.baseline = Baseline::kOthers; break;
+    case RlAlgorithm::kReinforce: objective.baseline = Baseline::kLeaveOneOut; break;
   }
   if (config.baseline != Baseline::kAuto) objective.baseline = config.baseline;
-  if (config.aggregate != Aggregate::kAuto) objective.aggregate = config.aggregate;
+  if (config.loss_agg_mode != LossAggMode::kAuto) objective.loss_agg_mode = config.loss_agg_mode;
   if (config.clip_low) objective.clip_low = *config.clip_low;
   if (config.clip_high) objective.clip_high = *config.clip_high;
   if (config.overlong_buffer) objective.overlong_buffer = *config.overlong_buffer;
-  if (config.draw_again != config::Choose::kAuto)
-    objective.draws_again = config.draw_again == config::Choose::kYes;
+  if (config.dynamic_sampling != config::Choose::kAuto)
+    objective.dynamic_sampling = config.dynamic_sampling == config::Choose::kYes;
   objective.dual_clip = config.dual_clip;
   objective.kl = config.kl;
   return objective;
@@ -51,7 +51,7 @@ std::vector<double> advantages(std::span<const double> rewards, Baseline baselin
     for (const double reward : rewards) squares += (reward - mean) * (reward - mean);
     constexpr double kEpsilon = 1e-6;  // verl's
     scale = 1 / (std::sqrt(squares / (count - 1)) + kEpsilon);
-  } else if (baseline == Baseline::kOthers) {
+  } else if (baseline == Baseline::kLeaveOneOut) {
     scale = count / (count - 1);  // r − (sum − r)/(n − 1)
   }
   std::ranges::transform(rewards, advantages.begin(), [&](double reward) { return (reward - mean) * scale; });
@@ -68,18 +68,18 @@ double overlong_penalty(int64_t tokens, int64_t most, int64_t buffer) {
   return -std::clamp(over, 0.0, 1.0);
 }
 
-std::vector<double> token_weights(std::span<const int64_t> tokens, Aggregate aggregate, int64_t most) {
+std::vector<double> token_weights(std::span<const int64_t> tokens, LossAggMode aggregate, int64_t most) {
   const auto all = static_cast<double>(std::accumulate(tokens.begin(), tokens.end(), int64_t{0}));
   const auto responses = static_cast<double>(tokens.size());
   std::vector<double> weights;
   for (const int64_t own : tokens) {
     switch (aggregate) {
-      case Aggregate::kAuto:
-      case Aggregate::kToken: weights.push_back(1); break;
-      case Aggregate::kSequence:
+      case LossAggMode::kAuto:
+      case LossAggMode::kToken: weights.push_back(1); break;
+      case LossAggMode::kSequence:
         weights.push_back(all / (responses * static_cast<double>(std::max<int64_t>(own, 1))));
         break;
-      case Aggregate::kConstant: weights.push_back(all / (responses * static_cast<double>(most))); break;
+      case LossAggMode::kConstant: weights.push_back(all / (responses * static_cast<double>(most))); break;
     }
   }
   return weights;

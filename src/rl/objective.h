@@ -19,13 +19,13 @@ namespace sluice::rl {
 //   reinforce  others    token      0.2        no           no        Ahmadian et al., RLOO, 2024
 struct Objective {
   config::Baseline baseline = config::Baseline::kGroup;
-  config::Aggregate aggregate = config::Aggregate::kToken;
+  config::LossAggMode loss_agg_mode = config::LossAggMode::kToken;
   double clip_low = 0.2;
   double clip_high = 0.2;
   double dual_clip = 0;
   double kl = 0;
-  bool draws_again = false;     // until as many groups as train have rewards that differ
-  int64_t overlong_buffer = 0;  // tokens before the longest response from which on length costs
+  bool dynamic_sampling = false;  // until as many groups as train have rewards that differ
+  int64_t overlong_buffer = 0;    // tokens before the longest response from which on length costs
 };
 // REQUIRES: an algorithm with rollouts.
 Objective objective_of(const config::RlConfig& config);
@@ -46,6 +46,7 @@ double overlong_penalty(int64_t tokens, int64_t most, int64_t buffer);
 //   kToken     the mean over all tokens (DAPO, equation 12)
 //   kSequence  the mean over responses of their tokens' mean (GRPO)
 //   kConstant  the sum over tokens ÷ (responses × `most`), whatever lengths they have (Dr. GRPO)
-std::vector<double> token_weights(std::span<const int64_t> tokens, config::Aggregate aggregate, int64_t most);
+std::vector<double> token_weights(std::span<const int64_t> tokens, config::LossAggMode aggregate,
+                                  int64_t most);
 
 }  // namespace sluice::rl

@@ -10,14 +10,14 @@
 namespace sluice::rl {
 namespace {
 
-using config::Aggregate;
 using config::Baseline;
+using config::LossAggMode;
 using config::RlAlgorithm;
 
 config::RlConfig config_of(RlAlgorithm algorithm) {
   config::RlConfig config;
   config.algorithm = algorithm;
-  config.max_response = 1000;
+  config.max_completion_length = 1000;
   return config;
 }
 
@@ -25,28 +25,28 @@ TEST(ObjectiveTest, AlgorithmsDecideWhatIsLeftOpen) {
   const Objective dapo = objective_of(config_of(RlAlgorithm::kDapo));
   EXPECT_EQ(dapo.clip_high, 0.28);
   EXPECT_EQ(dapo.clip_low, 0.2);
-  EXPECT_TRUE(dapo.draws_again);
+  EXPECT_TRUE(dapo.dynamic_sampling);
   EXPECT_EQ(dapo.overlong_buffer, 200);
-  EXPECT_EQ(dapo.aggregate, Aggregate::kToken);
-  EXPECT_EQ(objective_of(config_of(RlAlgorithm::kGrpo)).aggregate, Aggregate::kSequence);
-  EXPECT_EQ(objective_of(config_of(RlAlgorithm::kDrGrpo)).aggregate, Aggregate::kConstant);
+  EXPECT_EQ(dapo.loss_agg_mode, LossAggMode::kToken);
+  EXPECT_EQ(objective_of(config_of(RlAlgorithm::kGrpo)).loss_agg_mode, LossAggMode::kSequence);
+  EXPECT_EQ(objective_of(config_of(RlAlgorithm::kDrGrpo)).loss_agg_mode, LossAggMode::kConstant);
   EXPECT_EQ(objective_of(config_of(RlAlgorithm::kDrGrpo)).baseline, Baseline::kMean);
-  EXPECT_EQ(objective_of(config_of(RlAlgorithm::kReinforce)).baseline, Baseline::kOthers);
+  EXPECT_EQ(objective_of(config_of(RlAlgorithm::kReinforce)).baseline, Baseline::kLeaveOneOut);
 }
 
 TEST(ObjectiveTest, KeysGoBeforeTheAlgorithm) {
   config::RlConfig config = config_of(RlAlgorithm::kDapo);
   config.clip_high = 0.5;
-  config.draw_again = config::Choose::kNo;
+  config.dynamic_sampling = config::Choose::kNo;
   config.overlong_buffer = 0;
-  config.aggregate = Aggregate::kSequence;
-  config.baseline = Baseline::kOthers;
+  config.loss_agg_mode = LossAggMode::kSequence;
+  config.baseline = Baseline::kLeaveOneOut;
   const Objective objective = objective_of(config);
   EXPECT_EQ(objective.clip_high, 0.5);
-  EXPECT_FALSE(objective.draws_again);
+  EXPECT_FALSE(objective.dynamic_sampling);
   EXPECT_EQ(objective.overlong_buffer, 0);
-  EXPECT_EQ(objective.aggregate, Aggregate::kSequence);
-  EXPECT_EQ(objective.baseline, Baseline::kOthers);
+  EXPECT_EQ(objective.loss_agg_mode, LossAggMode::kSequence);
+  EXPECT_EQ(objective.baseline, Baseline::kLeaveOneOut);
 }
 
 TEST(ObjectiveTest, AdvantagesOfAGroup) {
@@ -54,7 +54,7 @@ TEST(ObjectiveTest, AdvantagesOfAGroup) {
   const double mean = 1, deviation = std::sqrt((0.0 + 1 + 1 + 0 + 4) / 4);  // ÷ (n − 1), as torch.std
   const std::vector<double> group = advantages(rewards, Baseline::kGroup);
   const std::vector<double> centred = advantages(rewards, Baseline::kMean);
-  const std::vector<double> others = advantages(rewards, Baseline::kOthers);
+  const std::vector<double> others = advantages(rewards, Baseline::kLeaveOneOut);
   for (size_t i = 0; i < rewards.size(); ++i) {
     EXPECT_NEAR(group[i], (rewards[i] - mean) / (deviation + 1e-6), 1e-15);
     EXPECT_NEAR(centred[i], rewards[i] - mean, 1e-15);
@@ -65,7 +65,7 @@ TEST(ObjectiveTest, AdvantagesOfAGroup) {
 }
 
 TEST(ObjectiveTest, NothingIsLearntFromEqualRewardsOrOneResponse) {
-  for (const Baseline baseline : {Baseline::kGroup, Baseline::kMean, Baseline::kOthers}) {
+  for (const Baseline baseline : {Baseline::kGroup, Baseline::kMean, Baseline::kLeaveOneOut}) {
     EXPECT_EQ(advantages(std::vector<double>{0.3, 0.3, 0.3}, baseline), (std::vector<double>{0, 0, 0}));
     EXPECT_EQ(advantages(std::vector<double>{0.7}, baseline), (std::vector<double>{0}));
   }
@@ -90,7 +90,7 @@ TEST(ObjectiveTest, WeightsMakeTheAggregateOfAStep) {
     std::vector<double>& own = losses.emplace_back();
     for (int64_t i = 0; i < count; ++i) own.push_back(std::uniform_real_distribution<>(-1, 1)(random));
   }
-  const auto of_step = [&](Aggregate aggregate) {
+  const auto of_step = [&](LossAggMode aggregate) {
     const std::vector<double> weights = token_weights(tokens, aggregate, most);
     double sum = 0;
     for (size_t i = 0; i < losses.size(); ++i) {
@@ -104,9 +104,9 @@ TEST(ObjectiveTest, WeightsMakeTheAggregateOfAStep) {
     by_token += sum;
     by_sequence += sum / static_cast<double>(own.size());
   }
-  EXPECT_NEAR(of_step(Aggregate::kToken), by_token / static_cast<double>(all), 1e-15);
-  EXPECT_NEAR(of_step(Aggregate::kSequence), by_sequence / 4, 1e-15);
-  EXPECT_NEAR(of_step(Aggregate::kConstant), by_token / (4 * 64), 1e-15);
+  EXPECT_NEAR(of_step(LossAggMode::kToken), by_token / static_cast<double>(all), 1e-15);
+  EXPECT_NEAR(of_step(LossAggMode::kSequence), by_sequence / 4, 1e-15);
+  EXPECT_NEAR(of_step(LossAggMode::kConstant), by_token / (4 * 64), 1e-15);
 }
 
 }  // namespace

@@ -18,13 +18,13 @@ double mean_of(std::span<const double> values) {
 
 }  // namespace
 
-Weighed dpo(std::span<const double> gain, double beta) {
-  Weighed weighed;
+PreferenceLoss dpo(std::span<const double> gain, double beta) {
+  PreferenceLoss weighed;
   const auto pairs = static_cast<double>(gain.size() / 2);
   for (size_t i = 0; i + 1 < gain.size(); i += 2) {
     const double margin = beta * (gain[i] - gain[i + 1]);
     weighed.loss += softplus_of_minus(margin) / pairs;
-    weighed.margin += margin / pairs;
+    weighed.reward_margin += margin / pairs;
     weighed.accuracy += (margin > 0 ? 1 : 0) / pairs;
     const double pull = beta * sigmoid(-margin);
     weighed.advantages.insert(weighed.advantages.end(), {pull, -pull});
@@ -32,8 +32,9 @@ Weighed dpo(std::span<const double> gain, double beta) {
   return weighed;
 }
 
-Weighed kto(std::span<const double> gain, std::span<const double> elsewhere, const config::RlConfig& config) {
-  Weighed weighed;
+PreferenceLoss kto(std::span<const double> gain, std::span<const double> elsewhere,
+                   const config::RlConfig& config) {
+  PreferenceLoss weighed;
   const double z = std::max(0.0, mean_of(elsewhere)), answers = static_cast<double>(gain.size());
   for (size_t i = 0; i < gain.size(); ++i) {
     const bool better = i % 2 == 0;
@@ -41,7 +42,7 @@ Weighed kto(std::span<const double> gain, std::span<const double> elsewhere, con
     const double weight = better ? config.desirable_weight : config.undesirable_weight;
     const double right = sigmoid(sign * config.beta * (gain[i] - z));
     weighed.loss += weight * (1 - right) / answers;
-    weighed.margin += sign * config.beta * gain[i] / (answers / 2);
+    weighed.reward_margin += sign * config.beta * gain[i] / (answers / 2);
     weighed.accuracy += (right > 0.5 ? 1 : 0) / answers;
     weighed.advantages.push_back(sign * weight * config.beta * right * (1 - right));
   }

@@ -18,9 +18,9 @@ std::vector<double> random_gains(size_t count) {
 
 // Advantages over as many as the loss is a mean of are its slopes, but for the sign.
 void expect_slopes(const std::vector<double>& gains, double count,
-                   const std::function<Weighed(const std::vector<double>&)>& weigh) {
+                   const std::function<PreferenceLoss(const std::vector<double>&)>& weigh) {
   constexpr double kStep = 1e-5;
-  const Weighed weighed = weigh(gains);
+  const PreferenceLoss weighed = weigh(gains);
   ASSERT_EQ(weighed.advantages.size(), gains.size());
   for (size_t i = 0; i < gains.size(); ++i) {
     std::vector<double> up = gains, down = gains;
@@ -58,7 +58,7 @@ TEST(Preference, KtoAsPublished) {
   config::RlConfig config;
   config.beta = 0.1;
   // z = 2; of a better answer with gain 5: 1 − σ(0.3), of a worse one with gain 1: 1 − σ(0.1).
-  const Weighed weighed = kto(std::vector<double>{5, 1}, std::vector<double>{1, 3}, config);
+  const PreferenceLoss weighed = kto(std::vector<double>{5, 1}, std::vector<double>{1, 3}, config);
   EXPECT_NEAR(weighed.loss, (1 - 1 / (1 + std::exp(-0.3)) + 1 - 1 / (1 + std::exp(-0.1))) / 2, 1e-12);
   EXPECT_EQ(weighed.accuracy, 1);
   // A negative estimate is none.

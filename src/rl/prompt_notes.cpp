@@ -16,7 +16,7 @@ struct Counts {
   int64_t documents = 0;  // looked at
   int64_t unasked = 0;    // without a prompt, or without an answer
   int64_t long_prompts = 0;
-  int64_t narrow = 0;  // whose room is less than max_response
+  int64_t narrow = 0;  // whose room is less than max_completion_length
   int64_t long_documents = 0;
 };
 
@@ -24,12 +24,12 @@ Counts counts_of(const corpus::Blend& blend, int64_t context, int64_t max_respon
   Counts counts{.documents = std::min(kLookedAt, blend.documents())};
   for (int64_t i = 0; i < counts.documents; ++i) {
     const int64_t document = i * blend.documents() / counts.documents;
-    const std::optional<Question> question = question_of(blend, document);
+    const std::optional<Prompt> question = prompt_of(blend, document);
     if (!question) {
       ++counts.unasked;
       continue;
     }
-    const auto prompt = std::ssize(question->prompt);
+    const auto prompt = std::ssize(question->tokens);
     if (prompt >= context) ++counts.long_prompts;
     if (prompt < context && prompt + max_response > context) ++counts.narrow;
     if (blend.length(document) > context) ++counts.long_documents;
@@ -50,7 +50,7 @@ std::vector<std::string> prompt_notes(const config::RunConfig& config, const cor
                                       const std::optional<corpus::Blend>& rejected) {
   std::vector<std::string> notes;
   if (config.rl.algorithm == config::RlAlgorithm::kNone) return notes;
-  const int64_t context = config.data.context_length, response = config.rl.max_response;
+  const int64_t context = config.data.context_length, response = config.rl.max_completion_length;
   const Counts counts = counts_of(training, context, response);
   const std::string unasked = "have no prompt with an answer behind it and are left out";
   const std::string within = text("data.context_length, ", context);

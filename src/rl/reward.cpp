@@ -18,9 +18,9 @@ template <typename Score>
 class Each final : public Reward {
  public:
   explicit Each(Score score) : score_(std::move(score)) {}
-  std::vector<Verdict> of(std::span<const Answer> answers) override {
+  std::vector<Verdict> of(std::span<const RewardInput> answers) override {
     std::vector<Verdict> verdicts;
-    for (const Answer& answer : answers) verdicts.push_back({score_(answer) ? 1.0 : 0.0});
+    for (const RewardInput& answer : answers) verdicts.push_back({score_(answer) ? 1.0 : 0.0});
     return verdicts;
   }
 
@@ -28,13 +28,13 @@ class Each final : public Reward {
   Score score_;
 };
 
-bool says_the_same(const Answer& answer) {
-  return base::trim(answer.response) == base::trim(answer.reference);
+bool says_the_same(const RewardInput& answer) {
+  return base::trim(answer.response) == base::trim(answer.ground_truth);
 }
 
-bool says_the_number(const Answer& answer) {
+bool says_the_number(const RewardInput& answer) {
   const std::optional<Number> said = last_number(answer.response);
-  const std::optional<Number> right = last_number(answer.reference);
+  const std::optional<Number> right = last_number(answer.ground_truth);
   return said && right && *said == *right;
 }
 
@@ -51,11 +51,11 @@ class PythonReward final : public Reward {
     child_.set_patience(behind_own_clock(timeout_s_));
   }
 
-  std::vector<Verdict> of(std::span<const Answer> answers) override {
+  std::vector<Verdict> of(std::span<const RewardInput> answers) override {
     std::vector<Verdict> verdicts;
     bool asked = false;
     while (verdicts.size() < answers.size()) {
-      const std::span<const Answer> rest = answers.subspan(verdicts.size());
+      const std::span<const RewardInput> rest = answers.subspan(verdicts.size());
       if (!asked) ask(rest);
       asked = true;
       Verdict& verdict = verdicts.emplace_back(next());
@@ -83,7 +83,7 @@ class PythonReward final : public Reward {
     return tools;
   }
 
-  void ask(std::span<const Answer> answers) {
+  void ask(std::span<const RewardInput> answers) {
     try {
       send(answers);
     } catch (const corpus::ChildEnded&) {  // since it was last asked
@@ -92,11 +92,11 @@ class PythonReward final : public Reward {
     }
   }
 
-  void send(std::span<const Answer> answers) {
+  void send(std::span<const RewardInput> answers) {
     child_.send("R", 1);
     child_.send_number(static_cast<uint64_t>(answers.size()));
-    for (const Answer& answer : answers) {
-      for (const std::string* part : {&answer.prompt, &answer.response, &answer.reference})
+    for (const RewardInput& answer : answers) {
+      for (const std::string* part : {&answer.prompt, &answer.response, &answer.ground_truth})
         child_.send_text(*part);
     }
     child_.flush();
@@ -159,7 +159,7 @@ class PythonReward final : public Reward {
 class Sum final : public Reward {
  public:
   explicit Sum(std::vector<std::unique_ptr<Reward>> parts) : parts_(std::move(parts)) {}
-  std::vector<Verdict> of(std::span<const Answer> answers) override {
+  std::vector<Verdict> of(std::span<const RewardInput> answers) override {
     std::vector<Verdict> sum(answers.size());
     for (const std::unique_ptr<Reward>& part : parts_) {
       const std::vector<Verdict> own = part->of(answers);

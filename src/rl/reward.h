@@ -10,10 +10,10 @@
 
 namespace sluice::rl {
 
-struct Answer {
+struct RewardInput {
   std::string prompt;
   std::string response;
-  std::string reference;  // what the corpus has in the response's place
+  std::string ground_truth;  // what the corpus has in the response's place
 };
 
 struct Verdict {
@@ -29,7 +29,7 @@ class Reward {
  public:
   virtual ~Reward() = default;
   // Of each. RunError where a fault stops all.
-  virtual std::vector<Verdict> of(std::span<const Answer> answers) = 0;
+  virtual std::vector<Verdict> of(std::span<const RewardInput> answers) = 0;
 };
 
 struct RewardOptions {

@@ -19,7 +19,7 @@ class RewardQueue {
   RewardQueue& operator=(const RewardQueue&) = delete;
 
   // Returns at once. Answers that wait are rewarded together.
-  void add(Answer answer) { answers_.push(std::move(answer)); }
+  void add(RewardInput answer) { answers_.push(std::move(answer)); }
   // Of all answers, in the order in which they were added. Throws what a reward threw. REQUIRES: once, and
   // nothing is added behind it.
   std::vector<Verdict> finish();
@@ -27,7 +27,7 @@ class RewardQueue {
  private:
   void run(Reward& reward);
 
-  base::BoundedQueue<Answer> answers_;
+  base::BoundedQueue<RewardInput> answers_;
   std::vector<Verdict> verdicts_;
   std::exception_ptr error_;
   std::thread thread_;

@@ -13,9 +13,9 @@ namespace {
 // What the answer says as a number; throws where it says none.
 class Spoken final : public Reward {
  public:
-  std::vector<Verdict> of(std::span<const Answer> answers) override {
+  std::vector<Verdict> of(std::span<const RewardInput> answers) override {
     std::vector<Verdict> rewards;
-    for (const Answer& answer : answers) {
+    for (const RewardInput& answer : answers) {
       if (answer.response.empty()) throw base::RunError("nothing was said");
       rewards.push_back({std::stod(answer.response)});
     }

@@ -27,7 +27,8 @@ const std::filesystem::path kScripts = std::filesystem::path(__FILE__).parent_pa
 const RewardOptions kOptions{.timeout_s = 0.5,
                              .tools = {.interpreter = "/usr/bin/python3", .scripts = kScripts}};
 
-std::vector<double> rewards_of(const std::vector<std::string>& names, const std::vector<Answer>& answers) {
+std::vector<double> rewards_of(const std::vector<std::string>& names,
+                               const std::vector<RewardInput>& answers) {
   std::vector<double> rewards;
   for (const Verdict& verdict : make_reward(names, kOptions)->of(answers)) {
     EXPECT_EQ(verdict.fault, "");
@@ -67,7 +68,7 @@ class PythonRewardTest : public ::testing::Test {
     return "python:" + (folder_.path() / "rewards.py").string() + ":score";
   }
   std::vector<Verdict> verdicts(const std::string& body, const std::vector<std::string>& responses) {
-    std::vector<Answer> answers;
+    std::vector<RewardInput> answers;
     for (const std::string& response : responses) answers.push_back({"p", response, "r"});
     return make_reward(std::vector<std::string>{function(body)}, kOptions)->of(answers);
   }
@@ -174,11 +175,11 @@ TEST_F(PythonRewardTest, TheFirstFaultStopsAllWhereItIsToldTo) {
       std::vector<std::string>{function("import time\ndef score(p, r, a):\n  if r == 'hang': time.sleep(60)\n"
                                         "  return 1 / len(r)\n")},
       options);
-  const std::vector<Answer> answers = {{"", "ab", ""}, {"", "", ""}, {"", "hang", ""}, {"", "hang", ""}};
+  const std::vector<RewardInput> answers = {{"", "ab", ""}, {"", "", ""}, {"", "hang", ""}, {"", "hang", ""}};
   EXPECT_THAT([&] { reward->of(answers); },
               testing::ThrowsMessage<base::RunError>(AllOf(
                   HasSubstr(place(4) + ": score failed with ZeroDivisionError"), HasSubstr("zero or drop"))));
-  EXPECT_EQ(reward->of(std::vector<Answer>{{"", "abcd", ""}}), std::vector<Verdict>{{0.25}});
+  EXPECT_EQ(reward->of(std::vector<RewardInput>{{"", "abcd", ""}}), std::vector<Verdict>{{0.25}});
 }
 
 TEST_F(PythonRewardTest, ChildrenOfAFunctionEndWithIt) {

@@ -36,10 +36,10 @@ std::set<std::vector<int>> share_groups(const std::vector<strategy::Strategy>& c
   for (const strategy::Strategy& candidate : candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
       const strategy::Scheme& scheme = pipeline.scheme;
-      if (scheme.share == 1) continue;
+      if (scheme.fsdp == 1) continue;
       for (int stage = 0; stage < scheme.pp; ++stage) {
-        for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
-          for (int t = 0; t < scheme.tp; ++t) groups.insert(pipeline.share_group(stage, lane, t));
+        for (int lane = 0; lane < scheme.cp; lane += scheme.fsdp) {
+          for (int t = 0; t < scheme.tp; ++t) groups.insert(pipeline.fsdp_group(stage, lane, t));
         }
       }
     }
@@ -102,7 +102,7 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
 Waits Communicators::waits() const {
   Waits waits;
   waits[WaitCause::kLanes] = lane_waits_->waited_ns;
-  waits[WaitCause::kShare] = share_waits_->waited_ns;
+  waits[WaitCause::kFsdp] = share_waits_->waited_ns;
   waits[WaitCause::kTensor] = tensor_waits_->waited_ns;
   return waits;
 }
@@ -112,7 +112,7 @@ int Communicators::awaited_rank(graph::Stream stream) const {
   return found == between_cells_.end() ? -1 : found->second->awaited_rank;
 }
 
-comm::Communicator& Communicators::share(const std::vector<int>& ranks) {
+comm::Communicator& Communicators::fsdp(const std::vector<int>& ranks) {
   const auto found = share_.find(ranks);
   SLUICE_ASSERT(found != share_.end(), base::text("no communicator for ", group_name("share", ranks)));
   return *found->second;

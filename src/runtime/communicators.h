@@ -40,7 +40,7 @@ class Communicators {
   // The communicator of a TP group that this rank belongs to; null for a group of one.
   comm::Communicator* tensor_parallel(const std::vector<int>& ranks);
   // Of the ranks that share a shard, this one among them. REQUIRES: two at least.
-  comm::Communicator& share(const std::vector<int>& ranks);
+  comm::Communicator& fsdp(const std::vector<int>& ranks);
   // What cells have waited for others inside, of kLanes, kShare and kTensor, where transports wait at all.
   Waits waits() const;
   // Whom the last operation of a stream between cells waited for longest; −1: nobody, or transports don't

@@ -32,7 +32,7 @@ void expect_as_one_rank(const RunOptions& options, double tolerance) {
   reference.shape = options.shape;
   reference.codecs.pull = options.codecs.pull;
   reference.moments = options.moments;
-  reference.balance_loss = options.balance_loss;
+  reference.moe_aux_loss_coeff = options.moe_aux_loss_coeff;
   reference.loss_one_in = options.loss_one_in;
   const RunRecord expected = run_in_process(reference), actual = run_in_process(options);
   ASSERT_EQ(actual.losses.size(), expected.losses.size());

@@ -15,13 +15,13 @@ namespace sluice::runtime {
 namespace {
 
 // Of a step that has begun then.
-std::vector<graph::ShareMove> moves_since(std::chrono::steady_clock::time_point begin,
-                                          const GatheredParameters& gathered) {
+std::vector<graph::FsdpMove> moves_since(std::chrono::steady_clock::time_point begin,
+                                         const GatheredParameters& gathered) {
   const auto since = [&](std::chrono::steady_clock::time_point time) {
     return int64_t{std::chrono::nanoseconds(time - begin).count()};
   };
-  std::vector<graph::ShareMove> moves;
-  for (const ShareMove& move : gathered.moves())
+  std::vector<graph::FsdpMove> moves;
+  for (const FsdpMove& move : gathered.moves())
     moves.push_back({move.node, move.position, move.movement, since(move.start), since(move.end)});
   return moves;
 }
@@ -46,7 +46,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
           at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
   context_.loss = options.loss;
   context_.number_loss = options.number_loss;
-  context_.balance_loss = options.balance_loss;
+  context_.moe_aux_loss_coeff = options.moe_aux_loss_coeff;
   context_.temperature = options.temperature;
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
   if (communicators_.lanes() != nullptr)
@@ -164,7 +164,7 @@ void take_sums(const StepRunner& runner, StepResult& result) {
   result.targets = runner.scalars().targets;
   result.gradient_norm = runner.gradient_norm();
   result.exchange_bytes = runner.exchange_bytes();
-  result.busiest_experts = runner.busiest_experts();
+  result.expert_load_imbalance = runner.expert_load_imbalance();
   result.experts = runner.expert_load();
 }
 
@@ -187,18 +187,18 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   const StepPull pull = pull_of(graph.links);
   context_.corrections = router_corrections(store_, communicators_.control());
   StepResult result;
-  const bool asks = optimizer != nullptr && asked_ != base::ProductFormat::kAsComputed;
-  if (asks) result.errors.format = std::exchange(asked_, base::ProductFormat::kAsComputed);
+  const bool asks = optimizer != nullptr && asked_ != base::GemmFormat::kAsComputed;
+  if (asks) result.errors.format = std::exchange(asked_, base::GemmFormat::kAsComputed);
   StepRunner runner(graph, rank_, tokens,
                     {.store = store_,
                      .communicators = communicators_,
                      .link_inter = link_inter_,
                      .link_intra = link_intra_,
                      .lanes = lanes_ ? &*lanes_ : nullptr,
-                     .shares = shares_,
+                     .fsdp = shares_,
                      .wires = wires,
                      .context = context_,
-                     .asks_together = options_.asks_together,
+                     .counts_coactivations = options_.counts_coactivations,
                      .errors = asks ? &result.errors : nullptr,
                      .codecs = options_.codecs,
                      .pull = pull},
@@ -222,8 +222,8 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
     result.pushed_bytes =
         wires.pushed_bytes(options_.codecs.push, comm::size_of(options_.precision.master()));
   if (runner.gathered() != nullptr) {
-    result.share_bytes = runner.gathered()->moved_bytes();
-    result.gather_exposed_ns = runner.gathered()->waited_ns();
+    result.fsdp_bytes = runner.gathered()->moved_bytes();
+    result.fsdp_exposed_ns = runner.gathered()->waited_ns();
     if (options_.device.is_cpu()) result.timing.moves = moves_since(begin, *runner.gathered());
   }
   result.host_peak_bytes = runner.peak_host_bytes();

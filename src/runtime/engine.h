@@ -17,11 +17,11 @@
 #include "ops/tensor_memory.h"
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
+#include "runtime/fsdp_channel.h"
 #include "runtime/link_runner.h"
 #include "runtime/optimizer.h"
 #include "runtime/own_work.h"
 #include "runtime/parameter_store.h"
-#include "runtime/share_channel.h"
 #include "runtime/step_pull.h"
 #include "runtime/step_tokens.h"
 #include "strategy/strategy.h"
@@ -36,12 +36,12 @@ struct StepResult {
   int64_t pulled_bytes = 0;    // received by this rank
   int64_t pushed_bytes = 0;    // sent by this rank
   int64_t exchange_bytes = 0;  // sent by this rank to other lanes
-  std::optional<double> busiest_experts;  // StepRunner
-  layers::ExpertLoad experts;             // of rows of this rank's lane, where lanes divide experts
-  layers::ProductErrors errors;           // of this rank's layers, where they were asked about
-  int64_t share_bytes = 0;  // of what lanes share: parameters that this rank received, gradients it sent
-  int64_t gather_exposed_ns = 0;  // that its cells waited for either
-  int64_t host_peak_bytes = 0;    // offloaded activations of this rank
+  std::optional<double> expert_load_imbalance;  // StepRunner
+  layers::ExpertLoad experts;                   // of rows of this rank's lane, where lanes divide experts
+  layers::GemmErrors errors;                    // of this rank's layers, where they were asked about
+  int64_t fsdp_bytes = 0;       // of what lanes share: parameters that this rank received, gradients it sent
+  int64_t fsdp_exposed_ns = 0;  // that its cells waited for either
+  int64_t host_peak_bytes = 0;  // offloaded activations of this rank
   // Of this rank's device, in tensors, where they are counted (ops/tensor_memory.h); elsewhere parameters,
   // accumulators, owner slices and what is kept of activations.
   int64_t peak_bytes = 0;
@@ -70,9 +70,9 @@ class Engine {
     int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
     std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
     std::shared_ptr<const layers::NumberLoss> number_loss = {};          // of heads of numbers
-    double balance_loss = 0;                                             // as of layers::LayerContext
+    double moe_aux_loss_coeff = 0;                                       // as of layers::LayerContext
     double temperature = 1;                                              // that logits are divided by
-    bool asks_together = false;  // which experts rows visit together (layers::ExpertLoad)
+    bool counts_coactivations = false;  // which experts rows visit together (layers::ExpertLoad)
     base::MomentFormat moments = base::MomentFormat::kWide;  // of AdamW
     bool trains = true;  // else there is no room for it, and train() may not be called
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
@@ -92,7 +92,7 @@ class Engine {
   // REQUIRES: the graph was built for training, `tokens` are this rank's.
   StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer);
   // The next step of training also says what products in this format would add (StepResult::errors).
-  void ask_of_narrow_products(base::ProductFormat format) { asked_ = format; }
+  void measure_low_precision_gemms(base::GemmFormat format) { asked_ = format; }
   // Collective: forward only. REQUIRES: the graph was built for evaluation.
   StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows = nullptr);
 
@@ -141,7 +141,7 @@ class Engine {
   LinkRunner link_intra_;
   std::shared_ptr<const graph::LinkPlan> buffered_;  // whose exchanges the runners' buffers are for
   std::optional<layers::LaneChannel> lanes_;         // keeps its stream from step to step
-  ShareChannels shares_;                             // likewise
+  FsdpChannels shares_;                              // likewise
   std::unique_ptr<Executor> executor_;
   layers::LayerContext context_;  // of one rank; a step sets the TP group
   std::map<std::shared_ptr<const graph::LinkPlan>, LinkWires> wires_;
@@ -152,7 +152,7 @@ class Engine {
     std::vector<CodedNumbers> differences = {};
   };
   Held held_;
-  base::ProductFormat asked_ = base::ProductFormat::kAsComputed;
+  base::GemmFormat asked_ = base::GemmFormat::kAsComputed;
 };
 
 }  // namespace sluice::runtime

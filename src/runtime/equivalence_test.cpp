@@ -70,7 +70,7 @@ TEST_F(EquivalenceOfExchanges, BalanceOfExpertsDoesNotKnowTheStrategy) {
   RunOptions options;
   options.shape.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
   const RunRecord without = run_in_process(options);
-  options.balance_loss = 0.05;
+  options.moe_aux_loss_coeff = 0.05;
   const RunRecord reference = run_in_process(options);
   EXPECT_NE(reference.losses.back(), without.losses.back());
   options.world_size = 8;
@@ -86,9 +86,9 @@ TEST_F(EquivalenceOfExchanges, CountsOfExpertsDoNotKnowTheStrategy) {
   options.shape.experts = {
       .count = 6, .per_token = 2, .hidden = 14, .normalised = true, .sigmoid = true, .corrected = true};
   options.shape.experts.remembers_loads = true;
-  options.balance_loss = 0.05;
+  options.moe_aux_loss_coeff = 0.05;
   const RunRecord uncorrected = run_in_process(options);
-  options.correction_rate = 0.02;
+  options.moe_router_bias_update_rate = 0.02;
   const RunRecord reference = run_in_process(options);
   EXPECT_NE(reference.losses.back(), uncorrected.losses.back());
   options.world_size = 8;
@@ -173,7 +173,7 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfExperts) {
   options.steps = 4;
   options.shape.experts = {
       .count = 7, .per_token = 3, .hidden = 11, .shared_hidden = 12, .shared_gate = true};
-  options.balance_loss = 0.01;
+  options.moe_aux_loss_coeff = 0.01;
   options.strategies = {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"};
   options.plan = packed_plan;
   options.exchanges = {{}, {.head_lanes = 2}};
@@ -251,7 +251,7 @@ void expect_predicted_peaks(const RunRecord& run) {
   }
 }
 
-// Of rings, heads and nested units on four lanes.
+// Of rings, heads and nested micro-batches on four lanes.
 void expect_predicted_peaks_of_exchanges(RunOptions options) {
   options.world_size = 4;
   options.max_tokens = 192;

@@ -9,13 +9,13 @@ namespace sluice::runtime {
 
 using strategy::Codec;
 
-GatheredParameters::GatheredParameters(ParameterStore& store, ShareChannel& channel,
+GatheredParameters::GatheredParameters(ParameterStore& store, FsdpChannel& channel,
                                        const strategy::Pipeline& pipeline, int t, ops::MemoryAccount& memory,
                                        const Options& options)
     : options_(options),
-      holders_(share_holders(store.table(), pipeline, channel.member(), t, options.run_lanes)),
+      holders_(fsdp_holders(store.table(), pipeline, channel.member(), t, options.run_lanes)),
       traffic_{.store = store, .channel = channel, .memory = memory},
-      sums_(traffic_, holders_, options.codecs.sums, options.run_lanes < pipeline.scheme.share, options.seed),
+      sums_(traffic_, holders_, options.codecs.sums, options.run_lanes < pipeline.scheme.fsdp, options.seed),
       moved_before_(channel.moved_bytes()) {}
 
 void GatheredParameters::begin(const Operation& operation, const Operation* next,
@@ -32,7 +32,7 @@ void GatheredParameters::begin(const Operation& operation, const Operation* next
   sums_.start();
   if (!operation.makes_gradients) return;
   for (const int bucket : operation.buckets) {
-    const ShareHolders& holders = holders_of(bucket);
+    const FsdpHolders& holders = holders_of(bucket);
     if (!trained(bucket) || !this->contributes(holders, holders.own)) continue;
     const at::Tensor& resident = traffic_.store.shard(bucket).gradients;
     gradients_[bucket] = holders.count == 1 ? resident.narrow(0, 0, holders.elements)
@@ -40,7 +40,7 @@ void GatheredParameters::begin(const Operation& operation, const Operation* next
   }
 }
 
-bool GatheredParameters::contributes(const ShareHolders& holders, int holder) const {
+bool GatheredParameters::contributes(const FsdpHolders& holders, int holder) const {
   const auto first = contributes_.begin() + static_cast<ptrdiff_t>(holder) * holders.stride;
   return std::any_of(first, first + holders.stride, [](char contributes) { return contributes != 0; });
 }
@@ -57,7 +57,7 @@ void GatheredParameters::end() {
                            return holders_of(bucket).stride == 1;
                          });
   for (const int bucket : operation_.buckets) {
-    const ShareHolders& holders = holders_of(bucket);
+    const FsdpHolders& holders = holders_of(bucket);
     const auto gathered = parameters_.find(bucket);
     if (gathered != parameters_.end() && !operation_.keeps) {
       if (holders.count > 1) traffic_.give_back(gathered->second);
@@ -83,7 +83,7 @@ void GatheredParameters::end() {
 }
 
 // Holders differ in how many of their numbers keep their bits, and all send as much.
-int64_t GatheredParameters::coded_room(const ShareHolders& holders) const {
+int64_t GatheredParameters::coded_room(const FsdpHolders& holders) const {
   int64_t room = 0;
   const auto wide = static_cast<int64_t>(comm::size_of(traffic_.store.options().precision.compute));
   for (int holder = 0; holder < holders.count; ++holder)
@@ -92,7 +92,7 @@ int64_t GatheredParameters::coded_room(const ShareHolders& holders) const {
 }
 
 // What this member sends of a bucket.
-at::Tensor GatheredParameters::own_part(int bucket, const ShareHolders& holders) {
+at::Tensor GatheredParameters::own_part(int bucket, const FsdpHolders& holders) {
   const ComputeShard& shard = traffic_.store.shard(bucket);
   if (options_.codecs.gather == Codec::kNone) return shard.sent;
   const CodedPart part = holders.coded(options_.codecs.gather, holders.own);
@@ -103,7 +103,7 @@ at::Tensor GatheredParameters::own_part(int bucket, const ShareHolders& holders)
 
 void GatheredParameters::start_gathers(const Operation& operation) {
   for (const int bucket : operation.buckets) {
-    const ShareHolders& holders = holders_of(bucket);
+    const FsdpHolders& holders = holders_of(bucket);
     if (holders.count == 1) {
       parameters_[bucket] = traffic_.store.shard(bucket).sent;
       continue;
@@ -121,7 +121,7 @@ void GatheredParameters::start_gathers(const Operation& operation) {
 // All lanes compute with what was coded, the one that holds it too.
 at::Tensor GatheredParameters::as_numbers(const Gather& gather) {
   if (options_.codecs.gather == Codec::kNone) return gather.came;
-  const ShareHolders& holders = holders_of(gather.bucket);
+  const FsdpHolders& holders = holders_of(gather.bucket);
   const at::Tensor& sent = traffic_.store.shard(gather.bucket).sent;
   const int64_t room = sent.numel(), coded = gather.came.numel() / holders.count;
   const at::Tensor whole = traffic_.take(room * holders.count, sent.options());

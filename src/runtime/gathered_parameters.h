@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "ops/memory_account.h"
+#include "runtime/fsdp_channel.h"
+#include "runtime/fsdp_sums.h"
 #include "runtime/parameter_store.h"
-#include "runtime/share_channel.h"
-#include "runtime/share_sums.h"
 #include "strategy/strategy.h"
 #include "strategy/wire_codec.h"
 
@@ -32,12 +32,12 @@ class GatheredParameters {
   };
 
   struct Options {
-    int run_lanes = 1;  // strategy::ShareRuns::lanes
+    int run_lanes = 1;  // strategy::FsdpRuns::lanes
     strategy::WireCodecs codecs;
     uint64_t seed = 0;  // of this step, on this rank
   };
   // `pipeline`: the group's. What is at hand counts in `memory`.
-  GatheredParameters(ParameterStore& store, ShareChannel& channel, const strategy::Pipeline& pipeline, int t,
+  GatheredParameters(ParameterStore& store, FsdpChannel& channel, const strategy::Pipeline& pipeline, int t,
                      ops::MemoryAccount& memory, const Options& options);
 
   // The operation that follows the last one; `next` is the one behind it, null: it ends its pass.
@@ -60,34 +60,34 @@ class GatheredParameters {
   // either.
   int64_t moved_bytes() const { return traffic_.channel.moved_bytes() - moved_before_; }
   int64_t waited_ns() const { return traffic_.waited_ns; }
-  const std::vector<ShareMove>& moves() const { return traffic_.moves; }
+  const std::vector<FsdpMove>& moves() const { return traffic_.moves; }
 
  private:
   struct Gather {
     int bucket = 0;
     at::Tensor own;   // as it travels
     at::Tensor came;  // of all holders
-    ShareChannel::Passing passing;
+    FsdpChannel::Passing passing;
     size_t move = 0;  // index
   };
 
   bool trained(int bucket) const {
     return traffic_.store.table().buckets[static_cast<size_t>(bucket)].trained;
   }
-  const ShareHolders& holders_of(int bucket) const { return holders_[static_cast<size_t>(bucket)]; }
+  const FsdpHolders& holders_of(int bucket) const { return holders_[static_cast<size_t>(bucket)]; }
   // Whether the lanes that visit a holder have tokens, itself or its expert group.
-  bool contributes(const ShareHolders& holders, int holder) const;
+  bool contributes(const FsdpHolders& holders, int holder) const;
   // Bytes of what each holder sends of a bucket that is coded.
-  int64_t coded_room(const ShareHolders& holders) const;
-  at::Tensor own_part(int bucket, const ShareHolders& holders);
+  int64_t coded_room(const FsdpHolders& holders) const;
+  at::Tensor own_part(int bucket, const FsdpHolders& holders);
   at::Tensor as_numbers(const Gather& gather);
   void start_gathers(const Operation& operation);
   void finish_gathers();
 
   const Options options_;
-  const std::vector<ShareHolders> holders_;  // by bucket
-  ShareTraffic traffic_;
-  ShareSums sums_;
+  const std::vector<FsdpHolders> holders_;  // by bucket
+  FsdpTraffic traffic_;
+  FsdpSums sums_;
   int64_t moved_before_;
   Operation operation_;
   bool last_ = false;

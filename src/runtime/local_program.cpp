@@ -104,7 +104,7 @@ StepTiming LocalProgram::timing(const std::vector<Measurement>& measured) const 
     const Measurement& own = measured[static_cast<size_t>(position)];
     result.compute_ns += own.end_ns - own.start_ns;
     add_stall(measured, position, free_ns, result);
-    result.link_exposed_ns += std::max<int64_t>(0, link_ready_ns(measured, position) - free_ns);
+    result.pull_push_exposed_ns += std::max<int64_t>(0, link_ready_ns(measured, position) - free_ns);
     free_ns = own.end_ns;
   }
   result.stalled[WaitCause::kEnd] += result.step_ns - free_ns;

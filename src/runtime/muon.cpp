@@ -218,9 +218,10 @@ class MatrixUpdates {
   }
 
   AdamW::Rates rates_of(const HiddenMatrix& matrix, Interval own) const {
-    const auto& runs = store_.learning(matrix.bucket);
-    const auto run = std::ranges::find_if(
-        runs, [&](const model::LearningRun& each) { return !base::intersect(each.elements, own).empty(); });
+    const auto& runs = store_.parameter_groups(matrix.bucket);
+    const auto run = std::ranges::find_if(runs, [&](const model::ParameterGroupRun& each) {
+      return !base::intersect(each.elements, own).empty();
+    });
     return options_.rates_of(*run);
   }
 

@@ -10,12 +10,12 @@
 namespace sluice::runtime {
 namespace {
 
-using base::ProductFormat;
-using strategy::NarrowProducts;
+using base::GemmFormat;
+using strategy::LowPrecisionGemms;
 
-RunOptions narrowed(std::vector<NarrowProducts> narrow, int ranks = 1, const char* strategy = "<1,1,1>") {
+RunOptions narrowed(std::vector<LowPrecisionGemms> narrow, int ranks = 1, const char* strategy = "<1,1,1>") {
   RunOptions options;
-  options.narrow = std::move(narrow);
+  options.low_precision = std::move(narrow);
   options.world_size = ranks;
   options.strategies = {strategy};
   return options;
@@ -30,7 +30,7 @@ double distance(const RunRecord& one, const RunRecord& other) {
 
 TEST(NarrowRuns, LearnNearlyTheSameAndRepeatToTheBit) {
   const RunRecord wide = run_in_process(narrowed({}));
-  for (const ProductFormat format : base::kNarrowFormats) {
+  for (const GemmFormat format : base::kLowPrecisionFormats) {
     const RunOptions options = narrowed({{format, {0, 1, 2, 3}}});
     const RunRecord narrow = run_in_process(options);
     EXPECT_GT(distance(narrow, wide), 1e-9) << name_of(format);
@@ -42,7 +42,7 @@ TEST(NarrowRuns, LearnNearlyTheSameAndRepeatToTheBit) {
 // A row has one factor wherever it is: stages and lanes that have whole rows round them alike.
 TEST(NarrowRuns, StagesHaveTheLayersThatTheirPipelineNames) {
   for (const std::vector<int>& layers : {std::vector<int>{0}, {1, 3}, {0, 1, 2, 3}}) {
-    const std::vector<NarrowProducts> narrow{{ProductFormat::kInt8, layers}};
+    const std::vector<LowPrecisionGemms> narrow{{GemmFormat::kInt8, layers}};
     const RunRecord one = run_in_process(narrowed(narrow));
     expect_equal(run_in_process(narrowed(narrow, 2, "<1,2,1>")), one, 1e-11, 1e-11);
     expect_equal(run_in_process(narrowed(narrow, 4, "<1,4,1>")), one, 1e-11, 1e-11);
@@ -56,7 +56,7 @@ TEST(NarrowRuns, StagesHaveTheLayersThatTheirPipelineNames) {
 // their own.
 TEST(NarrowRuns, EveryKindOfPipelineStaysNear) {
   const RunRecord wide = run_in_process(narrowed({}));
-  const NarrowProducts all{ProductFormat::kInt8, {0, 1, 2, 3}};
+  const LowPrecisionGemms all{GemmFormat::kInt8, {0, 1, 2, 3}};
   for (const char* strategy : {"<2,1,1>", "<1,1,2>", "<1,1,4,4>", "<2,1,2,2>"}) {
     const RunRecord narrow = run_in_process(narrowed({all}, 4, strategy));
     EXPECT_GT(distance(narrow, wide), 1e-9) << strategy;
@@ -69,7 +69,7 @@ TEST(NarrowRuns, EveryKindOfPipelineStaysNear) {
 }
 
 TEST(NarrowRuns, DelaysChangeNothing) {
-  RunOptions options = narrowed({{ProductFormat::kInt8, {0, 2}}}, 4, "<1,1,2,2> + 2x<1,1,1>");
+  RunOptions options = narrowed({{GemmFormat::kInt8, {0, 2}}}, 4, "<1,1,2,2> + 2x<1,1,1>");
   options.gpus_per_node = 2;
   expect_delays_change_nothing(options);
 }

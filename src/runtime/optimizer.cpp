@@ -12,10 +12,10 @@
 
 namespace sluice::runtime {
 
-AdamW::Rates AdamW::rates_of(const model::LearningRun& run) const {
+AdamW::Rates AdamW::rates_of(const model::ParameterGroupRun& run) const {
   const double usual = run.one_dimensional ? 0.0 : weight_decay;
   if (run.group < 0) return {lr, usual};
-  const LearningGroup& group = groups[static_cast<size_t>(run.group)];
+  const ParameterGroup& group = groups[static_cast<size_t>(run.group)];
   return {group.lr, group.weight_decay.value_or(usual)};
 }
 
@@ -32,7 +32,7 @@ constexpr int64_t kCpuPart = int64_t{1} << 16;
 // What learns by gradient of an owner slice: runs as long as may be.
 std::vector<base::Interval> with_gradients(const ParameterStore& store, int bucket) {
   std::vector<base::Interval> runs;
-  for (const model::LearningRun& run : store.learning(bucket)) {
+  for (const model::ParameterGroupRun& run : store.parameter_groups(bucket)) {
     if (run.learns != model::Learns::kByGradient) continue;
     if (!runs.empty() && runs.back().end == run.elements.begin) {
       runs.back().end = run.elements.end;
@@ -47,17 +47,17 @@ std::vector<base::Interval> with_gradients(const ParameterStore& store, int buck
 void update_counted(ParameterStore& store, const AdamW& options) {
   for (const model::Bucket& bucket : store.table().buckets) {
     const OwnerSlice& slice = store.owner(bucket.index);
-    for (const model::LearningRun& run : store.learning(bucket.index)) {
+    for (const model::ParameterGroupRun& run : store.parameter_groups(bucket.index)) {
       if (run.learns == model::Learns::kByGradient) continue;
       store.wait_for_readers(bucket.index);
       const auto part = [&](const at::Tensor& of) {
         return of.narrow(0, run.elements.begin - slice.owned.begin, run.elements.size());
       };
       const at::Tensor counted = part(slice.gradient);
-      if (run.learns == model::Learns::kAsCorrection) {
+      if (run.learns == model::Learns::kAsRouterBias) {
         const int64_t first = run.elements.begin - slice.owned.begin;
         const at::Tensor masters = read_masters(slice, {first, first + run.elements.size()});
-        masters.sub_(counted.sign(), options.correction_rate);
+        masters.sub_(counted.sign(), options.moe_router_bias_update_rate);
         write_masters(slice, first, masters, master_chance(options.update, bucket.index));
       } else {
         part(slice.master).copy_(counted);
@@ -111,7 +111,7 @@ uint64_t chance_of(const AdamW& options, int bucket, int moment) {
 
 // Coded moments and narrow masters are made wide, updated and coded again part by part, so that little is
 // wide at a time: on a CPU as much as its caches hold.
-void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::LearningRun>& learning,
+void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::ParameterGroupRun>& learning,
                   const AdamW& options, const at::Tensor& step) {
   const int64_t coded_part = slice.master.is_cpu() ? kCpuPart : int64_t{1} << 24;
   const int64_t all = slice.owned.size(),
@@ -121,7 +121,7 @@ void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::Learni
     const at::Tensor exp_avg = slice.exp_avg.read(some), exp_avg_sq = slice.exp_avg_sq.read(some);
     const at::Tensor masters = read_masters(slice, some);
     std::map<AdamW::Rates, Runs> by_rates;
-    for (const model::LearningRun& run : learning) {
+    for (const model::ParameterGroupRun& run : learning) {
       const base::Interval own = base::intersect(
           some, {run.elements.begin - slice.owned.begin, run.elements.end - slice.owned.begin});
       if (own.empty() || !options.updates(run)) continue;
@@ -158,7 +158,7 @@ void update(ParameterStore& store, const AdamW& options, int64_t targets, double
     OwnerSlice& slice = store.owner(bucket.index);
     slice.gradient.mul_(scale);
     store.wait_for_readers(bucket.index);
-    update_slice(slice, bucket.index, store.learning(bucket.index), options, step);
+    update_slice(slice, bucket.index, store.parameter_groups(bucket.index), options, step);
   }
   store.follow_masters();
 }

@@ -12,8 +12,8 @@
 
 namespace sluice::runtime {
 
-// Of parameters that learn otherwise than the rest (ParameterStore::set_learning).
-struct LearningGroup {
+// Of parameters that learn otherwise than the rest (ParameterStore::set_parameter_groups).
+struct ParameterGroup {
   double lr = 0;                       // of this step
   std::optional<double> weight_decay;  // none: as the rest
 };
@@ -35,11 +35,11 @@ struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;   // decoupled; none on one-dimensional parameters
-  double clip = 1.0;           // global norm; 0: off
-  double correction_rate = 0;  // of model::Learns::kAsCorrection, a step
-  int64_t update = 1;          // this update's number, from 1 (bias correction)
-  std::vector<LearningGroup> groups;
+  double weight_decay = 0.1;               // decoupled; none on one-dimensional parameters
+  double clip = 1.0;                       // global norm; 0: off
+  double moe_router_bias_update_rate = 0;  // of model::Learns::kAsRouterBias, a step
+  int64_t update = 1;                      // this update's number, from 1 (bias correction)
+  std::vector<ParameterGroup> groups;
   std::optional<Muon> muon;  // of the matrices of blocks; none: AdamW for all
 
   struct Rates {
@@ -47,9 +47,9 @@ struct AdamW {
     double weight_decay = 0;
     auto operator<=>(const Rates&) const = default;
   };
-  Rates rates_of(const model::LearningRun& run) const;
+  Rates rates_of(const model::ParameterGroupRun& run) const;
   // Whether the run's numbers learn by AdamW's rule.
-  bool updates(const model::LearningRun& run) const {
+  bool updates(const model::ParameterGroupRun& run) const {
     return run.learns == model::Learns::kByGradient && !(muon && run.hidden_matrix);
   }
   // What gradients that are summed over `targets` are multiplied by.

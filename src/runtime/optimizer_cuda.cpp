@@ -47,7 +47,7 @@ bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradie
   for (const model::Bucket& bucket : store.table().buckets) {
     if (bucket.trained) store.wait_for_readers(bucket.index);
     const OwnerSlice& slice = store.owner(bucket.index);
-    for (const model::LearningRun& run : store.learning(bucket.index)) {
+    for (const model::ParameterGroupRun& run : store.parameter_groups(bucket.index)) {
       if (!options.updates(run)) continue;
       runs.push_back(run_of(slice, store.compute_copy(bucket.index), run.elements, options,
                             options.rates_of(run), !store.copies_apart()));

@@ -75,7 +75,7 @@ TEST(Optimizer, EachGroupHasItsOwnRates) {
   const auto stepped = [&](const AdamW& options, const std::vector<std::vector<std::string>>& groups) {
     ParameterStore store = store_on(table, at::kCPU, comm::DType::kFloat64);
     initialize(store, 5);
-    store.set_learning(model::learning_runs(table, groups));
+    store.set_parameter_groups(model::parameter_group_runs(table, groups));
     update_once(store, options);
     std::vector<at::Tensor> masters;
     for (const model::Bucket& bucket : table.buckets) masters.push_back(store.owner(bucket.index).master);
@@ -117,7 +117,7 @@ TEST(Optimizer, CountedParametersFollowTheirCounts) {
   shape.experts = {.count = 5, .per_token = 2, .hidden = 8, .corrected = true, .remembers_loads = true};
   const model::ParameterTable table = model::parameter_table(shape);
   ParameterStore store(table, {.precision = {comm::DType::kBFloat16}});
-  store.set_learning(model::learning_runs(table, {{"*.mlp.gate.*"}}));
+  store.set_parameter_groups(model::parameter_group_runs(table, {{"*.mlp.gate.*"}}));
   initialize(store, 5);
   const auto part = [&](int bucket, const model::Parameter& of, const at::Tensor& flat) {
     return flat.narrow(0, of.offset - store.owner(bucket).owned.begin, of.size());
@@ -131,7 +131,8 @@ TEST(Optimizer, CountedParametersFollowTheirCounts) {
     }
   }
   EXPECT_NEAR(squared_gradient_norm(store), squares, 1e-6 * squares);
-  update(store, {.correction_rate = 0.25, .groups = {{.lr = 7}}}, /*targets=*/100, /*gradient_norm=*/1e3);
+  update(store, {.moe_router_bias_update_rate = 0.25, .groups = {{.lr = 7}}}, /*targets=*/100,
+         /*gradient_norm=*/1e3);
   for (const model::Bucket& bucket : table.buckets) {
     for (const auto& [role, expected] :
          {std::pair("router_correction", std::vector{0.25, 0.25, 0.0, -0.25, -0.25}),

@@ -16,9 +16,10 @@ OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool w
     } else if (graph::is_compute_cell(node.kind) && (waits_are_counted || node.members.size() == 1)) {
       const graph::Cell& cell = node.cell();
       work.measured_ns = std::max<int64_t>(0, work.measured_ns - measured.waited_ns);
-      work.planned_ns = 100 * (work.planned_ns - cell.ring_ns - cell.share_ns) / graph.pace_percent(node);
-      const bool attends = 200 * cell.attention_ns > work.planned_ns * graph.pace_percent(node);
-      (attends ? own.attention : own.products) += work;
+      work.planned_ns =
+          100 * (work.planned_ns - cell.cp_exchange_ns - cell.fsdp_ns) / graph.slowdown_percent(node);
+      const bool attends = 200 * cell.attention_ns > work.planned_ns * graph.slowdown_percent(node);
+      (attends ? own.attention : own.gemms) += work;
     }
   }
   return own;

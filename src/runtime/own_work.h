@@ -13,7 +13,7 @@ struct MeasuredWork {
   int64_t measured_ns = 0;
   int64_t planned_ns = 0;  // 0: nothing that can be told apart from waiting
 
-  int64_t pace_ppm() const {
+  int64_t slowdown_ppm() const {
     if (planned_ns <= 0) return 0;
     return static_cast<int64_t>(1e6 * static_cast<double>(measured_ns) / static_cast<double>(planned_ns));
   }
@@ -26,10 +26,10 @@ struct MeasuredWork {
 
 struct OwnWork {
   MeasuredWork attention;  // forwards and backwards that spend more than half of their time there, as planned
-  MeasuredWork products;   // the others
+  MeasuredWork gemms;      // the others
   MeasuredWork copies;     // to and from host memory
   MeasuredWork update;     // of the optimiser
-  MeasuredWork cells() const { return MeasuredWork(attention) += products; }
+  MeasuredWork cells() const { return MeasuredWork(attention) += gemms; }
 };
 
 // Of what `timing` measured, without what cells waited inside for other ranks, beside what ranks of a pace of

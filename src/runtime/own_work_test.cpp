@@ -17,7 +17,7 @@ namespace graphs = graph::testing;
 graph::StepGraph two_ranks(int pace_percent = 100) {
   const model::Shape shape = model::shape_of_12_heads(4);
   strategy::StepPlan plan = graphs::plan_from_text("2x<1,1,1>", {"4000, 4000", "300+300, 200"}, 2);
-  plan.pipelines[0].pipeline.pace_percent = pace_percent;
+  plan.pipelines[0].pipeline.slowdown_percent = pace_percent;
   return graph::build(plan, model::parameter_table(shape),
                       graphs::small_cost(shape, {.device_bytes = 1 << 28}), 2);
 }
@@ -49,10 +49,10 @@ TEST(OwnWork, IsWhatWasPlannedAsPlanned) {
     const StepTiming timing =
         program.timing(measured_in(graph, kAsPlanned, static_cast<size_t>(rank), 1 - rank));
     const OwnWork own = own_work(graph, timing, /*waits_are_counted=*/true);
-    EXPECT_EQ(own.cells().pace_ppm(), 1'000'000);
+    EXPECT_EQ(own.cells().slowdown_ppm(), 1'000'000);
     EXPECT_GT(own.cells().planned_ns, 0);
     EXPECT_GT(own.update.planned_ns, 0);
-    EXPECT_EQ(own.copies.pace_ppm(), 0) << "nothing is offloaded";
+    EXPECT_EQ(own.copies.slowdown_ppm(), 0) << "nothing is offloaded";
   }
 }
 
@@ -63,7 +63,7 @@ TEST(OwnWork, TellsAttentionFromProducts) {
     return own_work(
         graph, program.timing(measured_in(graph, kAsPlanned, static_cast<size_t>(rank), 1 - rank)), true);
   };
-  EXPECT_GT(own(0).attention.planned_ns, own(0).products.planned_ns / 2) << "0.01 · 4000 beside 10 a token";
+  EXPECT_GT(own(0).attention.planned_ns, own(0).gemms.planned_ns / 2) << "0.01 · 4000 beside 10 a token";
   EXPECT_EQ(own(1).attention.planned_ns, 0);
 }
 
@@ -73,7 +73,8 @@ TEST(OwnWork, IsOfRanksAsTheyArePriced) {
     const double takes = 2.0 / (percent / 100.0);  // times the planned duration
     const StepTiming timing =
         LocalProgram(graph, 0).timing(measured_in(graph, {{takes, 1}, {1, 1}, {0, 0}}, 0, 1));
-    EXPECT_NEAR(static_cast<double>(own_work(graph, timing, true).cells().pace_ppm()), 2e6, 2e4) << percent;
+    EXPECT_NEAR(static_cast<double>(own_work(graph, timing, true).cells().slowdown_ppm()), 2e6, 2e4)
+        << percent;
   }
 }
 

@@ -93,15 +93,15 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
     slice.exp_avg_sq = Moment(learning, format, Moment::Sign::kNone, master);
     slice.gradient = at::zeros({learning}, master);
   }
-  set_learning(model::learning_runs(table, {}));
+  set_parameter_groups(model::parameter_group_runs(table, {}));
   refresh_compute_copies();
 }
 
-void ParameterStore::set_learning(model::LearningRuns runs) {
+void ParameterStore::set_parameter_groups(model::ParameterGroupRuns runs) {
   for (size_t bucket = 0; bucket < runs.size(); ++bucket) {
-    for (model::LearningRun& run : runs[bucket])
+    for (model::ParameterGroupRun& run : runs[bucket])
       run.elements = base::intersect(owners_[bucket].owned, run.elements);
-    std::erase_if(runs[bucket], [](const model::LearningRun& run) { return run.elements.empty(); });
+    std::erase_if(runs[bucket], [](const model::ParameterGroupRun& run) { return run.elements.empty(); });
   }
   learning_ = std::move(runs);
 }

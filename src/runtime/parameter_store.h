@@ -77,13 +77,13 @@ class ParameterStore {
   bool followed() const { return followed_; }
   const CodedNumbers& difference(int bucket) const { return differences_[static_cast<size_t>(bucket)]; }
 
-  // Which runs of its slice of a bucket learn alike; none of one that is not trained. Without set_learning
-  // each parameter is in no group.
-  const std::vector<model::LearningRun>& learning(int bucket) const {
+  // Which runs of its slice of a bucket learn alike; none of one that is not trained. Without
+  // set_parameter_groups each parameter is in no group.
+  const std::vector<model::ParameterGroupRun>& parameter_groups(int bucket) const {
     return learning_[static_cast<size_t>(bucket)];
   }
   // `runs`: of whole buckets.
-  void set_learning(model::LearningRuns runs);
+  void set_parameter_groups(model::ParameterGroupRuns runs);
 
   // `wait(bucket)` is called before an update changes that bucket's slice, in the table's order: it returns
   // when nobody else reads that slice any more.
@@ -113,7 +113,7 @@ class ParameterStore {
   const model::ParameterTable& table_;
   Options options_;
   std::function<void(int)> before_update_;
-  model::LearningRuns learning_;
+  model::ParameterGroupRuns learning_;
   std::vector<OwnerSlice> owners_;          // by bucket
   std::vector<at::Tensor> compute_copies_;  // by bucket; aliases master when they are the same numbers
   std::vector<CodedNumbers> differences_;   // by bucket

@@ -77,7 +77,7 @@ TEST(PushCodecs, CountsAndNormsTravelAsTheyAre) {
   RunOptions options = on_four_ranks({});
   options.shape.experts = {.count = 4, .per_token = 2, .hidden = 9, .normalised = true};
   options.shape.experts.sigmoid = options.shape.experts.corrected = true;
-  options.correction_rate = 1e-3;
+  options.moe_router_bias_update_rate = 1e-3;
   options.steps = 1;
   const RunRecord wide = run_in_process(options);
   options.codecs.push = {Codec::kInt4, Codec::kInt4};

@@ -58,7 +58,7 @@ void expect_as_expanded(const model::Shape& shape, int world_size, const std::st
   EXPECT_EQ(coded.losses, expanded.losses) << strategy;
   EXPECT_EQ(coded.gradient_norms, expanded.gradient_norms) << strategy;
   for (const auto& [name, values] : coded.parameters) EXPECT_EQ(values, expanded.parameters.at(name)) << name;
-  const auto moved = [](const RunRecord& run) { return run.pulled_bytes.front() + run.share_bytes.front(); };
+  const auto moved = [](const RunRecord& run) { return run.pulled_bytes.front() + run.fsdp_bytes.front(); };
   EXPECT_LT(moved(coded), moved(expanded)) << strategy;
   for (size_t step = 0; step < coded.peak_bytes.size(); ++step) {
     for (size_t rank = 0; rank < coded.peak_bytes[step].size(); ++rank)

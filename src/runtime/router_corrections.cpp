@@ -26,7 +26,7 @@ std::vector<Correction> corrections_of(const model::ParameterTable& table) {
   int64_t first = 0;
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
-      if (parameter.learns != model::Learns::kAsCorrection) continue;
+      if (parameter.learns != model::Learns::kAsRouterBias) continue;
       all.push_back({&bucket, {parameter.offset, parameter.offset + parameter.size()}, first});
       first += parameter.size();
     }

@@ -1,4 +1,4 @@
-// Routers' corrections (model::Learns::kAsCorrection) in FP32 where layers compute in BF16. Compute shards
+// Routers' corrections (model::Learns::kAsRouterBias) in FP32 where layers compute in BF16. Compute shards
 // have them in BF16, too coarse for scores that differ in later digits: rows would visit other experts than a
 // reader of the exported files chooses. These few numbers travel beside pull.
 #pragma once

@@ -29,7 +29,7 @@ RunOptions chosen_by_corrections(const std::string& strategy, int world_size) {
   options.dtype = comm::DType::kBFloat16;
   options.strategies = {strategy};
   options.steps = 1;
-  options.correction_rate = kRate;
+  options.moe_router_bias_update_rate = kRate;
   options.shape.experts = {.count = kExperts, .per_token = kPerToken, .hidden = 9, .normalised = true};
   options.shape.experts.sigmoid = options.shape.experts.corrected = true;
   for (const model::Bucket& bucket : model::parameter_table(options.shape).buckets) {
@@ -75,7 +75,7 @@ TEST(RouterCorrections, ChooseInFloatWhereLayersComputeInBfloat16) {
 // visits these experts in the second.
 TEST(RouterCorrections, AreThoseBehindTheNewestUpdate) {
   RunOptions options = chosen_by_corrections("2x<1,1,1>", 2);
-  options.correction_rate = 1;
+  options.moe_router_bias_update_rate = 1;
   options.steps = 2;
   const RunRecord record = run_in_process(options);
   for (const auto& [name, given] : options.initial) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cost/share_cost.h"
+#include "cost/fsdp_cost.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -48,17 +48,17 @@ strategy::StepPlan ring_behind_uneven_groups(int64_t step, const std::vector<str
   strategy::StepPlan plan{.step = step, .sequences = sequences};
   plan.pipelines.push_back({strategy.pipelines.front(), max_tokens, {}});
   const auto longest = std::ranges::max_element(sequences, {}, &strategy::Sequence::length_tokens);
-  std::vector<strategy::Unit>& units = plan.pipelines[0].units;
+  std::vector<strategy::PipelineMicroBatch>& micro_batches = plan.pipelines[0].micro_batches;
   const auto whole = [&](size_t i, int lane) {
     const auto sequence = static_cast<int32_t>(i);
     if (sequences.begin() + sequence == longest) return;
-    units.push_back({.first_lane = lane, .sequences = {{sequence, sequences[i].length_tokens}}});
+    micro_batches.push_back({.first_lane = lane, .sequences = {{sequence, sequences[i].length_tokens}}});
   };
   for (size_t i = 0; i < 5; ++i) whole(i, i < 3 ? 0 : 2);
   const auto shared = static_cast<int32_t>(longest - sequences.begin());
-  units.push_back({.first_lane = 1, .lanes = 2, .sequences = {{shared, longest->length_tokens}}});
+  micro_batches.push_back({.first_lane = 1, .lanes = 2, .sequences = {{shared, longest->length_tokens}}});
   for (size_t i = 5; i < sequences.size(); ++i) whole(i, static_cast<int>(i) % 4);
-  units = strategy::in_injection_order(std::move(units), 4);
+  micro_batches = strategy::in_injection_order(std::move(micro_batches), 4);
   return plan;
 }
 
@@ -95,9 +95,9 @@ TEST_F(EquivalenceOfShares, GradientsTravelInBFloat16) {
     EXPECT_NEAR(narrow.losses[step], reference.losses[step], 3e-3 * reference.losses[step]);
   }
   EXPECT_NEAR(narrow.gradient_norms[0], reference.gradient_norms[0], 1e-3 * reference.gradient_norms[0]);
-  EXPECT_EQ(narrow.share_bytes, narrow.expected_share_bytes);
-  for (size_t step = 0; step < wide.share_bytes.size(); ++step)
-    EXPECT_LT(narrow.share_bytes[step], wide.share_bytes[step]);
+  EXPECT_EQ(narrow.fsdp_bytes, narrow.expected_fsdp_bytes);
+  for (size_t step = 0; step < wide.fsdp_bytes.size(); ++step)
+    EXPECT_LT(narrow.fsdp_bytes[step], wide.fsdp_bytes[step]);
 }
 
 TEST_F(EquivalenceOfShares, TwoLevelLinks) {
@@ -209,8 +209,8 @@ TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
   }
 }
 
-// Units of one and of many sequences that exchange heads, within share groups and across them. Twelve heads
-// are uneven over 5, 7 and 8 lanes, six key heads over 4 as well.
+// Micro-batches of one and of many sequences that exchange heads, within share groups and across them. Twelve
+// heads are uneven over 5, 7 and 8 lanes, six key heads over 4 as well.
 class EquivalenceOfSharesAndExchanges : public EquivalenceOfExchanges {
  protected:
   static std::vector<LaneExchange> heads() { return {{.head_lanes = 0}}; }
@@ -298,7 +298,7 @@ class EquivalenceOfExpertLanes : public testing::Test {
   static RunOptions options_of(const model::Experts& experts) {
     RunOptions options;
     options.shape.experts = experts;
-    options.balance_loss = 0.3;
+    options.moe_aux_loss_coeff = 0.3;
     return options;
   }
   static RunOptions eight() {
@@ -317,7 +317,7 @@ class EquivalenceOfExpertLanes : public testing::Test {
         const RunRecord record = run_in_process(options);
         SCOPED_TRACE(strategy);
         expect_equal(record, reference, 1e-11, 1e-11);
-        EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+        EXPECT_EQ(record.fsdp_bytes, record.expected_fsdp_bytes);
       }
     }
   }
@@ -363,13 +363,13 @@ TEST_F(EquivalenceOfExpertLanes, PlacedAnewInEveryStep) {
   const RunRecord reference = run_in_process(options);
   options.world_size = 8;
   for (const int spare : {0, 2}) {
-    options.spare_experts = spare;
+    options.redundant_experts = spare;
     for (const char* strategy : {"<1,1,8,8,4>", "<2,2,2,2,2>", "2x<1,1,4,4,2>"}) {
       options.strategies = {strategy};
       SCOPED_TRACE(base::text(strategy, ", ", spare, " to spare"));
       const RunRecord record = run_in_process(options);
       expect_equal(record, reference, 1e-11, 1e-11);
-      EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+      EXPECT_EQ(record.fsdp_bytes, record.expected_fsdp_bytes);
     }
   }
 }
@@ -395,9 +395,9 @@ TEST_F(EquivalenceOfExpertLanes, RecomputingAndOffloadingChangeNothingAtAll) {
   options.policies = {{}};
   const RunRecord kept = run_in_process(options);
   for (const strategy::MemoryPolicy& policy : {strategy::MemoryPolicy{.recompute_permille = 1000},
-                                               {.visits_again = true},
+                                               {.recompute_dispatch = true},
                                                {.offload_permille = 500},
-                                               {.offload_permille = 300, .visits_again = true},
+                                               {.offload_permille = 300, .recompute_dispatch = true},
                                                {.recompute_permille = 1000, .offload_permille = 1000}}) {
     options.policies = {policy};
     const RunRecord run = run_in_process(options);

@@ -8,13 +8,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cost/share_cost.h"
+#include "cost/fsdp_cost.h"
 #include "layers/expanded_base.h"
 #include "layers/make_operation.h"
+#include "runtime/lane_part_spans.h"
 #include "runtime/muon.h"
 #include "runtime/read_numbers.h"
 #include "runtime/stream_use.h"
-#include "runtime/unit_spans.h"
 
 namespace sluice::runtime {
 
@@ -50,14 +50,14 @@ void StepRunner::open_stage(const StepTokens& tokens) {
       place_.t};
   resources_.context.lanes = resources_.lanes;
   resources_.context.load = place_.t == 0 ? &load_ : nullptr;  // TP ranks have the same rows
-  load_.asks_together = resources_.asks_together;
-  resources_.context.experts = {scheme.experts, place_.lane - scheme.first_of_experts(place_.lane)};
-  if (pipeline_->placement) resources_.context.experts.seats = pipeline_->placement->layers;
-  if (const auto& narrow = pipeline_->device.narrow)
-    resources_.context.narrow = {.format = narrow->format, .layers = narrow->layers};
-  resources_.context.narrow.errors = resources_.errors;
+  load_.counts_coactivations = resources_.counts_coactivations;
+  resources_.context.experts = {scheme.ep, place_.lane - scheme.first_of_ep_group(place_.lane)};
+  if (pipeline_->placement) resources_.context.experts.expert_slots = pipeline_->placement->layers;
+  if (const auto& narrow = pipeline_->device.low_precision)
+    resources_.context.low_precision = {.format = narrow->format, .layers = narrow->layers};
+  resources_.context.low_precision.errors = resources_.errors;
   run_ = table.program.of_stage(scheme.tp, scheme.pp, place_.stage);
-  if (scheme.share > 1) open_gathered();
+  if (scheme.fsdp > 1) open_gathered();
   for (const int bucket : table.program.buckets_of(run_))
     expands_ = expands_ || table.buckets[static_cast<size_t>(bucket)].coded;
   for (int64_t position = run_.begin; position < run_.end && !gathered_ && !expands_; ++position) {
@@ -71,17 +71,17 @@ void StepRunner::open_stage(const StepTokens& tokens) {
 void StepRunner::open_gathered() {
   const strategy::Scheme& scheme = pipeline_->scheme;
   comm::Communicator& group =
-      resources_.communicators.share(pipeline_->share_group(place_.stage, place_.lane, place_.t));
-  ShareChannel& channel = resources_.shares.try_emplace(&group, group).first->second;
-  const int run_lanes = strategy::share_runs(*pipeline_, place_.stage, graph_.links->topology).lanes;
+      resources_.communicators.fsdp(pipeline_->fsdp_group(place_.stage, place_.lane, place_.t));
+  FsdpChannel& channel = resources_.fsdp.try_emplace(&group, group).first->second;
+  const int run_lanes = strategy::fsdp_runs(*pipeline_, place_.stage, graph_.links->topology).lanes;
   constexpr int kSums = 0xff;  // of exchanges: no round's
   gathered_.emplace(resources_.store, channel, *pipeline_, place_.t, activations_,
                     GatheredParameters::Options{run_lanes, resources_.codecs, chance(kSums)});
-  const int first = scheme.first_of_group(place_.lane);
+  const int first = scheme.first_of_fsdp_group(place_.lane);
   for (const strategy::Pass& pass : graph_.passes[static_cast<size_t>(place_.pipeline)]) {
     std::vector<char>& of_pass = contributes_.emplace_back();
-    for (int lane = first; lane < first + scheme.share; ++lane)
-      of_pass.push_back(pass.covers(lane) && strategy::unit_on(*plan_, pass, lane) >= 0 ? 1 : 0);
+    for (int lane = first; lane < first + scheme.fsdp; ++lane)
+      of_pass.push_back(pass.covers(lane) && strategy::micro_batch_on(*plan_, pass, lane) >= 0 ? 1 : 0);
   }
 }
 
@@ -91,17 +91,18 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
   size_t next = 0;  // of `tokens`
   const std::vector<strategy::Pass>& passes = graph_.passes[static_cast<size_t>(place_.pipeline)];
   for (size_t u = 0; u < passes.size(); ++u) {
-    if (pipeline_->scheme.experts > 1) travelling_.push_back(travelling_rows(passes[u]));
-    const int index = passes[u].covers(place_.lane) ? strategy::unit_on(*plan_, passes[u], place_.lane) : -1;
+    if (pipeline_->scheme.ep > 1) travelling_.push_back(travelling_rows(passes[u]));
+    const int index =
+        passes[u].covers(place_.lane) ? strategy::micro_batch_on(*plan_, passes[u], place_.lane) : -1;
     if (index < 0) continue;
-    const strategy::Unit& unit = plan_->units[static_cast<size_t>(index)];
+    const strategy::PipelineMicroBatch& micro_batch = plan_->micro_batches[static_cast<size_t>(index)];
     SLUICE_ASSERT(next < tokens.size(), base::text("tokens of only ", next, " micro-batches"));
-    MicroBatch& batch = micro_batches_[static_cast<int>(u)];
+    LanePart& batch = lane_parts_[static_cast<int>(u)];
     batch.place = next++;
-    const MicroBatchTokens& own = tokens[batch.place];
-    batch.memory = unit.memory;
-    batch.flow.layout = layout_of(unit);
-    if (!travelling_.empty()) batch.flow.layout.travelling = travelling_.back();
+    const LanePartTokens& own = tokens[batch.place];
+    batch.memory = micro_batch.memory;
+    batch.flow.layout = layout_of(micro_batch);
+    if (!travelling_.empty()) batch.flow.layout.dispatched = travelling_.back();
     if (run_.begin == program.embedding()) {
       batch.flow.id_T = layers::row_values(own.tokens, batch.flow.layout, device);
     }
@@ -122,11 +123,11 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
 }
 
 // Rows of a micro-batch are its tokens, rounded up to a multiple of tp.
-layers::TravellingRows StepRunner::travelling_rows(const strategy::Pass& pass) const {
+layers::DispatchedRows StepRunner::travelling_rows(const strategy::Pass& pass) const {
   const strategy::Scheme& scheme = pipeline_->scheme;
-  const int first = scheme.first_of_experts(place_.lane);
-  layers::TravellingRows rows{.members = {}, .rows = {}, .keeps = pass.memory.keeps_visits()};
-  for (int lane = first; lane < first + scheme.experts; ++lane) {
+  const int first = scheme.first_of_ep_group(place_.lane);
+  layers::DispatchedRows rows{.members = {}, .rows = {}, .keeps = pass.memory.keeps_dispatched()};
+  for (int lane = first; lane < first + scheme.ep; ++lane) {
     const int64_t tokens = strategy::tokens_on(*plan_, pass, lane);
     rows.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
     rows.rows.push_back((tokens + scheme.tp - 1) / scheme.tp * scheme.tp);
@@ -134,22 +135,23 @@ layers::TravellingRows StepRunner::travelling_rows(const strategy::Pass& pass) c
   return rows;
 }
 
-layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const {
+layers::RowLayout StepRunner::layout_of(const strategy::PipelineMicroBatch& micro_batch) const {
   const c10::Device device = resources_.store.options().device;
   const int tp = pipeline_->scheme.tp;
   const layers::Reach reach = layers::reach_of(resources_.context.shape);
-  if (unit.lanes == 1)
-    return layers::micro_batch_layout(unit_spans(unit, place_.lane, graph_.plan), tp, device, reach);
-  layers::UnitSpans spans{
-      .lane = place_.lane - unit.first_lane, .head_lanes = unit.head_lanes(), .exchange = unit.exchange};
+  if (micro_batch.lanes == 1)
+    return layers::row_layout(lane_part_spans(micro_batch, place_.lane, graph_.plan), tp, device, reach);
+  layers::LanePartSpans spans{.lane = place_.lane - micro_batch.first_lane,
+                              .head_lanes = micro_batch.head_lanes(),
+                              .exchange = micro_batch.exchange};
   std::vector<int> nodes;
-  for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
+  for (int lane = micro_batch.first_lane; lane < micro_batch.end_lane(); ++lane) {
     spans.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
-    spans.lanes.push_back(unit_spans(unit, lane, graph_.plan));
+    spans.lanes.push_back(lane_part_spans(micro_batch, lane, graph_.plan));
     nodes.push_back(graph_.links->topology.node_of(spans.members.back()));
   }
   spans.in_node = strategy::neighbours_in_node(nodes);
-  return layers::unit_micro_batch_layout(spans, tp, device, reach);
+  return layers::cp_row_layout(spans, tp, device, reach);
 }
 
 uint64_t StepRunner::chance(int exchange) const {
@@ -266,7 +268,7 @@ StepRunner::Expanded StepRunner::expand(cost::CellKind kind, int64_t position,
 
 template <typename Compute>
 void StepRunner::operate(const Node& node, int64_t position, const Compute& compute) {
-  MicroBatch* batch = micro_batch(node);
+  LanePart* batch = micro_batch(node);
   const cost::CellKind kind = node.cell_kind();
   if (!gathered_) {
     if (!expands_) return compute(*batch, *operations_[stage_index(position)]);
@@ -283,9 +285,9 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
   const GatheredParameters::Operation own = shared_operation(kind, position);
   const GatheredParameters::Operation behind =
       last ? GatheredParameters::Operation{} : shared_operation(kind, next);
-  gathered_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().unit)],
+  gathered_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().pass)],
                    node.id);
-  const auto pass = static_cast<size_t>(node.cell().unit);
+  const auto pass = static_cast<size_t>(node.cell().pass);
   const bool helps = batch == nullptr && !travelling_.empty() && travelling_[pass].any();
   if (batch != nullptr || helps) {
     layers::FlatShards weights, gradients;
@@ -337,13 +339,13 @@ void StepRunner::for_each_early_gradient(int64_t position, Visit visit) const {
   }
 }
 
-void StepRunner::keep_early_gradients(MicroBatch& batch, int64_t position) {
+void StepRunner::keep_early_gradients(LanePart& batch, int64_t position) {
   for_each_early_gradient(position, [&](const at::Tensor& gradient) {
     batch.early_gradients[stage_index(position)].push_back(gradient.clone());
   });
 }
 
-void StepRunner::add_early_gradients(MicroBatch& batch, int64_t position) {
+void StepRunner::add_early_gradients(LanePart& batch, int64_t position) {
   std::vector<at::Tensor>& kept = batch.early_gradients[stage_index(position)];
   size_t next = 0;
   for_each_early_gradient(position, [&](at::Tensor gradient) { gradient.add_(kept[next++]); });
@@ -351,12 +353,12 @@ void StepRunner::add_early_gradients(MicroBatch& batch, int64_t position) {
 }
 
 void StepRunner::forward(const Node& node) {
-  if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
+  if (LanePart* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
   const base::Interval run = node.cell().run;
   const model::Program& program = resources_.store.table().program;
   const int64_t first_trained = program.first_trained();
   for (int64_t position = run.begin; position < run.end; ++position) {
-    operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
+    operate(node, position, [&](LanePart& batch, const layers::Operation& operation) {
       const int64_t flowing = flowing_bytes(batch);
       const bool comes_back = optimizer_ != nullptr && position >= first_trained;
       const auto purpose = comes_back ? layers::Purpose::kTrain : layers::Purpose::kEvaluate;
@@ -377,12 +379,12 @@ void StepRunner::forward(const Node& node) {
 }
 
 // Nothing below the first operation that trains has a use for the gradient of its input.
-void StepRunner::drop_unused_gradient(MicroBatch& batch, int64_t position) {
+void StepRunner::drop_unused_gradient(LanePart& batch, int64_t position) {
   if (position == resources_.store.table().program.first_trained()) batch.flow.gradient_SH.reset();
 }
 
 // Every TP rank finds the same loss, the first one counts it.
-void StepRunner::count_loss(MicroBatch& batch) {
+void StepRunner::count_loss(LanePart& batch) {
   at::Tensor sums = std::move(batch.flow.sums);
   at::Tensor loss_R = std::move(batch.flow.loss_R);
   at::Tensor numbers_RK = std::move(batch.flow.numbers_RK);
@@ -399,17 +401,17 @@ void StepRunner::count_loss(MicroBatch& batch) {
 }
 
 void StepRunner::backward(const Node& node) {
-  if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.gradient_SH);
+  if (LanePart* batch = micro_batch(node)) use_on_current_stream(batch->flow.gradient_SH);
   const base::Interval run = node.cell().run;
   for (int64_t position = run.end - 1; position >= run.begin; --position) {
-    operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
+    operate(node, position, [&](LanePart& batch, const layers::Operation& operation) {
       backward_operation(node, position, batch, operation);
     });
   }
 }
 
 // Input gradients, and in a fused backward the weights' too.
-void StepRunner::backward_operation(const Node& node, int64_t position, MicroBatch& batch,
+void StepRunner::backward_operation(const Node& node, int64_t position, LanePart& batch,
                                     const layers::Operation& operation) {
   const size_t i = stage_index(position);
   layers::StatePtr saved = std::move(batch.saved[i]);
@@ -433,7 +435,7 @@ void StepRunner::backward_operation(const Node& node, int64_t position, MicroBat
 void StepRunner::backward_weight(const Node& node) {
   const base::Interval run = node.cell().run;
   for (int64_t position = run.end - 1; position >= run.begin; --position) {
-    operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
+    operate(node, position, [&](LanePart& batch, const layers::Operation& operation) {
       const size_t i = stage_index(position);
       activations_.give_back(batch.deferred[i]->bytes());
       operation.backward_weight(std::move(batch.deferred[i]));
@@ -442,7 +444,7 @@ void StepRunner::backward_weight(const Node& node) {
 }
 
 // Sends this rank's rows, or receives them into a new tensor; rows are the TP shard of the micro-batch.
-void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, const MicroBatch& batch,
+void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, const LanePart& batch,
                       at::Tensor& rows) {
   const ParameterStore::Options& options = resources_.store.options();
   if (sender) {
@@ -463,7 +465,7 @@ void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, c
 }
 
 void StepRunner::send_activation(const Node& node) {
-  MicroBatch* batch = micro_batch(node);
+  LanePart* batch = micro_batch(node);
   if (batch == nullptr) return;
   const int below = node.transfer().stage;
   const bool sender = place_.stage == below;
@@ -473,7 +475,7 @@ void StepRunner::send_activation(const Node& node) {
 }
 
 void StepRunner::send_gradient(const Node& node) {
-  MicroBatch* batch = micro_batch(node);
+  LanePart* batch = micro_batch(node);
   if (batch == nullptr) return;
   const int below = node.transfer().stage;
   const bool sender = place_.stage == below + 1;
@@ -483,14 +485,14 @@ void StepRunner::send_gradient(const Node& node) {
 }
 
 void StepRunner::offload(const Node& node) {
-  MicroBatch* batch = micro_batch(node);
+  LanePart* batch = micro_batch(node);
   if (batch == nullptr) return;
   const size_t i = stage_index(node.copy().block);
   batch->away[i].offload(*batch->saved[i], batch->memory.offload_permille, {activations_, host_});
 }
 
 void StepRunner::fetch(const Node& node) {
-  MicroBatch* batch = micro_batch(node);
+  LanePart* batch = micro_batch(node);
   if (batch == nullptr) return;
   const size_t i = stage_index(node.copy().block);
   batch->away[i].fetch(*batch->saved[i], {activations_, host_});
@@ -537,13 +539,13 @@ std::vector<std::vector<double>> StepRunner::row_numbers() const {
 }
 
 // This rank's row of each token between two operations.
-int64_t StepRunner::row_bytes(const MicroBatch& batch) const {
+int64_t StepRunner::row_bytes(const LanePart& batch) const {
   return batch.flow.layout.rows / pipeline_->scheme.tp * resources_.context.shape.hidden *
          comm::size_of(resources_.store.options().precision.compute);
 }
 
 // What the micro-batch holds between operations, in either direction.
-int64_t StepRunner::flowing_bytes(const MicroBatch& batch) const {
+int64_t StepRunner::flowing_bytes(const LanePart& batch) const {
   const int tensors =
       (batch.flow.activation_SH.defined() ? 1 : 0) + (batch.flow.gradient_SH.defined() ? 1 : 0);
   return tensors * row_bytes(batch);

@@ -29,11 +29,11 @@ struct StepResources {
   LinkRunner& link_inter;
   LinkRunner& link_intra;
   layers::LaneChannel* lanes;  // null when no candidate has pipelines of several lanes
-  ShareChannels& shares;
+  FsdpChannels& fsdp;
   const LinkWires& wires;
-  layers::LayerContext context;             // its `parallel` and `lanes` are set by the step
-  bool asks_together = false;               // as of layers::ExpertLoad
-  layers::ProductErrors* errors = nullptr;  // added to; null: nobody asks
+  layers::LayerContext context;          // its `parallel` and `lanes` are set by the step
+  bool counts_coactivations = false;     // as of layers::ExpertLoad
+  layers::GemmErrors* errors = nullptr;  // added to; null: nobody asks
   strategy::WireCodecs codecs;
   StepPull pull;
 };
@@ -75,7 +75,7 @@ class StepRunner final : public NodeRunner {
   int64_t peak_host_bytes() const { return host_.peak_bytes(); }
   // Of experts that this rank's lane divides with others (layers::ExpertLoad), the mean; null: it divides
   // none.
-  std::optional<double> busiest_experts() const {
+  std::optional<double> expert_load_imbalance() const {
     if (load_.count == 0) return std::nullopt;
     return load_.sum / static_cast<double>(load_.count);
   }
@@ -88,7 +88,7 @@ class StepRunner final : public NodeRunner {
  private:
   // One micro-batch on its way through this rank's stage. Cells and transfers of one micro-batch depend on
   // each other, so never two threads use it at once.
-  struct MicroBatch {
+  struct LanePart {
     layers::Flow flow;
     size_t place = 0;  // in StepTokens
     strategy::MemoryPolicy memory;
@@ -102,14 +102,14 @@ class StepRunner final : public NodeRunner {
 
   void open_stage(const StepTokens& tokens);
   void open_micro_batches(const StepTokens& tokens);
-  // Of this lane's part of a unit; of several lanes, with what the others hold.
-  layers::MicroBatchLayout layout_of(const strategy::Unit& unit) const;
+  // Of this lane's part of a micro-batch; of several lanes, with what the others hold.
+  layers::RowLayout layout_of(const strategy::PipelineMicroBatch& unit) const;
   // Of a pass, those of this lane's expert group.
-  layers::TravellingRows travelling_rows(const strategy::Pass& pass) const;
-  // This lane's part of the unit of a cell or transfer; null: it has none of that pass.
-  MicroBatch* micro_batch(const graph::Node& node) {
-    const auto found = micro_batches_.find(node.at()->unit);
-    return found == micro_batches_.end() ? nullptr : &found->second;
+  layers::DispatchedRows travelling_rows(const strategy::Pass& pass) const;
+  // This lane's part of the micro-batch of a cell or transfer; null: it has none of that pass.
+  LanePart* micro_batch(const graph::Node& node) {
+    const auto found = lane_parts_.find(node.at()->pass);
+    return found == lane_parts_.end() ? nullptr : &found->second;
   }
   void pull(int round, bool in_node);
   void push(int round, bool in_node);
@@ -132,26 +132,25 @@ class StepRunner final : public NodeRunner {
   void operate(const graph::Node& node, int64_t position, const Compute& compute);
   template <typename Visit>
   void for_each_early_gradient(int64_t position, Visit visit) const;
-  void keep_early_gradients(MicroBatch& batch, int64_t position);
-  void add_early_gradients(MicroBatch& batch, int64_t position);
+  void keep_early_gradients(LanePart& batch, int64_t position);
+  void add_early_gradients(LanePart& batch, int64_t position);
   size_t stage_index(int64_t position) const { return static_cast<size_t>(position - run_.begin); }
 
   void forward(const graph::Node& node);
-  void drop_unused_gradient(MicroBatch& batch, int64_t position);
-  void count_loss(MicroBatch& batch);
+  void drop_unused_gradient(LanePart& batch, int64_t position);
+  void count_loss(LanePart& batch);
   void backward(const graph::Node& node);
-  void backward_operation(const graph::Node& node, int64_t position, MicroBatch& batch,
+  void backward_operation(const graph::Node& node, int64_t position, LanePart& batch,
                           const layers::Operation& operation);
   void backward_weight(const graph::Node& node);
   void send_activation(const graph::Node& node);
   void send_gradient(const graph::Node& node);
-  void pass(comm::Communicator& communicator, bool sender, int peer, const MicroBatch& batch,
-            at::Tensor& rows);
+  void pass(comm::Communicator& communicator, bool sender, int peer, const LanePart& batch, at::Tensor& rows);
   void offload(const graph::Node& node);
   void fetch(const graph::Node& node);
   void reduce_scalars();
-  int64_t row_bytes(const MicroBatch& batch) const;
-  int64_t flowing_bytes(const MicroBatch& batch) const;
+  int64_t row_bytes(const LanePart& batch) const;
+  int64_t flowing_bytes(const LanePart& batch) const;
 
   const graph::StepGraph& graph_;
   int rank_;
@@ -168,8 +167,8 @@ class StepRunner final : public NodeRunner {
   std::vector<std::unique_ptr<layers::Operation>> operations_;
   std::optional<GatheredParameters> gathered_;      // where they do
   std::vector<std::vector<char>> contributes_;      // by pass, then member of the share group: it has tokens
-  std::vector<layers::TravellingRows> travelling_;  // by pass; none where lanes gather all experts
-  std::map<int, MicroBatch> micro_batches_;         // by unit of the graph, of those that lie on this lane
+  std::vector<layers::DispatchedRows> travelling_;  // by pass; none where lanes gather all experts
+  std::map<int, LanePart> lane_parts_;  // by micro-batch of the graph, of those that lie on this lane
   int64_t exchange_bytes_before_ = 0;
   layers::ExpertLoad load_;
 

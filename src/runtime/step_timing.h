@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "graph/share_moves.h"
+#include "graph/fsdp_moves.h"
 #include "runtime/waits.h"
 
 namespace sluice::runtime {
@@ -21,13 +21,13 @@ struct Measurement {
 };
 
 struct StepTiming {
-  std::vector<Measurement> nodes;       // in program order
-  std::vector<graph::ShareMove> moves;  // beside them, where lanes share parameters; none on GPUs
-  int64_t step_ns = 0;                  // with what the engine does around the nodes
-  int64_t compute_ns = 0;               // inside compute nodes
-  Waits stalled;                        // compute stream waiting between nodes for other streams or peers
-  std::map<int, int64_t> stalled_for;   // of that, by world rank: for whom; what nobody knows is left out
-  int64_t link_exposed_ns = 0;          // that a link round was behind the compute stream, for pull or push
+  std::vector<Measurement> nodes;      // in program order
+  std::vector<graph::FsdpMove> moves;  // beside them, where lanes share parameters; none on GPUs
+  int64_t step_ns = 0;                 // with what the engine does around the nodes
+  int64_t compute_ns = 0;              // inside compute nodes
+  Waits stalled;                       // compute stream waiting between nodes for other streams or peers
+  std::map<int, int64_t> stalled_for;  // of that, by world rank: for whom; what nobody knows is left out
+  int64_t pull_push_exposed_ns = 0;    // that a link round was behind the compute stream, for pull or push
   int64_t overhead_ns() const { return step_ns - compute_ns - stalled.sum(); }
 };
 

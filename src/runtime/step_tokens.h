@@ -7,7 +7,7 @@
 namespace sluice::runtime {
 
 // Rows of one micro-batch in piece order. Stages that need no tokens or no targets have none.
-struct MicroBatchTokens {
+struct LanePartTokens {
   std::vector<int64_t> tokens;   // ids; stage 0
   std::vector<int64_t> targets;  // next id, or −1 where there is no loss; last stage
   std::vector<double>
@@ -15,6 +15,6 @@ struct MicroBatchTokens {
 };
 
 // By micro-batch of this rank's lane; empty for an idle rank.
-using StepTokens = std::vector<MicroBatchTokens>;
+using StepTokens = std::vector<LanePartTokens>;
 
 }  // namespace sluice::runtime

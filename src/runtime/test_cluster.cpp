@@ -16,7 +16,7 @@
 #include "comm/fake.h"
 #include "graph/build.h"
 #include "graph/memory.h"
-#include "model/expert_seats.h"
+#include "model/expert_slots.h"
 #include "model/head_parts.h"
 #include "model/test_shape.h"
 #include "ops/device.h"
@@ -77,44 +77,46 @@ strategy::StepPlan empty_plan(int64_t step, const std::vector<strategy::Sequence
   return plan;
 }
 
-strategy::UnitSequence unit_sequence(const strategy::StepPlan& plan, size_t sequence) {
-  return strategy::unit_sequence(static_cast<int32_t>(sequence), plan.sequences[sequence]);
+strategy::MicroBatchSequence micro_batch_sequence(const strategy::StepPlan& plan, size_t sequence) {
+  return strategy::micro_batch_sequence(static_cast<int32_t>(sequence), plan.sequences[sequence]);
 }
 
-// The lanes [first, first + lanes) get a unit of one sequence, which gives it its number.
+// The lanes [first, first + lanes) get a micro-batch of one sequence, which gives it its number.
 void add_ring(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int first, int lanes) {
-  plan.pipelines[pipeline].units.push_back({.first_lane = first,
-                                            .lanes = lanes,
-                                            .sequences = {unit_sequence(plan, sequence)},
-                                            .ring = static_cast<int>(sequence)});
+  plan.pipelines[pipeline].micro_batches.push_back({.first_lane = first,
+                                                    .lanes = lanes,
+                                                    .sequences = {micro_batch_sequence(plan, sequence)},
+                                                    .number = static_cast<int>(sequence)});
 }
 
-// The last unit of a lane; null without any.
-strategy::Unit* last_on(strategy::PipelinePlan& plan, int lane) {
-  const auto last = std::find_if(plan.units.rbegin(), plan.units.rend(),
-                                 [&](const strategy::Unit& unit) { return unit.covers(lane); });
-  return last == plan.units.rend() ? nullptr : &*last;
+// The last micro-batch of a lane; null without any.
+strategy::PipelineMicroBatch* last_on(strategy::PipelinePlan& plan, int lane) {
+  const auto last =
+      std::find_if(plan.micro_batches.rbegin(), plan.micro_batches.rend(),
+                   [&](const strategy::PipelineMicroBatch& micro_batch) { return micro_batch.covers(lane); });
+  return last == plan.micro_batches.rend() ? nullptr : &*last;
 }
 
-// A whole sequence in what a lane has of a unit.
-void join(strategy::Unit& unit, int lane, const strategy::UnitSequence& sequence) {
-  if (unit.lanes == 1) return unit.sequences.push_back(sequence);
-  unit.own.resize(static_cast<size_t>(unit.lanes));
-  unit.own[static_cast<size_t>(lane - unit.first_lane)].push_back(sequence);
+// A whole sequence in what a lane has of a micro-batch.
+void join(strategy::PipelineMicroBatch& micro_batch, int lane, const strategy::MicroBatchSequence& sequence) {
+  if (micro_batch.lanes == 1) return micro_batch.sequences.push_back(sequence);
+  micro_batch.own.resize(static_cast<size_t>(micro_batch.lanes));
+  micro_batch.own[static_cast<size_t>(lane - micro_batch.first_lane)].push_back(sequence);
 }
 
 void add_whole(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int lane) {
   strategy::PipelinePlan& to = plan.pipelines[pipeline];
-  const strategy::UnitSequence added = unit_sequence(plan, sequence);
-  strategy::Unit* last = last_on(to, lane);
+  const strategy::MicroBatchSequence added = micro_batch_sequence(plan, sequence);
+  strategy::PipelineMicroBatch* last = last_on(to, lane);
   if (last != nullptr && last->tokens_on(lane) + added.length_tokens <= to.max_len_tokens)
     return join(*last, lane, added);
-  to.units.push_back({.first_lane = lane, .sequences = {added}});
+  to.micro_batches.push_back({.first_lane = lane, .sequences = {added}});
 }
 
 void put_in_order(strategy::StepPlan& plan) {
   for (strategy::PipelinePlan& pipeline : plan.pipelines)
-    pipeline.units = strategy::in_injection_order(std::move(pipeline.units), pipeline.pipeline.scheme.cp);
+    pipeline.micro_batches =
+        strategy::in_injection_order(std::move(pipeline.micro_batches), pipeline.pipeline.scheme.cp);
 }
 
 }  // namespace
@@ -162,11 +164,12 @@ strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequenc
     if (i == shared) continue;
     const int lane = own++ < 2 ? 1 : 2;
     strategy::PipelinePlan& to = plan.pipelines[0];
-    const auto on_lane = std::ranges::count_if(to.units, [&](const auto& unit) { return unit.covers(lane); });
+    const auto on_lane = std::ranges::count_if(
+        to.micro_batches, [&](const auto& micro_batch) { return micro_batch.covers(lane); });
     if (on_lane < (lane == 1 ? 3 : 8)) {
-      to.units.push_back({.first_lane = lane, .sequences = {unit_sequence(plan, i)}});
+      to.micro_batches.push_back({.first_lane = lane, .sequences = {micro_batch_sequence(plan, i)}});
     } else {
-      join(*last_on(to, lane), lane, unit_sequence(plan, i));
+      join(*last_on(to, lane), lane, micro_batch_sequence(plan, i));
     }
   }
   put_in_order(plan);
@@ -181,17 +184,17 @@ strategy::StepPlan packed_plan(int64_t step, const std::vector<strategy::Sequenc
     const size_t pipeline = i % plan.pipelines.size();
     strategy::PipelinePlan& to = plan.pipelines[pipeline];
     const int cp = to.pipeline.scheme.cp;
-    const strategy::UnitSequence added = unit_sequence(plan, i);
-    if (!to.units.empty() && to.units.back().lanes > 1 &&
-        to.units.back().tokens() + (added.length_tokens + 1) / 2 <= max_tokens) {
-      to.units.back().sequences.push_back(added);
+    const strategy::MicroBatchSequence added = micro_batch_sequence(plan, i);
+    if (!to.micro_batches.empty() && to.micro_batches.back().lanes > 1 &&
+        to.micro_batches.back().tokens() + (added.length_tokens + 1) / 2 <= max_tokens) {
+      to.micro_batches.back().sequences.push_back(added);
       continue;
     }
     const auto most = static_cast<int>(std::min<int64_t>(cp, added.length_tokens / 2));
     const int lanes = most > 1 ? static_cast<int>(rng.between(2, most)) : 1;
     const int first = static_cast<int>(rng.between(0, cp - lanes));
     if (lanes > 1) add_ring(plan, pipeline, i, first, lanes);
-    if (lanes == 1) to.units.push_back({.first_lane = first, .sequences = {added}});
+    if (lanes == 1) to.micro_batches.push_back({.first_lane = first, .sequences = {added}});
   }
   put_in_order(plan);
   return plan;
@@ -201,15 +204,16 @@ namespace {
 
 // Where queries travel: what a row of each kind is wide, there and back, hop by hop. Of whole sequences,
 // which lanes have alone, nothing travels.
-std::pair<int64_t, int64_t> travelling_bytes(const strategy::Unit& unit, const model::HeadCounts& heads,
-                                             int64_t head_bytes, int64_t narrow_bytes) {
-  const strategy::RowSchedule& schedule = strategy::schedule_of(unit.exchange, unit.lanes);
-  std::vector<int64_t> rows(static_cast<size_t>(unit.lanes));
-  for (int lane = 0; lane < unit.lanes; ++lane) {
-    for (const strategy::UnitSequence& shared : unit.sequences) {
-      for (const strategy::Piece& piece :
-           strategy::lane_pieces(shared, unit.lanes, lane, strategy::cutting_of(unit.exchange))) {
-        if (piece.tokens() < shared.length_tokens) rows[static_cast<size_t>(lane)] += piece.tokens();
+std::pair<int64_t, int64_t> travelling_bytes(const strategy::PipelineMicroBatch& micro_batch,
+                                             const model::HeadCounts& heads, int64_t head_bytes,
+                                             int64_t narrow_bytes) {
+  const strategy::RowSchedule& schedule = strategy::schedule_of(micro_batch.exchange, micro_batch.lanes);
+  std::vector<int64_t> rows(static_cast<size_t>(micro_batch.lanes));
+  for (int lane = 0; lane < micro_batch.lanes; ++lane) {
+    for (const strategy::MicroBatchSequence& shared : micro_batch.sequences) {
+      for (const strategy::Piece& scheduled : strategy::lane_pieces(
+               shared, micro_batch.lanes, lane, strategy::cutting_of(micro_batch.exchange))) {
+        if (scheduled.tokens() < shared.length_tokens) rows[static_cast<size_t>(lane)] += scheduled.tokens();
       }
     }
   }
@@ -229,10 +233,11 @@ std::pair<int64_t, int64_t> travelling_bytes(const strategy::Unit& unit, const m
   return bytes;
 }
 
-int64_t shared_tokens_on(const strategy::Unit& unit, int lane) {
-  int64_t tokens = unit.tokens_on(lane);
-  if (unit.own.empty()) return tokens;
-  for (const strategy::UnitSequence& own : unit.own[static_cast<size_t>(lane - unit.first_lane)])
+int64_t shared_tokens_on(const strategy::PipelineMicroBatch& micro_batch, int lane) {
+  int64_t tokens = micro_batch.tokens_on(lane);
+  if (micro_batch.own.empty()) return tokens;
+  for (const strategy::MicroBatchSequence& own :
+       micro_batch.own[static_cast<size_t>(lane - micro_batch.first_lane)])
     tokens -= own.length_tokens;
   return tokens;
 }
@@ -241,21 +246,24 @@ int64_t shared_tokens_on(const strategy::Unit& unit, int lane) {
 // shared rows of the others' queries, keys and values, and the others' rows of its own outputs; backward
 // their gradients the other way. A ring passes k − 1 times every key and value, backward their gradients as
 // well; rings of single lanes the narrow rows that they are made of, where there are any.
-std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, const model::HeadCounts& heads,
-                                                int64_t head_bytes, int64_t narrow_bytes) {
-  const int run = unit.head_lanes();
-  if (strategy::queries_travel(unit.exchange)) return travelling_bytes(unit, heads, head_bytes, narrow_bytes);
+std::pair<int64_t, int64_t> micro_batch_exchange_bytes(const strategy::PipelineMicroBatch& micro_batch,
+                                                       const model::HeadCounts& heads, int64_t head_bytes,
+                                                       int64_t narrow_bytes) {
+  const int run = micro_batch.head_lanes();
+  if (strategy::moves_queries(micro_batch.exchange))
+    return travelling_bytes(micro_batch, heads, head_bytes, narrow_bytes);
   int64_t tokens = 0, headed = 0, ringed = 0;
-  for (const strategy::UnitSequence& shared : unit.sequences) tokens += shared.length_tokens;
-  for (int lane = 0; lane < unit.lanes; ++lane) {
+  for (const strategy::MicroBatchSequence& shared : micro_batch.sequences) tokens += shared.length_tokens;
+  for (int lane = 0; lane < micro_batch.lanes; ++lane) {
     int64_t run_tokens = 0;
     for (int other = lane / run * run; other < lane / run * run + run; ++other)
-      run_tokens += shared_tokens_on(unit, unit.first_lane + other);
+      run_tokens += shared_tokens_on(micro_batch, micro_batch.first_lane + other);
     const model::HeadPart part = model::head_part(heads, run, lane % run);
-    const int64_t others = run == 1 ? 0 : run_tokens - shared_tokens_on(unit, unit.first_lane + lane);
+    const int64_t others =
+        run == 1 ? 0 : run_tokens - shared_tokens_on(micro_batch, micro_batch.first_lane + lane);
     headed += 2 * (part.queries.size() + part.keys.size()) * others * head_bytes;
     const int64_t row_bytes = run == 1 && narrow_bytes > 0 ? narrow_bytes : 2 * part.keys.size() * head_bytes;
-    if (lane < run) ringed += (unit.lanes / run - 1) * tokens * row_bytes;
+    if (lane < run) ringed += (micro_batch.lanes / run - 1) * tokens * row_bytes;
   }
   return {headed + ringed, headed + 2 * ringed};
 }
@@ -318,9 +326,9 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
   const int64_t gathered_bytes = comm::size_of(precision.compute),
                 made_bytes = comm::size_of(precision.master());
   std::vector<bool> contributes;
-  for (int member = 0; member < scheme.share; ++member)
-    contributes.push_back(strategy::unit_on(plan, pass, lane + member) >= 0);
-  const int run_lanes = strategy::share_runs(plan.pipeline, stage, gpus_per_node).lanes;
+  for (int member = 0; member < scheme.fsdp; ++member)
+    contributes.push_back(strategy::micro_batch_on(plan, pass, lane + member) >= 0);
+  const int run_lanes = strategy::fsdp_runs(plan.pipeline, stage, gpus_per_node).lanes;
   int64_t bytes = 0;
   for (int64_t position = run.begin; position < run.end; ++position) {
     const bool head = position == table.program.head();
@@ -331,7 +339,7 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
     for (const int index : table.program.at(position).buckets) {
       const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
       // Lanes with other experts hold other shards, as large.
-      const int experts = bucket.of_experts ? scheme.experts : 1, holders = scheme.share / experts;
+      const int experts = bucket.of_experts ? scheme.ep : 1, holders = scheme.fsdp / experts;
       const SharedShard shard =
           shared_shard(bucket, {.tp = scheme.tp,
                                 .t = t,
@@ -346,8 +354,8 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
       for (size_t member = 0; member < contributes.size(); ++member)
         if (contributes[member]) holder_contributes[member / static_cast<size_t>(experts)] = true;
       const int run = run_lanes % experts == 0 ? run_lanes / experts : 1;
-      bytes += experts * summed_bytes(holder_contributes, shard, run, codecs.sums, run_lanes < scheme.share,
-                                      made_bytes);
+      bytes += experts *
+               summed_bytes(holder_contributes, shard, run, codecs.sums, run_lanes < scheme.fsdp, made_bytes);
     }
   }
   return bytes;
@@ -359,10 +367,10 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
   int64_t bytes = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    if (scheme.share == 1) continue;
+    if (scheme.fsdp == 1) continue;
     for (const strategy::Pass& pass : strategy::passes(pipeline)) {
       for (int stage = 0; stage < scheme.pp; ++stage) {
-        for (int lane = pass.first_lane; lane < pass.end_lane(); lane += scheme.share) {
+        for (int lane = pass.first_lane; lane < pass.end_lane(); lane += scheme.fsdp) {
           for (int t = 0; t < scheme.tp; ++t)
             bytes += share_bytes_of(pipeline, pass, stage, lane, t, table, precision, codecs, gpus_per_node);
         }
@@ -373,26 +381,27 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
 }
 
 // Keys and values of all lanes of a head group, of a token.
-int64_t ring_row_bytes(const strategy::Unit& unit, const model::HeadCounts& heads, int64_t head_bytes) {
+int64_t ring_row_bytes(const strategy::PipelineMicroBatch& micro_batch, const model::HeadCounts& heads,
+                       int64_t head_bytes) {
   int64_t keys = 0;
-  for (int lane = 0; lane < unit.head_lanes(); ++lane)
-    keys += model::head_part(heads, unit.head_lanes(), lane).keys.size();
+  for (int lane = 0; lane < micro_batch.head_lanes(); ++lane)
+    keys += model::head_part(heads, micro_batch.head_lanes(), lane).keys.size();
   return 2 * keys * head_bytes;
 }
 
 // In a ring on two levels sums of gradients go one hop further in each node but their own.
-int64_t sums_home_bytes(const strategy::Pipeline& pipeline, const strategy::Unit& unit,
+int64_t sums_home_bytes(const strategy::Pipeline& pipeline, const strategy::PipelineMicroBatch& micro_batch,
                         const model::Program& program, int64_t row_bytes, int gpus_per_node) {
-  if (strategy::queries_travel(unit.exchange)) return 0;
+  if (strategy::moves_queries(micro_batch.exchange)) return 0;
   int64_t tokens = 0, bytes = 0;
-  for (const strategy::UnitSequence& shared : unit.sequences) tokens += shared.length_tokens;
+  for (const strategy::MicroBatchSequence& shared : micro_batch.sequences) tokens += shared.length_tokens;
   for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
     std::vector<int> nodes;
-    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
+    for (int lane = micro_batch.first_lane; lane < micro_batch.end_lane(); ++lane)
       nodes.push_back(strategy::Topology(gpus_per_node).node_of(pipeline.rank_of(stage, lane, 0)));
-    const int members = unit.lanes / unit.head_lanes();
+    const int members = micro_batch.lanes / micro_batch.head_lanes();
     const int in_node =
-        std::gcd(members, std::max(1, strategy::neighbours_in_node(nodes) / unit.head_lanes()));
+        std::gcd(members, std::max(1, strategy::neighbours_in_node(nodes) / micro_batch.head_lanes()));
     if (in_node == 1) continue;
     const base::Interval run = program.blocks_in(
         program.walked_back(program.of_stage(pipeline.scheme.tp, pipeline.scheme.pp, stage)));
@@ -413,21 +422,21 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
       latent.kv_rank > 0 ? (latent.kv_rank + latent.rotated) * comm::size_of(dtype) : 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const int tp = pipeline.pipeline.scheme.tp;
-    for (const strategy::Unit& unit : pipeline.units) {
-      if (unit.lanes == 1) continue;
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+      if (micro_batch.lanes == 1) continue;
       const auto [forward, backward] =
-          unit_exchange_bytes(unit, model::head_counts(shape, tp), head_bytes, narrow_bytes);
+          micro_batch_exchange_bytes(micro_batch, model::head_counts(shape, tp), head_bytes, narrow_bytes);
       // Where activations are made again heads are exchanged again, as in the forward; rings pass nothing.
-      const int64_t again = unit.head_lanes() > 1 ? 2 * forward - backward : 0;
+      const int64_t again = micro_batch.head_lanes() > 1 ? 2 * forward - backward : 0;
       const base::Interval back = table.program.walked_back(blocks);
       int64_t recomputed = 0;
       for (int64_t block = back.begin; block < back.end; ++block)
-        recomputed += unit.memory.recomputes(block - blocks.begin) ? 1 : 0;
+        recomputed += micro_batch.memory.recomputes(block - blocks.begin) ? 1 : 0;
       bytes += tp * (blocks.size() * forward + walked_back * backward + recomputed * again);
-      const int64_t row_bytes = unit.head_lanes() == 1 && narrow_bytes > 0
+      const int64_t row_bytes = micro_batch.head_lanes() == 1 && narrow_bytes > 0
                                     ? narrow_bytes
-                                    : ring_row_bytes(unit, model::head_counts(shape, tp), head_bytes);
-      bytes += tp * sums_home_bytes(pipeline.pipeline, unit, table.program, row_bytes, gpus_per_node);
+                                    : ring_row_bytes(micro_batch, model::head_counts(shape, tp), head_bytes);
+      bytes += tp * sums_home_bytes(pipeline.pipeline, micro_batch, table.program, row_bytes, gpus_per_node);
     }
   }
   return bytes;
@@ -490,7 +499,7 @@ class RankRun {
     engine_options.device = device_;
     engine_options.loss = layers::with_z_loss(options_.z_loss);
     engine_options.number_loss = options_.number_loss;
-    engine_options.balance_loss = options_.balance_loss;
+    engine_options.moe_aux_loss_coeff = options_.moe_aux_loss_coeff;
     engine_options.moments = options_.moments;
     engine_options.host_transport = host_.get();
     HostExecutor::Options executor_options;
@@ -537,11 +546,11 @@ class RankRun {
         *sequence.loss_tokens += counts(sequence, position) ? 1 : 0;
     }
     strategy::StepPlan plan = options_.plan(step, batch, strategy, options_.max_tokens);
-    for (size_t i = 0; i < std::min(options_.narrow.size(), plan.pipelines.size()); ++i) {
-      plan.pipelines[i].pipeline.device.narrow =
-          std::make_shared<const strategy::NarrowProducts>(options_.narrow[i]);
+    for (size_t i = 0; i < std::min(options_.low_precision.size(), plan.pipelines.size()); ++i) {
+      plan.pipelines[i].pipeline.device.low_precision =
+          std::make_shared<const strategy::LowPrecisionGemms>(options_.low_precision[i]);
     }
-    if (options_.spare_experts >= 0) place_experts(plan, base::Rng(17, static_cast<uint64_t>(step)));
+    if (options_.redundant_experts >= 0) place_experts(plan, base::Rng(17, static_cast<uint64_t>(step)));
     set_policies(plan);
     for (strategy::PipelinePlan& pipeline : plan.pipelines) strategy::assign_passes(pipeline);
     set_exchanges(plan);
@@ -553,7 +562,7 @@ class RankRun {
   void place_experts(strategy::StepPlan& plan, base::Rng rng) const {
     const model::Shape& shape = table_.shape;
     for (strategy::PipelinePlan& each : plan.pipelines) {
-      const int lanes = each.pipeline.scheme.experts;
+      const int lanes = each.pipeline.scheme.ep;
       if (lanes == 1) continue;
       strategy::ExpertPlacement placement;
       for (int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -564,7 +573,7 @@ class RankRun {
           const base::Interval part = base::even_part(std::ssize(even), lanes, lane);
           std::vector<int> own(even.begin() + part.begin, even.begin() + part.end);
           for (const int expert : shuffled(rng, shape.experts.count)) {
-            if (std::ssize(own) == part.size() + options_.spare_experts) break;
+            if (std::ssize(own) == part.size() + options_.redundant_experts) break;
             if (std::ranges::find(own, expert) == own.end()) own.push_back(expert);
           }
           std::ranges::sort(own);
@@ -575,7 +584,7 @@ class RankRun {
     }
   }
   static std::vector<int> shuffled(base::Rng& rng, int64_t count) {
-    std::vector<int> all = model::even_seats(count);
+    std::vector<int> all = model::even_expert_slots(count);
     for (int64_t i = count - 1; i > 0; --i)
       std::swap(all[static_cast<size_t>(i)], all[static_cast<size_t>(rng.between(0, i))]);
     return all;
@@ -597,7 +606,7 @@ class RankRun {
   void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
     const graph::StepGraph graph = graph_of(cost, step, 3, graph::Purpose::kTrain);
     AdamW optimizer;
-    optimizer.correction_rate = options_.correction_rate;
+    optimizer.moe_router_bias_update_rate = options_.moe_router_bias_update_rate;
     optimizer.lr = 3e-3;
     optimizer.muon = options_.muon;
     optimizer.update = step + 1;
@@ -610,7 +619,7 @@ class RankRun {
       record_.pulled_bytes.resize(at + 1);
       record_.pushed_bytes.resize(at + 1);
       record_.exchange_bytes.resize(at + 1);
-      record_.share_bytes.resize(at + 1);
+      record_.fsdp_bytes.resize(at + 1);
       record_.peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
       record_.predicted_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
       record_.host_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
@@ -618,13 +627,13 @@ class RankRun {
     record_.pulled_bytes[at] += result.pulled_bytes;
     record_.pushed_bytes[at] += result.pushed_bytes;
     record_.exchange_bytes[at] += result.exchange_bytes;
-    record_.share_bytes[at] += result.share_bytes;
+    record_.fsdp_bytes[at] += result.fsdp_bytes;
     const auto rank = static_cast<size_t>(rank_);
     record_.peak_bytes[at][rank] = result.peak_bytes;
     record_.host_peak_bytes[at][rank] = result.host_peak_bytes;
     record_.predicted_peak_bytes[at][rank] = graph::predicted_memory(graph, cost)[rank].peak_bytes;
     if (rank_ != 0) return;
-    record_.expected_share_bytes.push_back(
+    record_.expected_fsdp_bytes.push_back(
         share_bytes_by_formula(graph.plan, table_, precision(), options_.codecs, options_.gpus_per_node));
     record_.expected_exchange_bytes.push_back(
         exchange_bytes_by_formula(graph.plan, table_, options_.dtype, options_.gpus_per_node));
@@ -668,8 +677,8 @@ class RankRun {
   void set_policies(strategy::StepPlan& plan) const {
     if (options_.policies.empty()) return;
     for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-      for (size_t i = 0; i < pipeline.units.size(); ++i)
-        pipeline.units[i].memory = options_.policies[i % options_.policies.size()];
+      for (size_t i = 0; i < pipeline.micro_batches.size(); ++i)
+        pipeline.micro_batches[i].memory = options_.policies[i % options_.policies.size()];
     }
   }
 
@@ -677,14 +686,15 @@ class RankRun {
     size_t next = 0;
     for (strategy::PipelinePlan& pipeline : plan.pipelines) {
       const int64_t heads = model::head_counts(table_.shape, pipeline.pipeline.scheme.tp).queries;
-      for (strategy::Unit& unit : pipeline.units) {
-        if (unit.lanes == 1) continue;
+      for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
+        if (micro_batch.lanes == 1) continue;
         const auto& [wanted, exchange] = options_.exchanges[next++ % options_.exchanges.size()];
-        unit.exchange = exchange;
-        const int run = wanted == 0 ? unit.lanes : wanted;
-        if (run == 1 || unit.lanes % run != 0 || run > heads) continue;
-        unit.exchange = run == unit.lanes ? strategy::Exchange::kHeads : strategy::Exchange::kNested;
-        unit.nested_lanes = run == unit.lanes ? 0 : run;
+        micro_batch.exchange = exchange;
+        const int run = wanted == 0 ? micro_batch.lanes : wanted;
+        if (run == 1 || micro_batch.lanes % run != 0 || run > heads) continue;
+        micro_batch.exchange =
+            run == micro_batch.lanes ? strategy::Exchange::kHeads : strategy::Exchange::kNested;
+        micro_batch.nested_lanes = run == micro_batch.lanes ? 0 : run;
       }
     }
   }

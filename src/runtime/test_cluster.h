@@ -45,12 +45,13 @@ strategy::StepPlan ringed_plan(int64_t step, const std::vector<strategy::Sequenc
 strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
                                const strategy::Strategy& strategy, int64_t max_tokens);
 
-// Several sequences in every unit, as many as `max_tokens` allows, on all lanes or on a random run of them.
+// Several sequences in every micro-batch, as many as `max_tokens` allows, on all lanes or on a random run of
+// them.
 strategy::StepPlan packed_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
                                const strategy::Strategy& strategy, int64_t max_tokens);
 
-// How a unit's lanes exchange: a ring, or heads within groups of so many lanes, as far as it divides the
-// unit's and the model has heads; 0: of all of them. Or, of lanes without such groups, as is said.
+// How a micro-batch's lanes exchange: a ring, or heads within groups of so many lanes, as far as it divides
+// the micro-batch's and the model has heads; 0: of all of them. Or, of lanes without such groups, as is said.
 struct LaneExchange {
   int head_lanes = 1;
   strategy::Exchange exchange = strategy::Exchange::kRing;
@@ -84,8 +85,8 @@ struct RunRecord {
   std::vector<int64_t> exchange_bytes;
   std::vector<int64_t> expected_exchange_bytes;  // by the formula
   // What lanes that share parameters received of them and sent of their gradients, and what theory says.
-  std::vector<int64_t> share_bytes;
-  std::vector<int64_t> expected_share_bytes;
+  std::vector<int64_t> fsdp_bytes;
+  std::vector<int64_t> expected_fsdp_bytes;
   std::vector<int64_t> step_ns;  // of rank 0
   // By step and rank.
   std::vector<std::vector<int64_t>> peak_bytes;
@@ -109,12 +110,12 @@ struct RunOptions {
   comm::DType dtype = comm::DType::kFloat64;
   strategy::WireCodecs codecs;
   // Pipeline i's; those behind the last compute as the run does.
-  std::vector<strategy::NarrowProducts> narrow = {};
+  std::vector<strategy::LowPrecisionGemms> low_precision = {};
   std::shared_ptr<const layers::NumberLoss> number_loss = {};  // of shapes whose head has numbers
   int64_t figures = 0;                                         // that it is given of a row
   double z_loss = 0;                                           // as of layers::with_z_loss
-  double balance_loss = 0;                                     // as of layers::LayerContext
-  double correction_rate = 0;                                  // as of AdamW
+  double moe_aux_loss_coeff = 0;                               // as of layers::LayerContext
+  double moe_router_bias_update_rate = 0;                      // as of AdamW
   std::optional<Muon> muon = {};                               // likewise
   base::MomentFormat moments = base::MomentFormat::kWide;
   Masters masters = Masters::kWide;
@@ -131,12 +132,12 @@ struct RunOptions {
   DeviceStandIn* stand_in = nullptr;  // in place of `device`
   // Micro-batch (or ring) i runs under policies[i mod size]; empty: all keep everything.
   std::vector<strategy::MemoryPolicy> policies;
-  // Unit i of several lanes exchanges as exchanges[i mod size] says, whatever whole sequences lie beside
-  // those that it shares.
+  // Micro-batch i of several lanes exchanges as exchanges[i mod size] says, whatever whole sequences lie
+  // beside those that it shares.
   std::vector<LaneExchange> exchanges = {{}};
   // Where lanes divide experts these lie by chance, with so many seats more than even parts, anew in each
   // step; -1: as even parts.
-  int spare_experts = -1;
+  int redundant_experts = -1;
   // Called by every rank's thread behind each step of training.
   std::function<void(Engine& engine, const graph::StepGraph& graph, const StepResult& result)> behind_step =
       nullptr;

@@ -78,7 +78,7 @@ void expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans, cons
     const RunRecord record = run_in_process(options);
     expect_equal(record, reference, 1e-11, 1e-11);
     EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
-    EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+    EXPECT_EQ(record.fsdp_bytes, record.expected_fsdp_bytes);
   }
 }
 

@@ -18,8 +18,8 @@ void expect_equal(const RunRecord& run, const RunRecord& reference, double scala
 
 // How far apart two runs may be that differ in nothing but rounding: at least 1e-11, and 64 times as far as
 // runs of one rank whose initial parameters differ by a unit in the last place (norms divide by what fresh
-// weights put out, which is near 0, so families amplify what sums in another order round differently). Printed;
-// a test fails where a family amplifies so much that a fault could hide in it.
+// weights put out, which is near 0, so families amplify what sums in another order round differently).
+// Printed; a test fails where a family amplifies so much that a fault could hide in it.
 struct Tolerance {
   double scalars = 0;
   double parameters = 0;
@@ -55,7 +55,7 @@ class EquivalenceOnLanes : public Equivalence {
   static void expect_as_one_rank(int world_size, std::vector<std::string> strategies);
 };
 
-// Units of one and of many sequences that exchange as `exchanges` say.
+// Micro-batches of one and of many sequences that exchange as `exchanges` say.
 class EquivalenceOfExchanges : public Equivalence {
  protected:
   // Heads of all lanes, of groups of two and three, and rings, in turn.

@@ -26,12 +26,14 @@ StepTokens tokens_by_row(const strategy::StepPlan& plan, int world_size, int ran
   const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
   StepTokens step;
   if (place.pipeline < 0) return step;
-  for (const strategy::Unit& unit : plan.pipelines[static_cast<size_t>(place.pipeline)].units) {
-    if (!unit.covers(place.lane)) continue;
-    MicroBatchTokens& rows = step.emplace_back();
-    for (const strategy::Piece& piece : unit.pieces_on(place.lane)) {
-      const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
-      for (int64_t position = piece.begin; position < piece.end; ++position) visit(rows, sequence, position);
+  for (const strategy::PipelineMicroBatch& micro_batch :
+       plan.pipelines[static_cast<size_t>(place.pipeline)].micro_batches) {
+    if (!micro_batch.covers(place.lane)) continue;
+    LanePartTokens& rows = step.emplace_back();
+    for (const strategy::Piece& scheduled : micro_batch.pieces_on(place.lane)) {
+      const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(scheduled.sequence)];
+      for (int64_t position = scheduled.begin; position < scheduled.end; ++position)
+        visit(rows, sequence, position);
     }
   }
   return step;
@@ -48,7 +50,7 @@ bool has_number(const strategy::Sequence& sequence, int64_t position, const mode
 StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
                           int64_t loss_one_in) {
   return tokens_by_row(plan, world_size, rank,
-                       [&](MicroBatchTokens& rows, const strategy::Sequence& sequence, int64_t position) {
+                       [&](LanePartTokens& rows, const strategy::Sequence& sequence, int64_t position) {
                          rows.tokens.push_back(token_at(sequence.document, position, vocab));
                          const bool loss = has_loss(sequence, position, loss_one_in);
                          rows.targets.push_back(loss ? token_at(sequence.document, position + 1, vocab) : -1);
@@ -58,7 +60,7 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
 StepTokens made_up_numbers(const strategy::StepPlan& plan, int world_size, int rank,
                            const model::Shape& shape, int64_t figures) {
   return tokens_by_row(plan, world_size, rank,
-                       [&](MicroBatchTokens& rows, const strategy::Sequence& sequence, int64_t position) {
+                       [&](LanePartTokens& rows, const strategy::Sequence& sequence, int64_t position) {
                          rows.tokens.push_back(token_at(sequence.document, position, shape.vocab));
                          const bool has = has_number(sequence, position, shape);
                          const int64_t label = sequence.document + position;

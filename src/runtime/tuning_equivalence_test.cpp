@@ -176,10 +176,10 @@ TEST(AdaptersOfExperts, TrainAsOneRankWhereverExpertsAre) {
   options.plan = packed_plan;
   options.strategies = {"<1,1,8,8,2>", "<2,2,2,2,2>", "<1,2,4,4,2>", "8x<1,1,1>", "<2,1,4>"};
   for (const int spare : {-1, 0, 1}) {
-    options.spare_experts = spare;
+    options.redundant_experts = spare;
     expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
   }
-  options.spare_experts = -1;
+  options.redundant_experts = -1;
   options.policies = {{.recompute_permille = strategy::MemoryPolicy::kAll}, {.offload_permille = 500}, {}};
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }

@@ -13,7 +13,7 @@ enum class WaitCause : uint8_t {
   kPush,    // gradients on their way to their owners
   kStage,   // rows of the stage before or behind
   kLanes,   // keys, values, heads or states of other lanes, inside cells
-  kShare,   // parameters that lanes share, and sums of their gradients, inside cells
+  kFsdp,    // parameters that lanes share, and sums of their gradients, inside cells
   kTensor,  // the other ranks of a tensor-parallel group, inside cells
   kCopies,  // activations from host memory, or room that their leaving makes
   kEnd,     // all others' sums at the end, and what is still under way then

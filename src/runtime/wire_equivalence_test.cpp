@@ -173,10 +173,10 @@ TEST(ShareCodecs, LossesStayNearAndBytesAreThoseOfTheFormula) {
     for (const int gpus_per_node : {8, 2, 1}) {
       const RunOptions options = shared_on(codecs, gpus_per_node);
       const RunRecord narrow = run_in_process(options);
-      EXPECT_EQ(narrow.share_bytes, narrow.expected_share_bytes);
+      EXPECT_EQ(narrow.fsdp_bytes, narrow.expected_fsdp_bytes);
       for (size_t step = 0; step < wide.losses.size(); ++step) {
         EXPECT_NEAR(narrow.losses[step], wide.losses[step], most * wide.losses[step]);
-        EXPECT_LT(narrow.share_bytes[step], wide.share_bytes[step]);
+        EXPECT_LT(narrow.fsdp_bytes[step], wide.fsdp_bytes[step]);
       }
       EXPECT_EQ(run_in_process(options).losses, narrow.losses);
     }

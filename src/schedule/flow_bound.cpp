@@ -6,13 +6,14 @@ namespace sluice::schedule {
 namespace {
 
 // Down to which stage gradients go; where none do, where forwards end.
-size_t lowest_stage(const UnitTable& table, int row) {
+size_t lowest_stage(const MicroBatchTable& table, int row) {
   return static_cast<size_t>(std::min(table.head(row).first_backward_stage, table.stages() - 1));
 }
 
 }  // namespace
 
-int64_t FlowBound::at_least_ns(const UnitTable& table, std::span<const int> order, int64_t credit_tokens) {
+int64_t FlowBound::at_least_ns(const MicroBatchTable& table, std::span<const int> order,
+                               int64_t credit_tokens) {
   if (order.empty()) return 0;
   const int64_t last_finish_ns = pass_stages(table, order, credit_tokens);
   const auto stages = static_cast<size_t>(table.stages());
@@ -21,7 +22,7 @@ int64_t FlowBound::at_least_ns(const UnitTable& table, std::span<const int> orde
   tails_ns.assign(stages, 0);
   int64_t least_ns = last_finish_ns;
   for (size_t i = order.size(); i-- > 0;) {
-    const UnitTable::Cells* row = table.row(order[i]).data();
+    const MicroBatchTable::Cells* row = table.row(order[i]).data();
     int64_t tail_ns = tails_ns[lowest] += row[lowest].backward_input_ns + row[lowest].backward_weight_ns;
     for (size_t s = lowest + 1; s < stages; ++s) {
       tail_ns = tails_ns[s] =
@@ -35,10 +36,11 @@ int64_t FlowBound::at_least_ns(const UnitTable& table, std::span<const int> orde
   return least_ns;
 }
 
-// One unit after the other through all stages and back, each stage in the order of injection, forwards and
-// input gradients each on their own; together they occupy the first stage and, from its first cell on, the
-// last.
-int64_t FlowBound::pass_stages(const UnitTable& table, std::span<const int> order, int64_t credit_tokens) {
+// One micro-batch after the other through all stages and back, each stage in the order of injection, forwards
+// and input gradients each on their own; together they occupy the first stage and, from its first cell on,
+// the last.
+int64_t FlowBound::pass_stages(const MicroBatchTable& table, std::span<const int> order,
+                               int64_t credit_tokens) {
   const auto stages = static_cast<size_t>(table.stages());
   const size_t last = stages - 1;
   const size_t lowest = lowest_stage(table, order.front());
@@ -48,9 +50,9 @@ int64_t FlowBound::pass_stages(const UnitTable& table, std::span<const int> orde
   finished_ns_.resize(order.size());
   int64_t first_ns = 0, last_ns = 0, used_tokens = 0, finished_ns = 0;
   turned_ns_ = 0;
-  size_t oldest = 0;  // in flight when unit i begins
+  size_t oldest = 0;  // in flight when micro-batch i begins
   for (size_t i = 0; i < reached_ns_.size(); ++i) {
-    const UnitTable::Cells* row = table.row(order[i]).data();
+    const MicroBatchTable::Cells* row = table.row(order[i]).data();
     for (used_tokens += table.head(order[i]).tokens; used_tokens > credit_tokens; ++oldest) {
       used_tokens -= table.head(order[oldest]).tokens;
       heads_ns_[0] = std::max(heads_ns_[0], finished_ns_[oldest]);

@@ -18,19 +18,21 @@ using base::Rng;
 using cost::CellKind;
 
 bool is_backward(CellKind kind) { return kind == CellKind::kBackward || kind == CellKind::kBackwardInput; }
-bool ends_unit(CellKind kind) { return kind == CellKind::kBackward || kind == CellKind::kBackwardWeight; }
+bool ends_micro_batch(CellKind kind) {
+  return kind == CellKind::kBackward || kind == CellKind::kBackwardWeight;
+}
 
 // A load whose cells all take the same times.
-PipelineLoad uniform_load(int stages, int units, int64_t forward, int64_t input, int64_t weight,
+PipelineLoad uniform_load(int stages, int micro_batches, int64_t forward, int64_t input, int64_t weight,
                           int64_t transfer = 0) {
   PipelineLoad load{.stages = stages, .lanes = 1, .credit_tokens = 1'000'000};
   const auto s = static_cast<size_t>(stages);
-  const TimedUnit unit{.tokens = 1,
-                       .forward_ns = std::vector<int64_t>(s, forward),
-                       .backward_input_ns = std::vector<int64_t>(s, input),
-                       .backward_weight_ns = std::vector<int64_t>(s, weight),
-                       .transfer_ns = std::vector<int64_t>(s - 1, transfer)};
-  load.units.assign(static_cast<size_t>(units), unit);
+  const TimedMicroBatch micro_batch{.tokens = 1,
+                                    .forward_ns = std::vector<int64_t>(s, forward),
+                                    .backward_input_ns = std::vector<int64_t>(s, input),
+                                    .backward_weight_ns = std::vector<int64_t>(s, weight),
+                                    .transfer_ns = std::vector<int64_t>(s - 1, transfer)};
+  load.micro_batches.assign(static_cast<size_t>(micro_batches), micro_batch);
   return load;
 }
 
@@ -40,23 +42,23 @@ PipelineLoad random_load(uint64_t seed, int64_t most_lanes) {
                     .lanes = static_cast<int>(rng.between(1, most_lanes))};
   load.credit_tokens = rng.between(100, 400);
   const int64_t most_transfer = rng.below(2) == 0 ? 0 : 40;
-  const int64_t units = rng.between(0, 12);
+  const int64_t micro_batches = rng.between(0, 12);
   Rng policies(seed, 8);
   const bool has_policies = policies.below(3) == 0;
-  for (int64_t u = 0; u < units; ++u) {
-    TimedUnit unit;
-    unit.fused = has_policies && policies.below(2) == 0;
-    if (unit.fused) unit.credit_tokens = policies.between(1, 100);
-    unit.lanes = rng.below(3) == 0 ? static_cast<int>(rng.between(1, load.lanes)) : 1;
-    unit.first_lane = static_cast<int>(rng.between(0, load.lanes - unit.lanes));
-    unit.tokens = rng.between(1, 100);
+  for (int64_t u = 0; u < micro_batches; ++u) {
+    TimedMicroBatch micro_batch;
+    micro_batch.fused = has_policies && policies.below(2) == 0;
+    if (micro_batch.fused) micro_batch.credit_tokens = policies.between(1, 100);
+    micro_batch.lanes = rng.below(3) == 0 ? static_cast<int>(rng.between(1, load.lanes)) : 1;
+    micro_batch.first_lane = static_cast<int>(rng.between(0, load.lanes - micro_batch.lanes));
+    micro_batch.tokens = rng.between(1, 100);
     for (int stage = 0; stage < load.stages; ++stage) {
-      unit.forward_ns.push_back(rng.between(1, 30));
-      unit.backward_input_ns.push_back(rng.between(1, 30));
-      unit.backward_weight_ns.push_back(rng.between(1, 30));
-      if (stage > 0) unit.transfer_ns.push_back(rng.between(0, most_transfer));
+      micro_batch.forward_ns.push_back(rng.between(1, 30));
+      micro_batch.backward_input_ns.push_back(rng.between(1, 30));
+      micro_batch.backward_weight_ns.push_back(rng.between(1, 30));
+      if (stage > 0) micro_batch.transfer_ns.push_back(rng.between(0, most_transfer));
     }
-    load.units.push_back(unit);
+    load.micro_batches.push_back(micro_batch);
   }
   if (policies.below(3) == 0) end_backwards(static_cast<int>(policies.between(1, load.stages)), load);
   return load;
@@ -72,7 +74,7 @@ std::string print(const PipelineSchedule& schedule) {
                              : cell.kind == CellKind::kBackward      ? "D"
                              : cell.kind == CellKind::kBackwardInput ? "B"
                                                                      : "W";
-        out += base::text(" ", letter, cell.unit, "@", cell.start_ns, "-", cell.end_ns);
+        out += base::text(" ", letter, cell.micro_batch, "@", cell.start_ns, "-", cell.end_ns);
       }
       out += "\n";
     }
@@ -89,33 +91,33 @@ class TickTwin {
   }
 
   PipelineSchedule run() {
-    bool left = !load_.units.empty();
+    bool left = !load_.micro_batches.empty();
     for (now_ = 0; left; ++now_) {
       left = false;
-      for (int u = 0; u < units(); ++u) left = left || !done_everywhere(u);
+      for (int u = 0; u < micro_batches(); ++u) left = left || !done_everywhere(u);
       deliver();
       for (int stage = 0; stage < load_.stages; ++stage) start(stage);
     }
-    schedule_.makespan_ns = load_.units.empty() ? 0 : now_ - 1;
+    schedule_.makespan_ns = load_.micro_batches.empty() ? 0 : now_ - 1;
     return schedule_;
   }
 
  private:
-  using Key = std::tuple<int, int, char>;  // stage, unit, F | B | W
+  using Key = std::tuple<int, int, char>;  // stage, micro-batch, F | B | W
   struct Choice {
     char letter = ' ';
-    int unit = -1;
+    int micro_batch = -1;
   };
 
-  const TimedUnit& unit(int u) const { return load_.units[static_cast<size_t>(u)]; }
-  int units() const { return static_cast<int>(load_.units.size()); }
+  const TimedMicroBatch& micro_batch(int u) const { return load_.micro_batches[static_cast<size_t>(u)]; }
+  int micro_batches() const { return static_cast<int>(load_.micro_batches.size()); }
   bool started(int stage, int u, char letter) const { return started_.contains({stage, u, letter}); }
   bool done(int stage, int u, char letter) const {
     const auto cell = started_.find({stage, u, letter});
     return cell != started_.end() && cell->second.end_ns <= now_;
   }
   bool done_everywhere(int u) const {
-    for (int stage = unit(u).first_backward_stage; stage < load_.stages; ++stage) {
+    for (int stage = micro_batch(u).first_backward_stage; stage < load_.stages; ++stage) {
       if (!done(stage, u, 'W')) return false;
     }
     return done(load_.stages - 1, u, 'F');
@@ -125,14 +127,15 @@ class TickTwin {
     return cells.empty() || cells.back().end_ns <= now_;
   }
   bool fused(int stage, int u) const {
-    return turns_alone(u) || unit(u).fused || (u + 1 == units() && stage == unit(u).first_backward_stage);
+    return turns_alone(u) || micro_batch(u).fused ||
+           (u + 1 == micro_batches() && stage == micro_batch(u).first_backward_stage);
   }
   // No gradient leaves the last stage.
-  bool turns_alone(int u) const { return unit(u).first_backward_stage >= load_.stages - 1; }
+  bool turns_alone(int u) const { return micro_batch(u).first_backward_stage >= load_.stages - 1; }
 
   struct Transfer {
     int64_t ready = 0;
-    int unit = 0;
+    int micro_batch = 0;
     int from = 0;
     int to = 0;
     char letter = 'F';
@@ -140,17 +143,18 @@ class TickTwin {
   };
 
   // Starts what may start among the transfers whose cell is done: the longest ready first, then the older
-  // unit; both ends' streams must be free, and no unit overtakes another.
+  // micro-batch; both ends' streams must be free, and no micro-batch overtakes another.
   void deliver() {
     for (const auto& [key, cell] : started_) {
       const auto& [stage, u, letter] = key;
       const int to = letter == 'F' ? stage + 1 : stage - 1;
       const bool known = std::any_of(transfers_.begin(), transfers_.end(), [&](const Transfer& t) {
-        return t.unit == u && t.from == stage && t.letter == letter;
+        return t.micro_batch == u && t.from == stage && t.letter == letter;
       });
       if (letter == 'W' || cell.end_ns > now_ || to == load_.stages || known) continue;
-      if (letter == 'B' && to < unit(u).first_backward_stage) continue;
-      transfers_.push_back({.ready = cell.end_ns, .unit = u, .from = stage, .to = to, .letter = letter});
+      if (letter == 'B' && to < micro_batch(u).first_backward_stage) continue;
+      transfers_.push_back(
+          {.ready = cell.end_ns, .micro_batch = u, .from = stage, .to = to, .letter = letter});
     }
     bool again = true;
     while (again) again = start_transfers();
@@ -158,15 +162,15 @@ class TickTwin {
   // Whether some took no time: others may be ready for it.
   bool start_transfers() {
     std::sort(transfers_.begin(), transfers_.end(), [](const Transfer& a, const Transfer& b) {
-      return std::tie(a.ready, a.unit) < std::tie(b.ready, b.unit);
+      return std::tie(a.ready, a.micro_batch) < std::tie(b.ready, b.micro_batch);
     });
     bool arrived = false;
     for (size_t i = 0; i < transfers_.size(); ++i) {
       Transfer& transfer = transfers_[i];
       if (transfer.end >= 0 || !may_start(i)) continue;
-      transfer.end =
-          now_ + unit(transfer.unit).transfer_ns[static_cast<size_t>(std::min(transfer.from, transfer.to))];
-      arrival_[{transfer.to, transfer.unit, transfer.letter}] = transfer.end;
+      transfer.end = now_ + micro_batch(transfer.micro_batch)
+                                .transfer_ns[static_cast<size_t>(std::min(transfer.from, transfer.to))];
+      arrival_[{transfer.to, transfer.micro_batch, transfer.letter}] = transfer.end;
       arrived = arrived || transfer.end == now_;
     }
     return arrived;
@@ -179,7 +183,8 @@ class TickTwin {
       const bool meet = other.from == transfer.from || other.from == transfer.to ||
                         other.to == transfer.from || other.to == transfer.to;
       if (meet && other.end > now_) return false;
-      if (other.unit < transfer.unit && other.from == transfer.from && other.end < 0) return false;
+      if (other.micro_batch < transfer.micro_batch && other.from == transfer.from && other.end < 0)
+        return false;
     }
     return true;
   }
@@ -189,7 +194,7 @@ class TickTwin {
   }
 
   bool fed_backward(int stage, int u) const {
-    if (started(stage, u, 'B') || stage < unit(u).first_backward_stage) return false;
+    if (started(stage, u, 'B') || stage < micro_batch(u).first_backward_stage) return false;
     return stage == load_.stages - 1 ? done(stage, u, 'F') : arrived(stage, u, 'B');
   }
   bool allowed_backward(int stage, int u) const {
@@ -202,39 +207,39 @@ class TickTwin {
   bool ready_forward(int stage, int u) const {
     if (started(stage, u, 'F')) return false;
     if (stage > 0) return arrived(stage, u, 'F');
-    int64_t used = unit(u).credit();
+    int64_t used = micro_batch(u).credit();
     for (int older = 0; older < u; ++older) {
       if (!started(0, older, 'F')) return false;
-      if (!done_everywhere(older)) used += unit(older).credit();
+      if (!done_everywhere(older)) used += micro_batch(older).credit();
     }
     return used <= load_.credit_tokens;
   }
-  // The next unit to enter does not fit the credit that is left.
+  // The next micro-batch to enter does not fit the credit that is left.
   bool waits_for_credit() const {
     int64_t used = 0;
-    for (int u = 0; u < units(); ++u) {
-      if (!started(0, u, 'F')) return used + unit(u).credit() > load_.credit_tokens;
-      if (!done_everywhere(u)) used += unit(u).credit();
+    for (int u = 0; u < micro_batches(); ++u) {
+      if (!started(0, u, 'F')) return used + micro_batch(u).credit() > load_.credit_tokens;
+      if (!done_everywhere(u)) used += micro_batch(u).credit();
     }
     return false;
   }
   int oldest_weight(int stage) const {
-    for (int u = 0; u < units(); ++u) {
+    for (int u = 0; u < micro_batches(); ++u) {
       if (done(stage, u, 'B') && !started(stage, u, 'W')) return u;
     }
     return -1;
   }
   Choice choose(int stage) const {
-    for (int u = 0; u < units(); ++u) {
+    for (int u = 0; u < micro_batches(); ++u) {
       if (!fed_backward(stage, u)) continue;
       return allowed_backward(stage, u) ? Choice{'B', u} : Choice{'W', oldest_weight(stage)};
     }
-    for (int u = 0; stage > 0 && waits_for_credit() && u < units(); ++u) {
+    for (int u = 0; stage > 0 && waits_for_credit() && u < micro_batches(); ++u) {
       if (done_everywhere(u)) continue;
       if (done(stage, u, 'B') && !started(stage, u, 'W')) return {'W', u};
       break;
     }
-    for (int u = 0; u < units(); ++u) {
+    for (int u = 0; u < micro_batches(); ++u) {
       if (!ready_forward(stage, u)) continue;
       const bool weights_first = stage + 1 == load_.stages && fused(stage, u) && oldest_weight(stage) >= 0;
       return weights_first ? Choice{'W', oldest_weight(stage)} : Choice{'F', u};
@@ -244,10 +249,10 @@ class TickTwin {
   }
   void start(int stage) {
     const Choice choice = choose(stage);
-    if (choice.unit < 0 || !free(stage)) return;
+    if (choice.micro_batch < 0 || !free(stage)) return;
     const auto s = static_cast<size_t>(stage);
-    const TimedUnit& of = unit(choice.unit);
-    const bool whole = choice.letter == 'B' && fused(stage, choice.unit);
+    const TimedMicroBatch& of = micro_batch(choice.micro_batch);
+    const bool whole = choice.letter == 'B' && fused(stage, choice.micro_batch);
     const int64_t duration = choice.letter == 'F' ? of.forward_ns[s]
                              : choice.letter == 'W'
                                  ? of.backward_weight_ns[s]
@@ -256,16 +261,16 @@ class TickTwin {
                           : choice.letter == 'W' ? CellKind::kBackwardWeight
                           : whole                ? CellKind::kBackward
                                                  : CellKind::kBackwardInput;
-    const Cell cell{kind, choice.unit, now_, now_ + duration};
-    started_[{stage, choice.unit, choice.letter}] = cell;
-    if (whole) started_[{stage, choice.unit, 'W'}] = cell;
+    const Cell cell{kind, choice.micro_batch, now_, now_ + duration};
+    started_[{stage, choice.micro_batch, choice.letter}] = cell;
+    if (whole) started_[{stage, choice.micro_batch, 'W'}] = cell;
     schedule_.cells[s].front().push_back(cell);
     note_credit();
   }
   void note_credit() {
     int64_t used = 0;
-    for (int u = 0; u < units(); ++u) {
-      if (started(0, u, 'F') && !done_everywhere(u)) used += unit(u).credit();
+    for (int u = 0; u < micro_batches(); ++u) {
+      if (started(0, u, 'F') && !done_everywhere(u)) used += micro_batch(u).credit();
     }
     schedule_.peak_tokens = std::max(schedule_.peak_tokens, used);
   }
@@ -300,7 +305,7 @@ TEST(PipelineSchedule, StageZeroFusesTheLastBackwardAfterOlderWeightGradients) {
 
 TEST(PipelineSchedule, UnitUnderAPolicyIsFusedEverywhereAfterOlderWeightGradients) {
   PipelineLoad load = uniform_load(2, 3, 10, 10, 10);
-  load.units[1].fused = true;
+  load.micro_batches[1].fused = true;
   const PipelineSchedule schedule = schedule_pipeline(load);
   EXPECT_EQ(print(schedule),
             "stage 0 lane 0: F0@0-10 F1@10-20 F2@20-30 B0@30-40 W0@40-50 D1@70-90 D2@90-110\n"
@@ -320,29 +325,30 @@ TEST(PipelineSchedule, AdmissionWaitsForCreditOfEveryStage) {
 TEST(PipelineSchedule, TiedUnitRunsOnItsLanesInStep) {
   PipelineLoad load = uniform_load(1, 3, 10, 10, 10);
   load.lanes = 2;
-  load.units[1].lanes = 2;
-  load.units[2].first_lane = 1;
+  load.micro_batches[1].lanes = 2;
+  load.micro_batches[2].first_lane = 1;
   EXPECT_EQ(print(schedule_pipeline(load)),
             "stage 0 lane 0: F0@0-10 D0@10-30 F1@30-40 D1@40-60\n"
             "stage 0 lane 1: F1@30-40 D1@40-60 F2@60-70 D2@70-90\n"
             "makespan 90 peak 1\n");
 }
 
-// Three rounds: units 0 and 2, 1, 3. Unit 2's gradient is there at 12, but lane 2 runs the last round's
-// forward first, as a lane would whose units are the rounds; times are the units' own.
+// Three rounds: micro-batches 0 and 2, 1, 3. Micro-batch 2's gradient is there at 12, but lane 2 runs the
+// last round's forward first, as a lane would whose micro-batches are the rounds; times are the
+// micro-batches' own.
 TEST(PipelineSchedule, TiedLanesKeepInStep) {
   PipelineLoad load = uniform_load(2, 4, 10, 10, 10);
   load.lanes = 3;
-  load.units[0].lanes = 2;
-  load.units[1].lanes = 2;
-  load.units[2] = {.first_lane = 2,
-                   .tokens = 1,
-                   .forward_ns = {4, 4},
-                   .backward_input_ns = {4, 4},
-                   .backward_weight_ns = {4, 4},
-                   .transfer_ns = {0}};
-  load.units[3].first_lane = 1;
-  load.units[3].lanes = 2;
+  load.micro_batches[0].lanes = 2;
+  load.micro_batches[1].lanes = 2;
+  load.micro_batches[2] = {.first_lane = 2,
+                           .tokens = 1,
+                           .forward_ns = {4, 4},
+                           .backward_input_ns = {4, 4},
+                           .backward_weight_ns = {4, 4},
+                           .transfer_ns = {0}};
+  load.micro_batches[3].first_lane = 1;
+  load.micro_batches[3].lanes = 2;
   EXPECT_EQ(
       print(schedule_pipeline(load)),
       "stage 0 lane 0: F0@0-10 F1@10-20 B0@30-40 W0@40-50 B1@50-60 W1@60-70\n"
@@ -367,46 +373,50 @@ void check(const PipelineLoad& load, const PipelineSchedule& schedule, const std
         ASSERT_GE(cell.start_ns, free) << name;
         free = cell.end_ns;
         work += cell.end_ns - cell.start_ns;
-        if (cell.kind == CellKind::kForward) cells[{s, cell.unit, 'F'}] = cell;
-        if (is_backward(cell.kind)) cells[{s, cell.unit, 'B'}] = cell;
-        if (ends_unit(cell.kind)) cells[{s, cell.unit, 'W'}] = cell;
+        if (cell.kind == CellKind::kForward) cells[{s, cell.micro_batch, 'F'}] = cell;
+        if (is_backward(cell.kind)) cells[{s, cell.micro_batch, 'B'}] = cell;
+        if (ends_micro_batch(cell.kind)) cells[{s, cell.micro_batch, 'W'}] = cell;
       }
       busiest = std::max(busiest, work);
     }
   }
-  const auto first = static_cast<size_t>(load.units.empty() ? 0 : load.units[0].first_backward_stage);
-  ASSERT_EQ(cells.size(), (3 * stages - 2 * first) * load.units.size()) << name;
+  const auto first =
+      static_cast<size_t>(load.micro_batches.empty() ? 0 : load.micro_batches[0].first_backward_stage);
+  ASSERT_EQ(cells.size(), (3 * stages - 2 * first) * load.micro_batches.size()) << name;
   ASSERT_GE(schedule.makespan_ns, busiest) << name;
   ASSERT_LE(schedule.peak_tokens, load.credit_tokens) << name;
-  for (size_t u = 0; u < load.units.size(); ++u) {
-    const int unit = static_cast<int>(u);
+  for (size_t u = 0; u < load.micro_batches.size(); ++u) {
+    const int micro_batch = static_cast<int>(u);
     for (size_t s = 0; s < stages; ++s) {
-      const Cell& forward = cells.at({s, unit, 'F'});
+      const Cell& forward = cells.at({s, micro_batch, 'F'});
       if (s > 0) {
-        ASSERT_LE(cells.at({s - 1, unit, 'F'}).end_ns, forward.start_ns) << name;
+        ASSERT_LE(cells.at({s - 1, micro_batch, 'F'}).end_ns, forward.start_ns) << name;
       }
       if (s < first) continue;
-      const Cell& backward = cells.at({s, unit, 'B'});
-      const Cell& weight = cells.at({s, unit, 'W'});
+      const Cell& backward = cells.at({s, micro_batch, 'B'});
+      const Cell& weight = cells.at({s, micro_batch, 'W'});
       ASSERT_LE(forward.end_ns, backward.start_ns) << name;
       if (backward.kind == CellKind::kBackwardInput) {
         ASSERT_LE(backward.end_ns, weight.start_ns) << name;
       }
       if (s + 1 == stages) continue;
-      ASSERT_GE(cells.at({s + 1, unit, 'F'}).start_ns, forward.end_ns + load.units[u].transfer_ns[s]) << name;
-      ASSERT_LE(cells.at({s + 1, unit, 'B'}).end_ns + load.units[u].transfer_ns[s], backward.start_ns)
+      ASSERT_GE(cells.at({s + 1, micro_batch, 'F'}).start_ns,
+                forward.end_ns + load.micro_batches[u].transfer_ns[s])
+          << name;
+      ASSERT_LE(cells.at({s + 1, micro_batch, 'B'}).end_ns + load.micro_batches[u].transfer_ns[s],
+                backward.start_ns)
           << name;
     }
   }
 }
 
-// Tokens between the start of a unit's first forward and the end of its last weight gradient.
+// Tokens between the start of a micro-batch's first forward and the end of its last weight gradient.
 void check_credit(const PipelineLoad& load, const PipelineSchedule& schedule, const std::string& name) {
-  std::vector<int64_t> begin(load.units.size()), end(load.units.size(), 0);
+  std::vector<int64_t> begin(load.micro_batches.size()), end(load.micro_batches.size(), 0);
   for (const auto& stage : schedule.cells) {
     for (const auto& lane : stage) {
       for (const Cell& cell : lane) {
-        const auto u = static_cast<size_t>(cell.unit);
+        const auto u = static_cast<size_t>(cell.micro_batch);
         if (cell.kind == CellKind::kForward && &stage == &schedule.cells[0]) begin[u] = cell.start_ns;
         end[u] = std::max(end[u], cell.end_ns);
       }
@@ -415,10 +425,11 @@ void check_credit(const PipelineLoad& load, const PipelineSchedule& schedule, co
   for (int lane = 0; lane < load.lanes; ++lane) {
     for (const int64_t now : begin) {
       int64_t used = 0;
-      for (size_t u = 0; u < load.units.size(); ++u) {
-        const TimedUnit& unit = load.units[u];
-        const bool covers = lane >= unit.first_lane && lane < unit.first_lane + unit.lanes;
-        if (covers && begin[u] <= now && now < end[u]) used += unit.credit();
+      for (size_t u = 0; u < load.micro_batches.size(); ++u) {
+        const TimedMicroBatch& micro_batch = load.micro_batches[u];
+        const bool covers =
+            lane >= micro_batch.first_lane && lane < micro_batch.first_lane + micro_batch.lanes;
+        if (covers && begin[u] <= now && now < end[u]) used += micro_batch.credit();
       }
       ASSERT_LE(used, load.credit_tokens) << name;
     }
@@ -438,10 +449,10 @@ TEST(PipelineSchedule, RandomLoadsFinishInOrderAndWithinCredit) {
 
 TEST(PipelineSchedule, EqualMicroBatchesWithAmpleCreditBeatFusedOneForwardOneBackward) {
   for (int stages = 2; stages <= 6; ++stages) {
-    for (int units = 1; units <= 20; ++units) {
-      const PipelineSchedule schedule = schedule_pipeline(uniform_load(stages, units, 10, 11, 9));
-      EXPECT_LE(schedule.makespan_ns, (units + stages - 1) * 30)
-          << stages << " stages, " << units << " units";
+    for (int micro_batches = 1; micro_batches <= 20; ++micro_batches) {
+      const PipelineSchedule schedule = schedule_pipeline(uniform_load(stages, micro_batches, 10, 11, 9));
+      EXPECT_LE(schedule.makespan_ns, (micro_batches + stages - 1) * 30)
+          << stages << " stages, " << micro_batches << " units";
     }
   }
 }
@@ -449,11 +460,11 @@ TEST(PipelineSchedule, EqualMicroBatchesWithAmpleCreditBeatFusedOneForwardOneBac
 // Credit of as many micro-batches as stages is what one forward, one backward keeps in flight.
 TEST(PipelineSchedule, EqualMicroBatchesWithTightCreditBeatFusedOneForwardOneBackward) {
   for (int stages = 2; stages <= 8; ++stages) {
-    for (int units = 1; units <= 40; ++units) {
-      PipelineLoad load = uniform_load(stages, units, 10, 11, 9);
+    for (int micro_batches = 1; micro_batches <= 40; ++micro_batches) {
+      PipelineLoad load = uniform_load(stages, micro_batches, 10, 11, 9);
       load.credit_tokens = stages;
-      EXPECT_LE(schedule_pipeline(load).makespan_ns, (units + stages - 1) * 30)
-          << stages << " stages, " << units << " units";
+      EXPECT_LE(schedule_pipeline(load).makespan_ns, (micro_batches + stages - 1) * 30)
+          << stages << " stages, " << micro_batches << " units";
     }
   }
 }

@@ -9,7 +9,7 @@
 
 namespace sluice::schedule {
 
-int64_t Recurrence::makespan_ns(const UnitTable& table, std::span<const int> order, int lanes,
+int64_t Recurrence::makespan_ns(const MicroBatchTable& table, std::span<const int> order, int lanes,
                                 int64_t credit_tokens, int64_t limit_ns) {
   const bool bounded = lanes == 1 && table.stages() > 1 && limit_ns < kLate - 1;
   if (bounded && bound_.at_least_ns(table, order, credit_tokens) > limit_ns) return kLate;
@@ -20,8 +20,8 @@ int64_t Recurrence::makespan_ns(const UnitTable& table, std::span<const int> ord
   return late_ || end_ns > limit_ns ? kLate : end_ns;
 }
 
-PipelineSchedule Recurrence::schedule(const UnitTable& table, int lanes, int64_t credit_tokens) {
-  std::vector<int> order(static_cast<size_t>(table.units()));
+PipelineSchedule Recurrence::schedule(const MicroBatchTable& table, int lanes, int64_t credit_tokens) {
+  std::vector<int> order(static_cast<size_t>(table.micro_batches()));
   std::iota(order.begin(), order.end(), 0);
   PipelineSchedule schedule;
   schedule.cells.resize(static_cast<size_t>(table.stages()));
@@ -34,62 +34,65 @@ PipelineSchedule Recurrence::schedule(const UnitTable& table, int lanes, int64_t
   return schedule;
 }
 
-void Recurrence::read(const UnitTable& table, std::span<const int> order, int lanes, int64_t credit_tokens) {
+void Recurrence::read(const MicroBatchTable& table, std::span<const int> order, int lanes,
+                      int64_t credit_tokens) {
   stages_ = table.stages();
   lanes_ = lanes;
   credit_tokens_ = credit_tokens;
   late_ = false;
-  units_.clear();
+  micro_batches_.clear();
   for (const int row : order) {
-    const UnitTable::Head& head = table.head(row);
+    const MicroBatchTable::Head& head = table.head(row);
     SLUICE_ASSERT(
         head.first_lane >= 0 && head.lanes >= 1 && head.first_lane + head.lanes <= lanes,
         base::text("unit ", row, " lies on lanes ", head.first_lane, " + ", head.lanes, " of ", lanes));
-    units_.push_back({.cells = table.row(row).data(),
-                      .first_lane = head.first_lane,
-                      .lanes = head.lanes,
-                      .fused = head.fused,
-                      .first_backward_stage = head.first_backward_stage,
-                      .unfinished_stages = std::max(1, stages_ - head.first_backward_stage),
-                      .tokens = head.tokens});
+    micro_batches_.push_back({.cells = table.row(row).data(),
+                              .first_lane = head.first_lane,
+                              .lanes = head.lanes,
+                              .fused = head.fused,
+                              .first_backward_stage = head.first_backward_stage,
+                              .unfinished_stages = std::max(1, stages_ - head.first_backward_stage),
+                              .tokens = head.tokens});
   }
 }
 
-// Units follow each other on every lane, forward and backward at once.
+// Micro-batches follow each other on every lane, forward and backward at once.
 int64_t Recurrence::pass_one_stage() {
   ends_ns_.assign(static_cast<size_t>(lanes_), 0);
-  for (const Unit& unit : units_) {
-    const auto first = ends_ns_.begin() + unit.first_lane;
-    const int64_t start_ns = *std::max_element(first, first + unit.lanes);
-    std::fill_n(first, unit.lanes, start_ns + unit.cells[0].all_ns());
+  for (const Unit& micro_batch : micro_batches_) {
+    const auto first = ends_ns_.begin() + micro_batch.first_lane;
+    const int64_t start_ns = *std::max_element(first, first + micro_batch.lanes);
+    std::fill_n(first, micro_batch.lanes, start_ns + micro_batch.cells[0].all_ns());
   }
   return *std::ranges::max_element(ends_ns_);
 }
 
-// Each lane's units, which unit is the last of all its lanes, and which lanes units tie.
+// Each lane's micro-batches, which micro-batch is the last of all its lanes, and which lanes micro-batches
+// tie.
 void Recurrence::list_lanes() {
   lane_begin_.assign(static_cast<size_t>(lanes_) + 1, 0);
   tied_.assign(static_cast<size_t>(lanes_), 0);
-  for (const Unit& unit : units_) {
-    for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
+  for (const Unit& micro_batch : micro_batches_) {
+    for (int lane = micro_batch.first_lane; lane < micro_batch.first_lane + micro_batch.lanes; ++lane) {
       ++lane_begin_[static_cast<size_t>(lane) + 1];
-      if (lane + 1 < unit.first_lane + unit.lanes) tied_[static_cast<size_t>(lane)] = 1;
+      if (lane + 1 < micro_batch.first_lane + micro_batch.lanes) tied_[static_cast<size_t>(lane)] = 1;
     }
   }
   for (size_t lane = 0; lane < tied_.size(); ++lane) lane_begin_[lane + 1] += lane_begin_[lane];
-  lane_units_.resize(static_cast<size_t>(lane_begin_.back()));
-  for (size_t u = 0; u < units_.size(); ++u) {
-    for (int lane = units_[u].first_lane; lane < units_[u].first_lane + units_[u].lanes; ++lane) {
+  lane_micro_batches_.resize(static_cast<size_t>(lane_begin_.back()));
+  for (size_t u = 0; u < micro_batches_.size(); ++u) {
+    for (int lane = micro_batches_[u].first_lane;
+         lane < micro_batches_[u].first_lane + micro_batches_[u].lanes; ++lane) {
       int& reached = stations_[static_cast<size_t>(lane)].forwards_ready;
-      if (reached > 0) units_[static_cast<size_t>(unit_of(lane, reached - 1))].last = false;
-      lane_units_[static_cast<size_t>(lane_begin_[static_cast<size_t>(lane)] + reached++)] =
+      if (reached > 0) micro_batches_[static_cast<size_t>(unit_of(lane, reached - 1))].last = false;
+      lane_micro_batches_[static_cast<size_t>(lane_begin_[static_cast<size_t>(lane)] + reached++)] =
           static_cast<int>(u);
     }
   }
 }
 
-// Lanes that no unit ties to others, directly or through third ones, have a clock of their own: nothing on
-// them depends on the rest.
+// Lanes that no micro-batch ties to others, directly or through third ones, have a clock of their own:
+// nothing on them depends on the rest.
 int64_t Recurrence::run() {
   stations_.assign(static_cast<size_t>(stages_ * lanes_), Station{});
   used_tokens_.assign(static_cast<size_t>(lanes_), 0);
@@ -99,18 +102,18 @@ int64_t Recurrence::run() {
   waiting_.clear();
   woken_.clear();
   list_lanes();
-  weights_.resize(static_cast<size_t>(stages_) * lane_units_.size());
+  weights_.resize(static_cast<size_t>(stages_) * lane_micro_batches_.size());
   for (int s = 0; s < stages_ * lanes_; ++s) {
     stations_[static_cast<size_t>(s)].stage = s / lanes_;
     stations_[static_cast<size_t>(s)].lane = s % lanes_;
   }
-  for (size_t u = 0; u < units_.size(); ++u) {
-    SLUICE_ASSERT(
-        units_[u].tokens <= credit_tokens_,
-        base::text("unit ", u, " takes ", units_[u].tokens, " tokens, a lane's credit is ", credit_tokens_));
+  for (size_t u = 0; u < micro_batches_.size(); ++u) {
+    SLUICE_ASSERT(micro_batches_[u].tokens <= credit_tokens_,
+                  base::text("unit ", u, " takes ", micro_batches_[u].tokens, " tokens, a lane's credit is ",
+                             credit_tokens_));
     for (int stage = 0; stage < stages_; ++stage) {
       for (Station& station : stations_of(stage, static_cast<int>(u)))
-        station.remaining_ns += units_[u].cells[stage].all_ns();
+        station.remaining_ns += micro_batches_[u].cells[stage].all_ns();
     }
   }
   for (int first = 0; first < lanes_ && !late_;) {
@@ -122,42 +125,43 @@ int64_t Recurrence::run() {
     std::fill(ends_ns_.begin() + first, ends_ns_.begin() + end, now_ns_);
     first = end;
   }
-  for (const Unit& unit : units_)
-    SLUICE_ASSERT(late_ || unit.unfinished_stages == 0, "the pipeline stopped early");
+  for (const Unit& micro_batch : micro_batches_)
+    SLUICE_ASSERT(late_ || micro_batch.unfinished_stages == 0, "the pipeline stopped early");
   return *std::ranges::max_element(ends_ns_);
 }
 
-// Gives each unit of tied lanes its round. What the rounds take, as units of one lane: their longest cells
-// and most tokens.
-UnitTable Recurrence::find_rounds(int first_lane, int end_lane) {
-  UnitTable rounds(stages_);
+// Gives each micro-batch of tied lanes its round. What the rounds take, as micro-batches of one lane: their
+// longest cells and most tokens.
+MicroBatchTable Recurrence::find_rounds(int first_lane, int end_lane) {
+  MicroBatchTable rounds(stages_);
   std::vector<int> reached(static_cast<size_t>(end_lane - first_lane), 0);
-  for (Unit& unit : units_) {
-    if (unit.first_lane < first_lane || unit.first_lane >= end_lane) continue;
-    const auto first = reached.begin() + (unit.first_lane - first_lane);
-    unit.round = *std::max_element(first, first + unit.lanes);
-    std::fill_n(first, unit.lanes, unit.round + 1);
-    if (unit.round == rounds.units()) {
-      rounds.resize(unit.round + 1);
-      rounds.head(unit.round) = {.fused = true, .first_backward_stage = unit.first_backward_stage};
+  for (Unit& micro_batch : micro_batches_) {
+    if (micro_batch.first_lane < first_lane || micro_batch.first_lane >= end_lane) continue;
+    const auto first = reached.begin() + (micro_batch.first_lane - first_lane);
+    micro_batch.round = *std::max_element(first, first + micro_batch.lanes);
+    std::fill_n(first, micro_batch.lanes, micro_batch.round + 1);
+    if (micro_batch.round == rounds.micro_batches()) {
+      rounds.resize(micro_batch.round + 1);
+      rounds.head(micro_batch.round) = {.fused = true,
+                                        .first_backward_stage = micro_batch.first_backward_stage};
     }
-    UnitTable::Head& head = rounds.head(unit.round);
-    head.tokens = std::max(head.tokens, unit.tokens);
-    head.fused = head.fused && unit.fused;
-    const std::span<UnitTable::Cells> row = rounds.row(unit.round);
+    MicroBatchTable::Head& head = rounds.head(micro_batch.round);
+    head.tokens = std::max(head.tokens, micro_batch.tokens);
+    head.fused = head.fused && micro_batch.fused;
+    const std::span<MicroBatchTable::Cells> row = rounds.row(micro_batch.round);
     for (size_t stage = 0; stage < row.size(); ++stage) {
-      UnitTable::Cells& longest = row[stage];
-      const UnitTable::Cells& cells = unit.cells[stage];
-      const int64_t fused_ns = unit.fused ? cells.backward_weight_ns : 0;
+      MicroBatchTable::Cells& longest = row[stage];
+      const MicroBatchTable::Cells& cells = micro_batch.cells[stage];
+      const int64_t fused_ns = micro_batch.fused ? cells.backward_weight_ns : 0;
       longest.forward_ns = std::max(longest.forward_ns, cells.forward_ns);
       longest.backward_input_ns = std::max(longest.backward_input_ns, cells.backward_input_ns + fused_ns);
       longest.backward_weight_ns = std::max(longest.backward_weight_ns, cells.backward_weight_ns - fused_ns);
       longest.transfer_ns = std::max(longest.transfer_ns, cells.transfer_ns);
     }
   }
-  for (Unit& unit : units_) {
-    if (unit.first_lane >= first_lane && unit.first_lane < end_lane)
-      unit.last = unit.round + 1 == rounds.units();
+  for (Unit& micro_batch : micro_batches_) {
+    if (micro_batch.first_lane >= first_lane && micro_batch.first_lane < end_lane)
+      micro_batch.last = micro_batch.round + 1 == rounds.micro_batches();
   }
   return rounds;
 }
@@ -181,20 +185,20 @@ void Recurrence::run_lanes(int first_lane, int end_lane) {
   }
 }
 
-// A unit enters when it is next on all its lanes and its tokens fit the credit of each.
-bool Recurrence::admissible(int unit) const {
-  const Unit& of = at(unit);
+// A micro-batch enters when it is next on all its lanes and its tokens fit the credit of each.
+bool Recurrence::admissible(int micro_batch) const {
+  const Unit& of = at(micro_batch);
   for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
-    if (unit_of(lane, stations_[static_cast<size_t>(lane)].forwards_started) != unit) return false;
+    if (unit_of(lane, stations_[static_cast<size_t>(lane)].forwards_started) != micro_batch) return false;
     if (used_tokens_[static_cast<size_t>(lane)] + of.tokens > credit_tokens_) return false;
   }
   return true;
 }
 
-// Whether the next unit lacks credit and `unit` is the one that returns some first.
-bool Recurrence::credit_waits_for(int unit) const {
-  const Station& first = stations_[static_cast<size_t>(at(unit).first_lane)];
-  const bool oldest = unit == unit_of(first.lane, finished_[static_cast<size_t>(first.lane)]);
+// Whether the next micro-batch lacks credit and `micro_batch` is the one that returns some first.
+bool Recurrence::credit_waits_for(int micro_batch) const {
+  const Station& first = stations_[static_cast<size_t>(at(micro_batch).first_lane)];
+  const bool oldest = micro_batch == unit_of(first.lane, finished_[static_cast<size_t>(first.lane)]);
   if (!oldest || first.forwards_started == units_of(first.lane)) return false;
   const Unit& next = at(unit_of(first.lane, first.forwards_started));
   return used_tokens_[static_cast<size_t>(first.lane)] + next.tokens > credit_tokens_;
@@ -204,18 +208,18 @@ Recurrence::Choice Recurrence::choose_of_lane(const Station& station) {
   const bool weight_ready = station.weights_started < station.weights_ready;
   const int oldest_weight = weight_ready ? weight(station, station.weights_started) : -1;
   if (station.backwards_started < station.backwards_ready) {
-    const int unit = unit_of(station.lane, station.backwards_started);
-    if (!fused(station.stage, unit)) return {Kind::kBackwardInput, unit};
+    const int micro_batch = unit_of(station.lane, station.backwards_started);
+    if (!fused(station.stage, micro_batch)) return {Kind::kBackwardInput, micro_batch};
     if (weight_ready) return {Kind::kBackwardWeight, oldest_weight};
-    return {Kind::kBackward, unit};
+    return {Kind::kBackward, micro_batch};
   }
   if (station.stage > 0 && weight_ready && credit_waits_for(oldest_weight))
     return {Kind::kBackwardWeight, oldest_weight};
   if (station.forwards_started < station.forwards_ready) {
-    const int unit = unit_of(station.lane, station.forwards_started);
-    const bool turns_fused = station.stage + 1 == stages_ && fused(station.stage, unit);
+    const int micro_batch = unit_of(station.lane, station.forwards_started);
+    const bool turns_fused = station.stage + 1 == stages_ && fused(station.stage, micro_batch);
     if (turns_fused && weight_ready) return {Kind::kBackwardWeight, oldest_weight};
-    if (station.stage > 0 || admissible(unit)) return {Kind::kForward, unit};
+    if (station.stage > 0 || admissible(micro_batch)) return {Kind::kForward, micro_batch};
   }
   if (weight_ready) return {Kind::kBackwardWeight, oldest_weight};
   return {};
@@ -227,32 +231,33 @@ Recurrence::Choice Recurrence::choose_of_rounds(Station& station) {
   for (; station.rounds_cells < cells.size(); ++station.rounds_cells) {
     const Cell& cell = cells[station.rounds_cells];
     const auto next = [&](int started) {  // -1: it has been, or its lane has none of that round
-      const int unit = started < units_of(station.lane) ? unit_of(station.lane, started) : -1;
-      return unit >= 0 && at(unit).round == cell.unit ? unit : -1;
+      const int micro_batch = started < units_of(station.lane) ? unit_of(station.lane, started) : -1;
+      return micro_batch >= 0 && at(micro_batch).round == cell.micro_batch ? micro_batch : -1;
     };
     if (cell.kind == cost::CellKind::kForward) {
-      const int unit = next(station.forwards_started);
-      if (unit < 0) continue;
+      const int micro_batch = next(station.forwards_started);
+      if (micro_batch < 0) continue;
       const bool arrived = station.forwards_started < station.forwards_ready;
-      return arrived && (station.stage > 0 || admissible(unit)) ? Choice{Kind::kForward, unit} : Choice{};
+      return arrived && (station.stage > 0 || admissible(micro_batch)) ? Choice{Kind::kForward, micro_batch}
+                                                                       : Choice{};
     }
     if (cell.kind == cost::CellKind::kBackwardWeight) {
       if (station.weights_started == station.weights_ready) continue;
-      const int unit = weight(station, station.weights_started);
-      if (at(unit).round == cell.unit) return {Kind::kBackwardWeight, unit};
+      const int micro_batch = weight(station, station.weights_started);
+      if (at(micro_batch).round == cell.micro_batch) return {Kind::kBackwardWeight, micro_batch};
       continue;
     }
-    const int unit = next(station.backwards_started);
-    if (unit < 0) continue;
+    const int micro_batch = next(station.backwards_started);
+    if (micro_batch < 0) continue;
     if (station.backwards_started == station.backwards_ready) return {};
-    return {fused(station.stage, unit) ? Kind::kBackward : Kind::kBackwardInput, unit};
+    return {fused(station.stage, micro_batch) ? Kind::kBackward : Kind::kBackwardInput, micro_batch};
   }
   return {};
 }
 
-// A unit of several lanes starts when all of them are free and choose it. The first cell in the order of the
-// rounds that has not started is the choice of each of its lanes once it is ready, hence some lane can always
-// start.
+// A micro-batch of several lanes starts when all of them are free and choose it. The first cell in the order
+// of the rounds that has not started is the choice of each of its lanes once it is ready, hence some lane can
+// always start.
 void Recurrence::try_start(Station& station) {
   if (station.busy) return;
   const Choice choice = choose(station);
@@ -276,7 +281,7 @@ constexpr cost::CellKind kCellKinds[] = {cost::CellKind::kForward, cost::CellKin
 }  // namespace
 
 void Recurrence::start(int stage, const Choice& choice) {
-  const UnitTable::Cells& cell = at(choice.unit).cells[stage];
+  const MicroBatchTable::Cells& cell = at(choice.unit).cells[stage];
   int64_t duration_ns = 0;
   int Station::*started = nullptr;
   switch (choice.kind) {
@@ -309,8 +314,9 @@ void Recurrence::start(int stage, const Choice& choice) {
   push(now_ns_ + duration_ns, choice.kind, stage, choice.unit);
 }
 
-void Recurrence::push(int64_t time_ns, Kind kind, int stage, int unit) {
-  events_.push_back({.time_ns = time_ns, .order = next_order_++, .unit = unit, .stage = stage, .kind = kind});
+void Recurrence::push(int64_t time_ns, Kind kind, int stage, int micro_batch) {
+  events_.push_back(
+      {.time_ns = time_ns, .order = next_order_++, .unit = micro_batch, .stage = stage, .kind = kind});
   std::push_heap(events_.begin(), events_.end(), std::greater<>());
 }
 
@@ -343,8 +349,8 @@ void Recurrence::apply(const Event& event) {
   if (ends_here || event.kind == Kind::kBackward || event.kind == Kind::kBackwardWeight) finish(stage, unit);
 }
 
-void Recurrence::send(Kind kind, int stage, int unit) {
-  const Waiting transfer{.ready_ns = now_ns_, .unit = unit, .stage = stage, .kind = kind};
+void Recurrence::send(Kind kind, int stage, int micro_batch) {
+  const Waiting transfer{.ready_ns = now_ns_, .unit = micro_batch, .stage = stage, .kind = kind};
   waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), transfer), transfer);
 }
 
@@ -366,7 +372,7 @@ void Recurrence::start_transfers() {
   std::swap(waiting_, still_);
 }
 
-// Behind an older unit's on the same way and some of the same lanes.
+// Behind an older micro-batch's on the same way and some of the same lanes.
 bool Recurrence::is_behind(const Waiting& transfer) const {
   const Unit& own = at(transfer.unit);
   return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
@@ -376,7 +382,7 @@ bool Recurrence::is_behind(const Waiting& transfer) const {
   });
 }
 
-// If its stream is free at both ends, on all lanes of the unit.
+// If its stream is free at both ends, on all lanes of the micro-batch.
 bool Recurrence::start_transfer(const Waiting& transfer) {
   const size_t direction = transfer.kind == Kind::kUp ? 0 : 1;
   const int receiver = transfer.kind == Kind::kUp ? transfer.stage + 1 : transfer.stage - 1;
@@ -395,20 +401,20 @@ bool Recurrence::start_transfer(const Waiting& transfer) {
   return true;
 }
 
-void Recurrence::finish(int /*stage*/, int unit) {
-  Unit& of = units_[static_cast<size_t>(unit)];
+void Recurrence::finish(int /*stage*/, int micro_batch) {
+  Unit& of = micro_batches_[static_cast<size_t>(micro_batch)];
   if (--of.unfinished_stages > 0) return;
   for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
     used_tokens_[static_cast<size_t>(lane)] -= of.tokens;
     int& finished = finished_[static_cast<size_t>(lane)];
     while (finished < units_of(lane) && at(unit_of(lane, finished)).unfinished_stages == 0) ++finished;
   }
-  wake(0, unit);
+  wake(0, micro_batch);
 }
 
 // Whatever lets a cell start happens on one of its lanes; that another cell starts never does.
-void Recurrence::wake(int stage, int unit) {
-  for (Station& station : stations_of(stage, unit)) {
+void Recurrence::wake(int stage, int micro_batch) {
+  for (Station& station : stations_of(stage, micro_batch)) {
     if (!station.awake) woken_.push_back(&station);
     station.awake = true;
   }
@@ -424,8 +430,8 @@ void Recurrence::start_woken() {
 }
 
 PipelineSchedule schedule_pipeline(const PipelineLoad& load) {
-  UnitTable table(load.stages);
-  for (const TimedUnit& unit : load.units) table.append(unit);
+  MicroBatchTable table(load.stages);
+  for (const TimedMicroBatch& micro_batch : load.micro_batches) table.append(micro_batch);
   return Recurrence().schedule(table, load.lanes, load.credit_tokens);
 }
 

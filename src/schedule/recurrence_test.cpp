@@ -15,8 +15,8 @@ namespace {
 using base::Rng;
 
 // Loads with every mixture of tight and ample credit, no, short and long transfers, even and uneven stages,
-// cells that take no time, policies, backwards that end early, and on several lanes units of any widths among
-// those of one.
+// cells that take no time, policies, backwards that end early, and on several lanes micro-batches of any
+// widths among those of one.
 PipelineLoad random_load(uint64_t seed, bool one_lane) {
   Rng rng(seed, one_lane ? 11 : 12);
   PipelineLoad load{.stages = static_cast<int>(rng.between(1, 6)),
@@ -25,33 +25,35 @@ PipelineLoad random_load(uint64_t seed, bool one_lane) {
   const CellRange cells = draw_range(rng);
   const uint64_t fused = rng.below(3);  // of four; all of them: 4
   const uint64_t shared = rng.below(6);
-  for (int64_t units = rng.between(0, one_lane ? 25 : 50); units > 0; --units) {
-    TimedUnit unit{.first_lane = static_cast<int>(rng.below(static_cast<uint64_t>(load.lanes))),
-                   .tokens = rng.between(1, 100)};
-    unit.fused = rng.below(4) < (fused == 2 ? 4 : fused);
-    if (unit.fused && rng.below(2) == 0) unit.credit_tokens = rng.between(1, 100);
-    if (rng.below(6) < shared) unit.lanes = static_cast<int>(rng.between(1, load.lanes - unit.first_lane));
-    draw_cells(rng, load.stages, cells, unit);
-    load.units.push_back(unit);
+  for (int64_t micro_batches = rng.between(0, one_lane ? 25 : 50); micro_batches > 0; --micro_batches) {
+    TimedMicroBatch micro_batch{.first_lane = static_cast<int>(rng.below(static_cast<uint64_t>(load.lanes))),
+                                .tokens = rng.between(1, 100)};
+    micro_batch.fused = rng.below(4) < (fused == 2 ? 4 : fused);
+    if (micro_batch.fused && rng.below(2) == 0) micro_batch.credit_tokens = rng.between(1, 100);
+    if (rng.below(6) < shared)
+      micro_batch.lanes = static_cast<int>(rng.between(1, load.lanes - micro_batch.first_lane));
+    draw_cells(rng, load.stages, cells, micro_batch);
+    load.micro_batches.push_back(micro_batch);
   }
   if (rng.below(3) == 0) end_backwards(static_cast<int>(rng.between(1, load.stages)), load);
   return load;
 }
 
-UnitTable table_of(const PipelineLoad& load) {
-  UnitTable table(load.stages);
-  for (const TimedUnit& unit : load.units) table.append(unit);
+MicroBatchTable table_of(const PipelineLoad& load) {
+  MicroBatchTable table(load.stages);
+  for (const TimedMicroBatch& micro_batch : load.micro_batches) table.append(micro_batch);
   return table;
 }
 
-std::vector<int> all_of(const UnitTable& table) {
-  std::vector<int> order(static_cast<size_t>(table.units()));
+std::vector<int> all_of(const MicroBatchTable& table) {
+  std::vector<int> order(static_cast<size_t>(table.micro_batches()));
   std::iota(order.begin(), order.end(), 0);
   return order;
 }
 
 bool same(const Cell& a, const Cell& b) {
-  return a.kind == b.kind && a.unit == b.unit && a.start_ns == b.start_ns && a.end_ns == b.end_ns;
+  return a.kind == b.kind && a.micro_batch == b.micro_batch && a.start_ns == b.start_ns &&
+         a.end_ns == b.end_ns;
 }
 
 void expect_same(const PipelineSchedule& found, const PipelineSchedule& expected, uint64_t seed) {
@@ -74,7 +76,7 @@ TEST(Recurrence, EveryCellAndEveryTimeIsTheReferences) {
     const PipelineLoad load = random_load(seed, seed % 2 == 0);
     const PipelineSchedule expected = reference_schedule(load);
     ASSERT_NO_FATAL_FAILURE(expect_same(schedule_pipeline(load), expected, seed));
-    const UnitTable table = table_of(load);
+    const MicroBatchTable table = table_of(load);
     const std::vector<int> order = all_of(table);
     const int64_t end_ns = expected.makespan_ns;
     const auto within = [&](int64_t limit_ns) {
@@ -96,17 +98,17 @@ TEST(Recurrence, TakesUnitsInTheOrderAsked) {
   Recurrence recurrence;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     PipelineLoad load = random_load(seed, true);
-    const UnitTable table = table_of(load);
+    const MicroBatchTable table = table_of(load);
     std::vector<int> order = all_of(table);
     std::ranges::reverse(order);
-    std::ranges::reverse(load.units);
+    std::ranges::reverse(load.micro_batches);
     ASSERT_EQ(recurrence.makespan_ns(table, order, 1, load.credit_tokens),
               reference_schedule(load).makespan_ns);
   }
 }
 
 TEST(Recurrence, OneStageNeverWaitsForCredit) {
-  UnitTable table(1);
+  MicroBatchTable table(1);
   table.append({.tokens = 90, .forward_ns = {3}, .backward_input_ns = {4}, .backward_weight_ns = {5}});
   EXPECT_EQ(Recurrence().makespan_ns(table, all_of(table), 2, 50), 12);
 }

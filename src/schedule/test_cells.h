@@ -22,22 +22,22 @@ inline CellRange draw_range(base::Rng& rng) {
   return {least_ns, most_ns, std::array<int64_t, 3>{0, 5, 80}[static_cast<size_t>(rng.below(3))]};
 }
 
-// Gives the unit a cell of each kind on every stage, and the transfers between them.
-inline void draw_cells(base::Rng& rng, int stages, const CellRange& range, TimedUnit& unit) {
+// Gives the micro-batch a cell of each kind on every stage, and the transfers between them.
+inline void draw_cells(base::Rng& rng, int stages, const CellRange& range, TimedMicroBatch& micro_batch) {
   for (int stage = 0; stage < stages; ++stage) {
-    unit.forward_ns.push_back(rng.between(range.least_ns, range.most_ns));
-    unit.backward_input_ns.push_back(rng.between(range.least_ns, range.most_ns));
-    unit.backward_weight_ns.push_back(rng.between(range.least_ns, range.most_ns));
-    if (stage > 0) unit.transfer_ns.push_back(rng.between(0, range.most_transfer_ns));
+    micro_batch.forward_ns.push_back(rng.between(range.least_ns, range.most_ns));
+    micro_batch.backward_input_ns.push_back(rng.between(range.least_ns, range.most_ns));
+    micro_batch.backward_weight_ns.push_back(rng.between(range.least_ns, range.most_ns));
+    if (stage > 0) micro_batch.transfer_ns.push_back(rng.between(0, range.most_transfer_ns));
   }
 }
 
-// Leaves all units of a load without backwards below a stage, perhaps on every one.
+// Leaves all micro-batches of a load without backwards below a stage, perhaps on every one.
 inline void end_backwards(int first_backward_stage, PipelineLoad& load) {
-  for (TimedUnit& unit : load.units) {
-    unit.first_backward_stage = first_backward_stage;
-    std::fill_n(unit.backward_input_ns.begin(), first_backward_stage, 0);
-    std::fill_n(unit.backward_weight_ns.begin(), first_backward_stage, 0);
+  for (TimedMicroBatch& micro_batch : load.micro_batches) {
+    micro_batch.first_backward_stage = first_backward_stage;
+    std::fill_n(micro_batch.backward_input_ns.begin(), first_backward_stage, 0);
+    std::fill_n(micro_batch.backward_weight_ns.begin(), first_backward_stage, 0);
   }
 }
 

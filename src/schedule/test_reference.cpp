@@ -13,23 +13,23 @@ namespace {
 
 using cost::CellKind;
 
-// Units in the order they become ready; each lane's are in the order of injection, because links and stages
-// keep it.
+// Micro-batches in the order they become ready; each lane's are in the order of injection, because links and
+// stages keep it.
 class ReadyQueue {
  public:
-  void push(int unit) { units_.push_back(unit); }
+  void push(int micro_batch) { micro_batches_.push_back(micro_batch); }
   void pop() { ++front_; }
-  bool empty() const { return front_ == units_.size(); }
-  int front() const { return units_[front_]; }
+  bool empty() const { return front_ == micro_batches_.size(); }
+  int front() const { return micro_batches_[front_]; }
 
  private:
-  std::vector<int> units_;
+  std::vector<int> micro_batches_;
   size_t front_ = 0;
 };
 
 struct Choice {
   CellKind kind = CellKind::kForward;
-  int unit = -1;  // -1: nothing to do
+  int micro_batch = -1;  // -1: nothing to do
 };
 
 // What stands between a lane's stage and its next cell.
@@ -46,8 +46,8 @@ struct LaneStage {
 };
 
 struct Lane {
-  std::vector<int> units;  // in the order of injection
-  size_t oldest = 0;       // in flight, as an index of these
+  std::vector<int> micro_batches;  // in the order of injection
+  size_t oldest = 0;               // in flight, as an index of these
   int64_t used_tokens = 0;
 };
 
@@ -60,21 +60,21 @@ struct Event {
   EventKind kind = EventKind::kCellEnd;
   CellKind cell = CellKind::kForward;
   int stage = 0;
-  int unit = 0;
+  int micro_batch = 0;
   bool operator>(const Event& other) const {
     return std::tie(time_ns, order) > std::tie(other.time_ns, other.order);
   }
 };
 
-// A transfer that waits for its streams, from `stage` to the stage above (forward) or below. A unit crosses
-// one boundary at a time, so time and unit order all of them.
+// A transfer that waits for its streams, from `stage` to the stage above (forward) or below. A micro-batch
+// crosses one boundary at a time, so time and micro-batch order all of them.
 struct Waiting {
   int64_t ready_ns = 0;
-  int unit = 0;
+  int micro_batch = 0;
   int stage = 0;
   EventKind direction = EventKind::kForwardArrival;
   bool operator<(const Waiting& other) const {
-    return std::tie(ready_ns, unit) < std::tie(other.ready_ns, other.unit);
+    return std::tie(ready_ns, micro_batch) < std::tie(other.ready_ns, other.micro_batch);
   }
 };
 
@@ -85,28 +85,30 @@ class Simulation {
 
  private:
   int last_stage() const { return load_.stages - 1; }
-  const TimedUnit& unit_at(int unit) const { return load_.units[static_cast<size_t>(unit)]; }
+  const TimedMicroBatch& micro_batch_at(int micro_batch) const {
+    return load_.micro_batches[static_cast<size_t>(micro_batch)];
+  }
   LaneStage& place(int stage, int lane) {
     return places_[static_cast<size_t>(stage) * static_cast<size_t>(load_.lanes) + static_cast<size_t>(lane)];
   }
   template <typename Action>
-  void for_each_lane(int unit, Action action) {
-    const TimedUnit& of = unit_at(unit);
+  void for_each_lane(int micro_batch, Action action) {
+    const TimedMicroBatch& of = micro_batch_at(micro_batch);
     for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) action(lane);
   }
-  bool fused(int stage, int unit) const {
-    const TimedUnit& of = unit_at(unit);
+  bool fused(int stage, int micro_batch) const {
+    const TimedMicroBatch& of = micro_batch_at(micro_batch);
     return of.first_backward_stage >= last_stage() || of.fused ||
-           (stage == of.first_backward_stage && final_[static_cast<size_t>(unit)]);
+           (stage == of.first_backward_stage && final_[static_cast<size_t>(micro_batch)]);
   }
-  int64_t duration_ns(int stage, int unit, CellKind kind) const;
+  int64_t duration_ns(int stage, int micro_batch, CellKind kind) const;
 
-  void schedule_event(int64_t time_ns, EventKind kind, CellKind cell, int stage, int unit) {
-    events_.push({time_ns, next_order_++, kind, cell, stage, unit});
+  void schedule_event(int64_t time_ns, EventKind kind, CellKind cell, int stage, int micro_batch) {
+    events_.push({time_ns, next_order_++, kind, cell, stage, micro_batch});
   }
   void apply(const Event& event);
   void end_cell(const Event& event);
-  void send(int stage, int unit, EventKind direction);
+  void send(int stage, int micro_batch, EventKind direction);
   bool start_transfer(const Waiting& transfer);
   int64_t& arrived_ns(const Waiting& transfer, int lane) {
     LaneStage& at = place(transfer.stage, lane);
@@ -115,15 +117,15 @@ class Simulation {
   }
   void await_those_before();
   void start_transfers();
-  void finish(int unit);
-  void wake(int stage, int unit);
+  void finish(int micro_batch);
+  void wake(int stage, int micro_batch);
   void start_woken();
   PipelineLoad rounds_of(int first_lane, int end_lane);
   void keep_in_step(int first_lane, int end_lane);
   void run_from(int first_lane, int end_lane);
 
-  bool admissible(int unit);
-  bool credit_waits_for(int unit);
+  bool admissible(int micro_batch);
+  bool credit_waits_for(int micro_batch);
   Choice next_in_step(int stage, int lane);
   Choice choose(int stage, int lane);
   bool try_start(int stage, int lane);
@@ -132,10 +134,10 @@ class Simulation {
   const PipelineLoad& load_;
   std::vector<LaneStage> places_;  // by stage, then lane
   std::vector<Lane> lanes_;
-  std::vector<bool> final_;             // the last unit of its lane, or one of the last round
-  std::vector<int> round_;              // by unit
-  std::vector<int> unfinished_stages_;  // by unit
-  std::vector<bool> tied_;              // by lane: a unit lies on it and the next
+  std::vector<bool> final_;             // the last micro-batch of its lane, or one of the last round
+  std::vector<int> round_;              // by micro-batch
+  std::vector<int> unfinished_stages_;  // by micro-batch
+  std::vector<bool> tied_;              // by lane: a micro-batch lies on it and the next
   std::vector<bool> awake_;             // by place: something may start there
   std::vector<size_t> woken_;           // the places that are awake
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
@@ -155,36 +157,38 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
   lanes_.resize(lanes);
   tied_.resize(lanes, false);
   awake_.resize(stages * lanes, false);
-  final_.resize(load.units.size(), true);
-  round_.resize(load.units.size(), 0);
-  unfinished_stages_.resize(load.units.size(), load.stages);
+  final_.resize(load.micro_batches.size(), true);
+  round_.resize(load.micro_batches.size(), 0);
+  unfinished_stages_.resize(load.micro_batches.size(), load.stages);
   schedule_.cells.resize(stages);
   for (auto& stage : schedule_.cells) stage.resize(lanes);
 
-  std::vector<int> last_unit(lanes, -1);
-  for (int u = 0; u < static_cast<int>(load.units.size()); ++u) {
-    const TimedUnit& unit = unit_at(u);
-    if (unit.first_backward_stage > 0)
-      unfinished_stages_[static_cast<size_t>(u)] = std::max(1, load.stages - unit.first_backward_stage);
-    SLUICE_ASSERT(
-        unit.first_lane >= 0 && unit.lanes >= 1 && unit.first_lane + unit.lanes <= load.lanes,
-        base::text("unit ", u, " lies on lanes ", unit.first_lane, " + ", unit.lanes, " of ", lanes));
-    SLUICE_ASSERT(
-        unit.credit() <= load.credit_tokens,
-        base::text("unit ", u, " takes ", unit.credit(), " tokens, a lane's credit is ", load.credit_tokens));
+  std::vector<int> last_micro_batch(lanes, -1);
+  for (int u = 0; u < static_cast<int>(load.micro_batches.size()); ++u) {
+    const TimedMicroBatch& micro_batch = micro_batch_at(u);
+    if (micro_batch.first_backward_stage > 0)
+      unfinished_stages_[static_cast<size_t>(u)] =
+          std::max(1, load.stages - micro_batch.first_backward_stage);
+    SLUICE_ASSERT(micro_batch.first_lane >= 0 && micro_batch.lanes >= 1 &&
+                      micro_batch.first_lane + micro_batch.lanes <= load.lanes,
+                  base::text("unit ", u, " lies on lanes ", micro_batch.first_lane, " + ", micro_batch.lanes,
+                             " of ", lanes));
+    SLUICE_ASSERT(micro_batch.credit() <= load.credit_tokens,
+                  base::text("unit ", u, " takes ", micro_batch.credit(), " tokens, a lane's credit is ",
+                             load.credit_tokens));
     for_each_lane(u, [&](int lane) {
-      int& last = last_unit[static_cast<size_t>(lane)];
+      int& last = last_micro_batch[static_cast<size_t>(lane)];
       if (last >= 0) final_[static_cast<size_t>(last)] = false;
       last = u;
-      lanes_[static_cast<size_t>(lane)].units.push_back(u);
+      lanes_[static_cast<size_t>(lane)].micro_batches.push_back(u);
       place(0, lane).forward.push(u);
-      if (lane + 1 < unit.first_lane + unit.lanes) tied_[static_cast<size_t>(lane)] = true;
+      if (lane + 1 < micro_batch.first_lane + micro_batch.lanes) tied_[static_cast<size_t>(lane)] = true;
     });
   }
 }
 
-int64_t Simulation::duration_ns(int stage, int unit, CellKind kind) const {
-  const TimedUnit& of = unit_at(unit);
+int64_t Simulation::duration_ns(int stage, int micro_batch, CellKind kind) const {
+  const TimedMicroBatch& of = micro_batch_at(micro_batch);
   const auto s = static_cast<size_t>(stage);
   switch (kind) {
     case CellKind::kForward: return of.forward_ns[s];
@@ -195,38 +199,38 @@ int64_t Simulation::duration_ns(int stage, int unit, CellKind kind) const {
   SLUICE_ASSERT(false, "unknown cell kind");
 }
 
-// A unit enters when it is next on all its lanes and its tokens fit the credit of each.
-bool Simulation::admissible(int unit) {
+// A micro-batch enters when it is next on all its lanes and its tokens fit the credit of each.
+bool Simulation::admissible(int micro_batch) {
   bool fits = true;
-  for_each_lane(unit, [&](int lane) {
+  for_each_lane(micro_batch, [&](int lane) {
     const int64_t used = lanes_[static_cast<size_t>(lane)].used_tokens;
-    fits = fits && place(0, lane).forward.front() == unit &&
-           used + unit_at(unit).credit() <= load_.credit_tokens;
+    fits = fits && place(0, lane).forward.front() == micro_batch &&
+           used + micro_batch_at(micro_batch).credit() <= load_.credit_tokens;
   });
   return fits;
 }
 
-// Whether the next unit of its lane lacks credit and `unit` is the one that returns some first.
-bool Simulation::credit_waits_for(int unit) {
-  const int first = unit_at(unit).first_lane;
+// Whether the next micro-batch of its lane lacks credit and `micro_batch` is the one that returns some first.
+bool Simulation::credit_waits_for(int micro_batch) {
+  const int first = micro_batch_at(micro_batch).first_lane;
   const Lane& lane = lanes_[static_cast<size_t>(first)];
   const ReadyQueue& next = place(0, first).forward;
-  return unit == lane.units[lane.oldest] && !next.empty() &&
-         lane.used_tokens + unit_at(next.front()).credit() > load_.credit_tokens;
+  return micro_batch == lane.micro_batches[lane.oldest] && !next.empty() &&
+         lane.used_tokens + micro_batch_at(next.front()).credit() > load_.credit_tokens;
 }
 
 // What stands next on a lane that is tied to others, when it is ready.
 Choice Simulation::next_in_step(int stage, int lane) {
   LaneStage& at = place(stage, lane);
   const Choice next = at.in_step.empty() ? Choice{} : at.in_step.back();
-  if (next.unit < 0) return next;
+  if (next.micro_batch < 0) return next;
   const bool forward = next.kind == CellKind::kForward;
   const ReadyQueue& queue = forward                                  ? at.forward
                             : next.kind == CellKind::kBackwardWeight ? at.weight
                                                                      : at.backward;
-  const bool ready = !queue.empty() && queue.front() == next.unit;
+  const bool ready = !queue.empty() && queue.front() == next.micro_batch;
   const bool enters = forward && stage == 0;
-  return ready && (!enters || admissible(next.unit)) ? next : Choice{};
+  return ready && (!enters || admissible(next.micro_batch)) ? next : Choice{};
 }
 
 // A fused backward waits for the weight gradients that are left on its stage, on the last one its forward
@@ -235,9 +239,9 @@ Choice Simulation::choose(int stage, int lane) {
   LaneStage& at = place(stage, lane);
   if (tied_run_) return next_in_step(stage, lane);
   if (!at.backward.empty()) {
-    const int unit = at.backward.front();
-    if (!fused(stage, unit)) return {CellKind::kBackwardInput, unit};
-    if (at.weight.empty()) return {CellKind::kBackward, unit};
+    const int micro_batch = at.backward.front();
+    if (!fused(stage, micro_batch)) return {CellKind::kBackwardInput, micro_batch};
+    if (at.weight.empty()) return {CellKind::kBackward, micro_batch};
     return {CellKind::kBackwardWeight, at.weight.front()};
   }
   if (stage > 0 && !at.weight.empty() && credit_waits_for(at.weight.front())) {
@@ -252,28 +256,28 @@ Choice Simulation::choose(int stage, int lane) {
   return {};
 }
 
-// A tied unit starts when all its lanes are free and choose it.
+// A tied micro-batch starts when all its lanes are free and choose it.
 bool Simulation::try_start(int stage, int lane) {
   if (place(stage, lane).busy) return false;
   const Choice choice = choose(stage, lane);
-  if (choice.unit < 0) return false;
+  if (choice.micro_batch < 0) return false;
   bool together = true;
-  for_each_lane(choice.unit, [&](int other) {
+  for_each_lane(choice.micro_batch, [&](int other) {
     if (other == lane || !together) return;
     if (place(stage, other).busy) {
       together = false;
       return;
     }
     const Choice of_other = choose(stage, other);
-    together = of_other.unit == choice.unit && of_other.kind == choice.kind;
+    together = of_other.micro_batch == choice.micro_batch && of_other.kind == choice.kind;
   });
   if (together) start(stage, choice);
   return together;
 }
 
 void Simulation::start(int stage, Choice choice) {
-  const int64_t end_ns = now_ns_ + duration_ns(stage, choice.unit, choice.kind);
-  for_each_lane(choice.unit, [&](int lane) {
+  const int64_t end_ns = now_ns_ + duration_ns(stage, choice.micro_batch, choice.kind);
+  for_each_lane(choice.micro_batch, [&](int lane) {
     LaneStage& at = place(stage, lane);
     at.busy = true;
     if (tied_run_) at.in_step.pop_back();
@@ -286,21 +290,21 @@ void Simulation::start(int stage, Choice choice) {
     }
     if (stage == 0 && choice.kind == CellKind::kForward) {
       int64_t& used = lanes_[static_cast<size_t>(lane)].used_tokens;
-      used += unit_at(choice.unit).credit();
+      used += micro_batch_at(choice.micro_batch).credit();
       schedule_.peak_tokens = std::max(schedule_.peak_tokens, used);
     }
     schedule_.cells[static_cast<size_t>(stage)][static_cast<size_t>(lane)].push_back(
-        {choice.kind, choice.unit, now_ns_, end_ns});
+        {choice.kind, choice.micro_batch, now_ns_, end_ns});
   });
-  schedule_event(end_ns, EventKind::kCellEnd, choice.kind, stage, choice.unit);
+  schedule_event(end_ns, EventKind::kCellEnd, choice.kind, stage, choice.micro_batch);
 }
 
-void Simulation::send(int stage, int unit, EventKind direction) {
-  const Waiting transfer{now_ns_, unit, stage, direction};
+void Simulation::send(int stage, int micro_batch, EventKind direction) {
+  const Waiting transfer{now_ns_, micro_batch, stage, direction};
   waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), transfer), transfer);
 }
 
-// Starts a transfer if its stream is free at both ends, on all lanes of the unit.
+// Starts a transfer if its stream is free at both ends, on all lanes of the micro-batch.
 bool Simulation::start_transfer(const Waiting& transfer) {
   const bool forward = transfer.direction == EventKind::kForwardArrival;
   const int receiver = forward ? transfer.stage + 1 : transfer.stage - 1;
@@ -309,26 +313,26 @@ bool Simulation::start_transfer(const Waiting& transfer) {
     return forward ? at.activation_free_ns : at.gradient_free_ns;
   };
   bool free = true;
-  for_each_lane(transfer.unit, [&](int lane) {
+  for_each_lane(transfer.micro_batch, [&](int lane) {
     free = free && std::max(free_ns(transfer.stage, lane), free_ns(receiver, lane)) <= now_ns_;
   });
   if (!free) return false;
   const auto boundary = static_cast<size_t>(std::min(transfer.stage, receiver));
-  const int64_t end_ns = now_ns_ + unit_at(transfer.unit).transfer_ns[boundary];
-  for_each_lane(transfer.unit, [&](int lane) {
+  const int64_t end_ns = now_ns_ + micro_batch_at(transfer.micro_batch).transfer_ns[boundary];
+  for_each_lane(transfer.micro_batch, [&](int lane) {
     free_ns(transfer.stage, lane) = end_ns;
     free_ns(receiver, lane) = end_ns;
     if (load_.lanes > 1) arrived_ns(transfer, lane) = end_ns;
   });
-  schedule_event(end_ns, transfer.direction, CellKind::kForward, receiver, transfer.unit);
+  schedule_event(end_ns, transfer.direction, CellKind::kForward, receiver, transfer.micro_batch);
   return true;
 }
 
-// A transfer of a tied unit may wait for one lane while another is free; the units behind it do not overtake:
-// on several lanes a transfer is ready only when those before it on its lanes have arrived.
+// A transfer of a tied micro-batch may wait for one lane while another is free; the micro-batches behind it
+// do not overtake: on several lanes a transfer is ready only when those before it on its lanes have arrived.
 void Simulation::await_those_before() {
   for (Waiting& transfer : waiting_) {
-    for_each_lane(transfer.unit, [&](int lane) {
+    for_each_lane(transfer.micro_batch, [&](int lane) {
       transfer.ready_ns = std::max(transfer.ready_ns, arrived_ns(transfer, lane));
     });
   }
@@ -341,9 +345,9 @@ void Simulation::start_transfers() {
   for (const Waiting& transfer : waiting_) {
     const bool behind =
         load_.lanes > 1 && std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
-          const TimedUnit& a = unit_at(other.unit);
-          const TimedUnit& b = unit_at(transfer.unit);
-          return other.unit < transfer.unit && other.stage == transfer.stage &&
+          const TimedMicroBatch& a = micro_batch_at(other.micro_batch);
+          const TimedMicroBatch& b = micro_batch_at(transfer.micro_batch);
+          return other.micro_batch < transfer.micro_batch && other.stage == transfer.stage &&
                  other.direction == transfer.direction && a.first_lane < b.first_lane + b.lanes &&
                  b.first_lane < a.first_lane + a.lanes;
         });
@@ -352,20 +356,21 @@ void Simulation::start_transfers() {
   waiting_ = std::move(still);
 }
 
-void Simulation::finish(int unit) {
-  if (--unfinished_stages_[static_cast<size_t>(unit)] > 0) return;
-  for_each_lane(unit, [&](int lane) {
+void Simulation::finish(int micro_batch) {
+  if (--unfinished_stages_[static_cast<size_t>(micro_batch)] > 0) return;
+  for_each_lane(micro_batch, [&](int lane) {
     Lane& at = lanes_[static_cast<size_t>(lane)];
-    at.used_tokens -= unit_at(unit).credit();
+    at.used_tokens -= micro_batch_at(micro_batch).credit();
     const auto finished = [&](int of) { return unfinished_stages_[static_cast<size_t>(of)] == 0; };
-    at.oldest = static_cast<size_t>(std::ranges::find_if_not(at.units, finished) - at.units.begin());
+    at.oldest =
+        static_cast<size_t>(std::ranges::find_if_not(at.micro_batches, finished) - at.micro_batches.begin());
   });
-  wake(0, unit);
+  wake(0, micro_batch);
 }
 
 // Whatever lets a cell start happens on one of its lanes; that another cell starts never does.
-void Simulation::wake(int stage, int unit) {
-  for_each_lane(unit, [&](int lane) {
+void Simulation::wake(int stage, int micro_batch) {
+  for_each_lane(micro_batch, [&](int lane) {
     const size_t at = static_cast<size_t>(stage) * lanes_.size() + static_cast<size_t>(lane);
     if (!awake_[at]) woken_.push_back(at);
     awake_[at] = true;
@@ -382,8 +387,8 @@ void Simulation::start_woken() {
 }
 
 void Simulation::end_cell(const Event& event) {
-  const auto [stage, unit] = std::pair(event.stage, event.unit);
-  const int first_backward_stage = unit_at(unit).first_backward_stage;
+  const auto [stage, unit] = std::pair(event.stage, event.micro_batch);
+  const int first_backward_stage = micro_batch_at(unit).first_backward_stage;
   for_each_lane(unit, [&](int lane) { place(stage, lane).busy = false; });
   switch (event.cell) {
     case CellKind::kForward:
@@ -408,20 +413,22 @@ void Simulation::end_cell(const Event& event) {
 }
 
 void Simulation::apply(const Event& event) {
-  wake(event.stage, event.unit);
+  wake(event.stage, event.micro_batch);
   switch (event.kind) {
     case EventKind::kCellEnd: end_cell(event); return;
     case EventKind::kForwardArrival:
-      for_each_lane(event.unit, [&](int lane) { place(event.stage, lane).forward.push(event.unit); });
+      for_each_lane(event.micro_batch,
+                    [&](int lane) { place(event.stage, lane).forward.push(event.micro_batch); });
       return;
     case EventKind::kBackwardArrival:
-      for_each_lane(event.unit, [&](int lane) { place(event.stage, lane).backward.push(event.unit); });
+      for_each_lane(event.micro_batch,
+                    [&](int lane) { place(event.stage, lane).backward.push(event.micro_batch); });
       return;
   }
 }
 
-// Lanes that no unit ties to others, directly or through third ones, have a clock of their own: nothing on
-// them depends on the rest.
+// Lanes that no micro-batch ties to others, directly or through third ones, have a clock of their own:
+// nothing on them depends on the rest.
 PipelineSchedule Simulation::run() {
   for (int lane = 0; lane < load_.lanes;) {
     int end = lane + 1;
@@ -435,35 +442,36 @@ PipelineSchedule Simulation::run() {
   return std::move(schedule_);
 }
 
-// Each unit in the first round behind those before it on its lanes; a round takes what its longest take.
+// Each micro-batch in the first round behind those before it on its lanes; a round takes what its longest
+// take.
 PipelineLoad Simulation::rounds_of(int first_lane, int end_lane) {
   PipelineLoad rounds{.stages = load_.stages, .credit_tokens = load_.credit_tokens};
   std::vector<int> reached(lanes_.size(), 0);
-  for (int u = 0; u < static_cast<int>(load_.units.size()); ++u) {
-    const TimedUnit& unit = unit_at(u);
-    if (unit.first_lane < first_lane || unit.first_lane >= end_lane) continue;
+  for (int u = 0; u < static_cast<int>(load_.micro_batches.size()); ++u) {
+    const TimedMicroBatch& micro_batch = micro_batch_at(u);
+    if (micro_batch.first_lane < first_lane || micro_batch.first_lane >= end_lane) continue;
     int& round = round_[static_cast<size_t>(u)];
     for_each_lane(u, [&](int lane) { round = std::max(round, reached[static_cast<size_t>(lane)]); });
     for_each_lane(u, [&](int lane) { reached[static_cast<size_t>(lane)] = round + 1; });
     const auto stages = static_cast<size_t>(load_.stages);
-    if (round == std::ssize(rounds.units)) {
-      rounds.units.push_back({.fused = true,
-                              .first_backward_stage = unit.first_backward_stage,
-                              .forward_ns = std::vector<int64_t>(stages, 0),
-                              .backward_input_ns = std::vector<int64_t>(stages, 0),
-                              .backward_weight_ns = std::vector<int64_t>(stages, 0),
-                              .transfer_ns = std::vector<int64_t>(stages - 1, 0)});
+    if (round == std::ssize(rounds.micro_batches)) {
+      rounds.micro_batches.push_back({.fused = true,
+                                      .first_backward_stage = micro_batch.first_backward_stage,
+                                      .forward_ns = std::vector<int64_t>(stages, 0),
+                                      .backward_input_ns = std::vector<int64_t>(stages, 0),
+                                      .backward_weight_ns = std::vector<int64_t>(stages, 0),
+                                      .transfer_ns = std::vector<int64_t>(stages - 1, 0)});
     }
-    TimedUnit& of = rounds.units[static_cast<size_t>(round)];
-    of.tokens = std::max(of.tokens, unit.credit());
-    of.fused = of.fused && unit.fused;
+    TimedMicroBatch& of = rounds.micro_batches[static_cast<size_t>(round)];
+    of.tokens = std::max(of.tokens, micro_batch.credit());
+    of.fused = of.fused && micro_batch.fused;
     const auto raise = [](int64_t& to, int64_t ns) { to = std::max(to, ns); };
     for (size_t s = 0; s < stages; ++s) {
-      raise(of.forward_ns[s], unit.forward_ns[s]);
+      raise(of.forward_ns[s], micro_batch.forward_ns[s]);
       raise(of.backward_input_ns[s],
-            unit.backward_input_ns[s] + (unit.fused ? unit.backward_weight_ns[s] : 0));
-      if (!unit.fused) raise(of.backward_weight_ns[s], unit.backward_weight_ns[s]);
-      if (s + 1 < stages) raise(of.transfer_ns[s], unit.transfer_ns[s]);
+            micro_batch.backward_input_ns[s] + (micro_batch.fused ? micro_batch.backward_weight_ns[s] : 0));
+      if (!micro_batch.fused) raise(of.backward_weight_ns[s], micro_batch.backward_weight_ns[s]);
+      if (s + 1 < stages) raise(of.transfer_ns[s], micro_batch.transfer_ns[s]);
     }
   }
   return rounds;
@@ -474,19 +482,20 @@ void Simulation::keep_in_step(int first_lane, int end_lane) {
   const PipelineLoad rounds = rounds_of(first_lane, end_lane);
   const PipelineSchedule order = Simulation(rounds).run();
   for (int lane = first_lane; lane < end_lane; ++lane) {
-    for (const int unit : lanes_[static_cast<size_t>(lane)].units)
-      final_[static_cast<size_t>(unit)] = round_[static_cast<size_t>(unit)] + 1 == std::ssize(rounds.units);
+    for (const int micro_batch : lanes_[static_cast<size_t>(lane)].micro_batches)
+      final_[static_cast<size_t>(micro_batch)] =
+          round_[static_cast<size_t>(micro_batch)] + 1 == std::ssize(rounds.micro_batches);
   }
   for (int stage = 0; stage < load_.stages; ++stage) {
     for (int lane = first_lane; lane < end_lane; ++lane) {
       std::vector<Choice>& cells = place(stage, lane).in_step;
       for (const Cell& cell : order.cells[static_cast<size_t>(stage)].front()) {
-        for (const int unit : lanes_[static_cast<size_t>(lane)].units) {
-          if (round_[static_cast<size_t>(unit)] != cell.unit) continue;
+        for (const int micro_batch : lanes_[static_cast<size_t>(lane)].micro_batches) {
+          if (round_[static_cast<size_t>(micro_batch)] != cell.micro_batch) continue;
           CellKind kind = cell.kind;
-          if (kind == CellKind::kBackwardWeight && fused(stage, unit)) continue;
-          if (kind == CellKind::kBackwardInput && fused(stage, unit)) kind = CellKind::kBackward;
-          cells.push_back({kind, unit});
+          if (kind == CellKind::kBackwardWeight && fused(stage, micro_batch)) continue;
+          if (kind == CellKind::kBackwardInput && fused(stage, micro_batch)) kind = CellKind::kBackward;
+          cells.push_back({kind, micro_batch});
         }
       }
       std::ranges::reverse(cells);

@@ -1,5 +1,5 @@
-// The recurrence once more, with a queue of units at every station and a list of every event, written before
-// and apart from schedule/recurrence.h: what tests hold that one against.
+// The recurrence once more, with a queue of micro-batches at every station and a list of every event, written
+// before and apart from schedule/recurrence.h: what tests hold that one against.
 #pragma once
 
 #include "schedule/pipeline_schedule.h"

@@ -71,25 +71,26 @@ int64_t Answer::most_tokens(const std::vector<int64_t>& prompt) const {
 }
 
 void Answer::ask() {
-  generate::Manner manner{.sampling = request_.sampling,
-                          .end_tokens = context_.end_tokens,
-                          .alternatives = request_.logprobs ? request_.alternatives : 0};
-  manner.end_tokens.insert(manner.end_tokens.end(), request_.stop_tokens.begin(), request_.stop_tokens.end());
-  const auto news = request_.stream ? Conversation::News::kTokens : Conversation::News::kEnd;
+  generate::SamplingParams sampling_params{.sampling = request_.sampling,
+                                           .end_tokens = context_.end_tokens,
+                                           .alternatives = request_.logprobs ? request_.alternatives : 0};
+  sampling_params.end_tokens.insert(sampling_params.end_tokens.end(), request_.stop_tokens.begin(),
+                                    request_.stop_tokens.end());
+  const auto news = request_.stream ? PendingRequest::News::kTokens : PendingRequest::News::kEnd;
   std::vector<int64_t> most;
   for (const std::vector<int64_t>& prompt : request_.prompts) most.push_back(most_tokens(prompt));
   ++calls_;  // nobody steps before all are asked
   for (size_t i = 0; i < request_.prompts.size(); ++i) {
     const std::vector<int64_t>& prompt = request_.prompts[i];
-    manner.number = i;
+    sampling_params.number = i;
     if (!request_.stops.empty())
-      manner.ends = ends_at_stop(*context_.reader.tokenizer, prompt, request_.stops);
+      sampling_params.stop_condition = ends_at_stop(*context_.reader.tokenizer, prompt, request_.stops);
     const auto changed = [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->changed();
     };
-    inference::Request asked{prompt, most[i], request_.samples, request_.echo && request_.logprobs};
-    auto conversation = context_.engine.ask(client_, std::move(asked), manner, news, changed);
-    if (conversation == nullptr) {
+    inference::Request request{prompt, most[i], request_.samples, request_.echo && request_.logprobs};
+    auto request = context_.engine.add_request(client_, std::move(request), sampling_params, news, changed);
+    if (request == nullptr) {
       Response told =
           json_response(503, error_json("too many texts wait: ask again later", "overloaded_error"));
       told.fields.emplace_back("Retry-After", "1");
@@ -97,9 +98,9 @@ void Answer::ask() {
       leave();
       return reply_->send(std::move(told));
     }
-    conversations_.push_back(std::move(conversation));
+    conversations_.push_back(std::move(request));
     for (int sample = 0; request_.stream && sample < request_.samples; ++sample)
-      shown_.push_back({TextSoFar(*context_.reader.tokenizer, prompt, request_.stops)});
+      shown_.push_back({IncrementalDetokenizer(*context_.reader.tokenizer, prompt, request_.stops)});
   }
   texts_.resize(conversations_.size());
   go_on();
@@ -186,9 +187,9 @@ size_t Answer::read_round(std::vector<corpus::Continuation>& wanted) {
     sends_ = request_.stream || all_ended_;
     if (!request_.stream) return 0;
     auto shown = shown_.begin();
-    for (const std::vector<Conversation::Text>& prompt : texts_) {
-      for (const Conversation::Text& each : prompt) {
-        if (auto more = shown++->text.pending(each.said)) wanted.push_back(std::move(*more));
+    for (const std::vector<PendingRequest::SequenceOutput>& prompt : texts_) {
+      for (const PendingRequest::SequenceOutput& each : prompt) {
+        if (auto more = shown++->text.pending(each.output)) wanted.push_back(std::move(*more));
       }
     }
   } catch (...) {
@@ -224,18 +225,20 @@ void Answer::send_whole() {
   std::vector<Choice> choices;
   std::vector<corpus::Continuation> continuations;
   for (size_t prompt = 0; prompt < texts_.size(); ++prompt) {
-    for (Conversation::Text& each : texts_[prompt]) {
-      if (request_.most_tokens == 0) each.said.tokens.clear();
+    for (PendingRequest::SequenceOutput& each : texts_[prompt]) {
+      if (request_.most_tokens == 0) each.output.tokens.clear();
       // Scores of a prompt are known once, of its first text.
-      if (each.said.prompt.empty()) each.said.prompt = texts_[prompt].front().said.prompt;
-      continuations.push_back(corpus::continuation_of(tokenizer, request_.prompts[prompt], each.said.tokens));
+      if (each.output.prompt_logprobs.empty())
+        each.output.prompt_logprobs = texts_[prompt].front().output.prompt_logprobs;
+      continuations.push_back(
+          corpus::continuation_of(tokenizer, request_.prompts[prompt], each.output.tokens));
       choices.push_back(
-          {static_cast<int>(choices.size()), "", &each.said, &request_.prompts[prompt], true, {}});
+          {static_cast<int>(choices.size()), "", &each.output, &request_.prompts[prompt], true, {}});
     }
   }
   const std::vector<std::string> whole = corpus::texts_behind(tokenizer, continuations);
   for (size_t i = 0; i < choices.size(); ++i) {
-    choices[i].text = cut_at_stop(whole[i], request_.stops);
+    choices[i].text = truncate_at_stop(whole[i], request_.stops);
     if (request_.tools.empty()) continue;
     ParsedText parsed = parse_tool_calls(*context_.reader.tool_format, choices[i].text, request_.tools);
     if (!request_.parallel_tool_calls && parsed.calls.size() > 1) parsed.calls.resize(1);
@@ -243,7 +246,7 @@ void Answer::send_whole() {
     if (!choices[i].calls.empty()) choices[i].text = std::move(parsed.content);
   }
   head_.fingerprint = context_.fingerprint();
-  reply_->send(json_response(200, answer_json(request_, head_, choices, tokenizer)));
+  reply_->send(json_response(200, response_json(request_, head_, choices, tokenizer)));
 }
 
 void Answer::send_news(bool all_ended, std::span<const std::string> decoded) {
@@ -252,18 +255,18 @@ void Answer::send_news(bool all_ended, std::span<const std::string> decoded) {
   int index = 0;
   int64_t tokens = 0;
   for (size_t prompt = 0; prompt < texts_.size(); ++prompt) {
-    for (const Conversation::Text& each : texts_[prompt]) {
+    for (const PendingRequest::SequenceOutput& each : texts_[prompt]) {
       Shown& shown = shown_[static_cast<size_t>(index)];
-      tokens += std::ssize(each.said.tokens);
+      tokens += std::ssize(each.output.tokens);
       std::optional<std::string> piece;
-      if (shown.text.pending(each.said)) {
+      if (shown.text.pending(each.output)) {
         piece = decoded.front();
         decoded = decoded.subspan(1);
       }
       if (!shown.ended)
         send_choice(shown, {index,
-                            shown.text.more(each.said, each.finished, piece),
-                            &each.said,
+                            shown.text.new_text(each.output, each.finished, piece),
+                            &each.output,
                             &request_.prompts[prompt],
                             each.finished,
                             {}});
@@ -312,7 +315,7 @@ void Answer::refuse(const std::exception_ptr& fault) {
 }
 
 void Answer::leave() {
-  for (const auto& conversation : conversations_) conversation->leave();
+  for (const auto& request : conversations_) request->abort();
 }
 
 }  // namespace sluice::serve

@@ -70,7 +70,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
  private:
   struct Shown {
-    TextSoFar text;
+    IncrementalDetokenizer text;
     std::string held;  // that may be a call of a tool
     bool begun = false, ended = false;
   };
@@ -93,10 +93,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
   const std::shared_ptr<Reply> reply_;
   AnswerHead head_;
   CompletionRequest request_;
-  std::vector<std::shared_ptr<Conversation>> conversations_;  // by prompt
-  std::vector<std::vector<Conversation::Text>> texts_;        // likewise
-  std::vector<Shown> shown_;                                  // by choice, of streams
-  bool streaming_ = false;                                    // its head has been sent
+  std::vector<std::shared_ptr<PendingRequest>> conversations_;      // by prompt
+  std::vector<std::vector<PendingRequest::SequenceOutput>> texts_;  // likewise
+  std::vector<Shown> shown_;                                        // by choice, of streams
+  bool streaming_ = false;                                          // its head has been sent
   // Calls since the last round began; the first of them asks for the next round.
   std::atomic<int64_t> calls_ = 0;
   int64_t calls_of_round_ = 0;

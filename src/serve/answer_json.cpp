@@ -16,7 +16,7 @@ using base::text;
 
 std::string finish_reason(const Choice& choice) {
   if (!choice.calls.empty()) return "tool_calls";
-  return choice.said->ended ? "stop" : "length";
+  return choice.output->finish_reason ? "stop" : "length";
 }
 
 int64_t characters(std::string_view text) {
@@ -40,23 +40,23 @@ struct Told {
 // Of those that are said, and of the prompt's in front where they are too.
 std::vector<Told> told_of(const CompletionRequest& request, const Choice& choice,
                           const corpus::Tokenizer& tokenizer) {
-  const generate::Said& said = *choice.said;
+  const generate::Output& output = *choice.output;
   const std::vector<int64_t> given = request.echo ? *choice.prompt : std::vector<int64_t>();
   std::vector<int64_t> ids = request.echo ? without_begin(given, tokenizer) : given;
   const size_t begins = given.size() - ids.size();
-  ids.insert(ids.end(), said.tokens.begin(), said.tokens.end());
+  ids.insert(ids.end(), output.tokens.begin(), output.tokens.end());
   const std::vector<int64_t> none;
   const std::vector<std::string> pieces =
       corpus::Behind(tokenizer, request.echo ? none : *choice.prompt).pieces(ids);
   std::vector<Told> told(begins);
   for (const std::string& piece : pieces) told.push_back({piece, {}, {}, {}});
-  for (size_t i = 0; request.echo && i < said.prompt.size(); ++i) {
-    told[i + 1].log_probability = said.prompt[i].log_probability;
-    told[i + 1].others = said.prompt[i].alternatives;
+  for (size_t i = 0; request.echo && i < output.prompt_logprobs.size(); ++i) {
+    told[i + 1].log_probability = output.prompt_logprobs[i].log_probability;
+    told[i + 1].others = output.prompt_logprobs[i].alternatives;
   }
-  for (size_t i = 0; i < said.tokens.size(); ++i) {
-    told[given.size() + i].log_probability = said.log_probabilities[i];
-    if (i < said.alternatives.size()) told[given.size() + i].others = said.alternatives[i];
+  for (size_t i = 0; i < output.tokens.size(); ++i) {
+    told[given.size() + i].log_probability = output.log_probabilities[i];
+    if (i < output.alternatives.size()) told[given.size() + i].others = output.alternatives[i];
   }
   return told;
 }
@@ -65,7 +65,7 @@ std::vector<Told> told_of(const CompletionRequest& request, const Choice& choice
 void name_others(std::vector<Told>& told, const CompletionRequest& request, const Choice& choice,
                  const corpus::Tokenizer& tokenizer) {
   std::vector<int64_t> ids = *choice.prompt;
-  ids.insert(ids.end(), choice.said->tokens.begin(), choice.said->tokens.end());
+  ids.insert(ids.end(), choice.output->tokens.begin(), choice.output->tokens.end());
   size_t place = request.echo ? 0 : choice.prompt->size();
   std::vector<corpus::Continuation> places;
   for (const Told& each : told) {
@@ -95,7 +95,7 @@ std::vector<Told> shown_of(const CompletionRequest& request, const Choice& choic
                            const corpus::Tokenizer& tokenizer) {
   std::vector<Told> told = told_of(request, choice, tokenizer);
   size_t said = 0;
-  const size_t given = told.size() - choice.said->tokens.size();
+  const size_t given = told.size() - choice.output->tokens.size();
   for (size_t i = given; i < told.size(); ++i) said += told[i].piece.size();
   while (said > choice.text.size() && said - told.back().piece.size() >= choice.text.size()) {
     said -= told.back().piece.size();
@@ -176,13 +176,13 @@ Json usage_json(const CompletionRequest& request, int64_t completion_tokens) {
 
 }  // namespace
 
-Json answer_json(const CompletionRequest& request, const AnswerHead& head, const std::vector<Choice>& choices,
-                 const corpus::Tokenizer& tokenizer) {
+Json response_json(const CompletionRequest& request, const AnswerHead& head,
+                   const std::vector<Choice>& choices, const corpus::Tokenizer& tokenizer) {
   const bool chat = request.endpoint == Endpoint::kChat;
   Json list = Json::array();
   int64_t said = 0;
   for (const Choice& choice : choices) {
-    said += std::ssize(choice.said->tokens);
+    said += std::ssize(choice.output->tokens);
     Json json = {{"index", choice.index}, {"logprobs", nullptr}, {"finish_reason", finish_reason(choice)}};
     if (chat) {
       json["message"] = message_json(head, choice);

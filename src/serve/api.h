@@ -67,7 +67,7 @@ class UnknownModel : public http::FieldError {
 struct Choice {
   int index = 0;
   std::string text;  // without the stop
-  const generate::Said* said = nullptr;
+  const generate::Output* output = nullptr;
   const std::vector<int64_t>* prompt = nullptr;
   bool finished = false;
   std::vector<ToolCall> calls = {};
@@ -82,8 +82,8 @@ struct AnswerHead {
 };
 
 // The whole answer.
-base::Json answer_json(const CompletionRequest& request, const AnswerHead& head,
-                       const std::vector<Choice>& choices, const corpus::Tokenizer& tokenizer);
+base::Json response_json(const CompletionRequest& request, const AnswerHead& head,
+                         const std::vector<Choice>& choices, const corpus::Tokenizer& tokenizer);
 // A piece of a stream: `choice.text` is what is new of it.
 base::Json chunk_json(const CompletionRequest& request, const AnswerHead& head, const Choice& choice,
                       bool first);

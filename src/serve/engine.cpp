@@ -10,7 +10,7 @@ namespace sluice::serve {
 namespace {
 
 // Adds what `now` has more than `known`.
-void add_news(const generate::Said& now, generate::Said& known) {
+void add_news(const generate::Output& now, generate::Output& known) {
   const auto add = [](const auto& from, auto& to) {
     to.insert(to.end(), from.begin() + std::min(std::ssize(to), std::ssize(from)), from.end());
   };
@@ -18,61 +18,62 @@ void add_news(const generate::Said& now, generate::Said& known) {
   add(now.log_probabilities, known.log_probabilities);
   add(now.alternatives, known.alternatives);
   // Scores of a prompt are whole when the first token is there.
-  if (known.prompt.empty() && (!now.tokens.empty() || now.ended)) known.prompt = now.prompt;
-  known.ended = now.ended;
+  if (known.prompt_logprobs.empty() && (!now.tokens.empty() || now.finish_reason))
+    known.prompt_logprobs = now.prompt_logprobs;
+  known.finish_reason = now.finish_reason;
   known.end_token = now.end_token;
   known.end_log_probability = now.end_log_probability;
 }
 
 }  // namespace
 
-Conversation::Conversation(inference::Request request, generate::Manner manner, News news,
-                           std::function<void()> changed)
+PendingRequest::PendingRequest(inference::Request request, generate::SamplingParams sampling_params,
+                               News news, std::function<void()> changed)
     : request_(std::move(request)),
-      manner_(std::move(manner)),
+      sampling_params_(std::move(sampling_params)),
       news_(news),
       changed_(std::move(changed)),
       texts_(static_cast<size_t>(request_.samples)) {}
 
-bool Conversation::read(std::vector<Text>& texts) {
+bool PendingRequest::read(std::vector<SequenceOutput>& texts) {
   const std::lock_guard lock(mutex_);
   if (fault_) std::rethrow_exception(fault_);
   texts.resize(texts_.size());
   for (size_t i = 0; i < texts.size(); ++i) {
-    add_news(texts_[i].said, texts[i].said);
+    add_news(texts_[i].output, texts[i].output);
     texts[i].finished = texts_[i].finished;
   }
-  return all_ended();
+  return all_finished();
 }
 
-bool Conversation::all_ended() const { return std::ranges::all_of(texts_, &Text::finished); }
+bool PendingRequest::all_finished() const { return std::ranges::all_of(texts_, &SequenceOutput::finished); }
 
-void Conversation::show(int sample, const generate::Said& said, bool finished) {
+void PendingRequest::publish(int sample, const generate::Output& output, bool finished) {
   {
     const std::lock_guard lock(mutex_);
-    Text& text = texts_[static_cast<size_t>(sample)];
-    if (fault_ || (!finished && said.tokens.size() == text.said.tokens.size())) return;
-    add_news(said, text.said);
+    SequenceOutput& text = texts_[static_cast<size_t>(sample)];
+    if (fault_ || (!finished && output.tokens.size() == text.output.tokens.size())) return;
+    add_news(output, text.output);
     text.finished = finished;
-    if (news_ == News::kEnd && !all_ended()) return;
+    if (news_ == News::kEnd && !all_finished()) return;
   }
   changed_();
 }
 
-void Conversation::fail(std::exception_ptr fault) {
+void PendingRequest::fail(std::exception_ptr fault) {
   {
     const std::lock_guard lock(mutex_);
     if (fault_) return;
     fault_ = std::move(fault);
-    for (Text& text : texts_) text.finished = true;
+    for (SequenceOutput& text : texts_) text.finished = true;
   }
   changed_();
 }
 
-bool Conversation::begin_again() {
+bool PendingRequest::begin_again() {
   constexpr int kMost = 3;
   const std::lock_guard lock(mutex_);
-  if (news_ == News::kTokens || fault_ || all_ended() || begun_again_ == kMost) return false;
+  if (news_ == News::kTokens || fault_ || all_finished() || begun_again_ == kMost) return false;
   ++begun_again_;
   texts_.assign(texts_.size(), {});
   return true;
@@ -81,13 +82,13 @@ bool Conversation::begin_again() {
 Engine::Engine(const generate::Decoder& decoder, const EngineOptions& options)
     : options_(options),
       generator_(decoder, options.scheduler, options.never),
-      company_(options.company),
+      followers_(options.followers),
       thread_([this] { run(); }) {}
 
 Engine::~Engine() {
   stop("the server was stopped");
   thread_.join();
-  if (fault_.empty()) company_.end();
+  if (fault_.empty()) followers_.end();
 }
 
 void Engine::stop(const std::string& why) {
@@ -98,14 +99,15 @@ void Engine::stop(const std::string& why) {
   acted_.wait(lock, [this] { return ended_; });
 }
 
-std::shared_ptr<Conversation> Engine::ask(const std::string& client, inference::Request request,
-                                          generate::Manner manner, Conversation::News news,
-                                          std::function<void()> changed) {
-  generate::validate(manner.sampling);
-  inference::require_room(std::ssize(request.prompt), request.most_tokens, options_.scheduler.pages);
+std::shared_ptr<PendingRequest> Engine::add_request(const std::string& client, inference::Request request,
+                                                    generate::SamplingParams sampling_params,
+                                                    PendingRequest::News news,
+                                                    std::function<void()> changed) {
+  generate::validate(sampling_params.sampling);
+  inference::require_capacity(std::ssize(request.prompt), request.max_tokens, options_.scheduler.kv_blocks);
   const int64_t texts = request.samples;
-  const auto conversation =
-      std::make_shared<Conversation>(std::move(request), std::move(manner), news, std::move(changed));
+  const auto conversation = std::make_shared<PendingRequest>(std::move(request), std::move(sampling_params),
+                                                             news, std::move(changed));
   {
     const std::lock_guard lock(mutex_);
     if (!fault_.empty()) throw Unavailable(fault_);
@@ -116,12 +118,12 @@ std::shared_ptr<Conversation> Engine::ask(const std::string& client, inference::
     next_client_ += own.number == next_client_ ? 1 : 0;
     const auto known = waiting_of_.find(own.number);
     const int64_t own_waiting = own.new_texts + (known == waiting_of_.end() ? 0 : known->second);
-    if (waiting >= options_.most_waiting || own_waiting >= options_.most_waiting_of_client) {
+    if (waiting >= options_.max_queued_requests || own_waiting >= options_.most_waiting_of_client) {
       ++figures_.refused;
       if (own.conversations == 0) clients_.erase(client);
       return nullptr;
     }
-    ++figures_.conversations;
+    ++figures_.requests;
     figures_.prompt_tokens += std::ssize(conversation->request().prompt);
     ++own.conversations;
     own.new_texts += texts;
@@ -131,9 +133,9 @@ std::shared_ptr<Conversation> Engine::ask(const std::string& client, inference::
   return conversation;
 }
 
-EngineFigures Engine::figures() const {
+EngineStats Engine::stats() const {
   const std::lock_guard lock(mutex_);
-  EngineFigures figures = figures_;
+  EngineStats figures = figures_;
   figures.clients = std::ssize(clients_);
   for (const auto& [name, each] : clients_) figures.waiting += each.new_texts;
   return figures;
@@ -154,20 +156,20 @@ bool Engine::wait_until_asked() {
   constexpr std::chrono::seconds kPatience{5};  // until the other ranks are asked whether they are there
   const auto asked = [this] { return stopping_ || action_ || !new_.empty() || !open_.empty(); };
   std::unique_lock lock(mutex_);
-  while (!asked_.wait_for(lock, kPatience, asked)) company_.wait();
+  while (!asked_.wait_for(lock, kPatience, asked)) followers_.wait();
   return !stopping_;
 }
 
 void Engine::drop(int64_t text) {
-  generator_.drop(text);
-  company_.drop(text);
+  generator_.abort(text);
+  followers_.abort(text);
 }
 
 void Engine::run() {
   std::exception_ptr end;
   // Only without other ranks: several ranks would have to agree at each layer.
   const std::function<void()> newcomers =
-      options_.company == nullptr ? [this] { let_newcomers_through(); } : std::function<void()>();
+      options_.followers == nullptr ? [this] { let_newcomers_through(); } : std::function<void()>();
   try {
     while (wait_until_asked()) {
       act();
@@ -177,7 +179,7 @@ void Engine::run() {
         count();
         continue;
       }
-      company_.pass();
+      followers_.engine_step();
       generator_.step(newcomers);
       publish();
     }
@@ -217,7 +219,7 @@ void Engine::act() {
   if (action == nullptr) return;
   std::exception_ptr fault;
   try {
-    if (!others.empty()) company_.take(others);
+    if (!others.empty()) followers_.broadcast(others);
     generator_.settle();
     (*action)();
   } catch (...) {
@@ -262,7 +264,7 @@ void Engine::take_new() {
     }
   }
   for (size_t i = 0; i < taken.size(); ++i) {
-    if (taken[i].conversation->left() || !begin(taken[i], numbers[i])) {
+    if (taken[i].conversation->aborted() || !begin(taken[i], numbers[i])) {
       close(taken[i]);
     } else {
       open_.push_back(std::move(taken[i]));
@@ -272,15 +274,16 @@ void Engine::take_new() {
 
 // False: it has failed.
 bool Engine::begin(Open& open, int64_t client) {
-  const std::shared_ptr<Conversation>& conversation = open.conversation;
+  const std::shared_ptr<PendingRequest>& conversation = open.conversation;
   inference::Request request = conversation->request();
   request.client = client;
-  generate::Manner manner = conversation->manner();
-  if (manner.ends) {
+  generate::SamplingParams sampling_params = conversation->sampling_params();
+  if (sampling_params.stop_condition) {
     // A tokenizer that fails ends this text alone.
-    manner.ends = [ends = std::move(manner.ends), conversation](const generate::Said& said) {
+    sampling_params.stop_condition = [ends = std::move(sampling_params.stop_condition),
+                                      conversation](const generate::Output& output) {
       try {
-        return ends(said);
+        return ends(output);
       } catch (const std::exception&) {
         conversation->fail(std::current_exception());
         return true;
@@ -288,19 +291,19 @@ bool Engine::begin(Open& open, int64_t client) {
     };
   }
   try {
-    open.first = generator_.add(request, manner);
+    open.first = generator_.add(request, sampling_params);
   } catch (const std::exception&) {
     conversation->fail(std::current_exception());
     return false;
   }
-  company_.add(request, manner);
+  followers_.add(request, sampling_params);
   return true;
 }
 
 // Of its client nothing of this conversation is left.
 void Engine::close(const Open& open) {
   const std::lock_guard lock(mutex_);
-  figures_.left += open.conversation->left() ? 1 : 0;
+  figures_.aborted += open.conversation->aborted() ? 1 : 0;
   const auto client = clients_.find(open.client);
   if (--client->second.conversations > 0) return;
   waiting_of_.erase(client->second.number);
@@ -310,9 +313,9 @@ void Engine::close(const Open& open) {
 void Engine::drop_left() {
   std::erase_if(open_, [this](const Open& open) {
     const auto& [conversation, first, client] = open;
-    if (!conversation->left()) return false;
+    if (!conversation->aborted()) return false;
     for (int sample = 0; sample < conversation->request().samples; ++sample) {
-      if (!conversation->ended(sample)) drop(first + sample);
+      if (!conversation->sample_finished(sample)) drop(first + sample);
     }
     close(open);
     return true;
@@ -341,7 +344,7 @@ void Engine::show(const Open& open) {
   for (int sample = 0; sample < conversation->request().samples; ++sample) {
     if (!generator_.knows(first + sample)) continue;
     const bool finished = generator_.finished(first + sample);
-    conversation->show(sample, generator_.said(first + sample), finished);
+    conversation->publish(sample, generator_.output(first + sample), finished);
     if (finished || conversation->failed()) drop(first + sample);
   }
 }
@@ -353,7 +356,7 @@ void Engine::publish() {
 
 void Engine::close_ended() {
   std::erase_if(open_, [this](const Open& open) {
-    const bool ended = open.conversation->all_ended();
+    const bool ended = open.conversation->all_finished();
     if (ended) close(open);
     return ended;
   });
@@ -363,13 +366,13 @@ void Engine::close_ended() {
 void Engine::count() {
   const inference::Scheduler& scheduler = generator_.scheduler();
   const std::lock_guard lock(mutex_);
-  figures_.spoken_tokens = generator_.spoken();
-  figures_.passes = generator_.passes();
-  figures_.evictions = scheduler.evictions();
-  figures_.under_way = scheduler.under_way();
-  figures_.waiting = scheduler.waiting();
-  figures_.free_pages = scheduler.free_pages();
-  figures_.pages = options_.scheduler.pages;
+  figures_.generated_tokens = generator_.generated_tokens();
+  figures_.engine_steps = generator_.engine_steps();
+  figures_.preemptions = scheduler.preemptions();
+  figures_.running = scheduler.num_running();
+  figures_.waiting = scheduler.num_waiting();
+  figures_.free_kv_blocks = scheduler.free_kv_blocks();
+  figures_.kv_blocks = options_.scheduler.kv_blocks;
   waiting_of_ = scheduler.waiting_by_client();
 }
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "generate/company.h"
+#include "generate/followers.h"
 #include "generate/generator.h"
 
 namespace sluice::serve {
@@ -29,32 +29,33 @@ class Unavailable : public base::RunError {
 };
 
 // One prompt's texts, while they are generated. Thread-safe.
-class Conversation {
+class PendingRequest {
  public:
-  struct Text {
-    generate::Said said;
+  struct SequenceOutput {
+    generate::Output output;
     bool finished = false;
   };
   // kTokens: it wants to hear of each token. kEnd: of the end of all its texts alone.
   enum class News : uint8_t { kTokens, kEnd };
 
   // `changed` is called on the engine's thread, and must not take long; also when it fails.
-  Conversation(inference::Request request, generate::Manner manner, News news, std::function<void()> changed);
+  PendingRequest(inference::Request request, generate::SamplingParams sampling_params, News news,
+                 std::function<void()> changed);
 
   // The client's side. Adds what is new to `texts`, whose first call has an empty list; true: all texts have
   // ended. Throws Unavailable, or RunError where this request alone has failed.
-  bool read(std::vector<Text>& texts);
-  void leave() { left_ = true; }  // nobody waits any more
+  bool read(std::vector<SequenceOutput>& texts);
+  void abort() { left_ = true; }  // nobody waits any more
 
   // The engine's side.
   const inference::Request& request() const { return request_; }
-  const generate::Manner& manner() const { return manner_; }
-  bool left() const { return left_; }
-  bool ended(int sample) const { return texts_[static_cast<size_t>(sample)].finished; }
-  bool all_ended() const;
+  const generate::SamplingParams& sampling_params() const { return sampling_params_; }
+  bool aborted() const { return left_; }
+  bool sample_finished(int sample) const { return texts_[static_cast<size_t>(sample)].finished; }
+  bool all_finished() const;
   bool failed() const { return static_cast<bool>(fault_); }
   // Shows a text as it is now, if there is more of it.
-  void show(int sample, const generate::Said& said, bool finished);
+  void publish(int sample, const generate::Output& output, bool finished);
   void fail(std::exception_ptr fault);
   // Whether its texts may begin again, as nobody has seen anything of them; then they are as at first. A few
   // times, so that it comes to an end where parameters come often.
@@ -62,38 +63,38 @@ class Conversation {
 
  private:
   const inference::Request request_;
-  const generate::Manner manner_;
+  const generate::SamplingParams sampling_params_;
   const News news_;
   const std::function<void()> changed_;
   std::atomic<bool> left_ = false;
   std::mutex mutex_;
-  std::vector<Text> texts_;
+  std::vector<SequenceOutput> texts_;
   std::exception_ptr fault_;
   int begun_again_ = 0;
 };
 
 struct EngineOptions {
   inference::SchedulerOptions scheduler;
-  std::vector<base::Interval> never;      // rows of the vocabulary that are no token
-  int64_t most_waiting = 4096;            // texts that have not begun
-  int64_t most_waiting_of_client = 2048;  // of one client
-  comm::Communicator* company = nullptr;  // borrowed; of the ranks that have the model, which it leads
+  std::vector<base::Interval> never;        // rows of the vocabulary that are no token
+  int64_t max_queued_requests = 4096;       // texts that have not begun
+  int64_t most_waiting_of_client = 2048;    // of one client
+  comm::Communicator* followers = nullptr;  // borrowed; of the ranks that have the model, which it leads
 };
 
 // Counts for monitoring.
-struct EngineFigures {
-  int64_t conversations = 0;  // that were ever taken
-  int64_t refused = 0;        // for want of room
-  int64_t left = 0;           // by their clients, before the end
-  int64_t spoken_tokens = 0;
+struct EngineStats {
+  int64_t requests = 0;  // that were ever taken
+  int64_t refused = 0;   // for want of room
+  int64_t aborted = 0;   // by their clients, before the end
+  int64_t generated_tokens = 0;
   int64_t prompt_tokens = 0;
-  int64_t passes = 0;
-  int64_t evictions = 0;
-  int64_t under_way = 0;  // texts
+  int64_t engine_steps = 0;
+  int64_t preemptions = 0;
+  int64_t running = 0;  // texts
   int64_t waiting = 0;
   int64_t clients = 0;  // that have texts
-  int64_t free_pages = 0;
-  int64_t pages = 0;
+  int64_t free_kv_blocks = 0;
+  int64_t kv_blocks = 0;
 };
 
 class Engine {
@@ -105,9 +106,9 @@ class Engine {
 
   // Null: as many texts wait already as may, in all or of this client. InputError when no cache could hold
   // it, or its texts are more than may ever wait; Unavailable once the engine has ended.
-  std::shared_ptr<Conversation> ask(const std::string& client, inference::Request request,
-                                    generate::Manner manner, Conversation::News news,
-                                    std::function<void()> changed);
+  std::shared_ptr<PendingRequest> add_request(const std::string& client, inference::Request request,
+                                              generate::SamplingParams sampling_params,
+                                              PendingRequest::News news, std::function<void()> changed);
 
   // Runs `action`, which replaces the model's parameters, on the engine's thread between two steps. Requests
   // that want to hear of the end alone begin again; texts of others go on with the new parameters: what they
@@ -120,7 +121,7 @@ class Engine {
   // been done.
   void stop(const std::string& why);
 
-  EngineFigures figures() const;
+  EngineStats stats() const;
   // Why nothing is generated any more, or "".
   std::string fault() const;
   bool idle() const;  // no conversation is waiting or under way
@@ -128,7 +129,7 @@ class Engine {
  private:
   // A conversation under way.
   struct Open {
-    std::shared_ptr<Conversation> conversation;
+    std::shared_ptr<PendingRequest> conversation;
     int64_t first = 0;  // of its texts
     std::string client;
   };
@@ -157,7 +158,7 @@ class Engine {
 
   EngineOptions options_;
   generate::Generator generator_;
-  generate::Company company_;
+  generate::Followers followers_;
   mutable std::mutex mutex_;
   std::condition_variable asked_;
   std::deque<Open> new_;
@@ -165,7 +166,7 @@ class Engine {
   int64_t next_client_ = 0;
   std::vector<Open> open_;                 // the thread's own
   std::map<int64_t, int64_t> waiting_of_;  // by client's number, as of the last step
-  EngineFigures figures_;
+  EngineStats figures_;
   std::string fault_;
   std::string stopped_ = "the server was stopped";
   bool stopping_ = false;

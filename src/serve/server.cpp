@@ -39,24 +39,25 @@ Response later(const std::string& message, const char* seconds) {
   return told;
 }
 
-std::string metrics_text(const EngineFigures& engine, const HttpFigures& http) {
+std::string metrics_text(const EngineStats& engine, const HttpFigures& http) {
   std::string lines;
   const auto add = [&](const char* name, const char* kind, const char* help, int64_t value) {
     lines += text("# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n", name, " ", value, "\n");
   };
-  add("sluice_requests_total", "counter", "Prompts that were taken.", engine.conversations);
+  add("sluice_requests_total", "counter", "Prompts that were taken.", engine.requests);
   add("sluice_requests_refused_total", "counter", "Prompts refused because too many waited.", engine.refused);
-  add("sluice_requests_aborted_total", "counter", "Prompts whose client left before the end.", engine.left);
+  add("sluice_requests_aborted_total", "counter", "Prompts whose client left before the end.",
+      engine.aborted);
   add("sluice_prompt_tokens_total", "counter", "Tokens of prompts.", engine.prompt_tokens);
-  add("sluice_generated_tokens_total", "counter", "Tokens that were generated.", engine.spoken_tokens);
-  add("sluice_engine_steps_total", "counter", "Passes through the model.", engine.passes);
+  add("sluice_generated_tokens_total", "counter", "Tokens that were generated.", engine.generated_tokens);
+  add("sluice_engine_steps_total", "counter", "Passes through the model.", engine.engine_steps);
   add("sluice_preemptions_total", "counter", "Texts put off for want of cache, or for another client.",
-      engine.evictions);
-  add("sluice_sequences_running", "gauge", "Texts that are being generated.", engine.under_way);
+      engine.preemptions);
+  add("sluice_sequences_running", "gauge", "Texts that are being generated.", engine.running);
   add("sluice_sequences_waiting", "gauge", "Texts that wait.", engine.waiting);
   add("sluice_clients", "gauge", "Clients that have texts.", engine.clients);
-  add("sluice_kv_cache_blocks", "gauge", "Pages of the key cache.", engine.pages);
-  add("sluice_kv_cache_blocks_free", "gauge", "Pages that nobody holds.", engine.free_pages);
+  add("sluice_kv_cache_blocks", "gauge", "Pages of the key cache.", engine.kv_blocks);
+  add("sluice_kv_cache_blocks_free", "gauge", "Pages that nobody holds.", engine.free_kv_blocks);
   add("sluice_connections", "gauge", "Connections that are open.", http.connections);
   add("sluice_connections_total", "counter", "Connections that were accepted.", http.accepted);
   add("sluice_connections_refused_total", "counter", "Connections refused beyond a bound.", http.refused);
@@ -154,7 +155,7 @@ class Server::Impl : public HttpHandler {
     if (path == "/health") return reply->send(health());
     if (path == "/metrics")
       return reply->send({.status = 200,
-                          .body = metrics_text(engine_.figures(), http_->figures()),
+                          .body = metrics_text(engine_.stats(), http_->figures()),
                           .content_type = kMetricsType});
     reply->send(models(path.substr(kModels.size())));
   }

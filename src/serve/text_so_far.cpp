@@ -12,20 +12,21 @@ constexpr std::string_view kHalfLetter = "\xEF\xBF\xBD";  // bytes that are no l
 
 }  // namespace
 
-TextSoFar::TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
-                     std::vector<std::string> stops)
+IncrementalDetokenizer::IncrementalDetokenizer(const corpus::Tokenizer& tokenizer,
+                                               const std::vector<int64_t>& prompt,
+                                               std::vector<std::string> stops)
     : tokenizer_(&tokenizer), stops_(std::make_shared<const std::vector<std::string>>(std::move(stops))) {
   const auto kept = std::min<size_t>(prompt.size(), corpus::kContextTokens);
   before_.assign(prompt.end() - static_cast<std::ptrdiff_t>(kept), prompt.end());
 }
 
-std::optional<corpus::Continuation> TextSoFar::pending(const generate::Said& said) const {
-  if (stopped_ || decoded_ == said.tokens.size()) return std::nullopt;
-  const std::span<const int64_t> rest = std::span(said.tokens).subspan(decoded_);
+std::optional<corpus::Continuation> IncrementalDetokenizer::pending(const generate::Output& output) const {
+  if (stopped_ || decoded_ == output.tokens.size()) return std::nullopt;
+  const std::span<const int64_t> rest = std::span(output.tokens).subspan(decoded_);
   return corpus::continuation_of(*tokenizer_, before_, rest);
 }
 
-void TextSoFar::settle(const std::vector<int64_t>& tokens, bool finished, std::string piece) {
+void IncrementalDetokenizer::settle(const std::vector<int64_t>& tokens, bool finished, std::string piece) {
   const size_t known = settled_;
   const bool breaks_off = piece.ends_with(kHalfLetter) && !finished;
   while (breaks_off && piece.ends_with(kHalfLetter)) piece.resize(piece.size() - kHalfLetter.size());
@@ -49,7 +50,7 @@ void TextSoFar::settle(const std::vector<int64_t>& tokens, bool finished, std::s
 }
 
 // Bytes at the end that a stop may begin with.
-size_t TextSoFar::held_back() const {
+size_t IncrementalDetokenizer::held_back() const {
   size_t held = 0;
   for (const std::string& stop : *stops_) {
     for (size_t length = std::min(stop.size() - 1, text_.size()); length > held; --length) {
@@ -59,31 +60,32 @@ size_t TextSoFar::held_back() const {
   return held;
 }
 
-std::string TextSoFar::more(const generate::Said& said, bool finished) {
-  const std::optional<corpus::Continuation> wanted = pending(said);
-  return more(said, finished, wanted ? std::optional(text_behind(*tokenizer_, *wanted)) : std::nullopt);
+std::string IncrementalDetokenizer::new_text(const generate::Output& output, bool finished) {
+  const std::optional<corpus::Continuation> wanted = pending(output);
+  return new_text(output, finished, wanted ? std::optional(text_behind(*tokenizer_, *wanted)) : std::nullopt);
 }
 
-std::string TextSoFar::more(const generate::Said& said, bool finished,
-                            const std::optional<std::string>& decoded) {
-  if (decoded) settle(said.tokens, finished, *decoded);
+std::string IncrementalDetokenizer::new_text(const generate::Output& output, bool finished,
+                                             const std::optional<std::string>& decoded) {
+  if (decoded) settle(output.tokens, finished, *decoded);
   const size_t end = text_.size() - (finished || stopped_ ? 0 : held_back());
   if (end <= shown_) return "";
   const size_t begin = std::exchange(shown_, end);
   return text_.substr(begin, end - begin);
 }
 
-std::string cut_at_stop(const std::string& whole, const std::vector<std::string>& stops) {
+std::string truncate_at_stop(const std::string& whole, const std::vector<std::string>& stops) {
   size_t first = std::string::npos;
   for (const std::string& stop : stops) first = std::min(first, whole.find(stop));
   return whole.substr(0, first);
 }
 
-std::function<bool(const generate::Said& said)> ends_at_stop(const corpus::Tokenizer& tokenizer,
-                                                             const std::vector<int64_t>& prompt,
-                                                             std::vector<std::string> stops) {
-  return [text = TextSoFar(tokenizer, prompt, std::move(stops))](const generate::Said& said) mutable {
-    text.more(said, false);
+std::function<bool(const generate::Output& output)> ends_at_stop(const corpus::Tokenizer& tokenizer,
+                                                                 const std::vector<int64_t>& prompt,
+                                                                 std::vector<std::string> stops) {
+  return [text = IncrementalDetokenizer(tokenizer, prompt, std::move(stops))](
+             const generate::Output& output) mutable {
+    text.new_text(output, false);
     return text.stopped();
   };
 }

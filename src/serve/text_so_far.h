@@ -15,17 +15,18 @@ namespace sluice::serve {
 
 // A text behind a prompt up to the first of the stops, told in pieces: of what may still become a stop, and
 // of halves of letters, nothing is told. The tokenizer must outlive it.
-class TextSoFar {
+class IncrementalDetokenizer {
  public:
-  TextSoFar(const corpus::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
-            std::vector<std::string> stops);
+  IncrementalDetokenizer(const corpus::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
+                         std::vector<std::string> stops);
 
   // What is new since the last call. `said` has what it had then, and more.
-  std::string more(const generate::Said& said, bool finished);
+  std::string new_text(const generate::Output& output, bool finished);
   // The same in two steps, so that several texts can be decoded at once: the tokens to decode, nothing where
   // there are none; and the new text, given the decoded one.
-  std::optional<corpus::Continuation> pending(const generate::Said& said) const;
-  std::string more(const generate::Said& said, bool finished, const std::optional<std::string>& decoded);
+  std::optional<corpus::Continuation> pending(const generate::Output& output) const;
+  std::string new_text(const generate::Output& output, bool finished,
+                       const std::optional<std::string>& decoded);
   bool stopped() const { return stopped_; }
 
  private:
@@ -44,11 +45,11 @@ class TextSoFar {
 
 // Whether a text ends behind the prompt: one of the stops stands in it. To be called with each token more of
 // one text. The tokenizer must outlive it.
-std::function<bool(const generate::Said& said)> ends_at_stop(const corpus::Tokenizer& tokenizer,
-                                                             const std::vector<int64_t>& prompt,
-                                                             std::vector<std::string> stops);
+std::function<bool(const generate::Output& output)> ends_at_stop(const corpus::Tokenizer& tokenizer,
+                                                                 const std::vector<int64_t>& prompt,
+                                                                 std::vector<std::string> stops);
 
 // The text up to the first stop.
-std::string cut_at_stop(const std::string& text, const std::vector<std::string>& stops);
+std::string truncate_at_stop(const std::string& text, const std::vector<std::string>& stops);
 
 }  // namespace sluice::serve

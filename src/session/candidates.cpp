@@ -18,8 +18,8 @@
 #include "plan/offload.h"
 #include "plan/precision.h"
 #include "plan/scheme_figures.h"
-#include "session/beside_schedule.h"
 #include "session/memory_fit.h"
+#include "session/step_overhead.h"
 #include "session/unequal_devices.h"
 
 namespace sluice::session {
@@ -53,7 +53,7 @@ int most_lanes(const PlanningTask& task) {
 }
 
 int most_share(const PlanningTask& task) {
-  return task.choices.share && task.choices.method->plans_shared_parameters() ? task.world_size : 1;
+  return task.choices.fsdp && task.choices.method->plans_fsdp() ? task.world_size : 1;
 }
 
 base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
@@ -63,17 +63,17 @@ base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel&
   const plan::ProposalOptions options{.world_size = task.world_size,
                                       .context_length = task.context_length,
                                       .sample_batches = task.sample_batches,
-                                      .beside = std::make_shared<ClockedBeside>(cost),
+                                      .step_overhead = std::make_shared<ClockedStepOverhead>(cost),
                                       .max_strategies = choices.max_strategies,
                                       .max_cp = most_lanes(task),
-                                      .max_share = most_share(task)};
+                                      .max_fsdp = most_share(task)};
   return choices.method->propose(options, cost);
 }
 
 // Where lanes may exchange by nothing but heads each needs one: a ring instead would be silent.
 void check_heads(const std::vector<strategy::Strategy>& candidates, const PlanningTask& task) {
   const cost::ExchangeSet& exchanges = task.choices.exchanges;
-  if (exchanges.ring || exchanges.nested || exchanges.queries_travel()) return;
+  if (exchanges.ring || exchanges.nested || exchanges.moves_queries()) return;
   const model::Shape& shape = task.cost.options().shape;
   for (const strategy::Strategy& candidate : candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
@@ -94,7 +94,7 @@ std::vector<strategy::MemoryPolicy> policies_that_hold(const PlanningTask& task,
   const PlannerChoices& choices = task.choices;
   const cost::CostModel first =
       choices.policies.empty() ? task.cost : task.cost.under(choices.policies.front());
-  if (!choices.saves.any() || !choices.method->plans_shared_parameters()) return choices.policies;
+  if (!choices.saves.any() || !choices.method->plans_fsdp()) return choices.policies;
   const bool held = std::ranges::any_of(schemes, [&](const strategy::Scheme& scheme) {
     const int64_t lane_tokens = cost::MemoryCost(first, scheme).max_len_tokens(task.world_size);
     return plan::longest_on(scheme.cp, lane_tokens) >= task.context_length;
@@ -147,14 +147,15 @@ plan::Planner planner_under(const PlanningTask& task) {
   options.fixed_candidate = choices.fixed_candidate;
   const cost::CostModel cost = cost::choosing_from(task.cost, task.choices.exchanges);
   const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
-  if (chooses && choices.method == plan::ours()) options.beside = std::make_shared<ClockedBeside>(cost);
+  if (chooses && choices.method == plan::ours())
+    options.step_overhead = std::make_shared<ClockedStepOverhead>(cost);
   return plan::Planner(std::move(options), cost);
 }
 
 // Of some evenly spread sample batches, by the clock, which knows of copies; nothing where one is not held.
 std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask& task) {
   constexpr size_t kMost = 8;
-  const ClockedBeside beside(planner.cost());
+  const ClockedStepOverhead beside(planner.cost());
   int64_t sum_ns = 0;
   for (const size_t batch : plan::spread(task.sample_batches.size(), kMost)) {
     const base::Feasible<strategy::StepPlan> plan =
@@ -191,7 +192,7 @@ void save_visits(PlanningTask& task, plan::Planner& planner) {
   };
   if (!chooses_policy(task) || std::ranges::none_of(planner.options().candidates, travels)) return;
   std::vector<strategy::MemoryPolicy> policies = task.choices.policies;
-  for (strategy::MemoryPolicy& policy : policies) policy.visits_again = !policy.recomputes();
+  for (strategy::MemoryPolicy& policy : policies) policy.recompute_dispatch = !policy.recomputes();
   plan_under_if_sooner(std::move(policies), task, planner);
 }
 
@@ -263,7 +264,7 @@ std::vector<plan::Proposal> propose(const PlanningTask& task) {
     auto saved = propose_under(task.cost.under(saving[i]), task);
     if (saved) return std::move(*saved);
   }
-  if (!task.choices.method->plans_shared_parameters()) return std::move(proposals).or_throw();
+  if (!task.choices.method->plans_fsdp()) return std::move(proposals).or_throw();
   throw base::InfeasibleError(refusal(task, schemes));
 }
 

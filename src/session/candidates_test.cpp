@@ -112,7 +112,7 @@ TEST(Candidates, HoldALongContextByBothSavings) {
   const auto memory_of = [&](int64_t tokens) {
     const strategy::StepPlan plan = planner.plan(0, plan::sequences_of(std::vector<int64_t>{tokens}));
     for (const strategy::PipelinePlan& pipeline : plan.pipelines)
-      if (!pipeline.units.empty()) return pipeline.units.front().memory;
+      if (!pipeline.micro_batches.empty()) return pipeline.micro_batches.front().memory;
     return strategy::MemoryPolicy{};
   };
   EXPECT_FALSE(memory_of(kMillion).keeps_all());

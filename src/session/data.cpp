@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "session/candidates.h"
 #include "session/head_labels.h"
+#include "session/rollout_schemes.h"
 #include "session/sampling.h"
-#include "session/saying.h"
 
 namespace sluice::session {
 
@@ -44,9 +44,10 @@ std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig
   corpus::Sampler prompts(phase.training.sources(), one_by_one(phase.sampling));
   constexpr int64_t kSteps = 32;
   const bool pairs = phase.rejected.has_value();
-  const int64_t copies = pairs ? 2 : rl.group;
+  const int64_t copies = pairs ? 2 : rl.num_generations;
   const int64_t prompts_per_step =
-      pairs ? rl.prompts_per_step : (rl.prompts_per_step + rl.updates - 1) / rl.updates;
+      pairs ? rl.prompts_per_step
+            : (rl.prompts_per_step + rl.updates_per_rollout - 1) / rl.updates_per_rollout;
   auto list = std::make_shared<corpus::BatchList>();
   list->name = "rl";
   list->repeats = true;

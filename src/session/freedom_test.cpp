@@ -12,8 +12,8 @@
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "plan/batch_sample.h"
-#include "session/beside_schedule.h"
 #include "session/candidates.h"
+#include "session/step_overhead.h"
 
 namespace sluice::session {
 namespace {
@@ -45,7 +45,7 @@ class Freedom : public testing::TestWithParam<Setting> {
                             .cost = cost::CostModel(cost::shipped(calibration).options),
                             .context_length = kContextTokens,
                             .sample_batches = samples,
-                            .choices = {.max_cp = max_cp, .share = share}};
+                            .choices = {.max_cp = max_cp, .fsdp = share}};
     const plan::Planner planner = make_planner(task);
     const model::ParameterTable table =
         model::parameter_table(task.cost.options().shape, task.cost.program());
@@ -81,13 +81,13 @@ TEST(Proposals, MissNoStrategyOfOneScheme) {
   constexpr int kRanks = 64;
   constexpr int64_t kTokens = 98'304, kContext = 8'192;
   cost::CostModel::Options costs = cost::shipped("a800-13b").options;
-  costs.share_traits.pass_ns = 1'000'000'000;
+  costs.fsdp_traits.pass_ns = 1'000'000'000;
   PlanningTask task{.world_size = kRanks,
                     .cost = cost::CostModel(costs),
                     .context_length = kContext,
-                    .choices = {.max_cp = kRanks, .share = true}};
+                    .choices = {.max_cp = kRanks, .fsdp = true}};
   const auto mean_ns = [](const plan::Planner& planner, const Batches& batches) {
-    const ClockedBeside beside(planner.cost());
+    const ClockedStepOverhead beside(planner.cost());
     int64_t total_ns = 0;
     for (const std::vector<int64_t>& lengths : batches) {
       const strategy::StepPlan plan = planner.plan(0, plan::sequences_of(lengths));

@@ -34,7 +34,7 @@ std::vector<Planner> candidates_alone(const Planner& planner, const MethodPtr& m
     if (!method->plans_lanes() && has_lanes(candidate)) continue;
     PlannerOptions options = planner.options();
     options.candidates = {candidate};
-    options.beside = {};
+    options.step_overhead = {};
     options.method = method;
     options.selection = plan::Selection::kBest;
     if (!options.policies.empty()) options.policies = {options.policies.back()};

@@ -17,8 +17,8 @@ struct PlannerChoices {
   std::vector<strategy::Strategy> strategies;  // the candidates; empty: they are proposed
   MethodPtr method = plan::ours();             // of proposing, too
   int max_strategies = 8;                      // that are proposed
-  int max_cp = 0;     // most lanes of their pipelines; 0: as many as the method plans
-  bool share = true;  // whether these may share parameters
+  int max_cp = 0;    // most lanes of their pipelines; 0: as many as the method plans
+  bool fsdp = true;  // whether these may share parameters
   plan::Selection selection = plan::Selection::kBest;
   int fixed_candidate = 0;  // of kFixed
   // Tried in order; empty: the cost model's. Where lanes divide experts all of them make visits again, where
@@ -30,7 +30,7 @@ struct PlannerChoices {
   // The first of them offloads a share that is always hidden, where by plans of sample batches steps then end
   // sooner: lanes hold more, so that fewer do. For method ours; without sample batches it does nothing.
   bool offload_saves_lanes = false;
-  cost::ExchangeSet exchanges;  // of units on several lanes
+  cost::ExchangeSet exchanges;  // of micro-batches on several lanes
 };
 
 // Who says that devices differ: a cluster's description, or the ranks' own time for a product, in which there

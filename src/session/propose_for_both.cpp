@@ -5,8 +5,8 @@
 
 #include "cost/measured_passes.h"
 #include "plan/batch_sample.h"
-#include "session/beside_schedule.h"
 #include "session/candidates.h"
+#include "session/step_overhead.h"
 
 namespace sluice::session {
 
@@ -31,7 +31,7 @@ int64_t mean_step_ns(const strategy::Strategy& strategy, PlanningTask task) {
   task.choices.strategies = {strategy};
   task.choices.selection = plan::Selection::kBest;
   const plan::Planner planner = make_planner(task);
-  const ClockedBeside beside(planner.cost());
+  const ClockedStepOverhead beside(planner.cost());
   int64_t sum_ns = 0, held = 0;
   for (const size_t batch : plan::spread(task.sample_batches.size(), kBatches)) {
     const auto plan = planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));

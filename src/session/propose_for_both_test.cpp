@@ -21,7 +21,7 @@ PlanningTask small_task(const char* calibration, int most) {
   PlanningTask task{.world_size = kRanks,
                     .cost = cost::CostModel(cost::shipped(calibration).options),
                     .context_length = 8192,
-                    .choices = {.max_strategies = most, .max_cp = kRanks, .share = true}};
+                    .choices = {.max_strategies = most, .max_cp = kRanks, .fsdp = true}};
   std::vector<int64_t> lengths;
   for (int64_t i = 1; i <= 300; ++i) lengths.push_back(60 + (i * i * 37) % (i % 25 == 0 ? 8100 : 900));
   task.sample_batches = sample_batches(lengths, 32'768, /*seed=*/3);
@@ -78,7 +78,7 @@ TEST(ProposeForBoth, DoesNotBetOnHiddenGathersForMixturesOfExperts) {
                                                       .context_length = 8192,
                                                       .tokens_per_step = 1'048'576},
                                                      lengths),
-                                    {.max_strategies = 4, .max_cp = 64, .share = true});
+                                    {.max_strategies = 4, .max_cp = 64, .fsdp = true});
   const std::vector<plan::Proposal> both = propose_for_both(task);
   const auto holds = [](const plan::Proposal& of) {
     return of.max_len_tokens >= 8192 && of.mean_estimated_ns > 0;

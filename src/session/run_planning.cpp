@@ -14,7 +14,7 @@
 #include "cost/loss_share.h"
 #include "cost/shipped.h"
 #include "model/program.h"
-#include "session/narrow_products.h"
+#include "session/low_precision_gemms.h"
 #include "session/planning_inputs.h"
 #include "session/sampling.h"
 #include "session/strategy_file.h"
@@ -31,7 +31,7 @@ constexpr double kGiB = 1 << 30;
 void check_against_model(const strategy::Strategy& candidate, const model::Shape& shape) {
   for (const strategy::Pipeline& pipeline : candidate.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
-    const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.experts);
+    const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.ep);
     if (!fault.empty()) throw InputError(text("strategy ", strategy::to_text(candidate), ": ", fault));
   }
 }
@@ -86,8 +86,8 @@ cost::AnalyticMemory memory_of(const config::RunConfig& config, const strategy::
                            : config.train.dtype == config::ComputeType::kBFloat16 ? 2
                                                                                   : 4,
           .accumulator_bytes = wide ? 8 : 4,
-          .owner_bytes_per_parameter =
-              base::owner_bytes_per_parameter(config.optimizer.moments(), states, narrow > 0 ? narrow : states),
+          .owner_bytes_per_parameter = base::owner_bytes_per_parameter(config.optimizer.moments(), states,
+                                                                       narrow > 0 ? narrow : states),
           .host_bytes = cost::host_bytes_of(cluster),
           .master_bytes = narrow};
 }
@@ -156,7 +156,7 @@ PlannerChoices choices_of(const config::RunConfig& config, int world_size) {
                          .offload_saves_lanes = !is_local(config.cluster),
                          .exchanges = cost::parse_exchange_set(parallel.exchange)};
   choices.max_cp = choices.method->plans_lanes() ? parallel.max_cp : 1;
-  choices.share = parallel.share;
+  choices.fsdp = parallel.fsdp;
   choices.selection = selection_of(parallel.select.rule);
   choices.fixed_candidate = parallel.select.candidate;
   return choices;
@@ -164,7 +164,7 @@ PlannerChoices choices_of(const config::RunConfig& config, int world_size) {
 
 cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, const cost::CostModel& cost) {
   cost::CostModel::Options options = cost::with_loss_share(cost.options(), data.loss_ppm());
-  options.spare_experts = config.parallel.spare_experts;
+  options.redundant_experts = config.parallel.redundant_experts;
   if (config.parallel.stages == config::StageCut::kTime) {
     const std::vector<int64_t> lengths = data.sequence_lengths();
     if (!lengths.empty()) options = cost::cut_by_time(std::move(options), lengths);
@@ -180,7 +180,7 @@ PlanningTask task_of(const config::RunConfig& config, const Data& data, const co
       .context_length = data.longest_sequence(),
       .seed = static_cast<uint64_t>(config.data.seed),
       .choices = choices_of(config, world_size),
-      .devices = narrowed(config, data.sequence_lengths(), world_size, std::move(devices), cost)};
+      .devices = with_low_precision(config, data.sequence_lengths(), world_size, std::move(devices), cost)};
   if (task.choices.strategies.size() != 1) {
     task.sample_batches = data.sample_batches(task.seed);
   }
@@ -193,11 +193,11 @@ namespace {
 // which compute any format as floats.
 void require_products(const config::RunConfig& config, const strategy::Cluster& cluster) {
   const config::ParallelConfig& parallel = config.parallel;
-  if (parallel.narrow_products != base::ProductFormat::kFloat8 || is_local(config.cluster)) return;
-  const bool all = parallel.narrow_layers == config::NarrowLayers::kAll;
-  std::string without = all && !cluster.multiplies_float8 ? cluster.name : "";
+  if (parallel.low_precision_gemms != base::GemmFormat::kFloat8 || is_local(config.cluster)) return;
+  const bool all = parallel.low_precision_layers == config::LowPrecisionLayers::kAll;
+  std::string without = all && !cluster.supports_float8 ? cluster.name : "";
   for (const strategy::NodeKind& kind : cluster.kinds) {
-    if (!kind.multiplies_float8 && (all || kind.flops_per_ns < cluster.flops_per_ns)) without = kind.name;
+    if (!kind.supports_float8 && (all || kind.flops_per_ns < cluster.flops_per_ns)) without = kind.name;
   }
   if (without.empty()) return;
   throw base::InputError(text("train.gemm_dtype is float8, of which ", without,

@@ -12,14 +12,14 @@ namespace sluice::session {
 namespace {
 
 using base::text;
-using Of = ServingRow::Of;
+using Of = ServingRow::LayoutKind;
 
 constexpr size_t kShown = 3;  // of each kind of experts' layouts
 
 std::string text_of(const inference::ExpertLayout& layout) {
   const auto lanes = [](int count, int tp) { return text(count, "x<", tp, ">"); };
   const std::string groups = layout.groups > 1 ? text(layout.groups, " times ") : "";
-  if (!layout.apart)
+  if (!layout.disaggregated)
     return text(groups, lanes(layout.attention_lanes, layout.attention_tp), " that divide experts");
   return text(groups, "attention ", lanes(layout.attention_lanes, layout.attention_tp), ", experts ",
               lanes(layout.expert_lanes, layout.expert_tp), ", ",
@@ -36,13 +36,13 @@ int64_t clocked_ns(const inference::ExpertServing& serving) {
 }
 
 ServingRow row_of(const inference::ExpertServing& serving) {
-  ServingRow row{.of = serving.layout.apart ? Of::kApart : Of::kDivided,
+  ServingRow row{.layout_kind = serving.layout.disaggregated ? Of::kDisaggregated : Of::kExpertParallel,
                  .layout = text_of(serving.layout),
-                 .texts = serving.all_texts(),
-                 .pass_ns = serving.pass_ns,
+                 .sequences = serving.all_sequences(),
+                 .engine_step_ns = serving.engine_step_ns,
                  .bytes = std::max(serving.attention_bytes, serving.expert_bytes)};
-  if (serving.layout.apart) row.pass_ns = clocked_ns(serving);
-  row.tokens_per_s = 1e9 * static_cast<double>(row.texts) / static_cast<double>(row.pass_ns);
+  if (serving.layout.disaggregated) row.engine_step_ns = clocked_ns(serving);
+  row.tokens_per_s = 1e9 * static_cast<double>(row.sequences) / static_cast<double>(row.engine_step_ns);
   return row;
 }
 
@@ -56,20 +56,20 @@ void add_best(std::vector<inference::ExpertServing> servings, std::vector<Servin
 const char* name_of(Of of) {
   switch (of) {
     case Of::kPipelines: return "pipelines";
-    case Of::kDivided: return "experts divided";
-    case Of::kApart: return "experts apart";
+    case Of::kExpertParallel: return "experts divided";
+    case Of::kDisaggregated: return "experts apart";
   }
   return "";
 }
 
 std::string ServingRow::fault(const inference::Demand& demand, int64_t device_bytes) const {
-  if (texts > 0) return "";
+  if (sequences > 0) return "";
   if (bytes > device_bytes) {
     return text("one text needs ", base::human_bytes(bytes), " of a device's ",
                 base::human_bytes(device_bytes));
   }
-  return text("one text's tokens are ", base::human_duration(pass_ns), " apart, more than ",
-              base::human_duration(demand.between_ns));
+  return text("one text's tokens are ", base::human_duration(engine_step_ns), " apart, more than ",
+              base::human_duration(demand.tpot_ns));
 }
 
 std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inference::Demand& demand) {
@@ -78,8 +78,8 @@ std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inferen
   std::vector<ServingRow> rows;
   for (const inference::ServingLayout& layout : inference::serving_layouts(cost, demand, gpus)) {
     rows.push_back({.layout = text(layout.pipelines, "x", to_text(layout.scheme)),
-                    .texts = layout.texts * layout.pipelines,
-                    .pass_ns = layout.pass_ns,
+                    .sequences = layout.sequences * layout.pipelines,
+                    .engine_step_ns = layout.engine_step_ns,
                     .tokens_per_s = layout.tokens_per_s(),
                     .bytes = layout.bytes});
   }
@@ -91,7 +91,7 @@ std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inferen
                                           .element_bytes = cost.options().memory.element_bytes,
                                           .topology = inputs.cluster.topology()},
                                          demand);
-    for (const auto& layouts : {server.divided_layouts(gpus), server.apart_layouts(gpus)}) {
+    for (const auto& layouts : {server.expert_parallel_layouts(gpus), server.disaggregated_layouts(gpus)}) {
       std::vector<inference::ExpertServing> servings;
       for (const inference::ExpertLayout& layout : layouts) servings.push_back(server.serve(layout));
       add_best(std::move(servings), rows);
@@ -102,10 +102,10 @@ std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inferen
 }
 
 base::Json to_json(const ServingRow& row, int gpus) {
-  return {{"kind", name_of(row.of)},
+  return {{"kind", name_of(row.layout_kind)},
           {"layout", row.layout},
-          {"sequences", row.texts},
-          {"tpot_ms", static_cast<double>(row.pass_ns) / 1e6},
+          {"sequences", row.sequences},
+          {"tpot_ms", static_cast<double>(row.engine_step_ns) / 1e6},
           {"tokens_per_s", row.tokens_per_s},
           {"tokens_per_s_gpu", row.tokens_per_s / gpus},
           {"bytes", row.bytes}};

@@ -14,11 +14,11 @@ namespace sluice::session {
 struct ServingRow {
   // Pipelines generate with this program (rl.rollout_strategy, --strategy). Lanes that divide experts, and
   // experts apart from attention, are only planned.
-  enum class Of : uint8_t { kPipelines, kDivided, kApart };
-  Of of = Of::kPipelines;
+  enum class LayoutKind : uint8_t { kPipelines, kExpertParallel, kDisaggregated };
+  LayoutKind layout_kind = LayoutKind::kPipelines;
   std::string layout;
-  int64_t texts = 0;    // under way on all ranks; 0: none in time, or in memory
-  int64_t pass_ns = 0;  // between a text's tokens; of one text alone where there are none
+  int64_t sequences = 0;       // under way on all ranks; 0: none in time, or in memory
+  int64_t engine_step_ns = 0;  // between a text's tokens; of one text alone where there are none
   double tokens_per_s = 0;
   int64_t bytes = 0;  // of the fullest rank
 
@@ -29,6 +29,6 @@ struct ServingRow {
 std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inference::Demand& demand);
 
 base::Json to_json(const ServingRow& row, int gpus);
-const char* name_of(ServingRow::Of of);
+const char* name_of(ServingRow::LayoutKind of);
 
 }  // namespace sluice::session

@@ -50,8 +50,8 @@ void part_slow_lanes(const Pipeline& pipeline, std::span<const int> pace_percent
   const auto is_slow = [&](int rank) { return pace_percent[static_cast<size_t>(rank)] > 100; };
   std::vector<int> quick;
   std::vector<Pipeline> slow;
-  for (int first = 0; first < pipeline.scheme.cp; first += pipeline.scheme.share) {
-    std::vector<int> lanes(static_cast<size_t>(pipeline.scheme.share));
+  for (int first = 0; first < pipeline.scheme.cp; first += pipeline.scheme.fsdp) {
+    std::vector<int> lanes(static_cast<size_t>(pipeline.scheme.fsdp));
     std::iota(lanes.begin(), lanes.end(), first);
     Pipeline group = of_lanes(pipeline, lanes);
     if (std::ranges::any_of(group.ranks, is_slow)) {
@@ -92,7 +92,7 @@ std::vector<Strategy> strategies_around(std::span<const int> pace_percent,
   bool any_lanes = false;
   for (const Strategy& candidate : candidates) {
     const auto is_plain = [](const Pipeline& pipeline) {
-      return pipeline.scheme.tp == 1 && pipeline.scheme.share == 1;
+      return pipeline.scheme.tp == 1 && pipeline.scheme.fsdp == 1;
     };
     for (const Pipeline& pipeline : candidate.pipelines) any_lanes = any_lanes || pipeline.scheme.cp > 1;
     if (!std::ranges::all_of(candidate.pipelines, is_plain)) {
@@ -120,7 +120,7 @@ std::vector<Strategy> strategies_around(std::span<const int> pace_percent,
   return found;
 }
 
-plan::Planner planner_at(const plan::Planner& planner, std::span<const int> pace_percent) {
+plan::Planner planner_with_slowdowns(const plan::Planner& planner, std::span<const int> pace_percent) {
   plan::PlannerOptions options = planner.options();
   if (options.selection == plan::Selection::kBest) {
     for (Strategy& around : strategies_around(pace_percent, options.candidates)) {
@@ -129,7 +129,7 @@ plan::Planner planner_at(const plan::Planner& planner, std::span<const int> pace
     }
   }
   for (Strategy& candidate : options.candidates)
-    candidate = strategy::at_paces(std::move(candidate), pace_percent);
+    candidate = strategy::with_slowdowns(std::move(candidate), pace_percent);
   return {std::move(options), planner.cost()};
 }
 

@@ -76,8 +76,8 @@ std::set<std::vector<int>> groups_of(const strategy::Strategy& strategy) {
     for (int stage = 0; stage < scheme.pp; ++stage) {
       for (int lane = 0; lane < scheme.cp; ++lane) {
         if (scheme.tp > 1) groups.insert(pipeline.tp_group(stage, lane));
-        for (int t = 0; t < scheme.tp && scheme.share > 1; ++t)
-          groups.insert(pipeline.share_group(stage, lane, t));
+        for (int t = 0; t < scheme.tp && scheme.fsdp > 1; ++t)
+          groups.insert(pipeline.fsdp_group(stage, lane, t));
       }
     }
   }
@@ -105,8 +105,8 @@ TEST(SlowRanks, LeaveTensorParallelAndSharedLanesWithTheirGroups) {
       for (const std::vector<int>& group : groups_of(strategy))
         EXPECT_TRUE(known.contains(group)) << to_text(strategy) << " of " << each.candidate;
       int beside = 0;  // ranks that run at the slow one's pace with it
-      for (const strategy::Pipeline& pipeline : strategy::at_paces(strategy, paces(2, 170)).pipelines)
-        beside += pipeline.pace_percent > 100 ? static_cast<int>(pipeline.ranks.size()) : 0;
+      for (const strategy::Pipeline& pipeline : strategy::with_slowdowns(strategy, paces(2, 170)).pipelines)
+        beside += pipeline.slowdown_percent > 100 ? static_cast<int>(pipeline.ranks.size()) : 0;
       EXPECT_LT(beside, kPacedWorld) << to_text(strategy);
     }
     EXPECT_TRUE(texts.contains(each.stay)) << each.candidate << ": " << testing::PrintToString(texts);
@@ -123,7 +123,7 @@ TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
     base::Rng rng(seed, 9);
     std::vector<int> pace(kPacedWorld, 100);
     for (int& percent : pace) percent = rng.below(3) == 0 ? static_cast<int>(100 + rng.between(1, 150)) : 100;
-    const plan::Planner planner = planner_at(priced, pace);
+    const plan::Planner planner = planner_with_slowdowns(priced, pace);
     const strategy::StepPlan plan = planner.plan(3, batch(seed, 24, 2000));
     strategy::validate(plan, kPacedWorld);
     int64_t longest_ns = 0;
@@ -131,7 +131,7 @@ TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
       int slowest = 0;
       for (const int rank : pipeline.pipeline.ranks)
         slowest = std::max(slowest, pace[static_cast<size_t>(rank)]);
-      EXPECT_EQ(pipeline.pipeline.pace_percent, slowest);
+      EXPECT_EQ(pipeline.pipeline.slowdown_percent, slowest);
       const auto load = schedule::pipeline_load(pipeline, planner.cost(), kPacedWorld);
       longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
     }
@@ -158,7 +158,8 @@ TEST(SlowRanks, OneAtHalfSpeedAmongEightCostsItsShare) {
     half[seed % kPacedWorld] = 2;
     alike_ns += alike.makespan_ns;
     unplanned_ns += graph::makespan_at(alike, half);
-    const plan::Planner planner = planner_at(priced, paces(static_cast<int>(seed % kPacedWorld), 200));
+    const plan::Planner planner =
+        planner_with_slowdowns(priced, paces(static_cast<int>(seed % kPacedWorld), 200));
     planned_ns += graph::build(planner.plan(0, sequences), table, planner.cost(), kPacedWorld).makespan_ns;
   }
   EXPECT_GT(unplanned_ns, alike_ns * 3 / 2);
@@ -170,9 +171,9 @@ TEST(SlowRanks, AFixedCandidateStaysTheOnlyOne) {
   options.candidates = {parse_strategy("8x<1,1,1>", kPacedWorld), parse_strategy("<1,1,8>", kPacedWorld)};
   options.selection = plan::Selection::kFixed;
   options.fixed_candidate = 1;
-  const plan::Planner planner = planner_at({options, cost_model(512'000'000)}, paces(2, 150));
+  const plan::Planner planner = planner_with_slowdowns({options, cost_model(512'000'000)}, paces(2, 150));
   EXPECT_EQ(planner.options().candidates.size(), 2U);
-  EXPECT_EQ(planner.options().candidates[1].pipelines[0].pace_percent, 150);
+  EXPECT_EQ(planner.options().candidates[1].pipelines[0].slowdown_percent, 150);
 }
 
 }  // namespace

@@ -20,7 +20,9 @@ constexpr int kProposalsOfRun = 3;
 constexpr int64_t kShortestContext = 1024;  // tokens: no run that holds less is of use
 
 // What a run computes in a unit of time.
-double speed(const DeviceRun& run) { return static_cast<double>(run.ranks.size()) / run.device.pace_percent; }
+double speed(const DeviceRun& run) {
+  return static_cast<double>(run.ranks.size()) / run.device.slowdown_percent;
+}
 
 // A share of each batch's sequences, short and long: those that bring the sum of shares to the next whole
 // number.
@@ -97,7 +99,7 @@ std::vector<DeviceRun> runs_of(const std::vector<Device>& devices) {
   std::vector<DeviceRun> runs;
   for (int64_t rank = 0; rank < std::ssize(devices); ++rank) {
     const Device& device = devices[static_cast<size_t>(rank)];
-    if (runs.empty() || runs.back().device.pace_percent != device.pace_percent)
+    if (runs.empty() || runs.back().device.slowdown_percent != device.slowdown_percent)
       runs.push_back({{rank, rank}, device});
     DeviceRun& run = runs.back();
     run.ranks.end = rank + 1;
@@ -109,8 +111,8 @@ std::vector<DeviceRun> runs_of(const std::vector<Device>& devices) {
 std::string to_text(const std::vector<DeviceRun>& runs) {
   std::vector<std::string> told;
   for (const auto& [ranks, device] : runs) {
-    told.push_back(text(device.pace_percent, " % on ", ranks.size() == 1 ? "rank " : "ranks ", ranks.begin,
-                        ranks.size() == 1 ? "" : text(" to ", ranks.end - 1)));
+    told.push_back(text(device.slowdown_percent, " % on ", ranks.size() == 1 ? "rank " : "ranks ",
+                        ranks.begin, ranks.size() == 1 ? "" : text(" to ", ranks.end - 1)));
   }
   return base::join(told, ", ");
 }
@@ -145,7 +147,7 @@ void check_devices(const std::vector<Strategy>& candidates, const std::vector<De
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
       const Device& first = devices[static_cast<size_t>(pipeline.ranks.front())];
       const auto other = std::ranges::find_if(pipeline.ranks, [&](int rank) {
-        return devices[static_cast<size_t>(rank)].pace_percent != first.pace_percent;
+        return devices[static_cast<size_t>(rank)].slowdown_percent != first.slowdown_percent;
       });
       if (other == pipeline.ranks.end()) continue;
       throw base::InputError(

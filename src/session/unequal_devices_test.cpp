@@ -55,12 +55,12 @@ TEST(UnequalDevices, EveryPipelineLiesOnOneKindAndDoesWhatItCan) {
   const plan::Planner planner = make_planner(task);
   for (const strategy::Strategy& candidate : planner.options().candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-      for (const int rank : pipeline.ranks) EXPECT_EQ(rank < 8, pipeline.device.pace_percent == 100);
+      for (const int rank : pipeline.ranks) EXPECT_EQ(rank < 8, pipeline.device.slowdown_percent == 100);
     }
   }
   PlanningTask alike = task;
   alike.choices.strategies = planner.options().candidates;
-  for (Device& device : alike.devices) device.pace_percent = 100;
+  for (Device& device : alike.devices) device.slowdown_percent = 100;
   EXPECT_LT(step_ms(planner, task, task.devices), 0.8 * step_ms(make_planner(alike), task, task.devices));
 }
 
@@ -79,7 +79,8 @@ TEST(UnequalDevices, PlansFitTheSmallerDevices) {
 }
 
 TEST(UnequalDevices, RunsOfRanksAreToldTogether) {
-  const std::vector<Device> devices = {{.pace_percent = 100}, {.pace_percent = 205}, {.pace_percent = 205}};
+  const std::vector<Device> devices = {
+      {.slowdown_percent = 100}, {.slowdown_percent = 205}, {.slowdown_percent = 205}};
   EXPECT_EQ(to_text(runs_of(devices)), "100 % on rank 0, 205 % on ranks 1 to 2");
 }
 
@@ -101,11 +102,11 @@ TEST(UnequalDevices, WhatWasMeasuredRefusesNoConfiguredStrategy) {
   task.choices.strategies = {strategy::parse_strategy("1x<1,1,16,16>", kRanks),
                              strategy::parse_strategy("2x<1,1,8,8>", kRanks)};
   task.devices_from = DeviceSource::kMeasured;
-  task.devices[5].pace_percent = 115;
+  task.devices[5].slowdown_percent = 115;
   const plan::Planner planner = make_planner(task);
-  EXPECT_EQ(planner.options().candidates[0].pipelines[0].device.pace_percent,
-            std::ranges::max_element(task.devices, {}, &Device::pace_percent)->pace_percent);
-  EXPECT_EQ(planner.options().candidates[1].pipelines[0].device.pace_percent, 115);
+  EXPECT_EQ(planner.options().candidates[0].pipelines[0].device.slowdown_percent,
+            std::ranges::max_element(task.devices, {}, &Device::slowdown_percent)->slowdown_percent);
+  EXPECT_EQ(planner.options().candidates[1].pipelines[0].device.slowdown_percent, 115);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace sluice::strategy {
 // Calls visit(branch, tokens) for each of them, in their order: -1 with tokens of the prefix, which is all of
 // a sequence without branches; then a branch's number with its own, counted from the prefix's begin on.
 template <typename Visit>
-void for_each_part(const Sequence& sequence, const Piece& piece, const Visit& visit) {
-  const base::Interval rows{piece.begin, piece.end};
+void for_each_part(const Sequence& sequence, const Piece& scheduled, const Visit& visit) {
+  const base::Interval rows{scheduled.begin, scheduled.end};
   const int64_t prefix = sequence.prefix_tokens();
   const base::Interval of_prefix = base::intersect(rows, {0, prefix});
   if (!of_prefix.empty()) visit(-1, of_prefix);

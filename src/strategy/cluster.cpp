@@ -46,11 +46,11 @@ Cluster local() {
           .host_memory_bytes = 8 * kGiB};
 }
 
-// Memory: 81,252 MiB (the limit in Hydraulis' planner). Compute: as data/rates/rates.json has it of A100, here
-// and below; 80 % of 2,039 GB/s of its memory. Links: NVLink
-// 400 GB/s both ways together and 200 GB/s InfiniBand a node of eight (Hydraulis, section 8.1), so 200 GB/s a
-// direction and device, and 25 GB/s of each of eight adapters; 80 % of either attained. PCIe 4.0 x16: 32
-// GB/s, 75 % attained. Latencies and host memory: typical values.
+// Memory: 81,252 MiB (the limit in Hydraulis' planner). Compute: as data/rates/rates.json has it of A100,
+// here and below; 80 % of 2,039 GB/s of its memory. Links: NVLink 400 GB/s both ways together and 200 GB/s
+// InfiniBand a node of eight (Hydraulis, section 8.1), so 200 GB/s a direction and device, and 25 GB/s of
+// each of eight adapters; 80 % of either attained. PCIe 4.0 x16: 32 GB/s, 75 % attained. Latencies and host
+// memory: typical values.
 Cluster a800x8() {
   return {.name = "a800x8",
           .gpus_per_node = 8,
@@ -81,15 +81,16 @@ Cluster a100x8() {
           .host_memory_bytes = 1024 * kGiB};
 }
 
-// NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, memory 3,350 GB/s (80 %), NVLink 900 GB/s both ways together, eight 400 Gb/s adapters a node (80 % attained),
-// PCIe 5.0 x16 64 GB/s (75 %), 2 TB of host memory. Latencies: typical values.
+// NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, memory 3,350 GB/s (80 %), NVLink 900 GB/s both
+// ways together, eight 400 Gb/s adapters a node (80 % attained), PCIe 5.0 x16 64 GB/s (75 %), 2 TB of host
+// memory. Latencies: typical values.
 Cluster h100x8() {
   return {.name = "h100x8",
           .gpus_per_node = 8,
           .device_memory_bytes = 81559 * kMiB,
           .flops_per_ns = 735e3,
           .device_bytes_per_ns = 2680,
-          .multiplies_float8 = true,
+          .supports_float8 = true,
           .intra_node = {360, 5e3},
           .inter_node = {40, 10e3},
           .nics_per_node = 8,
@@ -106,8 +107,9 @@ Cluster h200x8() {
   return cluster;
 }
 
-// NVIDIA's B200 and DGX B200 data sheets: 180 GB (183,359 MiB as its driver reports), memory 8,000 GB/s (80 %),
-// NVLink 1,800 GB/s both ways together, eight 400 Gb/s adapters a node, PCIe 5.0 x16, 2 TB of host memory.
+// NVIDIA's B200 and DGX B200 data sheets: 180 GB (183,359 MiB as its driver reports), memory 8,000 GB/s (80
+// %), NVLink 1,800 GB/s both ways together, eight 400 Gb/s adapters a node, PCIe 5.0 x16, 2 TB of host
+// memory.
 Cluster b200x8() {
   Cluster cluster = h100x8();
   cluster.name = "b200x8";
@@ -127,7 +129,7 @@ Cluster l40sx8() {
           .device_memory_bytes = 46068 * kMiB,
           .flops_per_ns = 181e3,
           .device_bytes_per_ns = 691,
-          .multiplies_float8 = true,
+          .supports_float8 = true,
           .intra_node = {24, 10e3},
           .inter_node = {20, 10e3},
           .nics_per_node = 4,
@@ -193,7 +195,7 @@ NodeKind kind_of(const Cluster& cluster) {
           cluster.device_memory_bytes,
           cluster.flops_per_ns,
           cluster.device_bytes_per_ns,
-          cluster.multiplies_float8};
+          cluster.supports_float8};
 }
 
 // The devices' figures of the fastest kind, and how many nodes there are.
@@ -202,7 +204,7 @@ void take_kinds(Cluster& cluster) {
   cluster.device_memory_bytes = fastest.device_memory_bytes;
   cluster.flops_per_ns = fastest.flops_per_ns;
   cluster.device_bytes_per_ns = fastest.device_bytes_per_ns;
-  cluster.multiplies_float8 = fastest.multiplies_float8;
+  cluster.supports_float8 = fastest.supports_float8;
   cluster.nodes = 0;
   for (const NodeKind& kind : cluster.kinds) cluster.nodes += kind.nodes;
 }
@@ -284,7 +286,7 @@ Json to_json(const Cluster& cluster) {
                {"device_memory_bytes", cluster.device_memory_bytes},
                {"flops_per_ns", cluster.flops_per_ns},
                {"device_bytes_per_ns", cluster.device_bytes_per_ns},
-               {"supports_float8", cluster.multiplies_float8},
+               {"supports_float8", cluster.supports_float8},
                {"intra_node", to_json(cluster.intra_node)},
                {"inter_node", to_json(cluster.inter_node)},
                {"nics_per_node", cluster.nics_per_node},
@@ -299,7 +301,7 @@ Json to_json(const Cluster& cluster) {
                              {"device_memory_bytes", kind.device_memory_bytes},
                              {"flops_per_ns", kind.flops_per_ns},
                              {"device_bytes_per_ns", kind.device_bytes_per_ns},
-                             {"supports_float8", kind.multiplies_float8}});
+                             {"supports_float8", kind.supports_float8}});
   }
   return json;
 }
@@ -323,7 +325,7 @@ NodeKind kind_from_json(const Json& json, const std::string& name) {
           .device_bytes_per_ns = json.contains("device_bytes_per_ns")
                                      ? base::require_in(json, "device_bytes_per_ns", kBytesPerNs, name)
                                      : flops / kFlopsAByte,
-          .multiplies_float8 = multiplies_float8_of(json, name)};
+          .supports_float8 = multiplies_float8_of(json, name)};
 }
 
 std::vector<NodeGroup> groups_from_json(const Json& json, const std::string& name) {
@@ -385,7 +387,7 @@ Cluster cluster_from_json(const Json& file, const std::string& name) {
       .device_bytes_per_ns = json.contains("device_bytes_per_ns")
                                  ? base::require_in(json, "device_bytes_per_ns", kBytesPerNs, name)
                                  : json.at("flops_per_ns").get<double>() / kFlopsAByte,
-      .multiplies_float8 = multiplies_float8_of(json, name),
+      .supports_float8 = multiplies_float8_of(json, name),
       .intra_node = link_from_json(json, "intra_node", name),
       .inter_node = link_from_json(json, "inter_node", name),
       .nics_per_node = base::require_in(

@@ -33,7 +33,7 @@ struct NodeKind {
   int64_t device_memory_bytes = 0;
   double flops_per_ns = 0;
   double device_bytes_per_ns = 0;
-  bool multiplies_float8 = false;
+  bool supports_float8 = false;
   bool operator==(const NodeKind&) const = default;
 };
 
@@ -47,7 +47,7 @@ struct Cluster {
   int64_t device_memory_bytes = 0;
   double flops_per_ns = 0;         // dense 16-bit matrix products; 1 FLOP/ns is 1 GFLOP/s
   double device_bytes_per_ns = 0;  // read from its own memory
-  bool multiplies_float8 = false;  // has units for products of floats of 8 bits
+  bool supports_float8 = false;    // has units for products of floats of 8 bits
   LinkSpeed intra_node;            // between devices of a node
   LinkSpeed inter_node;            // between nodes, of one NIC
   int nics_per_node = 1;           // divides gpus_per_node

@@ -25,9 +25,10 @@ TEST(Cluster, PresetsSurviveJson) {
 }
 
 TEST(Cluster, UnknownPresetListsTheKnownOnes) {
-  EXPECT_THAT([] { cluster_preset("b300x8", 1); },
-              ThrowsMessage<base::InputError>(
-                  AllOf(HasSubstr("'b300x8'"), HasSubstr("local, a100x8, a800x8, h100x8, h200x8, b200x8, l40sx8"))));
+  EXPECT_THAT(
+      [] { cluster_preset("b300x8", 1); },
+      ThrowsMessage<base::InputError>(
+          AllOf(HasSubstr("'b300x8'"), HasSubstr("local, a100x8, a800x8, h100x8, h200x8, b200x8, l40sx8"))));
 }
 
 TEST(Cluster, NodesBelowOneAreRefused) {
@@ -109,15 +110,15 @@ TEST(Cluster, GroupsOfNodesAreRefusedWithTheValueAndTheWayOut) {
 }
 
 TEST(Cluster, DevicesMultiplyFloatsOf8BitsWhereAFileSaysSo) {
-  EXPECT_TRUE(cluster_preset("h100x8", 1).multiplies_float8);
+  EXPECT_TRUE(cluster_preset("h100x8", 1).supports_float8);
   base::Json json = to_json(cluster_preset("1x h100x8 + 1x a800x8", 1));
-  EXPECT_TRUE(cluster_from_json(json, "file").kinds.front().multiplies_float8);
-  EXPECT_FALSE(cluster_from_json(json, "file").kinds.back().multiplies_float8);
+  EXPECT_TRUE(cluster_from_json(json, "file").kinds.front().supports_float8);
+  EXPECT_FALSE(cluster_from_json(json, "file").kinds.back().supports_float8);
   for (const char* key : {"nodes", "flops_per_ns", "device_memory_bytes", "device_bytes_per_ns"})
     json.erase(key);
   json.erase("supports_float8");
   json["kinds"][0].erase("supports_float8");
-  EXPECT_FALSE(cluster_from_json(json, "file").multiplies_float8);
+  EXPECT_FALSE(cluster_from_json(json, "file").supports_float8);
 }
 
 TEST(Cluster, KeysOfBeforeAreRefusedWithThoseOfNow) {
@@ -146,8 +147,8 @@ TEST(Cluster, PresetsOfSeveralKinds) {
   EXPECT_EQ(cluster.inter_node.bytes_per_ns, 20) << "of the slowest";
   const std::vector<Device> devices = devices_of(cluster, 24, 9);
   ASSERT_EQ(devices.size(), 24U);
-  EXPECT_EQ(devices[7].pace_percent, 293);
-  EXPECT_EQ(devices[8].pace_percent, 100);
+  EXPECT_EQ(devices[7].slowdown_percent, 293);
+  EXPECT_EQ(devices[8].slowdown_percent, 100);
   EXPECT_TRUE(devices_of(cluster_preset("h100x8", 2), 16, 9).empty());
   EXPECT_EQ(cluster_from_json(to_json(cluster), "file"), cluster);
   for (const auto& [name, part] : {std::pair{"h100x8 + a800x8", "says no nodes"},

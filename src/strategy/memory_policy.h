@@ -19,7 +19,7 @@ struct MemoryPolicy {
   int offload_permille = 0;
   // What experts make of rows that travelled to them is not kept, and made again (layers/experts_block.h);
   // recomputing does so anyway.
-  bool visits_again = false;
+  bool recompute_dispatch = false;
 
   bool recomputes() const { return recompute_permille > 0; }
   bool recomputes_some() const { return recomputes() && recompute_permille < kAll; }
@@ -27,8 +27,8 @@ struct MemoryPolicy {
   bool recomputes(int64_t layer) const {
     return (layer + 1) * recompute_permille / kAll > layer * recompute_permille / kAll;
   }
-  bool keeps_all() const { return !recomputes() && !visits_again && offload_permille == 0; }
-  bool keeps_visits() const { return !recomputes() && !visits_again; }
+  bool keeps_all() const { return !recomputes() && !recompute_dispatch && offload_permille == 0; }
+  bool keeps_dispatched() const { return !recomputes() && !recompute_dispatch; }
   auto operator<=>(const MemoryPolicy&) const = default;
 };
 

@@ -21,14 +21,14 @@ std::string fault(const std::string& text) {
 
 TEST(Readable, SchemesReadBackToThemselves) {
   for (const Scheme& scheme :
-       {Scheme{}, Scheme{.tp = 2}, Scheme{.pp = 3}, Scheme{.cp = 8, .share = 8, .experts = 4},
-        Scheme{.tp = 2, .pp = 2, .cp = 8, .share = 4}, Scheme{.cp = 12}}) {
+       {Scheme{}, Scheme{.tp = 2}, Scheme{.pp = 3}, Scheme{.cp = 8, .fsdp = 8, .ep = 4},
+        Scheme{.tp = 2, .pp = 2, .cp = 8, .fsdp = 4}, Scheme{.cp = 12}}) {
     EXPECT_EQ(parse_scheme(readable(scheme)), scheme) << readable(scheme);
     EXPECT_EQ(parse_scheme(to_text(scheme)), scheme);
   }
-  EXPECT_EQ(readable(Scheme{.tp = 2, .pp = 2, .cp = 8, .share = 8, .experts = 4}), "tp2,pp2,cp8,fsdp8,ep4");
+  EXPECT_EQ(readable(Scheme{.tp = 2, .pp = 2, .cp = 8, .fsdp = 8, .ep = 4}), "tp2,pp2,cp8,fsdp8,ep4");
   EXPECT_EQ(readable(Scheme{}), "tp1");
-  EXPECT_EQ(parse_scheme("EP2, cp4 ,FSDP 2"), (Scheme{.cp = 4, .share = 2, .experts = 2}));
+  EXPECT_EQ(parse_scheme("EP2, cp4 ,FSDP 2"), (Scheme{.cp = 4, .fsdp = 2, .ep = 2}));
 }
 
 TEST(Readable, StrategiesReadBackToThemselves) {

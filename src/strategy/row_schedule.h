@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "strategy/unit.h"
+#include "strategy/pipeline_micro_batch.h"
 
 namespace sluice::strategy {
 

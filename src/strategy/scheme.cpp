@@ -19,14 +19,14 @@ std::string divisors_text(int degree) {
 
 }  // namespace
 
-std::string share_fault(const Scheme& scheme) {
-  if (scheme.cp % scheme.share != 0) {
-    return base::text("share ", scheme.share, " does not divide cp ", scheme.cp,
+std::string fsdp_fault(const Scheme& scheme) {
+  if (scheme.cp % scheme.fsdp != 0) {
+    return base::text("share ", scheme.fsdp, " does not divide cp ", scheme.cp,
                       ", so its lanes make no whole share groups: ", divisors_text(scheme.cp));
   }
-  if (scheme.share % scheme.experts != 0) {
-    return base::text("experts ", scheme.experts, " does not divide share ", scheme.share,
-                      ", so its share groups make no whole expert groups: ", divisors_text(scheme.share));
+  if (scheme.fsdp % scheme.ep != 0) {
+    return base::text("experts ", scheme.ep, " does not divide share ", scheme.fsdp,
+                      ", so its share groups make no whole expert groups: ", divisors_text(scheme.fsdp));
   }
   return "";
 }

@@ -14,18 +14,18 @@ struct Scheme {
   int cp = 1;  // lanes
   // Neighbouring lanes that hold one copy of their stages' parameters between them, a share group; divides
   // cp. 1: each lane holds its own.
-  int share = 1;
+  int fsdp = 1;
   // Neighbouring lanes that divide each layer's experts between them, an expert group, in which rows travel
   // to the experts that they visit; divides share. 1: each lane gathers all experts.
-  int experts = 1;
+  int ep = 1;
 
   int ranks() const { return tp * pp * cp; }
   // The share group of a lane begins here.
-  int first_of_group(int lane) const { return lane / share * share; }
+  int first_of_fsdp_group(int lane) const { return lane / fsdp * fsdp; }
   // The expert group of a lane begins here; lanes of a share group that have the same place in theirs have
   // the same experts.
-  int first_of_experts(int lane) const { return lane / experts * experts; }
-  int holders_of_experts() const { return share / experts; }
+  int first_of_ep_group(int lane) const { return lane / ep * ep; }
+  int expert_fsdp() const { return fsdp / ep; }
   auto operator<=>(const Scheme&) const = default;
 };
 
@@ -43,6 +43,6 @@ Scheme parse_scheme(TextCursor& cursor);
 
 // What is wrong with a share that does not divide cp, or with experts that do not divide the share, and which
 // do; "" where nothing is.
-std::string share_fault(const Scheme& scheme);
+std::string fsdp_fault(const Scheme& scheme);
 
 }  // namespace sluice::strategy

@@ -29,9 +29,9 @@ TEST(Scheme, WhiteSpaceIsIgnored) { EXPECT_EQ(parse_scheme("  < 4 ,\t2 , 1 >\n")
 
 TEST(Scheme, ExpertGroupsLieInShareGroups) {
   const Scheme scheme{1, 1, 8, 4, 2};
-  EXPECT_EQ(scheme.holders_of_experts(), 2);
-  EXPECT_EQ(scheme.first_of_group(7), 4);
-  EXPECT_EQ(scheme.first_of_experts(7), 6);
+  EXPECT_EQ(scheme.expert_fsdp(), 2);
+  EXPECT_EQ(scheme.first_of_fsdp_group(7), 4);
+  EXPECT_EQ(scheme.first_of_ep_group(7), 6);
 }
 
 TEST(Scheme, RanksIsTheProduct) { EXPECT_EQ((Scheme{4, 2, 3}).ranks(), 24); }

@@ -9,8 +9,8 @@
 namespace sluice::strategy {
 
 std::string to_text(const Scheme& scheme) {
-  const std::string share = scheme.share == 1 ? "" : base::text(",", scheme.share);
-  const std::string experts = scheme.experts == 1 ? "" : base::text(",", scheme.experts);
+  const std::string share = scheme.fsdp == 1 ? "" : base::text(",", scheme.fsdp);
+  const std::string experts = scheme.ep == 1 ? "" : base::text(",", scheme.ep);
   return base::text("<", scheme.tp, ",", scheme.pp, ",", scheme.cp, share, experts, ">");
 }
 
@@ -24,8 +24,8 @@ struct Degree {
 constexpr Degree kDegrees[] = {{"tp", &Scheme::tp},
                                {"pp", &Scheme::pp},
                                {"cp", &Scheme::cp},
-                               {"fsdp", &Scheme::share},
-                               {"ep", &Scheme::experts}};
+                               {"fsdp", &Scheme::fsdp},
+                               {"ep", &Scheme::ep}};
 
 // "tp2,cp8": degrees by name, in any order, the others 1.
 Scheme parse_named(TextCursor& cursor) {
@@ -57,11 +57,11 @@ Scheme parse_numbers(TextCursor& cursor) {
   scheme.cp = cursor.positive_integer("cp");
   if (cursor.next_is(',')) {
     cursor.expect(',');
-    scheme.share = cursor.positive_integer("fsdp");
+    scheme.fsdp = cursor.positive_integer("fsdp");
   }
   if (cursor.next_is(',')) {
     cursor.expect(',');
-    scheme.experts = cursor.positive_integer("ep");
+    scheme.ep = cursor.positive_integer("ep");
   }
   cursor.expect('>');
   return scheme;
@@ -83,7 +83,7 @@ Scheme parse_scheme(TextCursor& cursor) {
   if (stage_ranks > kMaxRanks || stage_ranks * scheme.cp > kMaxRanks) {
     cursor.fail(base::text(to_text(scheme), " has more than ", kMaxRanks, " ranks: lower a degree"));
   }
-  if (const std::string fault = share_fault(scheme); !fault.empty()) cursor.fail(fault);
+  if (const std::string fault = fsdp_fault(scheme); !fault.empty()) cursor.fail(fault);
   return scheme;
 }
 

@@ -12,32 +12,34 @@ namespace sluice::strategy {
 namespace {
 
 // A ring's exchange and a share of 1 leave the bytes as they were before there were others.
-void add_micro_batch(base::CanonicalBytes& bytes, const Unit& unit, const MicroBatch& micro_batch) {
-  bytes.add(int64_t{unit.lanes > 1 ? unit.ring : -1}).add(static_cast<int64_t>(micro_batch.pieces.size()));
-  for (const Piece& piece : micro_batch.pieces) {
-    bytes.add(int64_t{piece.sequence}).add(piece.begin).add(piece.end);
+void add_micro_batch(base::CanonicalBytes& bytes, const PipelineMicroBatch& micro_batch,
+                     const LanePart& lane_part) {
+  bytes.add(int64_t{micro_batch.lanes > 1 ? micro_batch.number : -1})
+      .add(static_cast<int64_t>(lane_part.pieces.size()));
+  for (const Piece& scheduled : lane_part.pieces) {
+    bytes.add(int64_t{scheduled.sequence}).add(scheduled.begin).add(scheduled.end);
   }
-  bytes.add((int64_t{unit.nested_lanes} << 40) + (static_cast<int64_t>(unit.exchange) << 32) +
-            (int64_t{unit.memory.visits_again} << 48) + int64_t{unit.memory.offload_permille} * 2 +
-            (unit.memory.recomputes() ? 1 : 0));
-  if (unit.memory.recomputes_some()) bytes.add(int64_t{unit.memory.recompute_permille});
-  if (unit.pass) bytes.add(int64_t{*unit.pass});
+  bytes.add((int64_t{micro_batch.nested_lanes} << 40) + (static_cast<int64_t>(micro_batch.exchange) << 32) +
+            (int64_t{micro_batch.memory.recompute_dispatch} << 48) +
+            int64_t{micro_batch.memory.offload_permille} * 2 + (micro_batch.memory.recomputes() ? 1 : 0));
+  if (micro_batch.memory.recomputes_some()) bytes.add(int64_t{micro_batch.memory.recompute_permille});
+  if (micro_batch.pass) bytes.add(int64_t{*micro_batch.pass});
 }
 
 void add_pipeline(base::CanonicalBytes& bytes, const PipelinePlan& plan) {
   const Scheme& scheme = plan.pipeline.scheme;
   bytes.add(int64_t{scheme.tp}).add(int64_t{scheme.pp});
-  bytes.add((int64_t{scheme.share - 1} << 32) + scheme.cp);
-  if (scheme.experts > 1) bytes.add(int64_t{scheme.experts});
+  bytes.add((int64_t{scheme.fsdp - 1} << 32) + scheme.cp);
+  if (scheme.ep > 1) bytes.add(int64_t{scheme.ep});
   bytes.add(static_cast<int64_t>(plan.pipeline.ranks.size()));
   for (const int rank : plan.pipeline.ranks) bytes.add(int64_t{rank});
   for (const int64_t layers : plan.stage_layers) bytes.add(layers);
-  const std::vector<std::vector<MicroBatch>> lanes = micro_batches(plan);
+  const std::vector<std::vector<LanePart>> lanes = lane_parts(plan);
   bytes.add(plan.max_len_tokens).add(static_cast<int64_t>(lanes.size()));
-  for (const std::vector<MicroBatch>& lane : lanes) {
+  for (const std::vector<LanePart>& lane : lanes) {
     bytes.add(static_cast<int64_t>(lane.size()));
-    for (const MicroBatch& each : lane)
-      add_micro_batch(bytes, plan.units[static_cast<size_t>(each.unit)], each);
+    for (const LanePart& each : lane)
+      add_micro_batch(bytes, plan.micro_batches[static_cast<size_t>(each.micro_batch)], each);
   }
 }
 
@@ -47,15 +49,15 @@ int64_t Sequence::prefix_tokens() const {
   return length_tokens - std::accumulate(branches.begin(), branches.end(), int64_t{0});
 }
 
-UnitSequence unit_sequence(int32_t index, const Sequence& sequence) {
-  UnitSequence unit{.sequence = index, .length_tokens = sequence.length_tokens};
-  if (sequence.branches.empty()) return unit;
-  unit.prefix_tokens = sequence.prefix_tokens();
-  const int64_t all = sequence.length_tokens - unit.prefix_tokens;
+MicroBatchSequence micro_batch_sequence(int32_t index, const Sequence& sequence) {
+  MicroBatchSequence micro_batch{.sequence = index, .length_tokens = sequence.length_tokens};
+  if (sequence.branches.empty()) return micro_batch;
+  micro_batch.prefix_tokens = sequence.prefix_tokens();
+  const int64_t all = sequence.length_tokens - micro_batch.prefix_tokens;
   __int128 squares = 0;
   for (const int64_t branch : sequence.branches) squares += static_cast<__int128>(branch) * branch;
-  unit.branch_tokens = static_cast<int64_t>((squares + all / 2) / all);
-  return unit;
+  micro_batch.branch_tokens = static_cast<int64_t>((squares + all / 2) / all);
+  return micro_batch;
 }
 
 std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
@@ -64,9 +66,9 @@ std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
   return lengths;
 }
 
-int64_t MicroBatch::tokens() const {
+int64_t LanePart::tokens() const {
   int64_t total = 0;
-  for (const Piece& piece : pieces) total += piece.tokens();
+  for (const Piece& scheduled : pieces) total += scheduled.tokens();
   return total;
 }
 
@@ -118,12 +120,12 @@ std::string canonical_bytes(const StepPlan& plan) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     const Device& device = plan.pipelines[p].pipeline.device;
     if (device != Device{})
-      bytes.add("device").add(static_cast<int64_t>(p)).add(device.pace_percent).add(device.memory_bytes);
-    if (device.narrow) {
-      bytes.add("narrow").add(static_cast<int64_t>(device.narrow->format));
-      for (const int layer : device.narrow->layers) bytes.add(layer);
+      bytes.add("device").add(static_cast<int64_t>(p)).add(device.slowdown_percent).add(device.memory_bytes);
+    if (device.low_precision) {
+      bytes.add("narrow").add(static_cast<int64_t>(device.low_precision->format));
+      for (const int layer : device.low_precision->layers) bytes.add(layer);
     }
-    const int pace = plan.pipelines[p].pipeline.pace_percent;
+    const int pace = plan.pipelines[p].pipeline.slowdown_percent;
     if (pace != 100) bytes.add("pace").add(static_cast<int64_t>(p)).add(pace);
     if (const auto& placement = plan.pipelines[p].pipeline.placement)
       placement->add_to(bytes.add("placement").add(static_cast<int64_t>(p)));
@@ -133,14 +135,15 @@ std::string canonical_bytes(const StepPlan& plan) {
 
 uint64_t hash(const StepPlan& plan) { return base::hash_bytes(canonical_bytes(plan)); }
 
-std::vector<std::vector<MicroBatch>> micro_batches(const PipelinePlan& plan) {
-  std::vector<std::vector<MicroBatch>> lanes(static_cast<size_t>(plan.pipeline.scheme.cp));
-  for (size_t u = 0; u < plan.units.size(); ++u) {
-    const Unit& unit = plan.units[u];
-    SLUICE_ASSERT(unit.first_lane >= 0 && unit.end_lane() <= plan.pipeline.scheme.cp,
-                  base::text("unit ", u, " lies on lanes ", unit.first_lane, " + ", unit.lanes));
-    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
-      lanes[static_cast<size_t>(lane)].push_back({static_cast<int>(u), unit.pieces_on(lane)});
+std::vector<std::vector<LanePart>> lane_parts(const PipelinePlan& plan) {
+  std::vector<std::vector<LanePart>> lanes(static_cast<size_t>(plan.pipeline.scheme.cp));
+  for (size_t u = 0; u < plan.micro_batches.size(); ++u) {
+    const PipelineMicroBatch& micro_batch = plan.micro_batches[u];
+    SLUICE_ASSERT(
+        micro_batch.first_lane >= 0 && micro_batch.end_lane() <= plan.pipeline.scheme.cp,
+        base::text("unit ", u, " lies on lanes ", micro_batch.first_lane, " + ", micro_batch.lanes));
+    for (int lane = micro_batch.first_lane; lane < micro_batch.end_lane(); ++lane) {
+      lanes[static_cast<size_t>(lane)].push_back({static_cast<int>(u), micro_batch.pieces_on(lane)});
     }
   }
   return lanes;

@@ -1,5 +1,5 @@
-// A step plan: the strategy and every pipeline's units for one iteration. It is the only thing that `plan`
-// and `graph` share.
+// A step plan: the strategy and every pipeline's micro-batches for one iteration. It is the only thing that
+// `plan` and `graph` share.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "strategy/pipeline_micro_batch.h"
 #include "strategy/strategy.h"
-#include "strategy/unit.h"
 
 namespace sluice::strategy {
 
@@ -31,15 +31,16 @@ struct Sequence {
 // InputError naming the sequence with that index unless its branches have tokens each, and leave it some.
 void validate_branches(const Sequence& sequence, size_t index);
 
-// As units have it, the one with that index. REQUIRES: its branches are valid.
-UnitSequence unit_sequence(int32_t index, const Sequence& sequence);
+// As micro-batches have it, the one with that index. REQUIRES: its branches are valid.
+MicroBatchSequence micro_batch_sequence(int32_t index, const Sequence& sequence);
 
 std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences);
 
 struct PipelinePlan {
   Pipeline pipeline;
   int64_t max_len_tokens = 0;  // what one lane's micro-batch may hold
-  std::vector<Unit> units;     // in the order of injection; each lane runs those that lie on it in this order
+  std::vector<PipelineMicroBatch>
+      micro_batches;  // in the order of injection; each lane runs those that lie on it in this order
   std::vector<int64_t> stage_layers = {};  // first to last, of several stages; empty: not said
   bool operator==(const PipelinePlan&) const = default;
 };
@@ -47,15 +48,15 @@ struct PipelinePlan {
 // "9, 9, 8": layers by stage.
 std::string stages_text(const std::vector<int64_t>& stage_layers);
 
-// What one lane has of a unit: `unit` is its index in PipelinePlan::units.
-struct MicroBatch {
-  int unit = 0;
+// What one lane has of a micro-batch: `micro_batch` is its index in PipelinePlan::micro-batches.
+struct LanePart {
+  int micro_batch = 0;
   std::vector<Piece> pieces;
   int64_t tokens() const;
 };
 
 // By lane, its micro-batches in the order in which it runs them.
-std::vector<std::vector<MicroBatch>> micro_batches(const PipelinePlan& plan);
+std::vector<std::vector<LanePart>> lane_parts(const PipelinePlan& plan);
 
 struct CandidateEstimate {
   std::string strategy;
@@ -81,8 +82,8 @@ struct StepPlan {
   int64_t gap_ppm() const;
 
   // Whether the piece is all of its sequence.
-  bool is_whole(const Piece& piece) const {
-    return piece.tokens() == sequences[static_cast<size_t>(piece.sequence)].length_tokens;
+  bool is_whole(const Piece& scheduled) const {
+    return scheduled.tokens() == sequences[static_cast<size_t>(scheduled.sequence)].length_tokens;
   }
 };
 
@@ -91,9 +92,9 @@ std::string canonical_bytes(const StepPlan& plan);
 uint64_t hash(const StepPlan& plan);
 
 // plan.json ("sluice.plan/2"; version 1 is read) and back: it lists every lane's parts with all their pieces,
-// so that readers need to know nothing of units. planning_ns is measured and stays out. from_json throws
-// InputError naming `name` and the fault, and accepts only micro-batches that units make, in plans that
-// validate() accepts and whose hash and strategy text, where given, agree.
+// so that readers need to know nothing of micro-batches. planning_ns is measured and stays out. from_json
+// throws InputError naming `name` and the fault, and accepts only lane parts that micro-batches make, in
+// plans that validate() accepts and whose hash and strategy text, where given, agree.
 base::Json to_json(const StepPlan& plan);
 StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::string& name);
 
@@ -101,12 +102,14 @@ StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::
 // - the strategy is valid;
 // - the layers of stages, where they are said, are as many numbers above 0 as there are stages;
 // - the branches of sequences are valid;
-// - every sequence is in exactly one unit, as long as it is, with its branches;
-// - every unit lies on lanes of its pipeline, in the order of injection, and gives each of them tokens, but
+// - every sequence is in exactly one micro-batch, as long as it is, with its branches;
+// - every micro-batch lies on lanes of its pipeline, in the order of injection, and gives each of them
+// tokens, but
 //   no more than the pipeline's max_len_tokens;
-// - units of several lanes have different numbers >= 0, share some sequence, and have as many lists of whole
+// - micro-batches of several lanes have different numbers >= 0, share some sequence, and have as many lists
+// of whole
 //   sequences as lanes, or none; nested runs divide their lanes;
-// - where lanes share parameters units are in passes (strategy/pass.h), elsewhere in none.
+// - where lanes share parameters micro-batches are in passes (strategy/pass.h), elsewhere in none.
 // Whether the model has heads enough is for those to say who know it: cost::exchange_fault.
 void validate(const StepPlan& plan, int world_size);
 

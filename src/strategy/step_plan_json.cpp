@@ -7,7 +7,7 @@
 #include "base/renamed_json.h"
 #include "base/renames.h"
 #include "base/text.h"
-#include "strategy/listed_micro_batches.h"
+#include "strategy/listed_lane_parts.h"
 #include "strategy/pass.h"
 
 namespace sluice::strategy {
@@ -20,15 +20,15 @@ using base::text;
 constexpr const char* kSchema = "sluice.plan/2";
 constexpr const char* kWayOut = "; correct it, or make the plan again with `sluice plan`";
 
-Json piece_to_json(const Piece& piece) {
-  return {{"sequence", piece.sequence}, {"begin", piece.begin}, {"end", piece.end}};
+Json piece_to_json(const Piece& scheduled) {
+  return {{"sequence", scheduled.sequence}, {"begin", scheduled.begin}, {"end", scheduled.end}};
 }
 
-Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
+Json micro_batch_to_json(const PipelineMicroBatch& unit, const LanePart& lane_part) {
   Json pieces = Json::array();
-  for (const Piece& piece : micro_batch.pieces) pieces.push_back(piece_to_json(piece));
+  for (const Piece& scheduled : lane_part.pieces) pieces.push_back(piece_to_json(scheduled));
   const bool shared = unit.lanes > 1;
-  Json json = {{"micro_batch", shared ? Json(unit.ring) : Json()},
+  Json json = {{"micro_batch", shared ? Json(unit.number) : Json()},
                {"exchange", shared ? Json(name_of(unit.exchange)) : Json()},
                {"pieces", std::move(pieces)}};
   if (shared && unit.exchange == Exchange::kNested) json["nested_lanes"] = unit.nested_lanes;
@@ -37,7 +37,7 @@ Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
     json["memory"] = {{"recompute", unit.memory.recomputes()},
                       {"offload_permille", unit.memory.offload_permille}};
     if (unit.memory.recomputes_some()) json["memory"]["recompute_permille"] = unit.memory.recompute_permille;
-    if (unit.memory.visits_again) json["memory"]["recompute_dispatch"] = true;
+    if (unit.memory.recompute_dispatch) json["memory"]["recompute_dispatch"] = true;
   }
   return json;
 }
@@ -54,10 +54,10 @@ Json placement_to_json(const ExpertPlacement& placement, int lanes) {
 
 Json pipeline_to_json(const PipelinePlan& plan) {
   Json lanes = Json::array();
-  for (const std::vector<MicroBatch>& lane : micro_batches(plan)) {
+  for (const std::vector<LanePart>& lane : lane_parts(plan)) {
     Json& listed = lanes.emplace_back(Json::array());
-    for (const MicroBatch& each : lane)
-      listed.push_back(micro_batch_to_json(plan.units[static_cast<size_t>(each.unit)], each));
+    for (const LanePart& each : lane)
+      listed.push_back(micro_batch_to_json(plan.micro_batches[static_cast<size_t>(each.micro_batch)], each));
   }
   Json json = {{"scheme", to_text(plan.pipeline.scheme)},
                {"max_len", plan.max_len_tokens},
@@ -66,13 +66,13 @@ Json pipeline_to_json(const PipelinePlan& plan) {
   if (!plan.stage_layers.empty()) json["stage_layers"] = plan.stage_layers;
   const Device& device = plan.pipeline.device;
   if (device != Device{})
-    json["device"] = {{"slowdown_percent", device.pace_percent}, {"memory_bytes", device.memory_bytes}};
-  if (device.narrow)
-    json["device"]["low_precision"] = {{"format", name_of(device.narrow->format)},
-                                       {"layers", device.narrow->layers}};
-  if (plan.pipeline.pace_percent != 100) json["slowdown_percent"] = plan.pipeline.pace_percent;
+    json["device"] = {{"slowdown_percent", device.slowdown_percent}, {"memory_bytes", device.memory_bytes}};
+  if (device.low_precision)
+    json["device"]["low_precision"] = {{"format", name_of(device.low_precision->format)},
+                                       {"layers", device.low_precision->layers}};
+  if (plan.pipeline.slowdown_percent != 100) json["slowdown_percent"] = plan.pipeline.slowdown_percent;
   if (plan.pipeline.placement)
-    json["expert_placement"] = placement_to_json(*plan.pipeline.placement, plan.pipeline.scheme.experts);
+    json["expert_placement"] = placement_to_json(*plan.pipeline.placement, plan.pipeline.scheme.ep);
   return json;
 }
 
@@ -100,10 +100,10 @@ void for_each_item(const Json& value, const std::string& key, const std::string&
   for_each_item(*list, text(name, ": ", key), read);
 }
 
-ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name) {
-  ListedMicroBatch micro_batch;
+ListedLanePart micro_batch_from_json(const Json& json, const std::string& name) {
+  ListedLanePart micro_batch;
   if (json.is_object() && json.contains("micro_batch") && !json.at("micro_batch").is_null()) {
-    micro_batch.ring = base::require<int>(json, "micro_batch", name);
+    micro_batch.micro_batch = base::require<int>(json, "micro_batch", name);
     const auto exchange = base::get_or<std::string>(json, "exchange", "ring", name);
     micro_batch.exchange = with_name(name, [&] { return parse_exchange(exchange); });
     micro_batch.nested_lanes = base::get_or<int>(json, "nested_lanes", 0, name);
@@ -117,7 +117,7 @@ ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name
     micro_batch.memory = {
         .recompute_permille = base::get_or<int>(memory, "recompute_permille", layers, where),
         .offload_permille = base::get_or<int>(memory, "offload_permille", 0, where),
-        .visits_again = base::get_or<bool>(memory, "recompute_dispatch", false, where)};
+        .recompute_dispatch = base::get_or<bool>(memory, "recompute_dispatch", false, where)};
   }
   for_each_item(json, "pieces", name, [&](const Json& piece, const std::string& where) {
     micro_batch.pieces.push_back({.sequence = base::require<int32_t>(piece, "sequence", where),
@@ -150,11 +150,11 @@ ExpertPlacement placement_from_json(const Json& json, int lanes, const std::stri
   return placement;
 }
 
-NarrowProducts narrow_from_json(const Json& json, const std::string& name) {
-  NarrowProducts narrow;
+LowPrecisionGemms narrow_from_json(const Json& json, const std::string& name) {
+  LowPrecisionGemms narrow;
   const auto format = base::require<std::string>(json, "format", name);
-  const auto* const known = std::ranges::find(base::kNarrowFormats, format, base::name_of);
-  if (known == std::end(base::kNarrowFormats))
+  const auto* const known = std::ranges::find(base::kLowPrecisionFormats, format, base::name_of);
+  if (known == std::end(base::kLowPrecisionFormats))
     base::refuse(json.at("format"), "format", "one of bfloat16, int8 and float8", name);
   narrow.format = *known;
   for_each_item(json, "layers", name, [&](const Json& layer, const std::string& where) {
@@ -166,9 +166,9 @@ NarrowProducts narrow_from_json(const Json& json, const std::string& name) {
   return narrow;
 }
 
-// The pipeline without its units; `lanes` receives what they are made from.
+// The pipeline without its micro-batches; `lanes` receives what they are made from.
 PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
-                                std::vector<std::vector<ListedMicroBatch>>& lanes) {
+                                std::vector<std::vector<ListedLanePart>>& lanes) {
   PipelinePlan plan;
   const auto scheme = base::require<std::string>(json, "scheme", name);
   plan.pipeline.scheme = with_name(name, [&] { return parse_scheme(scheme); });
@@ -182,20 +182,20 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
     const Json& device = json.at("device");
     const std::string where = name + ": device";
     plan.pipeline.device = {
-        .pace_percent = base::require_in(device, "slowdown_percent", base::Range<int>{1, 10'000}, where),
+        .slowdown_percent = base::require_in(device, "slowdown_percent", base::Range<int>{1, 10'000}, where),
         .memory_bytes =
             base::require_in(device, "memory_bytes", base::Range<int64_t>{0, int64_t{1} << 50}, where)};
     if (device.contains("low_precision")) {
-      plan.pipeline.device.narrow = std::make_shared<const NarrowProducts>(
+      plan.pipeline.device.low_precision = std::make_shared<const LowPrecisionGemms>(
           narrow_from_json(device.at("low_precision"), where + ": low_precision"));
     }
   }
   if (json.contains("slowdown_percent"))
-    plan.pipeline.pace_percent =
+    plan.pipeline.slowdown_percent =
         base::require_in(json, "slowdown_percent", base::Range<int>{1, 10'000}, name);
   if (json.contains("expert_placement")) {
-    plan.pipeline.placement = std::make_shared<const ExpertPlacement>(
-        placement_from_json(json, plan.pipeline.scheme.experts, name));
+    plan.pipeline.placement =
+        std::make_shared<const ExpertPlacement>(placement_from_json(json, plan.pipeline.scheme.ep, name));
   }
   if (json.contains("stage_layers")) {
     for_each_item(json, "stage_layers", name, [&](const Json& layers, const std::string& where) {
@@ -205,7 +205,7 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
     });
   }
   for_each_item(json, "lanes", name, [&](const Json& lane, const std::string& lane_name) {
-    std::vector<ListedMicroBatch>& listed = lanes.emplace_back();
+    std::vector<ListedLanePart>& listed = lanes.emplace_back();
     for_each_item(lane, lane_name, [&](const Json& micro_batch, const std::string& where) {
       listed.push_back(micro_batch_from_json(micro_batch, where));
     });
@@ -235,12 +235,13 @@ StepPlan unchecked_from_json(const Json& json, const std::string& name) {
     validate_branches(read, plan.sequences.size() - 1);
   });
   for_each_item(json, "pipelines", name, [&](const Json& pipeline, const std::string& where) {
-    std::vector<std::vector<ListedMicroBatch>> lanes;
+    std::vector<std::vector<ListedLanePart>> lanes;
     PipelinePlan read = pipeline_from_json(pipeline, where, lanes);
     const size_t number = plan.pipelines.size();
-    read.units = with_name(name, [&] { return units_of(lanes, plan.sequences, number); });
-    const bool numbered =
-        std::ranges::any_of(read.units, [](const Unit& unit) { return unit.pass.has_value(); });
+    read.micro_batches = with_name(name, [&] { return micro_batches_of(lanes, plan.sequences, number); });
+    const bool numbered = std::ranges::any_of(read.micro_batches, [](const PipelineMicroBatch& micro_batch) {
+      return micro_batch.pass.has_value();
+    });
     if (!numbered) assign_passes(read);
     plan.pipelines.push_back(std::move(read));
   });

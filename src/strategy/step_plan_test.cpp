@@ -34,9 +34,11 @@ StepPlan example_plan() {
   plan.pipelines.push_back(
       {.pipeline = strategy.pipelines[0],
        .max_len_tokens = 8,
-       .units = {{.sequences = {{1, 6}}}, {.first_lane = 1, .lanes = 2, .sequences = {{0, 10}}, .ring = 4}}});
-  plan.pipelines.push_back(
-      {.pipeline = strategy.pipelines[1], .max_len_tokens = 7, .units = {{.sequences = {{3, 3}, {2, 4}}}}});
+       .micro_batches = {{.sequences = {{1, 6}}},
+                         {.first_lane = 1, .lanes = 2, .sequences = {{0, 10}}, .number = 4}}});
+  plan.pipelines.push_back({.pipeline = strategy.pipelines[1],
+                            .max_len_tokens = 7,
+                            .micro_batches = {{.sequences = {{3, 3}, {2, 4}}}}});
   plan.estimated_ns = 1100;
   plan.lower_bound_ns = 1000;
   plan.planning_ns = 77;
@@ -44,14 +46,16 @@ StepPlan example_plan() {
   return plan;
 }
 
-Unit& unit(StepPlan& plan, size_t pipeline, size_t index) { return plan.pipelines[pipeline].units[index]; }
+PipelineMicroBatch& micro_batch(StepPlan& plan, size_t pipeline, size_t index) {
+  return plan.pipelines[pipeline].micro_batches[index];
+}
 
 TEST(StepPlan, CountsTokensTargetsAndGap) {
   const StepPlan plan = example_plan();
   EXPECT_EQ(plan.tokens(), 23);
   EXPECT_EQ(plan.targets(), 19);
   EXPECT_EQ(plan.gap_ppm(), 100'000);
-  EXPECT_EQ(plan.pipelines[1].units[0].tokens(), 7);
+  EXPECT_EQ(plan.pipelines[1].micro_batches[0].tokens(), 7);
   EXPECT_EQ(to_text(plan.strategy()), "1x<1,1,3> + 1x<2,1,1>");
 }
 
@@ -64,12 +68,12 @@ TEST(StepPlan, GapIsZeroWithoutBoundAndNeverOverflows) {
 }
 
 TEST(StepPlan, LanesRunTheUnitsThatLieOnThem) {
-  const std::vector<std::vector<MicroBatch>> lanes = micro_batches(example_plan().pipelines[0]);
+  const std::vector<std::vector<LanePart>> lanes = lane_parts(example_plan().pipelines[0]);
   ASSERT_EQ(lanes.size(), 3u);
   ASSERT_EQ(lanes[0].size(), 1u);
-  EXPECT_EQ(lanes[0][0].unit, 0);
+  EXPECT_EQ(lanes[0][0].micro_batch, 0);
   EXPECT_EQ(lanes[0][0].pieces, (std::vector<Piece>{{1, 0, 6}}));
-  EXPECT_EQ(lanes[1][0].unit, 1);
+  EXPECT_EQ(lanes[1][0].micro_batch, 1);
   EXPECT_EQ(lanes[1][0].pieces, (std::vector<Piece>{{0, 0, 2}, {0, 7, 10}}));
   EXPECT_EQ(lanes[2][0].tokens(), 5);
 }
@@ -81,8 +85,8 @@ TEST(ValidateStepPlan, AcceptsUnitsOfOneLaneAndOfSeveral) {
 TEST(ValidateStepPlan, AcceptsWholeSequencesBesideSharedOnes) {
   StepPlan plan = example_plan();
   plan.pipelines[0].max_len_tokens = 11;
-  unit(plan, 0, 1).own = {{}, {{1, 6}}};
-  plan.pipelines[0].units.erase(plan.pipelines[0].units.begin());
+  micro_batch(plan, 0, 1).own = {{}, {{1, 6}}};
+  plan.pipelines[0].micro_batches.erase(plan.pipelines[0].micro_batches.begin());
   EXPECT_NO_THROW(validate(plan, kWorldSize));
 }
 
@@ -94,52 +98,57 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
          p.pipelines[1].pipeline.ranks = {2, 3};
        },
        "rank 2 is used twice"},
-      {[](StepPlan& p) { p.pipelines[0].pipeline.scheme.share = 2; },
+      {[](StepPlan& p) { p.pipelines[0].pipeline.scheme.fsdp = 2; },
        "share 2 does not divide cp 3, so its lanes make no whole share groups: choose one of 1, 3"},
-      {[](StepPlan& p) { p.pipelines[0].pipeline.scheme.share = 3; },
+      {[](StepPlan& p) { p.pipelines[0].pipeline.scheme.fsdp = 3; },
        "pipeline 0: a micro-batch of lane 0 is in no pass: where lanes share parameters each is in one"},
       {[](StepPlan& p) { p.sequences[1].document = -1; }, "sequence 1: document -1 is negative"},
       {[](StepPlan& p) { p.sequences[1].begin_token = -2; }, "sequence 1: begin -2 is negative"},
       {[](StepPlan& p) { p.sequences[1].length_tokens = 0; }, "sequence 1: length 0 is outside"},
       {[](StepPlan& p) { p.sequences[1].length_tokens = 7; },
        "sequence 1 has 6 tokens there but 7 in the batch"},
-      {[](StepPlan& p) { unit(p, 0, 1).lanes = 3; }, "a unit lies on 3 lanes from lane 1 on, but it has 3"},
-      {[](StepPlan& p) { unit(p, 0, 1).lanes = 0; }, "a unit lies on 0 lanes"},
+      {[](StepPlan& p) { micro_batch(p, 0, 1).lanes = 3; },
+       "a unit lies on 3 lanes from lane 1 on, but it has 3"},
+      {[](StepPlan& p) { micro_batch(p, 0, 1).lanes = 0; }, "a unit lies on 0 lanes"},
       {[](StepPlan& p) {  // lane 2's second stands before lane 0's first
          p.sequences.push_back({.length_tokens = 1});
-         p.pipelines[0].units.insert(p.pipelines[0].units.begin(), {.first_lane = 1, .sequences = {{4, 1}}});
-         std::swap(unit(p, 0, 1), unit(p, 0, 2));
+         p.pipelines[0].micro_batches.insert(p.pipelines[0].micro_batches.begin(),
+                                             {.first_lane = 1, .sequences = {{4, 1}}});
+         std::swap(micro_batch(p, 0, 1), micro_batch(p, 0, 2));
        },
        "pipeline 0: its units do not stand in the order of injection"},
-      {[](StepPlan& p) { unit(p, 1, 0).memory.offload_permille = 1001; },
+      {[](StepPlan& p) { micro_batch(p, 1, 0).memory.offload_permille = 1001; },
        "micro-batch 0 of lane 0 of pipeline 1: offload_permille is 1001"},
-      {[](StepPlan& p) { unit(p, 1, 0).exchange = Exchange::kHeads; },
+      {[](StepPlan& p) { micro_batch(p, 1, 0).exchange = Exchange::kHeads; },
        "micro-batch 0 of lane 0 of pipeline 1: its exchange is 'heads' on one lane"},
-      {[](StepPlan& p) { unit(p, 0, 1).exchange = Exchange::kNested; },
+      {[](StepPlan& p) { micro_batch(p, 0, 1).exchange = Exchange::kNested; },
        "its exchange is 'nested' with runs of 0 lanes: choose a divisor of its 2 lanes"},
-      {[](StepPlan& p) { unit(p, 0, 1).nested_lanes = 2; },
+      {[](StepPlan& p) { micro_batch(p, 0, 1).nested_lanes = 2; },
        "its exchange is 'ring', which has no runs of 2 lanes"},
-      {[](StepPlan& p) { unit(p, 0, 0).pass = 0; },
+      {[](StepPlan& p) { micro_batch(p, 0, 0).pass = 0; },
        "micro-batch 0 of lane 0 of pipeline 0: it is in pass 0, but its lanes share no parameters"},
-      {[](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = 4; }, "sequence 4 is outside [0, 4)"},
-      {[](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = -1; }, "sequence -1 is outside [0, 4)"},
+      {[](StepPlan& p) { micro_batch(p, 1, 0).sequences[0].sequence = 4; }, "sequence 4 is outside [0, 4)"},
+      {[](StepPlan& p) { micro_batch(p, 1, 0).sequences[0].sequence = -1; }, "sequence -1 is outside [0, 4)"},
       {[](StepPlan& p) { p.sequences.push_back({.length_tokens = 5}); }, "sequence 4 is in no micro-batch"},
       {[](StepPlan& p) {
-         p.pipelines[1].units.push_back({.sequences = {{1, 6}}});
+         p.pipelines[1].micro_batches.push_back({.sequences = {{1, 6}}});
        },
        "sequence 1 is in two micro-batches"},
       {[](StepPlan& p) { p.pipelines[1].max_len_tokens = 6; }, "7 tokens on lane 0 are more than max_len 6"},
-      {[](StepPlan& p) { p.pipelines[1].units.emplace_back(); },
+      {[](StepPlan& p) { p.pipelines[1].micro_batches.emplace_back(); },
        "micro-batch 1 of lane 0 of pipeline 1: it is empty"},
-      {[](StepPlan& p) { unit(p, 0, 1).ring = -1; }, "a ring's number is at least 0"},
+      {[](StepPlan& p) { micro_batch(p, 0, 1).number = -1; }, "a ring's number is at least 0"},
       {[](StepPlan& p) {
          p.sequences.push_back({.length_tokens = 9});
-         p.pipelines[0].units.push_back({.first_lane = 1, .lanes = 2, .sequences = {{4, 9}}, .ring = 4});
+         p.pipelines[0].micro_batches.push_back(
+             {.first_lane = 1, .lanes = 2, .sequences = {{4, 9}}, .number = 4});
        },
        "ring 4 of pipeline 0: it is there twice"},
-      {[](StepPlan& p) { unit(p, 0, 1).own = {{}}; }, "it has 1 lists of whole sequences on 2 lanes"},
-      {[](StepPlan& p) { unit(p, 0, 1).sequences.clear(); }, "it shares no sequence"},
-      {[](StepPlan& p) { p.sequences[0].length_tokens = unit(p, 0, 1).sequences[0].length_tokens = 1; },
+      {[](StepPlan& p) { micro_batch(p, 0, 1).own = {{}}; }, "it has 1 lists of whole sequences on 2 lanes"},
+      {[](StepPlan& p) { micro_batch(p, 0, 1).sequences.clear(); }, "it shares no sequence"},
+      {[](StepPlan& p) {
+         p.sequences[0].length_tokens = micro_batch(p, 0, 1).sequences[0].length_tokens = 1;
+       },
        "it leaves lane 2 without tokens: a ring over 2 lanes needs a sequence of 4 tokens"},
   };
   for (const auto& [make, fault] : faults) {
@@ -168,17 +177,17 @@ TEST(CanonicalBytes, EveryPartOfTheIdentityChangesThem) {
       },
       [](StepPlan& p) { std::swap(p.pipelines[0].pipeline.ranks[0], p.pipelines[0].pipeline.ranks[1]); },
       [](StepPlan& p) { p.pipelines[0].max_len_tokens = 9; },
-      [](StepPlan& p) { p.pipelines[0].pipeline.scheme.share = 3; },
-      [](StepPlan& p) { unit(p, 0, 1).ring = 5; },
-      [](StepPlan& p) { unit(p, 0, 1).lanes = 1; },
-      [](StepPlan& p) { unit(p, 0, 1).exchange = Exchange::kHeads; },
-      [](StepPlan& p) { unit(p, 0, 1).nested_lanes = 2; },
-      [](StepPlan& p) { unit(p, 0, 1).pass = 0; },
-      [](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = 2; },
-      [](StepPlan& p) { unit(p, 1, 0).sequences[0].length_tokens = 2; },
-      [](StepPlan& p) { unit(p, 1, 0).memory.recompute_permille = 1000; },
-      [](StepPlan& p) { unit(p, 1, 0).memory.offload_permille = 1; },
-      [](StepPlan& p) { unit(p, 0, 1).first_lane = 0; },
+      [](StepPlan& p) { p.pipelines[0].pipeline.scheme.fsdp = 3; },
+      [](StepPlan& p) { micro_batch(p, 0, 1).number = 5; },
+      [](StepPlan& p) { micro_batch(p, 0, 1).lanes = 1; },
+      [](StepPlan& p) { micro_batch(p, 0, 1).exchange = Exchange::kHeads; },
+      [](StepPlan& p) { micro_batch(p, 0, 1).nested_lanes = 2; },
+      [](StepPlan& p) { micro_batch(p, 0, 1).pass = 0; },
+      [](StepPlan& p) { micro_batch(p, 1, 0).sequences[0].sequence = 2; },
+      [](StepPlan& p) { micro_batch(p, 1, 0).sequences[0].length_tokens = 2; },
+      [](StepPlan& p) { micro_batch(p, 1, 0).memory.recompute_permille = 1000; },
+      [](StepPlan& p) { micro_batch(p, 1, 0).memory.offload_permille = 1; },
+      [](StepPlan& p) { micro_batch(p, 0, 1).first_lane = 0; },
   };
   for (const auto& change : changes) {
     StepPlan plan = example_plan();
@@ -214,8 +223,8 @@ TEST(StepPlanJson, RoundTripKeepsEverythingButMeasuredTime) {
 TEST(StepPlanJson, WholeSequencesStandBesideExchangedHeads) {
   StepPlan plan = example_plan();
   plan.sequences.push_back({.length_tokens = 3});
-  unit(plan, 0, 1).own = {{}, {{4, 3}}};
-  unit(plan, 0, 1).exchange = Exchange::kHeads;
+  micro_batch(plan, 0, 1).own = {{}, {{4, 3}}};
+  micro_batch(plan, 0, 1).exchange = Exchange::kHeads;
   Json json = to_json(plan);
   EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["exchange"], "heads");
   EXPECT_FALSE(json["pipelines"][0]["lanes"][1][0].contains("nested_lanes"));
@@ -228,15 +237,15 @@ TEST(StepPlanJson, WholeSequencesStandBesideExchangedHeads) {
 TEST(StepPlanJson, BranchesStandWithTheirSequence) {
   StepPlan plan = example_plan();
   const uint64_t without = hash(plan);
-  const auto branch = [&](size_t sequence, std::vector<int64_t> branches, UnitSequence& of) {
+  const auto branch = [&](size_t sequence, std::vector<int64_t> branches, MicroBatchSequence& of) {
     plan.sequences[sequence].branches = std::move(branches);
-    of = unit_sequence(static_cast<int32_t>(sequence), plan.sequences[sequence]);
+    of = micro_batch_sequence(static_cast<int32_t>(sequence), plan.sequences[sequence]);
   };
-  branch(0, {1, 6}, unit(plan, 0, 1).sequences[0]);  // over two lanes
-  branch(2, {2, 1}, unit(plan, 1, 0).sequences[1]);
+  branch(0, {1, 6}, micro_batch(plan, 0, 1).sequences[0]);  // over two lanes
+  branch(2, {2, 1}, micro_batch(plan, 1, 0).sequences[1]);
   EXPECT_EQ(plan.targets(), 23 - 2 - 1 - 2 - 1);
-  EXPECT_EQ(unit(plan, 0, 1).sequences[0].prefix_tokens, 3);
-  EXPECT_EQ(unit(plan, 0, 1).sequences[0].branch_tokens, 5);  // 37 ÷ 7
+  EXPECT_EQ(micro_batch(plan, 0, 1).sequences[0].prefix_tokens, 3);
+  EXPECT_EQ(micro_batch(plan, 0, 1).sequences[0].branch_tokens, 5);  // 37 ÷ 7
   validate(plan, kWorldSize);
   EXPECT_NE(hash(plan), without);
   const StepPlan again = step_plan_from_json(Json::parse(to_json(plan).dump()), kWorldSize, "a plan");
@@ -279,16 +288,16 @@ TEST(ForEachPart, EveryRowIsOfTheTextThatItBelongsTo) {
 TEST(StepPlanJson, APaceStandsWhereARankIsSlow) {
   StepPlan plan = example_plan();
   EXPECT_FALSE(to_json(plan).at("pipelines").at(0).contains("slowdown_percent"));
-  plan.pipelines[0].pipeline.pace_percent = 185;
+  plan.pipelines[0].pipeline.slowdown_percent = 185;
   plan.pipelines[0].pipeline.device = {250, 4096};
   const Json json = to_json(plan);
   EXPECT_EQ(json.at("pipelines").at(0).at("slowdown_percent"), 185);
-  EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.pace_percent, 185);
+  EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.slowdown_percent, 185);
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan").pipelines[0].pipeline.device, (Device{250, 4096}));
   EXPECT_NE(hash(plan), hash(example_plan()));
   StepPlan narrow = plan;
-  narrow.pipelines[0].pipeline.device.narrow =
-      std::make_shared<const NarrowProducts>(NarrowProducts{base::ProductFormat::kInt8, {0, 3}});
+  narrow.pipelines[0].pipeline.device.low_precision =
+      std::make_shared<const LowPrecisionGemms>(LowPrecisionGemms{base::GemmFormat::kInt8, {0, 3}});
   EXPECT_EQ(step_plan_from_json(to_json(narrow), kWorldSize, "plan").pipelines[0].pipeline,
             narrow.pipelines[0].pipeline);
   EXPECT_NE(hash(narrow), hash(plan));
@@ -322,13 +331,13 @@ std::string as_version_1(const Json& json) {
 
 TEST(StepPlanJson, Version1IsRead) {
   StepPlan plan = example_plan();
-  plan.pipelines[0].pipeline.pace_percent = 185;
+  plan.pipelines[0].pipeline.slowdown_percent = 185;
   plan.pipelines[0].pipeline.device = {250, 4096};
-  plan.pipelines[0].pipeline.device.narrow =
-      std::make_shared<const NarrowProducts>(NarrowProducts{base::ProductFormat::kInt8, {0, 3}});
+  plan.pipelines[0].pipeline.device.low_precision =
+      std::make_shared<const LowPrecisionGemms>(LowPrecisionGemms{base::GemmFormat::kInt8, {0, 3}});
   plan.pipelines[0].pipeline.placement =
       std::make_shared<const ExpertPlacement>(ExpertPlacement{{{}, {0, 1, 2}}});
-  unit(plan, 1, 0).memory.visits_again = true;
+  micro_batch(plan, 1, 0).memory.recompute_dispatch = true;
   const std::string before = as_version_1(to_json(plan));
   EXPECT_THAT(before, AllOf(HasSubstr("\"pace_percent\""), HasSubstr("\"ring\""), HasSubstr("\"narrow\"")));
   const StepPlan read = step_plan_from_json(Json::parse(before), kWorldSize, "plan");
@@ -340,7 +349,7 @@ TEST(StepPlanJson, Version1IsRead) {
 TEST(StepPlanJson, PlacedExpertsStandLaneByLane) {
   StepPlan plan = example_plan();
   Pipeline& pipeline = plan.pipelines[0].pipeline;
-  const int lanes = pipeline.scheme.experts;
+  const int lanes = pipeline.scheme.ep;
   ASSERT_EQ(lanes, 1);
   pipeline.placement = std::make_shared<const ExpertPlacement>(ExpertPlacement{{{}, {0, 1, 2}}});
   const Json json = to_json(plan);
@@ -365,22 +374,22 @@ TEST(StepPlanJson, PlacedExpertsStandLaneByLane) {
 
 TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
   StepPlan plan = example_plan();
-  unit(plan, 1, 0).memory = {.recompute_permille = 1000, .offload_permille = 300};
+  micro_batch(plan, 1, 0).memory = {.recompute_permille = 1000, .offload_permille = 300};
   const Json json = to_json(plan);
   EXPECT_FALSE(json["pipelines"][0]["lanes"][0][0].contains("memory"));
   EXPECT_EQ(json["pipelines"][1]["lanes"][0][0]["memory"]["offload_permille"], 300);
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan.json").pipelines, plan.pipelines);
-  EXPECT_EQ(to_text(unit(plan, 1, 0).memory), "recompute, offload 0.3");
+  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute, offload 0.3");
   const uint64_t before = hash(plan);
-  unit(plan, 1, 0).memory.visits_again = true;
+  micro_batch(plan, 1, 0).memory.recompute_dispatch = true;
   EXPECT_EQ(step_plan_from_json(to_json(plan), kWorldSize, "plan.json").pipelines, plan.pipelines);
-  EXPECT_EQ(to_text(unit(plan, 1, 0).memory), "recompute, visits again, offload 0.3");
+  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute, visits again, offload 0.3");
   EXPECT_NE(hash(plan), before);
   const uint64_t all = hash(plan);
-  unit(plan, 1, 0).memory = {.recompute_permille = 250, .visits_again = true};
+  micro_batch(plan, 1, 0).memory = {.recompute_permille = 250, .recompute_dispatch = true};
   EXPECT_EQ(to_json(plan)["pipelines"][1]["lanes"][0][0]["memory"]["recompute_permille"], 250);
   EXPECT_EQ(step_plan_from_json(to_json(plan), kWorldSize, "plan.json").pipelines, plan.pipelines);
-  EXPECT_EQ(to_text(unit(plan, 1, 0).memory), "recompute 0.25, visits again");
+  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute 0.25, visits again");
   EXPECT_NE(hash(plan), all);
 }
 
@@ -403,8 +412,8 @@ Json& listed(Json& plan, size_t pipeline, size_t lane) { return plan["pipelines"
 TEST(StepPlanJson, WholeSequencesMayStandAnywhereBesideSharedOnes) {
   StepPlan plan = example_plan();
   plan.pipelines[0].max_len_tokens = 11;
-  unit(plan, 0, 1).own = {{}, {{1, 6}}};
-  plan.pipelines[0].units.erase(plan.pipelines[0].units.begin());
+  micro_batch(plan, 0, 1).own = {{}, {{1, 6}}};
+  plan.pipelines[0].micro_batches.erase(plan.pipelines[0].micro_batches.begin());
   Json json = to_json(plan);
   Json& pieces = listed(json, 0, 2)[0]["pieces"];
   std::swap(pieces[0], pieces[2]);

@@ -40,23 +40,26 @@ void validate_stages(const PipelinePlan& plan) {
                         ": give a number above 0 for each stage"));
 }
 
-// Checks the units of one pipeline.
+// Checks the micro-batches of one pipeline.
 class UnitChecks {
  public:
   UnitChecks(const StepPlan& plan, size_t pipeline) : plan_(plan), pipeline_(plan.pipelines[pipeline]) {
     const int lanes = pipeline_.pipeline.scheme.cp;
     std::vector<int> of_lane(static_cast<size_t>(lanes), 0);
-    for (const Unit& unit : pipeline_.units) {
-      const bool inside = unit.first_lane >= 0 && unit.lanes >= 1 && unit.end_lane() <= lanes;
+    for (const PipelineMicroBatch& micro_batch : pipeline_.micro_batches) {
+      const bool inside =
+          micro_batch.first_lane >= 0 && micro_batch.lanes >= 1 && micro_batch.end_lane() <= lanes;
       if (!inside) {
         throw InputError(text("pipeline ", pipeline, " ", to_text(pipeline_.pipeline.scheme),
-                              ": a unit lies on ", unit.lanes, " lanes from lane ", unit.first_lane,
-                              " on, but it has ", lanes));
+                              ": a unit lies on ", micro_batch.lanes, " lanes from lane ",
+                              micro_batch.first_lane, " on, but it has ", lanes));
       }
-      names_.push_back(unit.lanes > 1 ? text("ring ", unit.ring, " of pipeline ", pipeline)
-                                      : text("micro-batch ", of_lane[static_cast<size_t>(unit.first_lane)],
-                                             " of lane ", unit.first_lane, " of pipeline ", pipeline));
-      for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) ++of_lane[static_cast<size_t>(lane)];
+      names_.push_back(micro_batch.lanes > 1
+                           ? text("ring ", micro_batch.number, " of pipeline ", pipeline)
+                           : text("micro-batch ", of_lane[static_cast<size_t>(micro_batch.first_lane)],
+                                  " of lane ", micro_batch.first_lane, " of pipeline ", pipeline));
+      for (int lane = micro_batch.first_lane; lane < micro_batch.end_lane(); ++lane)
+        ++of_lane[static_cast<size_t>(lane)];
     }
     check_order(pipeline, lanes);
   }
@@ -64,55 +67,61 @@ class UnitChecks {
   void check(std::vector<char>& planned) const {
     std::set<int> rings;
     for (size_t u = 0; u < names_.size(); ++u) {
-      const Unit& unit = pipeline_.units[u];
+      const PipelineMicroBatch& micro_batch = pipeline_.micro_batches[u];
       const std::string& name = names_[u];
       try {
-        validate(unit.memory);
+        validate(micro_batch.memory);
       } catch (const InputError& error) {
         throw InputError(text(name, ": ", error.what()));
       }
-      check_exchange(unit, name);
-      if (unit.pass && pipeline_.pipeline.scheme.share == 1) {
-        throw InputError(
-            text(name, ": it is in pass ", *unit.pass, ", but its lanes share no parameters: leave it out"));
+      check_exchange(micro_batch, name);
+      if (micro_batch.pass && pipeline_.pipeline.scheme.fsdp == 1) {
+        throw InputError(text(name, ": it is in pass ", *micro_batch.pass,
+                              ", but its lanes share no parameters: leave it out"));
       }
-      if (unit.lanes > 1 && unit.ring < 0) throw InputError(text(name, ": a ring's number is at least 0"));
-      if (unit.lanes > 1 && !rings.insert(unit.ring).second)
+      if (micro_batch.lanes > 1 && micro_batch.number < 0)
+        throw InputError(text(name, ": a ring's number is at least 0"));
+      if (micro_batch.lanes > 1 && !rings.insert(micro_batch.number).second)
         throw InputError(text(name, ": it is there twice"));
-      if (!unit.own.empty() && (unit.lanes == 1 || unit.own.size() != static_cast<size_t>(unit.lanes))) {
-        throw InputError(
-            text(name, ": it has ", unit.own.size(), " lists of whole sequences on ", unit.lanes, " lanes"));
+      if (!micro_batch.own.empty() &&
+          (micro_batch.lanes == 1 || micro_batch.own.size() != static_cast<size_t>(micro_batch.lanes))) {
+        throw InputError(text(name, ": it has ", micro_batch.own.size(), " lists of whole sequences on ",
+                              micro_batch.lanes, " lanes"));
       }
-      if (unit.lanes > 1 && unit.sequences.empty()) throw InputError(text(name, ": it shares no sequence"));
-      for (const UnitSequence& sequence : unit.sequences) check_sequence(sequence, name, planned);
-      for (const auto& lane : unit.own) {
-        for (const UnitSequence& sequence : lane) check_sequence(sequence, name, planned);
+      if (micro_batch.lanes > 1 && micro_batch.sequences.empty())
+        throw InputError(text(name, ": it shares no sequence"));
+      for (const MicroBatchSequence& sequence : micro_batch.sequences)
+        check_sequence(sequence, name, planned);
+      for (const auto& lane : micro_batch.own) {
+        for (const MicroBatchSequence& sequence : lane) check_sequence(sequence, name, planned);
       }
-      check_sizes(unit, name);
+      check_sizes(micro_batch, name);
     }
   }
 
  private:
-  static void check_exchange(const Unit& unit, const std::string& name) {
-    const std::string exchange = text(name, ": its exchange is '", name_of(unit.exchange), "'");
-    if (unit.exchange != Exchange::kRing && unit.lanes == 1)
+  static void check_exchange(const PipelineMicroBatch& micro_batch, const std::string& name) {
+    const std::string exchange = text(name, ": its exchange is '", name_of(micro_batch.exchange), "'");
+    if (micro_batch.exchange != Exchange::kRing && micro_batch.lanes == 1)
       throw InputError(text(exchange, " on one lane, which has nothing to exchange"));
-    const bool nested = unit.exchange == Exchange::kNested;
-    const int runs = unit.nested_lanes;
-    if (nested && (runs < 2 || runs >= unit.lanes || unit.lanes % runs != 0)) {
-      throw InputError(text(exchange, " with runs of ", runs, " lanes: choose a divisor of its ", unit.lanes,
-                            " lanes between 2 and ", unit.lanes / 2, ", or another exchange"));
+    const bool nested = micro_batch.exchange == Exchange::kNested;
+    const int runs = micro_batch.nested_lanes;
+    if (nested && (runs < 2 || runs >= micro_batch.lanes || micro_batch.lanes % runs != 0)) {
+      throw InputError(text(exchange, " with runs of ", runs, " lanes: choose a divisor of its ",
+                            micro_batch.lanes, " lanes between 2 and ", micro_batch.lanes / 2,
+                            ", or another exchange"));
     }
     if (!nested && runs != 0) throw InputError(text(exchange, ", which has no runs of ", runs, " lanes"));
   }
 
   void check_order(size_t pipeline, int lanes) const {
-    const auto order = injection_order(units_by_lane(pipeline_.units, lanes));
+    const auto order = injection_order(micro_batches_by_lane(pipeline_.micro_batches, lanes));
     if (order && std::ranges::is_sorted(*order)) return;
     throw InputError(text("pipeline ", pipeline, ": its units do not stand in the order of injection"));
   }
 
-  void check_sequence(const UnitSequence& of, const std::string& name, std::vector<char>& planned) const {
+  void check_sequence(const MicroBatchSequence& of, const std::string& name,
+                      std::vector<char>& planned) const {
     if (of.sequence < 0 || static_cast<size_t>(of.sequence) >= plan_.sequences.size()) {
       throw InputError(
           text(name, ": sequence ", of.sequence, " is outside [0, ", plan_.sequences.size(), ")"));
@@ -122,18 +131,19 @@ class UnitChecks {
       throw InputError(text(name, ": sequence ", s, " has ", of.length_tokens, " tokens there but ",
                             plan_.sequences[s].length_tokens, " in the batch"));
     }
-    if (of != unit_sequence(of.sequence, plan_.sequences[s]))
+    if (of != micro_batch_sequence(of.sequence, plan_.sequences[s]))
       throw InputError(text(name, ": sequence ", s, " has other branches there than in the batch"));
     if (planned[s]++ != 0) throw InputError(text(name, ": sequence ", s, " is in two micro-batches"));
   }
 
-  void check_sizes(const Unit& unit, const std::string& name) const {
-    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
-      const int64_t tokens = unit.tokens_on(lane);
-      if (tokens == 0 && unit.lanes == 1) throw InputError(text(name, ": it is empty"));
+  void check_sizes(const PipelineMicroBatch& micro_batch, const std::string& name) const {
+    for (int lane = micro_batch.first_lane; lane < micro_batch.end_lane(); ++lane) {
+      const int64_t tokens = micro_batch.tokens_on(lane);
+      if (tokens == 0 && micro_batch.lanes == 1) throw InputError(text(name, ": it is empty"));
       if (tokens == 0) {
-        throw InputError(text(name, ": it leaves lane ", lane, " without tokens: a ring over ", unit.lanes,
-                              " lanes needs a sequence of ", 2 * unit.lanes, " tokens"));
+        throw InputError(text(name, ": it leaves lane ", lane, " without tokens: a ring over ",
+                              micro_batch.lanes, " lanes needs a sequence of ", 2 * micro_batch.lanes,
+                              " tokens"));
       }
       if (tokens > pipeline_.max_len_tokens) {
         throw InputError(text(name, ": ", tokens, " tokens on lane ", lane, " are more than max_len ",
@@ -144,7 +154,7 @@ class UnitChecks {
 
   const StepPlan& plan_;
   const PipelinePlan& pipeline_;
-  std::vector<std::string> names_;  // of the units
+  std::vector<std::string> names_;  // of the micro-batches
 };
 
 }  // namespace

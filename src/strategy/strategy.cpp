@@ -40,10 +40,10 @@ bool are_equal(const std::shared_ptr<const T>& one, const std::shared_ptr<const 
 void validate_pipeline(const Pipeline& pipeline, int index) {
   const Scheme& scheme = pipeline.scheme;
   const std::string name = base::text("pipeline ", index, " ", to_text(scheme));
-  if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1 || scheme.share < 1 || scheme.experts < 1) {
+  if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1 || scheme.fsdp < 1 || scheme.ep < 1) {
     throw base::InputError(base::text(name, ": a degree is below 1: give 1 or more"));
   }
-  if (const std::string fault = share_fault(scheme); !fault.empty())
+  if (const std::string fault = fsdp_fault(scheme); !fault.empty())
     throw base::InputError(base::text(name, ": ", fault));
   const bool too_large =
       int64_t{scheme.tp} * scheme.pp > kMaxRanks || int64_t{scheme.tp} * scheme.pp * scheme.cp > kMaxRanks;
@@ -54,13 +54,13 @@ void validate_pipeline(const Pipeline& pipeline, int index) {
                                       pipeline.ranks.size(), ": list each once"));
   }
   if (pipeline.placement) {
-    const std::string fault = placement_fault(*pipeline.placement, scheme.experts);
+    const std::string fault = placement_fault(*pipeline.placement, scheme.ep);
     if (!fault.empty())
       throw base::InputError(base::text(name, ": ", fault, ": give each expert a lane, or none a seat"));
   }
-  for (int stage = 0; scheme.share > 1 && stage < scheme.pp; ++stage) {
+  for (int stage = 0; scheme.fsdp > 1 && stage < scheme.pp; ++stage) {
     for (int lane = 0; lane < scheme.cp; ++lane) {
-      const std::vector<int> group = pipeline.share_group(stage, lane, 0);
+      const std::vector<int> group = pipeline.fsdp_group(stage, lane, 0);
       if (std::ranges::is_sorted(group)) continue;
       throw base::InputError(base::text(name, ": ranks ", group.front(), " to ", group.back(),
                                         " share parameters, so list them in ascending order"));
@@ -76,26 +76,26 @@ std::vector<int> Pipeline::tp_group(int stage, int lane) const {
   return group;
 }
 
-std::vector<int> Pipeline::share_group(int stage, int lane, int t) const {
+std::vector<int> Pipeline::fsdp_group(int stage, int lane, int t) const {
   std::vector<int> group;
-  const int first = scheme.first_of_group(lane);
-  for (int of = first; of < first + scheme.share; ++of) group.push_back(rank_of(stage, of, t));
+  const int first = scheme.first_of_fsdp_group(lane);
+  for (int of = first; of < first + scheme.fsdp; ++of) group.push_back(rank_of(stage, of, t));
   return group;
 }
 
 std::span<const int> Pipeline::experts_of(int64_t layer, int lane) const {
   if (!placement) return {};
-  return placement->of_lane(layer, scheme.experts, lane - scheme.first_of_experts(lane));
+  return placement->of_lane(layer, scheme.ep, lane - scheme.first_of_ep_group(lane));
 }
 
 bool Device::operator==(const Device& other) const {
-  return pace_percent == other.pace_percent && memory_bytes == other.memory_bytes &&
-         are_equal(narrow, other.narrow);
+  return slowdown_percent == other.slowdown_percent && memory_bytes == other.memory_bytes &&
+         are_equal(low_precision, other.low_precision);
 }
 
 bool Pipeline::operator==(const Pipeline& other) const {
   return are_equal(placement, other.placement) && scheme == other.scheme && ranks == other.ranks &&
-         device == other.device && pace_percent == other.pace_percent;
+         device == other.device && slowdown_percent == other.slowdown_percent;
 }
 
 int Strategy::ranks() const {
@@ -142,26 +142,27 @@ Strategy on_devices(Strategy strategy, std::span<const Device> devices) {
     if (devices.empty()) continue;
     for (const int rank : pipeline.ranks) {
       const Device& other = devices[static_cast<size_t>(rank)];
-      pipeline.device.pace_percent = std::max(pipeline.device.pace_percent, other.pace_percent);
+      pipeline.device.slowdown_percent = std::max(pipeline.device.slowdown_percent, other.slowdown_percent);
       pipeline.device.memory_bytes = std::min(pipeline.device.memory_bytes, other.memory_bytes);
     }
   }
   return strategy;
 }
 
-Strategy at_paces(Strategy strategy, std::span<const int> pace_percent) {
+Strategy with_slowdowns(Strategy strategy, std::span<const int> pace_percent) {
   for (Pipeline& pipeline : strategy.pipelines) {
-    pipeline.pace_percent = pace_percent.empty() ? 100 : 0;
+    pipeline.slowdown_percent = pace_percent.empty() ? 100 : 0;
     if (pace_percent.empty()) continue;
     for (const int rank : pipeline.ranks)
-      pipeline.pace_percent = std::max(pipeline.pace_percent, pace_percent[static_cast<size_t>(rank)]);
+      pipeline.slowdown_percent =
+          std::max(pipeline.slowdown_percent, pace_percent[static_cast<size_t>(rank)]);
   }
   return strategy;
 }
 
 Strategy with_placements(Strategy strategy, const ExpertPlacements& placements) {
   for (Pipeline& pipeline : strategy.pipelines) {
-    const auto found = placements.find(pipeline.scheme.experts);
+    const auto found = placements.find(pipeline.scheme.ep);
     pipeline.placement = found == placements.end() ? nullptr : found->second;
   }
   return strategy;

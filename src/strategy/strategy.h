@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "strategy/expert_placement.h"
-#include "strategy/narrow_products.h"
+#include "strategy/low_precision_gemms.h"
 #include "strategy/scheme.h"
 
 namespace sluice::strategy {
 
 // What a rank computes on, where ranks differ in that.
 struct Device {
-  int pace_percent = 100;                                  // what it takes for work that is priced at 100
-  int64_t memory_bytes = 0;                                // that a plan may use; 0: as priced
-  std::shared_ptr<const NarrowProducts> narrow = nullptr;  // null: all products as the run computes
+  int slowdown_percent = 100;  // what it takes for work that is priced at 100
+  int64_t memory_bytes = 0;    // that a plan may use; 0: as priced
+  std::shared_ptr<const LowPrecisionGemms> low_precision = nullptr;  // null: all products as the run computes
 
   bool operator==(const Device& other) const;
 };
@@ -28,7 +28,7 @@ struct Pipeline {
   std::vector<int> ranks;  // scheme.ranks() world ranks; see rank_of for the order
   Device device = {};      // of all of them
   // What its slowest rank takes for what takes others on such a device 100; cells wait for the slowest.
-  int pace_percent = 100;
+  int slowdown_percent = 100;
   std::shared_ptr<const ExpertPlacement> placement = nullptr;  // null: even parts of experts in their order
 
   // The rank of TP index `t`, lane and stage. TP ranks are neighbours, then lanes, then stages:
@@ -39,12 +39,12 @@ struct Pipeline {
   // The tp ranks of one stage of one lane, ascending in TP index.
   std::vector<int> tp_group(int stage, int lane) const;
   // The ranks of TP index `t` on the lanes that share a lane's parameters, in the order of lanes.
-  std::vector<int> share_group(int stage, int lane, int t) const;
+  std::vector<int> fsdp_group(int stage, int lane, int t) const;
   // A lane's experts of a layer, ascending; none: its even part of them, or all where it divides none.
   std::span<const int> experts_of(int64_t layer, int lane) const;
 
   // What its cells take for work that is priced at 100.
-  int priced_percent() const { return device.pace_percent * pace_percent / 100; }
+  int priced_percent() const { return device.slowdown_percent * slowdown_percent / 100; }
 
   bool operator==(const Pipeline& other) const;
 };
@@ -72,7 +72,7 @@ std::string to_text(const Strategy& strategy);
 Strategy parse_strategy(std::string_view text, int world_size);
 
 // The same pipelines on ranks of these paces, by world rank; where there are none, of 100.
-Strategy at_paces(Strategy strategy, std::span<const int> pace_percent);
+Strategy with_slowdowns(Strategy strategy, std::span<const int> pace_percent);
 
 // The same on these devices, by world rank; where there are none, all alike. A pipeline counts as on the
 // slowest of its ranks' and on the smallest.

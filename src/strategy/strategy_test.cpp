@@ -36,11 +36,11 @@ TEST(Strategy, RanksAreAssignedInOrderFromZero) {
 
 TEST(Strategy, APipelineIsAsSlowAsItsSlowestRank) {
   const Strategy strategy = parse_strategy("2x<1,2,1> + <2,1,1>", 8);
-  const Strategy slow = at_paces(strategy, std::vector<int>{100, 100, 150, 300, 100, 120, 900, 900});
-  EXPECT_EQ(slow.pipelines[0].pace_percent, 100);
-  EXPECT_EQ(slow.pipelines[1].pace_percent, 300);
-  EXPECT_EQ(slow.pipelines[2].pace_percent, 120);
-  EXPECT_EQ(at_paces(slow, {}), strategy);
+  const Strategy slow = with_slowdowns(strategy, std::vector<int>{100, 100, 150, 300, 100, 120, 900, 900});
+  EXPECT_EQ(slow.pipelines[0].slowdown_percent, 100);
+  EXPECT_EQ(slow.pipelines[1].slowdown_percent, 300);
+  EXPECT_EQ(slow.pipelines[2].slowdown_percent, 120);
+  EXPECT_EQ(with_slowdowns(slow, {}), strategy);
   EXPECT_EQ(to_text(slow), to_text(strategy)) << "a pace is no part of its name";
 }
 
@@ -50,7 +50,7 @@ TEST(Strategy, APipelineIsAsSlowAndAsSmallAsItsRanksDevices) {
   const Strategy mixed = on_devices(strategy, devices);
   EXPECT_EQ(mixed.pipelines[0].device, (Device{100, 80}));
   EXPECT_EQ(mixed.pipelines[1].device, (Device{300, 40}));
-  EXPECT_EQ(at_paces(mixed, std::vector<int>{100, 100, 150, 100}).pipelines[1].priced_percent(), 450);
+  EXPECT_EQ(with_slowdowns(mixed, std::vector<int>{100, 100, 150, 100}).pipelines[1].priced_percent(), 450);
   EXPECT_EQ(on_devices(mixed, {}), strategy);
 }
 

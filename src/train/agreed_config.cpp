@@ -17,7 +17,7 @@ namespace {
 // An epoch may have fewer ranks than the run was configured for.
 void drop_strategies_of_more_ranks(const RunOptions& options, config::RunConfig& config) {
   std::vector<std::string>& strategies = config.parallel.strategies;
-  if (options.epoch() == 0 || strategies.empty()) return;
+  if (options.membership_number() == 0 || strategies.empty()) return;
   try {
     session::configured_strategies(config, options.launch.world_size);
   } catch (const base::InputError& error) {

@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/shipped.h"
-#include "ops/narrow_product.h"
-#include "profile/device_pace.h"
+#include "ops/low_precision_gemm.h"
+#include "profile/device_speed.h"
 #include "profile/probe.h"
 #include "session/run_planning.h"
 
@@ -29,11 +29,11 @@ std::vector<int> measured_degrees(const config::RunConfig& config, int world_siz
 }
 
 bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_degrees,
-            base::ProductFormat narrow) {
+            base::GemmFormat narrow) {
   const cost::CostModel model(calibration.options);
   return std::ranges::all_of(tp_degrees, [&](int tp) {
     return calibration.options.kinds_by_tp.contains(tp) &&
-           (narrow == base::ProductFormat::kAsComputed || model.knows(narrow, {.tp = tp}));
+           (narrow == base::GemmFormat::kAsComputed || model.knows(narrow, {.tp = tp}));
   });
 }
 
@@ -55,7 +55,7 @@ bool is_of_another_model(const cost::Calibration& earlier, const CalibrationRequ
 
 // What they would round is only a loss of accuracy.
 void require_products(const CalibrationRequest& request) {
-  const base::ProductFormat format = request.config.parallel.narrow_products;
+  const base::GemmFormat format = request.config.parallel.low_precision_gemms;
   if (ops::multiplies(format, request.device)) return;
   throw base::InputError(base::text("train.gemm_dtype is ", name_of(format), ", of which ",
                                     request.device.str(), " has no products: choose int8 or bfloat16"));
@@ -94,7 +94,7 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
   probe.device_bytes = request.device_bytes;
   probe.moments = request.config.optimizer.moments();
   probe.topology = request.config.parallel.gpus_per_node;
-  probe.narrow = request.config.parallel.narrow_products;
+  probe.low_precision = request.config.parallel.low_precision_gemms;
   probe.decodes = request.config.rl.rolls_out();
   return probe;
 }
@@ -146,7 +146,7 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
     tp_degrees = measured_degrees(request.config, control.world_size());
     const std::optional<cost::Calibration> earlier = earlier_calibration(request.earlier);
     measure = !earlier || is_of_another_model(*earlier, request) ||
-              !covers(*earlier, tp_degrees, request.config.parallel.narrow_products);
+              !covers(*earlier, tp_degrees, request.config.parallel.low_precision_gemms);
     if (!measure) calibration = with_machine(*earlier, request);
   });
   if (!measure) return calibration;
@@ -155,19 +155,19 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
 }
 
 std::vector<strategy::Device> measured_devices(const CalibrationRequest& request, Control& control) {
-  if (request.config.parallel.devices == config::Devices::kAlike) return {};
+  if (request.config.parallel.devices == config::Devices::kUniform) return {};
   constexpr double kWindowNs = 2e8;  // some periods of what holds processes to a share of a processor
   constexpr int kStep = 5;           // percent: finer differences are noise
   constexpr int kWorthIt = 10;       // percent
   const auto measuring = control.activity().shared("measuring the devices");
   control.barrier();
-  const std::vector<double> times_ns = control.gather(profile::product_ns(request.device, kWindowNs));
+  const std::vector<double> times_ns = control.gather(profile::gemm_ns(request.device, kWindowNs));
   std::vector<strategy::Device> devices;
   bool differ = false;
   for (const double time_ns : times_ns) {
     const double pace = 100 * time_ns / times_ns.front() / kStep;
-    devices.push_back({.pace_percent = std::max(kStep, static_cast<int>(std::lround(pace)) * kStep)});
-    differ = differ || std::abs(devices.back().pace_percent - 100) >= kWorthIt;
+    devices.push_back({.slowdown_percent = std::max(kStep, static_cast<int>(std::lround(pace)) * kStep)});
+    differ = differ || std::abs(devices.back().slowdown_percent - 100) >= kWorthIt;
   }
   if (!differ) devices.clear();
   return devices;

@@ -14,14 +14,14 @@ namespace sluice::train {
 namespace {
 
 using base::text;
-using layers::ProductErrors;
+using layers::GemmErrors;
 
-constexpr size_t kSums = 2 * ProductErrors::kFigures;  // of a layer: sums, and of how many
+constexpr size_t kSums = 2 * GemmErrors::kFigures;  // of a layer: sums, and of how many
 
 constexpr double kPercentStep = 5;  // finer differences are noise
 constexpr size_t kLongestWindow = 64;
 
-double mean_of(std::span<const double> sums, ProductErrors::Figure figure) {
+double mean_of(std::span<const double> sums, GemmErrors::Figure figure) {
   const auto at = 2 * static_cast<size_t>(figure);
   return sums[at + 1] > 0 ? sums[at] / sums[at + 1] : 0;
 }
@@ -34,11 +34,12 @@ DeviceChoosing::DeviceChoosing(Planning& planning, const session::Data& data, ru
       data_(data),
       control_(control),
       devices_(planning.devices()),
-      measures_products_(planning.config().parallel.narrow_products != base::ProductFormat::kAsComputed) {
-  if (measures_products_) engine.ask_of_narrow_products(planning.config().parallel.narrow_products);
+      measures_products_(planning.config().parallel.low_precision_gemms != base::GemmFormat::kAsComputed) {
+  if (measures_products_) engine.measure_low_precision_gemms(planning.config().parallel.low_precision_gemms);
 }
 
-void DeviceChoosing::look(int64_t step, const runtime::StepResult& result, std::span<const WatchWord> words) {
+void DeviceChoosing::observe(int64_t step, const runtime::StepResult& result,
+                             std::span<const RankStatus> words) {
   const bool measured = std::exchange(measures_products_, false);
   if (measured) narrow_ = noise_of(result);
   const bool other_paces = take_paces(step, words);
@@ -52,7 +53,8 @@ void DeviceChoosing::look(int64_t step, const runtime::StepResult& result, std::
   }
   std::vector<strategy::Device> devices = devices_;
   if (narrow_) {
-    session::NarrowChoice choice = session::choose_narrow(*narrow_, std::move(devices), planning_.cost());
+    session::LowPrecisionChoice choice =
+        session::choose_low_precision(*narrow_, std::move(devices), planning_.cost());
     told.push_back(session::to_text(*narrow_, choice));
     devices = std::move(choice.devices);
   }
@@ -60,22 +62,22 @@ void DeviceChoosing::look(int64_t step, const runtime::StepResult& result, std::
   if (control_.rank() == 0) base::log_info(text("from step ", from_, " on ", base::join(told, "; ")));
 }
 
-session::NarrowTask DeviceChoosing::noise_of(const runtime::StepResult& result) {
+session::LowPrecisionTask DeviceChoosing::noise_of(const runtime::StepResult& result) {
   const int64_t layers = planning_.config().model.shape->layers;
   std::vector<double> sums(static_cast<size_t>(layers) * kSums, 0);
   for (size_t layer = 0; layer < result.errors.by_layer.size(); ++layer) {
-    for (size_t figure = 0; figure < ProductErrors::kFigures; ++figure) {
-      const ProductErrors::Sum& sum = result.errors.by_layer[layer][figure];
+    for (size_t figure = 0; figure < GemmErrors::kFigures; ++figure) {
+      const GemmErrors::Sum& sum = result.errors.by_layer[layer][figure];
       sums[layer * kSums + 2 * figure] = sum.sum;
       sums[layer * kSums + 2 * figure + 1] = static_cast<double>(sum.count);
     }
   }
   control_.add_up(sums);
-  session::NarrowTask task =
-      session::narrow_task_of(planning_.config(), data_.sequence_lengths(), control_.world_size());
+  session::LowPrecisionTask task =
+      session::low_precision_task_of(planning_.config(), data_.sequence_lengths(), control_.world_size());
   for (int64_t layer = 0; layer < layers; ++layer) {
     const auto own = std::span(sums).subspan(static_cast<size_t>(layer) * kSums, kSums);
-    using enum ProductErrors::Figure;
+    using enum GemmErrors::Figure;
     task.noise.push_back({mean_of(own, kForward), mean_of(own, kInputGradient), mean_of(own, kWeightGradient),
                           mean_of(own, kOfActivation), mean_of(own, kOfGradient),
                           own[2 * static_cast<size_t>(kGradientSquares)]});
@@ -86,14 +88,15 @@ session::NarrowTask DeviceChoosing::noise_of(const runtime::StepResult& result) 
 // Ranks whose medians are what was planned stay as they are, and nothing is planned anew. Windows grow, so
 // that a run whose machine has moods is not planned anew for ever. Where slow ranks are planned around
 // (watch.on_slow) their paces are known there.
-bool DeviceChoosing::take_paces(int64_t step, std::span<const WatchWord> words) {
+bool DeviceChoosing::take_paces(int64_t step, std::span<const RankStatus> words) {
   const config::RunConfig& config = planning_.config();
-  if (config.parallel.devices != config::Devices::kMeasured || config.watch.act == config::WatchAct::kPlan)
+  if (config.parallel.devices != config::Devices::kMeasured ||
+      config.watch.on_slow == config::SlowRankAction::kPlan)
     return false;
   if (step < from_) return false;
   paces_.resize(words.size());
   for (size_t rank = 0; rank < words.size(); ++rank) {
-    const int64_t pace_ppm = words[rank].sample[watch::Figure::kPace];
+    const int64_t pace_ppm = words[rank].sample[watch::Figure::kSlowdown];
     if (pace_ppm > 0) paces_[rank].push_back(static_cast<double>(pace_ppm) / 1e6);
   }
   const auto longest = std::ranges::max_element(paces_, {}, &std::vector<double>::size);
@@ -103,14 +106,14 @@ bool DeviceChoosing::take_paces(int64_t step, std::span<const WatchWord> words) 
   devices.resize(words.size());
   for (size_t rank = 0; rank < words.size(); ++rank) {
     if (paces_[rank].empty()) continue;  // idle
-    int& percent = devices[rank].pace_percent;
+    int& percent = devices[rank].slowdown_percent;
     const double taken = percent * watch::median(paces_[rank]);
     percent = static_cast<int>(std::max(1.0, std::round(taken / kPercentStep)) * kPercentStep);
   }
   paces_.clear();
   if (devices == devices_) return false;
   const bool others = std::ranges::any_of(devices, [](const strategy::Device& device) {
-    return device.pace_percent != strategy::Device{}.pace_percent;
+    return device.slowdown_percent != strategy::Device{}.slowdown_percent;
   });
   if (devices_.empty() && !others) return false;
   devices_ = std::move(devices);

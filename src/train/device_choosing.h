@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "runtime/engine.h"
-#include "session/narrow_products.h"
+#include "session/low_precision_gemms.h"
 #include "train/planning.h"
-#include "train/rank_watch.h"
+#include "train/rank_monitor.h"
 
 namespace sluice::train {
 
@@ -24,11 +24,11 @@ class DeviceChoosing {
 
   // Collective behind each step, with what all ranks said of it: plans of later steps count with what has
   // changed.
-  void look(int64_t step, const runtime::StepResult& result, std::span<const WatchWord> words);
+  void observe(int64_t step, const runtime::StepResult& result, std::span<const RankStatus> words);
 
  private:
-  session::NarrowTask noise_of(const runtime::StepResult& result);
-  bool take_paces(int64_t step, std::span<const WatchWord> words);
+  session::LowPrecisionTask noise_of(const runtime::StepResult& result);
+  bool take_paces(int64_t step, std::span<const RankStatus> words);
 
   Planning& planning_;
   const session::Data& data_;
@@ -36,7 +36,7 @@ class DeviceChoosing {
   std::vector<strategy::Device> devices_;  // by rank, without narrow products; empty: alike
   int64_t from_ = 0;                       // the first step that is planned with them
   bool measures_products_ = false;         // the step under way does
-  std::optional<session::NarrowTask> narrow_;
+  std::optional<session::LowPrecisionTask> narrow_;
   // By rank, computed over planned of the steps since then; so many of them say what devices take.
   std::vector<std::vector<double>> paces_;
   size_t window_ = 8;

@@ -10,7 +10,7 @@
 #include "base/interval.h"
 #include "base/text.h"
 #include "layers/policy_loss.h"
-#include "session/answers.h"
+#include "session/prompt_responses.h"
 #include "strategy/branches.h"
 
 namespace sluice::train {
@@ -22,8 +22,8 @@ using strategy::Sequence;
 // Calls visit(episode, tokens) for what a piece has of each: of their first tokens, which they share, only of
 // the first one's.
 template <typename Visit>
-void for_each_episode(const Sequence& sequence, const Piece& piece, const Visit& visit) {
-  strategy::for_each_part(sequence, piece, [&](int branch, base::Interval tokens) {
+void for_each_episode(const Sequence& sequence, const Piece& scheduled, const Visit& visit) {
+  strategy::for_each_part(sequence, scheduled, [&](int branch, base::Interval tokens) {
     visit(sequence.document + std::max(branch, 0), tokens);
   });
 }
@@ -45,23 +45,23 @@ struct RowLogProbability {
 
 }  // namespace
 
-void EpisodeTokens::add_tokens(const Sequence& sequence, const Piece& piece,
-                               runtime::MicroBatchTokens& rows) const {
-  for_each_episode(sequence, piece, [&](int64_t episode, base::Interval part) {
+void EpisodeTokens::add_tokens(const Sequence& sequence, const Piece& scheduled,
+                               runtime::LanePartTokens& rows) const {
+  for_each_episode(sequence, scheduled, [&](int64_t episode, base::Interval part) {
     const std::vector<int32_t>& tokens = episodes_[static_cast<size_t>(episode)].tokens;
     rows.tokens.insert(rows.tokens.end(), tokens.begin() + part.begin, tokens.begin() + part.end);
   });
 }
 
-void EpisodeTokens::add_targets(const Sequence& sequence, const Piece& piece,
-                                runtime::MicroBatchTokens& rows) const {
-  for_each_episode(sequence, piece, [&](int64_t episode, base::Interval part) {
+void EpisodeTokens::add_targets(const Sequence& sequence, const Piece& scheduled,
+                                runtime::LanePartTokens& rows) const {
+  for_each_episode(sequence, scheduled, [&](int64_t episode, base::Interval part) {
     add_targets(episodes_[static_cast<size_t>(episode)], part, rows);
   });
 }
 
 void EpisodeTokens::add_targets(const rl::Episode& episode, base::Interval tokens,
-                                runtime::MicroBatchTokens& rows) {
+                                runtime::LanePartTokens& rows) {
   std::vector<int64_t> targets(static_cast<size_t>(tokens.size()), -1);
   for_each_target(episode, tokens, [&](int64_t token) {
     const int64_t place = episode.prompt_tokens + token;
@@ -71,9 +71,9 @@ void EpisodeTokens::add_targets(const rl::Episode& episode, base::Interval token
     };
     const auto figures = layers::PolicyRow{.advantage = episode.advantage,
                                            .weight = episode.weight,
-                                           .old = known(episode.old),
-                                           .reference = known(episode.reference),
-                                           .sampled = known(episode.sampled)}
+                                           .old = known(episode.old_log_probs),
+                                           .reference = known(episode.ref_log_probs),
+                                           .sampled = known(episode.rollout_log_probs)}
                              .figures();
     rows.given.insert(rows.given.end(), figures.begin(), figures.end());
   });
@@ -82,8 +82,8 @@ void EpisodeTokens::add_targets(const rl::Episode& episode, base::Interval token
 
 namespace {
 
-std::vector<session::Answers> answers_of(const rl::MiniBatch& episodes) {
-  std::vector<session::Answers> answers;
+std::vector<session::PromptResponses> answers_of(const rl::MiniBatch& episodes) {
+  std::vector<session::PromptResponses> answers;
   std::span<const int32_t> prompt;
   for (const rl::Episode& episode : episodes) {
     const auto own = std::span(episode.tokens).first(static_cast<size_t>(episode.prompt_tokens));
@@ -100,10 +100,10 @@ PreparedStep prepare_episodes(RunContext& run, const rl::MiniBatch& episodes, in
                               graph::Purpose purpose) {
   const StepInputs inputs = run.planning().inputs();
   const bool shares = session::shares_prompts(run.config(), inputs.planner.cost().options().shape);
-  const std::vector<session::Answers> answers = answers_of(episodes);
-  const std::vector<Sequence> sequences = shares
-                                              ? session::best_answer_sequences(inputs.planner, step, answers)
-                                              : session::answer_sequences(answers, 1);
+  const std::vector<session::PromptResponses> answers = answers_of(episodes);
+  const std::vector<Sequence> sequences =
+      shares ? session::best_response_sequences(inputs.planner, step, answers)
+             : session::response_sequences(answers, 1);
   const EpisodeTokens tokens(episodes);
   PreparedStep prepared = prepare_step(inputs, sequences, &tokens, step, purpose);
   prepared.known.shared_prompt_tokens = session::shared_tokens(sequences);
@@ -126,9 +126,9 @@ std::vector<std::vector<double>> log_probabilities(RunContext& run, const rl::Mi
   const auto micro_batches = pieces_of_rank(prepared.plan, run.control().world_size(), run.rank());
   for (size_t m = 0; m < losses.size(); ++m) {
     auto loss = losses[m].begin();
-    for (const Piece& piece : micro_batches[m]) {
-      const Sequence& sequence = prepared.plan.sequences[static_cast<size_t>(piece.sequence)];
-      for_each_episode(sequence, piece, [&](int64_t episode, base::Interval part) {
+    for (const Piece& scheduled : micro_batches[m]) {
+      const Sequence& sequence = prepared.plan.sequences[static_cast<size_t>(scheduled.sequence)];
+      for_each_episode(sequence, scheduled, [&](int64_t episode, base::Interval part) {
         for_each_target(episodes[static_cast<size_t>(episode)], part, [&](int64_t token) {
           own.push_back({episode, token, -*loss++});
         });

@@ -1,5 +1,6 @@
 // Steps on episodes: their sequences and tokens for the graph, and their log-probabilities from an
-// evaluation. Neighbouring episodes with the same prompt may be branches of one sequence (session/answers.h).
+// evaluation. Neighbouring episodes with the same prompt may be branches of one sequence
+// (session/prompt_responses.h).
 #pragma once
 
 #include <vector>
@@ -14,14 +15,14 @@ namespace sluice::train {
 class EpisodeTokens final : public TokenSource {
  public:
   explicit EpisodeTokens(const rl::MiniBatch& episodes) : episodes_(episodes) {}
-  void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& piece,
-                  runtime::MicroBatchTokens& rows) const override;
+  void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+                  runtime::LanePartTokens& rows) const override;
   // With what layers::policy_loss takes of a row.
-  void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
-                   runtime::MicroBatchTokens& rows) const override;
+  void add_targets(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+                   runtime::LanePartTokens& rows) const override;
 
  private:
-  static void add_targets(const rl::Episode& episode, base::Interval tokens, runtime::MicroBatchTokens& rows);
+  static void add_targets(const rl::Episode& episode, base::Interval tokens, runtime::LanePartTokens& rows);
 
   const rl::MiniBatch& episodes_;
 };

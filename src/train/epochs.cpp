@@ -29,7 +29,7 @@ void require_countable(const config::RunConfig& config) {
   const double epochs = config.train.epochs;
   if (!config.phases.empty()) refuse(epochs, "[[phase]] changes the data by steps");
   if (!config.data.batches.empty()) refuse(epochs, "data.batches lists the steps itself");
-  if (config.rl.rolls_out() && rl::objective_of(config.rl).draws_again)
+  if (config.rl.rolls_out() && rl::objective_of(config.rl).dynamic_sampling)
     refuse(epochs, "rl.dynamic_sampling draws as many prompts as it needs, which nobody knows before");
 }
 
@@ -39,7 +39,7 @@ int64_t steps_of_documents(const config::RunConfig& config, const corpus::Blend&
   const auto documents = static_cast<double>(session::sequence_lengths(blend.sources(), options).size());
   const int64_t of_step = config.head.pairs() ? config.head.pairs_per_step : config.rl.prompts_per_step;
   const double draws = std::ceil(config.train.epochs * documents / static_cast<double>(of_step));
-  return static_cast<int64_t>(draws) * (config.rl.rolls_out() ? config.rl.updates : 1);
+  return static_cast<int64_t>(draws) * (config.rl.rolls_out() ? config.rl.updates_per_rollout : 1);
 }
 
 int64_t steps_of_tokens(const config::RunConfig& config, const corpus::Blend& blend) {

@@ -19,7 +19,7 @@
 #include "session/run_planning.h"
 #include "train/control.h"
 #include "train/head_loss.h"
-#include "train/held_model.h"
+#include "train/model_shard.h"
 #include "train/plan_ahead.h"
 #include "train/precision.h"
 #include "train/text_steps.h"
@@ -117,7 +117,7 @@ class Evaluator::Impl {
   }
 
   void reload(const std::function<ModelSource()>& open);
-  generate::HeldModel held();
+  generate::ModelShard held();
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
  private:
@@ -171,13 +171,13 @@ void Evaluator::Impl::reload(const std::function<ModelSource()>& open) {
   if (held_) held();
 }
 
-generate::HeldModel Evaluator::Impl::held() {
+generate::ModelShard Evaluator::Impl::held() {
   const at::TensorOptions like =
       at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)).device(device_);
   if (launch_.world_size > 1) {
     const strategy::Strategy& strategy = planner_.options().candidates.front();
     held_ = true;
-    return held_model(
+    return model_shard(
         table_,
         engine_->hold(strategy, link_plans_.of(table_, strategy, {launch_.world_size, launch_.local_size})),
         like);
@@ -188,10 +188,10 @@ generate::HeldModel Evaluator::Impl::held() {
 }
 
 at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
-  const generate::HeldModel model = held();
+  const generate::ModelShard model = held();
   layers::Flow flow;
-  flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_,
-                                           layers::reach_of(table_.shape));
+  flow.layout = layers::row_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_,
+                                   layers::reach_of(table_.shape));
   flow.id_T = layers::row_values(tokens, flow.layout, device_);
   for (int64_t position = 0; position < table_.program.head(); ++position) {
     layers::make_operation(model.context, table_, position, model.weights, {})
@@ -221,7 +221,7 @@ std::vector<std::vector<double>> Evaluator::text_numbers(const std::vector<std::
 
 void Evaluator::reload(const std::function<ModelSource()>& open) { impl_->reload(open); }
 
-generate::HeldModel Evaluator::held() { return impl_->held(); }
+generate::ModelShard Evaluator::model_shard() { return impl_->held(); }
 
 comm::Communicator& Evaluator::ranks() { return impl_->ranks(); }
 

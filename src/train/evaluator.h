@@ -58,8 +58,8 @@ class Evaluator {
   void reload(const std::function<ModelSource()>& open);
 
   // What this rank has of the model as it is, for as long as this lives and, on several ranks, no batch is
-  // evaluated. Collective. REQUIRES: pipelines that can say texts (speaking_strategy).
-  generate::HeldModel held();
+  // evaluated. Collective. REQUIRES: pipelines that can say texts (parse_rollout_strategy).
+  generate::ModelShard model_shard();
 
   // Of all ranks, in host memory.
   comm::Communicator& ranks();

@@ -1,7 +1,7 @@
 #include "train/first_parameters.h"
 
 #include "checkpoint/hugging_face.h"
-#include "train/buddies.h"
+#include "train/snapshot_replicas.h"
 
 namespace sluice::train {
 
@@ -66,7 +66,7 @@ void open_parameters(const config::RunConfig& config, RunStart& start, const Ref
   Resumed& resumed = start.resumed();
   if (resumed.from_snapshot()) {
     const auto restoring = control.activity().shared("taking up the snapshots");
-    return restore(*resumed.seat(), control.communicator(), store);
+    return restore(*resumed.worker_context(), control.communicator(), store);
   }
   control.together("loading the parameters", [&] {
     checkpoint::Checkpoint* checkpoint = resumed.checkpoint();

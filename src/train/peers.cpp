@@ -12,7 +12,7 @@ namespace sluice::train {
 
 using base::text;
 
-void Peers::meet() {
+void Peers::rendezvous() {
   if (options_.launch.has_parent) {
     parent_watch_ = std::make_unique<transport::ParentWatch>([this](pid_t parent) {
       fail(
@@ -32,13 +32,13 @@ void Peers::meet() {
   heartbeat.address = transport::own_address(gloo);
   heartbeat.join_timeout_ns = join_timeout_ns;
   heartbeat.at_work = [this] { return at_own_work(activity(), nodes_); };
-  heartbeat.on_lost = [this](const transport::Loss& loss) { end_for(loss); };
+  heartbeat.on_lost = [this](const transport::LostRank& loss) { end_for(loss); };
   auto beating = std::make_unique<transport::Heartbeat>(control_->communicator(), std::move(heartbeat));
   {
     const std::lock_guard lock(failing_);
     heartbeat_ = std::move(beating);
   }
-  if (options_.seat) options_.seat->memory->set_met();
+  if (options_.worker_context) options_.worker_context->memory->set_met();
   if (rank() == 0 && !options_.launch.single_host() && options_.launch.secret.empty()) {
     base::log_warning(
         "SLUICE_SECRET is not set: whoever reaches this network can pass for a rank "
@@ -50,7 +50,7 @@ void Peers::watch_progress() {
   if (options_.config.train.stall_s == 0) return;
   WatchdogOptions options;
   // Who was ended as stuck before it came to a step's end was perhaps only slow.
-  const int64_t restarts = options_.seat ? options_.seat->fruitless : 0;
+  const int64_t restarts = options_.worker_context ? options_.worker_context->fruitless : 0;
   options.stall_ns = (options_.config.train.stall_s * 1'000'000'000) << std::min<int64_t>(restarts, 8);
   options.others_at_own_work = [this] {
     const std::lock_guard lock(failing_);
@@ -61,10 +61,10 @@ void Peers::watch_progress() {
     const base::RunError stall(text(
         "no progress on rank ", rank(), ": ", stalled, " (train.stall_s = ", options_.config.train.stall_s,
         " says how long that may be: raise it where the machine is merely slow)"));
-    if (!options_.seat) return fail(stall);
+    if (!options_.worker_context) return fail(stall);
     base::log_warning(stall.what());
     release_directory();
-    options_.end_process(EpochOver(stall.what()));
+    options_.end_process(MembershipChange(stall.what()));
   };
   watchdog_ = std::make_unique<Watchdog>(activity(), nodes_, std::move(options));
 }
@@ -83,8 +83,8 @@ void Peers::take_directory() {
     if (rank() != 0) return;
     RunLockOptions lock;
     lock.command = options_.command;
-    if (options_.seat) lock.run = options_.seat->run;
-    lock.say = &base::log_info;
+    if (options_.worker_context) lock.run = options_.worker_context->run;
+    lock.log = &base::log_info;
     lock.on_look = [this] { activity().advance(); };
     lock.on_lost = [this](const base::Error& error) { fail(error); };
     auto taken = std::make_unique<RunLock>(options_.config.log.dir, std::move(lock));
@@ -108,7 +108,7 @@ void Peers::end_process(std::exception_ptr failure) {
   constexpr int64_t kNewsNs = 2'000'000'000;
   const base::Error error = as_error(failure);
   const int64_t news_ns = options_.launch.world_size > 1 ? kNewsNs : 0;
-  if (const auto loss = heartbeat_->wait_for_loss(news_ns)) end_for(*loss);
+  if (const auto loss = heartbeat_->wait_for_lost_rank(news_ns)) end_for(*loss);
   fail(error);
 }
 
@@ -128,10 +128,10 @@ void Peers::fail(const base::Error& error) {
 }
 
 // Whose loss nobody told of himself is done without, where there is a supervisor.
-void Peers::end_for(const transport::Loss& loss) {
+void Peers::end_for(const transport::LostRank& loss) {
   release_directory();
   if (loss.reported) options_.end_process(QuietError(loss.text, loss.exit_status));
-  if (options_.seat) options_.end_process(EpochOver(loss.text));
+  if (options_.worker_context) options_.end_process(MembershipChange(loss.text));
   options_.end_process(base::RunError(loss.text));
   SLUICE_ASSERT(false, "end_process returned");
 }
@@ -140,14 +140,14 @@ void Peers::end_for(const transport::Loss& loss) {
 // that one of them is gone; and who failed before has that to say.
 void Peers::throw_not_met() const {
   if (options_.failure) std::rethrow_exception(options_.failure);
-  if (!options_.seat) throw;
-  throw EpochOver(as_error(std::current_exception()).what());
+  if (!options_.worker_context) throw;
+  throw MembershipChange(as_error(std::current_exception()).what());
 }
 
-void Peers::end_epoch(const std::string& why) {
+void Peers::end_membership(const std::string& why) {
   leave();
   release_directory();
-  options_.end_process(EpochOver(why));
+  options_.end_process(MembershipChange(why));
   SLUICE_ASSERT(false, "end_process returned");
 }
 

@@ -24,7 +24,7 @@ class Peers {
 
   // Collective over all ranks of the launch. Throws on every rank that has met the others when any rank
   // fails. But for guard() and fail() nothing may be called before.
-  void meet();
+  void rendezvous();
 
   comm::Transport& transport() { return *transport_; }  // between hosts
   Control& control() { return *control_; }
@@ -44,7 +44,7 @@ class Peers {
   // Collective. Nobody goes before all are done: who ends without a word is taken for lost.
   void leave();
   // Collective, behind a step whose snapshot is sealed: ends this process, for the next epoch's.
-  [[noreturn]] void end_epoch(const std::string& why);
+  [[noreturn]] void end_membership(const std::string& why);
   // Something from outside of the ranks' work ends this one, and so all, at once. Any thread.
   void fail(const base::Error& error);
   // A node of a step failed. Any thread.
@@ -52,7 +52,7 @@ class Peers {
 
  private:
   [[noreturn]] void throw_not_met() const;
-  [[noreturn]] void end_for(const transport::Loss& loss);
+  [[noreturn]] void end_for(const transport::LostRank& loss);
   void watch_progress();
   WorkDone work_done();
   Activity& activity() { return control_->activity(); }

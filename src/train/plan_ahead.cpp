@@ -22,7 +22,7 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
   const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
   const bool trains = purpose == graph::Purpose::kTrain;
   const bool kept = inputs.plans != nullptr && trains;
-  const auto learnt = trains && inputs.learnt != nullptr ? inputs.learnt->at(step) : nullptr;
+  const auto learnt = trains && inputs.step_planners != nullptr ? inputs.step_planners->at(step) : nullptr;
   const plan::Planner& planner = learnt ? learnt->planner : inputs.planner;
   const PlanKey key{learnt ? inputs.planner_hash ^ learnt->hash : inputs.planner_hash, step, sequences};
   if (std::optional<strategy::StepPlan> plan =

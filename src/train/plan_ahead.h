@@ -44,9 +44,9 @@ struct StepInputs {
   int world_size = 1;
   int rank = 0;
   graph::LinkPlans* link_plans = nullptr;
-  PlanMemory* plans = nullptr;           // where training's are kept, and looked for; null: nowhere
-  uint64_t planner_hash = 0;             // of all that `planner` plans with
-  const StepPlanners* learnt = nullptr;  // of training's steps; null: `planner` plans them all
+  PlanMemory* plans = nullptr;                  // where training's are kept, and looked for; null: nowhere
+  uint64_t planner_hash = 0;                    // of all that `planner` plans with
+  const StepPlanners* step_planners = nullptr;  // of training's steps; null: `planner` plans them all
 };
 
 // One step on the calling thread: session::build_step with a warning on rank 0 where it falls back, and this

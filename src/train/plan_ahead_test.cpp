@@ -138,7 +138,8 @@ TEST_F(PrepareStep, PlansAtTheRanksPacesFromTheirStepOn) {
     std::vector<int64_t> tokens;
     for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
       tokens.push_back(0);
-      for (const strategy::Unit& unit : pipeline.units) tokens.back() += unit.tokens();
+      for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+        tokens.back() += micro_batch.tokens();
     }
     return tokens;
   };

@@ -14,7 +14,7 @@ strategy::StepPlan plan_of(int64_t step, int64_t length_tokens) {
   plan.sequences = {{.document = 3, .length_tokens = length_tokens, .loss_tokens = 5}};
   plan.pipelines.push_back({.pipeline = strategy::parse_strategy("<1,1,1>", 1).pipelines[0],
                             .max_len_tokens = length_tokens,
-                            .units = {{.sequences = {{0, length_tokens}}}}});
+                            .micro_batches = {{.sequences = {{0, length_tokens}}}}});
   plan.estimated_ns = 1'100;
   plan.lower_bound_ns = 1'000;
   return plan;

@@ -38,7 +38,7 @@ void Planning::keep_proposal(const Resumed& resumed) {
   if (!own.strategies.empty() || !resumed.config() || resumed.ranks() != world_size()) return;
   const config::ParallelConfig& earlier = resumed.config()->parallel;
   if (!earlier.proposed || earlier.method != own.method || earlier.max_cp != own.max_cp ||
-      earlier.share != own.share || earlier.exchange != own.exchange)
+      earlier.fsdp != own.fsdp || earlier.exchange != own.exchange)
     return;
   own.strategies = earlier.strategies;
   own.proposed = true;
@@ -95,9 +95,9 @@ StepInputs Planning::inputs() {
           .world_size = world_size(),
           .rank = options_.launch.rank,
           .link_plans = &link_plans_,
-          .plans = options_.seat ? options_.seat->plans : nullptr,
+          .plans = options_.worker_context ? options_.worker_context->plans : nullptr,
           .planner_hash = all.hash(),
-          .learnt = step_planners_.get()};
+          .step_planners = step_planners_.get()};
 }
 
 }  // namespace sluice::train

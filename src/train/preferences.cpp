@@ -18,12 +18,12 @@ using base::text;
 // None where the document has no prompt and answer, or is longer than the context.
 std::optional<rl::Episode> episode_of(const corpus::Blend& blend, int64_t document, int64_t context) {
   if (blend.length(document) > context) return std::nullopt;
-  const std::optional<rl::Question> question = rl::question_of(blend, document);
-  if (!question) return std::nullopt;
+  const std::optional<rl::Prompt> prompt = rl::prompt_of(blend, document);
+  if (!prompt) return std::nullopt;
   rl::Episode episode;
-  episode.prompt_tokens = std::ssize(question->prompt);
-  episode.tokens = question->prompt;
-  episode.tokens.insert(episode.tokens.end(), question->answer.begin(), question->answer.end());
+  episode.prompt_tokens = std::ssize(prompt->tokens);
+  episode.tokens = prompt->tokens;
+  episode.tokens.insert(episode.tokens.end(), prompt->ground_truth.begin(), prompt->ground_truth.end());
   return episode;
 }
 
@@ -106,7 +106,8 @@ report::StepRecord Preferences::weigh(rl::MiniBatch& batch) {
     subtract(batch, gain);
     subtract(mismatched, gain_elsewhere);
   }
-  const rl::Weighed weighed = pairs ? rl::dpo(gain, config_.beta) : rl::kto(gain, gain_elsewhere, config_);
+  const rl::PreferenceLoss weighed =
+      pairs ? rl::dpo(gain, config_.beta) : rl::kto(gain, gain_elsewhere, config_);
   int64_t targets = 0;
   for (const rl::Episode& episode : batch) targets += episode.response_tokens();
   // The step divides by the number of targets; the loss is a mean over pairs, or answers.
@@ -117,7 +118,7 @@ report::StepRecord Preferences::weigh(rl::MiniBatch& batch) {
   }
   report::StepRecord known;
   known.loss = weighed.loss;
-  known.margin = weighed.margin;
+  known.reward_margin = weighed.reward_margin;
   known.accuracy = weighed.accuracy;
   return known;
 }

@@ -65,12 +65,12 @@ std::string of_learning(const report::StepRecord& step) {
         "  reward %.3f  kept %lld groups of %lld draws  response %.1f mean, %lld p99  gap %.0e  rollout "
         "%.1f ms by %s",
         *step.reward, static_cast<long long>(step.groups_kept.value_or(0)),
-        static_cast<long long>(step.draws.value_or(0)), step.response_mean.value_or(0),
-        static_cast<long long>(step.response_p99.value_or(0)), step.rollout_logprob_gap.value_or(0),
+        static_cast<long long>(step.sampling_rounds.value_or(0)), step.response_mean.value_or(0),
+        static_cast<long long>(step.response_p99.value_or(0)), step.rollout_logprob_diff.value_or(0),
         report::milliseconds(step.rollout_ns.value_or(0) + step.reward_ns.value_or(0)),
-        step.speaking.c_str());
-  } else if (step.margin) {
-    std::snprintf(words, sizeof words, "  margin %.3f  right %.1f %%", *step.margin,
+        step.rollout_strategy.c_str());
+  } else if (step.reward_margin) {
+    std::snprintf(words, sizeof words, "  margin %.3f  right %.1f %%", *step.reward_margin,
                   1e2 * step.accuracy.value_or(0));
   }
   return words;
@@ -121,8 +121,8 @@ void Reporter::describe_run() const {
   keep_written(directory / "calibration.json", base::json_text(run_.planning().calibration(), 2) + "\n");
   // The local launcher replaces ranks itself, under a secret that nobody else has.
   const RunOptions& options = run_.options();
-  if (options.seat && options.launch.launcher != transport::Launcher::kSluice)
-    write_roster(directory, *options.seat);
+  if (options.worker_context && options.launch.launcher != transport::Launcher::kSluice)
+    write_roster(directory, *options.worker_context);
 }
 
 // A run goes on when its files are deleted, and says so: checkpoints that lay there are gone, too.
@@ -152,7 +152,7 @@ int64_t Reporter::remaining_ns() {
 void Reporter::tell_of_lost_model(const report::StepRecord& step) {
   const bool of_tokens =
       config_.model.shape && config_.model.shape->head.kind == model::HeadKind::kVocabulary;
-  if (!of_tokens || !step.loss || step.reward || step.margin || told_of_lost_model_) return;
+  if (!of_tokens || !step.loss || step.reward || step.reward_margin || told_of_lost_model_) return;
   const double guess = std::log(static_cast<double>(config_.model.shape->vocab));
   if (*step.loss < 2 * guess) return;
   told_of_lost_model_ = true;
@@ -162,7 +162,7 @@ void Reporter::tell_of_lost_model(const report::StepRecord& step) {
                          " is probably too high"));
 }
 
-void Reporter::tell(const report::StepRecord& step) {
+void Reporter::write(const report::StepRecord& step) {
   if (!metrics_) return;
   const auto writing = run_.activity().own(text("writing the metrics of step ", step.step));
   metrics_->write(without_ranks(step));
@@ -182,12 +182,13 @@ void Reporter::tell(const report::StepRecord& step) {
   show_to_prometheus(step);
 }
 
-void Reporter::tell(const std::vector<watch::Detector::Change>& changes, const report::StepRecord& step,
-                    const graph::StepGraph& graph, const std::vector<double>& paces) const {
+void Reporter::write(const std::vector<watch::Detector::Change>& changes, const report::StepRecord& step,
+                     const graph::StepGraph& graph, const std::vector<double>& paces) const {
   if (!metrics_) return;
   for (const watch::Detector::Change& change : changes) {
     watch::Cost cost;
-    if (change.begins && change.alarm.cause == watch::Cause::kPace && std::ssize(paces) == graph.world_size) {
+    if (change.begins && change.alarm.cause == watch::Cause::kSlowdown &&
+        std::ssize(paces) == graph.world_size) {
       std::vector<double> without = paces;
       without[static_cast<size_t>(change.alarm.rank)] = 1;
       cost = {graph::makespan_at(graph, paces), graph::makespan_at(graph, without)};
@@ -216,7 +217,7 @@ void Reporter::show_to_prometheus(const report::StepRecord& step) {
   }
 }
 
-void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {
+void Reporter::write(const std::vector<report::EvaluationMetrics>& of_sets) {
   if (!metrics_) return;
   for (const report::EvaluationMetrics& metrics : of_sets) {
     metrics_->write(metrics);

@@ -25,11 +25,11 @@ class Reporter {
   // Whether there is a line of an evaluation behind the last step of the part of the run before. Rank 0's.
   bool was_evaluated() const { return metrics_ && metrics_->was_evaluated(); }
 
-  void tell(const report::StepRecord& step);
+  void write(const report::StepRecord& step);
   // What changed with a step that ran `graph`; `paces` by rank, 0 where it is not known.
-  void tell(const std::vector<watch::Detector::Change>& changes, const report::StepRecord& step,
-            const graph::StepGraph& graph, const std::vector<double>& paces) const;
-  void tell(const std::vector<report::EvaluationMetrics>& of_sets);
+  void write(const std::vector<watch::Detector::Change>& changes, const report::StepRecord& step,
+             const graph::StepGraph& graph, const std::vector<double>& paces) const;
+  void write(const std::vector<report::EvaluationMetrics>& of_sets);
   // Behind the run's last step.
   void close(const BestEvaluation& best);
 

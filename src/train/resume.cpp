@@ -12,10 +12,10 @@
 #include "config/config_file.h"
 #include "link/layout.h"
 #include "strategy/text_cursor.h"
-#include "train/buddies.h"
 #include "train/corpus_tokenizer.h"
 #include "train/learnt_turns.h"
 #include "train/precision.h"
+#include "train/snapshot_replicas.h"
 
 namespace sluice::train {
 
@@ -23,7 +23,7 @@ using base::text;
 using storage::Location;
 
 Resumed::Resumed(const RunOptions& options, const AgreedConfig& agreed, Control& control)
-    : options_(options), agreed_(agreed), seat_(options.seat) {
+    : options_(options), agreed_(agreed), worker_context_(options.worker_context) {
   from_snapshot_ = find_snapshot(control);
   if (!from_snapshot_) find_checkpoint(control);
 }
@@ -31,14 +31,15 @@ Resumed::Resumed(const RunOptions& options, const AgreedConfig& agreed, Control&
 // Whether the ranks hold a snapshot that is whole, and no checkpoint is newer: one may be saved between two
 // snapshots.
 bool Resumed::find_snapshot(Control& control) {
-  if (!seat_ || seat_->epoch.origin.step == membership::Origin::kNoSnapshot) return false;
-  membership::Origin& origin = seat_->epoch.origin;
+  if (!worker_context_ || worker_context_->membership.origin.step == membership::Origin::kNoSnapshot)
+    return false;
+  membership::Origin& origin = worker_context_->membership.origin;
   int64_t saved = 0;
   control.together("looking for a newer checkpoint", [&] {
     if (rank() == 0) saved = checkpoint::latest(roots().front()).value_or(checkpoint::SavedStep{}).step;
   });
   if (control.gather(saved)[0] > origin.step) return false;
-  const auto intact = intact_origin(*seat_, control);
+  const auto intact = intact_origin(*worker_context_, control);
   if (!intact) {
     if (rank() == 0)
       base::log_warning(
@@ -47,7 +48,8 @@ bool Resumed::find_snapshot(Control& control) {
   }
   origin = *intact;
   const int teller = origin.holders.front();
-  const std::string state = control.broadcast(rank() == teller ? held_state(*seat_) : "", teller);
+  const std::string state =
+      control.broadcast(rank() == teller ? snapshot_state(*worker_context_) : "", teller);
   control.together("taking up the snapshot", [&] { state_ = run_state_from_text(state); });
   ranks_ = static_cast<int>(origin.holders.size());
   read_configuration("the snapshot");
@@ -83,7 +85,7 @@ std::vector<Location> Resumed::candidates(Control& control) {
   control.together("looking for a checkpoint", [&] {
     if (rank() != 0) return;
     // A run that lost its snapshots goes back to what it saved itself, if it did.
-    const bool own = options_.resume == "auto" || options_.epoch() > 0;
+    const bool own = options_.resume == "auto" || options_.membership_number() > 0;
     std::vector<Location> found;
     if (own) found = checkpoint::all_checkpoints(roots());
     if (found.empty() && !options_.resume.empty() && options_.resume != "auto")

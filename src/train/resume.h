@@ -25,7 +25,7 @@ class Resumed {
 
   bool from_snapshot() const { return from_snapshot_; }
   // The options', whose origin then is of those that hold the slices whole.
-  const std::optional<Seat>& seat() const { return seat_; }
+  const std::optional<WorkerContext>& worker_context() const { return worker_context_; }
   checkpoint::Checkpoint* checkpoint() const { return checkpoint_.get(); }  // null: there is none
   void close_checkpoint() { checkpoint_.reset(); }  // it keeps the files it read mapped
 
@@ -53,7 +53,7 @@ class Resumed {
 
   const RunOptions& options_;
   const AgreedConfig& agreed_;
-  std::optional<Seat> seat_;
+  std::optional<WorkerContext> worker_context_;
   bool from_snapshot_ = false;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
   RunState state_;

@@ -26,7 +26,8 @@ std::vector<double> rewards_of(const std::vector<Response>& responses) {
 
 // That are answered at once.
 int64_t prompts_of_draw(const config::RlConfig& config, const rl::Objective& objective) {
-  return objective.draws_again ? config.draw.value_or(config.prompts_per_step) : config.prompts_per_step;
+  return objective.dynamic_sampling ? config.gen_batch_size.value_or(config.prompts_per_step)
+                                    : config.prompts_per_step;
 }
 
 double mean_of(const std::vector<double>& values) {
@@ -36,9 +37,9 @@ double mean_of(const std::vector<double>& values) {
 
 }  // namespace
 
-Rollouts::Rollouts(RunContext& run, Speaker& speaker)
+Rollouts::Rollouts(RunContext& run, RolloutGenerator& generator)
     : run_(run),
-      speaker_(speaker),
+      generator_(generator),
       config_(run.config().rl),
       objective_(rl::objective_of(config_)),
       blend_(run.start().data().phases.front().training),
@@ -49,7 +50,7 @@ Rollouts::Rollouts(RunContext& run, Speaker& speaker)
   if (resumed.rollout.is_null()) return;
   rl::Rollout rollout = rl::rollout_from_json(resumed.rollout, "the rollout in the checkpoint");
   std::ranges::move(rollout.batches, std::back_inserter(batches_));
-  speaker_.remember(std::move(rollout.said));
+  generator_.set_previous_response_lengths(std::move(rollout.response_lengths));
 }
 
 std::unique_ptr<PreparedStep> Rollouts::next() {
@@ -66,13 +67,14 @@ std::unique_ptr<PreparedStep> Rollouts::next() {
   ++step_;
   step->sampler_after = prompts_.state();
   step->sampler_after.step = step_;
-  step->rollout_after = rl::to_json({{batches_.begin(), batches_.end()}, speaker_.said_before()});
+  step->rollout_after =
+      rl::to_json({{batches_.begin(), batches_.end()}, generator_.previous_response_lengths()});
   return step;
 }
 
 std::vector<Rollouts::Group> Rollouts::draw() {
   std::vector<Group> groups;
-  std::vector<rl::Question> questions;
+  std::vector<rl::Prompt> prompts;
   std::vector<uint64_t> numbers;
   const int64_t wanted = prompts_of_draw(config_, objective_);
   for (int64_t tries = 0; std::ssize(groups) < wanted; ++tries) {
@@ -82,25 +84,25 @@ std::vector<Rollouts::Group> Rollouts::draw() {
                                   run_.config().data.context_length, " tokens: raise data.context_length"));
     }
     const corpus::Sample sample = prompts_.next().samples.front();
-    std::optional<rl::Question> question = rl::question_of(blend_, sample.document);
-    if (!question || std::ssize(question->prompt) >= run_.config().data.context_length) continue;
+    std::optional<rl::Prompt> question = rl::prompt_of(blend_, sample.document);
+    if (!question || std::ssize(question->tokens) >= run_.config().data.context_length) continue;
     // How many documents were passed tells their draws apart, in every epoch.
     const corpus::SamplerState state = prompts_.state();
     numbers.push_back(std::accumulate(
         state.cursors.begin(), state.cursors.end(), uint64_t{0},
         [](uint64_t sum, const auto& cursor) { return sum + static_cast<uint64_t>(cursor.position); }));
-    questions.push_back(*question);
+    prompts.push_back(*question);
     groups.push_back({std::move(*question), {}});
   }
-  std::vector<std::vector<Response>> responses =
-      speaker_.answer(questions, numbers, config_.group, Speaker::Manner::kSampled);
+  std::vector<std::vector<Response>> responses = generator_.generate_and_score(
+      prompts, numbers, config_.num_generations, RolloutGenerator::SamplingMode::kSampled);
   for (size_t i = 0; i < groups.size(); ++i) groups[i].responses = std::move(responses[i]);
-  const SpeakingTimes& times = speaker_.times();
-  told_.rollout_ns = told_.rollout_ns.value_or(0) + times.pulling_ns + times.speaking_ns;
+  const RolloutTimes& times = generator_.times();
+  told_.rollout_ns = told_.rollout_ns.value_or(0) + times.pull_ns + times.generation_ns;
   if (times.predicted_ns)
     told_.rollout_predicted_ns = told_.rollout_predicted_ns.value_or(0) + *times.predicted_ns;
-  told_.speaking = to_text(run_.speaking().strategy());
-  told_.reward_ns = told_.reward_ns.value_or(0) + times.rewarding_ns;
+  told_.rollout_strategy = to_text(run_.rollout_strategy().strategy());
+  told_.reward_ns = told_.reward_ns.value_or(0) + times.reward_ns;
   told_.response_tokens = told_.response_tokens.value_or(0) + times.tokens;
   settle(groups);
   return groups;
@@ -120,7 +122,7 @@ void Rollouts::settle(std::vector<Group>& groups) {
 void Rollouts::keep(std::vector<Group>& drawn, std::vector<Group>& kept) {
   for (Group& group : drawn) {
     if (std::ssize(kept) == config_.prompts_per_step) return;
-    if (objective_.draws_again && !rl::has_variance(rewards_of(group.responses))) continue;
+    if (objective_.dynamic_sampling && !rl::has_variance(rewards_of(group.responses))) continue;
     kept.push_back(std::move(group));
   }
 }
@@ -158,16 +160,16 @@ std::vector<report::Completion> Rollouts::examples_of(const std::vector<Group>& 
     if (group.responses.empty()) continue;
     const auto [worst, best] = std::ranges::minmax_element(group.responses, {}, &Response::reward);
     const auto add = [&](const Response& response) {
-      const std::vector<int32_t>& prompt = group.question.prompt;
+      const std::vector<int32_t>& prompt = group.question.tokens;
       const auto shown = [](const std::string& words) {
         return base::printable(words, base::Layout::kLines);
       };
       examples.push_back({.step = step_,
-                          .prompt = shown(speaker_.text_of(prompt)),
-                          .completion = shown(speaker_.text_of(response.tokens, prompt)),
+                          .prompt = shown(generator_.text_of(prompt)),
+                          .completion = shown(generator_.text_of(response.tokens, prompt)),
                           .reward = response.reward,
                           .tokens = std::ssize(response.tokens),
-                          .finish_reason = response.ended ? "stop" : "length"});
+                          .finish_reason = response.finish_reason ? "stop" : "length"});
     };
     add(*best);
     if (worst != best) add(*worst);
@@ -179,7 +181,7 @@ void Rollouts::roll_out() {
   told_ = {};
   std::vector<Group> all, kept;
   int64_t draws = 0;
-  const int64_t most = objective_.draws_again ? config_.most_draws : 1;
+  const int64_t most = objective_.dynamic_sampling ? config_.max_resamples : 1;
   while (draws < most && std::ssize(kept) < config_.prompts_per_step) {
     std::vector<Group> drawn = draw();
     ++draws;
@@ -187,7 +189,7 @@ void Rollouts::roll_out() {
     keep(drawn, kept);
   }
   describe(all);
-  told_.draws = draws;
+  told_.sampling_rounds = draws;
   told_.groups_kept = std::ssize(kept);
   if (kept.empty()) {
     if (run_.rank() == 0)
@@ -204,7 +206,7 @@ void Rollouts::roll_out() {
 std::vector<rl::Episode> Rollouts::episodes_of(const Group& group) const {
   std::vector<double> rewards = rewards_of(group.responses);
   for (size_t i = 0; i < rewards.size(); ++i) {
-    rewards[i] += rl::overlong_penalty(std::ssize(group.responses[i].tokens), config_.max_response,
+    rewards[i] += rl::overlong_penalty(std::ssize(group.responses[i].tokens), config_.max_completion_length,
                                        objective_.overlong_buffer);
   }
   const std::vector<double> advantages = rl::advantages(rewards, objective_.baseline);
@@ -212,19 +214,19 @@ std::vector<rl::Episode> Rollouts::episodes_of(const Group& group) const {
   for (size_t i = 0; i < rewards.size(); ++i) {
     const Response& response = group.responses[i];
     rl::Episode& episode = episodes.emplace_back();
-    episode.tokens = group.question.prompt;
+    episode.tokens = group.question.tokens;
     episode.prompt_tokens = std::ssize(episode.tokens);
     episode.tokens.insert(episode.tokens.end(), response.tokens.begin(), response.tokens.end());
     episode.reward = rewards[i];
     episode.advantage = advantages[i];
-    episode.sampled = response.log_probabilities;
+    episode.rollout_log_probs = response.log_probabilities;
   }
   return episodes;
 }
 
 // Cuts the mini-batches, and finds out what else their losses take.
 void Rollouts::shape(std::vector<Group>& groups) {
-  const int64_t updates = std::min<int64_t>(config_.updates, std::ssize(groups));
+  const int64_t updates = std::min<int64_t>(config_.updates_per_rollout, std::ssize(groups));
   for (int64_t update = 0; update < updates; ++update) {
     const base::Interval part = base::even_part(std::ssize(groups), updates, update);
     rl::MiniBatch& batch = batches_.emplace_back();
@@ -234,19 +236,20 @@ void Rollouts::shape(std::vector<Group>& groups) {
     }
     std::vector<int64_t> tokens;
     for (const rl::Episode& episode : batch) tokens.push_back(episode.response_tokens());
-    const std::vector<double> weights = rl::token_weights(tokens, objective_.aggregate, config_.max_response);
+    const std::vector<double> weights =
+        rl::token_weights(tokens, objective_.loss_agg_mode, config_.max_completion_length);
     for (size_t i = 0; i < batch.size(); ++i) batch[i].weight = weights[i];
   }
   // Of the first update the log-probabilities before it are its own.
   for (size_t update = 1; update < batches_.size(); ++update) {
     std::vector<std::vector<double>> old = log_probabilities(run_, batches_[update], step_);
-    for (size_t i = 0; i < old.size(); ++i) batches_[update][i].old = std::move(old[i]);
+    for (size_t i = 0; i < old.size(); ++i) batches_[update][i].old_log_probs = std::move(old[i]);
   }
   if (objective_.kl == 0) return;
   const Reference::InPlace reference(run_.reference());
   for (rl::MiniBatch& batch : batches_) {
     std::vector<std::vector<double>> found = log_probabilities(run_, batch, step_);
-    for (size_t i = 0; i < found.size(); ++i) batch[i].reference = std::move(found[i]);
+    for (size_t i = 0; i < found.size(); ++i) batch[i].ref_log_probs = std::move(found[i]);
   }
 }
 

@@ -11,8 +11,8 @@
 #include "rl/episode.h"
 #include "rl/objective.h"
 #include "train/plan_ahead.h"
+#include "train/rollout_generator.h"
 #include "train/run_context.h"
-#include "train/speaker.h"
 
 namespace sluice::train {
 
@@ -21,14 +21,14 @@ namespace sluice::train {
 class Rollouts final : public StepSource {
  public:
   // The run is open; both outlive it.
-  Rollouts(RunContext& run, Speaker& speaker);
+  Rollouts(RunContext& run, RolloutGenerator& generator);
 
   // Collective, by the thread that runs steps: a rollout uses the engine.
   std::unique_ptr<PreparedStep> next() override;
 
  private:
   struct Group {
-    rl::Question question;
+    rl::Prompt question;
     std::vector<Response> responses;
   };
   void roll_out();
@@ -42,7 +42,7 @@ class Rollouts final : public StepSource {
   std::vector<rl::Episode> episodes_of(const Group& group) const;
 
   RunContext& run_;
-  Speaker& speaker_;
+  RolloutGenerator& generator_;
   const config::RlConfig& config_;
   const rl::Objective objective_;
   const corpus::Blend& blend_;

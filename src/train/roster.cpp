@@ -18,12 +18,12 @@ fs::path roster_path(const fs::path& run_directory) { return run_directory / "me
 
 }  // namespace
 
-void write_roster(const fs::path& run_directory, const Seat& seat) {
+void write_roster(const fs::path& run_directory, const WorkerContext& worker_context) {
   base::Json json{{"schema", kRosterSchema},
-                  {"run", seat.key.run},
-                  {"ranks", seat.key.world_size},
+                  {"run", worker_context.key.run},
+                  {"ranks", worker_context.key.world_size},
                   {"members", base::Json::array()}};
-  for (const membership::Member& member : seat.epoch.members)
+  for (const membership::Member& member : worker_context.membership.members)
     json["members"].push_back(membership::to_json(member));
   base::write_json(roster_path(run_directory), json);
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "membership/epoch.h"
+#include "membership/membership.h"
 #include "train/supervisor.h"
 
 namespace sluice::train {
@@ -17,7 +17,7 @@ struct Roster {
   int world_size = 1;
 };
 
-void write_roster(const std::filesystem::path& run_directory, const Seat& seat);
+void write_roster(const std::filesystem::path& run_directory, const WorkerContext& worker_context);
 // InputError when no run that can be joined is under way there.
 Roster read_roster(const std::filesystem::path& run_directory);
 

@@ -13,7 +13,7 @@
 namespace sluice::train {
 
 void RunContext::meet() {
-  peers_.meet();
+  peers_.rendezvous();
   const auto starting = activity().own("starting");
   agreed_ = agreed_config(options_, control());
 }
@@ -66,9 +66,10 @@ void RunContext::open_engine() {
   if (config.head.labelled()) options.number_loss = label_loss(table.shape);
   if (config.head.pairs()) options.number_loss = layers::found_gradient();
   options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;
-  options.balance_loss = config.train.balance_loss;
+  options.moe_aux_loss_coeff = config.train.moe_aux_loss_coeff;
   options.moments = config.optimizer.moments();
-  options.asks_together = config.parallel.place_experts == config::PlaceExperts::kTogether;
+  options.counts_coactivations =
+      config.parallel.expert_placement == config::ExpertPlacementPolicy::kByCoactivation;
   options.host_transport = &peers_.transport();
   runtime::HostExecutor::Options executor;
   executor.on_failure = [this](std::exception_ptr failure) { peers_.end_process(failure); };
@@ -76,31 +77,33 @@ void RunContext::open_engine() {
   const auto connecting = activity().shared("making the communicators");
   std::vector<strategy::Strategy> strategies = planning_->planner().options().candidates;
   if (speaks) {
-    speaking_.emplace(*planning_, options_.launch.world_size);
-    strategies.insert(strategies.end(), speaking_->candidates().begin(), speaking_->candidates().end());
+    rollout_strategy_.emplace(*planning_, options_.launch.world_size);
+    strategies.insert(strategies.end(), rollout_strategy_->candidates().begin(),
+                      rollout_strategy_->candidates().end());
   }
   engine_ = std::make_unique<runtime::Engine>(table, strategies, device_->transport(),
                                               runtime::make_executor(device_->device(), std::move(executor)),
                                               options);
   std::vector<std::vector<std::string>> groups;
   for (const config::GroupConfig& group : config.optimizer.groups) groups.push_back(group.parameters);
-  engine_->store().set_learning(model::learning_runs(table, groups));
+  engine_->store().set_parameter_groups(model::parameter_group_runs(table, groups));
 }
 
 void RunContext::open_buddies() {
-  const std::optional<Seat>& seat = start_->resumed().seat();
-  if (!seat || options_.dry_run) return;
+  const std::optional<WorkerContext>& worker_context = start_->resumed().worker_context();
+  if (!worker_context || options_.dry_run) return;
   start_->resumed().share_companions(control());
   const transport::Launch& launch = options_.launch;
   std::vector<int> ranks(static_cast<size_t>(launch.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  Buddies::Options options{.seat = *seat, .every = config().elastic.buddy_every.value_or(0)};
+  SnapshotReplicas::Options options{.worker_context = *worker_context,
+                                    .every = config().elastic.snapshot_every.value_or(0)};
   // One distance for all ranks, whatever their nodes have of them.
   const int fullest_node = std::ranges::max(control().gather(launch.local_size));
   if (fullest_node < launch.world_size) options.stride = fullest_node;
   const auto connecting = activity().shared("making the communicators");
-  buddies_ =
-      std::make_unique<Buddies>(peers_.transport().communicator("buddies", ranks), engine_->store(), options);
+  replicas_ = std::make_unique<SnapshotReplicas>(peers_.transport().communicator("buddies", ranks),
+                                                 engine_->store(), options);
 }
 
 }  // namespace sluice::train

@@ -8,14 +8,14 @@
 
 #include "runtime/engine.h"
 #include "train/agreed_config.h"
-#include "train/buddies.h"
 #include "train/first_parameters.h"
 #include "train/peers.h"
 #include "train/planning.h"
+#include "train/rollout_strategy.h"
 #include "train/run_device.h"
 #include "train/run_options.h"
 #include "train/run_start.h"
-#include "train/speaking.h"
+#include "train/snapshot_replicas.h"
 
 namespace sluice::train {
 
@@ -43,10 +43,12 @@ class RunContext {
   Planning& planning() { return *planning_; }
   const Planning& planning() const { return *planning_; }
   const config::RunConfig& config() const { return planning_->config(); }  // with "auto" resolved
-  Speaking& speaking() { return *speaking_; }  // REQUIRES: the run samples, or rolls out
+  RolloutStrategy& rollout_strategy() {
+    return *rollout_strategy_;
+  }  // REQUIRES: the run samples, or rolls out
   runtime::Engine& engine() { return *engine_; }
   Reference& reference() { return *reference_; }
-  Buddies* buddies() { return buddies_.get(); }  // null: the run is not elastic
+  SnapshotReplicas* snapshot_replicas() { return replicas_.get(); }  // null: the run is not elastic
 
  private:
   void meet();
@@ -59,10 +61,10 @@ class RunContext {
   std::optional<RunStart> start_;
   std::optional<RunDevice> device_;
   std::optional<Planning> planning_;
-  std::optional<Speaking> speaking_;
+  std::optional<RolloutStrategy> rollout_strategy_;
   std::unique_ptr<runtime::Engine> engine_;
   std::optional<Reference> reference_;
-  std::unique_ptr<Buddies> buddies_;
+  std::unique_ptr<SnapshotReplicas> replicas_;
 };
 
 }  // namespace sluice::train

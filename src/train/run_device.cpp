@@ -97,7 +97,7 @@ std::string RunDevice::connect(Control& control) {
 void RunDevice::set_aside_snapshots(const RunOptions& options, const AgreedConfig& agreed) {
   const config::RunConfig& config = agreed.config;
   const int64_t copies = (config.checkpoint.every > 0 && config.checkpoint.async ? 1 : 0) +
-                         (options.seat ? cost::kSnapshotCopies : 0);
+                         (options.worker_context ? cost::kSnapshotCopies : 0);
   if (copies == 0) return;
   const int64_t bytes = copies * SliceSnapshot::bytes(agreed.table, precision_of(config.train),
                                                       options.launch.world_size, options.launch.rank);

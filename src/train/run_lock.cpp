@@ -205,8 +205,8 @@ void RunLock::take() {
     if (!holder.released && alive && !own_run) throw_held(folder_.parent_path(), holder);
     if (!holder.released && !here && !own_run) {
       if (!watched) {
-        if (options_.say) {
-          options_.say(text(folder_.parent_path().string(), " was last written by ", holder.name(),
+        if (options_.log) {
+          options_.log(text(folder_.parent_path().string(), " was last written by ", holder.name(),
                             ": watching for ", base::human_duration(options_.silence_ns),
                             " whether it still runs"));
         }
@@ -246,7 +246,8 @@ void RunLock::remove_leftovers() const {
 // False when that file exists. It appears whole, where the file system knows links.
 bool RunLock::make_file(int64_t number) {
   const std::string contents = identity_ + state_line(false, beats_);
-  const fs::path draft = folder_ / text(kDraft, base::parse_json(identity_, "the lock")["nonce"].get<std::string>());
+  const fs::path draft =
+      folder_ / text(kDraft, base::parse_json(identity_, "the lock")["nonce"].get<std::string>());
   base::write_file_atomically(draft, contents);
   bool made = ::link(draft.c_str(), file(number).c_str()) == 0;
   const int error = errno;

@@ -24,7 +24,7 @@
 namespace sluice::train {
 
 struct RunLockOptions {
-  std::string command;                  // for people: what the holder runs
+  std::string command;  // for people: what the holder runs
   // Names an elastic run, whose epochs take the lock from each other at once: only the ranks that agreed on
   // the next one want it, and the holder, should it still live, finds out before it writes. "": another
   // run's.
@@ -32,7 +32,7 @@ struct RunLockOptions {
   int64_t beat_ns = 5'000'000'000;      // between two changes of the holder's bytes
   int64_t silence_ns = 30'000'000'000;  // without a change: a holder elsewhere is dead
   std::string machine;  // "": this kernel and its process numbers; tests pretend to be elsewhere
-  std::function<void(const std::string&)> say;  // that one has to wait; may be empty
+  std::function<void(const std::string&)> log;  // that one has to wait; may be empty
   std::function<void()> on_look;                // while one waits, now and then; may be empty
   // Called once, on the lock's thread, when somebody else has taken the lock: nothing may be written any
   // more.

@@ -127,7 +127,7 @@ TEST_F(RunLockFiles, FileSystemWithoutLinksLocksAsWell) {
 TEST_F(RunLockFiles, NextOneTakesAReleasedLockAtOnce) {
   for (int64_t expected = 1; expected <= 40; ++expected) {
     RunLockOptions elsewhere = options(expected % 2 == 0 ? "here" : "there");
-    elsewhere.say = [](const std::string& line) { ADD_FAILURE() << line; };
+    elsewhere.log = [](const std::string& line) { ADD_FAILURE() << line; };
     const RunLock lock(directory_, elsewhere);
     EXPECT_EQ(lock.number(), expected);
   }
@@ -138,7 +138,7 @@ TEST_F(RunLockFiles, NextOneTakesAReleasedLockAtOnce) {
 TEST_F(RunLockFiles, KilledHoldersLockIsTakenAtOnceHere) {
   leave_a_dead_holder(options());
   RunLockOptions next = options();
-  next.say = [](const std::string& line) { ADD_FAILURE() << line; };
+  next.log = [](const std::string& line) { ADD_FAILURE() << line; };
   const RunLock lock(directory_, next);
   EXPECT_EQ(lock.number(), 2);
 }
@@ -147,7 +147,7 @@ TEST_F(RunLockFiles, SilentHolderElsewhereIsDeadAfterAWhile) {
   leave_a_dead_holder(options("another machine"));
   RunLockOptions next = options("this machine");
   std::string said;
-  next.say = [&](const std::string& line) { said = line; };
+  next.log = [&](const std::string& line) { said = line; };
   const RunLock lock(directory_, next);
   EXPECT_EQ(lock.number(), 2);
   EXPECT_THAT(said, HasSubstr("watching for 600"));

@@ -28,8 +28,8 @@ struct RunOptions {
   corpus::PythonTools tools;       // for tokenizers and rewards
   bool dry_run = false;            // nothing will be written: earlier runs in the directory don't matter
   // Of a rank with a supervisor: what the run goes on from, and where its snapshots lie.
-  std::optional<Seat> seat;
-  int64_t epoch() const { return seat ? seat->epoch.number : 0; }
+  std::optional<WorkerContext> worker_context;
+  int64_t membership_number() const { return worker_context ? worker_context->membership.number : 0; }
   std::string command;  // what the user started, for who finds the run directory taken
 
   // What already went wrong on this rank, if anything: reading the configuration, opening its log. The other
@@ -43,9 +43,9 @@ struct RunOptions {
 };
 
 // A peer was lost, or others wait to join: the run goes on in the next epoch, another process.
-class EpochOver : public base::Error {
+class MembershipChange : public base::Error {
  public:
-  explicit EpochOver(const std::string& why) : base::Error(why, transport::kReplaceableStatus) {}
+  explicit MembershipChange(const std::string& why) : base::Error(why, transport::kReplaceableStatus) {}
 };
 
 }  // namespace sluice::train

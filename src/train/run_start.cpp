@@ -66,7 +66,7 @@ RunStart::RunStart(const RunOptions& options, const AgreedConfig& agreed, Peers&
       corpora_(compared(data_, peers.control())),
       resumed_(found(options, agreed, peers)) {
   peers.control().together("looking through the corpora", [&] {
-    if (options.launch.rank == 0 && options.epoch() == 0) tell_notes(agreed.config, data_);
+    if (options.launch.rank == 0 && options.membership_number() == 0) tell_notes(agreed.config, data_);
   });
   const checkpoint::Checkpoint* checkpoint = resumed_.checkpoint();
   if (checkpoint == nullptr || state().corpora.empty()) return;

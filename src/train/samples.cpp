@@ -26,8 +26,8 @@ std::vector<std::vector<int32_t>> beginnings(const corpus::Blend& blend) {
 
 }  // namespace
 
-Samples::Samples(RunContext& run, Speaker& speaker) : run_(run), speaker_(speaker) {
-  const corpus::Tokenizer& tokenizer = speaker.tokenizer();
+Samples::Samples(RunContext& run, RolloutGenerator& generator) : run_(run), generator_(generator) {
+  const corpus::Tokenizer& tokenizer = generator.tokenizer();
   for (const std::string& text : run.config().train.sample_prompts) {
     std::vector<int32_t>& prompt = prompts_.emplace_back();
     if (tokenizer.begin_id() >= 0) prompt.push_back(tokenizer.begin_id());
@@ -47,13 +47,15 @@ bool Samples::due(int64_t steps_done, bool last) const {
   return every > 0 && (last || steps_done % every == 0);
 }
 
-void Samples::tell(int64_t after_step) {
+void Samples::log(int64_t after_step) {
   const std::vector<uint64_t> numbers(prompts_.size(), 0);
-  const auto said = speaker_.say(prompts_, numbers, 1, kSaidTokens, Speaker::Manner::kGreedy);
+  const auto said =
+      generator_.generate(prompts_, numbers, 1, kSaidTokens, RolloutGenerator::SamplingMode::kGreedy);
   if (run_.rank() != 0) return;
   for (size_t i = 0; i < prompts_.size(); ++i) {
-    base::log_info(base::text("step ", after_step, " says  ", base::printable(speaker_.text_of(prompts_[i])),
-                              " | ", base::printable(speaker_.text_of(said[i].front().tokens, prompts_[i]))));
+    base::log_info(base::text("step ", after_step, " says  ",
+                              base::printable(generator_.text_of(prompts_[i])), " | ",
+                              base::printable(generator_.text_of(said[i].front().tokens, prompts_[i]))));
   }
 }
 

@@ -5,23 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "train/rollout_generator.h"
 #include "train/run_context.h"
-#include "train/speaker.h"
 
 namespace sluice::train {
 
 class Samples {
  public:
   // The run is open; both outlive it.
-  Samples(RunContext& run, Speaker& speaker);
+  Samples(RunContext& run, RolloutGenerator& generator);
 
   bool due(int64_t steps_done, bool last) const;
   // Collective: the likeliest continuations.
-  void tell(int64_t after_step);
+  void log(int64_t after_step);
 
  private:
   RunContext& run_;
-  Speaker& speaker_;
+  RolloutGenerator& generator_;
   std::vector<std::vector<int32_t>> prompts_;
 };
 

@@ -12,7 +12,7 @@ namespace sluice::train {
 
 using base::text;
 using checkpoint::BackgroundSave;
-using checkpoint::SaveWord;
+using checkpoint::SaveStatus;
 using Progress = BackgroundSave::Progress;
 
 namespace {
@@ -34,10 +34,10 @@ BackgroundSave::Options options_of(RunContext& run) {
   const checkpoint::Retention retention = retention_of(configured);
   BackgroundSave::Options options{.rank = run.rank(), .world_size = run.control().world_size()};
   const std::string first = run.control().broadcast((run.config().log.dir / "checkpoints").string());
-  options.places.push_back({run.options().locate(first), retention});
+  options.locations.push_back({run.options().locate(first), retention});
   if (!configured.mirror.empty())
-    options.places.push_back({run.options().locate(configured.mirror), retention});
-  options.require_places = [&run] { run.peers().require_directory(); };
+    options.locations.push_back({run.options().locate(configured.mirror), retention});
+  options.require_locations = [&run] { run.peers().require_directory(); };
   return options;
 }
 
@@ -59,18 +59,18 @@ int64_t Saver::take_blocked_ns() {
   return now_ns - std::exchange(blocked_taken_ns_, now_ns);
 }
 
-SaveWord Saver::word() const {
-  SaveWord word = save_.word();
+SaveStatus Saver::status() const {
+  SaveStatus word = save_.status();
   if (word.failed != 0) word.failed = exit_status_of(save_.failure());
   return word;
 }
 
-void Saver::advance(std::span<const SaveWord> words) {
+void Saver::advance(std::span<const SaveStatus> words) {
   const std::exception_ptr own = save_.failure();
   const Progress progress = save_.advance(words);
   if (progress == Progress::kFailed) {
     std::vector<int64_t> statuses;
-    for (const SaveWord& word : words) statuses.push_back(word.failed);
+    for (const SaveStatus& word : words) statuses.push_back(word.failed);
     run_.control().throw_if_any_failed("saving", statuses, own);
   }
   tell(progress, own);
@@ -169,11 +169,11 @@ void Saver::finish() {
 
 void Saver::wait_and_advance() {
   const auto saving = run_.activity().own("saving the checkpoint");
-  std::vector<SaveWord> words;
+  std::vector<SaveStatus> words;
   {
     const Stopwatch watch(blocked_ns_);
     while (!save_.wait_while_still()) run_.activity().advance();  // over a slow network
-    words = run_.control().gather(word());
+    words = run_.control().gather(status());
   }
   advance(words);
 }

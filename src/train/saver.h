@@ -26,10 +26,10 @@ class Saver {
   int64_t take_blocked_ns();
 
   // What all ranks are to know behind each step.
-  checkpoint::SaveWord word() const;
+  checkpoint::SaveStatus status() const;
   // Collective: goes on with the save under way, if there is one. Throws on every rank when any rank failed;
   // what was saved before stays.
-  void advance(std::span<const checkpoint::SaveWord> words);
+  void advance(std::span<const checkpoint::SaveStatus> words);
 
   // Whether to begin a save behind `done` steps, on all ranks alike: checkpoint.every says so, or said so
   // while the save before was under way. Nobody waits for a slow disk; its checkpoints are fewer. Where

@@ -32,10 +32,10 @@ std::string own_rows(const strategy::StepPlan& plan, int world_size, int rank,
     const int64_t count = std::ssize(rows.numbers[m]) / with_target;
     const double* next = rows.numbers[m].data();
     size_t row = 0;
-    for (const strategy::Piece& piece : micro_batches[m]) {
-      for (int64_t token = piece.begin; token < piece.end; ++token) {
+    for (const strategy::Piece& scheduled : micro_batches[m]) {
+      for (int64_t token = scheduled.begin; token < scheduled.end; ++token) {
         if (targets[row++] < 0) continue;
-        append_row(bytes, piece.sequence, token, next, count);
+        append_row(bytes, scheduled.sequence, token, next, count);
         next += count;
       }
     }

@@ -150,20 +150,20 @@ void SnapshotMemory::remove_name() {
   for (Seal& seal : control_->seals) seal.serial = 0;
 }
 
-std::vector<membership::Held> SnapshotMemory::held() const {
-  std::vector<membership::Held> held;
+std::vector<membership::HeldSnapshot> SnapshotMemory::snapshots() const {
+  std::vector<membership::HeldSnapshot> held;
   for (const Seal& seal : control_->seals) {
     if (seal.serial == 0) continue;
     const Snapshot& snapshot = seal.snapshot;
-    const membership::Held own{.step = snapshot.step,
-                               .epoch = snapshot.epoch,
-                               .ranks = snapshot.ranks,
-                               .rank = snapshot.rank,
-                               .hash = snapshot.own_hash,
-                               .own = true};
+    const membership::HeldSnapshot own{.step = snapshot.step,
+                                       .membership = snapshot.membership,
+                                       .ranks = snapshot.ranks,
+                                       .rank = snapshot.rank,
+                                       .hash = snapshot.own_hash,
+                                       .own = true};
     held.push_back(own);
     if (snapshot.copied_rank < 0) continue;
-    membership::Held copy = own;
+    membership::HeldSnapshot copy = own;
     copy.rank = snapshot.copied_rank;
     copy.hash = snapshot.copy_hash;
     copy.own = false;
@@ -174,7 +174,7 @@ std::vector<membership::Held> SnapshotMemory::held() const {
 
 void SnapshotMemory::keep_only(int64_t step, int64_t epoch) {
   for (Seal& seal : control_->seals) {
-    if (seal.snapshot.step != step || seal.snapshot.epoch != epoch) seal.serial = 0;
+    if (seal.snapshot.step != step || seal.snapshot.membership != epoch) seal.serial = 0;
   }
 }
 
@@ -217,7 +217,7 @@ bool SnapshotMemory::lacks_room() const {
 std::optional<SnapshotMemory::View> SnapshotMemory::find(int64_t step, int64_t epoch) const {
   for (size_t slot = 0; slot < control_->seals.size(); ++slot) {
     const Seal& seal = control_->seals[slot];
-    if (seal.serial == 0 || seal.snapshot.step != step || seal.snapshot.epoch != epoch) continue;
+    if (seal.serial == 0 || seal.snapshot.step != step || seal.snapshot.membership != epoch) continue;
     return View(file_of(slot), seal.snapshot);
   }
   return std::nullopt;

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "membership/epoch.h"
+#include "membership/membership.h"
 #include "transport/socket.h"
 
 namespace sluice::train {
@@ -28,7 +28,7 @@ namespace sluice::train {
 // What a slot holds; see membership::Held.
 struct Snapshot {
   int64_t step = 0;
-  int64_t epoch = 0;
+  int64_t membership = 0;
   int32_t ranks = 0;
   int32_t rank = 0;
   int32_t copied_rank = -1;  // whose buddy the rank is; -1: it has none
@@ -60,7 +60,7 @@ class SnapshotMemory {
   SnapshotMemory& operator=(const SnapshotMemory&) = delete;
 
   // What is sealed. Also while a worker writes.
-  std::vector<membership::Held> held() const;
+  std::vector<membership::HeldSnapshot> snapshots() const;
 
   // Whether it has the name that was asked for, and why not.
   bool has_name() const { return !name_.empty(); }
@@ -120,7 +120,7 @@ class SnapshotMemory {
   void set_met() { control_->met = 1; }
   bool has_met() const { return control_->met != 0; }
   // Before a worker starts.
-  void clear_words() { control_->boundary = control_->done = control_->leaving = control_->met = 0; }
+  void clear_flags() { control_->boundary = control_->done = control_->leaving = control_->met = 0; }
 
  private:
   struct Seal {

@@ -21,7 +21,7 @@ using ::testing::SizeIs;
 
 Snapshot snapshot_of(int64_t step, int64_t epoch = 0) {
   return {.step = step,
-          .epoch = epoch,
+          .membership = epoch,
           .ranks = 2,
           .rank = 1,
           .copied_rank = 0,
@@ -55,11 +55,11 @@ TEST(SnapshotMemory, WhatAWorkerSealedIsThereWhenItHasBeenKilled) {
     kill(getpid(), SIGKILL);
   });
   ASSERT_TRUE(WIFSIGNALED(status));
-  ASSERT_THAT(memory.held(), SizeIs(2));
-  EXPECT_EQ(memory.held()[0].rank, 1);
-  EXPECT_TRUE(memory.held()[0].own);
-  EXPECT_EQ(memory.held()[1].rank, 0);
-  EXPECT_FALSE(memory.held()[1].own);
+  ASSERT_THAT(memory.snapshots(), SizeIs(2));
+  EXPECT_EQ(memory.snapshots()[0].rank, 1);
+  EXPECT_TRUE(memory.snapshots()[0].own);
+  EXPECT_EQ(memory.snapshots()[1].rank, 0);
+  EXPECT_FALSE(memory.snapshots()[1].own);
   const auto view = memory.find(3, 0);
   ASSERT_TRUE(view.has_value());
   EXPECT_EQ(std::string(view->own(), 14), std::string(14, 'a'));
@@ -75,8 +75,8 @@ TEST(SnapshotMemory, AWorkerKilledWhileItWritesLeavesTheSnapshotBefore) {
     std::memset(view.own(), 'c', 3);
     kill(getpid(), SIGKILL);
   });
-  ASSERT_THAT(memory.held(), SizeIs(2));
-  EXPECT_EQ(memory.held()[0].step, 4);
+  ASSERT_THAT(memory.snapshots(), SizeIs(2));
+  EXPECT_EQ(memory.snapshots()[0].step, 4);
   const auto view = memory.find(4, 0);
   ASSERT_TRUE(view.has_value());
   EXPECT_EQ(view->copy()[0], 'b');
@@ -88,14 +88,14 @@ TEST(SnapshotMemory, WhatAnEpochGoesOnFromIsNotOverwrittenFirst) {
   write(memory, snapshot_of(4), 'b');
   write(memory, snapshot_of(5), 'c');
   memory.keep_only(4, 0);
-  ASSERT_THAT(memory.held(), SizeIs(2));
+  ASSERT_THAT(memory.snapshots(), SizeIs(2));
   write(memory, snapshot_of(4, 1), 'd');
   EXPECT_TRUE(memory.find(4, 0).has_value());
   EXPECT_TRUE(memory.find(4, 1).has_value());
   write(memory, snapshot_of(5, 1), 'e');
   EXPECT_FALSE(memory.find(4, 0).has_value()) << "the older one goes";
   memory.keep_only(-1, 0);
-  EXPECT_THAT(memory.held(), IsEmpty());
+  EXPECT_THAT(memory.snapshots(), IsEmpty());
 }
 
 TEST(SnapshotMemory, WordsGoBothWays) {
@@ -107,7 +107,7 @@ TEST(SnapshotMemory, WordsGoBothWays) {
   });
   EXPECT_TRUE(memory.is_done());
   EXPECT_TRUE(memory.is_leaving());
-  memory.clear_words();
+  memory.clear_flags();
   EXPECT_FALSE(memory.is_leaving());
   EXPECT_FALSE(memory.is_done());
   EXPECT_FALSE(memory.boundary_is_asked());
@@ -143,7 +143,7 @@ TEST_F(NamedSnapshotMemory, AKilledSupervisorsSnapshotIsTakenUpByTheNextOne) {
   leave("a", 3);
   SnapshotMemory memory(again("a"));
   EXPECT_EQ(memory.history(), 7u);
-  ASSERT_THAT(memory.held(), SizeIs(2));
+  ASSERT_THAT(memory.snapshots(), SizeIs(2));
   const auto view = memory.find(3, 0);
   ASSERT_TRUE(view.has_value());
   EXPECT_EQ(std::string(view->own(), 14), std::string(14, 'a'));
@@ -153,14 +153,14 @@ TEST_F(NamedSnapshotMemory, WhatALivingSupervisorHoldsIsLeftAlone) {
   SnapshotMemory living(NamedMemory{.folder = folder_, .identity = "a"});
   write(living, snapshot_of(3), 'a');
   SnapshotMemory memory(again("a"));
-  EXPECT_THAT(memory.held(), IsEmpty());
-  EXPECT_THAT(living.held(), SizeIs(2));
+  EXPECT_THAT(memory.snapshots(), IsEmpty());
+  EXPECT_THAT(living.snapshots(), SizeIs(2));
 }
 
 TEST_F(NamedSnapshotMemory, ARunThatBeginsAnewRemovesWhatItsPredecessorLeft) {
   leave("a", 3);
   SnapshotMemory memory(NamedMemory{.folder = folder_, .identity = "a"});
-  EXPECT_THAT(memory.held(), IsEmpty());
+  EXPECT_THAT(memory.snapshots(), IsEmpty());
   EXPECT_EQ(files(), 3) << "its own seals and slots";
 }
 
@@ -184,7 +184,7 @@ TEST_F(NamedSnapshotMemory, NothingIsLeftOfARunThatHasEnded) {
 TEST_F(NamedSnapshotMemory, WithoutAFolderTheMemoryHasNoName) {
   SnapshotMemory memory(NamedMemory{.folder = folder_ / "missing", .identity = "a"});
   write(memory, snapshot_of(3), 'a');
-  EXPECT_THAT(memory.held(), SizeIs(2));
+  EXPECT_THAT(memory.snapshots(), SizeIs(2));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "report/step_record.h"
 #include "train/control.h"
 #include "train/plan_ahead.h"
-#include "train/rank_watch.h"
+#include "train/rank_monitor.h"
 
 namespace sluice::train {
 
@@ -21,32 +21,32 @@ struct UpcomingStep {
 };
 
 // One rank's part of it.
-struct StepWord {
+struct StepStatus {
   int64_t next_step = 0;
   int64_t agreement = 0;
   int64_t failure = 0;  // exit status that planning it asks for
   int64_t stop = 0;
   int64_t step_ns = 0;
-  int64_t between_losses_ns = 0;  // 0: this rank has seen none
-  int64_t boundary = 0;           // somebody waits to join
-  WatchWord watched;
-  checkpoint::SaveWord save;
+  int64_t mtbf_ns = 0;   // 0: this rank has seen none
+  int64_t boundary = 0;  // somebody waits to join
+  RankStatus rank_status;
+  checkpoint::SaveStatus save;
   report::RankFigures figures{};
 };
 
 struct StepAgreement {
-  bool stop = false;                        // somebody asked for it
-  bool boundary = false;                    // the next step is another epoch's
-  bool last = false;                        // there is no upcoming step
-  int64_t step_ns = 0;                      // on the slowest rank
-  int64_t between_losses_ns = 0;            // as who has seen most of them says; 0: nobody has
-  std::exception_ptr failure;               // why the upcoming step can't run; on every rank or none
-  std::vector<checkpoint::SaveWord> saves;  // how far each rank is with the save under way
-  std::vector<WatchWord> watched;           // of each rank
+  bool stop = false;                          // somebody asked for it
+  bool boundary = false;                      // the next step is another epoch's
+  bool last = false;                          // there is no upcoming step
+  int64_t step_ns = 0;                        // on the slowest rank
+  int64_t mtbf_ns = 0;                        // as who has seen most of them says; 0: nobody has
+  std::exception_ptr failure;                 // why the upcoming step can't run; on every rank or none
+  std::vector<checkpoint::SaveStatus> saves;  // how far each rank is with the save under way
+  std::vector<RankStatus> rank_statuses;      // of each rank
 };
 
 // Collective: compares the plans of the upcoming step, and adds all ranks' words up, what `step` holds of
 // this rank with them. `own` need not speak of the upcoming step.
-StepAgreement agree(Control& control, const UpcomingStep& upcoming, StepWord own, report::StepRecord& step);
+StepAgreement agree(Control& control, const UpcomingStep& upcoming, StepStatus own, report::StepRecord& step);
 
 }  // namespace sluice::train

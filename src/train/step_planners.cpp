@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "session/narrow_products.h"
+#include "session/low_precision_gemms.h"
 #include "session/placed_experts.h"
 #include "session/slow_ranks.h"
 
@@ -26,21 +26,21 @@ void StepPlanners::slow_from(int64_t step, std::span<const int> pace_percent) {
   enter(step);
 }
 
-void StepPlanners::place_from(int64_t step, std::span<const plan::ExpertUse> use) {
+void StepPlanners::expert_placement_from(int64_t step, std::span<const plan::ExpertUse> use) {
   use_.assign(use.begin(), use.end());
   enter(step);
 }
 
 void StepPlanners::enter(int64_t step) {
   plan::Planner planner = devices_.empty() ? priced_ : session::planner_on(priced_, devices_);
-  if (!use_.empty()) planner = session::planner_placing(planner, use_);
-  if (!pace_percent_.empty()) planner = session::planner_at(planner, pace_percent_);
+  if (!use_.empty()) planner = session::planner_with_expert_placement(planner, use_);
+  if (!pace_percent_.empty()) planner = session::planner_with_slowdowns(planner, pace_percent_);
   base::CanonicalBytes bytes;
   for (const int pace : pace_percent_) bytes.add(pace);
   for (const strategy::Device& device : devices_) {
-    bytes.add("device").add(device.pace_percent);
-    if (!device.narrow) continue;
-    for (const int layer : device.narrow->layers) bytes.add(layer);
+    bytes.add("device").add(device.slowdown_percent);
+    if (!device.low_precision) continue;
+    for (const int layer : device.low_precision->layers) bytes.add(layer);
   }
   for (const strategy::Strategy& candidate : planner.options().candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {

@@ -29,10 +29,10 @@ class StepPlanners {
   // From `step` on devices compute so, by rank; none: alike.
   void compute_on(int64_t step, std::span<const strategy::Device> devices);
   // From `step` on ranks take so many hundredths of what they are priced at, by world rank; or experts are
-  // visited so (session::planner_placing). Whatever was to be from there on is no more. REQUIRES: no such
-  // step has been asked for.
+  // visited so (session::planner_with_expert_placement). Whatever was to be from there on is no more.
+  // REQUIRES: no such step has been asked for.
   void slow_from(int64_t step, std::span<const int> pace_percent);
-  void place_from(int64_t step, std::span<const plan::ExpertUse> use);
+  void expert_placement_from(int64_t step, std::span<const plan::ExpertUse> use);
 
  private:
   void enter(int64_t step);

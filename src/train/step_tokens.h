@@ -14,12 +14,12 @@ class TokenSource {
  public:
   virtual ~TokenSource() = default;
   // Adds the ids of a piece to `rows.tokens`.
-  virtual void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& piece,
-                          runtime::MicroBatchTokens& rows) const = 0;
+  virtual void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+                          runtime::LanePartTokens& rows) const = 0;
   // Adds the next id of each of its positions to `rows.targets`, or -1 where there is no loss, and what the
   // loss is given of the others. The last position of a sequence has none.
-  virtual void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
-                           runtime::MicroBatchTokens& rows) const = 0;
+  virtual void add_targets(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+                           runtime::LanePartTokens& rows) const = 0;
   // These pieces are read next: what comes over a network is fetched, all of it at once.
   virtual void fetch_ahead(std::span<const strategy::Sequence> /*sequences*/,
                            std::span<const strategy::Piece> /*pieces*/) const {}
@@ -30,10 +30,10 @@ class TokenSource {
 class BlendTokens : public TokenSource {
  public:
   explicit BlendTokens(const corpus::Blend& blend) : blend_(blend) {}  // borrowed
-  void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& piece,
-                  runtime::MicroBatchTokens& rows) const override;
-  void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
-                   runtime::MicroBatchTokens& rows) const override;
+  void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+                  runtime::LanePartTokens& rows) const override;
+  void add_targets(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+                   runtime::LanePartTokens& rows) const override;
   void fetch_ahead(std::span<const strategy::Sequence> sequences,
                    std::span<const strategy::Piece> pieces) const override;
   int64_t read_bytes() const override { return blend_.read_bytes(); }
@@ -46,8 +46,8 @@ class BlendTokens : public TokenSource {
 class LabelTokens final : public BlendTokens {
  public:
   explicit LabelTokens(const corpus::Blend& blend) : BlendTokens(blend), blend_(blend) {}  // borrowed
-  void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
-                   runtime::MicroBatchTokens& rows) const override;
+  void add_targets(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+                   runtime::LanePartTokens& rows) const override;
 
  private:
   const corpus::Blend& blend_;

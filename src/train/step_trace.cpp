@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "graph/share_moves.h"
+#include "graph/fsdp_moves.h"
 #include "graph/trace.h"
 #include "train/measurements.h"
 
@@ -16,13 +16,13 @@ namespace {
 constexpr size_t kMoveWords = 5;
 
 // Collective: by rank, what it gathered and summed beside its nodes.
-std::vector<std::vector<graph::ShareMove>> gather_moves(Control& control,
-                                                        const std::vector<graph::ShareMove>& own) {
+std::vector<std::vector<graph::FsdpMove>> gather_moves(Control& control,
+                                                       const std::vector<graph::FsdpMove>& own) {
   const int64_t most = std::ranges::max(control.gather(std::ssize(own)));
-  std::vector<std::vector<graph::ShareMove>> moves(static_cast<size_t>(control.world_size()));
+  std::vector<std::vector<graph::FsdpMove>> moves(static_cast<size_t>(control.world_size()));
   if (most == 0) return moves;
   std::vector<int64_t> words;
-  for (const graph::ShareMove& move : own) {
+  for (const graph::FsdpMove& move : own) {
     words.insert(words.end(), {int64_t{move.node}, move.position, static_cast<int64_t>(move.movement),
                                move.start_ns, move.end_ns});
   }
@@ -40,7 +40,7 @@ std::vector<std::vector<graph::ShareMove>> gather_moves(Control& control,
 
 std::string measured_trace(const graph::StepGraph& graph, const cost::CostModel& cost,
                            const Measurements& measured,
-                           const std::vector<std::vector<graph::ShareMove>>& moves, const std::string& note) {
+                           const std::vector<std::vector<graph::FsdpMove>>& moves, const std::string& note) {
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;
   for (size_t r = 0; r < measured.size(); ++r) {
@@ -49,7 +49,7 @@ std::string measured_trace(const graph::StepGraph& graph, const cost::CostModel&
       records.push_back(graph::trace_record(graph, graph.node(own.node), rank, own.start_ns, own.end_ns));
       if (own.held_bytes > 0) counters.push_back({"memory", rank, own.end_ns, own.held_bytes});
     }
-    for (const graph::ShareMove& move : moves[r])
+    for (const graph::FsdpMove& move : moves[r])
       records.push_back(graph::trace_record(graph, cost.program(), move, rank));
   }
   std::ranges::stable_sort(counters, {}, [](const graph::TraceCounter& counter) {
@@ -63,7 +63,7 @@ std::string predicted_trace(const graph::StepGraph& graph, const cost::CostModel
   std::vector<int> ranks(graph.programs.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   std::vector<graph::TraceRecord> records = graph::trace_records(graph);
-  const auto gathers = graph::share_records(graph, cost, ranks);
+  const auto gathers = graph::fsdp_records(graph, cost, ranks);
   records.insert(records.end(), gathers.begin(), gathers.end());
   return graph::chrome_trace(records, graph::memory_counters(graph, cost, ranks), note);
 }

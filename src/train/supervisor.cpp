@@ -23,7 +23,7 @@
 #include "base/text.h"
 #include "membership/agent.h"
 #include "train/child_process.h"
-#include "train/first_meeting.h"
+#include "train/rendezvous.h"
 #include "transport/gloo.h"
 #include "transport/mail.h"
 #include "transport/run_key.h"
@@ -34,8 +34,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using base::text;
-using membership::Epoch;
 using membership::Member;
+using membership::Membership;
 using transport::Launch;
 
 constexpr int64_t kAgainNs = 3'000'000'000;     // between signals: another wish to stop, and at once
@@ -98,7 +98,7 @@ class Supervisor final : public membership::World {
     signal_file_ = transport::Socket(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
     if (options.launch.joins) {
       agent_.emplace(self_, contacts(), *this, membership::AgentOptions{}, base::now_ns());
-    } else if (const std::optional<Epoch> first = first_epoch()) {
+    } else if (const std::optional<Membership> first = first_epoch()) {
       agent_.emplace(self_, *first, *this, membership::AgentOptions{});
       start_worker(*first);
     }
@@ -116,7 +116,7 @@ class Supervisor final : public membership::World {
     stop_worker();
     if (agent_ && !left_) tell_the_end();
     const bool useless = *exit_status_ == 0 || *exit_status_ == transport::kReplaceableStatus;
-    if (useless || memory_->held().empty()) memory_->remove_name();
+    if (useless || memory_->snapshots().empty()) memory_->remove_name();
     // The run is over: so is what others of its supervisors, which were killed, have left here.
     if (*exit_status_ == 0 && !left_ && options_.memory) SnapshotMemory::remove_left(*options_.memory);
     return *exit_status_;
@@ -149,10 +149,11 @@ class Supervisor final : public membership::World {
   }
 
   // Nothing when there is none: the run ends then.
-  std::optional<Epoch> first_epoch() {
-    if (!options_.launch.supervisor_ports.empty()) return Epoch{.members = members_of(options_.launch)};
-    const membership::Arrival own{.member = self_, .history = memory_->history(), .held = memory_->held()};
-    FirstMeeting& meeting = meeting_.emplace(options_.launch, options_.join_timeout_ns, own);
+  std::optional<Membership> first_epoch() {
+    if (!options_.launch.supervisor_ports.empty()) return Membership{.members = members_of(options_.launch)};
+    const membership::Arrival own{
+        .member = self_, .history = memory_->history(), .snapshots = memory_->snapshots()};
+    Rendezvous& meeting = meeting_.emplace(options_.launch, options_.join_timeout_ns, own);
     for (bool goes_on = true; goes_on && !exit_status_;) {
       std::array<pollfd, 2> entries{{{signal_file_.fd(), POLLIN, 0}, {meeting.fd(), POLLIN, 0}}};
       constexpr int kPauseMs = 500;
@@ -169,13 +170,13 @@ class Supervisor final : public membership::World {
       end(status, "");
       return std::nullopt;
     }
-    const membership::Opening opening = meeting.opening();
-    if (stop_asked_ns_ > 0 && opening.epoch.origin.step < 0) {
+    const membership::FirstMembership opening = meeting.first_membership();
+    if (stop_asked_ns_ > 0 && opening.membership.origin.step < 0) {
       end_without_saving("stopped by a signal before the run began");
       return std::nullopt;
     }
     memory_->set_history(opening.history);
-    return opening.epoch;
+    return opening.membership;
   }
 
   // Ranks don't go on without their launcher, which may start others in their place.
@@ -189,12 +190,12 @@ class Supervisor final : public membership::World {
     mail_.send({to.address, to.port}, membership::to_text(message));
   }
 
-  std::vector<membership::Held> stop_worker() override {
+  std::vector<membership::HeldSnapshot> stop_worker() override {
     worker_.stop();
-    return memory_->held();
+    return memory_->snapshots();
   }
 
-  void start_worker(const Epoch& epoch) override {
+  void start_worker(const Membership& epoch) override {
     const bool somebody_came = epoch.ranks() > ranks_;
     if (ranks_ > 0 && !somebody_came) ++losses_;
     tell_of(epoch);
@@ -202,8 +203,8 @@ class Supervisor final : public membership::World {
     for (const Member& member : epoch.members) {
       if (member.id != self_.id) mail_.connect({member.address, member.port});
     }
-    memory_->clear_words();
-    memory_->keep_only(epoch.origin.step, epoch.origin.epoch);
+    memory_->clear_flags();
+    memory_->keep_only(epoch.origin.step, epoch.origin.membership);
     const Launch launch = launch_of(epoch);
     try {
       worker_.start([&] { return work(launch, epoch); });
@@ -259,7 +260,7 @@ class Supervisor final : public membership::World {
     if (!reason.empty()) base::log_error(reason);
   }
 
-  void tell_of(const Epoch& epoch) {
+  void tell_of(const Membership& epoch) {
     base::log(base::LogLevel::kDebug,
               text("membership ", epoch.number, " of ", epoch.ranks(), " ranks is ",
                    base::hash_text(base::hash_bytes(membership::to_json(epoch).dump()))));
@@ -274,7 +275,7 @@ class Supervisor final : public membership::World {
                            before > 0 ? text(" (", before, " before)") : "", " goes on ", from));
   }
 
-  bool makes_no_progress(const Epoch& epoch) {
+  bool makes_no_progress(const Membership& epoch) {
     same_origin_ = epoch.number > 0 && epoch.origin.step == origin_step_ ? same_origin_ + 1 : 0;
     origin_step_ = epoch.origin.step;
     if (same_origin_ < kEpochsWithoutAStep) return false;
@@ -289,7 +290,7 @@ class Supervisor final : public membership::World {
   // Ranks that never met have nothing in common to go on with: the run would go on from its beginning, or
   // from an old checkpoint, with fewer ranks than were asked for. (Our local launcher starts others in their
   // place.)
-  bool lacks_ranks_from_the_first(const Epoch& epoch) {
+  bool lacks_ranks_from_the_first(const Membership& epoch) {
     met_ = met_ || memory_->has_met();
     const int asked = options_.launch.world_size;
     const bool replaces = options_.launch.launcher == transport::Launcher::kSluice || options_.launch.joins;
@@ -301,11 +302,11 @@ class Supervisor final : public membership::World {
   }
 
   // The local launcher's first epoch: its ranks meet where it says.
-  bool knows_ports(const Epoch& epoch) const {
+  bool knows_ports(const Membership& epoch) const {
     return epoch.number == 0 && !options_.launch.supervisor_ports.empty();
   }
 
-  Launch launch_of(const Epoch& epoch) const {
+  Launch launch_of(const Membership& epoch) const {
     if (knows_ports(epoch)) return options_.launch;
     Launch launch = options_.launch;
     launch.rank = epoch.rank_of(self_.id);
@@ -325,7 +326,7 @@ class Supervisor final : public membership::World {
   }
 
   // The worker's side of fork.
-  int work(const Launch& launch, const Epoch& epoch) {
+  int work(const Launch& launch, const Membership& epoch) {
     const sigset_t mask = with_stop_blocked(before_);
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     signal_file_.close();
@@ -381,12 +382,12 @@ class Supervisor final : public membership::World {
         "told to stop before all ranks have met: they meet, save what they hold in memory, and end");
   }
   int64_t meeting_patience_ns() const {
-    return memory_->held().empty() ? kMeetingNs : options_.join_timeout_ns;
+    return memory_->snapshots().empty() ? kMeetingNs : options_.join_timeout_ns;
   }
   void end_without_saving(const std::string& reason) {
     end(1,
         text(reason, "; nothing was saved",
-             memory_->held().empty()
+             memory_->snapshots().empty()
                  ? ""
                  : ", but the newest steps stay in this machine's memory: start again with --resume auto"));
   }
@@ -459,7 +460,7 @@ class Supervisor final : public membership::World {
   std::optional<SnapshotMemory> memory_;
   base::MemoryKills memory_kills_;
   PlanMemory plans_;
-  std::optional<FirstMeeting> meeting_;
+  std::optional<Rendezvous> meeting_;
   std::optional<membership::Agent> agent_;
   ChildProcess worker_;
   int64_t stop_asked_ns_ = 0;  // 0: nobody has told this rank to stop
@@ -475,7 +476,9 @@ class Supervisor final : public membership::World {
 
 }  // namespace
 
-int64_t Seat::between_losses_ns() const { return losses == 0 ? 0 : (base::now_ns() - since_ns) / losses; }
+int64_t WorkerContext::mtbf_ns() const {
+  return rank_failures == 0 ? 0 : (base::now_ns() - since_ns) / rank_failures;
+}
 
 int supervise(const SupervisorOptions& options) { return Supervisor(options).run(); }
 

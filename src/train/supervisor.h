@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "membership/epoch.h"
+#include "membership/membership.h"
 #include "train/plan_memory.h"
 #include "train/snapshot_memory.h"
 #include "transport/launch.h"
@@ -20,19 +20,19 @@
 namespace sluice::train {
 
 // Where a worker sits: what its supervisor gives it.
-struct Seat {
-  membership::Epoch epoch;
+struct WorkerContext {
+  membership::Membership membership;
   SnapshotMemory* memory = nullptr;
   PlanMemory* plans = nullptr;
-  std::string run;          // names the run in all of its epochs
-  transport::RunKey key;    // of its supervisors: who knows it may join
-  int64_t since_ns = 0;     // of the steady clock: when the supervisor began
-  int64_t losses = 0;       // of ranks, by which epochs have ended since
-  int64_t fruitless = 0;    // epochs in a row, before this one, that were lost before a step was sealed
-  bool stop_asked = false;  // before the worker began: it has only to save what the epoch goes on from
+  std::string run;            // names the run in all of its epochs
+  transport::RunKey key;      // of its supervisors: who knows it may join
+  int64_t since_ns = 0;       // of the steady clock: when the supervisor began
+  int64_t rank_failures = 0;  // of ranks, by which epochs have ended since
+  int64_t fruitless = 0;      // epochs in a row, before this one, that were lost before a step was sealed
+  bool stop_asked = false;    // before the worker began: it has only to save what the epoch goes on from
 
   // The mean time between losses so far; 0: there was none.
-  int64_t between_losses_ns() const;
+  int64_t mtbf_ns() const;
 };
 
 struct SupervisorOptions {
@@ -44,7 +44,7 @@ struct SupervisorOptions {
       contacts;                       // of who joins: whom to ask, where the launcher doesn't name them
   std::optional<NamedMemory> memory;  // none: what the rank's workers seal goes with this process
   // Is the worker, in a process of its own: must end it. Nothing that it does is seen here but the snapshots.
-  std::function<void(const transport::Launch& launch, const Seat& seat)> work;
+  std::function<void(const transport::Launch& launch, const WorkerContext& worker_context)> work;
 };
 
 // Supervises this rank until the run is over; the exit status, of which the user has been told why. REQUIRES:

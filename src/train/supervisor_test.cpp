@@ -22,19 +22,20 @@ namespace {
 using ::testing::Contains;
 
 // Seals a snapshot behind `step`, as a worker with a buddy does.
-void seal(const Seat& seat, int rank, int64_t step) {
-  const int ranks = seat.epoch.ranks();
-  Snapshot snapshot{.step = step, .epoch = seat.epoch.number, .ranks = ranks, .rank = rank};
+void seal(const WorkerContext& worker_context, int rank, int64_t step) {
+  const int ranks = worker_context.membership.ranks();
+  Snapshot snapshot{
+      .step = step, .membership = worker_context.membership.number, .ranks = ranks, .rank = rank};
   snapshot.copied_rank = (rank + ranks - 1) % ranks;
   snapshot.own_bytes = snapshot.copy_bytes = 4;
-  const SnapshotMemory::View view = seat.memory->open(snapshot);
-  seat.memory->seal(snapshot);
+  const SnapshotMemory::View view = worker_context.memory->open(snapshot);
+  worker_context.memory->seal(snapshot);
 }
 
 // Supervisors in processes of their own, whose workers are `work` and write lines of what they see.
 class Supervisors : public ::testing::Test {
  protected:
-  using Work = std::function<void(const transport::Launch&, const Seat&)>;
+  using Work = std::function<void(const transport::Launch&, const WorkerContext&)>;
 
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override {
@@ -130,17 +131,17 @@ class Supervisors : public ::testing::Test {
 };
 
 TEST_F(Supervisors, AKilledWorkerIsFollowedByAnEpochOfAllThatGoesOnFromWhatWasSealed) {
-  start(3, [folder = folder_](const transport::Launch& launch, const Seat& seat) {
-    say(folder, base::text("epoch ", seat.epoch.number, " rank ", launch.rank, " of ", launch.world_size,
-                           " from ", seat.epoch.origin.step));
-    EXPECT_EQ(seat.losses, seat.epoch.number);
-    EXPECT_EQ(seat.between_losses_ns() > 0, seat.losses > 0);
+  start(3, [folder = folder_](const transport::Launch& launch, const WorkerContext& worker_context) {
+    say(folder, base::text("epoch ", worker_context.membership.number, " rank ", launch.rank, " of ",
+                           launch.world_size, " from ", worker_context.membership.origin.step));
+    EXPECT_EQ(worker_context.rank_failures, worker_context.membership.number);
+    EXPECT_EQ(worker_context.mtbf_ns() > 0, worker_context.rank_failures > 0);
     if (::testing::Test::HasFailure()) _exit(1);
-    if (seat.epoch.number > 0) {
+    if (worker_context.membership.number > 0) {
       wait_for_lines(folder, 6);
       _exit(0);
     }
-    seal(seat, launch.rank, 7);
+    seal(worker_context, launch.rank, 7);
     if (launch.rank == 1) {
       usleep(300'000);  // the others have sealed
       kill(getpid(), SIGKILL);
@@ -153,14 +154,15 @@ TEST_F(Supervisors, AKilledWorkerIsFollowedByAnEpochOfAllThatGoesOnFromWhatWasSe
 }
 
 TEST_F(Supervisors, WithoutASupervisorTheOthersGoOnWithItsBuddysCopy) {
-  start(3, [folder = folder_](const transport::Launch& launch, const Seat& seat) {
-    if (seat.epoch.number > 0) {
+  start(3, [folder = folder_](const transport::Launch& launch, const WorkerContext& worker_context) {
+    if (worker_context.membership.number > 0) {
       say(folder, base::text("rank ", launch.rank, " of ", launch.world_size, " from ",
-                             seat.epoch.origin.step, " held by ", seat.epoch.origin.holders[0]));
+                             worker_context.membership.origin.step, " held by ",
+                             worker_context.membership.origin.holders[0]));
       wait_for_lines(folder, 5);
       _exit(0);
     }
-    seal(seat, launch.rank, 7);
+    seal(worker_context, launch.rank, 7);
     say(folder, "sealed");
     pause();
   });
@@ -172,12 +174,12 @@ TEST_F(Supervisors, WithoutASupervisorTheOthersGoOnWithItsBuddysCopy) {
 }
 
 TEST_F(Supervisors, AnOwnFailureOfTheWorkersEndsTheRunWithItsStatus) {
-  start(2, [](const transport::Launch&, const Seat&) { _exit(3); });
+  start(2, [](const transport::Launch&, const WorkerContext&) { _exit(3); });
   EXPECT_EQ(wait_for_all(), (std::map<int, int>{{0, 3}, {1, 3}}));
 }
 
 TEST_F(Supervisors, EpochsThatNeverSealAStepEndTheRun) {
-  start(2, [folder = folder_](const transport::Launch& launch, const Seat&) {
+  start(2, [folder = folder_](const transport::Launch& launch, const WorkerContext&) {
     if (launch.rank == 1) kill(getpid(), SIGKILL);
     pause();
   });
@@ -185,7 +187,7 @@ TEST_F(Supervisors, EpochsThatNeverSealAStepEndTheRun) {
 }
 
 TEST_F(Supervisors, ASignalGoesToTheWorkers) {
-  start(2, [folder = folder_](const transport::Launch&, const Seat&) {
+  start(2, [folder = folder_](const transport::Launch&, const WorkerContext&) {
     sigset_t stopping;
     sigemptyset(&stopping);
     sigaddset(&stopping, SIGTERM);
@@ -200,13 +202,14 @@ TEST_F(Supervisors, ASignalGoesToTheWorkers) {
 }
 
 TEST_F(Supervisors, ANewcomerJoinsWhenTheWorkersHaveSealedAStep) {
-  const Work work = [folder = folder_](const transport::Launch& launch, const Seat& seat) {
-    say(folder, base::text("epoch ", seat.epoch.number, " rank ", launch.rank, " of ", launch.world_size));
+  const Work work = [folder = folder_](const transport::Launch& launch, const WorkerContext& worker_context) {
+    say(folder, base::text("epoch ", worker_context.membership.number, " rank ", launch.rank, " of ",
+                           launch.world_size));
     if (launch.world_size == 3) {
       wait_for_lines(folder, 5);
-      _exit(seat.losses == 0 ? 0 : 1);
+      _exit(worker_context.rank_failures == 0 ? 0 : 1);
     }
-    while (!seat.memory->boundary_is_asked() && launch.rank == 0) usleep(10'000);
+    while (!worker_context.memory->boundary_is_asked() && launch.rank == 0) usleep(10'000);
     if (launch.rank == 0) _exit(transport::kReplaceableStatus);
     pause();
   };
@@ -222,14 +225,15 @@ TEST_F(Supervisors, ANewcomerJoinsWhenTheWorkersHaveSealedAStep) {
 // All workers end behind one step; the others' next epoch is without the rank that has left, whose supervisor
 // ends well and promises nothing any more.
 TEST_F(Supervisors, ARankLeavesAndTheOthersGoOn) {
-  start(3, [folder = folder_](const transport::Launch& launch, const Seat& seat) {
-    say(folder, base::text("epoch ", seat.epoch.number, " rank ", launch.rank, " of ", launch.world_size));
-    if (seat.epoch.number > 0) {
+  start(3, [folder = folder_](const transport::Launch& launch, const WorkerContext& worker_context) {
+    say(folder, base::text("epoch ", worker_context.membership.number, " rank ", launch.rank, " of ",
+                           launch.world_size));
+    if (worker_context.membership.number > 0) {
       wait_for_lines(folder, 5);
       _exit(0);
     }
     wait_for_lines(folder, 3);
-    if (launch.rank == 1) seat.memory->set_leaving();
+    if (launch.rank == 1) worker_context.memory->set_leaving();
     // The others come no sooner than it has said so: they meet behind a step.
     if (launch.rank != 1) usleep(200'000);
     _exit(transport::kReplaceableStatus);
@@ -242,7 +246,7 @@ TEST_F(Supervisors, ANewcomerThatIsStoppedBeforeItHasJoinedIsNotMissed) {
   const transport::Socket silent = transport::listen_at("127.0.0.1");
   const transport::Socket listener = transport::listen_at("127.0.0.1");
   ports_ = {transport::port_of(silent), transport::port_of(listener)};
-  start_one(1, listener, true, [](const transport::Launch&, const Seat&) {});
+  start_one(1, listener, true, [](const transport::Launch&, const WorkerContext&) {});
   const transport::Socket asked(accept(silent.fd(), nullptr, nullptr));  // it runs, and asks to join
   kill(process_of(1), SIGTERM);
   EXPECT_EQ(wait_for_all(), (std::map<int, int>{{1, transport::kReplaceableStatus}}));

@@ -97,7 +97,7 @@ std::unique_ptr<PreparedStep> TextGroups::next() {
                           [&] { *step = prepare(run_, batch, step_, graph::Purpose::kTrain); });
   step->known.loss = outcome.loss;
   step->known.accuracy = outcome.accuracy;
-  step->known.margin = outcome.margin;
+  step->known.reward_margin = outcome.margin;
   step->sampler_after = documents_.state();
   step->sampler_after.step = ++step_;
   return step;

@@ -14,16 +14,16 @@ class TextTokens final : public TokenSource {
  public:
   explicit TextTokens(const std::vector<GroupText>& texts) : texts_(texts) {}
 
-  void add_tokens(const Sequence& sequence, const Piece& piece,
-                  runtime::MicroBatchTokens& rows) const override {
+  void add_tokens(const Sequence& sequence, const Piece& scheduled,
+                  runtime::LanePartTokens& rows) const override {
     const std::vector<int32_t>& tokens = texts_[static_cast<size_t>(sequence.document)].tokens;
-    rows.tokens.insert(rows.tokens.end(), tokens.begin() + piece.begin, tokens.begin() + piece.end);
+    rows.tokens.insert(rows.tokens.end(), tokens.begin() + scheduled.begin, tokens.begin() + scheduled.end);
   }
 
-  void add_targets(const Sequence& sequence, const Piece& piece,
-                   runtime::MicroBatchTokens& rows) const override {
-    rows.targets.insert(rows.targets.end(), static_cast<size_t>(piece.tokens()), -1);
-    if (piece.end != sequence.length_tokens) return;
+  void add_targets(const Sequence& sequence, const Piece& scheduled,
+                   runtime::LanePartTokens& rows) const override {
+    rows.targets.insert(rows.targets.end(), static_cast<size_t>(scheduled.tokens()), -1);
+    if (scheduled.end != sequence.length_tokens) return;
     rows.targets.back() = 0;
     const std::vector<double>& given = texts_[static_cast<size_t>(sequence.document)].given;
     rows.given.insert(rows.given.end(), given.begin(), given.end());

@@ -15,7 +15,7 @@
 #include "report/plan_table.h"
 #include "session/sampling.h"
 #include "train/device_choosing.h"
-#include "train/expert_placing.h"
+#include "train/expert_rebalancer.h"
 #include "train/learning_rate.h"
 #include "train/preferences.h"
 #include "train/reporter.h"
@@ -26,9 +26,9 @@
 #include "train/step_agreement.h"
 #include "train/step_trace.h"
 #include "train/stop_signal.h"
+#include "train/straggler_monitor.h"
 #include "train/text_groups.h"
 #include "train/validation.h"
-#include "train/watching.h"
 
 namespace sluice::train {
 
@@ -40,7 +40,8 @@ namespace {
 // Whether the run goes on from a snapshot in memory, or from behind a loss: there are steps to be saved then,
 // however early a signal comes.
 bool has_unsaved_steps(const RunOptions& options) {
-  return options.epoch() > 0 || (options.seat && options.seat->epoch.origin.step >= 0);
+  return options.membership_number() > 0 ||
+         (options.worker_context && options.worker_context->membership.origin.step >= 0);
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ class Trainer::Impl {
             std::in_place,
             [this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); },
             StopSignal::Options{.deferring = has_unsaved_steps(run_.options())}) {
-    if (run_.options().seat && run_.options().seat->stop_asked) stop_signal_->request();
+    if (run_.options().worker_context && run_.options().worker_context->stop_asked) stop_signal_->request();
   }
 
   // Of a run that could not begin: signals are the process's again.
@@ -97,12 +98,12 @@ class Trainer::Impl {
   std::optional<StopSignal> stop_signal_;
   const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
-  std::unique_ptr<Speaker> speaker_;  // of runs that learn from what they say, or show it
+  std::unique_ptr<RolloutGenerator> generator_;  // of runs that learn from what they say, or show it
   std::optional<Samples> samples_;
   std::unique_ptr<StepSource> steps_;
   std::optional<Reporter> reporter_;
-  std::optional<Watching> watching_;
-  std::optional<ExpertPlacing> experts_;
+  std::optional<StragglerMonitor> straggler_monitor_;
+  std::optional<ExpertRebalancer> experts_;
   std::optional<DeviceChoosing> devices_;
   std::optional<Validation> validation_;
   std::optional<Saver> saver_;
@@ -148,19 +149,20 @@ std::string Trainer::Impl::describe_first_step() {
 
 void Trainer::Impl::run() {
   try_longest();
-  if (config().rl.rolls_out() || config().train.sample_every > 0) speaker_ = std::make_unique<Speaker>(run_);
+  if (config().rl.rolls_out() || config().train.sample_every > 0)
+    generator_ = std::make_unique<RolloutGenerator>(run_);
   if (config().train.sample_every > 0)
-    run_.control().together("preparing samples", [&] { samples_.emplace(run_, *speaker_); });
+    run_.control().together("preparing samples", [&] { samples_.emplace(run_, *generator_); });
   steps_ = step_source();
   reporter_.emplace(run_);
-  watching_.emplace(run_);
+  straggler_monitor_.emplace(run_);
   experts_.emplace(run_.planning(), run_.control());
   devices_.emplace(run_.planning(), run_.start().data(), run_.engine(), run_.control());
-  validation_.emplace(run_, *stop_signal_, *reporter_, config().rl.rolls_out() ? speaker_.get() : nullptr);
+  validation_.emplace(run_, *stop_signal_, *reporter_, config().rl.rolls_out() ? generator_.get() : nullptr);
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this](int bucket) {
     saver_->wait_until_copied(bucket);
-    if (run_.buddies()) run_.buddies()->wait();
+    if (run_.snapshot_replicas()) run_.snapshot_replicas()->wait();
   });
   stop_signal_->defer();
   const auto training = run_.activity().own("between two steps");
@@ -172,12 +174,12 @@ void Trainer::Impl::run() {
     throw;
   }
   run_.peers().leave();
-  if (run_.options().seat) run_.options().seat->memory->set_done();
+  if (run_.options().worker_context) run_.options().worker_context->memory->set_done();
   reporter_->close(validation_->best());
 }
 
 std::unique_ptr<StepSource> Trainer::Impl::step_source() {
-  if (config().rl.rolls_out()) return std::make_unique<Rollouts>(run_, *speaker_);
+  if (config().rl.rolls_out()) return std::make_unique<Rollouts>(run_, *generator_);
   if (config().head.pairs()) return std::make_unique<TextGroups>(run_);
   if (!learns_from_corpora()) return std::make_unique<Preferences>(run_);
   return std::make_unique<PlanAhead>(training_steps(run_.planning().inputs(), run_.start().data(),
@@ -198,7 +200,7 @@ void Trainer::Impl::train_steps() {
   sampler_before_ = run_.start().state().sampler;
   rollout_before_ = run_.start().state().rollout;
   if (stop && run_.start().resumed().from_snapshot()) saver_->save_now(run_state_resumed());
-  if (step && !stop && run_.buddies()) begin_snapshot(run_state_resumed());
+  if (step && !stop && run_.snapshot_replicas()) begin_snapshot(run_state_resumed());
   while (step && !stop) {
     const auto begin = steady_clock::now();
     const int64_t unfused_before = ops::unfused_attention_calls();
@@ -211,29 +213,32 @@ void Trainer::Impl::train_steps() {
     if (!is_finite(result)) ++skipped_;
     if (skipped_ > 0) record.skipped_updates = skipped_;
     record.unfused_attention = ops::unfused_attention_calls() - unfused_before;
-    if (std::exchange(snapshot_beside_, false)) record.snapshot_bytes = run_.buddies()->sent_bytes();
+    if (std::exchange(snapshot_beside_, false))
+      record.snapshot_bytes = run_.snapshot_replicas()->sent_bytes();
     const StepAgreement agreement = agree(upcoming, result, record);
     record.time_ns = std::chrono::nanoseconds(steady_clock::now() - begin - between).count();
     record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
-    const Watching::News news = watching_->look(*step, result, agreement.watched, record);
-    experts_->look(record.step, result);
-    devices_->look(record.step, result, agreement.watched);
-    reporter_->tell(record);
-    reporter_->tell(news.changes, record, step->graph, watching_->paces());
+    const StragglerMonitor::Findings news =
+        straggler_monitor_->observe(*step, result, agreement.rank_statuses, record);
+    experts_->observe(record.step, result);
+    devices_->observe(record.step, result, agreement.rank_statuses);
+    reporter_->write(record);
+    reporter_->write(news.changes, record, step->graph, straggler_monitor_->slowdowns());
     if (std::ranges::find(config().log.trace_steps, record.step) != config().log.trace_steps.end()) {
       write_step_trace(run_.control(), step->graph, run_.planning().cost(), result.timing, config().log.dir,
-                       run_.options().epoch());
+                       run_.options().membership_number());
     }
     heed_nonfinite(*step, result, agreement);
     heed_no_targets(result, record.step);
-    const bool boundary = agreement.boundary || news.leaver;
+    const bool boundary = agreement.boundary || news.leaving_rank;
     seal_if_due(*step, agreement, boundary, record.snapshot_ns);
     stop = finish_step(*step, agreement);
     if (boundary && !stop && !agreement.last) {
       saver_->finish();
-      run_.buddies()->wait();
-      if (news.leaver == run_.rank()) run_.options().seat->memory->set_leaving();
-      run_.peers().end_epoch(news.leaver ? text("rank ", *news.leaver, " leaves") : "others wait to join");
+      run_.snapshot_replicas()->wait();
+      if (news.leaving_rank == run_.rank()) run_.options().worker_context->memory->set_leaving();
+      run_.peers().end_membership(news.leaving_rank ? text("rank ", *news.leaving_rank, " leaves")
+                                                    : "others wait to join");
     }
     sampler_before_ = step->sampler_after;
     rollout_before_ = step->rollout_after;
@@ -264,7 +269,7 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
   adam.eps = configured.eps;
   adam.weight_decay = configured.weight_decay;
   adam.clip = configured.clip;
-  adam.correction_rate = config().train.correction_rate;
+  adam.moe_router_bias_update_rate = config().train.moe_router_bias_update_rate;
   adam.update = step + 1;
   if (configured.name == config::OptimizerName::kMuon) {
     adam.muon = runtime::Muon{.momentum = configured.momentum,
@@ -310,18 +315,18 @@ report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runt
   record.lr = optimizer(record.step).lr;
   record.pull_bytes = result.pulled_bytes;
   record.push_bytes = result.pushed_bytes;
-  record.ring_bytes = result.exchange_bytes;
-  record.share_bytes = result.share_bytes;
-  record.busiest_experts = result.busiest_experts;
+  record.cp_ep_bytes = result.exchange_bytes;
+  record.fsdp_bytes = result.fsdp_bytes;
+  record.expert_load_imbalance = result.expert_load_imbalance;
   record.corpus_bytes = step.corpus_bytes;
-  record.link_exposed_ns = result.timing.link_exposed_ns;
-  record.gather_exposed_ns = result.gather_exposed_ns;
+  record.pull_push_exposed_ns = result.timing.pull_push_exposed_ns;
+  record.fsdp_exposed_ns = result.fsdp_exposed_ns;
   record.peak_bytes = result.peak_bytes;
   record.reserved_bytes = result.allocator.reserved_bytes;
   record.alloc_retries = result.allocator.retries;
   record.predicted_peak_bytes = step.predicted_peak_bytes;
-  record.overhead_ns = result.timing.overhead_ns();
-  record.epoch = run_.options().epoch();
+  record.host_overhead_ns = result.timing.overhead_ns();
+  record.restarts = run_.options().membership_number();
   return record;
 }
 
@@ -331,21 +336,21 @@ void Trainer::Impl::tell_of_policy(const runtime::StepResult& result, report::St
     return result.notes[static_cast<size_t>(note)] / static_cast<double>(result.targets);
   };
   record.clip_fraction = mean(layers::PolicyNote::kClipped);
-  record.divergence = mean(layers::PolicyNote::kDivergence);
-  record.rollout_logprob_gap = mean(layers::PolicyNote::kGap);
+  record.reference_kl = mean(layers::PolicyNote::kReferenceKl);
+  record.rollout_logprob_diff = mean(layers::PolicyNote::kRolloutLogprobDiff);
 }
 
 StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                                    report::StepRecord& record) {
-  StepWord own{.step_ns = result.timing.step_ns};
-  own.watched = watching_->word(result);
+  StepStatus own{.step_ns = result.timing.step_ns};
+  own.rank_status = straggler_monitor_->status(result);
   own.stop = stop_signal_->requested() ? 1 : 0;
-  own.save = saver_->word();
+  own.save = saver_->status();
   record.checkpoint_blocked_ns = saver_->take_blocked_ns();
-  if (run_.buddies()) {
-    record.snapshot_ns = run_.buddies()->cost_ns();
-    own.between_losses_ns = run_.options().seat->between_losses_ns();
-    own.boundary = run_.options().seat->memory->boundary_is_asked() ? 1 : 0;
+  if (run_.snapshot_replicas()) {
+    record.snapshot_ns = run_.snapshot_replicas()->cost_ns();
+    own.mtbf_ns = run_.options().worker_context->mtbf_ns();
+    own.boundary = run_.options().worker_context->memory->boundary_is_asked() ? 1 : 0;
   }
   return train::agree(run_.control(), upcoming, own, record);
 }
@@ -386,19 +391,19 @@ void Trainer::Impl::heed_no_targets(const runtime::StepResult& result, int64_t s
 }
 
 void Trainer::Impl::begin_snapshot(const RunState& state) {
-  run_.buddies()->begin(state);
+  run_.snapshot_replicas()->begin(state);
   snapshot_beside_ = true;
 }
 
 // What ends the run needs no snapshot: it is saved.
 void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepAgreement& agreement, bool boundary,
                                 int64_t snapshot_ns) {
-  Buddies* buddies = run_.buddies();
-  if (buddies == nullptr || agreement.last || agreement.stop || agreement.failure) return;
+  SnapshotReplicas* replicas = run_.snapshot_replicas();
+  if (replicas == nullptr || agreement.last || agreement.stop || agreement.failure) return;
   const int64_t done = step.plan.step + 1;
-  if (!buddies->due(done) && !boundary) return;
+  if (!replicas->due(done) && !boundary) return;
   begin_snapshot(state_behind(step));
-  buddies->schedule(done, snapshot_ns, agreement.step_ns, agreement.between_losses_ns);
+  replicas->schedule(done, snapshot_ns, agreement.step_ns, agreement.mtbf_ns);
 }
 
 // Whether the run is to stop. Who asks for it may not leave much time: saving comes first then, and
@@ -419,7 +424,7 @@ bool Trainer::Impl::finish_step(const PreparedStep& step, const StepAgreement& a
       failure = std::current_exception();  // of all ranks, which can still save together
     }
   }
-  if (samples_ && samples_->due(done, agreement.last) && !stop && !failure) samples_->tell(step.plan.step);
+  if (samples_ && samples_->due(done, agreement.last) && !stop && !failure) samples_->log(step.plan.step);
   if (agreement.last || stop || failure) {
     saver_->save_now(state_behind(step));
   } else if (best && config().checkpoint.keep_best) {

@@ -36,7 +36,7 @@ bool Validation::evaluate(int64_t after_step) {
     if (result->targets > 0 || result->reward) results.push_back(*result);
   }
   best_.add(after_step + 1, results);
-  reporter_.tell(results);
+  reporter_.write(results);
   return true;
 }
 
@@ -72,7 +72,7 @@ std::optional<report::EvaluationMetrics> Validation::evaluate(const session::Val
     metrics.targets += result.targets;
     if (metrics.fallback.empty()) metrics.fallback = step->fallback;
   }
-  if (speaker_ != nullptr) answer(set, metrics);
+  if (generator_ != nullptr) answer(set, metrics);
   if (scores) {
     metrics.accuracy = scores->accuracy();
     metrics.f1 = scores->f1();
@@ -116,22 +116,22 @@ void Validation::add_scores(const session::ValidationData& set, const PreparedSt
 
 // The likeliest answers to the set's first prompts.
 void Validation::answer(const session::ValidationData& set, report::EvaluationMetrics& metrics) {
-  std::vector<rl::Question> questions;
+  std::vector<rl::Prompt> prompts;
   for (const corpus::Batch& batch : set.batches) {
     for (const corpus::Sample& sample : batch.samples) {
-      if (std::ssize(questions) == run_.config().rl.held_out) break;
-      std::optional<rl::Question> question = rl::question_of(set.blend, sample.document);
-      if (question && std::ssize(question->prompt) < run_.config().data.context_length)
-        questions.push_back(std::move(*question));
+      if (std::ssize(prompts) == run_.config().rl.val_max_samples) break;
+      std::optional<rl::Prompt> prompt = rl::prompt_of(set.blend, sample.document);
+      if (prompt && std::ssize(prompt->tokens) < run_.config().data.context_length)
+        prompts.push_back(std::move(*prompt));
     }
   }
-  if (questions.empty()) return;
-  const std::vector<uint64_t> numbers(questions.size(), 0);
+  if (prompts.empty()) return;
+  const std::vector<uint64_t> numbers(prompts.size(), 0);
   const bool drops = run_.config().rl.on_bad_reward == config::OnBadReward::kDrop;
   double rewards = 0;
   int64_t rewarded = 0;
   for (const std::vector<Response>& responses :
-       speaker_->answer(questions, numbers, 1, Speaker::Manner::kGreedy)) {
+       generator_->generate_and_score(prompts, numbers, 1, RolloutGenerator::SamplingMode::kGreedy)) {
     if (drops && responses.front().faulty) continue;
     rewards += responses.front().reward;
     ++rewarded;

@@ -7,8 +7,8 @@
 #include "train/best_evaluation.h"
 #include "train/head_scores.h"
 #include "train/reporter.h"
+#include "train/rollout_generator.h"
 #include "train/run_context.h"
-#include "train/speaker.h"
 #include "train/stop_signal.h"
 
 namespace sluice::train {
@@ -18,11 +18,11 @@ class Validation {
   // All outlive it; `run` is open.
   // `speaker`: of runs that learn from what they say, whose answers to the sets' prompts are rewarded; else
   // null.
-  Validation(RunContext& run, const StopSignal& stop, Reporter& reporter, Speaker* speaker)
+  Validation(RunContext& run, const StopSignal& stop, Reporter& reporter, RolloutGenerator* generator)
       : run_(run),
         stop_(stop),
         reporter_(reporter),
-        speaker_(speaker),
+        generator_(generator),
         best_(run.start().state().evaluation, "the checkpoint") {}
 
   bool due(int64_t steps_done, bool last) const;
@@ -50,7 +50,7 @@ class Validation {
   RunContext& run_;
   const StopSignal& stop_;
   Reporter& reporter_;
-  Speaker* speaker_;
+  RolloutGenerator* generator_;
   BestEvaluation best_;
 };
 

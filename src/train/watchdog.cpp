@@ -17,7 +17,7 @@ constexpr int64_t kIdlePart = 100;
 
 std::string describe(const runtime::BusyStream& node) {
   std::string name = base::text("'", graph::name_of(node.kind), "'");
-  if (const graph::UnitOnStage* at = graph::unit_on_stage(node.payload))
+  if (const graph::PassOnStage* at = graph::pass_on_stage(node.payload))
     name += base::text(" of stage ", at->stage, ", micro-batch ", at->micro_batch);
   if (const auto* link = std::get_if<graph::LinkRound>(&node.payload))
     name += base::text(", round ", link->round);

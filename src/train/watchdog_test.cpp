@@ -16,7 +16,7 @@ graph::Node node_of(graph::NodeKind kind, std::vector<int> members, int64_t plan
   graph::Node node;
   node.kind = kind;
   node.members = std::move(members);
-  graph::UnitOnStage at;
+  graph::PassOnStage at;
   at.stage = 1;
   at.micro_batch = 7;
   switch (graph::traits(kind).payload) {

@@ -386,9 +386,9 @@ std::string own_address(const GlooOptions& options) {
   return others.empty() ? own : others.front();
 }
 
-void meet(const GlooOptions& options, const std::string& own,
-          const std::function<std::string(const std::vector<std::string>&)>& answer,
-          const std::function<void(const std::string&)>& hear) {
+void rendezvous(const GlooOptions& options, const std::string& own,
+                const std::function<std::string(const std::vector<std::string>&)>& answer,
+                const std::function<void(const std::string&)>& hear) {
   const Launch& launch = options.launch;
   const auto key_of = [](int rank) { return base::text("text/", rank); };
   try {

@@ -31,9 +31,9 @@ std::unique_ptr<comm::Transport> gloo_transport(const GlooOptions& options);
 // Before there are communicators, and by processes that make none: hands every rank's text, rank by rank, to
 // rank 0, and what it answers to `hear` of all. Rank 0 returns when all have heard, or the time to join is
 // over: it serves the store. Collective; throws as gloo_transport.
-void meet(const GlooOptions& options, const std::string& own,
-          const std::function<std::string(const std::vector<std::string>&)>& answer,
-          const std::function<void(const std::string&)>& hear);
+void rendezvous(const GlooOptions& options, const std::string& own,
+                const std::function<std::string(const std::vector<std::string>&)>& answer,
+                const std::function<void(const std::string&)>& hear);
 
 // options.address, or else this machine's address on the way to rank 0.
 std::string own_address(const GlooOptions& options);

@@ -246,7 +246,7 @@ void case_killed(comm::Transport& transport, int victim) {
   const auto group = transport.communicator("world", all(size));
   HeartbeatOptions options;
   options.key.world_size = size;
-  options.on_lost = [](const Loss& loss) { _exit(kNamedRank + loss.rank); };
+  options.on_lost = [](const LostRank& loss) { _exit(kNamedRank + loss.rank); };
   Heartbeat heartbeat(*control, options);
   int mine = 0;
   std::vector<int> gathered(static_cast<size_t>(size));
@@ -256,7 +256,7 @@ void case_killed(comm::Transport& transport, int victim) {
       group->all_gather(&mine, gathered.data(), sizeof mine)->wait();
     }
   } catch (const base::RunError&) {
-    heartbeat.wait_for_loss(5'000'000'000);
+    heartbeat.wait_for_lost_rank(5'000'000'000);
     std::this_thread::sleep_for(std::chrono::seconds(5));  // on_lost ends the process
   }
 }
@@ -268,7 +268,7 @@ void case_frozen(comm::Transport& transport) {
   options.key.world_size = transport.world_size();
   options.beat_ns = 50'000'000;
   options.silence_ns = 1'000'000'000;
-  options.on_lost = [&](const Loss& loss) { _exit(kNamedRank + loss.rank); };
+  options.on_lost = [&](const LostRank& loss) { _exit(kNamedRank + loss.rank); };
   Heartbeat heartbeat(*control, options);
   if (transport.rank() == 2) {
     if (fork() == 0) {

@@ -81,7 +81,7 @@ std::string encode(Header header, const std::string& text) {
   return message + cut;
 }
 
-std::string encode(const Loss& loss) {
+std::string encode(const LostRank& loss) {
   const Sign sign = loss.reported ? Sign::kFailed : Sign::kLost;
   return encode({.sign = sign, .rank = loss.rank, .exit_status = loss.exit_status}, loss.text);
 }
@@ -141,7 +141,7 @@ class Heartbeat::Watch {
         peers_, [](const Peer& peer) { return !peer.left && (peer.at_work || peer.others_at_work); });
   }
 
-  std::optional<Loss> wait_for_loss(int64_t timeout_ns) const {
+  std::optional<LostRank> wait_for_loss(int64_t timeout_ns) const {
     std::unique_lock lock(mutex_);
     lost_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return loss_.has_value(); });
     return loss_;
@@ -208,7 +208,7 @@ class Heartbeat::Watch {
       // Who slept itself can't tell who else was silent.
       const bool slept = woken > next_beat + std::chrono::nanoseconds(options_.silence_ns) / 2;
       std::unique_lock lock(mutex_);
-      const std::optional<Loss> found = listen(slept);
+      const std::optional<LostRank> found = listen(slept);
       if (woken >= next_beat) {
         broadcast(sign_of_life());
         next_beat = woken + beat;
@@ -243,16 +243,16 @@ class Heartbeat::Watch {
   }
 
   // Reads from all peers what is there. News first: who ended because of a loss has said so before it ended.
-  std::optional<Loss> listen(bool slept) {
-    std::optional<Loss> news;
-    std::optional<Loss> ended;
-    std::optional<Loss> silent;
+  std::optional<LostRank> listen(bool slept) {
+    std::optional<LostRank> news;
+    std::optional<LostRank> ended;
+    std::optional<LostRank> silent;
     const Clock::time_point now = Clock::now();
     for (Peer& peer : peers_) {
       if (!peer.socket.is_open()) continue;
       if (slept) peer.heard = now;
       const bool open = read_from(peer, now);
-      std::optional<Loss> told = parse(peer);
+      std::optional<LostRank> told = parse(peer);
       if (told && !news) news = std::move(told);
       if (!open) {
         peer.socket.close();
@@ -266,7 +266,7 @@ class Heartbeat::Watch {
     return ended ? ended : silent;
   }
 
-  Loss loss_of(int rank, const std::string& reason) const {
+  LostRank loss_of(int rank, const std::string& reason) const {
     return {.rank = rank, .text = base::text(name_of(rank), " was lost: ", reason)};
   }
 
@@ -287,8 +287,8 @@ class Heartbeat::Watch {
   }
 
   // Takes all whole messages; the first loss among them, if any.
-  static std::optional<Loss> parse(Peer& peer) {
-    std::optional<Loss> loss;
+  static std::optional<LostRank> parse(Peer& peer) {
+    std::optional<LostRank> loss;
     Header header;
     while (peer.received.size() >= sizeof header) {
       std::memcpy(&header, peer.received.data(), sizeof header);
@@ -301,8 +301,8 @@ class Heartbeat::Watch {
       }
       const bool reported = header.sign == Sign::kFailed;
       if ((header.sign == Sign::kLost || reported) && !loss) {
-        loss = Loss{header.rank, peer.received.substr(sizeof header, header.text_bytes), reported,
-                    header.exit_status};
+        loss = LostRank{header.rank, peer.received.substr(sizeof header, header.text_bytes), reported,
+                        header.exit_status};
       }
       peer.received.erase(0, sizeof header + header.text_bytes);
     }
@@ -318,7 +318,7 @@ class Heartbeat::Watch {
 
   mutable std::mutex mutex_;  // sockets' writes and what follows
   mutable std::condition_variable lost_;
-  std::optional<Loss> loss_;
+  std::optional<LostRank> loss_;
   bool ending_ = false;
   std::thread thread_;
 };
@@ -336,9 +336,9 @@ void Heartbeat::report_failure(const std::string& reason, int exit_status) {
 
 bool Heartbeat::others_at_work() const { return watch_->others_at_work(); }
 
-std::optional<Loss> Heartbeat::lost() const { return watch_->wait_for_loss(0); }
+std::optional<LostRank> Heartbeat::lost() const { return watch_->wait_for_loss(0); }
 
-std::optional<Loss> Heartbeat::wait_for_loss(int64_t timeout_ns) const {
+std::optional<LostRank> Heartbeat::wait_for_lost_rank(int64_t timeout_ns) const {
   return watch_->wait_for_loss(timeout_ns);
 }
 

@@ -18,7 +18,7 @@
 
 namespace sluice::transport {
 
-struct Loss {
+struct LostRank {
   int rank = 0;
   std::string text;  // "rank 3 (process 4711 on node2) was lost: its connection closed"
 
@@ -37,7 +37,7 @@ struct HeartbeatOptions {
   // empty: it never is.
   std::function<bool()> at_work;
   // Called once, on the heartbeat's thread, after the news was passed on. It may _exit; returning is fine.
-  std::function<void(const Loss&)> on_lost;
+  std::function<void(const LostRank&)> on_lost;
 };
 
 // Thread-safe.
@@ -61,8 +61,8 @@ class Heartbeat {
 
   // The first loss that this rank heard of; the second form waits for one. An operation with a lost peer may
   // fail before the news is here: ask before naming anybody.
-  std::optional<Loss> lost() const;
-  std::optional<Loss> wait_for_loss(int64_t timeout_ns) const;
+  std::optional<LostRank> lost() const;
+  std::optional<LostRank> wait_for_lost_rank(int64_t timeout_ns) const;
 
  private:
   class Watch;

@@ -39,7 +39,7 @@ void run_ranks(
       options.key = {"secret", "run", ranks};
       options.beat_ns = 20'000'000;
       options.at_work = [&] { return at_work(rank); };
-      options.on_lost = [&](const Loss&) { ++callbacks; };
+      options.on_lost = [&](const LostRank&) { ++callbacks; };
       auto heartbeat = std::make_unique<Heartbeat>(*control, options);
       body(rank, heartbeat, callbacks);
     });
@@ -56,7 +56,7 @@ TEST(HeartbeatNews, GoodbyeIsNoLoss) {
     }
     everybody.arrive_and_wait();
     if (rank % 2 == 1) {
-      EXPECT_FALSE(heartbeat->wait_for_loss(200'000'000).has_value());
+      EXPECT_FALSE(heartbeat->wait_for_lost_rank(200'000'000).has_value());
       heartbeat->goodbye();
     }
     EXPECT_EQ(callbacks, 0);
@@ -72,7 +72,7 @@ TEST(HeartbeatNews, EndWithoutGoodbyeIsNamedOnceByAllWhoeverItIs) {
         everybody.arrive_and_wait();
         return;
       }
-      const std::optional<Loss> loss = heartbeat->wait_for_loss(kLongEnough_ns);
+      const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongEnough_ns);
       everybody.arrive_and_wait();
       ASSERT_TRUE(loss.has_value());
       EXPECT_EQ(loss->rank, victim);
@@ -88,7 +88,7 @@ TEST(HeartbeatNews, ThoseThatEndBecauseOfALossAreNotNamed) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     run_ranks(6, [&](int rank, std::unique_ptr<Heartbeat>& heartbeat, std::atomic<int>&) {
       if (rank != 4) {
-        const std::optional<Loss> loss = heartbeat->wait_for_loss(kLongEnough_ns);
+        const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongEnough_ns);
         ASSERT_TRUE(loss.has_value());
         EXPECT_EQ(loss->rank, 4);
       }
@@ -104,7 +104,7 @@ TEST(HeartbeatNews, ReportedFailureReachesEveryRankWithItsReason) {
       heartbeat.reset();
       return;
     }
-    const std::optional<Loss> loss = heartbeat->wait_for_loss(kLongEnough_ns);
+    const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongEnough_ns);
     ASSERT_TRUE(loss.has_value());
     EXPECT_EQ(loss->rank, 3);
     EXPECT_THAT(loss->text, AllOf(HasSubstr("rank 3 (process "), HasSubstr("failed: the disk is full")));

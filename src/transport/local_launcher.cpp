@@ -341,7 +341,7 @@ class LocalRun {
   }
 
   void say(const std::string& line) const {
-    if (options_.say) options_.say(line);
+    if (options_.log) options_.log(line);
   }
 
   const LocalLaunch& options_;

@@ -24,7 +24,7 @@ struct LocalLaunch {
   // Called when all ranks have ended because one failed, and none was told to stop. Returns the pause until
   // all are started anew; nothing, or an empty function: they are not.
   std::function<std::optional<int64_t>()> begin_anew_after_ns;
-  std::function<void(const std::string&)> say;  // lines for the user, as they come; may be empty
+  std::function<void(const std::string&)> log;  // lines for the user, as they come; may be empty
 };
 
 struct LocalResult {

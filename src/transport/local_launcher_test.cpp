@@ -103,7 +103,7 @@ TEST(LocalLauncher, OthersAreKilledAfterTheGrace) {
   LocalLaunch launch = shell("test $SLUICE_RANK = 0 && exit 2; exec sleep 100", 2);
   launch.grace_ns = 100'000'000;
   std::vector<std::string> said;
-  launch.say = [&](const std::string& line) { said.push_back(line); };
+  launch.log = [&](const std::string& line) { said.push_back(line); };
   const LocalResult result = launch_locally(launch);
   EXPECT_EQ(result.exit_status, 2);
   EXPECT_EQ(result.statuses, (std::vector<int>{2, 137}));
@@ -120,7 +120,7 @@ LocalLaunch supervised(const std::string& script, int ranks) {
 TEST(LocalLauncher, WhoStandsStillWhenTheOthersCameToTheEndIsEnded) {
   LocalLaunch launch = supervised("test $SLUICE_RANK = 1 && kill -STOP $$; exit 0", 2);
   std::vector<std::string> said;
-  launch.say = [&](const std::string& line) { said.push_back(line); };
+  launch.log = [&](const std::string& line) { said.push_back(line); };
   const LocalResult result = launch_locally(launch);
   EXPECT_EQ(result.exit_status, 0);
   EXPECT_EQ(result.statuses, (std::vector<int>{0, 137}));

@@ -26,8 +26,8 @@ struct Oddity {
   const char* words;  // "its … is", then both values
 };
 constexpr Oddity kOddities[] = {
-    {Figure::kAttentionPace, 1.1, 0, "its attention's slowdown is"},
-    {Figure::kProductPace, 1.1, 0, "its GEMMs' slowdown is"},
+    {Figure::kAttentionSlowdown, 1.1, 0, "its attention's slowdown is"},
+    {Figure::kGemmSlowdown, 1.1, 0, "its GEMMs' slowdown is"},
     {Figure::kProcessors, 0.85, 0, "processors that its process kept busy are"},
     {Figure::kRunDelay, 2, 20, "milliseconds that its threads were ready without a processor are"},
     {Figure::kMajorFaults, 10, 100, "pages that it had to read are"},
@@ -49,7 +49,7 @@ std::string what_it_does(const Alarm& alarm) {
   const std::string score = two_digits(alarm.score);
   const std::string over = text(" over ", Detector::Options{}.window, " steps");
   switch (alarm.cause) {
-    case Cause::kPace:
+    case Cause::kSlowdown:
       return text("is slow: for what it computes it has taken ", score, " times as long as the other ranks",
                   over, ", which wait for it");
     case Cause::kCopies:
@@ -68,7 +68,7 @@ std::string what_it_does(const Alarm& alarm) {
 
 const char* way_out(Cause cause) {
   switch (cause) {
-    case Cause::kPace: return "look at its machine's other load, clocks and temperature";
+    case Cause::kSlowdown: return "look at its machine's other load, clocks and temperature";
     case Cause::kCopies: return "look at its PCIe link and who else uses its host memory";
     case Cause::kHost: return "look at its disks, and at what else its processors do";
     case Cause::kLink: return "look at its network adapter, cable and switch port";
@@ -78,7 +78,7 @@ const char* way_out(Cause cause) {
 
 std::string no_longer(const Alarm& alarm) {
   switch (alarm.cause) {
-    case Cause::kPace: return text("is no longer slow: its slowdown is ", two_digits(alarm.score));
+    case Cause::kSlowdown: return text("is no longer slow: its slowdown is ", two_digits(alarm.score));
     case Cause::kCopies: return "copies like the others again";
     case Cause::kHost: return "no longer holds steps up outside their nodes";
     case Cause::kLink: return "is no longer waited for: its link is like the others'";

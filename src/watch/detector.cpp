@@ -38,17 +38,17 @@ Scores scores_of(const Figures& figures, int64_t step_ns) {
   std::vector<double> messages = figures[Figure::kAwaited];
   const double usual_host_ms = known_or(median(figures[Figure::kHost]), 0);
   for (size_t rank = 0; rank < messages.size(); ++rank) {
-    const double pace = std::max(1.0, at_or(figures[Figure::kPace], rank, 1));
+    const double pace = std::max(1.0, at_or(figures[Figure::kSlowdown], rank, 1));
     double late_ms = at_or(figures[Figure::kCompute], rank, 0) * (1 - 1 / pace) +
                      std::max(0.0, at_or(figures[Figure::kHost], rank, 0) - usual_host_ms);
     // Whoever is late because he waited makes nobody wait himself.
     for (const Figure waited :
-         {Figure::kStageWait, Figure::kLaneWait, Figure::kShareWait, Figure::kTensorWait})
+         {Figure::kStageWait, Figure::kLaneWait, Figure::kFsdpWait, Figure::kTensorWait})
       late_ms += at_or(figures[waited], rank, 0);
     messages[rank] = std::max(0.0, messages[rank] - late_ms);
   }
-  return {figures[Figure::kPace], figures[Figure::kCopyPace], beyond_others(figures[Figure::kHost], step_ms),
-          beyond_others(messages, step_ms)};
+  return {figures[Figure::kSlowdown], figures[Figure::kCopySlowdown],
+          beyond_others(figures[Figure::kHost], step_ms), beyond_others(messages, step_ms)};
 }
 
 void Detector::Series::restart(size_t ranks, const Options& options) {

@@ -19,7 +19,7 @@ namespace sluice::watch {
 
 // What of a rank holds the others up. Where several do, or may, the first is told: a process that is stopped
 // in the middle of its messages looks like a slow link, too.
-enum class Cause : uint8_t { kPace, kCopies, kHost, kLink };
+enum class Cause : uint8_t { kSlowdown, kCopies, kHost, kLink };
 inline constexpr size_t kCauses = 4;
 // The cause's name in files and Prometheus: "slowdown", "copies", "host", "link".
 const char* name_of(Cause cause);
@@ -34,7 +34,7 @@ Scores scores_of(const Figures& figures, int64_t step_ns);
 
 struct Alarm {
   int rank = 0;
-  Cause cause = Cause::kPace;
+  Cause cause = Cause::kSlowdown;
   int64_t since = 0;  // step from which on its score was high
   double score = 1;   // over the window
   bool operator==(const Alarm&) const = default;
@@ -76,7 +76,7 @@ class Detector {
   // Those that are on, by cause, then rank.
   std::vector<Alarm> alarms() const;
   // By rank, over the window: 0 while too little is known.
-  std::vector<double> paces() const { return series_[0].windows(); }
+  std::vector<double> slowdowns() const { return series_[0].windows(); }
 
  private:
   // One cause's scores.

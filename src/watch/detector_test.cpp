@@ -20,7 +20,7 @@ constexpr int64_t kStepNs = 1'000'000'000;
 
 Sample paced(int64_t ppm) {
   Sample sample;
-  sample[Figure::kPace] = ppm;
+  sample[Figure::kSlowdown] = ppm;
   sample[Figure::kCompute] = 800'000'000;
   sample[Figure::kHost] = 10'000'000;
   sample[Figure::kAwaited] = 0;
@@ -94,16 +94,16 @@ TEST(Detector, TellsOnceAndAgainWhenItIsOver) {
   steps(1.5);
   ASSERT_EQ(detector.alarms().size(), 1U);
   EXPECT_EQ(detector.alarms()[0].rank, 2);
-  EXPECT_EQ(detector.alarms()[0].cause, Cause::kPace);
+  EXPECT_EQ(detector.alarms()[0].cause, Cause::kSlowdown);
   EXPECT_GE(detector.alarms()[0].since, 33);
   EXPECT_LE(detector.alarms()[0].since, 40);
-  EXPECT_NEAR(detector.paces()[2], 1.5, 1e-9);
+  EXPECT_NEAR(detector.slowdowns()[2], 1.5, 1e-9);
   steps(1);
   EXPECT_THAT(detector.alarms(), IsEmpty());
   EXPECT_EQ(begun, 1);
   EXPECT_EQ(over, 1);
   detector.add(step, paces({1, 1}));  // a rank was lost
-  EXPECT_THAT(detector.paces(), ElementsAre(0, 0));
+  EXPECT_THAT(detector.slowdowns(), ElementsAre(0, 0));
 }
 
 // What the others wait for a rank is told by what makes it late, and by its link where nothing else does.
@@ -122,7 +122,7 @@ TEST(Detector, NamesTheCause) {
   Sample slow = paced(1'500'000);
   slow[Figure::kCompute] = 1'200'000'000;
   slow[Figure::kAwaited] = 390'000'000;
-  EXPECT_EQ(cause_of(slow), Cause::kPace);
+  EXPECT_EQ(cause_of(slow), Cause::kSlowdown);
   Sample late = paced(1'000'000);
   late[Figure::kHost] = 300'000'000;
   late[Figure::kAwaited] = 290'000'000;
@@ -171,7 +171,7 @@ TEST(Detector, MissesWhatIsNotKnown) {
 }
 
 TEST(AlarmText, SaysWhatARankCostsAndWhatSpeaksForIt) {
-  const Detector::Change change{{.rank = 1, .cause = Cause::kPace, .since = 4, .score = 1.31}, true};
+  const Detector::Change change{{.rank = 1, .cause = Cause::kSlowdown, .since = 4, .score = 1.31}, true};
   std::vector<Sample> samples(4, paced(1'000'000));
   for (Sample& sample : samples) sample[Figure::kProcessors] = 990'000;
   EXPECT_THAT(to_text(change, Figures(samples)),

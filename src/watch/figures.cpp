@@ -10,11 +10,11 @@ using Unit = FigureTraits::Unit;
 
 // In the order of Figure.
 constexpr FigureTraits kTraits[] = {
-    {"slowdown", Unit::kPace, "computed over planned, relative to the ranks' median (operating.md)"},
-    {"attention_slowdown", Unit::kPace, "likewise, of cells that attention takes most of"},
-    {"gemm_slowdown", Unit::kPace, "likewise, of all other cells"},
-    {"copy_slowdown", Unit::kPace, "likewise, of copies to and from host memory"},
-    {"update_slowdown", Unit::kPace, "likewise, of the optimiser"},
+    {"slowdown", Unit::kSlowdown, "computed over planned, relative to the ranks' median (operating.md)"},
+    {"attention_slowdown", Unit::kSlowdown, "likewise, of cells that attention takes most of"},
+    {"gemm_slowdown", Unit::kSlowdown, "likewise, of all other cells"},
+    {"copy_slowdown", Unit::kSlowdown, "likewise, of copies to and from host memory"},
+    {"update_slowdown", Unit::kSlowdown, "likewise, of the optimiser"},
     {"compute_ms", Unit::kTime, "in cells, without waiting"},
     {"host_ms", Unit::kTime, "neither inside nodes nor waiting"},
     {"wait_ms", Unit::kTime, "that its compute stream waited, for all that follows"},
@@ -52,9 +52,9 @@ constexpr std::array<Figure, kFigures> kAll = [] {
   return all;
 }();
 
-double shown(int64_t value, Unit unit) {
+double shown(int64_t value, Unit micro_batch) {
   if (value == Sample::kUnknown) return kNotKnown;
-  const double scale = unit == Unit::kCount ? 1 : 1e-6;  // ppm, or nanoseconds in milliseconds
+  const double scale = micro_batch == Unit::kCount ? 1 : 1e-6;  // ppm, or nanoseconds in milliseconds
   return static_cast<double>(value) * scale;
 }
 
@@ -87,7 +87,7 @@ Figures::Figures(std::span<const Sample> of_ranks) {
   for (const Figure figure : kAll) {
     std::vector<double>& own = (*this)[figure];
     for (const Sample& sample : of_ranks) own.push_back(shown(sample[figure], traits(figure).unit));
-    if (traits(figure).unit == Unit::kPace) make_relative(own);
+    if (traits(figure).unit == Unit::kSlowdown) make_relative(own);
     if (std::ranges::all_of(own, [](double value) { return std::isnan(value); })) own.clear();
   }
 }

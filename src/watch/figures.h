@@ -13,11 +13,11 @@
 namespace sluice::watch {
 
 enum class Figure : uint8_t {
-  kPace,
-  kAttentionPace,
-  kProductPace,
-  kCopyPace,
-  kUpdatePace,
+  kSlowdown,
+  kAttentionSlowdown,
+  kGemmSlowdown,
+  kCopySlowdown,
+  kUpdateSlowdown,
   kCompute,
   kHost,
   kWait,
@@ -25,7 +25,7 @@ enum class Figure : uint8_t {
   kPushWait,
   kStageWait,
   kLaneWait,
-  kShareWait,
+  kFsdpWait,
   kTensorWait,
   kCopyWait,
   kEndWait,
@@ -48,7 +48,7 @@ inline constexpr size_t kFigures = 30;
 
 struct FigureTraits {
   // What its whole numbers count. Paces are shown relative to the median of the ranks that know theirs.
-  enum class Unit : uint8_t { kPace, kTime, kShare, kCount };  // ppm, nanoseconds, ppm, one
+  enum class Unit : uint8_t { kSlowdown, kTime, kShare, kCount };  // ppm, nanoseconds, ppm, one
 
   const char* key;  // of metrics.jsonl, behind "rank_"; times are shown there in milliseconds
   Unit unit;

@@ -22,7 +22,7 @@ std::vector<Sample> samples_of(Figure figure, const std::vector<int64_t>& values
 
 TEST(Figures, PacesAreRelativeToTheMedianOfWhatIsKnown) {
   const auto paces = [](const std::vector<int64_t>& ppm) {
-    return Figures(samples_of(Figure::kPace, ppm))[Figure::kPace];
+    return Figures(samples_of(Figure::kSlowdown, ppm))[Figure::kSlowdown];
   };
   EXPECT_THAT(paces({1'000'000, 0, 2'000'000, 1'000'000}), ElementsAre(1, IsNan(), 2, 1));
   EXPECT_THAT(paces({3'000, 2'000}), ElementsAre(1.5, 1));

@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "cluster.h"
 #include "generate/generator.h"
-#include "train/held_model.h"
+#include "train/model_shard.h"
 #include "train/slice_snapshot.h"
 
 namespace sluice::stand_in {
@@ -144,26 +144,27 @@ std::vector<double> rollout(Engine& engine, const graph::StepGraph& graph) {
                                      .device(store.options().device);
   std::vector<double> numbers;
   {
-    const generate::HeldModel held =
-        train::held_model(store.table(), engine.hold(graph.plan.strategy(), graph.links), like);
+    const generate::ModelShard shard =
+        train::model_shard(store.table(), engine.hold(graph.plan.strategy(), graph.links), like);
     constexpr int64_t kPages = 9, kTexts = 3;
-    const generate::Decoder decoder(held, kPages, kTexts);
-    generate::Generator generator(decoder, {.pages = kPages, .most_texts = kTexts, .most_rows = 40});
+    const generate::Decoder decoder(shard, kPages, kTexts);
+    generate::Generator generator(
+        decoder, {.kv_blocks = kPages, .max_num_seqs = kTexts, .max_num_batched_tokens = 40});
     base::Rng rng(5);
     for (uint64_t number = 0; number < 4; ++number) {
       std::vector<int64_t> prompt;
       for (int64_t i = rng.between(1, 40); i > 0; --i) prompt.push_back(rng.between(0, 20));
-      const generate::Manner manner{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4},
-                                    .number = number,
-                                    .end_tokens = {},
-                                    .alternatives = 2};
-      generator.add({std::move(prompt), rng.between(1, 12), 1, /*scored=*/number % 2 == 0}, manner);
+      const generate::SamplingParams sampling_params{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4},
+                                                     .number = number,
+                                                     .end_tokens = {},
+                                                     .alternatives = 2};
+      generator.add({std::move(prompt), rng.between(1, 12), 1, /*scored=*/number % 2 == 0}, sampling_params);
     }
     while (generator.step()) {
     }
-    for (int64_t text = 0; text < generator.scheduler().texts(); ++text) {
-      const generate::Said& said = generator.said(text);
-      numbers.insert(numbers.end(), said.tokens.begin(), said.tokens.end());
+    for (int64_t text = 0; text < generator.scheduler().total_sequences(); ++text) {
+      const generate::Output& output = generator.output(text);
+      numbers.insert(numbers.end(), output.tokens.begin(), output.tokens.end());
     }
   }
   engine.release();

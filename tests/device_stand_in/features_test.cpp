@@ -88,7 +88,7 @@ const Feature kMore[] = {
      [] {
        RunOptions options = short_run(4, {"<1,1,4,4,4>", "<1,1,4,4,2>", "<2,1,2,2,2>"});
        options.shape.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
-       options.spare_experts = 2;
+       options.redundant_experts = 2;
        options.policies = {
            {}, {.recompute_permille = 1000}, {.recompute_permille = 1000, .offload_permille = 600}};
        return options;
@@ -116,7 +116,7 @@ const Feature kMore[] = {
        shape.experts.factor = 2.5;
        shape.block_types = {{}, {.experts = true}, {.experts = true}, {.experts = true}};
        options.plan = runtime::ringed_plan;
-       options.correction_rate = 1e-3;
+       options.moe_router_bias_update_rate = 1e-3;
        return options;
      }},
     {"HybridOfExpertsBesideExchangedHeads",

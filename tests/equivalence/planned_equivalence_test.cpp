@@ -37,7 +37,7 @@ struct Chosen {
 
 void expect_same(const runtime::RunRecord& record, const runtime::RunRecord& reference) {
   EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
-  EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+  EXPECT_EQ(record.fsdp_bytes, record.expected_fsdp_bytes);
   for (size_t step = 0; step < reference.losses.size(); ++step) {
     EXPECT_NEAR(record.losses.at(step), reference.losses[step],
                 kTolerance * std::abs(reference.losses[step]));
@@ -68,7 +68,8 @@ Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector
     const std::lock_guard lock(mutex);
     chosen.strategies.insert(to_text(plan.strategy()));
     for (const auto& pipeline : plan.pipelines) {
-      for (const strategy::Unit& unit : pipeline.units) chosen.recomputed |= unit.memory.recomputes();
+      for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+        chosen.recomputed |= micro_batch.memory.recomputes();
     }
     return plan;
   };
@@ -126,7 +127,7 @@ TEST(PlannedEquivalence, OursUnderMemoryPolicies) {
 
 // Memory in which a rank that shares all parameters holds some of the sequences, and groups of it the others.
 TEST(PlannedEquivalence, FlexSp) {
-  const published::GroupProgram program{.scheme = {.cp = kWorld, .share = kWorld}};
+  const published::GroupProgram program{.scheme = {.cp = kWorld, .fsdp = kWorld}};
   runtime::RunOptions run{
       .world_size = kWorld, .strategies = {to_text(program.scheme)}, .exchanges = {{.head_lanes = 0}}};
   const auto cost_of = [&](int64_t bytes) {
@@ -144,12 +145,13 @@ TEST(PlannedEquivalence, FlexSp) {
     plan.step = step;
     plan.sequences = sequences;
     const std::lock_guard lock(mutex);
-    for (const strategy::Unit& unit : plan.pipelines.front().units) widths.insert(unit.lanes);
+    for (const strategy::PipelineMicroBatch& micro_batch : plan.pipelines.front().micro_batches)
+      widths.insert(micro_batch.lanes);
     return plan;
   };
   const runtime::RunRecord record = runtime::run_in_process(run);
   EXPECT_GE(widths.size(), 2u) << "groups of different sizes";
-  EXPECT_GT(*std::ranges::max_element(record.share_bytes), 0);
+  EXPECT_GT(*std::ranges::max_element(record.fsdp_bytes), 0);
   expect_same(record, runtime::run_in_process({}));
 }
 

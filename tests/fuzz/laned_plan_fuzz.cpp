@@ -74,7 +74,8 @@ std::vector<strategy::Sequence> random_batch(base::Rng& rng, int64_t longest) {
 int64_t rings_of(const strategy::StepPlan& plan) {
   int64_t rings = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (const strategy::Unit& unit : pipeline.units) rings += unit.lanes > 1 ? unit.lanes : 0;
+    for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches)
+      rings += micro_batch.lanes > 1 ? micro_batch.lanes : 0;
   }
   return rings;
 }

@@ -50,7 +50,7 @@ ALL = {
     "trials": Test("random faults at random phases of real runs", 300, [*script("trial"), "--seed", "1000"],
                    "--random"),
     "epochs": Test("faults of elastic runs by chance: kills, partitions, half-open links, freezes, joins", 500,
-                   [*script("trial", "epochs.py"), "--seed", "1000"], "--faults"),
+                   [*script("trial", "memberships.py"), "--seed", "1000"], "--faults"),
     "plans": Test("random plans in virtual time under random delays", 10_000, ["$PLAN_FUZZ", "--seed", "100000"]),
     "laned_plans": Test("batches planned on random lanes, verified, in virtual time under random delays", 10_000,
                         ["$LANED_PLAN_FUZZ", "--seed", "500000"]),

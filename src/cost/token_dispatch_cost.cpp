@@ -1,0 +1,89 @@
+#include "cost/token_dispatch_cost.h"
+
+#include <algorithm>
+
+#include "cost/fixed_point.h"
+#include "cost/quadratic.h"
+#include "model/dispatch_chunk_rows.h"
+
+namespace sluice::cost {
+
+int64_t dispatched_lanes_ppm(int64_t experts, int64_t per_token, int lanes) {
+  constexpr int64_t kAll = 1'000'000;
+  const int64_t elsewhere = experts - experts / lanes;
+  int64_t missed = kAll;  // by all visits so far
+  for (int64_t visit = 0; visit < per_token; ++visit)
+    missed = missed * std::max<int64_t>(0, elsewhere - visit) / (experts - visit);
+  return kAll - missed;
+}
+
+TokenDispatchCost token_dispatch_cost(const model::Shape& shape, int64_t element_bytes,
+                                      const strategy::Scheme& scheme, const TokenDispatchLinks& links) {
+  if (scheme.ep == 1 || shape.experts.count == 0) return {};
+  const int64_t in_node = std::min(links.topology.lanes_of_node(scheme.tp), scheme.ep);
+  const int64_t away = scheme.ep - in_node;
+  const int64_t sharers = std::min<int64_t>(in_node * scheme.tp, links.topology.nic_ranks());
+  const int64_t ppm = dispatched_lanes_ppm(shape.experts.count, shape.experts.per_token, scheme.ep);
+  const int64_t row_bytes = shape.hidden * element_bytes;
+  const auto over = [&](const LinkTimes& link, int64_t lanes, int64_t rows) {
+    const Wide bytes = Wide{lanes * rows * row_bytes} * ppm;  // millionths
+    return narrow(divide((bytes * 1000) << Quadratic::kFractionBits, link.bytes_per_s));
+  };
+  const auto of_rows = [&](int64_t rows) {
+    return std::max(over(links.intra, in_node - 1, rows), over(links.inter, away * sharers, rows));
+  };
+  return {of_rows(2), of_rows(3), (away > 0 ? links.inter : links.intra).latency_ns};
+}
+
+namespace {
+
+// Of `now` rows that visit one expert of a lane, elements beside its gate and up.
+int64_t expert_working_bytes(int64_t hidden, int64_t width, int64_t element_bytes, bool forward,
+                             int64_t now) {
+  if (forward) return element_bytes * (width + hidden) * now;  // SwiGLU's output and its product
+  // Rows and gradients, and with them SwiGLU's inner values, the rows' gradient, or what their products with
+  // a gradient in FP32 copy (ops/linear.cpp).
+  constexpr int64_t kFloatBytes = 4, kWideAtOnce = int64_t{1} << 18;
+  const int64_t inner = element_bytes * std::max(3 * width, width + hidden) * now;
+  const int64_t copied = kFloatBytes * (hidden * now + std::min(kWideAtOnce, 2 * width * now));
+  const int64_t products = element_bytes < kFloatBytes ? element_bytes * width * now + copied : 0;
+  return element_bytes * 2 * hidden * now + std::max(inner, products);
+}
+
+}  // namespace
+
+// While a wave is computed the next one comes and the one before goes home (layers/token_dispatcher.h). Of a
+// wave: rows as they come, backward also their sums' gradients, and what is made of them; of the next, these
+// as they come and as they are sent; of the one before, what was made and what comes home. A lane sends its
+// own rows to each other one, within the bound of a wave.
+int64_t travel_working_bytes(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
+                             CellKind kind, int64_t tokens, int64_t rows, bool keeps_visits) {
+  const model::Experts& experts = shape.experts;
+  const int64_t most = model::dispatch_chunk_rows(scheme.ep).most, hidden = shape.hidden;
+  const int64_t width = divide_up(experts.hidden, scheme.tp);
+  const int64_t now = std::min(rows, most), next = std::min(rows - now, most);
+  const int64_t before = std::min(rows - now - next, most);
+  const int64_t others = scheme.ep - 1;
+  const auto sent = [&](int64_t wave) {
+    return std::min(std::min(tokens, wave) * others, divide_up(most * others, scheme.ep));
+  };
+  const bool forward = kind == CellKind::kForward;
+  const int64_t coming = forward ? 1 : 2;  // tensors of rows
+  const int64_t waves = hidden * ((coming + 1) * now + coming * (next + sent(next)) + before + sent(before));
+  // Gate and up of an expert, where the lane's own visits leave no room for them.
+  const int64_t visits = std::min(divide_up(experts.count, scheme.ep), experts.per_token) * rows;
+  const bool kept = keeps_visits && visits <= experts.per_token * tokens;
+  const int64_t gate_up = kept ? 0 : 2 * width * now;
+  // The rows of this lane, normed, and their sums; backward also gradients where TP gathers them. Scores.
+  const int64_t own = (scheme.tp > 1 && !forward ? 3 : 2) * hidden;
+  constexpr int64_t kVisitBytes = 64;  // numbers, places and weights, in several orders
+  // Of all rows: which experts they visit and how much each counts, and their numbers by lane, twice.
+  const int64_t route_bytes = experts.per_token * (4 + std::max<int64_t>(4, element_bytes)) + 16;
+  const int64_t statistic = std::max<int64_t>(4, element_bytes);
+  return element_bytes * (waves + gate_up + own * tokens) +
+         expert_working_bytes(hidden, width, element_bytes, forward, now) +
+         experts.per_token * kVisitBytes * now + route_bytes * rows +
+         (forward ? 2 : 4) * experts.count * statistic * tokens;
+}
+
+}  // namespace sluice::cost

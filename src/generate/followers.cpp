@@ -1,0 +1,112 @@
+#include "generate/followers.h"
+
+#include <string>
+
+#include "base/json_fields.h"
+
+namespace sluice::generate {
+namespace {
+
+struct Head {
+  Followers::Command order = Followers::Command::kWait;
+  int64_t bytes = 0;  // of the JSON behind it
+};
+
+base::Json to_json(const inference::Request& request, const SamplingParams& sampling_params) {
+  const Sampling& sampling = sampling_params.sampling;
+  return {{"prompt", request.prompt},
+          {"max_tokens", request.max_tokens},
+          {"samples", request.samples},
+          {"prompt_logprobs", request.prompt_logprobs},
+          {"client", request.client},
+          {"temperature", sampling.temperature},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"logit_bias", sampling.logit_bias},
+          {"repetition_penalty", sampling.repetition_penalty},
+          {"presence_penalty", sampling.presence_penalty},
+          {"frequency_penalty", sampling.frequency_penalty},
+          {"seed", sampling.seed},
+          {"number", sampling_params.number},
+          {"alternatives", sampling_params.alternatives},
+          {"end_tokens", sampling_params.end_tokens}};
+}
+
+void add_to(Generator& generator, const base::Json& json) {
+  const auto value = [&](const char* key, auto& to) { json.at(key).get_to(to); };
+  inference::Request request;
+  value("prompt", request.prompt);
+  value("max_tokens", request.max_tokens);
+  value("samples", request.samples);
+  value("prompt_logprobs", request.prompt_logprobs);
+  value("client", request.client);
+  SamplingParams sampling_params;
+  Sampling& sampling = sampling_params.sampling;
+  value("temperature", sampling.temperature);
+  value("top_k", sampling.top_k);
+  value("top_p", sampling.top_p);
+  value("min_p", sampling.min_p);
+  value("logit_bias", sampling.logit_bias);
+  value("repetition_penalty", sampling.repetition_penalty);
+  value("presence_penalty", sampling.presence_penalty);
+  value("frequency_penalty", sampling.frequency_penalty);
+  value("seed", sampling.seed);
+  value("number", sampling_params.number);
+  value("alternatives", sampling_params.alternatives);
+  value("end_tokens", sampling_params.end_tokens);
+  generator.add(request, sampling_params);
+}
+
+}  // namespace
+
+void Followers::add(const inference::Request& request, const SamplingParams& sampling_params) {
+  if (members_ != nullptr) told_.push_back(to_json(request, sampling_params));
+}
+
+void Followers::abort(int64_t text) {
+  if (members_ != nullptr) told_.push_back(text);
+}
+
+void Followers::broadcast(const std::string& what) {
+  if (members_ != nullptr) told_.push_back(what);
+  tell(Command::kMessage);
+}
+
+void Followers::tell(Command order) {
+  if (members_ == nullptr) return;
+  const std::string told = told_.empty() ? "" : told_.dump();
+  const Head head{order, static_cast<int64_t>(told.size())};
+  std::vector<comm::Message> heads, bodies;
+  for (int member = 1; member < members_->size(); ++member) {
+    heads.push_back({.send = &head, .bytes = sizeof head, .peer = member});
+    bodies.push_back({.send = told.data(), .bytes = head.bytes, .peer = member});
+  }
+  members_->exchange(heads)->wait();
+  if (head.bytes > 0) members_->exchange(bodies)->wait();
+  told_.clear();
+}
+
+void follow(comm::Communicator& members, Generator& generator, const MessageHandler& take) {
+  Head head;
+  while (true) {
+    members.receive(&head, sizeof head, 0)->wait();
+    std::string told(static_cast<size_t>(head.bytes), ' ');
+    if (head.bytes > 0) {
+      members.receive(told.data(), head.bytes, 0)->wait();
+      for (const base::Json& each : base::parse_json(told, "what is to be said")) {
+        if (each.is_string()) {
+          generator.settle();
+          take(each.get<std::string>());
+          generator.begin_anew();
+        } else {
+          each.is_number() ? generator.abort(each.get<int64_t>()) : add_to(generator, each);
+        }
+      }
+    }
+    if (head.order == Followers::Command::kEnd) return;
+    if (head.order == Followers::Command::kEngineStep) generator.step();
+  }
+}
+
+}  // namespace sluice::generate

@@ -1,0 +1,95 @@
+#include "inference/engine_step_clock.h"
+
+#include <algorithm>
+
+#include "model/engine_step_rows.h"
+
+namespace sluice::inference {
+namespace {
+
+// Of a text: the last stage tells the others what was drawn, and how likely.
+constexpr int64_t kToldBytes = 16;
+
+bool is_cut(const model::Shape& shape, const strategy::Scheme& scheme, const cost::DecodeWork& pass) {
+  return model::splits_engine_step(pass.rows, scheme.cp, shape.recurrent.key_heads > 0);
+}
+
+int64_t rows_of_lane(const model::Shape& shape, const strategy::Scheme& scheme,
+                     const cost::DecodeWork& pass) {
+  return is_cut(shape, scheme, pass) ? cost::divide_up(pass.rows, scheme.cp) : pass.rows;
+}
+
+cost::DecodeWork of_lane(const model::Shape& shape, const strategy::Scheme& scheme, cost::DecodeWork pass) {
+  const auto divide = [&](cost::Wide& all) { all = (all + scheme.cp - 1) / scheme.cp; };
+  for (cost::DecodeWork::AttentionWork* sight : {&pass.all, &pass.windowed}) {
+    divide(sight->keys);
+    divide(sight->chunk_keys);
+    divide(sight->pairs);
+  }
+  pass.rows = rows_of_lane(shape, scheme, pass);
+  return pass;
+}
+
+// What lanes give each other where a layer of such a pass attends.
+int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
+                         const cost::DecodeWork& pass, int level) {
+  const model::Shape& shape = cost.options().shape;
+  const int64_t element_bytes = cost.options().memory.element_bytes;
+  // Of latent attention all queries go to one narrow head, which keys and values are made of.
+  const bool narrow = shape.latent.kv_rank > 0;
+  const int64_t width = narrow ? shape.latent.kv_rank + shape.latent.rotated : shape.head_dim;
+  const int64_t queries = shape.heads / scheme.tp;
+  const int64_t keys = narrow ? 1 : cost::divide_up(shape.kv_heads, scheme.tp);
+  const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
+  const bool cut = is_cut(shape, scheme, pass);
+  const int64_t others = rows_of_lane(shape, scheme, pass) * (scheme.cp - 1);
+  const int64_t found = cost.exchange_ns(others * queries * (width + 1) * wide_bytes, level);
+  const int64_t gathered =
+      cut ? cost.exchange_ns(others * (queries + 2 * keys) * width * element_bytes, level) : 0;
+  return found + gathered;
+}
+
+}  // namespace
+
+EngineStepClock::EngineStepClock(const cost::CostModel& cost, const strategy::Scheme& scheme, int level)
+    : cost_(cost), scheme_(scheme), level_(level), passes_(static_cast<size_t>(scheme.pp)) {}
+
+// Of all passes that are alike.
+cost::Wide EngineStepClock::of_stage(int stage, const cost::DecodeWork& pass) const {
+  if (pass.rows == 0) return 0;
+  const base::Interval run = cost_.stage_run(scheme_, stage);
+  if (scheme_.cp == 1) return cost_.decode_ns(scheme_, run, pass);
+  const base::Interval blocks = cost_.program().blocks_in(run);
+  int64_t attending = 0;
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    const model::TokenWork work = cost_.program().kind_at(position).work();
+    attending += work.scanned > 0 && work.attention == 0 ? 0 : 1;
+  }
+  return cost_.decode_ns(scheme_, run, of_lane(cost_.options().shape, scheme_, pass)) +
+         cost::Wide{pass.engine_steps} * attending * between_lanes_ns(cost_, scheme_, pass, level_);
+}
+
+// All stages at once, at a turn's end.
+int64_t EngineStepClock::handed_on_ns() const {
+  int64_t slowest = 0;
+  for (size_t stage = 0; stage + 1 < passes_.size(); ++stage) {
+    if (const int64_t rows = passes_[stage].rows; rows > 0)
+      slowest = std::max(slowest, cost_.transfer_ns(scheme_, rows, level_));
+  }
+  if (const int64_t spoken = passes_.back().sampled_rows; spoken > 0 && scheme_.pp > 1)
+    slowest = std::max(slowest, cost_.exchange_ns(kToldBytes * spoken, level_));
+  return slowest;
+}
+
+void EngineStepClock::add(const cost::DecodeWork& pass) {
+  passes_.push_front(pass);
+  passes_.pop_back();
+  cost::Wide slowest = 0;
+  for (int stage = 0; stage < scheme_.pp; ++stage) {
+    const cost::DecodeWork& here = passes_[static_cast<size_t>(stage)];
+    slowest = std::max(slowest, of_stage(stage, here) * pass.engine_steps / here.engine_steps);
+  }
+  ns_ += static_cast<int64_t>(slowest) + pass.engine_steps * handed_on_ns();
+}
+
+}  // namespace sluice::inference

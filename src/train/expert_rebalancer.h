@@ -1,0 +1,38 @@
+// Places the experts that lanes divide anew, by the routers' visits (parallel.expert_placement). No transfer
+// is added: a lane pulls its experts at a step's beginning, whichever they are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/place_experts.h"
+#include "runtime/engine.h"
+#include "train/planning.h"
+
+namespace sluice::train {
+
+// The same on every rank.
+class ExpertRebalancer {
+ public:
+  // Both outlive it.
+  ExpertRebalancer(Planning& planning, Control& control);
+
+  // Counts a step's visits. Collective every parallel.expert_placement_every steps: all ranks' counts since
+  // the last time say where experts lie in plans of later steps.
+  void observe(int64_t step, const runtime::StepResult& result);
+
+ private:
+  bool places() const { return layers_ > 0; }
+  void count(const layers::ExpertLoad& load);
+  std::vector<plan::ExpertUse> agreed_use();
+
+  Planning& planning_;
+  Control& control_;
+  const config::ParallelConfig& config_;
+  int64_t layers_ = 0;  // of the model; 0: nothing is placed
+  int64_t experts_ = 0;
+  // Layer by layer of this rank's visits, those by expert, then where they are asked for by pair.
+  std::vector<double> counts_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,102 @@
+#include "train/straggler_monitor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "graph/what_if.h"
+#include "train/measurements.h"
+
+namespace sluice::train {
+
+using base::text;
+
+namespace {
+
+// How long a rank must have been slow, and an epoch have lasted, before anybody leaves; then between two
+// questions whether he should.
+constexpr int64_t kStepsBeforeLeaving = 64;
+// Fewer ranks must be faster by one part in so many: what a new epoch costs has to come in again.
+constexpr int64_t kLeavingPart = 20;
+
+}  // namespace
+
+StragglerMonitor::StragglerMonitor(RunContext& run)
+    : run_(run),
+      config_(run.config().watch),
+      watch_(run.device().pci_bus_id()),
+      planned_paces_(static_cast<size_t>(run.control().world_size()), 100),
+      next_question_(kStepsBeforeLeaving) {}
+
+StragglerMonitor::Findings StragglerMonitor::observe(const PreparedStep& step,
+                                                     const runtime::StepResult& result,
+                                                     std::span<const RankStatus> words,
+                                                     report::StepRecord& record) {
+  ++looked_;
+  Findings news{.changes = watch_.observe(words, step.graph, record), .leaving_rank = {}};
+  const bool begins = std::ranges::any_of(news.changes, &watch::Detector::Change::begins);
+  if (config_.critical_path_every > 0 && (begins || (record.step + 1) % config_.critical_path_every == 0)) {
+    const Measurements measured = gather_measurements(run_.control(), step.graph, result.timing);
+    if (run_.rank() == 0) record.critical_path = path_shares(step.graph, times_of(step.graph, measured));
+  }
+  if (config_.on_slow == config::SlowRankAction::kPlan) plan_at_paces(record.step);
+  if (config_.on_slow == config::SlowRankAction::kLeave) news.leaving_rank = leaver(step);
+  return news;
+}
+
+// Another word of a slow rank's pace is worth new plans when it is another by a tenth. Steps that may have
+// been planned already stay as they are, on all ranks.
+void StragglerMonitor::plan_at_paces(int64_t step) {
+  constexpr int kWorthPlanning = 10;
+  const std::vector<int> paces = watch_.slowdown_percent(run_.control().world_size());
+  bool other = false;
+  for (size_t rank = 0; rank < paces.size(); ++rank) {
+    const bool was_slow = planned_paces_[rank] > 100, is_slow = paces[rank] > 100;
+    other = other || was_slow != is_slow || std::abs(paces[rank] - planned_paces_[rank]) >= kWorthPlanning;
+  }
+  if (!other) return;
+  const int64_t from = PlanAhead::first_unplanned(step);
+  run_.planning().step_planners().slow_from(from, paces);
+  planned_paces_ = paces;
+  if (run_.rank() != 0) return;
+  std::vector<std::string> slow;
+  for (size_t rank = 0; rank < paces.size(); ++rank) {
+    if (paces[rank] > 100) slow.push_back(text("rank ", rank, " takes ", paces[rank], " %"));
+  }
+  base::log_info(text("from step ", from, " on plans count with ",
+                      slow.empty() ? "ranks that are alike again" : base::join(slow, ", ")));
+}
+
+std::optional<int> StragglerMonitor::leaver(const PreparedStep& step) {
+  constexpr int kFewestRanks = 3;  // of which most are left
+  if (run_.snapshot_replicas() == nullptr || run_.control().world_size() < kFewestRanks ||
+      looked_ < next_question_)
+    return std::nullopt;
+  const std::optional<watch::Alarm> slowest = watch_.slowest();
+  if (!slowest || step.plan.step - slowest->since < kStepsBeforeLeaving) return std::nullopt;
+  next_question_ = looked_ + kStepsBeforeLeaving;
+  if (!fewer_are_faster(step, slowest->rank)) return std::nullopt;
+  return slowest->rank;
+}
+
+// By the clock: this step with all paces as they are, and the same batch as the others would plan it.
+bool StragglerMonitor::fewer_are_faster(const PreparedStep& step, int without) const {
+  const int fewer = run_.control().world_size() - 1;
+  const int64_t as_it_is_ns = graph::makespan_at(step.graph, watch_.slowdowns());
+  const std::string who = text("rank ", without, " is slow; steps like this one take ",
+                               base::human_duration(as_it_is_ns), " by their plan");
+  const base::Feasible<graph::StepGraph> planned = run_.planning().step_of_fewer(fewer, step.plan.sequences);
+  const bool faster = planned && planned->makespan_ns < as_it_is_ns - as_it_is_ns / kLeavingPart;
+  if (run_.rank() != 0) return faster;
+  if (!planned) {
+    base::log_info(text(who, "; it stays, for ", fewer, " ranks cannot do without it: ", planned.none().why));
+  } else {
+    base::log_info(text(who, ", ", base::human_duration(planned->makespan_ns), " on ", fewer, " ranks: it ",
+                        faster ? "leaves" : "stays"));
+  }
+  return faster;
+}
+
+}  // namespace sluice::train
