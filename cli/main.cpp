@@ -38,7 +38,7 @@ namespace {
 // Ignored and blocked signals are inherited from the starting process: without SIGCHLD's default nobody would
 // hear that a child has ended. An ignored SIGHUP or SIGINT is a wish (nohup, `&` in a script).
 //
-// Ranks, and who starts them, wait for signals to stop where they are ready for them (train/stop_signal.h,
+// Ranks, and who starts them, wait for signals to stop where they are ready for them (survive/stop_signal.h,
 // transport/local_launcher.h). Until then these stay pending: their default action would end the process
 // without a word. Nor does a reader of their lines end them that has gone: Ctrl-C on `sluice train | tee`
 // ends tee first.

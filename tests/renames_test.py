@@ -1,11 +1,12 @@
 """Names that Sluice had before are not used again in the same place: no option, key of a run configuration, metric, key of
-JSON, schema, page or row of the glossary has an old name of data/renames.tsv. Rows marked "again" are exempt: the word has
-a new meaning."""
+JSON, schema, page, row of the glossary, public C++ name, file or folder has an old name of data/renames.tsv. Rows marked
+"again" are exempt: the word has a new meaning."""
 
 import csv
 import pathlib
 import re
 
+import cpp_names
 import repository
 
 TABLE = pathlib.Path("data/renames.tsv")
@@ -27,6 +28,8 @@ JSON_SOURCES = {
     "trace-STEP.json": ("src/graph/trace.cpp",),
     "watch --json": ("src/report/watch.cpp",),
 }
+CPP = ("type", "function", "field")
+ANYWHERE = ("key", "schema", "page", "file", "folder", *CPP)
 COMMANDS = {"plan_serving": "plan", "corpus_files": "corpus"}
 METRICS = ("src/report/step_record.cpp", "src/watch/figures.cpp", "src/watch/detector.cpp", "src/serve/server.cpp")
 
@@ -109,9 +112,18 @@ def words():
             yield found[1].replace("`", ""), part
 
 
+def declared(kind):
+    """Public types, functions or fields of the headers in src/."""
+    for path in repository.files("src/*/*.h"):
+        yield from (name for of, name in cpp_names.of_header(repository.read(path)) if of == kind)
+
+
 def used(kind):
     """The current names of a kind, as (name, place), or (name, None) where the place does not matter."""
-    plain = {"key": keys, "schema": schemas, "page": lambda: map(str, repository.files("*.md", "*/*.md", "*/*/*.md"))}
+    plain = {"key": keys, "schema": schemas, "page": lambda: map(str, repository.files("*.md", "*/*.md", "*/*/*.md")),
+             "file": lambda: map(str, repository.files("*", "*/*", "*/*/*", "*/*/*/*")),
+             "folder": lambda: (str(path.parent) for path in repository.files("*/*/*")),
+             **{kind: lambda kind=kind: declared(kind) for kind in CPP}}
     if kind in plain:
         return {(name, None) for name in plain[kind]()}
     return set({"option": options, "metric": metrics, "json": json_keys, "word": words}[kind]())
@@ -123,14 +135,14 @@ def main():
     faults = []
     for row in rows:
         old, new = (re.sub(r" \((?:of|in) [^)]*\)$", "", row[column]) for column in ("old", "new"))
-        places = [None] if row["kind"] in ("key", "schema", "page") else row["where"].split("; ")
+        places = [None] if row["kind"] in ANYWHERE else row["where"].split("; ")
         for place in places:
             there = {re.sub(r" \((?:of|in) [^)]*\)$", "", name) if row["kind"] == "word" else name
                      for name, at in found[row["kind"]] if at == place}
             if old in there and row["note"] != "again":
                 faults.append(f"{TABLE}: {row['kind']} {row['old']} ({place or row['where']}) is used, and is now {row['new']}")
             # Names of messages, traces and derived metrics are spelt in ways that this test does not read.
-            if new not in there and row["kind"] in ("option", "key", "page", "word") and row["note"] != "joins":
+            if new not in there and row["kind"] in ("option", "key", "page", "word", "file", "folder", *CPP) and row["note"] != "joins":
                 faults.append(f"{TABLE}: there is no {row['kind']} {row['new']} ({place or row['where']})")
     for kind, names in found.items():
         if not names:

@@ -11,12 +11,12 @@ RULES = [
     (r"\bfriend\b", "make it a member, or give the class what the friend needs", ()),
     (r"\bstd::(?:cout|cerr|clog)\b", "libraries never print: return a value, or use base/log.h", ()),
     (r"(?<![\w:.>])(?:std::)?(?:printf|fprintf|puts|perror)\s*\(", "libraries never print: use base/log.h", ()),
-    (r"(?<![\w.>])(?:::|std::)?_?(?:exit|quick_exit|_Exit|abort)\s*\(",
+    (r"(?<![\w.>:])(?<!void )(?:::|std::)?_?(?:exit|quick_exit|_Exit|abort)\s*\(",
      "libraries never exit: throw an error of base/error.h",
      ("src/base/error.cpp",              # a broken assertion has nothing to unwind to
       "src/transport/heartbeat.cpp",     # unwinding through a communicator that lost a member would hang
       "src/transport/local_launcher.cpp",  # the child between fork and exec
-      "src/train/child_process.cpp")),  # a child of fork alone
+      "src/survive/child_process.cpp")),  # a child of fork alone
     (r"\busing\s+namespace\b(?!\s+std::(?:literals|chrono_literals|string_view_literals))",
      "name what you use", ()),
     (r"\bstd::(?:shuffle|mt19937\w*|\w+_distribution)\b", "use base/rng.h: the same numbers everywhere", ()),

@@ -39,7 +39,7 @@ ONE_MEANING = {
 # How many ranks a node has is said by who reads a description of the machine; everybody else asks strategy::Topology.
 DESCRIBES_NODES = {"src/config/keys.cpp", "src/config/run_config.h", "src/cost/analytic.cpp", "src/cost/calibration.cpp",
                    "src/session/planning_inputs.cpp", "src/session/run_planning.cpp", "src/session/run_planning.h",
-                   "src/strategy/cluster.cpp", "src/strategy/cluster.h", "src/train/calibration.cpp"}
+                   "src/strategy/cluster.cpp", "src/strategy/cluster.h", "src/run/calibration.cpp"}
 # Test helpers say of what nodes a test is.
 TEST_HELPERS = re.compile(r"(^|/)test(ing|_\w+)\.(h|cpp)$|_test\.cpp$")
 DEFINED = re.compile(r"^\s*(?:struct|class|enum class)\s+(\w+)\b[^;()]*\{", re.MULTILINE)

@@ -17,7 +17,7 @@
 #include "cli/torch/generation.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch_commands.h"
-#include "train/evaluator.h"
+#include "run/evaluator.h"
 
 namespace sluice::cli {
 
@@ -87,7 +87,7 @@ void divide_by_length(std::vector<double>& row) {
   for (double& each : row) each /= std::max(std::sqrt(squares), 1e-12);
 }
 
-std::string lines_of(train::Evaluator& evaluator, const std::vector<std::vector<int32_t>>& texts,
+std::string lines_of(run::Evaluator& evaluator, const std::vector<std::vector<int32_t>>& texts,
                      const EmbedArguments& options) {
   std::string lines;
   for (size_t begin = 0; begin < texts.size();) {
@@ -110,7 +110,7 @@ std::string lines_of(train::Evaluator& evaluator, const std::vector<std::vector<
 
 void run(EmbedArguments options) {
   const std::vector<InputText> inputs = read_texts(options);
-  train::ModelSource model = train::open_model(locate(model_folder(options.model)));
+  run::ModelSource model = run::open_model(locate(model_folder(options.model)));
   if (model.shape().head.kind != model::HeadKind::kRows) {
     throw base::InputError(text(
         model.name(), " does not end in embeddings: train one with head.kind = \"embed\" ", "(heads.md)"));
@@ -122,9 +122,9 @@ void run(EmbedArguments options) {
     texts.push_back(tokens_of(*tokenizer, input, options));
     longest = std::max<int64_t>(longest, std::ssize(texts.back()));
   }
-  train::EvaluatorOptions evaluation = evaluation_of(options, model);
+  run::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = longest;
-  train::Evaluator evaluator(model, evaluation);
+  run::Evaluator evaluator(model, evaluation);
   const std::string lines = lines_of(evaluator, texts, options);
   if (options.out.empty()) {
     std::cout << lines;

@@ -23,9 +23,9 @@
 #include "corpus/load_tokenizer.h"
 #include "corpus/token_texts.h"
 #include "model/table_positions.h"
+#include "run/evaluator.h"
+#include "run/logits_file.h"
 #include "session/head_labels.h"
-#include "train/evaluator.h"
-#include "train/logits_file.h"
 
 namespace sluice::cli {
 
@@ -76,7 +76,7 @@ int64_t longest_in(const std::vector<corpus::Batch>& batches) {
   return longest;
 }
 
-base::Json sequence_json(const corpus::Sample& sample, const train::EvaluationResult& result) {
+base::Json sequence_json(const corpus::Sample& sample, const run::EvaluationResult& result) {
   return {{"document", sample.document},
           {"begin", sample.begin_token},
           {"length", sample.length_tokens},
@@ -85,16 +85,16 @@ base::Json sequence_json(const corpus::Sample& sample, const train::EvaluationRe
 }
 
 struct Outcome {
-  train::EvaluationResult result;
+  run::EvaluationResult result;
   int64_t sequences = 0;
-  std::optional<train::ClassScores> scores;  // of a head of numbers whose documents have labels
+  std::optional<run::ClassScores> scores;  // of a head of numbers whose documents have labels
 };
 
 // A line of --scores: the numbers of a sequence, or of each of its tokens.
-base::Json scores_json(const corpus::Sample& sample, const std::vector<train::RowNumbers>& rows,
+base::Json scores_json(const corpus::Sample& sample, const std::vector<run::RowNumbers>& rows,
                        bool of_tokens) {
   base::Json numbers = base::Json::array();
-  for (const train::RowNumbers& row : rows) numbers.push_back(row.numbers);
+  for (const run::RowNumbers& row : rows) numbers.push_back(row.numbers);
   return {{"document", sample.document}, {"numbers", of_tokens || rows.empty() ? numbers : numbers.front()}};
 }
 
@@ -112,7 +112,7 @@ void require_loss(const Outcome& outcome, const EvalArguments& options, const co
                             ": the model's activations overflow; try --dtype float32"));
 }
 
-Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
+Outcome evaluate(run::Evaluator& evaluator, const corpus::Blend& blend,
                  const std::vector<corpus::Batch>& batches, const EvalArguments& options) {
   Outcome outcome;
   const corpus::LabelRule* const rule = blend.label_rule();
@@ -121,14 +121,14 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
   std::optional<base::Progress> progress;
   if (options.launch.rank == 0) progress.emplace("evaluating", static_cast<int64_t>(batches.size()));
   for (const corpus::Batch& batch : batches) {
-    const train::EvaluationResult result = evaluator.evaluate(blend, batch.samples);
+    const run::EvaluationResult result = evaluator.evaluate(blend, batch.samples);
     outcome.result.loss_sum += result.loss_sum;
     outcome.result.targets += result.targets;
     outcome.sequences += static_cast<int64_t>(batch.samples.size());
     for (size_t i = 0; i < result.numbers.size(); ++i) {
       const corpus::Sample& sample = batch.samples[i];
-      train::add_rows(blend, {sample.document, sample.begin_token, sample.length_tokens}, result.numbers[i],
-                      *outcome.scores);
+      run::add_rows(blend, {sample.document, sample.begin_token, sample.length_tokens}, result.numbers[i],
+                    *outcome.scores);
       if (!options.scores.empty())
         scores += base::json_text(scores_json(sample, result.numbers[i], rule->of_tokens)) + "\n";
     }
@@ -145,7 +145,7 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
   return outcome;
 }
 
-void print(const EvalArguments& options, const train::ModelSource& model, const Outcome& outcome) {
+void print(const EvalArguments& options, const run::ModelSource& model, const Outcome& outcome) {
   const auto accuracy = outcome.scores ? outcome.scores->accuracy() : std::nullopt;
   const auto f1 = outcome.scores ? outcome.scores->f1() : std::nullopt;
   if (options.json) {
@@ -168,7 +168,7 @@ void print(const EvalArguments& options, const train::ModelSource& model, const 
 
 // The tokenizer that goes with the model; none where it has none.
 std::optional<corpus::TokenizerBytes> model_tokenizer(const EvalArguments& options,
-                                                      const train::ModelSource& model) {
+                                                      const run::ModelSource& model) {
   if (model.hugging_face) {
     const std::filesystem::path path =
         corpus::tokenizer_beside(std::filesystem::path(options.model) / "corpus");
@@ -183,7 +183,7 @@ std::optional<corpus::TokenizerBytes> model_tokenizer(const EvalArguments& optio
 }
 
 // Ids that mean something else give a loss that means nothing.
-void require_tokenizer(const EvalArguments& options, const train::ModelSource& model) {
+void require_tokenizer(const EvalArguments& options, const run::ModelSource& model) {
   const std::optional<corpus::TokenizerBytes> own = model_tokenizer(options, model);
   if (!own || options.other_tokenizer) return;
   for (const std::string& prefix : options.corpora) {
@@ -218,7 +218,7 @@ void label(corpus::Blend& blend, const EvalArguments& options, const model::Shap
 
 void run(EvalArguments options) {
   options.model = model_folder(options.model);
-  train::ModelSource model = train::open_model(locate(options.model));
+  run::ModelSource model = run::open_model(locate(options.model));
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
   corpus::IndexedOptions indexed = corpus_places();
@@ -238,17 +238,17 @@ void run(EvalArguments options) {
   }
   warn_beyond_positions(model, longest_in(batches), "the longest sequence (--context-length)",
                         options.launch.rank);
-  train::EvaluatorOptions evaluation = evaluation_of(options, model);
+  run::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length =
       model::table_positions(model.shape(), options.sampling.context_length, longest_in(batches));
   evaluation.launch = options.launch;
   evaluation.strategy = options.strategy;
   auto* kept =
-      new train::Evaluator(model, evaluation);  // by ranks never destroyed: it would wait for lost peers
-  const std::unique_ptr<train::Evaluator> alone(options.launch.world_size == 1 ? kept : nullptr);
-  train::Evaluator& evaluator = *kept;
+      new run::Evaluator(model, evaluation);  // by ranks never destroyed: it would wait for lost peers
+  const std::unique_ptr<run::Evaluator> alone(options.launch.world_size == 1 ? kept : nullptr);
+  run::Evaluator& evaluator = *kept;
   if (!options.logits.empty()) {
-    train::write_logits(evaluator, blend, batches, {options.logits, options.logits_sequences});
+    run::write_logits(evaluator, blend, batches, {options.logits, options.logits_sequences});
   }
   const Outcome outcome = evaluate(evaluator, blend, batches, options);
   if (options.launch.rank == 0) print(options, model, outcome);

@@ -18,8 +18,8 @@
 #include "config/run_config.h"
 #include "model/parameter_count.h"
 #include "model/tuning.h"
-#include "train/export_check.h"
-#include "train/learnt_turns.h"
+#include "run/export_check.h"
+#include "run/learnt_turns.h"
 
 namespace sluice::cli {
 
@@ -65,7 +65,7 @@ std::string base_of(const ExportArguments& options, const checkpoint::Checkpoint
 }
 
 void print(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint,
-           const std::optional<train::ExportCheck>& check = std::nullopt) {
+           const std::optional<run::ExportCheck>& check = std::nullopt) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   const int64_t whole = model::parameter_count(model::untuned(manifest.shape));
   const int64_t parameters = options.adapters ? model::parameter_count(manifest.shape) - whole : whole;
@@ -109,13 +109,13 @@ void run(const ExportArguments& options) {
   }
   exported.companions = checkpoint.companions();
   // Runs of older programs did not look at their conversations.
-  if (trained) train::add_learnt_turns(trained->data, {}, exported.companions);
+  if (trained) run::add_learnt_turns(trained->data, {}, exported.companions);
   exported.record = checkpoint::folder_record(exported.companions);
   checkpoint::export_checkpoint(
       checkpoint, options.out, exported,
       options.optimizer ? checkpoint::Contents::kTraining : checkpoint::Contents::kWeights);
   if (options.unchecked) return print(options, checkpoint);
-  print(options, checkpoint, train::check_export(checkpoint, options.out, exported, trained));
+  print(options, checkpoint, run::check_export(checkpoint, options.out, exported, trained));
 }
 
 }  // namespace

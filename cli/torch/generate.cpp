@@ -19,15 +19,15 @@
 #include "cli/torch/generation.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch/ranks.h"
-#include "cli/torch/said_file.h"
+#include "cli/torch/completions_file.h"
 #include "cli/torch_commands.h"
 #include "corpus/continuation.h"
 #include "generate/generator.h"
 #include "profile/engine_step_prediction.h"
+#include "run/evaluator.h"
+#include "run/model_shard.h"
 #include "serve/text_so_far.h"
 #include "strategy/strategy.h"
-#include "train/evaluator.h"
-#include "train/model_shard.h"
 #include "transport/gloo.h"
 
 namespace sluice::cli {
@@ -69,7 +69,7 @@ Speakers speakers_of(const GenerateArguments& options, const model::Shape& shape
   if (options.strategy.empty())
     return {.place = {.pipeline = own}, .pipelines = ranks, .first_rank = own, .together = false};
   const strategy::Strategy strategy =
-      train::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy");
+      run::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy");
   Speakers speakers{.place = strategy::places(strategy, ranks)[static_cast<size_t>(own)],
                     .pipelines = std::ssize(strategy.pipelines),
                     .together = ranks > 1};
@@ -158,11 +158,11 @@ void log_speed(const generate::Generator& generator, double seconds,
 // Calls take(task, generator) when all samples of a prompt have ended, on the rank that tells, and forgets
 // them. Collective over all ranks that have the model together.
 template <typename Take>
-void say(train::ModelSource& model, const GenerateArguments& options, const Speakers& speakers,
+void say(run::ModelSource& model, const GenerateArguments& options, const Speakers& speakers,
          const corpus::Tokenizer* tokenizer, std::vector<Task>& tasks, Take take) {
   int64_t longest = 0;
   for (const Task& task : tasks) longest = std::max(longest, static_cast<int64_t>(task.tokens.size()));
-  train::EvaluatorOptions evaluation = evaluation_of(options, model);
+  run::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = longest + options.tokens;
   warn_beyond_positions(model, evaluation.context_length, "the longest prompt with --tokens",
                         options.launch.rank);
@@ -173,7 +173,7 @@ void say(train::ModelSource& model, const GenerateArguments& options, const Spea
     evaluation.launch.local_rank = options.launch.local_rank;
     evaluation.launch.local_size = options.launch.local_size;
   }
-  train::Evaluator evaluator(model, evaluation);
+  run::Evaluator evaluator(model, evaluation);
   const generate::ModelShard shard = evaluator.model_shard();
   const int64_t most_texts = std::clamp<int64_t>(std::ssize(tasks) * options.samples, 1, options.most_texts);
   const int64_t pages = pages_for(tasks, options, most_texts, shard);
@@ -233,7 +233,7 @@ void say(train::ModelSource& model, const GenerateArguments& options, const Spea
 }
 
 void answer_one(const GenerateArguments& options) {
-  train::ModelSource model = train::open_model(locate(model_folder(options.model)));
+  run::ModelSource model = run::open_model(locate(model_folder(options.model)));
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model, Needed::kYes);
   Prompt prompt{.name = "the prompt", .text = options.prompt};
   if (prompt.text == "-") prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
@@ -260,7 +260,7 @@ void answer_one(const GenerateArguments& options) {
 // Each pipeline has the whole model and prompts of its own; what they say lies in files beside the last one
 // until all is said, so that whoever is started anew goes on.
 void answer_file(const GenerateArguments& options) {
-  train::ModelSource model = train::open_model(locate(model_folder(options.model)));
+  run::ModelSource model = run::open_model(locate(model_folder(options.model)));
   const std::vector<Prompt> prompts = read_prompts(options.prompts);
   const auto any = [&](auto is) { return std::ranges::any_of(prompts, is); };
   const bool chats = any([](const Prompt& prompt) { return !prompt.chat.empty(); });
@@ -286,7 +286,7 @@ void answer_file(const GenerateArguments& options) {
                             {"stop", options.stops},
                             {"dtype", options.dtype}};
   const Speakers speakers = speakers_of(options, model.shape());
-  SaidFile file(options.out, speakers.first_rank, about);
+  CompletionsFile file(options.out, speakers.first_rank, about);
   std::vector<Task> tasks;
   for (const Prompt& prompt : prompts) {
     const bool own = prompt.index % speakers.pipelines == speakers.place.pipeline;

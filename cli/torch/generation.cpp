@@ -14,13 +14,13 @@ namespace {
 using base::text;
 
 // Where the model's own files lie.
-storage::Location folder_of(const train::ModelSource& model) {
+storage::Location folder_of(const run::ModelSource& model) {
   return model.hugging_face ? model.hugging_face->folder() : model.checkpoint->directory() / "model";
 }
 
 }  // namespace
 
-std::filesystem::path find_tokenizer(const std::filesystem::path& told, const train::ModelSource& model) {
+std::filesystem::path find_tokenizer(const std::filesystem::path& told, const run::ModelSource& model) {
   if (!told.empty()) return told;
   const storage::Location folder = folder_of(model);
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
@@ -30,7 +30,7 @@ std::filesystem::path find_tokenizer(const std::filesystem::path& told, const tr
 }
 
 std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& told,
-                                                const train::ModelSource& model, Needed needed,
+                                                const run::ModelSource& model, Needed needed,
                                                 const corpus::ChatOptions& chat) {
   const std::filesystem::path path = find_tokenizer(model_folder(told.string(), HubFiles::kTokenizer), model);
   if (path.empty()) {
@@ -49,8 +49,8 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
   }
 }
 
-std::vector<int64_t> end_tokens_of(const train::ModelSource& model, const corpus::Tokenizer* tokenizer) {
-  std::vector<int64_t> tokens = train::end_tokens_in(folder_of(model));
+std::vector<int64_t> end_tokens_of(const run::ModelSource& model, const corpus::Tokenizer* tokenizer) {
+  std::vector<int64_t> tokens = run::end_tokens_in(folder_of(model));
   if (tokenizer != nullptr && tokenizer->end_id() >= 0) tokens.push_back(tokenizer->end_id());
   return tokens;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "corpus/tokenizer.h"
-#include "train/model_source.h"
+#include "run/model_source.h"
 
 namespace sluice::cli {
 
@@ -15,13 +15,13 @@ namespace sluice::cli {
 // kForChats: with its chat template, where it has one; `chat` says how that is used, and which it is.
 enum class Needed : uint8_t { kNo, kYes, kForChats };
 std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& told,
-                                                const train::ModelSource& model, Needed needed,
+                                                const run::ModelSource& model, Needed needed,
                                                 const corpus::ChatOptions& chat = {});
 
 // The file `told`, or the model's own; empty: there is none.
-std::filesystem::path find_tokenizer(const std::filesystem::path& told, const train::ModelSource& model);
+std::filesystem::path find_tokenizer(const std::filesystem::path& told, const run::ModelSource& model);
 
 // Tokens that end a text: the tokenizer's, and what the model's files say. `tokenizer` may be null.
-std::vector<int64_t> end_tokens_of(const train::ModelSource& model, const corpus::Tokenizer* tokenizer);
+std::vector<int64_t> end_tokens_of(const run::ModelSource& model, const corpus::Tokenizer* tokenizer);
 
 }  // namespace sluice::cli

@@ -34,8 +34,8 @@ void add_computing_options(CLI::App& command, ModelOptions& options) {
       ->capture_default_str();
 }
 
-train::EvaluatorOptions evaluation_of(const ModelOptions& options, const train::ModelSource& model) {
-  train::EvaluatorOptions evaluation;
+run::EvaluatorOptions evaluation_of(const ModelOptions& options, const run::ModelSource& model) {
+  run::EvaluatorOptions evaluation;
   evaluation.dtype =
       options.dtype == "exact" ? model.exact_dtype() : config::value_of(config::kComputeTypes, options.dtype);
   evaluation.device = config::value_of(config::kDevices, options.device);
@@ -43,7 +43,7 @@ train::EvaluatorOptions evaluation_of(const ModelOptions& options, const train::
   return evaluation;
 }
 
-int64_t positions_of(const train::ModelSource& model) {
+int64_t positions_of(const run::ModelSource& model) {
   if (model.hugging_face) return session::positions_of(model.hugging_face->config());
   for (const checkpoint::Companion& companion : model.checkpoint->companions()) {
     if (companion.name == "config.json")
@@ -52,8 +52,7 @@ int64_t positions_of(const train::ModelSource& model) {
   return 0;
 }
 
-void warn_beyond_positions(const train::ModelSource& model, int64_t tokens, const std::string& what,
-                           int rank) {
+void warn_beyond_positions(const run::ModelSource& model, int64_t tokens, const std::string& what, int rank) {
   if (rank > 0) return;
   const std::string note = session::positions_note(positions_of(model), tokens, what);
   if (!note.empty()) base::log_warning(note);

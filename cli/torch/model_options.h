@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "train/evaluator.h"
+#include "run/evaluator.h"
 
 namespace sluice::cli {
 
@@ -20,12 +20,11 @@ void add_model_option(CLI::App& command, ModelOptions& options);
 void add_computing_options(CLI::App& command, ModelOptions& options);
 
 // How to evaluate `model`, whose types "exact" takes, under these options.
-train::EvaluatorOptions evaluation_of(const ModelOptions& options, const train::ModelSource& model);
+run::EvaluatorOptions evaluation_of(const ModelOptions& options, const run::ModelSource& model);
 
 // How many positions the model was made for, as the config.json that goes with it says; 0: it does not.
-int64_t positions_of(const train::ModelSource& model);
+int64_t positions_of(const run::ModelSource& model);
 // Says, on the first rank, when `tokens` are more; `what` has so many.
-void warn_beyond_positions(const train::ModelSource& model, int64_t tokens, const std::string& what,
-                           int rank);
+void warn_beyond_positions(const run::ModelSource& model, int64_t tokens, const std::string& what, int rank);
 
 }  // namespace sluice::cli

@@ -5,9 +5,9 @@
 #include "cli/planning.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
+#include "run/offline_plan.h"
 #include "session/prompt_responses.h"
 #include "session/sampling.h"
-#include "train/offline_plan.h"
 
 namespace sluice::cli {
 
@@ -22,7 +22,7 @@ Planning planning_of_run(const RunPlanningOptions& options) {
         "nothing is measured here: planning with the analytic calibration; --calibration FILE takes "
         "a run's");
   }
-  train::OfflinePlanning planning = train::offline_planning(config, options.ranks, corpus_places());
+  run::OfflinePlanning planning = run::offline_planning(config, options.ranks, corpus_places());
   Planning planned{std::move(planning.planner), planning.data.sampler()};
   if (config.elastic.enabled && planned.planner.options().world_size > 1)
     planned.buddy_every = config.elastic.snapshot_every.value_or(0);

@@ -15,8 +15,8 @@
 #include "config/config_file.h"
 #include "config/run_config.h"
 #include "profile/profile_table.h"
+#include "run/profile_run.h"
 #include "session/run_planning.h"
-#include "train/profile_run.h"
 
 namespace sluice::cli {
 
@@ -40,12 +40,12 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
 
 [[noreturn]] void run_rank(const ProfileArguments& options) {
   end_after([&] {
-    const train::StopSignal stop = end_when_told();
+    const survive::StopSignal stop = end_when_told();
     // The file is the first rank's; others may lie on machines where its folder is not.
-    const train::RunOptions rank = this_rank(options.ranks, "profile", RankLog::kStderr);
+    const run::RunOptions rank = this_rank(options.ranks, "profile", RankLog::kStderr);
     if (rank.launch.rank == 0) require_output("--out", options.out, Output::kFile);
     const profile::ProbeResult found =
-        train::profile_run(rank, static_cast<int64_t>(options.seconds * kNanosecondsPerSecond));
+        run::profile_run(rank, static_cast<int64_t>(options.seconds * kNanosecondsPerSecond));
     if (rank.launch.rank != 0) return;
     const base::Json json = cost::to_json(found.calibration, schemes_of(found), rank.launch.world_size);
     base::write_json(options.out, json);

@@ -22,7 +22,7 @@
 #include "config/config_file.h"
 #include "config/run_config.h"
 #include "profile/machine.h"
-#include "train/control.h"
+#include "survive/control.h"
 #include "transport/launch.h"
 #include "transport/local_launcher.h"
 
@@ -30,8 +30,8 @@ namespace sluice::cli {
 
 void end_process(const base::Error& error) {
   base::LogLevel level = base::LogLevel::kError;
-  if (dynamic_cast<const train::QuietError*>(&error) != nullptr) level = base::LogLevel::kDebug;
-  if (dynamic_cast<const train::MembershipChange*>(&error) != nullptr) level = base::LogLevel::kInfo;
+  if (dynamic_cast<const survive::QuietError*>(&error) != nullptr) level = base::LogLevel::kDebug;
+  if (dynamic_cast<const run::MembershipChange*>(&error) != nullptr) level = base::LogLevel::kInfo;
   base::log(level, error.what());
   std::fflush(nullptr);
   ::_exit(error.exit_status());
@@ -115,15 +115,15 @@ bool hides_all_gpus(const transport::Environment& environment) {
 
 }  // namespace
 
-train::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
-  train::RunOptions rank = rank_of(transport::launch_from(environment()), options, command, destination);
+run::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
+  run::RunOptions rank = rank_of(transport::launch_from(environment()), options, command, destination);
   if (!rank.failure) let_crowded_threads_sleep(rank.config.train, rank.launch);
   return rank;
 }
 
-train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& options,
-                          const std::string& command, RankLog destination) {
-  train::RunOptions rank;
+run::RunOptions rank_of(const transport::Launch& launch, const RankOptions& options,
+                        const std::string& command, RankLog destination) {
+  run::RunOptions rank;
   rank.command = base::text("sluice ", command, " --config ", options.config);
   rank.launch = launch;
   rank.end_process = &end_process;
@@ -142,8 +142,8 @@ train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& op
   return rank;
 }
 
-train::RunOptions worker_of(const train::RunOptions& supervisor, const transport::Launch& launch) {
-  train::RunOptions worker = supervisor;
+run::RunOptions worker_of(const run::RunOptions& supervisor, const transport::Launch& launch) {
+  run::RunOptions worker = supervisor;
   worker.launch = launch;
   base::configure_log(log_options(launch));
   try {
@@ -154,8 +154,8 @@ train::RunOptions worker_of(const train::RunOptions& supervisor, const transport
   return worker;
 }
 
-train::StopSignal end_when_told() {
-  return train::StopSignal([] { end_process(base::RunError("stopped by a signal")); });
+survive::StopSignal end_when_told() {
+  return survive::StopSignal([] { end_process(base::RunError("stopped by a signal")); });
 }
 
 void end_after(const std::function<void()>& action) {

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "config/run_config.h"
-#include "train/run_options.h"
-#include "train/stop_signal.h"
+#include "run/run_options.h"
+#include "survive/stop_signal.h"
 
 namespace sluice::cli {
 
@@ -41,20 +41,20 @@ void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void
 // Where the ranks of a machine want more compute threads than it has cores, let_crowded_threads_sleep() has
 // been or is called.
 enum class RankLog { kStderr, kRunDirectory };
-train::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
+run::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
 // The same process as the rank of `launch`.
-train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& options,
-                          const std::string& command, RankLog log);
+run::RunOptions rank_of(const transport::Launch& launch, const RankOptions& options,
+                        const std::string& command, RankLog log);
 // What a rank's supervisor began with, for a worker of its that is the rank that `launch` says: the
 // configuration is that of the run's beginning, whatever has become of its file.
-train::RunOptions worker_of(const train::RunOptions& supervisor, const transport::Launch& launch);
+run::RunOptions worker_of(const run::RunOptions& supervisor, const transport::Launch& launch);
 
 // Where these ranks of a machine want more compute threads than it has cores, says so and starts this process
 // again with OpenMP told to sleep where it waits: it reads that once, when it is loaded.
 void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch);
 
 // For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
-train::StopSignal end_when_told();
+survive::StopSignal end_when_told();
 
 // Tells the error and ends the process with its status at once: destructors would wait for peers that no
 // longer answer.

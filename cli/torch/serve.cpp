@@ -22,9 +22,9 @@
 #include "cli/torch/serving.h"
 #include "cli/torch_commands.h"
 #include "generate/followers.h"
+#include "run/evaluator.h"
+#include "run/model_shard.h"
 #include "serve/server.h"
-#include "train/evaluator.h"
-#include "train/model_shard.h"
 
 namespace sluice::cli {
 
@@ -65,7 +65,7 @@ void require_one_pipeline(const ServeArguments& options, const model::Shape& sha
                                 "--strategy, as <", ranks, ",1,1>"));
   }
   const size_t pipelines =
-      train::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy").pipelines.size();
+      run::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy").pipelines.size();
   if (pipelines > 1) {
     throw base::InputError(text("--strategy is '", options.strategy, "', of ", pipelines,
                                 " pipelines: start a server for each"));
@@ -73,7 +73,7 @@ void require_one_pipeline(const ServeArguments& options, const model::Shape& sha
 }
 
 // The given length; else the one that the model was made for, up to a usual length.
-int64_t context_length_of(const ServeArguments& options, const train::ModelSource& model) {
+int64_t context_length_of(const ServeArguments& options, const run::ModelSource& model) {
   if (!options.context_length) {
     const int64_t positions = positions_of(model);
     return positions < 2 ? kUsualContext : std::min(kUsualContext, positions);
@@ -119,7 +119,7 @@ std::string templates_of(std::filesystem::path tokenizer, const corpus::ChatOpti
   return all;
 }
 
-const serve::ToolFormat* tool_format_of(const ServeArguments& options, const train::ModelSource& model) {
+const serve::ToolFormat* tool_format_of(const ServeArguments& options, const run::ModelSource& model) {
   if (options.tool_format == "none") return nullptr;
   if (options.tool_format == "auto")
     return serve::tool_format_of_template(
@@ -130,7 +130,7 @@ const serve::ToolFormat* tool_format_of(const ServeArguments& options, const tra
 }
 
 // A rank that does what the first one says.
-void follow_first(train::Evaluator& evaluator, const generate::Decoder& decoder,
+void follow_first(run::Evaluator& evaluator, const generate::Decoder& decoder,
                   const inference::SchedulerOptions& scheduler, const std::vector<base::Interval>& never) {
   generate::Generator generator(decoder, scheduler, never);
   generate::follow(evaluator.ranks(), generator, [&](const std::string& place) {
@@ -153,16 +153,16 @@ void run(ServeArguments options) {
   pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
   if (options.server.model.empty()) options.server.model = options.model;
   options.model = model_folder(options.model);
-  train::ModelSource model = train::open_model(locate(options.model));
+  run::ModelSource model = run::open_model(locate(options.model));
   require_one_pipeline(options, model.shape());
   options.server.context_length = context_length_of(options, model);
   const std::unique_ptr<corpus::Tokenizer> tokenizer =
       tokenizer_of(options.tokenizer, model, Needed::kForChats, options.chat);
-  train::EvaluatorOptions evaluation = evaluation_of(options, model);
+  run::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = options.server.context_length;
   evaluation.launch = options.launch;
   evaluation.strategy = options.strategy;
-  train::Evaluator evaluator(model, evaluation);
+  run::Evaluator evaluator(model, evaluation);
   const generate::ModelShard shard = evaluator.model_shard();
   const int64_t seats = options.most_texts + kSeatsForNewcomers;
   const int64_t wanted = (options.server.context_length / inference::kKvBlockTokens + 1) * seats;

@@ -94,17 +94,17 @@ void StopAtSignal::wait_for_answers(double seconds) {
   }
 }
 
-std::string fingerprint_of(const train::ModelSource& model) {
+std::string fingerprint_of(const run::ModelSource& model) {
   const std::string name = model.name();
   return name.substr(name.rfind('/') + 1);
 }
 
-void take_up(const std::string& place, train::Evaluator& evaluator) {
-  evaluator.reload([&] { return train::open_model(locate(place)); });
+void take_up(const std::string& place, run::Evaluator& evaluator) {
+  evaluator.reload([&] { return run::open_model(locate(place)); });
 }
 
 Follow::Follow(const storage::Location& location, std::string served, serve::Engine& engine,
-               serve::Server& server, train::Evaluator& evaluator)
+               serve::Server& server, run::Evaluator& evaluator)
     : location_(location),
       served_(std::move(served)),
       engine_(engine),
@@ -136,7 +136,7 @@ void Follow::run() {
 }
 
 void Follow::look() {
-  const train::ModelSource newest = train::open_model(location_);
+  const run::ModelSource newest = run::open_model(location_);
   if (newest.name() == served_) return;
   // The others open the same, whatever is newer by then.
   const std::string place = newest.checkpoint ? newest.checkpoint->directory().string() : location_.string();

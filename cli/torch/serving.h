@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "base/stop_signals.h"
+#include "run/evaluator.h"
+#include "run/model_source.h"
 #include "serve/server.h"
 #include "storage/location.h"
-#include "train/evaluator.h"
-#include "train/model_source.h"
 
 namespace sluice::cli {
 
@@ -66,16 +66,16 @@ class StopAtSignal {
 };
 
 // The name that answers give the parameters that they come from.
-std::string fingerprint_of(const train::ModelSource& model);
+std::string fingerprint_of(const run::ModelSource& model);
 
 // Collective over the ranks of a model.
-void take_up(const std::string& place, train::Evaluator& evaluator);
+void take_up(const std::string& place, run::Evaluator& evaluator);
 
 // Looks for a newer checkpoint of the run every so often, and has the engine take it between two steps.
 class Follow {
  public:
   Follow(const storage::Location& location, std::string served, serve::Engine& engine, serve::Server& server,
-         train::Evaluator& evaluator);
+         run::Evaluator& evaluator);
   ~Follow();
 
  private:
@@ -88,7 +88,7 @@ class Follow {
   std::string told_;
   serve::Engine& engine_;
   serve::Server& server_;
-  train::Evaluator& evaluator_;
+  run::Evaluator& evaluator_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool done_ = false;

@@ -17,11 +17,11 @@
 #include "cli/torch_commands.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
+#include "run/epochs.h"
+#include "run/offline_plan.h"
 #include "session/run_planning.h"
-#include "train/epochs.h"
-#include "train/offline_plan.h"
-#include "train/roster.h"
-#include "train/supervisor.h"
+#include "survive/roster.h"
+#include "survive/supervisor.h"
 #include "train/trainer.h"
 
 namespace sluice::cli {
@@ -41,7 +41,7 @@ config::RunConfig check_input(const RankOptions& options) {
   config::RunConfig config = read_run_config(options.config, options.settings);
   config::resolve_model(config);
   session::configured_strategies(config, options.nproc);
-  train::resolve_epochs(config, corpus_places());
+  run::resolve_epochs(config, corpus_places());
   session::open_data(config, corpus_places());
   return config;
 }
@@ -51,12 +51,11 @@ void describe_on_cluster(const TrainArguments& options) {
   config::RunConfig config = read_run_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
   config.cluster.preset = options.cluster;
-  std::cout << train::describe_first_step(
-                   train::offline_planning(config, options.ranks.nproc, corpus_places()))
+  std::cout << run::describe_first_step(run::offline_planning(config, options.ranks.nproc, corpus_places()))
             << std::endl;
 }
 
-[[noreturn]] void run_rank(const TrainArguments& options, train::RunOptions rank) {
+[[noreturn]] void run_rank(const TrainArguments& options, run::RunOptions rank) {
   end_after([&] {
     rank.resume = options.resume;
     rank.dry_run = options.dry_run;
@@ -75,15 +74,15 @@ std::string memory_identity(const config::RunConfig& config) {
   return base::hash_text(bytes.hash());
 }
 
-[[noreturn]] void supervise(const TrainArguments& options, const train::RunOptions& rank,
+[[noreturn]] void supervise(const TrainArguments& options, const run::RunOptions& rank,
                             std::vector<membership::Member> contacts) {
-  train::SupervisorOptions supervisor{
+  survive::SupervisorOptions supervisor{
       .launch = rank.launch,
       .run_directory = rank.config.log.dir,
       .join_timeout_ns = rank.config.train.join_timeout_s * 1'000'000'000,
       .contacts = std::move(contacts),
-      .work = [&](const transport::Launch& launch, const train::WorkerContext& worker_context) {
-        train::RunOptions worker = worker_of(rank, launch);
+      .work = [&](const transport::Launch& launch, const survive::WorkerContext& worker_context) {
+        run::RunOptions worker = worker_of(rank, launch);
         worker.worker_context = worker_context;
         run_rank(options, std::move(worker));
       }};
@@ -92,7 +91,7 @@ std::string memory_identity(const config::RunConfig& config) {
     supervisor.memory = {.identity = memory_identity(rank.config), .takes_up = options.resume == "auto"};
   }
   end_after([&] {
-    const int status = train::supervise(supervisor);
+    const int status = survive::supervise(supervisor);
     std::fflush(nullptr);
     ::_exit(status);
   });
@@ -100,7 +99,7 @@ std::string memory_identity(const config::RunConfig& config) {
 
 // One rank: itself, or where a run outlives its ranks the supervisor, whose workers are it.
 [[noreturn]] void be_rank(const TrainArguments& options) {
-  train::RunOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
+  run::RunOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
   const bool elastic = rank.config.elastic.enabled && rank.launch.world_size > 1 && !options.dry_run;
   const bool launched =
       rank.launch.launcher != transport::Launcher::kSluice || rank.launch.supervisor_fd >= 0;
@@ -120,7 +119,7 @@ int launch(const TrainArguments& options) {
 [[noreturn]] void join_run(const TrainArguments& options) {
   end_after([&] {
     const config::RunConfig config = read_run_config(options.ranks.config, options.ranks.settings);
-    const train::Roster roster = train::read_roster(config.log.dir);
+    const survive::Roster roster = survive::read_roster(config.log.dir);
     const auto variables = environment();
     const auto secret = variables.find("SLUICE_SECRET");
     transport::Launch launch{.rank = roster.world_size,  // none of the first ones

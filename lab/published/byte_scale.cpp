@@ -168,7 +168,7 @@ class Balance {
       }
     }
     const plan::LaneRun run{micro_batch.first_lane, micro_batch.lanes};
-    floor_.raise(run, floor_.end_ns(run) + reference_.unit_ns(micro_batch));
+    floor_.raise(run, floor_.end_ns(run) + reference_.micro_batch_ns(micro_batch));
     std::erase_if(lanes, [&](int lane) { return lane >= run.first && lane < run.first + run.lanes; });
     micro_batches_.push_back(std::move(micro_batch));
   }

@@ -35,7 +35,7 @@ class LaneReference {
   // D(s) without offloading: ⌈s ÷ C⌉, or one more where 2k even chunks do not fit otherwise.
   int fewest_lanes(int64_t length) const;
   // The time of a micro-batch on each of its lanes.
-  int64_t unit_ns(const strategy::PipelineMicroBatch& micro_batch) const;
+  int64_t micro_batch_ns(const strategy::PipelineMicroBatch& micro_batch) const;
 
   // Of micro-batches that each lie behind those before them. REQUIRES: every sequence in one micro-batch;
   // each micro-batch holds at most lane_tokens on a lane.

@@ -37,7 +37,7 @@ class InfeasibleError : public Error {
   explicit InfeasibleError(const std::string& message) : Error(message, 3) {}
 };
 
-// Our own mistake. Never caught below main, but by who tries another plan (train/plan_ahead.h).
+// Our own mistake. Never caught below main, but by who tries another plan (run/plan_ahead.h).
 class AssertionError : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -37,7 +37,12 @@ constexpr Heading kHeadings[] = {{"option", "Options"},
                                  {"json", "Keys of JSON, and names of the Python package"},
                                  {"schema", "Schemas"},
                                  {"page", "Pages"},
-                                 {"word", "Words of the glossary"}};
+                                 {"word", "Words of the glossary"},
+                                 {"type", "Types of the C++ library"},
+                                 {"function", "Functions of the C++ library"},
+                                 {"field", "Fields and constants of the C++ library"},
+                                 {"file", "Source files"},
+                                 {"folder", "Folders"}};
 
 }  // namespace
 

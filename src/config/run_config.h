@@ -62,7 +62,7 @@ enum class OnNonfinite : uint8_t { kStop, kSkip };
 
 struct TrainConfig {
   int64_t steps = 100;  // of the whole run; follows from `epochs` where that is given
-  double epochs = 0;    // passes over the training data (train/epochs.h); 0: `steps` says
+  double epochs = 0;    // passes over the training data (run/epochs.h); 0: `steps` says
   int64_t eval_every = 0;
   int64_t patience = 0;      // evaluations without a better one after which the run ends; 0: it goes on
   int64_t sample_every = 0;  // steps between texts that the model says; 0: never

@@ -28,7 +28,7 @@ struct SnapshotCost {
 };
 
 // On `ranks` > 1 ranks, whose buddies are on another node where there are several. The figures are estimates:
-// bytes within rounding of what train/snapshot_replicas.h copies, times without hashing them.
+// bytes within rounding of what run/snapshot_replicas.h copies, times without hashing them.
 SnapshotCost snapshot_cost(const CostModel& cost, int ranks);
 
 // So many steps apart that snapshots, each at a cost of `snapshot_ns`, are a hundredth of the time; fewer

@@ -35,21 +35,21 @@ void exchange(LaneChannel& channel, const CacheOfLanes& lanes, const at::Device&
   channel.exchange(parcels).wait(device);
 }
 
-at::Tensor part(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
+at::Tensor slice_rows(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
 
 base::Interval rows_of(const CacheOfLanes& lanes, int lane) { return lanes.rows[static_cast<size_t>(lane)]; }
 
 // Queries, keys and values of the pass.
 at::Tensor gathered(LaneChannel& channel, const CacheOfLanes& lanes, const ops::AttentionInput& input) {
   const at::Tensor own_TJD =
-      part(at::cat({input.q_TND, input.k_TKD, input.v_TKD}, 1), {0, lanes.own_rows().size()});
+      slice_rows(at::cat({input.q_TND, input.k_TKD, input.v_TKD}, 1), {0, lanes.own_rows().size()});
   if (lanes.all_compute_all()) return own_TJD;
   const at::Tensor all_RJD =
       at::empty({lanes.engine_step_rows, own_TJD.size(1), own_TJD.size(2)}, own_TJD.options());
-  part(all_RJD, lanes.own_rows()).copy_(own_TJD);
+  slice_rows(all_RJD, lanes.own_rows()).copy_(own_TJD);
   exchange(
       channel, lanes, own_TJD.device(), [&](int) { return own_TJD; },
-      [&](int lane) { return part(all_RJD, rows_of(lanes, lane)); });
+      [&](int lane) { return slice_rows(all_RJD, rows_of(lanes, lane)); });
   return all_RJD;
 }
 
@@ -85,9 +85,9 @@ ops::AttentionResult attend_over_lanes(LaneChannel& channel, const RowLayout& la
   const base::Interval own = lanes.own_rows();
   const auto count = static_cast<int64_t>(lanes.members.size());
   const at::Tensor seen_LTNE = at::empty({count, own.size(), queries, seen_RNE.size(2)}, seen_RNE.options());
-  seen_LTNE.select(0, lanes.own).copy_(part(seen_RNE, own));
+  seen_LTNE.select(0, lanes.own).copy_(slice_rows(seen_RNE, own));
   exchange(
-      channel, lanes, seen_RNE.device(), [&](int lane) { return part(seen_RNE, rows_of(lanes, lane)); },
+      channel, lanes, seen_RNE.device(), [&](int lane) { return slice_rows(seen_RNE, rows_of(lanes, lane)); },
       [&](int lane) { return seen_LTNE.select(0, lane); });
   const int64_t dimensions = input.q_TND.size(2);
   const at::Tensor lse_LTN = seen_LTNE.select(3, dimensions);
@@ -95,7 +95,7 @@ ops::AttentionResult attend_over_lanes(LaneChannel& channel, const RowLayout& la
   const at::Tensor share_LTN = (lse_LTN - lse_TN).exp();
   const ops::AttentionResult result{at::zeros({layout.rows, queries, dimensions}, input.q_TND.options()),
                                     at::zeros({queries, layout.rows}, seen_RNE.options())};
-  part(result.out_TND, {0, own.size()})
+  slice_rows(result.out_TND, {0, own.size()})
       .copy_((seen_LTNE.narrow(3, 0, dimensions) * share_LTN.unsqueeze(3)).sum(0));
   result.lse_NT.narrow(1, 0, own.size()).copy_(lse_TN.t());
   return result;
@@ -116,10 +116,10 @@ at::Tensor rows_of_engine_step(LaneChannel& channel, const CacheOfLanes& lanes, 
   const at::Tensor own_OH = x_TH.index_select(0, ops::to_device(own_rows, x_TH.device()));
   if (lanes.all_compute_all()) return own_OH;
   const at::Tensor all_RH = at::empty({static_cast<int64_t>(row_R.size()), x_TH.size(1)}, x_TH.options());
-  part(all_RH, own).copy_(own_OH);
+  slice_rows(all_RH, own).copy_(own_OH);
   exchange(
       channel, lanes, x_TH.device(), [&](int) { return own_OH; },
-      [&](int lane) { return part(all_RH, wanted_of(rows_of(lanes, lane))); });
+      [&](int lane) { return slice_rows(all_RH, wanted_of(rows_of(lanes, lane))); });
   return all_RH;
 }
 

@@ -57,7 +57,7 @@ void MicroBatchImprover::improve(TimedMicroBatches& best, int64_t most_cells) {
 }
 
 bool MicroBatchImprover::try_neighbours() {
-  bool improved = move_units();
+  bool improved = move_micro_batches();
   improved |= move_sequences();
   return exchange_sequences() || improved;
 }

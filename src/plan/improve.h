@@ -33,7 +33,7 @@ class MicroBatchImprover {
     int at = 0;  // index in that list
   };
   bool try_neighbours();
-  bool move_units();
+  bool move_micro_batches();
   bool move_sequences();
   bool exchange_sequences();
   bool try_spots(const Spot& from);

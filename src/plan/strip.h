@@ -143,7 +143,7 @@ class Strip {
   void close(int load);
   using Places = std::vector<std::vector<int>>;  // by micro-batch
   std::vector<strategy::MicroBatchSequence> sequences_of(const std::vector<int>& places) const;
-  void add_units(const Filling& filling, size_t load, const Places& places, std::optional<int> pass,
+  void add_micro_batches(const Filling& filling, size_t load, const Places& places, std::optional<int> pass,
                  std::vector<strategy::PipelineMicroBatch>& micro_batches) const;
 
   const Packing& packing_;

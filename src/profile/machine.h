@@ -26,7 +26,7 @@ struct Machine {
   std::string gpu_fault;  // why there are none to use though there seem to be some; empty: all is well
 };
 // Starts CUDA's driver, which then works in no child that this process forks without exec: supervisors
-// (train/supervisor.h) must not call it.
+// (survive/supervisor.h) must not call it.
 Machine this_machine();
 
 // Cores that this process may use, and no more than the processors whose time it has; touches no device.

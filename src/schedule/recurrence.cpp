@@ -84,7 +84,7 @@ void Recurrence::list_lanes() {
     for (int lane = micro_batches_[u].first_lane;
          lane < micro_batches_[u].first_lane + micro_batches_[u].lanes; ++lane) {
       int& reached = stations_[static_cast<size_t>(lane)].forwards_ready;
-      if (reached > 0) micro_batches_[static_cast<size_t>(unit_of(lane, reached - 1))].last = false;
+      if (reached > 0) micro_batches_[static_cast<size_t>(micro_batch_of(lane, reached - 1))].last = false;
       lane_micro_batches_[static_cast<size_t>(lane_begin_[static_cast<size_t>(lane)] + reached++)] =
           static_cast<int>(u);
     }
@@ -189,7 +189,7 @@ void Recurrence::run_lanes(int first_lane, int end_lane) {
 bool Recurrence::admissible(int micro_batch) const {
   const Unit& of = at(micro_batch);
   for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
-    if (unit_of(lane, stations_[static_cast<size_t>(lane)].forwards_started) != micro_batch) return false;
+    if (micro_batch_of(lane, stations_[static_cast<size_t>(lane)].forwards_started) != micro_batch) return false;
     if (used_tokens_[static_cast<size_t>(lane)] + of.tokens > credit_tokens_) return false;
   }
   return true;
@@ -198,9 +198,9 @@ bool Recurrence::admissible(int micro_batch) const {
 // Whether the next micro-batch lacks credit and `micro_batch` is the one that returns some first.
 bool Recurrence::credit_waits_for(int micro_batch) const {
   const Station& first = stations_[static_cast<size_t>(at(micro_batch).first_lane)];
-  const bool oldest = micro_batch == unit_of(first.lane, finished_[static_cast<size_t>(first.lane)]);
-  if (!oldest || first.forwards_started == units_of(first.lane)) return false;
-  const Unit& next = at(unit_of(first.lane, first.forwards_started));
+  const bool oldest = micro_batch == micro_batch_of(first.lane, finished_[static_cast<size_t>(first.lane)]);
+  if (!oldest || first.forwards_started == micro_batches_of(first.lane)) return false;
+  const Unit& next = at(micro_batch_of(first.lane, first.forwards_started));
   return used_tokens_[static_cast<size_t>(first.lane)] + next.tokens > credit_tokens_;
 }
 
@@ -208,7 +208,7 @@ Recurrence::Choice Recurrence::choose_of_lane(const Station& station) {
   const bool weight_ready = station.weights_started < station.weights_ready;
   const int oldest_weight = weight_ready ? weight(station, station.weights_started) : -1;
   if (station.backwards_started < station.backwards_ready) {
-    const int micro_batch = unit_of(station.lane, station.backwards_started);
+    const int micro_batch = micro_batch_of(station.lane, station.backwards_started);
     if (!fused(station.stage, micro_batch)) return {Kind::kBackwardInput, micro_batch};
     if (weight_ready) return {Kind::kBackwardWeight, oldest_weight};
     return {Kind::kBackward, micro_batch};
@@ -216,7 +216,7 @@ Recurrence::Choice Recurrence::choose_of_lane(const Station& station) {
   if (station.stage > 0 && weight_ready && credit_waits_for(oldest_weight))
     return {Kind::kBackwardWeight, oldest_weight};
   if (station.forwards_started < station.forwards_ready) {
-    const int micro_batch = unit_of(station.lane, station.forwards_started);
+    const int micro_batch = micro_batch_of(station.lane, station.forwards_started);
     const bool turns_fused = station.stage + 1 == stages_ && fused(station.stage, micro_batch);
     if (turns_fused && weight_ready) return {Kind::kBackwardWeight, oldest_weight};
     if (station.stage > 0 || admissible(micro_batch)) return {Kind::kForward, micro_batch};
@@ -231,7 +231,7 @@ Recurrence::Choice Recurrence::choose_of_rounds(Station& station) {
   for (; station.rounds_cells < cells.size(); ++station.rounds_cells) {
     const Cell& cell = cells[station.rounds_cells];
     const auto next = [&](int started) {  // -1: it has been, or its lane has none of that round
-      const int micro_batch = started < units_of(station.lane) ? unit_of(station.lane, started) : -1;
+      const int micro_batch = started < micro_batches_of(station.lane) ? micro_batch_of(station.lane, started) : -1;
       return micro_batch >= 0 && at(micro_batch).round == cell.micro_batch ? micro_batch : -1;
     };
     if (cell.kind == cost::CellKind::kForward) {
@@ -407,7 +407,7 @@ void Recurrence::finish(int /*stage*/, int micro_batch) {
   for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
     used_tokens_[static_cast<size_t>(lane)] -= of.tokens;
     int& finished = finished_[static_cast<size_t>(lane)];
-    while (finished < units_of(lane) && at(unit_of(lane, finished)).unfinished_stages == 0) ++finished;
+    while (finished < micro_batches_of(lane) && at(micro_batch_of(lane, finished)).unfinished_stages == 0) ++finished;
   }
   wake(0, micro_batch);
 }

@@ -102,10 +102,10 @@ class Recurrence {
             static_cast<size_t>(at(micro_batch).lanes)};
   }
   // The micro-batch of a lane with so many before it, and how many there are.
-  int unit_of(int lane, int before) const {
+  int micro_batch_of(int lane, int before) const {
     return lane_micro_batches_[static_cast<size_t>(lane_begin_[static_cast<size_t>(lane)] + before)];
   }
-  int units_of(int lane) const {
+  int micro_batches_of(int lane) const {
     return lane_begin_[static_cast<size_t>(lane) + 1] - lane_begin_[static_cast<size_t>(lane)];
   }
   // Of a station, the micro-batches whose deferred weight gradients became ready, in this order.

@@ -89,8 +89,8 @@ void Answer::ask() {
       if (const auto self = weak.lock()) self->changed();
     };
     inference::Request request{prompt, most[i], request_.samples, request_.echo && request_.logprobs};
-    auto request = context_.engine.add_request(client_, std::move(request), sampling_params, news, changed);
-    if (request == nullptr) {
+    auto pending = context_.engine.add_request(client_, std::move(request), sampling_params, news, changed);
+    if (pending == nullptr) {
       Response told =
           json_response(503, error_json("too many texts wait: ask again later", "overloaded_error"));
       told.fields.emplace_back("Retry-After", "1");
@@ -98,11 +98,11 @@ void Answer::ask() {
       leave();
       return reply_->send(std::move(told));
     }
-    conversations_.push_back(std::move(request));
+    requests_.push_back(std::move(pending));
     for (int sample = 0; request_.stream && sample < request_.samples; ++sample)
       shown_.push_back({IncrementalDetokenizer(*context_.reader.tokenizer, prompt, request_.stops)});
   }
-  texts_.resize(conversations_.size());
+  texts_.resize(requests_.size());
   go_on();
 }
 
@@ -215,8 +215,8 @@ bool Answer::ends_round() { return calls_.compare_exchange_strong(calls_of_round
 // True: all texts have ended.
 bool Answer::read_news() {
   bool all_ended = true;
-  for (size_t i = 0; i < conversations_.size(); ++i)
-    all_ended = conversations_[i]->read(texts_[i]) && all_ended;
+  for (size_t i = 0; i < requests_.size(); ++i)
+    all_ended = requests_[i]->read(texts_[i]) && all_ended;
   return all_ended;
 }
 
@@ -315,7 +315,7 @@ void Answer::refuse(const std::exception_ptr& fault) {
 }
 
 void Answer::leave() {
-  for (const auto& request : conversations_) request->abort();
+  for (const auto& request : requests_) request->abort();
 }
 
 }  // namespace sluice::serve

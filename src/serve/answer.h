@@ -93,7 +93,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   const std::shared_ptr<Reply> reply_;
   AnswerHead head_;
   CompletionRequest request_;
-  std::vector<std::shared_ptr<PendingRequest>> conversations_;      // by prompt
+  std::vector<std::shared_ptr<PendingRequest>> requests_;      // by prompt
   std::vector<std::vector<PendingRequest::SequenceOutput>> texts_;  // likewise
   std::vector<Shown> shown_;                                        // by choice, of streams
   bool streaming_ = false;                                          // its head has been sent

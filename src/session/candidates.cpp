@@ -188,7 +188,7 @@ void plan_under_if_sooner(std::vector<strategy::MemoryPolicy> policies, Planning
 void save_visits(PlanningTask& task, plan::Planner& planner) {
   const auto travels = [](const strategy::Strategy& candidate) {
     return std::ranges::any_of(candidate.pipelines,
-                               [](const auto& pipeline) { return pipeline.scheme.experts > 1; });
+                               [](const auto& pipeline) { return pipeline.scheme.ep > 1; });
   };
   if (!chooses_policy(task) || std::ranges::none_of(planner.options().candidates, travels)) return;
   std::vector<strategy::MemoryPolicy> policies = task.choices.policies;

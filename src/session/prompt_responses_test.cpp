@@ -10,16 +10,16 @@
 namespace sluice::session {
 namespace {
 
-constexpr int kRanks = 4;
+constexpr int kRolloutRanks = 4;
 
 plan::Planner planner_with(const std::vector<std::string>& texts) {
   const model::Shape shape = model::shape_of_2_heads();
   constexpr int kDegrees[] = {1, 2};
   const cost::AnalyticMemory memory{.device_bytes = 64 << 20, .logits_chunk_bytes = 1 << 16};
-  plan::PlannerOptions options{.world_size = kRanks};
-  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kRanks));
+  plan::PlannerOptions options{.world_size = kRolloutRanks};
+  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kRolloutRanks));
   return {std::move(options),
-          cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kDegrees, kRanks))};
+          cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kDegrees, kRolloutRanks))};
 }
 
 int64_t estimated_ns(const plan::Planner& planner, const std::vector<strategy::Sequence>& sequences) {

@@ -15,13 +15,13 @@
 namespace sluice::session {
 namespace {
 
-constexpr int kRanks = 16;
+constexpr int kProposedRanks = 16;
 
 PlanningTask small_task(const char* calibration, int most) {
-  PlanningTask task{.world_size = kRanks,
+  PlanningTask task{.world_size = kProposedRanks,
                     .cost = cost::CostModel(cost::shipped(calibration).options),
                     .context_length = 8192,
-                    .choices = {.max_strategies = most, .max_cp = kRanks, .fsdp = true}};
+                    .choices = {.max_strategies = most, .max_cp = kProposedRanks, .fsdp = true}};
   std::vector<int64_t> lengths;
   for (int64_t i = 1; i <= 300; ++i) lengths.push_back(60 + (i * i * 37) % (i % 25 == 0 ? 8100 : 900));
   task.sample_batches = sample_batches(lengths, 32'768, /*seed=*/3);

@@ -13,7 +13,7 @@ ClockedStepOverhead::ClockedStepOverhead(const cost::CostModel& cost)
 int64_t ClockedStepOverhead::of_plan_ns(const strategy::StepPlan& plan, const cost::CostModel& cost,
                                         int ranks) const {
   const bool works =
-      std::ranges::any_of(plan.pipelines, [](const auto& pipeline) { return !pipeline.units.empty(); });
+      std::ranges::any_of(plan.pipelines, [](const auto& pipeline) { return !pipeline.micro_batches.empty(); });
   if (!works) return 0;
   const graph::StepGraph graph =
       graph::build(plan, table_, cost, ranks, {.disabled_passes = {"verify"}, .link_plans = &links_});

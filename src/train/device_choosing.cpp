@@ -28,8 +28,8 @@ double mean_of(std::span<const double> sums, GemmErrors::Figure figure) {
 
 }  // namespace
 
-DeviceChoosing::DeviceChoosing(Planning& planning, const session::Data& data, runtime::Engine& engine,
-                               Control& control)
+DeviceChoosing::DeviceChoosing(run::Planning& planning, const session::Data& data, runtime::Engine& engine,
+                               survive::Control& control)
     : planning_(planning),
       data_(data),
       control_(control),
@@ -39,13 +39,13 @@ DeviceChoosing::DeviceChoosing(Planning& planning, const session::Data& data, ru
 }
 
 void DeviceChoosing::observe(int64_t step, const runtime::StepResult& result,
-                             std::span<const RankStatus> words) {
+                             std::span<const run::RankStatus> words) {
   const bool measured = std::exchange(measures_products_, false);
   if (measured) narrow_ = noise_of(result);
   const bool other_paces = take_paces(step, words);
   if (!measured && !other_paces) return;
   // Steps that may have been planned already stay as they are, on all ranks.
-  from_ = PlanAhead::first_unplanned(step);
+  from_ = run::PlanAhead::first_unplanned(step);
   std::vector<std::string> told;
   if (other_paces) {
     told.push_back(
@@ -88,7 +88,7 @@ session::LowPrecisionTask DeviceChoosing::noise_of(const runtime::StepResult& re
 // Ranks whose medians are what was planned stay as they are, and nothing is planned anew. Windows grow, so
 // that a run whose machine has moods is not planned anew for ever. Where slow ranks are planned around
 // (watch.on_slow) their paces are known there.
-bool DeviceChoosing::take_paces(int64_t step, std::span<const RankStatus> words) {
+bool DeviceChoosing::take_paces(int64_t step, std::span<const run::RankStatus> words) {
   const config::RunConfig& config = planning_.config();
   if (config.parallel.devices != config::Devices::kMeasured ||
       config.watch.on_slow == config::SlowRankAction::kPlan)

@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
+#include "run/planning.h"
+#include "run/rank_monitor.h"
 #include "runtime/engine.h"
 #include "session/low_precision_gemms.h"
-#include "train/planning.h"
-#include "train/rank_monitor.h"
 
 namespace sluice::train {
 
@@ -20,19 +20,20 @@ namespace sluice::train {
 class DeviceChoosing {
  public:
   // All outlive it. The next step measures products, where they are to be narrow.
-  DeviceChoosing(Planning& planning, const session::Data& data, runtime::Engine& engine, Control& control);
+  DeviceChoosing(run::Planning& planning, const session::Data& data, runtime::Engine& engine,
+                 survive::Control& control);
 
   // Collective behind each step, with what all ranks said of it: plans of later steps count with what has
   // changed.
-  void observe(int64_t step, const runtime::StepResult& result, std::span<const RankStatus> words);
+  void observe(int64_t step, const runtime::StepResult& result, std::span<const run::RankStatus> words);
 
  private:
   session::LowPrecisionTask noise_of(const runtime::StepResult& result);
-  bool take_paces(int64_t step, std::span<const RankStatus> words);
+  bool take_paces(int64_t step, std::span<const run::RankStatus> words);
 
-  Planning& planning_;
+  run::Planning& planning_;
   const session::Data& data_;
-  Control& control_;
+  survive::Control& control_;
   std::vector<strategy::Device> devices_;  // by rank, without narrow products; empty: alike
   int64_t from_ = 0;                       // the first step that is planned with them
   bool measures_products_ = false;         // the step under way does

@@ -28,7 +28,7 @@ bool are_visited(const std::vector<plan::ExpertUse>& use) {
 
 }  // namespace
 
-ExpertRebalancer::ExpertRebalancer(Planning& planning, Control& control)
+ExpertRebalancer::ExpertRebalancer(run::Planning& planning, survive::Control& control)
     : planning_(planning), control_(control), config_(planning.config().parallel) {
   const model::Shape& shape = *planning.config().model.shape;
   if (config_.expert_placement == config::ExpertPlacementPolicy::kLinear ||
@@ -44,7 +44,7 @@ void ExpertRebalancer::observe(int64_t step, const runtime::StepResult& result) 
   if (!places()) return;
   count(result.experts);
   // Steps that may have been planned already stay as they are, on all ranks.
-  const int64_t from = PlanAhead::first_unplanned(step);
+  const int64_t from = run::PlanAhead::first_unplanned(step);
   if ((step + 1) % config_.expert_placement_every != 0 || from >= planning_.config().train.steps) return;
   const std::vector<plan::ExpertUse> use = agreed_use();
   if (!are_visited(use)) return;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "plan/place_experts.h"
+#include "run/planning.h"
 #include "runtime/engine.h"
-#include "train/planning.h"
 
 namespace sluice::train {
 
@@ -15,7 +15,7 @@ namespace sluice::train {
 class ExpertRebalancer {
  public:
   // Both outlive it.
-  ExpertRebalancer(Planning& planning, Control& control);
+  ExpertRebalancer(run::Planning& planning, survive::Control& control);
 
   // Counts a step's visits. Collective every parallel.expert_placement_every steps: all ranks' counts since
   // the last time say where experts lie in plans of later steps.
@@ -26,8 +26,8 @@ class ExpertRebalancer {
   void count(const layers::ExpertLoad& load);
   std::vector<plan::ExpertUse> agreed_use();
 
-  Planning& planning_;
-  Control& control_;
+  run::Planning& planning_;
+  survive::Control& control_;
   const config::ParallelConfig& config_;
   int64_t layers_ = 0;  // of the model; 0: nothing is placed
   int64_t experts_ = 0;

@@ -21,7 +21,7 @@
 #include "report/prometheus.h"
 #include "report/run_files.h"
 #include "strategy/readable.h"
-#include "train/roster.h"
+#include "survive/roster.h"
 #include "watch/alarm_text.h"
 
 namespace sluice::train {
@@ -78,7 +78,7 @@ std::string of_learning(const report::StepRecord& step) {
 
 }  // namespace
 
-Reporter::Reporter(RunContext& run) : run_(run) {
+Reporter::Reporter(run::RunContext& run) : run_(run) {
   run.control().together("opening the run directory", [&] {
     if (run.rank() == 0) open_files();
   });
@@ -92,7 +92,7 @@ void Reporter::open_files() {
   const fs::path& directory = config_.log.dir;
   const int64_t done = run_.start().state().step;
   base::make_directories(directory);
-  checkpoint::prune(directory / "checkpoints", done, retention_of(config_.checkpoint));
+  checkpoint::prune(directory / "checkpoints", done, run::retention_of(config_.checkpoint));
   prune_mirror(done);
   describe_run();
   metrics_.emplace(report::MetricsWriter::Options{directory, config_.log.tensorboard, done});
@@ -108,7 +108,7 @@ void Reporter::prune_mirror(int64_t done) const {
   const config::CheckpointConfig& configured = config_.checkpoint;
   if (configured.mirror.empty()) return;
   try {
-    checkpoint::prune(run_.options().locate(configured.mirror), done, retention_of(configured));
+    checkpoint::prune(run_.options().locate(configured.mirror), done, run::retention_of(configured));
   } catch (const base::Error& error) {
     base::log_warning(text("old checkpoints stay in ", configured.mirror, ": ", error.what()));
   }
@@ -120,9 +120,9 @@ void Reporter::describe_run() const {
   keep_written(directory / "config.toml", config::to_toml(config_));
   keep_written(directory / "calibration.json", base::json_text(run_.planning().calibration(), 2) + "\n");
   // The local launcher replaces ranks itself, under a secret that nobody else has.
-  const RunOptions& options = run_.options();
+  const run::RunOptions& options = run_.options();
   if (options.worker_context && options.launch.launcher != transport::Launcher::kSluice)
-    write_roster(directory, *options.worker_context);
+    survive::write_roster(directory, *options.worker_context);
 }
 
 // A run goes on when its files are deleted, and says so: checkpoints that lay there are gone, too.

@@ -9,9 +9,9 @@
 
 #include "graph/step_graph.h"
 #include "report/metrics_file.h"
+#include "run/run_context.h"
 #include "serve/metrics_endpoint.h"
 #include "train/best_evaluation.h"
-#include "train/run_context.h"
 #include "train/trackers.h"
 #include "watch/detector.h"
 
@@ -20,7 +20,7 @@ namespace sluice::train {
 class Reporter {
  public:
   // Collective: opens the run directory's files. `run` is open and outlives the reporter.
-  explicit Reporter(RunContext& run);
+  explicit Reporter(run::RunContext& run);
 
   // Whether there is a line of an evaluation behind the last step of the part of the run before. Rank 0's.
   bool was_evaluated() const { return metrics_ && metrics_->was_evaluated(); }
@@ -44,7 +44,7 @@ class Reporter {
   void write_report();
   void tell_next_commands(const BestEvaluation& best) const;
 
-  RunContext& run_;
+  run::RunContext& run_;
   const config::RunConfig& config_ = run_.config();
   std::optional<report::MetricsWriter> metrics_;  // rank 0
   std::optional<Trackers> trackers_;              // likewise

@@ -10,7 +10,8 @@ namespace sluice::train {
 namespace {
 
 // Throws on all ranks if any failed to plan the upcoming step, or if their plans differ.
-void require_one_plan(Control& control, const std::vector<StepStatus>& words, std::exception_ptr failure) {
+void require_one_plan(survive::Control& control, const std::vector<StepStatus>& words,
+                      std::exception_ptr failure) {
   std::vector<int64_t> statuses;
   for (const StepStatus& word : words) statuses.push_back(word.failure);
   control.throw_if_any_failed("planning", statuses, failure);
@@ -25,7 +26,7 @@ void require_one_plan(Control& control, const std::vector<StepStatus>& words, st
   }
 }
 
-std::exception_ptr disagreement(Control& control, const std::vector<StepStatus>& words,
+std::exception_ptr disagreement(survive::Control& control, const std::vector<StepStatus>& words,
                                 std::exception_ptr failure) {
   try {
     require_one_plan(control, words, failure);
@@ -37,11 +38,11 @@ std::exception_ptr disagreement(Control& control, const std::vector<StepStatus>&
 
 }  // namespace
 
-StepAgreement agree(Control& control, const UpcomingStep& upcoming, StepStatus own,
+StepAgreement agree(survive::Control& control, const UpcomingStep& upcoming, StepStatus own,
                     report::StepRecord& step) {
   own.next_step = upcoming.step ? upcoming.step->plan.step : -1;
   own.agreement = upcoming.step ? static_cast<int64_t>(upcoming.step->agreement) : 0;
-  own.failure = exit_status_of(upcoming.failure);
+  own.failure = survive::exit_status_of(upcoming.failure);
   own.figures = report::rank_figures(step);
   const std::vector<StepStatus> words = control.gather(own);
   StepAgreement agreement{.last = !upcoming.step, .failure = disagreement(control, words, upcoming.failure)};

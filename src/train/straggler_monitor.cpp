@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "graph/what_if.h"
-#include "train/measurements.h"
+#include "run/measurements.h"
 
 namespace sluice::train {
 
@@ -23,23 +23,24 @@ constexpr int64_t kLeavingPart = 20;
 
 }  // namespace
 
-StragglerMonitor::StragglerMonitor(RunContext& run)
+StragglerMonitor::StragglerMonitor(run::RunContext& run)
     : run_(run),
       config_(run.config().watch),
       watch_(run.device().pci_bus_id()),
       planned_paces_(static_cast<size_t>(run.control().world_size()), 100),
       next_question_(kStepsBeforeLeaving) {}
 
-StragglerMonitor::Findings StragglerMonitor::observe(const PreparedStep& step,
+StragglerMonitor::Findings StragglerMonitor::observe(const run::PreparedStep& step,
                                                      const runtime::StepResult& result,
-                                                     std::span<const RankStatus> words,
+                                                     std::span<const run::RankStatus> words,
                                                      report::StepRecord& record) {
   ++looked_;
   Findings news{.changes = watch_.observe(words, step.graph, record), .leaving_rank = {}};
   const bool begins = std::ranges::any_of(news.changes, &watch::Detector::Change::begins);
   if (config_.critical_path_every > 0 && (begins || (record.step + 1) % config_.critical_path_every == 0)) {
-    const Measurements measured = gather_measurements(run_.control(), step.graph, result.timing);
-    if (run_.rank() == 0) record.critical_path = path_shares(step.graph, times_of(step.graph, measured));
+    const run::Measurements measured = run::gather_measurements(run_.control(), step.graph, result.timing);
+    if (run_.rank() == 0)
+      record.critical_path = run::path_shares(step.graph, run::times_of(step.graph, measured));
   }
   if (config_.on_slow == config::SlowRankAction::kPlan) plan_at_paces(record.step);
   if (config_.on_slow == config::SlowRankAction::kLeave) news.leaving_rank = leaver(step);
@@ -57,7 +58,7 @@ void StragglerMonitor::plan_at_paces(int64_t step) {
     other = other || was_slow != is_slow || std::abs(paces[rank] - planned_paces_[rank]) >= kWorthPlanning;
   }
   if (!other) return;
-  const int64_t from = PlanAhead::first_unplanned(step);
+  const int64_t from = run::PlanAhead::first_unplanned(step);
   run_.planning().step_planners().slow_from(from, paces);
   planned_paces_ = paces;
   if (run_.rank() != 0) return;
@@ -69,7 +70,7 @@ void StragglerMonitor::plan_at_paces(int64_t step) {
                       slow.empty() ? "ranks that are alike again" : base::join(slow, ", ")));
 }
 
-std::optional<int> StragglerMonitor::leaver(const PreparedStep& step) {
+std::optional<int> StragglerMonitor::leaver(const run::PreparedStep& step) {
   constexpr int kFewestRanks = 3;  // of which most are left
   if (run_.snapshot_replicas() == nullptr || run_.control().world_size() < kFewestRanks ||
       looked_ < next_question_)
@@ -82,7 +83,7 @@ std::optional<int> StragglerMonitor::leaver(const PreparedStep& step) {
 }
 
 // By the clock: this step with all paces as they are, and the same batch as the others would plan it.
-bool StragglerMonitor::fewer_are_faster(const PreparedStep& step, int without) const {
+bool StragglerMonitor::fewer_are_faster(const run::PreparedStep& step, int without) const {
   const int fewer = run_.control().world_size() - 1;
   const int64_t as_it_is_ns = graph::makespan_at(step.graph, watch_.slowdowns());
   const std::string who = text("rank ", without, " is slow; steps like this one take ",

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "train/plan_ahead.h"
-#include "train/rank_monitor.h"
-#include "train/run_context.h"
+#include "run/plan_ahead.h"
+#include "run/rank_monitor.h"
+#include "run/run_context.h"
 
 namespace sluice::train {
 
@@ -16,9 +16,9 @@ namespace sluice::train {
 class StragglerMonitor {
  public:
   // `run` is open; it outlives this.
-  explicit StragglerMonitor(RunContext& run);
+  explicit StragglerMonitor(run::RunContext& run);
 
-  RankStatus status(const runtime::StepResult& result) { return watch_.status(result); }
+  run::RankStatus status(const runtime::StepResult& result) { return watch_.status(result); }
 
   struct Findings {
     std::vector<watch::Detector::Change> changes;
@@ -26,19 +26,19 @@ class StragglerMonitor {
   };
   // Collective: what all ranks said of a step, put into its record; of some steps also where their critical
   // path lay. Where it is asked for, plans of later steps give slow ranks less work, or one of them leaves.
-  Findings observe(const PreparedStep& step, const runtime::StepResult& result,
-                   std::span<const RankStatus> words, report::StepRecord& record);
+  Findings observe(const run::PreparedStep& step, const runtime::StepResult& result,
+                   std::span<const run::RankStatus> words, report::StepRecord& record);
   // By rank, over the last steps; 0: not known.
   std::vector<double> slowdowns() const { return watch_.slowdowns(); }
 
  private:
   void plan_at_paces(int64_t step);
-  std::optional<int> leaver(const PreparedStep& step);
-  bool fewer_are_faster(const PreparedStep& step, int without) const;
+  std::optional<int> leaver(const run::PreparedStep& step);
+  bool fewer_are_faster(const run::PreparedStep& step, int without) const;
 
-  RunContext& run_;
+  run::RunContext& run_;
   const config::WatchConfig& config_;
-  RankMonitor watch_;
+  run::RankMonitor watch_;
   std::vector<int> planned_paces_;  // by rank, that plans from some step on count with
   int64_t looked_ = 0;              // steps
   int64_t next_question_ = 0;       // whether somebody should leave is not asked before that many were

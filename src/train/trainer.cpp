@@ -10,24 +10,24 @@
 #include "config/config_file.h"
 #include "graph/shared_cores.h"
 #include "layers/policy_loss.h"
+#include "learn/preferences.h"
+#include "learn/rollouts.h"
+#include "learn/samples.h"
 #include "ops/attention_count.h"
 #include "profile/machine.h"
 #include "report/plan_table.h"
+#include "run/learning_rate.h"
+#include "run/run_context.h"
+#include "run/saver.h"
+#include "run/step_trace.h"
+#include "run/text_groups.h"
 #include "session/sampling.h"
+#include "survive/stop_signal.h"
 #include "train/device_choosing.h"
 #include "train/expert_rebalancer.h"
-#include "train/learning_rate.h"
-#include "train/preferences.h"
 #include "train/reporter.h"
-#include "train/rollouts.h"
-#include "train/run_context.h"
-#include "train/samples.h"
-#include "train/saver.h"
 #include "train/step_agreement.h"
-#include "train/step_trace.h"
-#include "train/stop_signal.h"
 #include "train/straggler_monitor.h"
-#include "train/text_groups.h"
 #include "train/validation.h"
 
 namespace sluice::train {
@@ -39,7 +39,7 @@ namespace {
 
 // Whether the run goes on from a snapshot in memory, or from behind a loss: there are steps to be saved then,
 // however early a signal comes.
-bool has_unsaved_steps(const RunOptions& options) {
+bool has_unsaved_steps(const run::RunOptions& options) {
   return options.membership_number() > 0 ||
          (options.worker_context && options.worker_context->membership.origin.step >= 0);
 }
@@ -48,19 +48,19 @@ bool has_unsaved_steps(const RunOptions& options) {
 
 class Trainer::Impl {
  public:
-  explicit Impl(RunOptions options)
+  explicit Impl(run::RunOptions options)
       : run_(std::move(options)),
         stop_signal_(
             std::in_place,
             [this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); },
-            StopSignal::Options{.deferring = has_unsaved_steps(run_.options())}) {
+            survive::StopSignal::Options{.deferring = has_unsaved_steps(run_.options())}) {
     if (run_.options().worker_context && run_.options().worker_context->stop_asked) stop_signal_->request();
   }
 
   // Of a run that could not begin: signals are the process's again.
   void leave_signals() { stop_signal_.reset(); }
 
-  RunContext& context() { return run_; }
+  run::RunContext& context() { return run_; }
   std::string describe_first_step();
   void run();
 
@@ -71,42 +71,42 @@ class Trainer::Impl {
     return config().rl.algorithm == config::RlAlgorithm::kNone && !config().head.pairs();
   }
   void try_longest();
-  std::unique_ptr<StepSource> step_source();
+  std::unique_ptr<run::StepSource> step_source();
   void train_steps();
   UpcomingStep plan_next();
-  runtime::StepResult train(const PreparedStep& step);
+  runtime::StepResult train(const run::PreparedStep& step);
   runtime::AdamW optimizer(int64_t step) const;
-  int64_t predicted_ns(const PreparedStep& step) const;
-  report::StepRecord record_of(const PreparedStep& step, const runtime::StepResult& result);
+  int64_t predicted_ns(const run::PreparedStep& step) const;
+  report::StepRecord record_of(const run::PreparedStep& step, const runtime::StepResult& result);
   void tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const;
   StepAgreement agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                       report::StepRecord& record);
-  void heed_nonfinite(const PreparedStep& step, const runtime::StepResult& result,
+  void heed_nonfinite(const run::PreparedStep& step, const runtime::StepResult& result,
                       const StepAgreement& agreement);
   void heed_no_targets(const runtime::StepResult& result, int64_t step) const;
-  void begin_snapshot(const RunState& state);
-  void seal_if_due(const PreparedStep& step, const StepAgreement& agreement, bool boundary,
+  void begin_snapshot(const run::RunState& state);
+  void seal_if_due(const run::PreparedStep& step, const StepAgreement& agreement, bool boundary,
                    int64_t snapshot_ns);
-  bool finish_step(const PreparedStep& step, const StepAgreement& agreement);
+  bool finish_step(const run::PreparedStep& step, const StepAgreement& agreement);
   void finish_save_under_way();
-  RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler) const;
-  RunState state_behind(const PreparedStep& last) const;
-  RunState state_before(const PreparedStep& next) const;
-  RunState run_state_resumed() const;
+  run::RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler) const;
+  run::RunState state_behind(const run::PreparedStep& last) const;
+  run::RunState state_before(const run::PreparedStep& next) const;
+  run::RunState run_state_resumed() const;
 
-  RunContext run_;  // starts no thread before it is opened
-  std::optional<StopSignal> stop_signal_;
+  run::RunContext run_;  // starts no thread before it is opened
+  std::optional<survive::StopSignal> stop_signal_;
   const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
-  std::unique_ptr<RolloutGenerator> generator_;  // of runs that learn from what they say, or show it
-  std::optional<Samples> samples_;
-  std::unique_ptr<StepSource> steps_;
+  std::unique_ptr<learn::RolloutGenerator> generator_;  // of runs that learn from what they say, or show it
+  std::optional<learn::Samples> samples_;
+  std::unique_ptr<run::StepSource> steps_;
   std::optional<Reporter> reporter_;
   std::optional<StragglerMonitor> straggler_monitor_;
   std::optional<ExpertRebalancer> experts_;
   std::optional<DeviceChoosing> devices_;
   std::optional<Validation> validation_;
-  std::optional<Saver> saver_;
+  std::optional<run::Saver> saver_;
   bool snapshot_beside_ = false;  // of the next step: one was begun
   // Where data stand in front of the step under way.
   std::optional<corpus::SamplerState> sampler_before_;
@@ -128,7 +128,7 @@ bool is_finite(const runtime::StepResult& result) {
 // A sequence that nothing holds ends the run before its first step, not days later.
 void Trainer::Impl::try_longest() {
   run_.control().together("planning the longest sequence", [&] {
-    const StepInputs inputs = run_.planning().inputs();
+    const run::StepInputs inputs = run_.planning().inputs();
     session::try_longest(inputs.planner, inputs.table, run_.start().data(), *inputs.link_plans);
   });
 }
@@ -138,10 +138,10 @@ std::string Trainer::Impl::describe_first_step() {
   session::PhasedSampler batches =
       learns_from_corpora() ? run_.start().sampler() : run_.start().data().sampler();
   const corpus::Batch batch = batches.next();
-  PreparedStep step;
+  run::PreparedStep step;
   run_.control().together("planning the first step", [&] {
-    step = prepare_step(run_.planning().inputs(), session::sequences_of(batch.samples), /*source=*/nullptr,
-                        batch.step, graph::Purpose::kTrain);
+    step = run::prepare_step(run_.planning().inputs(), session::sequences_of(batch.samples),
+                             /*source=*/nullptr, batch.step, graph::Purpose::kTrain);
   });
   run_.peers().leave();
   return report::plan_table(step.plan, predicted_ns(step));
@@ -150,7 +150,7 @@ std::string Trainer::Impl::describe_first_step() {
 void Trainer::Impl::run() {
   try_longest();
   if (config().rl.rolls_out() || config().train.sample_every > 0)
-    generator_ = std::make_unique<RolloutGenerator>(run_);
+    generator_ = std::make_unique<learn::RolloutGenerator>(run_);
   if (config().train.sample_every > 0)
     run_.control().together("preparing samples", [&] { samples_.emplace(run_, *generator_); });
   steps_ = step_source();
@@ -178,16 +178,16 @@ void Trainer::Impl::run() {
   reporter_->close(validation_->best());
 }
 
-std::unique_ptr<StepSource> Trainer::Impl::step_source() {
-  if (config().rl.rolls_out()) return std::make_unique<Rollouts>(run_, *generator_);
-  if (config().head.pairs()) return std::make_unique<TextGroups>(run_);
-  if (!learns_from_corpora()) return std::make_unique<Preferences>(run_);
-  return std::make_unique<PlanAhead>(training_steps(run_.planning().inputs(), run_.start().data(),
-                                                    run_.start().sampler(), config().train.steps));
+std::unique_ptr<run::StepSource> Trainer::Impl::step_source() {
+  if (config().rl.rolls_out()) return std::make_unique<learn::Rollouts>(run_, *generator_);
+  if (config().head.pairs()) return std::make_unique<run::TextGroups>(run_);
+  if (!learns_from_corpora()) return std::make_unique<learn::Preferences>(run_);
+  return std::make_unique<run::PlanAhead>(run::training_steps(run_.planning().inputs(), run_.start().data(),
+                                                              run_.start().sampler(), config().train.steps));
 }
 
 void Trainer::Impl::train_steps() {
-  std::unique_ptr<PreparedStep> step;
+  std::unique_ptr<run::PreparedStep> step;
   bool stop = false;
   {
     UpcomingStep first = plan_next();
@@ -225,8 +225,8 @@ void Trainer::Impl::train_steps() {
     reporter_->write(record);
     reporter_->write(news.changes, record, step->graph, straggler_monitor_->slowdowns());
     if (std::ranges::find(config().log.trace_steps, record.step) != config().log.trace_steps.end()) {
-      write_step_trace(run_.control(), step->graph, run_.planning().cost(), result.timing, config().log.dir,
-                       run_.options().membership_number());
+      run::write_step_trace(run_.control(), step->graph, run_.planning().cost(), result.timing,
+                            config().log.dir, run_.options().membership_number());
     }
     heed_nonfinite(*step, result, agreement);
     heed_no_targets(result, record.step);
@@ -255,7 +255,7 @@ UpcomingStep Trainer::Impl::plan_next() {
   }
 }
 
-runtime::StepResult Trainer::Impl::train(const PreparedStep& step) {
+runtime::StepResult Trainer::Impl::train(const run::PreparedStep& step) {
   const auto running = run_.activity().nodes(text("running step ", step.plan.step));
   return run_.engine().train(step.graph, step.tokens, optimizer(step.plan.step));
 }
@@ -263,7 +263,7 @@ runtime::StepResult Trainer::Impl::train(const PreparedStep& step) {
 runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
   const config::OptimizerConfig& configured = config().optimizer;
   runtime::AdamW adam;
-  adam.lr = learning_rate(configured, step, config().train.steps);
+  adam.lr = run::learning_rate(configured, step, config().train.steps);
   adam.beta1 = configured.betas[0];
   adam.beta2 = configured.betas[1];
   adam.eps = configured.eps;
@@ -281,13 +281,13 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
     config::OptimizerConfig own = configured;
     own.lr = group.lr;
     if (configured.lr > 0) own.min_lr *= group.lr / configured.lr;
-    adam.groups.push_back({learning_rate(own, step, config().train.steps), group.weight_decay});
+    adam.groups.push_back({run::learning_rate(own, step, config().train.steps), group.weight_decay});
   }
   return adam;
 }
 
 // "auto" measures with all ranks at work.
-int64_t Trainer::Impl::predicted_ns(const PreparedStep& step) const {
+int64_t Trainer::Impl::predicted_ns(const run::PreparedStep& step) const {
   if (!run_.device().device().is_cpu() || config().parallel.calibration != "auto") {
     return step.graph.makespan_ns;
   }
@@ -295,7 +295,8 @@ int64_t Trainer::Impl::predicted_ns(const PreparedStep& step) const {
 }
 
 // All that one rank knows of a step; agree() and the clock tell the rest.
-report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runtime::StepResult& result) {
+report::StepRecord Trainer::Impl::record_of(const run::PreparedStep& step,
+                                            const runtime::StepResult& result) {
   report::StepRecord record = step.known;
   record.step = step.plan.step;
   if (!record.loss) record.loss = result.mean_loss();
@@ -356,7 +357,7 @@ StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::
 }
 
 // The update of such a step was left out, on all ranks, so the parameters are as good as before.
-void Trainer::Impl::heed_nonfinite(const PreparedStep& step, const runtime::StepResult& result,
+void Trainer::Impl::heed_nonfinite(const run::PreparedStep& step, const runtime::StepResult& result,
                                    const StepAgreement& agreement) {
   skipped_in_row_ = is_finite(result) ? 0 : skipped_in_row_ + 1;
   if (skipped_in_row_ == 0) return;
@@ -390,15 +391,15 @@ void Trainer::Impl::heed_no_targets(const runtime::StepResult& result, int64_t s
                          "loss of 0 means nothing, and only momentum and weight decay moved the parameters"));
 }
 
-void Trainer::Impl::begin_snapshot(const RunState& state) {
+void Trainer::Impl::begin_snapshot(const run::RunState& state) {
   run_.snapshot_replicas()->begin(state);
   snapshot_beside_ = true;
 }
 
 // What ends the run needs no snapshot: it is saved.
-void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepAgreement& agreement, bool boundary,
+void Trainer::Impl::seal_if_due(const run::PreparedStep& step, const StepAgreement& agreement, bool boundary,
                                 int64_t snapshot_ns) {
-  SnapshotReplicas* replicas = run_.snapshot_replicas();
+  run::SnapshotReplicas* replicas = run_.snapshot_replicas();
   if (replicas == nullptr || agreement.last || agreement.stop || agreement.failure) return;
   const int64_t done = step.plan.step + 1;
   if (!replicas->due(done) && !boundary) return;
@@ -409,7 +410,7 @@ void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepAgreement& a
 // Whether the run is to stop. Who asks for it may not leave much time: saving comes first then, and
 // evaluation waits until the run continues. What ends the run, here or in the upcoming step's planning, takes
 // none of the steps that were made.
-bool Trainer::Impl::finish_step(const PreparedStep& step, const StepAgreement& agreement) {
+bool Trainer::Impl::finish_step(const run::PreparedStep& step, const StepAgreement& agreement) {
   saver_->advance(agreement.saves);
   const int64_t done = step.plan.step + 1;
   bool stop = agreement.stop;
@@ -447,9 +448,9 @@ void Trainer::Impl::finish_save_under_way() {
   }
 }
 
-RunState Trainer::Impl::state_behind(int64_t steps,
-                                     const std::optional<corpus::SamplerState>& sampler) const {
-  RunState state;
+run::RunState Trainer::Impl::state_behind(int64_t steps,
+                                          const std::optional<corpus::SamplerState>& sampler) const {
+  run::RunState state;
   state.step = steps;
   state.sampler = sampler;
   if (steps > 0) state.corpora = run_.start().corpora_at(steps - 1);
@@ -460,25 +461,25 @@ RunState Trainer::Impl::state_behind(int64_t steps,
   return state;
 }
 
-RunState Trainer::Impl::state_behind(const PreparedStep& last) const {
-  RunState state = state_behind(last.plan.step + 1, last.sampler_after);
+run::RunState Trainer::Impl::state_behind(const run::PreparedStep& last) const {
+  run::RunState state = state_behind(last.plan.step + 1, last.sampler_after);
   state.rollout = last.rollout_after;
   return state;
 }
 
-RunState Trainer::Impl::state_before(const PreparedStep& next) const {
-  RunState state = state_behind(next.plan.step, sampler_before_);
+run::RunState Trainer::Impl::state_before(const run::PreparedStep& next) const {
+  run::RunState state = state_behind(next.plan.step, sampler_before_);
   state.rollout = rollout_before_;
   return state;
 }
 
-RunState Trainer::Impl::run_state_resumed() const {
-  RunState state = state_behind(run_.start().state().step, run_.start().state().sampler);
+run::RunState Trainer::Impl::run_state_resumed() const {
+  run::RunState state = state_behind(run_.start().state().step, run_.start().state().sampler);
   state.rollout = run_.start().state().rollout;
   return state;
 }
 
-Trainer::Trainer(RunOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
+Trainer::Trainer(run::RunOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
   try {
     impl_->context().peers().guard([this] { impl_->context().open(); });
   } catch (...) {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "train/run_options.h"
+#include "run/run_options.h"
 
 namespace sluice::train {
 
@@ -12,7 +12,7 @@ class Trainer {
  public:
   // Collective over all ranks of the launch: corpora, transport, calibration, planner, parameters. Throws
   // base::Error on every rank when any rank fails; all but the lowest of those that failed throw QuietError.
-  explicit Trainer(RunOptions options);
+  explicit Trainer(run::RunOptions options);
   ~Trainer();
 
   // The plan of the first step, for people (--dry-run). The same on every rank.

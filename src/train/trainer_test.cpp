@@ -78,7 +78,7 @@ class TrainingLoop : public testing::Test {
 
   // The run's metrics.
   std::vector<base::Json> train(const config::RunConfig& config, const std::string& resume = "") {
-    RunOptions options{.config = config, .resume = resume};
+    run::RunOptions options{.config = config, .resume = resume};
     options.end_process = [](const base::Error& error) {
       ADD_FAILURE() << error.what();
       std::abort();
@@ -295,7 +295,7 @@ TEST_F(TrainingLoop, TokensWithoutRowsAreRefusedBeforeTheFirstStep) {
 
 TEST_F(TrainingLoop, DryRunDescribesTheFirstStepAndWritesNothing) {
   const config::RunConfig dry = config("dry");
-  RunOptions options{.config = dry, .dry_run = true};
+  run::RunOptions options{.config = dry, .dry_run = true};
   EXPECT_NE(Trainer(options).describe_first_step().find("tp1"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(dry.log.dir / "metrics.jsonl"));
 }

@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "train/plan_ahead.h"
-#include "train/sequence_numbers.h"
-#include "train/text_groups.h"
+#include "run/plan_ahead.h"
+#include "run/sequence_numbers.h"
+#include "run/text_groups.h"
 
 namespace sluice::train {
 
@@ -56,12 +56,12 @@ std::optional<report::EvaluationMetrics> Validation::evaluate(const session::Val
   if (run_.config().head.pairs()) return evaluate_groups(set, after_step);
   double loss_sum = 0;
   report::EvaluationMetrics metrics{.step = after_step, .set = set.name};
-  std::optional<ClassScores> scores;
+  std::optional<run::ClassScores> scores;
   if (set.blend.label_rule() != nullptr) scores.emplace(*set.blend.label_rule());
-  PlanAhead ahead(evaluation_steps(run_.planning().inputs(), set));
+  run::PlanAhead ahead(run::evaluation_steps(run_.planning().inputs(), set));
   for (size_t i = 0; i < set.batches.size(); ++i) {
     if (run_.control().any(stop_.requested())) return std::nullopt;
-    std::unique_ptr<PreparedStep> step;
+    std::unique_ptr<run::PreparedStep> step;
     run_.control().together("planning the evaluation", [&] { step = ahead.next(); });
     const auto running = run_.activity().nodes(base::text("evaluating after step ", after_step));
     runtime::RowFigures rows;
@@ -86,19 +86,19 @@ std::optional<report::EvaluationMetrics> Validation::evaluate(const session::Val
 std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const session::ValidationData& set,
                                                                      int64_t after_step) {
   const session::DataPhase& phase = run_.start().data().phases.front();
-  std::vector<TextNumbers> numbers;
+  std::vector<run::TextNumbers> numbers;
   for (const corpus::Batch& batch : set.batches) {
     if (run_.control().any(stop_.requested())) return std::nullopt;
-    std::vector<GroupText> texts;
+    std::vector<run::GroupText> texts;
     for (const corpus::Sample& sample : batch.samples)
-      std::ranges::move(group_texts(run_.config(), phase, set.blend, sample.document),
+      std::ranges::move(run::group_texts(run_.config(), phase, set.blend, sample.document),
                         std::back_inserter(texts));
     if (texts.empty()) continue;
-    std::ranges::move(text_numbers(run_, texts, after_step), std::back_inserter(numbers));
+    std::ranges::move(run::text_numbers(run_, texts, after_step), std::back_inserter(numbers));
   }
   report::EvaluationMetrics metrics{.step = after_step, .set = set.name, .targets = std::ssize(numbers)};
   if (numbers.empty()) return metrics;
-  const HeadOutcome outcome = outcome_of(run_.config(), phase, numbers);
+  const run::HeadOutcome outcome = run::outcome_of(run_.config(), phase, numbers);
   metrics.validation_loss = outcome.loss;
   metrics.accuracy = outcome.accuracy;
   metrics.margin = outcome.margin;
@@ -106,12 +106,13 @@ std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const sessi
   return metrics;
 }
 
-void Validation::add_scores(const session::ValidationData& set, const PreparedStep& step,
-                            const runtime::RowFigures& rows, ClassScores& scores) {
+void Validation::add_scores(const session::ValidationData& set, const run::PreparedStep& step,
+                            const runtime::RowFigures& rows, run::ClassScores& scores) {
   const auto numbers =
-      sequence_numbers(step.plan, run_.control().world_size(), run_.rank(), step.tokens, rows,
-                       [&](const std::string& own) { return run_.control().gather_texts(own); });
-  for (size_t i = 0; i < numbers.size(); ++i) add_rows(set.blend, step.plan.sequences[i], numbers[i], scores);
+      run::sequence_numbers(step.plan, run_.control().world_size(), run_.rank(), step.tokens, rows,
+                            [&](const std::string& own) { return run_.control().gather_texts(own); });
+  for (size_t i = 0; i < numbers.size(); ++i)
+    run::add_rows(set.blend, step.plan.sequences[i], numbers[i], scores);
 }
 
 // The likeliest answers to the set's first prompts.
@@ -130,8 +131,8 @@ void Validation::answer(const session::ValidationData& set, report::EvaluationMe
   const bool drops = run_.config().rl.on_bad_reward == config::OnBadReward::kDrop;
   double rewards = 0;
   int64_t rewarded = 0;
-  for (const std::vector<Response>& responses :
-       generator_->generate_and_score(prompts, numbers, 1, RolloutGenerator::SamplingMode::kGreedy)) {
+  for (const std::vector<learn::Response>& responses :
+       generator_->generate_and_score(prompts, numbers, 1, learn::RolloutGenerator::SamplingMode::kGreedy)) {
     if (drops && responses.front().faulty) continue;
     rewards += responses.front().reward;
     ++rewarded;

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "learn/rollout_generator.h"
+#include "run/head_scores.h"
+#include "run/run_context.h"
+#include "survive/stop_signal.h"
 #include "train/best_evaluation.h"
-#include "train/head_scores.h"
 #include "train/reporter.h"
-#include "train/rollout_generator.h"
-#include "train/run_context.h"
-#include "train/stop_signal.h"
 
 namespace sluice::train {
 
@@ -18,7 +18,8 @@ class Validation {
   // All outlive it; `run` is open.
   // `speaker`: of runs that learn from what they say, whose answers to the sets' prompts are rewarded; else
   // null.
-  Validation(RunContext& run, const StopSignal& stop, Reporter& reporter, RolloutGenerator* generator)
+  Validation(run::RunContext& run, const survive::StopSignal& stop, Reporter& reporter,
+             learn::RolloutGenerator* generator)
       : run_(run),
         stop_(stop),
         reporter_(reporter),
@@ -43,14 +44,14 @@ class Validation {
   std::optional<report::EvaluationMetrics> evaluate(const session::ValidationData& set, int64_t after_step);
   std::optional<report::EvaluationMetrics> evaluate_groups(const session::ValidationData& set,
                                                            int64_t after_step);
-  void add_scores(const session::ValidationData& set, const PreparedStep& step,
-                  const runtime::RowFigures& rows, ClassScores& scores);
+  void add_scores(const session::ValidationData& set, const run::PreparedStep& step,
+                  const runtime::RowFigures& rows, run::ClassScores& scores);
   void answer(const session::ValidationData& set, report::EvaluationMetrics& metrics);
 
-  RunContext& run_;
-  const StopSignal& stop_;
+  run::RunContext& run_;
+  const survive::StopSignal& stop_;
   Reporter& reporter_;
-  RolloutGenerator* generator_;
+  learn::RolloutGenerator* generator_;
   BestEvaluation best_;
 };
 

@@ -1,5 +1,5 @@
 // Messages between processes of one run, each proved to come from one that knows the run's key, without
-// threads and without blocking: for supervisors (train/supervisor.h), which must be free to fork.
+// threads and without blocking: for supervisors (survive/supervisor.h), which must be free to fork.
 //
 // One connection a direction and peer, kept open: its end says that the peer is gone. It begins with a proof
 // of its own, so that strangers, however many, push out none but strangers.

@@ -14,8 +14,8 @@
 #include "base/rng.h"
 #include "cluster.h"
 #include "generate/generator.h"
-#include "train/model_shard.h"
-#include "train/slice_snapshot.h"
+#include "run/model_shard.h"
+#include "run/slice_snapshot.h"
 
 namespace sluice::stand_in {
 namespace {
@@ -93,12 +93,12 @@ void expect_no_fault(const DeviceRun& run) {
 }
 
 // A snapshot's numbers, of the moment behind the step.
-std::vector<double> snapshot(train::SliceSnapshot& memory, Engine& engine) {
-  train::ReadProgress progress;
+std::vector<double> snapshot(run::SliceSnapshot& memory, Engine& engine) {
+  run::ReadProgress progress;
   progress.begin();
   std::vector<double> numbers;
   std::thread saver([&] {
-    const train::EndOfRead end(progress);
+    const run::EndOfRead end(progress);
     for (const checkpoint::OwnerState& state : memory.take(engine.store(), progress)) {
       for (const void* values : {state.master, state.exp_avg, state.exp_avg_sq}) {
         if (values == nullptr || state.owned.empty()) continue;
@@ -113,7 +113,7 @@ std::vector<double> snapshot(train::SliceSnapshot& memory, Engine& engine) {
 }
 
 Work snapshots() {
-  auto memory = std::make_shared<train::SliceSnapshot>();
+  auto memory = std::make_shared<run::SliceSnapshot>();
   return [memory](Engine& engine, const graph::StepGraph&) { return snapshot(*memory, engine); };
 }
 
@@ -127,10 +127,10 @@ TEST(DeviceStandIn, CopiesOfSlicesAreOfTheStepsTheyFollow) {
     return Work([](Engine& engine, const graph::StepGraph&) {
       const runtime::ParameterStore& store = engine.store();
       const auto bytes =
-          train::SliceSnapshot::bytes(store.table(), store.options().precision, 4, engine.rank()) +
-          train::SliceSnapshot::followed_bytes(store.table(), store.options(), 4, engine.rank());
+          run::SliceSnapshot::bytes(store.table(), store.options().precision, 4, engine.rank()) +
+          run::SliceSnapshot::followed_bytes(store.table(), store.options(), 4, engine.rank());
       std::vector<double> numbers(static_cast<size_t>(bytes) / sizeof(double));
-      train::copy_slices(store, reinterpret_cast<char*>(numbers.data()));
+      run::copy_slices(store, reinterpret_cast<char*>(numbers.data()));
       return numbers;
     });
   }));
@@ -145,7 +145,7 @@ std::vector<double> rollout(Engine& engine, const graph::StepGraph& graph) {
   std::vector<double> numbers;
   {
     const generate::ModelShard shard =
-        train::model_shard(store.table(), engine.hold(graph.plan.strategy(), graph.links), like);
+        run::model_shard(store.table(), engine.hold(graph.plan.strategy(), graph.links), like);
     constexpr int64_t kPages = 9, kTexts = 3;
     const generate::Decoder decoder(shard, kPages, kTexts);
     generate::Generator generator(
@@ -225,7 +225,7 @@ TEST(LostOrder, SnapshotThatWaitsForNoCopyIsFound) {
   bool nan = false;
   std::mutex mutex;
   options.behind_step = [&](Engine& engine, const graph::StepGraph&, const runtime::StepResult&) {
-    train::SliceSnapshot memory;
+    run::SliceSnapshot memory;
     const std::vector<double> numbers = snapshot(memory, engine);
     const std::lock_guard lock(mutex);
     for (const double number : numbers) nan = nan || number != number;

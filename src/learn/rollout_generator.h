@@ -1,0 +1,88 @@
+// What the model of a run says: pipelines hold it for a while (run/rollout_strategy.h), and each
+// says some of the texts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "corpus/tokenizer.h"
+#include "rl/episode.h"
+#include "rl/reward.h"
+#include "run/run_context.h"
+
+namespace sluice::learn {
+
+// A response to a question, and what it is worth.
+struct Response {
+  std::vector<int32_t> tokens;  // its end token too, where it ended
+  std::vector<double> log_probabilities;
+  bool finish_reason = false;
+  double reward = 0;
+  bool faulty = false;  // its reward failed, and is 0 (rl.on_bad_reward)
+};
+
+struct RolloutTimes {
+  int64_t pull_ns = 0;
+  int64_t generation_ns = 0;            // of the slowest rank
+  int64_t reward_ns = 0;                // likewise, that rewards took longer
+  int64_t tokens = 0;                   // of all responses
+  std::optional<int64_t> predicted_ns;  // of pulling and speaking; none: not known
+};
+
+class RolloutGenerator {
+ public:
+  // Collective. The run is open; it outlives this. InputError when no tokenizer lies beside the corpora, or,
+  // in a run with rollouts, a reward cannot be made.
+  explicit RolloutGenerator(run::RunContext& run);
+
+  enum class SamplingMode : uint8_t { kSampled, kGreedy };
+  // Collective: `samples` responses of so many tokens at most behind each prompt, the same on every rank,
+  // without rewards. `numbers` tell the draws of prompts apart, whichever rank makes them.
+  std::vector<std::vector<Response>> generate(std::span<const std::vector<int32_t>> prompts,
+                                              std::span<const uint64_t> numbers, int samples,
+                                              int64_t most_tokens, SamplingMode sampling_params);
+  // Collective: the same to each question, rewarded while others are said. Where a reward fails, that is
+  // said, and with rl.on_bad_reward = "stop" it is a RunError on every rank. REQUIRES: a run with rollouts.
+  std::vector<std::vector<Response>> generate_and_score(std::span<const rl::Prompt> questions,
+                                                        std::span<const uint64_t> numbers, int samples,
+                                                        SamplingMode sampling_params);
+
+  const corpus::Tokenizer& tokenizer() const { return *tokenizer_; }
+  // Behind other tokens, without what ended it.
+  std::string text_of(std::span<const int32_t> tokens, std::span<const int32_t> before = {}) const;
+  const RolloutTimes& times() const { return times_; }  // of the last answer()
+  // How many tokens the responses of the last sampled answer() had, by question; by them the next one's
+  // layout is chosen. A run that is resumed gives those from before.
+  const std::vector<std::vector<int64_t>>& previous_response_lengths() const { return said_before_; }
+  void set_previous_response_lengths(std::vector<std::vector<int64_t>> said) {
+    said_before_ = std::move(said);
+  }
+
+ private:
+  // Called with each response when it has ended, by the rank that tells, and the prompt's number.
+  using Ended = std::function<void(size_t prompt, int sample, const Response& response)>;
+  // Of its pipeline's share of the prompts; of others none, and on all but the pipeline's first rank none.
+  std::vector<std::vector<Response>> say_own(std::span<const std::vector<int32_t>> prompts,
+                                             std::span<const uint64_t> numbers, int samples,
+                                             int64_t most_tokens, SamplingMode sampling_params,
+                                             const Ended& ended = {});
+  // Says what rewards failed, of so many.
+  void tell_faults(std::span<const rl::Verdict> verdicts) const;
+  void share(std::vector<std::vector<Response>>& responses);
+  bool is_end(int64_t token) const;
+
+  run::RunContext& run_;
+  std::unique_ptr<corpus::Tokenizer> tokenizer_;
+  std::unique_ptr<rl::Reward> reward_;
+  std::vector<int64_t> end_tokens_;
+  std::vector<std::vector<int64_t>> said_before_;
+  RolloutTimes times_;
+};
+
+}  // namespace sluice::learn

@@ -1,0 +1,55 @@
+// Steps on what the model says itself: prompts are drawn, answered and rewarded, and the responses trained on
+// in a few updates (HybridFlow's loop of generation, preparation and training, Sheng et al., 2025, on one
+// engine).
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "corpus/sampler.h"
+#include "learn/rollout_generator.h"
+#include "rl/episode.h"
+#include "rl/objective.h"
+#include "run/plan_ahead.h"
+#include "run/run_context.h"
+
+namespace sluice::learn {
+
+// Whatever layout rollout and updates have, all ranks draw, say, reward and shape alike: what is trained on
+// is a function of seed, parameters and step.
+class Rollouts final : public run::StepSource {
+ public:
+  // The run is open; both outlive it.
+  Rollouts(run::RunContext& run, RolloutGenerator& generator);
+
+  // Collective, by the thread that runs steps: a rollout uses the engine.
+  std::unique_ptr<run::PreparedStep> next() override;
+
+ private:
+  struct Group {
+    rl::Prompt question;
+    std::vector<Response> responses;
+  };
+  void roll_out();
+  std::vector<Group> draw();
+  // Counts the responses whose reward failed, and leaves them out where that is what becomes of them.
+  void settle(std::vector<Group>& groups);
+  void keep(std::vector<Group>& drawn, std::vector<Group>& kept);
+  void shape(std::vector<Group>& groups);
+  void describe(const std::vector<Group>& drawn);
+  std::vector<report::Completion> examples_of(const std::vector<Group>& groups) const;
+  std::vector<rl::Episode> episodes_of(const Group& group) const;
+
+  run::RunContext& run_;
+  RolloutGenerator& generator_;
+  const config::RlConfig& config_;
+  const rl::Objective objective_;
+  const corpus::Blend& blend_;
+  corpus::Sampler prompts_;
+  std::deque<rl::MiniBatch> batches_;  // of the rollout, not trained on yet
+  report::StepRecord told_;            // of the rollout, by its first step
+  int64_t step_;                       // the next one's number
+};
+
+}  // namespace sluice::learn

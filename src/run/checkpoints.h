@@ -1,0 +1,42 @@
+// Owner slices to and from checkpoints, on any number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "config/run_config.h"
+#include "corpus/identity.h"
+#include "corpus/sampler.h"
+#include "runtime/parameter_store.h"
+
+namespace sluice::run {
+
+// What a checkpoint says beside the parameters.
+struct RunState {
+  int64_t step = 0;                             // steps done; the next step's number
+  std::optional<corpus::SamplerState> sampler;  // none in imported models: data are skipped up to `step`
+  base::Json rollout;  // what it leaves for later steps (rl/episode.h); null: nothing
+  std::vector<corpus::CorpusIdentity> corpora;  // trained on; none in imported models and by older programs
+  base::Json calibration;
+  base::Json evaluation;                          // BestEvaluation; null: none was made
+  std::string config;                             // resolved TOML
+  std::vector<checkpoint::Companion> companions;  // on rank 0 alone, which writes them
+};
+
+checkpoint::Retention retention_of(const config::CheckpointConfig& config);
+
+// Of the masters and Adam states of runs that compute so.
+checkpoint::TensorType master_type(const runtime::Precision& precision);
+
+// Fills the owner slices. InputError as checkpoint::Checkpoint.
+void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store);
+// DamagedCheckpoint when the sampler's state or the corpora are none, or of another step.
+RunState run_state(const checkpoint::Checkpoint& checkpoint);
+
+}  // namespace sluice::run

@@ -1,0 +1,83 @@
+#include "run/first_parameters.h"
+
+#include "checkpoint/hugging_face.h"
+#include "run/snapshot_replicas.h"
+
+namespace sluice::run {
+
+namespace {
+
+void initialize(const config::RunConfig& config, runtime::ParameterStore& store, runtime::Coded coded) {
+  runtime::initialize(store, static_cast<uint64_t>(config.model.seed.value_or(config.data.seed)), coded);
+}
+
+void load_weights(const std::string& folder, runtime::ParameterStore& store) {
+  const checkpoint::HuggingFaceModel weights(folder);
+  runtime::load_masters(
+      store,
+      [&](int bucket, base::Interval interval, float* values) {
+        weights.read(store.table().buckets[static_cast<size_t>(bucket)], interval, values);
+      },
+      [&](const model::Bucket& plain, base::Interval interval, float* values) {
+        weights.read(plain, interval, values);
+      });
+}
+
+bool has_adapters(const runtime::ParameterStore& store) { return store.table().shape.lora.rank > 0; }
+
+// What a run without a checkpoint begins with.
+void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& store) {
+  const bool whole = !config.model.hf.empty() && checkpoint::has_hugging_face_weights(config.model.hf);
+  // Adapters are in no model folder, and a new head is in none.
+  const bool has_head = store.table().shape.head.kind != model::HeadKind::kVocabulary;
+  if (!whole || has_adapters(store) || has_head)
+    initialize(config, store, whole ? runtime::Coded::kLeft : runtime::Coded::kDrawn);
+  if (whole) load_weights(config.model.hf, store);
+}
+
+bool needs_reference(const config::RlConfig& rl) { return rl.prefers() || (rl.rolls_out() && rl.kl > 0); }
+
+}  // namespace
+
+Reference::Reference(const config::RunConfig& config, runtime::ParameterStore& store,
+                     survive::Control& control)
+    : store_(store) {
+  if (!needs_reference(config.rl)) return;
+  control.together("loading the reference", [&] {
+    begin_parameters(config, store);
+    for (const model::Bucket& bucket : store.table().buckets)
+      masters_.push_back(bucket.trained ? store.owner(bucket.index).master.clone() : at::Tensor());
+  });
+}
+
+void Reference::exchange() {
+  for (const model::Bucket& bucket : store_.table().buckets) {
+    if (!bucket.trained) continue;
+    store_.wait_for_readers(bucket.index);
+    at::Tensor& reference = masters_[static_cast<size_t>(bucket.index)];
+    const at::Tensor own = store_.owner(bucket.index).master.clone();
+    store_.owner(bucket.index).master.copy_(reference);
+    reference.copy_(own);
+  }
+  store_.refresh_compute_copies();
+}
+
+void open_parameters(const config::RunConfig& config, RunStart& start, const Reference& reference,
+                     runtime::ParameterStore& store, survive::Control& control) {
+  Resumed& resumed = start.resumed();
+  if (resumed.from_snapshot()) {
+    const auto restoring = control.activity().shared("taking up the snapshots");
+    return restore(*resumed.worker_context(), control.communicator(), store);
+  }
+  control.together("loading the parameters", [&] {
+    checkpoint::Checkpoint* checkpoint = resumed.checkpoint();
+    if (checkpoint == nullptr && reference.empty()) begin_parameters(config, store);
+    if (checkpoint == nullptr) return;
+    // Adapters are in checkpoints only once they were trained.
+    if (has_adapters(store)) initialize(config, store, runtime::Coded::kLeft);
+    load_parameters(*checkpoint, store);
+  });
+  resumed.close_checkpoint();
+}
+
+}  // namespace sluice::run

@@ -1,0 +1,73 @@
+#include "run/model_source.h"
+
+#include "base/error.h"
+#include "base/json_fields.h"
+#include "base/text.h"
+#include "checkpoint/conversion.h"
+#include "checkpoint/find.h"
+#include "run/checkpoints.h"
+#include "run/learnt_turns.h"
+
+namespace sluice::run {
+
+const model::Shape& ModelSource::shape() const {
+  if (values) return values->shape;
+  return hugging_face ? hugging_face->shape() : checkpoint->plain_table().shape;
+}
+
+std::string ModelSource::name() const {
+  if (values) return "a checkpoint's values";
+  return hugging_face ? base::text("Hugging Face folder ", hugging_face->folder().string())
+                      : base::text("checkpoint ", checkpoint->directory().string());
+}
+
+config::ComputeType ModelSource::exact_dtype() const {
+  const bool wide = checkpoint && checkpoint->manifest().type == checkpoint::TensorType::kFloat64;
+  return wide ? config::ComputeType::kFloat64 : config::ComputeType::kFloat32;
+}
+
+void ModelSource::load(runtime::ParameterStore& store) {
+  const bool wide_store = store.options().precision.master() == comm::DType::kFloat64;
+  if (values) {
+    runtime::load_masters(store, values->read);
+  } else if (hugging_face) {
+    runtime::load_masters(store, [&](int bucket, base::Interval interval, float* values) {
+      hugging_face->read(bucket, interval, values);
+    });
+  } else if (wide_store && exact_dtype() == config::ComputeType::kFloat64) {
+    load_parameters(*checkpoint, store);
+  } else {
+    runtime::load_masters(store, checkpoint::float_masters(*checkpoint));
+  }
+}
+
+std::vector<int64_t> end_tokens_in(const storage::Location& folder) {
+  std::vector<checkpoint::Companion> files;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (folder.is_path() && (folder / name).is_file()) files.push_back({name, (folder / name).read()});
+  }
+  return end_tokens_in(files);
+}
+
+ModelSource open_model(const storage::Location& location) {
+  ModelSource source;
+  if (!location.is_path()) {
+    source.checkpoint = checkpoint::open_newest_whole(location);
+    return source;
+  }
+  const std::filesystem::path& path = location.path();
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw base::InputError(base::text(path.string(),
+                                      " does not exist: name a Hugging Face folder, a checkpoint or a run "
+                                      "directory"));
+  }
+  if (std::filesystem::exists(path / "config.json", ignored)) {
+    source.hugging_face = std::make_unique<checkpoint::HuggingFaceModel>(path);
+  } else {
+    source.checkpoint = checkpoint::open_newest_whole(location);
+  }
+  return source;
+}
+
+}  // namespace sluice::run

@@ -1,0 +1,43 @@
+// A trained model on disk, whatever form it has: a Hugging Face folder, a checkpoint, or a run directory.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/load.h"
+#include "config/run_config.h"
+#include "runtime/parameter_store.h"
+
+namespace sluice::run {
+
+// Exactly one of the three is open.
+struct ModelSource {
+  std::unique_ptr<checkpoint::HuggingFaceModel> hugging_face;
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint;
+  // Masters that are made of others', as an export makes them.
+  struct Values {
+    model::Shape shape;
+    checkpoint::ParameterSource read;
+  };
+  std::optional<Values> values;
+
+  const model::Shape& shape() const;
+  // "checkpoint runs/a/checkpoints/step-20" or "Hugging Face folder model", for people.
+  std::string name() const;
+  // float64 for checkpoints with such masters, else float32: the type that loses nothing.
+  config::ComputeType exact_dtype() const;
+  // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of shape().
+  void load(runtime::ParameterStore& store);
+};
+
+// Tokens that end a text, as the files of a model's folder say; none where they say nothing.
+std::vector<int64_t> end_tokens_in(const storage::Location& folder);
+
+// A folder with config.json and weights; else as open_newest_whole. InputError when it is neither.
+ModelSource open_model(const storage::Location& location);
+
+}  // namespace sluice::run

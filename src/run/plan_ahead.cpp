@@ -1,0 +1,149 @@
+#include "run/plan_ahead.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "graph/memory.h"
+#include "session/sampling.h"
+#include "strategy/readable.h"
+
+namespace sluice::run {
+
+namespace {
+
+// As an earlier worker planned it, or planned now.
+session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
+                              const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose) {
+  const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
+  const bool trains = purpose == graph::Purpose::kTrain;
+  const bool kept = inputs.plans != nullptr && trains;
+  const auto learnt = trains && inputs.step_planners != nullptr ? inputs.step_planners->at(step) : nullptr;
+  const plan::Planner& planner = learnt ? learnt->planner : inputs.planner;
+  const survive::PlanKey key{learnt ? inputs.planner_hash ^ learnt->hash : inputs.planner_hash, step,
+                             sequences};
+  if (std::optional<strategy::StepPlan> plan =
+          kept ? inputs.plans->find(key, inputs.world_size) : std::nullopt) {
+    auto graph = graph::try_build(*plan, inputs.table, planner.cost(), inputs.world_size, options);
+    if (graph) return {.plan = std::move(*plan), .graph = std::move(*graph), .fallback = ""};
+  }
+  session::BuiltStep built = session::build_step(planner, inputs.table, step, sequences, options);
+  if (kept && built.fallback.empty()) inputs.plans->keep(key, built.plan);
+  return built;
+}
+
+}  // namespace
+
+PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
+                          const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
+  const std::unique_ptr<TokenSource> tokens = tokens_of(blend);
+  return prepare_step(inputs, session::sequences_of(samples, blend), tokens.get(), step, purpose);
+}
+
+PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::Sequence>& sequences,
+                          const TokenSource* source, int64_t step, graph::Purpose purpose) {
+  const auto begin = std::chrono::steady_clock::now();
+  session::BuiltStep built = built_step(inputs, step, sequences, purpose);
+  if (!built.fallback.empty() && inputs.rank == 0) {
+    const std::string what = purpose == graph::Purpose::kEvaluate ? "evaluation, batch " : "step ";
+    base::log_warning(base::text(what, step, ": planning failed (", built.fallback, "); it runs as ",
+                                 readable(built.plan.strategy()), " instead"));
+  }
+  PreparedStep prepared{
+      .plan = std::move(built.plan), .graph = std::move(built.graph), .fallback = std::move(built.fallback)};
+  prepared.plan.planning_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+  if (source != nullptr) {
+    const int64_t bytes_before = source->read_bytes();
+    prepared.tokens = read_step_tokens(*source, prepared.plan, inputs.world_size, inputs.rank);
+    prepared.corpus_bytes = source->read_bytes() - bytes_before;
+  }
+  for (const graph::RankMemory& memory : graph::predicted_memory(prepared.graph, inputs.planner.cost())) {
+    prepared.predicted_peak_bytes = std::max(prepared.predicted_peak_bytes, memory.peak_bytes);
+  }
+  prepared.agreement = base::CanonicalBytes()
+                           .add(static_cast<int64_t>(strategy::hash(prepared.plan)))
+                           .add(static_cast<int64_t>(graph::hash(prepared.graph)))
+                           .hash();
+  return prepared;
+}
+
+PlanAhead::PlanAhead(Source source, size_t depth)
+    : source_(std::move(source)), queue_(depth), thread_([this] { plan_all(); }) {}
+
+PlanAhead::~PlanAhead() {
+  queue_.close();
+  thread_.join();
+}
+
+std::unique_ptr<PreparedStep> PlanAhead::next() {
+  std::optional<Outcome> outcome = queue_.pop();
+  if (!outcome) return nullptr;
+  if (outcome->error) std::rethrow_exception(outcome->error);
+  return std::move(outcome->step);
+}
+
+void PlanAhead::plan_all() {
+  bool more = true;
+  while (more) {
+    Outcome outcome;
+    try {
+      outcome.step = source_();
+    } catch (...) {
+      outcome.error = std::current_exception();
+    }
+    more = outcome.step != nullptr;
+    if (!more && !outcome.error) break;
+    more = queue_.push(std::move(outcome)) && more;
+  }
+  queue_.close();
+}
+
+namespace {
+
+// The error under way, with the step in front of a user's message.
+[[noreturn]] void rethrow_with_step(int64_t step) {
+  try {
+    throw;
+  } catch (const base::InfeasibleError& error) {
+    throw base::InfeasibleError(base::text("step ", step, ": ", error.what()));
+  } catch (const base::InputError& error) {
+    throw base::InputError(base::text("step ", step, ": ", error.what()));
+  }
+}
+
+}  // namespace
+
+PlanAhead::Source training_steps(StepInputs inputs, const session::Data& data, session::PhasedSampler sampler,
+                                 int64_t end_step) {
+  const auto batches = std::make_shared<session::PhasedSampler>(std::move(sampler));
+  return [inputs, &data, batches, end_step]() -> std::unique_ptr<PreparedStep> {
+    const int64_t step = batches->step();
+    if (step >= end_step) return nullptr;
+    try {
+      const corpus::Batch batch = batches->next();
+      const corpus::Blend& blend = data.phases[batches->phase()].training;
+      auto prepared = std::make_unique<PreparedStep>(
+          prepare_step(inputs, blend, step, batch.samples, graph::Purpose::kTrain));
+      prepared->sampler_after = batches->state();
+      return prepared;
+    } catch (...) {
+      rethrow_with_step(step);
+    }
+  };
+}
+
+PlanAhead::Source evaluation_steps(StepInputs inputs, const session::ValidationData& set) {
+  return [inputs, &set, next = set.batches.begin()]() mutable -> std::unique_ptr<PreparedStep> {
+    if (next == set.batches.end()) return nullptr;
+    const corpus::Batch& batch = *next++;
+    return std::make_unique<PreparedStep>(
+        prepare_step(inputs, set.blend, batch.step, batch.samples, graph::Purpose::kEvaluate));
+  };
+}
+
+}  // namespace sluice::run

@@ -1,0 +1,103 @@
+#include "run/planning.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/config_file.h"
+#include "run/calibration.h"
+#include "run/precision.h"
+#include "session/run_planning.h"
+#include "session/unequal_devices.h"
+
+namespace sluice::run {
+
+Planning::Planning(const RunOptions& options, const AgreedConfig& agreed, const RunStart& start,
+                   RunDevice& device, survive::Control& control)
+    : options_(options), start_(start), device_(device), config_(agreed.config), table_(agreed.table) {
+  keep_proposal(start.resumed());
+  const cost::CostModel::Options prices = priced(control);
+  control.together("planning", [&] {
+    calibrated_.emplace(prices);
+    planner_ = planner_of(config_, world_size());
+    step_planners_ = std::make_unique<StepPlanners>(*planner_);
+    table_.program = planner_->cost().program();
+    session::require_context(*planner_, start_.data().longest_sequence());
+    config_.parallel.proposed = config_.parallel.proposed || config_.parallel.strategies.empty();
+    config_.parallel.strategies.clear();  // "auto" is resolved from here on
+    for (const strategy::Strategy& candidate : planner_->options().candidates) {
+      config_.parallel.strategies.push_back(strategy::to_text(candidate));
+    }
+  });
+}
+
+// A proposal depends on free memory and the moment; a run that continues on as many ranks, and asks for the
+// same, keeps its own.
+void Planning::keep_proposal(const Resumed& resumed) {
+  config::ParallelConfig& own = config_.parallel;
+  if (!own.strategies.empty() || !resumed.config() || resumed.ranks() != world_size()) return;
+  const config::ParallelConfig& earlier = resumed.config()->parallel;
+  if (!earlier.proposed || earlier.method != own.method || earlier.max_cp != own.max_cp ||
+      earlier.fsdp != own.fsdp || earlier.exchange != own.exchange)
+    return;
+  own.strategies = earlier.strategies;
+  own.proposed = true;
+}
+
+cost::CostModel::Options Planning::priced(survive::Control& control) {
+  const CalibrationRequest request{config_, start_.state().calibration, precision_of(config_.train),
+                                   device_.device(), device_.memory_bytes()};
+  cost::Calibration calibration = calibrate(request, device_.transport(), control);
+  devices_ = measured_devices(request, control);
+  if (!devices_.empty() && options_.launch.rank == 0)
+    base::log_info(base::text("a product takes ", session::to_text(session::runs_of(devices_))));
+  cost::MemoryModel& memory = calibration.options.memory;
+  memory.device_bytes -= device_.taken_bytes(control);
+  memory.host_bytes = device_.host_bytes();
+  memory.attention_bytes = device_.attention_scratch().bytes;
+  memory.attention_bytes_per_token = device_.attention_scratch().bytes_per_row;
+  calibration.options.codecs = config::wire_codecs(config_);
+  calibration.options.whole_pulls = config_.parallel.strategies.size() != 1;
+  calibration_ = cost::to_json(calibration, {}, world_size());
+  return calibration.options;
+}
+
+plan::Planner Planning::planner_of(const config::RunConfig& config, int ranks) const {
+  session::PlanningTask task =
+      session::task_of(config, start_.data(), *calibrated_, ranks,
+                       ranks == world_size() ? devices_ : std::vector<strategy::Device>());
+  task.devices_from = session::DeviceSource::kMeasured;
+  task.choices.offload_saves_lanes = !device_.device().is_cpu();
+  return session::make_planner(task);
+}
+
+base::Feasible<graph::StepGraph> Planning::step_of_fewer(
+    int ranks, const std::vector<strategy::Sequence>& sequences) const {
+  config::RunConfig config = config_;
+  config.parallel.strategies.clear();
+  config.parallel.select = {};
+  try {
+    const plan::Planner planner = planner_of(config, ranks);
+    session::require_context(planner, start_.data().longest_sequence());
+    base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, sequences);
+    if (!plan) return plan.none();
+    return graph::try_build(*plan, table_, planner.cost(), ranks);
+  } catch (const base::InfeasibleError& error) {
+    return base::Infeasible{error.what()};
+  }
+}
+
+StepInputs Planning::inputs() {
+  base::CanonicalBytes all;
+  all.add(world_size()).add(config::to_toml(config_)).add(calibration_.dump());
+  return {.planner = *planner_,
+          .table = table_,
+          .world_size = world_size(),
+          .rank = options_.launch.rank,
+          .link_plans = &link_plans_,
+          .plans = options_.worker_context ? options_.worker_context->plans : nullptr,
+          .planner_hash = all.hash(),
+          .step_planners = step_planners_.get()};
+}
+
+}  // namespace sluice::run

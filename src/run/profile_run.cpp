@@ -1,0 +1,36 @@
+#include "run/profile_run.h"
+
+#include <utility>
+
+#include "run/calibration.h"
+#include "run/precision.h"
+#include "run/run_context.h"
+#include "session/run_planning.h"
+
+namespace sluice::run {
+
+profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns) {
+  auto* context = new RunContext(options);  // on failure never destroyed: it would wait for lost peers
+  profile::ProbeResult result;
+  context->peers().guard([&] {
+    context->open_machine();
+    const config::RunConfig& config = context->agreed().config;
+    profile::ProbeOptions probe =
+        probe_options({config,
+                       {},
+                       precision_of(config.train),
+                       context->device().device(),
+                       context->device().memory_bytes()},
+                      session::tensor_parallel_degrees(config, options.launch.world_size));
+    probe.lengths = profile::profile_lengths(config::longest_context(config));
+    probe.budget_ns = budget_ns;
+    probe.decodes = true;
+    const auto measuring = context->activity().shared("measuring the machine");
+    result = profile::probe(probe, context->device_transport());
+    context->peers().leave();
+  });
+  delete context;
+  return result;
+}
+
+}  // namespace sluice::run

@@ -1,0 +1,109 @@
+#include "run/run_context.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "layers/policy_loss.h"
+#include "model/table_positions.h"
+#include "rl/objective.h"
+#include "run/head_loss.h"
+#include "run/precision.h"
+#include "runtime/make_executor.h"
+
+namespace sluice::run {
+
+void RunContext::meet() {
+  peers_.rendezvous();
+  const auto starting = activity().own("starting");
+  agreed_ = agreed_config(options_, control());
+}
+
+void RunContext::open_machine() {
+  meet();
+  const auto starting = activity().own("starting");
+  device_.emplace(options_, *agreed_, base::Json(), peers_);
+}
+
+void RunContext::open() {
+  meet();
+  const auto starting = activity().own("starting");
+  start_.emplace(options_, *agreed_, peers_);
+  device_.emplace(options_, *agreed_, start_->state().calibration, peers_);
+  planning_.emplace(options_, *agreed_, *start_, *device_, control());
+  open_engine();
+  reference_.emplace(config(), engine_->store(), control());
+  open_parameters(config(), *start_, *reference_, engine_->store(), control());
+  open_buddies();
+}
+
+namespace {
+
+std::shared_ptr<const layers::Loss> loss_of(const config::RunConfig& config) {
+  if (config.rl.algorithm == config::RlAlgorithm::kNone) return layers::with_z_loss(config.train.z_loss);
+  if (!config.rl.rolls_out()) return layers::policy_loss({});
+  const rl::Objective objective = rl::objective_of(config.rl);
+  return layers::policy_loss({.clip_low = objective.clip_low,
+                              .clip_high = objective.clip_high,
+                              .dual_clip = objective.dual_clip,
+                              .kl = objective.kl});
+}
+
+}  // namespace
+
+void RunContext::open_engine() {
+  const config::RunConfig& config = planning_->config();
+  const model::ParameterTable& table = planning_->table();
+  runtime::Engine::Options options;
+  options.precision = precision_of(config.train);
+  options.codecs = config::wire_codecs(config);
+  // What a run says may go on to the end of its context, whatever its documents' lengths.
+  const bool speaks = config.rl.rolls_out() || config.train.sample_every > 0;
+  const int64_t context = config::longest_context(config);
+  options.context_length =
+      model::table_positions(table.shape, context, speaks ? context : start_->data().longest_sequence());
+  options.device = device_->device();
+  options.loss = loss_of(config);
+  if (config.head.labelled()) options.number_loss = label_loss(table.shape);
+  if (config.head.pairs()) options.number_loss = layers::found_gradient();
+  options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;
+  options.moe_aux_loss_coeff = config.train.moe_aux_loss_coeff;
+  options.moments = config.optimizer.moments();
+  options.counts_coactivations =
+      config.parallel.expert_placement == config::ExpertPlacementPolicy::kByCoactivation;
+  options.host_transport = &peers_.transport();
+  runtime::HostExecutor::Options executor;
+  executor.on_failure = [this](std::exception_ptr failure) { peers_.end_process(failure); };
+  executor.watch = &peers_.nodes();
+  const auto connecting = activity().shared("making the communicators");
+  std::vector<strategy::Strategy> strategies = planning_->planner().options().candidates;
+  if (speaks) {
+    rollout_strategy_.emplace(*planning_, options_.launch.world_size);
+    strategies.insert(strategies.end(), rollout_strategy_->candidates().begin(),
+                      rollout_strategy_->candidates().end());
+  }
+  engine_ = std::make_unique<runtime::Engine>(table, strategies, device_->transport(),
+                                              runtime::make_executor(device_->device(), std::move(executor)),
+                                              options);
+  std::vector<std::vector<std::string>> groups;
+  for (const config::GroupConfig& group : config.optimizer.groups) groups.push_back(group.parameters);
+  engine_->store().set_parameter_groups(model::parameter_group_runs(table, groups));
+}
+
+void RunContext::open_buddies() {
+  const std::optional<survive::WorkerContext>& worker_context = start_->resumed().worker_context();
+  if (!worker_context || options_.dry_run) return;
+  start_->resumed().share_companions(control());
+  const transport::Launch& launch = options_.launch;
+  std::vector<int> ranks(static_cast<size_t>(launch.world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  SnapshotReplicas::Options options{.worker_context = *worker_context,
+                                    .every = config().elastic.snapshot_every.value_or(0)};
+  // One distance for all ranks, whatever their nodes have of them.
+  const int fullest_node = std::ranges::max(control().gather(launch.local_size));
+  if (fullest_node < launch.world_size) options.stride = fullest_node;
+  const auto connecting = activity().shared("making the communicators");
+  replicas_ = std::make_unique<SnapshotReplicas>(peers_.transport().communicator("buddies", ranks),
+                                                 engine_->store(), options);
+}
+
+}  // namespace sluice::run

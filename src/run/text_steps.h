@@ -1,0 +1,25 @@
+// Steps on texts that have a number, or several, at their last token.
+#pragma once
+
+#include <vector>
+
+#include "run/head_objective.h"
+#include "run/plan_ahead.h"
+#include "run/sequence_numbers.h"
+
+namespace sluice::run {
+
+struct GroupText {
+  std::vector<int32_t> tokens;
+  std::vector<double> given;  // what a loss is given of its last row (layers::found_gradient)
+};
+
+// Planned, with tokens. `step` names it, for people.
+PreparedStep prepare_texts(const StepInputs& inputs, const std::vector<GroupText>& texts, int64_t step,
+                           graph::Purpose purpose);
+
+// The numbers of each text, of an evaluation that leaves `rows` on this rank; the same on all ranks.
+std::vector<TextNumbers> numbers_by_text(const PreparedStep& prepared, int world_size, int rank,
+                                         const runtime::RowFigures& rows, const GatherTexts& gather);
+
+}  // namespace sluice::run

@@ -1,0 +1,70 @@
+#include "survive/stop_signal.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+namespace sluice::survive {
+namespace {
+
+constexpr int64_t kNever_ns = int64_t{3'600'000'000'000};
+
+// Sends a signal to the process and returns when StopSignal's thread has taken it.
+void send(int signal) {
+  ::kill(::getpid(), signal);
+  sigset_t pending;
+  do {
+    std::this_thread::yield();
+    ::sigpending(&pending);
+  } while (::sigismember(&pending, signal) == 1);
+}
+
+// How often a process that gets these signals is told to end at once.
+int ends(bool deferred, int64_t again_ns, std::initializer_list<int> signals) {
+  std::atomic<int> count = 0;
+  {
+    StopSignal stop([&] { ++count; }, {.again_ns = again_ns});
+    if (deferred) stop.defer();
+    for (const int signal : signals) send(signal);
+    while (!stop.requested()) std::this_thread::yield();
+  }
+  return count;
+}
+
+TEST(StopSignal, FirstIsAskedAbout) { EXPECT_EQ(ends(true, 0, {SIGTERM}), 0); }
+
+// A launcher and its process group: everybody gets it, and the launcher passes it on.
+TEST(StopSignal, SeveralCloseTogetherAreOne) {
+  EXPECT_EQ(ends(true, kNever_ns, {SIGTERM, SIGTERM, SIGINT, SIGTERM}), 0);
+}
+
+TEST(StopSignal, OneLongAfterTheFirstEndsAtOnce) { EXPECT_EQ(ends(true, 0, {SIGTERM, SIGTERM}), 1); }
+
+// A signal that came while the process was forked is there when the question is made.
+TEST(StopSignal, OneThatIsPendingIsAskedAboutWhereThereAreStepsToSave) {
+  sigset_t stopping;
+  sigemptyset(&stopping);
+  sigaddset(&stopping, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
+  ::kill(::getpid(), SIGTERM);
+  std::atomic<int> count = 0;
+  {
+    StopSignal stop([&] { ++count; }, {.deferring = true});
+    while (!stop.requested()) std::this_thread::yield();
+  }
+  EXPECT_EQ(count, 0);
+}
+
+TEST(StopSignal, BatchSystemsAndLostTerminalsAskToo) {
+  ::signal(SIGHUP, SIG_DFL);  // whatever this was started by
+  EXPECT_EQ(ends(true, kNever_ns, {SIGUSR1}), 0);
+  EXPECT_EQ(ends(true, kNever_ns, {SIGHUP}), 0);
+}
+
+TEST(StopSignal, NobodyAsksBeforeTheFirstStep) { EXPECT_EQ(ends(false, kNever_ns, {SIGINT}), 1); }
+
+}  // namespace
+}  // namespace sluice::survive
