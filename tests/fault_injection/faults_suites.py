@@ -20,7 +20,7 @@ import reinforcement_test  # noqa: E402
 import serve_bounds_test  # noqa: E402
 import survival_test  # noqa: E402
 import watching_test  # noqa: E402
-import wire_test  # noqa: E402
+import compressed_communication_test  # noqa: E402
 from fault import Group  # noqa: E402
 from fault_injection import Skipped  # noqa: E402
 
@@ -31,7 +31,7 @@ SUITES = {"kills": ((kills_test.Kills, "sluice", ""),),
                        (survival_test.Slurm, "srun", ""), (survival_test.Torchrun, "torchrun", "")),
           "experts and recurrent layers": ((hybrid_test.Hybrid, "sluice", "lost_rank"),),
           "rollouts": ((reinforcement_test.Reinforcement, "sluice", "lost_rank|resumed|reward_that_fails|go(es)?_on_without"),),
-          "coded transfers": ((wire_test.Wire, "sluice", "lost_rank|resume|when_a_save_ends"),),
+          "coded transfers": ((compressed_communication_test.Wire, "sluice", "lost_rank|resume|when_a_save_ends"),),
           "slow ranks": ((watching_test.Watching, "sluice", ""),),
           "generate": ((model_commands_test.ModelCommands, "sluice", "generation_that_was_ended"),),
           "serve": ((serve_bounds_test.Ending, "sluice", ""), (serve_bounds_test.Bounds, "sluice", "leave|slow|without_an_end"))}
