@@ -18,6 +18,7 @@
 #include "cli/plan_serving.h"
 #include "cli/planning.h"
 #include "cli/slow_notice.h"
+#include "cost/model_flops.h"
 #include "cost/snapshot_cost.h"
 #include "graph/memory.h"
 #include "report/explain.h"
@@ -167,6 +168,15 @@ std::string memory_line(const graph::StepGraph& graph, const cost::CostModel& co
   return text("memory: ", gib, " GiB per device, on the fullest\n");
 }
 
+// The share of the devices' peak that the model needs, as a line; empty where no peak is known.
+std::string mfu_line(const Planning& planning, const session::BuiltStep& built) {
+  const cost::CostModel& cost = planning.planner.cost();
+  const std::optional<double> share =
+      cost::utilisation(cost::ModelFlops(cost.program(), cost.window()).of_plan(built.plan),
+                        built.graph.makespan_ns, planning.peak_flops_per_ns);
+  return share ? text("MFU: ", base::human_percent(*share), " of the data sheets' dense 16-bit FLOPs\n") : "";
+}
+
 void plan_one(Planning& planning, const PlanArguments& arguments) {
   const session::BuiltStep built = Steps(planning).next();
   const strategy::StepPlan& plan = built.plan;
@@ -175,7 +185,7 @@ void plan_one(Planning& planning, const PlanArguments& arguments) {
     std::cout << base::json_text(strategy::to_json(plan)) << "\n";
   } else {
     std::cout << report::plan_table(plan, built.graph.makespan_ns) << "\n"
-              << memory_line(built.graph, planning.planner.cost());
+              << memory_line(built.graph, planning.planner.cost()) << mfu_line(planning, built);
     if (planning.buddy_every) {
       const plan::Planner& planner = planning.planner;
       const cost::SnapshotCost snapshots = cost::snapshot_cost(planner.cost(), planner.options().world_size);

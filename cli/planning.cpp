@@ -5,6 +5,7 @@
 #include "cli/model_folder.h"
 #include "cli/number.h"
 #include "model/parameter_count.h"
+#include "strategy/device_peaks.h"
 
 namespace sluice::cli {
 
@@ -95,8 +96,11 @@ Planning planning_of(const session::PlanningOptions& options, const std::string&
   } else {
     log_counted(inputs.calibration.options.shape);
   }
-  return {session::make_planner(session::task_of(inputs, {.method = named})),
-          session::PhasedSampler(std::make_unique<corpus::Sampler>(inputs.sampler()))};
+  Planning planning{session::make_planner(session::task_of(inputs, {.method = named})),
+                    session::PhasedSampler(std::make_unique<corpus::Sampler>(inputs.sampler()))};
+  planning.peak_flops_per_ns =
+      strategy::peak_flops_per_ns(inputs.cluster, planning.planner.options().world_size);
+  return planning;
 }
 
 }  // namespace sluice::cli

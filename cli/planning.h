@@ -35,6 +35,8 @@ struct Planning {
     bool shares_prompts = false;
   };
   std::optional<Rollout> rollout = std::nullopt;
+  // Of all devices together, by data sheets (strategy/device_peaks.h); none: not known.
+  std::optional<double> peak_flops_per_ns = std::nullopt;
 };
 
 // With the inputs' strategies, or proposed ones where none are given.

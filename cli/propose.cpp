@@ -42,8 +42,8 @@ void run(const ProposeArguments& arguments) {
   made_from["max"] = arguments.most;
   made_from["max_cp"] = arguments.max_cp;
   made_from["fsdp"] = arguments.share;
-  const base::Json file =
-      session::strategies_to_json(session::propose_for_both(task), task.sample_batches, std::move(made_from));
+  const base::Json file = session::strategies_to_json(session::propose_for_both(task), task.sample_batches,
+                                                      task.cost, inputs.cluster, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {
     std::cout << base::json_text(file) << "\n";

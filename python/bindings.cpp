@@ -105,7 +105,7 @@ py::object propose(const session::PlanningOptions& options, const Array<int32_t>
                                   .max_cp = max_cp,
                                   .fsdp = share});
     return session::strategies_to_json(session::propose_for_both(task), task.sample_batches,
-                                       session::to_json(inputs));
+                                       task.cost, inputs.cluster, session::to_json(inputs));
   }));
 }
 

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cost/measured_passes.h"
 #include "report/run_summary.h"
+#include "strategy/device_peaks.h"
 #include "strategy/readable.h"
 #include "study/least_work.h"
 #include "study/rival_traits.h"
@@ -55,13 +56,18 @@ class Watched : public System {
   bool gathers_ = false;
 };
 
+std::optional<double> peak_of(const Scenario& scenario) {
+  return strategy::peak_flops_per_ns(scenario.inputs.cluster, scenario.inputs.world_size);
+}
+
 // Its steps under the second overlap.
 report::SystemRun measured_run(const Scenario& scenario, const SystemKind& kind) {
   SystemInputs inputs = scenario.inputs;
   inputs.cost = cost::with_measured_passes(inputs.cost);
   const std::unique_ptr<System> system = kind.make(inputs);
-  report::SystemRun run =
-      simulate(*system, scenario.batches, scenario.table, {.world_size = inputs.world_size}).run;
+  report::SystemRun run = simulate(*system, scenario.batches, scenario.table,
+                                   {.world_size = inputs.world_size, .peak_flops_per_ns = peak_of(scenario)})
+                              .run;
   run.configuration = system->configuration();
   return run;
 }
@@ -79,7 +85,8 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
                                      {.world_size = scenario.inputs.world_size,
                                       .timeline_steps = options.timeline_steps,
                                       .after_step = options.after_step,
-                                      .explains_wire = options.explains_wire});
+                                      .explains_wire = options.explains_wire,
+                                      .peak_flops_per_ns = peak_of(scenario)});
     result.run.steps = std::move(simulation.run.steps);
     result.timelines = std::move(simulation.timelines);
     result.wire = std::move(simulation.wire);
@@ -119,6 +126,7 @@ Json system_json(const SystemResult& result) {
                {"mean_step_ns_measured_gathers", measured_ns(result)},
                {"std_step_ns", summary.std_step_ns},
                {"tokens_per_s", std::llround(summary.tokens_per_s)},
+               {"mfu", summary.mfu ? Json(*summary.mfu) : Json()},
                {"peak_bytes", summary.peak_bytes},
                {"rank_time_ns", to_json(summary.shares)}};
   for (const report::ExplainedCompression& each : result.wire)
@@ -139,6 +147,7 @@ Json metrics_json(const std::string& system, const report::StepRecord& step) {
           {"gap_ppm", step.gap_ppm},
           {"peak_bytes", step.peak_bytes},
           {"tokens_per_s", static_cast<double>(step.tokens) / seconds},
+          {"mfu", step.mfu ? Json(*step.mfu) : Json()},
           {"rank_time_ns", to_json(step.shares)}};
 }
 
@@ -156,6 +165,7 @@ std::vector<std::string> table_row(const SystemResult& result, const SystemResul
           base::human_duration(summary.mean_step_ns),
           text("± ", base::human_duration(summary.std_step_ns)),
           base::human_count(std::llround(summary.tokens_per_s)),
+          summary.mfu ? base::human_percent(*summary.mfu) : "-",
           times(summary.mean_step_ns, report::summary_of(first.run).mean_step_ns),
           times(measured_ns(result), measured_ns(first)),
           times(summary.mean_step_ns, work_ns),
@@ -270,9 +280,9 @@ std::string metrics_lines(const std::vector<SystemResult>& results) {
 
 std::string comparison_table(const Scenario& scenario, const std::vector<SystemResult>& results) {
   const int64_t work_ns = mean_work_ns(scenario);
-  std::vector<std::vector<std::string>> rows = {{"system", "step", "", "tokens/s", "vs Sluice", "vs Sluice*",
-                                                 "vs work bound", "compute %", "lanes %", "bubble %",
-                                                 "pull, push %", "idle %", "GiB per device"}};
+  std::vector<std::vector<std::string>> rows = {{"system", "step", "", "tokens/s", "MFU", "vs Sluice",
+                                                 "vs Sluice*", "vs work bound", "compute %", "lanes %",
+                                                 "bubble %", "pull, push %", "idle %", "GiB per device"}};
   std::string notes;
   for (const SystemResult& result : results) {
     if (result.run.infeasible.empty()) {
@@ -287,7 +297,7 @@ std::string comparison_table(const Scenario& scenario, const std::vector<SystemR
     }
   }
   const std::string wire = report::compression_text(results.front().wire);
-  return text(base::table_text(rows, "lrrrrrrrrrrrr"), kColumns, verdict(results), notes, "\n",
+  return text(base::table_text(rows, "lrrrrrrrrrrrrr"), kColumns, verdict(results), notes, "\n",
               wire.empty() ? "" : text("\nStep ", results.front().run.steps.front().step, ": ", wire));
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/model_flops.h"
 #include "graph/build.h"
 #include "graph/fsdp_moves.h"
 #include "graph/memory.h"
@@ -49,7 +50,8 @@ void add_before(report::TimeShares& shares, const SystemStep& step, int64_t rank
 }
 
 report::StepRecord record_of(const corpus::Batch& batch, const SystemStep& step,
-                             const graph::StepGraph& graph, const cost::CostModel& cost) {
+                             const graph::StepGraph& graph, const cost::CostModel& cost,
+                             std::optional<double> peak_flops_per_ns) {
   report::StepRecord record;
   record.step = batch.step;
   record.tokens = batch.tokens;
@@ -57,6 +59,8 @@ report::StepRecord record_of(const corpus::Batch& batch, const SystemStep& step,
   record.strategy = strategy::to_text(step.plan.strategy());
   record.fallback = step.fallback;
   record.time_ns = step.before_ns + graph.makespan_ns;
+  record.mfu = cost::utilisation(cost::ModelFlops(cost.program(), cost.window()).of_plan(step.plan),
+                                 record.time_ns, peak_flops_per_ns);
   record.lower_bound_ns = step.plan.lower_bound_ns;
   record.gap_ppm = step.plan.gap_ppm();
   record.shares = report::time_shares(graph);
@@ -96,7 +100,7 @@ void simulate_step(System& system, const corpus::Batch& batch, const model::Para
   const graph::StepGraph graph =
       graph::build(step.plan, table, system.cost(), options.world_size, {.link_plans = &links});
   if (options.explains_wire && result.run.steps.empty()) result.wire = system.wire(step);
-  result.run.steps.push_back(record_of(batch, step, graph, system.cost()));
+  result.run.steps.push_back(record_of(batch, step, graph, system.cost(), options.peak_flops_per_ns));
   if (options.timeline_steps.contains(batch.step)) {
     result.timelines.push_back(timeline_of(step, graph, system.cost()));
   }

@@ -19,6 +19,7 @@ struct SimulationOptions {
   std::set<int64_t> timeline_steps;          // whose timelines are kept
   std::function<void()> after_step = [] {};  // for progress
   bool explains_wire = false;
+  std::optional<double> peak_flops_per_ns = {};  // of all devices together; none: no MFU
 };
 
 struct Simulation {

@@ -222,6 +222,8 @@ class Proposal:
     """That it uses."""
     tokens_per_s: int
     """Over the sample batches that it holds."""
+    mfu: float | None = None
+    """Model FLOPs utilisation over these batches: 0.4 for 40 % of what data sheets promise; None: not known."""
     mean_estimated_ns_measured_passes: int = 0
     """A step's mean where each pass that gathers parameters between nodes takes besides what FlexSP measured; 0: not
     known."""
@@ -277,6 +279,8 @@ class SimulatedStep:
     tokens_per_s: float
     rank_time_ns: dict[str, int]
     """Where the time of all ranks went; adds up to the ranks times the step."""
+    mfu: float | None = None
+    """Model FLOPs utilisation; None: the devices' peak is not known."""
     fallback: str | None = None
     """Why the plan is not the system's own planner's; None: it is."""
 
@@ -293,6 +297,8 @@ class SimulatedSystem:
     """Under the second overlap of docs/simulation.md, with what FlexSP measured for each micro-batch."""
     std_step_ns: int = 0
     tokens_per_s: int = 0
+    mfu: float | None = None
+    """Model FLOPs utilisation; None: the devices' peak is not known."""
     peak_bytes: int = 0
     rank_time_ns: dict[str, int] = dataclasses.field(default_factory=dict)
     """compute, cp_exchange, fsdp, pull_push, update, bubble, idle and strategy_switch: of all ranks over all steps."""

@@ -63,6 +63,7 @@ std::vector<Tile> tiles_of(const RunData& data) {
       {shown_duration(summary.mean_step_ns),
        text("a step, ± ", shown_duration(summary.std_step_ns), " over ", counted(summary.steps, "step"))},
       {base::human_count(static_cast<int64_t>(summary.tokens_per_s + 0.5)), "tokens/s"}};
+  if (summary.mfu) tiles.push_back({shown_percent(*summary.mfu), "MFU"});
   if (const size_t best = best_other(data); best > 0) {
     tiles.push_back(
         {shown_ratio(speed_up(own, data.systems[best]).mean), "the speed of " + data.systems[best].title});

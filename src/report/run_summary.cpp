@@ -131,10 +131,15 @@ SystemSummary summary_of(const SystemRun& run) {
   const auto count = static_cast<double>(run.steps.size());
   int64_t sum_ns = 0;
   int64_t tokens = 0;
+  double used = 0, known_ns = 0;  // MFU by time
   summary.least_step_ns = run.steps.front().time_ns;
   for (const StepRecord& step : run.steps) {
     sum_ns += step.time_ns;
     tokens += step.tokens;
+    if (step.mfu) {
+      used += *step.mfu * static_cast<double>(step.time_ns);
+      known_ns += static_cast<double>(step.time_ns);
+    }
     summary.least_step_ns = std::min(summary.least_step_ns, step.time_ns);
     summary.most_step_ns = std::max(summary.most_step_ns, step.time_ns);
     summary.peak_bytes = std::max(summary.peak_bytes, step.peak_bytes);
@@ -150,6 +155,7 @@ SystemSummary summary_of(const SystemRun& run) {
   summary.steps = static_cast<int64_t>(run.steps.size());
   summary.mean_step_ns = std::llround(mean_ns);
   summary.std_step_ns = std::llround(std::sqrt(squares / count));
+  if (known_ns > 0) summary.mfu = used / known_ns;
   if (sum_ns > 0) summary.tokens_per_s = static_cast<double>(tokens) / (static_cast<double>(sum_ns) / 1e9);
   return summary;
 }

@@ -17,6 +17,7 @@ struct SystemSummary {
   int64_t least_step_ns = 0;
   int64_t most_step_ns = 0;
   double tokens_per_s = 0;
+  std::optional<double> mfu;  // of the steps that have one
   TimeShares shares;  // of all steps that have them
   int64_t peak_bytes = 0;
   int64_t predicted_peak_bytes = 0;  // of measured steps; 0: none

@@ -68,6 +68,9 @@ constexpr Metric kMetrics[] = {
      "allocations for which that allocator had to give its cache back first; 0 on a CPU"},
     {"predicted_peak_bytes", &Step::predicted_peak_bytes, Kind::kBytes},
     {"tokens_per_s", &Step::tokens_per_s, Kind::kNumber, Fold::kOwn, "throughput/tokens_per_s"},
+    {"mfu", &Step::mfu, Kind::kNumber, Fold::kOwn, "throughput/mfu",
+     "model FLOPs utilisation: the FLOPs that the model needs, over what the devices' data sheets promise in "
+     "that time; null on devices without one, as CPUs are"},
     {"host_overhead_ms", &Step::host_overhead_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
      "neither inside nodes nor waiting"},
     {"restarts", &Step::restarts, Kind::kCount, Fold::kOwn, nullptr,

@@ -60,6 +60,7 @@ struct StepRecord {
   int64_t alloc_retries = 0;
   int64_t predicted_peak_bytes = 0;
   double tokens_per_s = 0;
+  std::optional<double> mfu;  // none: no peak of its devices is known
   int64_t host_overhead_ns = 0;
   int64_t restarts = 0;
   int64_t ranks = 0;

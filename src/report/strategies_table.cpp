@@ -45,6 +45,7 @@ std::vector<std::string> row_of(const Json& entry, const std::string& name) {
           shown<int64_t>(entry, kMean, name, duration),
           shown<int64_t>(entry, kMeasured, name, duration),
           shown<int64_t>(entry, "tokens_per_s", name, count),
+          shown<double>(entry, "mfu", name, base::human_percent),
           strategy::readable_text(strategy)};
 }
 
@@ -65,18 +66,24 @@ std::string strategies_table(const Json& file, const std::string& name) {
       text(human_count(static_cast<int64_t>(entries.size()), "strategy", "strategies"), ", context ",
            human_count(base::get_or<int64_t>(file, "context_length", 0, name)), " tokens\n");
   if (file.contains("inputs")) out += inputs_text(base::require<Json>(file, "inputs", name), name);
-  std::vector<std::vector<std::string>> rows = {
-      {"steps", "longest sequences", "GPUs", "max sequence length", "mean step", "as measured", "tokens/s", "strategy"}};
+  std::vector<std::vector<std::string>> rows = {{"steps", "longest sequences", "GPUs", "max sequence length",
+                                                 "mean step", "as measured", "tokens/s", "MFU", "strategy"}};
   for (const Json& entry : entries) rows.push_back(row_of(entry, name));
-  if (assumptions_differ(entries, name)) {
-    return out + base::table_text(rows, "rrrrrrrl") +
-           "mean step: gathers between nodes hide as the clock says; as measured: each pass that has some "
-           "takes "
-           "what FlexSP measured\n";
-  }
-  constexpr ptrdiff_t kMeasuredColumn = 5;
-  for (std::vector<std::string>& row : rows) row.erase(row.begin() + kMeasuredColumn);
-  return out + base::table_text(rows, "rrrrrrl");
+  std::string alignment = "rrrrrrrrl";
+  const auto leave_out = [&](size_t column) {
+    for (std::vector<std::string>& row : rows) row.erase(row.begin() + static_cast<ptrdiff_t>(column));
+    alignment.erase(column, 1);
+  };
+  constexpr size_t kMeasuredColumn = 5, kMfuColumn = 7;
+  // The last first.
+  if (std::ranges::none_of(entries, [](const Json& entry) { return entry.contains("mfu"); }))
+    leave_out(kMfuColumn);
+  const bool differ = assumptions_differ(entries, name);
+  if (!differ) leave_out(kMeasuredColumn);
+  return text(out, base::table_text(rows, alignment),
+              differ ? "mean step: gathers between nodes hide as the clock says; as measured: each pass that "
+                       "has some takes what FlexSP measured\n"
+                     : "");
 }
 
 }  // namespace sluice::report

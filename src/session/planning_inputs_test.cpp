@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "corpus/temporary_directory.h"
 #include "cost/analytic.h"
+#include "cost/model_flops.h"
 #include "session/sampling.h"
 #include "session/strategy_file.h"
 
@@ -195,17 +196,30 @@ TEST_F(PlanningInputsTest, StrategyFilesAreRefusedWithTheirLine) {
               HasSubstr("strategies[0]: key 'strategy' is missing"));
 }
 
-TEST(StrategiesToJson, ThroughputIsThatOfTheBatchesThatFit) {
+TEST_F(PlanningInputsTest, ThroughputIsThatOfTheBatchesThatFit) {
+  PlanningOptions given = options();
+  const PlanningInputs inputs = resolve_planning(given);
+  const cost::CostModel cost = inputs.cost();
   const plan::Proposal proposal{.strategy = strategy::parse_strategy("2x<2,1,1>", 4),
                                 .max_len_tokens = 500,
                                 .frequency = 0.5,
                                 .mean_estimated_ns = 2'000'000};
   const base::Json file =
-      strategies_to_json({proposal}, {{400, 200}, {300, 100}, {600, 1}}, {{"context_length", 600}});
+      strategies_to_json({proposal}, {{400, 200}, {300, 100}, {600, 1}}, cost,
+                         strategy::cluster_preset("a800x8", 1), {{"context_length", 600}});
   EXPECT_EQ(file.at("context_length"), 600);
   const base::Json& entry = file.at("strategies").at(0);
   EXPECT_EQ(entry.at("gpus"), 4);
   EXPECT_EQ(entry.at("tokens_per_s"), 250'000) << "1000 tokens in 2 steps of 2 ms";
+  const double flops =
+      cost::ModelFlops(cost.program(), cost.window()).of_sequences(std::vector<int64_t>{400, 200, 300, 100});
+  EXPECT_DOUBLE_EQ(entry.at("mfu"), flops / 4e6 / (4 * 312e3));
+  EXPECT_FALSE(strategies_to_json({proposal}, {{400, 200}}, cost, strategy::cluster_preset("local", 1),
+                                  {{"context_length", 600}})
+                   .at("strategies")
+                   .at(0)
+                   .contains("mfu"))
+      << "no data sheet";
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cost/model_flops.h"
+#include "strategy/device_peaks.h"
 
 namespace sluice::session {
 
@@ -68,6 +70,22 @@ int64_t tokens_per_s(const plan::Proposal& proposal,
              : static_cast<int64_t>(static_cast<double>(tokens) / (static_cast<double>(total_ns) / 1e9));
 }
 
+// Over the same batches; none without a peak.
+std::optional<double> mfu(const plan::Proposal& proposal,
+                          const std::vector<std::vector<int64_t>>& sample_batches,
+                          const cost::CostModel& cost, const strategy::Cluster& cluster) {
+  const cost::ModelFlops model(cost.program(), cost.window());
+  double flops = 0;
+  int64_t held = 0;
+  for (const std::vector<int64_t>& lengths : sample_batches) {
+    if (std::ranges::max(lengths) > proposal.max_len_tokens) continue;
+    flops += model.of_sequences(lengths);
+    ++held;
+  }
+  return cost::utilisation(flops, held * proposal.mean_estimated_ns,
+                           strategy::peak_flops_per_ns(cluster, proposal.strategy.ranks()));
+}
+
 }  // namespace
 
 std::vector<Strategy> strategies_from_json(const base::Json& json, const std::string& name, int world_size) {
@@ -124,7 +142,9 @@ int ranks_needed(const std::vector<std::string>& given) {
 }
 
 base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
-                              const std::vector<std::vector<int64_t>>& sample_batches, base::Json inputs) {
+                              const std::vector<std::vector<int64_t>>& sample_batches,
+                              const cost::CostModel& cost, const strategy::Cluster& cluster,
+                              base::Json inputs) {
   base::Json entries = base::Json::array();
   for (const plan::Proposal& proposal : proposals) {
     Json entry = {{"strategy", to_text(proposal.strategy)},
@@ -134,6 +154,7 @@ base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
                   {"mean_estimated_ns", proposal.mean_estimated_ns},
                   {"gpus", proposal.strategy.ranks()},
                   {"tokens_per_s", tokens_per_s(proposal, sample_batches)}};
+    if (const auto share = mfu(proposal, sample_batches, cost, cluster)) entry["mfu"] = *share;
     if (proposal.mean_measured_ns > 0) entry["mean_estimated_ns_measured_passes"] = proposal.mean_measured_ns;
     entries.push_back(std::move(entry));
   }

@@ -56,6 +56,13 @@ report::StepRecord without_ranks(report::StepRecord step) {
 
 namespace {
 
+// Behind the tokens a second of all ranks.
+std::string per_device(const report::StepRecord& step) {
+  if (step.ranks < 2) return "";
+  const double each = step.tokens_per_s / static_cast<double>(step.ranks);
+  return text(" (", base::human_count(std::llround(each)), " per device)");
+}
+
 // What a step that learns from rewards or preferences says beside the others; empty of any other.
 std::string of_learning(const report::StepRecord& step) {
   char words[256] = "";
@@ -175,8 +182,10 @@ void Reporter::write(const report::StepRecord& step) {
                 static_cast<long long>(step.step + 1), static_cast<long long>(config_.train.steps),
                 step.loss.value_or(0), step.grad_norm, report::milliseconds(step.time_ns),
                 report::milliseconds(step.predicted_ns), step.tokens_per_s);
+  const std::string mfu = step.mfu ? text("  MFU ", base::human_percent(*step.mfu)) : "";
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
-  base::log_info(text(numbers, of_learning(step), "  ", strategy::readable_text(step.strategy), eta));
+  base::log_info(text(numbers, per_device(step), mfu, of_learning(step), "  ",
+                      strategy::readable_text(step.strategy), eta));
   for (const std::string& line : report::completion_lines(step.completions)) base::log_info(line);
   tell_of_lost_model(step);
   show_to_prometheus(step);

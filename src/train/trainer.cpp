@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/config_file.h"
+#include "cost/model_flops.h"
 #include "graph/shared_cores.h"
 #include "layers/policy_loss.h"
 #include "learn/preferences.h"
@@ -22,6 +23,7 @@
 #include "run/step_trace.h"
 #include "run/text_groups.h"
 #include "session/sampling.h"
+#include "strategy/device_peaks.h"
 #include "survive/stop_signal.h"
 #include "train/device_choosing.h"
 #include "train/expert_rebalancer.h"
@@ -78,6 +80,8 @@ class Trainer::Impl {
   runtime::AdamW optimizer(int64_t step) const;
   int64_t predicted_ns(const run::PreparedStep& step) const;
   report::StepRecord record_of(const run::PreparedStep& step, const runtime::StepResult& result);
+  void tell_speed(const run::PreparedStep& step, std::chrono::nanoseconds time,
+                  report::StepRecord& record) const;
   void tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const;
   StepAgreement agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                       report::StepRecord& record);
@@ -107,7 +111,9 @@ class Trainer::Impl {
   std::optional<DeviceChoosing> devices_;
   std::optional<Validation> validation_;
   std::optional<run::Saver> saver_;
-  bool snapshot_beside_ = false;  // of the next step: one was begun
+  std::optional<cost::ModelFlops> model_flops_;
+  std::optional<double> peak_flops_per_ns_;  // of all ranks together
+  bool snapshot_beside_ = false;             // of the next step: one was begun
   // Where data stand in front of the step under way.
   std::optional<corpus::SamplerState> sampler_before_;
   base::Json rollout_before_;
@@ -156,6 +162,10 @@ void Trainer::Impl::run() {
   steps_ = step_source();
   reporter_.emplace(run_);
   straggler_monitor_.emplace(run_);
+  const cost::CostModel& cost = run_.planning().cost();
+  model_flops_.emplace(cost.program(), cost.window());
+  if (const auto each = strategy::peak_flops_per_ns(run_.device().name()))
+    peak_flops_per_ns_ = *each * run_.control().world_size();
   experts_.emplace(run_.planning(), run_.control());
   devices_.emplace(run_.planning(), run_.start().data(), run_.engine(), run_.control());
   validation_.emplace(run_, *stop_signal_, *reporter_, config().rl.rolls_out() ? generator_.get() : nullptr);
@@ -216,8 +226,7 @@ void Trainer::Impl::train_steps() {
     if (std::exchange(snapshot_beside_, false))
       record.snapshot_bytes = run_.snapshot_replicas()->sent_bytes();
     const StepAgreement agreement = agree(upcoming, result, record);
-    record.time_ns = std::chrono::nanoseconds(steady_clock::now() - begin - between).count();
-    record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
+    tell_speed(*step, steady_clock::now() - begin - between, record);
     const StragglerMonitor::Findings news =
         straggler_monitor_->observe(*step, result, agreement.rank_statuses, record);
     experts_->observe(record.step, result);
@@ -295,6 +304,13 @@ int64_t Trainer::Impl::predicted_ns(const run::PreparedStep& step) const {
 }
 
 // All that one rank knows of a step; agree() and the clock tell the rest.
+void Trainer::Impl::tell_speed(const run::PreparedStep& step, std::chrono::nanoseconds time,
+                               report::StepRecord& record) const {
+  record.time_ns = time.count();
+  record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
+  record.mfu = cost::utilisation(model_flops_->of_plan(step.plan), record.time_ns, peak_flops_per_ns_);
+}
+
 report::StepRecord Trainer::Impl::record_of(const run::PreparedStep& step,
                                             const runtime::StepResult& result) {
   report::StepRecord record = step.known;

@@ -139,7 +139,7 @@ class PlanningCommands(CommandTest):
 
     def test_a_proposal_is_a_table_for_people(self):
         table = self.done("propose", *self.inputs, "--max", 2)
-        self.assertRegex(table, r"steps +longest sequences +GPUs +max sequence length +mean step( +as measured)? +tokens/s +strategy")
+        self.assertRegex(table, r"steps +longest sequences +GPUs +max sequence length +mean step( +as measured)? +tokens/s +MFU +strategy")
         self.assertRegex(table, r"\d %  +[\d,]+( to [\d,]+)?  +16  +[\d,]+  .*cp\d")
         self.assertIn("tokens/s", self.done("inspect", self.strategies))
 
