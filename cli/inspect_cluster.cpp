@@ -36,7 +36,8 @@ void print_kernels(const cost::DeviceRates& device, const cost::Rates& rates) {
     std::cout << text("  attention, heads up to ", kernel.width, ": forward ", rate(kernel.forward), ", backward ",
                       rate(kernel.backward), "; ", kernel.name, ", ", kernel.source, "\n");
   }
-  std::cout << text("  host: ", rates.layer_overhead_ns / 1e3, " µs of each pass over a layer; ",
+  std::cout << text("  host: ", rates.layer_overhead_ns / 1e3, " µs of each pass over a layer, ",
+                    rates.ring_step_ns / 1e3, " µs at least of a step of ring attention in a layer's forward pass; ",
                     cost::host_rates().source, "\n");
   if (!device.collective_source.empty())
     std::cout << text("  collectives of TP: ", link(rates.collective), "; latency: ", device.collective_source, "\n");

@@ -182,7 +182,11 @@ def made():
                 **({"float8_speedup": rounded(float(float8) / float(row["tflops"]))} if float8 else {}),
                 "source": f"{share:.3f} of {row['tflops']} TFLOP/s, {row['source']}; the share from A800: {fits}"}
 
-    host = {"layer_pass_ns": pass_ns, "source": fits}
+    waves = sorted(float(row["ms_per_layer"]) for row in table("host.csv") if float(row["ms_per_layer"]) > 1)
+    # A wave's attention is started once in a forward pass, and its two gradients in a backward pass.
+    host = {"layer_pass_ns": pass_ns, "ring_step_ns": rounded(waves[len(waves) // 2] * 1e6 / 3),
+            "source": f"a layer's pass: {fits}; a step of a ring, a third of forward and backward pass: "
+                      f"{table('host.csv')[0]['source']}"}
     gather, scatter = collective("all_gather"), collective("reduce_scatter")
     nccl = {"latency_ns": rounded((gather[0] + scatter[0]) / 2),
             "bytes_per_ns": rounded((gather[1] + scatter[1]) / 2),

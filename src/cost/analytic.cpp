@@ -204,6 +204,7 @@ void take_device(const strategy::Cluster& cluster, Rates& rates) {
   if (cluster.supports_float8 && device.float8_speedup > 0) rates.float8_speedup = device.float8_speedup;
   rates.collective.latency_ns = std::max(rates.collective.latency_ns, device.collective.latency_ns);
   rates.layer_overhead_ns = host_rates().layer_pass_ns;
+  rates.ring_step_ns = host_rates().ring_step_ns;
 }
 
 }  // namespace
@@ -263,6 +264,7 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                              .intra = link_times(rates.intra_node),
                              .inter = link_times(rates.inter_node),
                              .host = link_times(rates.host),
+                             .ring_step_ns = std::llround(rates.ring_step_ns),
                              .update_ps_per_element = std::llround(rates.update_ns_per_element * 1000),
                              .code_ps_per_element = std::llround(rates.code_ns_per_element * 1000),
                              .memory = {.device_bytes = memory.device_bytes,

@@ -45,6 +45,7 @@ struct Rates {
   double int8_speedup = 1.4;
   double float8_speedup = 1;
   double layer_overhead_ns = 50e3;  // of each pass over a layer, whatever the tokens
+  double ring_step_ns = 0;          // at least, of a step of ring attention in a layer's forward pass
   double decode_overhead_ns = 0;    // of one that generates a token; 0: as of any other
   strategy::LinkSpeed collective{.bytes_per_ns = 1, .latency_ns = 50e3};  // of a TP group; bytes of a rank
   strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};

@@ -422,6 +422,7 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
                {"update_ps_per_element", options.update_ps_per_element},
                {"code_ps_per_element", options.code_ps_per_element},
                {"gpus_per_node", options.topology.node_ranks()}});
+  if (options.ring_step_ns > 0) json["ring_step_ns"] = options.ring_step_ns;
   if (options.topology.nic_ranks() > 1) json["gpus_per_nic"] = options.topology.nic_ranks();
   for (size_t i = 0; i < options.beyond.size(); ++i) {
     json["groups"].push_back(
@@ -454,6 +455,7 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   if (links.has("host")) options.host = links.link("host");
   options.memory = memory_from_json(reader.object("memory"));
   options.update_ps_per_element = reader.integer("update_ps_per_element", 0, kMostNs);
+  if (reader.has("ring_step_ns")) options.ring_step_ns = reader.integer("ring_step_ns", 0, kMostNs);
   if (reader.has("code_ps_per_element"))
     options.code_ps_per_element = reader.integer("code_ps_per_element", 0, kMostNs);
   read_topology(json, name, options);

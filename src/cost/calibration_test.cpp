@@ -78,6 +78,20 @@ TEST(Calibration, SharedAdaptersAreKept) {
   EXPECT_EQ(to_json(calibration, {}, 1).at("gpus_per_nic"), 2);
 }
 
+TEST(Calibration, HostsTimeOfARingStepIsKept) {
+  Json json = small_json();
+  EXPECT_FALSE(json.contains("ring_step_ns")) << "only where the host needs some";
+  EXPECT_EQ(calibration_from_json(json, "file").options.ring_step_ns, 0);
+  json["ring_step_ns"] = 773'000;
+  const Calibration calibration = calibration_from_json(json, "file");
+  EXPECT_EQ(calibration.options.ring_step_ns, 773'000);
+  EXPECT_EQ(to_json(calibration, {}, 1).at("ring_step_ns"), 773'000);
+  for (const Json& wrong : {Json(-1), Json(1.5), Json((int64_t{1} << 44) + 1), Json("fast")}) {
+    json["ring_step_ns"] = wrong;
+    EXPECT_THROW(calibration_from_json(json, "file"), base::InputError) << wrong;
+  }
+}
+
 TEST(Calibration, LargerGroupsOfNodesAreKept) {
   Json json = small_json();
   EXPECT_FALSE(json.contains("groups"));

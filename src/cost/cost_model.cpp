@@ -401,6 +401,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
   return {.link = options().link(level),
           .layers = blocks_of_run.size() - counts.windowed - counts.recurrent +
                     (counts.recurrent > 0 ? doubly_mixed(program(), blocks_of_run) : 0),
+          .host_ns = blocks * options().ring_step_ns,
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * sharers,
           .made_per_token = keys_made_again(scheme, kind, run),
           .a = times.a,

@@ -124,6 +124,7 @@ class CostModel {
     LinkTimes inter;                    // between nodes, of one network adapter
     std::vector<LinkTimes> beyond;      // likewise between larger groups of nodes, by size of these
     LinkTimes host{0, 10'000'000'000};  // a rank's copies to or from host memory
+    int64_t ring_step_ns = 0;           // what the host needs for a ring's step in a layer's forward pass
     int64_t update_ps_per_element = 0;  // optimiser step, picoseconds an owned element
     int64_t code_ps_per_element = 0;    // a number written in 8 bits, and one read
     MemoryModel memory;

@@ -114,6 +114,27 @@ TEST(CostModel, RingsCostWhatAttentionDoesNotHide) {
   EXPECT_EQ(forward.exposed_ns(lane, 1), 0);
 }
 
+// 20,000 ns of the host for a step in a layer's forward pass, twice that in its backward pass.
+TEST(CostModel, RingStepTakesTheHostsTimeAtLeast) {
+  CostModel::Options options = tiny_options();
+  options.ring_step_ns = 20'000;
+  const CostModel cost(options);
+  const Scheme scheme{.cp = 4};
+  const base::Interval part{1, 4};
+  const Work lane = Work::of_lane(25, 100, 4);
+  const RingTimes forward = cost.ring_times(scheme, CellKind::kForward, part, 0);
+  EXPECT_EQ(forward.exposed_ns(lane, 4), 3 * 3 * 20'000 - 2812) << "a transfer takes 6,410 ns";
+  const RingTimes backward = cost.ring_times(scheme, CellKind::kBackwardInput, part, 0);
+  EXPECT_EQ(backward.exposed_ns(lane, 4), 3 * 3 * 40'000 - 5625);
+  EXPECT_EQ(forward.exposed_ns(lane, 1), 0) << "one lane has no ring";
+  // Attention of 0.5 · 10,000² ns hides both.
+  EXPECT_EQ(forward.exposed_ns(Work::of_lane(10'000, 40'000, 4), 4), 0);
+  // A transfer that takes longer than the host decides alone.
+  const Work longer = Work::of_lane(100, 400, 4);
+  const RingTimes without = CostModel(tiny_options()).ring_times(scheme, CellKind::kForward, part, 0);
+  EXPECT_EQ(forward.exposed_ns(longer, 4), without.exposed_ns(longer, 4));
+}
+
 // Narrow rows of 24 elements go round, and 75 foreign tokens' keys and values are made of them in each layer.
 TEST(CostModel, NarrowRowsCostWhatIsMadeOfThem) {
   CostModel::Options options = tiny_options();
@@ -216,6 +237,10 @@ TEST(CostModel, RingsOfLayersWithAWindowMoveWhatIsSeen) {
   windows.layers = 0;
   const int64_t hidden = 475 / 2 * 2 * 3 / 4;
   EXPECT_NEAR(windows.exposed_ns(lane, 4), 2 * (2 * 10 + 256 * 20) - hidden, 2);
+  // The host starts two steps, too.
+  RingTimes slow = windows;
+  slow.host_ns = 9000;
+  EXPECT_NEAR(slow.exposed_ns(lane, 4), 2 * (2 * 9000) - hidden, 2);
   // Never more than without windows.
   windows.window = 1000;
   const Work wide = Work::of_lane(25, 100, 4, 1000);

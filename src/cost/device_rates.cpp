@@ -62,6 +62,7 @@ const std::vector<DeviceRates>& device_rates() {
 
 const HostRates& host_rates() {
   static const HostRates host{.layer_pass_ns = number(file().at("host"), "layer_pass_ns"),
+                              .ring_step_ns = number(file().at("host"), "ring_step_ns"),
                               .source = source_of(file().at("host"))};
   return host;
 }

@@ -37,6 +37,7 @@ struct DeviceRates {
 // What the host of a GPU needs, whatever the tokens.
 struct HostRates {
   double layer_pass_ns = 0;  // of a pass over a layer
+  double ring_step_ns = 0;   // of a step of ring attention in a layer's forward pass; twice in its backward
   std::string source;
 };
 

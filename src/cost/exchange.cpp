@@ -216,6 +216,7 @@ ExchangeTimes Exchanges::times_of(const Times& times, const LanePlace& place, in
   const auto ring = [&](const LinkTimes& link, int64_t bytes_per_token) {
     return RingTimes{.link = link,
                      .layers = single.layers,
+                     .host_ns = single.host_ns,
                      .bytes_per_token = bytes_per_token,
                      .a = uneven(single.a, slowest),
                      .windowed_layers = single.windowed_layers,
@@ -261,8 +262,8 @@ int64_t Exchanges::travelling_ns(const Stage& stage, bool forward, const Work& s
                       : std::max({2 * keys, keys + queries, gradients + keys});
   };
   const int64_t bytes = moved(forward) + (!forward && times.blocks == 3 ? moved(true) : 0);
-  const int64_t step_ns =
-      ring.link.of_bytes(bytes * (place.in_node() ? 1 : sharers_) * shared.tokens) * ring.layers;
+  const int64_t moved_ns = ring.link.of_bytes(bytes * (place.in_node() ? 1 : sharers_) * shared.tokens);
+  const int64_t step_ns = std::max(ring.host_ns, moved_ns) * ring.layers;
   const Wide attention = Wide{ring.a} * shared.squares;
   const int steps = balanced ? lanes / 2 : lanes - 1;
   const Wide in_step = divide((balanced ? 2 : 1) * attention, lanes);

@@ -29,8 +29,9 @@ int64_t RingTimes::exposed_in_windows_ns(const Work& shared, int lanes) const {
   const Wide seen = 2 * Wide{lanes} * (2 * Wide{window} * shared.tokens - shared.windowed) / window;
   const auto tokens = static_cast<int64_t>(std::clamp<Wide>(seen, 0, most));
   const int64_t steps = std::min<int64_t>(lanes - 1, 2 * divide_up(tokens, shared.tokens));
-  const int64_t step_ns = link.of_bytes(bytes_per_token * tokens) + link.latency_ns * (steps - 1);
-  return exposed_beside(Wide{windowed_layers} * step_ns, Wide{a_windowed} * shared.windowed, /*made=*/0,
+  const int64_t steps_ns = std::max(
+      host_ns * steps, link.of_bytes(bytes_per_token * tokens) + link.latency_ns * (steps - 1));
+  return exposed_beside(Wide{windowed_layers} * steps_ns, Wide{a_windowed} * shared.windowed, /*made=*/0,
                         lanes);
 }
 
@@ -43,7 +44,8 @@ int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
 }
 
 Wide RingTimes::step_ns(const Work& shared) const {
-  return Wide{layers} * link.of_bytes(bytes_per_token * shared.tokens) << Quadratic::kFractionBits;
+  const int64_t step_ns = std::max(host_ns, link.of_bytes(bytes_per_token * shared.tokens));
+  return Wide{layers} * step_ns << Quadratic::kFractionBits;
 }
 
 // Keys and values that are made again of what comes are so in every step but the first.

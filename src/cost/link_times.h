@@ -18,7 +18,8 @@ struct LinkTimes {
 // What ring attention adds to a cell of a micro-batch that is tied over k lanes (causal cutting gives every
 // lane the same attention in every step). In each of k − 1 steps a lane passes a block of keys and values on
 // to its neighbour while it attends to the block before; the backward pass moves their gradients as well.
-// Layer by layer the longer of the two counts, so beside its work the cell takes
+// Layer by layer the longer of the two counts, or what the host needs to start both; so beside its work the
+// cell takes
 //   (k − 1) · max(0, layers · step − attention ÷ k).
 // Where what goes round is narrower than keys and values, lanes make these of it again, which hides transfers
 // and takes its time.
@@ -28,6 +29,7 @@ struct LinkTimes {
 struct RingTimes {
   LinkTimes link;               // between neighbouring lanes
   int64_t layers = 0;           // 0: nothing moves
+  int64_t host_ns = 0;          // that the host needs at least for a step of a layer
   int64_t bytes_per_token = 0;  // that a lane passes on in a step of a layer
   int64_t made_per_token = 0;   // keys and values of all layers again, of a token that comes: as Quadratic::b
   int64_t a = 0;                // of attention in these layers: Quadratic::a

@@ -302,7 +302,7 @@ class PlanningCommands(CommandTest):
     def test_inspect_says_who_measured_a_rate(self):
         printed = self.done("inspect", "h100x8", "a800x8", "l40sx8", "local", "a800-7b", "h100-7b")
         for expected in ("h100x8: cluster preset, 8 devices", "FlashAttention-3 (arXiv 2407.08608)", "FlashAttention-2 (arXiv 2307.08691)",
-                         "stas00/ml-engineering", "hao-ai-lab/DistCA", "assumed, half of the data sheet", "assumed of a core",
+                         "stas00/ml-engineering", "hao-ai-lab/DistCA", "OpenPipe/ART issue 854", "assumed, half of the data sheet", "assumed of a core",
                          "a800-7b: calibration, nodes of eight A800", "h100-7b: calibration, nodes of eight H100"):
             self.assertIn(expected, printed)
         self.refused(2, "h100x9 does not exist", "inspect", "h100x9")
