@@ -279,8 +279,25 @@ int64_t MemoryCost::attention_bytes_per_token() const {
   return divide_up(options().memory.attention_bytes_per_token, scheme_.tp);
 }
 
+// The most that an operation has at work, a token, when TP cuts it.
+int64_t MemoryCost::most_transient_bytes(int tp) const {
+  int64_t most = 0;
+  for (const auto& kind : program().kinds())
+    most = std::max(most, kind->bytes({tp}, options().memory.element_bytes).transient());
+  return most;
+}
+
+// The memory model's figure is that of the TP degree that takes most, mostly of one rank.
+int64_t MemoryCost::plain_transient_bytes_per_token() const {
+  const int64_t given = options().memory.transient_bytes_per_token;
+  if (scheme_.tp == 1) return std::max(given, attention_bytes_per_token());
+  const int64_t of_one = most_transient_bytes(1), own = most_transient_bytes(scheme_.tp);
+  const int64_t cut = given - std::max<int64_t>(0, of_one - own);
+  return std::max({std::min(given, own), cut, attention_bytes_per_token()});
+}
+
 int64_t MemoryCost::transient_bytes_per_token() const {
-  const int64_t plain = std::max(options().memory.transient_bytes_per_token, attention_bytes_per_token());
+  const int64_t plain = plain_transient_bytes_per_token();
   int64_t most = 0;
   const int64_t narrow = narrow_product_bytes(1) - narrow_product_bytes(0);
   for_each_kind_of_block(program().blocks(), [&](int64_t position) {

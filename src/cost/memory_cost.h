@@ -91,6 +91,8 @@ class MemoryCost {
   int64_t dropped_bytes_per_token(int64_t position) const;           // behind its forward
   int64_t host_bytes_per_token() const;                              // fullest stage
   int64_t transient_bytes_per_token() const;                         // that credits leave room for
+  int64_t plain_transient_bytes_per_token() const;  // of these, without rings and what is made again
+  int64_t most_transient_bytes(int tp) const;
   int64_t attention_bytes_per_token() const;                         // of kernels, in a backward
   int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;  // a token's, beside other backwards'
   int64_t head_working_bytes(int64_t tokens, int64_t loss_tokens) const;

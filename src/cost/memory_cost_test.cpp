@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/analytic.h"
 #include "cost/link_buffers.h"
 #include "cost/test_model.h"
 #include "model/tuning.h"
@@ -199,6 +200,24 @@ TEST(MemoryCost, NarrowMastersSaveTheirHalfAndTheCopies) {
   options.memory.layer_parameters = 7;
   options.memory.master_bytes = 0;
   EXPECT_FALSE(options.memory.narrow_masters()) << "bytes that were published";
+}
+
+// A figure that is the largest of all TP degrees is not that of the others.
+TEST(MemoryCost, TransientsAreThoseOfTheTpDegree) {
+  const strategy::Cluster cluster = strategy::cluster_preset("h100x8", 1);
+  const auto options_of = [&](const std::vector<int>& degrees) {
+    return analytic_options(model::named_shape("llama-7b"), rates_of(cluster),
+                            {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2}, degrees, 8);
+  };
+  CostModel::Options all = options_of({1, 2, 4, 8});
+  const auto bytes = [](const CostModel::Options& options, int tp) {
+    return MemoryCost(CostModel(options), {.tp = tp}).bytes_of(1);
+  };
+  for (const int tp : {1, 2, 4, 8}) EXPECT_EQ(bytes(all, tp), bytes(options_of({tp}), tp)) << tp;
+  // What a system has at work besides comes on top.
+  CostModel::Options more = all;
+  more.memory.transient_bytes_per_token += 1000;
+  for (const int tp : {1, 2, 4, 8}) EXPECT_EQ(bytes(more, tp), bytes(all, tp) + 1000) << tp;
 }
 
 }  // namespace
