@@ -164,5 +164,23 @@ TEST(TravelWorkingBytes, LeaveOutGateAndUpWhereTheLaneHasRoomForAll) {
   EXPECT_EQ(working(CellKind::kForward, 999, 1000), working(CellKind::kForward, 999, 1000, true));
 }
 
+// The first wave's visits have room where all together have not: then only the last one, beside which no other
+// comes, makes gate and up again.
+TEST(TravelWorkingBytes, GateAndUpAreMadeBehindTheRoomForVisits) {
+  const int64_t most = 2048, rows = 2 * most;
+  const auto backward = [&](int64_t tokens, bool keeps) {
+    return working(CellKind::kBackward, tokens, rows, keeps);
+  };
+  const int64_t tokens = rows - 1;
+  const int64_t gate_up = 2 * 2 * 1024 * most, coming = 2 * 2 * 4096 * (most + most / 2);
+  const int64_t leaving = 2 * 4096 * (most + most / 2);
+  EXPECT_EQ(backward(tokens, false) - backward(tokens, true), std::min(gate_up, coming - leaving));
+  // No room for the first wave's either.
+  EXPECT_EQ(backward(most - 1, true), backward(most - 1, false));
+  // Three waves: one between others may lie behind the room.
+  EXPECT_EQ(working(CellKind::kBackward, 3 * most - 1, 3 * most, true),
+            working(CellKind::kBackward, 3 * most - 1, 3 * most));
+}
+
 }  // namespace
 }  // namespace sluice::cost

@@ -127,6 +127,7 @@ EXPERTS = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 128
 SMALL_VOCABULARY, MIDDLE_VOCABULARY, LARGE_VOCABULARY = ({"model__vocab": vocab} for vocab in (512, 16_384, 65_536))
 SMALL_HEAD = {"vocab_size": 512}
 FOUR_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 4}
+TWO_CHUNKS = {"data__tokens_per_step": 4096}
 FOUR_WAVES = {"data__tokens_per_step": 8192}
 BFLOAT16 = {"train__dtype": "bfloat16"}
 MOST = 1.05  # predicted over measured
@@ -161,6 +162,9 @@ PROVED = {
     "travelling rows of narrow experts": ("<1,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD | {"moe_intermediate_size": 64}}),
     "travelling rows that are coded": ("<1,1,2,2,2>", {"link__push": "int8", "link__pull": "int8-difference",
                                                        "model": EXPERTS | SMALL_HEAD | FOUR_EXPERTS}),
+    "two chunks of rows": ("<1,1,2,2,2>", TWO_CHUNKS | {"model": EXPERTS | SMALL_HEAD}),
+    "two chunks of rows of two experts": ("<1,1,2,2,2>", TWO_CHUNKS | {"model": EXPERTS | SMALL_HEAD | FOUR_EXPERTS}),
+    "two chunks of rows in bfloat16": ("<1,1,2,2,2>", TWO_CHUNKS | BFLOAT16 | {"model": EXPERTS | SMALL_HEAD}),
     "four waves of rows": ("<1,1,2,2,2>", FOUR_WAVES | {"model": EXPERTS | SMALL_HEAD | FOUR_EXPERTS}),
     "four waves of rows in bfloat16": ("<1,1,2,2,2>", FOUR_WAVES | BFLOAT16 | {"model": EXPERTS | SMALL_HEAD}),
     "travelling rows and tensor parallel": ("<2,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD}),
