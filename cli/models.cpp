@@ -30,7 +30,8 @@ void print_models(const ModelsArguments& options) {
   std::vector<std::vector<std::string>> rows = {
       {"model_type", "family", "trains", "LoRA", "generates", "plans", "missing"}};
   for (const model::FamilyRow& row : model::family_rows())
-    rows.push_back({row.model_type, row.title, "yes", row.lora ? "yes" : "no", "yes", "yes", row.missing});
+    rows.push_back({row.model_type, row.title, "yes", row.lora ? "yes" : "no", row.generates ? "yes" : "no",
+                    "yes", row.missing});
   std::cout
       << base::table_text(rows, "lllllll")
       << "other model_types plan where the costs of all their keys are known; `sluice inspect FOLDER` says "

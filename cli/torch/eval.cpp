@@ -210,6 +210,7 @@ void label(corpus::Blend& blend, const EvalArguments& options, const model::Shap
   if (!labelled) {
     corpus::LabelRule none{.form = corpus::LabelForm::kNone,
                            .of_tokens = shape.head.kind == model::HeadKind::kTokens,
+                           .row = session::label_row(shape.head),
                            .names = {}};
     rule = std::make_shared<const corpus::LabelRule>(std::move(none));
   }

@@ -6,10 +6,11 @@
 namespace sluice::checkpoint {
 namespace {
 
-constexpr std::string_view kTrunk = "model.", kHead = "lm_head.";
+constexpr std::string_view kTrunk = "model.", kHead = "lm_head.", kBert = "bert.";
 // Since transformers 5, and before.
-constexpr std::array<std::string_view, 3> kTrunks = {kTrunk, "model.language_model.",
-                                                     "language_model.model."};
+// The last: of transformers' classes without a head, which name their tensors from within.
+constexpr std::array<std::string_view, 4> kTrunks = {kTrunk, "model.language_model.", "language_model.model.",
+                                                     ""};
 constexpr std::array<std::string_view, 3> kHeads = {kHead, "language_model.lm_head.",
                                                     "model.language_model.lm_head."};
 
@@ -49,7 +50,7 @@ model::HuggingFaceTensor stack_of(const model::Bucket& bucket, const model::Para
 std::string FileNames::of(const std::string& name) const {
   if (name.starts_with(kTrunk)) return trunk + name.substr(kTrunk.size());
   if (name.starts_with(kHead)) return head + name.substr(kHead.size());
-  return name;
+  return trunk.empty() && name.starts_with(kBert) ? name.substr(kBert.size()) : name;
 }
 
 std::vector<model::HuggingFaceTensor> FileNames::tensors(const model::Bucket& bucket,
@@ -84,8 +85,12 @@ void find_stacks(const model::ParameterTable& table, const ShapeOf& shape_of, Fi
 
 FileNames find_names(const model::ParameterTable& table, const ShapeOf& shape_of) {
   FileNames names;
+  const std::string embedding =
+      model::hugging_face_tensors(table.embedding(), table.embedding().parameters.front()).front().name;
   for (const std::string_view trunk : kTrunks) {
-    if (shape_of(std::string(trunk) + "embed_tokens.weight") != nullptr) {
+    if (embedding.starts_with(kBert) && shape_of(embedding.substr(kBert.size())) != nullptr) names.trunk = "";
+    if (!embedding.starts_with(kTrunk)) break;
+    if (shape_of(std::string(trunk) + embedding.substr(kTrunk.size())) != nullptr) {
       names.trunk = trunk;
       break;
     }

@@ -22,7 +22,7 @@ struct FileNames {
   std::vector<model::HuggingFaceTensor> tensors(const model::Bucket& bucket,
                                                 const model::Parameter& parameter) const;
   // Whether the model is a part of a larger one.
-  bool inside() const { return trunk != FileNames{}.trunk; }
+  bool inside() const { return trunk != FileNames{}.trunk && !trunk.empty(); }
   bool operator==(const FileNames&) const = default;
 };
 

@@ -16,6 +16,7 @@
 #include "checkpoint/exported_config.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/peft_names.h"
+#include "model/tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -274,9 +275,10 @@ std::unique_ptr<SafetensorsFile> write_companions(const fs::path& folder,
 
 namespace {
 
-// sentence-transformers asks this of a folder beside transformers' files: the last token's row, made one
-// long.
+// sentence-transformers asks this of a folder beside transformers' files: what stands for a text, and that it
+// is made one long.
 void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
+  const model::Pooling pooling = shape.head.pooling;
   const auto module = [](int64_t index, const char* path, const char* type) {
     return base::Json{{"idx", index},
                       {"name", text(index)},
@@ -288,14 +290,15 @@ void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
   base::write_json(folder / "modules.json",
                    base::Json::array({module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling"),
                                       module(2, "2_Normalize", "Normalize")}));
-  base::write_json(folder / "1_Pooling" / "config.json", {{"word_embedding_dimension", shape.hidden},
-                                                          {"pooling_mode_cls_token", false},
-                                                          {"pooling_mode_mean_tokens", false},
-                                                          {"pooling_mode_max_tokens", false},
-                                                          {"pooling_mode_mean_sqrt_len_tokens", false},
-                                                          {"pooling_mode_weightedmean_tokens", false},
-                                                          {"pooling_mode_lasttoken", true},
-                                                          {"include_prompt", true}});
+  base::write_json(folder / "1_Pooling" / "config.json",
+                   {{"word_embedding_dimension", shape.hidden},
+                    {"pooling_mode_cls_token", pooling == model::Pooling::kCls},
+                    {"pooling_mode_mean_tokens", pooling == model::Pooling::kMean},
+                    {"pooling_mode_max_tokens", false},
+                    {"pooling_mode_mean_sqrt_len_tokens", false},
+                    {"pooling_mode_weightedmean_tokens", false},
+                    {"pooling_mode_lasttoken", pooling == model::Pooling::kLast},
+                    {"include_prompt", true}});
   base::write_json(folder / "config_sentence_transformers.json", {{"similarity_fn_name", "cosine"}});
 }
 
@@ -333,9 +336,18 @@ const char* task_of(const model::HeadStyle& head) {
   return "FEATURE_EXTRACTION";
 }
 
-// The modules that are trained whole beside the adapters.
-base::Json modules_to_save(const model::HeadStyle& head) {
-  return head.numbers > 0 ? base::Json::array({"score"}) : base::Json();
+// The modules that are trained whole beside the adapters: "score".
+base::Json modules_to_save(const model::ParameterTable& table) {
+  std::vector<std::string> modules;
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      if (!model::is_of_numbers(parameter)) continue;
+      const std::string& tensor = parameter.tensors.front();
+      const std::string module = tensor.substr(0, tensor.find('.'));
+      if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
+    }
+  }
+  return modules.empty() ? base::Json() : base::Json(modules);
 }
 
 // In a multimodal model those of its text alone, by a pattern: other parts have some of the same names.
@@ -366,7 +378,7 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                  .prefix = "base_model.model."});
   base::Json config = {{"peft_type", "LORA"},
                        {"task_type", task_of(table.shape.head)},
-                       {"modules_to_save", modules_to_save(table.shape.head)},
+                       {"modules_to_save", modules_to_save(table)},
                        {"base_model_name_or_path", base},
                        {"r", lora.rank},
                        {"lora_alpha", lora.alpha},

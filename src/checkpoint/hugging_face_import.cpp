@@ -3,6 +3,7 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
+#include "model/sentence_modules.h"
 #include "model/wrapped.h"
 
 namespace sluice::checkpoint {
@@ -18,7 +19,7 @@ Json read_config(const fs::path& folder) {
   if (!fs::exists(folder / "config.json", ignored)) {
     throw InputError(text(folder.string(), " has no config.json: name a Hugging Face model folder"));
   }
-  return base::read_python_json(folder / "config.json");
+  return model::folder_config(folder);
 }
 
 TensorHints hints_of(const Json& whole, const std::string& name) {
@@ -50,11 +51,14 @@ HuggingFaceModel::HuggingFaceModel(const fs::path& folder)
           model::parameter_table(model::shape_from_hugging_face(config_, (folder / "config.json").string())),
           hints_of(config_, (folder / "config.json").string())) {}
 
+// Exports name tensors as classes with heads do, wherever a folder's are named from within.
 FolderRecord HuggingFaceModel::record() const {
+  FileNames names = weights_.names();
+  if (names.trunk.empty()) names.trunk = FileNames{}.trunk;
   return {.origin = fs::absolute(folder()).lexically_normal().string(),
           .type = weights_.type(),
           .types = weights_.other_types(),
-          .names = weights_.names(),
+          .names = std::move(names),
           .tied_head = weights_.tied_head(),
           .quantised = weights_.quantised()};
 }

@@ -273,6 +273,14 @@ bool TensorFolder::is_carried(const std::string& name) const {
   return layer >= table_.shape.layers && layer < table_.shape.layers + hints_.further_layers;
 }
 
+// An encoder's files often end in what predicts masked tokens, or in a pooler that its embeddings do without.
+bool TensorFolder::is_of_another_head(const std::string& name) const {
+  if (table_.shape.causal) return false;
+  constexpr std::string_view kHeads[] = {"cls.", "head.", "decoder.", "pooler.", "bert.pooler."};
+  return name.ends_with("embeddings.position_ids") ||
+         std::ranges::any_of(kHeads, [&](std::string_view head) { return name.starts_with(head); });
+}
+
 // What the files hold beside the model's own tensors.
 void TensorFolder::sort_others() {
   std::set<std::string_view> known;
@@ -291,6 +299,8 @@ void TensorFolder::sort_others() {
       if (table_.shape.ties_head() && tensor.name == names_.head + "weight") {
         require_tied(look_for(tensor.name));
         tied_head_ = true;
+      } else if (is_of_another_head(tensor.name)) {
+        continue;
       } else if (is_carried(tensor.name)) {
         carried_.push_back({file.get(), &tensor});
       } else {
@@ -360,6 +370,16 @@ void TensorFolder::read(const Source& source, const model::HuggingFaceTensor& te
   });
 }
 
+// A head that a run gives the model has values of its own, where the files have none of its name and shape.
+std::optional<TensorFolder::Source> TensorFolder::source_of(const model::Parameter& parameter,
+                                                            const model::HuggingFaceTensor& tensor) const {
+  if (!model::is_of_numbers(parameter)) return sources_.at(tensor.name);
+  const Source other = look_for(tensor.name);
+  const bool fits = other.tensor != nullptr && other.tensor->shape == tensor.shape &&
+                    size_of(other.tensor->type) > 0 && other.tensor->type != TensorType::kFloat64;
+  return fits ? std::optional(other) : std::nullopt;
+}
+
 void TensorFolder::read(const model::Bucket& bucket, Interval interval, float* values) const {
   for (const model::Parameter& parameter : bucket.parameters) {
     const Interval all{parameter.offset, parameter.offset + parameter.size()};
@@ -369,12 +389,9 @@ void TensorFolder::read(const model::Bucket& bucket, Interval interval, float* v
       const Interval whole{begin, begin + tensor.rows * parameter.columns};
       const Interval common = base::intersect(whole, interval);
       if (common.empty()) continue;
-      const auto found = sources_.find(tensor.name);
-      // A head that a run gives the model has values of its own.
-      if (model::is_of_numbers(parameter) &&
-          (found == sources_.end() || found->second.tensor->shape != tensor.shape))
-        continue;
-      const Source& source = sources_.at(tensor.name);
+      const std::optional<Source> found = source_of(parameter, tensor);
+      if (!found) continue;
+      const Source& source = *found;
       const Interval inside{common.begin - begin, common.end - begin};
       float* to = values + (common.begin - interval.begin);
       read(source, tensor, inside, to);

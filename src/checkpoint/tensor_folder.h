@@ -81,8 +81,11 @@ class TensorFolder {
   void locate_tensors();
   void sort_others();
   bool is_carried(const std::string& name) const;
+  bool is_of_another_head(const std::string& name) const;
   void require_tied(const Source& head) const;
   Source look_for(const std::string& name) const;
+  std::optional<Source> source_of(const model::Parameter& parameter,
+                                  const model::HuggingFaceTensor& tensor) const;
   Source find(const model::HuggingFaceTensor& tensor) const;
   std::optional<Source> find_mxfp4(const model::HuggingFaceTensor& tensor) const;
   void find_scales(Source& source) const;

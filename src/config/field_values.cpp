@@ -35,9 +35,9 @@ void Texts::write(toml::table& table, const std::string& key) const {
   }
 }
 
-void Steps::read(TomlSection& section, const std::string& key) {
+void Integers::read(TomlSection& section, const std::string& key) {
   const toml::array* numbers = section.node(key)->as_array();
-  const std::string expected = text("a list of steps, each ", base::expectation(range_));
+  const std::string expected = text("a list of ", what_, ", each ", base::expectation(range_));
   if (numbers == nullptr) section.refuse(key, expected);
   value_.clear();
   for (const toml::node& number : *numbers) {
@@ -47,7 +47,7 @@ void Steps::read(TomlSection& section, const std::string& key) {
   }
 }
 
-void Steps::write(toml::table& table, const std::string& key) const {
+void Integers::write(toml::table& table, const std::string& key) const {
   toml::array array;
   for (const int64_t number : value_) array.push_back(number);
   table.insert(key, std::move(array));

@@ -203,15 +203,18 @@ class Texts final : public FieldValue {
   const char* word_;
 };
 
-class Steps final : public FieldValue {
+// A list of whole numbers; `what` they are, for people: "steps".
+class Integers final : public FieldValue {
  public:
-  Steps(std::vector<int64_t>& value, const base::Range<int64_t>& range) : value_(value), range_(range) {}
+  Integers(std::vector<int64_t>& value, const base::Range<int64_t>& range, const char* what)
+      : value_(value), range_(range), what_(what) {}
   void read(TomlSection& section, const std::string& key) override;
   void write(toml::table& table, const std::string& key) const override;
 
  private:
   std::vector<int64_t>& value_;
   base::Range<int64_t> range_;
+  const char* what_;
 };
 
 // Two numbers from 0 to below 1.

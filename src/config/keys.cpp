@@ -99,7 +99,7 @@ constexpr Word<Problem> kProblems[] = {{"auto", Problem::kAuto},
                                        {"multi_label_classification", Problem::kMultiLabel},
                                        {"regression", Problem::kRegression}};
 constexpr Word<Pooling> kPoolings[] = {
-    {"last", Pooling::kLast}, {"mean", Pooling::kMean}, {"cls", Pooling::kFirst}};
+    {"auto", Pooling::kAuto}, {"last", Pooling::kLast}, {"mean", Pooling::kMean}, {"cls", Pooling::kCls}};
 
 // What a file does not say of a size follows from those before it.
 void visit_shape(model::Shape& shape, bool given, Fields& keys) {
@@ -347,7 +347,12 @@ void visit_head(RunConfig& config, Fields& keys) {
        "of embed: corpora of texts that data.train's are to lie near, in the same order");
   keys("negatives", Texts(head.negatives), "of embed: corpora of texts that they are not, likewise");
   keys("temperature", Number(head.temperature, {1e-4, 1e2}), "of embed: what cosines are divided by");
-  keys("pooling", Choice(head.pooling, kPoolings), "of embed: the last token, the mean of all, or the first");
+  keys("matryoshka", Integers(head.matryoshka, {1, 1 << 20}, "widths"),
+       "of embed: widths at which embeddings are also used cut off; each adds its loss to the whole one's");
+  keys(
+      "pooling", Choice(head.pooling, kPoolings),
+      "of classify, reward and embed, what stands for a text: the last token, the mean of all, or the first; "
+      "auto: as the model folder says, else the last of decoders and the mean of encoders");
 }
 
 void visit_lora(RunConfig& config, Fields& keys) {
@@ -448,7 +453,7 @@ void visit_log(RunConfig& config, Fields& keys) {
   keys("prometheus", Text(config.log.prometheus),
        "a file in which the newest step stands as Prometheus reads it, as NAME.prom in the directory of "
        "node_exporter's textfile collector; \"\": none");
-  keys("trace_steps", Steps(config.log.trace_steps, kSteps), "steps whose timeline is written");
+  keys("trace_steps", Integers(config.log.trace_steps, kSteps, "steps"), "steps whose timeline is written");
   keys("completions_every", Number(config.log.completions_every, kSteps),
        "in reinforcement learning, steps between rollouts of which the log, completions.jsonl, TensorBoard "
        "and the "

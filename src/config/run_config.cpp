@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "base/json_reader.h"
 #include "model/head_keys.h"
 #include "model/hugging_face.h"
+#include "model/sentence_modules.h"
 #include "model/tuning.h"
 #include "model/wrapped.h"
 
@@ -117,6 +117,16 @@ void require_learnable(const RunConfig& config) {
   }
 }
 
+model::Pooling pooling_of(const HeadConfig& head, const model::Shape& shape, model::HeadKind kind) {
+  switch (head.pooling) {
+    case Pooling::kLast: return model::Pooling::kLast;
+    case Pooling::kMean: return model::Pooling::kMean;
+    case Pooling::kCls: return model::Pooling::kCls;
+    case Pooling::kAuto: break;
+  }
+  return shape.head.kind == kind ? shape.head.pooling : model::usual_pooling(shape, kind);
+}
+
 // The numbers of a head: of classes as many as they have names.
 HeadStyle style_of(const HeadConfig& head, const model::Shape& shape, std::vector<std::string>& names) {
   const bool tokens = head.kind == HeadUse::kTokens || head.kind == HeadUse::kValue;
@@ -164,10 +174,6 @@ void refuse_with_head(const RunConfig& config) {
   if (config.rl.algorithm != RlAlgorithm::kNone) refuse("rl.algorithm");
   if (config.train.sample_every > 0) refuse("train.sample_every");
   if (config.train.z_loss > 0) refuse("train.z_loss");
-  if (config.head.kind == HeadUse::kEmbed && config.head.pooling != Pooling::kLast) {
-    throw base::InputError(
-        "[config] head.pooling: a decoder's last token alone has seen the whole text: give last");
-  }
   if (config.data.overflow == corpus::Overflow::kSplit)
     throw base::InputError(
         "[config] data.overflow is split, but a head's labels are of whole texts: give truncate or drop");
@@ -188,8 +194,14 @@ void set_head(RunConfig& config, ModelUse use) {
   if (head.kind == HeadUse::kEmbed && head.positives.empty() && use == ModelUse::kCompute)
     throw base::InputError(
         "[config] head.positives is empty: name the corpora of texts that data.train's are to lie near");
+  for (const int64_t width : head.matryoshka) {
+    if (width <= shape.hidden) continue;
+    throw base::InputError(base::text("[config] head.matryoshka: ", width, " is above the ", shape.hidden,
+                                      " of the model's embeddings: leave it out"));
+  }
   std::vector<std::string> names = head.labels;
-  const HeadStyle style = style_of(head, shape, names);
+  HeadStyle style = style_of(head, shape, names);
+  style.pooling = pooling_of(head, shape, style.kind);
   model::HeadLabels labels{names, problem_text(head.problem)};
   if (labels.problem.empty() && shape.head.kind == style.kind && shape.config.json)
     labels.problem = model::head_labels(*shape.config.json, 0).problem;
@@ -235,7 +247,7 @@ void tune(RunConfig& config) {
 void resolve_model(RunConfig& config, ModelUse use) {
   if (!config.model.hf.empty()) {
     const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
-    const base::Json json = base::read_python_json(path);
+    const base::Json json = model::folder_config(config.model.hf);
     if (config.head.kind != HeadUse::kNone && model::wrapper_of(json) != nullptr) {
       throw base::InputError(base::text("[config] head.kind: ", config.model.hf,
                                         " is a multimodal folder, and heads stand on language models alone: "
@@ -247,6 +259,17 @@ void resolve_model(RunConfig& config, ModelUse use) {
     config.model.shape = model::untuned(*config.model.shape);
   }
   set_head(config, use);
+  if (const int64_t positions = config.model.shape->positions;
+      positions > 0 && config.data.context_length > positions) {
+    throw base::InputError(base::text("data.context_length is ", config.data.context_length,
+                                      ", but the model has learnt ", positions, " positions: lower it"));
+  }
+  if (!config.model.shape->causal && config.parallel.exchange.find("balanced") != std::string::npos) {
+    throw base::InputError(
+        "parallel.exchange has \"balanced\", which is of causal attention, but the model's looks both ways: "
+        "leave "
+        "it out");
+  }
   tune(config);
   require_learnable(config);
 }

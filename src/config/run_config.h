@@ -141,7 +141,8 @@ struct RlConfig {
 enum class HeadUse : uint8_t { kNone, kClassify, kTokens, kReward, kValue, kEmbed };
 // Of classify and tokens: by what labels are, or as transformers' problem_type says it.
 enum class Problem : uint8_t { kAuto, kSingleLabel, kMultiLabel, kRegression };
-enum class Pooling : uint8_t { kLast, kMean, kFirst };
+// Which rows stand for a text; kAuto: as the model folder says, or as is usual of its class.
+enum class Pooling : uint8_t { kAuto, kLast, kMean, kCls };
 
 struct HeadConfig {
   HeadUse kind = HeadUse::kNone;
@@ -154,7 +155,8 @@ struct HeadConfig {
       positives;  // of embed: corpora of texts near to data.train's, document by document
   std::vector<std::string> negatives;  // and of texts that are not
   double temperature = 0.05;           // of embed: cosines are divided by it
-  Pooling pooling = Pooling::kLast;    // of embed
+  Pooling pooling = Pooling::kAuto;    // of classify, reward and embed
+  std::vector<int64_t> matryoshka;     // of embed: widths whose losses are added to the whole one's
 
   // Whether steps take several texts that belong together.
   bool pairs() const { return kind == HeadUse::kReward || kind == HeadUse::kEmbed; }

@@ -33,9 +33,13 @@ class Labels {
 // they should be. kNone: nothing, the numbers alone are wanted.
 enum class LabelForm : uint8_t { kClass, kClasses, kFigures, kNone };
 
+// At which of a text's tokens its label, or its number, stands.
+enum class LabelRow : uint8_t { kLast, kFirst };
+
 struct LabelRule {
   LabelForm form = LabelForm::kClass;
   bool of_tokens = false;
+  LabelRow row = LabelRow::kLast;  // of a text's tokens
   std::vector<std::string> names;  // of the numbers
 };
 

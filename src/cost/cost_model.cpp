@@ -37,6 +37,8 @@ const char* name_of(CellKind kind) {
 }
 
 std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options) {
+  // Lanes with contiguous parts meet earlier ones alone.
+  if (!options.shape.causal) options.exchanges.balanced = false;
   auto figures = std::make_shared<Figures>();
   figures->program = model::Program(options.shape, options.cut_times);
   const model::Program& program = figures->program;
@@ -407,6 +409,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
           .a = times.a,
           .windowed_layers = counts.windowed,
           .window = window(),
+          .sides = options().shape.causal ? 1 : 2,
           .a_windowed = times.a_windowed,
           .scanned_layers = counts.recurrent,
           .state_bytes = state_bytes(scheme)};

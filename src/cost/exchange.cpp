@@ -221,6 +221,7 @@ ExchangeTimes Exchanges::times_of(const Times& times, const LanePlace& place, in
                      .a = uneven(single.a, slowest),
                      .windowed_layers = single.windowed_layers,
                      .window = single.window,
+                     .sides = single.sides,
                      .a_windowed = uneven(single.a_windowed, slowest)};
   };
   of.between_nodes = ring(link(place.level), block_bytes * sharers_);

@@ -26,7 +26,8 @@ int64_t exposed_beside(Wide transfers_ns, Wide attention, Wide made, int lanes) 
 int64_t RingTimes::exposed_in_windows_ns(const Work& shared, int lanes) const {
   if (windowed_layers == 0 || lanes == 1 || shared.tokens == 0) return 0;
   const Wide most = Wide{lanes - 1} * shared.tokens;
-  const Wide seen = 2 * Wide{lanes} * (2 * Wide{window} * shared.tokens - shared.windowed) / window;
+  const Wide seen =
+      2 * Wide{sides} * Wide{lanes} * (2 * Wide{window} * shared.tokens - shared.windowed) / window;
   const auto tokens = static_cast<int64_t>(std::clamp<Wide>(seen, 0, most));
   const int64_t steps = std::min<int64_t>(lanes - 1, 2 * divide_up(tokens, shared.tokens));
   const int64_t steps_ns = std::max(

@@ -35,6 +35,7 @@ struct RingTimes {
   int64_t a = 0;                // of attention in these layers: Quadratic::a
   int64_t windowed_layers = 0;  // beside them
   int64_t window = 0;
+  int sides = 1;               // of a token that the window is on
   int64_t a_windowed = 0;      // of attention in those
   int64_t scanned_layers = 0;  // recurrent ones, beside both; what these wait for is not counted here
   int64_t state_bytes = 0;     // that goes from piece to piece in one of them

@@ -320,8 +320,17 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
   if (options().shape.head.kind != model::HeadKind::kVocabulary) {
     // Numbers, softmaxes of them, gradients and what is given of them (layers/number_head.h), in double.
     constexpr int64_t kCopies = 8, kDoubleBytes = 8;
-    const int64_t numbers = options().shape.head_numbers();
-    return (tokens + 3 * rows) * rows_bytes / 4 + rows * numbers * kCopies * kDoubleBytes;
+    const model::Shape& shape = options().shape;
+    const int64_t of_numbers = rows * shape.head_numbers() * kCopies * kDoubleBytes;
+    const int64_t of_neck = shape.head.neck ? 2 * rows * rows_bytes : 0;
+    if (shape.head.pooling != model::Pooling::kMean)
+      return (tokens + 3 * rows) * rows_bytes / 4 + of_neck + of_numbers;
+    // The norm is of all rows then, and of sequences there are sums, and what other lanes have of them: none
+    // has more sequences than tokens with a loss.
+    const int64_t wide = std::max<int64_t>(4, memory.element_bytes) * shape.hidden;
+    const int64_t all = divide_up(tokens, scheme_.tp);
+    return tokens * rows_bytes + all * wide + (4 + scheme_.tp + scheme_.cp) * (rows + 1) * wide + of_neck +
+           of_numbers;
   }
   const int64_t wide_bytes = std::max<int64_t>(4, memory.element_bytes);
   const int64_t narrow_bytes = memory.element_bytes < wide_bytes ? memory.element_bytes : 0;  // a copy

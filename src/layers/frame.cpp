@@ -176,7 +176,9 @@ class Framed final : public Part {
     at::Tensor sum_SH = context_.parallel.reduce_scatter_rows(mixed.a_TA);
     if (mixed.beside_SH.defined()) sum_SH.add_(mixed.beside_SH);
     if (part_.behind) {
-      at::Tensor y_SH = norm_rows(*part_.behind, sum_SH, weights_.exit.norm).y_TH.add_(passing_SH);
+      if (part_.norms_sum) sum_SH.add_(passing_SH);
+      at::Tensor y_SH = norm_rows(*part_.behind, sum_SH, weights_.exit.norm).y_TH;
+      if (!part_.norms_sum) y_SH.add_(passing_SH);
       if (product_SH != nullptr) *product_SH = std::move(sum_SH);
       return y_SH;
     }
@@ -259,6 +261,7 @@ at::Tensor Framed::backward_input(const RowLayout& layout, StatePtr state, const
     const Mixed mixed = mixer_->again(layout, rows, *saved.mixer);
     rows.release();
     saved.product_SH = joined_product(context_, mixed.a_TA, weights_.exit);
+    if (part_.norms_sum) saved.product_SH.add_(saved.x_SH);
   }
   const at::Tensor dsum_SH =
       join_backward(part_, from.dy_SH, weights_.exit, saved.product_SH, gradients_.exit);
@@ -285,8 +288,9 @@ at::Tensor Framed::backward_input(const RowLayout& layout, StatePtr state, const
     pending->product(out_slot(), {pending->keep(a_TA)}, {sum, {}, true},
                      adapter_rows(weights_.exit.w_AH, gradients_.exit.w_AH, a_TA, dsum_TH));
   }
-  PartInputGradient input = enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm,
-                                           saved.inverse_rms_S, from.dpassing_SH, gradients_.norm);
+  PartInputGradient input =
+      enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm, saved.inverse_rms_S,
+                     part_.norms_sum ? dsum_SH : from.dpassing_SH, gradients_.norm);
   leave_pending(left, input.y_SH, sum, *pending);
   deferred = std::move(pending);
   return input.dx_SH;

@@ -6,6 +6,8 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/tanh_backward.h>
 
 #include "base/error.h"
 #include "ops/clamped_swiglu.h"
@@ -24,39 +26,54 @@ at::Tensor squared_relu_backward(const at::Tensor& dy, const at::Tensor& x) {
   return at::relu(x).mul_(2).mul_(dy);
 }
 
-at::Tensor ungated(const model::Gate& gate, const at::Tensor& up_TF) {
-  switch (gate.activation) {
-    case model::Activation::kSilu: return at::silu(up_TF);
-    case model::Activation::kGeluTanh: return at::gelu(up_TF, "tanh");
-    case model::Activation::kSquaredRelu: return squared_relu(up_TF);
+}  // namespace
+
+at::Tensor act(model::Activation activation, const at::Tensor& x) {
+  switch (activation) {
+    case model::Activation::kSilu: return at::silu(x);
+    case model::Activation::kGeluTanh: return at::gelu(x, "tanh");
+    case model::Activation::kGelu: return at::gelu(x);
+    case model::Activation::kSquaredRelu: return squared_relu(x);
+    case model::Activation::kTanh: return at::tanh(x);
     case model::Activation::kClampedSilu: break;
   }
   refuse();
 }
 
-at::Tensor ungated_backward(const model::Gate& gate, const at::Tensor& da_TF, const at::Tensor& up_TF) {
-  at::Tensor a_TF = ungated(gate, up_TF);
-  switch (gate.activation) {
-    case model::Activation::kSilu: up_TF.copy_(at::silu_backward(da_TF, up_TF)); break;
-    case model::Activation::kGeluTanh: up_TF.copy_(at::gelu_backward(da_TF, up_TF, "tanh")); break;
-    case model::Activation::kSquaredRelu: up_TF.copy_(squared_relu_backward(da_TF, up_TF)); break;
-    case model::Activation::kClampedSilu: refuse();
+at::Tensor act_backward(model::Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+  switch (activation) {
+    case model::Activation::kSilu: return at::silu_backward(dy, x);
+    case model::Activation::kGeluTanh: return at::gelu_backward(dy, x, "tanh");
+    case model::Activation::kGelu: return at::gelu_backward(dy, x);
+    case model::Activation::kSquaredRelu: return squared_relu_backward(dy, x);
+    case model::Activation::kTanh: return at::tanh_backward(dy, at::tanh(x));
+    case model::Activation::kClampedSilu: break;
   }
+  refuse();
+}
+
+namespace {
+
+at::Tensor ungated_backward(const model::Gate& gate, const at::Tensor& da_TF, const at::Tensor& up_TF) {
+  at::Tensor a_TF = act(gate.activation, up_TF);
+  up_TF.copy_(act_backward(gate.activation, da_TF, up_TF));
   return a_TF;
 }
 
 }  // namespace
 
 at::Tensor activated(const model::Gate& gate, const at::Tensor& gate_up_TG) {
-  if (!gate.gated) return ungated(gate, gate_up_TG);
+  if (!gate.gated) return act(gate.activation, gate_up_TG);
   switch (gate.activation) {
     case model::Activation::kSilu: return ops::swiglu(gate_up_TG);
     case model::Activation::kGeluTanh: return ops::geglu(gate_up_TG);
     case model::Activation::kClampedSilu: return ops::clamped_swiglu(gate_up_TG, clamped(gate));
+    case model::Activation::kGelu:
+    case model::Activation::kTanh:
     case model::Activation::kSquaredRelu: break;
   }
   const int64_t width = gate_up_TG.size(1) / 2;
-  return squared_relu(gate_up_TG.narrow(1, 0, width)).mul_(gate_up_TG.narrow(1, width, width));
+  return act(gate.activation, gate_up_TG.narrow(1, 0, width)).mul_(gate_up_TG.narrow(1, width, width));
 }
 
 at::Tensor activated_backward(const model::Gate& gate, const at::Tensor& da_TF,
@@ -67,13 +84,15 @@ at::Tensor activated_backward(const model::Gate& gate, const at::Tensor& da_TF,
     case model::Activation::kGeluTanh: return ops::geglu_backward(da_TF, gate_up_TG);
     case model::Activation::kClampedSilu:
       return ops::clamped_swiglu_backward(da_TF, gate_up_TG, clamped(gate));
+    case model::Activation::kGelu:
+    case model::Activation::kTanh:
     case model::Activation::kSquaredRelu: break;
   }
   const int64_t width = da_TF.size(1);
   const at::Tensor gate_TF = gate_up_TG.narrow(1, 0, width), up_TF = gate_up_TG.narrow(1, width, width);
-  const at::Tensor act_TF = squared_relu(gate_TF);
+  const at::Tensor act_TF = act(gate.activation, gate_TF);
   at::Tensor a_TF = act_TF * up_TF;
-  gate_TF.copy_(squared_relu_backward(da_TF * up_TF, gate_TF));
+  gate_TF.copy_(act_backward(gate.activation, da_TF * up_TF, gate_TF));
   up_TF.copy_(da_TF * act_TF);
   return a_TF;
 }

@@ -62,7 +62,8 @@ ops::AttentionInput input_of(const HeadsAtWork& heads, const HeadPart& part, con
           .v_TKD = heads_AHD.narrow(1, queries + keys + run.keys.begin, run.keys.size()),
           .scale = heads.scale,
           .window = heads.window,
-          .cap = heads.cap};
+          .cap = heads.cap,
+          .causal = heads.causal};
 }
 
 // What the queries have attended to, and blocks of the input's keys beside.
@@ -224,7 +225,8 @@ HeadsAtWork heads_at_work(const LayerContext& context, const model::Attention& a
           .dimension = attention.head_dim,
           .scale = attention.scale,
           .window = attention.window,
-          .cap = attention.cap};
+          .cap = attention.cap,
+          .causal = attention.causal};
 }
 
 HeadsAtWork heads_at_work(const LayerContext& context, const model::LatentAttention& attention) {

@@ -29,6 +29,7 @@ struct HeadsAtWork {
   double scale = 1;
   int64_t window = 0;  // as of model::Attention, and the cap
   double cap = 0;
+  bool causal = true;
 };
 HeadsAtWork heads_at_work(const LayerContext& context, const model::Attention& attention);
 HeadsAtWork heads_at_work(const LayerContext& context, const model::LatentAttention& attention);

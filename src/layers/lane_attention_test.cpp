@@ -45,6 +45,7 @@ struct LaneCase {
   double cap = 0;
   strategy::Exchange exchange = strategy::Exchange::kRing;
   int in_node = 1;  // lanes
+  bool causal = true;
 
   int64_t shared_tokens() const {
     int64_t tokens = 0;
@@ -74,7 +75,8 @@ Values random_values(const LaneCase& c) {
 }
 
 ops::AttentionInput input_of(const LaneCase& c, const Values& values) {
-  return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions)), c.window, c.cap};
+  return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions)),
+          c.window, c.cap,    c.causal};
 }
 
 // Every branch behind a prefix of its own: as long as these are, and their rows in Values. Of a prefix the
@@ -213,7 +215,8 @@ HeadsAtWork heads_of(const LaneCase& c, LaneChannel& channel) {
           .dimension = kDimensions,
           .scale = 1.0 / std::sqrt(static_cast<double>(kDimensions)),
           .window = c.window,
-          .cap = c.cap};
+          .cap = c.cap,
+          .causal = c.causal};
 }
 
 LanePartSpans spans_of(const LaneCase& c, int lane) {
@@ -226,11 +229,14 @@ LanePartSpans spans_of(const LaneCase& c, int lane) {
   return micro_batch;
 }
 
+AttentionMask mask_of(const LaneCase& c) { return c.causal ? AttentionMask::kCausal : AttentionMask::kFull; }
+
 // What one lane does; writes its rows of the outcome. Everything that can be made again is.
 Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communicator& communicator,
                const LaneOutcome& outcome) {
   const std::vector<base::Interval> rows = lane_of(c, lane).rows;
-  const RowLayout layout = cp_row_layout(spans_of(c, lane), 1, at::kCPU, {.window = c.window});
+  const RowLayout layout =
+      cp_row_layout(spans_of(c, lane), 1, at::kCPU, {.window = c.window, .mask = mask_of(c)});
   const Values own{take(values.q, rows), take(values.k, rows), take(values.v, rows), take(values.dout, rows)};
   const at::Tensor qkv = at::cat({own.q, own.k, own.v}, 1).flatten(1);
   LaneChannel channel(communicator);
@@ -276,7 +282,8 @@ int64_t windowed_keys(const LaneCase& c) {
       for (int lane = to; lane < to + c.head_lanes && from != to; ++lane) {
         for (const PieceSpan& queries : lane_of(c, lane).pieces) {
           for (int64_t q = queries.begin; q < queries.begin + queries.length && queries.shared >= 0; ++q) {
-            for (int64_t k = std::max<int64_t>(0, q - c.window + 1); k <= q; ++k)
+            const int64_t last = c.causal ? q : q + c.window - 1;
+            for (int64_t k = std::max<int64_t>(0, q - c.window + 1); k <= last; ++k)
               seen.emplace(queries.shared, k);
           }
         }
@@ -399,6 +406,37 @@ TEST_P(RingAttention, MovesNothingForSequencesOfALane) {
   for (int lane = 0; lane < c.lanes; ++lane) c.sequences.push_back({.length = 3 + lane, .lane = lane});
   const Values values = random_values(c);
   expect_close(run_lanes(c, values), run_whole(c, values), 0);
+}
+
+TEST_P(RingAttention, LooksBothWays) {
+  for (const strategy::Exchange exchange :
+       {strategy::Exchange::kRing, strategy::Exchange::kQueries, strategy::Exchange::kHeads}) {
+    for (const int64_t window : {0, 2, 25, 400}) {
+      SCOPED_TRACE(window);
+      LaneCase c{GetParam(), {{.length = 131}, {.length = 1}, {.length = 14}}};
+      const bool heads = exchange == strategy::Exchange::kHeads;
+      if (heads && c.lanes > c.heads.queries) continue;
+      if (!heads) c.sequences.insert(c.sequences.begin(), {.length = 2, .lane = 0});
+      c.exchange = exchange;
+      c.head_lanes = heads ? c.lanes : 1;
+      c.window = window;
+      c.causal = false;
+      const Values values = random_values(c);
+      expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
+    }
+  }
+}
+
+TEST(NestedAttention, LooksBothWays) {
+  for (const int64_t window : {0, 3, 40}) {
+    LaneCase c{.lanes = 6, .sequences = {{.length = 131}, {.length = 14}}};
+    c.exchange = strategy::Exchange::kNested;
+    c.head_lanes = 2;
+    c.window = window;
+    c.causal = false;
+    const Values values = random_values(c);
+    expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
+  }
 }
 
 // Branches of one token and of many, behind prefixes of one token and of many, whole and cut.

@@ -29,30 +29,32 @@ class EmbeddingOperation final : public Operation {
         gradients_(embedding_parameters(site.own_gradients())) {}
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
-    flow.activation_SH = embedding_forward(context_, weights_, flow.id_T);
+    flow.activation_SH = embedding_forward(context_, weights_, flow.id_T, flow.layout.position_T);
     const std::optional<model::Norm>& norm = weights_.kind->norm;
     if (!norm) return nullptr;
     auto state = std::make_unique<EmbeddingState>();
     state->x_SH = std::move(flow.activation_SH);
-    flow.activation_SH = norm_rows(*norm, state->x_SH, {}).y_TH;
+    flow.activation_SH = norm_rows(*norm, state->x_SH, vectors_of(weights_)).y_TH;
     return purpose == Purpose::kTrain ? std::move(state) : nullptr;
   }
   StatePtr backward_input(Flow& flow, StatePtr saved) const override {
     if (saved != nullptr) {
       const at::Tensor& x_SH = static_cast<EmbeddingState&>(*saved).x_SH;
       const model::Norm& norm = *weights_.kind->norm;
-      flow.gradient_SH =
-          norm_rows_backward(norm, flow.gradient_SH, x_SH, {}, norm_rows(norm, x_SH, {}).inverse_rms_T,
-                             /*residual_TH=*/{}, {})
-              .dx_TH;
+      flow.gradient_SH = norm_rows_backward(norm, flow.gradient_SH, x_SH, vectors_of(weights_),
+                                            norm_rows(norm, x_SH, vectors_of(weights_)).inverse_rms_T,
+                                            /*residual_TH=*/{}, vectors_of(gradients_))
+                             .dx_TH;
     }
-    if (gradients_.table_VH.defined()) embedding_backward(context_, flow.id_T, flow.gradient_SH, gradients_);
+    embedding_backward(context_, flow.id_T, flow.layout.position_T, flow.gradient_SH, gradients_);
     flow.gradient_SH = at::Tensor();
     return nullptr;
   }
   void backward(Flow& flow, StatePtr saved) const override { backward_input(flow, std::move(saved)); }
 
  private:
+  static NormVectors vectors_of(const EmbeddingParameters& of) { return {of.norm_H, of.norm_bias_H}; }
+
   const LayerContext& context_;
   EmbeddingParameters weights_, gradients_;
 };
@@ -66,12 +68,13 @@ class NumberHeadOperation final : public Operation {
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
     if (purpose == Purpose::kTrain) {
-      HeadResult result =
-          number_head_forward_backward(context_, weights_, flow.activation_SH, flow.targets, gradients_);
+      HeadResult result = number_head_forward_backward(context_, weights_, flow.activation_SH, flow.targets,
+                                                       flow.layout.sequences, gradients_);
       flow.sums = std::move(result.sums);
       flow.gradient_SH = std::move(result.dx_SH);
     } else {
-      flow.numbers_RK = head_numbers(context_, weights_, flow.activation_SH, flow.targets);
+      flow.numbers_RK =
+          head_numbers(context_, weights_, flow.activation_SH, flow.targets, flow.layout.sequences);
       flow.loss_R =
           context_.number_loss
               ? context_.number_loss->of(flow.numbers_RK, flow.targets.target_R, flow.targets.given_RF).loss_R

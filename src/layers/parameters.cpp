@@ -68,8 +68,13 @@ base::Interval OperationShards::rows(std::string_view role) const {
 }
 
 EmbeddingParameters embedding_parameters(const OperationShards& shards) {
-  return {shards.kind().embedding(), shards.tensor(model::roles::kEmbedding),
-          shards.rows(model::roles::kEmbedding)};
+  return {shards.kind().embedding(),
+          shards.tensor(model::roles::kEmbedding),
+          shards.rows(model::roles::kEmbedding),
+          shards.vector(model::roles::kEmbeddingNorm),
+          shards.vector(model::roles::kEmbeddingNormBias),
+          shards.tensor(model::roles::kPositions),
+          shards.tensor(model::roles::kTokenKinds)};
 }
 
 HeadParameters head_parameters(const OperationShards& shards) {
@@ -79,6 +84,10 @@ HeadParameters head_parameters(const OperationShards& shards) {
           shards.vector(model::roles::kFinalNormBias),
           shards.tensor(head->output.role),
           shards.vector(model::roles::kScoreBias),
+          shards.tensor(model::roles::kNeck),
+          shards.vector(model::roles::kNeckBias),
+          shards.vector(model::roles::kNeckNorm),
+          shards.vector(model::roles::kNeckNormBias),
           shards.rows(head->output.role)};
 }
 

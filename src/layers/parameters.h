@@ -54,6 +54,8 @@ struct EmbeddingParameters {
   const model::Embedding* kind = nullptr;
   at::Tensor table_VH;
   base::Interval vocabulary;  // the rows of the whole table that this rank holds
+  at::Tensor norm_H, norm_bias_H;
+  at::Tensor position_PH, kind_KH;  // added to all rows, of kinds the first; undefined: none
 };
 
 struct HeadParameters {
@@ -61,6 +63,7 @@ struct HeadParameters {
   at::Tensor final_norm_H, final_norm_bias_H;
   at::Tensor output_VH;  // the embedding's table when tied; of heads of numbers [numbers, H], or undefined
   at::Tensor bias_K;     // of heads of numbers; undefined: none
+  at::Tensor neck_HH, neck_bias_H, neck_norm_H, neck_norm_bias_H;
   base::Interval vocabulary;
 };
 

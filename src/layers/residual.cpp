@@ -31,7 +31,9 @@ at::Tensor join(const LayerContext& context, const model::Part& part, const at::
                 const at::Tensor& a_TA, const Exit& exit, at::Tensor* product_SH) {
   if (part.behind) {
     at::Tensor product = joined_product(context, a_TA, exit);
-    at::Tensor y_SH = norm_rows(*part.behind, product, exit.norm).y_TH.add_(x_SH);
+    if (part.norms_sum) product.add_(x_SH);
+    at::Tensor y_SH = norm_rows(*part.behind, product, exit.norm).y_TH;
+    if (!part.norms_sum) y_SH.add_(x_SH);
     if (product_SH != nullptr) *product_SH = std::move(product);
     return y_SH;
   }

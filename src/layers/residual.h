@@ -1,6 +1,6 @@
 // How a part of a block takes its input from the rows that pass, normed or (where its norm stands behind it)
 // as they are, and how it joins them again: x + factor · (a·w + bias), or with a norm behind it
-// x + norm(a·w + bias).
+// x + norm(a·w + bias) or norm(x + a·w + bias).
 //
 // Row names: S rows of this TP rank's shard, T all rows; H hidden, A the width that w takes, cut over the TP
 // ranks.
@@ -46,8 +46,8 @@ at::Tensor join(const LayerContext& context, const model::Part& part, const at::
 // What the norm behind took, made again.
 at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const Exit& exit);
 
-// The gradient of a·w from that of the result (that of x is the same). Adds those of norm and bias to
-// `gradients`.
+// The gradient of a·w from that of the result (that of x is the same, or where the norm is of the sum this).
+// Adds those of norm and bias to `gradients`.
 at::Tensor join_backward(const model::Part& part, const at::Tensor& dy_SH, const Exit& exit,
                          const at::Tensor& product_SH, const Exit& gradients);
 

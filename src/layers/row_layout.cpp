@@ -153,9 +153,12 @@ HeadsLayout heads_layout(const LanePartSpans& micro_batch, std::span<const std::
 }
 
 // The ring of the micro-batch's head groups, of which each lane meets those with its own heads.
-RingSpans ring_of_groups(const LanePartSpans& micro_batch, std::vector<std::vector<PieceSpan>> groups) {
-  RingSpans ring{
-      .lane = micro_batch.lane / micro_batch.head_lanes, .members = {}, .lanes = std::move(groups)};
+RingSpans ring_of_groups(const LanePartSpans& micro_batch, std::vector<std::vector<PieceSpan>> groups,
+                         AttentionMask mask) {
+  RingSpans ring{.lane = micro_batch.lane / micro_batch.head_lanes,
+                 .members = {},
+                 .lanes = std::move(groups),
+                 .mask = mask};
   for (size_t lane = static_cast<size_t>(micro_batch.lane % micro_batch.head_lanes);
        lane < micro_batch.lanes.size(); lane += static_cast<size_t>(micro_batch.head_lanes)) {
     ring.members.push_back(micro_batch.members[lane]);
@@ -165,7 +168,10 @@ RingSpans ring_of_groups(const LanePartSpans& micro_batch, std::vector<std::vect
 
 }  // namespace
 
-Reach reach_of(const model::Shape& shape) { return {shape.window, shape.recurrent.convolution}; }
+Reach reach_of(const model::Shape& shape) {
+  return {shape.window, shape.recurrent.convolution,
+          shape.causal ? AttentionMask::kCausal : AttentionMask::kFull};
+}
 
 RowLayout row_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device,
                      const Reach& reach) {
@@ -191,8 +197,8 @@ struct HeadGroups {
 };
 
 HeadGroups head_groups(const LanePartSpans& micro_batch, std::vector<std::vector<PieceSpan>> lanes,
-                       const at::Device& device) {
-  if (micro_batch.head_lanes == 1) return {{}, ring_of_groups(micro_batch, std::move(lanes))};
+                       AttentionMask mask, const at::Device& device) {
+  if (micro_batch.head_lanes == 1) return {{}, ring_of_groups(micro_batch, std::move(lanes), mask)};
   HeadGroups made;
   std::vector<std::vector<PieceSpan>> groups;
   const auto own_group = static_cast<size_t>(micro_batch.lane / micro_batch.head_lanes);
@@ -201,7 +207,7 @@ HeadGroups head_groups(const LanePartSpans& micro_batch, std::vector<std::vector
     if (groups.size() == own_group) made.heads = heads_layout(micro_batch, lanes, rows.wire_rows, device);
     groups.push_back(std::move(rows.pieces));
   }
-  made.ring = ring_of_groups(micro_batch, std::move(groups));
+  made.ring = ring_of_groups(micro_batch, std::move(groups), mask);
   return made;
 }
 
@@ -224,14 +230,14 @@ RowLayout cp_row_layout(const LanePartSpans& micro_batch, int tp, const at::Devi
   RowLayout layout = rows_of(own, tp, device);
   layout.sequences = sequence_rows(micro_batch, layout, device);
   if (reach.convolution > 0) {
-    HeadGroups all = head_groups(micro_batch, micro_batch.lanes, device);
+    HeadGroups all = head_groups(micro_batch, micro_batch.lanes, reach.mask, device);
     const int64_t rows = all.heads.exchanges() ? all.heads.rows() : layout.rows;
     layout.recurrent = recurrent_rows_of(all.ring, rows, reach, device);
     layout.recurrent_heads = std::move(all.heads);
   }
   const bool exchanges = micro_batch.head_lanes > 1;
-  HeadGroups groups =
-      head_groups(micro_batch, exchanges ? shared_of(micro_batch.lanes) : micro_batch.lanes, device);
+  HeadGroups groups = head_groups(micro_batch, exchanges ? shared_of(micro_batch.lanes) : micro_batch.lanes,
+                                  reach.mask, device);
   layout.heads = std::move(groups.heads);
   if (exchanges) layout.own = own_layout(own, reach, device);
   const RingSpans& ring = groups.ring;
@@ -247,7 +253,8 @@ RowLayout cp_row_layout(const LanePartSpans& micro_batch, int tp, const at::Devi
   if (reach.window == 0) return layout;
   // Positions count, so pieces stand apart.
   layout.windowed = {ops::packed_sequences(lengths_of(attending), device),
-                     blocks_in_window(attending, reach.window), window_row_transfers(ring, reach.window)};
+                     blocks_in_window(attending, reach.window, reach.mask),
+                     window_row_transfers(ring, reach.window)};
   return layout;
 }
 

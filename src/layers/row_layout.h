@@ -105,6 +105,7 @@ struct RowLayout {
 struct Reach {
   int64_t window = 0;       // of attention that has one; 0: there is none
   int64_t convolution = 0;  // of recurrent layers, its width; 0: there are none
+  AttentionMask mask = AttentionMask::kCausal;
 };
 Reach reach_of(const model::Shape& shape);
 

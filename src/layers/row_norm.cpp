@@ -43,6 +43,8 @@ NormVectors norm_vectors(const OperationShards& shards, const model::Norm& norm)
 }
 
 ops::RmsNorm norm_rows(const model::Norm& norm, const at::Tensor& x_TH, const NormVectors& vectors) {
+  if (norm.kind == model::NormKind::kNone)
+    return {x_TH.clone(), at::ones({x_TH.size(0)}, x_TH.options().dtype(widened(x_TH).scalar_type()))};
   const NormInput input = input_of(norm, x_TH, vectors.weight_H);
   ops::RmsNorm result = ops::rms_norm(input.x_TH, input.weight_H, norm.eps, norm.offset);
   if (norm.kind == model::NormKind::kLayer) result.y_TH = finished(result.y_TH, vectors.bias_H, x_TH);
@@ -53,6 +55,8 @@ ops::RmsNormGradient norm_rows_backward(const model::Norm& norm, const at::Tenso
                                         const at::Tensor& x_TH, const NormVectors& vectors,
                                         const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
                                         const NormVectors& gradients) {
+  if (norm.kind == model::NormKind::kNone)
+    return {residual_TH.defined() ? dy_TH + residual_TH : dy_TH.clone(), x_TH};
   const NormInput input = input_of(norm, x_TH, vectors.weight_H);
   if (norm.kind == model::NormKind::kRms) {
     return ops::rms_norm_backward(dy_TH, input.x_TH, input.weight_H, inverse_rms_T, residual_TH,

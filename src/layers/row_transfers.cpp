@@ -66,13 +66,14 @@ std::vector<base::Interval> joined_rows(const PlacedPieces& pieces) {
   return rows;
 }
 
-// Of the keys those before the piece, in its own sequence or in its prefix: they lie end to end.
+// Of the keys those that the piece sees, in its own sequence or in its prefix: they lie end to end.
 enum class Seen : uint8_t { kOwn, kPrefix };
-base::Interval seen_by(const PieceSpan& queries, const PlacedPieces& all, Seen what) {
+base::Interval seen_by(const PieceSpan& queries, const PlacedPieces& all, Seen what, AttentionMask mask) {
   base::Interval keys;
   for (const auto& [piece, rows] : all) {
     const Seen of = piece.branch == queries.branch ? Seen::kOwn : Seen::kPrefix;
-    if (of != what || !queries.sees(piece) || piece.begin + piece.length > queries.begin) continue;
+    const bool hidden = mask == AttentionMask::kCausal && piece.begin + piece.length > queries.begin;
+    if (of != what || !queries.sees(piece) || hidden) continue;
     SLUICE_ASSERT(keys.empty() || keys.end == rows.begin, "pieces of a sequence lie apart in what travels");
     keys = {keys.empty() ? rows.begin : keys.begin, rows.end};
   }
@@ -80,11 +81,11 @@ base::Interval seen_by(const PieceSpan& queries, const PlacedPieces& all, Seen w
 }
 
 // Queries that see the same keys are one block.
-void add_blocks(const PlacedPieces& queries, const PlacedPieces& keys, Seen what,
+void add_blocks(const PlacedPieces& queries, const PlacedPieces& keys, Seen what, AttentionMask mask,
                 std::vector<AttentionBlock>& blocks) {
   const size_t first = blocks.size();
   for (const auto& [piece, rows] : queries) {
-    const base::Interval seen = seen_by(piece, keys, what);
+    const base::Interval seen = seen_by(piece, keys, what, mask);
     if (seen.empty()) continue;
     if (blocks.size() > first && blocks.back().keys == seen && blocks.back().queries.end == rows.begin) {
       blocks.back().queries.end = rows.end;
@@ -143,9 +144,9 @@ class Compiler {
         others_keys ? Rows::kKeys : Rows::kQueries, other, count(other), {}};
     for (const Seen what : {Seen::kOwn, Seen::kPrefix}) {
       if (others_keys) {
-        add_blocks(shared(ring_.lane), block(other), what, meeting.blocks);
+        add_blocks(shared(ring_.lane), block(other), what, ring_.mask, meeting.blocks);
       } else {
-        add_blocks(block(other), shared(ring_.lane), what, meeting.blocks);
+        add_blocks(block(other), shared(ring_.lane), what, ring_.mask, meeting.blocks);
       }
     }
     return meeting;
@@ -171,17 +172,27 @@ class Compiler {
   std::vector<PlacedPieces> shared_, blocks_;  // by lane
 };
 
+// How far a token sees.
+struct Visible {
+  int64_t width = 0;  // tokens before it, its own included
+  AttentionMask mask = AttentionMask::kCausal;
+
+  int64_t behind() const { return mask == AttentionMask::kFull ? width - 1 : 0; }
+};
+
 // Of a piece's keys, those that some of the queries see.
-base::Interval seen_in_window(const PlacedPiece& keys, const PlacedPiece& queries, int64_t window) {
+base::Interval seen_in_window(const PlacedPiece& keys, const PlacedPiece& queries, const Visible& window) {
   if (!queries.piece.sees(keys.piece)) return {};
   const base::Interval positions = queries.positions();
-  return base::intersect(keys.positions(), {positions.begin - window + 1, positions.end});
+  return base::intersect(keys.positions(),
+                         {positions.begin - window.width + 1, positions.end + window.behind()});
 }
 
 // And of a lane's queries those that see some of these keys, as a block of rows.
 AttentionBlock block_in_window(const PlacedPiece& queries, base::Interval keys, base::Interval key_rows,
-                               int64_t window) {
-  const base::Interval seeing = base::intersect(queries.positions(), {keys.begin, keys.end - 1 + window});
+                               const Visible& window) {
+  const base::Interval seeing =
+      base::intersect(queries.positions(), {keys.begin - window.behind(), keys.end - 1 + window.width});
   return {queries.rows_at(seeing), key_rows, seeing.begin - keys.begin};
 }
 
@@ -191,35 +202,39 @@ struct Sight {
   int64_t count = 0;
 };
 
-// What the pieces `seeing` see of another lane's pieces; rows that several of them see count once.
-Sight sight(const PlacedPieces& seeing, const PlacedPieces& seen, int64_t window) {
+// What the pieces `seeing` see of another lane's pieces; rows that several of them see count once. One before
+// the keys sees their beginning, one behind them their end.
+Sight sight(const PlacedPieces& seeing, const PlacedPieces& seen, const Visible& window) {
   Sight sight;
   for (const PlacedPiece& keys : seen) {
-    base::Interval all{keys.positions().end, keys.positions().begin};
+    base::IntervalSet all;
     for (const PlacedPiece& queries : seeing) {
       const base::Interval some = seen_in_window(keys, queries, window);
-      if (!some.empty()) all = {std::min(all.begin, some.begin), std::max(all.end, some.end)};
+      if (!some.empty()) all.add(some);
     }
-    if (all.empty()) continue;
-    for (const PlacedPiece& queries : seeing) {
-      const base::Interval some = seen_in_window(keys, queries, window);
-      if (some.empty()) continue;
-      const int64_t first = sight.count + some.begin - all.begin;
-      sight.blocks.push_back(block_in_window(queries, some, {first, first + some.size()}, window));
+    for (const base::Interval run : all.intervals()) {
+      for (const PlacedPiece& queries : seeing) {
+        const base::Interval some = base::intersect(run, seen_in_window(keys, queries, window));
+        if (some.empty()) continue;
+        const int64_t first = sight.count + some.begin - run.begin;
+        sight.blocks.push_back(block_in_window(queries, some, {first, first + some.size()}, window));
+      }
+      sight.rows.push_back(keys.rows_at(run));
+      sight.count += run.size();
     }
-    sight.rows.push_back(keys.rows_at(all));
-    sight.count += all.size();
   }
   return sight;
 }
 
-// What pieces of one lane see of those of it that stand before them, of pairs that `counts` of.
+// What pieces of one lane see of others of it, of pairs that `counts` of.
 template <typename Counts>
-std::vector<AttentionBlock> blocks_between(const PlacedPieces& own, int64_t window, const Counts& counts) {
+std::vector<AttentionBlock> blocks_between(const PlacedPieces& own, const Visible& window,
+                                           const Counts& counts) {
   std::vector<AttentionBlock> blocks;
   for (const PlacedPiece& queries : own) {
     for (const PlacedPiece& keys : own) {
-      if (keys.piece.begin >= queries.piece.begin || !counts(queries, keys)) continue;
+      const bool hidden = window.mask == AttentionMask::kCausal && keys.piece.begin >= queries.piece.begin;
+      if (hidden || keys.piece.begin == queries.piece.begin || !counts(queries, keys)) continue;
       const base::Interval some = seen_in_window(keys, queries, window);
       if (!some.empty()) blocks.push_back(block_in_window(queries, some, keys.rows_at(some), window));
     }
@@ -228,7 +243,7 @@ std::vector<AttentionBlock> blocks_between(const PlacedPieces& own, int64_t wind
 }
 
 // Whether some lane sees anything of the one so many lanes before it.
-bool some_see(const std::vector<PlacedPieces>& pieces, size_t behind, int64_t window) {
+bool some_see(const std::vector<PlacedPieces>& pieces, size_t behind, const Visible& window) {
   for (size_t lane = 0; lane < pieces.size(); ++lane) {
     const PlacedPieces& other = pieces[(lane + pieces.size() - behind) % pieces.size()];
     if (sight(pieces[lane], other, window).count > 0) return true;
@@ -247,10 +262,13 @@ bool RowTransfers::lends_keys() const {
 RowTransfers row_transfers(const RingSpans& ring, const RowSchedule& schedule) {
   SLUICE_ASSERT(ring.lanes.size() == static_cast<size_t>(schedule.lanes),
                 base::text("a schedule of ", schedule.lanes, " lanes for ", ring.lanes.size()));
+  SLUICE_ASSERT(!schedule.contiguous || ring.mask == AttentionMask::kCausal,
+                "later lanes alone see earlier ones, and attention is not causal");
   return Compiler(ring, schedule)();
 }
 
-RowTransfers window_row_transfers(const RingSpans& ring, int64_t window) {
+RowTransfers window_row_transfers(const RingSpans& ring, int64_t width) {
+  const Visible window{width, ring.mask};
   std::vector<PlacedPieces> pieces;  // by lane, those of shared sequences
   for (const std::vector<PieceSpan>& lane : ring.lanes) pieces.push_back(shared_pieces(lane));
   const PlacedPieces& own = pieces[static_cast<size_t>(ring.lane)];
@@ -280,8 +298,9 @@ RowTransfers window_row_transfers(const RingSpans& ring, int64_t window) {
   return transfers;
 }
 
-std::vector<AttentionBlock> blocks_in_window(const std::vector<PieceSpan>& pieces, int64_t window) {
-  return blocks_between(placed_pieces(pieces), window,
+std::vector<AttentionBlock> blocks_in_window(const std::vector<PieceSpan>& pieces, int64_t window,
+                                             AttentionMask mask) {
+  return blocks_between(placed_pieces(pieces), {window, mask},
                         [](const PlacedPiece&, const PlacedPiece&) { return true; });
 }
 
@@ -289,13 +308,13 @@ std::vector<AttentionBlock> prefix_blocks(const std::vector<PieceSpan>& pieces) 
   std::vector<AttentionBlock> blocks;
   if (std::ranges::none_of(pieces, &PieceSpan::branch)) return blocks;
   const PlacedPieces placed = placed_pieces(pieces);
-  add_blocks(placed, placed, Seen::kPrefix, blocks);
+  add_blocks(placed, placed, Seen::kPrefix, AttentionMask::kCausal, blocks);
   return blocks;
 }
 
 std::vector<AttentionBlock> prefix_blocks_in_window(const std::vector<PieceSpan>& pieces, int64_t window) {
   if (std::ranges::none_of(pieces, &PieceSpan::branch)) return {};
-  return blocks_between(placed_pieces(pieces), window,
+  return blocks_between(placed_pieces(pieces), {window},
                         [](const PlacedPiece& queries, const PlacedPiece& keys) {
                           return queries.piece.branch && !keys.piece.branch;
                         });

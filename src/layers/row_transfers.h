@@ -29,11 +29,15 @@ struct PieceSpan {
   }
 };
 
+// Which tokens of its sequence a token sees, as far as a window reaches: those before it, or all.
+enum class AttentionMask : uint8_t { kCausal, kFull };
+
 // The tied micro-batches of lanes that share sequences, seen from one of them.
 struct RingSpans {
   int lane = 0;                               // this lane's place among them
   std::vector<int> members;                   // of the lanes' communicator, by lane
   std::vector<std::vector<PieceSpan>> lanes;  // the micro-batches, by lane
+  AttentionMask mask = AttentionMask::kCausal;
 };
 
 // Of a lane's shared rows, those of its pieces of shared sequences, whatever travels lies end to end.
@@ -77,17 +81,20 @@ struct RowTransfers {
 
 // REQUIRES: pieces of a sequence ascend in every micro-batch and overlap none of another lane; all queries of
 // a lane that see anything of another's sequence see the same of it, as with causal cutting and with
-// contiguous parts; those of a prefix lie end to end, and so do those of its branches.
+// contiguous parts, these of causal attention alone; those of a prefix lie end to end, and so do those of its
+// branches.
 RowTransfers row_transfers(const RingSpans& ring, const strategy::RowSchedule& schedule);
 
 // Through a window: what a lane's tokens see of another's is at most a window in front of each of its pieces,
-// so these rows alone come, straight from where they lie, and rows that several pieces see come once. Step by
-// step those of lanes that lie further behind; steps in which nobody sees anything are left out for all, so
-// that what two lanes exchange comes in one order. REQUIRES: window > 0; pieces as above, cut in any way.
-RowTransfers window_row_transfers(const RingSpans& ring, int64_t window);
+// or also behind it, so these rows alone come, straight from where they lie, and rows that several pieces see
+// come once. Step by step those of lanes that lie further behind; steps in which nobody sees anything are
+// left out for all, so that what two lanes exchange comes in one order. REQUIRES: window > 0; pieces as
+// above, cut in any way.
+RowTransfers window_row_transfers(const RingSpans& ring, int64_t width);
 
-// What a micro-batch's pieces see through a window of those that stand before them, all apart.
-std::vector<ops::AttentionBlock> blocks_in_window(const std::vector<PieceSpan>& pieces, int64_t window);
+// What a micro-batch's pieces see through a window of each other, all apart.
+std::vector<ops::AttentionBlock> blocks_in_window(const std::vector<PieceSpan>& pieces, int64_t window,
+                                                  AttentionMask mask = AttentionMask::kCausal);
 
 // What branches in a micro-batch see of its own pieces of their prefixes.
 std::vector<ops::AttentionBlock> prefix_blocks(const std::vector<PieceSpan>& pieces);

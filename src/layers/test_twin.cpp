@@ -314,8 +314,9 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   if (w.v_bias.defined()) v = v + w.v_bias;
   v = v.view({length, shape.kv_heads, shape.head_dim}).transpose(0, 1).repeat_interleave(group, 0);
   const at::Tensor all = at::ones({length, length}, at::kBool);
-  at::Tensor unseen = all.triu(1);
-  if (shape.block_type(layer).windowed) unseen = unseen.logical_or(all.tril(-shape.window));
+  const bool windowed = shape.block_type(layer).windowed;
+  at::Tensor unseen = shape.causal ? all.triu(1) : windowed ? all.triu(shape.window) : all.triu(length);
+  if (windowed) unseen = unseen.logical_or(all.tril(-shape.window));
   const double scale =
       shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
   at::Tensor scores = twin_cap(at::matmul(q, k.transpose(1, 2)) * scale, shape.score_cap)
@@ -341,6 +342,8 @@ at::Tensor twin_gated(const model::Shape& shape, const at::Tensor& gate, const a
     case model::Activation::kSquaredRelu: return at::relu(gate).square() * up;
     case model::Activation::kSilu: return at::silu(gate) * up;
     case model::Activation::kGeluTanh: return at::gelu(gate, "tanh") * up;
+    case model::Activation::kGelu: return at::gelu(gate) * up;
+    case model::Activation::kTanh: return at::tanh(gate) * up;
     case model::Activation::kClampedSilu: break;
   }
   const at::Tensor g = gate.clamp_max(shape.gate_limit);
@@ -597,12 +600,19 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
   };
   const auto joined = [&](const at::Tensor& x, int64_t position, const std::string& role,
                           model::NormPlace place, auto part) {
-    const at::Tensor y = part(place == model::NormPlace::kBehind ? x : normed_by(position, x, role));
+    const bool behind = place == model::NormPlace::kBehind || place == model::NormPlace::kOfSum;
+    const at::Tensor y = part(behind ? x : normed_by(position, x, role));
     if (place == model::NormPlace::kBefore) return x + y * c.shape.residual_scale;
+    if (place == model::NormPlace::kOfSum) return normed_by(position, x + y, role + "_behind");
     return x + normed_by(position, y, role + "_behind");
   };
   at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
-  if (model::embedding_of(c.shape).norm) x = x * at::rsqrt(x.square().mean(-1, true) + c.shape.norm_eps);
+  const int64_t begin = table.program.embedding();
+  if (c.shape.positions > 0) {
+    x = x + stored(table, begin, flats, "positions").narrow(0, 0, ids.size(0)) +
+        stored(table, begin, flats, "token_kinds").narrow(0, 0, 1);
+  }
+  if (model::embedding_of(c.shape).norm) x = normed_by(begin, x, "embedding_norm");
   for (int64_t i = 0; i < c.shape.layers; ++i) {
     const model::Shape& shape = c.shape_of(i);
     const int64_t position = table.program.blocks().begin + i;
@@ -624,15 +634,10 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
       x = joined(x, position, "mlp_norm", place(recurrent), feed);
     }
   }
-  const auto final_vector = [&](std::string_view role) {
-    const at::Tensor found = stored(table, table.program.head(), flats, role);
-    return found.defined() ? found.view(-1) : found;
-  };
-  const at::Tensor normed =
-      twin_row_norm(c.shape, x, final_vector("final_norm"), final_vector("final_norm_bias"));
+  if (c.shape.norm_place != model::NormPlace::kOfSum) x = normed_by(table.program.head(), x, "final_norm");
   const at::Tensor head =
       c.shape.tie_embeddings ? embedding : stored(table, table.program.head(), flats, "head");
-  const at::Tensor logits = at::matmul(normed, head.t()) / c.shape.logit_divisor;
+  const at::Tensor logits = at::matmul(x, head.t()) / c.shape.logit_divisor;
   return twin_cap(logits, c.shape.logit_cap);
 }
 

@@ -44,6 +44,17 @@ inline const std::vector<Variation>& norm_and_mlp_variations() {
          s.mlp_bias = true;
          s.activation = model::Activation::kGeluTanh;
        }},
+      {"LayerNormsOfSumsAndLearntPositions",
+       [](Shape& s) {
+         s.norm = {.kind = NormKind::kLayer, .biases = true};
+         s.norm_place = model::NormPlace::kOfSum;
+         s.embedding_norm = true;
+         s.positions = 64;
+         s.mlp_gate = false;
+         s.mlp_bias = s.qkv_bias = s.out_bias = true;
+         s.activation = model::Activation::kGelu;
+       }},
+      {"MlpGatedByGelu", [](Shape& s) { s.activation = model::Activation::kGelu; }},
       {"MlpOfSiluWithoutAGate", [](Shape& s) { s.mlp_gate = false; }},
       {"MlpGatedBySquaredReluWithBiases",
        [](Shape& s) {
@@ -101,12 +112,19 @@ inline const std::vector<Variation>& position_variations() {
       {"HeadsNormedWithoutWeightsAndNormedEmbeddings",
        [](Shape& s) {
          s.qk_norm = model::QkNorm::kEachHead;
-         s.family = "nanochat";
+         s.embedding_norm = true;
          s.norm.weights = false;
          s.embedding_scale = 3.0;
          model::change_attention(s, [](model::Attention& own) {
            own.head_norm_style = {.behind_rotation = true, .weights = false};
          });
+       }},
+      {"AttentionLooksBothWays", [](Shape& s) { s.causal = false; }},
+      {"AttentionLooksBothWaysThroughAWindow",
+       [](Shape& s) {
+         s.causal = false;
+         s.window = 3;
+         s.block_types = {{.windowed = true}, {}};
        }},
       {"QueriesGrow",
        [](Shape& s) {

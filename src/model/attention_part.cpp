@@ -58,7 +58,8 @@ MixerFigures figures_of(const Attention& own, const Part&, const AtWork& at) {
   const int64_t all_q = own.heads * own.head_dim, all_kv = own.kv_heads * own.head_dim;
   const int64_t e = at.element,
                 wide = at.statistic / e;  // of an accumulator, as elements
-  MixerFigures f{.attention = all_q, .window = own.window};
+  // Work is counted in causal attention's half of all pairs.
+  MixerFigures f{.attention = own.causal ? all_q : 2 * all_q, .window = own.window};
   f.elements = (norms ? 4 : 2) * (all_q + all_kv) + (own.gated ? 4 * all_q : 0);
   // Beside its product's result: heads before their norms, the output, its log-sum-exp. Gates stay in any
   // case.

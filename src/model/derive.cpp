@@ -217,13 +217,19 @@ std::vector<Parameter> parameters_of(const Layer& layer) {
   return all;
 }
 
-std::vector<Parameter> parameters_of(const Embedding& embedding) { return {parameter_of(embedding.table)}; }
+std::vector<Parameter> parameters_of(const Embedding& embedding) {
+  std::vector<Parameter> all{parameter_of(embedding.table)};
+  for (const std::optional<Weight>& rows : {embedding.positions, embedding.kinds}) {
+    if (rows) all.push_back(parameter_of(*rows));
+  }
+  if (!embedding.norm) return all;
+  for (const Weight& weight : embedding.norm->weights) all.push_back(parameter_of(weight));
+  return all;
+}
 
 std::vector<Parameter> parameters_of(const Head& head) {
   std::vector<Parameter> all;
-  for (const Weight& weight : head.norm.weights) all.push_back(parameter_of(weight));
-  if (!head.tied && head.output.rows() > 0) all.push_back(parameter_of(head.output));
-  if (head.bias) all.push_back(parameter_of(*head.bias));
+  for (const Weight* const weight : own_weights_of(head)) all.push_back(parameter_of(*weight));
   return all;
 }
 

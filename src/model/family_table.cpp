@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "model/derive.h"
 #include "model/families/family.h"
+#include "model/families/head.h"
 #include "model/layer.h"
 #include "model/layer_of.h"
 #include "model/parameter.h"
@@ -59,6 +60,7 @@ FamilyRow row_of(const Family& family) {
           .title = std::string(family.title),
           .difference = std::string(family.difference),
           .lora = !modules.can.empty(),
+          .generates = !is_encoder(family),
           .missing = modules.cannot.empty() ? "" : "adapters of " + base::join(modules.cannot, ", ")};
 }
 
@@ -108,7 +110,7 @@ std::string abilities_text(const Shape& shape) {
   const std::string without = modules.cannot.empty() ? "" : "not on " + base::join(modules.cannot, ", ");
   const std::string with = modules.can.empty() ? "" : "LoRA on " + base::join(modules.can, ", ");
   const std::string lora = with.empty() ? "no LoRA" : with + (without.empty() ? "" : "; " + without);
-  return text("trains (", lora, "), generates, plans");
+  return text("trains (", lora, ")", shape.causal ? ", generates" : "", ", plans");
 }
 
 std::vector<FamilyRow> family_rows() {
@@ -126,7 +128,7 @@ Json family_rows_json() {
     all.push_back({{"model_type", row.model_type},
                    {"trains", true},
                    {"lora", row.lora},
-                   {"generates", true},
+                   {"generates", row.generates},
                    {"plans", true},
                    {"missing", row.missing}});
   }

@@ -14,6 +14,7 @@ struct FamilyRow {
   std::string title;
   std::string difference;  // from LLaMA's layers
   bool lora = false;       // some of its matrices may have adapters
+  bool generates = true;   // its models end in a vocabulary
   std::string missing;     // parts that are not computed; "": none
 };
 // All families, then multimodal models whose language model opens.

@@ -32,6 +32,13 @@ HeadLabels head_labels(const Json& config, int64_t numbers) {
   return labels;
 }
 
+Pooling usual_pooling(const Shape& shape, HeadKind kind) {
+  if (!is_encoder(family_of(shape))) return Pooling::kLast;
+  if (kind == HeadKind::kRows) return Pooling::kMean;
+  const Json* const said = shape.config.json ? base::find(*shape.config.json, pooling_key(kind)) : nullptr;
+  return said != nullptr && *said == name_of(Pooling::kMean) ? Pooling::kMean : Pooling::kCls;
+}
+
 Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& labels) {
   const Family& family = family_of(shape);
   if (!has_class(family, head.kind)) {
@@ -39,7 +46,14 @@ Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& lab
                           ", which transformers does not have, so nothing would load the model: choose a "
                           "model of another family"));
   }
+  if (const std::string fault = pooling_fault(family, head.kind, head.pooling); !fault.empty())
+    throw InputError(text("[config] head.pooling: ", fault));
   Json config = config_json(shape);
+  config.erase(kSentencePooling);
+  const bool says = head.kind == HeadKind::kRows
+                        ? head.pooling != usual_pooling(shape, head.kind)
+                        : head.kind == HeadKind::kSequence && family.model_type == "modernbert";
+  if (says) config[pooling_key(head.kind)] = name_of(head.pooling);
   config["architectures"] = Json::array({class_of(family, head.kind)});
   for (const char* key : {kClassNames, kNumbers, kProblem, "num_labels"}) config.erase(key);
   if (head.numbers > 0) {

@@ -18,6 +18,10 @@ struct HeadLabels {
 // Those of a config.json. REQUIRES: read_head() finds so many numbers in it.
 HeadLabels head_labels(const base::Json& config, int64_t numbers);
 
+// How a class of its family pools where nobody says it: as its config.json has it, else decoders by the last
+// token, encoders of classes by the first, and by the mean of all for embeddings.
+Pooling usual_pooling(const Shape& shape, HeadKind kind);
+
 // The same trunk with another head; its config.json says so. InputError where transformers has no class for
 // such a model.
 Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& labels);

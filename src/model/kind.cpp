@@ -40,11 +40,13 @@ TokenWork Kind::work() const {
   if (layer() != nullptr) return work_of(*layer(), parameters_);
   if (embedding() != nullptr) return {.elements = 2 * embedding()->table.columns, .collectives = 1};
   const Weight& output = head()->output;
-  const int64_t products = output.rows() * output.columns;
-  return {.products = products,
-          .trained = output.trained ? products : 0,
-          .elements = 4 * output.rows(),
-          .collectives = 2};
+  int64_t products = output.rows() * output.columns, trained = output.trained ? products : 0;
+  if (head()->neck) {
+    const int64_t neck = output.columns * output.columns;
+    products += neck;
+    if (head()->neck->dense.trained) trained += neck;
+  }
+  return {.products = products, .trained = trained, .elements = 4 * output.rows(), .collectives = 2};
 }
 
 // The head's input and the gradient of that; the norm's input and gradient, or a chunk's rows of both.

@@ -42,7 +42,7 @@ struct Norm {
 
 struct Attention {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  int64_t window = 0;        // tokens that a query sees, its own included; 0: all before it
+  int64_t window = 0;        // tokens up to its own that a query sees, its own included; 0: all
   std::optional<Rope> rope;  // none: positions turn nothing
   int64_t rotated = 0;       // of a head's dimensions, those that positions turn: the first
   double scale = 1;          // of scores
@@ -55,6 +55,7 @@ struct Attention {
   bool gated = false;        // an output passes through the sigmoid of its head's gate
   bool gates_apart = false;  // which stand behind queries, keys and values, not by each query
   bool sinks = false;        // each query head has one more score, which no value goes with
+  bool causal = true;        // else a query sees as far behind itself as before itself
   bool operator==(const Attention&) const = default;
 };
 
@@ -146,7 +147,7 @@ struct GroupFactors {
   bool operator==(const GroupFactors&) const = default;
 };
 
-// x + scale · out(mixer(in(before(x)))), or with a norm behind x + behind(out(…)).
+// x + scale · out(mixer(in(before(x)))), or with a norm behind x + behind(out(…)), or behind(x + out(…)).
 struct Part {
   std::optional<Norm> before, behind;
   std::vector<Weight> weights;  // in the order in which they lie in the bucket, norms apart
@@ -155,6 +156,7 @@ struct Part {
   std::vector<GroupFactors> factors = {};  // of products without biases
   // The part takes the normed rows of the layer's first part, and so the norm before is that one.
   bool beside = false;
+  bool norms_sum = false;  // the norm behind is of the sum
   bool operator==(const Part&) const = default;
 };
 
@@ -166,15 +168,27 @@ struct Layer {
 
 struct Embedding {
   Weight table;
+  std::optional<Weight> positions, kinds;  // whole on every TP rank; of kinds the first row is used
   double scale = 1;
-  std::optional<Norm> norm;  // without weights
+  std::optional<Norm> norm;
   bool operator==(const Embedding&) const = default;
+};
+
+// act(x·wᵀ + bias), with a norm behind it or none; all of it whole on every TP rank.
+struct Neck {
+  Weight dense;
+  std::optional<Weight> bias;
+  Activation activation = Activation::kGelu;
+  std::optional<Norm> norm;
+  bool operator==(const Neck&) const = default;
 };
 
 struct Head {
   HeadKind kind = HeadKind::kVocabulary;
+  Pooling pooling = Pooling::kLast;
   Norm norm;
-  Weight output;  // of tied embeddings their table; of kRows without rows
+  std::optional<Neck> neck;  // in front of `output`
+  Weight output;             // of tied embeddings their table; of kRows without rows
   std::optional<Weight> bias;
   bool tied = false;   // `output` is not the head's own
   double divisor = 1;  // of logits

@@ -67,7 +67,8 @@ Part mixing_part(const Shape& shape, const BlockType& type) {
                          .norm_eps = shape.norm_eps,
                          .norm_offset = shape.norm_offset,
                          .gated = shape.gated,
-                         .sinks = shape.sinks},
+                         .sinks = shape.sinks,
+                         .causal = shape.causal},
                         shape.hidden, biases);
 }
 
@@ -108,8 +109,10 @@ void add_norms(const Shape& shape, const BlockType& type, Part& part) {
   const auto made = [&](const NormRoles& role, const std::string& tensor) {
     return norm(role, tensor, shape.hidden, shape.norm, shape.norm_eps, offset);
   };
-  if (place != NormPlace::kBehind) part.before = made(names.role, names.before);
+  if (place == NormPlace::kBefore || place == NormPlace::kAround)
+    part.before = made(names.role, names.before);
   if (place != NormPlace::kBefore) part.behind = made(names.role_behind, names.behind);
+  part.norms_sum = place == NormPlace::kOfSum;
   part.scale = shape.residual_scale;
 }
 
@@ -234,15 +237,47 @@ Layer layer_of(const Shape& shape, const BlockType& type) {
   return layer;
 }
 
+namespace {
+
+constexpr int64_t kTokenKinds = 2;  // first and second text, of which Sluice's texts are the first
+
+}  // namespace
+
 Embedding embedding_of(const Shape& shape) {
   Embedding embedding{.table = vocabulary(shape, roles::kEmbedding, "model.embed_tokens.weight"),
                       .scale = shape.embedding_scale};
-  if (family_of(shape).norms_embedding) embedding.norm = Norm{.eps = shape.norm_eps};
-  freeze(shape.frozen_embedding, {&embedding.table});
+  std::vector<Weight*> own{&embedding.table};
+  if (shape.positions > 0) {
+    embedding.positions = matrix(roles::kPositions, {"model.position_embeddings.weight"}, shape.hidden,
+                                 {{shape.positions, 0}}, Use::kVector);
+    embedding.kinds = matrix(roles::kTokenKinds, {"model.token_type_embeddings.weight"}, shape.hidden,
+                             {{kTokenKinds, 0}}, Use::kVector);
+    for (std::optional<Weight>* const rows : {&embedding.positions, &embedding.kinds}) own.push_back(&**rows);
+  }
+  if (shape.embedding_norm) {
+    embedding.norm = norm({roles::kEmbeddingNorm, roles::kEmbeddingNormBias}, "model.embed_norm.weight",
+                          shape.hidden, shape.norm, shape.norm_eps, shape.norm_offset);
+    for (Weight& weight : embedding.norm->weights) own.push_back(&weight);
+  }
+  for (Weight* const weight : own) name_tensors(shape, *weight);
+  freeze(shape.frozen_embedding, own);
   return embedding;
 }
 
 namespace {
+
+Neck neck_of(const Shape& shape, const NeckStyle& style) {
+  Neck neck{.dense = matrix(roles::kNeck, {"head.dense.weight"}, shape.hidden, {{shape.hidden, 0}}, Use::kIn),
+            .bias = {},
+            .activation = style.activation,
+            .norm = {}};
+  if (style.bias)
+    neck.bias = vector(roles::kNeckBias, {"head.dense.bias"}, {{shape.hidden, 0}}, Start::kZero);
+  if (style.normed)
+    neck.norm = norm({roles::kNeckNorm, roles::kNeckNormBias}, "head.norm.weight", shape.hidden, shape.norm,
+                     shape.norm_eps, shape.norm_offset);
+  return neck;
+}
 
 // Logits of a vocabulary, or what stands in their place.
 void add_output(const Shape& shape, Head& head) {
@@ -253,6 +288,7 @@ void add_output(const Shape& shape, Head& head) {
     // Whole on every TP rank, which works on its own rows with it.
     head.output = matrix(roles::kScore, {"score.weight"}, shape.hidden, {{style.numbers, 0}}, Use::kIn);
     if (style.bias) head.bias = vector(roles::kScoreBias, {"score.bias"}, {{style.numbers, 0}}, Start::kZero);
+    if (style.neck) head.neck = neck_of(shape, *style.neck);
     return;
   }
   head.output =
@@ -263,21 +299,28 @@ void add_output(const Shape& shape, Head& head) {
 
 }  // namespace
 
+namespace {
+
+// Rows that are normed as sums are so already.
+Norm final_norm(const Shape& shape) {
+  if (shape.norm_place == NormPlace::kOfSum) return {.kind = NormKind::kNone};
+  return norm({roles::kFinalNorm, roles::kFinalNormBias}, "model.norm.weight", shape.hidden, shape.norm,
+              shape.norm_eps, shape.norm_offset);
+}
+
+}  // namespace
+
 Head head_of(const Shape& shape) {
   Head head{.kind = shape.head.kind,
-            .norm = norm({roles::kFinalNorm, roles::kFinalNormBias}, "model.norm.weight", shape.hidden,
-                         shape.norm, shape.norm_eps, shape.norm_offset),
+            .pooling = shape.head.pooling,
+            .norm = final_norm(shape),
+            .neck = {},
             .output = {},
             .bias = {},
             .tied = shape.ties_head()};
   add_output(shape, head);
-  std::vector<Weight*> own;
-  for (Weight& weight : head.norm.weights) {
-    name_tensors(shape, weight);
-    own.push_back(&weight);
-  }
-  if (!head.tied && head.output.rows() > 0) own.push_back(&head.output);
-  if (head.bias) own.push_back(&*head.bias);
+  const std::vector<Weight*> own = own_weights_of(head);
+  for (Weight* const weight : own) name_tensors(shape, *weight);
   freeze(shape.frozen_head, own);
   return head;
 }

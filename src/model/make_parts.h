@@ -34,6 +34,24 @@ auto own_weights(SomePart& part) {
   return all;
 }
 
+// A head's own weights in the order of its parameters.
+template <typename SomeHead>
+auto own_weights_of(SomeHead& head) {
+  std::vector<decltype(&head.output)> all;
+  const auto add = [&](auto& weights) {
+    for (auto& weight : weights) all.push_back(&weight);
+  };
+  add(head.norm.weights);
+  if (head.neck) {
+    all.push_back(&head.neck->dense);
+    if (head.neck->bias) all.push_back(&*head.neck->bias);
+    if (head.neck->norm) add(head.neck->norm->weights);
+  }
+  if (!head.tied && head.output.rows() > 0) all.push_back(&head.output);
+  if (head.bias) all.push_back(&*head.bias);
+  return all;
+}
+
 struct Biases {
   bool in = false, out = false;
 };

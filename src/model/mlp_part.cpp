@@ -32,7 +32,9 @@ MixerFigures figures_of(const Mlp& own, const Part&, const AtWork& at) {
   f.forward = at.element * (ffn + at.gathered);
   // SwiGLU's output with its gradient; with the product for the input's gradient; with that, the normed input
   // and the gradient behind the norm. All beside the gathered gradient; gate and up become their gradients.
-  f.backward = at.element * (at.gathered + std::max(2 * ffn, at.behind(ffn)));
+  // Without a kernel of its own an activation's result, its gradient and what these are made of come on top.
+  const bool fused = own.gate.activation != Activation::kGelu && own.gate.activation != Activation::kTanh;
+  f.backward = at.element * (at.gathered + std::max((fused ? 2 : 5) * ffn, at.behind(ffn)));
   f.ring_backward = f.backward;
   f.released = at.results * at.element;
   return f;

@@ -24,7 +24,8 @@ Bucket bucket(const Shape& shape, const Program& program, int index) {
                 .coded = own.coded,
                 .parameters = {}};
   const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
-  if (in_block) result.path = base::text(family_of(shape).trunk, ".", prefix);
+  const Family& family = family_of(shape);
+  if (in_block) result.path = base::text(family.trunk, ".", family.blocks, ".", result.layer, ".");
   int64_t place = 0;
   for (Parameter parameter : program.kind_at(position).parameters()) {
     parameter.place = place;

@@ -7,11 +7,19 @@
 namespace sluice::model::roles {
 
 inline constexpr std::string_view kEmbedding = "embedding";
+inline constexpr std::string_view kPositions = "positions";     // [positions, hidden]
+inline constexpr std::string_view kTokenKinds = "token_kinds";  // [kinds, hidden], likewise
+inline constexpr std::string_view kEmbeddingNorm = "embedding_norm";
+inline constexpr std::string_view kEmbeddingNormBias = "embedding_norm_bias";
 inline constexpr std::string_view kFinalNorm = "final_norm";
 inline constexpr std::string_view kFinalNormBias = "final_norm_bias";
 inline constexpr std::string_view kHead = "head";    // absent where embeddings are tied
 inline constexpr std::string_view kScore = "score";  // [numbers, hidden], in a vocabulary's place
 inline constexpr std::string_view kScoreBias = "score_bias";
+inline constexpr std::string_view kNeck = "neck";  // [hidden, hidden], in front of the score
+inline constexpr std::string_view kNeckBias = "neck_bias";
+inline constexpr std::string_view kNeckNorm = "neck_norm";
+inline constexpr std::string_view kNeckNormBias = "neck_norm_bias";
 
 // Attention.
 inline constexpr std::string_view kAttentionNorm = "attention_norm";

@@ -37,10 +37,12 @@ struct Rope {
 
 // Norms of queries and keys before they are rotated: each head on its own, or all heads as one row.
 enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
-// Where a part of a block is normed: x + part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
-enum class NormPlace : uint8_t { kBefore, kBehind, kAround };
-// RMSNorm, or LayerNorm (Ba, Kiros and Hinton, Layer Normalization, 2016), which takes the mean off first.
-enum class NormKind : uint8_t { kRms, kLayer };
+// Where a part of a block is normed: x + part(norm(x)), x + norm(part(x)), x + norm(part(norm(x))), or
+// norm(x + part(x)).
+enum class NormPlace : uint8_t { kBefore, kBehind, kAround, kOfSum };
+// RMSNorm; LayerNorm (Ba, Kiros and Hinton, Layer Normalization, 2016), which takes the mean off first; or
+// none: rows as they are.
+enum class NormKind : uint8_t { kRms, kLayer, kNone };
 // Norms of rows: those of parts and the final one. Norms of heads are RMSNorms with weights.
 struct NormStyle {
   NormKind kind = NormKind::kRms;
@@ -48,10 +50,10 @@ struct NormStyle {
   bool biases = false;  // of LayerNorms with weights
   bool operator==(const NormStyle&) const = default;
 };
-// The activation of an MLP, applied to its gate, or to up without a gate: SiLU; GELU by its approximation
-// with tanh; SiLU with the shape's slope and limits, and 1 added to up (ops/clamped_swiglu.h); squared ReLU,
-// max(x, 0)² (So et al., Primer, 2021).
-enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu, kSquaredRelu };
+// The activation of an MLP, applied to its gate, or to up without a gate: SiLU; GELU as it is or by its
+// approximation with tanh; SiLU with the shape's slope and limits, and 1 added to up (ops/clamped_swiglu.h);
+// squared ReLU, max(x, 0)² (So et al., Primer, 2021).
+enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu, kSquaredRelu, kGelu, kTanh };
 
 // A layer that a family's reader makes itself, because no member of BlockType and Shape describes it; often
 // none. Compared by value.
@@ -152,14 +154,26 @@ struct ConfigSource {
   bool operator==(const ConfigSource&) const { return true; }
 };
 
-// The end of a model: logits of a vocabulary; so many numbers of a sequence, of its last token (classes, a
-// reward), or of every token (classes of tokens, values), by a matrix of its own; or the normed rows
-// themselves (embeddings).
+// The end of a model: logits of a vocabulary; so many numbers of a sequence (classes, a reward), or of every
+// token (classes of tokens, values), by a matrix of its own; or the normed rows themselves (embeddings).
 enum class HeadKind : uint8_t { kVocabulary, kSequence, kTokens, kRows };
+// Which rows of a sequence stand for it (kSequence, kRows): the last token's, the first one's (CLS), or the
+// mean of all.
+enum class Pooling : uint8_t { kLast, kCls, kMean };
+// What rows pass through between the pooling and a head's matrix, as encoders have it: act(x·wᵀ + bias), with
+// a norm behind it or none.
+struct NeckStyle {
+  Activation activation = Activation::kGelu;
+  bool bias = false;
+  bool normed = false;
+  bool operator==(const NeckStyle&) const = default;
+};
 struct HeadStyle {
   HeadKind kind = HeadKind::kVocabulary;
   int64_t numbers = 0;  // of kSequence and kTokens
   bool bias = false;    // likewise
+  Pooling pooling = Pooling::kLast;
+  std::optional<NeckStyle> neck = {};
   bool operator==(const HeadStyle&) const = default;
 };
 
@@ -187,6 +201,11 @@ struct Shape {
   NormPlace norm_place = NormPlace::kBefore;
   double norm_offset = 0.0;  // added to the weights of norms
   Activation activation = Activation::kSilu;
+  bool embedding_norm = false;  // the embedding's rows have a norm, as parts have
+  // Rows that positions add to the embedding's, and so how long sequences may be; 0: none. A kind of tokens,
+  // which all are of, adds one more.
+  int64_t positions = 0;
+  bool causal = true;       // attention sees what stands before a token; else also what stands behind it
   bool mlp_gate = true;     // of MLPs: act(gate) · up, not act(up)
   bool mlp_bias = false;    // likewise: both products have biases
   double gate_slope = 1.0;  // these two of kClampedSilu
@@ -204,7 +223,8 @@ struct Shape {
   bool sinks = false;     // each query head has one more score, which no value goes with
   bool gated = false;     // what a head attends to passes through the sigmoid of as many rows of its own
   int64_t rotated = 0;    // of a head's dimensions, those that positions turn: the first; 0: all
-  // Tokens that a windowed block's attention sees, itself included; 0: there are no such blocks.
+  // Tokens up to its own that one of a windowed block's attention sees, itself included, and as many behind
+  // it where that is not causal; 0: there are no such blocks.
   int64_t window = 0;
   std::optional<Rope> window_rope;  // of windowed blocks, where it is not `rope`
   // By layer; empty: all rotate and attend, with a window all are windowed, and with experts all have them.

@@ -226,7 +226,9 @@ void require_ranks(const Shape& shape) {
 }  // namespace
 
 bool is_of_numbers(const Parameter& parameter) {
-  return parameter.role == roles::kScore || parameter.role == roles::kScoreBias;
+  constexpr std::string_view kOfNumbers[] = {roles::kScore,    roles::kScoreBias, roles::kNeck,
+                                             roles::kNeckBias, roles::kNeckNorm,  roles::kNeckNormBias};
+  return std::ranges::find(kOfNumbers, parameter.role) != std::end(kOfNumbers);
 }
 
 bool matches(const std::string& pattern, const std::string& name) {

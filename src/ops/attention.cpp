@@ -1,8 +1,8 @@
 // T: rows (tokens of packed sequences), N: query heads, K: key/value heads, D: dimensions of a head.
 //
-// Per head and sequence: S = scale·q·kᵀ (causal), P = softmax(S), out = P·v. With lse = log Σ exp S and
-// δ = Σ_D dout·out:  dv = Pᵀ·dout,  dS = P ∘ (dout·vᵀ - δ),  dq = scale·dS·k,  dk = scale·dSᵀ·q,
-// where P = exp(S - lse) is made again from q and k; a key head sums over its query heads.
+// Per head and sequence: S = scale·q·kᵀ (of the keys that a query sees), P = softmax(S), out = P·v. With lse
+// = log Σ exp S and δ = Σ_D dout·out:  dv = Pᵀ·dout,  dS = P ∘ (dout·vᵀ - δ),  dq = scale·dS·k,  dk =
+// scale·dSᵀ·q, where P = exp(S - lse) is made again from q and k; a key head sums over its query heads.
 #include "ops/attention.h"
 
 #include <ATen/TensorOperators.h>
@@ -72,7 +72,8 @@ std::optional<int64_t> tokens_before(const AttentionInput& input) {
   return input.window > 0 ? std::optional(input.window - 1) : std::nullopt;
 }
 std::optional<int64_t> tokens_behind(const AttentionInput& input) {
-  return input.window > 0 ? std::optional<int64_t>(0) : std::nullopt;
+  if (input.window == 0) return std::nullopt;
+  return input.causal ? 0 : input.window - 1;
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
   const at::Tensor& begins = sequences.begins_device;
   auto [out_TND, lse_NT, rng, unused, mask] = at::_flash_attention_forward(
       input.q_TND, input.k_TKD, input.v_TKD, begins, begins, sequences.longest, sequences.longest,
-      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, input.scale, tokens_before(input),
+      /*dropout_p=*/0.0, input.causal, /*return_debug_mask=*/false, input.scale, tokens_before(input),
       tokens_behind(input));
   zero_rows_from(out_TND, sequences.begins.back());
   return {out_TND, lse_NT, rng};
@@ -94,7 +95,7 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
   const auto [dq_TND, dk_TKD, dv_TKD] =
       at::_flash_attention_backward(dout_TND, input.q_TND, input.k_TKD, input.v_TKD, saved.out_TND,
                                     saved.lse_NT, begins, begins, sequences.longest, sequences.longest,
-                                    /*dropout_p=*/0.0, /*is_causal=*/true, saved.rng, unused, input.scale,
+                                    /*dropout_p=*/0.0, input.causal, saved.rng, unused, input.scale,
                                     tokens_before(input), tokens_behind(input));
   gradient.dq_TND.copy_(dq_TND);
   gradient.dk_TKD.copy_(dk_TKD);

@@ -1,4 +1,4 @@
-// Causal attention over packed sequences: no token attends across sequences.
+// Attention over packed sequences, causal or both ways: no token attends across sequences.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -29,8 +29,9 @@ int64_t unfused_attention_calls() { return calls; }
 namespace aten {
 namespace {
 
-// What a query sees: of its sequence the keys up to its own, of an AttentionBlock all.
-enum class Mask { kCausal, kNone };
+// What a query sees: of its sequence the keys up to its own or around it, by positions; or all keys of a
+// part.
+enum class Mask { kByPosition, kNone };
 
 // Query rows [first, first + rows) of a part (a sequence or an AttentionBlock); they see some of its keys
 // [0, keys).
@@ -41,15 +42,24 @@ struct Block {
 };
 
 // A sequence as a part: what stands before has to be seen as far as the window reaches.
-Mask mask_of_blocks(const AttentionInput& input) { return input.window > 0 ? Mask::kCausal : Mask::kNone; }
+Mask mask_of_blocks(const AttentionInput& input) {
+  return input.window > 0 ? Mask::kByPosition : Mask::kNone;
+}
+Mask mask_of_sequences(const AttentionInput& input) {
+  return input.causal ? Mask::kByPosition : mask_of_blocks(input);
+}
+
+// How many keys behind its own a query sees by its position.
+int64_t keys_behind(const AttentionInput& input) { return input.causal ? 0 : input.window - 1; }
 
 template <typename Visit>
-void for_each_block(const AttentionBlock& part, Mask mask, int64_t heads, Visit visit) {
+void for_each_block(const AttentionInput& input, const AttentionBlock& part, Mask mask, Visit visit) {
   const int64_t length = part.queries.size(), keys = part.keys.size();
-  const int64_t most_rows = std::max<int64_t>(1, kMostScores / (heads * keys));
+  const int64_t most_rows = std::max<int64_t>(1, kMostScores / (input.q_TND.size(1) * keys));
   for (int64_t first = 0; first < length; first += most_rows) {
     const int64_t rows = std::min(most_rows, length - first);
-    visit(Block{first, rows, mask == Mask::kCausal ? std::min(keys, part.ahead + first + rows) : keys});
+    const int64_t seen = std::clamp<int64_t>(part.ahead + first + rows + keys_behind(input), 0, keys);
+    visit(Block{first, rows, mask == Mask::kByPosition ? seen : keys});
   }
 }
 
@@ -60,6 +70,7 @@ class Sequence {
       : mask_(mask),
         ahead_(part.ahead),
         window_(input.window),
+        behind_(keys_behind(input)),
         cap_(input.cap),
         scale_(input.scale),
         keys_(input.k_TKD.size(1)),
@@ -88,7 +99,7 @@ class Sequence {
     constexpr double kNever = -std::numeric_limits<double>::infinity();
     const int64_t ahead = ahead_ + block.first;
     const at::Tensor all = at::ones({block.rows, block.keys}, scores.options().dtype(at::kBool));
-    scores.masked_fill_(all.triu(ahead + 1), kNever);
+    scores.masked_fill_(all.triu(ahead + behind_ + 1), kNever);
     if (window_ > 0) scores.masked_fill_(all.tril(ahead - window_), kNever);
     return scores;
   }
@@ -101,6 +112,7 @@ class Sequence {
   Mask mask_;
   int64_t ahead_;
   int64_t window_;
+  int64_t behind_;
   double cap_;
   double scale_;
   int64_t keys_;
@@ -128,7 +140,7 @@ at::Tensor lse_of(const at::Tensor& lse_NT, base::Interval rows) {
 void attend(const AttentionInput& input, const AttentionBlock& part, Mask mask,
             const AttentionResult& result) {
   const Sequence sequence(input, part, mask);
-  for_each_block(part, mask, input.q_TND.size(1), [&](const Block& block) {
+  for_each_block(input, part, mask, [&](const Block& block) {
     const at::Tensor scores_KGRL = sequence.scores(block);
     const at::Tensor lse_KGR = at::logsumexp(scores_KGRL, {-1});
     // A row that sees nothing has no share of anything.
@@ -151,7 +163,7 @@ AttentionGradient differentiate(const at::Tensor& dout_TND, const AttentionInput
   const at::Tensor lse_KGT = lse_of(saved.lse_NT, part.queries).reshape(delta_KGT.sizes());
   const at::Tensor dk_KTD = at::zeros_like(sequence.keys({0, 0, part.keys.size()}));
   const at::Tensor dv_KTD = at::zeros_like(dk_KTD), dq_KGTD = at::empty_like(dout_KGTD);
-  for_each_block(part, mask, input.q_TND.size(1), [&](const Block& block) {
+  for_each_block(input, part, mask, [&](const Block& block) {
     const auto of_block = [&](const at::Tensor& x) { return x.narrow(2, block.first, block.rows); };
     const at::Tensor scores_KGRL = sequence.scores(block);
     const at::Tensor p_KGRL = (scores_KGRL - of_block(lse_KGT).unsqueeze(-1)).exp_();
@@ -175,7 +187,8 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
   const int64_t rows = q_TND.size(0), heads = q_TND.size(1);
   AttentionResult result{at::zeros({rows, heads, q_TND.size(2)}, q_TND.options()),
                          at::zeros({heads, rows}, q_TND.options().dtype(accumulator_type(q_TND)))};
-  for (const AttentionBlock& part : parts_of(sequences)) attend(input, part, Mask::kCausal, result);
+  for (const AttentionBlock& part : parts_of(sequences))
+    attend(input, part, mask_of_sequences(input), result);
   return result;
 }
 
@@ -183,7 +196,7 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
   ++calls;
   for (const AttentionBlock& part : parts_of(sequences)) {
-    const AttentionGradient own = differentiate(dout_TND, input, saved, part, Mask::kCausal);
+    const AttentionGradient own = differentiate(dout_TND, input, saved, part, mask_of_sequences(input));
     rows_of(gradient.dq_TND, part.queries).copy_(own.dq_TND);
     rows_of(gradient.dk_TKD, part.keys).copy_(own.dk_TKD);
     rows_of(gradient.dv_TKD, part.keys).copy_(own.dv_TKD);

@@ -1,9 +1,12 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/softmax.h>
 #include <gtest/gtest.h>
 
 #include "ops/attention.h"
@@ -58,16 +61,21 @@ Case random_case(const at::TensorOptions& options) {
   return {{random(4), random(2), random(2), 0.35}, random(4)};
 }
 
-// All that came before, a window inside a tile, and one over several; with and without a cap.
+// All that came before, a window inside a tile, and one over several; with and without a cap; the same of
+// both sides.
 template <typename Visit>
 void for_each_form(AttentionInput input, Visit visit) {
-  for (const int64_t window : {0, 7, 270}) {
-    for (const double cap : {0.0, 0.9}) {
-      SCOPED_TRACE(window);
-      SCOPED_TRACE(cap);
-      input.window = window;
-      input.cap = cap;
-      visit(input);
+  for (const bool causal : {true, false}) {
+    for (const int64_t window : {0, 7, 270}) {
+      for (const double cap : {0.0, 0.9}) {
+        SCOPED_TRACE(causal);
+        SCOPED_TRACE(window);
+        SCOPED_TRACE(cap);
+        input.causal = causal;
+        input.window = window;
+        input.cap = cap;
+        visit(input);
+      }
     }
   }
 }
@@ -85,6 +93,26 @@ TEST(AttentionOnCpu, InDoubleEqualsTheOperators) { expect_operators_as_fused(at:
 TEST(AttentionOnCpu, InFloatEqualsTheOperators) { expect_operators_as_fused(at::kFloat, 1e-4); }
 TEST(AttentionOnCpu, InBfloat16IsNearTheOperators) { expect_operators_as_fused(at::kBFloat16, 3e-2); }
 
+// Written out: every query on every key that its mask leaves it.
+TEST(AttentionOnCpu, OfBothSidesIsTheSoftmaxOfAllThatAreNear) {
+  const Case c = random_case(at::dtype(at::kDouble));
+  AttentionInput input = c.input;
+  input.causal = false;
+  for (const int64_t window : {0, 4}) {
+    input.window = window;
+    const at::Tensor out_TND = attention(input, packed_sequences({323}, at::kCPU)).out_TND;
+    const at::Tensor place = at::arange(323);
+    const at::Tensor apart = (place.unsqueeze(0) - place.unsqueeze(1)).abs();
+    const at::Tensor hidden = window > 0 ? apart.ge(window) : apart.lt(0);
+    for (int64_t head = 0; head < 4; ++head) {
+      const at::Tensor scores = input.q_TND.select(1, head).mm(input.k_TKD.select(1, head / 2).t()) * 0.35;
+      const at::Tensor shares = at::softmax(scores.masked_fill(hidden, -1e300), -1);
+      EXPECT_TRUE(
+          at::allclose(shares.mm(input.v_TKD.select(1, head / 2)), out_TND.select(1, head), 1e-12, 1e-12));
+    }
+  }
+}
+
 // What fused kernels leave to the operators is counted.
 TEST(AttentionOnCpu, CallsOfTheOperatorsAreCounted) {
   const Case c = random_case(at::dtype(at::kFloat));
@@ -100,22 +128,27 @@ using Attend = void (*)(const AttentionInput&, std::span<const AttentionBlock>, 
 using AttendBackward = void (*)(const at::Tensor&, const AttentionInput&, const AttentionResult&,
                                 std::span<const AttentionBlock>, const AttentionGradient&);
 
-// One sequence of all rows, cut at 5 and 123: each part attends to itself, then to the parts before it.
+// One sequence of all rows, cut at 5 and 123: each part attends to itself, then to the parts before it, and
+// to those behind it where attention is not causal.
 Gradients run_in_blocks(const AttentionInput& input, const at::Tensor& dout, Attend attend,
                         AttendBackward backward) {
   const PackedSequences parts = packed_sequences({5, 118, 200}, dout.device());
   const std::vector<AttentionBlock> blocks{{{123, 323}, {5, 123}, 118}, {{5, 123}, {0, 5}, 5}};
-  const std::vector<AttentionBlock> last{{{123, 323}, {0, 5}, 123}};
+  std::vector<AttentionBlock> last{{{123, 323}, {0, 5}, 123}};
+  if (!input.causal) last.insert(last.end(), {{{0, 5}, {5, 123}, -5}, {{5, 123}, {123, 323}, -118}});
+  const std::vector<AttentionBlock> far{{{0, 5}, {123, 323}, -123}};
+  std::vector<std::vector<AttentionBlock>> passes{blocks, last};
+  if (!input.causal) passes.push_back(far);
   AttentionResult seen = attention(input, parts);
   const at::ScalarType wide = seen.lse_NT.scalar_type();
   seen.out_TND = seen.out_TND.to(wide);
-  for (const auto& each : {blocks, last}) attend(input, each, seen);
+  for (const auto& each : passes) attend(input, each, seen);
   seen.out_TND = seen.out_TND.to(dout.scalar_type());
   AttentionGradient gradient{at::empty_like(input.q_TND), at::empty_like(input.k_TKD),
                              at::empty_like(input.v_TKD)};
   attention_backward(dout, input, seen, parts, gradient);
   for (at::Tensor* each : {&gradient.dq_TND, &gradient.dk_TKD, &gradient.dv_TKD}) *each = each->to(wide);
-  for (const auto& each : {blocks, last}) backward(dout, input, seen, each, gradient);
+  for (const auto& each : passes) backward(dout, input, seen, each, gradient);
   return {seen.out_TND, seen.lse_NT, gradient.dq_TND, gradient.dk_TKD, gradient.dv_TKD};
 }
 

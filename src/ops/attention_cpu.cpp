@@ -38,14 +38,16 @@ constexpr int64_t kFewQueries = 16;
 enum class Task { kSequence, kBlock };
 
 // Which keys a query sees: the one as many keys on as its position is ahead of the first key's, and those
-// before it as far as the window reaches. Without a window a block's queries are ahead of all keys.
+// before it as far as the window reaches; where attention is not causal as many behind it. Without a window a
+// block's queries are ahead of all keys.
 struct Sight {
   int64_t ahead = 0;  // of the part's first query
   int64_t window = 0;
+  int64_t behind = 0;  // keys behind the one at the query's position
 
   // Of `keys`, by the part's query number `token`.
   base::Interval of_query(int64_t token, int64_t keys) const {
-    const int64_t end = std::min(keys, ahead + token + 1);
+    const int64_t end = std::clamp<int64_t>(ahead + token + 1 + behind, 0, keys);
     return {std::clamp<int64_t>(ahead + token + 1 - window, 0, end), end};
   }
 };
@@ -61,23 +63,29 @@ using Parts = std::vector<Reach>;
 // Wider than any sequence.
 constexpr int64_t kUnbounded = int64_t{1} << 40;
 
-Parts parts_of(const PackedSequences& sequences, int64_t window) {
+// Of a part whose first query is so far ahead of its first key.
+Sight sight_of(const AttentionInput& input, int64_t ahead) {
+  const int64_t window = input.window > 0 ? input.window : kUnbounded;
+  return {ahead, window, input.causal ? 0 : window - 1};
+}
+
+Parts parts_of(const PackedSequences& sequences, const AttentionInput& input) {
   Parts parts;
   for (size_t i = 0; i + 1 < sequences.begins.size(); ++i) {
     const base::Interval rows{sequences.begins[i], sequences.begins[i + 1]};
-    parts.push_back({rows, rows, {0, window > 0 ? window : kUnbounded}});
+    parts.push_back({rows, rows, sight_of(input, 0)});
   }
   return parts;
 }
 
-Reach reach_of(const AttentionBlock& block, int64_t window) {
+Reach reach_of(const AttentionBlock& block, const AttentionInput& input) {
   const Sight all{block.keys.size(), kUnbounded};
-  return {block.queries, block.keys, window > 0 ? Sight{block.ahead, window} : all};
+  return {block.queries, block.keys, input.window > 0 ? sight_of(input, block.ahead) : all};
 }
 
 // Of a backward tasks of one run write different rows, of queries and of keys: the first of `blocks` that
 // share none, which are left out then.
-Parts next_parts(std::span<const AttentionBlock>& blocks, int64_t window) {
+Parts next_parts(std::span<const AttentionBlock>& blocks, const AttentionInput& input) {
   Parts parts;
   const auto meets = [](base::Interval a, base::Interval b) { return !base::intersect(a, b).empty(); };
   for (const AttentionBlock& block : blocks) {
@@ -85,7 +93,7 @@ Parts next_parts(std::span<const AttentionBlock>& blocks, int64_t window) {
       return meets(part.queries, block.queries) || meets(part.keys, block.keys);
     });
     if (shares) break;
-    parts.push_back(reach_of(block, window));
+    parts.push_back(reach_of(block, input));
   }
   blocks = blocks.subspan(parts.size());
   return parts;
@@ -93,7 +101,7 @@ Parts next_parts(std::span<const AttentionBlock>& blocks, int64_t window) {
 
 // Blocks by the rows that they write: those of each part in their order, parts share none. The part with most
 // to do first, so that threads end together.
-std::vector<Parts> parts_by_rows(std::span<const AttentionBlock> blocks, int64_t window) {
+std::vector<Parts> parts_by_rows(std::span<const AttentionBlock> blocks, const AttentionInput& input) {
   std::vector<size_t> by_begin(blocks.size());
   std::iota(by_begin.begin(), by_begin.end(), size_t{0});
   std::ranges::stable_sort(by_begin, {}, [&](size_t i) { return blocks[i].queries.begin; });
@@ -105,7 +113,7 @@ std::vector<Parts> parts_by_rows(std::span<const AttentionBlock> blocks, int64_t
     std::ranges::sort(own);
     auto& [pairs, parts] = found.emplace_back();
     for (const size_t i : own) {
-      parts.push_back(reach_of(blocks[i], window));
+      parts.push_back(reach_of(blocks[i], input));
       pairs += blocks[i].queries.size() * blocks[i].keys.size();
     }
     own.clear();
@@ -546,7 +554,7 @@ class BackwardWorker {
     const auto query = [&](int64_t token) {
       return std::clamp<int64_t>(token - sight_.ahead - tile.token, 0, tile.tokens) * sizes_.group;
     };
-    return {query(key), query(key + sight_.window)};
+    return {query(key - sight_.behind), query(key + sight_.window)};
   }
 
   void add(const Tile& tile) {
@@ -590,7 +598,7 @@ class BackwardWorker {
 }  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
-  const Parts parts = parts_of(sequences, input.window);
+  const Parts parts = parts_of(sequences, input);
   const Sizes sizes(input, parts);
   const at::TensorOptions options = input.q_TND.options();
   const AttentionResult result{
@@ -611,7 +619,7 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
 
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
-  const Parts parts = parts_of(sequences, input.window);
+  const Parts parts = parts_of(sequences, input);
   const Sizes sizes(input, parts);
   SLUICE_DISPATCH(input.q_TND, "attention_backward", [&] {
     for_each_task(parts, sizes.key_heads, [&] {
@@ -623,9 +631,9 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
 
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
-  const std::vector<Parts> parts = parts_by_rows(blocks, input.window);
+  const std::vector<Parts> parts = parts_by_rows(blocks, input);
   Parts all;
-  for (const AttentionBlock& block : blocks) all.push_back(reach_of(block, input.window));
+  for (const AttentionBlock& block : blocks) all.push_back(reach_of(block, input));
   const Sizes sizes(input, all);
   SLUICE_DISPATCH(input.q_TND, "attend_blocks", [&] {
     for_each_task(parts, sizes.key_heads, [&] {
@@ -638,7 +646,7 @@ void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient) {
   while (!blocks.empty()) {
-    const Parts parts = next_parts(blocks, input.window);
+    const Parts parts = next_parts(blocks, input);
     const Sizes sizes(input, parts);
     SLUICE_DISPATCH(input.q_TND, "attend_blocks_backward", [&] {
       for_each_task(parts, sizes.key_heads, [&] {

@@ -31,7 +31,8 @@ struct AttentionInput {
   // What a token sees of those up to its own, itself included; 0: all. It has a position in its sequence, or
   // as AttentionBlock says.
   int64_t window = 0;
-  double cap = 0;  // scores s, scaled, become cap·tanh(s/cap) before the softmax; 0: they stay
+  double cap = 0;      // scores s, scaled, become cap·tanh(s/cap) before the softmax; 0: they stay
+  bool causal = true;  // else a token sees as far behind itself as before itself
 
   // The same queries on the keys that kv's second dimension begins with, and on the values behind them.
   AttentionInput on(const at::Tensor& kv_TJD) const;
@@ -49,7 +50,7 @@ struct AttentionGradient {
 };
 
 // A part of attention whose keys come from elsewhere: every one of the queries sees every one of the keys,
-// but for those that a window hides.
+// but for those that a window hides. Keys may stand behind queries where attention is not causal.
 struct AttentionBlock {
   base::Interval queries;  // rows of q, out and lse
   base::Interval keys;     // rows of k and v, which may have other rows than q

@@ -203,7 +203,8 @@ at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
   const layers::HeadParameters head = layers::head_parameters(shards);
   if (table_.shape.head.kind != model::HeadKind::kVocabulary) {
     flow.targets = layers::targets(std::vector<int64_t>(tokens.size(), 0), {}, device_);
-    return layers::head_numbers(model.context, head, flow.activation_SH, flow.targets).cpu();
+    return layers::head_numbers(model.context, head, flow.activation_SH, flow.targets, flow.layout.sequences)
+        .cpu();
   }
   return layers::head_logits(model.context, head, flow.activation_SH).cpu();
 }

@@ -28,14 +28,20 @@ void BlendTokens::add_targets(const Sequence& sequence, const Piece& scheduled,
   if (count < scheduled.tokens()) rows.targets.push_back(-1);
 }
 
+std::optional<size_t> row_of_text(const Sequence& sequence, const Piece& scheduled, corpus::LabelRow row) {
+  if (row == corpus::LabelRow::kFirst) return scheduled.begin == 0 ? std::optional<size_t>(0) : std::nullopt;
+  if (scheduled.end != sequence.length_tokens) return std::nullopt;
+  return static_cast<size_t>(scheduled.tokens() - 1);
+}
+
 void LabelTokens::add_targets(const Sequence& sequence, const Piece& scheduled,
                               runtime::LanePartTokens& rows) const {
   std::vector<std::optional<corpus::RowLabel>> labels(static_cast<size_t>(scheduled.tokens()));
   if (blend_.label_rule()->of_tokens) {
     labels =
         blend_.token_labels(sequence.document, sequence.begin_token + scheduled.begin, scheduled.tokens());
-  } else if (scheduled.end == sequence.length_tokens) {
-    labels.back() = blend_.row_label(sequence.document);
+  } else if (const std::optional<size_t> row = row_of_text(sequence, scheduled, blend_.label_rule()->row)) {
+    labels[*row] = blend_.row_label(sequence.document);
   }
   for (const std::optional<corpus::RowLabel>& label : labels) {
     rows.targets.push_back(label ? label->target : -1);

@@ -1,6 +1,7 @@
 // Reads the tokens that one rank needs of a step.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "corpus/blend.h"
@@ -42,7 +43,7 @@ class BlendTokens : public TokenSource {
   const corpus::Blend& blend_;
 };
 
-// The same tokens, whose targets are labels: of a sequence at its last token, or of tokens each at its own.
+// The same tokens, whose targets are labels: of a sequence at one token, or of tokens each at its own.
 class LabelTokens final : public BlendTokens {
  public:
   explicit LabelTokens(const corpus::Blend& blend) : BlendTokens(blend), blend_(blend) {}  // borrowed
@@ -52,6 +53,10 @@ class LabelTokens final : public BlendTokens {
  private:
   const corpus::Blend& blend_;
 };
+
+// Which of a piece's rows is the one that a text's label stands at; nothing: it lies in another piece.
+std::optional<size_t> row_of_text(const strategy::Sequence& sequence, const strategy::Piece& piece,
+                                  corpus::LabelRow row);
 
 // What steps read of a blend's documents, which outlives it.
 std::unique_ptr<TokenSource> tokens_of(const corpus::Blend& blend);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "session/head_labels.h"
 
 namespace sluice::run {
 namespace {
@@ -12,7 +13,7 @@ using strategy::Sequence;
 // Of texts, of which a sequence has that of its document's number. Borrows them.
 class TextTokens final : public TokenSource {
  public:
-  explicit TextTokens(const std::vector<GroupText>& texts) : texts_(texts) {}
+  TextTokens(const std::vector<GroupText>& texts, corpus::LabelRow row) : texts_(texts), row_(row) {}
 
   void add_tokens(const Sequence& sequence, const Piece& scheduled,
                   runtime::LanePartTokens& rows) const override {
@@ -22,15 +23,18 @@ class TextTokens final : public TokenSource {
 
   void add_targets(const Sequence& sequence, const Piece& scheduled,
                    runtime::LanePartTokens& rows) const override {
+    const size_t first = rows.targets.size();
     rows.targets.insert(rows.targets.end(), static_cast<size_t>(scheduled.tokens()), -1);
-    if (scheduled.end != sequence.length_tokens) return;
-    rows.targets.back() = 0;
+    const std::optional<size_t> row = row_of_text(sequence, scheduled, row_);
+    if (!row) return;
+    rows.targets[first + *row] = 0;
     const std::vector<double>& given = texts_[static_cast<size_t>(sequence.document)].given;
     rows.given.insert(rows.given.end(), given.begin(), given.end());
   }
 
  private:
   const std::vector<GroupText>& texts_;
+  corpus::LabelRow row_;
 };
 
 }  // namespace
@@ -43,7 +47,7 @@ PreparedStep prepare_texts(const StepInputs& inputs, const std::vector<GroupText
                          .length_tokens = std::ssize(texts[i].tokens),
                          .loss_tokens = 1});
   }
-  const TextTokens tokens(texts);
+  const TextTokens tokens(texts, session::label_row(inputs.table.shape.head));
   return prepare_step(inputs, sequences, &tokens, step, purpose);
 }
 

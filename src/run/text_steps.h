@@ -1,4 +1,4 @@
-// Steps on texts that have a number, or several, at their last token.
+// Steps on texts that have a number, or several, at one of their tokens.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace sluice::run {
 
 struct GroupText {
   std::vector<int32_t> tokens;
-  std::vector<double> given;  // what a loss is given of its last row (layers::found_gradient)
+  std::vector<double> given;  // what a loss is given of that row (layers::found_gradient)
 };
 
 // Planned, with tokens. `step` names it, for people.

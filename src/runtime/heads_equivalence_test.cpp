@@ -16,6 +16,7 @@ struct HeadCase {
   model::HeadStyle head;
   std::shared_ptr<const layers::NumberLoss> (*loss)() = layers::class_cross_entropy;
   int64_t figures = 0;
+  void (*change)(model::Shape&) = nullptr;
 };
 void PrintTo(const HeadCase& own, std::ostream* stream) { *stream << own.name; }
 
@@ -24,6 +25,7 @@ class EquivalenceOfHeads : public testing::TestWithParam<HeadCase> {
   static RunOptions options() {
     RunOptions options;
     options.shape.head = GetParam().head;
+    if (GetParam().change != nullptr) GetParam().change(options.shape);
     options.number_loss = GetParam().loss();
     options.figures = GetParam().figures;
     return options;
@@ -63,15 +65,55 @@ constexpr model::HeadStyle kClasses{.kind = model::HeadKind::kSequence, .numbers
 constexpr model::HeadStyle kReward{.kind = model::HeadKind::kSequence, .numbers = 1};
 constexpr model::HeadStyle kTokens{.kind = model::HeadKind::kTokens, .numbers = 5, .bias = true};
 constexpr model::HeadStyle kRows{.kind = model::HeadKind::kRows};
+constexpr model::HeadStyle kMeanRows{.kind = model::HeadKind::kRows, .pooling = model::Pooling::kMean};
 
-INSTANTIATE_TEST_SUITE_P(Of, EquivalenceOfHeads,
-                         testing::Values(HeadCase{"Classes", kClasses}, HeadCase{"TokenClasses", kTokens},
-                                         HeadCase{"SeveralClasses", kClasses, layers::binary_cross_entropy,
-                                                  3},
-                                         HeadCase{"Figure", kReward, layers::squared_error, 1},
-                                         HeadCase{"FoundGradient", kReward, layers::found_gradient, 2},
-                                         HeadCase{"Embedding", kRows, layers::found_gradient, 25}),
-                         [](const auto& info) { return info.param.name; });
+constexpr model::HeadStyle classes_of(model::Pooling pooling) {
+  return {.kind = model::HeadKind::kSequence,
+          .numbers = 3,
+          .bias = true,
+          .pooling = pooling,
+          .neck = model::NeckStyle{model::Activation::kGelu, true, true}};
+}
+
+// As ModernBERT's: attention looks both ways, in some layers through a window.
+void make_encoder(model::Shape& shape) {
+  shape.causal = false;
+  shape.norm = {.kind = model::NormKind::kLayer, .biases = true};
+  shape.embedding_norm = true;
+  shape.activation = model::Activation::kGelu;
+}
+// As BERT's: positions are learnt, and sums normed.
+void make_bert(model::Shape& shape) {
+  make_encoder(shape);
+  shape.norm_place = model::NormPlace::kOfSum;
+  shape.positions = 4096;
+  shape.mlp_gate = false;
+  shape.mlp_bias = shape.qkv_bias = shape.out_bias = true;
+}
+void make_windowed_encoder(model::Shape& shape) {
+  make_encoder(shape);
+  shape.window = 5;
+  shape.block_types.assign(static_cast<size_t>(shape.layers), {.windowed = true});
+  shape.block_types.front().windowed = false;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, EquivalenceOfHeads,
+    testing::Values(
+        HeadCase{"Classes", kClasses}, HeadCase{"TokenClasses", kTokens},
+        HeadCase{"SeveralClasses", kClasses, layers::binary_cross_entropy, 3},
+        HeadCase{"Figure", kReward, layers::squared_error, 1},
+        HeadCase{"FoundGradient", kReward, layers::found_gradient, 2},
+        HeadCase{"Embedding", kRows, layers::found_gradient, 25},
+        HeadCase{"MeanEmbedding", kMeanRows, layers::found_gradient, 25},
+        HeadCase{"ClassesOfMeans", classes_of(model::Pooling::kMean)},
+        HeadCase{"ClassesOfFirstTokens", classes_of(model::Pooling::kCls)},
+        HeadCase{"Encoder", classes_of(model::Pooling::kMean), layers::class_cross_entropy, 0, make_encoder},
+        HeadCase{"Bert", classes_of(model::Pooling::kCls), layers::class_cross_entropy, 0, make_bert},
+        HeadCase{"WindowedEncoder", classes_of(model::Pooling::kCls), layers::class_cross_entropy, 0,
+                 make_windowed_encoder},
+        HeadCase{"WindowedEncoderOfMeans", kMeanRows, layers::found_gradient, 25, make_windowed_encoder}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(EquivalenceOfTiedHeads, ANumberHeadLeavesTheEmbeddingAlone) {
   RunOptions options;

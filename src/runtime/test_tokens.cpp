@@ -41,9 +41,11 @@ StepTokens tokens_by_row(const strategy::StepPlan& plan, int world_size, int ran
 
 }  // namespace
 
-// Of a head of numbers: the last token's row, or of tokens here and there one.
+// Of a head of numbers: the last or the first token's row, or of tokens here and there one.
 bool has_number(const strategy::Sequence& sequence, int64_t position, const model::Shape& shape) {
-  if (shape.head.kind != model::HeadKind::kTokens) return position + 1 == sequence.length_tokens;
+  const bool first = shape.head.pooling == model::Pooling::kCls;
+  if (shape.head.kind != model::HeadKind::kTokens)
+    return first ? position == 0 : position + 1 == sequence.length_tokens;
   return position == 0 || (sequence.document + position) % 3 == 0;
 }
 

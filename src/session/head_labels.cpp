@@ -22,6 +22,10 @@ corpus::LabelForm form_of(const std::string& problem, int64_t numbers) {
 
 }  // namespace
 
+corpus::LabelRow label_row(const model::HeadStyle& head) {
+  return head.pooling == model::Pooling::kCls ? corpus::LabelRow::kFirst : corpus::LabelRow::kLast;
+}
+
 std::shared_ptr<const corpus::LabelRule> label_rule(const model::Shape& shape) {
   const model::HeadStyle& head = shape.head;
   if (head.kind != model::HeadKind::kSequence && head.kind != model::HeadKind::kTokens) return nullptr;
@@ -29,6 +33,7 @@ std::shared_ptr<const corpus::LabelRule> label_rule(const model::Shape& shape) {
   return std::make_shared<const corpus::LabelRule>(
       corpus::LabelRule{.form = form_of(labels.problem, head.numbers),
                         .of_tokens = head.kind == model::HeadKind::kTokens,
+                        .row = label_row(head),
                         .names = std::move(labels.names)});
 }
 

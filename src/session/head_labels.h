@@ -12,4 +12,7 @@ namespace sluice::session {
 // classes. Null: a head that no label belongs to.
 std::shared_ptr<const corpus::LabelRule> label_rule(const model::Shape& shape);
 
+// Where a head's rows that stand for texts lie. Means are found at the last.
+corpus::LabelRow label_row(const model::HeadStyle& head);
+
 }  // namespace sluice::session

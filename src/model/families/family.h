@@ -35,9 +35,9 @@ struct Family {
   std::string_view architecture;  // "Qwen3ForCausalLM"
   Read* read = nullptr;
   Names names;
-  std::string_view trunk = "model";  // the module that all tensors of blocks are in
-  std::string_view also = "";        // another architecture of its files
-  bool norms_embedding = false;      // its rows have a norm without weights
+  std::string_view trunk = "model";    // the module that all tensors of blocks are in
+  std::string_view also = "";          // another architecture of its files
+  std::string_view blocks = "layers";  // the trunk's list of blocks
 };
 
 std::span<const Family> families();

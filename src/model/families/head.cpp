@@ -11,8 +11,8 @@ namespace {
 using base::Json;
 using base::text;
 
-constexpr std::string_view kVocabulary = "ForCausalLM", kSequences = "ForSequenceClassification",
-                           kTokens = "ForTokenClassification";
+constexpr std::string_view kVocabulary = "ForCausalLM", kMasked = "ForMaskedLM",
+                           kSequences = "ForSequenceClassification", kTokens = "ForTokenClassification";
 constexpr const char* kBias = "token_classification_bias";
 constexpr base::Range<int64_t> kHeadNumbers{1, 1 << 20};
 
@@ -48,7 +48,9 @@ constexpr FamilyClasses kClasses[] = {{"llama"},
                                       {"deepseek_v2", Classes::kOfSequences},
                                       {"deepseek_v3"},
                                       {"qwen3_5_text", Classes::kOfSequences, "Qwen3_5Text"},
-                                      {"qwen3_next"}};
+                                      {"qwen3_next"},
+                                      {"modernbert", Classes::kOfBoth, "ModernBert"},
+                                      {"bert", Classes::kOfBoth, "Bert"}};
 
 std::string stem_of(const Family& family) {
   const auto* const own = std::ranges::find(kClasses, family.model_type, &FamilyClasses::model_type);
@@ -99,12 +101,55 @@ std::string class_of(const Family& family, HeadKind kind) {
   return std::string(family.architecture);
 }
 
+bool is_encoder(const Family& family) { return family.architecture.ends_with(kMasked); }
+
+const char* name_of(Pooling pooling) {
+  switch (pooling) {
+    case Pooling::kLast: return "last";
+    case Pooling::kCls: return "cls";
+    case Pooling::kMean: break;
+  }
+  return "mean";
+}
+
+std::string pooling_fault(const Family& family, HeadKind kind, Pooling pooling) {
+  if (kind != HeadKind::kSequence) return "";
+  const std::string name = class_of(family, kind);
+  if (!is_encoder(family))
+    return pooling == Pooling::kLast ? "" : text(name, " takes the last token: give last");
+  if (family.model_type == "bert")
+    return pooling == Pooling::kCls ? "" : text(name, " takes the first token: give cls");
+  return pooling == Pooling::kLast ? text(name, " takes the first token or the mean of all: give cls or mean")
+                                   : "";
+}
+
+const char* pooling_key(HeadKind kind) {
+  return kind == HeadKind::kRows ? kSentencePooling : "classifier_pooling";
+}
+
+namespace {
+
+// What stands for a text where its rows are what the model ends in.
+Pooling read_pooling(Reader& config, const Family& family) {
+  const Pooling absent = is_encoder(family) ? Pooling::kMean : Pooling::kLast;
+  const std::string said = config.text_or(name_of(absent), kSentencePooling);
+  for (const Pooling pooling : {Pooling::kLast, Pooling::kCls, Pooling::kMean}) {
+    if (said == name_of(pooling)) return pooling;
+  }
+  config.refuse(kSentencePooling, said, "last, cls or mean");
+}
+
+}  // namespace
+
 HeadStyle read_head(Reader& config, const Family& family) {
   const Json* const classes = config.find("architectures");
+  const bool whole = classes == nullptr || *classes == Json::array({std::string(family.architecture)});
+  // What predicts masked tokens is left out.
+  if (whole && is_encoder(family)) return {.kind = HeadKind::kRows, .pooling = read_pooling(config, family)};
   if (classes == nullptr) return {};
   for (const HeadKind kind : {HeadKind::kSequence, HeadKind::kTokens, HeadKind::kRows}) {
     if (*classes != Json::array({class_of(family, kind)})) continue;
-    if (kind == HeadKind::kRows) return {.kind = kind};
+    if (kind == HeadKind::kRows) return {.kind = kind, .pooling = read_pooling(config, family)};
     const bool biased = kind == HeadKind::kTokens && (!config.says(kBias) || config.has(kBias));
     return {.kind = kind, .numbers = numbers_of(config), .bias = biased};
   }

@@ -17,6 +17,7 @@ extern const Names kNanochatNames{kNanochatTensors};
 void read_nanochat(Reader& config, Shape& shape) {
   read_decoder(config, {.activation = "relu2"}, shape);
   shape.norm.weights = false;
+  shape.embedding_norm = true;
   shape.qk_norm = QkNorm::kEachHead;
   shape.mlp_gate = false;
   shape.activation = Activation::kSquaredRelu;

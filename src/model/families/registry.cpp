@@ -16,11 +16,11 @@ Read read_falcon_h1, read_afmoe, read_arcee, read_bamba, read_cohere2, read_erni
     read_ministral, read_mistral, read_mixtral, read_nemotron, read_nemotron_h, read_stablelm,
     read_starcoder2, read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2,
     read_qwen2_moe, read_qwen3, read_qwen3_5, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
-    read_seed_oss, read_smollm3, read_solar_open;
+    read_seed_oss, read_smollm3, read_solar_open, read_modernbert, read_bert;
 extern const Names kFalconNames, kAfmoeNames, kBambaNames, kErnieNames, kGlm4Names, kHunyuanV1Names,
     kLfm2Names, kNanochatNames, kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames,
     kGraniteWindowNames, kHunyuanNames, kMamba2Names, kMixtralNames, kOlmoHybridNames, kPhi3Names,
-    kQwen3NextNames, kQwen3_5Names, kStarCoder2Names;
+    kQwen3NextNames, kQwen3_5Names, kStarCoder2Names, kModernBertNames, kBertNames;
 
 namespace {
 
@@ -269,7 +269,7 @@ const Family kFamilies[] = {
     {"nanochat", "nanochat",
      "norms without weights, also of embeddings and of heads behind their rotation, which goes backwards; "
      "MLPs as Arcee's; a cap on logits",
-     "NanoChatForCausalLM", read_nanochat, kNanochatNames, "model", "", /*norms_embedding=*/true},
+     "NanoChatForCausalLM", read_nanochat, kNanochatNames},
     {"bamba", "Bamba", "Mamba-2 in most layers, the others attention with half of each head rotated",
      "BambaForCausalLM", read_bamba, kBambaNames},
     {"falcon_h1", "Falcon-H1",
@@ -289,6 +289,16 @@ const Family kFamilies[] = {
      "gated linear attention in all layers: decays of each key channel, made from 16 numbers a "
      "token; as flash-linear-attention has it, without its short convolutions and feature maps",
      "GLAForCausalLM", read_gla, kGlaNames},
+    {"modernbert", "ModernBERT",
+     "an encoder: attention looks both ways, in two of three layers through a window; LayerNorms, also of "
+     "embeddings and not of the first attention's rows; GeGLU; ends in classes or embeddings "
+     "([heads](heads.md))",
+     "ModernBertForMaskedLM", read_modernbert, kModernBertNames},
+    {"bert", "BERT",
+     "an encoder: attention looks both ways; learnt positions; LayerNorms of the sums behind parts; MLPs "
+     "without "
+     "a gate, of GELU; biases of all matrices; ends in classes or embeddings",
+     "BertForMaskedLM", read_bert, kBertNames, "bert.encoder", "", "layer"},
 };
 
 }  // namespace
