@@ -35,6 +35,7 @@ struct CorpusArguments {
   bool prompts = false, pairs = false, labels = false;
   std::string label_key = "label";
   corpus::AnswerKeys keys;
+  std::string margin_key;
   std::string chosen_key = "chosen", rejected_key = "rejected";
   bool json = false;
   const CLI::App* command = nullptr;
@@ -333,6 +334,9 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     build.documents.answers = arguments->keys;
   }
   if (arguments->labels) add_labels(*arguments);
+  if (!arguments->margin_key.empty() && !arguments->pairs)
+    throw base::InputError("--margin-key is of --pairs: add --pairs, or leave it out");
+  if (arguments->pairs) build.documents.label_key = arguments->margin_key;
   if (!build.documents.chats) refuse_chat_options(*arguments->command, "give --chat with it");
   if (build.tokenizer.chat.date.empty()) build.tokenizer.chat.date = date_of_builds();
   if (build.documents.chats && build.train_vocabulary > 0)
@@ -419,6 +423,9 @@ void add_corpus(CLI::App& app) {
   build->add_option("--answer-key", arguments->keys.answer, "Of --prompts")->capture_default_str();
   build->add_option("--chosen-key", arguments->chosen_key, "Of --pairs")->capture_default_str();
   build->add_option("--rejected-key", arguments->rejected_key, "Of --pairs")->capture_default_str();
+  build->add_option("--margin-key", arguments->margin_key,
+                    "Of --pairs: by how much a reward of the chosen answer is to lead, which goes into "
+                    "corpus.labels (default: nobody says it)");
   add_chat_options(*build, options.tokenizer.chat);
   build->add_option("--sample-mb", arguments->sample_mb, "Megabytes of text that training reads at most")
       ->capture_default_str();

@@ -302,7 +302,7 @@ std::optional<std::string> label_of(const RawDocument& document, const DocumentO
   const base::Json* const label = base::find(*object, options.label_key);
   if (label == nullptr || label->is_null()) {
     leave_out(text(document.place, ": there is no '", options.label_key,
-                   "': name the key of labels with --label-key"),
+                   "': name the key of labels with --label-key, of pairs' margins with --margin-key"),
               options, counts);
     return std::nullopt;
   }

@@ -97,4 +97,29 @@ HeadOutcome info_nce(const std::vector<TextNumbers>& embeddings, int64_t texts_o
   return outcome;
 }
 
+namespace {
+
+std::vector<TextNumbers> beginnings(const std::vector<TextNumbers>& embeddings, int64_t width) {
+  std::vector<TextNumbers> all;
+  for (const TextNumbers& whole : embeddings) all.emplace_back(whole.begin(), whole.begin() + width);
+  return all;
+}
+
+}  // namespace
+
+HeadOutcome matryoshka_info_nce(const std::vector<TextNumbers>& embeddings, int64_t texts_of_group,
+                                double temperature, const std::vector<int64_t>& widths) {
+  HeadOutcome outcome = info_nce(embeddings, texts_of_group, temperature);
+  for (const int64_t width : widths) {
+    if (width == std::ssize(embeddings.front())) continue;
+    const HeadOutcome own = info_nce(beginnings(embeddings, width), texts_of_group, temperature);
+    outcome.loss += own.loss;
+    for (size_t text = 0; text < embeddings.size(); ++text) {
+      for (size_t i = 0; i < static_cast<size_t>(width); ++i)
+        outcome.gradients[text][i] += own.gradients[text][i];
+    }
+  }
+  return outcome;
+}
+
 }  // namespace sluice::run

@@ -30,4 +30,10 @@ HeadOutcome bradley_terry(const std::vector<TextNumbers>& rewards, const std::ve
 // MultipleNegativesRankingLoss. REQUIRES: at least two texts in a group.
 HeadOutcome info_nce(const std::vector<TextNumbers>& embeddings, int64_t texts_of_group, double temperature);
 
+// The sum of that loss over the whole embeddings and their beginnings of these widths (Kusupati et al.,
+// Matryoshka Representation Learning, 2022), as sentence-transformers' MatryoshkaLoss with all of them as
+// matryoshka_dims. REQUIRES: each is at most the embeddings' width.
+HeadOutcome matryoshka_info_nce(const std::vector<TextNumbers>& embeddings, int64_t texts_of_group,
+                                double temperature, const std::vector<int64_t>& widths);
+
 }  // namespace sluice::run

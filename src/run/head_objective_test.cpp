@@ -66,6 +66,18 @@ TEST(InfoNce, LooksAtDirectionsAlone) {
   EXPECT_NEAR(info_nce(texts, 2, 0.05).loss, info_nce(longer, 2, 0.05).loss, 1e-12);
 }
 
+TEST(InfoNce, OfSeveralWidthsIsTheSumOverBeginnings) {
+  const Texts texts = made_up(12, 6);
+  const auto begin = [&](size_t width) {
+    Texts all = texts;
+    for (TextNumbers& text : all) text.resize(width);
+    return info_nce(all, 3, 0.1).loss;
+  };
+  EXPECT_NEAR(matryoshka_info_nce(texts, 3, 0.1, {2, 4, 6}).loss, begin(2) + begin(4) + begin(6), 1e-12);
+  EXPECT_EQ(matryoshka_info_nce(texts, 3, 0.1, {}).loss, begin(6));
+  expect_gradients(texts, [](const Texts& own) { return matryoshka_info_nce(own, 3, 0.1, {2, 4}); });
+}
+
 TEST(InfoNce, TextsAtTheirPartnersAreFound) {
   Texts texts;
   for (size_t i = 0; i < 20; ++i) {

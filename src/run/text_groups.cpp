@@ -48,11 +48,16 @@ std::vector<TextNumbers> text_numbers(RunContext& run, const std::vector<GroupTe
                          [&](const std::string& own) { return run.control().gather_texts(own); });
 }
 
+double margin_of(const corpus::Blend& blend, int64_t document) {
+  return blend.label_rule() == nullptr ? 0 : blend.row_label(document).figures.front();
+}
+
 HeadOutcome outcome_of(const config::RunConfig& config, const session::DataPhase& phase,
-                       const std::vector<TextNumbers>& numbers) {
+                       const std::vector<TextNumbers>& numbers, const std::vector<double>& margins) {
   if (config.head.kind == config::HeadUse::kReward)
-    return bradley_terry(numbers, /*margins=*/{}, config.head.center_rewards);
-  return info_nce(numbers, 1 + std::ssize(phase.partners), config.head.temperature);
+    return bradley_terry(numbers, margins, config.head.center_rewards);
+  return matryoshka_info_nce(numbers, 1 + std::ssize(phase.partners), config.head.temperature,
+                             config.head.matryoshka);
 }
 
 TextGroups::TextGroups(RunContext& run)
@@ -63,9 +68,9 @@ TextGroups::TextGroups(RunContext& run)
   if (run.start().state().sampler) documents_.restore(*run.start().state().sampler);
 }
 
-std::vector<GroupText> TextGroups::draw() {
+TextGroups::Batch TextGroups::draw() {
   const int64_t groups = run_.config().head.pairs_per_step;
-  std::vector<GroupText> batch;
+  Batch batch;
   int64_t drawn = 0;
   for (int64_t tries = 0; drawn < groups; ++tries) {
     if (tries > 100 * groups) {
@@ -76,7 +81,8 @@ std::vector<GroupText> TextGroups::draw() {
     const int64_t document = documents_.next().samples.front().document;
     std::vector<GroupText> texts = group_texts(run_.config(), data_, data_.training, document);
     if (texts.empty()) continue;
-    std::ranges::move(texts, std::back_inserter(batch));
+    std::ranges::move(texts, std::back_inserter(batch.texts));
+    batch.margins.push_back(margin_of(data_.training, document));
     ++drawn;
   }
   return batch;
@@ -84,8 +90,8 @@ std::vector<GroupText> TextGroups::draw() {
 
 std::unique_ptr<PreparedStep> TextGroups::next() {
   if (step_ >= run_.config().train.steps) return nullptr;
-  std::vector<GroupText> batch = draw();
-  const HeadOutcome outcome = outcome_of(run_.config(), data_, text_numbers(run_, batch, step_));
+  auto [batch, margins] = draw();
+  const HeadOutcome outcome = outcome_of(run_.config(), data_, text_numbers(run_, batch, step_), margins);
   // The step divides by the number of targets, one of each text.
   const auto targets = static_cast<double>(batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {

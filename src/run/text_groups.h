@@ -24,9 +24,12 @@ std::vector<GroupText> group_texts(const config::RunConfig& config, const sessio
 // gets. `step` names it, for people.
 std::vector<TextNumbers> text_numbers(RunContext& run, const std::vector<GroupText>& texts, int64_t step);
 
-// The head's loss over groups that follow each other.
+// By how much the better of a document's two answers is to lead; 0 where the corpus says nothing of it.
+double margin_of(const corpus::Blend& blend, int64_t document);
+
+// The head's loss over groups that follow each other, and have such margins.
 HeadOutcome outcome_of(const config::RunConfig& config, const session::DataPhase& phase,
-                       const std::vector<TextNumbers>& numbers);
+                       const std::vector<TextNumbers>& numbers, const std::vector<double>& margins);
 
 class TextGroups final : public StepSource {
  public:
@@ -37,7 +40,11 @@ class TextGroups final : public StepSource {
   std::unique_ptr<PreparedStep> next() override;
 
  private:
-  std::vector<GroupText> draw();
+  struct Batch {
+    std::vector<GroupText> texts;
+    std::vector<double> margins;  // by group
+  };
+  Batch draw();
 
   RunContext& run_;
   const session::DataPhase& data_;

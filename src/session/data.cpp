@@ -146,6 +146,20 @@ void open_partners(const config::HeadConfig& head, const corpus::IndexedOptions&
   phase.listed = expected_groups(head, phase);
 }
 
+// Of reward: by how much each document's answer is to lead, where the corpora say it.
+std::shared_ptr<const corpus::LabelRule> margin_rule() {
+  return std::make_shared<const corpus::LabelRule>(
+      corpus::LabelRule{.form = corpus::LabelForm::kFigures, .names = {"margin"}});
+}
+
+void label_margins(DataPhase& phase) {
+  std::vector<corpus::Blend*> blends{&phase.training};
+  for (ValidationData& set : phase.validation) blends.push_back(&set.blend);
+  for (corpus::Blend* const blend : blends) {
+    if (blend->has_labels()) blend->label_by(margin_rule());
+  }
+}
+
 void label_documents(const model::Shape& shape, DataPhase& phase) {
   const std::shared_ptr<const corpus::LabelRule> rule = label_rule(shape);
   phase.training.label_by(rule);
@@ -162,6 +176,7 @@ DataPhase open_phase(const config::RunConfig& config, const config::DataConfig& 
                   .validation = open_validation(data, indexed, sampling)};
   phase.training.require_targets();
   if (config.head.labelled()) label_documents(*config.model.shape, phase);
+  if (config.head.kind == config::HeadUse::kReward) label_margins(phase);
   if (!data.batches.empty()) {
     phase.listed = std::make_shared<const corpus::BatchList>(
         corpus::read_batch_list(data.batches, phase.training, data.context_length));

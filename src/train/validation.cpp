@@ -87,18 +87,22 @@ std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const sessi
                                                                      int64_t after_step) {
   const session::DataPhase& phase = run_.start().data().phases.front();
   std::vector<run::TextNumbers> numbers;
+  std::vector<double> margins;
   for (const corpus::Batch& batch : set.batches) {
     if (run_.control().any(stop_.requested())) return std::nullopt;
     std::vector<run::GroupText> texts;
-    for (const corpus::Sample& sample : batch.samples)
-      std::ranges::move(run::group_texts(run_.config(), phase, set.blend, sample.document),
-                        std::back_inserter(texts));
+    for (const corpus::Sample& sample : batch.samples) {
+      std::vector<run::GroupText> group = run::group_texts(run_.config(), phase, set.blend, sample.document);
+      if (group.empty()) continue;
+      std::ranges::move(group, std::back_inserter(texts));
+      margins.push_back(run::margin_of(set.blend, sample.document));
+    }
     if (texts.empty()) continue;
     std::ranges::move(run::text_numbers(run_, texts, after_step), std::back_inserter(numbers));
   }
   report::EvaluationMetrics metrics{.step = after_step, .set = set.name, .targets = std::ssize(numbers)};
   if (numbers.empty()) return metrics;
-  const run::HeadOutcome outcome = run::outcome_of(run_.config(), phase, numbers);
+  const run::HeadOutcome outcome = run::outcome_of(run_.config(), phase, numbers, margins);
   metrics.validation_loss = outcome.loss;
   metrics.accuracy = outcome.accuracy;
   metrics.margin = outcome.margin;
