@@ -14,8 +14,8 @@ import random
 import signal
 import time
 
-from harness import (RUN_TIMEOUT_S, WAIT_ALL, TestCase, alive, children, committed_steps, losses, main, rank_processes, records,
-                     stop_thread, terminate, wait_until)
+from harness import (HEADS, RUN_TIMEOUT_S, WAIT_ALL, TestCase, alive, children, committed_steps, losses, main, rank_processes,
+                     records, stop_thread, terminate, wait_until, write_head_corpora)
 
 RANKS = 4
 STEPS = 20  # that are compared
@@ -103,6 +103,18 @@ class Elastic(TestCase):
         outcome = self.assert_undisturbed(process, run, whole)
         self.assertIn("membership 1 of 4 ranks (4 before) goes on after step", outcome.stderr)
         self.assertEqual(max(epochs(run)), 1)
+
+    def test_a_run_with_a_head_loses_a_worker(self):
+        """Labels of texts, and pairs of texts, whose losses a forward before the step decides."""
+        write_head_corpora(self.directory)
+        for head in HEADS:
+            with self.subTest(head=head["head__kind"]):
+                name = head["head__kind"]
+                whole = self.whole(**head)
+                run = self.configure(name, elastic__snapshot_every=1, **head)
+                process = self.start_to(run, 4)
+                self.kill_worker(process, 2)
+                self.assert_undisturbed(process, run, whole)
 
     def test_moments_of_8_bits_are_restored_to_the_bit(self):
         changes = {"optimizer__name": "adamw_8bit", "model__hidden": 64, "model__ffn_hidden": 172}

@@ -72,6 +72,21 @@ def make_documents(count=300, longest=100, seed=7):
     return documents
 
 
+# Runs that end in something other than a vocabulary, on what write_head_corpora writes.
+HEADS = [{"head__kind": "classify", "head__labels": ["a", "b", "c"], "data__train": [["labelled", 1.0]]},
+         {"head__kind": "reward", "head__rejected": ["rejected"], "head__pairs_per_step": 6, "data__train": [["chosen", 1.0]]}]
+
+
+def write_head_corpora(directory):
+    """Documents whose first token says their class; and better and worse answers, of which the pairs say by how much."""
+    documents = make_documents(60)
+    for name, seed in (("labelled", 7), ("chosen", 8), ("rejected", 9)):
+        write_corpus(directory / name, documents if name == "labelled" else make_documents(60, seed=seed))
+    labels = [document[0] % 3 for document in documents]
+    (directory / "labelled.labels").write_text("".join(f"{label}\n" for label in labels))
+    (directory / "chosen.labels").write_text("".join(f"{i % 4 / 8}\n" for i in range(60)))
+
+
 def base_settings():
     """The configuration of a run that takes seconds, as {section: {key: value}}."""
     return {

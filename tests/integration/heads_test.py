@@ -39,12 +39,60 @@ for ids, label in documents:
         loss = loss + torch.nn.functional.cross_entropy(out[None], torch.tensor([label])) / count
 if kind == "reward":  # TRL's RewardTrainer.compute_loss
     chosen, rejected, center = torch.cat(logits[0::2]), torch.cat(logits[1::2]), float(sys.argv[4])
-    loss = -torch.nn.functional.logsigmoid(chosen - rejected).mean() + center * torch.mean((chosen + rejected) ** 2)
+    margin = torch.tensor([label for _, label in documents[0::2]], dtype=chosen.dtype)
+    loss = -torch.nn.functional.logsigmoid(chosen - rejected - margin).mean() + center * torch.mean((chosen + rejected) ** 2)
     logits = [each.tolist() for each in logits]
 loss.backward()
 norm = torch.sqrt(sum((p.grad ** 2).sum() for p in parameters if p.grad is not None))
 print(json.dumps({"loss": loss.item(), "norm": norm.item(), "logits": logits, "class": type(model).__name__,
                   "labels": model.config.id2label}))
+"""
+
+
+# Writes a folder of sentence-transformers around a small ModernBERT, which pools by its first token.
+MAKE_ENCODER = """
+import json, pathlib, sys
+import torch
+from transformers import AutoConfig, AutoModel
+folder = pathlib.Path(sys.argv[1])
+torch.manual_seed(5)
+config = AutoConfig.for_model("modernbert", num_hidden_layers=4, hidden_size=32, num_attention_heads=4, intermediate_size=48,
+                              vocab_size=int(sys.argv[2]), max_position_embeddings=128, local_attention=12, pad_token_id=None)
+model = AutoModel.from_config(config)
+with torch.no_grad():
+    for parameter in model.parameters():
+        parameter.mul_(4) if parameter.ndim > 1 else parameter.add_(0.1 * torch.randn_like(parameter))
+model.save_pretrained(folder)
+modules = [("", "models.Transformer"), ("1_Pooling", "sentence_transformer.modules.pooling.Pooling"),
+           ("2_Normalize", "sentence_transformer.modules.normalize.Normalize")]
+(folder / "modules.json").write_text(json.dumps([{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.{kind}"}
+                                                 for i, (path, kind) in enumerate(modules)]))
+(folder / "1_Pooling").mkdir()
+(folder / "1_Pooling" / "config.json").write_text(json.dumps({"embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": True}))
+"""
+# Prints sentence-transformers' loss and gradient norm of a folder on texts that belong together, and the first texts' vectors.
+BESIDE_EMBEDDINGS = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from sentence_transformers import SentenceTransformer, losses
+folder, sides, widths, temperature = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), float(sys.argv[4])
+model = SentenceTransformer(folder, device="cpu", model_kwargs={"attn_implementation": "eager"}).double().eval()
+
+def features(texts):
+    longest = max(map(len, texts))
+    return {"input_ids": torch.tensor([text + [0] * (longest - len(text)) for text in texts]),
+            "attention_mask": torch.tensor([[1] * len(text) + [0] * (longest - len(text)) for text in texts])}
+
+with torch.no_grad():
+    vectors = model(features(sides[0]))["sentence_embedding"]
+loss = losses.MultipleNegativesRankingLoss(model, scale=1 / temperature)
+if widths:
+    loss = losses.MatryoshkaLoss(model, loss, matryoshka_dims=[vectors.shape[1], *widths])
+value = loss([features(side) for side in sides], torch.zeros(len(sides[0])))
+value.backward()
+norm = torch.sqrt(sum((p.grad ** 2).sum() for p in model.parameters() if p.grad is not None))
+print(json.dumps({"loss": value.item(), "norm": norm.item(), "vectors": vectors.tolist()}))
 """
 
 
@@ -165,13 +213,16 @@ class Heads(TestCase):
         worse, _ = labelled_documents(20, seed=2)
         write_corpus(self.directory / "chosen", better)
         write_corpus(self.directory / "rejected", worse)
+        margins = [(i % 5) / 4 for i in range(len(better))]
+        write_labels(self.directory / "chosen", margins)
         common = {"data__train": [["chosen", 1.0]], "head__kind": "reward", "head__rejected": ["rejected"],
                   "head__pairs_per_step": 20, "head__center_rewards": 0.01}
         run = self.head_run("reward", train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0,
                             parallel__strategies=["<1,1,1>"], **common)
         self.train("reward", 1)
         self.sluice("export", run, "--out", "folder", "--dtype", "float32")
-        pairs = [[document, 0] for pair in zip(better, worse, strict=True) for document in pair]
+        pairs = [[document, margin] for better_one, worse_one, margin in zip(better, worse, margins, strict=True)
+                 for document in (better_one, worse_one)]
         found = self.beside(self.directory / "folder", pairs, "reward", 0.01)
         line = records(run)[0]
         self.assertAlmostEqual(line["loss"], found["loss"], delta=1e-6)
@@ -203,6 +254,94 @@ class Heads(TestCase):
             self.assertAlmostEqual(got[step][0], loss, delta=1e-10, msg=f"step {step}")
         last = [json.loads(line) for line in (one / "metrics.jsonl").read_text().splitlines() if "validation_loss" in line][-1]
         self.assertIn("recall_at_10", last)
+
+    def embed_beside(self, negatives, hf=None, **head):
+        """A step of embeddings that changes nothing, exported: loss, gradient norm and vectors beside sentence-transformers'
+        losses on the folder that its loader reads."""
+        if missing(TRANSFORMERS_PYTHON):
+            self.skipTest("transformers is not set up: make parity")
+        texts, _ = labelled_documents(12, seed=3)
+        sides = [texts, [text[::-1] for text in texts], [text[1:] + text[:1] + text for text in texts]][:3 if negatives else 2]
+        for name, side in zip(("texts", "near", "far"), sides, strict=False):
+            write_corpus(self.directory / name, side)
+        run = self.head_run("embed", train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0, head__kind="embed",
+                            parallel__strategies=["<1,1,1>"], data__train=[["texts", 1.0]], head__positives=["near"],
+                            head__negatives=["far"] if negatives else [], head__pairs_per_step=12, head__temperature=0.1,
+                            data__context_length=96, **{f"head__{key}": value for key, value in head.items()})
+        if hf:
+            self.take_model("embed", hf)
+        self.train("embed", 1)
+        self.sluice("export", run, "--out", "folder", "--dtype", "float32")
+        write_tokenizer(self.directory / "folder")
+        result = subprocess.run([TRANSFORMERS_PYTHON, "-c", BESIDE_EMBEDDINGS, self.directory / "folder", json.dumps(sides),
+                                 json.dumps(head.get("matryoshka", [])), "0.1"], env=environment(HF_HUB_OFFLINE="1"), text=True,
+                                capture_output=True, timeout=300, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        found, line = json.loads(result.stdout.splitlines()[-1]), records(run)[0]
+        self.assertAlmostEqual(line["loss"], found["loss"], delta=2e-6 * abs(found["loss"]))
+        self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=2e-5 * found["norm"])
+        self.sluice("eval", "--model", "folder", "--corpus", "texts", "--scores", "vectors.jsonl", "--dtype", "float32",
+                    "--context-length", 96)
+        ours = [json.loads(each)["numbers"] for each in (self.directory / "vectors.jsonl").read_text().splitlines()]
+        for mine, theirs in zip(ours, found["vectors"], strict=True):
+            length = sum(each * each for each in mine) ** 0.5
+            for a, b in zip(mine, theirs, strict=True):
+                self.assertAlmostEqual(a / length, b, delta=1e-5)
+
+    def test_embeddings_are_as_sentence_transformers_has_them(self):
+        for pooling in ("last", "mean", "cls"):
+            with self.subTest(pooling=pooling):
+                self.embed_beside(pooling == "mean", pooling=pooling)
+
+    def test_matryoshka_sizes_are_as_sentence_transformers_has_them(self):
+        self.embed_beside(False, pooling="mean", matryoshka=[8, 20])
+
+    def test_encoders_embed_as_sentence_transformers_has_them(self):
+        """A folder of sentence-transformers comes in, without a class's prefix in its tensors' names, and goes out."""
+        if missing(TRANSFORMERS_PYTHON):
+            self.skipTest("transformers is not set up: make parity")
+        made = subprocess.run([TRANSFORMERS_PYTHON, "-c", MAKE_ENCODER, self.directory / "encoder", str(VOCABULARY)],
+                              env=environment(HF_HUB_OFFLINE="1"), text=True, capture_output=True, timeout=300, check=False)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.embed_beside(True, hf="encoder")
+        pooling = json.loads((self.directory / "folder" / "1_Pooling" / "config.json").read_text())
+        self.assertTrue(pooling["pooling_mode_cls_token"], "the folder's own pooling was lost")
+        self.embed_beside(False, hf="encoder", pooling="mean", matryoshka=[16])
+
+    def take_model(self, name, folder):
+        """Puts a model folder in place of a configuration's sizes."""
+        path = self.directory / f"{name}.toml"
+        text = path.read_text()
+        begin, end = text.index("[model]"), text.index("[data]")
+        path.write_text(text[:begin] + f'[model]\nhf = "{folder}"\n' + text[end:])
+
+    def test_wrong_widths_are_named(self):
+        self.head_run("wide", head__kind="embed", head__positives=["corpus"], head__matryoshka=[8, 65],
+                      data__train=[["corpus", 1.0]], parallel__strategies=["<1,1,1>"])
+        self.assertIn("head.matryoshka: 65 is above the 32", self.train("wide", 1, expect=2).stderr)
+
+    def test_a_class_that_pools_otherwise_is_named(self):
+        documents, labels = labelled_documents(4)
+        self.write(documents, labels)
+        self.head_run("mean", head__kind="classify", head__labels=["a", "b", "c"], head__pooling="mean",
+                      parallel__strategies=["<1,1,1>"])
+        self.assertIn("LlamaForSequenceClassification takes the last token: give last", self.train("mean", 1, expect=2).stderr)
+
+    def test_strategies_pool_alike(self):
+        texts, _ = labelled_documents(48, seed=3)
+        write_corpus(self.directory / "texts", texts)
+        write_corpus(self.directory / "near", [text[::-1] for text in texts])
+        for pooling in ("mean", "cls"):
+            common = {"data__train": [["texts", 1.0]], "head__kind": "embed", "head__positives": ["near"],
+                      "head__pooling": pooling, "head__pairs_per_step": 16, "train__steps": 4}
+            one = self.head_run(f"one-{pooling}", parallel__strategies=["<1,1,1>"], **common)
+            self.train(one.name, 1)
+            four = self.head_run(f"four-{pooling}", parallel__strategies=STRATEGIES, **common)
+            self.train(four.name, 4)
+            expected, got = losses(one), losses(four)
+            for step, (loss, norm) in expected.items():
+                self.assertAlmostEqual(got[step][0], loss, delta=1e-10, msg=f"{pooling}, step {step}")
+                self.assertAlmostEqual(got[step][1], norm, delta=1e-9, msg=f"{pooling}, step {step}")
 
     def test_wrong_labels_are_named(self):
         documents, _ = labelled_documents(4)
@@ -247,10 +386,8 @@ class Heads(TestCase):
         self.train("first", 1)
         self.sluice("export", run, "--out", "folder", "--dtype", "float32")
         config = self.head_run("again", head__kind="classify", train__steps=1, parallel__strategies=["<1,1,1>"])
+        self.take_model("again", "folder")
         path = self.directory / "again.toml"
-        text = path.read_text()
-        begin, end = text.index("[model]"), text.index("[data]")
-        path.write_text(text[:begin] + '[model]\nhf = "folder"\n' + text[end:])
         self.train("again", 1)
         self.assertLess(losses(config)[0][0], losses(run)[0][0])
         path.write_text(path.read_text().replace('kind = "classify"', 'kind = "none"'))

@@ -4,8 +4,8 @@ others; and real processes under changing strategies compute what one rank compu
 import json
 import shutil
 
-from harness import (TestCase, committed_steps, losses, main, make_documents, rank_processes, records, terminate,
-                     write_corpus)
+from harness import (HEADS, TestCase, committed_steps, losses, main, make_documents, rank_processes, records, terminate,
+                     write_corpus, write_head_corpora)
 
 STEPS = 8
 HALF = 4
@@ -100,6 +100,18 @@ class Resume(FromTheMiddle):
                 run = self.resumed(whole, ranks, train__dtype="float64")
                 self.assert_close_losses(run, whole, 1e-11, 1e-11)
                 self.assert_close_checkpoint(run, whole, STEPS, 1e-11)
+
+    def test_a_run_with_a_head(self):
+        """Labels of texts, and pairs of texts, go on where they were, on as many ranks and on fewer."""
+        write_head_corpora(self.directory)
+        for head in HEADS:
+            with self.subTest(head=head["head__kind"]):
+                whole = self.undisturbed(train__dtype="float64", **head)
+                for ranks in (4, 2):
+                    run = self.resumed(whole, ranks, train__dtype="float64", **head)
+                    self.assert_close_losses(run, whole, 1e-11, 1e-9)
+                    self.assert_close_checkpoint(run, whole, STEPS, 1e-10)
+                    shutil.rmtree(run)
 
     def test_fewer_ranks_in_float32(self):
         whole = self.undisturbed()
