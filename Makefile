@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap test-bootstrap configure build everything benches tested test lab check sanitize train quick-start-corpus quick-start-run trial soak fuzz \
         processors parity integrations wheel release docs first-day notebooks minutes bench bench-balance bench-published bench-watching trial-slow gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
-        bench-transformers bench-experts bench-generate bench-serve bench-fidelity bench-saving bench-corpus format tidy clean
+        bench-transformers bench-experts bench-generate bench-serve bench-heads retrieval bench-fidelity bench-saving bench-corpus format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -182,8 +182,16 @@ bench-generate: build ## Tokens said a second beside transformers' generate, on 
 	tools/bootstrap --parity
 	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/generation.py --sluice $(SLUICE) --out bench/results/generation.json
 
+bench-heads: build ## Reward models and embeddings trained beside TRL's and sentence-transformers' trainers, on a quiet machine (20 minutes)
+	tools/bootstrap --integrations
+	HF_HUB_OFFLINE=1 $(DEPS)/integrations-heads/bin/python -B bench/heads.py --sluice $(SLUICE) --results bench/results/heads.md
+
 bench-serve: build ## What clients of `serve` wait for under load, beside the generator without HTTP, on a quiet machine (3 minutes)
 	$(PYTHON) -B bench/serving.py --sluice $(SLUICE) --results bench/results/serving.md
+
+# A run of before stays: remove runs/retrieval, or name another folder, OPTIONS='--folder runs/retrieval2'.
+retrieval: build ## Train an embedding model on docstrings and functions of Python's standard library, and find unseen ones (ten minutes)
+	$(PYTHON) -B examples/retrieval/retrieval.py --sluice $(SLUICE) $(OPTIONS)
 
 rl: build ## Imitate a teacher, then do better by reward alone, 2 ranks (two minutes)
 	$(PYTHON) -B bench/reinforcement.py --sluice $(SLUICE) --seeds 1 --only dapo

@@ -17,6 +17,7 @@
 #include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/torch/generation.h"
+#include "cli/torch/head_serving.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch/ranks.h"
 #include "cli/torch/serving.h"
@@ -43,6 +44,7 @@ struct ServeArguments : ModelOptions {
   std::optional<int64_t> context_length;
   double cache_gib = 4;
   int64_t most_texts = 64;
+  int64_t tokens_per_batch = serve::HeadEngineOptions().max_num_batched_tokens;
   int64_t most_waiting = 4096;
   std::optional<int64_t> most_waiting_of_client;
   double grace_s = 20;
@@ -146,23 +148,38 @@ std::string host_in_url(const std::string& host) {
   return host.find(':') == host.npos ? host : "[" + host + "]";
 }
 
-void run(ServeArguments options) {
-  options.server.keys = keys_of(environment());
-  require_key_for_others(options.server);
-  const sigset_t stopping = base::stop_signals();
-  pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
-  if (options.server.model.empty()) options.server.model = options.model;
-  options.model = model_folder(options.model);
-  run::ModelSource model = run::open_model(locate(options.model));
-  require_one_pipeline(options, model.shape());
-  options.server.context_length = context_length_of(options, model);
-  const std::unique_ptr<corpus::Tokenizer> tokenizer =
-      tokenizer_of(options.tokenizer, model, Needed::kForChats, options.chat);
-  run::EvaluatorOptions evaluation = evaluation_of(options, model);
-  evaluation.context_length = options.server.context_length;
-  evaluation.launch = options.launch;
-  evaluation.strategy = options.strategy;
-  run::Evaluator evaluator(model, evaluation);
+// Answers until it is told to stop. `note` says what the server holds for requests.
+void answer_requests(serve::Server& server, serve::RequestEngine& engine, run::Evaluator& evaluator,
+                     const run::ModelSource& model, const ServeArguments& options, const std::string& note) {
+  options.before->serves_at(server.port());
+  std::optional<Follow> follow;
+  if (options.follow) follow.emplace(locate(options.model), model.name(), engine, server, evaluator);
+  using AtFault = StopAtSignal::AtFault;
+  const StopAtSignal stop(server, engine, options.grace_s,
+                          options.launch.world_size > 1 ? AtFault::kStop : AtFault::kAnswerOn);
+  base::log_info(text("serving ", model.name(), " at http://", host_in_url(options.server.host), ":",
+                      server.port(), "/v1; ", note,
+                      options.server.keys.empty() ? "; nobody is asked for a key" : ""));
+  server.run();
+  if (options.launch.world_size > 1 && !engine.fault().empty()) end_process(base::RunError(engine.fault()));
+}
+
+void serve_head(ServeArguments& options, const run::ModelSource& model, const corpus::Tokenizer& tokenizer,
+                run::Evaluator& evaluator) {
+  options.server.head = served_head(model);
+  serve::require_pair_template(options.server.pair_template);
+  serve::HeadEngine engine(head_numbers_of(evaluator),
+                           {.max_num_batched_tokens = options.tokens_per_batch,
+                            .max_queued_texts = options.most_waiting,
+                            .max_queued_texts_of_client =
+                                options.most_waiting_of_client.value_or((options.most_waiting + 1) / 2)});
+  serve::Server server(engine, tokenizer, options.server);
+  answer_requests(server, engine, evaluator, model, options,
+                  "the model " + options.server.head.description());
+}
+
+void serve_text(ServeArguments& options, const run::ModelSource& model, const corpus::Tokenizer& tokenizer,
+                run::Evaluator& evaluator) {
   const generate::ModelShard shard = evaluator.model_shard();
   const int64_t seats = options.most_texts + kSeatsForNewcomers;
   const int64_t wanted = (options.server.context_length / inference::kKvBlockTokens + 1) * seats;
@@ -171,9 +188,9 @@ void run(ServeArguments options) {
   const generate::Decoder decoder(shard, pages, seats);
   const inference::SchedulerOptions scheduler{
       .kv_blocks = pages, .max_num_seqs = seats, .newcomers = kSeatsForNewcomers};
-  options.server.end_tokens = end_tokens_of(model, tokenizer.get());
+  options.server.end_tokens = end_tokens_of(model, &tokenizer);
   const std::vector<base::Interval> never =
-      corpus::rows_without_token(*tokenizer, model.shape().vocab, options.server.end_tokens);
+      corpus::rows_without_token(tokenizer, model.shape().vocab, options.server.end_tokens);
   if (options.launch.rank > 0) return follow_first(evaluator, decoder, scheduler, never);
   serve::Engine engine(decoder, {.scheduler = scheduler,
                                  .never = never,
@@ -182,25 +199,56 @@ void run(ServeArguments options) {
                                      options.most_waiting_of_client.value_or((options.most_waiting + 1) / 2),
                                  .followers = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
   options.server.context_length = std::min(options.server.context_length, pages * inference::kKvBlockTokens);
+  options.server.tool_format = tool_format_of(options, model);
+  serve::Server server(engine, tokenizer, options.server);
+  const auto bytes = static_cast<double>(pages * generate::Decoder::kv_block_bytes(shard));
+  answer_requests(server, engine, evaluator, model, options,
+                  text(base::human_bytes(bytes), " of cache hold ",
+                       base::human_count(pages * inference::kKvBlockTokens, "token", "tokens")));
+}
+
+void require_one_rank(const ServeArguments& options, const run::ModelSource& model) {
+  if (options.launch.world_size == 1) return;
+  throw base::InputError(text(model.name(),
+                              " ends in a head, which one rank serves: leave out --nproc and "
+                              "--strategy, or start several servers"));
+}
+
+void run(ServeArguments options) {
+  options.server.keys = keys_of(environment());
+  require_key_for_others(options.server);
+  const sigset_t stopping = base::stop_signals();
+  pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
+  if (options.server.model.empty()) options.server.model = options.model;
+  options.model = model_folder(options.model);
+  run::ModelSource model = run::open_model(locate(options.model));
+  const bool head = ends_in_head(model);
+  head ? require_one_rank(options, model) : require_one_pipeline(options, model.shape());
+  options.server.context_length = context_length_of(options, model);
+  const std::unique_ptr<corpus::Tokenizer> tokenizer =
+      tokenizer_of(options.tokenizer, model, Needed::kForChats, options.chat);
+  run::EvaluatorOptions evaluation = evaluation_of(options, model);
+  evaluation.context_length = options.server.context_length;
+  evaluation.launch = options.launch;
+  evaluation.strategy = options.strategy;
+  run::Evaluator evaluator(model, evaluation);
   options.server.vocabulary = model.shape().vocab;
   options.server.fingerprint = fingerprint_of(model);
-  options.server.tool_format = tool_format_of(options, model);
   if (options.before->port() != 0) options.server.port = options.before->port();
-  serve::Server server(engine, *tokenizer, options.server);
-  options.before->serves_at(server.port());
-  std::optional<Follow> follow;
-  if (options.follow) follow.emplace(locate(options.model), model.name(), engine, server, evaluator);
-  using AtFault = StopAtSignal::AtFault;
-  const StopAtSignal stop(server, engine, options.grace_s,
-                          options.launch.world_size > 1 ? AtFault::kStop : AtFault::kAnswerOn);
-  const int64_t page_bytes = generate::Decoder::kv_block_bytes(shard);
-  base::log_info(text("serving ", model.name(), " at http://", host_in_url(options.server.host), ":",
-                      server.port(), "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)),
-                      " of cache hold ",
-                      base::human_count(pages * inference::kKvBlockTokens, "token", "tokens"),
-                      options.server.keys.empty() ? "; nobody is asked for a key" : ""));
-  server.run();
-  if (options.launch.world_size > 1 && !engine.fault().empty()) end_process(base::RunError(engine.fault()));
+  head ? serve_head(options, model, *tokenizer, evaluator)
+       : serve_text(options, model, *tokenizer, evaluator);
+}
+
+void add_head_options(CLI::App& command, ServeArguments& options) {
+  command
+      .add_option("--max-num-batched-tokens", options.tokens_per_batch,
+                  "Of a model that ends in a head: tokens that go through it at once; memory grows with it")
+      ->check(within(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str();
+  command.add_option(
+      "--pair-template", options.server.pair_template,
+      "Of a model that ends in one number: a query and a document as one text (default: {query}, "
+      "a line end, {document})");
 }
 
 void add_generation_options(CLI::App& command, ServeArguments& options) {
@@ -251,6 +299,7 @@ void add_bounds(CLI::App& command, ServeArguments& options) {
   bound("--stops", requests.stops, "Most stop texts, and most stop tokens, of a request");
   bound("--stop-bytes", requests.stop_bytes, "Most bytes of a stop text");
   bound("--logit-biases", requests.logit_biases, "Most tokens of logit_bias");
+  bound("--embedding-numbers", requests.numbers, "Most numbers of the embeddings that one request asks for");
   seconds("--header-s", http.header_s, "Seconds for a request's head to come");
   seconds("--body-s", http.body_s, "Seconds for a request's body to come");
   seconds("--idle-s", http.idle_s, "Seconds that a connection may be idle between requests");
@@ -274,6 +323,7 @@ void add_serve(CLI::App& app) {
   command->add_flag("--follow", options->follow,
                     "Take up each newer checkpoint of the run, between two steps");
   add_generation_options(*command, *options);
+  add_head_options(*command, *options);
   add_bounds(*command, *options);
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
   add_chat_options(*command, options->chat);

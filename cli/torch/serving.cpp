@@ -49,7 +49,7 @@ std::optional<int64_t> ServedBefore::begin_anew_after_ns() {
   return pause_ns_;
 }
 
-StopAtSignal::StopAtSignal(serve::Server& server, serve::Engine& engine, double grace_s, AtFault at_fault)
+StopAtSignal::StopAtSignal(serve::Server& server, serve::RequestEngine& engine, double grace_s, AtFault at_fault)
     : server_(server), engine_(engine), grace_s_(grace_s), at_fault_(at_fault), thread_([this] { run(); }) {}
 
 StopAtSignal::~StopAtSignal() {
@@ -103,7 +103,7 @@ void take_up(const std::string& place, run::Evaluator& evaluator) {
   evaluator.reload([&] { return run::open_model(locate(place)); });
 }
 
-Follow::Follow(const storage::Location& location, std::string served, serve::Engine& engine,
+Follow::Follow(const storage::Location& location, std::string served, serve::RequestEngine& engine,
                serve::Server& server, run::Evaluator& evaluator)
     : location_(location),
       served_(std::move(served)),

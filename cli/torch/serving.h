@@ -48,7 +48,7 @@ class ServedBefore {
 class StopAtSignal {
  public:
   enum class AtFault : uint8_t { kAnswerOn, kStop };
-  StopAtSignal(serve::Server& server, serve::Engine& engine, double grace_s, AtFault at_fault);
+  StopAtSignal(serve::Server& server, serve::RequestEngine& engine, double grace_s, AtFault at_fault);
   ~StopAtSignal();
 
  private:
@@ -57,7 +57,7 @@ class StopAtSignal {
   void wait_for_answers(double seconds);
 
   serve::Server& server_;
-  serve::Engine& engine_;
+  serve::RequestEngine& engine_;
   const double grace_s_;
   const AtFault at_fault_;
   sigset_t signals_ = base::stop_signals();
@@ -74,8 +74,8 @@ void take_up(const std::string& place, run::Evaluator& evaluator);
 // Looks for a newer checkpoint of the run every so often, and has the engine take it between two steps.
 class Follow {
  public:
-  Follow(const storage::Location& location, std::string served, serve::Engine& engine, serve::Server& server,
-         run::Evaluator& evaluator);
+  Follow(const storage::Location& location, std::string served, serve::RequestEngine& engine,
+         serve::Server& server, run::Evaluator& evaluator);
   ~Follow();
 
  private:
@@ -86,7 +86,7 @@ class Follow {
   const storage::Location location_;
   std::string served_;
   std::string told_;
-  serve::Engine& engine_;
+  serve::RequestEngine& engine_;
   serve::Server& server_;
   run::Evaluator& evaluator_;
   std::mutex mutex_;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "corpus/continuation.h"
+#include "serve/responses.h"
 
 namespace sluice::serve {
 namespace {
@@ -19,31 +20,6 @@ using base::text;
 constexpr int64_t kMostBacklog =
     65536;  // bytes of a stream that wait for its client; more come when these have gone
 constexpr int64_t kUsualTokens = 16;  // OpenAI's of completions
-
-Response json_response(int status, const base::Json& json) {
-  return {.status = status, .body = base::json_text(json)};
-}
-
-// What a client is told of a fault; `failed` hears of those that are the server's own.
-Response response_of(const std::exception_ptr& fault, const std::function<void(const std::string&)>& failed) {
-  try {
-    std::rethrow_exception(fault);
-  } catch (const UnknownModel& error) {
-    return json_response(404,
-                         error_json(error.what(), "invalid_request_error", error.field(), "model_not_found"));
-  } catch (const http::FieldError& error) {
-    return json_response(400, error_json(error.what(), "invalid_request_error", error.field()));
-  } catch (const InputError& error) {
-    return json_response(400, error_json(error.what(), "invalid_request_error"));
-  } catch (const Unavailable& error) {
-    Response told = json_response(503, error_json(error.what(), "server_error"));
-    told.fields.emplace_back("Retry-After", "5");
-    return told;
-  } catch (const std::exception& error) {
-    failed(error.what());
-    return json_response(500, error_json(error.what(), "server_error"));
-  }
-}
 
 }  // namespace
 
@@ -91,12 +67,9 @@ void Answer::ask() {
     inference::Request request{prompt, most[i], request_.samples, request_.echo && request_.logprobs};
     auto pending = context_.engine.add_request(client_, std::move(request), sampling_params, news, changed);
     if (pending == nullptr) {
-      Response told =
-          json_response(503, error_json("too many texts wait: ask again later", "overloaded_error"));
-      told.fields.emplace_back("Retry-After", "1");
       done_ = true;
       leave();
-      return reply_->send(std::move(told));
+      return reply_->send(overloaded());
     }
     requests_.push_back(std::move(pending));
     for (int sample = 0; request_.stream && sample < request_.samples; ++sample)
@@ -215,8 +188,7 @@ bool Answer::ends_round() { return calls_.compare_exchange_strong(calls_of_round
 // True: all texts have ended.
 bool Answer::read_news() {
   bool all_ended = true;
-  for (size_t i = 0; i < requests_.size(); ++i)
-    all_ended = requests_[i]->read(texts_[i]) && all_ended;
+  for (size_t i = 0; i < requests_.size(); ++i) all_ended = requests_[i]->read(texts_[i]) && all_ended;
   return all_ended;
 }
 
@@ -307,7 +279,7 @@ void Answer::send_chunk(const base::Json& json) { reply_->write("data: " + base:
 void Answer::refuse(const std::exception_ptr& fault) {
   done_ = true;
   leave();
-  Response told = response_of(fault, context_.failed);
+  Response told = fault_response(fault, context_.failed);
   if (!streaming_) return reply_->send(std::move(told));
   // The head is out already: an event says so, and no [DONE] follows.
   reply_->write("data: " + told.body + "\n\n");

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json_fields.h"
 #include "base/text.h"
+#include "serve/request_fields.h"
 
 namespace sluice::serve {
 namespace {
@@ -19,8 +19,6 @@ using http::FieldError;
 using http::FieldRule;
 using http::Use;
 using enum http::Kind;
-
-constexpr const char* kName = "the request";
 
 // What both endpoints take. Of OpenAI's fields, and of those that vLLM's and LangChain's clients send, none
 // is left out: what is not here is unknown.
@@ -94,51 +92,6 @@ const std::vector<FieldRule>& rules_of(Endpoint endpoint) {
   return endpoint == Endpoint::kChat ? chats : completions;
 }
 
-template <typename T>
-std::optional<T> read_field(const Json& body, const char* key) {
-  if (!body.contains(key) || body.at(key).is_null()) return std::nullopt;
-  return base::require<T>(body, key, kName);
-}
-
-template <typename T>
-void require_field_in(const char* field, T value, base::Range<T> range) {
-  try {
-    base::require_in_range(field, value, range);
-  } catch (const InputError& error) {
-    throw FieldError(field, error.what());
-  }
-}
-
-std::vector<int64_t> ids_of(const Json& list, const char* field, int64_t vocabulary) {
-  std::vector<int64_t> ids;
-  for (const Json& each : list) {
-    const bool fits = each.is_number_integer() && each >= 0 && each < vocabulary;
-    if (!fits)
-      throw FieldError(field,
-                       text(field, " has ", base::excerpt(each), ": give ids from 0 to ", vocabulary - 1));
-    ids.push_back(each.get<int64_t>());
-  }
-  return ids;
-}
-
-// Whether a text can fit is known before it is taken apart, which takes a tokenizer seconds a megabyte.
-void require_short(const char* field, const std::string& prompt, const RequestReader& reader) {
-  constexpr int64_t kMostBytesOfToken = 128;
-  const int64_t most = kMostBytesOfToken * std::max<int64_t>(reader.context_length, 1024);
-  if (std::ssize(prompt) <= most) return;
-  throw FieldError(field, text(field, " has ", prompt.size(), " bytes, more than the ", reader.context_length,
-                               " tokens of this server's context can be: give less"));
-}
-
-std::vector<int64_t> ids_of(const std::string& prompt, const RequestReader& reader) {
-  require_short("prompt", prompt, reader);
-  const corpus::Tokenizer& tokenizer = *reader.tokenizer;
-  std::vector<int64_t> ids;
-  if (tokenizer.begin_id() >= 0) ids.push_back(tokenizer.begin_id());
-  for (const int32_t id : tokenizer.encode(prompt)) ids.push_back(id);
-  return ids;
-}
-
 // A text, a list of ids, or a list of either.
 void read_prompts(const Json& body, const RequestReader& reader, CompletionRequest& request) {
   if (!body.contains("prompt") || body.at("prompt").is_null())
@@ -152,8 +105,9 @@ void read_prompts(const Json& body, const RequestReader& reader, CompletionReque
     if (std::ssize(request.prompts) == reader.limits.prompts)
       throw FieldError("prompt", text("prompt has more than ", reader.limits.prompts,
                                       " prompts: send them in several requests"));
-    request.prompts.push_back(each.is_string() ? ids_of(each.get<std::string>(), reader)
-                                               : ids_of(each, "prompt", reader.vocabulary));
+    request.prompts.push_back(each.is_string() ? encode_field("prompt", each.get<std::string>(),
+                                                              *reader.tokenizer, reader.context_length)
+                                               : read_token_ids(each, "prompt", reader.vocabulary));
   }
   for (const std::vector<int64_t>& each : request.prompts) {
     if (each.empty()) throw FieldError("prompt", "a prompt has no token: give it some text");
@@ -174,7 +128,7 @@ void read_messages(const Json& body, const RequestReader& reader, CompletionRequ
       chat[std::string(key)] = *found;
   }
   const std::string rendered = base::json_text(chat);
-  require_short("messages", rendered, reader);
+  require_short("messages", rendered, reader.context_length);
   const corpus::EncodedChat encoded = tokenizer.encode_prompts({&rendered, 1}).front();
   if (!encoded.fault.empty()) throw FieldError("messages", encoded.fault);
   if (encoded.ids.empty()) throw FieldError("messages", "the chat template makes no token of the messages");
@@ -223,7 +177,7 @@ void read_stops(const Json& body, const RequestReader& reader, CompletionRequest
   }
   const Json* const tokens = base::find(body, "stop_token_ids");
   if (tokens != nullptr && tokens->is_array())
-    request.stop_tokens = ids_of(*tokens, "stop_token_ids", reader.vocabulary);
+    request.stop_tokens = read_token_ids(*tokens, "stop_token_ids", reader.vocabulary);
   if (std::ssize(request.stops) > limits.stops)
     throw FieldError("stop", text("stop has more than ", limits.stops, " texts: give fewer"));
   if (std::ssize(request.stop_tokens) > limits.stops)
@@ -328,13 +282,8 @@ void require_together(const Json& body, const CompletionRequest& request, const 
 }  // namespace
 
 CompletionRequest RequestReader::read(const std::string& body, Endpoint endpoint, uint64_t seed) const {
-  http::require_few_entries(body, limits.json_entries);
-  const Json json = base::parse_json(body, "the request's body");
-  if (!json.is_object()) throw InputError("the request's body is no JSON object");
-  http::check_fields(json, rules_of(endpoint));
-  if (const auto told = read_field<std::string>(json, "model"); told && *told != model)
-    throw UnknownModel("model", text("the model '", *told, "' is not served here: ask for '", model,
-                                     "', or leave model out"));
+  const Json json = read_body(body, rules_of(endpoint), limits.json_entries);
+  require_model(json, model);
   CompletionRequest request{.endpoint = endpoint};
   read_lengths(json, request);
   read_sampling(json, *this, seed, request.sampling);

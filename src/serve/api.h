@@ -41,6 +41,7 @@ struct RequestLimits {
   int64_t stops = 64;              // texts, and as many tokens
   int64_t stop_bytes = 1024;       // of each
   int64_t logit_biases = 1024;
+  int64_t numbers = int64_t{4} << 20;  // of all embeddings of a response
 };
 
 // How requests of this server are read.
@@ -55,12 +56,6 @@ struct RequestReader {
   // InputError, FieldError where a field is wrong, or not known and would change the answer; UnknownModel.
   // `seed`: of draws, where the request has none.
   CompletionRequest read(const std::string& body, Endpoint endpoint, uint64_t seed) const;
-};
-
-// The request is for a model that is not served here.
-class UnknownModel : public http::FieldError {
- public:
-  using FieldError::FieldError;
 };
 
 // One text of a request, as far as it is said.

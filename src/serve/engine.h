@@ -15,18 +15,11 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "generate/followers.h"
 #include "generate/generator.h"
+#include "serve/request_engine.h"
 
 namespace sluice::serve {
-
-// Nothing is generated here any more: the server stops, or its model's ranks are lost. Another server may be
-// asked.
-class Unavailable : public base::RunError {
- public:
-  using RunError::RunError;
-};
 
 // One prompt's texts, while they are generated. Thread-safe.
 class PendingRequest {
@@ -81,28 +74,12 @@ struct EngineOptions {
   comm::Communicator* followers = nullptr;  // borrowed; of the ranks that have the model, which it leads
 };
 
-// Counts for monitoring.
-struct EngineStats {
-  int64_t requests = 0;  // that were ever taken
-  int64_t refused = 0;   // for want of room
-  int64_t aborted = 0;   // by their clients, before the end
-  int64_t generated_tokens = 0;
-  int64_t prompt_tokens = 0;
-  int64_t engine_steps = 0;
-  int64_t preemptions = 0;
-  int64_t running = 0;  // texts
-  int64_t waiting = 0;
-  int64_t clients = 0;  // that have texts
-  int64_t free_kv_blocks = 0;
-  int64_t kv_blocks = 0;
-};
-
-class Engine {
+class Engine final : public RequestEngine {
  public:
   // The decoder and the company must outlive it.
   Engine(const generate::Decoder& decoder, const EngineOptions& options);
   // Ends all conversations as stop() does.
-  ~Engine();
+  ~Engine() override;
 
   // Null: as many texts wait already as may, in all or of this client. InputError when no cache could hold
   // it, or its texts are more than may ever wait; Unavailable once the engine has ended.
@@ -110,20 +87,13 @@ class Engine {
                                               generate::SamplingParams sampling_params,
                                               PendingRequest::News news, std::function<void()> changed);
 
-  // Runs `action`, which replaces the model's parameters, on the engine's thread between two steps. Requests
-  // that want to hear of the end alone begin again; texts of others go on with the new parameters: what they
-  // have so far goes through the model anew. Returns when it has run, and throws what it threw; false when
-  // the engine ends before. The others of its company, where it has one, are told to take `others` at that
-  // moment.
-  bool between_steps(const std::function<void()>& action, const std::string& others = "");
+  // Requests that want to hear of the end alone begin again; texts of others go on with the new parameters:
+  // what they have so far goes through the model anew.
+  bool between_steps(const std::function<void()>& action, const std::string& others) override;
 
-  // Ends all conversations with Unavailable, which says `why`, and takes no others. Returns when that has
-  // been done.
-  void stop(const std::string& why);
-
-  EngineStats stats() const;
-  // Why nothing is generated any more, or "".
-  std::string fault() const;
+  void stop(const std::string& why) override;
+  EngineStats stats() const override;
+  std::string fault() const override;
   bool idle() const;  // no conversation is waiting or under way
 
  private:

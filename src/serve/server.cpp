@@ -12,8 +12,9 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "serve/answer.h"
 #include "serve/fair_pool.h"
+#include "serve/responses.h"
+#include "serve/services.h"
 
 namespace sluice::serve {
 namespace {
@@ -24,20 +25,6 @@ using base::text;
 
 constexpr int64_t kBodyOfGet = 8192;  // that is read and thrown away
 constexpr std::string_view kModels = "/v1/models";
-
-Response json_answer(int status, const Json& json) {
-  return {.status = status, .body = base::json_text(json)};
-}
-
-Response invalid(int status, const std::string& message, const std::string& code = "") {
-  return json_answer(status, error_json(message, "invalid_request_error", "", code));
-}
-
-Response later(const std::string& message, const char* seconds) {
-  Response told = json_answer(503, error_json(message, "server_error"));
-  told.fields.emplace_back("Retry-After", seconds);
-  return told;
-}
 
 std::string metrics_text(const EngineStats& engine, const HttpFigures& http) {
   std::string lines;
@@ -91,22 +78,15 @@ int64_t now_s() {
 
 class Server::Impl : public HttpHandler {
  public:
-  Impl(Engine& engine, const corpus::Tokenizer& tokenizer, ServerOptions options)
+  template <typename AnyEngine>
+  Impl(AnyEngine& engine, const corpus::Tokenizer& tokenizer, ServerOptions options,
+       std::unique_ptr<Service> (*service)(AnyEngine&, const ServiceContext&))
       : engine_(engine),
         tokenizer_(tokenizer),
         options_(std::move(options)),
-        reader_{&tokenizer,           options_.model,   options_.vocabulary, options_.context_length,
-                options_.tool_format, options_.requests},
         pool_(std::make_unique<FairPool>(options_.threads)),
-        rounds_(*pool_, tokenizer_),
-        context_{engine,
-                 *pool_,
-                 rounds_,
-                 reader_,
-                 options_.context_length,
-                 options_.end_tokens,
-                 [this] { return fingerprint(); },
-                 [this](const std::string& fault) { set_fault(fault); }},
+        service_(service(engine, {*pool_, tokenizer_, options_, [this] { return fingerprint(); },
+                                  [this](const std::string& fault) { set_fault(fault); }})),
         fingerprint_(options_.fingerprint) {
     try {
       http_ = std::make_unique<HttpServer>(options_.host, options_.port, options_.http, *this);
@@ -141,17 +121,18 @@ class Server::Impl : public HttpHandler {
     const bool asks = head.method == "GET" || head.method == "HEAD";
     if (asks && (head.path == "/health" || head.path == "/metrics" || head.path.starts_with(kModels)))
       return {std::nullopt, kBodyOfGet};
-    if (head.method != "POST" || !endpoint_of(head.path))
-      return {invalid(404, text(head.method, " ", head.path, " is nothing that this server answers")), 0};
+    if (head.method != "POST")
+      return {invalid_request(404, text(head.method, " ", head.path, " is nothing that this server answers")),
+              0};
+    if (auto told = service_->refusal(head.path)) return {std::move(told), 0};
     if (auto told = refuse_content(head)) return {std::move(told), 0};
-    if (draining_) return {later("the server is stopping: ask another one, or this one later", "5"), 0};
+    if (draining_) return {retry_later("the server is stopping: ask another one, or this one later", "5"), 0};
     return {std::nullopt, options_.http.body_bytes};
   }
 
   void handle(HttpRequest request, std::shared_ptr<Reply> reply) override {
     const std::string& path = request.head.path;
-    if (const auto endpoint = endpoint_of(path); endpoint && request.head.method == "POST")
-      return answer(std::move(request), std::move(reply), *endpoint);
+    if (request.head.method == "POST") return answer(std::move(request), std::move(reply));
     if (path == "/health") return reply->send(health());
     if (path == "/metrics")
       return reply->send({.status = 200,
@@ -161,31 +142,25 @@ class Server::Impl : public HttpHandler {
   }
 
   Response refusal(int status, const std::string& message) const override {
-    Response told = status == 503 ? later(message, "1") : invalid(status, message);
+    Response told = status == 503 ? retry_later(message, "1") : invalid_request(status, message);
     return told;
   }
 
  private:
-  static std::optional<Endpoint> endpoint_of(const std::string& path) {
-    if (path == "/v1/completions") return Endpoint::kCompletions;
-    if (path == "/v1/chat/completions") return Endpoint::kChat;
-    return std::nullopt;
-  }
-
   // Clients without the key; where there is none, pages of the web that a browser on this machine shows:
   // under a name of their own that points here (DNS rebinding), or from another origin.
   std::optional<Response> refuse_stranger(const http::Head& head) const {
     if (!options_.keys.empty()) {
       if (head.path == "/health" || knows_key(head)) return std::nullopt;
-      Response told = invalid(401, "the key is wrong or missing: send it as \"Authorization: Bearer KEY\"",
-                              "invalid_api_key");
+      Response told = invalid_request(
+          401, "the key is wrong or missing: send it as \"Authorization: Bearer KEY\"", "invalid_api_key");
       told.fields.emplace_back("WWW-Authenticate", "Bearer");
       return told;
     }
     const bool is_own = head.host == "localhost" || head.host == http::name_of_authority(options_.host) ||
                         http::is_address(head.host) || (head.host.empty() && head.minor_version == 0);
     if (!is_own)
-      return invalid(
+      return invalid_request(
           403, text("the host '", head.host,
                     "' is none of this server's: ask localhost or its address, or start it with a key in "
                     "SLUICE_API_KEY"));
@@ -193,9 +168,10 @@ class Server::Impl : public HttpHandler {
     const std::string* const host = head.find("host");
     if (origin != nullptr &&
         (host == nullptr || (*origin != "http://" + *host && *origin != "https://" + *host)))
-      return invalid(403,
-                     "a page of another origin asks: start the server with a key in SLUICE_API_KEY, which "
-                     "the page sends");
+      return invalid_request(
+          403,
+          "a page of another origin asks: start the server with a key in SLUICE_API_KEY, which "
+          "the page sends");
     return std::nullopt;
   }
 
@@ -210,23 +186,23 @@ class Server::Impl : public HttpHandler {
     const std::string* const type = head.find("content-type");
     const std::string* const coding = head.find("content-encoding");
     if (type != nullptr && media_type(*type) != "application/json")
-      return invalid(415, text("the body is ", base::excerpt(Json(*type)),
-                               ": send JSON, with the header Content-Type: application/json"));
+      return invalid_request(415, text("the body is ", base::excerpt(Json(*type)),
+                                       ": send JSON, with the header Content-Type: application/json"));
     if (coding == nullptr || *coding == "identity") return std::nullopt;
-    Response told = invalid(415, text("the body's Content-Encoding is ", base::excerpt(Json(*coding)),
-                                      ": send it as it is, without one"));
+    Response told = invalid_request(415, text("the body's Content-Encoding is ", base::excerpt(Json(*coding)),
+                                              ": send it as it is, without one"));
     told.fields.emplace_back("Accept-Encoding", "identity");
     return told;
   }
 
   // Asks the engine, and the tokenizer if it failed before.
   Response health() {
-    if (const std::string fault = engine_.fault(); !fault.empty()) return later(fault, "5");
-    if (draining_) return later("the server is stopping", "5");
+    if (const std::string fault = engine_.fault(); !fault.empty()) return retry_later(fault, "5");
+    if (draining_) return retry_later("the server is stopping", "5");
     const std::lock_guard lock(mutex_);
-    if (fault_.empty()) return json_answer(200, {{"status", "ok"}});
+    if (fault_.empty()) return json_response(200, {{"status", "ok"}});
     if (!std::exchange(probing_, true)) pool_->post(FairPool::Turn::kGoOn, "", [this] { probe(); });
-    return later("the last request failed: " + fault_, "5");
+    return retry_later("the last request failed: " + fault_, "5");
   }
   void probe() {
     std::string fault;
@@ -256,28 +232,19 @@ class Server::Impl : public HttpHandler {
                         {"owned_by", "sluice"},
                         {"max_model_len", options_.context_length}};
     if (name.empty() || name == "/")
-      return json_answer(200, {{"object", "list"}, {"data", Json::array({model})}});
-    if (name == "/" + options_.model || name == options_.model) return json_answer(200, model);
-    return json_answer(404, error_json(text("the model ", base::excerpt(Json(name.substr(1))),
-                                            " is not served here: ask for '", options_.model, "'"),
-                                       "invalid_request_error", "model", "model_not_found"));
+      return json_response(200, {{"object", "list"}, {"data", Json::array({model})}});
+    if (name == "/" + options_.model || name == options_.model) return json_response(200, model);
+    return json_response(404, error_json(text("the model ", base::excerpt(Json(name.substr(1))),
+                                              " is not served here: ask for '", options_.model, "'"),
+                                         "invalid_request_error", "model", "model_not_found"));
   }
 
-  void answer(HttpRequest request, std::shared_ptr<Reply> reply, Endpoint endpoint) {
+  void answer(HttpRequest request, std::shared_ptr<Reply> reply) {
     const auto number = static_cast<uint64_t>(++requests_);
     // Another one each time, and in each life of the server.
     const uint64_t seed = base::random_bits(static_cast<uint64_t>(started_ns_), number, 0) >> 1;
-    const AnswerHead head{.id = text(endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-", number),
-                          .model = options_.model,
-                          .fingerprint = "",
-                          .created = now_s()};
     const std::string client = client_of(request);
-    const auto answer = std::make_shared<Answer>(context_, client, std::move(reply), head);
-    const auto shared = std::make_shared<HttpRequest>(std::move(request));
-    pool_->post(FairPool::Turn::kBegin, client, [answer, shared, endpoint, seed] {
-      const HttpRequest own = std::move(*shared);  // its bytes are held no longer than this takes
-      answer->begin(own.body, endpoint, seed);
-    });
+    service_->answer(std::move(request), client, std::move(reply), number, seed);
   }
 
   // By key where there are several, else by address.
@@ -286,13 +253,11 @@ class Server::Impl : public HttpHandler {
     return options_.keys.size() > 1 && told != nullptr ? *told : request.client;
   }
 
-  Engine& engine_;
+  RequestEngine& engine_;
   const corpus::Tokenizer& tokenizer_;
   const ServerOptions options_;
-  const RequestReader reader_;
   std::unique_ptr<FairPool> pool_;
-  Rounds rounds_;
-  AnswerContext context_;
+  std::unique_ptr<Service> service_;
   mutable std::mutex mutex_;
   std::string fingerprint_;
   std::string fault_;  // of the last request that failed by no fault of its own, until a probe goes well
@@ -305,7 +270,9 @@ class Server::Impl : public HttpHandler {
 };
 
 Server::Server(Engine& engine, const corpus::Tokenizer& tokenizer, ServerOptions options)
-    : impl_(std::make_unique<Impl>(engine, tokenizer, std::move(options))) {}
+    : impl_(std::make_unique<Impl>(engine, tokenizer, std::move(options), &generation_service)) {}
+Server::Server(HeadEngine& engine, const corpus::Tokenizer& tokenizer, ServerOptions options)
+    : impl_(std::make_unique<Impl>(engine, tokenizer, std::move(options), &head_service)) {}
 Server::~Server() = default;
 int Server::port() const { return impl_->http().port(); }
 void Server::run() { impl_->http().run(); }

@@ -137,6 +137,48 @@ class ServeTest(unittest.TestCase):
                 self.assertAlmostEqual(float(found), self.likelihood(question, choice), delta=1e-3)
 
 
+class EmbeddingsTest(unittest.TestCase):
+    """The trunk of SmolLM2 as an embedding model: the last token's row, asked for by OpenAI's own client and by LangChain's."""
+
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        folder = pathlib.Path(temporary.name)
+        model, cls.tokenizer = write_model(folder / "smollm2")
+        cls.model = model.model
+        cls.model.save_pretrained(folder / "trunk")
+        cls.tokenizer.save_pretrained(folder / "trunk")
+        process, cls.url = start("--model", folder / "trunk", "--name", "trunk", "--context-length", 512)
+        cls.addClassCleanup(stop, process)
+        cls.client = openai.OpenAI(base_url=cls.url, api_key=KEY)
+
+    def row(self, text):
+        with torch.no_grad():
+            row = self.model(torch.tensor([self.tokenizer.encode(text)])).last_hidden_state[0, -1].double()
+        return row / row.norm()
+
+    def test_openais_client(self):
+        texts = ["When is high tide?", "A knot", "At six in the evening, and at half past six."]
+        said = self.client.embeddings.create(model="trunk", input=texts)  # base64, as the client asks
+        plain = self.client.embeddings.create(model="trunk", input=texts, encoding_format="float")
+        for text, packed, one in zip(texts, said.data, plain.data, strict=True):
+            self.assertLess((torch.tensor(packed.embedding) - self.row(text)).abs().max(), 1e-4)
+            self.assertEqual(packed.embedding, one.embedding)
+        self.assertEqual(said.usage.prompt_tokens, sum(len(self.tokenizer.encode(text)) for text in texts))
+        few = self.client.embeddings.create(model="trunk", input=self.tokenizer.encode(texts[0]), dimensions=16).data[0].embedding
+        expected = self.row(texts[0])[:16]
+        self.assertLess((torch.tensor(few) - expected / expected.norm()).abs().max(), 1e-4)
+        with self.assertRaises(openai.BadRequestError):
+            self.client.embeddings.create(model="trunk", input=["a", ""])
+        with self.assertRaises(openai.BadRequestError):
+            self.client.completions.create(model="trunk", prompt="a")
+
+    def test_langchains_embeddings(self):
+        model = langchain_openai.OpenAIEmbeddings(model="trunk", base_url=self.url, api_key=KEY, check_embedding_ctx_length=False)
+        self.assertLess((torch.tensor(model.embed_query("A knot")) - self.row("A knot")).abs().max(), 1e-4)
+
+
 class ToolsTest(unittest.TestCase):
     """A model that says a call behind each line, and ends behind a result."""
 

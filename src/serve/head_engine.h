@@ -1,0 +1,72 @@
+// A head's numbers of texts, for many clients at once: one thread that owns the model, and requests that
+// others wait for. Texts of different requests are packed into one batch.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serve/pending_texts.h"
+#include "serve/request_engine.h"
+#include "serve/text_queue.h"
+
+namespace sluice::serve {
+
+struct HeadEngineOptions {
+  int64_t max_num_batched_tokens = 2048;  // of a batch, unless one text has more
+  int64_t max_queued_texts = 4096;        // that have not begun
+  int64_t max_queued_texts_of_client = 2048;
+};
+
+class HeadEngine final : public RequestEngine {
+ public:
+  // The numbers of each text of a batch.
+  using Compute = std::function<std::vector<std::vector<double>>(const std::vector<std::vector<int32_t>>&)>;
+
+  HeadEngine(Compute compute, const HeadEngineOptions& options);
+  // Ends all requests as stop() does.
+  ~HeadEngine() override;
+
+  // Null: as many texts wait already as may, in all or of this client. Unavailable once the engine has ended.
+  // REQUIRES: texts that compute() takes, one or more.
+  std::shared_ptr<PendingTexts> add_request(const std::string& client,
+                                            std::vector<std::vector<int32_t>> texts,
+                                            std::function<void()> done);
+
+  // Requests that wait for the rest of their texts begin again: a response is of one model.
+  bool between_steps(const std::function<void()>& action, const std::string& others) override;
+  void stop(const std::string& why) override;
+  EngineStats stats() const override;
+  std::string fault() const override;
+
+ private:
+  void run();
+  bool wait_until_asked();
+  void act();
+  std::vector<QueuedText> take_batch();
+  void compute(const std::vector<QueuedText>& batch);
+  void end_all(const std::exception_ptr& why);
+
+  const Compute compute_;
+  const HeadEngineOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable asked_, acted_;
+  TextQueue queue_;
+  std::vector<std::shared_ptr<PendingTexts>> in_batch_;  // requests that have texts in it
+  EngineStats stats_;
+  std::string fault_;
+  std::string stopped_ = "the server was stopped";
+  bool stopping_ = false;
+  bool ended_ = false;
+  const std::function<void()>* action_ = nullptr;  // for between two steps
+  std::exception_ptr action_fault_;
+  std::thread thread_;
+};
+
+}  // namespace sluice::serve

@@ -1,0 +1,32 @@
+// What a server is told at its start.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "serve/api.h"
+#include "serve/head_api.h"
+#include "serve/http_server.h"
+
+namespace sluice::serve {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8000;                // 0: any
+  std::vector<std::string> keys;  // one of which clients must send; none: nobody is asked for one
+  std::string model;              // its name
+  std::string fingerprint;        // of its parameters
+  int64_t context_length = 0;     // tokens of prompt and answer together
+  int64_t vocabulary = 0;
+  std::vector<int64_t> end_tokens;
+  const ToolFormat* tool_format = nullptr;  // null: requests with tools are refused
+  ServedHead head;                          // of a model that ends in one
+  // A query and a document as one text, where such a head has one number.
+  std::string pair_template = "{query}\n{document}";
+  HttpLimits http;
+  RequestLimits requests;
+  int threads = 4;  // that read requests and write answers
+};
+
+}  // namespace sluice::serve
