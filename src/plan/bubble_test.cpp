@@ -85,5 +85,15 @@ TEST(Bubble, MicroBatchesThatCannotGrowCostMoreConstants) {
   EXPECT_GE(most.micro_batches * scheme.floors().fullest_ns(1, shorter), most.busy_ns);
 }
 
+// A micro-batch has no more tokens than the batch, however many the device would hold.
+TEST(Bubble, ADeviceOfAnySizeIsFullWithTheBatch) {
+  const std::vector<int64_t> lengths = {300, 200, 7};
+  const cost::CostModel large = test_cost(int64_t{1} << 56, 8), small = test_cost(128'000'000, 8);
+  const SchemeCost of_large(strategy::Scheme{1, 1, 1}, large, kGpus),
+      of_small(strategy::Scheme{1, 1, 1}, small, kGpus);
+  ASSERT_GT(of_small.max_len_tokens(), 507);
+  EXPECT_EQ(of_large.floors().fullest_ns(0, lengths), of_small.floors().fullest_ns(0, lengths));
+}
+
 }  // namespace
 }  // namespace sluice::plan

@@ -53,7 +53,7 @@ int64_t SchemeFloors::constant_ns(int stage) const { return of_.stage(stage).all
 // Time grows with tokens and squares (windowed ones too), and the longest sequences have the most squares a
 // token: no full micro-batch has more than they, the last of them in part.
 int64_t SchemeFloors::fullest_ns(int stage, std::span<const int64_t> lengths) const {
-  cost::Work work{.tokens = of_.lane_max_len_tokens};
+  cost::Work work;
   int64_t room = of_.lane_max_len_tokens;
   for (const int64_t length : lengths) {
     if (length > of_.max_len_tokens) continue;
@@ -63,6 +63,8 @@ int64_t SchemeFloors::fullest_ns(int stage, std::span<const int64_t> lengths) co
     room -= held;
     if (room == 0) break;
   }
+  // A device may have room for more tokens than there are, and these for more than any duration can say.
+  work.tokens = of_.lane_max_len_tokens - room;
   constexpr int64_t kRoundingNs = 2;  // of three cells
   return of_.stage(stage).all.of_work(work) + of_.pass_ends_ns + kRoundingNs;
 }

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -147,8 +148,9 @@ class EmbeddingsTest(unittest.TestCase):
         folder = pathlib.Path(temporary.name)
         model, cls.tokenizer = write_model(folder / "smollm2")
         cls.model = model.model
-        cls.model.save_pretrained(folder / "trunk")
-        cls.tokenizer.save_pretrained(folder / "trunk")
+        shutil.copytree(folder / "smollm2", folder / "trunk")
+        config = json.loads((folder / "trunk" / "config.json").read_text())
+        (folder / "trunk" / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaModel"]}))
         process, cls.url = start("--model", folder / "trunk", "--name", "trunk", "--context-length", 512)
         cls.addClassCleanup(stop, process)
         cls.client = openai.OpenAI(base_url=cls.url, api_key=KEY)
