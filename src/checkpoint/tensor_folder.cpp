@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -262,9 +263,31 @@ bool TensorFolder::quantised() const {
       sources_, [](const auto& each) { return each.second.scales != nullptr || each.second.nf4 != nullptr; });
 }
 
+namespace {
+
+// What transformers' files say of xIELU beside its trained numbers (ops/xielu.h).
+std::optional<float> constant_of(const std::string& name) {
+  if (name.ends_with(".act_fn.beta")) return 0.5F;
+  if (name.ends_with(".act_fn.eps")) return -1e-6F;
+  return std::nullopt;
+}
+
+void require_constant(const SafetensorsFile& file, const TensorInfo& tensor) {
+  const std::optional<float> expected = constant_of(tensor.name);
+  if (!expected || size_of(tensor.type) == 0 || tensor.elements() != 1) return;
+  float value = 0;
+  to_floats(file.data(tensor), tensor.type, 1, &value);
+  if (std::abs(value - *expected) <= 0.01F * std::abs(*expected)) return;
+  throw InputError(
+      text(where(file, tensor.name), " is ", value, ", but Sluice computes xIELU with ", *expected));
+}
+
+}  // namespace
+
 bool TensorFolder::is_carried(const std::string& name) const {
   constexpr std::string_view kLayers = "layers.", kFurther = "mtp.";
   if (name.ends_with("rotary_emb.inv_freq") || name.starts_with(kFurther)) return true;
+  if (table_.shape.activation == model::Activation::kXielu && constant_of(name)) return true;
   const bool in_trunk = name.starts_with(names_.trunk);
   if (!in_trunk) return names_.inside() && !name.starts_with(names_.head);
   const std::string_view rest = std::string_view(name).substr(names_.trunk.size());
@@ -302,6 +325,7 @@ void TensorFolder::sort_others() {
       } else if (is_of_another_head(tensor.name)) {
         continue;
       } else if (is_carried(tensor.name)) {
+        if (table_.shape.activation == model::Activation::kXielu) require_constant(*file, tensor);
         carried_.push_back({file.get(), &tensor});
       } else {
         throw InputError(

@@ -6,8 +6,8 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sum.h>
 
-#include <array>
 #include <utility>
+#include <vector>
 
 #include "layers/frame.h"
 #include "layers/kv_cache.h"
@@ -25,12 +25,13 @@ namespace {
 // Undefined where a model lacks them.
 struct AttentionVectors {
   at::Tensor q_norm_D, k_norm_D, sinks_N;
+  at::Tensor v_norm_D = {};  // ones: no parameter
 };
 AttentionVectors attention_vectors(const OperationShards& shards) {
   return {shards.vector(roles::kQNorm), shards.vector(roles::kKNorm), shards.vector(roles::kSinks)};
 }
 
-// Where queries or keys lie in rows of qkv_TP, and whose norm they have.
+// Where queries, keys or values lie in rows of qkv_TP, and whose norm they have.
 struct NormedHeads {
   at::Tensor AttentionVectors::*norm_D;
   int64_t begin;
@@ -54,13 +55,19 @@ struct Parted {
   at::Tensor qkv_TP, gate_TQ;
 };
 
+// What each gate lets through: one number, or of gates of heads a head's. [T, gates, …]
+at::Tensor by_gate(const at::Tensor& x_TQ, const at::Tensor& gate_TQ) {
+  return x_TQ.unflatten(1, {gate_TQ.size(1), -1});
+}
+
 // What the output matrix takes: what heads attended to, let through as far as their gates open.
 at::Tensor let_through(const at::Tensor& attended_TQ, const at::Tensor& gate_TQ) {
-  return gate_TQ.defined() ? attended_TQ * at::sigmoid(gate_TQ) : attended_TQ;
+  if (!gate_TQ.defined()) return attended_TQ;
+  return (by_gate(attended_TQ, gate_TQ) * at::sigmoid(gate_TQ).unsqueeze(2)).flatten(1);
 }
 
 struct AttentionState final : MixerState {
-  at::Tensor unnormed_TU;  // queries and keys before their norms; undefined where heads have none
+  at::Tensor unnormed_TU;  // queries, keys and values before their norms; undefined where heads have none
   at::Tensor gate_TQ;      // of heads that have gates, before the sigmoid
   Attended attended;
 
@@ -87,11 +94,12 @@ class AttentionMixer final : public Mixer {
         position_(site.position),
         weights_(attention_vectors(site.own_weights())),
         gradients_(attention_vectors(site.own_gradients())) {
-    if (own.head_norm == model::QkNorm::kNone || own.head_norm_style.weights) return;
     const at::Tensor like = site.own_weights().tensor(roles::kQkv);
     if (!like.defined()) return;  // weight gradients alone need no norms
-    for (const NormedHeads& heads : normed_heads())
-      weights_.*heads.norm_D = at::ones({heads.norm.width / heads.norm.ranks}, like.options());
+    for (const NormedHeads& heads : normed_heads()) {
+      const bool weighs = heads.norm_D != &AttentionVectors::v_norm_D && own.head_norm_style.weights;
+      if (!weighs) weights_.*heads.norm_D = at::ones({heads.norm.width / heads.norm.ranks}, like.options());
+    }
   }
 
   Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
@@ -120,10 +128,14 @@ class AttentionMixer final : public Mixer {
     auto& saved = static_cast<AttentionState&>(*state);
     at::Tensor da_TQ = std::move(from.da_TA), a_TQ, dgate_TQ;
     if (own_.gated) {
-      const at::Tensor open_TQ = at::sigmoid(saved.gate_TQ);
-      a_TQ = saved.attended.output_TQ() * open_TQ;
-      dgate_TQ = (da_TQ * a_TQ).mul_(1 - open_TQ);
-      da_TQ.mul_(open_TQ);
+      const at::Tensor open_TG1 = at::sigmoid(saved.gate_TQ).unsqueeze(2);
+      const at::Tensor da_TGX = by_gate(da_TQ, saved.gate_TQ);
+      const at::Tensor a_TGX = by_gate(saved.attended.output_TQ(), saved.gate_TQ) * open_TG1;
+      dgate_TQ = da_TGX * a_TGX;
+      if (own_.gates_of_heads) dgate_TQ = dgate_TQ.sum(2, /*keepdim=*/true);
+      dgate_TQ = dgate_TQ.mul_(1 - open_TG1).squeeze(2);
+      a_TQ = a_TGX.flatten(1);
+      da_TGX.mul_(open_TG1);
       saved.gate_TQ.reset();
     }
     at::Tensor dqkv_TP = attend_backward(heads_, layout, std::move(da_TQ), saved.attended,
@@ -136,6 +148,7 @@ class AttentionMixer final : public Mixer {
       saved.unnormed_TU.reset();
     }
     if (behind) turn(layout, dqkv_TP, ops::Rotation::kBackward);
+    if (own_.keys_are_values) dqkv_TP = join_values(dqkv_TP);
     if (dgate_TQ.defined()) dqkv_TP = join_gates(dqkv_TP, dgate_TQ);
     to.add(0, std::move(dqkv_TP));
     return a_TQ.defined() ? a_TQ : saved.attended.output_TQ();
@@ -151,11 +164,12 @@ class AttentionMixer final : public Mixer {
       qkv_TP = std::move(parted.qkv_TP);
       result.gate_TQ = std::move(parted.gate_TQ);
     }
+    if (own_.keys_are_values) qkv_TP = at::cat({qkv_TP, qkv_TP.narrow(1, q_width(), k_width())}, 1);
     const bool behind = own_.head_norm_style.behind_rotation;
     if (behind) turn(layout, qkv_TP, ops::Rotation::kForward);
     if (normed()) {
-      const NormedHeads keys = normed_heads().back();
-      result.unnormed_TU = qkv_TP.narrow(1, 0, keys.begin + keys.width).contiguous();
+      const NormedHeads last = normed_heads().back();
+      result.unnormed_TU = qkv_TP.narrow(1, 0, last.begin + last.width).clone(at::MemoryFormat::Contiguous);
       norm_heads(qkv_TP);
     }
     if (!behind) turn(layout, qkv_TP, ops::Rotation::kForward);
@@ -163,17 +177,30 @@ class AttentionMixer final : public Mixer {
     return result;
   }
   bool normed() const { return own_.head_norm != model::QkNorm::kNone; }
+  int64_t q_width() const { return heads_.count.queries * own_.head_dim; }
+  int64_t k_width() const { return heads_.count.keys * own_.head_dim; }
 
-  std::array<NormedHeads, 2> normed_heads() const {
-    const int64_t q = heads_.count.queries * own_.head_dim, k = heads_.count.keys * own_.head_dim;
+  std::vector<NormedHeads> normed_heads() const {
+    if (!normed()) return {};
+    const int64_t q = q_width(), k = k_width();
     const bool all = own_.head_norm == model::QkNorm::kAllHeads;
     const int64_t tp = parallel_.tp;
     const auto of = [&](int64_t local) {
       return all ? RankNorm{parallel_, local * tp, tp, own_.norm_eps, own_.norm_offset}
                  : RankNorm{{}, own_.head_dim, 1, own_.norm_eps, own_.norm_offset};
     };
-    return {NormedHeads{&AttentionVectors::q_norm_D, 0, q, of(q)},
-            NormedHeads{&AttentionVectors::k_norm_D, q, k, of(k)}};
+    std::vector<NormedHeads> normed{{&AttentionVectors::q_norm_D, 0, q, of(q)},
+                                    {&AttentionVectors::k_norm_D, q, k, of(k)}};
+    if (own_.normed_values)
+      normed.push_back({&AttentionVectors::v_norm_D, q + k, k, {{}, own_.head_dim, 1, own_.norm_eps, 0}});
+    return normed;
+  }
+  // The gradient of one product that gave keys and values.
+  at::Tensor join_values(const at::Tensor& dqkv_TP) const {
+    const int64_t q = q_width(), k = k_width();
+    at::Tensor dproduct_TP = dqkv_TP.narrow(1, 0, q + k).contiguous();
+    dproduct_TP.narrow(1, q, k).add_(dqkv_TP.narrow(1, q + k, k));
+    return dproduct_TP;
   }
   void norm_heads(const at::Tensor& qkv_TP) const {
     for (const NormedHeads& heads : normed_heads()) {
@@ -204,7 +231,8 @@ class AttentionMixer final : public Mixer {
   }
   Parted part_gates(const at::Tensor& product_TP) const {
     if (own_.gates_apart) {
-      const int64_t gates = heads_.count.queries * own_.head_dim, qkv = product_TP.size(1) - gates;
+      const int64_t gates = own_.gates_of_heads ? heads_.count.queries : q_width();
+      const int64_t qkv = product_TP.size(1) - gates;
       return {product_TP.narrow(1, 0, qkv).contiguous(), product_TP.narrow(1, qkv, gates).contiguous()};
     }
     const int64_t heads = heads_.count.queries, dimension = own_.head_dim, q = heads * dimension;

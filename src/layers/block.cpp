@@ -1,5 +1,8 @@
 #include "layers/block.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros_like.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +13,10 @@
 #include "layers/mlp_block.h"
 #include "layers/part.h"
 #include "layers/recurrent_block.h"
+#include "layers/row_norm.h"
 #include "layers/short_convolution_block.h"
 #include "model/layer.h"
+#include "model/roles.h"
 
 namespace sluice::layers {
 namespace {
@@ -31,6 +36,7 @@ std::unique_ptr<const Part> make_part(const Site& site, const model::Part& part)
     }
     std::unique_ptr<const Part> operator()(const model::Mamba2&) const { return make_recurrent(site, part); }
     std::unique_ptr<const Part> operator()(const model::Gla&) const { return make_recurrent(site, part); }
+    std::unique_ptr<const Part> operator()(const model::Kda&) const { return make_recurrent(site, part); }
     std::unique_ptr<const Part> operator()(const model::ShortConvolution&) const {
       return make_short_convolution(site, part);
     }
@@ -45,11 +51,12 @@ std::unique_ptr<const Part> make_part(const Site& site, const model::Part& part)
 // By part.
 struct BlockState final : State {
   std::vector<StatePtr> parts;
+  at::Tensor sum_SH;     // what a norm behind a sum of parts took
   bool dropped = false;  // what can be made again
 
   explicit BlockState(size_t count) : parts(count) {}
   std::vector<SavedRows> rows() override {
-    std::vector<SavedRows> all;
+    std::vector<SavedRows> all{{sum_SH}};
     for (const StatePtr& part : parts) {
       for (const SavedRows& row : part->rows()) all.push_back(row);
     }
@@ -66,12 +73,19 @@ struct BlockState final : State {
 class Block final : public Operation {
  public:
   explicit Block(const Site& site)
-      : context_(site.context), program_(site.table.program), layer_(site.layer()) {
-    for (const model::Part& part : program_.kind_at(site.position).layer()->parts) {
-      SLUICE_ASSERT(!part.beside || beside_ + 1 == parts_.size(), "parts beside the first one follow it");
-      if (part.beside) ++beside_;
+      : context_(site.context),
+        program_(site.table.program),
+        layer_(site.layer()),
+        own_(*program_.kind_at(site.position).layer()),
+        scalar_1_(site.own_weights().vector(model::roles::kLayerScalar)) {
+    for (const model::Part& part : own_.parts) {
+      SLUICE_ASSERT(!part.beside || !parts_.empty(), "a part beside another one follows it");
+      first_.push_back(part.beside ? first_.back() : parts_.size());
       parts_.push_back(make_part(site, part));
     }
+    if (!own_.joint) return;
+    joint_ = norm_vectors(site.own_weights(), *own_.joint);
+    djoint_ = norm_vectors(site.own_gradients(), *own_.joint);
   }
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
@@ -79,13 +93,21 @@ class Block final : public Operation {
     GemmErrors* const errors = context_.low_precision.errors;
     if (errors != nullptr) errors->backward = false;
     const at::Tensor before_SH = errors != nullptr ? flow.activation_SH : at::Tensor();
-    at::Tensor first_SH = beside_ > 0 ? flow.activation_SH : at::Tensor();
+    at::Tensor first_SH, sum_SH;
     for (size_t i = 0; i < parts_.size(); ++i) {
       StatePtr* const saved = state != nullptr ? &state->parts[i] : nullptr;
-      if (i > beside_) first_SH.reset();
-      flow.activation_SH = parts_[i]->forward(flow.layout, is_beside(i) ? first_SH : flow.activation_SH,
-                                              flow.activation_SH, saved);
+      if (!is_beside(i)) first_SH = flow.activation_SH;
+      const bool joins = joins_sum(i);
+      if (joins && !is_beside(i)) sum_SH = at::zeros_like(first_SH);
+      at::Tensor& passing_SH = joins ? sum_SH : flow.activation_SH;
+      passing_SH = parts_[i]->forward(flow.layout, first_SH, passing_SH, saved);
     }
+    first_SH.reset();
+    if (own_.joint) {
+      flow.activation_SH = norm_rows(*own_.joint, sum_SH, joint_).y_TH.add_(flow.activation_SH);
+      if (state != nullptr) state->sum_SH = std::move(sum_SH);
+    }
+    if (scalar_1_.defined()) flow.activation_SH = flow.activation_SH * scalar_1_;
     if (errors != nullptr) {
       errors->add(layer_, GemmErrors::Figure::kOfActivation, flow.activation_SH - before_SH,
                   flow.activation_SH);
@@ -133,12 +155,15 @@ class Block final : public Operation {
     GemmErrors* const errors = context_.low_precision.errors;
     if (errors != nullptr) errors->backward = true;
     const at::Tensor behind_SH = errors != nullptr ? flow.gradient_SH : at::Tensor();
-    at::Tensor dsum_SH;  // of the first part and those beside it
+    if (scalar_1_.defined()) flow.gradient_SH = flow.gradient_SH * scalar_1_;
+    at::Tensor dsum_SH;  // of a part and those beside it
+    if (own_.joint) dsum_SH = joint_backward(flow.gradient_SH, std::move(block.sum_SH));
     for (size_t i = parts_.size(); i-- > 0;) {
-      if (is_beside(i)) lend(block, i);
       if (block.dropped) restore(flow.layout, block, i);
-      if (i == beside_) dsum_SH = flow.gradient_SH;
-      const Part::Gradients from{i <= beside_ ? dsum_SH : flow.gradient_SH, flow.gradient_SH};
+      if (is_beside(i)) lend(block, i);
+      if (!dsum_SH.defined()) dsum_SH = flow.gradient_SH;
+      const Part::Gradients from{dsum_SH, flow.gradient_SH};
+      if (!is_beside(i)) dsum_SH.reset();
       StatePtr deferred;
       flow.gradient_SH = parts_[i]->backward_input(flow.layout, std::move(block.parts[i]), from, deferred);
       take(i, std::move(deferred));
@@ -149,25 +174,42 @@ class Block final : public Operation {
   }
 
   void restore(const RowLayout& layout, BlockState& block, size_t part) const {
-    at::Tensor x_SH;
-    for (size_t i = 0; i < part && !is_beside(part); ++i) {
+    const size_t first = first_[part];
+    if (!parts_[first]->input(*block.parts[first]).defined())
+      parts_[first]->lend_input(*block.parts[first], input_made_again(layout, block, first));
+    if (is_beside(part)) lend(block, part);
+    parts_[part]->restore(layout, *block.parts[part], {});
+  }
+  // The rows that a part took whose input was dropped: what the parts before it give.
+  at::Tensor input_made_again(const RowLayout& layout, BlockState& block, size_t part) const {
+    at::Tensor x_SH = parts_[0]->input(*block.parts[0]);
+    for (size_t i = 0; i < part; ++i) {
       if (is_beside(i)) lend(block, i);
       if (i > 0) parts_[i]->restore(layout, *block.parts[i], x_SH);
-      x_SH = parts_[i]->result(layout, *block.parts[i], i == 0 ? parts_[0]->input(*block.parts[0]) : x_SH);
+      x_SH = parts_[i]->result(layout, *block.parts[i], x_SH);
     }
-    parts_[part]->restore(layout, *block.parts[part], x_SH);
+    return x_SH;
+  }
+  at::Tensor joint_backward(const at::Tensor& dy_SH, const at::Tensor& sum_SH) const {
+    const at::Tensor scale_S = norm_rows(*own_.joint, sum_SH, joint_).inverse_rms_T;
+    return norm_rows_backward(*own_.joint, dy_SH, sum_SH, joint_, scale_S, /*residual_TH=*/{}, djoint_).dx_TH;
   }
 
-  bool is_beside(size_t part) const { return part > 0 && part <= beside_; }
+  bool is_beside(size_t part) const { return first_[part] != part; }
+  bool joins_sum(size_t part) const { return own_.joint && first_[part] == first_.back(); }
   void lend(BlockState& block, size_t part) const {
-    parts_[part]->lend_input(*block.parts[part], parts_[0]->input(*block.parts[0]));
+    const size_t first = first_[part];
+    parts_[part]->lend_input(*block.parts[part], parts_[first]->input(*block.parts[first]));
   }
 
   const LayerContext& context_;
   model::Program program_;  // whose values parts refer to
   int64_t layer_;           // of the model
+  const model::Layer& own_;
   std::vector<std::unique_ptr<const Part>> parts_;
-  size_t beside_ = 0;  // so many behind the first part take the same rows
+  std::vector<size_t> first_;   // of each part the first one that takes the same rows
+  NormVectors joint_, djoint_;  // of a norm behind the last parts' sum
+  at::Tensor scalar_1_;         // undefined: none
 };
 
 }  // namespace

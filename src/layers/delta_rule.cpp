@@ -1,22 +1,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
 
 #include "layers/recurrent_rule.h"
 
 namespace sluice::layers {
 namespace {
-
-// A vector over its Euclidean length, as published implementations round that off.
-constexpr double kLengthEps = 1e-6;
-at::Tensor inverse_length(const at::Tensor& x_AGK) {
-  return at::rsqrt(x_AGK.square().sum(-1, /*keepdim=*/true) + kLengthEps);
-}
-at::Tensor micro_batch_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& inverse) {
-  const at::Tensor y = x * inverse;
-  return (dy - y * (dy * y).sum(-1, /*keepdim=*/true)) * inverse;
-}
 
 class GatedDeltaRule final : public RecurrentRule {
  public:
@@ -42,17 +31,9 @@ class GatedDeltaRule final : public RecurrentRule {
     if (d.gate_TV.defined()) to.add(kGate, std::move(d.gate_TV));
   }
 
-  void scale_keys(RecurrentMix& mixed) const override {
-    ops::RecurrenceInput& input = mixed.input;
-    input.delta = true;
-    mixed.q_AGK = input.q_TGK;
-    mixed.k_AGK = input.k_TGK;
-    input.q_TGK = mixed.q_AGK * inverse_length(mixed.q_AGK).mul_(query_scale());
-    input.k_TGK = mixed.k_AGK * inverse_length(mixed.k_AGK);
-  }
+  void scale_keys(RecurrentMix& mixed) const override { make_unit_keys(query_scale(), mixed); }
   void scale_keys_backward(const RecurrentMix& mixed, at::Tensor& dq, at::Tensor& dk) const override {
-    dq = micro_batch_backward(dq.mul(query_scale()), mixed.q_AGK, inverse_length(mixed.q_AGK));
-    dk = micro_batch_backward(dk, mixed.k_AGK, inverse_length(mixed.k_AGK));
+    unit_keys_backward(query_scale(), mixed, dq, dk);
   }
   void set_rates(const LaneHeads& heads, const at::Tensor& numbers_AR, RecurrentMix& mixed) const override {
     const base::Interval own = heads.value_heads();

@@ -40,6 +40,7 @@ struct ExpertsWeights : ExpertWeights {
   at::Tensor down_bias_EH;   // of all experts, whole on every rank
   Matrix shared_down;        // this and the next: undefined where nothing is shared
   at::Tensor shared_gate_1H;
+  at::Tensor router_scale_H, expert_scale_E;  // undefined where there are none
 };
 // `own`: how many of the model's experts this rank computes.
 ExpertsWeights experts_weights(const OperationShards& shards, int64_t experts, int64_t own) {
@@ -55,7 +56,9 @@ ExpertsWeights experts_weights(const OperationShards& shards, int64_t experts, i
           shards.vector(roles::kRouterBias),
           bias_by_expert(roles::kExpertsDownBias, experts),
           exact_matrix(shards, roles::kSharedDown),
-          shards.tensor(roles::kSharedGate)};
+          shards.tensor(roles::kSharedGate),
+          shards.vector(roles::kRouterScale),
+          shards.vector(roles::kExpertScales)};
 }
 
 struct ExpertsState final : MixerState {
@@ -102,7 +105,7 @@ class KeptVisits {
 class ExpertsMixer final : public Mixer {
  public:
   enum In : uint8_t { kRouter, kSharedGateUp, kSharedGate };
-  enum Inner : uint8_t { kGateUp, kDown, kSharedDown };
+  enum Inner : uint8_t { kGateUp, kDown, kSharedDown, kNormedRouter };
 
   ExpertsMixer(const Site& site, const model::RoutedExperts& own)
       : context_(site.context),
@@ -113,7 +116,8 @@ class ExpertsMixer final : public Mixer {
         seats_(seats_of(context_.experts, layer_, experts_.count)),
         own_(std::ssize(seats_) / context_.experts.lanes),
         weights_(experts_weights(site.own_weights(), experts_.count, own_)),
-        gradients_(experts_weights(site.own_gradients(), experts_.count, own_)) {
+        gradients_(experts_weights(site.own_gradients(), experts_.count, own_)),
+        router_norm_(own.router_norm_eps, weights_.router_scale_H, gradients_.router_scale_H) {
     if (context_.corrections != nullptr && weights_.router_correction_E.defined())
       weights_.router_correction_E = (*context_.corrections)[static_cast<size_t>(layer_)];
   }
@@ -249,6 +253,20 @@ class ExpertsMixer final : public Mixer {
     ops::accumulate_weight_gradient(gradients_.down_bias_EH, weights_of_all(saved).to(dsum_SH.scalar_type()),
                                     dsum_SH);
   }
+  // Of numbers that experts' weights were multiplied with: takes the gradient to that of the weights.
+  at::Tensor scales_backward(const ExpertsState& saved, const at::Tensor& id_SK,
+                             const at::Tensor& dweight_SK) const {
+    const at::Tensor weight_SK = route_weights(experts_, floor_, saved.score_SE, id_SK);
+    add_of_chosen(gradients_.expert_scale_E, dweight_SK * weight_SK, id_SK);
+    return dweight_SK * of_chosen(weights_.expert_scale_E, id_SK, dweight_SK);
+  }
+  void router_backward(const at::Tensor& dlogit_SE, const at::Tensor& x_SH, PartGradient& to) const {
+    if (!router_norm_.any()) return to.add(kRouter, dlogit_SE);
+    to.add_input(router_norm_.backward(ops::times(dlogit_SE, weights_.router_EH), x_SH));
+    if (!gradients_.router_EH.defined()) return;
+    const int scored = to.pending().keep(router_norm_.forward(x_SH));
+    to.inner_product(kNormedRouter, to.pending().keep(dlogit_SE), {scored});
+  }
   Expert shared() const { return {{}, weights_.shared_down, {}, {}, {}}; }
   bool shares() const { return weights_.shared_down.defined(); }
 
@@ -260,14 +278,19 @@ class ExpertsMixer final : public Mixer {
   std::vector<int> seats_;  // of all lanes their experts
   int64_t own_;             // experts that this lane has
   ExpertsWeights weights_, gradients_;
+  RouterNorm router_norm_;
 };
 
 void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
   const TensorParallel& parallel = context_.parallel;
-  saved.score_SE = router_scores(experts_, rows.shard_SH(), weights_.router_EH, weights_.router_bias_E);
+  const at::Tensor scored_SH = router_norm_.any() ? router_norm_.forward(rows.input_SH()) : rows.shard_SH();
+  saved.score_SE = router_scores(experts_, scored_SH, weights_.router_EH, weights_.router_bias_E);
   if (!saved.id_TK.defined()) {
     const at::Tensor id_SK = chosen_experts(experts_, saved.score_SE, weights_.router_correction_E);
-    saved.weight_TK = parallel.all_gather_rows(route_weights(experts_, floor_, saved.score_SE, id_SK));
+    at::Tensor weight_SK = route_weights(experts_, floor_, saved.score_SE, id_SK);
+    if (weights_.expert_scale_E.defined())
+      weight_SK.mul_(of_chosen(weights_.expert_scale_E, id_SK, weight_SK));
+    saved.weight_TK = parallel.all_gather_rows(weight_SK);
     saved.id_TK = parallel.all_gather_rows(id_SK);
   }
   const at::Tensor normed_TH = rows.all_TH();
@@ -442,17 +465,18 @@ at::Tensor ExpertsMixer::backward(const RowLayout& layout, MixerStatePtr state, 
     }
     to.add(kSharedGateUp, std::move(saved.shared_gate_up_TG));
   }
-  const at::Tensor dweight_SK = parallel.reduce_scatter_rows(dweight_TK);
+  at::Tensor dweight_SK = parallel.reduce_scatter_rows(dweight_TK);
   const base::Interval shard = parallel.shard_rows(saved.id_TK.size(0));
   const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size());
   if (weights_.down_bias_EH.defined()) down_bias_backward(saved, from.dsum_SH, id_SK, dweight_SK);
+  if (weights_.expert_scale_E.defined()) dweight_SK = scales_backward(saved, id_SK, dweight_SK);
   const at::Tensor dlogit_SE = router_gradient(experts_, floor_, saved.score_SE, id_SK, dweight_SK,
                                                balance_gradient(layout, saved, shard));
 
   count_visits(layout, shard, id_SK);
   if (gradients_.router_bias_E.defined()) add_column_sums(gradients_.router_bias_E, dlogit_SE);
   const at::ScalarType type = dsum_TH.scalar_type();
-  to.add(kRouter, dlogit_SE.to(type));
+  router_backward(dlogit_SE.to(type), rows.input_SH(), to);
   if (dshare_T1.defined()) {
     const at::Tensor share_S1 = saved.share_T1.narrow(0, shard.begin, shard.size());
     to.add(kSharedGate, (parallel.reduce_scatter_rows(dshare_T1) * share_S1 * (1 - share_S1)).to(type));
@@ -470,7 +494,8 @@ std::unique_ptr<const Part> make_experts(const Site& site, const model::Part& pa
                              {roles::kSharedGate, {}, kShard, false}},
                       .inner = {{roles::kExpertsGateUp, {}, {}, false},
                                 {roles::kExpertsDown, {}, {}, false},
-                                {roles::kSharedDown, {}, {}, false}}},
+                                {roles::kSharedDown, {}, {}, false},
+                                {roles::kRouter, {}, {}, false}}},
                      std::make_unique<ExpertsMixer>(site, std::get<model::RoutedExperts>(part.mixer)));
 }
 

@@ -288,9 +288,10 @@ at::Tensor Framed::backward_input(const RowLayout& layout, StatePtr state, const
     pending->product(out_slot(), {pending->keep(a_TA)}, {sum, {}, true},
                      adapter_rows(weights_.exit.w_AH, gradients_.exit.w_AH, a_TA, dsum_TH));
   }
-  PartInputGradient input =
-      enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm, saved.inverse_rms_S,
-                     part_.norms_sum ? dsum_SH : from.dpassing_SH, gradients_.norm);
+  const at::Tensor passing_SH = part_.norms_sum ? dsum_SH : from.dpassing_SH;
+  const at::Tensor dpassing_SH = left.dinput_SH.defined() ? left.dinput_SH.add_(passing_SH) : passing_SH;
+  PartInputGradient input = enter_backward(part_, gradient_of_rows(left), saved.x_SH, weights_.norm,
+                                           saved.inverse_rms_S, dpassing_SH, gradients_.norm);
   leave_pending(left, input.y_SH, sum, *pending);
   deferred = std::move(pending);
   return input.dx_SH;

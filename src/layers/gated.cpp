@@ -35,7 +35,8 @@ at::Tensor act(model::Activation activation, const at::Tensor& x) {
     case model::Activation::kGelu: return at::gelu(x);
     case model::Activation::kSquaredRelu: return squared_relu(x);
     case model::Activation::kTanh: return at::tanh(x);
-    case model::Activation::kClampedSilu: break;
+    case model::Activation::kClampedSilu:
+    case model::Activation::kXielu: break;
   }
   refuse();
 }
@@ -47,7 +48,8 @@ at::Tensor act_backward(model::Activation activation, const at::Tensor& dy, cons
     case model::Activation::kGelu: return at::gelu_backward(dy, x);
     case model::Activation::kSquaredRelu: return squared_relu_backward(dy, x);
     case model::Activation::kTanh: return at::tanh_backward(dy, at::tanh(x));
-    case model::Activation::kClampedSilu: break;
+    case model::Activation::kClampedSilu:
+    case model::Activation::kXielu: break;
   }
   refuse();
 }
@@ -68,6 +70,7 @@ at::Tensor activated(const model::Gate& gate, const at::Tensor& gate_up_TG) {
     case model::Activation::kSilu: return ops::swiglu(gate_up_TG);
     case model::Activation::kGeluTanh: return ops::geglu(gate_up_TG);
     case model::Activation::kClampedSilu: return ops::clamped_swiglu(gate_up_TG, clamped(gate));
+    case model::Activation::kXielu: refuse();
     case model::Activation::kGelu:
     case model::Activation::kTanh:
     case model::Activation::kSquaredRelu: break;
@@ -84,6 +87,7 @@ at::Tensor activated_backward(const model::Gate& gate, const at::Tensor& da_TF,
     case model::Activation::kGeluTanh: return ops::geglu_backward(da_TF, gate_up_TG);
     case model::Activation::kClampedSilu:
       return ops::clamped_swiglu_backward(da_TF, gate_up_TG, clamped(gate));
+    case model::Activation::kXielu: refuse();
     case model::Activation::kGelu:
     case model::Activation::kTanh:
     case model::Activation::kSquaredRelu: break;

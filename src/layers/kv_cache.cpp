@@ -29,6 +29,7 @@ struct AddRoom {
   void operator()(const model::DeltaRule& own) const { (*this)(own.heads); }
   void operator()(const model::Mamba2& own) const { (*this)(own.heads); }
   void operator()(const model::Gla& own) const { (*this)(own.heads); }
+  void operator()(const model::Kda& own) const { (*this)(own.heads); }
   void operator()(const model::ShortConvolution& own) const { (*this)(own.heads); }
   void operator()(const model::Mlp&) const {}
   void operator()(const model::RoutedExperts&) const {}

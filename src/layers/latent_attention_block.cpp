@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "layers/cached_lanes.h"
 #include "layers/expert.h"
@@ -106,9 +107,62 @@ class NarrowKeys final : public ExchangedKeys {
   at::Tensor drows_TW_;
 };
 
+// Of a narrow row: what queries are made from, what keys and values are, and the keys' rotated part.
+at::Tensor queries_in(const model::LatentAttention& latent, const at::Tensor& narrow_RN) {
+  return narrow_RN.narrow(1, 0, latent.q_rank);
+}
+at::Tensor keys_in(const model::LatentAttention& latent, const at::Tensor& narrow_RN) {
+  return narrow_RN.narrow(1, latent.q_rank, latent.kv_rank);
+}
+at::Tensor rotated_in(const model::LatentAttention& latent, const at::Tensor& narrow_RN) {
+  return narrow_RN.narrow(1, latent.q_rank + latent.kv_rank, latent.rotated);
+}
+
+// Norms of narrow rows, but for the keys' rotated part.
+class NarrowNorms {
+ public:
+  // All are referred to.
+  NarrowNorms(const model::LatentAttention& latent, const LatentWeights& weights,
+              const LatentWeights& gradients)
+      : latent_(latent), weights_(weights), gradients_(gradients) {}
+
+  at::Tensor forward(const at::Tensor& narrow_SN) const {
+    std::vector<at::Tensor> parts;
+    if (latent_.q_rank > 0) {
+      parts.push_back(
+          norm(latent_.q_rank).forward(queries_in(latent_, narrow_SN).contiguous(), weights_.q_norm_Q));
+    }
+    parts.push_back(
+        norm(latent_.kv_rank).forward(keys_in(latent_, narrow_SN).contiguous(), weights_.kv_norm_K));
+    parts.push_back(rotated_in(latent_, narrow_SN));
+    return at::cat(parts, 1);
+  }
+  at::Tensor backward(const at::Tensor& dnarrow_SN, const at::Tensor& narrow_SN) const {
+    std::vector<at::Tensor> parts;
+    if (latent_.q_rank > 0) {
+      parts.push_back(norm(latent_.q_rank)
+                          .backward(queries_in(latent_, dnarrow_SN).contiguous(),
+                                    queries_in(latent_, narrow_SN).contiguous(), weights_.q_norm_Q,
+                                    gradients_.q_norm_Q));
+    }
+    parts.push_back(norm(latent_.kv_rank)
+                        .backward(keys_in(latent_, dnarrow_SN).contiguous(),
+                                  keys_in(latent_, narrow_SN).contiguous(), weights_.kv_norm_K,
+                                  gradients_.kv_norm_K));
+    parts.push_back(rotated_in(latent_, dnarrow_SN));
+    return at::cat(parts, 1);
+  }
+
+ private:
+  RankNorm norm(int64_t width) const { return {{}, width, 1, latent_.norm_eps, 0}; }
+
+  const model::LatentAttention& latent_;
+  const LatentWeights &weights_, &gradients_;
+};
+
 class LatentMixer final : public Mixer {
  public:
-  enum In : uint8_t { kQNarrow, kKvNarrow };
+  enum In : uint8_t { kQueries, kKvNarrow };  // queries' narrow rows, or queries themselves
   enum Inner : uint8_t { kQ, kKv };
 
   LatentMixer(const Site& site, const model::LatentAttention& own)
@@ -117,13 +171,15 @@ class LatentMixer final : public Mixer {
         heads_(heads_at_work(site.context, own)),
         position_(site.position),
         weights_(latent_weights(site.own_weights())),
-        gradients_(latent_weights(site.own_gradients())) {}
+        gradients_(latent_weights(site.own_gradients())),
+        norms_(latent_, weights_, gradients_) {}
 
   Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
     auto state = std::make_unique<LatentState>();
-    make_narrow(rows, *state);
+    const at::Tensor q_TD = make_narrow(rows, *state);
     const bool caches = saved == nullptr && layout.cached.cache != nullptr;
-    at::Tensor narrow_TN = normed_and_gathered(state->narrow_SN), qkv_TP = heads_of(layout, narrow_TN);
+    at::Tensor narrow_TN = normed_and_gathered(state->narrow_SN);
+    at::Tensor qkv_TP = heads_of(layout, narrow_TN, q_TD);
     if (caches) {
       state->attended.result = attend_with_cache(layout, std::move(qkv_TP), narrow_TN);
     } else {
@@ -141,8 +197,8 @@ class LatentMixer final : public Mixer {
   }
   void restore(const RowLayout& layout, PartRows& rows, MixerState& saved) const override {
     auto& own = static_cast<LatentState&>(saved);
-    make_narrow(rows, own);
-    layers::restore(heads_, layout, heads_of(layout, normed_and_gathered(own.narrow_SN)), own.attended);
+    const at::Tensor q_TD = make_narrow(rows, own);
+    layers::restore(heads_, layout, heads_of(layout, normed_and_gathered(own.narrow_SN), q_TD), own.attended);
   }
   at::Tensor backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
@@ -163,29 +219,23 @@ class LatentMixer final : public Mixer {
       kv_PK = kv_PK.addmm(adapter.left_NK, adapter.right_KB, 1, weights_.kv_PK.factor);
     return kv_PK.view({heads_.count.queries, latent_.unrotated + latent_.values, latent_.kv_rank});
   }
-  // Of a narrow row: what queries are made from, what keys and values are, and the keys' rotated part.
-  at::Tensor for_queries(const at::Tensor& narrow_RN) const { return narrow_RN.narrow(1, 0, latent_.q_rank); }
-  at::Tensor for_keys(const at::Tensor& narrow_RN) const {
-    return narrow_RN.narrow(1, latent_.q_rank, latent_.kv_rank);
-  }
-  at::Tensor rotated_keys(const at::Tensor& narrow_RN) const {
-    return narrow_RN.narrow(1, latent_.q_rank + latent_.kv_rank, latent_.rotated);
-  }
-  RankNorm norm_of(int64_t width) const { return {{}, width, 1, latent_.norm_eps, 0}; }
+  at::Tensor for_queries(const at::Tensor& narrow_RN) const { return queries_in(latent_, narrow_RN); }
+  at::Tensor for_keys(const at::Tensor& narrow_RN) const { return keys_in(latent_, narrow_RN); }
+  at::Tensor rotated_keys(const at::Tensor& narrow_RN) const { return rotated_in(latent_, narrow_RN); }
 
-  void make_narrow(PartRows& rows, LatentState& saved) const {
-    saved.narrow_SN = at::cat({rows.product(kQNarrow), rows.product(kKvNarrow)}, 1);
+  bool narrow_queries() const { return latent_.q_rank > 0; }
+  // Returns queries that no narrow row makes.
+  at::Tensor make_narrow(PartRows& rows, LatentState& saved) const {
+    const at::Tensor queries = rows.product(kQueries), kv_narrow_SN = rows.product(kKvNarrow);
     rows.release();
+    saved.narrow_SN = narrow_queries() ? at::cat({queries, kv_narrow_SN}, 1) : kv_narrow_SN;
+    return narrow_queries() ? at::Tensor() : queries;
   }
   at::Tensor normed_and_gathered(const at::Tensor& narrow_SN) const {
-    return context_.parallel.all_gather_rows(
-        at::cat({norm_of(latent_.q_rank).forward(for_queries(narrow_SN).contiguous(), weights_.q_norm_Q),
-                 norm_of(latent_.kv_rank).forward(for_keys(narrow_SN).contiguous(), weights_.kv_norm_K),
-                 rotated_keys(narrow_SN)},
-                1));
+    return context_.parallel.all_gather_rows(norms_.forward(narrow_SN));
   }
-  // Queries, keys and values as attention takes them, rotated.
-  at::Tensor heads_of(const RowLayout& layout, const at::Tensor& narrow_TN) const;
+  // Queries, keys and values as attention takes them, rotated. `q_TD`: of make_narrow().
+  at::Tensor heads_of(const RowLayout& layout, const at::Tensor& narrow_TN, const at::Tensor& q_TD) const;
   // What goes round of the lane's rows: keys of all heads begin with the rotated part.
   at::Tensor travelling(const at::Tensor& narrow_TN, const at::Tensor& qkv_TP) const {
     const int64_t first_key = heads_.count.queries * heads_.dimension;
@@ -193,8 +243,10 @@ class LatentMixer final : public Mixer {
   }
   void turn(const RowLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
     const int64_t heads = 2 * heads_.count.queries, width = heads_.dimension;
-    ops::rotate(qkv_TP.narrow(1, 0, heads * width).view({qkv_TP.size(0), heads, width}),
-                *context_.rotary->find(*latent_.rope, latent_.rotated), layout.position_T, rotation);
+    if (latent_.rope) {
+      ops::rotate(qkv_TP.narrow(1, 0, heads * width).view({qkv_TP.size(0), heads, width}),
+                  *context_.rotary->find(*latent_.rope, latent_.rotated), layout.position_T, rotation);
+    }
     grow_queries(qkv_TP.narrow(1, 0, heads_.count.queries * width), latent_.growth, layout.position_T);
   }
   at::Tensor values_of(const Attended& attended) const {
@@ -207,11 +259,14 @@ class LatentMixer final : public Mixer {
   HeadsAtWork heads_;
   int64_t position_;
   LatentWeights weights_, gradients_;
+  NarrowNorms norms_;
 };
 
-at::Tensor LatentMixer::heads_of(const RowLayout& layout, const at::Tensor& narrow_TN) const {
+at::Tensor LatentMixer::heads_of(const RowLayout& layout, const at::Tensor& narrow_TN,
+                                 const at::Tensor& q_TD) const {
   const int64_t rows = narrow_TN.size(0), heads = heads_.count.queries, width = heads_.dimension;
-  const at::Tensor q_THD = by_head(times_transposed(for_queries(narrow_TN).contiguous(), weights_.q_PQ));
+  const at::Tensor q_THD =
+      by_head(q_TD.defined() ? q_TD : times_transposed(for_queries(narrow_TN).contiguous(), weights_.q_PQ));
   const at::Tensor kv_THD = by_head(times_transposed(for_keys(narrow_TN).contiguous(), weights_.kv_PK));
   const int64_t rotated = latent_.rotated, unrotated = latent_.unrotated;
   at::Tensor qkv_T3HD = at::zeros({rows, 3, heads, width}, narrow_TN.options());
@@ -287,12 +342,13 @@ ops::AttentionResult LatentMixer::attend_with_cache(const RowLayout& layout, at:
 
 void LatentMixer::leave_products(const LatentState& saved, const at::Tensor& dq_TD, const at::Tensor& dkv_TD,
                                  PartGradient& to) const {
-  if (!gradients_.q_PQ.wanted() && !gradients_.kv_PK.wanted()) return;
+  const bool queries = narrow_queries() && gradients_.q_PQ.wanted();
+  if (!queries && !gradients_.kv_PK.wanted()) return;
   const int64_t q = latent_.q_rank;
   PendingProducts& pending = to.pending();
   const at::Tensor rows_TN = normed_and_gathered(saved.narrow_SN);
   const int kept = pending.keep(rows_TN);
-  if (gradients_.q_PQ.wanted()) {
+  if (queries) {
     to.inner_product(kQ, pending.keep(dq_TD), {kept, {0, q}},
                      adapter_rows(weights_.q_PQ, gradients_.q_PQ, dq_TD, for_queries(rows_TN).contiguous()));
   }
@@ -336,20 +392,14 @@ at::Tensor LatentMixer::backward(const RowLayout& layout, MixerStatePtr state, A
   const at::Tensor drotated_TR = neighbours_of(of(1, 0, rotated).sum(1));
   at::Tensor dkeys_TK = times(dkv_TD, weights_.kv_PK);
   if (keys) dkeys_TK.add_(dtravelling_TW.narrow(1, 0, latent_.kv_rank));
-  at::Tensor dnarrow_SN =
-      context_.parallel.reduce_scatter_rows(at::cat({times(dq_TD, weights_.q_PQ), dkeys_TK, drotated_TR}, 1));
-  dnarrow_SN =
-      at::cat({norm_of(latent_.q_rank)
-                   .backward(for_queries(dnarrow_SN).contiguous(), for_queries(saved.narrow_SN).contiguous(),
-                             weights_.q_norm_Q, gradients_.q_norm_Q),
-               norm_of(latent_.kv_rank)
-                   .backward(for_keys(dnarrow_SN).contiguous(), for_keys(saved.narrow_SN).contiguous(),
-                             weights_.kv_norm_K, gradients_.kv_norm_K),
-               rotated_keys(dnarrow_SN)},
-              1);
+  const at::Tensor dnarrow_TN = narrow_queries()
+                                    ? at::cat({times(dq_TD, weights_.q_PQ), dkeys_TK, drotated_TR}, 1)
+                                    : at::cat({dkeys_TK, drotated_TR}, 1);
+  const at::Tensor dnarrow_SN =
+      norms_.backward(context_.parallel.reduce_scatter_rows(dnarrow_TN), saved.narrow_SN);
   const int64_t q = latent_.q_rank;
   leave_products(saved, dq_TD, dkv_TD, to);
-  to.add(kQNarrow, dnarrow_SN.narrow(1, 0, q).contiguous());
+  to.add(kQueries, narrow_queries() ? dnarrow_SN.narrow(1, 0, q).contiguous() : dq_TD);
   to.add(kKvNarrow, dnarrow_SN.narrow(1, q, latent_.narrow() - q).contiguous());
   return to.wants_out() ? values_of(saved.attended) : at::Tensor();
 }
@@ -358,11 +408,14 @@ at::Tensor LatentMixer::backward(const RowLayout& layout, MixerStatePtr state, A
 
 std::unique_ptr<const Part> make_latent_attention(const Site& site, const model::Part& part) {
   constexpr auto kShard = InProduct::Of::kShard;
+  const auto& own = std::get<model::LatentAttention>(part.mixer);
+  const InProduct queries = own.q_rank > 0 ? InProduct{roles::kQNarrow, {}, kShard, false}
+                                           : InProduct{roles::kQ, {}, InProduct::Of::kAllRows, false};
   return make_framed(site, part,
                      {.out = roles::kAttentionOut,
-                      .in = {{roles::kQNarrow, {}, kShard, false}, {roles::kKvNarrow, {}, kShard, false}},
+                      .in = {queries, {roles::kKvNarrow, {}, kShard, false}},
                       .inner = {{roles::kQ, {}, {}, false}, {roles::kKv, {}, {}, false}}},
-                     std::make_unique<LatentMixer>(site, std::get<model::LatentAttention>(part.mixer)));
+                     std::make_unique<LatentMixer>(site, own));
 }
 
 }  // namespace sluice::layers

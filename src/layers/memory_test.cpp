@@ -141,14 +141,16 @@ TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
 
 model::Recurrent recurrent_of(model::Recurrence recurrence, int64_t key_heads, int64_t key_width,
                               int64_t value_width) {
-  const bool gla = recurrence == model::Recurrence::kGla;
+  const bool gla = recurrence == model::Recurrence::kGla, kda = recurrence == model::Recurrence::kKda;
   return {.recurrence = recurrence,
           .key_heads = key_heads,
           .value_heads = 4,
           .key_width = key_width,
           .value_width = value_width,
           .convolution = gla ? 1 : 4,
-          .decay_rank = gla ? 16 : 0,
+          .decay_rank = gla   ? 16
+                        : kda ? value_width
+                              : 0,
           .convolution_bias = recurrence == model::Recurrence::kMamba2};
 }
 
@@ -158,7 +160,7 @@ TEST(Memory, RecurrentLayersHaveAtWorkNoMoreThanCounted) {
   for (const model::Recurrent& recurrent :
        {recurrent_of(kGatedDelta, 2, 32, 48), recurrent_of(kGatedDelta, 4, 96, 96),
         recurrent_of(kMamba2, 1, 64, 32), recurrent_of(kMamba2, 4, 16, 80), recurrent_of(kGla, 4, 32, 48),
-        recurrent_of(kGla, 4, 80, 64)}) {
+        recurrent_of(kGla, 4, 80, 64), recurrent_of(kKda, 4, 32, 48), recurrent_of(kKda, 4, 80, 64)}) {
     model::Shape shape = shape_of(128, 2, recurrent.recurrence == kMamba2 ? 0 : 256);
     shape.recurrent = recurrent;
     shape.block_types = {{.recurrent = true}};

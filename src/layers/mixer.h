@@ -63,6 +63,8 @@ class PartRows {
            const BoundWeights& weights, const at::Tensor& x_SH)
       : context_(context), part_(part), roles_(roles), weights_(weights), x_SH_(x_SH) {}
 
+  // As they passed, without the part's norm.
+  const at::Tensor& input_SH() const { return x_SH_; }
   const at::Tensor& shard_SH() {
     if (!input_.y_SH.defined()) input_ = enter(part_, x_SH_, weights_.norm);
     return input_.y_SH;
@@ -114,6 +116,8 @@ class PartGradient {
   void add(int which, at::Tensor dy_TW) { left_.results.push_back({which, std::move(dy_TW)}); }
   // What the mixer's own products with the rows give to their gradient, before those of in-products.
   void start(at::Tensor drows_TH) { left_.start_TH = std::move(drows_TH); }
+  // The gradient of the rows without the part's norm, from what the mixer made of these itself.
+  void add_input(at::Tensor dx_SH) { left_.dinput_SH = std::move(dx_SH); }
   // Inner products' weight gradients: inner weight gradient += aᵀ·b of rows that the pending products keep.
   PendingProducts& pending() { return pending_; }
   void inner_product(int inner, int a, PendingProducts::Side b, std::vector<AdapterRows> narrow = {}) {
@@ -150,7 +154,7 @@ class PartGradient {
   };
   struct Left {
     std::vector<Result> results;  // in the order of add()
-    at::Tensor start_TH;
+    at::Tensor start_TH, dinput_SH;
     std::vector<Visits> visits;
     std::vector<WithSum> with_sum;
     at::Tensor id_TK;

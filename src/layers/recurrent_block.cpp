@@ -40,7 +40,7 @@ RecurrentWeights recurrent_weights(const OperationShards& shards) {
 
 struct RecurrentState final : MixerState {
   at::Tensor qkv_AC;     // before the convolution
-  at::Tensor narrow_TL;  // of GLA: what decays are made from
+  at::Tensor narrow_TL;  // of GLA and KDA: what decays, and gates, are made from
   at::Tensor rate_AR;    // numbers of rates and decays
   at::Tensor gate_TV;
   at::Tensor out_TV;      // o
@@ -76,6 +76,8 @@ std::unique_ptr<const RecurrentRule> make_rule(const Site& site, const model::Mi
     return make_delta_rule(*delta, tp, std::move(weights), std::move(gradients));
   if (const auto* const mamba = std::get_if<model::Mamba2>(&mixer))
     return make_mamba2_rule(*mamba, tp, std::move(weights), std::move(gradients));
+  if (const auto* const kda = std::get_if<model::Kda>(&mixer))
+    return make_kda_rule(*kda, tp, std::move(weights), std::move(gradients));
   return make_gla_rule(std::get<model::Gla>(mixer), tp, std::move(weights), std::move(gradients));
 }
 
@@ -86,7 +88,9 @@ Weights recurrent_roles(const model::Part& part) {
     if (weight.use == model::Use::kIn) all.in.push_back({weight.role, {}, {}, weight.adapts});
   }
   all.inner = {{roles::kConvolution, {}, {}, false}};
-  if (std::holds_alternative<model::Gla>(part.mixer)) all.inner.push_back({roles::kRates});
+  for (const model::Weight& weight : part.weights) {
+    if (weight.use == model::Use::kInner) all.inner.push_back({weight.role});
+  }
   return all;
 }
 

@@ -38,9 +38,8 @@ class LaneHeads {
             of_heads(part_.queries, own_.value_width, 2 * behind)};
   }
   std::vector<base::Interval> rates() const {
-    std::vector<base::Interval> all{of_heads(part_.queries, decays_of_head(), 0)};
-    if (shape_.rated) all.push_back(of_heads(part_.queries, 1, all_.queries));
-    return all;
+    if (!shape_.rated) return {decays()};
+    return {of_heads(part_.queries, 1, 0), of_heads(part_.queries, decays_of_head(), all_.queries)};
   }
   // How many of a value head's numbers are decays.
   int64_t decays_of_head() const { return own_.numbers - (shape_.rated ? 1 : 0); }

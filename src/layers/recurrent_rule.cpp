@@ -1,10 +1,38 @@
 #include "layers/recurrent_rule.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softplus.h>
 
 namespace sluice::layers {
+namespace {
+
+// A vector over its Euclidean length, as published implementations round that off.
+constexpr double kLengthEps = 1e-6;
+at::Tensor inverse_length(const at::Tensor& x_AGK) {
+  return at::rsqrt(x_AGK.square().sum(-1, /*keepdim=*/true) + kLengthEps);
+}
+at::Tensor unit_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& inverse) {
+  const at::Tensor y = x * inverse;
+  return (dy - y * (dy * y).sum(-1, /*keepdim=*/true)) * inverse;
+}
+
+}  // namespace
+
+void make_unit_keys(double scale, RecurrentMix& mixed) {
+  ops::RecurrenceInput& input = mixed.input;
+  input.delta = true;
+  mixed.q_AGK = input.q_TGK;
+  mixed.k_AGK = input.k_TGK;
+  input.q_TGK = mixed.q_AGK * inverse_length(mixed.q_AGK).mul_(scale);
+  input.k_TGK = mixed.k_AGK * inverse_length(mixed.k_AGK);
+}
+
+void unit_keys_backward(double scale, const RecurrentMix& mixed, at::Tensor& dq, at::Tensor& dk) {
+  dq = unit_backward(dq.mul(scale), mixed.q_AGK, inverse_length(mixed.q_AGK));
+  dk = unit_backward(dk, mixed.k_AGK, inverse_length(mixed.k_AGK));
+}
 
 void add_sums(const at::Tensor& to_N, base::Interval some, const at::Tensor& d_AN) {
   if (to_N.defined()) to_N.narrow(0, some.begin, some.size()).add_(d_AN.sum(0));

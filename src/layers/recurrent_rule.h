@@ -24,7 +24,7 @@ namespace sluice::layers {
 
 // Missing ones are undefined. Vectors are by value head, biases by decay.
 struct RecurrentWeights {
-  Matrix rates_RH;  // of GLA [R, L]
+  Matrix rates_RH;  // of GLA and KDA [R, L]
   at::Tensor gate_VH;
   at::Tensor convolution_CW, convolution_bias_C;  // as the rows lie
   at::Tensor decay_N, step_bias_N;
@@ -57,7 +57,7 @@ struct RatesGradient {
 class RecurrentRule {
  public:
   // The mixer's own weight gradients in PartGradient.
-  enum Inner : uint8_t { kConvolution, kRates };  // rates: of GLA
+  enum Inner : uint8_t { kConvolution, kRates, kGateOfNarrow };  // the latter two: of GLA, of KDA
 
   // `own` is referred to.
   RecurrentRule(const model::StateHeads& own, int tp, RecurrentWeights weights, RecurrentWeights gradients)
@@ -118,6 +118,9 @@ class RecurrentRule {
   RecurrentWeights weights_, gradients_;
 };
 
+// Brings a delta rule's queries and keys to their length, queries times `scale`; and gradients back.
+void make_unit_keys(double scale, RecurrentMix& mixed);
+void unit_keys_backward(double scale, const RecurrentMix& mixed, at::Tensor& dq, at::Tensor& dk);
 // Adds the sum over rows to a lane's part of a vector's gradient, unless that is undefined.
 void add_sums(const at::Tensor& to_N, base::Interval some, const at::Tensor& d_AN);
 // Decays as exp(−step·e^A), with steps by softplus of their numbers: sets the decays and returns steps; and
@@ -132,6 +135,9 @@ std::unique_ptr<const RecurrentRule> make_delta_rule(const model::DeltaRule& own
 std::unique_ptr<const RecurrentRule> make_mamba2_rule(const model::Mamba2& own, int tp,
                                                       RecurrentWeights weights, RecurrentWeights gradients);
 std::unique_ptr<const RecurrentRule> make_gla_rule(const model::Gla& own, int tp, RecurrentWeights weights,
+                                                   RecurrentWeights gradients);
+
+std::unique_ptr<const RecurrentRule> make_kda_rule(const model::Kda& own, int tp, RecurrentWeights weights,
                                                    RecurrentWeights gradients);
 
 }  // namespace sluice::layers

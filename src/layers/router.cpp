@@ -5,13 +5,16 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <cmath>
 #include <limits>
 #include <tuple>
 
 #include "ops/expert_assignments.h"
 #include "ops/linear.h"
+#include "ops/norm.h"
 
 namespace sluice::layers {
 
@@ -65,6 +68,34 @@ at::Tensor router_gradient(const model::Experts& experts, double floor, const at
   }
   if (dscore_SE.defined()) all_SE.add_(dscore_SE);
   return all_SE.sub_((all_SE * score_SE).sum(1, true)).mul_(score_SE);
+}
+
+at::Tensor of_chosen(const at::Tensor& number_E, const at::Tensor& id_SK, const at::Tensor& like) {
+  return number_E.to(like.scalar_type()).index_select(0, id_SK.reshape(-1)).view(id_SK.sizes());
+}
+
+// By way of a matrix of all experts, whose sums have one order.
+void add_of_chosen(const at::Tensor& to_E, const at::Tensor& number_SK, const at::Tensor& id_SK) {
+  if (!to_E.defined()) return;
+  const at::Tensor all_SE = at::zeros({id_SK.size(0), to_E.size(0)}, number_SK.options())
+                                .scatter_(1, id_SK.to(at::kLong), number_SK);
+  to_E.add_(all_SE.sum(0));
+}
+
+at::Tensor RouterNorm::weight_H() const {
+  return scale_H_ / std::sqrt(static_cast<double>(scale_H_.size(0)));
+}
+
+at::Tensor RouterNorm::forward(const at::Tensor& x_SH) const {
+  return ops::rms_norm(x_SH, weight_H(), eps_).y_TH;
+}
+
+at::Tensor RouterNorm::backward(const at::Tensor& dy_SH, const at::Tensor& x_SH) const {
+  const at::Tensor weight = weight_H(), scale_S = ops::rms_norm(x_SH, weight, eps_).inverse_rms_T;
+  const at::Tensor dweight = dscale_H_.defined() ? at::zeros_like(dscale_H_) : at::Tensor();
+  at::Tensor dx_SH = ops::rms_norm_backward(dy_SH, x_SH, weight, scale_S, /*residual_TH=*/{}, dweight).dx_TH;
+  if (dweight.defined()) dscale_H_.add_(dweight / std::sqrt(static_cast<double>(dweight.size(0))));
+  return dx_SH;
 }
 
 }  // namespace sluice::layers

@@ -5,6 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+
 #include "model/shape.h"
 
 namespace sluice::layers {
@@ -28,5 +30,28 @@ at::Tensor route_weights(const model::Experts& experts, double floor, const at::
 at::Tensor router_gradient(const model::Experts& experts, double floor, const at::Tensor& score_SE,
                            const at::Tensor& id_SK, const at::Tensor& dweight_SK,
                            const at::Tensor& dscore_SE = {});
+
+// The numbers of the experts that rows chose, in float (double for double). [S, K]
+at::Tensor of_chosen(const at::Tensor& number_E, const at::Tensor& id_SK, const at::Tensor& like);
+// Adds to each expert's number those of the rows that chose it.
+void add_of_chosen(const at::Tensor& to_E, const at::Tensor& number_SK, const at::Tensor& id_SK);
+
+// The norm of a router that takes other rows than its experts: x ÷ rms(x) · scale ÷ √width.
+class RouterNorm {
+ public:
+  // `eps` 0: there is none. `dscale_H` undefined: the scale is frozen.
+  RouterNorm(double eps, at::Tensor scale_H, at::Tensor dscale_H)
+      : eps_(eps), scale_H_(std::move(scale_H)), dscale_H_(std::move(dscale_H)) {}
+  bool any() const { return eps_ > 0; }
+  at::Tensor forward(const at::Tensor& x_SH) const;
+  // The gradient of x; the scale's is added.
+  at::Tensor backward(const at::Tensor& dy_SH, const at::Tensor& x_SH) const;
+
+ private:
+  at::Tensor weight_H() const;
+
+  double eps_;
+  at::Tensor scale_H_, dscale_H_;
+};
 
 }  // namespace sluice::layers

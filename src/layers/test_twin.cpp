@@ -51,6 +51,12 @@ Data random_data(const Case& c) {
 
 namespace {
 
+// Attention's values, or of a layer without attention those of none.
+model::Attention attention_of(const model::Layer& layer) {
+  const auto* const found = std::get_if<model::Attention>(&layer.parts.front().mixer);
+  return found != nullptr ? *found : model::Attention();
+}
+
 struct TwinLayer {
   at::Tensor q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, gate, up, down;
   at::Tensor sinks, out_bias, gate_bias, up_bias, down_bias;
@@ -58,13 +64,10 @@ struct TwinLayer {
   at::Tensor router_bias, experts_gate_up_bias, experts_down_bias, router_correction, router_loads;
   at::Tensor q_narrow, kv_narrow, kv_norm, latent_q, latent_kv;
   at::Tensor head_gate, head_gate_bias;
+  at::Tensor router_scale, expert_scales, alphas;
   model::Layer own;
 
-  // Its values, or of a layer without attention those of none.
-  model::Attention attention() const {
-    const auto* const found = std::get_if<model::Attention>(&own.parts.front().mixer);
-    return found != nullptr ? *found : model::Attention();
-  }
+  model::Attention attention() const { return attention_of(own); }
 };
 
 at::Tensor part_of(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
@@ -134,33 +137,32 @@ at::Tensor stored(const model::ParameterTable& table, int64_t position, const st
   return at::cat(groups);
 }
 
+at::Tensor flat(const at::Tensor& x) { return x.defined() ? x.view(-1) : x; }
+
 TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& shape, int64_t position,
                      const std::vector<at::Tensor>& flats) {
   const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
-  const auto vector = [&](std::string_view role) {
-    const at::Tensor column = whole(role);
-    return column.defined() ? column.view(-1) : column;
-  };
+  const auto vector = [&](std::string_view role) { return flat(whole(role)); };
   const at::Tensor qkv = whole("qkv"), bias = vector("qkv_bias"), gate_up = whole("gate_up");
-  const at::Tensor gate_up_bias = vector("gate_up_bias");
   const int64_t q = shape.q_width(), kv = shape.kv_width(), ffn = shape.ffn_hidden;
   const int64_t up = shape.mlp_gate ? ffn : 0;  // the first row of what goes up
-  const auto part = [](const at::Tensor& whole, int64_t begin, int64_t rows) {
-    return whole.defined() ? whole.narrow(0, begin, rows) : whole;
+  const auto part = [](const at::Tensor& all, int64_t begin, int64_t rows) {
+    return all.defined() ? all.narrow(0, begin, rows) : all;
   };
   const model::Layer& own = *table.program.kind_at(position).layer();
-  const auto* const attention = std::get_if<model::Attention>(&own.parts.front().mixer);
-  const bool apart = attention != nullptr && attention->gates_apart;
+  const model::Attention heads = attention_of(own);
+  const bool apart = heads.gates_apart;
+  const int64_t values = heads.keys_are_values ? 0 : kv, gates = heads.gates_of_heads ? shape.heads : q;
   const int64_t asked = shape.gated && !apart ? 2 * q : q;
-  const auto gate = [&](const at::Tensor& whole) {
-    return apart ? part(whole, asked + 2 * kv, q) : at::Tensor();
+  const auto gate = [&](const at::Tensor& x) {
+    return part(apart ? x : at::Tensor(), asked + 2 * kv, gates);
   };
   return {part(qkv, 0, asked),
           part(qkv, asked, kv),
-          part(qkv, asked + kv, kv),
+          part(qkv, asked + values, kv),
           part(bias, 0, asked),
           part(bias, asked, kv),
-          part(bias, asked + kv, kv),
+          part(bias, asked + values, kv),
           vector("q_norm"),
           vector("k_norm"),
           whole("attention_out"),
@@ -169,8 +171,8 @@ TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& sha
           whole("down"),
           vector("sinks"),
           vector("attention_out_bias"),
-          part(gate_up_bias, 0, ffn),
-          part(gate_up_bias, up, ffn),
+          part(vector("gate_up_bias"), 0, ffn),
+          part(vector("gate_up_bias"), up, ffn),
           vector("down_bias"),
           whole("router"),
           whole("experts_gate_up"),
@@ -190,6 +192,9 @@ TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& sha
           whole("kv"),
           gate(qkv),
           gate(bias),
+          vector("router_scale"),
+          vector("expert_scales"),
+          vector("activation_alphas"),
           own};
 }
 
@@ -281,16 +286,17 @@ at::Tensor twin_latent_attention(const model::Shape& shape, const TwinLayer& w, 
     return x * at::rsqrt(x.square().mean(-1, true) + 1e-6) * weight;
   };
   const auto heads = [&](const at::Tensor& x) { return x.view({length, shape.heads, -1}).transpose(0, 1); };
-  const at::Tensor q = heads(at::matmul(norm(at::matmul(y, w.q_narrow.t()), w.q_norm), w.latent_q.t()));
+  const at::Tensor asking = latent.q_rank > 0 ? norm(at::matmul(y, w.q_narrow.t()), w.q_norm) : y;
+  const at::Tensor q = heads(at::matmul(asking, w.latent_q.t()));
+  const bool turns = std::get<model::LatentAttention>(w.own.parts.front().mixer).rope.has_value();
+  const auto turn = [&](const at::Tensor& x) { return turns ? twin_rotate_pairs(shape, x) : x; };
   const at::Tensor narrow = at::matmul(y, w.kv_narrow.t());
   const at::Tensor kv =
       heads(at::matmul(norm(narrow.narrow(1, 0, latent.kv_rank), w.kv_norm), w.latent_kv.t()));
   const at::Tensor shared = narrow.narrow(1, latent.kv_rank, latent.rotated).unsqueeze(0);
-  const at::Tensor turned = twin_rotate_pairs(shape, shared).expand({shape.heads, length, latent.rotated});
+  const at::Tensor turned = turn(shared).expand({shape.heads, length, latent.rotated});
   const at::Tensor queries =
-      at::cat({q.narrow(2, 0, latent.unrotated),
-               twin_rotate_pairs(shape, q.narrow(2, latent.unrotated, latent.rotated))},
-              2);
+      at::cat({q.narrow(2, 0, latent.unrotated), turn(q.narrow(2, latent.unrotated, latent.rotated))}, 2);
   const at::Tensor keys = at::cat({kv.narrow(2, 0, latent.unrotated), turned}, 2);
   const at::Tensor unseen = at::ones({length, length}, at::kBool).triu(1);
   const double scale =
@@ -312,7 +318,9 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   const at::Tensor k = twin_heads(shape, w, y, w.k, w.k_bias, w.k_norm, layer).repeat_interleave(group, 0);
   at::Tensor v = at::matmul(y, w.v.t());
   if (w.v_bias.defined()) v = v + w.v_bias;
-  v = v.view({length, shape.kv_heads, shape.head_dim}).transpose(0, 1).repeat_interleave(group, 0);
+  v = v.view({length, shape.kv_heads, shape.head_dim}).transpose(0, 1);
+  if (w.attention().normed_values) v = v * at::rsqrt(v.square().mean(-1, true) + shape.norm_eps);
+  v = v.repeat_interleave(group, 0);
   const at::Tensor all = at::ones({length, length}, at::kBool);
   const bool windowed = shape.block_type(layer).windowed;
   at::Tensor unseen = shape.causal ? all.triu(1) : windowed ? all.triu(shape.window) : all.triu(length);
@@ -328,7 +336,8 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   if (!shape.gated) return out;
   if (w.head_gate.defined()) {
     const at::Tensor gate = at::matmul(y, w.head_gate.t());
-    return out * at::sigmoid(w.head_gate_bias.defined() ? gate + w.head_gate_bias : gate);
+    const at::Tensor open = at::sigmoid(w.head_gate_bias.defined() ? gate + w.head_gate_bias : gate);
+    return (out.view({length, open.size(1), -1}) * open.unsqueeze(2)).flatten(1);
   }
   at::Tensor gate = at::matmul(y, w.q.t());
   if (w.q_bias.defined()) gate = gate + w.q_bias;
@@ -344,7 +353,8 @@ at::Tensor twin_gated(const model::Shape& shape, const at::Tensor& gate, const a
     case model::Activation::kGeluTanh: return at::gelu(gate, "tanh") * up;
     case model::Activation::kGelu: return at::gelu(gate) * up;
     case model::Activation::kTanh: return at::tanh(gate) * up;
-    case model::Activation::kClampedSilu: break;
+    case model::Activation::kClampedSilu:
+    case model::Activation::kXielu: break;  // the latter: twin_mlp
   }
   const at::Tensor g = gate.clamp_max(shape.gate_limit);
   return (up.clamp(-shape.gate_limit, shape.gate_limit) + 1) * g * at::sigmoid(shape.gate_slope * g);
@@ -357,6 +367,11 @@ at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const TwinLa
     return bias.defined() ? product + bias : product;
   };
   const at::Tensor up = made(w.up, w.up_bias);
+  if (w.alphas.defined()) {
+    const at::Tensor slopes = at::softplus(w.alphas);
+    const at::Tensor below = (at::expm1(up.clamp_max(-1e-6)) - up) * (slopes[1] + 0.5);
+    return at::matmul(at::where(up > 0, slopes[0] * up * up, below) + 0.5 * up, w.down);
+  }
   const at::Tensor a = shape.mlp_gate ? twin_gated(shape, made(w.gate, w.gate_bias), up)
                                       : twin_gated(shape, up, at::ones_like(up));
   const at::Tensor product = at::matmul(a, w.down);
@@ -379,10 +394,11 @@ struct Terms {
   at::Tensor counted = at::zeros({}, at::kDouble);  // whose gradients are what is counted in their place
 };
 
-// All experts compute all rows; what a row has not chosen weighs 0.
-at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y, Terms& terms) {
+// All experts compute all rows; what a row has not chosen weighs 0. `scored`: what the router takes.
+at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
+                        const at::Tensor& scored, Terms& terms) {
   const model::Experts& experts = shape.experts;
-  at::Tensor logits = at::matmul(y, w.router.t());
+  at::Tensor logits = at::matmul(scored, w.router.t());
   if (experts.biases) logits = logits + w.router_bias;
   const at::Tensor scores = experts.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
   at::Tensor merits = experts.corrected ? scores + w.router_correction : scores;
@@ -414,6 +430,7 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
     weights =
         weights / (weights.sum(1, true) + std::get<model::RoutedExperts>(w.own.parts.back().mixer).floor);
   weights = weights * experts.factor;
+  if (w.expert_scales.defined()) weights = weights * w.expert_scales;
   at::Tensor sum = at::zeros_like(y);
   const int64_t width = experts.hidden, rows = shape.mlp_gate ? 2 * width : width;
   for (int64_t e = 0; e < experts.count; ++e) {
@@ -570,6 +587,39 @@ at::Tensor twin_gla(const model::ParameterTable& table, int64_t position,
   return at::matmul(normed.flatten(1) * gate, whole("recurrent_out"));
 }
 
+// KDA's, likewise: a delta rule whose states decay by key channel.
+at::Tensor twin_kda(const model::ParameterTable& table, int64_t position,
+                    const std::vector<at::Tensor>& flats, const at::Tensor& y) {
+  const model::Recurrent& own = table.shape.recurrent;
+  const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
+  const int64_t length = y.size(0), keys = own.key_heads * own.key_width;
+  const auto parts = twin_convolution(at::matmul(y, whole("recurrent_qkv").t()),
+                                      whole("recurrent_convolution"), std::nullopt)
+                         .split_with_sizes({keys, keys, own.values()}, 1);
+  const auto heads = [&](const at::Tensor& x) { return x.reshape({length, own.value_heads, -1}); };
+  const auto unit = [](const at::Tensor& x) { return x * at::rsqrt(x.square().sum(-1, true) + 1e-6); };
+  const at::Tensor q = unit(heads(parts[0])) / std::sqrt(static_cast<double>(own.key_width));
+  const at::Tensor k = unit(heads(parts[1])), v = heads(parts[2]);
+  const auto narrow = at::matmul(y, whole("recurrent_decay_narrow").t()).chunk(2, 1);
+  const at::Tensor step = at::softplus(at::matmul(narrow[0], whole("recurrent_rates").t()) +
+                                       whole("recurrent_step_bias").view(-1));
+  const at::Tensor decay = (heads(-step) * whole("recurrent_decay").view({-1, 1}).exp()).exp();
+  const at::Tensor rate = at::sigmoid(at::matmul(y, whole("recurrent_rate").t()));
+  at::Tensor state = at::zeros({own.value_heads, own.key_width, own.value_width}, y.options());
+  std::vector<at::Tensor> rows;
+  for (int64_t i = 0; i < length; ++i) {
+    state = state * decay[i].unsqueeze(2);
+    const at::Tensor known = at::einsum("hkd,hk->hd", {state, k[i]});
+    state = state + k[i].unsqueeze(2) * ((v[i] - known) * rate[i].unsqueeze(1)).unsqueeze(1);
+    rows.push_back(at::einsum("hkd,hk->hd", {state, q[i]}));
+  }
+  const at::Tensor out = at::stack(rows);
+  const at::Tensor normed =
+      out * at::rsqrt(out.square().mean(-1, true) + own.norm_eps) * whole("recurrent_head_norm").view(-1);
+  const at::Tensor gate = at::sigmoid(at::matmul(narrow[1], whole("recurrent_gate").t()));
+  return at::matmul(normed.flatten(1) * gate, whole("recurrent_out"));
+}
+
 // What a layer's first part adds.
 at::Tensor twin_mixed(const model::ParameterTable& table, const model::Shape& shape, const TwinLayer& w,
                       int64_t layer, const std::vector<at::Tensor>& flats, const at::Tensor& y) {
@@ -581,9 +631,23 @@ at::Tensor twin_mixed(const model::ParameterTable& table, const model::Shape& sh
     return twin_mamba(table, position, flats, y);
   if (recurrent && shape.recurrent.recurrence == model::Recurrence::kGla)
     return twin_gla(table, position, flats, y);
+  if (recurrent && shape.recurrent.recurrence == model::Recurrence::kKda)
+    return twin_kda(table, position, flats, y);
   if (recurrent) return twin_recurrence(table, position, flats, y);
   const at::Tensor a = at::matmul(twin_attention(shape, w, y, layer), w.out);
   return w.out_bias.defined() ? a + w.out_bias : a;
+}
+
+// Experts beside an MLP, each with norms around it, and a norm behind their sum.
+template <typename Norm>
+at::Tensor twin_joint(const model::Shape& shape, const TwinLayer& w, const at::Tensor& x, const Norm& normed,
+                      Terms& terms) {
+  const double width = std::sqrt(static_cast<double>(shape.hidden));
+  const at::Tensor scored =
+      x * at::rsqrt(x.square().mean(-1, true) + shape.norm_eps) * w.router_scale / width;
+  const at::Tensor experts = twin_experts(shape, w, normed(x, "experts_norm"), scored, terms);
+  const at::Tensor mlp = twin_mlp(shape, normed(x, "mlp_norm"), w);
+  return normed(normed(mlp, "mlp_norm_behind") + normed(experts, "experts_norm_behind"), "joint_norm");
 }
 
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
@@ -623,16 +687,20 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
     const std::string role = recurrent ? "recurrent_norm" : "attention_norm";
     const auto mix = [&](const at::Tensor& y) { return twin_mixed(table, shape, w, i, flats, y); };
     const auto feed = [&](const at::Tensor& y) {
-      return experts ? twin_experts(shape, w, y, terms) : twin_mlp(shape, y, w);
+      return experts ? twin_experts(shape, w, y, y, terms) : twin_mlp(shape, y, w);
     };
     const at::Tensor first = x;
     if (shape.heads > 0) x = joined(x, position, role, place(recurrent), mix);
     if (shape.ffn_hidden == 0) continue;
-    if (w.own.parts.back().beside) {
+    if (w.own.joint) {
+      const auto normed = [&](const at::Tensor& of, const char* by) { return normed_by(position, of, by); };
+      x = x + twin_joint(shape, w, x, normed, terms);
+    } else if (w.own.parts.back().beside) {
       x = x + feed(normed_by(position, first, role)) * c.shape.residual_scale;
     } else {
       x = joined(x, position, "mlp_norm", place(recurrent), feed);
     }
+    if (w.own.scalar) x = x * stored(table, position, flats, "layer_scalar").view(-1);
   }
   if (c.shape.norm_place != model::NormPlace::kOfSum) x = normed_by(table.program.head(), x, "final_norm");
   const at::Tensor head =

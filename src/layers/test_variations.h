@@ -7,6 +7,7 @@
 
 #include "model/layer_of.h"
 #include "model/make_parts.h"
+#include "model/roles.h"
 #include "model/shape.h"
 
 namespace sluice::layers {
@@ -55,6 +56,11 @@ inline const std::vector<Variation>& norm_and_mlp_variations() {
          s.activation = model::Activation::kGelu;
        }},
       {"MlpGatedByGelu", [](Shape& s) { s.activation = model::Activation::kGelu; }},
+      {"MlpOfXielu",
+       [](Shape& s) {
+         s.mlp_gate = false;
+         s.activation = model::Activation::kXielu;
+       }},
       {"MlpOfSiluWithoutAGate", [](Shape& s) { s.mlp_gate = false; }},
       {"MlpGatedBySquaredReluWithBiases",
        [](Shape& s) {
@@ -74,6 +80,25 @@ inline void norm_behind_rotation(model::Shape& s) {
 inline void put_beside(model::Shape& s) {
   model::change_layers(
       s, [](const model::BlockType&, model::Layer& layer) { model::put_beside(layer, layer.parts[1]); });
+}
+inline void multiply_results(model::Shape& s) {
+  model::change_layers(s, [](const model::BlockType&, model::Layer& layer) {
+    layer.scalar = model::vector(model::roles::kLayerScalar, {"layer_scalar"}, {{1, 0}}, model::Start::kOne);
+    layer.scalar->fixed = true;
+  });
+}
+// Experts with a router's own norm beside an MLP, in the layers that have experts.
+inline void put_experts_beside_mlp(model::Shape& s) {
+  model::change_layers(s, [&](const model::BlockType& type, model::Layer& layer) {
+    if (!type.experts) return;
+    const model::Gate gate{.activation = s.activation};
+    model::replace_part(s, layer.parts[1], model::mlp_part({s.ffn_hidden, gate}, s.hidden, {}));
+    model::put_beside_mlp(
+        s, layer,
+        model::experts_part(
+            {.experts = s.experts, .gate = gate, .router_norm_eps = s.norm_eps, .expert_scales = true},
+            s.hidden));
+  });
 }
 // Of 12 channels a recurrent layer's rows are convolved, so many at once.
 inline void convolve(model::Shape& s, int64_t rows, model::ConvolutionBias bias) {
@@ -142,6 +167,14 @@ inline const std::vector<Variation>& position_variations() {
            std::get<model::LatentAttention>(layer.parts.front().mixer).growth = {.beta = 0.7, .positions = 3};
          });
        }},
+      {"LatentKeysOfWholeQueriesThatOneLayerTurns",
+       [](Shape& s) {
+         s.latent = {.kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+         s.kv_heads = s.heads;
+         s.head_dim = 8;
+         s.rotated = 2;
+         s.block_types = {{.rotates = false}, {}};
+       }},
   };
   return all;
 }
@@ -156,6 +189,12 @@ inline const std::vector<Variation>& part_variations() {
          s.qk_norm = model::QkNorm::kEachHead;
          s.norm_place = model::NormPlace::kAround;
          model::change_attention(s, [](model::Attention& own) { own.gates_apart = true; });
+       }},
+      {"GatesOfWholeHeads",
+       [](Shape& s) {
+         s.gated = s.qkv_bias = true;
+         model::change_attention(s,
+                                 [](model::Attention& own) { own.gates_apart = own.gates_of_heads = true; });
        }},
       {"MlpBesideAttention",
        [](Shape& s) {
@@ -176,6 +215,43 @@ inline const std::vector<Variation>& part_variations() {
          s.experts = {.count = 5, .per_token = 2, .hidden = 13};
          s.block_types = {{}, {.experts = true}};
          put_beside(s);
+       }},
+  };
+  return all;
+}
+
+// Norms of values, keys that are values, experts beside an MLP, and a number that a layer's result is
+// multiplied with.
+inline const std::vector<Variation>& value_variations() {
+  using model::Shape;
+  static const std::vector<Variation> all = {
+      {"NormedValuesAndALayersNumber",
+       [](Shape& s) {
+         s.qk_norm = model::QkNorm::kEachHead;
+         s.norm_place = model::NormPlace::kAround;
+         s.rope = {.theta = 100.0, .scaling = model::RopeScaling::kProportional, .proportion = 0.7};
+         model::change_attention(s, [](model::Attention& own) { own.normed_values = true; });
+         multiply_results(s);
+       }},
+      {"KeysAreValuesWithBiases",
+       [](Shape& s) {
+         s.qk_norm = model::QkNorm::kEachHead;
+         s.qkv_bias = true;
+         model::change_attention(
+             s, [](model::Attention& own) { own.normed_values = own.keys_are_values = true; });
+       }},
+      {"KeysAreValuesWithoutNorms",
+       [](Shape& s) {
+         model::change_attention(s, [](model::Attention& own) { own.keys_are_values = true; });
+       }},
+      {"ExpertsBesideAnMlp",
+       [](Shape& s) {
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13, .normalised = true};
+         s.norm_place = model::NormPlace::kAround;
+         s.activation = model::Activation::kGeluTanh;
+         s.block_types = {{.experts = true}, {}};
+         put_experts_beside_mlp(s);
+         multiply_results(s);
        }},
   };
   return all;

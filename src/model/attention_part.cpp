@@ -12,8 +12,10 @@ namespace {
 // Behind queries, keys and values come gates that stand apart.
 std::vector<std::string> names_of_in(const Attention& own, std::string_view what) {
   std::vector<std::string> names;
-  for (const char* name : {"q", "k", "v"})
+  for (const char* name : {"q", "k", "v"}) {
+    if (*name == 'v' && own.keys_are_values) continue;
     names.push_back(base::text("self_attn.", name, "_proj.", std::string(what)));
+  }
   if (own.gated && own.gates_apart) names.push_back(base::text("self_attn.gate_proj.", std::string(what)));
   return names;
 }
@@ -29,8 +31,9 @@ Weight head_norm(std::string_view role, std::string_view tensor, const Attention
 
 Part attention_part(const Attention& own, int64_t hidden, const Biases& biases) {
   const RowGroup q{own.heads * own.head_dim, own.heads}, kv{own.kv_heads * own.head_dim, own.kv_heads};
-  std::vector<RowGroup> groups{q, kv, kv};
-  if (own.gated && own.gates_apart) groups.push_back(q);
+  std::vector<RowGroup> groups{q, kv};
+  if (!own.keys_are_values) groups.push_back(kv);
+  if (own.gated && own.gates_apart) groups.push_back(own.gates_of_heads ? RowGroup{own.heads, own.heads} : q);
   if (own.gated && !own.gates_apart) groups[0] = {2 * q.rows, own.heads, {own.head_dim, own.head_dim}};
   Part part{.mixer = own};
   std::vector<Weight>& w = part.weights;
@@ -54,24 +57,27 @@ MixerFigures figures_of(const Attention& own, const Part&, const AtWork& at) {
   // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
   const int64_t block = 2 * std::max<int64_t>(1, own.kv_heads / at.tp) * own.head_dim, qkv = q + block;
   const bool norms = own.head_norm != QkNorm::kNone;
-  const int64_t unnormed = norms ? q + block / 2 : 0, gate = own.gated ? q : 0;
+  const int64_t values = own.normed_values ? block / 2 : 0, again = own.keys_are_values ? block / 2 : 0;
+  const int64_t unnormed = norms ? q + block / 2 + values : 0, gate = own.gated ? q : 0;
   const int64_t all_q = own.heads * own.head_dim, all_kv = own.kv_heads * own.head_dim;
   const int64_t e = at.element,
                 wide = at.statistic / e;  // of an accumulator, as elements
   // Work is counted in causal attention's half of all pairs.
   MixerFigures f{.attention = own.causal ? all_q : 2 * all_q, .window = own.window};
-  f.elements = (norms ? 4 : 2) * (all_q + all_kv) + (own.gated ? 4 * all_q : 0);
+  f.elements =
+      (norms ? 4 : 2) * (all_q + all_kv) + (own.gated ? 4 * all_q : 0) + (own.normed_values ? 3 : 0) * all_kv;
   // Beside its product's result: heads before their norms, the output, its log-sum-exp. Gates stay in any
   // case.
-  f.saved.own = (unnormed + q) * e + heads * at.statistic;
-  f.border.own = (q + gate) * e + heads * at.statistic;
+  f.saved.own = (unnormed + q + again) * e + heads * at.statistic;
+  f.border.own = (q + (own.gates_of_heads ? heads : gate)) * e + heads * at.statistic;
   // Queries, normed in a copy; in the backward with their gradients before and behind the norm. Queries and
   // gates as one product beside what they are parted into; backward their gradients likewise.
   // Neighbours that turn are put apart in a copy; a query's growth is a number a row.
   const bool parts = own.turning == Turning::kNeighbours && own.rope;
   const int64_t grown = own.growth.beta != 0 ? 4 * int64_t{sizeof(double)} : 0;
-  f.forward = ((norms ? q : 0) + (parts ? q + block / 2 : 0) + 4 * gate) * e + grown;
-  const int64_t gating = own.gated ? qkv + 3 * gate : 0;
+  const int64_t shared = own.keys_are_values ? q + again : 0;  // the product beside its keys as values
+  f.forward = ((norms ? q : 0) + (parts ? q + block / 2 : 0) + 4 * gate + shared) * e + grown;
+  const int64_t gating = (own.gated ? qkv + 3 * gate : 0) + shared;
   // Gradients take the places of queries, keys and values.
   f.backward = e * (at.gathered + gating +
                     std::max(norms   ? 4 * q
@@ -117,13 +123,13 @@ Part latent_attention_part(const LatentAttention& own, int64_t hidden, const Bia
     w.back().reads = reads;
     w.back().kept = false;
   };
-  int q_reads = kNormedRows;
   if (own.q_rank > 0) {
-    q_reads = narrow(roles::kQNarrow, "self_attn.q_a_proj.weight", own.q_rank);
+    const int q_reads = narrow(roles::kQNarrow, "self_attn.q_a_proj.weight", own.q_rank);
     w.push_back(vector(roles::kQNorm, {"self_attn.q_a_layernorm.weight"}, {{own.q_rank, 0}}, Start::kOne));
+    of_heads(roles::kQ, "self_attn.q_b_proj.weight", own.width(), own.q_rank, q_reads);
+  } else {
+    of_heads(roles::kQ, "self_attn.q_proj.weight", own.width(), hidden, kNormedRows);
   }
-  of_heads(roles::kQ, "self_attn.q_b_proj.weight", own.width(), own.q_rank > 0 ? own.q_rank : hidden,
-           q_reads);
   const int kv_reads =
       narrow(roles::kKvNarrow, "self_attn.kv_a_proj_with_mqa.weight", own.kv_rank + own.rotated);
   w.push_back(vector(roles::kKvNorm, {"self_attn.kv_a_layernorm.weight"}, {{own.kv_rank, 0}}, Start::kOne));

@@ -36,6 +36,7 @@ Parameter parameter_of(const Weight& weight) {
                       .transposed = weight.form == FileForm::kTransposed,
                       .stacked = weight.stacked,
                       .depthwise = weight.form == FileForm::kDepthwise,
+                      .by_head = weight.form == FileForm::kByHead,
                       .start = weight.start,
                       .adapts = weight.adapts,
                       .trained = weight.trained,
@@ -213,6 +214,7 @@ std::vector<Parameter> parameters_of(const Layer& layer) {
   for (const Part& part : layer.parts) {
     for (const std::vector<Weight>* const weights : own_weights(part)) add(*weights);
   }
+  for (const Weight* const weight : joint_weights(layer)) all.push_back(parameter_of(*weight));
   std::ranges::move(adapters, std::back_inserter(all));
   return all;
 }
@@ -284,6 +286,7 @@ TokenWork work_of(const Layer& layer, const std::vector<Parameter>& parameters) 
     work.elements += (2 + 3 * norms) * layer.hidden + own.elements;
     work.collectives += 2;
   }
+  work.elements += (layer.joint ? 4 : 0) * layer.hidden + (layer.scalar ? 2 : 0) * layer.hidden;
   count_trained(parameters, work);
   return work;
 }
@@ -307,12 +310,21 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
     bytes.ring_backward = std::max(bytes.ring_backward, mixer.ring_backward - released);
     released += mixer.released;
   }
-  // Parts beside the first one: the layer's rows, or the gradient of its result, stay for them.
+  // Parts beside another: the layer's rows, or the gradient of its result, stay for them.
   if (std::ranges::any_of(layer.parts, &Part::beside)) {
     const int64_t row = (layer.hidden * element_bytes + cut.tp - 1) / cut.tp;
     bytes.forward += row;
     bytes.backward += row;
     bytes.ring_backward += row;
+  }
+  // What a norm behind a sum of parts takes is not made again; its gradient is there beside the rows'.
+  if (layer.joint) {
+    const int64_t row = layer.hidden * element_bytes;
+    saved.shared += row;
+    border.shared += row;
+    bytes.forward += (row + cut.tp - 1) / cut.tp;
+    bytes.backward += (row + cut.tp - 1) / cut.tp;
+    bytes.ring_backward += (row + cut.tp - 1) / cut.tp;
   }
   // Adapters' factors make narrow rows (layers/product.h), each there twice for its gradients; those of an
   // expert go with its products.

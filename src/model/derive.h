@@ -86,6 +86,7 @@ MixerFigures figures_of(const LatentAttention& own, const Part& part, const AtWo
 MixerFigures figures_of(const DeltaRule& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const Mamba2& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const Gla& own, const Part& part, const AtWork& at);
+MixerFigures figures_of(const Kda& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const ShortConvolution& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const Mlp& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const RoutedExperts& own, const Part& part, const AtWork& at);

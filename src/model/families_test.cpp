@@ -145,7 +145,11 @@ TEST(Families, DeepSeekV2ChoosesByASoftmaxWithoutGroups) {
   EXPECT_FALSE(shape.experts.sigmoid || shape.experts.corrected || shape.experts.normalised);
   expect_fault(config, "topk_method", "group_limited_greedy", "topk_method is \"group_limited_greedy\"");
   expect_fault(config, "norm_topk_prob", true, "norm_topk_prob is true");
-  expect_fault(config, "q_lora_rank", nullptr, "q_lora_rank");
+  Json whole = config;
+  whole["q_lora_rank"] = nullptr;
+  EXPECT_EQ(read_family(whole).latent.q_rank, 0);
+  whole.erase("q_lora_rank");
+  expect_fault(whole, "q_lora_rank", 0, "'q_lora_rank' is 0");
   Json kimi = latent("kimi_k2");
   kimi.update({{"n_group", 1}, {"topk_group", 1}});
   EXPECT_EQ(read_family(kimi).experts.count, 8);

@@ -29,12 +29,14 @@ Json small_config() {
     "shared_intermediate_size": 64, "mamba_n_heads": 4, "num_experts": 4, "num_local_experts": 4,
     "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
     "shared_expert_intermediate_size": 16, "moe_num_experts": 4, "moe_k": 2,
-    "moe_shared_expert_intermediate_size": 16, "layers_block_type": ["mamba", "attention", "mlp", "moe"]})");
+    "moe_shared_expert_intermediate_size": 16, "hidden_size_per_layer_input": 0, "enable_moe_block": true,
+    "top_k_experts": 2, "layers_block_type": ["mamba", "attention", "mlp", "moe"]})");
 }
 
 // Drops the keys that a family refuses because they belong to another one.
 Shape small_shape(const Family& family) {
-  constexpr const char* kRefused[] = {"shared_intermediate_size", "num_experts", "moe_intermediate_size"};
+  constexpr const char* kRefused[] = {"q_lora_rank", "shared_intermediate_size", "num_experts",
+                                      "moe_intermediate_size"};
   const std::string name(family.model_type);
   Json json = small_config();
   for (size_t dropped = 0;; ++dropped) {

@@ -134,6 +134,8 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const 
       tensor.shape = {1, rows};
     } else if (parameter.depthwise) {
       tensor.shape = {rows, 1, tensor.columns};
+    } else if (parameter.by_head) {
+      tensor.shape = {1, 1, rows, 1};
     }
     if (parameter.factor != Factor::kNone && parameter.experts > 0) {
       stack_factor(parameter, tensor);

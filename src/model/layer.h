@@ -50,12 +50,15 @@ struct Attention {
   QkNorm head_norm = QkNorm::kNone;
   QkNormStyle head_norm_style;
   double norm_eps = 1e-5, norm_offset = 0;  // of head_norm
+  bool normed_values = false;    // a value head's rows have a norm without weights, whose eps is norm_eps
+  bool keys_are_values = false;  // one product gives keys and values, before they are normed and turned
   Turning turning = Turning::kHalves;
   QueryGrowth growth;
-  bool gated = false;        // an output passes through the sigmoid of its head's gate
-  bool gates_apart = false;  // which stand behind queries, keys and values, not by each query
-  bool sinks = false;        // each query head has one more score, which no value goes with
-  bool causal = true;        // else a query sees as far behind itself as before itself
+  bool gated = false;           // an output passes through the sigmoid of its head's gate
+  bool gates_apart = false;     // which stand behind queries, keys and values, not by each query
+  bool gates_of_heads = false;  // and are one number a head
+  bool sinks = false;           // each query head has one more score, which no value goes with
+  bool causal = true;           // else a query sees as far behind itself as before itself
   bool operator==(const Attention&) const = default;
 };
 
@@ -109,6 +112,14 @@ struct Gla {
   bool operator==(const Gla&) const = default;
 };
 
+// Kimi Team, Kimi Linear, 2025: a delta rule whose states decay by key channel. Decays and gates are made
+// from narrow rows.
+struct Kda {
+  StateHeads heads;
+  int64_t rank = 0;  // of decays, and of gates
+  bool operator==(const Kda&) const = default;
+};
+
 // y = c · convolution(b · x), all three made from a token's row, each channel on its own. Heads are channels,
 // without keys.
 struct ShortConvolution {
@@ -134,11 +145,15 @@ struct RoutedExperts {
   Experts experts;
   Gate gate;
   double floor = 0;  // added to the sum that a token's weights are divided by
+  // The router takes the part's rows by a norm of its own, times a vector and the rows' width^-1/2; 0: the
+  // rows that the experts take.
+  double router_norm_eps = 0;
+  bool expert_scales = false;  // each expert has a number that its weights are multiplied with
   bool operator==(const RoutedExperts&) const = default;
 };
 
-using Mixer =
-    std::variant<Attention, LatentAttention, DeltaRule, Mamba2, Gla, ShortConvolution, Mlp, RoutedExperts>;
+using Mixer = std::variant<Attention, LatentAttention, DeltaRule, Mamba2, Gla, Kda, ShortConvolution, Mlp,
+                           RoutedExperts>;
 
 // What the results of an in-product are multiplied with, group by group of its rows.
 struct GroupFactors {
@@ -154,15 +169,19 @@ struct Part {
   Mixer mixer;
   double scale = 1;
   std::vector<GroupFactors> factors = {};  // of products without biases
-  // The part takes the normed rows of the layer's first part, and so the norm before is that one.
+  // The part takes the rows that the part before it took, and so the norm before is that one, or its own.
   bool beside = false;
   bool norms_sum = false;  // the norm behind is of the sum
+  bool own_norm = false;
   bool operator==(const Part&) const = default;
 };
 
 struct Layer {
   int64_t hidden = 0;
   std::vector<Part> parts;  // each adds to the rows that the one before it left
+  // The last parts, which stand beside each other, add the norm of their sum to the rows.
+  std::optional<Norm> joint = {};
+  std::optional<Weight> scalar = {};  // the layer's result is multiplied with it
   bool operator==(const Layer&) const = default;
 };
 

@@ -30,6 +30,7 @@ Part recurrent_part(const Shape& shape) {
       return mamba2_part({heads}, shape.hidden,
                          own.convolution_bias ? ConvolutionBias::kOwn : ConvolutionBias::kNone);
     case Recurrence::kGla: return gla_part({heads, own.decay_rank}, shape.hidden);
+    case Recurrence::kKda: return kda_part({heads, own.decay_rank}, shape.hidden);
     case Recurrence::kGatedDelta: break;
   }
   return delta_rule_part({heads, own.rate_scale}, shape.hidden,
@@ -148,6 +149,7 @@ std::vector<Weight*> weights_of(Layer& layer) {
       for (Weight& weight : *weights) all.push_back(&weight);
     }
   }
+  std::ranges::copy(joint_weights(layer), std::back_inserter(all));
   return all;
 }
 
@@ -155,7 +157,7 @@ std::vector<Weight*> weights_of(Layer& layer) {
 void freeze(uint64_t bits, const std::vector<Weight*>& weights) {
   int bit = 0;
   const auto trained = [&] { return (bits >> bit++ & 1) == 0; };
-  for (Weight* const weight : weights) weight->trained = trained();
+  for (Weight* const weight : weights) weight->trained = trained() && !weight->fixed;
   for (Weight* const weight : weights) {
     for (AdapterPair& pair : weight->adapters) {
       pair.left_trained = trained();
@@ -210,6 +212,19 @@ void change_attention(Shape& shape, const std::function<void(Attention& own)>& c
 void put_beside(const Layer& layer, Part& part) {
   part.beside = true;
   part.before = layer.parts.front().before;
+}
+
+void put_beside_mlp(const Shape& shape, Layer& layer, Part experts) {
+  const auto made = [&](std::string_view role, const std::string& tensor) {
+    return norm({role, {}}, tensor, shape.hidden, shape.norm, shape.norm_eps, shape.norm_offset);
+  };
+  layer.parts.back().behind = made(roles::kMlpNormBehind, "post_feedforward_layernorm_1.weight");
+  experts.beside = experts.own_norm = true;
+  experts.before = made(roles::kExpertsNorm, "pre_feedforward_layernorm_2.weight");
+  experts.behind = made(roles::kExpertsNormBehind, "post_feedforward_layernorm_2.weight");
+  for (Weight& weight : experts.weights) name_tensors(shape, weight);
+  layer.parts.push_back(std::move(experts));
+  layer.joint = made(roles::kJointNorm, "post_feedforward_layernorm.weight");
 }
 
 bool OwnLayer::operator==(const OwnLayer& other) const {

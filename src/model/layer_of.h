@@ -19,6 +19,8 @@ void change_attention(Shape& shape, const std::function<void(Attention& own)>& c
 void replace_part(const Shape& shape, Part& part, Part made);
 // Puts a part beside the first of a layer, whose norm it then shares.
 void put_beside(const Layer& layer, Part& part);
+// Puts experts beside the MLP that ends a layer, each with norms around it, and a norm behind their sum.
+void put_beside_mlp(const Shape& shape, Layer& layer, Part experts);
 Layer layer_of(const Shape& shape, const BlockType& type);
 Embedding embedding_of(const Shape& shape);
 Head head_of(const Shape& shape);

@@ -27,7 +27,7 @@ void forbid_adapters(Part& part);
 template <typename SomePart>
 auto own_weights(SomePart& part) {
   std::vector<decltype(&part.weights)> all;
-  if (part.before && !part.beside) all.push_back(&part.before->weights);
+  if (part.before && (!part.beside || part.own_norm)) all.push_back(&part.before->weights);
   if (!part.before && part.behind) all.push_back(&part.behind->weights);
   all.push_back(&part.weights);
   if (part.before && part.behind) all.push_back(&part.behind->weights);
@@ -52,6 +52,17 @@ auto own_weights_of(SomeHead& head) {
   return all;
 }
 
+// The weights of a layer behind those of its parts.
+template <typename SomeLayer>
+auto joint_weights(SomeLayer& layer) {
+  std::vector<decltype(layer.parts.front().weights.data())> all;
+  if (layer.joint) {
+    for (auto& weight : layer.joint->weights) all.push_back(&weight);
+  }
+  if (layer.scalar) all.push_back(&*layer.scalar);
+  return all;
+}
+
 struct Biases {
   bool in = false, out = false;
 };
@@ -64,6 +75,7 @@ Part delta_rule_part(const DeltaRule& own, int64_t hidden, RowOrder order);
 enum class ConvolutionBias : uint8_t { kNone, kOwn };
 Part mamba2_part(const Mamba2& own, int64_t hidden, ConvolutionBias bias);
 Part gla_part(const Gla& own, int64_t hidden);
+Part kda_part(const Kda& own, int64_t hidden);
 // `bias`: of the convolution and of both products.
 Part short_convolution_part(const ShortConvolution& own, int64_t hidden, ConvolutionBias bias);
 Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases);

@@ -19,6 +19,10 @@ Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases) {
   std::vector<Weight>& w = part.weights;
   w.push_back(matrix(roles::kGateUp, names("weight"), hidden, groups, Use::kIn));
   if (biases.in) w.push_back(vector(roles::kGateUpBias, names("bias"), groups, Start::kZero));
+  if (own.gate.activation == Activation::kXielu) {
+    w.push_back(vector(roles::kActivationAlphas, {"mlp.act_fn.alpha_p", "mlp.act_fn.alpha_n"},
+                       {{1, 0}, {1, 0}}, Start::kZero));
+  }
   w.push_back(out(roles::kDown, "mlp.down_proj.weight", hidden, ffn));
   if (biases.out) w.push_back(vector(roles::kDownBias, {"mlp.down_proj.bias"}, {{hidden, 0}}, Start::kZero));
   return part;
@@ -35,6 +39,10 @@ MixerFigures figures_of(const Mlp& own, const Part&, const AtWork& at) {
   // Without a kernel of its own an activation's result, its gradient and what these are made of come on top.
   const bool fused = own.gate.activation != Activation::kGelu && own.gate.activation != Activation::kTanh;
   f.backward = at.element * (at.gathered + std::max((fused ? 2 : 5) * ffn, at.behind(ffn)));
+  if (own.gate.activation == Activation::kXielu) {  // its steps are tensors
+    f.forward += 5 * ffn * at.statistic;
+    f.backward += 6 * ffn * at.statistic;
+  }
   f.ring_backward = f.backward;
   f.released = at.results * at.element;
   return f;
@@ -108,6 +116,10 @@ Part experts_part(const RoutedExperts& routed, int64_t hidden) {
     scores(roles::kSharedGate, "mlp.shared_expert_gate.weight", 1);
     w.back().kept = false;  // its sigmoid is, of all rows
   }
+  if (routed.router_norm_eps > 0)
+    w.push_back(vector(roles::kRouterScale, {"router.scale"}, {{hidden, 0}}, Start::kOne));
+  if (routed.expert_scales)
+    w.push_back(vector(roles::kExpertScales, {"router.per_expert_scale"}, {{own.count, 0}}, Start::kOne));
   if (own.remembers_loads) w.push_back(loads(own));
   forbid_adapters(part);
   return part;
@@ -127,9 +139,11 @@ MixerFigures figures_of(const RoutedExperts& routed, const Part& part, const AtW
   const int64_t routes = visits * (4 + at.statistic);                       // experts' numbers and weights
   const int64_t order = at.travels ? 0 : visits * (16 + 2 * at.statistic);  // both in the order of experts
   const int64_t scores = own.count * at.statistic;
-  // Rows' weights of all experts; scores as they are corrected and those of chosen groups.
-  const int64_t biased =
-      (own.biases ? 2 * scores : 0) + (own.corrected ? scores : 0) + (own.groups > 1 ? 2 * scores : 0);
+  // Rows' weights of all experts; scores as they are corrected and those of chosen groups; what a router's
+  // own norm gives.
+  const int64_t biased = (own.biases ? 2 * scores : 0) + (own.corrected ? scores : 0) +
+                         (own.groups > 1 ? 2 * scores : 0) + (routed.expert_scales ? 2 * scores : 0) +
+                         (routed.router_norm_eps > 0 ? 4 * at.shard * e : 0);
   MixerFigures f{.makes_out_again = false};
   // Biases of what experts give are a product with every row's weights of all experts.
   f.products = own.biases ? hidden * own.count : 0;
@@ -137,6 +151,7 @@ MixerFigures figures_of(const RoutedExperts& routed, const Part& part, const AtW
   f.saved.own = routes + (own.shared_gate ? at.statistic : 0);
   f.border.own = routes;  // never made again
   f.until_weight.own = 4 * visits;
+  if (routed.router_norm_eps > 0) f.until_weight.shared = hidden * e;
   f.recomputed = normed * e;
   // An expert that all tokens visit: its rows, beside the normed input; SwiGLU's output and its product,
   // beside the sum.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -195,6 +196,146 @@ TEST(OwnLayers, AfmoeHasGatesApartAndNormsAroundExperts) {
                 .embedding_scale,
             8);
   expect_own_fault(config, "attention_bias", true, "attention_bias is true");
+}
+
+Json tiny_gemma4() {
+  return tiny("gemma4_text", {{"hidden_size_per_layer_input", 0},
+                              {"global_head_dim", 24},
+                              {"num_global_key_value_heads", 1},
+                              {"attention_k_eq_v", true},
+                              {"enable_moe_block", true},
+                              {"num_experts", 6},
+                              {"top_k_experts", 2},
+                              {"moe_intermediate_size", 12}});
+}
+
+TEST(OwnLayers, Gemma4HasTwoWidthsOfHeads) {
+  const Shape shape = read_own(tiny_gemma4());
+  EXPECT_EQ(shape.window, 512);
+  const auto windowed = mixer_at<Attention>(shape, 0), full = mixer_at<Attention>(shape, 3);
+  EXPECT_EQ(std::tuple(windowed.window, windowed.head_dim, windowed.kv_heads, windowed.keys_are_values),
+            std::tuple(512, 16, 2, false));
+  EXPECT_EQ(std::tuple(full.window, full.head_dim, full.kv_heads, full.keys_are_values),
+            std::tuple(0, 24, 1, true));
+  EXPECT_TRUE(windowed.normed_values && full.normed_values);
+  EXPECT_EQ(windowed.rope->theta, 1e4);
+  EXPECT_EQ(std::tuple(full.rope->theta, full.rope->scaling, full.rope->proportion, full.rotated),
+            std::tuple(1e6, RopeScaling::kProportional, 0.25, 24));
+  EXPECT_THAT(tensors_at(shape, 0), Contains("self_attn.v_proj.weight[32,64]"));
+  EXPECT_THAT(tensors_at(shape, 3), Not(Contains(HasSubstr("v_proj"))));
+  EXPECT_THAT(tensors_at(shape, 3), Contains("self_attn.o_proj.weight[64,96]"));
+  Json by_layer = tiny_gemma4();
+  for (const char* key : {"global_head_dim", "num_global_key_value_heads"}) by_layer.erase(key);
+  by_layer["per_layer_config"] = {{"03", {{"head_dim", 24}, {"num_key_value_heads", 1}}}};
+  EXPECT_EQ(mixer_at<Attention>(read_own(by_layer), 3), full);
+  EXPECT_EQ(mixer_at<Attention>(read_own(by_layer), 0), windowed);
+}
+
+TEST(OwnLayers, Gemma4HasExpertsBesideTheMlpAndANumberForEachLayer) {
+  const Shape shape = read_own(tiny_gemma4());
+  const Layer layer = layer_at(shape, 1);
+  ASSERT_EQ(layer.parts.size(), 3);
+  EXPECT_TRUE(layer.parts[2].beside && layer.parts[2].own_norm && layer.joint);
+  EXPECT_EQ(std::get<RoutedExperts>(layer.parts[2].mixer).router_norm_eps, 1e-6);
+  const std::vector<std::string> tensors = tensors_at(shape, 1);
+  for (const char* tensor :
+       {"layer_scalar[1]", "router.proj.weight[6,64]", "router.scale[64]", "router.per_expert_scale[6]",
+        "experts.gate_up_proj[6,24,64]", "experts.down_proj[6,64,12]", "mlp.gate_proj.weight[80,64]",
+        "pre_feedforward_layernorm.weight[64]", "pre_feedforward_layernorm_2.weight[64]",
+        "post_feedforward_layernorm.weight[64]", "post_feedforward_layernorm_1.weight[64]",
+        "post_feedforward_layernorm_2.weight[64]"})
+    EXPECT_THAT(tensors, Contains(tensor));
+  EXPECT_TRUE(is_tuned(shape) == false);
+  for (const Bucket& bucket : parameter_table(shape).buckets) {
+    for (const Parameter& parameter : bucket.parameters)
+      EXPECT_EQ(parameter.trained, parameter.role != "layer_scalar") << parameter.name;
+  }
+}
+
+TEST(OwnLayers, Gemma4WithoutExpertsHasAnMlp) {
+  Json config = tiny_gemma4();
+  config["enable_moe_block"] = false;
+  const Layer layer = layer_at(read_own(config), 0);
+  EXPECT_EQ(layer.parts.size(), 2);
+  EXPECT_TRUE(layer.parts[1].behind && !layer.joint && layer.scalar);
+}
+
+TEST(OwnLayers, Gemma4RefusesOtherModels) {
+  const Json config = tiny_gemma4();
+  expect_own_fault(config, "hidden_size_per_layer_input", 32, "hidden_size_per_layer_input is 32");
+  Json absent = config;
+  absent.erase("hidden_size_per_layer_input");
+  expect_own_fault(absent, "hidden_size_per_layer_input is 256");
+  expect_own_fault(config, "num_kv_shared_layers", 2, "num_kv_shared_layers is 2");
+  expect_own_fault(config, "use_bidirectional_attention", "all", "use_bidirectional_attention is \"all\"");
+  expect_own_fault(config, "sliding_window", nullptr, "sliding_window is null");
+  expect_own_fault(config, "top_k_experts", 7, "'top_k_experts' is 7");
+  expect_own_fault(config, "per_layer_config", {{"9", {{"head_dim", 24}}}}, "per_layer_config is \"9\"");
+  expect_own_fault(config, "per_layer_config", {{"1", {{"head_dim", 24}}}}, "per_layer_config");
+  expect_own_fault(config, "per_layer_config", {{"3", {{"sliding_window", 24}}}}, "sliding_window is 24");
+}
+
+Json tiny_kimi() {
+  return tiny("kimi_linear", {{"num_key_value_heads", 4},
+                              {"head_dim", 8},
+                              {"kv_lora_rank", 16},
+                              {"qk_nope_head_dim", 12},
+                              {"qk_rope_head_dim", 8},
+                              {"v_head_dim", 10},
+                              {"num_experts", 8},
+                              {"num_experts_per_token", 2},
+                              {"num_shared_experts", 1},
+                              {"moe_renormalize", true},
+                              {"num_expert_group", 2},
+                              {"topk_group", 1},
+                              {"moe_intermediate_size", 12},
+                              {"linear_attn_config",
+                               {{"full_attn_layers", {4}},
+                                {"kda_layers", {1, 2, 3}},
+                                {"num_heads", 4},
+                                {"head_dim", 8},
+                                {"short_conv_kernel_size", 3}}}});
+}
+
+TEST(OwnLayers, KimiLinearIsReadUnderPublishedNames) {
+  const Shape shape = read_own(tiny_kimi());
+  const auto kda = mixer_at<Kda>(shape, 0);
+  EXPECT_EQ(std::tuple(kda.heads.value_heads, kda.heads.key_width, kda.heads.convolution, kda.rank),
+            std::tuple(4, 8, 3, 8));
+  const auto latent = mixer_at<LatentAttention>(shape, 3);
+  EXPECT_EQ(std::tuple(latent.q_rank, latent.kv_rank, latent.rope.has_value()), std::tuple(0, 16, false));
+  EXPECT_EQ(std::tuple(shape.experts.groups, shape.experts.factor), std::tuple(2, 2.446));
+  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(shape, 0).parts[1].mixer));
+  EXPECT_TRUE(std::holds_alternative<RoutedExperts>(layer_at(shape, 1).parts[1].mixer));
+  for (const char* tensor :
+       {"self_attn.A_log[1,1,4,1]", "self_attn.dt_bias[32]", "self_attn.f_a_proj.weight[8,64]",
+        "self_attn.f_b_proj.weight[32,8]", "self_attn.g_b_proj.weight[32,8]", "self_attn.b_proj.weight[4,64]",
+        "self_attn.k_conv1d.weight[32,1,3]", "self_attn.o_norm.weight[8]"})
+    EXPECT_THAT(tensors_at(shape, 0), Contains(tensor));
+  EXPECT_THAT(tensors_at(shape, 3), Contains("self_attn.q_proj.weight[80,64]"));
+  EXPECT_THAT(tensors_at(shape, 1), Contains("block_sparse_moe.gate.e_score_correction_bias[8]"));
+}
+
+TEST(OwnLayers, KimiLinearRefusesOtherModels) {
+  const Json config = tiny_kimi();
+  expect_own_fault(config, "q_lora_rank", 24, "q_lora_rank is 24");
+  expect_own_fault(config, "mla_use_nope", false, "mla_use_nope is false");
+  Json lists = config;
+  lists["linear_attn_config"]["kda_layers"] = {1, 2, 2};
+  expect_own_fault(lists, "kda_layers is 2");
+  lists["linear_attn_config"]["kda_layers"] = {1, 2};
+  expect_own_fault(lists, "lists with layer 3");
+  lists["linear_attn_config"]["kda_layers"] = {0};
+  expect_own_fault(lists, "kda_layers is 0");
+}
+
+TEST(OwnLayers, ApertusHasXielu) {
+  const Shape shape = read_own(tiny("apertus"));
+  EXPECT_EQ(shape.rope.scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(mixer_at<Mlp>(shape, 0, 1).gate.activation, Activation::kXielu);
+  EXPECT_THAT(tensors_at(shape, 0), Contains("mlp.act_fn.alpha_p[1]"));
+  EXPECT_THAT(tensors_at(shape, 0), Contains("feedforward_layernorm.weight[64]"));
+  expect_own_fault(tiny("apertus"), "hidden_act", "silu", "hidden_act is \"silu\"");
 }
 
 TEST(OwnLayers, LfmConvolvesWhereTheFileSaysSo) {

@@ -46,6 +46,7 @@ struct Parameter {
   // the rest of this says what they hold.
   int64_t stacked = 0;
   bool depthwise = false;  // a convolution's, which files hold as [rows, 1, columns]
+  bool by_head = false;    // a vector, which files hold as [1, 1, rows, 1]
   Start start = Start::kNormal;
   bool adapts = true;   // may have adapters
   bool trained = true;  // frozen ones have no gradient, and neither push nor optimiser knows them

@@ -169,6 +169,41 @@ MixerFigures figures_of(const Gla& own, const Part& part, const AtWork& at) {
   return recurrent_figures(own.heads, chunks, part, at);
 }
 
+Part kda_part(const Kda& own, int64_t hidden) {
+  const StateHeads& h = own.heads;
+  const auto [keys, values, each] = groups_of(h);
+  const RowGroup narrow{own.rank, 0};
+  Part part{.mixer = own};
+  std::vector<Weight>& w = part.weights;
+  const auto of_narrow = [&](std::string_view role, const char* tensor, const RowGroup& rows) {
+    w.push_back(matrix(role, {tensor}, own.rank, {rows}, Use::kInner));
+    w.back().reads = 1;
+    w.back().adapts = false;
+  };
+  w.push_back(matrix(roles::kRecurrentQkv,
+                     {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
+                     hidden, {keys, keys, values}, Use::kIn));
+  w.push_back(matrix(roles::kDecayNarrow, {"self_attn.f_a_proj.weight", "self_attn.g_a_proj.weight"}, hidden,
+                     {narrow, narrow}, Use::kIn));
+  w.back().adapts = false;
+  of_narrow(roles::kRates, "self_attn.f_b_proj.weight", keys);
+  of_narrow(roles::kRecurrentGate, "self_attn.g_b_proj.weight", values);
+  w.push_back(matrix(roles::kRate, {"self_attn.b_proj.weight"}, hidden, {each}, Use::kIn));
+  if (h.convolution > 1) w.push_back(convolution("self_attn.conv1d.weight", h, {keys, keys, values}));
+  w.push_back(vector(roles::kDecay, {"self_attn.A_log"}, {each}, Start::kDecay));
+  w.back().form = FileForm::kByHead;
+  w.push_back(vector(roles::kStepBias, {"self_attn.dt_bias"}, {keys}, Start::kStep));
+  w.push_back(vector(roles::kHeadNorm, {"self_attn.o_norm.weight"}, {{h.value_width, 0}}, Start::kOne));
+  w.push_back(out(roles::kRecurrentOut, "self_attn.o_proj.weight", hidden, values));
+  return part;
+}
+
+MixerFigures figures_of(const Kda& own, const Part& part, const AtWork& at) {
+  const Chunks chunks{
+      .solved = 1, .unit_keys = 2, .forward_k = 9, .forward_c = 4, .backward_k = 14, .backward_c = 2};
+  return recurrent_figures(own.heads, chunks, part, at);
+}
+
 Part short_convolution_part(const ShortConvolution& own, int64_t hidden, ConvolutionBias bias) {
   const StateHeads& h = own.heads;
   const auto [keys, values, each] = groups_of(h);

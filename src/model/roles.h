@@ -51,7 +51,9 @@ inline constexpr std::string_view kRecurrentQkv = "recurrent_qkv";
 inline constexpr std::string_view kRecurrentQkvBias = "recurrent_qkv_bias";  // of short convolutions
 // Rows rates, decays, one a value head, or by key head these; of GLA decays of key channels.
 inline constexpr std::string_view kRates = "recurrent_rates";
-inline constexpr std::string_view kDecayNarrow = "recurrent_decay_narrow";
+inline constexpr std::string_view kDecayNarrow =
+    "recurrent_decay_narrow";                                // of KDA rows for decays, for gates
+inline constexpr std::string_view kRate = "recurrent_rate";  // of KDA, whose kRates are decays
 inline constexpr std::string_view kRecurrentGate = "recurrent_gate";
 inline constexpr std::string_view kConvolution = "recurrent_convolution";  // a row for each of q, k, v's
 inline constexpr std::string_view kConvolutionBias = "recurrent_convolution_bias";
@@ -69,6 +71,7 @@ inline constexpr std::string_view kGateUp = "gate_up";  // rows gate, up; withou
 inline constexpr std::string_view kGateUpBias = "gate_up_bias";
 inline constexpr std::string_view kDown = "down";  // [in, out]
 inline constexpr std::string_view kDownBias = "down_bias";
+inline constexpr std::string_view kActivationAlphas = "activation_alphas";  // of xIELU
 inline constexpr std::string_view kMlpNormBehind = "mlp_norm_behind";
 inline constexpr std::string_view kMlpNormBehindBias = "mlp_norm_behind_bias";
 
@@ -83,6 +86,14 @@ inline constexpr std::string_view kCorrection = "router_correction";       // Ex
 inline constexpr std::string_view kLoads = "router_loads";                 // Experts::remembers_loads
 inline constexpr std::string_view kSharedGateUp = "shared_gate_up";
 inline constexpr std::string_view kSharedDown = "shared_down";
-inline constexpr std::string_view kSharedGate = "shared_gate";  // [1, hidden], whole on every TP rank
+inline constexpr std::string_view kSharedGate = "shared_gate";      // [1, hidden], whole on every TP rank
+inline constexpr std::string_view kRouterScale = "router_scale";    // RoutedExperts::router_norm_eps
+inline constexpr std::string_view kExpertScales = "expert_scales";  // RoutedExperts::expert_scales
+// Norms of experts beside an MLP, and of the sum of both.
+inline constexpr std::string_view kExpertsNorm = "experts_norm";
+inline constexpr std::string_view kExpertsNormBehind = "experts_norm_behind";
+inline constexpr std::string_view kJointNorm = "joint_norm";
+
+inline constexpr std::string_view kLayerScalar = "layer_scalar";
 
 }  // namespace sluice::model::roles

@@ -69,6 +69,11 @@ RopeTable rope_table(const Rope& rope, int64_t head_dim, int64_t positions) {
     case RopeScaling::kLinear:
       for (double& frequency : frequencies) frequency /= rope.factor;
       break;
+    case RopeScaling::kProportional: {
+      const auto turned = static_cast<size_t>(rope.proportion * static_cast<double>(head_dim) / 2);
+      for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] *= i < turned ? 1 / rope.factor : 0;
+      break;
+    }
     case RopeScaling::kLlama3:
       for (double& frequency : frequencies) frequency = llama3_frequency(rope, frequency);
       break;

@@ -75,10 +75,10 @@ void validate_recurrent(const Shape& shape) {
   base::require_in_range("model: convolution of recurrent layers", own.convolution, ranges.convolution);
   base::require_in_range("model: scale of recurrent layers' rates", own.rate_scale, {1.0, 2.0});
   base::require_in_range("model: norm_eps of recurrent layers", own.norm_eps, ranges.norm_eps);
-  const bool gla = own.recurrence == Recurrence::kGla;
+  const bool by_channel = own.recurrence == Recurrence::kGla || own.recurrence == Recurrence::kKda;
   base::require_in_range("model: rank of recurrent layers' decays", own.decay_rank,
-                         gla ? ranges.hidden : base::Range<int64_t>{0, 0});
-  if (own.value_heads % own.key_heads != 0 || (gla && own.value_heads != own.key_heads)) {
+                         by_channel ? ranges.hidden : base::Range<int64_t>{0, 0});
+  if (own.value_heads % own.key_heads != 0 || (by_channel && own.value_heads != own.key_heads)) {
     throw InputError(text("model: recurrent layers have ", own.value_heads,
                           " value heads, no multiple of their ", own.key_heads,
                           " key heads: give one that is"));
@@ -135,6 +135,8 @@ void validate_mlp(const Shape& shape) {
     throw InputError("model: norms have biases beside LayerNorm's weights alone: leave them out");
   if (!shape.mlp_gate && shape.activation == Activation::kClampedSilu)
     throw InputError("model: an activation with cuts is one of gates: give MLPs a gate");
+  if ((shape.mlp_gate || shape.experts.count > 0) && shape.activation == Activation::kXielu)
+    throw InputError("model: xIELU is an activation of MLPs without gates: give them none, and no experts");
 }
 
 void validate_blocks(const Shape& shape) {

@@ -16,7 +16,7 @@ namespace sluice::model {
 struct Layer;  // model/layer.h
 
 // How rotary frequencies are stretched to longer contexts. The names are Hugging Face's `rope_type`s.
-enum class RopeScaling { kNone, kLinear, kLlama3, kYarn, kLongRope };
+enum class RopeScaling { kNone, kLinear, kLlama3, kYarn, kLongRope, kProportional };
 
 struct Rope {
   double theta = 10000.0;
@@ -30,6 +30,7 @@ struct Rope {
   bool truncate = true;                             // yarn: its ramp begins and ends at whole pairs
   double mscale_all_dim = 0.0;                      // yarn: of latent attention's scores; 0: they stay
   double attention_factor = 0.0;                    // yarn, longrope; 0, of yarn: 0.1·ln(factor) + 1
+  double proportion = 1.0;                          // proportional: the share of pairs, the first, that turn
   // longrope, by pair: what frequencies are divided by, up to the original context and beyond it.
   std::vector<double> short_factors, long_factors;
   bool operator==(const Rope&) const = default;
@@ -52,8 +53,9 @@ struct NormStyle {
 };
 // The activation of an MLP, applied to its gate, or to up without a gate: SiLU; GELU as it is or by its
 // approximation with tanh; SiLU with the shape's slope and limits, and 1 added to up (ops/clamped_swiglu.h);
-// squared ReLU, max(x, 0)² (So et al., Primer, 2021).
-enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu, kSquaredRelu, kGelu, kTanh };
+// squared ReLU, max(x, 0)² (So et al., Primer, 2021); xIELU, with two numbers that are trained, without a
+// gate alone (ops/xielu.h).
+enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu, kSquaredRelu, kGelu, kTanh, kXielu };
 
 // A layer that a family's reader makes itself, because no member of BlockType and Shape describes it; often
 // none. Compared by value.
@@ -106,8 +108,8 @@ struct Experts {
 };
 
 // Recurrences of ops/recurrence.h: Yang et al., Gated Delta Networks, 2024; Dao and Gu, Mamba-2, 2024; Yang
-// et al., Gated Linear Attention, 2023.
-enum class Recurrence : uint8_t { kGatedDelta, kMamba2, kGla };
+// et al., Gated Linear Attention, 2023; Kimi Team, Kimi Linear, 2025.
+enum class Recurrence : uint8_t { kGatedDelta, kMamba2, kGla, kKda };
 
 // A recurrence where a layer else has attention. Neighbouring value heads share a key head. Of Mamba-2 value
 // heads are its heads, key heads the groups of B (keys) and C (queries), key widths its states; norms are of
@@ -121,7 +123,7 @@ struct Recurrent {
   // Rows that its convolution of queries, keys and values sees, a row's own included; 1: there is none.
   int64_t convolution = 0;
   double rate_scale = 1.0;  // rates are up to so much; above 1 states may turn
-  int64_t decay_rank = 0;   // of GLA, whose decays are made from rows so narrow
+  int64_t decay_rank = 0;   // of GLA and KDA, whose decays are made from rows so narrow; KDA's gates, too
   double norm_eps = 1e-5;   // of the norm of each head's output
   // Whether what a key head and its value heads are made of stands together, head by head: queries, keys,
   // values and gates; and rates and decays.
@@ -129,9 +131,15 @@ struct Recurrent {
   bool convolution_bias = false;
   int64_t values() const { return value_heads * value_width; }
   // Numbers that a token chooses of each value head: a rate and a decay, both by one step, or of GLA a decay
-  // of each key channel.
+  // of each key channel, and of KDA a rate as well.
   int64_t numbers() const {
-    return recurrence == Recurrence::kGatedDelta ? 2 : recurrence == Recurrence::kMamba2 ? 1 : key_width;
+    switch (recurrence) {
+      case Recurrence::kGatedDelta: return 2;
+      case Recurrence::kMamba2: return 1;
+      case Recurrence::kGla: return key_width;
+      case Recurrence::kKda: break;
+    }
+    return key_width + 1;
   }
   int64_t qkv_width() const { return 2 * key_heads * key_width + values(); }
   bool operator==(const Recurrent&) const = default;

@@ -56,4 +56,18 @@ inline Shape afmoe_shape(const Shape& like) {
       "moe_intermediate_size": 9, "num_shared_experts": 1})");
 }
 
+// Two widths of heads, keys that are values, experts beside the MLP, a number for each layer.
+inline Shape gemma4_shape(const Shape& like) {
+  return family_shape(like, "gemma4_text", R"({"sliding_window": 5, "attention_k_eq_v": true,
+      "num_global_key_value_heads": 1, "global_head_dim": 10, "hidden_size_per_layer_input": 0,
+      "enable_moe_block": true, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 9})");
+}
+// A delta rule whose states decay by channel, latent attention that turns nothing, experts.
+inline Shape kimi_linear_shape(const Shape& like) {
+  return family_shape(like, "kimi_linear", R"({"linear_num_heads": 6, "linear_head_dim": 4,
+      "num_key_value_heads": null, "kv_lora_rank": 7, "qk_nope_head_dim": 6, "qk_rope_head_dim": 2,
+      "v_head_dim": 5, "num_local_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 9,
+      "layer_types": null, "first_k_dense_replace": 1})");
+}
+
 }  // namespace sluice::model

@@ -53,8 +53,9 @@ enum class Use : uint8_t {
   kVector,  // no product with rows: biases, norms of heads, decays, convolutions
 };
 enum class Place : uint8_t { kShard, kAll };  // of a product's rows: this TP rank's shard, or all
-// How files hold a weight: as it is stored; [out, in] where [in, out] is stored; [rows, 1, columns].
-enum class FileForm : uint8_t { kAsStored, kTransposed, kDepthwise };
+// How files hold a weight: as it is stored; [out, in] where [in, out] is stored; [rows, 1, columns]; a vector
+// as [1, 1, rows, 1].
+enum class FileForm : uint8_t { kAsStored, kTransposed, kDepthwise, kByHead };
 
 // The adapters of one of a weight's tensors.
 struct AdapterPair {
@@ -85,6 +86,7 @@ struct Weight {
   Learns learns = Learns::kByGradient;
   bool adapts = true;   // may have adapters
   bool trained = true;  // frozen ones have no gradient
+  bool fixed = false;   // nothing trains it: files and transformers have it as a buffer
   BaseFormat format = {};
   std::vector<AdapterPair> adapters = {};
 

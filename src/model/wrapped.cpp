@@ -25,6 +25,7 @@ constexpr Wrapper kWrappers[] = {
     {"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text", "qwen3_moe",
      /*normalised=*/true},
     {"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3_text"},
+    {"gemma4", "Gemma4ForConditionalGeneration", "gemma4_text", "gemma4_text"},
     {"mistral3", "Mistral3ForConditionalGeneration", "mistral", "mistral"},
     {"mistral3", "Mistral3ForConditionalGeneration", "ministral3", "ministral3"},
     {"mistral3", "Mistral3ForConditionalGeneration", "mistral4", "mistral4"},

@@ -45,6 +45,7 @@ Json text_of(const std::string& type) {
                  {"mtp_num_hidden_layers", 1},
                  {"mamba_ssm_dtype", "float32"}});
   }
+  if (type == "gemma4_text") text["hidden_size_per_layer_input"] = 0;
   if (type == "mistral4") {
     text.update({{"num_key_value_heads", 4},
                  {"q_lora_rank", 24},

@@ -3,6 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
 
@@ -19,23 +21,31 @@ at::Tensor group_scale(const at::Tensor& x_TGW, double eps) {
   return at::rsqrt(x_TGW.square().mean(-1, /*keepdim=*/true) + eps);
 }
 
+at::Tensor opened(const at::Tensor& gate, HeadGate kind) {
+  return kind == HeadGate::kSilu ? at::silu(gate) : at::sigmoid(gate);
+}
+at::Tensor gate_backward(const at::Tensor& dopen, const at::Tensor& gate, HeadGate kind) {
+  return kind == HeadGate::kSilu ? at::silu_backward(dopen, gate)
+                                 : at::sigmoid_backward(dopen, at::sigmoid(gate));
+}
+
 }  // namespace
 
 at::Tensor gated_head_norm(const at::Tensor& x_TV, const at::Tensor& gate_TV, const at::Tensor& weight_D,
-                           double eps) {
+                           double eps, HeadGate gate) {
   const at::Tensor heads_RD = x_TV.reshape({-1, weight_D.size(0)});
-  return rms_norm(heads_RD, weight_D, eps).y_TH.view(gate_TV.sizes()) * at::silu(gate_TV);
+  return rms_norm(heads_RD, weight_D, eps).y_TH.view(gate_TV.sizes()) * opened(gate_TV, gate);
 }
 
 GatedNormGradient gated_head_norm_backward(const at::Tensor& dy_TV, const at::Tensor& x_TV,
                                            const at::Tensor& gate_TV, const at::Tensor& weight_D, double eps,
-                                           const at::Tensor& dweight_D) {
+                                           const at::Tensor& dweight_D, HeadGate gate) {
   const int64_t width = weight_D.size(0);
   const at::Tensor heads_RD = x_TV.reshape({-1, width});
   const RmsNorm norm = rms_norm(heads_RD, weight_D, eps);
   GatedNormGradient gradient;
-  gradient.dgate_TV = at::silu_backward(dy_TV * norm.y_TH.view(gate_TV.sizes()), gate_TV);
-  gradient.dx_TV = rms_norm_backward((dy_TV * at::silu(gate_TV)).reshape({-1, width}), heads_RD, weight_D,
+  gradient.dgate_TV = gate_backward(dy_TV * norm.y_TH.view(gate_TV.sizes()), gate_TV, gate);
+  gradient.dx_TV = rms_norm_backward((dy_TV * opened(gate_TV, gate)).reshape({-1, width}), heads_RD, weight_D,
                                      norm.inverse_rms_T, /*residual_TH=*/{}, dweight_D)
                        .dx_TH.view(gate_TV.sizes());
   return gradient;

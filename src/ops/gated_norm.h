@@ -15,12 +15,15 @@ struct GatedNormGradient {
   at::Tensor dgate_TV;
 };
 
-// norm(x)·w∘silu(gate), D = w's width.
+// What a gate lets through.
+enum class HeadGate : uint8_t { kSilu, kSigmoid };
+
+// norm(x)·w∘silu(gate), or ∘sigmoid(gate), D = w's width.
 at::Tensor gated_head_norm(const at::Tensor& x_TV, const at::Tensor& gate_TV, const at::Tensor& weight_D,
-                           double eps);
+                           double eps, HeadGate gate = HeadGate::kSilu);
 GatedNormGradient gated_head_norm_backward(const at::Tensor& dy_TV, const at::Tensor& x_TV,
                                            const at::Tensor& gate_TV, const at::Tensor& weight_D, double eps,
-                                           const at::Tensor& dweight_D);
+                                           const at::Tensor& dweight_D, HeadGate gate = HeadGate::kSilu);
 
 // norm(x∘silu(gate))·w, so many groups side by side; computed in float (double of double).
 at::Tensor gated_group_norm(const at::Tensor& x_TV, const at::Tensor& gate_TV, const at::Tensor& weight_V,

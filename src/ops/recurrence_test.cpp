@@ -296,6 +296,11 @@ TEST(GatedNorm, OfHeadsAndOfGroupsEqualAutograd) {
   const GatedNormGradient by_head = gated_head_norm_backward(dy, xv, gv, head, kEps, dhead);
   check((normed(x) * of_head).flatten(1) * at::silu(gate), of_head, gated_head_norm(xv, gv, head, kEps),
         by_head, dhead);
+  const at::Tensor dopen = at::zeros_like(head);
+  const GatedNormGradient by_sigmoid =
+      gated_head_norm_backward(dy, xv, gv, head, kEps, dopen, HeadGate::kSigmoid);
+  check((normed(x) * of_head).flatten(1) * at::sigmoid(gate), of_head,
+        gated_head_norm(xv, gv, head, kEps, HeadGate::kSigmoid), by_sigmoid, dopen);
   const GatedNormGradient by_group = gated_group_norm_backward(dy, xv, gv, all, kGroups, kEps, dall);
   check(normed(x * at::silu(gate)).flatten(1) * of_all, of_all, gated_group_norm(xv, gv, all, kGroups, kEps),
         by_group, dall);

@@ -398,6 +398,8 @@ const std::vector<FamilyCase>& families_of_own_layers() {
       {"Hunyuan", [](model::Shape& s) { s = model::hunyuan_shape(s); }},
       {"Nanochat", [](model::Shape& s) { s = model::nanochat_shape(s); }},
       {"FalconH1", [](model::Shape& s) { s = model::falcon_h1_shape(s); }},
+      {"Gemma4", [](model::Shape& s) { s = model::gemma4_shape(s); }},
+      {"KimiLinear", [](model::Shape& s) { s = model::kimi_linear_shape(s); }},
       {"Afmoe", [](model::Shape& s) { s = model::afmoe_shape(s); }}};
   return cases;
 }

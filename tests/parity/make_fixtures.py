@@ -33,6 +33,8 @@ SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 
 UNPADDED = {"pad_token_id": None}
 GROWING = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 16, "beta_fast": 32.0,
            "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}
+GEMMA4 = {"head_dim": 8, "global_head_dim": 16, "sliding_window": 24, "hidden_size_per_layer_input": 0,
+          "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}
 CASES = {
     "whole_qwen3_5": {"kv_heads": 2, "family": "qwen3_5", **HYBRID},
     "whole_qwen3_5_moe": {"kv_heads": 2, "family": "qwen3_5_moe", **HYBRID, "num_experts": 4, "num_experts_per_tok": 2,
@@ -193,6 +195,21 @@ CASES = {
                          "n_groups": 2, "ssm_state_size": 6, **reference.FREE_STEPS, "n_routed_experts": 4,
                          "num_experts_per_tok": 2, "moe_intermediate_size": 12, "moe_shared_expert_intermediate_size": 20,
                          "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"]},
+    "gemma4": {"kv_heads": 2, **UNPADDED, "family": "gemma4_text", **GEMMA4},
+    "gemma4_experts": {"kv_heads": 2, **UNPADDED, "family": "gemma4_text", **GEMMA4, "attention_k_eq_v": True,
+                       "num_global_key_value_heads": 1, "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2,
+                       "moe_intermediate_size": 12, "final_logit_softcapping": 3.0},
+    # Its class wants a padding token: one that no document has.
+    "whole_gemma4": {"kv_heads": 2, "pad_token_id": 29, "family": "gemma4", "tied": True, **GEMMA4, "attention_k_eq_v": True,
+                     "num_global_key_value_heads": 1},
+    "kimi_linear": {"kv_heads": 4, **UNPADDED, "family": "kimi_linear", "head_dim": 8, "linear_num_heads": 4, "linear_head_dim": 8,
+                    "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "num_local_experts": 8,
+                    "num_experts_per_tok": 2, "moe_intermediate_size": 12, "n_group": 2, "topk_group": 1,
+                    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+                    "mlp_layer_types": ["dense", "sparse", "sparse"]},
+    "lfm3": {"kv_heads": 2, **UNPADDED, "family": "lfm3", "head_dim": 12, "sliding_window": 24,
+             "layer_types": ["conv", "sliding_attention", "full_attention"]},
+    "apertus": {"kv_heads": 2, **UNPADDED, "family": "apertus", "attention_bias": True},
 }
 
 

@@ -1,6 +1,7 @@
 """The independent program: transformers' own classes and torch.optim.AdamW on unpacked sequences."""
 
 import math
+import re
 
 import torch
 import transformers
@@ -19,6 +20,7 @@ OWN_KEYS = {"bamba": {"head_dim": None},
             "ernie4_5_moe": {"head_dim": None},
             "falcon_h1": {"head_dim": None},
             "lfm2": {"rms_norm_eps": "norm_eps", "head_dim": None},
+            "lfm3": {"rms_norm_eps": "norm_eps"},
             "lfm2_moe": {"rms_norm_eps": "norm_eps", "head_dim": None},
             "gla": {"num_attention_heads": "num_heads", "num_key_value_heads": None, "rms_norm_eps": "norm_eps", "head_dim": None},
             "mamba2": {"num_attention_heads": None, "num_key_value_heads": None, "intermediate_size": None,
@@ -41,6 +43,9 @@ WRAPPERS = {"qwen3_5": dict(vision_config=QWEN_VISION, **QWEN_TOKENS),
             "qwen3_5_moe": dict(vision_config=QWEN_VISION, **QWEN_TOKENS),
             "qwen3_vl": dict(vision_config=QWEN_VISION | {"deepstack_visual_indexes": [0]}, **QWEN_TOKENS),
             "qwen3_vl_moe": dict(vision_config=QWEN_VISION | {"deepstack_visual_indexes": [0]}, **QWEN_TOKENS),
+            "gemma4": dict(vision_config=TOWER | {"num_key_value_heads": 2, "head_dim": 8, "pooling_kernel_size": 2, "position_embedding_size": 64},
+                           image_token_id=180,
+                           boi_token_id=181, eoi_token_id=182, audio_config=None),
             "gemma3": dict(vision_config=TOWER, mm_tokens_per_image=4, image_token_index=180, boi_token_index=181,
                            eoi_token_index=182),
             "mistral3": dict(vision_config=TOWER | {"model_type": "pixtral", "head_dim": 8}, image_token_index=180,
@@ -76,10 +81,14 @@ def attention_of(config):
     return "eager" if without else "sdpa"
 
 
+def experts_of_token(text):
+    return getattr(text, "num_experts_per_tok", None) or getattr(text, "top_k_experts", None)
+
+
 def implementations(config):
     """What a class is told to compute with: experts one by one, by the rule as it is written."""
     text = getattr(config, "text_config", config)
-    experts = {"experts_implementation": "eager"} if getattr(text, "num_experts_per_tok", None) else {}
+    experts = {"experts_implementation": "eager"} if experts_of_token(text) else {}
     return {"attn_implementation": attention_of(config), **experts}
 
 
@@ -92,23 +101,30 @@ def random_model(config, seed, scale=2.0):
         for name, parameter in model.named_parameters():
             if is_vector(name, parameter):
                 parameter.add_(0.1 * torch.randn_like(parameter))
+                if name.endswith("router.scale"):  # which is divided by a root of the width
+                    parameter.mul_(8)
             else:
                 parameter.mul_(scale)
         for name, buffer in model.named_buffers():
-            if name.endswith(("correction_bias", "expert_bias")):
+            if name.endswith(("correction_bias", "expert_bias", "layer_scalar")):
                 buffer.add_(0.1 * torch.randn_like(buffer))
     return model
 
 
 def save(model, folder, **options):
     """As published folders are. Of OLMo's hybrid transformers 5.23 cuts the convolution's rows in three like parts, however wide
-    queries, keys and values are, and takes the attention layers' norms for the recurrent ones'."""
+    queries, keys and values are, and takes the attention layers' norms for the recurrent ones'. Of Kimi Linear it names MLPs
+    as if they were experts."""
     model.save_pretrained(folder, **options)
     config = model.config
-    if config.model_type != "olmo_hybrid":
+    if config.model_type not in ("olmo_hybrid", "kimi_linear"):
         return
     path = folder / "model.safetensors"
     tensors = load_file(path)
+    if config.model_type == "kimi_linear":
+        tensors = {re.sub(r"block_sparse_moe(?=\.\w+_proj\.)", "mlp", name): tensor for name, tensor in tensors.items()}
+        save_file(tensors, path, metadata={"format": "pt"})
+        return
     keys = config.linear_num_key_heads * config.linear_key_head_dim
     for layer, kind in enumerate(config.layer_types):
         prefix = f"model.layers.{layer}."
@@ -123,8 +139,8 @@ def save(model, folder, **options):
 
 
 def is_vector(name, parameter):
-    """Biases of stacked experts are a row each."""
-    return parameter.ndim == 1 or name.endswith("bias")
+    """Biases of stacked experts are a row each; decays of Kimi Linear have one dimension beside those of size one."""
+    return parameter.ndim == 1 or name.endswith(("bias", "A_log"))
 
 
 def load_model(folder, dtype=torch.float32):
@@ -153,7 +169,7 @@ def learning_rate(optimizer, step, steps):
 def token_losses(model, tokens):
     """Losses of the targets of one sequence."""
     ids = torch.tensor([tokens])
-    images = {"token_type_ids": torch.zeros_like(ids)} if model.config.model_type == "gemma3" else {}  # there are none
+    images = {"token_type_ids": torch.zeros_like(ids)} if model.config.model_type in ("gemma3", "gemma4") else {}  # there are none
     logits = model(input_ids=ids, use_cache=False, **images).logits
     return torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:], reduction="none")
 
@@ -194,13 +210,16 @@ class RoutingMargin:
 
     def __init__(self, model):
         self.least = math.inf
-        self._experts = getattr(getattr(model.config, "text_config", model.config), "num_experts_per_tok", None)
+        self._experts = experts_of_token(getattr(model.config, "text_config", model.config))
         routers = [m for m in model.modules()
-                   if type(m).__name__.lower().endswith(("topkrouter", "tokenchoicerouter", "moev1gate"))]
+                   if type(m).__name__.lower().endswith(("topkrouter", "tokenchoicerouter", "moev1gate", "gemma4textrouter"))]
         self._hooks = [router.register_forward_hook(self._look) for router in routers]
 
     def _look(self, router, inputs, outputs):
         logits = outputs[0].float()
+        if hasattr(router, "per_expert_scale"):  # whose first output is a softmax
+            self._see(logits, self._experts)
+            return
         if hasattr(router, "moe_statics"):
             self._see(router.moe_statics(logits.softmax(-1)), self._experts)
             return

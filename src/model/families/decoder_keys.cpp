@@ -49,6 +49,10 @@ Json take_rotated(const Reader& reader, double absent, Shape& shape) {
   Json config = reader.json();
   double factor = absent;
   const auto take = [&](Json& from) {
+    for (const char* type : {"rope_type", "type"}) {
+      if (from.contains(type) && from.at(type) == "proportional")
+        reader.refuse(type, from.at(type), "other types where a key says how much of a head is rotated");
+    }
     if (from.contains(kKey) && !from.at(kKey).is_null())
       factor = base::require_in(from, kKey, base::Range<double>{0.01, 1.0}, reader.name());
     for (const char* key : {kKey, "mrope_section", "mrope_interleaved"}) from.erase(key);
@@ -185,6 +189,15 @@ Json with_own_rope(const Reader& config, const std::function<void(Json& rope)>& 
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (changed.contains(key) && changed.at(key).is_object()) change(changed.at(key));
   }
+  return changed;
+}
+
+Json with_usual_ropes(const Reader& config, double proportion) {
+  Json changed = config.json();
+  Json& both = changed["rope_parameters"];
+  if (both.is_null()) both = Json::object();
+  if (both.is_object() && !both.contains(kFull))
+    both[kFull] = {{"rope_type", "proportional"}, {"partial_rotary_factor", proportion}, {"rope_theta", 1e6}};
   return changed;
 }
 

@@ -64,6 +64,10 @@ void turn_windows_alone(Shape& shape);
 // The file with its rotary positions changed by `change`, under whichever of its two keys they stand.
 base::Json with_own_rope(const Reader& config, const std::function<void(base::Json& rope)>& change);
 
+// The file with transformers' usual rotary positions of layers without a window where it says none: those of
+// whose pairs a part turns.
+base::Json with_usual_ropes(const Reader& config, double proportion);
+
 // Gives each layer a block type of its own, equal to its present one, for the caller to change.
 void spread_types(Shape& shape);
 // Leaves out the block types when all are the shape's default.

@@ -36,7 +36,8 @@ extern const Names kGlmNames{kGlmTensors};
 void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape) {
   config.only("rope_interleave", true);
   Latent& latent = shape.latent;
-  latent.q_rank = config.count("q_lora_rank", kShapeRanges.hidden);
+  const bool whole = config.says("q_lora_rank") && config.find("q_lora_rank") == nullptr;
+  latent.q_rank = whole ? 0 : config.count("q_lora_rank", kShapeRanges.hidden);
   latent.kv_rank = config.count("kv_lora_rank", kShapeRanges.hidden);
   latent.unrotated = config.count("qk_nope_head_dim", kShapeRanges.head_dim);
   latent.rotated = config.count("qk_rope_head_dim", kShapeRanges.head_dim);

@@ -38,9 +38,9 @@ void read_routed(Reader& config, const ScoredKeys& keys, Shape& shape) {
 void read_scored_experts(Reader& config, const ScoredKeys& keys, Shape& shape) {
   read_routed(config, keys, shape);
   Experts& experts = shape.experts;
-  experts.normalised = keys.normalised ? !config.lacks("norm_topk_prob") : config.has("norm_topk_prob");
+  experts.normalised = keys.normalised ? !config.lacks(keys.normalised_key) : config.has(keys.normalised_key);
   experts.sigmoid = experts.corrected = true;
-  experts.groups = config.count_or(keys.groups, "n_group", {1, experts.count});
+  experts.groups = config.count_or(keys.groups, keys.groups_key, {1, experts.count});
   experts.groups_chosen = config.count_or(keys.groups_chosen, "topk_group", {1, experts.groups});
   read_expert_layers(config, shape, keys.dense);
   drop_usual_types(shape);

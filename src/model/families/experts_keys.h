@@ -19,6 +19,8 @@ struct ScoredKeys {
   const char* shared_key = "n_shared_experts";
   const char* factor_key = "routed_scaling_factor";
   const char* chosen_key = "num_experts_per_tok";
+  const char* groups_key = "n_group";
+  const char* normalised_key = "norm_topk_prob";
 };
 // Reads experts by that rule, and which layers have them. Layers that predict further tokens are not trained,
 // and their tensors are not read.

@@ -4,6 +4,7 @@
 #include "model/families/decoder_keys.h"
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
+#include "model/families/rope_keys.h"
 #include "model/layer_of.h"
 #include "model/make_parts.h"
 #include "model/roles.h"
@@ -27,6 +28,19 @@ constexpr TensorNames kLfm2Tensors[] = {
     {roles::kExpertsGateUp, {"feed_forward.experts.{}.w1.weight", "feed_forward.experts.{}.w3.weight"}},
     {roles::kExpertsDown, {"feed_forward.experts.{}.w2.weight"}}};
 
+constexpr const char* kBehindMixing = "post_operator_norm.weight";
+constexpr const char* kBehindFeeding = "post_ffn_norm.weight";
+constexpr TensorNames kLfm3Tensors[] = {
+    {roles::kFinalNorm, {"model.embedding_norm.weight"}},
+    {roles::kAttentionNorm, {"operator_norm.weight"}},
+    {roles::kRecurrentNorm, {"operator_norm.weight"}},
+    {roles::kAttentionNormBehind, {kBehindMixing}},
+    {roles::kAttentionOut, {"self_attn.o_proj.weight"}},
+    {roles::kMlpNorm, {"ffn_norm.weight"}},
+    {roles::kMlpNormBehind, {kBehindFeeding}},
+    {roles::kGateUp, {"feed_forward.w1.weight", "feed_forward.w3.weight"}},
+    {roles::kDown, {"feed_forward.w2.weight"}}};
+
 void convolve(Shape& shape, bool biases) {
   const StateHeads channels{.key_heads = shape.hidden,
                             .value_heads = shape.hidden,
@@ -40,18 +54,32 @@ void convolve(Shape& shape, bool biases) {
   });
 }
 
-// Which layers convolve: those that layer_types says; without it all that full_attn_idxs does not list. To
-// the rest of the program each channel is a head of a recurrence.
+// To the rest of the program each channel is a head of a recurrence.
+void read_rows(Reader& config, int64_t absent, Shape& shape) {
+  shape.recurrent = {
+      .recurrence = Recurrence::kGla,
+      .key_heads = shape.hidden,
+      .value_heads = shape.hidden,
+      .value_width = 1,
+      .convolution = config.count_or(absent, "conv_L_cache", {2, kShapeRanges.convolution.most}),
+      .decay_rank = 1};
+  spread_types(shape);
+}
+
+void convolve_some(Shape& shape, bool biases) {
+  if (std::ranges::none_of(shape.block_types, &BlockType::recurrent)) {
+    shape.recurrent = {};
+    drop_usual_types(shape);
+  } else {
+    convolve(shape, biases);
+  }
+}
+
+// Which layers convolve: those that layer_types says; without it all that full_attn_idxs does not list.
 void read_convolutions(Reader& config, Shape& shape) {
   constexpr const char* kAttention = "full_attn_idxs";
-  shape.recurrent = {.recurrence = Recurrence::kGla,
-                     .key_heads = shape.hidden,
-                     .value_heads = shape.hidden,
-                     .value_width = 1,
-                     .convolution = config.count_or(3, "conv_L_cache", {2, kShapeRanges.convolution.most}),
-                     .decay_rank = 1};
+  read_rows(config, 3, shape);
   const bool biases = config.has("conv_bias");
-  spread_types(shape);
   const base::Json* const attention = config.find(kAttention);
   if (attention != nullptr && !attention->is_array())
     config.refuse(kAttention, *attention, "a list of layers there");
@@ -63,13 +91,40 @@ void read_convolutions(Reader& config, Shape& shape) {
                     [&](int64_t layer, bool convolves) {
                       shape.block_types[static_cast<size_t>(layer)].recurrent = convolves;
                     });
-  if (std::ranges::none_of(shape.block_types, &BlockType::recurrent)) {
-    shape.recurrent = {};
-    drop_usual_types(shape);
-  } else {
-    convolve(shape, biases);
+  convolve_some(shape, biases);
+}
+
+// LFM3's types of layers: some attend through a window, some to all, the others convolve.
+void read_three_types(Reader& config, Shape& shape) {
+  const base::Json* const types = config.find("layer_types");
+  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers))
+    config.refuse("layer_types", *types,
+                  base::text("a list with a type for each of the ", shape.layers, " layers"));
+  for (size_t layer = 0; layer < shape.block_types.size(); ++layer) {
+    const bool full = layer % 4 == 2, windowed = layer % 4 == 0 && layer > 0;
+    const base::Json type = types != nullptr ? types->at(layer)
+                            : full           ? "full_attention"
+                            : windowed       ? "sliding_attention"
+                                             : "conv";
+    if (type != "full_attention" && type != "sliding_attention" && type != "conv")
+      config.refuse(base::text("layer_types[", layer, "]"), type,
+                    "full_attention, sliding_attention or conv");
+    BlockType& own = shape.block_types[layer];
+    own.recurrent = type == "conv";
+    own.windowed = type == "sliding_attention";
   }
 }
+
+// Layers that convolve have norms behind their parts as the others have.
+void norm_behind(const Shape& shape, Layer& layer) {
+  const auto made = [&](std::string_view role, const char* tensor) {
+    return norm({role, {}}, tensor, shape.hidden, shape.norm, shape.norm_eps, shape.norm_offset);
+  };
+  layer.parts[0].behind = made(roles::kAttentionNormBehind, kBehindMixing);
+  layer.parts[1].behind = made(roles::kMlpNormBehind, kBehindFeeding);
+}
+
+base::Json half_turns(const Reader& config, Shape&) { return with_usual_ropes(config, 0.5); }
 
 void read_lfm(Reader& config, Shape& shape) {
   read_decoder(config,
@@ -96,7 +151,7 @@ void adjust_mlp(Reader& config, Shape& shape) {
 
 }  // namespace
 
-extern const Names kLfm2Names{kLfm2Tensors};
+extern const Names kLfm2Names{kLfm2Tensors}, kLfm3Names{kLfm3Tensors};
 
 void read_lfm2(Reader& config, Shape& shape) {
   read_lfm(config, shape);
@@ -115,6 +170,43 @@ void read_lfm2_moe(Reader& config, Shape& shape) {
   read_convolutions(config, shape);
   change_layers(shape, [](const BlockType& type, Layer& layer) {
     if (type.experts) std::get<RoutedExperts>(layer.parts[1].mixer).floor = 1e-6;
+  });
+}
+
+void read_lfm3(Reader& config, Shape& shape) {
+  read_decoder(config,
+               {.kv_heads = 4,
+                .heads = 16,
+                .vocab = 128000,
+                .head_dim = 128,
+                .norm_eps = 1e-5,
+                .tied = true,
+                .ropes_by_type = true,
+                .norm_eps_key = "norm_eps",
+                .own_rope = half_turns},
+               shape);
+  const bool around = !config.lacks("use_sandwich_norm"), gated = !config.lacks("use_attention_gate");
+  const bool biases = config.has("conv_bias");
+  shape.qk_norm = QkNorm::kEachHead;
+  shape.gated = gated;
+  if (around) shape.norm_place = NormPlace::kAround;
+  read_window(config, 256, shape);
+  read_rows(config, 7, shape);
+  read_three_types(config, shape);
+  if (std::ranges::none_of(shape.block_types, &BlockType::windowed)) {
+    shape.window = 0;
+  } else {
+    if (shape.window == 0) config.refuse("sliding_window", nullptr, "a window's width");
+    shape.window_rope = window_rope_from_hugging_face(config, 10000.0);
+  }
+  convolve_some(shape, biases);
+  change_layers(shape, [&](const BlockType& type, Layer& layer) {
+    if (type.recurrent && around) norm_behind(shape, layer);
+    auto* const found = std::get_if<Attention>(&layer.parts[0].mixer);
+    if (found == nullptr || !gated) return;
+    Attention own = *found;
+    own.gates_apart = own.gates_of_heads = true;
+    replace_part(shape, layer.parts[0], attention_part(own, shape.hidden, {}));
   });
 }
 

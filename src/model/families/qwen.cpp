@@ -11,6 +11,16 @@ void read_windows(Reader& config, Shape& shape) {
   read_optional_window(config, 4096, shape, [&](int64_t layer) { return layer >= first; });
 }
 
+// Text has one position a token, so sections of several say nothing.
+base::Json without_sections(const Reader& config, Shape&) {
+  return with_own_rope(config, [](base::Json& rope) {
+    for (const char* key : {"mrope_section", "mrope_interleaved"}) rope.erase(key);
+    for (const char* key : {"rope_type", "type"}) {
+      if (rope.contains(key) && rope.at(key) == "mrope") rope[key] = "default";
+    }
+  });
+}
+
 // Windows of models with experts are not computed: they must be off, and their other keys are ignored.
 void read_qwen_experts(Reader& config, Shape& shape) {
   config.off("use_sliding_window");
@@ -31,6 +41,12 @@ void read_qwen2(Reader& config, Shape& shape) {
 void read_qwen3(Reader& config, Shape& shape) {
   read_decoder(config, {.kv_heads = 32, .head_dim = 128}, shape);
   read_windows(config, shape);
+  shape.qk_norm = QkNorm::kEachHead;
+}
+
+void read_qwen3_vl_text(Reader& config, Shape& shape) {
+  read_decoder(config, {.kv_heads = 32, .head_dim = 128, .rope_theta = 5e6, .own_rope = without_sections},
+               shape);
   shape.qk_norm = QkNorm::kEachHead;
 }
 

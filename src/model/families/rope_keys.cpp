@@ -41,6 +41,7 @@ const std::vector<RopeType>& rope_types() {
   static const std::vector<RopeType> types = {
       {"default", RopeScaling::kNone, {}},
       {"linear", RopeScaling::kLinear, {"factor"}},
+      {"proportional", RopeScaling::kProportional, {"factor"}},
       {"llama3",
        RopeScaling::kLlama3,
        {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}},
@@ -67,7 +68,7 @@ const RopeType& rope_type_of(const Json& rope, const std::string& name) {
 }
 
 void refuse_unknown_rope_keys(const Json& rope, const RopeType& type, const std::string& name) {
-  Reader(rope, name).only("partial_rotary_factor", 1.0);
+  if (type.scaling != RopeScaling::kProportional) Reader(rope, name).only("partial_rotary_factor", 1.0);
   for (const auto& [key, value] : rope.items()) {
     const bool common =
         key == "rope_type" || key == "type" || key == "rope_theta" || key == "partial_rotary_factor";
@@ -143,6 +144,13 @@ Rope rope_of(const Json& dictionary, const Json& config, double absent_theta, co
   };
   if (rope.scaling == RopeScaling::kLinear) rope.factor = factor("factor");
   if (rope.scaling == RopeScaling::kNone || rope.scaling == RopeScaling::kLinear) return rope;
+  if (rope.scaling == RopeScaling::kProportional) {
+    rope.factor = factor_or(1.0, dictionary, "factor", where);
+    if (dictionary.contains("partial_rotary_factor") && !dictionary.at("partial_rotary_factor").is_null())
+      rope.proportion =
+          base::require_in(dictionary, "partial_rotary_factor", base::Range<double>{0.01, 1.0}, where);
+    return rope;
+  }
 
   const auto max_positions = get_or<int64_t>(config, "max_position_embeddings", 2048, where);
   rope.original_max_position_embeddings =
@@ -205,6 +213,9 @@ std::optional<Rope> window_rope_from_hugging_face(Reader& reader, double absent_
 Json rope_to_hugging_face(const Rope& rope) {
   switch (rope.scaling) {
     case RopeScaling::kNone: return nullptr;
+    case RopeScaling::kProportional:
+      return {
+          {"rope_type", "proportional"}, {"partial_rotary_factor", rope.proportion}, {"factor", rope.factor}};
     case RopeScaling::kLinear: return {{"rope_type", "linear"}, {"factor", rope.factor}};
     case RopeScaling::kLlama3:
       return {{"rope_type", "llama3"},

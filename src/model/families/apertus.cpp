@@ -1,0 +1,40 @@
+#include "model/families/decoder_keys.h"
+#include "model/families/family.h"
+#include "model/roles.h"
+
+namespace sluice::model {
+namespace {
+
+constexpr TensorNames kApertusTensors[] = {{roles::kAttentionNorm, {"attention_layernorm.weight"}},
+                                           {roles::kMlpNorm, {"feedforward_layernorm.weight"}}};
+
+// transformers' positions where the file says none are stretched.
+base::Json usual_rope(const Reader& config, Shape&) {
+  base::Json changed = config.json();
+  for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) {
+    if (changed.contains(key) && !changed.at(key).is_null()) return changed;
+  }
+  changed["rope_parameters"] = {{"rope_type", "llama3"},  {"rope_theta", 12e6},
+                                {"factor", 8.0},          {"original_max_position_embeddings", 8192},
+                                {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+  return changed;
+}
+
+}  // namespace
+
+extern const Names kApertusNames{kApertusTensors};
+
+void read_apertus(Reader& config, Shape& shape) {
+  read_decoder(
+      config,
+      {.norm_eps = 1e-5, .rope_theta = 12e6, .biases = true, .activation = "xielu", .own_rope = usual_rope},
+      shape);
+  config.only("qk_norm", true);
+  config.off("post_norm");
+  shape.qkv_bias = shape.out_bias = config.has("attention_bias");
+  shape.qk_norm = QkNorm::kEachHead;
+  shape.mlp_gate = false;
+  shape.activation = Activation::kXielu;
+}
+
+}  // namespace sluice::model
