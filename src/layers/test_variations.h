@@ -144,13 +144,6 @@ inline const std::vector<Variation>& position_variations() {
            own.head_norm_style = {.behind_rotation = true, .weights = false};
          });
        }},
-      {"AttentionLooksBothWays", [](Shape& s) { s.causal = false; }},
-      {"AttentionLooksBothWaysThroughAWindow",
-       [](Shape& s) {
-         s.causal = false;
-         s.window = 3;
-         s.block_types = {{.windowed = true}, {}};
-       }},
       {"QueriesGrow",
        [](Shape& s) {
          s.qk_norm = model::QkNorm::kEachHead;
@@ -183,6 +176,13 @@ inline const std::vector<Variation>& position_variations() {
 inline const std::vector<Variation>& part_variations() {
   using model::Shape;
   static const std::vector<Variation> all = {
+      {"AttentionLooksBothWays", [](Shape& s) { s.causal = false; }},
+      {"AttentionLooksBothWaysThroughAWindow",
+       [](Shape& s) {
+         s.causal = false;
+         s.window = 3;
+         s.block_types = {{.windowed = true}, {}};
+       }},
       {"GatesApartFromQueries",
        [](Shape& s) {
          s.gated = true;
