@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "layers/distillation.h"
 #include "layers/lane_channel.h"
 #include "layers/loss.h"
 #include "layers/product.h"
@@ -94,7 +96,9 @@ struct LayerContext {
   double temperature = 1;                              // logits are divided by it
   std::shared_ptr<const Loss> loss = cross_entropy();  // of training
   std::shared_ptr<const NumberLoss> number_loss = {};  // of heads of numbers; null: nothing is compared
-  double moe_aux_loss_coeff = 0;   // factor of the loss that balances experts (balance.h); 0: none
+  std::optional<Distillation> distillation = {};       // of training, in place of `loss`; none: no teacher
+  bool keeps_head_rows = false;    // an evaluation leaves them (Flow::head_rows) in place of losses
+  double moe_aux_loss_coeff = 0;         // factor of the loss that balances experts (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 
   // What training sums beside its loss.

@@ -52,7 +52,7 @@ at::Tensor cap_logits(double cap, const at::Tensor& logits_CV) {
 // One chunk's logits on this rank, and its softmax statistics.
 struct ChunkSoftmax {
   at::Tensor logits_CV;
-  at::Tensor dcapped_CV;  // of capped logits by what they were; undefined without a cap
+  at::Tensor dcapped_CV;  // of capped logits by their uncapped values; undefined without a cap
   at::Tensor shard_C3;
   at::Tensor whole_C3;
 };
@@ -64,6 +64,51 @@ ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& we
   const at::Tensor shard_C3 = ops::row_statistics(logits_CV, target_C, weights.vocabulary.begin);
   const at::Tensor all_SC3 = context.parallel.all_gather_rows(shard_C3.unsqueeze(0));
   return {logits_CV, dcapped_CV, shard_C3, ops::combine(all_SC3)};
+}
+
+// What one chunk of them adds to the step.
+struct ChunkGradient {
+  at::Tensor dlogits_CV;
+  at::Tensor reported_C;
+  at::Tensor notes_CK;  // undefined: none
+};
+
+ChunkGradient gradient_of_targets(const LayerContext& context, const HeadParameters& weights,
+                                  const Targets& targets, base::Interval chunk, const at::Tensor& y_CH) {
+  const at::Tensor target_C = targets.target_R.narrow(0, chunk.begin, chunk.size());
+  const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
+  const at::Tensor given_CF = targets.given_RF.defined()
+                                  ? targets.given_RF.narrow(0, chunk.begin, chunk.size())
+                                  : at::Tensor();
+  const RowLosses losses = context.loss->of(softmax.whole_C3, given_CF);
+  const at::Tensor dlogits_CV =
+      ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3, target_C,
+                                  weights.vocabulary.begin, y_CH.scalar_type());
+  ops::scale_cross_entropy_gradient(dlogits_CV, losses.softmax_R, losses.target_R, target_C,
+                                    weights.vocabulary.begin);
+  if (softmax.dcapped_CV.defined()) dlogits_CV.mul_(softmax.dcapped_CV);
+  return {dlogits_CV, losses.reported_R, losses.notes_RK};
+}
+
+// Logits as wide as a divergence is computed.
+at::Tensor wide_logits(double cap, const at::Tensor& y_CH, const at::Tensor& output_VH,
+                       at::Tensor* dcapped_CV) {
+  at::Tensor logits_CV = softmax_logits(y_CH, output_VH);
+  if (logits_CV.scalar_type() != at::kDouble) logits_CV = logits_CV.to(at::kFloat);
+  const at::Tensor derivative_CV = cap_logits(cap, logits_CV);
+  if (dcapped_CV != nullptr) *dcapped_CV = derivative_CV;
+  return logits_CV;
+}
+
+ChunkGradient gradient_of_teacher(const LayerContext& context, const HeadParameters& weights,
+                                  const HeadRows& teacher, const at::Tensor& y_CH,
+                                  const at::Tensor& teacher_y_CH) {
+  at::Tensor dcapped_CV;
+  const at::Tensor logits_CV = wide_logits(weights.kind->cap, y_CH, weights.output_VH, &dcapped_CV);
+  const at::Tensor teacher_CV = wide_logits(teacher.cap, teacher_y_CH, teacher.output_VH, nullptr);
+  DistilledRows found = distill(*context.distillation, context.parallel, logits_CV, teacher_CV);
+  if (dcapped_CV.defined()) found.dlogits_CV.mul_(dcapped_CV);
+  return {found.dlogits_CV.to(y_CH.scalar_type()), found.loss_C, {}};
 }
 
 double logit_divisor(const LayerContext& context, const HeadParameters& weights) {
@@ -87,9 +132,8 @@ at::Tensor zero_sums(const at::Tensor& like, int64_t count) {
   return at::zeros({count}, like.options().dtype(at::kDouble));
 }
 
-// Calls visit(chunk, places_C, target_C), `chunk` an interval of rows, for chunks of the rows that have a
-// target: all but the last are as long as may be, so that what they take is known without the exact number of
-// rows.
+// Calls visit(chunk, places_C), `chunk` an interval of rows, for chunks of the rows that have a target: all but
+// the last are as long as may be, so that what they take is known without the exact number of rows.
 template <typename Visit>
 void for_each_chunk(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x,
                     const Targets& targets, Visit visit) {
@@ -97,8 +141,7 @@ void for_each_chunk(const LayerContext& context, const HeadParameters& weights, 
   const int64_t chunk_rows = head_chunk_rows(context, weights, softmax_logit_bytes(x));
   for (int64_t begin = 0; begin < rows; begin += chunk_rows) {
     const base::Interval part{begin, std::min(rows, begin + chunk_rows)};
-    visit(part, targets.place_R.narrow(0, part.begin, part.size()),
-          targets.target_R.narrow(0, part.begin, part.size()));
+    visit(part, targets.place_R.narrow(0, part.begin, part.size()));
   }
 }
 
@@ -131,7 +174,8 @@ Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel&
 int64_t head_chunk_rows(const LayerContext& context, const HeadParameters& weights, int64_t logit_bytes) {
   // The largest shard's width, so that all ranks cut the rows alike.
   const int64_t width = (weights.kind->output.rows() + context.parallel.tp - 1) / context.parallel.tp;
-  const int64_t copies = weights.kind->cap > 0 ? 2 : 1;  // the cap's derivative lies beside them
+  int64_t copies = context.distillation ? kDistilledCopies : 1;
+  if (weights.kind->cap > 0) ++copies;  // the cap's derivative lies beside them
   return std::max<int64_t>(64, context.logits_chunk_bytes / (width * logit_bytes * copies));
 }
 
@@ -144,28 +188,23 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
   ops::RmsNorm norm = final_norm(context, weights, x_SH.index_select(0, targets.row_M));
   at::Tensor y_GH = context.parallel.all_gather_rows(norm.y_TH);
   norm.y_TH.reset();
+  const HeadRows& teacher = targets.teacher;
+  at::Tensor teacher_y_GH;
+  if (teacher.row_MH.defined()) teacher_y_GH = context.parallel.all_gather_rows(teacher.row_MH);
   at::Tensor dy_GH = at::zeros_like(y_GH);
-  for_each_chunk(context, weights, x_SH, targets,
-                 [&](base::Interval chunk, const at::Tensor& place_C, const at::Tensor& target_C) {
-                   const at::Tensor y_CH = y_GH.index_select(0, place_C);
-                   const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
-                   const at::Tensor given_CF = targets.given_RF.defined()
-                                                   ? targets.given_RF.narrow(0, chunk.begin, chunk.size())
-                                                   : at::Tensor();
-                   const RowLosses losses = context.loss->of(softmax.whole_C3, given_CF);
-                   sums[0].add_(losses.reported_R.sum());
-                   if (losses.notes_RK.defined())
-                     sums.narrow(0, 1, losses.notes_RK.size(1)).add_(losses.notes_RK.sum(0));
-                   const at::Tensor dlogits_CV =
-                       ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3,
-                                                   target_C, weights.vocabulary.begin, x_SH.scalar_type());
-                   ops::scale_cross_entropy_gradient(dlogits_CV, losses.softmax_R, losses.target_R, target_C,
-                                                     weights.vocabulary.begin);
-                   if (softmax.dcapped_CV.defined()) dlogits_CV.mul_(softmax.dcapped_CV);
-                   dy_GH.index_copy_(0, place_C, ops::times(dlogits_CV, weights.output_VH));
-                   if (gradients.output_VH.defined())
-                     ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
-                 });
+  for_each_chunk(context, weights, x_SH, targets, [&](base::Interval chunk, const at::Tensor& place_C) {
+    const at::Tensor y_CH = y_GH.index_select(0, place_C);
+    const ChunkGradient found =
+        teacher_y_GH.defined()
+            ? gradient_of_teacher(context, weights, teacher, y_CH, teacher_y_GH.index_select(0, place_C))
+            : gradient_of_targets(context, weights, targets, chunk, y_CH);
+    sums[0].add_(found.reported_C.sum());
+    if (found.notes_CK.defined()) sums.narrow(0, 1, found.notes_CK.size(1)).add_(found.notes_CK.sum(0));
+    dy_GH.index_copy_(0, place_C, ops::times(found.dlogits_CV, weights.output_VH));
+    if (gradients.output_VH.defined())
+      ops::accumulate_weight_gradient(gradients.output_VH, found.dlogits_CV, y_CH);
+  });
+  teacher_y_GH.reset();
   y_GH.reset();
   if (const double divisor = logit_divisor(context, weights); divisor != 1.0) dy_GH.div_(divisor);
   at::Tensor dy_MH = context.parallel.reduce_scatter_rows(dy_GH);
@@ -186,13 +225,18 @@ at::Tensor head_losses(const LayerContext& context, const HeadParameters& weight
   if (targets.place_R.numel() == 0) return loss_R;
   const at::Tensor y_GH = context.parallel.all_gather_rows(
       final_norm(context, weights, x_SH.index_select(0, targets.row_M)).y_TH);
-  for_each_chunk(context, weights, x_SH, targets,
-                 [&](base::Interval chunk, const at::Tensor& place_C, const at::Tensor& target_C) {
-                   const ChunkSoftmax softmax =
-                       chunk_softmax(context, weights, y_GH.index_select(0, place_C), target_C);
-                   loss_R.narrow(0, chunk.begin, chunk.size()).copy_(ops::token_losses(softmax.whole_C3));
-                 });
+  for_each_chunk(context, weights, x_SH, targets, [&](base::Interval chunk, const at::Tensor& place_C) {
+    const ChunkSoftmax softmax = chunk_softmax(context, weights, y_GH.index_select(0, place_C),
+                                               targets.target_R.narrow(0, chunk.begin, chunk.size()));
+    loss_R.narrow(0, chunk.begin, chunk.size()).copy_(ops::token_losses(softmax.whole_C3));
+  });
   return loss_R;
+}
+
+HeadRows head_rows(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
+                   const Targets& targets) {
+  return {final_norm(context, weights, x_SH.index_select(0, targets.row_M)).y_TH, weights.output_VH,
+          weights.kind->cap};
 }
 
 // Ranks give as many entries each, so those with fewer than the widest zeros behind theirs.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "layers/context.h"
+#include "layers/distillation.h"
 #include "layers/parameters.h"
 
 namespace sluice::layers {
@@ -25,6 +26,7 @@ struct Targets {
   at::Tensor place_R;   // of all rows with a target, ascending: where they lie among all ranks' M rows
   at::Tensor target_R;  // their targets
   at::Tensor given_RF;  // double: what the loss is given of them; undefined: nothing
+  HeadRows teacher;     // of a model whose distribution is the target (LayerContext::distillation)
 };
 // `target_of_row` has the next token of each of the micro-batch's rows, or -1 where there is none (a
 // sequence's last token, masked tokens, inert rows). `given`: as many figures for each that has one, row by
@@ -47,6 +49,11 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
 // The cross-entropy alone (evaluation) of each row with a target, [R] double; likewise the same everywhere.
 at::Tensor head_losses(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                        const Targets& targets);
+
+// What a distillation needs of a teacher, in place of head_losses: the rows with a target, and the matrix as it
+// is. Nothing is exchanged.
+HeadRows head_rows(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
+                   const Targets& targets);
 
 // All logits of rows that every TP rank has, the same on each: [rows, vocabulary], float or wider.
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_RH);

@@ -104,6 +104,9 @@ class HeadOperation final : public Operation {
           head_forward_backward(context_, weights_, flow.activation_SH, flow.targets, gradients_);
       flow.sums = std::move(result.sums);
       flow.gradient_SH = std::move(result.dx_SH);
+    } else if (context_.keeps_head_rows) {
+      flow.head_rows = head_rows(context_, weights_, flow.activation_SH, flow.targets);
+      flow.loss_R = at::zeros({flow.targets.place_R.size(0)}, flow.activation_SH.options().dtype(at::kDouble));
     } else {
       flow.loss_R = head_losses(context_, weights_, flow.activation_SH, flow.targets);
     }

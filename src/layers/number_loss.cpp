@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "base/error.h"
@@ -79,6 +80,29 @@ class FoundGradient final : public NumberLoss {
   }
 };
 
+class ClippedValueError final : public NumberLoss {
+ public:
+  explicit ClippedValueError(double clip) : clip_(clip) {}
+  NumberLosses of(const at::Tensor& numbers_RK, const at::Tensor& /*target_R*/,
+                  const at::Tensor& given_RF) const override {
+    if (!given_RF.defined()) return no_losses(numbers_RK);
+    require_figures(numbers_RK, given_RF, 1);
+    const at::Tensor value_R = numbers_RK.select(1, 0);
+    const at::Tensor return_R = given_RF.select(1, 0), old_R = given_RF.select(1, 1);
+    const at::Tensor free_R = value_R - return_R;
+    at::Tensor kept_R = free_R;
+    if (clip_ > 0) kept_R = old_R + (value_R - old_R).clamp(-clip_, clip_) - return_R;
+    const at::Tensor larger_R = kept_R.square() > free_R.square();
+    return {.loss_R = at::where(larger_R, kept_R, free_R).square().mul_(0.5),
+            .gradient_RK = at::where(larger_R, 0.0, free_R).unsqueeze(1),
+            .notes_RN = larger_R.to(at::kDouble).unsqueeze(1)};
+  }
+  int64_t notes() const override { return 1; }
+
+ private:
+  double clip_;
+};
+
 template <typename Kind>
 std::shared_ptr<const NumberLoss> one_of() {
   static const auto loss = std::make_shared<const Kind>();
@@ -91,5 +115,8 @@ std::shared_ptr<const NumberLoss> class_cross_entropy() { return one_of<ClassCro
 std::shared_ptr<const NumberLoss> binary_cross_entropy() { return one_of<BinaryCrossEntropy>(); }
 std::shared_ptr<const NumberLoss> squared_error() { return one_of<SquaredError>(); }
 std::shared_ptr<const NumberLoss> found_gradient() { return one_of<FoundGradient>(); }
+std::shared_ptr<const NumberLoss> clipped_value_error(double clip) {
+  return std::make_shared<const ClippedValueError>(clip);
+}
 
 }  // namespace sluice::layers

@@ -67,8 +67,33 @@ TEST(NumberLoss, AFoundGradientIsWhatItWasGiven) {
   EXPECT_TRUE(found.gradient_RK.equal(given.narrow(1, 0, 2)));
 }
 
+// Rows: return, value before the updates. Values within the clip of the old one, beyond it towards the return, and
+// beyond it away from the return.
+const at::Tensor kValued = at::tensor({1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 2.0, 2.5}, at::kDouble).view({4, 2});
+const at::Tensor kValues = at::tensor({0.1, 0.5, 0.5, 2.2}, at::kDouble).view({4, 1});
+
+TEST(NumberLoss, ValuesCountAsFarAsTheyMayMove) {
+  const NumberLosses found = clipped_value_error(0.2)->of(kValues, {}, kValued);
+  // The second row went further towards its return than it may; the fourth has, too, and is clipped to 2.3.
+  const double expected[] = {0.5 * 0.81, 0.5 * 0.64, 0.5 * 2.25, 0.5 * 0.09};
+  const double gradients[] = {-0.9, 0, 1.5, 0};
+  for (int64_t row = 0; row < 4; ++row) {
+    EXPECT_NEAR(found.loss_R[row].item<double>(), expected[row], 1e-12) << row;
+    EXPECT_NEAR(found.gradient_RK[row][0].item<double>(), gradients[row], 1e-12) << row;
+  }
+  EXPECT_EQ(found.notes_RN.sum().item<double>(), 2);
+}
+
+TEST(NumberLoss, ValuesWithoutAClipAreHalfOfSquaredErrors) {
+  const NumberLosses found = clipped_value_error(0)->of(kValues, {}, kValued);
+  EXPECT_NEAR(found.loss_R.sum().item<double>(),
+              0.5 * (kValues.select(1, 0) - kValued.select(1, 0)).square().sum().item<double>(), 1e-12);
+  EXPECT_EQ(found.notes_RN.sum().item<double>(), 0);
+}
+
 TEST(NumberLoss, WithoutFiguresThereIsNoLoss) {
-  for (const auto& loss : {binary_cross_entropy(), squared_error(), found_gradient()}) {
+  for (const auto& loss :
+       {binary_cross_entropy(), squared_error(), found_gradient(), clipped_value_error(0.2)}) {
     const NumberLosses none = loss->of(numbers(2, 3), {}, {});
     EXPECT_EQ(none.loss_R.abs().sum().item<double>() + none.gradient_RK.abs().sum().item<double>(), 0);
   }

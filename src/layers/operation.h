@@ -51,6 +51,7 @@ struct Flow {
   at::Tensor sums;
   at::Tensor loss_R;
   at::Tensor numbers_RK;  // of a head of numbers, in evaluation
+  HeadRows head_rows;     // of a teacher, in evaluation; the matrix is the shard itself
 };
 
 using model::Purpose;

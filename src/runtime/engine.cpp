@@ -36,10 +36,14 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
       options_(options),
       store_(table, {transport.rank(), transport.world_size(), options.precision, options.device,
                      options.trains, options.codecs.pull, options.moments}),
-      communicators_(transport, options.host_transport != nullptr ? *options.host_transport : transport,
-                     candidates),
-      link_inter_(communicators_.link_inter(), options.link_mover),
-      link_intra_(communicators_.link_intra(), options.link_mover),
+      communicators_(options.communicators != nullptr
+                         ? options.communicators
+                         : std::make_shared<Communicators>(
+                               transport,
+                               options.host_transport != nullptr ? *options.host_transport : transport,
+                               candidates)),
+      link_inter_(communicators_->link_inter(), options.link_mover),
+      link_intra_(communicators_->link_intra(), options.link_mover),
       executor_(std::move(executor)),
       context_(layers::layer_context(
           table.shape, {}, options.context_length,
@@ -48,9 +52,11 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
   context_.number_loss = options.number_loss;
   context_.moe_aux_loss_coeff = options.moe_aux_loss_coeff;
   context_.temperature = options.temperature;
+  context_.distillation = options.distillation;
+  context_.keeps_head_rows = options.keeps_head_rows;
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
-  if (communicators_.lanes() != nullptr)
-    lanes_.emplace(*communicators_.lanes(), communicators_.lanes_between_nodes());
+  if (communicators_->lanes() != nullptr)
+    lanes_.emplace(*communicators_->lanes(), communicators_->lanes_between_nodes());
 }
 
 Engine::~Engine() = default;
@@ -111,12 +117,24 @@ std::vector<CodedNumbers> Engine::room_for_differences(const graph::LinkPlan& li
   return room;
 }
 
-StepResult Engine::train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer) {
-  return run(graph, tokens, &optimizer, nullptr);
+StepResult Engine::train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer,
+                         const std::vector<layers::HeadRows>* teacher) {
+  SLUICE_ASSERT((teacher != nullptr) == options_.distillation.has_value(),
+                "a distillation has a teacher's rows, and other losses have none");
+  const StepResult result = run(graph, tokens, &optimizer, nullptr, teacher);
+  earlier_.reset();
+  return result;
+}
+
+void Engine::accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
+                        const std::vector<layers::HeadRows>* teacher) {
+  if (!earlier_) earlier_.emplace();
+  const AdamW none;
+  run(graph, tokens, &none, nullptr, teacher, Updates::kInALaterAct);
 }
 
 StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows) {
-  return run(graph, tokens, nullptr, rows);
+  return run(graph, tokens, nullptr, rows, nullptr);
 }
 
 Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
@@ -133,17 +151,17 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
       link_intra_.run(piece.intra, memories, options_.precision.compute);
   }
   transport_.check();
-  context_.corrections = router_corrections(store_, communicators_.control());
+  context_.corrections = router_corrections(store_, communicators_->control());
   ModelPart part{.context = context_,
                  .weights = [this](int bucket) { return store_.shard(bucket).parameters; },
                  .stage_ranks = {},
-                 .between_stages = &communicators_.activation()};
+                 .between_stages = &communicators_->activation()};
   const strategy::Place place =
       strategy::places(strategy, transport_.world_size())[static_cast<size_t>(rank_)];
   if (place.pipeline < 0) return part;
   const strategy::Pipeline& pipeline = strategy.pipelines[static_cast<size_t>(place.pipeline)];
   const int tp = pipeline.scheme.tp;
-  part.context.parallel = {communicators_.tensor_parallel(pipeline.tp_group(place.stage, place.lane)), tp,
+  part.context.parallel = {communicators_->tensor_parallel(pipeline.tp_group(place.stage, place.lane)), tp,
                            place.t};
   part.stage = place.stage;
   for (int stage = 0; stage < pipeline.scheme.pp; ++stage)
@@ -168,6 +186,17 @@ void take_sums(const StepRunner& runner, StepResult& result) {
   result.experts = runner.expert_load();
 }
 
+void take_link_bytes(const LinkWires& wires, const EngineOptions& options, const StepPull& pull,
+                     graph::Purpose purpose, StepResult& result) {
+  if (pull.holders != StepPull::Holders::kHaveAll) {
+    result.pulled_bytes =
+        wires.pulled_bytes(options.codecs.pull, pull.holders == StepPull::Holders::kHaveTheStepBefore,
+                           comm::size_of(options.precision.compute));
+  }
+  if (purpose == graph::Purpose::kTrain)
+    result.pushed_bytes = wires.pushed_bytes(options.codecs.push, comm::size_of(options.precision.master()));
+}
+
 ops::AllocatorUse allocator_use_since(int64_t retries_before, c10::Device device) {
   ops::AllocatorUse use = ops::allocator_use(device);
   use.retries -= retries_before;
@@ -177,7 +206,7 @@ ops::AllocatorUse allocator_use_since(int64_t retries_before, c10::Device device
 }  // namespace
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
-                       RowFigures* rows) {
+                       RowFigures* rows, const std::vector<layers::HeadRows>* teacher, Updates updates) {
   const auto begin = std::chrono::steady_clock::now();
   release_buffers_of_others(graph.links);
   ops::reset_peak_tensor_bytes(options_.device);
@@ -185,13 +214,13 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   const LinkWires& wires = wires_of(graph.links);
   if (options_.trains) make_room_for_links(wires);
   const StepPull pull = pull_of(graph.links);
-  context_.corrections = router_corrections(store_, communicators_.control());
+  context_.corrections = router_corrections(store_, communicators_->control());
   StepResult result;
   const bool asks = optimizer != nullptr && asked_ != base::GemmFormat::kAsComputed;
   if (asks) result.errors.format = std::exchange(asked_, base::GemmFormat::kAsComputed);
   StepRunner runner(graph, rank_, tokens,
                     {.store = store_,
-                     .communicators = communicators_,
+                     .communicators = *communicators_,
                      .link_inter = link_inter_,
                      .link_intra = link_intra_,
                      .lanes = lanes_ ? &*lanes_ : nullptr,
@@ -201,26 +230,22 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .counts_coactivations = options_.counts_coactivations,
                      .errors = asks ? &result.errors : nullptr,
                      .codecs = options_.codecs,
-                     .pull = pull},
+                     .pull = pull,
+                     .teacher = teacher,
+                     .earlier = earlier_ && optimizer != nullptr ? &*earlier_ : nullptr,
+                     .updates = updates == Updates::kNow},
                     optimizer);
-  const Waits waits_before = communicators_.waits();
+  const Waits waits_before = communicators_->waits();
   result.timing = executor_->run(graph, rank_, runner);
   transport_.check();
   result.timing.step_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
   result.own = own_work(graph, result.timing, options_.device.is_cpu());
   result.waits = result.timing.stalled;
-  result.waits += communicators_.waits();
+  result.waits += communicators_->waits();
   result.waits -= waits_before;
   take_sums(runner, result);
-  if (rows != nullptr) *rows = {runner.row_losses(), runner.row_numbers()};
-  if (pull.holders != StepPull::Holders::kHaveAll) {
-    result.pulled_bytes =
-        wires.pulled_bytes(options_.codecs.pull, pull.holders == StepPull::Holders::kHaveTheStepBefore,
-                           comm::size_of(options_.precision.compute));
-  }
-  if (optimizer != nullptr)
-    result.pushed_bytes =
-        wires.pushed_bytes(options_.codecs.push, comm::size_of(options_.precision.master()));
+  if (rows != nullptr) *rows = {runner.row_losses(), runner.row_numbers(), runner.take_head_rows()};
+  take_link_bytes(wires, options_, pull, graph.purpose, result);
   if (runner.gathered() != nullptr) {
     result.fsdp_bytes = runner.gathered()->moved_bytes();
     result.fsdp_exposed_ns = runner.gathered()->waited_ns();

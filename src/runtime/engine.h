@@ -23,6 +23,7 @@
 #include "runtime/own_work.h"
 #include "runtime/parameter_store.h"
 #include "runtime/step_pull.h"
+#include "runtime/step_runner.h"
 #include "runtime/step_tokens.h"
 #include "strategy/strategy.h"
 
@@ -58,27 +59,36 @@ struct StepResult {
 struct RowFigures {
   std::vector<std::vector<double>> losses;
   std::vector<std::vector<double>> numbers;  // of a head of numbers, all of each row
+  // Where the engine keeps them, on all ranks of a last stage, for as long as somebody has them.
+  std::vector<layers::HeadRows> head_rows = {};
+};
+
+struct EngineOptions {
+  Precision precision;
+  strategy::WireCodecs codecs;
+  c10::Device device = c10::kCPU;
+  int64_t context_length = 2048;   // longest sequence: length of the rotary tables
+  int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
+  std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
+  std::shared_ptr<const layers::NumberLoss> number_loss = {};          // of heads of numbers
+  double moe_aux_loss_coeff = 0;                                       // as of layers::LayerContext
+  double temperature = 1;                                              // that logits are divided by
+  std::optional<layers::Distillation> distillation = {};  // as of layers::LayerContext
+  bool keeps_head_rows = false;                           // likewise: evaluations are those of a teacher
+  // Of another engine over the same transport and candidates, which never runs at the same time; null: its
+  // own are made.
+  std::shared_ptr<Communicators> communicators = nullptr;
+  bool counts_coactivations = false;  // which experts rows visit together (layers::ExpertLoad)
+  base::MomentFormat moments = base::MomentFormat::kWide;  // of AdamW
+  bool trains = true;  // else there is no room for it, and train() may not be called
+  // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
+  comm::Transport* host_transport = nullptr;
+  MakeLinkMover link_mover = make_link_mover;  // of pull and push on the device
 };
 
 class Engine {
  public:
-  struct Options {
-    Precision precision;
-    strategy::WireCodecs codecs;
-    c10::Device device = c10::kCPU;
-    int64_t context_length = 2048;   // longest sequence: length of the rotary tables
-    int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
-    std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
-    std::shared_ptr<const layers::NumberLoss> number_loss = {};          // of heads of numbers
-    double moe_aux_loss_coeff = 0;                                       // as of layers::LayerContext
-    double temperature = 1;                                              // that logits are divided by
-    bool counts_coactivations = false;  // which experts rows visit together (layers::ExpertLoad)
-    base::MomentFormat moments = base::MomentFormat::kWide;  // of AdamW
-    bool trains = true;  // else there is no room for it, and train() may not be called
-    // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
-    comm::Transport* host_transport = nullptr;
-    MakeLinkMover link_mover = make_link_mover;  // of pull and push on the device
-  };
+  using Options = EngineOptions;
   // Collective over the ranks of `transport`. `table` and the transports must outlive the engine; every
   // strategy it will run must be among `candidates`.
   Engine(const model::ParameterTable& table, const std::vector<strategy::Strategy>& candidates,
@@ -87,10 +97,17 @@ class Engine {
 
   ParameterStore& store() { return store_; }
   int rank() const { return rank_; }
+  const std::shared_ptr<Communicators>& communicators() const { return communicators_; }
 
   // Collective: runs one step of the graph and updates the parameters.
   // REQUIRES: the graph was built for training, `tokens` are this rank's.
-  StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer);
+  // `teacher`: what its engine's evaluation of the same plan and tokens left, if there is a distillation.
+  StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer,
+                   const std::vector<layers::HeadRows>* teacher = nullptr);
+  // Collective: an act of a step whose last one is train(): what it adds to gradients, loss and targets counts
+  // there. Its plan may be another. Nothing is updated.
+  void accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
+                  const std::vector<layers::HeadRows>* teacher = nullptr);
   // The next step of training also says what products in this format would add (StepResult::errors).
   void measure_low_precision_gemms(base::GemmFormat format) { asked_ = format; }
   // Collective: forward only. REQUIRES: the graph was built for evaluation.
@@ -120,8 +137,10 @@ class Engine {
   }
 
  private:
+  enum class Updates : uint8_t { kNow, kInALaterAct };
   StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
-                 RowFigures* rows);
+                 RowFigures* rows, const std::vector<layers::HeadRows>* teacher,
+                 Updates updates = Updates::kNow);
   const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
   std::vector<CodedNumbers> room_for_differences(const graph::LinkPlan& links) const;
   void make_room_for_links(const LinkWires& wires);
@@ -136,7 +155,7 @@ class Engine {
   comm::Transport& transport_;
   Options options_;
   ParameterStore store_;
-  Communicators communicators_;
+  std::shared_ptr<Communicators> communicators_;
   LinkRunner link_inter_;
   LinkRunner link_intra_;
   std::shared_ptr<const graph::LinkPlan> buffered_;  // whose exchanges the runners' buffers are for
@@ -152,6 +171,7 @@ class Engine {
     std::vector<CodedNumbers> differences = {};
   };
   Held held_;
+  std::optional<EarlierActs> earlier_;  // of the step under way
   base::GemmFormat asked_ = base::GemmFormat::kAsComputed;
 };
 

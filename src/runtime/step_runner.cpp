@@ -113,6 +113,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
           optimizer_ != nullptr || resources_.context.shape.head.kind != model::HeadKind::kVocabulary;
       batch.flow.targets = layers::targets(target_of_row, resources_.context.parallel, device,
                                            takes_given ? own.given : std::vector<double>());
+      if (resources_.teacher != nullptr) batch.flow.targets.teacher = resources_.teacher->at(batch.place);
     }
     batch.saved.resize(static_cast<size_t>(run_.size()));
     batch.deferred.resize(batch.saved.size());
@@ -216,6 +217,7 @@ void StepRunner::run(const Node& node) {
     case NodeKind::kReduceScalars: return reduce_scalars();
     case NodeKind::kUpdate:
       SLUICE_ASSERT(optimizer_ != nullptr, "an evaluation graph has an update");
+      if (!resources_.updates) return;
       // Nothing good comes of gradients that are not numbers: masters stay as they are, on all ranks.
       if (!std::isfinite(scalars_.loss_sum) || !std::isfinite(scalars_.gradient_squares)) return;
       if (optimizer_->muon) {
@@ -383,8 +385,18 @@ void StepRunner::drop_unused_gradient(LanePart& batch, int64_t position) {
   if (position == resources_.store.table().program.first_trained()) batch.flow.gradient_SH.reset();
 }
 
+// All micro-batches' rows go with one copy of the matrix, which outlives the shard.
+void StepRunner::keep_head_rows(LanePart& batch) {
+  layers::HeadRows rows = std::exchange(batch.flow.head_rows, {});
+  rows.output_VH = own_head_rows_.empty() ? rows.output_VH.clone() : kept_output_VH_;
+  kept_output_VH_ = rows.output_VH;
+  own_head_rows_.resize(std::max(own_head_rows_.size(), batch.place + 1));
+  own_head_rows_[batch.place] = std::move(rows);
+}
+
 // Every TP rank finds the same loss, the first one counts it.
 void StepRunner::count_loss(LanePart& batch) {
+  if (batch.flow.head_rows.row_MH.defined()) keep_head_rows(batch);
   at::Tensor sums = std::move(batch.flow.sums);
   at::Tensor loss_R = std::move(batch.flow.loss_R);
   at::Tensor numbers_RK = std::move(batch.flow.numbers_RK);
@@ -498,10 +510,26 @@ void StepRunner::fetch(const Node& node) {
   batch->away[i].fetch(*batch->saved[i], {activations_, host_});
 }
 
+// Adds earlier acts to this one, and leaves the sums for the next. Owners have the gradients' sums of this act.
+void StepRunner::join_earlier(std::vector<double>& own) {
+  EarlierActs& earlier = *resources_.earlier;
+  earlier.sums.resize(own.size());
+  for (size_t i = 0; i < own.size(); ++i) own[i] += earlier.sums[i];
+  earlier.sums = own;
+  const model::ParameterTable& table = resources_.store.table();
+  earlier.gradients.resize(table.buckets.size());
+  for (const model::Bucket& bucket : table.buckets) {
+    if (!bucket.trained) continue;
+    const at::Tensor& gradient = resources_.store.owner(bucket.index).gradient;
+    at::Tensor& before = earlier.gradients[static_cast<size_t>(bucket.index)];
+    if (before.defined()) gradient.add_(before);
+    if (!resources_.updates) before = gradient.clone();
+  }
+}
+
 void StepRunner::reduce_scalars() {
-  const double squares = optimizer_ != nullptr ? squared_gradient_norm(resources_.store) : 0.0;
   const bool trains = optimizer_ != nullptr;
-  std::vector<double> own{squares, static_cast<double>(own_targets_), 0};
+  std::vector<double> own{0, static_cast<double>(own_targets_), 0};
   if (trains) own.resize(own.size() + static_cast<size_t>(resources_.context.notes()));
   std::vector<at::Tensor> sums = own_losses_;
   if (!trains) {
@@ -510,6 +538,9 @@ void StepRunner::reduce_scalars() {
   const size_t width = own.size() - 2;
   const std::vector<double> read = read_numbers(std::move(sums));
   for (size_t i = 0; i < read.size(); ++i) own[2 + i % width] += read[i];
+  if (resources_.earlier != nullptr) join_earlier(own);
+  if (!resources_.updates) return;
+  if (trains) own[0] = squared_gradient_norm(resources_.store);
   std::vector<double> all(own.size() * static_cast<size_t>(graph_.world_size));
   resources_.communicators.control()
       .all_gather(own.data(), all.data(), static_cast<int64_t>(own.size() * sizeof(double)))

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "graph/step_graph.h"
@@ -22,6 +23,13 @@
 
 namespace sluice::runtime {
 
+// What the acts of a step have come to on this rank: forwards and backwards of one model under plans of their own,
+// of which the last one updates the parameters (HotSPa's phases).
+struct EarlierActs {
+  std::vector<at::Tensor> gradients;  // by bucket, sums of the rank's owner slice; undefined: none yet
+  std::vector<double> sums;           // of targets, losses and what is noted beside them
+};
+
 // The engine's parts that a step uses; they outlive it.
 struct StepResources {
   ParameterStore& store;
@@ -36,6 +44,11 @@ struct StepResources {
   layers::GemmErrors* errors = nullptr;  // added to; null: nobody asks
   strategy::WireCodecs codecs;
   StepPull pull;
+  // By place in StepTokens what an earlier act of a teacher left on this rank, under the same plan; null: the
+  // targets are tokens.
+  const std::vector<layers::HeadRows>* teacher = nullptr;
+  EarlierActs* earlier = nullptr;  // null: the step has one act
+  bool updates = true;             // false: another act follows
 };
 
 // Sums over all ranks, known after ReduceScalars.
@@ -64,6 +77,8 @@ class StepRunner final : public NodeRunner {
   std::vector<std::vector<double>> row_losses() const;
   // Likewise, of a head of numbers all numbers of each row.
   std::vector<std::vector<double>> row_numbers() const;
+  // Of an evaluation that keeps them, on all TP ranks, by place in StepTokens.
+  std::vector<layers::HeadRows> take_head_rows() { return std::move(own_head_rows_); }
   // Mean gradient's norm before clipping.
   double gradient_norm() const;
   // Most that saved, recomputed and deferred tensors, rows between stages and, where lanes share parameters,
@@ -139,6 +154,7 @@ class StepRunner final : public NodeRunner {
   void forward(const graph::Node& node);
   void drop_unused_gradient(LanePart& batch, int64_t position);
   void count_loss(LanePart& batch);
+  void keep_head_rows(LanePart& batch);
   void backward(const graph::Node& node);
   void backward_operation(const graph::Node& node, int64_t position, LanePart& batch,
                           const layers::Operation& operation);
@@ -149,6 +165,7 @@ class StepRunner final : public NodeRunner {
   void offload(const graph::Node& node);
   void fetch(const graph::Node& node);
   void reduce_scalars();
+  void join_earlier(std::vector<double>& own);
   int64_t row_bytes(const LanePart& batch) const;
   int64_t flowing_bytes(const LanePart& batch) const;
 
@@ -179,6 +196,8 @@ class StepRunner final : public NodeRunner {
   // rows' losses by their place in StepTokens.
   std::vector<at::Tensor> own_losses_;
   std::vector<at::Tensor> own_numbers_;  // of a head of numbers, in evaluation, as own_losses_
+  std::vector<layers::HeadRows> own_head_rows_;
+  at::Tensor kept_output_VH_;  // of all of them
   int64_t own_targets_ = 0;
   StepScalars scalars_;
   ops::MemoryAccount activations_;  // on the device

@@ -21,6 +21,7 @@
 #include "model/test_shape.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
+#include "runtime/test_teacher.h"
 #include "strategy/pass.h"
 #include "strategy/row_schedule.h"
 #include "transport/device_transport.h"
@@ -502,6 +503,7 @@ class RankRun {
     engine_options.moe_aux_loss_coeff = options_.moe_aux_loss_coeff;
     engine_options.moments = options_.moments;
     engine_options.host_transport = host_.get();
+    if (options_.teacher) engine_options.distillation = options_.distillation;
     HostExecutor::Options executor_options;
     if (DeviceStandIn* stand_in = options_.stand_in) {
       engine_options.link_mover = [stand_in](const c10::Device& device) {
@@ -513,6 +515,11 @@ class RankRun {
                   make_executor(device_, std::move(executor_options)), engine_options);
     initialize(engine.store(), 7);
     set_initial(engine.store());
+    if (options_.teacher) {
+      teacher_.emplace(*options_.teacher,
+                       small_cost(*options_.teacher, options_.gpus_per_node, options_.device_bytes, precision()),
+                       strategies_, transport_ != nullptr ? *transport_ : *host_, engine, engine_options);
+    }
     if (options_.nudge > 0) nudge(engine.store());
     cost::CostModel::Options machine =
         small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision(), options_.codecs)
@@ -536,9 +543,10 @@ class RankRun {
 
   // Of the batch that `seed` draws for a step, under the step's strategy.
   graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed,
-                            graph::Purpose purpose) {
-    const auto& strategy = strategies_[static_cast<size_t>(step) % strategies_.size()];
+                            graph::Purpose purpose, int act = 0) {
+    const auto& strategy = strategies_[static_cast<size_t>(step + act) % strategies_.size()];
     std::vector<strategy::Sequence> batch = random_batch(seed, step, options_.sequences, 64);
+    if (options_.acts > 1 && purpose == graph::Purpose::kTrain) batch = part_of(std::move(batch), act);
     for (strategy::Sequence& sequence : batch) {
       if (options_.branches > 0) branch(sequence, options_.branches);
       sequence.loss_tokens = 0;
@@ -557,6 +565,12 @@ class RankRun {
     strategy::validate(plan, options_.world_size);
     const graph::BuildOptions build{.purpose = purpose, .disabled_passes = {}, .link_plans = &link_plans_};
     return graph::build(plan, table_, cost, options_.world_size, build);
+  }
+
+  std::vector<strategy::Sequence> part_of(std::vector<strategy::Sequence> batch, int act) const {
+    std::ranges::stable_sort(batch, {}, &strategy::Sequence::length_tokens);
+    const base::Interval own = base::even_part(std::ssize(batch), options_.acts, act);
+    return {batch.begin() + own.begin, batch.begin() + own.end};
   }
 
   void place_experts(strategy::StepPlan& plan, base::Rng rng) const {
@@ -604,13 +618,20 @@ class RankRun {
   }
 
   void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
-    const graph::StepGraph graph = graph_of(cost, step, 3, graph::Purpose::kTrain);
+    for (int act = 0; act + 1 < options_.acts; ++act) {
+      const graph::StepGraph earlier = graph_of(cost, step, 3, graph::Purpose::kTrain, act);
+      engine.accumulate(earlier, tokens_of(earlier));
+    }
+    const graph::StepGraph graph = graph_of(cost, step, 3, graph::Purpose::kTrain, options_.acts - 1);
     AdamW optimizer;
     optimizer.moe_router_bias_update_rate = options_.moe_router_bias_update_rate;
     optimizer.lr = 3e-3;
     optimizer.muon = options_.muon;
     optimizer.update = step + 1;
-    const StepResult result = engine.train(graph, tokens_of(graph), optimizer);
+    const StepTokens tokens = tokens_of(graph);
+    std::vector<layers::HeadRows> teacher;
+    if (teacher_) teacher = teacher_->rows(graph, tokens);
+    const StepResult result = engine.train(graph, tokens, optimizer, teacher_ ? &teacher : nullptr);
     if (options_.behind_step) options_.behind_step(engine, graph, result);
     const std::lock_guard lock(mutex_);
     const auto at = static_cast<size_t>(step);
@@ -727,6 +748,7 @@ class RankRun {
   std::unique_ptr<comm::Transport> transport_;  // of a device; null on the CPU
   std::vector<strategy::Strategy> strategies_;
   graph::LinkPlans link_plans_;
+  std::optional<TestTeacher> teacher_;
 };
 
 }  // namespace

@@ -104,6 +104,9 @@ struct RunOptions {
       plan = dealt_plan;
   int64_t device_bytes = kAmpleBytes;
   int64_t steps = usual_steps();
+  // Of a step, each of part of its sequences, the shortest first, act i of step s under strategies[(s + i) mod
+  // size].
+  int acts = 1;
   int64_t sequences = 9;    // of a step
   int branches = 0;         // at most, of some sequences
   int64_t loss_one_in = 1;  // as of made_up_tokens
@@ -114,8 +117,11 @@ struct RunOptions {
   std::shared_ptr<const layers::NumberLoss> number_loss = {};  // of shapes whose head has numbers
   int64_t figures = 0;                                         // that it is given of a row
   double z_loss = 0;                                           // as of layers::with_z_loss
-  double moe_aux_loss_coeff = 0;                               // as of layers::LayerContext
-  double moe_router_bias_update_rate = 0;                      // as of AdamW
+  // A teacher of this shape, drawn by another seed, runs in front of each step under its plan.
+  std::optional<model::Shape> teacher = {};
+  layers::Distillation distillation = {};
+  double moe_aux_loss_coeff = 0;                                     // as of layers::LayerContext
+  double moe_router_bias_update_rate = 0;                                  // as of AdamW
   std::optional<Muon> muon = {};                               // likewise
   base::MomentFormat moments = base::MomentFormat::kWide;
   Masters masters = Masters::kWide;

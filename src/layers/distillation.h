@@ -1,0 +1,47 @@
+// Losses that draw a model's distribution towards a teacher's, over the whole vocabulary (Agarwal et al.,
+// On-Policy Distillation of Language Models, GKD, 2024). Both models have the same rows; logits exist for a
+// chunk of rows at a time, on each TP rank those of its part of the vocabulary.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "layers/tensor_parallel.h"
+
+namespace sluice::layers {
+
+// p: the teacher's distribution, q: the trained model's.
+enum class Divergence : uint8_t {
+  kForwardKl,  // KL(p ‖ q)
+  kReverseKl,  // KL(q ‖ p)
+  kJsd,        // β KL(p ‖ m) + (1 − β) KL(q ‖ m), m = β p + (1 − β) q (GKD, equation 1)
+};
+
+struct Distillation {
+  Divergence divergence = Divergence::kForwardKl;
+  double beta = 0.5;       // of kJsd, inside (0, 1)
+  double temperature = 1;  // both models' logits are divided by it
+};
+
+// A model's end, without its products: the rows that have a target, behind the final norm, as Targets has them
+// on this rank, and this rank's part of the output matrix.
+struct HeadRows {
+  at::Tensor row_MH;     // undefined: there is no teacher
+  at::Tensor output_VH;
+  double cap = 0;  // of the logits (model::HeadKind)
+};
+
+struct DistilledRows {
+  at::Tensor loss_C;        // double, the same on every TP rank
+  at::Tensor dlogits_CV;    // gradient of their sum by the trained model's logits
+};
+
+// Of a chunk of rows; logits are float or double and are overwritten. Collective over the TP ranks.
+DistilledRows distill(const Distillation& distillation, const TensorParallel& parallel,
+                      const at::Tensor& logits_CV, const at::Tensor& teacher_CV);
+
+// Tensors as large as a chunk's logits that distill() has at one time, these and the teacher's among them.
+inline constexpr int64_t kDistilledCopies = 7;
+
+}  // namespace sluice::layers

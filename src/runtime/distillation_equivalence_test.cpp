@@ -1,0 +1,98 @@
+// A student of a frozen teacher trains under any strategy as on one rank, and as its own divergence says.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/test_equivalence.h"
+
+namespace sluice::runtime {
+namespace {
+
+struct Case {
+  std::string name;
+  layers::Distillation distillation;
+};
+void PrintTo(const Case& own, std::ostream* stream) { *stream << own.name; }
+
+// Wider and deeper than the student, with the same vocabulary.
+model::Shape larger() {
+  model::Shape shape = model::shape_of_odd_sizes();
+  shape.layers += 2;
+  shape.hidden *= 2;
+  shape.ffn_hidden += 16;
+  return shape;
+}
+
+class EquivalenceOfDistillation : public testing::TestWithParam<Case> {
+ protected:
+  static RunOptions options() {
+    RunOptions options;
+    options.teacher = larger();
+    options.distillation = GetParam().distillation;
+    options.loss_one_in = 2;
+    return options;
+  }
+  static const RunRecord& one_rank() {
+    static std::map<std::string, RunRecord> records;
+    const auto [record, added] = records.try_emplace(GetParam().name);
+    if (added) record->second = run_in_process(options());
+    return record->second;
+  }
+  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies,
+                                 const std::vector<Plan>& plans) {
+    RunOptions own = options();
+    own.world_size = world_size;
+    own.strategies = std::move(strategies);
+    runtime::expect_as_one_rank(std::move(own), plans, one_rank());
+  }
+};
+
+TEST_P(EquivalenceOfDistillation, TheStudentComesNearer) {
+  EXPECT_GT(one_rank().losses.front(), 0);
+  EXPECT_LT(one_rank().losses.back(), one_rank().losses.front());
+}
+
+TEST_P(EquivalenceOfDistillation, TensorParallel) { expect_as_one_rank(2, {"<2,1,1>"}, {dealt_plan}); }
+
+// The teacher's stages are cut elsewhere than the student's.
+TEST_P(EquivalenceOfDistillation, Stages) { expect_as_one_rank(4, {"<2,2,1>", "<1,4,1>"}, {dealt_plan}); }
+
+TEST_P(EquivalenceOfDistillation, Lanes) {
+  expect_as_one_rank(4, {"<1,1,4>", "<2,1,2>"}, {dealt_plan, ringed_plan, packed_plan});
+}
+
+TEST_P(EquivalenceOfDistillation, SharedParametersAndIdleRanks) {
+  expect_as_one_rank(5, {"<1,1,4,4>", "<1,2,2,2>", "2x<2,1,1>"}, {dealt_plan, ringed_plan});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, EquivalenceOfDistillation,
+    testing::Values(Case{"ForwardKl", {layers::Divergence::kForwardKl}},
+                    Case{"ReverseKl", {layers::Divergence::kReverseKl}},
+                    Case{"Jsd", {layers::Divergence::kJsd, 0.3, 2.0}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(EquivalenceOfDistilledMemory, PoliciesChangeNothing) {
+  RunOptions options;
+  options.teacher = larger();
+  options.world_size = 4;
+  options.strategies = {"<1,2,2>"};
+  expect_memory_policies_change_nothing(options);
+}
+
+TEST(EquivalenceOfDistillationCapped, CapsOfBothModelsCount) {
+  RunOptions options;
+  options.shape.logit_cap = 3;
+  options.teacher = larger();
+  options.teacher->logit_cap = 5;
+  const RunRecord one = run_in_process(options);
+  options.world_size = 2;
+  options.strategies = {"<2,1,1>"};
+  expect_as_one_rank(options, {dealt_plan}, one);
+}
+
+}  // namespace
+}  // namespace sluice::runtime
