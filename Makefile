@@ -182,9 +182,10 @@ bench-generate: build ## Tokens said a second beside transformers' generate, on 
 	tools/bootstrap --parity
 	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/generation.py --sluice $(SLUICE) --out bench/results/generation.json
 
+# OPTIONS are those of bench/heads.py: OPTIONS='--only reward --rounds 1'.
 bench-heads: build ## Reward models and embeddings trained beside TRL's and sentence-transformers' trainers, on a quiet machine (20 minutes)
 	tools/bootstrap --integrations
-	HF_HUB_OFFLINE=1 $(DEPS)/integrations-heads/bin/python -B bench/heads.py --sluice $(SLUICE) --results bench/results/heads.md
+	HF_HUB_OFFLINE=1 $(DEPS)/integrations-heads/bin/python -B bench/heads.py --sluice $(SLUICE) --results bench/results/heads.md $(OPTIONS)
 
 bench-serve: build ## What clients of `serve` wait for under load, beside the generator without HTTP, on a quiet machine (3 minutes)
 	$(PYTHON) -B bench/serving.py --sluice $(SLUICE) --results bench/results/serving.md

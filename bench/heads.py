@@ -154,11 +154,17 @@ def batches(args, first, second):
         yield [text for i in order[begin:begin + args.pairs] for text in (first[i], second[i])]
 
 
+def command_of(arguments):
+    """make's, with the options that it was given."""
+    own = [part for name, part in zip([""] + arguments, arguments) if "--sluice" not in (name, part) and "--results" not in (name, part)]
+    return "make bench-heads" + (f" OPTIONS='{' '.join(own)}'" if own else "")
+
+
 def page(args, rows, origin):
     versions = (f"torch {torch.__version__}, transformers {transformers.__version__}, TRL {trl.__version__}, "
                 f"sentence-transformers {sentence_transformers.__version__}")
     lines = ["# Heads beside padding trainers", "",
-             f"Command: `make bench-heads`, at revision {origin}, {hardware()}, load {args.load:.1f} before; {versions}.", "",
+             f"Command: `{command_of(sys.argv[1:])}`, at revision {origin}, {hardware()}, load {args.load:.1f} before; {versions}.", "",
              f"{args.pairs} pairs a step, texts of at most {args.context} tokens, {args.steps} steps behind {args.warmup} that are not "
              f"timed, {args.rounds} rounds, medians; a ratio is one round's. Shape: " +
              ", ".join(f"{name} {value}" for name, value in SHAPE.items()) + ", FP32, one process. Padding: positions of a padded "
