@@ -12,7 +12,7 @@
 namespace sluice::layers {
 namespace {
 
-constexpr int64_t kRows = 9, kVocabulary = 31;
+constexpr int64_t kLearntRows = 9, kVocabulary = 31;
 
 // As in the paper, for autograd.
 at::Tensor twin(const Distillation& distillation, const at::Tensor& logits_RV, const at::Tensor& teacher_RV) {
@@ -28,7 +28,7 @@ at::Tensor twin(const Distillation& distillation, const at::Tensor& logits_RV, c
 }
 
 at::Tensor normal(double scale) {
-  return scale * at::randn({kRows, kVocabulary}, at::TensorOptions().dtype(at::kDouble));
+  return scale * at::randn({kLearntRows, kVocabulary}, at::TensorOptions().dtype(at::kDouble));
 }
 
 class DistillationTest : public testing::TestWithParam<Distillation> {};
@@ -38,8 +38,7 @@ TEST_P(DistillationTest, LossAndGradientAreAutograds) {
   const at::Tensor logits_RV = normal(2).requires_grad_(), teacher_RV = normal(3);
   const at::Tensor expected_R = twin(GetParam(), logits_RV, teacher_RV);
   const at::Tensor gradient_RV = torch::autograd::grad({expected_R.sum()}, {logits_RV}).front();
-  const DistilledRows found =
-      distill(GetParam(), {}, logits_RV.detach().clone(), teacher_RV.clone());
+  const DistilledRows found = distill(GetParam(), {}, logits_RV.detach().clone(), teacher_RV.clone());
   EXPECT_LT((found.loss_C - expected_R).abs().max().item<double>(), 1e-12);
   EXPECT_LT((found.dlogits_CV - gradient_RV).abs().max().item<double>(), 1e-12);
 }
