@@ -69,8 +69,8 @@ const Word<std::string> kExchanges[] = {
     {"a2a", "heads"},         {"a2a+p2p", "nested"}};  // as Megatron-LM calls them
 constexpr Word<RlAlgorithm> kAlgorithms[] = {
     {"none", RlAlgorithm::kNone},      {"grpo", RlAlgorithm::kGrpo},           {"dapo", RlAlgorithm::kDapo},
-    {"dr_grpo", RlAlgorithm::kDrGrpo}, {"reinforce", RlAlgorithm::kReinforce}, {"dpo", RlAlgorithm::kDpo},
-    {"kto", RlAlgorithm::kKto}};
+    {"dr_grpo", RlAlgorithm::kDrGrpo}, {"reinforce", RlAlgorithm::kReinforce}, {"ppo", RlAlgorithm::kPpo},
+    {"dpo", RlAlgorithm::kDpo},        {"kto", RlAlgorithm::kKto}};
 constexpr Word<Baseline> kBaselines[] = {{"auto", Baseline::kAuto},
                                          {"group", Baseline::kGroup},
                                          {"mean", Baseline::kMean},
@@ -94,6 +94,9 @@ constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", S
 constexpr Word<HeadUse> kHeadUses[] = {{"none", HeadUse::kNone},     {"classify", HeadUse::kClassify},
                                        {"tokens", HeadUse::kTokens}, {"reward", HeadUse::kReward},
                                        {"value", HeadUse::kValue},   {"embed", HeadUse::kEmbed}};
+constexpr Word<Divergence> kDivergences[] = {{"forward_kl", Divergence::kForwardKl},
+                                             {"reverse_kl", Divergence::kReverseKl},
+                                             {"jsd", Divergence::kJsd}};
 constexpr Word<Problem> kProblems[] = {{"auto", Problem::kAuto},
                                        {"single_label_classification", Problem::kSingleLabel},
                                        {"multi_label_classification", Problem::kMultiLabel},
@@ -213,6 +216,17 @@ void visit_train(RunConfig& config, Fields& keys) {
   keys("freeze", Texts(train.freeze), "names of parameters or modules that are not trained (fine_tuning.md)");
 }
 
+void visit_ppo(RlConfig& rl, Fields& keys) {
+  keys("critic", Text(rl.critic),
+       "of ppo: folder of the model that the critic begins as, with a new value of each token where it has "
+       "none; \"\": model.hf");
+  keys("critic_lr", OptionalNumber<double>(rl.critic_lr, kRates, "auto"), "of ppo; auto: optimizer.lr");
+  keys("gamma", Number(rl.gamma, {0.0, 1.0}), "of ppo: discount of rewards by tokens");
+  keys("gae_lambda", Number(rl.gae_lambda, {0.0, 1.0}), "of ppo: of generalised advantage estimation");
+  keys("value_clip", Number(rl.value_clip, {0.0, 1e6}),
+       "of ppo: how far values may move from those before a rollout's updates; 0: any way");
+}
+
 void visit_rl(RunConfig& config, Fields& keys) {
   RlConfig& rl = config.rl;
   keys("algorithm", Choice(rl.algorithm, kAlgorithms),
@@ -229,7 +243,8 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "tokens of a response at most");
   keys("temperature", Number(rl.temperature, {1e-3, 1e3}), "of the policy, in rollouts and updates alike");
   keys("reward", Texts(rl.reward),
-       "summed: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's own answer");
+       "summed: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's own answer; "
+       "model:FOLDER, a reward model's score of prompt and response");
   keys("reward_timeout_s", Number(rl.reward_timeout_s, {1e-3, 1e6}), "for one response");
   keys("on_bad_reward", Choice(rl.on_bad_reward, kOnBadReward),
        "where a reward fails: end the run, count 0, or leave the response out");
@@ -245,7 +260,10 @@ void visit_rl(RunConfig& config, Fields& keys) {
   keys("clip_high", OptionalNumber<double>(rl.clip_high, {0.0, 1e6}, "auto"), "of the ratio above 1");
   keys("dual_clip", Number(rl.dual_clip, {0.0, 1e6}),
        "of the ratio where the advantage is negative, as 10; 0: none");
-  keys("kl", Number(rl.kl, {0.0, 1e3}), "factor of the divergence from the model that the run began with");
+  keys("kl", Number(rl.kl, {0.0, 1e3}),
+       "factor of the divergence from the model that the run began with: in the loss, of ppo in each token's "
+       "reward");
+  visit_ppo(rl, keys);
   keys("dynamic_sampling", Choice(rl.dynamic_sampling, kChoose),
        "prompts whose responses all have the same reward are replaced by others");
   keys("max_resamples", Number(rl.max_resamples, {1, 1 << 16}),
@@ -484,12 +502,26 @@ void visit_link(RunConfig& config, Fields& keys) {
        "travelled. auto: as they compute");
 }
 
+void visit_teacher(RunConfig& config, Fields& keys) {
+  TeacherConfig& teacher = config.teacher;
+  keys("hf", Text(teacher.hf),
+       "folder of a language model with the same vocabulary, which stays as it is; \"\": none");
+  keys("divergence", Choice(teacher.divergence, kDivergences),
+       "what is minimised for each token that has a loss: forward_kl from the trained model to the teacher, "
+       "reverse_kl from the teacher to it, or jsd between both");
+  keys("beta", Number(teacher.beta, {1e-3, 0.999}),
+       "of jsd: the teacher's part of the mixture; near 0 as forward_kl, near 1 as reverse_kl");
+  keys("temperature", Number(teacher.temperature, {1e-2, 1e2}), "both models' logits are divided by it");
+}
+
 constexpr Section kSections[] = {
     {"model", "", visit_model},
     {"data", "", visit_data},
     {"train", "", visit_train},
     {"rl", "learning from rewards or preferences (reinforcement.md)", visit_rl},
     {"head", "what a model ends in, in place of a vocabulary (heads.md)", visit_head},
+    {"teacher", "a model whose distribution is learnt in place of the documents' tokens (distillation.md)",
+     visit_teacher},
     {"optimizer", "AdamW, by PyTorch's formulas", visit_optimizer},
     {"lora", "adapters (fine_tuning.md)", visit_lora},
     {"parallel", "", visit_parallel},

@@ -105,7 +105,7 @@ void require_learnable(const RunConfig& config) {
                                       ", but the losses of rl.algorithm have no such term: leave it out"));
   }
   if (!rl.rolls_out()) return;
-  if (rl.num_generations < 2) {
+  if (rl.num_generations < 2 && rl.algorithm != RlAlgorithm::kPpo) {
     throw base::InputError(
         base::text("rl.num_generations is ", rl.num_generations,
                    ", but a response is measured against others to its prompt: give 2 or more"));

@@ -87,7 +87,7 @@ struct TrainConfig {
 
 // Learning from rewards or preferences; what the algorithm decides where a key says auto stands in
 // rl/objective.h.
-enum class RlAlgorithm : uint8_t { kNone, kGrpo, kDapo, kDrGrpo, kReinforce, kDpo, kKto };
+enum class RlAlgorithm : uint8_t { kNone, kGrpo, kDapo, kDrGrpo, kReinforce, kPpo, kDpo, kKto };
 // What the rewards of a group are measured against: its mean in its own deviations, its mean, or the mean of
 // the others.
 enum class Baseline : uint8_t { kAuto, kGroup, kMean, kLeaveOneOut };
@@ -116,6 +116,11 @@ struct RlConfig {
   std::optional<double> clip_high;
   double dual_clip = 0;
   double kl = 0;  // factor of the divergence from the model that the run began with
+  std::string critic;               // of ppo: a folder whose model the critic begins as; empty: model.hf's
+  std::optional<double> critic_lr;  // of ppo; none: optimizer.lr
+  double gamma = 1;                 // of ppo: discount of a later token's reward
+  double gae_lambda = 0.95;         // of ppo: of generalised advantage estimation
+  double value_clip = 0.2;          // of ppo: values move so far from those before a rollout's updates; 0: any
   Choose dynamic_sampling = Choose::kAuto;
   int64_t max_resamples = 10;
   std::optional<int64_t> overlong_buffer;
@@ -162,6 +167,16 @@ struct HeadConfig {
   bool pairs() const { return kind == HeadUse::kReward || kind == HeadUse::kEmbed; }
   // Whether documents have labels.
   bool labelled() const { return kind != HeadUse::kNone && !pairs(); }
+};
+
+// What a student learns of a teacher's distribution (layers/distillation.h).
+enum class Divergence : uint8_t { kForwardKl, kReverseKl, kJsd };
+
+struct TeacherConfig {
+  std::string hf;  // its Hugging Face folder; empty: the documents' tokens are what is learnt
+  Divergence divergence = Divergence::kForwardKl;
+  double beta = 0.5;       // of kJsd
+  double temperature = 1;  // both models' logits are divided by it
 };
 
 // Adapters (model::Lora).
@@ -309,6 +324,7 @@ struct RunConfig {
   TrainConfig train;
   RlConfig rl;
   HeadConfig head;
+  TeacherConfig teacher;
   OptimizerConfig optimizer;
   LoraConfig lora;
   ParallelConfig parallel;

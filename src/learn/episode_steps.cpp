@@ -69,7 +69,9 @@ void EpisodeTokens::add_targets(const rl::Episode& episode, base::Interval token
     const auto known = [&](const std::vector<double>& values) {
       return values.empty() ? layers::PolicyRow::kNone : values[static_cast<size_t>(token)];
     };
-    const auto figures = layers::PolicyRow{.advantage = episode.advantage,
+    const double advantage =
+        episode.advantages.empty() ? episode.advantage : episode.advantages[static_cast<size_t>(token)];
+    const auto figures = layers::PolicyRow{.advantage = advantage,
                                            .weight = episode.weight,
                                            .old = known(episode.old_log_probs),
                                            .reference = known(episode.ref_log_probs),

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/steady_time.h"
 #include "base/text.h"
+#include "config/learnt_rewards.h"
 #include "corpus/continuation.h"
 #include "corpus/load_tokenizer.h"
 #include "generate/generator.h"
@@ -87,6 +88,8 @@ RolloutGenerator::RolloutGenerator(run::RunContext& run) : run_(run) {
     for (const corpus::TurnEnd& end : run::learnt_turn_ends(run.config().data, run.options().corpora))
       end_tokens_.push_back(end.id);
   });
+  if (!config::learnt_rewards(run.config().rl.reward).empty() && run.config().rl.rolls_out())
+    learnt_rewards_ = std::make_unique<LearntRewards>(run);
 }
 
 bool RolloutGenerator::is_end(int64_t token) const {
@@ -255,6 +258,9 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_and_score(std::spa
   });
   times_.reward_ns = base::now_ns() - said_ns;
   share(responses);
+  times_.reward_ns -= base::now_ns();
+  if (learnt_rewards_) learnt_rewards_->add_to(questions, responses);
+  times_.reward_ns += base::now_ns();
   times_.predicted_ns = layout ? std::optional(layout->ns()) : std::nullopt;
   // Evaluations answer other questions, once each, greedily: they say nothing of the next rollout's lengths.
   if (sampling_params == SamplingMode::kGreedy) return responses;

@@ -12,20 +12,13 @@
 #include <vector>
 
 #include "corpus/tokenizer.h"
+#include "learn/learnt_rewards.h"
+#include "learn/response.h"
 #include "rl/episode.h"
 #include "rl/reward.h"
 #include "run/run_context.h"
 
 namespace sluice::learn {
-
-// A response to a question, and what it is worth.
-struct Response {
-  std::vector<int32_t> tokens;  // its end token too, where it ended
-  std::vector<double> log_probabilities;
-  bool finish_reason = false;
-  double reward = 0;
-  bool faulty = false;  // its reward failed, and is 0 (rl.on_bad_reward)
-};
 
 struct RolloutTimes {
   int64_t pull_ns = 0;
@@ -80,6 +73,7 @@ class RolloutGenerator {
   run::RunContext& run_;
   std::unique_ptr<corpus::Tokenizer> tokenizer_;
   std::unique_ptr<rl::Reward> reward_;
+  std::unique_ptr<LearntRewards> learnt_rewards_;  // null: none is configured
   std::vector<int64_t> end_tokens_;
   std::vector<std::vector<int64_t>> said_before_;
   RolloutTimes times_;

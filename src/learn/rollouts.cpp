@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "config/learnt_rewards.h"
 #include "learn/episode_steps.h"
+#include "learn/token_advantages.h"
 #include "session/sampling.h"
 
 namespace sluice::learn {
@@ -37,9 +39,10 @@ double mean_of(const std::vector<double>& values) {
 
 }  // namespace
 
-Rollouts::Rollouts(run::RunContext& run, RolloutGenerator& generator)
+Rollouts::Rollouts(run::RunContext& run, RolloutGenerator& generator, run::Critic* critic)
     : run_(run),
       generator_(generator),
+      critic_(critic),
       config_(run.config().rl),
       objective_(rl::objective_of(config_)),
       blend_(run.start().data().phases.front().training),
@@ -60,8 +63,12 @@ std::unique_ptr<run::PreparedStep> Rollouts::next() {
   const rl::MiniBatch batch = std::move(batches_.front());
   batches_.pop_front();
   auto step = std::make_unique<run::PreparedStep>();
-  run_.control().together("planning an update",
-                          [&] { *step = prepare_episodes(run_, batch, step_, graph::Purpose::kTrain); });
+  run_.control().together("planning an update", [&] {
+    *step = prepare_episodes(run_, batch, step_, graph::Purpose::kTrain);
+    if (critic_ == nullptr) return;
+    step->critic = std::make_shared<const run::PreparedStep>(critic_->prepare(batch, step_));
+    step->agreement ^= step->critic->agreement;
+  });
   told_.shared_prompt_tokens = step->known.shared_prompt_tokens;
   step->known = std::exchange(told_, {});
   ++step_;
@@ -128,12 +135,15 @@ void Rollouts::keep(std::vector<Group>& drawn, std::vector<Group>& kept) {
 }
 
 void Rollouts::describe(const std::vector<Group>& groups) {
-  std::vector<double> rewards, right, entropies;
+  // A model's score has no value that is right.
+  const size_t checked = config::reward_functions(config_.reward).size();
+  std::vector<double> rewards, right, learnt, entropies;
   std::vector<int64_t> lengths;
   for (const Group& group : groups) {
     for (const Response& response : group.responses) {
       rewards.push_back(response.reward);
-      right.push_back(response.reward >= static_cast<double>(config_.reward.size()) ? 1 : 0);
+      right.push_back(response.reward - response.learnt_reward >= static_cast<double>(checked) ? 1 : 0);
+      learnt.push_back(response.learnt_reward);
       lengths.push_back(std::ssize(response.tokens));
       for (const double log_p : response.log_probabilities) entropies.push_back(-log_p);
     }
@@ -142,7 +152,8 @@ void Rollouts::describe(const std::vector<Group>& groups) {
   std::ranges::sort(lengths);
   const auto count = static_cast<double>(lengths.size());
   told_.reward = mean_of(rewards);
-  told_.accuracy = mean_of(right);
+  if (checked > 0) told_.accuracy = mean_of(right);
+  if (checked < config_.reward.size()) told_.learnt_reward = mean_of(learnt);
   told_.entropy = mean_of(entropies);
   told_.response_mean =
       static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) / count;
@@ -240,12 +251,16 @@ void Rollouts::shape(std::vector<Group>& groups) {
         rl::token_weights(tokens, objective_.loss_agg_mode, config_.max_completion_length);
     for (size_t i = 0; i < batch.size(); ++i) batch[i].weight = weights[i];
   }
-  // Of the first update the log-probabilities before it are its own.
-  for (size_t update = 1; update < batches_.size(); ++update) {
+  // The first update's log-probabilities before it are its own; tokens' rewards take them all the same.
+  for (size_t update = objective_.reward_kl > 0 ? 0 : 1; update < batches_.size(); ++update) {
     std::vector<std::vector<double>> old = log_probabilities(run_, batches_[update], step_);
     for (size_t i = 0; i < old.size(); ++i) batches_[update][i].old_log_probs = std::move(old[i]);
   }
-  if (objective_.kl == 0) return;
+  if (objective_.kl > 0 || objective_.reward_kl > 0) find_reference();
+  if (critic_ != nullptr) find_token_advantages(*critic_, config_, objective_, step_, batches_);
+}
+
+void Rollouts::find_reference() {
   const run::Reference::InPlace reference(run_.reference());
   for (rl::MiniBatch& batch : batches_) {
     std::vector<std::vector<double>> found = log_probabilities(run_, batch, step_);

@@ -12,6 +12,7 @@
 #include "rl/episode.h"
 #include "rl/objective.h"
 #include "run/plan_ahead.h"
+#include "run/critic.h"
 #include "run/run_context.h"
 
 namespace sluice::learn {
@@ -21,7 +22,8 @@ namespace sluice::learn {
 class Rollouts final : public run::StepSource {
  public:
   // The run is open; both outlive it.
-  Rollouts(run::RunContext& run, RolloutGenerator& generator);
+  // `critic`: of ppo; else null.
+  Rollouts(run::RunContext& run, RolloutGenerator& generator, run::Critic* critic);
 
   // Collective, by the thread that runs steps: a rollout uses the engine.
   std::unique_ptr<run::PreparedStep> next() override;
@@ -37,12 +39,14 @@ class Rollouts final : public run::StepSource {
   void settle(std::vector<Group>& groups);
   void keep(std::vector<Group>& drawn, std::vector<Group>& kept);
   void shape(std::vector<Group>& groups);
+  void find_reference();
   void describe(const std::vector<Group>& drawn);
   std::vector<report::Completion> examples_of(const std::vector<Group>& groups) const;
   std::vector<rl::Episode> episodes_of(const Group& group) const;
 
   run::RunContext& run_;
   RolloutGenerator& generator_;
+  run::Critic* critic_;
   const config::RlConfig& config_;
   const rl::Objective objective_;
   const corpus::Blend& blend_;

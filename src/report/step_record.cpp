@@ -92,6 +92,8 @@ constexpr Metric kMetrics[] = {
      "mean of a rollout's responses, before overlong ones are punished; this and the following in runs with "
      "[rl] alone, of a rollout by its first step",
      kSparse},
+    {"learnt_reward", &Step::learnt_reward, Kind::kNumber, Fold::kOwn, "rl/learnt_reward",
+     "the part of it that reward models gave", kSparse},
     {"entropy", &Step::entropy, Kind::kNumber, Fold::kOwn, "rl/entropy",
      "nats a token, as the mean of -log p of what was said estimates it", kSparse},
     {"groups_kept", &Step::groups_kept, Kind::kCount, Fold::kOwn, "rl/groups_kept",
@@ -127,8 +129,19 @@ constexpr Metric kMetrics[] = {
     {"reward_margin", &Step::reward_margin, Kind::kNumber, Fold::kOwn, "rl/reward_margin",
      "of pairs, in nats times rl.beta", kSparse},
     {"accuracy", &Step::accuracy, Kind::kNumber, Fold::kOwn, "rl/accuracy",
-     "of pairs: margins above 0; of a rollout's responses: a reward of 1 or more from each of rl.reward",
+     "of pairs: margins above 0; of a rollout's responses: a reward of 1 or more from each of rl.reward that "
+     "is no model",
      kSparse},
+    {"teacher_ms", &Step::teacher_ns, Kind::kMilliseconds, Fold::kOwn, "time/teacher_ms",
+     "of time_ms, that the teacher's forward took, its pull included", kSparse},
+    {"value_loss", &Step::value_loss, Kind::kNumber, Fold::kOwn, "rl/value_loss",
+     "of the critic, before its update; this and the following with rl.algorithm = ppo", kSparse},
+    {"value_clip_fraction", &Step::value_clip_fraction, Kind::kNumber, Fold::kOwn, "rl/value_clip_fraction",
+     "of tokens whose value is held where it was (rl.value_clip)", kSparse},
+    {"critic_grad_norm", &Step::critic_grad_norm, Kind::kNumber, Fold::kOwn, "rl/critic_grad_norm",
+     "before clipping", kSparse},
+    {"critic_ms", &Step::critic_ns, Kind::kMilliseconds, Fold::kOwn, "time/critic_ms",
+     "of time_ms, that the critic's training took, its pull and push included", kSparse},
 };
 
 template <typename T>

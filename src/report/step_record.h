@@ -75,6 +75,7 @@ struct StepRecord {
   std::optional<double> max_slowdown;
   // Of steps that learn from rewards or preferences; the first twelve of a rollout, by its first step.
   std::optional<double> reward;
+  std::optional<double> learnt_reward;
   std::optional<double> entropy;
   std::optional<int64_t> groups_kept;
   std::optional<int64_t> sampling_rounds;
@@ -92,6 +93,11 @@ struct StepRecord {
   std::optional<double> rollout_logprob_diff;
   std::optional<double> reward_margin;
   std::optional<double> accuracy;
+  std::optional<int64_t> teacher_ns;
+  std::optional<double> value_loss;
+  std::optional<double> value_clip_fraction;
+  std::optional<double> critic_grad_norm;
+  std::optional<int64_t> critic_ns;
   std::vector<Completion> completions;  // some responses of the rollout, in runs that show them
   // Of a simulated step.
   int64_t lower_bound_ns = 0;  // of the planner; 0: none

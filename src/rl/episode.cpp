@@ -30,13 +30,24 @@ std::optional<Prompt> prompt_of(const corpus::Blend& blend, int64_t document) {
 namespace {
 
 Json to_json(const Episode& episode) {
-  return {{"tokens", episode.tokens},     {"prompt_tokens", episode.prompt_tokens},
-          {"reward", episode.reward},     {"advantage", episode.advantage},
-          {"weight", episode.weight},     {"sampled", episode.rollout_log_probs},
-          {"old", episode.old_log_probs}, {"reference", episode.ref_log_probs}};
+  Json json = {{"tokens", episode.tokens}, {"prompt_tokens", episode.prompt_tokens},
+               {"reward", episode.reward}, {"advantage", episode.advantage},
+               {"weight", episode.weight}, {"sampled", episode.rollout_log_probs},
+               {"old", episode.old_log_probs},       {"reference", episode.ref_log_probs}};
+  const auto add = [&](const char* key, const std::vector<double>& of_tokens) {
+    if (!of_tokens.empty()) json[key] = of_tokens;
+  };
+  add("advantages", episode.advantages);
+  add("values", episode.values);
+  add("returns", episode.returns);
+  return json;
 }
 
 Episode episode_from_json(const Json& json, const std::string& name) {
+  // Of runs with a critic alone.
+  const auto of_tokens = [&](const char* key) {
+    return base::get_or<std::vector<double>>(json, key, {}, name);
+  };
   return {.tokens = base::require<std::vector<int32_t>>(json, "tokens", name),
           .prompt_tokens = base::require<int64_t>(json, "prompt_tokens", name),
           .reward = base::require<double>(json, "reward", name),
@@ -44,7 +55,10 @@ Episode episode_from_json(const Json& json, const std::string& name) {
           .weight = base::require<double>(json, "weight", name),
           .rollout_log_probs = base::require<std::vector<double>>(json, "sampled", name),
           .old_log_probs = base::require<std::vector<double>>(json, "old", name),
-          .ref_log_probs = base::require<std::vector<double>>(json, "reference", name)};
+          .ref_log_probs = base::require<std::vector<double>>(json, "reference", name),
+          .advantages = of_tokens("advantages"),
+          .values = of_tokens("values"),
+          .returns = of_tokens("returns")};
 }
 
 }  // namespace

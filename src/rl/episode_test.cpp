@@ -35,7 +35,11 @@ TEST(EpisodeTest, RolloutsKeepTheirBits) {
                         .rollout_log_probs = {-1e-300},
                         .old_log_probs = {-0.1},
                         .ref_log_probs = {}};
-  const Rollout rollout{.batches = {{episode, episode}, {}, {episode}}, .response_lengths = {{7, 1}, {}}};
+  Episode valued = episode;
+  valued.advantages = {1.0 / 7};
+  valued.values = {-1.0 / 9};
+  valued.returns = {std::nextafter(2.0, 3.0)};
+  const Rollout rollout{.batches = {{episode, valued}, {}, {episode}}, .response_lengths = {{7, 1}, {}}};
   const base::Json json = base::Json::parse(to_json(rollout).dump());
   EXPECT_EQ(rollout_from_json(json, "a test"), rollout);
   EXPECT_EQ(episode.response_tokens(), 1);

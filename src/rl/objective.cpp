@@ -27,6 +27,7 @@ Objective objective_of(const config::RlConfig& config) {
       objective.loss_agg_mode = LossAggMode::kConstant;
       break;
     case RlAlgorithm::kReinforce: objective.baseline = Baseline::kLeaveOneOut; break;
+    case RlAlgorithm::kPpo: objective.learns_values = true; break;
   }
   if (config.baseline != Baseline::kAuto) objective.baseline = config.baseline;
   if (config.loss_agg_mode != LossAggMode::kAuto) objective.loss_agg_mode = config.loss_agg_mode;
@@ -36,7 +37,7 @@ Objective objective_of(const config::RlConfig& config) {
   if (config.dynamic_sampling != config::Choose::kAuto)
     objective.dynamic_sampling = config.dynamic_sampling == config::Choose::kYes;
   objective.dual_clip = config.dual_clip;
-  objective.kl = config.kl;
+  (objective.learns_values ? objective.reward_kl : objective.kl) = config.kl;
   return objective;
 }
 

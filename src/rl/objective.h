@@ -17,6 +17,7 @@ namespace sluice::rl {
 //   dapo       group     token      0.2, 0.28  yes          a fifth   Yu et al., 2025
 //   dr_grpo    mean      constant   0.2        no           no        Liu et al., Dr. GRPO, 2025
 //   reinforce  others    token      0.2        no           no        Ahmadian et al., RLOO, 2024
+//   ppo        values    token      0.2        no           no        Schulman et al., PPO, 2017
 struct Objective {
   config::Baseline baseline = config::Baseline::kGroup;
   config::LossAggMode loss_agg_mode = config::LossAggMode::kToken;
@@ -24,8 +25,10 @@ struct Objective {
   double clip_high = 0.2;
   double dual_clip = 0;
   double kl = 0;
-  bool dynamic_sampling = false;  // until as many groups as train have rewards that differ
-  int64_t overlong_buffer = 0;    // tokens before the longest response from which on length costs
+  bool learns_values = false;  // advantages of tokens are over a critic's values (rl/advantage.h)
+  double reward_kl = 0;        // factor of the divergence that is taken from each token's reward there
+  bool dynamic_sampling = false;     // until as many groups as train have rewards that differ
+  int64_t overlong_buffer = 0;  // tokens before the longest response from which on length costs
 };
 // REQUIRES: an algorithm with rollouts.
 Objective objective_of(const config::RlConfig& config);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "config/learnt_rewards.h"
 #include "rl/number.h"
 
 namespace sluice::rl {
@@ -178,6 +179,10 @@ class Sum final : public Reward {
 std::unique_ptr<Reward> one_reward(const std::string& name, const RewardOptions& options) {
   if (name == "exact") return std::make_unique<Each<decltype(&says_the_same)>>(says_the_same);
   if (name == "number") return std::make_unique<Each<decltype(&says_the_number)>>(says_the_number);
+  if (config::is_learnt_reward(name)) {
+    const auto nothing = [](const RewardInput&) { return false; };
+    return std::make_unique<Each<decltype(nothing)>>(nothing);
+  }
   const size_t colon = name.find(':');
   const std::string kind = name.substr(0, colon);
   const std::string rest = colon == std::string::npos ? "" : name.substr(colon + 1);
@@ -192,7 +197,7 @@ std::unique_ptr<Reward> one_reward(const std::string& name, const RewardOptions&
         std::vector<std::string>{rest.substr(0, last), rest.substr(last + 1), timeout, load}, name, options);
   }
   throw base::InputError(text("[config] rl.reward names ", "\"", name, "\"",
-                              ": give exact, number, regex:PATTERN or python:FILE.py:FUNCTION"));
+                              ": give exact, number, regex:PATTERN, python:FILE.py:FUNCTION or model:FOLDER"));
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ struct RewardOptions {
 //   number           1 where the last numbers that they say are equal (rl/number.h)
 //   regex:PATTERN    1 where Python's re finds the pattern in the response
 //   python:FILE:NAME what the function NAME(prompt, response, reference) of a Python file returns
+//   model:FOLDER     0 here: ranks score responses together (learn/learnt_rewards.h)
 // InputError naming one that is none of these, or a function that cannot be loaded; RunError where loading it
 // takes too long and does not let itself be stopped.
 std::unique_ptr<Reward> make_reward(std::span<const std::string> names, const RewardOptions& options);

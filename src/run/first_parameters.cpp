@@ -25,19 +25,24 @@ void load_weights(const std::string& folder, runtime::ParameterStore& store) {
 
 bool has_adapters(const runtime::ParameterStore& store) { return store.table().shape.lora.rank > 0; }
 
-// What a run without a checkpoint begins with.
 void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& store) {
   const bool whole = !config.model.hf.empty() && checkpoint::has_hugging_face_weights(config.model.hf);
-  // Adapters are in no model folder, and a new head is in none.
-  const bool has_head = store.table().shape.head.kind != model::HeadKind::kVocabulary;
-  if (!whole || has_adapters(store) || has_head)
-    initialize(config, store, whole ? runtime::Coded::kLeft : runtime::Coded::kDrawn);
-  if (whole) load_weights(config.model.hf, store);
+  run::begin_parameters(config, whole ? config.model.hf : "", store);
 }
 
 bool needs_reference(const config::RlConfig& rl) { return rl.prefers() || (rl.rolls_out() && rl.kl > 0); }
 
 }  // namespace
+
+void begin_parameters(const config::RunConfig& config, const std::string& folder,
+                      runtime::ParameterStore& store) {
+  const bool whole = !folder.empty();
+  // Adapters are in no model folder, and a new head is in none.
+  const bool has_head = store.table().shape.head.kind != model::HeadKind::kVocabulary;
+  if (!whole || has_adapters(store) || has_head)
+    initialize(config, store, whole ? runtime::Coded::kLeft : runtime::Coded::kDrawn);
+  if (whole) load_weights(folder, store);
+}
 
 Reference::Reference(const config::RunConfig& config, runtime::ParameterStore& store,
                      survive::Control& control)

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
 #include "config/run_config.h"
@@ -39,6 +40,10 @@ class Reference {
   runtime::ParameterStore& store_;
   std::vector<at::Tensor> masters_;  // by bucket; undefined of those that are not trained
 };
+
+// What a model begins with: the weights of a folder, "" for none, and of what is not there numbers by chance.
+void begin_parameters(const config::RunConfig& config, const std::string& folder,
+                      runtime::ParameterStore& store);
 
 // Collective: what the run goes on with. A reference's parameters, which the store has then, are what it
 // begins with.

@@ -104,6 +104,13 @@ void Peers::require_directory() const {
 
 // A node failed. An operation with a lost peer may fail before the news of the loss is here: then the peer is
 // to blame, and otherwise the others must learn that this rank is.
+runtime::HostExecutor::Options Peers::executor_options() {
+  runtime::HostExecutor::Options options;
+  options.on_failure = [this](std::exception_ptr failure) { end_process(failure); };
+  options.watch = &nodes_;
+  return options;
+}
+
 void Peers::end_process(std::exception_ptr failure) {
   constexpr int64_t kNewsNs = 2'000'000'000;
   const base::Error error = survive::as_error(failure);

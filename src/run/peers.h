@@ -8,6 +8,7 @@
 #include <string>
 
 #include "run/run_options.h"
+#include "runtime/executor.h"
 #include "runtime/node_watch.h"
 #include "survive/control.h"
 #include "survive/run_lock.h"
@@ -29,6 +30,8 @@ class Peers {
   comm::Transport& transport() { return *transport_; }  // between hosts
   survive::Control& control() { return *control_; }
   runtime::NodeWatch& nodes() { return nodes_; }  // of the step under way
+  // Of engines of the run: a node that fails on one ends the process, and the watchdog sees all nodes.
+  runtime::HostExecutor::Options executor_options();
 
   // Runs `action`; lets the other ranks know if it fails. Around meet() and all that follows.
   template <typename Action>

@@ -21,6 +21,7 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
                               const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose) {
   const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
   const bool trains = purpose == graph::Purpose::kTrain;
+  const session::EarlierAct* const earlier = trains ? inputs.earlier : nullptr;
   const bool kept = inputs.plans != nullptr && trains;
   const auto learnt = trains && inputs.step_planners != nullptr ? inputs.step_planners->at(step) : nullptr;
   const plan::Planner& planner = learnt ? learnt->planner : inputs.planner;
@@ -29,9 +30,10 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
   if (std::optional<strategy::StepPlan> plan =
           kept ? inputs.plans->find(key, inputs.world_size) : std::nullopt) {
     auto graph = graph::try_build(*plan, inputs.table, planner.cost(), inputs.world_size, options);
-    if (graph) return {.plan = std::move(*plan), .graph = std::move(*graph), .fallback = ""};
+    if (graph && earlier == nullptr)
+      return {.plan = std::move(*plan), .graph = std::move(*graph), .fallback = ""};
   }
-  session::BuiltStep built = session::build_step(planner, inputs.table, step, sequences, options);
+  session::BuiltStep built = session::build_step(planner, inputs.table, step, sequences, options, earlier);
   if (kept && built.fallback.empty()) inputs.plans->keep(key, built.plan);
   return built;
 }
@@ -53,8 +55,10 @@ PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::
     base::log_warning(base::text(what, step, ": planning failed (", built.fallback, "); it runs as ",
                                  readable(built.plan.strategy()), " instead"));
   }
-  PreparedStep prepared{
-      .plan = std::move(built.plan), .graph = std::move(built.graph), .fallback = std::move(built.fallback)};
+  PreparedStep prepared{.plan = std::move(built.plan),
+                        .graph = std::move(built.graph),
+                        .earlier = std::move(built.earlier),
+                        .fallback = std::move(built.fallback)};
   prepared.plan.planning_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
   if (source != nullptr) {
@@ -65,10 +69,11 @@ PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::
   for (const graph::RankMemory& memory : graph::predicted_memory(prepared.graph, inputs.planner.cost())) {
     prepared.predicted_peak_bytes = std::max(prepared.predicted_peak_bytes, memory.peak_bytes);
   }
-  prepared.agreement = base::CanonicalBytes()
-                           .add(static_cast<int64_t>(strategy::hash(prepared.plan)))
-                           .add(static_cast<int64_t>(graph::hash(prepared.graph)))
-                           .hash();
+  base::CanonicalBytes agreed;
+  agreed.add(static_cast<int64_t>(strategy::hash(prepared.plan)))
+      .add(static_cast<int64_t>(graph::hash(prepared.graph)));
+  if (prepared.earlier) agreed.add(static_cast<int64_t>(graph::hash(*prepared.earlier)));
+  prepared.agreement = agreed.hash();
   return prepared;
 }
 

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -27,6 +28,7 @@ namespace sluice::run {
 struct PreparedStep {
   strategy::StepPlan plan;
   graph::StepGraph graph;
+  std::optional<graph::StepGraph> earlier;  // of an act in front of it (session/earlier_act.h)
   std::string fallback;  // empty: the plan is the planner's; otherwise why it is not
   runtime::StepTokens tokens;
   report::StepRecord known;            // what is to be told of it that is known before it runs
@@ -34,6 +36,8 @@ struct PreparedStep {
   int64_t predicted_peak_bytes = 0;    // of the fullest rank
   corpus::SamplerState sampler_after;  // what a checkpoint after this step stores
   base::Json rollout_after;            // likewise, of runs that roll out; else null
+  // The act of another trunk that trains in the same step, in front of this one: a critic's; null: there is none.
+  std::shared_ptr<const PreparedStep> critic = nullptr;
   uint64_t agreement = 0;              // hash of plan and graph: equal on all ranks
 };
 
@@ -47,6 +51,7 @@ struct StepInputs {
   survive::PlanMemory* plans = nullptr;         // where training's are kept, and looked for; null: nowhere
   uint64_t planner_hash = 0;                    // of all that `planner` plans with
   const StepPlanners* step_planners = nullptr;  // of training's steps; null: `planner` plans them all
+  const session::EarlierAct* earlier = nullptr;  // in front of training's steps; null: none
 };
 
 // One step on the calling thread: session::build_step with a warning on rank 0 where it falls back, and this

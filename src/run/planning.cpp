@@ -7,6 +7,7 @@
 #include "config/config_file.h"
 #include "run/calibration.h"
 #include "run/precision.h"
+#include "session/other_models.h"
 #include "session/run_planning.h"
 #include "session/unequal_devices.h"
 
@@ -59,7 +60,21 @@ cost::CostModel::Options Planning::priced(survive::Control& control) {
   calibration.options.codecs = config::wire_codecs(config_);
   calibration.options.whole_pulls = config_.parallel.strategies.size() != 1;
   calibration_ = cost::to_json(calibration, {}, world_size());
+  // A run that continues takes the room that was written, and the same off again.
+  control.together("opening other models", [&] { leave_room_for_others(memory); });
   return calibration.options;
+}
+
+void Planning::leave_room_for_others(cost::MemoryModel& memory) const {
+  const int64_t others = session::other_bytes(session::other_models(config_), memory, world_size());
+  if (others == 0 || memory.device_bytes == 0) return;
+  if (others >= memory.device_bytes) {
+    const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
+    throw base::InfeasibleError(base::text("reward models, teacher and critic take ", bytes(others),
+                                           " of each of ", world_size(), " ranks, which have ",
+                                           bytes(memory.device_bytes), ": give smaller ones, or more ranks"));
+  }
+  memory.device_bytes -= others;
 }
 
 plan::Planner Planning::planner_of(const config::RunConfig& config, int ranks) const {
@@ -97,7 +112,8 @@ StepInputs Planning::inputs() {
           .link_plans = &link_plans_,
           .plans = options_.worker_context ? options_.worker_context->plans : nullptr,
           .planner_hash = all.hash(),
-          .step_planners = step_planners_.get()};
+          .step_planners = step_planners_.get(),
+          .earlier = earlier_};
 }
 
 }  // namespace sluice::run

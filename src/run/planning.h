@@ -38,6 +38,9 @@ class Planning {
 
   // For who plans steps.
   StepInputs inputs();
+  // From now on training's steps have this act in front of them; it outlives this.
+  void set_earlier(const session::EarlierAct& act) { earlier_ = &act; }
+  const session::EarlierAct* earlier() const { return earlier_; }
   // How so many ranks would train on the sequences, with strategies that the run would find for them; why
   // they could not, where some sequence of the run would be too long for them.
   base::Feasible<graph::StepGraph> step_of_fewer(int ranks,
@@ -46,6 +49,8 @@ class Planning {
  private:
   void keep_proposal(const Resumed& resumed);
   cost::CostModel::Options priced(survive::Control& control);
+  // Takes what ranks own of models beside the trained one off the device.
+  void leave_room_for_others(cost::MemoryModel& memory) const;
   plan::Planner planner_of(const config::RunConfig& config, int ranks) const;
   int world_size() const { return options_.launch.world_size; }
 
@@ -60,6 +65,7 @@ class Planning {
   std::optional<plan::Planner> planner_;
   std::unique_ptr<StepPlanners> step_planners_;
   graph::LinkPlans link_plans_;
+  const session::EarlierAct* earlier_ = nullptr;
 };
 
 }  // namespace sluice::run

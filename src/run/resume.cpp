@@ -28,6 +28,11 @@ Resumed::Resumed(const RunOptions& options, const AgreedConfig& agreed, survive:
   if (!from_snapshot_) find_checkpoint(control);
 }
 
+void Resumed::close_checkpoint() {
+  if (checkpoint_) directory_ = checkpoint_->directory();
+  checkpoint_.reset();
+}
+
 // Whether the ranks hold a snapshot that is whole, and no checkpoint is newer: one may be saved between two
 // snapshots.
 bool Resumed::find_snapshot(survive::Control& control) {

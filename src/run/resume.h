@@ -27,7 +27,9 @@ class Resumed {
   // The options', whose origin then is of those that hold the slices whole.
   const std::optional<survive::WorkerContext>& worker_context() const { return worker_context_; }
   checkpoint::Checkpoint* checkpoint() const { return checkpoint_.get(); }  // null: there is none
-  void close_checkpoint() { checkpoint_.reset(); }  // it keeps the files it read mapped
+  void close_checkpoint();  // it keeps the files it read mapped
+  // Of the checkpoint, once it is closed; none: there is none.
+  const std::optional<storage::Location>& directory() const { return directory_; }
 
   const RunState& state() const { return state_; }  // zero when the run begins
   // Collective: every rank has the companions then, for any may be rank 0 of a later epoch.
@@ -56,6 +58,7 @@ class Resumed {
   std::optional<survive::WorkerContext> worker_context_;
   bool from_snapshot_ = false;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
+  std::optional<storage::Location> directory_;
   RunState state_;
   int ranks_ = 0;
   std::optional<config::RunConfig> config_;

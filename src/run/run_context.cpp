@@ -48,6 +48,17 @@ std::shared_ptr<const layers::Loss> loss_of(const config::RunConfig& config) {
                               .kl = objective.kl});
 }
 
+std::optional<layers::Distillation> distillation_of(const config::TeacherConfig& teacher) {
+  if (teacher.hf.empty()) return std::nullopt;
+  layers::Distillation distillation{.beta = teacher.beta, .temperature = teacher.temperature};
+  switch (teacher.divergence) {
+    case config::Divergence::kForwardKl: distillation.divergence = layers::Divergence::kForwardKl; break;
+    case config::Divergence::kReverseKl: distillation.divergence = layers::Divergence::kReverseKl; break;
+    case config::Divergence::kJsd: distillation.divergence = layers::Divergence::kJsd; break;
+  }
+  return distillation;
+}
+
 }  // namespace
 
 void RunContext::open_engine() {
@@ -63,6 +74,7 @@ void RunContext::open_engine() {
       model::table_positions(table.shape, context, speaks ? context : start_->data().longest_sequence());
   options.device = device_->device();
   options.loss = loss_of(config);
+  options.distillation = distillation_of(config.teacher);
   if (config.head.labelled()) options.number_loss = label_loss(table.shape);
   if (config.head.pairs()) options.number_loss = layers::found_gradient();
   options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;
@@ -71,9 +83,6 @@ void RunContext::open_engine() {
   options.counts_coactivations =
       config.parallel.expert_placement == config::ExpertPlacementPolicy::kByCoactivation;
   options.host_transport = &peers_.transport();
-  runtime::HostExecutor::Options executor;
-  executor.on_failure = [this](std::exception_ptr failure) { peers_.end_process(failure); };
-  executor.watch = &peers_.nodes();
   const auto connecting = activity().shared("making the communicators");
   std::vector<strategy::Strategy> strategies = planning_->planner().options().candidates;
   if (speaks) {
@@ -82,7 +91,7 @@ void RunContext::open_engine() {
                       rollout_strategy_->candidates().end());
   }
   engine_ = std::make_unique<runtime::Engine>(table, strategies, device_->transport(),
-                                              runtime::make_executor(device_->device(), std::move(executor)),
+                                              runtime::make_executor(device_->device(), peers_.executor_options()),
                                               options);
   std::vector<std::vector<std::string>> groups;
   for (const config::GroupConfig& group : config.optimizer.groups) groups.push_back(group.parameters);
@@ -91,7 +100,9 @@ void RunContext::open_engine() {
 
 void RunContext::open_buddies() {
   const std::optional<survive::WorkerContext>& worker_context = start_->resumed().worker_context();
-  if (!worker_context || options_.dry_run) return;
+  // A critic's state is in checkpoints alone.
+  const bool has_critic = config().rl.algorithm == config::RlAlgorithm::kPpo;
+  if (!worker_context || options_.dry_run || has_critic) return;
   start_->resumed().share_companions(control());
   const transport::Launch& launch = options_.launch;
   std::vector<int> ranks(static_cast<size_t>(launch.world_size));

@@ -43,7 +43,7 @@ BackgroundSave::Options options_of(RunContext& run) {
 
 }  // namespace
 
-Saver::Saver(RunContext& run) : run_(run), save_(options_of(run)) {
+Saver::Saver(RunContext& run, Critic* critic) : run_(run), critic_(critic), save_(options_of(run)) {
   const config::CheckpointConfig& configured = run.config().checkpoint;
   if (configured.async && configured.every > 0) snapshot_.make_room(run.engine().store());
 }
@@ -147,10 +147,12 @@ void Saver::begin(const RunState& state, Source source) {
 
 void Saver::save(const RunState& state) {
   if (!run_.config().checkpoint.async) return save_now(state);
+  if (critic_ != nullptr) critic_->save(state.step);
   begin(state, Source::kCopy);
 }
 
 void Saver::save_now(const RunState& state) {
+  if (critic_ != nullptr) critic_->save(state.step);
   finish_first_place();
   begin(state, Source::kSlices);
   finish();

@@ -8,6 +8,7 @@
 
 #include "checkpoint/background_save.h"
 #include "run/checkpoints.h"
+#include "run/critic.h"
 #include "run/run_context.h"
 #include "run/slice_snapshot.h"
 
@@ -16,7 +17,8 @@ namespace sluice::run {
 class Saver {
  public:
   // Collective. `run` is open and outlives the saver.
-  explicit Saver(RunContext& run);
+  // `critic`: what is saved in front of each checkpoint; null: there is none.
+  Saver(RunContext& run, Critic* critic);
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
@@ -57,6 +59,7 @@ class Saver {
   void tell(checkpoint::BackgroundSave::Progress progress, std::exception_ptr own) const;
 
   RunContext& run_;
+  Critic* critic_;
   SliceSnapshot snapshot_;
   ReadProgress copying_;
   bool postponed_ = false;

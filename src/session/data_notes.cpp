@@ -19,6 +19,12 @@ using base::text;
 
 namespace fs = std::filesystem;
 
+std::optional<corpus::TokenizerBytes> tokenizer_in(const fs::path& folder) {
+  const fs::path path = corpus::tokenizer_beside(folder / "corpus");
+  if (path.empty()) return std::nullopt;
+  return corpus::TokenizerBytes{path.string(), base::read_file(path)};
+}
+
 namespace {
 
 // What the lengths.json beside a corpus says; 0: nothing.
@@ -55,12 +61,6 @@ void require_rows(const corpus::Blend& blend, int64_t rows) {
                                   " ids, but the model rows for ", rows, ": ", error.what()));
     }
   }
-}
-
-std::optional<corpus::TokenizerBytes> tokenizer_in(const fs::path& folder) {
-  const fs::path path = corpus::tokenizer_beside(folder / "corpus");
-  if (path.empty()) return std::nullopt;
-  return corpus::TokenizerBytes{path.string(), base::read_file(path)};
 }
 
 // Which corpus is of another tokenizer, and by what that shows; empty: none is.

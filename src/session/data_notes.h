@@ -1,10 +1,13 @@
 // What of a run's documents is left out, and what cannot be used, before the first step.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/run_config.h"
+#include "corpus/token_texts.h"
 #include "session/data.h"
 
 namespace sluice::session {
@@ -20,6 +23,9 @@ void require_rows(const config::RunConfig& config, const Data& data);
 // or than the first training corpus where that has none, unless data.other_tokenizers. Only corpora with
 // their tokenizer beside them are compared.
 void require_tokenizer(const config::RunConfig& config, const Data& data);
+
+// The tokenizer's file in a folder, or beside a corpus there; none: it has none.
+std::optional<corpus::TokenizerBytes> tokenizer_in(const std::filesystem::path& folder);
 
 // A line for each kind of document that training or evaluation passes over or cuts, with the numbers, and for
 // each evaluation that has nothing to look at. Reads masks of validation sets up to the first token that

@@ -110,29 +110,37 @@ base::Feasible<PlannedStep> plan_step(const Planner& planner, int64_t step,
 
 base::Feasible<BuiltStep> try_build_step(const Planner& planner, const model::ParameterTable& table,
                                          int64_t step, const std::vector<strategy::Sequence>& sequences,
-                                         const graph::BuildOptions& options) {
+                                         const graph::BuildOptions& options, const EarlierAct* earlier) {
   graph::StepGraph graph;
+  std::optional<graph::StepGraph> before;
   const auto build = [&](const strategy::StepPlan& plan) -> std::optional<base::Infeasible> {
     auto built = graph::try_build(plan, table, planner.cost(), planner.options().world_size, options);
     if (!built) return built.none();
     graph = std::move(*built);
+    if (earlier == nullptr) return std::nullopt;
+    auto act = try_build_earlier(*earlier, graph, planner.cost());
+    if (!act) return act.none();
+    before = std::move(*act);
     return std::nullopt;
   };
   base::Feasible<PlannedStep> planned = plan_step(planner, step, sequences, build);
   if (!planned) return planned.none();
-  return BuiltStep{std::move(planned->plan), std::move(graph), std::move(planned->fallback)};
+  return BuiltStep{std::move(planned->plan), std::move(graph), std::move(planned->fallback),
+                   std::move(before)};
 }
 
 BuiltStep build_step(const Planner& planner, const model::ParameterTable& table, int64_t step,
-                     const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options) {
-  return try_build_step(planner, table, step, sequences, options).or_throw();
+                     const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options,
+                     const EarlierAct* earlier) {
+  return try_build_step(planner, table, step, sequences, options, earlier).or_throw();
 }
 
 void try_longest(const Planner& planner, const model::ParameterTable& table, const Data& data,
-                 graph::LinkPlans& links) {
+                 graph::LinkPlans& links, const EarlierAct* earlier) {
   const auto build = [&](const std::optional<corpus::Sample>& longest, graph::Purpose purpose) {
     if (!longest) return;
-    build_step(planner, table, 0, sequences_of({*longest}), {.purpose = purpose, .link_plans = &links});
+    build_step(planner, table, 0, sequences_of({*longest}), {.purpose = purpose, .link_plans = &links},
+               purpose == graph::Purpose::kTrain ? earlier : nullptr);
   };
   for (const DataPhase& phase : data.phases) {
     build(longest_training(phase), graph::Purpose::kTrain);

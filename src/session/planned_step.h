@@ -12,6 +12,7 @@
 #include "model/parameters.h"
 #include "plan/planner.h"
 #include "session/data.h"
+#include "session/earlier_act.h"
 
 namespace sluice::session {
 
@@ -37,20 +38,24 @@ struct BuiltStep {
   strategy::StepPlan plan;
   graph::StepGraph graph;
   std::string fallback;  // as PlannedStep's
+  std::optional<graph::StepGraph> earlier = std::nullopt;  // of an act in front of it
 };
 
-// The same with the verified step graph, which a plan must come to for being accepted.
+// The same with the verified step graph, which a plan must come to for being accepted, and that of an act in
+// front of it; null: there is none.
 base::Feasible<BuiltStep> try_build_step(const plan::Planner& planner, const model::ParameterTable& table,
                                          int64_t step, const std::vector<strategy::Sequence>& sequences,
-                                         const graph::BuildOptions& options);
+                                         const graph::BuildOptions& options,
+                                         const EarlierAct* earlier = nullptr);
 
 // The same, where nothing else is left to try: InfeasibleError.
 BuiltStep build_step(const plan::Planner& planner, const model::ParameterTable& table, int64_t step,
-                     const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options);
+                     const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options,
+                     const EarlierAct* earlier = nullptr);
 
 // Builds the steps of the longest sequences that training and evaluation meet, so that what cannot run is
 // known before the run. Throws as build_step.
 void try_longest(const plan::Planner& planner, const model::ParameterTable& table, const Data& data,
-                 graph::LinkPlans& links);
+                 graph::LinkPlans& links, const EarlierAct* earlier = nullptr);
 
 }  // namespace sluice::session

@@ -28,6 +28,7 @@
 #include "train/device_choosing.h"
 #include "train/expert_rebalancer.h"
 #include "train/reporter.h"
+#include "train/step_acts.h"
 #include "train/step_agreement.h"
 #include "train/straggler_monitor.h"
 #include "train/validation.h"
@@ -102,6 +103,7 @@ class Trainer::Impl {
   std::optional<survive::StopSignal> stop_signal_;
   const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
+  std::optional<StepActs> acts_;
   std::unique_ptr<learn::RolloutGenerator> generator_;  // of runs that learn from what they say, or show it
   std::optional<learn::Samples> samples_;
   std::unique_ptr<run::StepSource> steps_;
@@ -135,11 +137,13 @@ bool is_finite(const runtime::StepResult& result) {
 void Trainer::Impl::try_longest() {
   run_.control().together("planning the longest sequence", [&] {
     const run::StepInputs inputs = run_.planning().inputs();
-    session::try_longest(inputs.planner, inputs.table, run_.start().data(), *inputs.link_plans);
+    session::try_longest(inputs.planner, inputs.table, run_.start().data(), *inputs.link_plans,
+                         inputs.earlier);
   });
 }
 
 std::string Trainer::Impl::describe_first_step() {
+  acts_.emplace(run_);
   try_longest();
   session::PhasedSampler batches =
       learns_from_corpora() ? run_.start().sampler() : run_.start().data().sampler();
@@ -154,6 +158,7 @@ std::string Trainer::Impl::describe_first_step() {
 }
 
 void Trainer::Impl::run() {
+  acts_.emplace(run_);
   try_longest();
   if (config().rl.rolls_out() || config().train.sample_every > 0)
     generator_ = std::make_unique<learn::RolloutGenerator>(run_);
@@ -169,7 +174,7 @@ void Trainer::Impl::run() {
   experts_.emplace(run_.planning(), run_.control());
   devices_.emplace(run_.planning(), run_.start().data(), run_.engine(), run_.control());
   validation_.emplace(run_, *stop_signal_, *reporter_, config().rl.rolls_out() ? generator_.get() : nullptr);
-  saver_.emplace(run_);
+  saver_.emplace(run_, acts_->critic());
   run_.engine().store().set_before_update([this](int bucket) {
     saver_->wait_until_copied(bucket);
     if (run_.snapshot_replicas()) run_.snapshot_replicas()->wait();
@@ -189,7 +194,7 @@ void Trainer::Impl::run() {
 }
 
 std::unique_ptr<run::StepSource> Trainer::Impl::step_source() {
-  if (config().rl.rolls_out()) return std::make_unique<learn::Rollouts>(run_, *generator_);
+  if (config().rl.rolls_out()) return std::make_unique<learn::Rollouts>(run_, *generator_, acts_->critic());
   if (config().head.pairs()) return std::make_unique<run::TextGroups>(run_);
   if (!learns_from_corpora()) return std::make_unique<learn::Preferences>(run_);
   return std::make_unique<run::PlanAhead>(run::training_steps(run_.planning().inputs(), run_.start().data(),
@@ -265,8 +270,7 @@ UpcomingStep Trainer::Impl::plan_next() {
 }
 
 runtime::StepResult Trainer::Impl::train(const run::PreparedStep& step) {
-  const auto running = run_.activity().nodes(text("running step ", step.plan.step));
-  return run_.engine().train(step.graph, step.tokens, optimizer(step.plan.step));
+  return acts_->train(step, optimizer(step.plan.step));
 }
 
 runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
@@ -344,6 +348,7 @@ report::StepRecord Trainer::Impl::record_of(const run::PreparedStep& step,
   record.predicted_peak_bytes = step.predicted_peak_bytes;
   record.host_overhead_ns = result.timing.overhead_ns();
   record.restarts = run_.options().membership_number();
+  acts_->describe(record);
   return record;
 }
 

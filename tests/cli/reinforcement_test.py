@@ -246,7 +246,7 @@ class Reinforcement(CommandTest):
                 ({"rl__reward": "[]"}, "rl.reward is empty"),
                 ({"rl__num_generations": 1}, "rl.num_generations is 1"),
                 ({"train__z_loss": 0.1}, "train.z_loss is 0.1"),
-                ({"rl__algorithm": '"ppo"'}, "none, grpo, dapo, dr_grpo, reinforce"),
+                ({"rl__algorithm": '"a2c"'}, "none, grpo, dapo, dr_grpo, reinforce, ppo"),
                 ({"rl__kv_cache_gib": 0.000001}, "rl.kv_cache_gib"),
                 ({"data__context_length": 4}, "no document to sample"),
                 ({"rl__algorithm": '"dpo"'}, "rl.rejected is empty")):

@@ -352,6 +352,13 @@ class TestCase(unittest.TestCase):
     def program():
         return os.path.abspath(SLUICE)
 
+    def sluice(self, *arguments, expect=0):
+        """What another command prints; where it is to fail, what it says."""
+        result = subprocess.run([self.program(), *map(str, arguments)], cwd=self.directory, env=environment(), text=True,
+                                capture_output=True, timeout=RUN_TIMEOUT_S, check=False)
+        self.assertEqual(result.returncode, expect, result.stderr)
+        return result.stdout if expect == 0 else result.stderr
+
     @staticmethod
     def train_command(run, ranks=0, *arguments):
         """`sluice train` with RUN.toml; ranks 0: as one rank of whatever the environment says."""

@@ -5,7 +5,7 @@ import json
 import random
 import subprocess
 
-from harness import (SLUICE, TRANSFORMERS_PYTHON, VOCABULARY, TestCase, environment, losses, main, missing, records,
+from harness import (TRANSFORMERS_PYTHON, VOCABULARY, TestCase, environment, losses, main, missing, records,
                      write_corpus)
 from sft_test import write_tokenizer
 
@@ -114,12 +114,6 @@ def write_labels(prefix, labels):
 
 class Heads(TestCase):
     elastic = False
-
-    def sluice(self, *arguments, expect=0):
-        result = subprocess.run([SLUICE, *map(str, arguments)], cwd=self.directory, env=environment(), text=True,
-                                capture_output=True, timeout=300, check=False)
-        self.assertEqual(result.returncode, expect, result.stderr)
-        return result.stdout if expect == 0 else result.stderr
 
     def write(self, documents, labels, name="labelled"):
         write_corpus(self.directory / name, documents)

@@ -1,0 +1,138 @@
+#include "session/other_models.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_reader.h"
+#include "base/text.h"
+#include "config/learnt_rewards.h"
+#include "corpus/beside.h"
+#include "corpus/token_texts.h"
+#include "model/head_keys.h"
+#include "model/hugging_face.h"
+#include "model/parameters.h"
+#include "model/tuning.h"
+#include "session/data_notes.h"
+
+namespace sluice::session {
+namespace {
+
+using base::InputError;
+using base::text;
+
+OtherModel opened(const std::string& key, const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  if (!std::filesystem::exists(path)) {
+    throw InputError(text("[config] ", key, " names ", folder.string(), ", which has no config.json: give ",
+                          "a model's folder, as `sluice export` writes it"));
+  }
+  return {.key = key,
+          .folder = folder,
+          .shape = model::shape_from_hugging_face(base::read_python_json(path), path.string())};
+}
+
+void require_one_number(const OtherModel& model) {
+  const model::HeadStyle& head = model.shape.head;
+  if (head.kind == model::HeadKind::kSequence && head.numbers == 1) return;
+  const std::string end = head.kind == model::HeadKind::kVocabulary ? "a vocabulary"
+                          : head.kind == model::HeadKind::kRows     ? "embeddings"
+                          : head.kind == model::HeadKind::kTokens
+                              ? text(head.numbers, " numbers of each token")
+                              : text(head.numbers, " labels");
+  throw InputError(text("[config] ", model.key, " names ", model.folder.string(), ", which ends in ", end,
+                        ", but a reward is one number of a text: give a model with one label, as ",
+                        "head.kind = \"reward\" trains it"));
+}
+
+void require_rows(const OtherModel& model, const config::RunConfig& config) {
+  const int64_t own = model.shape.vocab, needed = config.model.shape->vocab;
+  if (own >= needed) return;
+  throw InputError(text("[config] ", model.key, " names ", model.folder.string(), ", which has rows for ", own,
+                        " tokens, but the model that is trained has ", needed,
+                        ": give one of the same tokenizer"));
+}
+
+void refuse_beside_teacher(const config::RunConfig& config) {
+  const auto refuse = [](const std::string& key) {
+    throw InputError(text("[config] teacher.hf and ", key, " both say what is learnt: leave one of them out"));
+  };
+  if (config.rl.algorithm != config::RlAlgorithm::kNone) refuse("rl.algorithm");
+  if (config.head.kind != config::HeadUse::kNone) refuse("head.kind");
+  if (config.train.z_loss > 0) refuse("train.z_loss");
+}
+
+}  // namespace
+
+std::vector<OtherModel> reward_models(const config::RunConfig& config) {
+  std::vector<OtherModel> models;
+  if (!config.rl.rolls_out()) return models;
+  for (const std::string& folder : config::learnt_rewards(config.rl.reward)) {
+    models.push_back(opened("rl.reward", folder));
+    require_one_number(models.back());
+    require_rows(models.back(), config);
+  }
+  return models;
+}
+
+std::vector<OtherModel> teachers(const config::RunConfig& config) {
+  if (config.teacher.hf.empty()) return {};
+  refuse_beside_teacher(config);
+  OtherModel teacher = opened("teacher.hf", config.teacher.hf);
+  if (teacher.shape.head.kind != model::HeadKind::kVocabulary) {
+    throw InputError(text("[config] teacher.hf names ", config.teacher.hf,
+                          ", which ends in no vocabulary: give a language model"));
+  }
+  const int64_t own = teacher.shape.vocab, needed = config.model.shape->vocab;
+  if (own != needed) {
+    throw InputError(text("[config] teacher.hf names ", config.teacher.hf, ", which has rows for ", own,
+                          " tokens, but the model that is trained has ", needed,
+                          ": give a teacher with the same vocabulary"));
+  }
+  return {std::move(teacher)};
+}
+
+std::vector<OtherModel> critics(const config::RunConfig& config) {
+  if (config.rl.algorithm != config::RlAlgorithm::kPpo) return {};
+  const std::string folder = config.rl.critic.empty() ? config.model.hf : config.rl.critic;
+  OtherModel critic = folder.empty() ? OtherModel{"rl.critic", {}, model::untuned(*config.model.shape)}
+                                     : opened("rl.critic", folder);
+  require_rows(critic, config);
+  critic.shape = model::with_head(critic.shape, {model::HeadKind::kTokens, 1, /*bias=*/true}, {});
+  critic.trained = true;
+  return {std::move(critic)};
+}
+
+std::vector<OtherModel> other_models(const config::RunConfig& config) {
+  std::vector<OtherModel> models = reward_models(config);
+  for (auto found : {teachers(config), critics(config)}) std::ranges::move(found, std::back_inserter(models));
+  return models;
+}
+
+void require_tokenizer(const OtherModel& model, const Data& data) {
+  const auto own = model.folder.empty() ? std::nullopt : tokenizer_in(model.folder);
+  if (!own) return;
+  for (const corpus::Blend::Entry& part : data.phases.front().training.parts()) {
+    const auto other = tokenizer_in(corpus::folder_beside(part.corpus->prefix(), part.corpus->options()));
+    if (!other) continue;
+    const std::string found = corpus::difference(*own, *other);
+    if (found.empty()) continue;
+    throw InputError(text("[config] ", model.key, " names ", model.folder.string(),
+                          ", which is of another tokenizer than ", part.corpus->prefix().string(), ": ", found,
+                          "; give a model of the same tokenizer"));
+  }
+}
+
+int64_t other_bytes(const std::vector<OtherModel>& models, const cost::MemoryModel& memory, int world_size) {
+  int64_t bytes = 0;
+  for (const OtherModel& model : models) {
+    const int64_t of_parameter = model.trained ? memory.owner_bytes_per_parameter : memory.element_bytes;
+    for (const model::Bucket& bucket : model::parameter_table(model.shape).buckets)
+      bytes += (bucket.size + world_size - 1) / world_size * of_parameter;
+  }
+  return bytes;
+}
+
+}  // namespace sluice::session

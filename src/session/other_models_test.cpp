@@ -1,0 +1,131 @@
+#include "session/other_models.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "model/parameters.h"
+#include "model/test_shape.h"
+
+namespace sluice::session {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OtherModels : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // A small LLaMA's config.json, with more keys.
+  std::string write(const std::string& name, const std::string& more = "", int64_t vocab = 64) const {
+    fs::create_directories(folder_ / name);
+    std::ofstream(folder_ / name / "config.json")
+        << R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, )"
+        << R"("num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": )" << vocab
+        << R"(, "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "max_position_embeddings": 128)" << more << "}";
+    return (folder_ / name).string();
+  }
+  static std::string labels(int count) {
+    std::string names = "\"0\": \"LABEL_0\"", ids = "\"LABEL_0\": 0";
+    for (int i = 1; i < count; ++i) {
+      names += ", \"" + std::to_string(i) + "\": \"LABEL_" + std::to_string(i) + "\"";
+      ids += ", \"LABEL_" + std::to_string(i) + "\": " + std::to_string(i);
+    }
+    return R"(, "architectures": ["LlamaForSequenceClassification"], "id2label": {)" + names +
+           R"(}, "label2id": {)" + ids + "}";
+  }
+  static config::RunConfig run() {
+    config::RunConfig config;
+    config.model.shape = model::test_shape(2);
+    config.model.shape->vocab = 64;
+    return config;
+  }
+  template <typename Find>
+  static std::string refusal(const Find& find) {
+    try {
+      find();
+    } catch (const base::InputError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const fs::path folder_ = fs::path(testing::TempDir()) / "other_models";
+};
+
+TEST_F(OtherModels, ARunWithoutAnyHasNone) {
+  EXPECT_TRUE(other_models(run()).empty());
+  config::RunConfig config = run();
+  config.rl.algorithm = config::RlAlgorithm::kGrpo;
+  config.rl.reward = {"exact", "regex:model:x"};
+  EXPECT_TRUE(other_models(config).empty());
+}
+
+TEST_F(OtherModels, ARewardModelHasOneLabel) {
+  config::RunConfig config = run();
+  config.rl.algorithm = config::RlAlgorithm::kGrpo;
+  config.rl.reward = {"exact", "model:" + write("one", labels(1))};
+  ASSERT_EQ(reward_models(config).size(), 1);
+  EXPECT_EQ(reward_models(config).front().shape.head.numbers, 1);
+  config.rl.reward = {"model:" + write("two", labels(2))};
+  EXPECT_NE(refusal([&] { reward_models(config); }).find("ends in 2 labels"), std::string::npos);
+  config.rl.reward = {"model:" + write("language")};
+  EXPECT_NE(refusal([&] { reward_models(config); }).find("ends in a vocabulary"), std::string::npos);
+  config.rl.reward = {"model:" + write("small", labels(1), 63)};
+  EXPECT_NE(refusal([&] { reward_models(config); }).find("rows for 63 tokens"), std::string::npos);
+  config.rl.reward = {"model:nowhere"};
+  EXPECT_NE(refusal([&] { reward_models(config); }).find("has no config.json"), std::string::npos);
+}
+
+TEST_F(OtherModels, ATeacherHasTheSameVocabulary) {
+  config::RunConfig config = run();
+  config.teacher.hf = write("teacher");
+  ASSERT_EQ(teachers(config).size(), 1);
+  config.teacher.hf = write("larger", "", 65);
+  EXPECT_NE(refusal([&] { teachers(config); }).find("rows for 65 tokens"), std::string::npos);
+  config.teacher.hf = write("classes", labels(3));
+  EXPECT_NE(refusal([&] { teachers(config); }).find("ends in no vocabulary"), std::string::npos);
+}
+
+TEST_F(OtherModels, WhatElseIsLearntIsRefusedBesideATeacher) {
+  config::RunConfig config = run();
+  config.teacher.hf = write("teacher");
+  config.train.z_loss = 1e-4;
+  EXPECT_NE(refusal([&] { teachers(config); }).find("train.z_loss"), std::string::npos);
+  config.train.z_loss = 0;
+  config.rl.algorithm = config::RlAlgorithm::kGrpo;
+  EXPECT_NE(refusal([&] { teachers(config); }).find("rl.algorithm"), std::string::npos);
+  config.rl.algorithm = config::RlAlgorithm::kNone;
+  config.head.kind = config::HeadUse::kValue;
+  EXPECT_NE(refusal([&] { teachers(config); }).find("head.kind"), std::string::npos);
+}
+
+TEST_F(OtherModels, ACriticHasAValueOfEachToken) {
+  config::RunConfig config = run();
+  EXPECT_TRUE(critics(config).empty());
+  config.rl.algorithm = config::RlAlgorithm::kPpo;
+  config.rl.critic = write("reward", labels(1));
+  const OtherModel critic = critics(config).front();
+  EXPECT_TRUE(critic.trained);
+  EXPECT_EQ(critic.shape.head.kind, model::HeadKind::kTokens);
+  EXPECT_EQ(critic.shape.head.numbers, 1);
+}
+
+TEST_F(OtherModels, RanksOwnEvenSlices) {
+  config::RunConfig config = run();
+  config.teacher.hf = write("teacher");
+  const int64_t parameters = model::parameter_table(teachers(config).front().shape).size();
+  const cost::MemoryModel memory{.element_bytes = 2, .owner_bytes_per_parameter = 16};
+  EXPECT_EQ(other_bytes(other_models(config), memory, 1), 2 * parameters);
+  EXPECT_LE(other_bytes(other_models(config), memory, 3), 2 * (parameters / 3 + 20));
+  OtherModel trained = teachers(config).front();
+  trained.trained = true;
+  EXPECT_EQ(other_bytes({trained}, memory, 1), 16 * parameters);
+}
+
+}  // namespace
+}  // namespace sluice::session

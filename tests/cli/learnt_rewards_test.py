@@ -1,0 +1,161 @@
+"""Rewards that a model gives, and PPO with a critic: the same numbers under every layout, resumed, and wrong models named."""
+
+import json
+import subprocess
+import sys
+import unittest
+
+from reinforcement_test import CONFIG, ROOT, TESTS, Reinforcement
+
+sys.path.insert(0, str(TESTS / "integration"))
+
+from commands import CommandTest  # noqa: E402
+from harness import write_corpus  # noqa: E402
+
+# As reinforcement_test's, but with no functions of texts: pairs of layouts of updates and rollouts.
+LAYOUTS = {
+    "tensor": (2, '["1x<2,1,1>"]', ""),
+    "stages": (2, '["1x<1,2,1>"]', "<2,1,1>"),
+    "shared": (4, '["1x<1,1,4,4>", "1x<2,1,1> + 2x<1,1,1>"]', "<2,2,1>"),
+}
+SHAPE = ["layers = 2", "hidden = 32", "heads = 4", "kv_heads = 2", "ffn_hidden = 48", "vocab = 14"]
+
+
+class LearntRewards(CommandTest):
+    FIGURES = ("loss", "reward", "learnt_reward", "grad_norm", "entropy", "reference_kl", "validation_loss", "response_tokens",
+               "value_loss", "critic_grad_norm", "value_clip_fraction")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        subprocess.run(["python3", ROOT / "examples/rl/sorting.py", cls.folder, "3"], check=True)
+        for name in ("problems", "held_out"):
+            lines = (cls.folder / f"{name}.jsonl").read_text().splitlines(keepends=True)
+            (cls.folder / f"{name}.jsonl").write_text("".join(lines[:40]))
+            cls.done("corpus", "build", cls.folder / f"{name}.jsonl", "--chat", "--tokenizer",
+                     cls.folder / "tokenizer.json", "--out", cls.folder / name)
+        cls.write_pairs()
+        cls.make_model("scorer", "reward", rejected=f'["{cls.folder}/pairs/rejected/corpus"]', pairs_per_step=8)
+        text = CONFIG.format(folder=cls.folder)
+        reward = text[text.index("reward = ["):].splitlines()[0]
+        (cls.folder / "run.toml").write_text(text.replace(reward, f'reward = ["model:{cls.folder}/scorer"]'))
+        cls.expected = cls.train("one", 1)
+
+    @classmethod
+    def write_pairs(cls):
+        pairs = []
+        for line in (cls.folder / "problems.jsonl").read_text().splitlines():
+            question, answer = (message["content"] for message in json.loads(line)["messages"])
+            pairs.append({"prompt": question, "chosen": answer, "rejected": " ".join(reversed(answer.split())) + " ;"})
+        (cls.folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+        cls.done("corpus", "build", cls.folder / "pairs.jsonl", "--pairs", "--tokenizer", cls.folder / "tokenizer.json",
+                 "--out", cls.folder / "pairs")
+
+    @classmethod
+    def make_model(cls, name, kind, corpus="pairs/chosen", vocab=14, **head):
+        """A folder of a model with such a head, trained for a few steps; kind none: with a vocabulary."""
+        shape = [line if not line.startswith("vocab") else f"vocab = {vocab}" for line in SHAPE]
+        lines = ["[model]", *shape, "[data]", f'train = [["{cls.folder}/{corpus}/corpus", 1.0]]', "context_length = 64",
+                 "[train]", "steps = 4", "threads = 1", "[head]", f'kind = "{kind}"', *(f"{key} = {value}" for key, value in head.items()),
+                 "[optimizer]", "lr = 1e-2", "warmup_steps = 1", "[parallel]", 'strategies = ["<1,1,1>"]',
+                 'calibration = "analytic"', "[memory]", "device_gib = 1.0", "margin_gib = 0.1", "[log]",
+                 f'dir = "{cls.folder}/{name}_run"', "tensorboard = false"]
+        (cls.folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
+        cls.done("train", "--config", cls.folder / f"{name}.toml", "--nproc", 1)
+        cls.done("export", cls.folder / f"{name}_run", "--out", cls.folder / name, "--dtype", "float32")
+
+    # As reinforcement_test's.
+    arguments = classmethod(Reinforcement.arguments.__func__)
+    lines = classmethod(Reinforcement.lines.__func__)
+    train = classmethod(Reinforcement.train.__func__)
+    ended = staticmethod(Reinforcement.ended)
+    refused = Reinforcement.refused
+
+    def assert_same(self, lines, expected, tolerance=1e-11):
+        self.assertEqual(len(lines), len(expected))
+        for own, other in zip(lines, expected, strict=True):
+            for key in self.FIGURES:
+                self.assertEqual(key in own, key in other, key)
+                if key in own:
+                    self.assertLess(abs(own[key] - other[key]), tolerance * max(1, abs(other[key])), (key, own["step"]))
+
+    def test_every_layout_learns_the_same_of_a_model(self):
+        self.assertEqual(self.expected[0]["reward"], self.expected[0]["learnt_reward"])
+        self.assertNotIn("accuracy", self.expected[0])
+        for name, (ranks, strategies, rollouts) in LAYOUTS.items():
+            with self.subTest(name):
+                self.assert_same(self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"',
+                                            rl__rollout_strategy=f'"{rollouts}"'), self.expected)
+
+    def test_scores_are_those_of_an_evaluation(self):
+        self.train("scored", 2, train__steps=1, checkpoint__every=1, rl__overlong_buffer=0)
+        rollout = json.loads((self.folder / "scored/checkpoints/step-1/manifest.json").read_text())["rollout"]
+        episodes = [episode for batch in rollout["batches"] for episode in batch]
+        self.assertGreater(len(episodes), 3)
+        write_corpus(self.folder / "said", [episode["tokens"] for episode in episodes])
+        self.done("eval", "--model", self.folder / "scorer", "--corpus", self.folder / "said", "--scores",
+                  self.folder / "scores.jsonl", "--dtype", "float64", "--context", 64)
+        scores = [json.loads(line)["numbers"][0] for line in (self.folder / "scores.jsonl").read_text().splitlines()]
+        self.assertEqual(len(scores), len(episodes))
+        for score, episode in zip(scores, episodes, strict=True):
+            self.assertLess(abs(score - episode["reward"]), 1e-11 * max(1, abs(score)))
+
+    def test_models_and_functions_are_summed(self):
+        lines = self.train("both", 2, rl__reward=f'["exact", "model:{self.folder}/scorer", "model:{self.folder}/scorer"]')
+        for line in lines:
+            if "learnt_reward" in line:
+                self.assertIn("accuracy", line)
+                self.assertGreaterEqual(line["reward"], line["learnt_reward"] - 1e-12)
+
+    def test_resumed_within_a_rollout(self):
+        self.train("half", 2, train__steps=3, checkpoint__every=3)
+        self.assert_same(self.train("half", 3, "--resume", "auto", checkpoint__every=3), self.expected)
+
+    # PPO.
+
+    PPO = {"rl__algorithm": '"ppo"', "rl__num_generations": 2, "rl__kl": 0.05, "rl__critic_lr": 3e-3}
+
+    def test_ppo_learns_the_same_under_every_layout_and_resumed(self):
+        expected = self.train("ppo", 1, **self.PPO)
+        first = next(line for line in expected if "value_loss" in line)
+        self.assertGreater(first["critic_grad_norm"], 0)
+        for name, (ranks, strategies, rollouts) in LAYOUTS.items():
+            with self.subTest(name):
+                self.assert_same(self.train(f"ppo_{name}", ranks, parallel__strategies=strategies, parallel__select='"cycle"',
+                                            rl__rollout_strategy=f'"{rollouts}"', **self.PPO), expected)
+        with self.subTest("resumed"):
+            self.train("ppo_half", 2, train__steps=3, checkpoint__every=3, **self.PPO)
+            self.assert_same(self.train("ppo_half", 3, "--resume", "auto", checkpoint__every=3, **self.PPO), expected)
+
+    def test_a_critic_may_begin_as_a_reward_model(self):
+        lines = self.train("begun", 1, rl__critic=f'"{self.folder}/scorer"', **self.PPO)
+        self.assertNotEqual(lines[0]["value_loss"], self.train("ppo_again", 1, **self.PPO)[0]["value_loss"])
+
+    def test_wrong_models_are_named(self):
+        self.make_model("plain", "none", "problems")
+        (self.folder / "two/corpus").parent.mkdir(exist_ok=True)
+        documents = [[1, 2, 3, 4], [5, 6, 7]] * 8
+        write_corpus(self.folder / "two/corpus", documents)
+        (self.folder / "two/corpus.labels").write_text('"a"\n"b"\n' * 8)
+        self.make_model("two_labels", "classify", "two", labels='["a", "b"]')
+        other = json.loads((self.folder / "scorer/tokenizer.json").read_text())
+        words = other["model"]["vocab"]
+        words["0"], words["1"] = words["1"], words["0"]
+        subprocess.run(["cp", "-r", self.folder / "scorer", self.folder / "elsewhere"], check=True)
+        (self.folder / "elsewhere/tokenizer.json").write_text(json.dumps(other))
+        for model, told in (("nowhere", "has no config.json"), ("plain", "which ends in a vocabulary"),
+                            ("two_labels", "which ends in 2 labels, but a reward is one number of a text"),
+                            ("elsewhere", "is of another tokenizer than")):
+            with self.subTest(model):
+                self.assertIn(told, self.refused(rl__reward=f'["model:{self.folder}/{model}"]'))
+        self.assertIn("no strategy of the run holds", self.refused(memory__device_gib=0.0012, memory__margin_gib=0.0))
+
+    def test_a_checkpoint_without_a_critic_is_named(self):
+        self.train("plain_rl", 1, train__steps=3, checkpoint__every=3)
+        status, errors = self.ended([*self.arguments("plain_rl", 1, **self.PPO), "--resume", "auto"])
+        self.assertNotEqual(status, 0)
+        self.assertIn("has no critic at", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

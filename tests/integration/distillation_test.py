@@ -1,0 +1,147 @@
+"""A student of a frozen teacher, as its user meets it: the divergences of the paper on transformers' models, the same numbers
+under every strategy, resumed, and wrong teachers named."""
+
+import json
+import subprocess
+
+from harness import TRANSFORMERS_PYTHON, TestCase, environment, losses, main, missing, records, write_corpus
+from heads_test import labelled_documents, write_labels
+
+STRATEGIES = ["<2,1,1> + 2x<1,1,1>", "<1,2,2>", "<1,1,4,4>", "<2,2,1>"]
+DIVERGENCES = {"forward_kl": {}, "reverse_kl": {}, "jsd": {"teacher__beta": 0.3, "teacher__temperature": 2.0}}
+# Prints loss and gradient norm of generalised JSD as GKD's equation 1 has it; its ends are forward and reverse KL. The mean is
+# over tokens, as in TRL's GKDTrainer.generalized_jsd_loss.
+BESIDE = """
+import json, sys
+import torch
+from torch.nn.functional import log_softmax
+from transformers import AutoModelForCausalLM
+student, teacher = (AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval() for folder in sys.argv[1:3])
+documents, divergence, beta, temperature = json.loads(sys.argv[3]), sys.argv[4], float(sys.argv[5]), float(sys.argv[6])
+total, count = 0, 0
+def kl(of, other):
+    return (of.exp() * (of - other)).sum()
+for ids in documents:
+    row = torch.tensor([ids])
+    q = log_softmax(student(row).logits[0, :-1].double() / temperature, -1)
+    with torch.no_grad():
+        p = log_softmax(teacher(row).logits[0, :-1].double() / temperature, -1)
+    if divergence == "forward_kl":
+        total = total + kl(p, q)
+    elif divergence == "reverse_kl":
+        total = total + kl(q, p)
+    else:
+        m = torch.log(beta * p.exp() + (1 - beta) * q.exp())
+        total = total + beta * kl(p, m) + (1 - beta) * kl(q, m)
+    count += len(ids) - 1
+loss = total / count
+loss.backward()
+norm = torch.sqrt(sum((p.grad ** 2).sum() for p in student.parameters() if p.grad is not None))
+print(json.dumps({"loss": loss.item(), "norm": norm.item()}))
+"""
+
+
+class Distillation(TestCase):
+    elastic = False
+
+    def teach(self, name="teacher", **changes):
+        """A folder of a model that has learnt the corpus, larger than the student."""
+        run = self.config(f"{name}_run", **{"model__hidden": 48, "model__layers": 5, "model__ffn_hidden": 80, "train__steps": 10,
+                                            "parallel__strategies": ["<1,1,1>"], "checkpoint__every": 10, **changes})
+        self.train(f"{name}_run", 1)
+        self.sluice("export", run, "--out", name, "--dtype", "float32")
+        return name
+
+    def student(self, name, **changes):
+        return self.config(name, **{"teacher__hf": "teacher", "train__dtype": "float64", "train__steps": 6, **changes})
+
+    def test_divergences_are_those_of_the_paper(self):
+        if missing(TRANSFORMERS_PYTHON):
+            self.skipTest("transformers is not set up: make parity")
+        self.teach()
+        documents, _ = labelled_documents(20)
+        write_corpus(self.directory / "labelled", documents)
+        for divergence, options in DIVERGENCES.items():
+            with self.subTest(divergence):
+                name = f"first_{divergence}"
+                run = self.student(name, data__train=[["labelled", 1.0]], data__tokens_per_step=sum(map(len, documents)),
+                                   train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0, checkpoint__every=1,
+                                   parallel__strategies=["<1,1,1>"], teacher__divergence=divergence, **options)
+                self.train(name, 1)
+                self.sluice("export", run, "--out", f"{name}_folder", "--dtype", "float32")
+                beta, temperature = options.get("teacher__beta", 0.5), options.get("teacher__temperature", 1.0)
+                result = subprocess.run(
+                    [TRANSFORMERS_PYTHON, "-c", BESIDE, f"{name}_folder", "teacher", json.dumps(documents), divergence, str(beta),
+                     str(temperature)], cwd=self.directory, env=environment(HF_HUB_OFFLINE="1"), text=True, capture_output=True,
+                    timeout=300, check=False)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                found, line = json.loads(result.stdout), records(run)[0]
+                self.assertAlmostEqual(line["loss"], found["loss"], delta=1e-6)
+                self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=1e-5 * found["norm"])
+
+    def test_strategies_distil_alike_and_the_student_comes_nearer(self):
+        self.teach()
+        for divergence, options in DIVERGENCES.items():
+            with self.subTest(divergence):
+                common = {"teacher__divergence": divergence, **options}
+                one = self.student(f"one_{divergence}", parallel__strategies=["<1,1,1>"], **common)
+                self.train(f"one_{divergence}", 1)
+                four = self.student(f"four_{divergence}", parallel__strategies=STRATEGIES, **common)
+                self.train(f"four_{divergence}", 4)
+                expected, found = losses(one), losses(four)
+                for step, (loss, norm) in expected.items():
+                    self.assertAlmostEqual(found[step][0], loss, delta=1e-11, msg=f"step {step}")
+                    self.assertAlmostEqual(found[step][1], norm, delta=1e-9, msg=f"step {step}")
+                self.assertLess(expected[5][0], expected[0][0])
+                self.assertIn("teacher_ms", records(four)[0])
+
+    def test_a_resumed_run_goes_on_as_if_nothing_had_been(self):
+        self.teach()
+        common = {"optimizer__decay": "constant", "checkpoint__every": 3}
+        self.student("whole", parallel__strategies=["<1,1,1>"], **common)
+        self.train("whole", 1)
+        self.student("part", parallel__strategies=["2x<1,1,1>"], train__steps=3, **common)
+        self.train("part", 2)
+        self.student("part", parallel__strategies=["<1,2,2>"], **common)
+        self.train("part", 4, "--resume", "auto")
+        expected, found = losses(self.directory / "whole"), losses(self.directory / "part")
+        for step, (loss, _) in expected.items():
+            self.assertAlmostEqual(found[step][0], loss, delta=1e-11, msg=f"step {step}")
+
+    def test_narrow_types_and_adapters_train(self):
+        self.teach()
+        run = self.student("narrow", train__dtype="bfloat16", parallel__strategies=["<2,1,1>"])
+        self.train("narrow", 2)
+        self.assertLess(losses(run)[5][0], losses(run)[0][0])
+        adapted = self.student("adapted", parallel__strategies=["<1,1,2,2>"], lora__rank=4)
+        self.train("adapted", 2)
+        self.assertLess(losses(adapted)[5][0], losses(adapted)[0][0])
+
+    def test_wrong_teachers_are_named(self):
+        def refused(expect=2, **changes):
+            self.student("refused", parallel__strategies=["<1,1,1>"], **changes)
+            return self.train("refused", 1, expect=expect).stderr
+
+        self.assertIn("has no config.json", refused(teacher__hf="nowhere"))
+        self.teach("other", model__vocab=80)
+        self.assertIn("rows for 80 tokens, but the model that is trained has 64", refused(teacher__hf="other"))
+        documents, labels = labelled_documents()
+        write_corpus(self.directory / "labelled", documents)
+        write_labels(self.directory / "labelled", labels)
+        self.config("classes", head__kind="classify", head__labels=["a", "b", "c"], train__steps=1, checkpoint__every=1,
+                    data__train=[["labelled", 1.0]], parallel__strategies=["<1,1,1>"])
+        self.train("classes", 1)
+        self.sluice("export", "classes", "--out", "classifier", "--dtype", "float32")
+        self.assertIn("ends in no vocabulary", refused(teacher__hf="classifier"))
+        self.teach()
+        self.assertIn("train.z_loss both say", refused(train__z_loss=1e-4))
+        self.assertIn("head.kind both say", refused(head__kind="classify", head__labels=["a", "b", "c"],
+                                                    data__train=[["labelled", 1.0]]))
+        self.assertIn("teacher.hf names teacher", refused(expect=3, memory__device_gib=0.002, memory__margin_gib=0.0))
+        self.teach("shallow", model__layers=2)
+        self.student("cut", parallel__strategies=["<1,4,1>"], teacher__hf="shallow")
+        self.assertIn("which no strategy of the run can cut", self.train("cut", 4, expect=2).stderr)
+
+
+if __name__ == "__main__":
+    main()
