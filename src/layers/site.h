@@ -18,7 +18,10 @@ struct Site {
   const FlatShards& gradients;
 
   // Its operation's number among the blocks, -1 of the model's ends.
-  int64_t layer() const { return table.first_of(position).layer; }
+  int64_t layer() const {
+    const base::Interval blocks = table.program.blocks_in({position, position + 1});
+    return blocks.empty() ? -1 : position - table.program.blocks().begin;
+  }
   OperationShards own_weights() const { return shards(weights, OperationShards::Of::kWeights); }
   OperationShards own_gradients() const { return shards(gradients, OperationShards::Of::kGradients); }
   OperationShards shards(const FlatShards& flats, OperationShards::Of of) const {
