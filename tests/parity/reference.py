@@ -103,6 +103,8 @@ def random_model(config, seed, scale=2.0):
                 parameter.add_(0.1 * torch.randn_like(parameter))
                 if name.endswith("router.scale"):  # which is divided by a root of the width
                     parameter.mul_(8)
+                if config.model_type.startswith("gemma4") and name.endswith("q_norm.weight"):  # whose scores have no other factor
+                    parameter.mul_(0.25)
             else:
                 parameter.mul_(scale)
         for name, buffer in model.named_buffers():
