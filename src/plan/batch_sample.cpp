@@ -94,14 +94,23 @@ std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> le
   return batches;
 }
 
-std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int64_t>>& batches,
-                                              int64_t most_tokens) {
+std::vector<size_t> spread_within(const std::vector<std::vector<int64_t>>& batches, int64_t most_tokens,
+                                  size_t most) {
   int64_t tokens = 0;
   for (const std::vector<int64_t>& lengths : batches)
     tokens = std::accumulate(lengths.begin(), lengths.end(), tokens);
   const size_t stride = std::min(static_cast<size_t>(tokens / most_tokens) + 1, batches.size());
+  std::vector<size_t> few;
+  for (size_t b = stride / 2; b < batches.size(); b += stride) few.push_back(b);
+  std::vector<size_t> places;
+  for (const size_t place : spread(few.size(), most)) places.push_back(few[place]);
+  return places;
+}
+
+std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int64_t>>& batches,
+                                              int64_t most_tokens) {
   std::vector<std::vector<int64_t>> few;
-  for (size_t b = stride / 2; b < batches.size(); b += stride) few.push_back(batches[b]);
+  for (const size_t batch : spread_within(batches, most_tokens, batches.size())) few.push_back(batches[batch]);
   return few;
 }
 

@@ -30,6 +30,9 @@ std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> le
 constexpr int64_t kMostSampleTokens = 20'000'000;  // that proposals are judged by
 std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int64_t>>& batches,
                                               int64_t most_tokens);
+// The places of these, and no more than `most`.
+std::vector<size_t> spread_within(const std::vector<std::vector<int64_t>>& batches, int64_t most_tokens,
+                                  size_t most);
 
 // Evenly spread places of [0, size), ascending: `most`, or all of them.
 std::vector<size_t> spread(size_t size, size_t most);

@@ -91,5 +91,16 @@ TEST(BatchSample, SumsOfSquaresAreThoseOfAllBatches) {
   EXPECT_NEAR(sampled / all, 1.0, 0.01);
 }
 
+TEST(BatchSample, LargeBatchesAreComparedOnFewOfThem) {
+  const std::vector<std::vector<int64_t>> batches(48, {700, 300});
+  EXPECT_EQ(spread_within(batches, 1'000'000, 8), spread(48, 8)) << "all fit: evenly spread";
+  EXPECT_EQ(spread_within(batches, 5'000, 8).size(), 5U);
+  EXPECT_EQ(spread_within(batches, 5'000, 3).size(), 3U);
+  EXPECT_EQ(spread_within(batches, 1, 8), std::vector<size_t>{24}) << "one at least";
+  const std::vector<std::vector<int64_t>> few = few_batches(batches, 5'000);
+  EXPECT_EQ(few.size(), spread_within(batches, 5'000, batches.size()).size());
+  EXPECT_TRUE(spread_within({}, 5'000, 8).empty());
+}
+
 }  // namespace
 }  // namespace sluice::plan

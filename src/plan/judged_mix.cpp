@@ -111,6 +111,15 @@ void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& ot
   for (const size_t place : spread(batches.size(), kProbes)) plan(batches[place], best_ns[batches[place]]);
 }
 
+void JudgedMix::probe_held(const std::vector<int64_t>& hopeless_ns) {
+  std::vector<size_t> held;
+  for (size_t b = 0; b < planned_.size(); ++b) {
+    if (!planned_[b] && holds(b)) held.push_back(b);
+  }
+  for (const size_t place : spread(held.size(), kProbes)) plan(held[place], hopeless_ns[held[place]]);
+  probed_ = part_.known() || held.empty();
+}
+
 void JudgedMix::plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others,
                               int64_t limit_ns) {
   probed_ = true;

@@ -65,10 +65,15 @@ class JudgedMix {
   // Plans a few of the batches on which this mix seems to take less than `best_ns`, but none on which it is
   // proved to take no less.
   void probe(const std::vector<int64_t>& best_ns, const PlannedPart& others);
+  // Plans a few of those that it holds whatever estimates say, but none on which it is proved to take so long.
+  // Probed then, unless all of them are.
+  void probe_held(const std::vector<int64_t>& hopeless_ns);
   // Plans those on which it may take less, as far as estimates were wrong about any, one after the other,
   // until total_with, corrected by these plans, is no longer below `limit_ns`.
   void plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others, int64_t limit_ns);
   bool probed() const { return probed_; }
+  // FluidTimes::kNever where the batch was not planned.
+  int64_t planned_ns(size_t batch) const { return planned_[batch] ? least_ns_[batch] : FluidTimes::kNever; }
   const PlannedPart& planned_part() const { return part_; }
 
  private:

@@ -24,6 +24,7 @@ constexpr size_t kBreadth = 8;
 constexpr size_t kProbed = 6;     // for each place, until one of them is best
 constexpr int kFewest = 5;        // that are enough for batches other than those of the sample
 constexpr int kMostRanks = 1024;  // of a part
+constexpr int64_t kHopelessPart = 2;  // a batch's best plan and so much of it: no strategy that takes longer
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
   return std::accumulate(times_ns.begin(), times_ns.end(), int64_t{0});
@@ -138,6 +139,7 @@ class Portfolio {
     return judged_[judged].total_with(best_ns, least_);
   }
 
+  std::vector<int64_t> hopeless_ns() const;
   void judge(Mix mix);
   void judge_uniform();
   void judge_all_shared();
@@ -165,11 +167,23 @@ class Portfolio {
   std::vector<size_t> members_;  // of judged_; the first holds the context
 };
 
+// By batch, so much longer than its best plan that no strategy which takes it is worth a plan.
+std::vector<int64_t> Portfolio::hopeless_ns() const {
+  std::vector<int64_t> limits_ns(inputs_.batches.size(), kNever);
+  for (const JudgedMix& judged : judged_) {
+    for (size_t b = 0; b < limits_ns.size(); ++b) limits_ns[b] = std::min(limits_ns[b], judged.planned_ns(b));
+  }
+  for (int64_t& limit_ns : limits_ns) {
+    if (limit_ns != kNever) limit_ns += limit_ns / kHopelessPart;
+  }
+  return limits_ns;
+}
+
 void Portfolio::judge(Mix mix) {
-  const std::vector<int64_t> unlimited_ns(inputs_.batches.size(), kNever);
   if (std::ranges::find(judged_, mix, &JudgedMix::mix) != judged_.end()) return;
+  const std::vector<int64_t> limits_ns = hopeless_ns();
   judged_.emplace_back(std::move(mix), inputs_);
-  judged_.back().probe(unlimited_ns, least_);
+  judged_.back().probe_held(limits_ns);
   update_least();
 }
 

@@ -157,7 +157,7 @@ std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask
   constexpr size_t kMost = 8;
   const ClockedStepOverhead beside(planner.cost());
   int64_t sum_ns = 0;
-  for (const size_t batch : plan::spread(task.sample_batches.size(), kMost)) {
+  for (const size_t batch : plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kMost)) {
     const base::Feasible<strategy::StepPlan> plan =
         planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
     if (!plan) return std::nullopt;

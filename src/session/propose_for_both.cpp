@@ -14,7 +14,7 @@ namespace {
 
 using plan::Proposal;
 
-constexpr size_t kBatches = 8;  // of the sample, evenly spread, on which the assumptions are compared
+constexpr size_t kComparedBatches = 8;  // of the sample, evenly spread, on which the assumptions are compared
 
 bool gathers(const Proposal& proposal, const PlanningTask& task) {
   return cost::gathers_between_nodes(proposal.strategy, task.cost.options().topology);
@@ -33,7 +33,7 @@ int64_t mean_step_ns(const strategy::Strategy& strategy, PlanningTask task) {
   const plan::Planner planner = make_planner(task);
   const ClockedStepOverhead beside(planner.cost());
   int64_t sum_ns = 0, held = 0;
-  for (const size_t batch : plan::spread(task.sample_batches.size(), kBatches)) {
+  for (const size_t batch : plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kComparedBatches)) {
     const auto plan = planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
     if (!plan) continue;
     sum_ns += plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), task.world_size);
@@ -60,6 +60,12 @@ const Proposal& best_of(const std::vector<Proposal>& proposals, int64_t context_
   return *std::ranges::min_element(proposals, {}, key);
 }
 
+// The one strategy that is best alone.
+Proposal best_single(PlanningTask task) {
+  task.choices.max_strategies = 1;
+  return best_of(propose(task), task.context_length);
+}
+
 // Makes room for one more, where those that there are leave any.
 void make_room(int most, int64_t context_length, std::vector<Proposal>& proposals) {
   if (std::ssize(proposals) < most) return;
@@ -82,7 +88,7 @@ std::vector<Proposal> propose_for_both(const PlanningTask& task) {
     const PlanningTask measured = under_measured_passes(task);
     for (Proposal& proposal : proposals)
       proposal.mean_measured_ns = other_mean_ns(proposal, proposal.mean_estimated_ns, task, measured);
-    Proposal best = best_of(propose(measured), task.context_length);
+    Proposal best = best_single(measured);
     const bool known = std::ranges::find(proposals, best.strategy, &Proposal::strategy) != proposals.end();
     if (!known) make_room(task.choices.max_strategies, task.context_length, proposals);
     if (!known && std::ssize(proposals) < task.choices.max_strategies) {
