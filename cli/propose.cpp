@@ -11,6 +11,7 @@
 #include "cli/planning.h"
 #include "config/run_config.h"
 #include "report/strategies_table.h"
+#include "session/codec_choice.h"
 #include "session/propose_for_both.h"
 #include "session/strategy_file.h"
 
@@ -42,8 +43,10 @@ void run(const ProposeArguments& arguments) {
   made_from["max"] = arguments.most;
   made_from["max_cp"] = arguments.max_cp;
   made_from["fsdp"] = arguments.share;
-  const base::Json file = session::strategies_to_json(session::propose_for_both(task), task.sample_batches,
-                                                      task.cost, inputs.cluster, std::move(made_from));
+  const std::vector<plan::Proposal> proposals = session::propose_for_both(task);
+  base::Json file = session::strategies_to_json(proposals, task.sample_batches, task.cost, inputs.cluster,
+                                                std::move(made_from));
+  if (const auto codecs = session::choose_codecs(task, proposals)) file["codecs"] = session::to_json(*codecs);
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {
     std::cout << base::json_text(file) << "\n";

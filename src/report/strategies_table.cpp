@@ -58,6 +58,15 @@ std::string inputs_text(const Json& inputs, const std::string& name) {
               "; calibration ", base::require<std::string>(calibration, "name", name), "\n");
 }
 
+std::string codecs_text(const Json& codecs, const std::string& name) {
+  const auto settings = base::require<std::vector<std::string>>(codecs, "settings", name);
+  const auto ns = base::require<int64_t>(codecs, "mean_step_ns", name);
+  const auto wide_ns = base::require<int64_t>(codecs, "wide_mean_step_ns", name);
+  return text("fewer bits between ranks pay: with ", base::join(settings, " and "), " a mean step of ",
+              strategy::readable_text(base::require<std::string>(codecs, "strategy", name)), " takes ",
+              base::human_duration(ns), " instead of ", base::human_duration(wide_ns), "\n");
+}
+
 }  // namespace
 
 std::string strategies_table(const Json& file, const std::string& name) {
@@ -83,7 +92,8 @@ std::string strategies_table(const Json& file, const std::string& name) {
   return text(out, base::table_text(rows, alignment),
               differ ? "mean step: gathers between nodes hide as the clock says; as measured: each pass that "
                        "has some takes what FlexSP measured\n"
-                     : "");
+                     : "",
+              file.contains("codecs") ? codecs_text(base::require<Json>(file, "codecs", name), name) : "");
 }
 
 }  // namespace sluice::report
