@@ -14,13 +14,13 @@ namespace {
 
 using Sign = Moment::Sign;
 
-constexpr int64_t kNumbers = 1000;  // seven groups and a part of one
+constexpr int64_t kMoments = 1000;  // seven groups and a part of one
 
 // Of magnitudes from 1 down to 2^-octaves of it, times `largest`.
 at::Tensor spread(Sign sign, double octaves, double largest, at::ScalarType type = at::kFloat) {
   at::manual_seed(3);
-  const at::Tensor magnitude = at::rand({kNumbers}, type).mul_(-octaves).exp2_().mul_(largest);
-  return sign == Sign::kAny ? magnitude * (2 * at::randint(0, 2, {kNumbers}).to(type) - 1) : magnitude;
+  const at::Tensor magnitude = at::rand({kMoments}, type).mul_(-octaves).exp2_().mul_(largest);
+  return sign == Sign::kAny ? magnitude * (2 * at::randint(0, 2, {kMoments}).to(type) - 1) : magnitude;
 }
 
 Moment coded(Sign sign, const at::Tensor& numbers, Seed seed = {}, int64_t place = 0) {
@@ -34,9 +34,9 @@ double worst_relative(const at::Tensor& read, const at::Tensor& written) {
 }
 
 TEST(Moment, WideOnesAreTheNumbersThemselves) {
-  Moment moment(kNumbers, base::MomentFormat::kWide, Sign::kAny, at::kDouble);
+  Moment moment(kMoments, base::MomentFormat::kWide, Sign::kAny, at::kDouble);
   EXPECT_FALSE(moment.coded());
-  EXPECT_EQ(moment.nbytes(), 8 * kNumbers);
+  EXPECT_EQ(moment.nbytes(), 8 * kMoments);
   moment.read({10, 20}).fill_(3);
   EXPECT_EQ(moment.read().sum().item<double>(), 30);
   moment.write(5, at::ones({10}, at::kDouble));
@@ -57,11 +57,11 @@ TEST(Moment, CodedOnesKeepTheirFirstBitsWhateverTheirMagnitude) {
       EXPECT_LE((coded(Sign::kAny, small, 5).read() - small).abs().max().item<double>(), largest / 16);
     }
   }
-  EXPECT_EQ(coded(Sign::kAny, spread(Sign::kAny, 3, 1)).nbytes(), kNumbers + 8);
+  EXPECT_EQ(coded(Sign::kAny, spread(Sign::kAny, 3, 1)).nbytes(), kMoments + 8);
 }
 
 TEST(Moment, NothingOfASecondOneVanishesBesideOthers) {
-  at::Tensor numbers = at::zeros({kNumbers});
+  at::Tensor numbers = at::zeros({kMoments});
   EXPECT_EQ(coded(Sign::kNone, numbers, 3).read().abs().max().item<double>(), 0);
   numbers[0] = 1.0;
   numbers[1] = 1e-30;
@@ -70,18 +70,18 @@ TEST(Moment, NothingOfASecondOneVanishesBesideOthers) {
   EXPECT_LT(second[1].item<double>(), 4e-6);
   // A group of zeros alone has nothing that a rounding could be of.
   const int64_t group = strategy::kCodecGroup;
-  EXPECT_EQ(second.narrow(0, group, kNumbers - group).max().item<double>(), 0);
+  EXPECT_EQ(second.narrow(0, group, kMoments - group).max().item<double>(), 0);
   EXPECT_EQ(coded(Sign::kAny, numbers).read()[1].item<double>(), 0);
 }
 
 // One rank's sum is exactly 0 where another order of the same numbers leaves their last bits.
 TEST(Moment, AZeroIsReadAsWhatDiffersFromItByRounding) {
   for (const auto type : {at::kFloat, at::kDouble}) {
-    at::Tensor exact = at::zeros({kNumbers}, type), rounded = exact.clone();
-    exact.slice(0, 0, kNumbers, 7).fill_(3e-5);
+    at::Tensor exact = at::zeros({kMoments}, type), rounded = exact.clone();
+    exact.slice(0, 0, kMoments, 7).fill_(3e-5);
     rounded.copy_(exact).masked_fill_(exact == 0, 1e-38);
     for (const Seed seed : {Seed(), Seed(11)}) {
-      const at::Tensor one = Moment(kNumbers, base::MomentFormat::k8Bit, Sign::kNone, exact.options()).read();
+      const at::Tensor one = Moment(kMoments, base::MomentFormat::k8Bit, Sign::kNone, exact.options()).read();
       EXPECT_EQ(one.abs().max().item<double>(), 0);
       EXPECT_TRUE(
           at::equal(coded(Sign::kNone, exact, seed).read(), coded(Sign::kNone, rounded, seed).read()));
@@ -91,7 +91,7 @@ TEST(Moment, AZeroIsReadAsWhatDiffersFromItByRounding) {
 
 TEST(Moment, ChanceIsRightInTheMeanAndFollowsThePlace) {
   const at::Tensor numbers = spread(Sign::kAny, 20, 0.9);
-  at::Tensor sum = at::zeros({kNumbers}, at::kDouble);
+  at::Tensor sum = at::zeros({kMoments}, at::kDouble);
   constexpr int kTimes = 4000;
   for (uint32_t time = 0; time < kTimes; ++time)
     sum += coded(Sign::kAny, numbers, uint64_t{hashed(time)} << 32).read();
@@ -100,8 +100,8 @@ TEST(Moment, ChanceIsRightInTheMeanAndFollowsThePlace) {
 
   const at::Tensor all = coded(Sign::kAny, numbers, 9, 256).read();
   const at::Tensor behind =
-      coded(Sign::kAny, numbers.narrow(0, 384, kNumbers - 384).contiguous(), 9, 640).read();
-  EXPECT_TRUE(at::equal(all.narrow(0, 384, kNumbers - 384), behind));
+      coded(Sign::kAny, numbers.narrow(0, 384, kMoments - 384).contiguous(), 9, 640).read();
+  EXPECT_TRUE(at::equal(all.narrow(0, 384, kMoments - 384), behind));
 }
 
 TEST(Moment, WhatWasReadIsWrittenWithTheSameBits) {
@@ -137,14 +137,14 @@ TEST(Moment, OperatorsAndLoopsGiveTheSameBits) {
       numbers[3] = 0;
       numbers[200] = std::nan("");
       const at::TensorOptions bytes = at::dtype(at::kByte);
-      at::Tensor codes = at::empty({kNumbers}, bytes), exponents = at::empty({8}, bytes);
-      at::Tensor same_codes = at::empty({kNumbers}, bytes), same_exponents = at::empty({8}, bytes);
+      at::Tensor codes = at::empty({kMoments}, bytes), exponents = at::empty({8}, bytes);
+      at::Tensor same_codes = at::empty({kMoments}, bytes), same_exponents = at::empty({8}, bytes);
       encode_moments(sign, numbers, seed, 1280, codes, exponents);
       aten::encode_moments(sign, numbers, seed, 1280, same_codes, same_exponents);
       EXPECT_TRUE(at::equal(exponents, same_exponents));
-      const at::Tensor of_numbers = exponents.ne(255).repeat_interleave(128).narrow(0, 0, kNumbers);
+      const at::Tensor of_numbers = exponents.ne(255).repeat_interleave(128).narrow(0, 0, kMoments);
       EXPECT_TRUE(at::equal(codes.masked_select(of_numbers), same_codes.masked_select(of_numbers)));
-      at::Tensor read = at::empty({kNumbers}), same_read = at::empty({kNumbers});
+      at::Tensor read = at::empty({kMoments}), same_read = at::empty({kMoments});
       decode_moments(sign, codes, exponents, read);
       aten::decode_moments(sign, codes, exponents, same_read);
       EXPECT_TRUE(at::equal(read.nan_to_num(-7), same_read.nan_to_num(-7)));

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "cost/cost_model.h"
 #include "plan/proposal.h"
+#include "strategy/cluster.h"
 #include "strategy/strategy.h"
 
 namespace sluice::session {
