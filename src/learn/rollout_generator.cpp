@@ -42,7 +42,7 @@ Json to_json(const std::vector<Response>& responses) {
   Json json = Json::array();
   for (const Response& response : responses)
     json.push_back({response.tokens, response.log_probabilities, response.finish_reason, response.reward,
-                    response.faulty});
+                    response.learnt_reward, response.faulty});
   return json;
 }
 
@@ -61,7 +61,8 @@ std::vector<Response> responses_from_json(const Json& json) {
   for (const Json& response : json) {
     responses.push_back({response.at(0).get<std::vector<int32_t>>(),
                          response.at(1).get<std::vector<double>>(), response.at(2).get<bool>(),
-                         response.at(3).get<double>(), response.at(4).get<bool>()});
+                         response.at(3).get<double>(), response.at(4).get<double>(),
+                         response.at(5).get<bool>()});
   }
   return responses;
 }
