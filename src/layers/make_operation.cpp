@@ -19,6 +19,8 @@ namespace {
 struct EmbeddingState final : State {
   at::Tensor x_SH;  // before it
   std::vector<SavedRows> rows() override { return {{x_SH}}; }
+  // A backward has no parameters of the embedding at hand where lanes share them.
+  at::Tensor norm_H, norm_bias_H;
 };
 
 class EmbeddingOperation final : public Operation {
@@ -35,14 +37,17 @@ class EmbeddingOperation final : public Operation {
     auto state = std::make_unique<EmbeddingState>();
     state->x_SH = std::move(flow.activation_SH);
     flow.activation_SH = norm_rows(*norm, state->x_SH, vectors_of(weights_)).y_TH;
+    if (weights_.norm_H.defined()) state->norm_H = weights_.norm_H.clone();
+    if (weights_.norm_bias_H.defined()) state->norm_bias_H = weights_.norm_bias_H.clone();
     return purpose == Purpose::kTrain ? std::move(state) : nullptr;
   }
   StatePtr backward_input(Flow& flow, StatePtr saved) const override {
     if (saved != nullptr) {
-      const at::Tensor& x_SH = static_cast<EmbeddingState&>(*saved).x_SH;
+      const auto& state = static_cast<EmbeddingState&>(*saved);
       const model::Norm& norm = *weights_.kind->norm;
-      flow.gradient_SH = norm_rows_backward(norm, flow.gradient_SH, x_SH, vectors_of(weights_),
-                                            norm_rows(norm, x_SH, vectors_of(weights_)).inverse_rms_T,
+      const NormVectors vectors{state.norm_H, state.norm_bias_H};
+      flow.gradient_SH = norm_rows_backward(norm, flow.gradient_SH, state.x_SH, vectors,
+                                            norm_rows(norm, state.x_SH, vectors).inverse_rms_T,
                                             /*residual_TH=*/{}, vectors_of(gradients_))
                              .dx_TH;
     }
@@ -106,7 +111,8 @@ class HeadOperation final : public Operation {
       flow.gradient_SH = std::move(result.dx_SH);
     } else if (context_.keeps_head_rows) {
       flow.head_rows = head_rows(context_, weights_, flow.activation_SH, flow.targets);
-      flow.loss_R = at::zeros({flow.targets.place_R.size(0)}, flow.activation_SH.options().dtype(at::kDouble));
+      flow.loss_R =
+          at::zeros({flow.targets.place_R.size(0)}, flow.activation_SH.options().dtype(at::kDouble));
     } else {
       flow.loss_R = head_losses(context_, weights_, flow.activation_SH, flow.targets);
     }

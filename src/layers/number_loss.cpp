@@ -91,7 +91,8 @@ class ClippedValueError final : public NumberLoss {
     const at::Tensor return_R = given_RF.select(1, 0), old_R = given_RF.select(1, 1);
     const at::Tensor free_R = value_R - return_R;
     at::Tensor kept_R = free_R;
-    if (clip_ > 0) kept_R = old_R + (value_R - old_R).clamp(-clip_, clip_) - return_R;
+    // Between its bounds a value stays what it is to the bit: a sum of differences would take either branch.
+    if (clip_ > 0) kept_R = value_R.clamp(old_R - clip_, old_R + clip_) - return_R;
     const at::Tensor larger_R = kept_R.square() > free_R.square();
     return {.loss_R = at::where(larger_R, kept_R, free_R).square().mul_(0.5),
             .gradient_RK = at::where(larger_R, 0.0, free_R).unsqueeze(1),

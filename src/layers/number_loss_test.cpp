@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/stack.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -67,8 +69,8 @@ TEST(NumberLoss, AFoundGradientIsWhatItWasGiven) {
   EXPECT_TRUE(found.gradient_RK.equal(given.narrow(1, 0, 2)));
 }
 
-// Rows: return, value before the updates. Values within the clip of the old one, beyond it towards the return, and
-// beyond it away from the return.
+// Rows: return, value before the updates. Values within the clip of the old one, beyond it towards the
+// return, and beyond it away from the return.
 const at::Tensor kValued = at::tensor({1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 2.0, 2.5}, at::kDouble).view({4, 2});
 const at::Tensor kValues = at::tensor({0.1, 0.5, 0.5, 2.2}, at::kDouble).view({4, 1});
 
@@ -82,6 +84,16 @@ TEST(NumberLoss, ValuesCountAsFarAsTheyMayMove) {
     EXPECT_NEAR(found.gradient_RK[row][0].item<double>(), gradients[row], 1e-12) << row;
   }
   EXPECT_EQ(found.notes_RN.sum().item<double>(), 2);
+}
+
+// Rounding decides nothing: a value that has not gone beyond its bounds keeps its gradient.
+TEST(NumberLoss, ValuesWithinTheirBoundsAreNotClipped) {
+  const at::Tensor old_R = at::linspace(-3, 3, 1001, at::kDouble);
+  const at::Tensor value_RK = (old_R + at::linspace(0.19, -0.19, 1001, at::kDouble)).unsqueeze(1);
+  const at::Tensor return_R = old_R * 0.3 + 1;
+  const NumberLosses found = clipped_value_error(0.2)->of(value_RK, {}, at::stack({return_R, old_R}, 1));
+  EXPECT_EQ(found.notes_RN.sum().item<double>(), 0);
+  EXPECT_TRUE(at::equal(found.gradient_RK.squeeze(1), value_RK.squeeze(1) - return_R));
 }
 
 TEST(NumberLoss, ValuesWithoutAClipAreHalfOfSquaredErrors) {

@@ -81,7 +81,7 @@ class Sequence {
   // Rows of x [T, heads, D] as [K, heads / K, rows, D].
   at::Tensor by_head(const at::Tensor& x, base::Interval rows) const {
     const at::Tensor wide = x.narrow(0, rows.begin, rows.size()).to(accumulator_type(x));
-    return wide.reshape({rows.size(), keys_, -1, x.size(2)}).permute({1, 2, 0, 3});
+    return wide.reshape({rows.size(), keys_, x.size(1) / keys_, x.size(2)}).permute({1, 2, 0, 3});
   }
 
   // Of a block, its two first dimensions of queries as one: what products want.
@@ -93,7 +93,8 @@ class Sequence {
   // [K, G, R, L]; minus infinity for keys that a query does not see.
   at::Tensor scores(const Block& block) const {
     at::Tensor scores = at::bmm(queries(block), keys(block).transpose(1, 2)).mul_(scale_);
-    scores = scores.view({keys_, -1, block.rows, block.keys});
+    // A block of rows may see no key at all.
+    scores = scores.view({keys_, q_KGTD_.size(1), block.rows, block.keys});
     if (cap_ > 0) scores.div_(cap_).tanh_().mul_(cap_);
     if (mask_ == Mask::kNone) return scores;
     constexpr double kNever = -std::numeric_limits<double>::infinity();

@@ -41,7 +41,12 @@ class EquivalenceOfHeads : public testing::TestWithParam<HeadCase> {
     RunOptions own = options();
     own.world_size = world_size;
     own.strategies = std::move(strategies);
-    runtime::expect_as_one_rank(std::move(own), plans, one_rank());
+    if (own.shape.window == 0) return runtime::expect_as_one_rank(std::move(own), plans, one_rank());
+    // The formula of bytes knows no windows, through which lanes send less.
+    for (const Plan& plan : plans) {
+      own.plan = plan;
+      expect_equal(run_in_process(own), one_rank(), 1e-11, 1e-11);
+    }
   }
 };
 

@@ -269,6 +269,14 @@ std::pair<int64_t, int64_t> micro_batch_exchange_bytes(const strategy::PipelineM
   return {headed + ringed, headed + 2 * ringed};
 }
 
+// Each lane sends every other its sums of the sequences that they share, in double, and the gradients of
+// these.
+int64_t mean_bytes(const strategy::PipelineMicroBatch& micro_batch, int64_t hidden) {
+  constexpr int64_t kWidth = sizeof(double), kForwardAndBackward = 2;
+  return kForwardAndBackward * micro_batch.lanes * (micro_batch.lanes - 1) *
+         std::ssize(micro_batch.sequences) * hidden * kWidth;
+}
+
 // A shard that members of a share group have parts of, and which of its elements no codec changes.
 struct SharedShard {
   int64_t elements = 0;
@@ -438,6 +446,7 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
                                     ? narrow_bytes
                                     : ring_row_bytes(micro_batch, model::head_counts(shape, tp), head_bytes);
       bytes += tp * sums_home_bytes(pipeline.pipeline, micro_batch, table.program, row_bytes, gpus_per_node);
+      if (shape.head.pooling == model::Pooling::kMean) bytes += tp * mean_bytes(micro_batch, shape.hidden);
     }
   }
   return bytes;
@@ -516,9 +525,10 @@ class RankRun {
     initialize(engine.store(), 7);
     set_initial(engine.store());
     if (options_.teacher) {
-      teacher_.emplace(*options_.teacher,
-                       small_cost(*options_.teacher, options_.gpus_per_node, options_.device_bytes, precision()),
-                       strategies_, transport_ != nullptr ? *transport_ : *host_, engine, engine_options);
+      teacher_.emplace(
+          *options_.teacher,
+          small_cost(*options_.teacher, options_.gpus_per_node, options_.device_bytes, precision()),
+          strategies_, transport_ != nullptr ? *transport_ : *host_, engine, engine_options);
     }
     if (options_.nudge > 0) nudge(engine.store());
     cost::CostModel::Options machine =
@@ -542,8 +552,8 @@ class RankRun {
   }
 
   // Of the batch that `seed` draws for a step, under the step's strategy.
-  graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed,
-                            graph::Purpose purpose, int act = 0) {
+  graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed, graph::Purpose purpose,
+                            int act = 0) {
     const auto& strategy = strategies_[static_cast<size_t>(step + act) % strategies_.size()];
     std::vector<strategy::Sequence> batch = random_batch(seed, step, options_.sequences, 64);
     if (options_.acts > 1 && purpose == graph::Purpose::kTrain) batch = part_of(std::move(batch), act);

@@ -4,11 +4,9 @@
 #include <utility>
 
 #include "base/json.h"
-#include "cost/memory_cost.h"
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "plan/batch_sample.h"
-#include "plan/scheme_figures.h"
 #include "session/candidates.h"
 
 namespace sluice::session {
@@ -57,21 +55,24 @@ cost::CostModel with_codecs(const cost::CostModel& cost, const strategy::WireCod
   return cost.with(std::move(options));
 }
 
-// Whether buffers for codes leave room for the context.
-bool holds_context(const strategy::Strategy& strategy, const cost::CostModel& cost, const PlanningTask& task) {
-  return std::ranges::any_of(strategy.pipelines, [&](const strategy::Pipeline& pipeline) {
-    const int64_t lane_tokens = cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(task.world_size);
-    return plan::longest_on(pipeline.scheme.cp, lane_tokens) >= task.context_length;
-  });
-}
-
-// Plans hardly depend on what travels; their steps do.
-int64_t mean_makespan_ns(const std::vector<strategy::StepPlan>& plans, const cost::CostModel& cost, int ranks) {
+// Its mean step by the clock, planned for what travels: buffers for codes leave lanes fewer tokens. Nothing where
+// a batch is not held.
+std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strategy& strategy,
+                                        const strategy::WireCodecs& codecs) {
+  task.cost = with_codecs(task.cost, codecs);
+  task.choices.strategies = {strategy};
+  task.choices.selection = plan::Selection::kBest;
+  const plan::Planner planner = make_planner(task);
+  const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
-  int64_t sum_ns = 0;
-  for (const strategy::StepPlan& plan : plans)
-    sum_ns += graph::build(plan, table, cost, ranks, {.disabled_passes = {"verify"}}).makespan_ns;
-  return sum_ns / std::ssize(plans);
+  int64_t sum_ns = 0, batches = 0;
+  for (const size_t batch : plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
+    const auto plan = planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
+    if (!plan) return std::nullopt;
+    sum_ns += graph::build(*plan, table, cost, task.world_size, {.disabled_passes = {"verify"}}).makespan_ns;
+    ++batches;
+  }
+  return batches == 0 ? std::nullopt : std::optional(sum_ns / batches);
 }
 
 }  // namespace
@@ -79,26 +80,15 @@ int64_t mean_makespan_ns(const std::vector<strategy::StepPlan>& plans, const cos
 std::optional<CodecChoice> choose_codecs(const PlanningTask& task, std::span<const plan::Proposal> proposals) {
   const plan::Proposal* best = best_that_holds(proposals, task.context_length);
   if (best == nullptr || task.world_size == 1 || task.world_size > kMostClockedRanks) return std::nullopt;
-  PlanningTask one = task;
-  one.choices.strategies = {best->strategy};
-  one.choices.selection = plan::Selection::kBest;
-  const plan::Planner planner = make_planner(one);
-  std::vector<strategy::StepPlan> plans;
-  for (const size_t batch : plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
-    auto plan = planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
-    if (plan) plans.push_back(std::move(*plan));
-  }
-  if (plans.empty()) return std::nullopt;
-  CodecChoice choice{.strategy = best->strategy};
-  choice.wide_mean_ns = choice.mean_ns = mean_makespan_ns(plans, planner.cost(), task.world_size);
-  for (CodecRung& rung : codec_rungs(planner.cost().options())) {
-    const cost::CostModel cost = with_codecs(planner.cost(), rung.codecs);
-    if (!holds_context(best->strategy, cost, task)) continue;
-    const int64_t ns = mean_makespan_ns(plans, cost, task.world_size);
-    if (ns > choice.mean_ns - choice.mean_ns / kLeastPart) continue;
+  const auto wide_ns = mean_makespan_ns(task, best->strategy, task.cost.options().codecs);
+  if (!wide_ns) return std::nullopt;
+  CodecChoice choice{.strategy = best->strategy, .mean_ns = *wide_ns, .wide_mean_ns = *wide_ns};
+  for (CodecRung& rung : codec_rungs(task.cost.options())) {
+    const auto ns = mean_makespan_ns(task, best->strategy, rung.codecs);
+    if (!ns || *ns > choice.mean_ns - choice.mean_ns / kLeastPart) continue;
     choice.settings = std::move(rung.settings);
     choice.codecs = rung.codecs;
-    choice.mean_ns = ns;
+    choice.mean_ns = *ns;
   }
   return choice.settings.empty() ? std::nullopt : std::optional(std::move(choice));
 }

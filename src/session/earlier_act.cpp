@@ -62,7 +62,8 @@ std::string room_fault(const EarlierAct& act, const graph::StepGraph& step, cons
 int64_t kept_bytes(const EarlierAct& act, const strategy::PipelinePlan& plan, int lane,
                    const cost::MemoryModel& memory) {
   int64_t tokens = 0, most = 0;
-  for (const strategy::LanePart& part : strategy::lane_parts(plan)[static_cast<size_t>(lane)]) {
+  const std::vector<std::vector<strategy::LanePart>> parts = strategy::lane_parts(plan);
+  for (const strategy::LanePart& part : parts[static_cast<size_t>(lane)]) {
     tokens += part.tokens();
     most = std::max(most, part.tokens());
   }

@@ -279,7 +279,8 @@ def main():
     print(f"all: {', '.join(f'{count} {kind}' for kind, count in sorted(total.items()))}; listed {100 * listed:.2f} %")
     for fault in faults:
         print(f"\n{fault}")
-    if total["faults"] or listed >= 0.01:
+    # A sample of some hundreds may have a few more than all conversations have.
+    if total["faults"] or listed >= 0.02:
         print(f"\nFAILED: run with --seed {arguments.seed} again")
         sys.exit(1)
 

@@ -94,7 +94,7 @@ class LearntRewards(CommandTest):
         self.assertGreater(len(episodes), 3)
         write_corpus(self.folder / "said", [episode["tokens"] for episode in episodes])
         self.done("eval", "--model", self.folder / "scorer", "--corpus", self.folder / "said", "--scores",
-                  self.folder / "scores.jsonl", "--dtype", "float64", "--context", 64)
+                  self.folder / "scores.jsonl", "--dtype", "float64", "--context-length", 64)
         scores = [json.loads(line)["numbers"][0] for line in (self.folder / "scores.jsonl").read_text().splitlines()]
         self.assertEqual(len(scores), len(episodes))
         for score, episode in zip(scores, episodes, strict=True):

@@ -77,7 +77,7 @@ warnings.simplefilter("ignore")
 import torch
 from sentence_transformers import SentenceTransformer, losses
 folder, sides, widths, temperature = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), float(sys.argv[4])
-model = SentenceTransformer(folder, device="cpu", model_kwargs={"attn_implementation": "eager"}).double().eval()
+model = SentenceTransformer(folder, device="cpu", model_kwargs={"attn_implementation": "sdpa"}).double().eval()
 
 def features(texts):
     longest = max(map(len, texts))
@@ -249,22 +249,22 @@ class Heads(TestCase):
         last = [json.loads(line) for line in (one / "metrics.jsonl").read_text().splitlines() if "validation_loss" in line][-1]
         self.assertIn("recall_at_10", last)
 
-    def embed_beside(self, negatives, hf=None, **head):
+    def embed_beside(self, negatives, hf=None, name="embed", **head):
         """A step of embeddings that changes nothing, exported: loss, gradient norm and vectors beside sentence-transformers'
         losses on the folder that its loader reads."""
         if missing(TRANSFORMERS_PYTHON):
             self.skipTest("transformers is not set up: make parity")
         texts, _ = labelled_documents(12, seed=3)
         sides = [texts, [text[::-1] for text in texts], [text[1:] + text[:1] + text for text in texts]][:3 if negatives else 2]
-        for name, side in zip(("texts", "near", "far"), sides, strict=False):
-            write_corpus(self.directory / name, side)
-        run = self.head_run("embed", train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0, head__kind="embed",
+        for corpus, side in zip(("texts", "near", "far"), sides, strict=False):
+            write_corpus(self.directory / corpus, side)
+        run = self.head_run(name, train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0, head__kind="embed",
                             parallel__strategies=["<1,1,1>"], data__train=[["texts", 1.0]], head__positives=["near"],
                             head__negatives=["far"] if negatives else [], head__pairs_per_step=12, head__temperature=0.1,
                             data__context_length=96, **{f"head__{key}": value for key, value in head.items()})
         if hf:
-            self.take_model("embed", hf)
-        self.train("embed", 1)
+            self.take_model(name, hf)
+        self.train(name, 1)
         self.sluice("export", run, "--out", "folder", "--dtype", "float32")
         write_tokenizer(self.directory / "folder")
         result = subprocess.run([TRANSFORMERS_PYTHON, "-c", BESIDE_EMBEDDINGS, self.directory / "folder", json.dumps(sides),
@@ -285,7 +285,7 @@ class Heads(TestCase):
     def test_embeddings_are_as_sentence_transformers_has_them(self):
         for pooling in ("last", "mean", "cls"):
             with self.subTest(pooling=pooling):
-                self.embed_beside(pooling == "mean", pooling=pooling)
+                self.embed_beside(pooling == "mean", name=f"embed_{pooling}", pooling=pooling)
 
     def test_matryoshka_sizes_are_as_sentence_transformers_has_them(self):
         self.embed_beside(False, pooling="mean", matryoshka=[8, 20])
