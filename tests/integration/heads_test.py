@@ -265,16 +265,17 @@ class Heads(TestCase):
         if hf:
             self.take_model(name, hf)
         self.train(name, 1)
-        self.sluice("export", run, "--out", "folder", "--dtype", "float32")
-        write_tokenizer(self.directory / "folder")
-        result = subprocess.run([TRANSFORMERS_PYTHON, "-c", BESIDE_EMBEDDINGS, self.directory / "folder", json.dumps(sides),
+        folder = self.directory / f"{name}_folder"
+        self.sluice("export", run, "--out", folder, "--dtype", "float32")
+        write_tokenizer(folder)
+        result = subprocess.run([TRANSFORMERS_PYTHON, "-c", BESIDE_EMBEDDINGS, folder, json.dumps(sides),
                                  json.dumps(head.get("matryoshka", [])), "0.1"], env=environment(HF_HUB_OFFLINE="1"), text=True,
                                 capture_output=True, timeout=300, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
         found, line = json.loads(result.stdout.splitlines()[-1]), records(run)[0]
         self.assertAlmostEqual(line["loss"], found["loss"], delta=2e-6 * abs(found["loss"]))
         self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=2e-5 * found["norm"])
-        self.sluice("eval", "--model", "folder", "--corpus", "texts", "--scores", "vectors.jsonl", "--dtype", "float32",
+        self.sluice("eval", "--model", folder, "--corpus", "texts", "--scores", "vectors.jsonl", "--dtype", "float32",
                     "--context-length", 96)
         ours = [json.loads(each)["numbers"] for each in (self.directory / "vectors.jsonl").read_text().splitlines()]
         for mine, theirs in zip(ours, found["vectors"], strict=True):
@@ -298,9 +299,9 @@ class Heads(TestCase):
                               env=environment(HF_HUB_OFFLINE="1"), text=True, capture_output=True, timeout=300, check=False)
         self.assertEqual(made.returncode, 0, made.stderr)
         self.embed_beside(True, hf="encoder")
-        pooling = json.loads((self.directory / "folder" / "1_Pooling" / "config.json").read_text())
+        pooling = json.loads((self.directory / "embed_folder" / "1_Pooling" / "config.json").read_text())
         self.assertTrue(pooling["pooling_mode_cls_token"], "the folder's own pooling was lost")
-        self.embed_beside(False, hf="encoder", pooling="mean", matryoshka=[16])
+        self.embed_beside(False, hf="encoder", name="means", pooling="mean", matryoshka=[16])
 
     def take_model(self, name, folder):
         """Puts a model folder in place of a configuration's sizes."""
