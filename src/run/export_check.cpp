@@ -37,14 +37,19 @@ constexpr double kAllowed = 1e-5;
                             "; the folder is left as it is for a look, so don't use it"));
 }
 
+// Tokens of a sequence that a model is compared on: no more than it has learnt positions.
+int64_t longest_of(const model::Shape& shape) {
+  return shape.positions > 0 ? std::min(shape.positions, kLongest) : kLongest;
+}
+
 // The beginnings of the corpora's documents, as far as the model knows their tokens.
-Sequences from_corpora(const config::RunConfig& run, int64_t vocabulary) {
+Sequences from_corpora(const config::RunConfig& run, int64_t vocabulary, int64_t longest) {
   Sequences sequences;
   for (const auto& [prefix, weight] : run.data.train) {
     try {
       const corpus::IndexedCorpus corpus(prefix, {.vocabulary = vocabulary});
       for (int64_t document = 0; document < std::min(corpus.documents(), 8 * kSequences); ++document) {
-        const int64_t length = std::min(corpus.length(document), kLongest);
+        const int64_t length = std::min(corpus.length(document), longest);
         if (length < 2 || std::ssize(sequences) == kSequences) continue;
         std::vector<int32_t> tokens(static_cast<size_t>(length));
         corpus.read(document, 0, length, tokens.data());
@@ -57,14 +62,14 @@ Sequences from_corpora(const config::RunConfig& run, int64_t vocabulary) {
   return sequences;
 }
 
-Sequences sequences_for(const std::optional<config::RunConfig>& run, int64_t vocabulary) {
+Sequences sequences_for(const std::optional<config::RunConfig>& run, int64_t vocabulary, int64_t longest) {
   if (run) {
-    Sequences sequences = from_corpora(*run, vocabulary);
+    Sequences sequences = from_corpora(*run, vocabulary, longest);
     if (!sequences.empty()) return sequences;
   }
   Sequences sequences;
   base::Rng draw(1);
-  for (const int64_t length : {kLongest / 4, kLongest / 2, kLongest}) {
+  for (const int64_t length : {longest / 4, longest / 2, longest}) {
     std::vector<int64_t>& tokens = sequences.emplace_back();
     for (int64_t i = 0; i < length; ++i)
       tokens.push_back(static_cast<int64_t>(draw.below(static_cast<uint64_t>(vocabulary))));
@@ -82,7 +87,8 @@ double mean_number(Evaluator& evaluator, const Sequences& sequences) {
 
 double mean_loss(ModelSource& model, const Sequences& sequences) {
   EvaluatorOptions options;
-  options.context_length = model::table_positions(model.shape(), kLongest, kLongest);
+  const int64_t longest = longest_of(model.shape());
+  options.context_length = model::table_positions(model.shape(), longest, longest);
   options.device = config::DeviceChoice::kCpu;
   Evaluator evaluator(model, options);
   if (model.shape().head.kind != model::HeadKind::kVocabulary) return mean_number(evaluator, sequences);
@@ -116,7 +122,7 @@ void check_losses(checkpoint::Checkpoint& checkpoint, const fs::path& folder,
   if (exported.shape() != plain.shape) differs(folder, "its config.json describes another model");
   check.without_loss = too_large(plain.shape);
   if (!check.without_loss.empty()) return;
-  const Sequences sequences = sequences_for(run, plain.shape.vocab);
+  const Sequences sequences = sequences_for(run, plain.shape.vocab, longest_of(plain.shape));
   ModelSource trained;
   trained.values = ModelSource::Values{
       plain.shape,

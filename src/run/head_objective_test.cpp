@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -23,7 +24,8 @@ void expect_gradients(const Texts& texts, const std::function<HeadOutcome(const 
       above[text][i] += kStep;
       below[text][i] -= kStep;
       const double slope = (outcome(above).loss - outcome(below).loss) / (2 * kStep);
-      EXPECT_NEAR(found.gradients[text][i], slope, 1e-8) << text << ", " << i;
+      EXPECT_NEAR(found.gradients[text][i], slope, 1e-8 * std::max(1.0, std::abs(slope)))
+          << text << ", " << i;
     }
   }
 }

@@ -156,7 +156,7 @@ class Cost:
     def transient_bytes_per_token(self, scheme):
         """What is at work; where lanes may share sequences, with what a ring's backward adds to any other's."""
         tp, _, cp = scheme
-        plain = self.memory["transient_bytes_per_token"]
+        plain = self.memory["transient_bytes_by_tp"][str(tp)]  # the planner's own: it depends on what TP cuts
         ring = self.ring_bytes_per_token(tp) if cp > 1 and plain > 0 else 0
         # Four blocks of keys and values more where lanes lie on several nodes, several on each.
         two_levels = ring > 0 and cp * tp > self.group_ranks[0] >= 2 * tp

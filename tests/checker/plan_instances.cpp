@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/calibration.h"
+#include "cost/memory_cost.h"
 #include "model/parameter_count.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
@@ -278,9 +279,16 @@ Json line_of(uint64_t seed, int64_t threads) {
   }
   Json lengths = Json::array();
   for (const strategy::Sequence& sequence : instance.sequences) lengths.push_back(sequence.length_tokens);
+  Json calibration = to_json(instance.calibration, schemes, instance.world_size);
+  const cost::CostModel cost(instance.calibration.options);
+  for (const auto& [tp, kinds] : instance.calibration.options.kinds_by_tp) {
+    const cost::MemoryCost memory(cost, {.tp = tp});
+    calibration["memory"]["transient_bytes_by_tp"][std::to_string(tp)] =
+        memory.bytes_of(1) - memory.held_bytes_per_token();
+  }
   return {{"instance", seed},
           {"world_size", instance.world_size},
-          {"calibration", to_json(instance.calibration, schemes, instance.world_size)},
+          {"calibration", std::move(calibration)},
           {"candidates", candidates},
           {"proposed", instance.proposed},
           {"lengths", lengths},

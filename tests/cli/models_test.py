@@ -44,8 +44,9 @@ class Models(CommandTest):
         self.assertGreaterEqual(found["trains"], OPEN, counted.stdout)
         for name, (kind, why) in found["verdicts"].items():
             self.assertEqual(kind == "trains", why == "", name)
-        self.assertEqual(found["verdicts"]["qwen3_vl_text"][0], "plans")
-        self.assertIn('hidden_act is "xielu"', found["verdicts"]["apertus"][1])
+        self.assertEqual(found["verdicts"]["qwen3_vl_text"][0], "trains")
+        self.assertEqual(found["verdicts"]["phimoe"][0], "plans")
+        self.assertIn("gating is true", found["verdicts"]["laguna"][1])
 
     def test_inspect_says_what_a_file_can_do_and_what_is_missing(self):
         path = self.folder / "config.json"
