@@ -265,7 +265,7 @@ bool TensorFolder::quantised() const {
 
 namespace {
 
-// What transformers' files say of xIELU beside its trained numbers (ops/xielu.h).
+// Constants of xIELU in transformers' files beside its trained numbers (ops/xielu.h).
 std::optional<float> constant_of(const std::string& name) {
   if (name.ends_with(".act_fn.beta")) return 0.5F;
   if (name.ends_with(".act_fn.eps")) return -1e-6F;

@@ -1,4 +1,4 @@
-// Which of rl.reward are models that were trained to reward.
+// The entries of rl.reward that are models trained to reward.
 #pragma once
 
 #include <span>

@@ -115,12 +115,12 @@ struct RlConfig {
   std::optional<double> clip_low;
   std::optional<double> clip_high;
   double dual_clip = 0;
-  double kl = 0;  // factor of the divergence from the model that the run began with
+  double kl = 0;                    // factor of the divergence from the model that the run began with
   std::string critic;               // of ppo: a folder whose model the critic begins as; empty: model.hf's
   std::optional<double> critic_lr;  // of ppo; none: optimizer.lr
   double gamma = 1;                 // of ppo: discount of a later token's reward
   double gae_lambda = 0.95;         // of ppo: of generalised advantage estimation
-  double value_clip = 0.2;          // of ppo: values move so far from those before a rollout's updates; 0: any
+  double value_clip = 0.2;  // of ppo: values move so far from those before a rollout's updates; 0: any
   Choose dynamic_sampling = Choose::kAuto;
   int64_t max_resamples = 10;
   std::optional<int64_t> overlong_buffer;
@@ -146,7 +146,7 @@ struct RlConfig {
 enum class HeadUse : uint8_t { kNone, kClassify, kTokens, kReward, kValue, kEmbed };
 // Of classify and tokens: by what labels are, or as transformers' problem_type says it.
 enum class Problem : uint8_t { kAuto, kSingleLabel, kMultiLabel, kRegression };
-// Which rows stand for a text; kAuto: as the model folder says, or as is usual of its class.
+// The rows that stand for a text; kAuto: as the model folder says, or as is usual of its class.
 enum class Pooling : uint8_t { kAuto, kLast, kMean, kCls };
 
 struct HeadConfig {
@@ -169,7 +169,7 @@ struct HeadConfig {
   bool labelled() const { return kind != HeadUse::kNone && !pairs(); }
 };
 
-// What a student learns of a teacher's distribution (layers/distillation.h).
+// The part of a teacher's distribution that a student learns (layers/distillation.h).
 enum class Divergence : uint8_t { kForwardKl, kReverseKl, kJsd };
 
 struct TeacherConfig {

@@ -182,7 +182,8 @@ TEST(MemoryCost, RecomputedShareOfLayersLiesBetweenNoneAndAll) {
   int64_t recomputed = 0;
   for (int64_t block = 1; block <= 5; ++block) recomputed += one.recomputes(block) ? 1 : 0;
   EXPECT_EQ(recomputed, 1);
-  EXPECT_EQ(MemoryCost(one, {.pp = 2}).held_bytes_per_token(), 3 * saved + 256) << "the first stage keeps all";
+  EXPECT_EQ(MemoryCost(one, {.pp = 2}).held_bytes_per_token(), 3 * saved + 256)
+      << "the first stage keeps all";
 }
 
 TEST(MemoryCost, NarrowMastersSaveTheirHalfAndTheCopies) {
@@ -214,7 +215,7 @@ TEST(MemoryCost, TransientsAreThoseOfTheTpDegree) {
     return MemoryCost(CostModel(options), {.tp = tp}).bytes_of(1);
   };
   for (const int tp : {1, 2, 4, 8}) EXPECT_EQ(bytes(all, tp), bytes(options_of({tp}), tp)) << tp;
-  // What a system has at work besides comes on top.
+  // A system's other work comes on top.
   CostModel::Options more = all;
   more.memory.transient_bytes_per_token += 1000;
   for (const int tp : {1, 2, 4, 8}) EXPECT_EQ(bytes(more, tp), bytes(all, tp) + 1000) << tp;

@@ -55,7 +55,7 @@ struct Parted {
   at::Tensor qkv_TP, gate_TQ;
 };
 
-// What each gate lets through: one number, or of gates of heads a head's. [T, gates, …]
+// The share that each gate lets through: one number, or of gates of heads a head's. [T, gates, …]
 at::Tensor by_gate(const at::Tensor& x_TQ, const at::Tensor& gate_TQ) {
   return x_TQ.unflatten(1, {gate_TQ.size(1), -1});
 }

@@ -24,20 +24,20 @@ struct Distillation {
   double temperature = 1;  // both models' logits are divided by it
 };
 
-// A model's end, without its products: the rows that have a target, behind the final norm, as Targets has them
-// on this rank, and this rank's part of the output matrix.
+// A model's end, without its products: the rows that have a target, behind the final norm, as Targets has
+// them on this rank, and this rank's part of the output matrix.
 struct HeadRows {
-  at::Tensor row_MH;     // undefined: there is no teacher
+  at::Tensor row_MH;  // undefined: there is no teacher
   at::Tensor output_VH;
   double cap = 0;  // of the logits (model::HeadKind)
 };
 
 struct DistilledRows {
-  at::Tensor loss_C;        // double, the same on every TP rank
-  at::Tensor dlogits_CV;    // gradient of their sum by the trained model's logits
+  at::Tensor loss_C;      // double, the same on every TP rank
+  at::Tensor dlogits_CV;  // gradient of their sum by the trained model's logits
 };
 
-// Of a chunk of rows; logits are float or double and are overwritten. Collective over the TP ranks.
+// Takes a chunk of rows; logits are float or double and are overwritten. Collective over the TP ranks.
 DistilledRows distill(const Distillation& distillation, const TensorParallel& parallel,
                       const at::Tensor& logits_CV, const at::Tensor& teacher_CV);
 

@@ -253,7 +253,7 @@ class ExpertsMixer final : public Mixer {
     ops::accumulate_weight_gradient(gradients_.down_bias_EH, weights_of_all(saved).to(dsum_SH.scalar_type()),
                                     dsum_SH);
   }
-  // Of numbers that experts' weights were multiplied with: takes the gradient to that of the weights.
+  // For numbers that experts' weights were multiplied with: takes the gradient to that of the weights.
   at::Tensor scales_backward(const ExpertsState& saved, const at::Tensor& id_SK,
                              const at::Tensor& dweight_SK) const {
     const at::Tensor weight_SK = route_weights(experts_, floor_, saved.score_SE, id_SK);

@@ -66,7 +66,7 @@ ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& we
   return {logits_CV, dcapped_CV, shard_C3, ops::combine(all_SC3)};
 }
 
-// What one chunk of them adds to the step.
+// One chunk's contribution to the step.
 struct ChunkGradient {
   at::Tensor dlogits_CV;
   at::Tensor reported_C;
@@ -77,9 +77,8 @@ ChunkGradient gradient_of_targets(const LayerContext& context, const HeadParamet
                                   const Targets& targets, base::Interval chunk, const at::Tensor& y_CH) {
   const at::Tensor target_C = targets.target_R.narrow(0, chunk.begin, chunk.size());
   const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
-  const at::Tensor given_CF = targets.given_RF.defined()
-                                  ? targets.given_RF.narrow(0, chunk.begin, chunk.size())
-                                  : at::Tensor();
+  const at::Tensor given_CF =
+      targets.given_RF.defined() ? targets.given_RF.narrow(0, chunk.begin, chunk.size()) : at::Tensor();
   const RowLosses losses = context.loss->of(softmax.whole_C3, given_CF);
   const at::Tensor dlogits_CV =
       ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3, target_C,
@@ -132,8 +131,8 @@ at::Tensor zero_sums(const at::Tensor& like, int64_t count) {
   return at::zeros({count}, like.options().dtype(at::kDouble));
 }
 
-// Calls visit(chunk, places_C), `chunk` an interval of rows, for chunks of the rows that have a target: all but
-// the last are as long as may be, so that what they take is known without the exact number of rows.
+// Calls visit(chunk, places_C), `chunk` an interval of rows, for chunks of the rows that have a target: all
+// but the last are as long as may be, so that what they take is known without the exact number of rows.
 template <typename Visit>
 void for_each_chunk(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x,
                     const Targets& targets, Visit visit) {

@@ -50,8 +50,8 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
 at::Tensor head_losses(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                        const Targets& targets);
 
-// What a distillation needs of a teacher, in place of head_losses: the rows with a target, and the matrix as it
-// is. Nothing is exchanged.
+// The rows that a distillation needs of a teacher, in place of head_losses: the rows with a target, and the
+// matrix as it is. Nothing is exchanged.
 HeadRows head_rows(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                    const Targets& targets);
 

@@ -82,7 +82,7 @@ class PooledRows {
   at::Tensor inverse_rms_;
 };
 
-// What stands between the pooled rows and the matrix.
+// The layers between the pooled rows and the matrix.
 struct NeckRows {
   at::Tensor dense_MH, active_MH, y_MH, inverse_rms_M;
 };

@@ -21,9 +21,9 @@ std::shared_ptr<const NumberLoss> squared_error();
 // a batch before. What it reports is that loss's: the row's last given figure, which follows the others.
 std::shared_ptr<const NumberLoss> found_gradient();
 
-// Of a critic, given a row's return R and its value V before a rollout's updates: half of the larger of
-// (v − R)² and (clamp(v, V ± clip) − R)², as TRL's and verl's PPO have it; clip 0: of the first alone. Its note:
-// rows of which the second is larger, so that nothing moves them.
+// For a critic, given a row's return R and its value V before a rollout's updates: half of the larger of
+// (v − R)² and (clamp(v, V ± clip) − R)², as TRL's and verl's PPO have it; clip 0: of the first alone. Its
+// note: rows of which the second is larger, so that nothing moves them.
 std::shared_ptr<const NumberLoss> clipped_value_error(double clip);
 
 }  // namespace sluice::layers

@@ -66,7 +66,7 @@ std::vector<base::Interval> joined_rows(const PlacedPieces& pieces) {
   return rows;
 }
 
-// Of the keys those that the piece sees, in its own sequence or in its prefix: they lie end to end.
+// The keys that the piece sees, in its own sequence or in its prefix: they lie end to end.
 enum class Seen : uint8_t { kOwn, kPrefix };
 base::Interval seen_by(const PieceSpan& queries, const PlacedPieces& all, Seen what, AttentionMask mask) {
   base::Interval keys;
@@ -202,8 +202,8 @@ struct Sight {
   int64_t count = 0;
 };
 
-// What the pieces `seeing` see of another lane's pieces; rows that several of them see count once. One before
-// the keys sees their beginning, one behind them their end.
+// Rows that the pieces `seeing` see of another lane's pieces; rows that several of them see count once. One
+// before the keys sees their beginning, one behind them their end.
 Sight sight(const PlacedPieces& seeing, const PlacedPieces& seen, const Visible& window) {
   Sight sight;
   for (const PlacedPiece& keys : seen) {
@@ -226,7 +226,7 @@ Sight sight(const PlacedPieces& seeing, const PlacedPieces& seen, const Visible&
   return sight;
 }
 
-// What pieces of one lane see of others of it, of pairs that `counts` of.
+// Rows that pieces of one lane see of others of it, of pairs that `counts` of.
 template <typename Counts>
 std::vector<AttentionBlock> blocks_between(const PlacedPieces& own, const Visible& window,
                                            const Counts& counts) {

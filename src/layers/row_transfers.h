@@ -29,7 +29,7 @@ struct PieceSpan {
   }
 };
 
-// Which tokens of its sequence a token sees, as far as a window reaches: those before it, or all.
+// The tokens of its sequence that a token sees, as far as a window reaches: those before it, or all.
 enum class AttentionMask : uint8_t { kCausal, kFull };
 
 // The tied micro-batches of lanes that share sequences, seen from one of them.
@@ -92,7 +92,7 @@ RowTransfers row_transfers(const RingSpans& ring, const strategy::RowSchedule& s
 // above, cut in any way.
 RowTransfers window_row_transfers(const RingSpans& ring, int64_t width);
 
-// What a micro-batch's pieces see through a window of each other, all apart.
+// Rows that a micro-batch's pieces see through a window of each other, all apart.
 std::vector<ops::AttentionBlock> blocks_in_window(const std::vector<PieceSpan>& pieces, int64_t window,
                                                   AttentionMask mask = AttentionMask::kCausal);
 

@@ -28,7 +28,7 @@ at::Tensor shares(const SequenceRows& sequences, const at::TensorOptions& like) 
   return ops::upload(host, like.device()).to(like).unsqueeze(1);
 }
 
-// Of the rows of all TP ranks, in their order, and of the lanes.
+// Sums over the rows of all TP ranks, in their order, and over the lanes.
 at::Tensor over_ranks(const LayerContext& context, const SequenceRows& sequences, at::Tensor sums_QH) {
   if (context.parallel.tp > 1) sums_QH = context.parallel.all_gather_rows(sums_QH.unsqueeze(0)).sum(0);
   add_other_lanes(context.lanes, sequences, sums_QH);

@@ -1,4 +1,4 @@
-// What a rollout says to a prompt.
+// A rollout's response to a prompt.
 #pragma once
 
 #include <cstdint>

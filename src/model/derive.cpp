@@ -317,7 +317,7 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
     bytes.backward += row;
     bytes.ring_backward += row;
   }
-  // What a norm behind a sum of parts takes is not made again; its gradient is there beside the rows'.
+  // The input of a norm behind a sum of parts is not made again; its gradient is there beside the rows'.
   if (layer.joint) {
     const int64_t row = layer.hidden * element_bytes;
     saved.shared += row;

@@ -55,7 +55,7 @@ Pooling pooling_of(const fs::path& path) {
                         ", and Sluice pools by the first token, the mean of all or the last token"));
 }
 
-// Of modules.json: the transformer in the folder itself, a pooling, and at most a division by lengths.
+// Reads modules.json: the transformer in the folder itself, a pooling, and at most a division by lengths.
 Pooling pooling_of_modules(const fs::path& folder, const fs::path& path) {
   const Json modules = base::read_json(path);
   const std::string name = path.string();

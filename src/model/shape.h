@@ -165,11 +165,11 @@ struct ConfigSource {
 // The end of a model: logits of a vocabulary; so many numbers of a sequence (classes, a reward), or of every
 // token (classes of tokens, values), by a matrix of its own; or the normed rows themselves (embeddings).
 enum class HeadKind : uint8_t { kVocabulary, kSequence, kTokens, kRows };
-// Which rows of a sequence stand for it (kSequence, kRows): the last token's, the first one's (CLS), or the
-// mean of all.
+// The rows of a sequence that stand for it (kSequence, kRows): the last token's, the first one's (CLS), or
+// the mean of all.
 enum class Pooling : uint8_t { kLast, kCls, kMean };
-// What rows pass through between the pooling and a head's matrix, as encoders have it: act(x·wᵀ + bias), with
-// a norm behind it or none.
+// The layers that rows pass through between the pooling and a head's matrix, as encoders have it: act(x·wᵀ +
+// bias), with a norm behind it or none.
 struct NeckStyle {
   Activation activation = Activation::kGelu;
   bool bias = false;

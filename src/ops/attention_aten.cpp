@@ -29,8 +29,8 @@ int64_t unfused_attention_calls() { return calls; }
 namespace aten {
 namespace {
 
-// What a query sees: of its sequence the keys up to its own or around it, by positions; or all keys of a
-// part.
+// The keys that a query sees: of its sequence the keys up to its own or around it, by positions; or all keys
+// of a part.
 enum class Mask { kByPosition, kNone };
 
 // Query rows [first, first + rows) of a part (a sequence or an AttentionBlock); they see some of its keys

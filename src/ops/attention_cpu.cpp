@@ -63,7 +63,7 @@ using Parts = std::vector<Reach>;
 // Wider than any sequence.
 constexpr int64_t kUnbounded = int64_t{1} << 40;
 
-// Of a part whose first query is so far ahead of its first key.
+// For a part whose first query is so far ahead of its first key.
 Sight sight_of(const AttentionInput& input, int64_t ahead) {
   const int64_t window = input.window > 0 ? input.window : kUnbounded;
   return {ahead, window, input.causal ? 0 : window - 1};

@@ -15,7 +15,7 @@ struct GatedNormGradient {
   at::Tensor dgate_TV;
 };
 
-// What a gate lets through.
+// The share that a gate lets through.
 enum class HeadGate : uint8_t { kSilu, kSigmoid };
 
 // norm(x)·w∘silu(gate), or ∘sigmoid(gate), D = w's width.

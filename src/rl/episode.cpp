@@ -30,10 +30,10 @@ std::optional<Prompt> prompt_of(const corpus::Blend& blend, int64_t document) {
 namespace {
 
 Json to_json(const Episode& episode) {
-  Json json = {{"tokens", episode.tokens}, {"prompt_tokens", episode.prompt_tokens},
-               {"reward", episode.reward}, {"advantage", episode.advantage},
-               {"weight", episode.weight}, {"sampled", episode.rollout_log_probs},
-               {"old", episode.old_log_probs},       {"reference", episode.ref_log_probs}};
+  Json json = {{"tokens", episode.tokens},     {"prompt_tokens", episode.prompt_tokens},
+               {"reward", episode.reward},     {"advantage", episode.advantage},
+               {"weight", episode.weight},     {"sampled", episode.rollout_log_probs},
+               {"old", episode.old_log_probs}, {"reference", episode.ref_log_probs}};
   const auto add = [&](const char* key, const std::vector<double>& of_tokens) {
     if (!of_tokens.empty()) json[key] = of_tokens;
   };
@@ -44,7 +44,7 @@ Json to_json(const Episode& episode) {
 }
 
 Episode episode_from_json(const Json& json, const std::string& name) {
-  // Of runs with a critic alone.
+  // Only runs with a critic have these.
   const auto of_tokens = [&](const char* key) {
     return base::get_or<std::vector<double>>(json, key, {}, name);
   };

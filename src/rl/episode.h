@@ -31,10 +31,11 @@ struct Episode {
   double advantage = 0;
   double weight = 1;  // of each token of the response in the loss
   // Log-probabilities of the response's tokens; empty: not known.
-  std::vector<double> rollout_log_probs;    // as the rollout knew them
-  std::vector<double> old_log_probs;        // before the updates of its rollout
-  std::vector<double> ref_log_probs;  // of the policy that the trained one stays near
-  // Of the response's tokens, where a critic tells them apart; empty: `advantage` is all tokens'.
+  std::vector<double> rollout_log_probs;  // as the rollout knew them
+  std::vector<double> old_log_probs;      // before the updates of its rollout
+  std::vector<double> ref_log_probs;      // of the policy that the trained one stays near
+  // One for each of the response's tokens, where a critic tells them apart; empty: `advantage` is all
+  // tokens'.
   std::vector<double> advantages;
   std::vector<double> values;   // expected before each token, ahead of the rollout's updates
   std::vector<double> returns;  // what the critic is to expect

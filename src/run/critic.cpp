@@ -20,7 +20,7 @@ namespace {
 using strategy::Piece;
 using strategy::Sequence;
 
-// Of each response the rows in front of its tokens. Borrows the episodes, of which a sequence has that of its
+// The rows in front of each response's tokens. Borrows the episodes, of which a sequence has that of its
 // document's number.
 class ValueTokens final : public TokenSource {
  public:
@@ -53,7 +53,8 @@ class ValueTokens final : public TokenSource {
   const rl::MiniBatch& episodes_;
 };
 
-PreparedStep prepare_values(Trunk& trunk, const rl::MiniBatch& episodes, int64_t step, graph::Purpose purpose) {
+PreparedStep prepare_values(Trunk& trunk, const rl::MiniBatch& episodes, int64_t step,
+                            graph::Purpose purpose) {
   std::vector<Sequence> sequences;
   for (size_t i = 0; i < episodes.size(); ++i) {
     sequences.push_back({.document = static_cast<int64_t>(i),
@@ -101,9 +102,10 @@ Critic::Critic(RunContext& run)
 void Critic::load(const storage::Location& policy) {
   const storage::Location own = policy.parent().parent() / kCriticFolder / policy.filename();
   if (!(own / "manifest.json").is_file()) {
-    throw base::InputError(base::text(policy.string(), " has no critic at ", own.string(),
-                                      ": resume from a checkpoint of a run with rl.algorithm = \"ppo\", or give "
-                                      "its export as model.hf"));
+    throw base::InputError(
+        base::text(policy.string(), " has no critic at ", own.string(),
+                   ": resume from a checkpoint of a run with rl.algorithm = \"ppo\", or give "
+                   "its export as model.hf"));
   }
   checkpoint::Checkpoint checkpoint(own);
   load_parameters(checkpoint, trunk_.store());
@@ -114,8 +116,8 @@ std::vector<std::vector<double>> Critic::values(const rl::MiniBatch& episodes, i
   survive::Control& control = run_.control();
   control.together("planning the critic's evaluation",
                    [&] { evaluation = prepare_values(trunk_, episodes, step, graph::Purpose::kEvaluate); });
-  const runtime::RowFigures rows = trunk_.evaluate(evaluation.graph, evaluation.tokens,
-                                                   base::text("valuing responses of step ", step));
+  const runtime::RowFigures rows =
+      trunk_.evaluate(evaluation.graph, evaluation.tokens, base::text("valuing responses of step ", step));
   const auto of_sequences =
       sequence_numbers(evaluation.plan, control.world_size(), run_.rank(), evaluation.tokens, rows,
                        [&](const std::string& own) { return control.gather_texts(own); });

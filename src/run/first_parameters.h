@@ -41,7 +41,8 @@ class Reference {
   std::vector<at::Tensor> masters_;  // by bucket; undefined of those that are not trained
 };
 
-// What a model begins with: the weights of a folder, "" for none, and of what is not there numbers by chance.
+// A model's first parameters: the weights of a folder, "" for none, and of what is not there numbers by
+// chance.
 void begin_parameters(const config::RunConfig& config, const std::string& folder,
                       runtime::ParameterStore& store);
 

@@ -30,7 +30,7 @@ class Peers {
   comm::Transport& transport() { return *transport_; }  // between hosts
   survive::Control& control() { return *control_; }
   runtime::NodeWatch& nodes() { return nodes_; }  // of the step under way
-  // Of engines of the run: a node that fails on one ends the process, and the watchdog sees all nodes.
+  // For engines of the run: a node that fails on one ends the process, and the watchdog sees all nodes.
   runtime::HostExecutor::Options executor_options();
 
   // Runs `action`; lets the other ranks know if it fails. Around meet() and all that follows.

@@ -28,7 +28,7 @@ class Resumed {
   const std::optional<survive::WorkerContext>& worker_context() const { return worker_context_; }
   checkpoint::Checkpoint* checkpoint() const { return checkpoint_.get(); }  // null: there is none
   void close_checkpoint();  // it keeps the files it read mapped
-  // Of the checkpoint, once it is closed; none: there is none.
+  // The checkpoint's, once it is closed; none: there is none.
   const std::optional<storage::Location>& directory() const { return directory_; }
 
   const RunState& state() const { return state_; }  // zero when the run begins

@@ -54,7 +54,7 @@ class LabelTokens final : public BlendTokens {
   const corpus::Blend& blend_;
 };
 
-// Which of a piece's rows is the one that a text's label stands at; nothing: it lies in another piece.
+// The one of a piece's rows that a text's label stands at; nothing: it lies in another piece.
 std::optional<size_t> row_of_text(const strategy::Sequence& sequence, const strategy::Piece& piece,
                                   corpus::LabelRow row);
 

@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "model/table_positions.h"
-#include "runtime/make_executor.h"
-#include "session/run_planning.h"
 #include "run/model_source.h"
 #include "run/precision.h"
+#include "runtime/make_executor.h"
+#include "session/run_planning.h"
 
 namespace sluice::run {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 // As wide as ranks compute: nothing is added to masters that stay as they are.
 runtime::Precision frozen_precision(const config::TrainConfig& train) {
   runtime::Precision precision = precision_of(train);
-  precision.masters = precision.compute == comm::DType::kBFloat16 ? runtime::Masters::kBFloat16
-                                                                  : runtime::Masters::kWide;
+  precision.masters =
+      precision.compute == comm::DType::kBFloat16 ? runtime::Masters::kBFloat16 : runtime::Masters::kWide;
   return precision;
 }
 
@@ -31,7 +31,7 @@ cost::AnalyticMemory memory_beside(const model::ParameterTable& own, const cost:
   for (const model::Bucket& bucket : of_run.buckets) coded += bucket.coded ? bucket.size : 0;
   const int64_t of_trained = memory.owner_bytes(of_run.size(), of_run.trained_size(), coded) / world_size;
   const int64_t own_bytes = trains ? memory.owner_bytes_per_parameter : memory.element_bytes;
-  // What a rank owns of this model is taken off the device already, and counted again where it is planned.
+  // A rank's own part of this model is taken off the device already, and counted again where it is planned.
   const int64_t of_own = own.size() / world_size * own_bytes;
   return {.device_bytes =
               memory.device_bytes > 0 ? std::max<int64_t>(1, memory.device_bytes - of_trained + of_own) : 0,
@@ -74,8 +74,9 @@ plan::Planner planner_beside(RunContext& run, const session::OtherModel& model,
     }
   }
   if (options.candidates.empty()) {
-    throw base::InputError(base::text("[config] ", model.key, " names ", model.folder.string(),
-                                      ", which no strategy of the run can cut: give one with another tp or pp"));
+    throw base::InputError(
+        base::text("[config] ", model.key, " names ", model.folder.string(),
+                   ", which no strategy of the run can cut: give one with another tp or pp"));
   }
   const std::vector<int> degrees = degrees_of(options.candidates, model.shape);
   const cost::AnalyticMemory memory =
@@ -126,10 +127,10 @@ void Trunk::require_fit() const {
   const int64_t longest =
       config.rl.rolls_out() ? config::longest_context(config) : run_.start().data().longest_sequence();
   if (planner_->max_len_tokens() >= longest) return;
-  throw base::InfeasibleError(
-      base::text("[config] ", model_.key, " names ", model_.folder.string(), ", of which no strategy of the run ",
-                 "holds ", longest, " tokens beside the trained model, but ", planner_->max_len_tokens(),
-                 ": add one with more tp, pp or fsdp, or give a smaller model"));
+  throw base::InfeasibleError(base::text("[config] ", model_.key, " names ", model_.folder.string(),
+                                         ", of which no strategy of the run ", "holds ", longest,
+                                         " tokens beside the trained model, but ", planner_->max_len_tokens(),
+                                         ": add one with more tp, pp or fsdp, or give a smaller model"));
 }
 
 StepInputs Trunk::inputs() {

@@ -73,10 +73,10 @@ struct EngineOptions {
   std::shared_ptr<const layers::NumberLoss> number_loss = {};          // of heads of numbers
   double moe_aux_loss_coeff = 0;                                       // as of layers::LayerContext
   double temperature = 1;                                              // that logits are divided by
-  std::optional<layers::Distillation> distillation = {};  // as of layers::LayerContext
-  bool keeps_head_rows = false;                           // likewise: evaluations are those of a teacher
-  // Of another engine over the same transport and candidates, which never runs at the same time; null: its
-  // own are made.
+  std::optional<layers::Distillation> distillation = {};               // as of layers::LayerContext
+  bool keeps_head_rows = false;  // likewise: evaluations are those of a teacher
+  // Those of another engine over the same transport and candidates, which never runs at the same time; null:
+  // its own are made.
   std::shared_ptr<Communicators> communicators = nullptr;
   bool counts_coactivations = false;  // which experts rows visit together (layers::ExpertLoad)
   base::MomentFormat moments = base::MomentFormat::kWide;  // of AdamW
@@ -104,8 +104,8 @@ class Engine {
   // `teacher`: what its engine's evaluation of the same plan and tokens left, if there is a distillation.
   StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer,
                    const std::vector<layers::HeadRows>* teacher = nullptr);
-  // Collective: an act of a step whose last one is train(): what it adds to gradients, loss and targets counts
-  // there. Its plan may be another. Nothing is updated.
+  // Collective: an act of a step whose last one is train(): what it adds to gradients, loss and targets
+  // counts there. Its plan may be another. Nothing is updated.
   void accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
                   const std::vector<layers::HeadRows>* teacher = nullptr);
   // The next step of training also says what products in this format would add (StepResult::errors).

@@ -23,8 +23,8 @@
 
 namespace sluice::runtime {
 
-// What the acts of a step have come to on this rank: forwards and backwards of one model under plans of their own,
-// of which the last one updates the parameters (HotSPa's phases).
+// The sums that the acts of a step have come to on this rank: forwards and backwards of one model under plans
+// of their own, of which the last one updates the parameters (HotSPa's phases).
 struct EarlierActs {
   std::vector<at::Tensor> gradients;  // by bucket, sums of the rank's owner slice; undefined: none yet
   std::vector<double> sums;           // of targets, losses and what is noted beside them
@@ -77,7 +77,7 @@ class StepRunner final : public NodeRunner {
   std::vector<std::vector<double>> row_losses() const;
   // Likewise, of a head of numbers all numbers of each row.
   std::vector<std::vector<double>> row_numbers() const;
-  // Of an evaluation that keeps them, on all TP ranks, by place in StepTokens.
+  // Those of an evaluation that keeps them, on all TP ranks, by place in StepTokens.
   std::vector<layers::HeadRows> take_head_rows() { return std::move(own_head_rows_); }
   // Mean gradient's norm before clipping.
   double gradient_norm() const;

@@ -13,8 +13,9 @@ namespace sluice::runtime {
 class TestTeacher {
  public:
   // Beside an engine of these options; all but the shape and the options outlive it.
-  TestTeacher(const model::Shape& shape, cost::CostModel cost, const std::vector<strategy::Strategy>& strategies,
-              comm::Transport& transport, const Engine& beside, Engine::Options options)
+  TestTeacher(const model::Shape& shape, cost::CostModel cost,
+              const std::vector<strategy::Strategy>& strategies, comm::Transport& transport,
+              const Engine& beside, Engine::Options options)
       : table_(model::parameter_table(shape, cost.program())),
         cost_(std::move(cost)),
         world_size_(transport.world_size()) {
@@ -22,11 +23,12 @@ class TestTeacher {
     options.keeps_head_rows = true;
     options.trains = false;
     options.communicators = beside.communicators();
-    engine_ = std::make_unique<Engine>(table_, strategies, transport, make_executor(options.device, {}), options);
+    engine_ =
+        std::make_unique<Engine>(table_, strategies, transport, make_executor(options.device, {}), options);
     initialize(engine_->store(), 11);
   }
 
-  // What it leaves for a step.
+  // The rows that it leaves for a step.
   std::vector<layers::HeadRows> rows(const graph::StepGraph& step, const StepTokens& tokens) {
     strategy::StepPlan plan = step.plan;
     for (strategy::PipelinePlan& pipeline : plan.pipelines) pipeline.stage_layers = {};

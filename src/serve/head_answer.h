@@ -13,7 +13,7 @@
 
 namespace sluice::serve {
 
-// What such answers have in common. All of it outlives them.
+// The parts that such answers have in common. All of it outlives them.
 struct HeadAnswerContext {
   HeadEngine& engine;
   FairPool& pool;

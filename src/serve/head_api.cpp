@@ -21,7 +21,7 @@ using http::FieldRule;
 using http::Use;
 using enum http::Kind;
 
-// What all of these endpoints take.
+// The fields that all of these endpoints take.
 constexpr FieldRule kCommon[] = {
     {"model", kText},
     {"truncate_prompt_tokens", kWhole},

@@ -41,7 +41,7 @@ struct HeadRequest {
   bool normalized = true;  // embeddings have length one
   std::optional<int64_t> dimensions;
   bool activated = true;  // numbers as probabilities
-  // Of scores and ranks. Embeddings: the first texts are the queries, one or as many as there are others.
+  // For scores and ranks. Embeddings: the first texts are the queries, one or as many as there are others.
   int64_t queries = 0;
   std::vector<std::string> documents;
   std::optional<int64_t> top_n;

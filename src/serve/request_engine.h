@@ -1,5 +1,5 @@
-// What a server asks for the work of its requests: an engine that generates, or one that has a head's
-// numbers.
+// The engine that a server asks for the work of its requests: an engine that generates, or one that has a
+// head's numbers.
 #pragma once
 
 #include <cstdint>

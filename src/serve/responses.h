@@ -21,7 +21,7 @@ Response retry_later(const std::string& message, const char* seconds, const char
 // As many texts wait as may.
 Response overloaded();
 
-// What a client is told of a fault; `failed` hears of those that are the server's own.
+// The response that tells a client of a fault; `failed` hears of those that are the server's own.
 Response fault_response(const std::exception_ptr& fault,
                         const std::function<void(const std::string& fault)>& failed);
 

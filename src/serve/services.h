@@ -1,4 +1,5 @@
-// What a server's POST requests ask for: text of a model that generates, or the numbers of a model's head.
+// The services that a server's POST requests ask for: text of a model that generates, or the numbers of a
+// model's head.
 #pragma once
 
 #include <functional>

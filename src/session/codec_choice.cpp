@@ -15,17 +15,17 @@ namespace {
 
 using strategy::Codec;
 
-constexpr size_t kChoiceBatches = 4;  // of the sample, evenly spread
-constexpr int kMostClockedRanks = 8192;    // that graphs of whole steps are built of
-constexpr int64_t kLeastPart = 50;  // of a step that a codec has to save
+constexpr size_t kChoiceBatches = 4;     // of the sample, evenly spread
+constexpr int kMostClockedRanks = 8192;  // that graphs of whole steps are built of
+constexpr int64_t kLeastPart = 50;       // of a step that a codec has to save
 
 struct CodecRung {
   std::vector<std::string> settings;
   strategy::WireCodecs codecs;
 };
 
-// What loses least first: gradients, then parameters on their way between lanes or from their owners. Whole
-// numbers count only where the time to code them is known.
+// The codec that loses least first: gradients, then parameters on their way between lanes or from their
+// owners. Whole numbers count only where the time to code them is known.
 std::vector<CodecRung> codec_rungs(const cost::CostModel::Options& options) {
   constexpr strategy::LevelCodecs kHalf{Codec::kBFloat16, Codec::kBFloat16}, kOf8{Codec::kInt8, Codec::kInt8};
   const std::string push = "link.push = \"int8\"";
@@ -55,8 +55,8 @@ cost::CostModel with_codecs(const cost::CostModel& cost, const strategy::WireCod
   return cost.with(std::move(options));
 }
 
-// Its mean step by the clock, planned for what travels: buffers for codes leave lanes fewer tokens. Nothing where
-// a batch is not held.
+// Its mean step by the clock, planned for what travels: buffers for codes leave lanes fewer tokens. Nothing
+// where a batch is not held.
 std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strategy& strategy,
                                         const strategy::WireCodecs& codecs) {
   task.cost = with_codecs(task.cost, codecs);
@@ -66,7 +66,8 @@ std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strat
   const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
   int64_t sum_ns = 0, batches = 0;
-  for (const size_t batch : plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
+  for (const size_t batch :
+       plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
     const auto plan = planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
     if (!plan) return std::nullopt;
     sum_ns += graph::build(*plan, table, cost, task.world_size, {.disabled_passes = {"verify"}}).makespan_ns;
@@ -77,7 +78,8 @@ std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strat
 
 }  // namespace
 
-std::optional<CodecChoice> choose_codecs(const PlanningTask& task, std::span<const plan::Proposal> proposals) {
+std::optional<CodecChoice> choose_codecs(const PlanningTask& task,
+                                         std::span<const plan::Proposal> proposals) {
   const plan::Proposal* best = best_that_holds(proposals, task.context_length);
   if (best == nullptr || task.world_size == 1 || task.world_size > kMostClockedRanks) return std::nullopt;
   const auto wide_ns = mean_makespan_ns(task, best->strategy, task.cost.options().codecs);

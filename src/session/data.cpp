@@ -146,7 +146,7 @@ void open_partners(const config::HeadConfig& head, const corpus::IndexedOptions&
   phase.listed = expected_groups(head, phase);
 }
 
-// Of reward: by how much each document's answer is to lead, where the corpora say it.
+// For rewards: by how much each document's answer is to lead, where the corpora say it.
 std::shared_ptr<const corpus::LabelRule> margin_rule() {
   return std::make_shared<const corpus::LabelRule>(
       corpus::LabelRule{.form = corpus::LabelForm::kFigures, .names = {"margin"}});

@@ -16,7 +16,7 @@ namespace {
 // As layers::kDistilledCopies, less the logits that every head has; and layers::head_chunk_rows' least.
 constexpr int64_t kCopiesBeside = 6, kLeastChunkRows = 64;
 
-// What is said in a plan of the step's model alone is nothing of the other's.
+// Everything in a plan of the step's model alone is nothing of the other's.
 strategy::StepPlan plan_of_other(strategy::StepPlan plan) {
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
     pipeline.stage_layers = {};
@@ -72,8 +72,8 @@ int64_t kept_bytes(const EarlierAct& act, const strategy::PipelinePlan& plan, in
   const model::Shape& shape = act.table.shape;
   const int64_t row_bytes = shape.hidden * memory.element_bytes;
   const int64_t entries = (shape.vocab + tp - 1) / tp;
-  const int64_t chunk_bytes = std::max(memory.logits_chunk_bytes,
-                                       kLeastChunkRows * entries * std::max<int64_t>(4, memory.element_bytes));
+  const int64_t chunk_bytes = std::max(
+      memory.logits_chunk_bytes, kLeastChunkRows * entries * std::max<int64_t>(4, memory.element_bytes));
   // Rows of all TP ranks are gathered for the micro-batch at work.
   return (tokens + tp - 1) / tp * row_bytes + most * row_bytes + entries * row_bytes +
          kCopiesBeside * chunk_bytes;

@@ -1,5 +1,5 @@
-// Models beside the one that a run trains: rewards that were learnt and a teacher, which stay as they are, and the
-// critic of PPO.
+// Models beside the one that a run trains: rewards that were learnt and a teacher, which stay as they are,
+// and the critic of PPO.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 namespace sluice::session {
 
 struct OtherModel {
-  std::string key;  // of the configuration
+  std::string key;               // of the configuration
   std::filesystem::path folder;  // empty: drawn by chance
   model::Shape shape;
   bool trained = false;
 };
 
-// Of each "model:FOLDER" in rl.reward. InputError naming key and folder where there is no model, or none that
-// scores a text by one number, or it has fewer rows than the run's model has tokens.
+// One for each "model:FOLDER" in rl.reward. InputError naming key and folder where there is no model, or none
+// that scores a text by one number, or it has fewer rows than the run's model has tokens.
 std::vector<OtherModel> reward_models(const config::RunConfig& config);
 // teacher.hf's; none where it is empty. InputError likewise where it has another vocabulary than the run's
 // model, or the run learns from something else.
@@ -36,7 +36,8 @@ std::vector<OtherModel> other_models(const config::RunConfig& config);
 // InputError naming an id and its two texts where the folder has another tokenizer than the run's documents.
 void require_tokenizer(const OtherModel& model, const Data& data);
 
-// What a rank of so many owns of them: numbers as wide as it computes, or all that an optimizer keeps.
+// The bytes that a rank of so many owns of them: numbers as wide as it computes, or all that an optimizer
+// keeps.
 int64_t other_bytes(const std::vector<OtherModel>& models, const cost::MemoryModel& memory, int world_size);
 
 }  // namespace sluice::session

@@ -13,22 +13,22 @@ namespace sluice::train {
 
 class StepActs {
  public:
-  // Collective: opens the models that the configuration names. The run is open and outlives it; its planning has
-  // a teacher's act in front of training's steps from here on.
+  // Collective: opens the models that the configuration names. The run is open and outlives it; its planning
+  // has a teacher's act in front of training's steps from here on.
   explicit StepActs(run::RunContext& run);
 
   run::Critic* critic() { return critic_.get(); }  // null: there is none
 
   // Collective: all acts of a step, the last of which updates the run's model.
   runtime::StepResult train(const run::PreparedStep& step, const runtime::AdamW& optimizer);
-  // What is to be told of those in front of it.
+  // Puts into the record what there is to tell of those in front of it.
   void describe(report::StepRecord& record) const;
 
  private:
   run::RunContext& run_;
   std::unique_ptr<run::Trunk> teacher_;
   std::unique_ptr<run::Critic> critic_;
-  // Of the newest step.
+  // The newest step's.
   int64_t earlier_ns_ = 0;
   runtime::StepResult critic_result_;
 };

@@ -165,7 +165,7 @@ class Embeddings(HeadTest):
                 connection.sendall(head + body)
             told = (int(connection.recv(64).split()[1]) for connection in reversed(connections))
             self.assertIn(503, told)
-        # What they left is dropped before the next batch.
+        # Their remains are dropped before the next batch.
         end = time.monotonic() + HANG_S
         while server.call("POST", "/v1/embeddings", {"input": "after all of them"})[0] != 200:
             self.assertLess(time.monotonic(), end, "texts that clients left still stand in the way")

@@ -129,7 +129,7 @@ const char* pooling_key(HeadKind kind) {
 
 namespace {
 
-// What stands for a text where its rows are what the model ends in.
+// The rows that stand for a text where its rows are what the model ends in.
 Pooling read_pooling(Reader& config, const Family& family) {
   const Pooling absent = is_encoder(family) ? Pooling::kMean : Pooling::kLast;
   const std::string said = config.text_or(name_of(absent), kSentencePooling);
@@ -144,7 +144,7 @@ Pooling read_pooling(Reader& config, const Family& family) {
 HeadStyle read_head(Reader& config, const Family& family) {
   const Json* const classes = config.find("architectures");
   const bool whole = classes == nullptr || *classes == Json::array({std::string(family.architecture)});
-  // What predicts masked tokens is left out.
+  // The layers that predict masked tokens are left out.
   if (whole && is_encoder(family)) return {.kind = HeadKind::kRows, .pooling = read_pooling(config, family)};
   if (classes == nullptr) return {};
   for (const HeadKind kind : {HeadKind::kSequence, HeadKind::kTokens, HeadKind::kRows}) {

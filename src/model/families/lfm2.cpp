@@ -75,7 +75,7 @@ void convolve_some(Shape& shape, bool biases) {
   }
 }
 
-// Which layers convolve: those that layer_types says; without it all that full_attn_idxs does not list.
+// The layers that convolve: those that layer_types says; without it all that full_attn_idxs does not list.
 void read_convolutions(Reader& config, Shape& shape) {
   constexpr const char* kAttention = "full_attn_idxs";
   read_rows(config, 3, shape);

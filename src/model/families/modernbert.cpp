@@ -48,7 +48,7 @@ void read_ends(Reader& config, Shape& shape) {
     shape.head.pooling = pooling == "mean" ? Pooling::kMean : Pooling::kCls;
 }
 
-// What the first layer's attention takes was normed behind the embedding.
+// The input of the first layer's attention was normed behind the embedding.
 void leave_first_rows(Shape& shape) {
   spread_types(shape);
   Layer first = usual_layer(shape, shape.block_type(0));
