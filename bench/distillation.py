@@ -9,14 +9,14 @@ lessons that nobody trained on.
     bench/distillation.py --seeds 3 --out bench/results/distillation.json
 """
 
-import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from seeded import arguments_of
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "distillation"
@@ -74,14 +74,7 @@ def table(results, teachers):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sluice", default=ROOT / "build" / "sluice")
-    parser.add_argument("--nproc", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", default=list(VARIANTS))
-    parser.add_argument("--out", help="a .json, beside which a .md is written")
-    args = parser.parse_args()
-    args.sluice = os.path.abspath(args.sluice)
+    args = arguments_of(VARIANTS)
     results, teachers = {name: [] for name in args.only}, []
     for seed in range(1, args.seeds + 1):
         with tempfile.TemporaryDirectory() as folder:
