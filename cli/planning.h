@@ -35,7 +35,7 @@ struct Planning {
     bool shares_prompts = false;
   };
   std::optional<Rollout> rollout = std::nullopt;
-  // Of all devices together, by data sheets (strategy/device_peaks.h); none: not known.
+  // The peak of all devices, by data sheets (strategy/device_peaks.h); none: not known.
   std::optional<double> peak_flops_per_ns = std::nullopt;
 };
 

@@ -1,4 +1,4 @@
-// What the reference planners of one laned pipeline share: they choose micro-batches and lanes, this makes a
+// Code that reference planners of one laned pipeline share: they choose micro-batches and lanes, this makes a
 // step plan of it and times it like any other.
 #pragma once
 
@@ -37,7 +37,7 @@ class LaneReference {
   // The time of a micro-batch on each of its lanes.
   int64_t micro_batch_ns(const strategy::PipelineMicroBatch& micro_batch) const;
 
-  // Of micro-batches that each lie behind those before them. REQUIRES: every sequence in one micro-batch;
+  // For micro-batches that each lie behind those before them. REQUIRES: every sequence in one micro-batch;
   // each micro-batch holds at most lane_tokens on a lane.
   strategy::StepPlan plan(std::vector<strategy::PipelineMicroBatch> micro_batches) const;
 

@@ -141,7 +141,7 @@ class CostModel {
     model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
     // Where lanes divide experts: seats of a lane beyond its even part of them (strategy/expert_placement.h);
     // and by how many lanes these are, what the busiest one's experts take, in hundredths of the mean one's.
-    // Of others kExpertImbalancePercent is taken.
+    // Others take kExpertImbalancePercent.
     int redundant_experts = 0;
     std::map<int, int> expert_imbalance_percent = {};
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the

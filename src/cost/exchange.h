@@ -1,4 +1,4 @@
-// What the exchange between a micro-batch's lanes adds to its cells beside their work, and which one adds
+// The time that an exchange between a micro-batch's lanes adds to its cells beside their work, and which adds
 // least.
 #pragma once
 
@@ -59,8 +59,8 @@ struct ExchangeChoice {
   bool operator==(const ExchangeChoice&) const = default;
 };
 
-// What a micro-batch's lanes add to one kind of its cells by an exchange in which queries stay, its figures
-// looked up.
+// The time that lanes add to one kind of a micro-batch's cells by an exchange in which queries stay, its
+// figures looked up.
 struct ExchangeTimes {
   // Of heads of so many layers, that go there and back within head groups.
   struct Rows {
@@ -84,7 +84,7 @@ struct ExchangeTimes {
   int64_t exposed_ns(const Work& shared, int64_t enough_ns = std::numeric_limits<int64_t>::max()) const;
 };
 
-// Of the micro-batches of one scheme, under a cost model's memory policy.
+// Exchanges of micro-batches of one scheme, under a cost model's memory policy.
 //
 // A head group of g lanes exchanges heads twice in a forward (queries, keys and values there, outputs back)
 // and twice in a backward (their gradients). A lane with n query and m key heads moves (g − 1)·(2n + 2m)·d
@@ -107,7 +107,7 @@ class Exchanges {
     int64_t backward_ns = 0;  // of the input gradient
     int64_t both_ns() const { return forward_ns + backward_ns; }
   };
-  // Of a micro-batch's cells on one stage. `shared`: its fullest lane's work, all of it shared. REQUIRES:
+  // For a micro-batch's cells on one stage. `shared`: its fullest lane's work, all of it shared. REQUIRES:
   // head_lanes divides the lanes, and there are heads for it.
   Exposed exposed(int stage, const Work& shared, const LanePlace& place, int head_lanes) const;
   Exposed exposed(int stage, const Work& shared, const LanePlace& place, const ExchangeChoice& choice) const;
