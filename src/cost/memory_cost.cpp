@@ -345,10 +345,13 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
   const int64_t copied = narrow_bytes == 0 ? 0
                                            : std::min(kWideAtOnce, chunk_rows * options().shape.vocab) +
                                                  chunk_rows * options().shape.hidden;
+  // A chunk's logits are gone when its narrow gradient is added up.
+  const int64_t of_chunk =
+      std::max(chunk_rows * row_bytes,
+               chunk_rows * divide_up(options().shape.vocab, scheme_.tp) * narrow_bytes + copied * wide_bytes);
   // Of rows with a loss half of the bytes are whole at all times; the other half are a chunk's, and at the
   // end whole, too, where a quarter is of all rows: the gradient of the head's input.
-  return std::max((tokens + 3 * rows) * rows_bytes / 4,
-                  (rows + chunk_rows) * rows_bytes / 2 + chunk_rows * row_bytes + copied * wide_bytes);
+  return std::max((tokens + 3 * rows) * rows_bytes / 4, (rows + chunk_rows) * rows_bytes / 2 + of_chunk);
 }
 
 int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,
