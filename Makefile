@@ -94,7 +94,7 @@ processors: everything ## Run the tests as other processors would: older instruc
 	  echo "$$setting"; env $${setting//,/ } $(CTEST) --test-dir $(BUILD) -C lab -j $(JOBS) -L 'libtorch|integration' || exit 1; \
 	done
 
-fuzz: bootstrap ## Read and use 10^6 damaged inputs and 10^5 requests under ASan+UBSan, 1,000 messages beside h11, 5,000 bodies and 20,000 clients of a server, and 5,000 commands on damaged files
+fuzz: bootstrap ## Read and use 10^6 damaged inputs and 10^5 requests under ASan+UBSan, 1,000 messages beside h11, 5,000 bodies and 100,000 clients of a server, also under ASan, and 5,000 commands on damaged files
 	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz request_fuzz
 	ASAN_OPTIONS=max_allocation_size_mb=256:allocator_may_return_null=1:malloc_context_size=1:quarantine_size_mb=16 \
 	  build-asan/input_fuzz --count 1000000
@@ -103,7 +103,8 @@ fuzz: bootstrap ## Read and use 10^6 damaged inputs and 10^5 requests under ASan
 	tools/bootstrap --parity
 	SLUICE=$(SLUICE) $(DEPS)/parity/bin/python -B tests/fuzz/framings.py --count 1000
 	SLUICE=$(SLUICE) $(PYTHON) -B tests/fuzz/bodies.py --count 5000
-	SLUICE=$(SLUICE) $(PYTHON) -B tests/fuzz/serving.py --count 20000
+	cmake --preset asan-serve && cmake --build build-asan-serve -j $(JOBS) --target sluice
+	SLUICE=build-asan-serve/sluice $(PYTHON) -B tests/fuzz/serving.py --count 100000
 	SLUICE=$(SLUICE) START_ONCE=$(BUILD)/tests/fuzz/libstart_once.so \
 	  $(PYTHON) -B tests/fuzz/command_fuzz.py --count 5000 --jobs $(JOBS)
 
