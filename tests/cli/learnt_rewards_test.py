@@ -5,7 +5,8 @@ import subprocess
 import sys
 import unittest
 
-from reinforcement_test import CONFIG, ROOT, TESTS, Reinforcement
+import reinforcement_test
+from reinforcement_test import CONFIG, ROOT, TESTS
 
 sys.path.insert(0, str(TESTS / "integration"))
 
@@ -65,11 +66,11 @@ class LearntRewards(CommandTest):
         cls.done("export", cls.folder / f"{name}_run", "--out", cls.folder / name, "--dtype", "float32")
 
     # As reinforcement_test's.
-    arguments = classmethod(Reinforcement.arguments.__func__)
-    lines = classmethod(Reinforcement.lines.__func__)
-    train = classmethod(Reinforcement.train.__func__)
-    ended = staticmethod(Reinforcement.ended)
-    refused = Reinforcement.refused
+    arguments = classmethod(reinforcement_test.Reinforcement.arguments.__func__)
+    lines = classmethod(reinforcement_test.Reinforcement.lines.__func__)
+    train = classmethod(reinforcement_test.Reinforcement.train.__func__)
+    ended = staticmethod(reinforcement_test.Reinforcement.ended)
+    refused = reinforcement_test.Reinforcement.refused
 
     def assert_same(self, lines, expected, tolerance=1e-11):
         self.assertEqual(len(lines), len(expected))
