@@ -110,12 +110,22 @@ def told(total, stood, status):
     return [*lines, f"{total.passed} passed, {failed} failed, {skipped.total()} skipped"]
 
 
-def run_ctest(build, jobs, tests, arguments):
-    """Runs these tests, and waits; ctest's exit status, and [name, status, output] of each test that ended."""
+def reaped_s(pid):
+    """Processor seconds of the children that a process has waited for, and of theirs; 0 behind its end."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def run_ctest(build, jobs, tests, arguments, spent):
+    """Runs these tests, and waits; ctest's exit status, and [name, status, output] of each test that ended. Adds the processor
+    seconds of each to `spent`: ctest names a test when it has waited for it."""
     names = "|".join(re.sub(r"([.+*?()\[\]^$|\\])", r"\\\1", test.name) for test in tests)
     # Many a test waits for silence to be noticed or a limit to pass: one more than there are processors keeps these busy.
     command = ["ctest", "--output-on-failure", "--no-tests=error", "--timeout", str(HANG_S), "-j", str(jobs + 1), "-R", f"^({names})$", *arguments]
-    statuses = {}
+    statuses, before_s = {}, 0.0
     with subprocess.Popen(command, cwd=build, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         with contextlib.suppress(KeyboardInterrupt):  # which ctest has had, too: what ended until then counts
             for line in process.stdout:
@@ -123,20 +133,29 @@ def run_ctest(build, jobs, tests, arguments):
                 ended = re.match(r" *\d+/\d+ Test +#\d+: (\S+) \.*(?:\*\*\*| *)(.*?) +[\d.]+ sec", line)
                 if ended:
                     statuses[ended[1]] = ended[2]
+                    now_s = max(before_s, reaped_s(process.pid))
+                    spent[ended[1]] += now_s - before_s
+                    before_s = now_s
     folder = build / "Testing/Temporary"
     log = next(path for path in (folder / "LastTest.log.tmp", folder / "LastTest.log") if path.exists())
     outputs = outputs_of(log.read_text(errors="replace"))
     return process.returncode, [(name, status, outputs.get(name, "")) for name, status in statuses.items()]
 
 
-def try_again(build, jobs, tests, ended, arguments):
+def costly(spent):
+    """One line: processor seconds of all tests that ran, and which took most."""
+    most = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in spent.most_common(8) if seconds >= 1)
+    return f"the tests took {sum(spent.values()):.0f} s of processors" + (f"; most: {most}" if most else "")
+
+
+def try_again(build, jobs, tests, ended, arguments, spent):
     """Runs the tests of `ended` that failed once more, alone, if they are few, and says which then passed: a busy machine may
     break what waits for others. ctest's exit status, and `ended` with what came of the second try."""
     failed = {name for name, status, output in ended if count_of(output, status).failed}
     if not 0 < len(failed) <= MOST_TRIED_AGAIN:
         return int(bool(failed)), ended
     print(f"once more: {', '.join(sorted(failed))}", flush=True)
-    status, again = run_ctest(build, 0, [test for test in tests if test.name in failed], arguments)
+    status, again = run_ctest(build, 0, [test for test in tests if test.name in failed], arguments, spent)
     for name, outcome, output in again:
         if not count_of(output, outcome).failed:
             print(f"failed, and passed at a second try: {name}", flush=True)
@@ -219,9 +238,12 @@ def main():
     if any(stamps.SAMPLE in test.labels() for test in running):
         print(f"seed {seed} draws the samples: make test SEED={seed} draws them again", flush=True)
     before = {test.name: (test, kept.inputs(test)) for test in running}
-    status, ended = run_ctest(build, options.jobs, running, arguments) if running else (0, [])
+    spent = collections.Counter()
+    status, ended = run_ctest(build, options.jobs, running, arguments, spent) if running else (0, [])
     if status != 0 and (options.all or os.environ.get("CI")):
-        status, ended = try_again(build, options.jobs, running, ended, arguments)
+        status, ended = try_again(build, options.jobs, running, ended, arguments, spent)
+    if running:
+        print(costly(spent))
     total = keep(kept, before, ended)
     print("\n".join(told(total, stood, status)), flush=True)
     sys.exit(1 if status != 0 or total.failed or (total.curable() and os.environ.get("CI")) else 0)
