@@ -13,9 +13,13 @@ def module_faults():
     rows = module_table.from_docs()
     programs = repository.lab_programs()
     paths = [path for path in repository.files("src/*/*", "lab/*/*") if path.parent not in programs]
+    readme = "\n".join(line.rpartition("|")[0].rpartition("|")[0]
+                       for line in repository.read("README.md").splitlines() if line.startswith("| `"))
     for home, module, *_ in {path.parts[:2] for path in paths}:
         if module not in rows:
             yield f"docs/architecture.md: no row for {home}/{module}"
+        if f"`{module}`" not in readme:
+            yield f"README.md: no row names {home}/{module}"
 
 
 def link_faults(path):
