@@ -1,5 +1,6 @@
 """A release is one version and one set of pins: everything that names them names those of CMakeLists.txt and tools/bootstrap."""
 
+import fnmatch
 import pathlib
 import re
 import sys
@@ -45,8 +46,17 @@ def script_faults():
         yield f"packaging/programs_wheel.py: there is no tools/{name}.py"
 
 
+def source_faults():
+    """Files that CMakeLists.txt reads, and that the planner's source distribution leaves out."""
+    included = re.search(r"^sdist\.include = \[(.*?)\]", repository.read(pathlib.PurePosixPath("pyproject.toml")), re.M | re.S)
+    patterns = re.findall(r'"/([^"]+)"', included.group(1))
+    for path in re.findall(r"\$\{PROJECT_SOURCE_DIR\}/(data/[\w./*]+)", repository.read(pathlib.PurePosixPath("CMakeLists.txt"))):
+        if not any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns):
+            yield f"pyproject.toml: CMakeLists.txt reads {path}, which sdist.include leaves out"
+
+
 def main():
-    faults = [*version_faults(), *pin_faults(), *script_faults()]
+    faults = [*version_faults(), *pin_faults(), *script_faults(), *source_faults()]
     repository.finish(len(repository.files("packaging/*")), faults)
 
 
