@@ -44,8 +44,7 @@ void run(const ProposeArguments& arguments) {
   made_from["max_cp"] = arguments.max_cp;
   made_from["fsdp"] = arguments.share;
   const std::vector<plan::Proposal> proposals = session::propose_for_both(task);
-  base::Json file = session::strategies_to_json(proposals, task.sample_batches, task.cost, inputs.cluster,
-                                                std::move(made_from));
+  base::Json file = session::strategies_to_json(proposals, task, inputs.cluster, std::move(made_from));
   if (const auto codecs = session::choose_codecs(task, proposals)) file["codecs"] = session::to_json(*codecs);
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {

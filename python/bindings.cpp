@@ -104,8 +104,8 @@ py::object propose(const session::PlanningOptions& options, const Array<int32_t>
                                   .max_strategies = max_strategies,
                                   .max_cp = max_cp,
                                   .fsdp = share});
-    return session::strategies_to_json(session::propose_for_both(task), task.sample_batches,
-                                       task.cost, inputs.cluster, session::to_json(inputs));
+    return session::strategies_to_json(session::propose_for_both(task), task, inputs.cluster,
+                                       session::to_json(inputs));
   }));
 }
 

@@ -224,6 +224,8 @@ class Proposal:
     """Over the sample batches that it holds."""
     mfu: float | None = None
     """Model FLOPs utilisation over these batches: 0.4 for 40 % of what data sheets promise; None: not known."""
+    peak_bytes: int = 0
+    """Predicted for the fullest device, in the sample batch with the longest sequence that it holds; 0: not known."""
     mean_estimated_ns_measured_passes: int = 0
     """A step's mean where each pass that gathers parameters between nodes takes besides what FlexSP measured; 0: not
     known."""

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "report/numbers.h"
 #include "strategy/readable.h"
 
 namespace sluice::report {
@@ -19,8 +20,11 @@ std::string shown(const Json& entry, const std::string& key, const std::string& 
   return entry.contains(key) ? show(base::require<T>(entry, key, name)) : "";
 }
 
+constexpr const char* kPeak = "peak_bytes";
 constexpr const char* kMean = "mean_estimated_ns";
 constexpr const char* kMeasured = "mean_estimated_ns_measured_passes";
+
+std::string shown_gib(int64_t bytes) { return decimal(static_cast<double>(bytes) / 0x1p30, 1); }
 
 // Whether the two assumptions about gathers between nodes come to different times of some strategy.
 bool assumptions_differ(const Json& entries, const std::string& name) {
@@ -46,6 +50,7 @@ std::vector<std::string> row_of(const Json& entry, const std::string& name) {
           shown<int64_t>(entry, kMeasured, name, duration),
           shown<int64_t>(entry, "tokens_per_s", name, count),
           shown<double>(entry, "mfu", name, base::human_percent),
+          shown<int64_t>(entry, kPeak, name, shown_gib),
           strategy::readable_text(strategy)};
 }
 
@@ -76,17 +81,22 @@ std::string strategies_table(const Json& file, const std::string& name) {
            human_count(base::get_or<int64_t>(file, "context_length", 0, name)), " tokens\n");
   if (file.contains("inputs")) out += inputs_text(base::require<Json>(file, "inputs", name), name);
   std::vector<std::vector<std::string>> rows = {{"steps", "longest sequences", "GPUs", "max sequence length",
-                                                 "mean step", "as measured", "tokens/s", "MFU", "strategy"}};
+                                                 "mean step", "as measured", "tokens/s", "MFU",
+                                                 "GiB per device", "strategy"}};
   for (const Json& entry : entries) rows.push_back(row_of(entry, name));
-  std::string alignment = "rrrrrrrrl";
+  std::string alignment = "rrrrrrrrrl";
   const auto leave_out = [&](size_t column) {
     for (std::vector<std::string>& row : rows) row.erase(row.begin() + static_cast<ptrdiff_t>(column));
     alignment.erase(column, 1);
   };
-  constexpr size_t kMeasuredColumn = 5, kMfuColumn = 7;
+  constexpr size_t kMeasuredColumn = 5, kMfuColumn = 7, kPeakColumn = 8;
+  const auto leave_out_unknown = [&](size_t column, const char* key) {
+    if (std::ranges::none_of(entries, [&](const Json& entry) { return entry.contains(key); }))
+      leave_out(column);
+  };
   // The last first.
-  if (std::ranges::none_of(entries, [](const Json& entry) { return entry.contains("mfu"); }))
-    leave_out(kMfuColumn);
+  leave_out_unknown(kPeakColumn, kPeak);
+  leave_out_unknown(kMfuColumn, "mfu");
   const bool differ = assumptions_differ(entries, name);
   if (!differ) leave_out(kMeasuredColumn);
   return text(out, base::table_text(rows, alignment),

@@ -13,16 +13,16 @@ TEST(StrategiesTable, ShowsWhatThereIs) {
     "context_length": 32768,
     "strategies": [
       {"strategy": "4x<8,2,1>", "max_len": 65536, "frequency": 0.75, "longest": [9001, 32768], "mean_estimated_ns": 1290000000,
-       "gpus": 64, "tokens_per_s": 155000, "mfu": 0.447},
+       "gpus": 64, "tokens_per_s": 155000, "mfu": 0.447, "peak_bytes": 69447273677},
       {"strategy": "60x<1,1,1>", "max_len": 9000, "frequency": 0.25, "mean_estimated_ns": 0}],
     "inputs": {"gpus": 64, "tokens_per_step": 200000, "lengths": {"count": 5000}, "calibration": {"name": "analytic"}}
   })",
                                            "file");
   EXPECT_EQ(strategies_table(file, "file"), R"(2 strategies, context 32,768 tokens
 for 64 GPUs, 200,000 tokens a step of 5,000 documents; calibration analytic
- steps  longest sequences  GPUs  max sequence length  mean step  tokens/s     MFU  strategy
-75.0 %    9,001 to 32,768    64               65,536     1.29 s   155,000  44.7 %  4x tp8,pp2
-25.0 %                                         9,000          -                    60x tp1
+ steps  longest sequences  GPUs  max sequence length  mean step  tokens/s     MFU  GiB per device  strategy
+75.0 %    9,001 to 32,768    64               65,536     1.29 s   155,000  44.7 %            64.7  4x tp8,pp2
+25.0 %                                         9,000          -                                    60x tp1
 )");
 }
 
@@ -54,8 +54,9 @@ TEST(StrategiesTable, SaysWhereFewerBitsBetweenRanksPay) {
   })",
                                            "file");
   const std::string shown = strategies_table(file, "file");
-  EXPECT_TRUE(shown.ends_with("fewer bits between ranks pay: with link.push = \"int8\" and link.gather = \"int8\" a mean "
-                              "step of cp16,fsdp16 takes 2.00 s instead of 3.10 s\n"))
+  EXPECT_TRUE(shown.ends_with(
+      "fewer bits between ranks pay: with link.push = \"int8\" and link.gather = \"int8\" a mean "
+      "step of cp16,fsdp16 takes 2.00 s instead of 3.10 s\n"))
       << shown;
 }
 

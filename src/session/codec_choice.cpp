@@ -15,9 +15,8 @@ namespace {
 
 using strategy::Codec;
 
-constexpr size_t kChoiceBatches = 4;     // of the sample, evenly spread
-constexpr int kMostClockedRanks = 8192;  // that graphs of whole steps are built of
-constexpr int64_t kLeastPart = 50;       // of a step that a codec has to save
+constexpr size_t kChoiceBatches = 4;  // of the sample, evenly spread
+constexpr int64_t kLeastPart = 50;    // of a step that a codec has to save
 
 struct CodecRung {
   std::vector<std::string> settings;

@@ -13,11 +13,15 @@
 
 namespace sluice::session {
 
+// Graphs of whole steps are built of so many ranks at most: beyond, advice would take minutes.
+inline constexpr int kMostClockedRanks = 8192;
+
 struct CodecChoice {
   std::vector<std::string> settings;  // as a configuration says them: link.push = "bfloat16"
   strategy::WireCodecs codecs;
   strategy::Strategy strategy;  // the proposal's best
-  // Its mean step by the clock over a few sample batches: with the codecs, and with numbers as wide as they are.
+  // Its mean step by the clock over a few sample batches: with the codecs, and with numbers as wide as they
+  // are.
   int64_t mean_ns = 0;
   int64_t wide_mean_ns = 0;
 };

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cost/model_flops.h"
+#include "session/proposal_memory.h"
 #include "strategy/device_peaks.h"
 
 namespace sluice::session {
@@ -141,20 +142,21 @@ int ranks_needed(const std::vector<std::string>& given) {
   return ranks;
 }
 
-base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
-                              const std::vector<std::vector<int64_t>>& sample_batches,
-                              const cost::CostModel& cost, const strategy::Cluster& cluster,
-                              base::Json inputs) {
+base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals, const PlanningTask& task,
+                              const strategy::Cluster& cluster, base::Json inputs) {
+  const std::vector<int64_t> peaks = device_peaks_bytes(task, proposals);
   base::Json entries = base::Json::array();
-  for (const plan::Proposal& proposal : proposals) {
+  for (size_t i = 0; i < proposals.size(); ++i) {
+    const plan::Proposal& proposal = proposals[i];
     Json entry = {{"strategy", to_text(proposal.strategy)},
                   {"max_len", proposal.max_len_tokens},
                   {"frequency", proposal.frequency},
                   {"longest", {proposal.longest.least, proposal.longest.most}},
                   {"mean_estimated_ns", proposal.mean_estimated_ns},
                   {"gpus", proposal.strategy.ranks()},
-                  {"tokens_per_s", tokens_per_s(proposal, sample_batches)}};
-    if (const auto share = mfu(proposal, sample_batches, cost, cluster)) entry["mfu"] = *share;
+                  {"tokens_per_s", tokens_per_s(proposal, task.sample_batches)}};
+    if (const auto share = mfu(proposal, task.sample_batches, task.cost, cluster)) entry["mfu"] = *share;
+    if (peaks[i] > 0) entry["peak_bytes"] = peaks[i];
     if (proposal.mean_measured_ns > 0) entry["mean_estimated_ns_measured_passes"] = proposal.mean_measured_ns;
     entries.push_back(std::move(entry));
   }

@@ -126,6 +126,8 @@ class PlanningCommands(CommandTest):
             self.assertLessEqual(most, min(CONTEXT, each["max_len"]))
             self.assertEqual(most > 0, each["frequency"] > 0)
             self.assertGreater(each["tokens_per_s"], 0)
+            self.assertGreater(each["peak_bytes"], 2**30)
+            self.assertLessEqual(each["peak_bytes"], proposal["inputs"]["cluster"]["device_memory_bytes"])
         inputs = proposal["inputs"]
         self.assertEqual((inputs["gpus"], inputs["model"], inputs["tokens_per_step"], inputs["method"]),
                          (16, "llama-7b", TOKENS, "ours"))
@@ -139,7 +141,7 @@ class PlanningCommands(CommandTest):
 
     def test_a_proposal_is_a_table_for_people(self):
         table = self.done("propose", *self.inputs, "--max", 2)
-        self.assertRegex(table, r"steps +longest sequences +GPUs +max sequence length +mean step( +as measured)? +tokens/s +MFU +strategy")
+        self.assertRegex(table, r"steps +longest sequences +GPUs +max sequence length +mean step( +as measured)? +tokens/s +MFU +GiB per device +strategy")
         self.assertRegex(table, r"\d %  +[\d,]+( to [\d,]+)?  +16  +[\d,]+  .*cp\d")
         self.assertIn("tokens/s", self.done("inspect", self.strategies))
 
