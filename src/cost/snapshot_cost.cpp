@@ -12,10 +12,9 @@ SnapshotCost snapshot_cost(const CostModel& cost, int ranks) {
   const CostModel::Options& options = cost.options();
   const ParameterCount parameters = all_parameters(cost.program(), options.memory);
   const int64_t number_bytes = std::max<int64_t>(4, options.memory.element_bytes);
-  const int64_t frozen = parameters.all - parameters.trained;
-  const int64_t trained_numbers = owner_numbers(true) + followed_numbers(true, options.codecs.pull);
-  const int64_t all_bytes =
-      (trained_numbers * parameters.trained + owner_numbers(false) * frozen) * number_bytes;
+  // What is frozen is in no snapshot.
+  const int64_t numbers = owner_numbers(true) + followed_numbers(true, options.codecs.pull);
+  const int64_t all_bytes = numbers * parameters.trained * number_bytes;
   SnapshotCost snapshots;
   snapshots.slice_bytes = (all_bytes + ranks - 1) / ranks;
   snapshots.host_bytes = kSnapshotCopies * snapshots.slice_bytes;

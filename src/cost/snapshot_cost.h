@@ -22,7 +22,7 @@ constexpr int64_t followed_numbers(bool trained, strategy::PullCodec pull) {
 
 struct SnapshotCost {
   int64_t slice_bytes =
-      0;  // one copy of a rank's slices, which its buddy gets: 12 bytes a parameter over the ranks
+      0;  // one copy of a rank's slices, which its buddy gets: 12 bytes a trained parameter over the ranks
   int64_t host_bytes = 0;  // of a rank
   int64_t time_ns = 0;     // of one snapshot, beside the next step's work: to host memory and to the buddy
 };

@@ -31,6 +31,13 @@ TEST(SnapshotCost, CopiesMasterAndMomentsOfARanksShare) {
       << "to host memory at 2 bytes a nanosecond, inside the node at 1";
 }
 
+TEST(SnapshotCost, HasNothingOfWhatIsFrozen) {
+  CostModel::Options options = snapshot_options();
+  options.shape = tiny_options_with_frozen_start().shape;
+  options.kinds_by_tp = tiny_options_with_frozen_start().kinds_by_tp;
+  EXPECT_EQ(snapshot_cost(CostModel(options), 4).slice_bytes, 12 * (kParameters - 2 * 30'848 - 6'400) / 4);
+}
+
 TEST(SnapshotCost, BetweenNodesRanksShareAnAdapter) {
   const SnapshotCost snapshots = snapshot_cost(CostModel(snapshot_options()), 8);
   EXPECT_EQ(snapshots.slice_bytes, 12 * kParameters / 8);

@@ -2,6 +2,7 @@
 
 #include "checkpoint/hugging_face.h"
 #include "run/snapshot_replicas.h"
+#include "run/snapshot_size.h"
 
 namespace sluice::run {
 
@@ -28,6 +29,19 @@ bool has_adapters(const runtime::ParameterStore& store) { return store.table().s
 void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& store) {
   const bool whole = !config.model.hf.empty() && checkpoint::has_hugging_face_weights(config.model.hf);
   run::begin_parameters(config, whole ? config.model.hf : "", store);
+}
+
+void load_parameters(const config::RunConfig& config, Resumed& resumed, const Reference& reference,
+                     runtime::ParameterStore& store, survive::Control& control) {
+  control.together("loading the parameters", [&] {
+    checkpoint::Checkpoint* checkpoint = resumed.checkpoint();
+    if (checkpoint == nullptr && reference.empty()) begin_parameters(config, store);
+    if (checkpoint == nullptr) return;
+    // Adapters are in checkpoints only once they were trained.
+    if (has_adapters(store)) initialize(config, store, runtime::Coded::kLeft);
+    run::load_parameters(*checkpoint, store);
+  });
+  resumed.close_checkpoint();
 }
 
 bool needs_reference(const config::RlConfig& rl) { return rl.prefers() || (rl.rolls_out() && rl.kl > 0); }
@@ -70,19 +84,12 @@ void Reference::exchange() {
 void open_parameters(const config::RunConfig& config, RunStart& start, const Reference& reference,
                      runtime::ParameterStore& store, survive::Control& control) {
   Resumed& resumed = start.resumed();
-  if (resumed.from_snapshot()) {
-    const auto restoring = control.activity().shared("taking up the snapshots");
-    return restore(*resumed.worker_context(), control.communicator(), store);
-  }
-  control.together("loading the parameters", [&] {
-    checkpoint::Checkpoint* checkpoint = resumed.checkpoint();
-    if (checkpoint == nullptr && reference.empty()) begin_parameters(config, store);
-    if (checkpoint == nullptr) return;
-    // Adapters are in checkpoints only once they were trained.
-    if (has_adapters(store)) initialize(config, store, runtime::Coded::kLeft);
-    load_parameters(*checkpoint, store);
-  });
-  resumed.close_checkpoint();
+  // Snapshots have what is trained; the rest is that of a checkpoint, or of what the run began with.
+  if (!resumed.from_snapshot() || has_frozen(store.table()))
+    load_parameters(config, resumed, reference, store, control);
+  if (!resumed.from_snapshot()) return;
+  const auto restoring = control.activity().shared("taking up the snapshots");
+  restore(*resumed.worker_context(), control.communicator(), store);
 }
 
 }  // namespace sluice::run

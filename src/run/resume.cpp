@@ -15,12 +15,34 @@
 #include "run/learnt_turns.h"
 #include "run/precision.h"
 #include "run/snapshot_replicas.h"
+#include "run/snapshot_size.h"
 #include "strategy/text_cursor.h"
 
 namespace sluice::run {
 
 using base::text;
 using storage::Location;
+
+namespace {
+
+// The first rank that found damage, or how many ranks there are. Collective.
+int first_damaged(const std::exception_ptr& damage, survive::Control& control) {
+  const std::vector<int64_t> whole = control.gather<int64_t>(damage ? 0 : 1);
+  return static_cast<int>(std::ranges::find(whole, 0) - whole.begin());
+}
+
+// The run's state that stands beside the slices, the same text on all ranks; nothing if it is another
+// program's.
+std::optional<RunState> read_state(const std::string& written, int rank) {
+  try {
+    return run_state_from_text(written);
+  } catch (const base::InputError& error) {
+    if (rank == 0) base::log_warning(text(error.what(), ": the newest checkpoint is taken"));
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 Resumed::Resumed(const RunOptions& options, const AgreedConfig& agreed, survive::Control& control)
     : options_(options), agreed_(agreed), worker_context_(options.worker_context) {
@@ -29,7 +51,7 @@ Resumed::Resumed(const RunOptions& options, const AgreedConfig& agreed, survive:
 }
 
 void Resumed::close_checkpoint() {
-  if (checkpoint_) directory_ = checkpoint_->directory();
+  if (checkpoint_ && !from_snapshot_) directory_ = checkpoint_->directory();
   checkpoint_.reset();
 }
 
@@ -55,7 +77,18 @@ bool Resumed::find_snapshot(survive::Control& control) {
   const int teller = origin.holders.front();
   const std::string state =
       control.broadcast(rank() == teller ? snapshot_state(*worker_context_) : "", teller);
-  control.together("taking up the snapshot", [&] { state_ = run_state_from_text(state); });
+  const std::optional<RunState> found = read_state(state, rank());
+  if (!found) return false;
+  // What is frozen is in no snapshot: it is still as in any checkpoint of the run, or as in what the run
+  // began with.
+  if (has_frozen(agreed_.table)) {
+    const std::vector<Location> directories = candidates(control);
+    const auto is_whole = [&](const Location& directory) {
+      return first_damaged(open_if_whole(directory, control), control) == control.world_size();
+    };
+    if (!directories.empty() && std::ranges::none_of(directories, is_whole)) return false;
+  }
+  state_ = *found;
   ranks_ = static_cast<int>(origin.holders.size());
   read_configuration("the snapshot");
   return true;
@@ -66,8 +99,7 @@ void Resumed::find_checkpoint(survive::Control& control) {
   const std::vector<Location> directories = candidates(control);
   for (const Location& directory : directories) {
     const std::exception_ptr damage = open_if_whole(directory, control);
-    const std::vector<int64_t> whole = control.gather<int64_t>(damage ? 0 : 1);
-    const auto finder = std::ranges::find(whole, 0) - whole.begin();
+    const int finder = first_damaged(damage, control);
     if (finder == control.world_size()) {
       ranks_ = checkpoint_->manifest().world_size;
       tell();

@@ -15,6 +15,7 @@
 #include "run/calibration.h"
 #include "run/precision.h"
 #include "run/slice_snapshot.h"
+#include "run/snapshot_size.h"
 #include "runtime/communicators.h"
 #include "transport/device_transport.h"
 
@@ -96,11 +97,14 @@ std::string RunDevice::connect(survive::Control& control) {
 // memory that was asked of the machine has to hold them, too.
 void RunDevice::set_aside_snapshots(const RunOptions& options, const AgreedConfig& agreed) {
   const config::RunConfig& config = agreed.config;
-  const int64_t copies = (config.checkpoint.every > 0 && config.checkpoint.async ? 1 : 0) +
-                         (options.worker_context ? cost::kSnapshotCopies : 0);
-  if (copies == 0) return;
-  const int64_t bytes = copies * SliceSnapshot::bytes(agreed.table, precision_of(config.train),
-                                                      options.launch.world_size, options.launch.rank);
+  const int ranks = options.launch.world_size, rank = options.launch.rank;
+  const runtime::Precision precision = precision_of(config.train);
+  int64_t bytes = 0;
+  if (config.checkpoint.every > 0 && config.checkpoint.async)
+    bytes += SliceSnapshot::bytes(agreed.table, precision, ranks, rank);
+  if (options.worker_context)
+    bytes += cost::kSnapshotCopies * snapshot_bytes(agreed.table, {.precision = precision}, ranks, rank);
+  if (bytes == 0) return;
   if (config.memory.host_gib == 0) chosen_.host_bytes = std::max<int64_t>(1, chosen_.host_bytes - bytes);
   if (!device().is_cpu() || config.memory.device_gib > 0) return;
   if (chosen_.memory_bytes <= bytes) {

@@ -70,7 +70,7 @@ RunStart::RunStart(const RunOptions& options, const AgreedConfig& agreed, Peers&
     if (options.launch.rank == 0 && options.membership_number() == 0) tell_notes(agreed.config, data_);
   });
   const checkpoint::Checkpoint* checkpoint = resumed_.checkpoint();
-  if (checkpoint == nullptr || state().corpora.empty()) return;
+  if (checkpoint == nullptr || resumed_.from_snapshot() || state().corpora.empty()) return;
   peers.control().together("comparing corpora with the checkpoint's", [&] {
     const int64_t last_step = std::max<int64_t>(0, state().step - 1);
     corpus::require_same(state().corpora, corpora_at(last_step), data_.at(last_step).training,

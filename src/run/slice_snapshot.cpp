@@ -150,6 +150,7 @@ std::vector<checkpoint::OwnerState> SliceSnapshot::take(const runtime::Parameter
 void copy_slices(const runtime::ParameterStore& store, char* bytes) {
   const OwnStream stream(store.options().device);
   for (const model::Bucket& bucket : store.table().buckets) {
+    if (!bucket.trained) continue;
     for (const at::Tensor& state : states_of(store.owner(bucket.index))) {
       copy_state(state, bytes);
       bytes += state.nbytes();

@@ -74,10 +74,9 @@ class SliceSnapshot {
   at::Tensor memory_;             // bytes: the copied buckets' states end to end
 };
 
-// Copies a rank's slices end to end into memory that takes SliceSnapshot::bytes and followed_bytes: of each
-// bucket the masters, then, if it is trained, the first and the second moments; behind all of them what
-// differences have come to, bucket by bucket. From a GPU on a stream of its own; returns when
-// they are there.
+// Copies a rank's slices of what is trained end to end into memory of run/snapshot_size.h's snapshot_bytes:
+// of each bucket the masters, then the first and the second moments; behind all of them what differences have
+// come to, bucket by bucket. From a GPU on a stream of its own; returns when they are there.
 void copy_slices(const runtime::ParameterStore& store, char* bytes);
 
 }  // namespace sluice::run

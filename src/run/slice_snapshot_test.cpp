@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "model/test_shape.h"
+#include "model/tuning.h"
+#include "run/snapshot_size.h"
 
 namespace sluice::run {
 namespace {
@@ -89,6 +91,35 @@ TEST(SliceSnapshot, OfNarrowMastersIsWide) {
   float first = 0;
   std::memcpy(&first, bytes.data(), sizeof(first));
   EXPECT_EQ(first, 9);
+}
+
+// What is frozen does not change: no rank's snapshot for later memberships has room for it, or any of it.
+TEST(SnapshotSize, HasWhatIsTrainedAlone) {
+  model::Shape shape = model::sliced_shape(3);
+  model::freeze(shape, {"model.embed_tokens", "model.layers.[01]"});
+  const model::ParameterTable table = model::parameter_table(shape);
+  ASSERT_TRUE(has_frozen(table));
+  int64_t all_bytes = 0, trained = 0;
+  for (const model::Bucket& bucket : table.buckets) trained += bucket.trained ? bucket.size : 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    ParameterStore store(table, {.rank = rank, .world_size = 3});
+    fill(store, 7);
+    const int64_t bytes = snapshot_bytes(table, store.options(), 3, rank);
+    all_bytes += bytes;
+    std::vector<float> copied(static_cast<size_t>(bytes) / sizeof(float), -1);
+    copy_slices(store, reinterpret_cast<char*>(copied.data()));
+    size_t at = 0;
+    for (const model::Bucket& bucket : table.buckets) {
+      if (!bucket.trained) continue;
+      for (const float state : {0.0F, 0.25F, 0.5F}) {
+        for (int64_t i = store.owner(bucket.index).owned.size(); i > 0; --i)
+          ASSERT_EQ(copied.at(at++), 7 + static_cast<float>(bucket.index) + state);
+      }
+    }
+    EXPECT_EQ(at, copied.size());
+  }
+  EXPECT_EQ(all_bytes, 3 * 4 * trained);
+  EXPECT_FALSE(has_frozen(model::parameter_table(model::sliced_shape(3))));
 }
 
 TEST(ReadProgress, TheReadersEndLetsEveryoneGoOn) {

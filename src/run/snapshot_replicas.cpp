@@ -19,12 +19,17 @@
 #include "cost/snapshot_cost.h"
 #include "link/moved_owners.h"
 #include "run/slice_snapshot.h"
+#include "run/snapshot_size.h"
 
 namespace sluice::run {
 
 using base::text;
 
 namespace {
+
+// Slices of older programs also had what is frozen.
+constexpr const char* kHolds = "holds";
+constexpr const char* kTrained = "trained";
 
 // Reads what base::CanonicalBytes wrote.
 class CanonicalReader {
@@ -74,7 +79,8 @@ std::string to_text(const RunState& state) {
                   {"calibration", state.calibration},
                   {"config", state.config},
                   {"rollout", state.rollout},
-                  {"evaluation", state.evaluation}};
+                  {"evaluation", state.evaluation},
+                  {kHolds, kTrained}};
   if (state.sampler) json["sampler"] = corpus::to_json(*state.sampler);
   base::CanonicalBytes bytes;
   bytes.add(base::json_text(json)).add(static_cast<int64_t>(state.companions.size()));
@@ -87,6 +93,8 @@ RunState run_state_from_text(std::string_view text) {
   constexpr const char* kName = "a snapshot's state";
   CanonicalReader reader(text);
   const base::Json json = base::parse_json(reader.text(), kName);
+  if (base::get_or<std::string>(json, kHolds, "", kName) != kTrained)
+    throw base::InputError("a snapshot is of another program, whose slices lie otherwise");
   RunState state;
   state.step = base::require<int64_t>(json, "step", kName);
   state.corpora = corpus::identities_from_json(base::require<base::Json>(json, "corpora", kName), kName);
@@ -141,8 +149,7 @@ int SnapshotReplicas::rank_at(int distance) const {
 void SnapshotReplicas::take(const std::string& text, int64_t step) {
   const int ranks = communicator_->size();
   const auto bytes_of = [&](int rank) {
-    return SliceSnapshot::bytes(store_.table(), store_.options().precision, ranks, rank) +
-           SliceSnapshot::followed_bytes(store_.table(), store_.options(), ranks, rank);
+    return snapshot_bytes(store_.table(), store_.options(), ranks, rank);
   };
   const int copied = ranks > 1 ? rank_at(-options_.stride) : -1;
   survive::Snapshot snapshot{.step = step,
@@ -170,15 +177,18 @@ void SnapshotReplicas::take(const std::string& text, int64_t step) {
   computed_ns_ = base::thread_time_ns();  // all that this thread does
 }
 
-// A rank's slices go to its buddy, their hash behind them.
+// A rank's slices go to its buddy, with their hash.
 void SnapshotReplicas::exchange_copies(survive::Snapshot& snapshot, survive::SnapshotMemory::View& view) {
   const int buddy = rank_at(options_.stride);
-  const std::array<comm::Message, 4> messages{
-      comm::Message{.send = view.own(), .bytes = snapshot.own_bytes, .peer = buddy},
+  std::vector<comm::Message> messages{
       comm::Message{.send = &snapshot.own_hash, .bytes = sizeof snapshot.own_hash, .peer = buddy},
-      comm::Message{.receive = view.copy(), .bytes = snapshot.copy_bytes, .peer = snapshot.copied_rank},
       comm::Message{
           .receive = &snapshot.copy_hash, .bytes = sizeof snapshot.copy_hash, .peer = snapshot.copied_rank}};
+  // A rank may own nothing that is trained.
+  if (snapshot.own_bytes > 0)
+    messages.push_back({.send = view.own(), .bytes = snapshot.own_bytes, .peer = buddy});
+  if (snapshot.copy_bytes > 0)
+    messages.push_back({.receive = view.copy(), .bytes = snapshot.copy_bytes, .peer = snapshot.copied_rank});
   communicator_->exchange(messages)->wait();
   if (base::hash_bytes(view.copy(), static_cast<size_t>(snapshot.copy_bytes)) == snapshot.copy_hash) return;
   throw base::RunError(text("rank ", snapshot.copied_rank, "'s slices after step ", snapshot.step,
@@ -196,7 +206,7 @@ void SnapshotReplicas::schedule(int64_t done, int64_t most_cost_ns, int64_t step
 int64_t SnapshotReplicas::sent_bytes() const {
   int64_t bytes = 0;
   for (int rank = 0; rank < communicator_->size(); ++rank)
-    bytes += SliceSnapshot::bytes(store_.table(), store_.options().precision, communicator_->size(), rank);
+    bytes += snapshot_bytes(store_.table(), store_.options(), communicator_->size(), rank);
   return communicator_->size() > 1 ? bytes : 0;
 }
 
@@ -293,7 +303,8 @@ class Restorer {
         view_(worker_context.memory->find(origin_.step, origin_.membership)) {}
 
   void restore() {
-    for (const model::Bucket& bucket : store_.table().buckets) move(bucket);
+    for (const model::Bucket& bucket : store_.table().buckets)
+      if (bucket.trained) move(bucket);
     store_.refresh_compute_copies();
     for (const model::Bucket& bucket : store_.table().buckets) {
       const at::Tensor& copy = followed_[static_cast<size_t>(bucket.index)];
@@ -306,7 +317,7 @@ class Restorer {
     return cost::followed_numbers(bucket.trained, store_.options().pull);
   }
   // Elements of its states, and behind all of these of what differences have come to.
-  int64_t states(const model::Bucket& bucket) const { return cost::owner_numbers(bucket.trained); }
+  int64_t states(const model::Bucket& bucket) const { return snapshot_numbers(bucket); }
 
   // Where elements of a rank's slice of a bucket begin that lie `first` behind its beginning, of one of its
   // states; behind the last state those that follow masters.

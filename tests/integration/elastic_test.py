@@ -132,6 +132,29 @@ class Elastic(TestCase):
         self.kill(process, 1)
         self.assert_undisturbed(process, run, whole)
 
+    def snapshot_bytes(self, process):
+        """The largest memory that the supervisors keep for one snapshot."""
+        files = [file for supervisor in self.supervisors(process).values() for file in pathlib.Path(f"/proc/{supervisor}/fd").iterdir()
+                 if "memfd:sluice-snapshot" in os.readlink(file)]  # fmt: skip
+        return max(os.stat(file).st_size for file in files)
+
+    def test_frozen_parameters_are_in_no_snapshot_and_read_again(self):
+        """Under LoRA, from what the run began with, and from a checkpoint of the run."""
+        hidden, ffn, layers = 64, 172, 4
+        changes = {"model__hidden": hidden, "model__ffn_hidden": ffn, "model__layers": layers, "lora__rank": 2,
+                   "lora__targets": ["q_proj", "v_proj"]}
+        frozen_bytes = 8 * layers * (3 * hidden * hidden + 3 * hidden * ffn)  # of float64; without embedding and head
+        whole = self.whole(**changes)
+        for every in (0, 3):
+            with self.subTest(checkpoint_every=every):
+                run = self.configure(f"run{every}", elastic__snapshot_every=1, checkpoint__every=every, **changes)
+                process = self.start_to(run, 5)
+                kept = self.snapshot_bytes(process)
+                self.assertLess(kept, 2 * frozen_bytes // RANKS // 4, "a rank's slices and its buddy's have frozen parameters")
+                self.kill(process, 1)
+                outcome = self.assert_undisturbed(process, run, whole)
+                self.assertNotIn("resuming from", outcome.stderr)
+
     def test_what_travels_in_fewer_bits_goes_on_near_a_whole_run(self):
         """No snapshot has what differences came to: it begins anew from the masters."""
         codecs = {"link__pull": "int4-difference", "link__push": ["int8", "int4"]}
