@@ -25,9 +25,9 @@ void add_chat_options(CLI::App& app, corpus::ChatOptions& options) {
                  "The day that chat templates are told, YYYY-MM-DD (default: SOURCE_DATE_EPOCH's, or today)");
 }
 
-void refuse_chat_options(const CLI::App& app, const std::string& cure) {
+void refuse_chat_options(const CLI::App& app, const std::string& cure, std::string_view allowed) {
   for (const char* option : {"--chat-template", "--sanitize", "--template-argument", "--chat-date"}) {
-    if (app.count(option) > 0) {
+    if (option != allowed && app.count(option) > 0) {
       throw base::InputError(base::text(option, " is for conversations, and there are none: ", cure));
     }
   }

@@ -321,6 +321,18 @@ void add_labels(CorpusArguments& arguments) {
   if (build.tokenizer.end_token.empty()) build.tokenizer.end_token = corpus::kNoToken;
 }
 
+// A tokenizer that is trained here can chat by a template, whatever it is trained on.
+void check_chat_options(const CorpusArguments& arguments) {
+  const bool trains = arguments.build.train_vocabulary > 0;
+  if (!arguments.build.documents.chats)
+    refuse_chat_options(*arguments.command, "give --chat with it", trains ? "--chat-template" : "");
+  if (trains && arguments.pairs)
+    throw base::InputError(
+        "--pairs are two corpora of one tokenizer: train it first, on conversations with --chat, and give "
+        "that "
+        "corpus with --tokenizer");
+}
+
 void run(const std::shared_ptr<CorpusArguments>& arguments) {
   corpus::BuildOptions& build = arguments->build;
   if (build.tokenizer_file.empty() == (build.train_vocabulary == 0)) {
@@ -337,10 +349,8 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
   if (!arguments->margin_key.empty() && !arguments->pairs)
     throw base::InputError("--margin-key is of --pairs: add --pairs, or leave it out");
   if (arguments->pairs) build.documents.label_key = arguments->margin_key;
-  if (!build.documents.chats) refuse_chat_options(*arguments->command, "give --chat with it");
+  check_chat_options(*arguments);
   if (build.tokenizer.chat.date.empty()) build.tokenizer.chat.date = date_of_builds();
-  if (build.documents.chats && build.train_vocabulary > 0)
-    throw base::InputError("conversations need a tokenizer with a chat template: give --tokenizer FOLDER");
   set_part(*arguments);
   if (arguments->sample_mb < 0.001)
     throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
@@ -403,7 +413,8 @@ void add_corpus(CLI::App& app) {
       "SentencePiece model, Hugging Face tokenizer.json, a folder with either, or a model of the hub "
       "(ORGANISATION/NAME)");
   build->add_option("--train-tokenizer", options.train_vocabulary,
-                    "Train a SentencePiece model of this many pieces");
+                    "Train a SentencePiece model of this many pieces; with --chat or --chat-template a "
+                    "tokenizer.json that can chat, by ChatML unless a template is named");
   build->add_flag(
       "--chat", options.documents.chats,
       "Inputs are conversations, JSON objects with messages: render them by the tokenizer's chat template "

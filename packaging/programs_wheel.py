@@ -18,8 +18,8 @@ NAME = "sluice_train"
 # Libraries that every system that pip installs on has.
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|util|pthread|resolv|gcc_s|stdc\+\+))\.so")
 RUN_PATHS = ("lib", "../torch/lib", "../nvidia/cu13/lib")  # seen from the package's folder
-SCRIPTS = ("added_tokens", "chat_errors", "chat_spans", "chat_template", "chat_tokens", "conversations", "dataset_files", "hf_fetch", "hf_tokenize",
-           "other_forms", "read_table", "rewards", "sluice_channel", "token_pieces", "track_run")
+SCRIPTS = ("added_tokens", "chat_errors", "chat_spans", "chat_template", "chat_tokens", "control_tokens", "conversations", "dataset_files", "hf_fetch", "hf_tokenize",
+           "other_forms", "read_table", "rewards", "sluice_channel", "token_pieces", "track_run", "train_tokenizer")
 
 
 def version(root=ROOT):

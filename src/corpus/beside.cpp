@@ -61,7 +61,8 @@ const std::vector<std::string>& tokenizer_files() {
   return names;
 }
 
-fs::path folder_beside(const fs::path& prefix, const IndexedOptions& places) {
+fs::path folder_beside(const fs::path& told, const IndexedOptions& places) {
+  const fs::path prefix = corpus_prefix(told);  // a build's folder may be named, too
   if (!storage::is_s3(prefix.string()) || !places.locate) return prefix.parent_path();
   const storage::Location folder = places.locate(prefix.string()).parent();
   const std::vector<Wanted> files = wanted_files(folder);

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "corpus/beside.h"
 #include "corpus/build_result.h"
+#include "corpus/chat_tokenizer_trainer.h"
 #include "corpus/encoding.h"
 #include "corpus/indexed.h"
 #include "corpus/input_copies.h"
@@ -40,9 +41,9 @@ void report(const BuildOptions& options, std::string_view stage, int64_t done_by
   if (options.on_progress) options.on_progress(stage, std::min(done_bytes, all_bytes), all_bytes);
 }
 
-// A model trained on whole documents drawn evenly from all inputs.
-std::string train_model(const std::vector<InputFile>& files, const BuildOptions& options) {
-  SentencePieceTrainer trainer(options.sample_bytes);
+// Gives a trainer whole documents drawn evenly from all inputs.
+template <typename Trainer>
+void add_sample(const std::vector<InputFile>& files, const BuildOptions& options, Trainer& trainer) {
   const int64_t all_bytes = std::max<int64_t>(total_bytes(files), 1);
   const auto sample_bytes = static_cast<uint64_t>(options.sample_bytes);
   DocumentCounts counts;
@@ -54,19 +55,35 @@ std::string train_model(const std::vector<InputFile>& files, const BuildOptions&
     if (trainer.full()) break;
     read_documents(copies.open(i), options.documents, counts, [&](RawDocument&& raw) {
       if (trainer.full()) return;
-      texts_of(raw, options.documents, counts, [&](std::string_view whole) {
-        base::Rng draw(kSampleSeed, document++);
-        if (draw.below(static_cast<uint64_t>(all_bytes)) < sample_bytes) trainer.add(whole);
-      });
+      const auto draw = [&](std::string_view whole) {
+        base::Rng drawn(kSampleSeed, document++);
+        if (drawn.below(static_cast<uint64_t>(all_bytes)) < sample_bytes) trainer.add(whole);
+      };
+      if (!options.documents.chats) {
+        texts_of(raw, options.documents, counts, draw);
+      } else if (const auto chat = chat_of(raw, options.documents, counts)) {
+        draw(*chat);
+      }
       report(options, "read sample", done_bytes + raw.read_bytes, all_bytes);
     });
     done_bytes += file.size_bytes;
   }
   report(options, "read sample", all_bytes, all_bytes);
   report(options, "train tokenizer", 0, trainer.taken_bytes());
+}
+
+std::string train_model(const std::vector<InputFile>& files, const BuildOptions& options) {
+  SentencePieceTrainer trainer(options.sample_bytes);
+  add_sample(files, options, trainer);
   std::string model = trainer.train(options.train_vocabulary);
   report(options, "train tokenizer", trainer.taken_bytes(), trainer.taken_bytes());
   return model;
+}
+
+// Whether the tokenizer that is trained gets a chat template.
+bool trains_for_chats(const BuildOptions& options) {
+  return options.train_vocabulary > 0 &&
+         (options.documents.chats || !options.tokenizer.chat.chat_template.empty());
 }
 
 // What renders conversations: the template's text where it is a file or was chosen, other templates that may
@@ -74,7 +91,8 @@ std::string train_model(const std::vector<InputFile>& files, const BuildOptions&
 using ChatFiles = std::map<std::string, std::string>;
 
 ChatFiles chat_files(const BuildOptions& options) {
-  if (!options.documents.chats) return {};
+  const bool trained_here = options.train_vocabulary > 0;
+  if (!options.documents.chats && !trained_here) return {};
   const fs::path folder = options.tokenizer_file.parent_path();
   ChatFiles files = {{kChatTemplate, template_text(options.tokenizer.chat, options.tokenizer_file)}};
   for (const std::string name : {"generation_config.json", "chat_template.json"}) {
@@ -102,6 +120,14 @@ void add_manner(const BuildOptions& options, base::CanonicalBytes& bytes) {
   bytes.add(options.documents.strict ? 1 : 0).add(options.documents.chats ? 1 : 0);
   bytes.add(options.leave_out_duplicates ? 1 : 0);
   bytes.add(options.tokenizer.begin_token).add(options.tokenizer.end_token);
+  if (trains_for_chats(options)) {
+    const fs::path told_file = options.tokenizer.chat.chat_template;
+    const std::string content = fs::is_regular_file(told_file) ? base::read_file(told_file) : "";
+    ChatOptions told = options.tokenizer.chat;
+    told.answers = options.documents.answers;
+    if (!may_be_dated({{kChatTemplate, content}}, "")) told.date.clear();
+    bytes.add(content).add(options_text(told));
+  }
   if (!options.tokenizer_file.empty()) {
     const fs::path path = options.tokenizer_file.parent_path() / "tokenizer_config.json";
     const std::string config = fs::exists(path) ? base::read_file(path) : "";
@@ -154,6 +180,27 @@ struct BuildTokenizer {
   int workers = 1;
   std::unique_ptr<Tokenizer> tokenizer;
 };
+
+// The same options with the tokenizer that a script trains for chats as a given one, whose own template is
+// the one that was told.
+BuildOptions with_chat_tokenizer(const std::vector<InputFile>& files, const BuildOptions& options,
+                                 Unfinished& unfinished) {
+  const fs::path folder = unfinished.folder() / "tokenizer";
+  BuildOptions given = options;
+  given.tokenizer_file = folder / "tokenizer.json";
+  if (!fs::exists(given.tokenizer_file)) {
+    TokenizerOptions told = options.tokenizer;
+    told.chats = options.documents.chats;
+    told.chat.answers = options.documents.answers;
+    ChatTokenizerTrainer trainer(folder, options.train_vocabulary, told, options.sample_bytes);
+    add_sample(files, options, trainer);
+    trainer.train();
+    report(options, "train tokenizer", trainer.taken_bytes(), trainer.taken_bytes());
+    unfinished.save({});
+  }
+  given.tokenizer.chat.chat_template.clear();
+  return given;
+}
 
 BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOptions& options,
                               Unfinished& unfinished) {
@@ -299,6 +346,7 @@ BuildResult build_corpus(const BuildOptions& told) {
   base::make_directories(options.directory);
   auto unfinished = std::make_shared<Unfinished>(result.prefix, fingerprint_of(files, options));
   try {
+    if (trains_for_chats(options)) options = with_chat_tokenizer(files, options, *unfinished);
     const BuildTokenizer with = make_tokenizer(files, options, *unfinished);
     result.tokenizer = options.directory / (with.hugging_face ? "tokenizer.json" : "tokenizer.model");
     result.vocabulary = with.tokenizer->vocabulary();

@@ -48,9 +48,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, const TokenizerO
   const fs::path file = tokenizer_file(path);
   if (file.extension() == ".json") return std::make_unique<HuggingFaceTokenizer>(file, options);
   if (options.chats) {
-    throw base::InputError(base::text(file.string(),
-                                      " has no chat template: conversations need a tokenizer.json; ",
-                                      "save the tokenizer by transformers' save_pretrained"));
+    throw base::InputError(
+        base::text(file.string(), " has no chat template: conversations need a tokenizer.json; ",
+                   "save the tokenizer by transformers' save_pretrained, or train one that "
+                   "can chat: --train-tokenizer with --chat or --chat-template"));
   }
   TokenizerOptions told = options;
   const ConfiguredTokens configured = configured_tokens(file);

@@ -110,8 +110,31 @@ TEST(Tokenizer, UnsuitableVocabulariesAreRefused) {
   SentencePieceTrainer trainer(1'000);
   EXPECT_THROW(trainer.train(512), base::InputError);  // no text
   trainer.add("some words");
-  EXPECT_THROW(trainer.train(200), base::InputError);
-  EXPECT_THROW(trainer.train(50'000), base::InputError);
+  const auto advice = [&](int64_t vocabulary) -> std::string {
+    try {
+      trainer.train(vocabulary);
+    } catch (const base::InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  // One range, whatever size was asked for.
+  const std::string high = advice(50'000);
+  const size_t range = high.find("give --train-tokenizer ");
+  ASSERT_NE(range, std::string::npos) << high;
+  EXPECT_EQ(advice(600).substr(advice(600).find("give ")), high.substr(range));
+  const std::string least = high.substr(range, high.find(" to ", range) - range);
+  EXPECT_THAT(advice(200), HasSubstr(least));
+  EXPECT_THAT(advice(1), HasSubstr(least + " or more"));
+}
+
+TEST(Tokenizer, LiesBesideACorpusThatIsNamedByItsFolder) {
+  const TemporaryDirectory directory;
+  base::write_file_atomically(directory / "code" / "corpus.idx", "");
+  base::write_file_atomically(directory / "code" / "tokenizer.model", trained_model());
+  for (const char* told : {"code", "code/", "code/corpus", "code/corpus.idx"})
+    EXPECT_EQ(tokenizer_beside(directory / told), directory / "code" / "tokenizer.model") << told;
+  EXPECT_EQ(tokenizer_beside(directory / "code" / "other" / "corpus"), "");
 }
 
 TEST(Tokenizer, FilesThatAreNoModelsAreRefused) {

@@ -4,6 +4,7 @@
 #include <sentencepiece_trainer.h>
 
 #include <cstdio>
+#include <optional>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -135,12 +136,11 @@ void SentencePieceTrainer::add(std::string_view whole) {
   }
 }
 
-std::string SentencePieceTrainer::train(int64_t vocabulary) const {
-  if (sentences_.empty()) throw InputError("there is no text to train a tokenizer from: check the inputs");
-  if (vocabulary <= kFixedPieces) {
-    throw InputError(text("a vocabulary of ", vocabulary, " is too small: ", kFixedPieces,
-                          " pieces are bytes and control symbols; train at least 512"));
-  }
+namespace {
+
+// Nothing where a vocabulary has this size; else why not, as SentencePiece says it.
+std::optional<std::string> fault_of(const std::vector<std::string>& texts, int64_t vocabulary,
+                                    std::string& model) {
   const std::unordered_map<std::string, std::string> options = {
       {"model_type", "bpe"},
       {"vocab_size", std::to_string(vocabulary)},
@@ -158,14 +158,61 @@ std::string SentencePieceTrainer::train(int64_t vocabulary) const {
       {"num_threads", "2"},
       {"minloglevel", "2"},
   };
-  Sentences sentences(sentences_);
-  std::string model;
+  Sentences sentences(texts);
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &sentences, &model);
-  if (!status.ok()) {
-    throw InputError(text("cannot train a tokenizer of ", vocabulary, " pieces from ", taken_bytes_,
-                          " bytes: ", status.ToString(), ": choose another vocabulary or give more text"));
+  if (status.ok()) return std::nullopt;
+  return status.ToString();
+}
+
+// The number behind `words` in a message.
+std::optional<int64_t> number_behind(const std::string& message, std::string_view words) {
+  const size_t at = message.find(words);
+  if (at == std::string::npos) return std::nullopt;
+  const std::string_view rest = std::string_view(message).substr(at + words.size());
+  return base::parse_integer(rest.substr(0, rest.find_first_not_of("0123456789")));
+}
+
+// SentencePiece names the sizes that serve in its two refusals: more pieces than the text gives, and fewer
+// than its characters need.
+std::optional<int64_t> most_pieces(const std::string& fault) { return number_behind(fault, "value <= "); }
+std::optional<int64_t> least_pieces(const std::string& fault) { return number_behind(fault, " vs "); }
+
+// The one advice on vocabularies of a text: the sizes that can be trained. tools/train_tokenizer.py says the
+// same.
+std::string vocabulary_advice(int64_t vocabulary, const std::string& why, int64_t least,
+                              std::optional<int64_t> most) {
+  std::string cure = text("--train-tokenizer ", least, " or more");
+  if (most)
+    cure = least <= *most ? text("--train-tokenizer ", least, " to ", *most, ", or more text") : "more text";
+  return text("cannot train a tokenizer of ", vocabulary, " pieces: ", why, ": give ", cure);
+}
+
+}  // namespace
+
+std::string SentencePieceTrainer::train(int64_t vocabulary) const {
+  if (sentences_.empty()) throw InputError("there is no text to train a tokenizer from: check the inputs");
+  std::string model;
+  std::optional<std::string> fault;
+  if (vocabulary > kFixedPieces) {
+    fault = fault_of(sentences_, vocabulary, model);
+    if (!fault) return model;
   }
-  return model;
+  // The smallest vocabulary: its fault comes before any training, and names the size that the characters
+  // need.
+  std::string ignored;
+  const std::string smallest = fault_of(sentences_, kFixedPieces + 1, ignored).value_or("");
+  const int64_t least = least_pieces(smallest).value_or(kFixedPieces + 1);
+  const std::optional<int64_t> most = most_pieces(fault ? *fault : smallest);
+  if (most) {
+    throw InputError(vocabulary_advice(vocabulary, text(taken_bytes_, " bytes of text give at most ", *most),
+                                       least, most));
+  }
+  if (vocabulary < least) {
+    throw InputError(vocabulary_advice(
+        vocabulary, text("bytes, control symbols and the text's characters are ", least - 1), least,
+        std::nullopt));
+  }
+  throw InputError(vocabulary_advice(vocabulary, *fault, least, std::nullopt));
 }
 
 }  // namespace sluice::corpus

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -42,6 +43,19 @@ class ModelCommands(CommandTest):
                           f'log.dir="{self.folder}/says{len(prompts)}"')
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertRegex(result.stderr, told)
+
+    def test_the_closing_lines_name_commands_that_work(self):
+        """Whichever way the corpus is named, the model has its tokenizer."""
+        for name, told in (("folder", "corpus"), ("prefix", "corpus/corpus")):
+            with self.subTest(name):
+                run = self.folder / f"closing_{name}"
+                result = call("train", "--config", self.config, "--set", f'data.train="{self.folder / told}"', "--set", f'log.dir="{run}"')
+                self.assertEqual(result.returncode, 0, result.stderr)
+                line = re.search(r"try it +sluice (generate .*) TEXT", result.stderr)[1]
+                self.assertIn("import", self.done(*line.split(), "import", "--tokens", 2))
+                line = re.search(r"export it +sluice (export .*) FOLDER", result.stderr)[1]
+                self.done(*line.split(), self.folder / f"closed_{name}")
+                self.assertTrue((self.folder / f"closed_{name}" / "tokenizer.model").exists())
 
     def test_what_a_run_says_may_be_longer_than_its_documents(self):
         short = self.folder / "short.txt"
