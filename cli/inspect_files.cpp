@@ -34,6 +34,7 @@
 #include "model/parameter_count.h"
 #include "model/shape_sizes.h"
 #include "model/wrapped.h"
+#include "report/metric_ranges.h"
 #include "report/plan_table.h"
 #include "report/strategies_table.h"
 #include "strategy/readable.h"
@@ -218,7 +219,8 @@ void inspect_metrics(const fs::path& path) {
     const auto number = [&](const char* key) {
       return base::get_or<double>(lines[i], key, 0, path.string());
     };
-    const auto step = base::require<int64_t>(lines[i], "step", path.string());
+    // The number of steps done, as the log counts them.
+    const int64_t step = base::require_in(lines[i], "step", report::kMetricCounts, path.string()) + 1;
     if (lines[i].contains("validation_loss")) {
       const auto set = base::get_or<std::string>(lines[i], "set", "", path.string());
       print("%8lld %9.4f  validation%s, %.0f targets\n", static_cast<long long>(step),
@@ -226,7 +228,8 @@ void inspect_metrics(const fs::path& path) {
     } else if (i % every == 0 || i + 1 == lines.size()) {
       print("%8lld %9.4f %9.4f %9.1f %9.1f %10.0f  %s\n", static_cast<long long>(step), number("loss"),
             number("grad_norm"), number("time_ms"), number("predicted_ms"), number("tokens_per_s"),
-            base::get_or<std::string>(lines[i], "strategy", "", path.string()).c_str());
+            strategy::readable_text(base::get_or<std::string>(lines[i], "strategy", "", path.string()))
+                .c_str());
     }
   }
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,6 +74,31 @@ std::string reward_text(Steps steps) {
               mean(rewards.size() - window), " (last ", window, ")");
 }
 
+// A line of blocks whose heights are the means of as many parts of the run; empty of fewer than 8 values.
+std::string curve_text(Steps steps, std::optional<double> StepRecord::*figure) {
+  constexpr const char* kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr size_t kLeast = 8, kMost = 48;
+  std::vector<double> values;
+  for (const StepRecord& step : steps) {
+    if (step.*figure && std::isfinite(*(step.*figure))) values.push_back(*(step.*figure));
+  }
+  if (values.size() < kLeast) return "";
+  std::vector<double> means;
+  const size_t columns = std::min(values.size(), kMost);
+  for (size_t i = 0; i < columns; ++i) {
+    const auto part = std::span(values).subspan(
+        i * values.size() / columns, (i + 1) * values.size() / columns - i * values.size() / columns);
+    means.push_back(std::accumulate(part.begin(), part.end(), 0.0) / static_cast<double>(part.size()));
+  }
+  const auto [least, most] = std::ranges::minmax(means);
+  std::string curve;
+  for (const double mean : means) {
+    const double share = most > least ? (mean - least) / (most - least) : 0;
+    curve += kBlocks[static_cast<size_t>(share * 7 + 0.5)];
+  }
+  return text(curve, "  ", decimal(least, 4), " to ", decimal(most, 4));
+}
+
 std::string snapshots_text(Steps steps) {
   int64_t count = 0;
   const StepRecord* last = nullptr;
@@ -96,10 +123,13 @@ std::string closing_summary(const RunData& run) {
   const auto add = [&](const std::string& name, const std::string& said) {
     if (!said.empty()) lines.push_back(name + std::string(16 - name.size(), ' ') + said);
   };
-  add("steps", text(steps.front().step, " to ", steps.back().step));
+  add("steps", text(steps.front().step + 1, " to ", steps.back().step + 1));
   const std::string reward = reward_text(steps);
-  if (reward.empty()) add("loss", loss_text(steps));  // a policy's loss says nothing of what it has learnt
-  std::map<std::string, Evaluation> last;             // of each set
+  if (reward.empty()) {  // a policy's loss says nothing of what it has learnt
+    add("loss", loss_text(steps));
+    add("loss curve", curve_text(steps, &StepRecord::loss));
+  }
+  std::map<std::string, Evaluation> last;  // of each set
   for (const Evaluation& evaluation : run.evaluations) last[evaluation.set] = evaluation;
   for (const auto& [set, evaluation] : last) {
     add("validation loss",
@@ -107,6 +137,7 @@ std::string closing_summary(const RunData& run) {
              set.empty() ? "" : " of " + set));
   }
   add("reward", reward);
+  add("reward curve", curve_text(steps, &StepRecord::reward));
   for (const auto& [set, evaluation] : last) {
     if (!evaluation.reward) continue;
     add("held out",

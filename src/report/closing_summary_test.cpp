@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace sluice::report {
 namespace {
 
@@ -38,7 +40,7 @@ TEST(ClosingSummary, ShowsLossStrategiesAndPrediction) {
   std::vector<StepRecord> steps;
   for (int64_t step = 0; step < 20; ++step) steps.push_back(step_of(step, step < 10 ? 4.0 : 2.0));
   const std::string text = closing_summary(run_of(steps));
-  EXPECT_THAT(text, HasSubstr("steps           0 to 19\n"));
+  EXPECT_THAT(text, HasSubstr("steps           1 to 20\n"));
   EXPECT_THAT(text, HasSubstr("4.0000 (first 10) -> 2.0000 (last 10), -50.0 %"));
   EXPECT_THAT(text, HasSubstr("  10 steps of tp2\n"));
   EXPECT_THAT(text, HasSubstr("median step     10.0 ms, 8,000 tokens/s\n"));
@@ -46,6 +48,23 @@ TEST(ClosingSummary, ShowsLossStrategiesAndPrediction) {
               HasSubstr("off by 10.0 % (median); steps take 0.909 of it and are 0.0 % off that (medians)\n"));
   for (const char* absent : {"memberships", "snapshots", "fallbacks", "plain operators", "validation"})
     EXPECT_THAT(text, Not(HasSubstr(absent)));
+}
+
+TEST(ClosingSummary, DrawsTheLossOfTheWholeRun) {
+  std::vector<StepRecord> steps;
+  for (int64_t step = 0; step < 8; ++step) steps.push_back(step_of(step, 7.0 - static_cast<double>(step)));
+  EXPECT_THAT(closing_summary(run_of(steps)), HasSubstr("loss curve      █▇▆▅▄▃▂▁  0.0000 to 7.0000\n"));
+  steps[3].loss = std::nan("");  // a step whose update was left out
+  steps.push_back(step_of(8, 7.0));
+  EXPECT_THAT(closing_summary(run_of(steps)), HasSubstr("loss curve      █▇▆▄▃▂▁█  0.0000 to 7.0000\n"));
+  for (StepRecord& step : steps) step.loss = 3;
+  EXPECT_THAT(closing_summary(run_of(steps)), HasSubstr("loss curve      ▁▁▁▁▁▁▁▁▁  3.0000 to 3.0000\n"));
+  for (int64_t step = 9; step < 480; ++step) steps.push_back(step_of(step, 3.0));
+  steps.back().loss = 13;  // the mean of the last ten is 4
+  const std::string drawn = closing_summary(run_of(steps));
+  EXPECT_THAT(drawn, HasSubstr("▁▁▁█  3.0000 to 4.0000\n"));
+  steps.resize(7);
+  EXPECT_THAT(closing_summary(run_of(steps)), Not(HasSubstr("loss curve"))) << "too few for a curve";
 }
 
 TEST(ClosingSummary, ShowsTheLastEvaluationOfEachSet) {
@@ -64,7 +83,7 @@ TEST(ClosingSummary, TellsOfEpochsAndSnapshots) {
     step.snapshot_bytes = step.step == 1 ? 1 << 20 : 0;
   }
   const std::string text = closing_summary(run_of(steps));
-  EXPECT_THAT(text, HasSubstr("memberships     4 ranks, from step 2 on 3, from step 3 on 4"));
+  EXPECT_THAT(text, HasSubstr("memberships     4 ranks, from step 3 on 3, from step 4 on 4"));
   EXPECT_THAT(text, HasSubstr("snapshots       1, 1.00 MiB to buddies each"));
 }
 

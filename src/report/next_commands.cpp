@@ -34,6 +34,7 @@ std::string next_commands(const EndOfRun& end) {
   const std::string& model = end.best_step ? best : run;
   const std::string train =
       text("sluice train --config ", quoted((end.directory / "config.toml").string()), " --resume auto",
+           end.local_ranks > 0 ? text(" --nproc ", end.local_ranks) : "",
            finished ? text(" --set train.steps=", 2 * end.steps) : "");
   std::vector<std::string> lines{
       text("the model is ", checkpoint(end.steps_done),
@@ -43,7 +44,8 @@ std::string next_commands(const EndOfRun& end) {
   };
   if (end.best_step) lines.push_back(text("the best by its evaluation is ", checkpoint(*end.best_step)));
   if (!finished) add("train on  ", train);
-  add("try it    ", text("sluice generate --model ", model, " --prompt TEXT"));
+  if (end.model != EndOfRun::Model::kHead)
+    add("try it    ", text("sluice generate --model ", model, " --prompt TEXT"));
   add("serve it  ", text("sluice serve --model ", model));
   add("export it ",
       text("sluice export ", model, " --out FOLDER",

@@ -15,6 +15,21 @@ TEST(NextCommands, FinishedRunIsTriedServedExportedAndTrainedOn) {
             "  train on  sluice train --config runs/x/config.toml --resume auto --set train.steps=24");
 }
 
+TEST(NextCommands, RunsOfLocalRanksGoOnWithAsMany) {
+  const std::string said =
+      next_commands({.directory = "runs/x", .steps_done = 5, .steps = 12, .local_ranks = 4});
+  EXPECT_NE(said.find("sluice train --config runs/x/config.toml --resume auto --nproc 4\n"),
+            std::string::npos)
+      << said;
+}
+
+TEST(NextCommands, ModelsWithHeadsGenerateNoText) {
+  const std::string said =
+      next_commands({.directory = "runs/x", .steps_done = 5, .steps = 5, .model = EndOfRun::Model::kHead});
+  EXPECT_EQ(said.find("generate"), std::string::npos) << said;
+  EXPECT_NE(said.find("sluice serve --model runs/x\n"), std::string::npos) << said;
+}
+
 TEST(NextCommands, StoppedRunIsTrainedOnFirst) {
   const std::string said = next_commands(
       {.directory = "runs/x", .steps_done = 5, .steps = 12, .model = EndOfRun::Model::kAdapters});

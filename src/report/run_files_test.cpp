@@ -101,7 +101,7 @@ TEST_F(RunFiles, ElasticRunTellsOfItsEpochs) {
     const auto found = std::ranges::find(data.facts, name, &std::pair<std::string, std::string>::first);
     return found == data.facts.end() ? "" : found->second;
   };
-  EXPECT_EQ(fact("memberships"), "4 ranks, from step 1 on 3");
+  EXPECT_EQ(fact("memberships"), "4 ranks, from step 2 on 3");
   EXPECT_THAT(fact("snapshots"),
               HasSubstr("1 beside steps, 3.81 MiB to buddies each, 3.81 MiB of host memory"));
 }

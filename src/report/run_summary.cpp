@@ -223,7 +223,7 @@ std::string memberships_text(const std::vector<StepRecord>& steps) {
     const std::string ranks = step.ranks > 0 ? base::human_count(step.ranks, "rank", "ranks") : "some ranks";
     if (before == nullptr) described = ranks;
     if (before != nullptr && before->restarts != step.restarts)
-      described += text(", from step ", step.step, " on ", step.ranks > 0 ? text(step.ranks) : "some");
+      described += text(", from step ", step.step + 1, " on ", step.ranks > 0 ? text(step.ranks) : "some");
     before = &step;
   }
   return steps.empty() || steps.front().restarts == steps.back().restarts ? "" : described;

@@ -112,7 +112,7 @@ std::string alarms_text(const WatchedRun& run, size_t rank) {
   if (own.alarms.empty()) return "";
   std::vector<std::string> names;
   for (const watch::Alarm& alarm : own.alarms)
-    names.push_back(text(watch::name_of(alarm.cause), " since step ", alarm.since));
+    names.push_back(text(watch::name_of(alarm.cause), " since step ", alarm.since + 1));
   const std::string why = watch::evidence(run.figures, rank);
   return text("  ", base::join(names, ", "), " (", own.alarmed_steps, " of ", run.steps, " steps)",
               why.empty() ? "" : "; ", why);
@@ -139,7 +139,7 @@ std::string to_text(const WatchedRun& run) {
   const StepRecord& last = *run.last;
   char line[192];
   std::snprintf(line, sizeof line, "step %lld  loss %.4f  %.1f ms (predicted %.1f)  %.0f tokens/s\n",
-                static_cast<long long>(last.step), last.loss.value_or(0), milliseconds(last.time_ns),
+                static_cast<long long>(last.step + 1), last.loss.value_or(0), milliseconds(last.time_ns),
                 milliseconds(last.predicted_ns), last.tokens_per_s);
   std::string shown = line;
   if (run.ranks.empty())

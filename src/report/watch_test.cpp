@@ -54,7 +54,7 @@ TEST_F(Watch, NamesTheSlowRank) {
   EXPECT_EQ(json.at("ranks").at(1).at("waits_for"), "end");
   const std::string text = to_text(watched);
   EXPECT_THAT(text,
-              HasSubstr("   1      1.40        0.5  end         slowdown since step 20 (8 of 32 steps)\n"));
+              HasSubstr("   1      1.40        0.5  end         slowdown since step 21 (8 of 32 steps)\n"));
   EXPECT_THAT(text, HasSubstr("critical path of step 20, ms (planned):\n   1  compute        1.5 (1.0)\n"));
 }
 

@@ -1,5 +1,7 @@
 #include "run/planning.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -12,6 +14,22 @@
 #include "session/unequal_devices.h"
 
 namespace sluice::run {
+
+namespace {
+
+// Once for the run, where no candidate uses all ranks.
+void tell_of_idle_ranks(const std::vector<strategy::Strategy>& candidates, int world_size) {
+  int most = 0;
+  for (const strategy::Strategy& candidate : candidates) most = std::max(most, candidate.ranks());
+  const int idle = world_size - most;
+  if (idle <= 0) return;
+  base::log_warning(base::text(idle, " of ", world_size,
+                               " ranks compute nothing: no strategy uses more than ",
+                               base::human_count(most, "rank", "ranks"), ": add one of ", world_size,
+                               " to parallel.strategies, or set strategies = \"auto\", or start as many"));
+}
+
+}  // namespace
 
 Planning::Planning(const RunOptions& options, const AgreedConfig& agreed, const RunStart& start,
                    RunDevice& device, survive::Control& control)
@@ -29,6 +47,8 @@ Planning::Planning(const RunOptions& options, const AgreedConfig& agreed, const 
     for (const strategy::Strategy& candidate : planner_->options().candidates) {
       config_.parallel.strategies.push_back(strategy::to_text(candidate));
     }
+    if (options_.launch.rank == 0 && options_.membership_number() == 0)
+      tell_of_idle_ranks(planner_->options().candidates, world_size());
   });
 }
 

@@ -164,7 +164,7 @@ void Reporter::tell_of_lost_model(const report::StepRecord& step) {
   if (*step.loss < 2 * guess) return;
   told_of_lost_model_ = true;
   base::log_warning(text("step ", step.step + 1, " has a loss of ", *step.loss, " with a gradient norm of ",
-                         step.grad_norm, ", and guessing among ", config_.model.shape->vocab,
+                         std::abs(step.grad_norm), ", and guessing among ", config_.model.shape->vocab,
                          " tokens would have ", guess, ": optimizer.lr = ", config_.optimizer.lr,
                          " is probably too high"));
 }
@@ -180,7 +180,7 @@ void Reporter::write(const report::StepRecord& step) {
   std::snprintf(numbers, sizeof numbers,
                 "step %lld/%lld  loss %.4f  grad_norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
                 static_cast<long long>(step.step + 1), static_cast<long long>(config_.train.steps),
-                step.loss.value_or(0), step.grad_norm, report::milliseconds(step.time_ns),
+                step.loss.value_or(0), std::abs(step.grad_norm), report::milliseconds(step.time_ns),
                 report::milliseconds(step.predicted_ns), step.tokens_per_s);
   const std::string mfu = step.mfu ? text("  MFU ", base::human_percent(*step.mfu)) : "";
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
@@ -257,6 +257,9 @@ void Reporter::tell_next_commands(const BestEvaluation& best) const {
                        .steps_done = done_,
                        .steps = config_.train.steps,
                        .model = config_.lora.rank > 0 ? Model::kAdapters : Model::kWhole};
+  const transport::Launch& launch = run_.options().launch;
+  if (launch.launcher == transport::Launcher::kSluice) end.local_ranks = launch.world_size;
+  if (end.model == Model::kWhole && config_.head.kind != config::HeadUse::kNone) end.model = Model::kHead;
   if (best.best() && best.best_step() != done_ && has_checkpoint(best.best_step()))
     end.best_step = best.best_step();
   for (const std::string& line : base::split(report::next_commands(end), '\n')) base::log_info(line);

@@ -383,8 +383,8 @@ void Trainer::Impl::heed_nonfinite(const run::PreparedStep& step, const runtime:
   skipped_in_row_ = is_finite(result) ? 0 : skipped_in_row_ + 1;
   if (skipped_in_row_ == 0) return;
   const int64_t number = step.plan.step;
-  const std::string found =
-      text("step ", number, " has loss ", result.mean_loss(), " and gradient norm ", result.gradient_norm);
+  const std::string found = text("step ", number + 1, " has loss ", result.mean_loss(), " and gradient norm ",
+                                 std::abs(result.gradient_norm));  // without the sign that a NaN may have
   const bool skips = config().train.on_nonfinite == config::OnNonfinite::kSkip;
   if (skips && skipped_in_row_ < kMostSkippedInRow) {
     if (run_.rank() == 0)
@@ -398,7 +398,7 @@ void Trainer::Impl::heed_nonfinite(const run::PreparedStep& step, const runtime:
   }
   run_.control().together("checking the step", [&] {
     throw base::RunError(text(found, skips ? text(", as have the ", kMostSkippedInRow - 1, " before it") : "",
-                              learnt ? text("; what was learnt before is saved as step ", number) : "",
+                              learnt ? text("; what was learnt before is saved as step-", number) : "",
                               ": resume with a lower optimizer.lr",
                               skips ? "" : ", or with train.on_nonfinite = \"skip\" to leave its batch out"));
   });
@@ -408,7 +408,8 @@ void Trainer::Impl::heed_no_targets(const runtime::StepResult& result, int64_t s
   // A batch may be unlucky: its sequences cut in front of the tokens that count. The step goes on, so that
   // the rate's and the sampler's course stay what they are without masks.
   if (result.targets > 0 || run_.rank() != 0) return;
-  base::log_warning(text("step ", step, " has no token that counts: the corpora's masks leave none, so its ",
+  base::log_warning(text("step ", step + 1,
+                         " has no token that counts: the corpora's masks leave none, so its ",
                          "loss of 0 means nothing, and only momentum and weight decay moved the parameters"));
 }
 

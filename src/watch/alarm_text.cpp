@@ -109,7 +109,7 @@ std::string to_text(const Detector::Change& change, const Figures& figures, cons
                  base::human_duration(cost.without_ns), " were it like the others")
           : "";
   const std::string why = evidence(figures, static_cast<size_t>(alarm.rank));
-  return text("rank ", alarm.rank, " ", what_it_does(alarm), ", since step ", alarm.since, costs,
+  return text("rank ", alarm.rank, " ", what_it_does(alarm), ", since step ", alarm.since + 1, costs,
               why.empty() ? "" : "; ", why, ": ", way_out(alarm.cause));
 }
 

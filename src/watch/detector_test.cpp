@@ -181,7 +181,7 @@ TEST(AlarmText, SaysWhatARankCostsAndWhatSpeaksForIt) {
   samples[1][Figure::kProcessors] = 680'000;
   const std::string words = to_text(change, Figures(samples), {1'040'000'000, 812'000'000});
   EXPECT_THAT(words,
-              HasSubstr("which wait for it, since step 4; steps like this one take 1.04 s by their plan, "
+              HasSubstr("which wait for it, since step 5; steps like this one take 1.04 s by their plan, "
                         "812.00 ms were it like the others; processors that its process kept busy are 0.68, "
                         "the others' 0.99: look"));
   EXPECT_THAT(to_text({change.alarm, false}, Figures(samples)), HasSubstr("rank 1 is no longer slow"));

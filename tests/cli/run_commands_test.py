@@ -39,7 +39,7 @@ class Watch(CommandTest):
         self.assertEqual(watched["step"], 19)
         self.assertEqual([rank["alarms"] for rank in watched["ranks"]], [["slowdown"], []])
         self.assertAlmostEqual(watched["ranks"][0]["slowdown"], 1.6)
-        self.assertIn("slowdown since step 10 (4 of 20 steps)", self.done("watch", run))
+        self.assertIn("slowdown since step 11 (4 of 20 steps)", self.done("watch", run))
 
     def test_nobody_is_where_all_are_alike(self):
         run = self.run_of("alike", [[1, 1.02], [1.03, 1]] * 20)

@@ -49,6 +49,13 @@ class RunNotes(CommandTest):
                                (["train.eval_every=2"], "train.eval_every is 2, but there is nothing to evaluate with")):
             self.assertIn(line, self.said(*settings))
 
+    def test_ranks_without_work(self):
+        sets = ("--set", 'parallel.strategies=["2x<1,1,1>"]', "--dry-run")
+        told = call("train", "--config", self.config, "--nproc", 3, *sets)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertRegex(told.stderr, "1 of 3 ranks compute nothing: no strategy uses more than 2 ranks: add one of 3 to parallel.strategies")
+        self.assertNotIn("compute nothing", call("train", "--config", self.config, "--nproc", 2, *sets).stderr)
+
     def test_documents_that_are_cut_or_left_out(self):
         said = self.said()
         self.assertRegex(said, r"data\.train: 1 of 41 documents have fewer than 2 tokens")
@@ -74,20 +81,20 @@ class RunNotes(CommandTest):
                     "train.steps=40", "checkpoint.every=0", f'log.dir="{run}"', 'train.dtype="float32"']
         ended = self.run_with(*settings, dry=False)
         self.assertEqual(ended.returncode, 1, ended.stderr)
-        told = re.search(r"step (\d+) has loss .* and gradient norm .*; what was learnt before is saved as step (\d+): resume "
+        told = re.search(r"step (\d+) has loss .* and gradient norm .*; what was learnt before is saved as step-(\d+): resume "
                          r'with a lower optimizer\.lr, or with train\.on_nonfinite = "skip"', ended.stderr)
         self.assertTrue(told, ended.stderr)
-        bad = int(told[1])
+        bad = int(told[1]) - 1
         self.assertEqual(int(told[2]), bad)
         self.assertEqual([path.name for path in (run / "checkpoints").glob("step-*")], [f"step-{bad}"])
         # A run that is resumed meets the same batch, and may leave it out, as long as there is some end to it.
         settings.append('train.on_nonfinite="skip"')
         ended = call("train", "--config", self.config, "--resume", "auto", *(part for each in settings for part in ("--set", each)))
         self.assertEqual(ended.returncode, 1, ended.stderr)
-        self.assertIn(f"step {bad} has loss", ended.stderr)
+        self.assertIn(f"step {bad + 1} has loss", ended.stderr)
         self.assertIn("its update is left out (train.on_nonfinite); 9 so far", ended.stderr)
-        self.assertRegex(ended.stderr, rf"step {bad + 9} has loss .*, as have the 9 before it; what was learnt before is saved "
-                         rf"as step {bad + 9}")
+        self.assertRegex(ended.stderr, rf"step {bad + 10} has loss .*, as have the 9 before it; what was learnt before is saved "
+                         rf"as step-{bad + 9}")
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual([line.get("skipped_updates") for line in lines][-10:], list(range(1, 11)))
     def test_tokens_without_rows(self):
