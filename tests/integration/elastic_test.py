@@ -155,6 +155,22 @@ class Elastic(TestCase):
                 outcome = self.assert_undisturbed(process, run, whole)
                 self.assertNotIn("resuming from", outcome.stderr)
 
+    def test_other_frozen_parameters_are_read_again(self):
+        """A base in 8 bits under LoRA, which is coded again or read coded; and layers that are frozen as they are."""
+        adapted = {"lora__rank": 2, "lora__targets": ["q_proj", "v_proj"], "model__base": "int8", "model__hidden": 64,
+                   "model__ffn_hidden": 128, "train__dtype": "float32"}
+        frozen = {"train__freeze": ["model.embed_tokens", "model.layers.[01]"]}
+        for name, changes, tolerance in (("coded", adapted, 1e-5), ("frozen", frozen, 1e-11)):
+            whole = self.whole(**changes)
+            for every in (0, 3):
+                with self.subTest(name, checkpoint_every=every):
+                    run = self.configure(f"{name}{every}", elastic__snapshot_every=1, checkpoint__every=every, **changes)
+                    process = self.start_to(run, 5)
+                    self.kill(process, 2)
+                    outcome = self.stop(process, run, 1, STEPS)
+                    self.assert_close_losses(run, whole, tolerance, 100 * tolerance, goes_on=True)
+                    self.assertNotIn("resuming from", outcome.stderr)
+
     def test_what_travels_in_fewer_bits_goes_on_near_a_whole_run(self):
         """No snapshot has what differences came to: it begins anew from the masters."""
         codecs = {"link__pull": "int4-difference", "link__push": ["int8", "int4"]}
