@@ -8,7 +8,6 @@ file of the library is held out, with all its functions. Pairs whose question or
 Writes, in the same order,
   train/questions.jsonl      train/functions.jsonl
   held_out/questions.jsonl   held_out/functions.jsonl
-  text/                      the sources of the files that are not held out, for a language model
 Only the standard library is used.
 """
 
@@ -70,19 +69,14 @@ def write(folder, pairs):
 
 def main(folder):
     seen, found = set(), {"train": [], "held_out": []}
-    text = folder / "text"
-    text.mkdir(parents=True, exist_ok=True)
     for name, path in sources(pathlib.Path(sysconfig.get_paths()["stdlib"])):
         try:
-            source = path.read_text(encoding="utf-8")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                tree = ast.parse(source)
+                tree = ast.parse(path.read_text(encoding="utf-8"))
         except (SyntaxError, UnicodeDecodeError):  # files that show what Python refuses
             continue
         split = "held_out" if is_held_out(name) else "train"
-        if split == "train":
-            (text / "-".join(name.parts)).write_text(source)
         for pair in pairs_of(tree):
             if not seen.intersection(pair):
                 seen.update(pair)

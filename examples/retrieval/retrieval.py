@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Finds the function for its docstring, in files of Python's standard library that no model has seen.
 
-A language model learns Python from the library's other files, then InfoNCE makes an embedding model of it, from pairs of a
-docstring and its function (pairs.py). Told is how often a question's own function is among the ten nearest of all functions that
-are held out, by the model before and after, and by words in common (tf-idf), which needs no model. Writes FOLDER/report.md.
+An encoder of one layer (encoder.json), drawn at random, learns from pairs of a docstring and its function in the library's other
+files (pairs.py). The report says how often a question's own function is among the ten nearest of all functions that are held out,
+by the model before and after, and by words in common (tf-idf), which needs no model. Writes FOLDER/report.md.
 
-    make retrieval                                          a model that is made here, in minutes on two cores
-    examples/retrieval/retrieval.py --model models/smollm2  another decoder's folder (examples/smollm2.py writes this one)
+    make retrieval                                          the encoder, in minutes on two cores
+    examples/retrieval/retrieval.py --model models/smollm2  another model's folder (examples/smollm2.py writes this one)
 """
 
 import argparse
 import collections
 import json
 import math
+import operator
 import pathlib
 import re
 import subprocess
@@ -27,6 +28,7 @@ SHOWN = 3  # questions in the report
 class Example:
     def __init__(self, args):
         self.args, self.folder = args, args.folder
+        self.encoder = json.loads((HERE / "encoder.json").read_text())
         self.tokenizer = args.model or self.folder / "corpora" / "text"
 
     def sluice(self, *arguments):
@@ -42,25 +44,25 @@ class Example:
 
     def build_corpora(self):
         subprocess.run([sys.executable, HERE / "pairs.py", self.folder], check=True)
+        texts = [self.folder / "train" / f"{name}.jsonl" for name in ("questions", "functions")]
         if self.args.model is None:
-            self.sluice("corpus", "build", self.folder / "text", "--train-tokenizer", 2048, "--delimiter", "\\n\\n\\n",
-                        "--out", self.folder / "corpora" / "text")
-        for name in ("questions", "functions"):  # as `sluice embed` takes them: no token stands behind a text
-            self.sluice("corpus", "build", self.folder / "train" / f"{name}.jsonl", "--tokenizer", self.tokenizer, "--end-token", "none",
-                        "--out", self.folder / "corpora" / "train" / name)
+            self.sluice("corpus", "build", *texts, "--train-tokenizer", self.encoder["vocab_size"], "--out", self.tokenizer)
+        for path in texts:
+            self.sluice("corpus", "build", path, "--tokenizer", self.tokenizer, "--end-token", "none",
+                        "--out", self.folder / "corpora" / path.stem)
 
-    def language_model(self):
-        """The folder of the model that is tuned."""
+    def first_model(self):
+        """The folder of the model that is tuned; one without weights is drawn at random."""
         if self.args.model is not None:
             return self.args.model
-        self.train("language.toml", data__train=str(self.folder / "corpora" / "text"), log__dir=str(self.folder / "language"),
-                   **({"train__steps": self.args.language_steps} if self.args.language_steps else {}))
-        self.sluice("export", self.folder / "language", "--out", self.folder / "models" / "language")
-        return self.folder / "models" / "language"
+        folder = self.folder / "models" / "start"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps(self.encoder))
+        return folder
 
     def embedding_model(self, name, model, **settings):
         """The folder of a model that ends in embeddings, tuned as the settings say."""
-        corpora = self.folder / "corpora" / "train"
+        corpora = self.folder / "corpora"
         self.train("embedding.toml", model__hf=str(model), data__train=str(corpora / "questions"),
                    head__positives=[str(corpora / "functions")], log__dir=str(self.folder / name), **settings)
         self.sluice("export", self.folder / name, "--out", self.folder / "models" / name)
@@ -78,7 +80,7 @@ class Example:
 def nearest_by_model(example, model):
     """By question all functions, the nearest first."""
     functions = example.embeddings(model, "functions")
-    return [sorted(range(len(functions)), key=lambda i: -sum(a * b for a, b in zip(question, functions[i], strict=True)))
+    return [sorted(range(len(functions)), key=lambda i, own=question: -sum(map(operator.mul, own, functions[i])))
             for question in example.embeddings(model, "questions")]
 
 
@@ -108,11 +110,17 @@ def head_of(function):
     return re.search(r"def .*", function).group(0)
 
 
-def report(example, rows, nearest, seconds):
+def chance(functions):
+    """The figures of an order drawn at random."""
+    return {"recall_at_1": 1 / functions, "recall_at_10": NEAREST / functions,
+            "mean_reciprocal_rank": sum(1 / place for place in range(1, functions + 1)) / functions}
+
+
+def report(example, rows, nearest, trained, seconds):
     questions, functions = example.texts("questions"), example.texts("functions")
     lines = ["# Functions found by their docstrings", "",
-             f"{len(questions)} functions of files of Python {sys.version.split()[0]}'s standard library that no model has seen; "
-             f"one of {NEAREST} drawn at random is right in {NEAREST / len(functions):.1%}. {seconds:.0f} s in all.", "",
+             f"{len(questions)} functions of files of Python {sys.version.split()[0]}'s standard library that no model has seen. "
+             f"Training took {trained:.0f} s of {seconds:.0f} s in all.", "",
              "| by | recall at 1 | recall at 10 | mean reciprocal rank |", "| --- | ---: | ---: | ---: |"]
     lines += [f"| {name} | " + " | ".join(f"{value:.3f}" for value in row.values()) + " |" for name, row in rows.items()]
     for i in range(0, len(questions), max(1, len(questions) // SHOWN))[:SHOWN]:
@@ -125,10 +133,9 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sluice", default="build/sluice")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("runs/retrieval"), help="a new folder for all of it")
-    parser.add_argument("--model", type=pathlib.Path, help="a decoder's folder, in place of one that is made here")
-    parser.add_argument("--context-length", type=int, default=192, help="tokens of a text at most; others are cut")
-    parser.add_argument("--language-steps", type=int, help="steps of the language model")
-    parser.add_argument("--steps", type=int, help="steps of the embedding model")
+    parser.add_argument("--model", type=pathlib.Path, help="a model's folder, in place of the encoder that is drawn here")
+    parser.add_argument("--context-length", type=int, default=128, help="tokens of a text at most; others are cut")
+    parser.add_argument("--steps", type=int, help="steps of training")
     return parser.parse_args()
 
 
@@ -139,14 +146,16 @@ def main():
     begin = time.monotonic()
     example = Example(args)
     example.build_corpora()
-    model = example.language_model()
+    model = example.first_model()
     steps = {"train__steps": args.steps} if args.steps else {}
     before = example.embedding_model("untuned", model, train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0)
+    began = time.monotonic()
     after = example.embedding_model("embedding", model, data__context_length=args.context_length, **steps)
+    trained = time.monotonic() - began
     nearest = {"words in common (tf-idf)": nearest_by_words(example.texts("questions"), example.texts("functions")),
-               "the decoder's last row, before": nearest_by_model(example, before), "the embedding model": nearest_by_model(example, after)}
-    rows = {name: figures(each) for name, each in nearest.items()}
-    text = report(example, rows, nearest["the embedding model"], time.monotonic() - begin)
+               "the model before training": nearest_by_model(example, before), "the model": nearest_by_model(example, after)}
+    rows = {"chance": chance(len(example.texts("functions")))} | {name: figures(each) for name, each in nearest.items()}
+    text = report(example, rows, nearest["the model"], trained, time.monotonic() - begin)
     (args.folder / "report.md").write_text(text)
     (args.folder / "figures.json").write_text(json.dumps(rows, indent=2) + "\n")
     print(text)
