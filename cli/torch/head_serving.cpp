@@ -1,6 +1,6 @@
 #include "cli/torch/head_serving.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -13,12 +13,6 @@ serve::ServedHead::Activation activation_of(const std::string& problem, int64_t 
   using enum serve::ServedHead::Activation;
   if (problem == "regression") return kNone;
   return problem == "multi_label_classification" || numbers == 1 ? kSigmoid : kSoftmax;
-}
-
-// The row of a text of one token: no batch is planned for that.
-std::vector<double> numbers_of_token(run::Evaluator& evaluator, int32_t token) {
-  const at::Tensor numbers = evaluator.logits({token}).to(at::kDouble).reshape({-1});
-  return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
 }
 
 }  // namespace
@@ -45,19 +39,7 @@ serve::ServedHead served_head(const run::ModelSource& model) {
 }
 
 serve::HeadEngine::Compute head_numbers_of(run::Evaluator& evaluator) {
-  return [&evaluator](const std::vector<std::vector<int32_t>>& texts) {
-    std::vector<std::vector<int32_t>> planned;
-    for (const std::vector<int32_t>& text : texts) {
-      if (text.size() > 1) planned.push_back(text);
-    }
-    const std::vector<std::vector<double>> of_planned =
-        planned.empty() ? std::vector<std::vector<double>>() : evaluator.text_numbers(planned);
-    std::vector<std::vector<double>> numbers;
-    auto next = of_planned.begin();
-    for (const std::vector<int32_t>& text : texts)
-      numbers.push_back(text.size() > 1 ? *next++ : numbers_of_token(evaluator, text.front()));
-    return numbers;
-  };
+  return [&evaluator](const serve::TokenTexts& texts) { return evaluator.text_numbers(texts); };
 }
 
 }  // namespace sluice::cli

@@ -131,16 +131,26 @@ const serve::ToolFormat* tool_format_of(const ServeArguments& options, const run
                               serve::tool_format_names()));
 }
 
+// Takes a newer model of the run, as the first rank says.
+void take_newer(const std::string& place, run::Evaluator& evaluator) {
+  try {
+    take_up(place, evaluator);
+  } catch (const base::InputError&) {  // which the leader tells
+  }
+}
+
 // A rank that does what the first one says.
 void follow_first(run::Evaluator& evaluator, const generate::Decoder& decoder,
                   const inference::SchedulerOptions& scheduler, const std::vector<base::Interval>& never) {
   generate::Generator generator(decoder, scheduler, never);
-  generate::follow(evaluator.ranks(), generator, [&](const std::string& place) {
-    try {
-      take_up(place, evaluator);
-    } catch (const base::InputError&) {  // which the leader tells
-    }
-  });
+  generate::follow(evaluator.ranks(), generator,
+                   [&](const std::string& place) { take_newer(place, evaluator); });
+}
+
+// The same of a model that ends in a head.
+void follow_first(run::Evaluator& evaluator) {
+  serve::follow(evaluator.ranks(), {[&](const serve::TokenTexts& texts) { evaluator.text_numbers(texts); },
+                                    [&](const std::string& place) { take_newer(place, evaluator); }});
 }
 
 // Puts an IPv6 address into brackets: its colons would otherwise begin the port (RFC 3986, 3.2.2).
@@ -168,11 +178,13 @@ void serve_head(ServeArguments& options, const run::ModelSource& model, const co
                 run::Evaluator& evaluator) {
   options.server.head = served_head(model);
   serve::require_pair_template(options.server.pair_template);
-  serve::HeadEngine engine(head_numbers_of(evaluator),
-                           {.max_num_batched_tokens = options.tokens_per_batch,
-                            .max_queued_texts = options.most_waiting,
-                            .max_queued_texts_of_client =
-                                options.most_waiting_of_client.value_or((options.most_waiting + 1) / 2)});
+  if (options.launch.rank > 0) return follow_first(evaluator);
+  serve::HeadEngine engine(
+      head_numbers_of(evaluator),
+      {.max_num_batched_tokens = options.tokens_per_batch,
+       .max_queued_texts = options.most_waiting,
+       .max_queued_texts_of_client = options.most_waiting_of_client.value_or((options.most_waiting + 1) / 2),
+       .followers = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
   serve::Server server(engine, tokenizer, options.server);
   answer_requests(server, engine, evaluator, model, options,
                   "the model " + options.server.head.description());
@@ -207,13 +219,6 @@ void serve_text(ServeArguments& options, const run::ModelSource& model, const co
                        base::human_count(pages * inference::kKvBlockTokens, "token", "tokens")));
 }
 
-void require_one_rank(const ServeArguments& options, const run::ModelSource& model) {
-  if (options.launch.world_size == 1) return;
-  throw base::InputError(text(model.name(),
-                              " ends in a head, which one rank serves: leave out --nproc and "
-                              "--strategy, or start several servers"));
-}
-
 void run(ServeArguments options) {
   options.server.keys = keys_of(environment());
   require_key_for_others(options.server);
@@ -223,7 +228,7 @@ void run(ServeArguments options) {
   options.model = model_folder(options.model);
   run::ModelSource model = run::open_model(locate(options.model));
   const bool head = ends_in_head(model);
-  head ? require_one_rank(options, model) : require_one_pipeline(options, model.shape());
+  if (!head) require_one_pipeline(options, model.shape());
   options.server.context_length = context_length_of(options, model);
   const std::unique_ptr<corpus::Tokenizer> tokenizer =
       tokenizer_of(options.tokenizer, model, Needed::kForChats, options.chat);
@@ -332,9 +337,10 @@ void add_serve(CLI::App& app) {
       ->check(within(0, 4096))
       ->take_last()
       ->capture_default_str();
-  command->add_option(
-      "--strategy", options->strategy,
-      "How several ranks have the model between them, as <4,1,1>: one pipeline of TP ranks and stages");
+  command->add_option("--strategy", options->strategy,
+                      "How several ranks have the model between them, as <4,1,1>: one pipeline of TP ranks "
+                      "and stages; of a model "
+                      "that ends in a head any strategy (default: each rank has all of it)");
   add_python_option(*command);
   add_computing_options(*command, *options);
   command->callback([options] {

@@ -3,14 +3,10 @@
 #include <string>
 
 #include "base/json_fields.h"
+#include "comm/order.h"
 
 namespace sluice::generate {
 namespace {
-
-struct Head {
-  Followers::Command order = Followers::Command::kWait;
-  int64_t bytes = 0;  // of the JSON behind it
-};
 
 base::Json to_json(const inference::Request& request, const SamplingParams& sampling_params) {
   const Sampling& sampling = sampling_params.sampling;
@@ -75,26 +71,15 @@ void Followers::broadcast(const std::string& what) {
 
 void Followers::tell(Command order) {
   if (members_ == nullptr) return;
-  const std::string told = told_.empty() ? "" : told_.dump();
-  const Head head{order, static_cast<int64_t>(told.size())};
-  std::vector<comm::Message> heads, bodies;
-  for (int member = 1; member < members_->size(); ++member) {
-    heads.push_back({.send = &head, .bytes = sizeof head, .peer = member});
-    bodies.push_back({.send = told.data(), .bytes = head.bytes, .peer = member});
-  }
-  members_->exchange(heads)->wait();
-  if (head.bytes > 0) members_->exchange(bodies)->wait();
+  comm::send_order(*members_, {static_cast<int64_t>(order), told_.empty() ? "" : told_.dump()});
   told_.clear();
 }
 
 void follow(comm::Communicator& members, Generator& generator, const MessageHandler& take) {
-  Head head;
   while (true) {
-    members.receive(&head, sizeof head, 0)->wait();
-    std::string told(static_cast<size_t>(head.bytes), ' ');
-    if (head.bytes > 0) {
-      members.receive(told.data(), head.bytes, 0)->wait();
-      for (const base::Json& each : base::parse_json(told, "what is to be said")) {
+    const comm::Order order = comm::receive_order(members);
+    if (!order.text.empty()) {
+      for (const base::Json& each : base::parse_json(order.text, "what is to be said")) {
         if (each.is_string()) {
           generator.settle();
           take(each.get<std::string>());
@@ -104,8 +89,9 @@ void follow(comm::Communicator& members, Generator& generator, const MessageHand
         }
       }
     }
-    if (head.order == Followers::Command::kEnd) return;
-    if (head.order == Followers::Command::kEngineStep) generator.step();
+    const auto command = static_cast<Followers::Command>(order.kind);
+    if (command == Followers::Command::kEnd) return;
+    if (command == Followers::Command::kEngineStep) generator.step();
   }
 }
 

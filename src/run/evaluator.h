@@ -49,7 +49,7 @@ class Evaluator {
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples);
 
   // The head's numbers at each text's last token, or its row of an embedding model; the same on all ranks.
-  // Memory grows with the texts' tokens. REQUIRES: a head of numbers; texts of 2 to context_length tokens.
+  // Memory grows with the texts' tokens. REQUIRES: a head of numbers; texts of 1 to context_length tokens.
   std::vector<std::vector<double>> text_numbers(const std::vector<std::vector<int32_t>>& texts);
 
   // Takes another model's weights in place of its own, also for whoever has held(). Collective as the making.

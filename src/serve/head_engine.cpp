@@ -1,16 +1,21 @@
 #include "serve/head_engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace sluice::serve {
 
 HeadEngine::HeadEngine(Compute compute, const HeadEngineOptions& options)
-    : compute_(std::move(compute)), options_(options), thread_([this] { run(); }) {}
+    : compute_(std::move(compute)),
+      options_(options),
+      followers_(options.followers),
+      thread_([this] { run(); }) {}
 
 HeadEngine::~HeadEngine() {
   stop("the server was stopped");
   thread_.join();
+  if (fault_.empty()) followers_.end();
 }
 
 std::shared_ptr<PendingTexts> HeadEngine::add_request(const std::string& client,
@@ -34,10 +39,11 @@ std::shared_ptr<PendingTexts> HeadEngine::add_request(const std::string& client,
   return request;
 }
 
-bool HeadEngine::between_steps(const std::function<void()>& action, const std::string& /*others*/) {
+bool HeadEngine::between_steps(const std::function<void()>& action, const std::string& others) {
   std::unique_lock lock(mutex_);
   if (stopping_ || !fault_.empty()) return false;
   action_ = &action;
+  others_take_ = others;
   asked_.notify_one();
   acted_.wait(lock, [this] { return action_ == nullptr || ended_; });
   const bool ran = action_ == nullptr;
@@ -88,20 +94,25 @@ void HeadEngine::run() {
 
 // False: the engine ends.
 bool HeadEngine::wait_until_asked() {
+  constexpr std::chrono::seconds kPatience{5};  // until the other ranks are asked whether they are there
   std::unique_lock lock(mutex_);
-  asked_.wait(lock, [this] { return stopping_ || action_ != nullptr || !queue_.empty(); });
+  const auto asked = [this] { return stopping_ || action_ != nullptr || !queue_.empty(); };
+  while (!asked_.wait_for(lock, kPatience, asked)) followers_.wait();
   return !stopping_;
 }
 
 void HeadEngine::act() {
   const std::function<void()>* action = nullptr;
+  std::string others;
   {
     const std::lock_guard lock(mutex_);
     action = action_;
+    others = others_take_;
   }
   if (action == nullptr) return;
   std::exception_ptr fault;
   try {
+    if (!others.empty()) followers_.broadcast(others);
     (*action)();
   } catch (...) {
     fault = std::current_exception();
@@ -125,6 +136,7 @@ std::vector<QueuedText> HeadEngine::take_batch() {
 void HeadEngine::compute(const std::vector<QueuedText>& batch) {
   std::vector<std::vector<int32_t>> texts;
   for (const QueuedText& text : batch) texts.push_back(text.tokens());
+  followers_.compute(texts);
   const std::vector<std::vector<double>> numbers = compute_(texts);
   for (size_t i = 0; i < batch.size(); ++i) batch[i].request->publish(batch[i].index, numbers.at(i));
   const std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "serve/head_followers.h"
 #include "serve/pending_texts.h"
 #include "serve/request_engine.h"
 #include "serve/text_queue.h"
@@ -22,12 +23,14 @@ struct HeadEngineOptions {
   int64_t max_num_batched_tokens = 2048;  // of a batch, unless one text has more
   int64_t max_queued_texts = 4096;        // that have not begun
   int64_t max_queued_texts_of_client = 2048;
+  // The ranks that have the model, of which this one is the first; null: it is alone. Borrowed.
+  comm::Communicator* followers = nullptr;
 };
 
 class HeadEngine final : public RequestEngine {
  public:
-  // The numbers of each text of a batch.
-  using Compute = std::function<std::vector<std::vector<double>>(const std::vector<std::vector<int32_t>>&)>;
+  // The numbers of each text of a batch. Collective over the followers, who are told the same texts.
+  using Compute = std::function<std::vector<std::vector<double>>(const TokenTexts&)>;
 
   HeadEngine(Compute compute, const HeadEngineOptions& options);
   // Ends all requests as stop() does.
@@ -55,6 +58,7 @@ class HeadEngine final : public RequestEngine {
 
   const Compute compute_;
   const HeadEngineOptions options_;
+  const HeadFollowers followers_;
   mutable std::mutex mutex_;
   std::condition_variable asked_, acted_;
   TextQueue queue_;
@@ -65,6 +69,7 @@ class HeadEngine final : public RequestEngine {
   bool stopping_ = false;
   bool ended_ = false;
   const std::function<void()>* action_ = nullptr;  // for between two steps
+  std::string others_take_;
   std::exception_ptr action_fault_;
   std::thread thread_;
 };

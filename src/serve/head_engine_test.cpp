@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
+
+#include "comm/fake.h"
 
 namespace sluice::serve {
 namespace {
@@ -101,6 +104,43 @@ TEST(HeadEngine, WhatClientsLeftIsNotComputed) {
   last.numbers();
   EXPECT_EQ(gate.batches, 2);
   EXPECT_EQ(engine.stats().aborted, 1);
+}
+
+// The first of three ranks hears requests; the others compute the same batches and take the same models.
+TEST(HeadEngine, FollowersComputeWhatTheLeaderDoes) {
+  comm::FakeWorld world(3);
+  std::vector<std::vector<Texts>> batches(3);
+  std::vector<std::vector<std::string>> taken(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto transport = world.transport(rank);
+      const auto members = transport->communicator("members", {0, 1, 2});
+      const auto compute = [&, rank](const Texts& texts) {
+        batches[static_cast<size_t>(rank)].push_back(texts);
+        return sums_of(texts, 1);
+      };
+      if (rank > 0) {
+        return follow(*members, {compute, [&, rank](const std::string& place) {
+                                   taken[static_cast<size_t>(rank)].push_back(place);
+                                 }});
+      }
+      HeadEngine engine(compute, {.followers = members.get()});
+      Asked first(engine, "a", {{1, 2}, {3}});
+      EXPECT_EQ(first.numbers().size(), 2u);
+      EXPECT_TRUE(engine.between_steps([&] { taken[0].push_back("newer"); }, "newer"));
+      EXPECT_THROW(engine.between_steps([] { throw base::InputError("it is no model"); }, "broken"),
+                   base::InputError);
+      Asked second(engine, "b", {{70'000}});
+      EXPECT_EQ(second.numbers().front().front(), 70'000.0F);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(batches[0].size(), 2u);
+  for (const size_t rank : {1, 2}) {
+    EXPECT_EQ(batches[rank], batches[0]);
+    EXPECT_EQ(taken[rank], (std::vector<std::string>{"newer", "broken"}));
+  }
 }
 
 TEST(HeadEngine, AFaultOfTheModelEndsAllAndIsTold) {
