@@ -1,9 +1,11 @@
 // sluice corpus build: text, JSON and source trees into tokens.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "base/error.h"
@@ -34,6 +36,7 @@ struct CorpusArguments {
   std::string dedup = "none";
   bool prompts = false, pairs = false, labels = false;
   std::string label_key = "label";
+  std::vector<std::string> columns;
   corpus::AnswerKeys keys;
   std::string margin_key;
   std::string chosen_key = "chosen", rejected_key = "rejected";
@@ -309,7 +312,7 @@ void set_part(CorpusArguments& arguments) {
   build.part = {*index - 1, *count};
 }
 
-// Documents of classifiers end as the model meets them elsewhere, where no token is added behind a text.
+// Documents of classifiers end as the model meets them elsewhere: with what its tokenizer adds to a text.
 void add_labels(CorpusArguments& arguments) {
   corpus::BuildOptions& build = arguments.build;
   if (arguments.prompts || arguments.pairs)
@@ -318,7 +321,48 @@ void add_labels(CorpusArguments& arguments) {
     throw base::InputError(
         "--labels need the tokenizer of the model that learns them: give --tokenizer FOLDER");
   build.documents.label_key = arguments.label_key;
-  if (build.tokenizer.end_token.empty()) build.tokenizer.end_token = corpus::kNoToken;
+  if (build.tokenizer.end_token.empty()) build.tokenizer.end_token = corpus::kAddedToken;
+}
+
+// Texts that belong together stand at the same place of corpora that are named like their columns, so nothing
+// may leave out or cut one of them alone.
+void set_columns(CorpusArguments& arguments) {
+  corpus::BuildOptions& build = arguments.build;
+  const std::set<std::string> all(arguments.columns.begin(), arguments.columns.end());
+  const bool named = std::ranges::none_of(all, [](const std::string& column) {
+    return column.empty() || column == "." || column == ".." || column.find('/') != column.npos;
+  });
+  if (all.size() != arguments.columns.size() || all.size() < 2 || !named)
+    throw base::InputError(text("--columns is ", base::join(arguments.columns, ","),
+                                ": give two names or more, as anchor,positive, each a folder of --out"));
+  if (arguments.prompts || arguments.pairs || arguments.labels || build.documents.chats)
+    throw base::InputError("--columns are texts: leave out --chat, --prompts, --pairs and --labels");
+  if (build.train_vocabulary > 0)
+    throw base::InputError("--columns share a tokenizer: give it with --tokenizer");
+  if (!arguments.delimiter.empty() || arguments.dedup != "none")
+    throw base::InputError("--columns keep their texts beside each other: leave out --delimiter and --dedup");
+  build.documents.columns = arguments.columns;
+  if (build.tokenizer.end_token.empty()) build.tokenizer.end_token = corpus::kAddedToken;
+}
+
+// The corpora that the arguments ask for: one, or one for each of the texts that belong together.
+void build_all(CorpusArguments& arguments, const std::function<void(const std::string& name)>& build_one) {
+  corpus::BuildOptions& build = arguments.build;
+  if (!arguments.pairs && arguments.columns.empty()) return build_one("corpus");
+  const std::filesystem::path folder = build.directory;
+  for (const std::string& column : arguments.columns) {
+    build.directory = folder / column;
+    build.documents.text_key = column;
+    build_one(column);
+  }
+  const std::pair<const char*, const std::string&> sides[] = {{"chosen", arguments.chosen_key},
+                                                              {"rejected", arguments.rejected_key}};
+  for (size_t side = 0; arguments.pairs && side < 2; ++side) {
+    build.directory = folder / sides[side].first;
+    build.documents.answers->answer = sides[side].second;
+    build.documents.answers->other_answer = sides[1 - side].second;
+    build_one(sides[side].first);
+  }
 }
 
 // A tokenizer that is trained here can chat by a template, whatever it is trained on.
@@ -346,6 +390,7 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     build.documents.answers = arguments->keys;
   }
   if (arguments->labels) add_labels(*arguments);
+  if (!arguments->columns.empty()) set_columns(*arguments);
   if (!arguments->margin_key.empty() && !arguments->pairs)
     throw base::InputError("--margin-key is of --pairs: add --pairs, or leave it out");
   if (arguments->pairs) build.documents.label_key = arguments->margin_key;
@@ -372,21 +417,9 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     if (!arguments->json) print_text(result);
     told[name] = to_json(result);
   };
-  if (!arguments->pairs) {
-    build_one("corpus");
-    if (arguments->json) std::cout << base::json_text(told["corpus"], 2) << "\n";
-    return;
-  }
-  const std::filesystem::path folder = build.directory;
-  const std::pair<const char*, const std::string&> sides[] = {{"chosen", arguments->chosen_key},
-                                                              {"rejected", arguments->rejected_key}};
-  for (size_t side : {0, 1}) {
-    build.directory = folder / sides[side].first;
-    build.documents.answers->answer = sides[side].second;
-    build.documents.answers->other_answer = sides[1 - side].second;
-    build_one(sides[side].first);
-  }
-  if (arguments->json) std::cout << base::json_text(told, 2) << "\n";
+  build_all(*arguments, build_one);
+  const bool one = !arguments->pairs && arguments->columns.empty();
+  if (arguments->json) std::cout << base::json_text(one ? told["corpus"] : told, 2) << "\n";
 }
 
 }  // namespace
@@ -427,8 +460,15 @@ void add_corpus(CLI::App& app) {
                   "and rejected");
   build->add_flag("--labels", arguments->labels,
                   "Inputs are JSON objects with text, or with --chat messages, and label: a class, a list of "
-                  "classes, or figures, which go into corpus.labels; no token is added behind a text");
+                  "classes, or figures, which go into corpus.labels; --end-token is then added");
   build->add_option("--label-key", arguments->label_key, "Of --labels")->capture_default_str();
+  build
+      ->add_option(
+          "--columns", arguments->columns,
+          "Inputs are JSON objects or tables with texts that belong together, under these keys: a corpus for "
+          "each, in --out's folder of that name, all in the same order")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   build->add_option("--prompt-key", arguments->keys.prompt, "Of --prompts and --pairs")
       ->capture_default_str();
   build->add_option("--answer-key", arguments->keys.answer, "Of --prompts")->capture_default_str();
@@ -456,8 +496,10 @@ void add_corpus(CLI::App& app) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  build->add_option("--end-token", options.tokenizer.end_token,
-                    "Token that ends documents, or none (default: the tokenizer's own)");
+  build->add_option(
+      "--end-token", options.tokenizer.end_token,
+      "Token that ends documents; none; or added, what the tokenizer itself adds to a text, as models with a "
+      "head read it (default: the tokenizer's own)");
   build->add_option("--begin-token", options.tokenizer.begin_token,
                     "Token in front of documents, or none (default: what the tokenizer puts there)");
   build->add_option("--split", options.finding.dataset.split, "Split of data sets that have several")

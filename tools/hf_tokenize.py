@@ -3,7 +3,8 @@
 
 Usage: hf_tokenize.py TOKENIZER.json BEGIN_TOKEN END_TOKEN THREADS [CHAT_OPTIONS]
 
-BEGIN_TOKEN and END_TOKEN stand around documents: '' leaves them to the tokenizer, 'none' means none. THREADS share the
+BEGIN_TOKEN and END_TOKEN stand around documents: '' leaves them to the tokenizer, 'none' means none, an END_TOKEN 'added' what
+the tokenizer's post-processor puts behind a text. THREADS share the
 texts of one question (0: one a core). With CHAT_OPTIONS, JSON of chat_template.Options, it answers questions about
 conversations, too.
 
@@ -40,6 +41,7 @@ import token_pieces
 
 END_TOKENS = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "[SEP]"]
 NO_TOKEN = "none"
+ADDED_TOKEN = "added"
 # Fewer than these are decoded by one thread: waking others takes longer, and a server's own threads need the cores.
 FEW_IDS = 1 << 15
 MOST_IDS = 1 << 24
@@ -92,7 +94,7 @@ def configuration(path):
 def with_chosen(config, begin_token, end_token):
     """The configuration as it stands beside a corpus of these tokens: chat templates may write them."""
     chosen = {"bos_token": begin_token, "eos_token": end_token}
-    return config | {key: token for key, token in chosen.items() if token not in ("", NO_TOKEN)}
+    return config | {key: token for key, token in chosen.items() if token not in ("", NO_TOKEN, ADDED_TOKEN)}
 
 
 def token_text(config, key):
@@ -119,13 +121,23 @@ def begin_id(tokenizer, told, config):
     configured = token_text(config, "bos_token")
     if adds and configured:
         return named_id(tokenizer, configured, "--begin-token")
-    # What the post-processor puts in front of a text.
-    text = ["a"]
-    bare, dressed = (tokenizer.encode_batch(text, add_special_tokens=add)[0].ids for add in (False, True))
+    bare, dressed = bare_and_dressed(tokenizer)
     return dressed[0] if len(dressed) > len(bare) and dressed[:1] != bare[:1] else -1
 
 
+def bare_and_dressed(tokenizer):
+    """A text's ids, and those with what the post-processor puts around it."""
+    return (tokenizer.encode_batch(["a"], add_special_tokens=add)[0].ids for add in (False, True))
+
+
+def added_end_id(tokenizer):
+    bare, dressed = bare_and_dressed(tokenizer)
+    return dressed[-1] if len(dressed) > len(bare) and dressed[-1:] != bare[-1:] else -1
+
+
 def end_id(tokenizer, told, config):
+    if told == ADDED_TOKEN:
+        return added_end_id(tokenizer)
     if told:
         return -1 if told == NO_TOKEN else named_id(tokenizer, told, "--end-token")
     for token in [token_text(config, "eos_token"), *END_TOKENS]:

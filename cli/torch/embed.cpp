@@ -71,14 +71,11 @@ std::vector<InputText> read_texts(const EmbedArguments& options) {
 
 std::vector<int32_t> tokens_of(const corpus::Tokenizer& tokenizer, const InputText& input,
                                const EmbedArguments& options) {
-  std::vector<int32_t> tokens;
-  if (tokenizer.begin_id() >= 0) tokens.push_back(tokenizer.begin_id());
-  const std::vector<int32_t> ids = tokenizer.encode(options.prompt + input.text);
-  tokens.insert(tokens.end(), ids.begin(), ids.end());
-  if (std::ssize(tokens) > options.context_length) tokens.resize(static_cast<size_t>(options.context_length));
-  if (tokens.size() >= 2) return tokens;
-  throw base::InputError(text(input.place, ": '", input.text, "' is ", tokens.size(),
-                              " token, and two are needed: lengthen it, or give --prompt"));
+  std::vector<int32_t> tokens =
+      corpus::with_ends(tokenizer, tokenizer.encode(options.prompt + input.text), options.context_length);
+  if (!tokens.empty()) return tokens;
+  throw base::InputError(
+      text(input.place, ": '", input.text, "' has no token: lengthen it, or give --prompt"));
 }
 
 void divide_by_length(std::vector<double>& row) {

@@ -13,6 +13,8 @@ namespace {
 
 using base::text;
 
+constexpr int kCallers = 4;  // requests that are read and written at the same time
+
 // Where the model's own files lie.
 storage::Location folder_of(const run::ModelSource& model) {
   return model.hugging_face ? model.hugging_face->folder() : model.checkpoint->directory() / "model";
@@ -37,15 +39,19 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
     if (needed == Needed::kNo) return nullptr;
     throw base::InputError(text("no tokenizer goes with ", model.name(), ": name one with --tokenizer"));
   }
-  if (needed != Needed::kForChats) return corpus::load_tokenizer(path, {.tools = python_tools()});
-  constexpr int kCallers = 4;  // requests that are read and written at the same time
+  corpus::TokenizerOptions options{.tools = python_tools()};
+  if (model.shape().head.kind != model::HeadKind::kVocabulary) options.end_token = corpus::kAddedToken;
+  if (needed != Needed::kForChats) return corpus::load_tokenizer(path, options);
+  options.callers = kCallers;
+  corpus::TokenizerOptions for_chats = options;
+  for_chats.chats = true;
+  for_chats.chat = chat;
   try {
-    return corpus::load_tokenizer(
-        path, {.callers = kCallers, .tools = python_tools(), .chats = true, .chat = chat});
+    return corpus::load_tokenizer(path, for_chats);
   } catch (const base::InputError& error) {
     if (!chat.chat_template.empty()) throw;
     base::log_warning(text("there are no chats: ", error.what()));
-    return corpus::load_tokenizer(path, {.callers = kCallers, .tools = python_tools()});
+    return corpus::load_tokenizer(path, options);
   }
 }
 

@@ -12,6 +12,7 @@
 namespace sluice::cli {
 
 // The tokenizer `told`, or the model's own. Null where there is none and it is not needed; else InputError.
+// With a model that ends in a head, the end of a document is what the tokenizer adds to a text.
 // kForChats: with its chat template, where it has one; `chat` says how that is used, and which it is.
 enum class Needed : uint8_t { kNo, kYes, kForChats };
 std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& told,

@@ -116,6 +116,7 @@ bool may_be_dated(const ChatFiles& files, const std::string& config) {
 // How a corpus is made of its inputs.
 void add_manner(const BuildOptions& options, base::CanonicalBytes& bytes) {
   bytes.add(options.documents.text_key).add(options.documents.delimiter).add(options.documents.label_key);
+  for (const std::string& column : options.documents.columns) bytes.add(column);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
   bytes.add(options.documents.strict ? 1 : 0).add(options.documents.chats ? 1 : 0);
   bytes.add(options.leave_out_duplicates ? 1 : 0);
@@ -235,13 +236,15 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
 // What stands beside the corpus as tokenizer_config.json: the tokenizer's own, with the tokens that were
 // chosen to stand around documents, so that whoever reads the corpus or learns from it finds them.
 std::string config_beside(const std::string& own, const TokenizerOptions& told) {
-  if (told.begin_token.empty() && (told.end_token.empty() || told.end_token == kNoToken)) return own;
+  const bool chose_end =
+      !told.end_token.empty() && told.end_token != kNoToken && told.end_token != kAddedToken;
+  if (told.begin_token.empty() && !chose_end) return own;
   base::Json config = base::Json::object();
   if (!own.empty()) config = base::parse_python_json(own, "tokenizer_config.json");
   if (!config.is_object()) return own;
   if (!told.begin_token.empty()) config["add_bos_token"] = told.begin_token != kNoToken;
   if (!told.begin_token.empty() && told.begin_token != kNoToken) config["bos_token"] = told.begin_token;
-  if (!told.end_token.empty() && told.end_token != kNoToken) config["eos_token"] = told.end_token;
+  if (chose_end) config["eos_token"] = told.end_token;
   return base::json_text(config, 2) + "\n";
 }
 

@@ -24,9 +24,11 @@ struct DocumentOptions {
   std::optional<AnswerKeys> answers;  // of chats: objects are prompts and answers instead
   std::string text_key = "text";      // of a JSON object, or the column of a table: its document
   std::string label_key;              // of a JSON object, its label; empty: documents have none
-  std::string delimiter;              // cuts documents further, each part keeping it at its end; empty: none
-  bool strict = false;                // the first document that would be left out ends reading
-  PythonTools tools;                  // for tables
+  std::vector<std::string>
+      columns;            // keys of a JSON object under all of which texts stand, or it is left out
+  std::string delimiter;  // cuts documents further, each part keeping it at its end; empty: none
+  bool strict = false;    // the first document that would be left out ends reading
+  PythonTools tools;      // for tables
 };
 
 // What was passed over while reading.

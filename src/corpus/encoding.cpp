@@ -121,9 +121,7 @@ EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const To
   std::vector<EncodedText> checked = tokenizer.encode_checked(texts);
   for (size_t i = 0; i < texts.size(); ++i) {
     if (checked[i].changed) encoded.marks[i].source |= DocumentMark::kChanged;
-    std::vector<int32_t>& ids = encoded.ids.emplace_back(std::move(checked[i].ids));
-    if (tokenizer.begin_id() >= 0) ids.insert(ids.begin(), tokenizer.begin_id());
-    if (tokenizer.end_id() >= 0) ids.push_back(tokenizer.end_id());
+    encoded.ids.push_back(with_ends(tokenizer, std::move(checked[i].ids)));
   }
   return encoded;
 }

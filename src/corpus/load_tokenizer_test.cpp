@@ -73,6 +73,13 @@ TEST(Tokenizer, GivesRandomTextBackUnchanged) {
   }
 }
 
+TEST(Tokenizer, NoPieceIsAddedBehindAText) {
+  const SentencePieceTokenizer tokenizer(trained_model(), "trained",
+                                         {.end_token = kAddedToken, .needs_end = true});
+  EXPECT_EQ(tokenizer.end_id(), -1);
+  EXPECT_EQ(with_ends(tokenizer, {5, 6}), (std::vector<int32_t>{5, 6}));
+}
+
 TEST(Tokenizer, KeepsWhiteSpaceAndItsOwnSymbols) {
   const SentencePieceTokenizer tokenizer = trained();
   for (const std::string text : {"", " ", "  leading", "trailing  ", "\tif x:\r\n\t\treturn\n\n\n",
@@ -172,7 +179,8 @@ class Tokenizer:
         if "die once" in texts and not once.exists():
             once.touch()
             os._exit(3)
-        return [Encoding([ord(c) for c in t]) for t in texts]
+        marks = pathlib.Path(__file__).with_name("marks").exists() and add_special_tokens
+        return [Encoding([8] * marks + [ord(c) for c in t] + [7] * marks) for t in texts]
     def decode_batch(self, ids, skip_special_tokens): return ["".join(map(chr, i)).replace("lost z", "") for i in ids]
 )";
 
@@ -248,6 +256,21 @@ TEST_F(HuggingFace, BeginsAndEndsAsConfiguredOrAsTold) {
       R"({"add_bos_token": true, "bos_token": "<begin>", "eos_token": {"content": "<begin>"}})";
   EXPECT_EQ(ends(config, "", ""), std::pair(8, 8));
   EXPECT_EQ(ends(config, kNoToken, "</s>"), std::pair(-1, 7));
+}
+
+TEST_F(HuggingFace, WhatIsAddedToATextMayEndDocuments) {
+  options_.end_token = kAddedToken;
+  options_.needs_end = true;
+  EXPECT_EQ(load_tokenizer(directory_ / "tokenizer.json", options_)->end_id(), -1)
+      << "it knows an end, but adds none";
+  base::write_file_atomically(directory_ / "marks", "");
+  const auto tokenizer = load_tokenizer(directory_ / "tokenizer.json", options_);
+  EXPECT_EQ(std::pair(tokenizer->begin_id(), tokenizer->end_id()), std::pair(8, 7));
+  using testing::ElementsAre;
+  EXPECT_THAT(with_ends(*tokenizer, tokenizer->encode("ab")), ElementsAre(8, 'a', 'b', 7));
+  EXPECT_THAT(with_ends(*tokenizer, tokenizer->encode("ab"), 3), ElementsAre(8, 'a', 7));
+  EXPECT_THAT(with_ends(*tokenizer, tokenizer->encode("ab"), 1), ElementsAre(7));
+  EXPECT_THAT(with_ends(*tokenizer, {}), ElementsAre(8, 7));
 }
 
 TEST_F(HuggingFace, FaultsAreNamedWithTheWayOut) {

@@ -84,7 +84,7 @@ void read_json(std::string_view bytes, ByteSource& source, const std::string& na
 void read_table(const InputFile& file, const DocumentOptions& options, const Visit& visit) {
   constexpr uint64_t kNull = ~uint64_t{0};
   const std::string name = file.path.string();
-  const bool objects = options.chats || !options.label_key.empty();
+  const bool objects = options.chats || !options.label_key.empty() || !options.columns.empty();
   const std::string column = objects ? "" : options.text_key;
   PythonChild child(options.tools, "read_table.py", {file.local().string(), name, column, file.separator},
                     name);
@@ -170,6 +170,19 @@ void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary
     for (const std::string_view part : cut_at(row, options.delimiter))
       visit({RawDocument::Form::kText, std::string(part), name, read_bytes(part)});
   }
+}
+
+// The first of the columns that holds no text to learn from, as a fault; "": all do.
+std::string column_fault(const base::Json& object, const std::vector<std::string>& columns,
+                         const std::string& place) {
+  for (const std::string& column : columns) {
+    const base::Json* const found = base::find(object, column);
+    if (found == nullptr || !found->is_string())
+      return text(place, ": there is no text under '", column, "': name the keys with --columns");
+    if (base::trim(found->get_ref<const std::string&>()).empty())
+      return text(place, ": the text under '", column, "' is empty, and it belongs to others: fill it in");
+  }
+  return "";
 }
 
 // "FILE:17" and the third line of what begins there -> "FILE:19".
@@ -334,6 +347,8 @@ void texts_of(const RawDocument& document, const DocumentOptions& options, Docum
   if (document.form != RawDocument::Form::kText) {
     json = object_of(document, options, counts);
     if (!json) return;
+    if (const std::string fault = column_fault(*json, options.columns, document.place); !fault.empty())
+      return leave_out(fault, options, counts);
     const base::Json* found = base::find(*json, options.text_key);
     if (found == nullptr || !(found->is_string() || found->is_null())) {
       leave_out(
@@ -345,6 +360,9 @@ void texts_of(const RawDocument& document, const DocumentOptions& options, Docum
       return;
     }
     whole = found->is_null() ? "" : std::string_view(found->get_ref<const std::string&>());
+  } else if (!options.columns.empty()) {
+    return leave_out(text(document.place, ": plain text has no columns: give JSON Lines or a table"), options,
+                     counts);
   } else if (!is_utf8(whole)) {
     return leave_out(text(document.place, ": not UTF-8: convert it first"), options, counts);
   }

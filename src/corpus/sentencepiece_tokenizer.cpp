@@ -52,8 +52,11 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& model, const s
                           "of a SentencePiece tokenizer or a Hugging Face tokenizer.json"));
   }
   vocabulary_ = processor_->GetPieceSize();
-  end_id_ =
-      options.end_token.empty() ? processor_->eos_id() : piece_id(options.end_token, name, "--end-token");
+  if (options.end_token.empty()) {
+    end_id_ = processor_->eos_id();
+  } else if (options.end_token != kAddedToken) {  // no piece is added behind a text
+    end_id_ = piece_id(options.end_token, name, "--end-token");
+  }
   require_end(options, name);
   if (!options.begin_token.empty()) begin_id_ = piece_id(options.begin_token, name, "--begin-token");
   for (const char* piece : kBlockBytes) {

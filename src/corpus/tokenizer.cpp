@@ -26,10 +26,20 @@ std::vector<EncodedChat> Tokenizer::encode_prompts(std::span<const std::string>)
 }
 
 void Tokenizer::require_end(const TokenizerOptions& options, const std::string& name) const {
-  if (!options.needs_end || end_id_ >= 0 || options.end_token == kNoToken) return;
+  const bool may_lack = options.end_token == kNoToken || options.end_token == kAddedToken;
+  if (!options.needs_end || end_id_ >= 0 || may_lack) return;
   throw base::InputError(base::text(name,
                                     ": no known token to end documents with: name one of its tokens, or '",
                                     kNoToken, "', with --end-token"));
+}
+
+std::vector<int32_t> with_ends(const Tokenizer& tokenizer, std::vector<int32_t> ids, int64_t most) {
+  if (tokenizer.begin_id() >= 0) ids.insert(ids.begin(), tokenizer.begin_id());
+  const bool ends = tokenizer.end_id() >= 0;
+  const int64_t room = std::max<int64_t>(most - (ends ? 1 : 0), 0);
+  if (std::ssize(ids) > room) ids.resize(static_cast<size_t>(room));
+  if (ends) ids.push_back(tokenizer.end_id());
+  return ids;
 }
 
 std::vector<base::Interval> rows_without_token(const Tokenizer& tokenizer, int64_t rows,

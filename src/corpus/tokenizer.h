@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -17,16 +18,20 @@ namespace sluice::corpus {
 
 // Where a tokenizer is told to put no token, in begin_token or end_token.
 inline constexpr const char* kNoToken = "none";
+// As end_token: what the tokenizer itself puts behind a text that a model reads whole (a post-processor's
+// [SEP]).
+inline constexpr const char* kAddedToken = "added";
 
 struct TokenizerOptions {
   int threads = 0;          // for the texts of one call; 0: one a core
   int callers = 1;          // threads that call at the same time
   std::string begin_token;  // piece in front of documents; empty: as the tokenizer says; kNoToken: none
-  std::string end_token;    // piece that ends documents; empty: the tokenizer's own; kNoToken: none
-  bool needs_end = false;   // InputError where no end is known and kNoToken isn't told
-  PythonTools tools;        // for tokenizer.json only
-  bool chats = false;       // encode_chats() or encode_prompts() will be called
-  ChatOptions chat;         // how these are rendered
+  // Piece that ends documents; empty: the tokenizer's own; kNoToken: none; kAddedToken: as that says.
+  std::string end_token;
+  bool needs_end = false;  // InputError where no end is known and neither of these is told
+  PythonTools tools;       // for tokenizer.json only
+  bool chats = false;      // encode_chats() or encode_prompts() will be called
+  ChatOptions chat;        // how these are rendered
 };
 
 // A document's tokens.
@@ -78,6 +83,11 @@ class Tokenizer {
   int32_t begin_id_ = -1;
   int32_t end_id_ = -1;
 };
+
+// A text's ids between the tokens that stand around documents, cut in front of the last of these where they
+// are more than `most`.
+std::vector<int32_t> with_ends(const Tokenizer& tokenizer, std::vector<int32_t> ids,
+                               int64_t most = std::numeric_limits<int64_t>::max());
 
 // Rows of a model's vocabulary that are no token of this tokenizer and none of `others`, ascending.
 std::vector<base::Interval> rows_without_token(const Tokenizer& tokenizer, int64_t rows,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -115,7 +116,7 @@ class RequestBuilder {
       : reader_(reader),
         body_(body),
         endpoint_(endpoint),
-        begins_(read_field<bool>(body, "add_special_tokens").value_or(true)) {
+        ends_(read_field<bool>(body, "add_special_tokens").value_or(true)) {
     request_.endpoint = endpoint;
     request_.activated =
         read_field<bool>(body, "use_activation").value_or(endpoint != HeadEndpoint::kPooling);
@@ -240,27 +241,30 @@ class RequestBuilder {
     const std::vector<std::vector<int32_t>> encoded =
         told.empty() ? std::vector<std::vector<int32_t>>() : reader_.tokenizer->encode_all(told);
     auto next = encoded.begin();
+    const int64_t kept = kept_tokens();
     for (const Input& input : inputs) {
       std::vector<int32_t> tokens(input.ids.begin(), input.ids.end());
       if (input.ids.empty()) {
-        if (begins_ && reader_.tokenizer->begin_id() >= 0) tokens.push_back(reader_.tokenizer->begin_id());
-        tokens.insert(tokens.end(), next->begin(), next->end());
-        ++next;
+        tokens = *next++;
+        if (ends_) tokens = corpus::with_ends(*reader_.tokenizer, std::move(tokens), kept);
       }
       add_tokens(std::move(tokens), input.name, field);
     }
   }
 
-  void add_tokens(std::vector<int32_t> tokens, const std::string& name, const char* field) {
+  // As many tokens of a text as truncate_prompt_tokens says.
+  int64_t kept_tokens() const {
     const auto most = read_field<int64_t>(body_, "truncate_prompt_tokens");
-    if (most) {
-      require_field_in<int64_t>("truncate_prompt_tokens", *most, {-1, reader_.context_length});
-      if (*most == 0)
-        throw FieldError("truncate_prompt_tokens",
-                         "truncate_prompt_tokens is 0: give how many tokens are kept, or -1 for the context");
-      const int64_t kept = *most < 0 ? reader_.context_length : *most;
-      tokens.resize(static_cast<size_t>(std::min<int64_t>(std::ssize(tokens), kept)));
-    }
+    if (!most) return std::numeric_limits<int64_t>::max();
+    require_field_in<int64_t>("truncate_prompt_tokens", *most, {-1, reader_.context_length});
+    if (*most == 0)
+      throw FieldError("truncate_prompt_tokens",
+                       "truncate_prompt_tokens is 0: give how many tokens are kept, or -1 for the context");
+    return *most < 0 ? reader_.context_length : *most;
+  }
+
+  void add_tokens(std::vector<int32_t> tokens, const std::string& name, const char* field) {
+    tokens.resize(static_cast<size_t>(std::min<int64_t>(std::ssize(tokens), kept_tokens())));
     if (tokens.empty()) throw FieldError(field, text(name, " has no token: give it some text"));
     if (std::ssize(tokens) > reader_.context_length)
       throw FieldError(field,
@@ -284,7 +288,7 @@ class RequestBuilder {
   const HeadRequestReader& reader_;
   const Json& body_;
   const HeadEndpoint endpoint_;
-  const bool begins_;  // texts begin as documents do
+  const bool ends_;  // texts begin and end as documents do
   HeadRequest request_;
 };
 

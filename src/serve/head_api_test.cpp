@@ -12,12 +12,13 @@ using base::Json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A token for each byte, and one that begins.
+// A token for each byte, one that begins, and maybe one that ends.
 class Bytes final : public corpus::Tokenizer {
  public:
-  Bytes() {
+  explicit Bytes(int32_t end_id = -1) {
     vocabulary_ = 257;
     begin_id_ = 256;
+    end_id_ = end_id;
   }
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const override {
     std::vector<std::vector<int32_t>> all;
@@ -91,6 +92,20 @@ TEST(HeadApi, InputsAreTextsOrIdsOneOrSeveral) {
   EXPECT_THAT(texts({"a", "b"}), ElementsAre(ElementsAre(256, 'a'), ElementsAre(256, 'b')));
   EXPECT_THAT(texts({1, 2, 3}), ElementsAre(ElementsAre(1, 2, 3)));
   EXPECT_THAT(texts(Json::array({{1}, {2, 3}})), ElementsAre(ElementsAre(1), ElementsAre(2, 3)));
+}
+
+TEST(HeadApi, TextsEndAsTheTokenizerEndsThem) {
+  const Bytes ends(3);
+  HeadRequestReader reader = reader_of(kEmbeds);
+  reader.tokenizer = &ends;
+  const auto texts = [&](const Json& body) {
+    return reader.read(body.dump(), HeadEndpoint::kEmbeddings).texts;
+  };
+  EXPECT_THAT(texts({{"input", "ab"}}), ElementsAre(ElementsAre(256, 'a', 'b', 3)));
+  EXPECT_THAT(texts({{"input", "abc"}, {"truncate_prompt_tokens", 3}}),
+              ElementsAre(ElementsAre(256, 'a', 3)));
+  EXPECT_THAT(texts({{"input", "ab"}, {"add_special_tokens", false}}), ElementsAre(ElementsAre('a', 'b')));
+  EXPECT_THAT(texts({{"input", {1, 2}}}), ElementsAre(ElementsAre(1, 2)));
 }
 
 TEST(HeadApi, WrongInputsAreNamed) {

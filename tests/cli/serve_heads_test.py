@@ -4,8 +4,11 @@ the same texts; asked wrongly, by many at once, and by clients that leave."""
 import base64
 import concurrent.futures
 import contextlib
+import http.client
 import json
 import math
+import os
+import signal
 import socket
 import struct
 import time
@@ -35,16 +38,20 @@ def sigmoid(value):
 
 
 class HeadTest(CommandTest):
+    ranks = ()
+    around = ()  # marks that the tokenizer puts around a text
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.tokenizer = byte_tokenizer(cls.folder / "tokenizer", configured={"chat_template": TEMPLATE})
+        cls.tokenizer = byte_tokenizer(cls.folder / "tokenizer", configured={"chat_template": TEMPLATE}, around=cls.around)
 
     @classmethod
     def corpus(cls, name, objects, *arguments):
         lines = cls.folder / f"{name}.jsonl"
         lines.write_text("".join(json.dumps(each) + "\n" for each in objects))
-        cls.done("corpus", "build", lines, "--tokenizer", cls.tokenizer, "--end-token", "none", *arguments, "--out", cls.folder / name)
+        cls.done("corpus", "build", lines, "--tokenizer", cls.tokenizer,
+                 *(() if {"--end-token", "--labels"} & set(arguments) else ("--end-token", "none")), *arguments, "--out", cls.folder / name)
         return cls.folder / name / "corpus"
 
     @classmethod
@@ -58,7 +65,7 @@ class HeadTest(CommandTest):
 
     @classmethod
     def serve(cls, run, *arguments):
-        server = Server("--model", run, "--tokenizer", cls.tokenizer, "--name", "mine", "--context-length", 64, *arguments)
+        server = Server("--model", run, "--tokenizer", cls.tokenizer, "--name", "mine", "--context-length", 64, *cls.ranks, *arguments)
         cls.addClassCleanup(server.close)
         return server
 
@@ -174,6 +181,29 @@ class Embeddings(HeadTest):
         self.assertEqual(server.close(), 0)
 
 
+class EmbeddingsOnRanks(Embeddings):
+    """The same of one model on two TP ranks, and of a copy that a third has alone."""
+
+    ranks = ("--nproc", 3, "--strategy", "<2,1,1> + <1,1,1>")
+
+    def test_a_lost_rank_is_started_anew_and_the_endpoint_answers_again(self):
+        server = self.serve(self.run_folder)
+        body = {"input": TEXTS}
+        self.assertEqual(server.call("POST", "/v1/embeddings", body)[0], 200)
+        lost = server.rank(2)
+        os.kill(lost, signal.SIGKILL)
+        end, status = time.monotonic() + HANG_S, 0
+        while status != 200:
+            self.assertLess(time.monotonic(), end, "the endpoint does not answer again")
+            time.sleep(0.05)
+            if server.rank(2) in (None, lost):
+                continue
+            with contextlib.suppress(OSError, http.client.HTTPException):  # nobody listens yet
+                status, content = server.call("POST", "/v1/embeddings", body)
+        for each, expected in zip(json.loads(content)["data"], self.expected, strict=True):
+            self.assert_near(each["embedding"], expected)
+
+
 class Rewards(HeadTest):
     @classmethod
     def setUpClass(cls):
@@ -219,6 +249,50 @@ class Rewards(HeadTest):
         self.assertIn("write {query} and {document} in it", result.stderr)
 
 
+class RewardsOnRanks(Rewards):
+    """The same of one model on two stages."""
+
+    ranks = ("--nproc", 2, "--strategy", "<1,2,1>")
+
+    def test_what_ranks_cannot_serve_is_refused(self):
+        result = call("serve", "--model", self.run_folder, "--tokenizer", self.tokenizer, "--nproc", 2, "--strategy", "<3,1,1>")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("<3,1,1>", result.stderr)
+
+
+class AroundTexts(HeadTest):
+    """A tokenizer that puts marks around texts, as BERT's: corpora, `embed` and the endpoint read the same."""
+
+    around = ("<|im_start|>", "<|im_end|>")
+
+    def test_all_doors_read_the_same_tokens(self):
+        added = ("--end-token", "added")
+        texts = self.corpus("texts", [{"text": text} for text in TEXTS], *added)
+        near = self.corpus("near", [{"text": text[::-1]} for text in TEXTS], *added)
+        run = self.trained("embed", texts, kind="embed", positives=[str(near)], pairs_per_step=4, pooling="mean")
+        scores = self.folder / "scores.jsonl"
+        self.done("eval", "--model", run, "--corpus", texts, "--scores", scores, "--dtype", "float64")
+        expected = [unit(json.loads(line)["numbers"]) for line in scores.read_text().splitlines()]
+        lines = self.folder / "lines.txt"
+        lines.write_text("\n".join(TEXTS) + "\n")
+        told = self.done("embed", lines, "--model", run, "--tokenizer", self.tokenizer, "--dtype", "float64")
+        server = self.serve(run)
+        answer = server.ask("embeddings", input=TEXTS)
+        self.assertEqual(answer["usage"]["prompt_tokens"], sum(len(text) + 2 for text in TEXTS))
+        for each, line, served in zip(expected, told.splitlines(), answer["data"], strict=True):
+            self.assert_near(json.loads(line)["embedding"], each)
+            self.assert_near(served["embedding"], each)
+        ids = server.ask("embeddings", input=[256, *TEXTS[0].encode()[:8], 257])["data"][0]["embedding"]
+        cut = server.ask("embeddings", input=TEXTS[0], truncate_prompt_tokens=10)["data"][0]["embedding"]
+        self.assert_near(cut, ids)
+
+    def test_labelled_texts_have_them_and_nothing_else(self):
+        for name, options, more in (("added", (), 2), ("none", ("--end-token", "none"), 1)):
+            self.corpus(f"labelled-{name}", [{"text": "abc", "label": "a"}], "--labels", *options)
+            told = json.loads((self.folder / f"labelled-{name}" / "lengths.json").read_text())
+            self.assertEqual(told["tokens"], 3 + more, name)
+
+
 class Classes(HeadTest):
     @classmethod
     def setUpClass(cls):
@@ -242,7 +316,8 @@ class Classes(HeadTest):
 
     def test_what_it_cannot_is_refused(self):
         self.refused(self.server, "/v1/rerank", "ends in 3 classes", query="a", documents=["b"])
-        self.refused(self.server, "/v1/completions", "ends in 3 classes", prompt="a")
+        for path, body in (("completions", {"prompt": "a"}), ("chat/completions", {"messages": [{"role": "user", "content": "a"}]})):
+            self.refused(self.server, f"/v1/{path}", "ends in 3 classes and generates no text: ask /classify", **body)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,17 @@ class Server:
         _, content = self.call("GET", "/metrics")
         return int(re.search(rf"^{name} (\d+)$", content, re.MULTILINE).group(1))
 
+    def rank(self, number):
+        """The process of a rank, which is started by the server's own; None: there is none."""
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if ((folder / "comm").read_text().strip() == f"sluice rank {number}"
+                        and int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1]) == self.process.pid):
+                    return int(folder.name)
+            except OSError:  # it has ended
+                pass
+        return None
+
     def close(self):
         self.process.send_signal(signal.SIGTERM)
         _, rest = self.process.communicate(timeout=HANG_S)
@@ -245,6 +256,11 @@ class Serve(CommandTest):
         for method, path, status in (("GET", "/v1/nothing", 404), ("GET", "/v1/completions", 404)):
             got, content = self.server.call(method, path)
             self.assertEqual((got, json.loads(content)["error"]["type"]), (status, "invalid_request_error"))
+        for path in ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/classify", "/pooling", "/v1/embeddings"):
+            status, content = self.server.call("POST", path, {"input": "a", "query": "a", "documents": ["b"]})
+            error = json.loads(content)["error"]
+            self.assertEqual((status, error["code"]), (400, "unsupported_endpoint"), path)
+            self.assertIn("does not end in a head", error["message"])
         self.assertEqual(self.server.call("GET", "/health"), (200, '{"status":"ok"}'))
 
     def test_who_leaves_makes_room(self):
@@ -337,24 +353,13 @@ class ServeOnRanks(Serve):
     test_a_key_is_asked_for_and_too_many_are_refused = test_other_machines_are_not_let_in_without_a_key = None
     test_the_address_that_is_said_can_be_opened = None
 
-    def rank(self, number):
-        """The process of a rank, which is started by the server's own."""
-        for folder in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                if ((folder / "comm").read_text().strip() == f"sluice rank {number}"
-                        and int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1]) == self.server.process.pid):
-                    return int(folder.name)
-            except OSError:  # it has ended
-                pass
-        self.fail(f"rank {number} does not run")
-
     def test_a_lost_rank_is_started_anew_and_the_endpoint_answers_again(self):
         ask = lambda **more: self.server.call("POST", "/v1/completions", {"prompt": "def main():", "max_tokens": 8, "temperature": 0} | more)
         status, before = ask()
         self.assertEqual(status, 200, before)
         for lost in (3, 0):
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
-                process = self.rank(lost)
+                process = self.server.rank(lost)
                 asked = pool.submit(ask, max_tokens=240, n=8, temperature=1, seed=1)
                 while self.server.metric("sluice_sequences_running") == 0 and not asked.done():
                     pass

@@ -32,12 +32,17 @@ def tokens_of(contents, first):
              "special": True} for i, content in enumerate(contents)]
 
 
-def byte_tokenizer(folder, marks=("<|im_start|>", "<|im_end|>"), configured=None):
-    """A token for each byte, whose id is the byte, and marks."""
+def byte_tokenizer(folder, marks=("<|im_start|>", "<|im_end|>"), configured=None, around=()):
+    """A token for each byte, whose id is the byte, and marks; `around`: the marks that are put in front of a text and behind it."""
     folder.mkdir(parents=True, exist_ok=True)
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    placed = {"type": "TemplateProcessing", "pair": [],
+              "single": [{"SpecialToken": {"id": mark, "type_id": 0}} for mark in around],
+              "special_tokens": {mark: {"id": mark, "ids": [256 + marks.index(mark)], "tokens": [mark]} for mark in around}}
+    placed["single"].insert(1, {"Sequence": {"id": "A", "type_id": 0}})
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "added_tokens": tokens_of(marks, 256), "pre_tokenizer": level, "decoder": level,
+        "post_processor": placed if around else None,
         "model": {"type": "BPE", "vocab": {letter: byte for byte, letter in letters_of_bytes().items()}, "merges": []}}))
     if configured is not None:
         (folder / "tokenizer_config.json").write_text(json.dumps(configured))

@@ -3,97 +3,13 @@ beside those classes' own losses and gradients."""
 
 import json
 import random
-import subprocess
+import unittest
 
-from harness import (TRANSFORMERS_PYTHON, VOCABULARY, TestCase, environment, losses, main, missing, records,
-                     write_corpus)
+from harness import PEFT_PYTHON, VOCABULARY, TestCase, environment, losses, main, missing, records, write_corpus
+from heads_oracle import Oracle
 from sft_test import write_tokenizer
 
 STRATEGIES = ["<2,1,1> + 2x<1,1,1>", "<1,2,2>", "<1,1,4,4>", "<2,2,1>"]
-# Prints transformers' loss, gradient norm and logits of a folder on documents with labels.
-BESIDE = """
-import json, sys
-import torch
-from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
-folder, documents, kind = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
-tokens = kind == "tokens"
-model = (AutoModelForTokenClassification if tokens else AutoModelForSequenceClassification).from_pretrained(folder)
-model = model.double().eval()
-parameters = [p for p in model.parameters() if p.requires_grad]
-loss = 0
-logits = []
-count = sum(sum(label is not None for label in labels) if tokens else 1 for _, labels in documents)
-for ids, label in documents:
-    out = model(torch.tensor([ids])).logits[0]
-    logits.append(out.tolist())
-    if tokens:
-        target = torch.tensor([-100 if each is None else each for each in label])
-        loss = loss + torch.nn.functional.cross_entropy(out, target, reduction="sum") / count
-    elif kind == "regression":
-        loss = loss + torch.nn.functional.mse_loss(out.squeeze(), torch.tensor(label, dtype=out.dtype)) / count
-    elif kind == "classes":
-        loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(out, torch.tensor(label, dtype=out.dtype)) / count
-    elif kind == "reward":
-        logits[-1] = out
-    else:
-        loss = loss + torch.nn.functional.cross_entropy(out[None], torch.tensor([label])) / count
-if kind == "reward":  # TRL's RewardTrainer.compute_loss
-    chosen, rejected, center = torch.cat(logits[0::2]), torch.cat(logits[1::2]), float(sys.argv[4])
-    margin = torch.tensor([label for _, label in documents[0::2]], dtype=chosen.dtype)
-    loss = -torch.nn.functional.logsigmoid(chosen - rejected - margin).mean() + center * torch.mean((chosen + rejected) ** 2)
-    logits = [each.tolist() for each in logits]
-loss.backward()
-norm = torch.sqrt(sum((p.grad ** 2).sum() for p in parameters if p.grad is not None))
-print(json.dumps({"loss": loss.item(), "norm": norm.item(), "logits": logits, "class": type(model).__name__,
-                  "labels": model.config.id2label}))
-"""
-
-
-# Writes a folder of sentence-transformers around a small ModernBERT, which pools by its first token.
-MAKE_ENCODER = """
-import json, pathlib, sys
-import torch
-from transformers import AutoConfig, AutoModel
-folder = pathlib.Path(sys.argv[1])
-torch.manual_seed(5)
-config = AutoConfig.for_model("modernbert", num_hidden_layers=4, hidden_size=32, num_attention_heads=4, intermediate_size=48,
-                              vocab_size=int(sys.argv[2]), max_position_embeddings=128, local_attention=12, pad_token_id=None)
-model = AutoModel.from_config(config)
-with torch.no_grad():
-    for parameter in model.parameters():
-        parameter.mul_(4) if parameter.ndim > 1 else parameter.add_(0.1 * torch.randn_like(parameter))
-model.save_pretrained(folder)
-modules = [("", "models.Transformer"), ("1_Pooling", "sentence_transformer.modules.pooling.Pooling"),
-           ("2_Normalize", "sentence_transformer.modules.normalize.Normalize")]
-(folder / "modules.json").write_text(json.dumps([{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.{kind}"}
-                                                 for i, (path, kind) in enumerate(modules)]))
-(folder / "1_Pooling").mkdir()
-(folder / "1_Pooling" / "config.json").write_text(json.dumps({"embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": True}))
-"""
-# Prints sentence-transformers' loss and gradient norm of a folder on texts that belong together, and the first texts' vectors.
-BESIDE_EMBEDDINGS = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-import torch
-from sentence_transformers import SentenceTransformer, losses
-folder, sides, widths, temperature = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), float(sys.argv[4])
-model = SentenceTransformer(folder, device="cpu", model_kwargs={"attn_implementation": "sdpa"}).double().eval()
-
-def features(texts):
-    longest = max(map(len, texts))
-    return {"input_ids": torch.tensor([text + [0] * (longest - len(text)) for text in texts]),
-            "attention_mask": torch.tensor([[1] * len(text) + [0] * (longest - len(text)) for text in texts])}
-
-with torch.no_grad():
-    vectors = model(features(sides[0]))["sentence_embedding"]
-loss = losses.MultipleNegativesRankingLoss(model, scale=1 / temperature)
-if widths:
-    loss = losses.MatryoshkaLoss(model, loss, matryoshka_dims=[vectors.shape[1], *widths])
-value = loss([features(side) for side in sides], torch.zeros(len(sides[0])))
-value.backward()
-norm = torch.sqrt(sum((p.grad ** 2).sum() for p in model.parameters() if p.grad is not None))
-print(json.dumps({"loss": value.item(), "norm": norm.item(), "vectors": vectors.tolist()}))
-"""
 
 
 def labelled_documents(count=60, seed=5):
@@ -112,6 +28,10 @@ def write_labels(prefix, labels):
     prefix.with_suffix(".labels").write_text("".join(json.dumps(label) + "\n" for label in labels))
 
 
+def evaluations_of(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines() if "validation_loss" in line]
+
+
 class Heads(TestCase):
     elastic = False
 
@@ -124,24 +44,27 @@ class Heads(TestCase):
                                     "data__tokens_per_step": 100_000, "train__dtype": "float64",
                                     "checkpoint__every": 1, **changes})
 
-    def beside(self, folder, documents, kind, *more):
-        result = subprocess.run([TRANSFORMERS_PYTHON, "-c", BESIDE, str(folder), json.dumps(documents), kind, *map(str, more)],
-                                env=environment(HF_HUB_OFFLINE="1"), text=True, capture_output=True, timeout=300, check=False)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return json.loads(result.stdout)
+    @classmethod
+    def oracle(cls):
+        """The libraries; one process for all tests of the class."""
+        if missing(PEFT_PYTHON):
+            raise unittest.SkipTest("transformers is not set up: make parity")
+        if "libraries" not in cls.__dict__:
+            cls.libraries = Oracle(PEFT_PYTHON, environment(HF_HUB_OFFLINE="1"))
+            cls.addClassCleanup(cls.libraries.close)
+        return cls.libraries
 
     def first_step_beside(self, kind, documents, labels, oracle, **head):
         """A step that changes nothing, exported: transformers' loss and gradient norm on the same batch, and its logits beside
         `eval --scores`."""
-        if missing(TRANSFORMERS_PYTHON):
-            self.skipTest("transformers is not set up: make parity")
+        self.oracle()
         self.write(documents, labels)
         run = self.head_run("first", head__kind=kind, train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0,
                             parallel__strategies=["<1,1,1>"], data__tokens_per_step=sum(map(len, documents)), **head)
         self.train("first", 1)
         self.sluice("export", run, "--out", "folder", "--dtype", "float32")
         line = records(run)[0]
-        found = self.beside(self.directory / "folder", list(zip(documents, labels, strict=True)), oracle)
+        found = self.oracle().labels(self.directory / "folder", list(zip(documents, labels, strict=True)), oracle)
         self.assertAlmostEqual(line["loss"], found["loss"], delta=1e-6)
         self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=1e-5 * found["norm"])
         self.sluice("eval", "--model", "folder", "--corpus", "labelled", "--scores", "scores.jsonl", "--dtype", "float32")
@@ -194,15 +117,48 @@ class Heads(TestCase):
             self.assertAlmostEqual(found[step][0], loss, delta=1e-11, msg=f"step {step}")
             self.assertAlmostEqual(found[step][1], norm, delta=1e-9, msg=f"step {step}")
         self.assertLess(expected[11][0], 0.5 * expected[0][0])
-        evaluations = [[json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines() if "validation_loss" in line]
-                       for run in (one, four)]
+        evaluations = [evaluations_of(run) for run in (one, four)]
         self.assertGreater(evaluations[0][-1]["accuracy"], 0.8)
         self.assertEqual(evaluations[0][-1]["accuracy"], evaluations[1][-1]["accuracy"])
         self.assertIn("f1", evaluations[0][-1])
 
+    def test_a_head_beside_adapters_is_what_peft_loads(self):
+        """LoRA with the head trained whole, under every strategy; PEFT finds the head in modules_to_save."""
+        self.oracle()
+        documents, labels = labelled_documents()
+        self.write(documents, labels)
+        base = self.head_run("base", data__train=[["corpus", 1.0]], train__steps=1, parallel__strategies=["<1,1,1>"])
+        self.train("base", 1)
+        self.sluice("export", base, "--out", "folder", "--dtype", "float32")
+        common = {"head__kind": "classify", "head__labels": ["a", "b", "c"], "train__steps": 6, "data__tokens_per_step": 600,
+                  "lora__rank": 2, "lora__alpha": 4, "lora__targets": ["q_proj", "v_proj"]}
+        runs = {}
+        for name, ranks, strategies in (("one", 1, ["<1,1,1>"]), ("four", 4, STRATEGIES)):
+            runs[name] = self.head_run(name, parallel__strategies=strategies, **common)
+            self.take_model(name, "folder")
+            self.train(name, ranks)
+        expected, found = losses(runs["one"]), losses(runs["four"])
+        for step, (loss, norm) in expected.items():
+            self.assertAlmostEqual(found[step][0], loss, delta=1e-11, msg=f"step {step}")
+            self.assertAlmostEqual(found[step][1], norm, delta=1e-9, msg=f"step {step}")
+        self.sluice("export", runs["four"], "--out", "adapters", "--adapters", "--dtype", "float32")
+        saved = json.loads((self.directory / "adapters" / "adapter_config.json").read_text())
+        self.assertEqual(saved["modules_to_save"], ["score"])
+        logits = self.oracle().adapted_logits(self.directory / "folder", self.directory / "adapters", documents, 3)
+        self.assert_scores(runs["four"], logits)
+        self.sluice("export", runs["four"], "--out", "whole", "--dtype", "float32")
+        self.assert_scores("whole", logits)
+
+    def assert_scores(self, model, expected, corpus="labelled"):
+        """What `eval --scores` says of the corpus's documents."""
+        self.sluice("eval", "--model", model, "--corpus", corpus, "--scores", "scores.jsonl", "--dtype", "float32")
+        found = [json.loads(each)["numbers"] for each in (self.directory / "scores.jsonl").read_text().splitlines()]
+        for ours, theirs in zip(found, expected, strict=True):
+            for mine, other in zip(ours, theirs, strict=True):
+                self.assertAlmostEqual(mine, other, delta=1e-5)
+
     def test_rewards_are_as_trl_has_them(self):
-        if missing(TRANSFORMERS_PYTHON):
-            self.skipTest("transformers is not set up: make parity")
+        self.oracle()
         better, _ = labelled_documents(20, seed=1)
         worse, _ = labelled_documents(20, seed=2)
         write_corpus(self.directory / "chosen", better)
@@ -217,15 +173,20 @@ class Heads(TestCase):
         self.sluice("export", run, "--out", "folder", "--dtype", "float32")
         pairs = [[document, margin] for better_one, worse_one, margin in zip(better, worse, margins, strict=True)
                  for document in (better_one, worse_one)]
-        found = self.beside(self.directory / "folder", pairs, "reward", 0.01)
+        found = self.oracle().labels(self.directory / "folder", pairs, "reward", 0.01)
         line = records(run)[0]
         self.assertAlmostEqual(line["loss"], found["loss"], delta=1e-6)
         self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=1e-5 * found["norm"])
-        one = self.head_run("one", train__steps=6, parallel__strategies=["<1,1,1>"], **common)
+        common |= {"train__steps": 6, "head__pairs_per_step": 12, "data__validation_fraction": 0.3, "train__eval_every": 6}
+        one = self.head_run("one", parallel__strategies=["<1,1,1>"], **common)
         self.train("one", 1)
-        four = self.head_run("four", train__steps=6, parallel__strategies=STRATEGIES, **common)
+        four = self.head_run("four", parallel__strategies=STRATEGIES, **common)
         self.train("four", 4)
         expected, got = losses(one), losses(four)
+        evaluations = [evaluations_of(run)[-1] for run in (one, four)]
+        self.assertTrue(0 <= evaluations[0]["accuracy"] <= 1)
+        for key in ("accuracy", "validation_loss"):
+            self.assertAlmostEqual(evaluations[0][key], evaluations[1][key], delta=1e-11)
         for step, (loss, norm) in expected.items():
             self.assertAlmostEqual(got[step][0], loss, delta=1e-11, msg=f"step {step}")
             self.assertAlmostEqual(got[step][1], norm, delta=1e-9, msg=f"step {step}")
@@ -246,14 +207,13 @@ class Heads(TestCase):
         expected, got = losses(one), losses(four)
         for step, (loss, _) in expected.items():
             self.assertAlmostEqual(got[step][0], loss, delta=1e-10, msg=f"step {step}")
-        last = [json.loads(line) for line in (one / "metrics.jsonl").read_text().splitlines() if "validation_loss" in line][-1]
-        self.assertIn("recall_at_10", last)
+        self.assertIn("recall_at_10", evaluations_of(one)[-1])
+        self.assertEqual(evaluations_of(one)[-1]["recall_at_10"], evaluations_of(four)[-1]["recall_at_10"])
 
     def embed_beside(self, negatives, hf=None, name="embed", **head):
         """A step of embeddings that changes nothing, exported: loss, gradient norm and vectors beside sentence-transformers'
         losses on the folder that its loader reads."""
-        if missing(TRANSFORMERS_PYTHON):
-            self.skipTest("transformers is not set up: make parity")
+        self.oracle()
         texts, _ = labelled_documents(12, seed=3)
         sides = [texts, [text[::-1] for text in texts], [text[1:] + text[:1] + text for text in texts]][:3 if negatives else 2]
         for corpus, side in zip(("texts", "near", "far"), sides, strict=False):
@@ -268,11 +228,7 @@ class Heads(TestCase):
         folder = self.directory / f"{name}_folder"
         self.sluice("export", run, "--out", folder, "--dtype", "float32")
         write_tokenizer(folder)
-        result = subprocess.run([TRANSFORMERS_PYTHON, "-c", BESIDE_EMBEDDINGS, folder, json.dumps(sides),
-                                 json.dumps(head.get("matryoshka", [])), "0.1"], env=environment(HF_HUB_OFFLINE="1"), text=True,
-                                capture_output=True, timeout=300, check=False)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        found, line = json.loads(result.stdout.splitlines()[-1]), records(run)[0]
+        found, line = self.oracle().embeddings(folder, sides, head.get("matryoshka", []), 0.1), records(run)[0]
         self.assertAlmostEqual(line["loss"], found["loss"], delta=2e-6 * abs(found["loss"]))
         self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=2e-5 * found["norm"])
         self.sluice("eval", "--model", folder, "--corpus", "texts", "--scores", "vectors.jsonl", "--dtype", "float32",
@@ -293,15 +249,44 @@ class Heads(TestCase):
 
     def test_encoders_embed_as_sentence_transformers_has_them(self):
         """A folder of sentence-transformers comes in, without a class's prefix in its tensors' names, and goes out."""
-        if missing(TRANSFORMERS_PYTHON):
-            self.skipTest("transformers is not set up: make parity")
-        made = subprocess.run([TRANSFORMERS_PYTHON, "-c", MAKE_ENCODER, self.directory / "encoder", str(VOCABULARY)],
-                              env=environment(HF_HUB_OFFLINE="1"), text=True, capture_output=True, timeout=300, check=False)
-        self.assertEqual(made.returncode, 0, made.stderr)
+        self.oracle()
+        self.oracle().make_encoder(self.directory / "encoder", VOCABULARY)
         self.embed_beside(True, hf="encoder")
         pooling = json.loads((self.directory / "embed_folder" / "1_Pooling" / "config.json").read_text())
         self.assertTrue(pooling["pooling_mode_cls_token"], "the folder's own pooling was lost")
         self.embed_beside(False, hf="encoder", name="means", pooling="mean", matryoshka=[16])
+
+    def test_texts_are_read_as_sentence_transformers_reads_them(self):
+        """Marks that the tokenizer puts around a text count on both sides, also where a text is cut."""
+        documents, _ = labelled_documents(12)
+        for corpus in ("texts", "near"):
+            write_corpus(self.directory / corpus, documents)
+        run = self.head_run("marked", train__steps=1, head__kind="embed", head__pooling="last", head__positives=["near"],
+                            head__pairs_per_step=4, data__train=[["texts", 1.0]], parallel__strategies=["<1,1,1>"],
+                            model__vocab=512)
+        self.train("marked", 1)
+        folder = self.directory / "folder"
+        self.sluice("export", run, "--out", folder, "--dtype", "float32")
+        write_tokenizer(folder)
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        begin, end = tokenizer["added_tokens"][:2]
+        tokenizer["post_processor"] = {
+            "type": "TemplateProcessing", "pair": [],
+            "single": [{"SpecialToken": {"id": begin["content"], "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                       {"SpecialToken": {"id": end["content"], "type_id": 0}}],
+            "special_tokens": {mark["content"]: {"id": mark["content"], "ids": [mark["id"]], "tokens": [mark["content"]]}
+                               for mark in (begin, end)}}
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        (folder / "tokenizer_config.json").write_text(json.dumps(
+            {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": end["content"], "pad_token": end["content"]}))
+        (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24}))
+        texts = ["a tide clock", "s", "north by north west, and a long way behind it"]
+        (self.directory / "texts.txt").write_text("\n".join(texts) + "\n")
+        told = self.sluice("embed", "texts.txt", "--model", folder, "--context-length", 24)
+        found = [json.loads(line)["embedding"] for line in told.splitlines()]
+        for mine, theirs in zip(found, self.oracle().encoded(folder, texts), strict=True):
+            for a, b in zip(mine, theirs, strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-5)
 
     def take_model(self, name, folder):
         """Puts a model folder in place of a configuration's sizes."""
@@ -352,6 +337,15 @@ class Heads(TestCase):
         self.head_run("unnamed", head__kind="classify", parallel__strategies=["<1,1,1>"])
         self.assertIn("name the classes", self.train("unnamed", 1, expect=2).stderr)
 
+    def test_what_a_head_cannot_learn_from_is_named(self):
+        for name, said, head in (
+                ("alone", "a pair alone has no other text", {"head__kind": "embed", "head__positives": ["corpus"], "head__pairs_per_step": 1}),
+                ("twice", "head.labels names 'a' twice", {"head__kind": "classify", "head__labels": ["a", "b", "a"]}),
+                ("none", "head.positives is empty", {"head__kind": "embed"}),
+                ("no-worse", "head.rejected is empty", {"head__kind": "reward"})):
+            self.head_run(name, data__train=[["corpus", 1.0]], parallel__strategies=["<1,1,1>"], **head)
+            self.assertIn(said, self.train(name, 1, expect=2).stderr)
+
     def test_labels_are_built_from_json_lines(self):
         folder = self.directory / "tokenizer"
         folder.mkdir()
@@ -372,6 +366,33 @@ class Heads(TestCase):
         self.assertEqual((self.directory / "merged" / "corpus.labels").read_text().count("\n"), 6)
         self.assertIn("the text is empty", self.sluice("corpus", "build", "texts.jsonl", "--labels", "--strict", "--tokenizer",
                                                        folder, "--out", "strict", expect=2))
+
+    def test_columns_are_built_beside_each_other(self):
+        folder = self.directory / "tokenizer"
+        folder.mkdir()
+        write_tokenizer(folder)
+        lines = [{"anchor": "a", "positive": "aa", "negative": "b"}, {"anchor": "c", "positive": " "}, {"anchor": "", "positive": "d"},
+                 {"anchor": "e"}, {"anchor": "f", "positive": 3}, {"anchor": "g", "positive": "gg", "negative": "h"}]
+        (self.directory / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        build = ("corpus", "build", "pairs.jsonl", "--tokenizer", folder, "--columns")
+        told = json.loads(self.sluice(*build, "anchor,positive", "--out", "built", "--json"))
+        self.assertEqual(list(told), ["anchor", "positive"])
+        for column, tokens in (("anchor", 2), ("positive", 4)):
+            self.assertEqual((told[column]["documents"], told[column]["tokens"]), (2, tokens), "a token was added behind a text")
+            self.assertEqual(told[column]["refused_documents"], 4)
+            faults = ("2: the text under 'positive' is empty", "3: the text under 'anchor' is empty", "4: there is no text under 'positive'")
+            for found, fault in zip(told[column]["first_refusals"], faults, strict=True):
+                self.assertIn(f"pairs.jsonl:{fault}", found)
+            self.assertTrue((self.directory / "built" / column / "corpus.bin").exists())
+        self.assertIn("pairs.jsonl:2: the text under 'positive' is empty",
+                      self.sluice(*build, "anchor,positive", "--strict", "--out", "strict", expect=2))
+        for columns, more, said in (("anchor", (), "give two names or more"), ("anchor,anchor", (), "give two names or more"),
+                                    ("anchor,../x", (), "give two names or more"), ("anchor,positive", ("--labels",), "are texts"),
+                                    ("anchor,positive", ("--dedup", "exact"), "leave out --delimiter and --dedup")):
+            self.assertIn(said, self.sluice(*build, columns, *more, "--out", "wrong", expect=2))
+        (self.directory / "plain.txt").write_text("plain\n")
+        self.assertIn("plain text has no columns", self.sluice("corpus", "build", "plain.txt", "--tokenizer", folder, "--columns",
+                                                               "anchor,positive", "--strict", "--out", "plain", expect=2))
 
     def test_a_folder_with_a_head_is_taken_up_again(self):
         documents, labels = labelled_documents()
