@@ -184,15 +184,15 @@ bench-generate: build ## Tokens said a second beside transformers' generate, on 
 	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/generation.py --sluice $(SLUICE) --out bench/results/generation.json
 
 # OPTIONS are those of bench/heads.py: OPTIONS='--only reward --rounds 1'.
-bench-heads: build ## Reward models and embeddings trained beside TRL's and sentence-transformers' trainers, on a quiet machine (20 minutes)
-	tools/bootstrap --integrations
+bench-heads: build ## Reward models and embeddings trained beside TRL's and sentence-transformers' trainers, on a quiet machine (ten minutes)
+	tools/bootstrap --heads
 	HF_HUB_OFFLINE=1 $(DEPS)/integrations-heads/bin/python -B bench/heads.py --sluice $(SLUICE) --results bench/results/heads.md $(OPTIONS)
 
 bench-serve: build ## What clients of `serve` wait for under load, beside the generator without HTTP, on a quiet machine (3 minutes)
 	$(PYTHON) -B bench/serving.py --sluice $(SLUICE) --results bench/results/serving.md
 
 # A run of before stays: remove runs/retrieval, or name another folder, OPTIONS='--folder runs/retrieval2'.
-retrieval: build ## Train an embedding model on docstrings and functions of Python's standard library, and find unseen ones (ten minutes)
+retrieval: build ## Train an embedding model on docstrings and functions of Python's standard library, and find unseen ones (five minutes)
 	$(PYTHON) -B examples/retrieval/retrieval.py --sluice $(SLUICE) $(OPTIONS)
 
 rl: build ## Imitate a teacher, then do better by reward alone, 2 ranks (two minutes)

@@ -88,6 +88,7 @@ struct Outcome {
   run::EvaluationResult result;
   int64_t sequences = 0;
   std::optional<run::ClassScores> scores;  // of a head of numbers whose documents have labels
+  bool compared = true;                    // else there are the numbers of --scores alone
 };
 
 // A line of --scores: the numbers of a sequence, or of each of its tokens.
@@ -117,6 +118,7 @@ Outcome evaluate(run::Evaluator& evaluator, const corpus::Blend& blend,
   Outcome outcome;
   const corpus::LabelRule* const rule = blend.label_rule();
   if (rule != nullptr) outcome.scores.emplace(*rule);
+  outcome.compared = rule == nullptr || rule->form != corpus::LabelForm::kNone;
   std::string losses, scores;
   std::optional<base::Progress> progress;
   if (options.launch.rank == 0) progress.emplace("evaluating", static_cast<int64_t>(batches.size()));
@@ -146,23 +148,31 @@ Outcome evaluate(run::Evaluator& evaluator, const corpus::Blend& blend,
 }
 
 void print(const EvalArguments& options, const run::ModelSource& model, const Outcome& outcome) {
-  const auto accuracy = outcome.scores ? outcome.scores->accuracy() : std::nullopt;
-  const auto f1 = outcome.scores ? outcome.scores->f1() : std::nullopt;
+  std::optional<double> accuracy, f1;
+  if (outcome.scores) {
+    accuracy = outcome.scores->accuracy();
+    f1 = outcome.scores->f1();
+  }
   if (options.json) {
-    base::Json json = {{"model", model.name()},
-                       {"loss", outcome.result.mean_loss()},
-                       {"targets", outcome.result.targets},
-                       {"sequences", outcome.sequences}};
+    base::Json json = {{"model", model.name()}, {"sequences", outcome.sequences}};
+    if (outcome.compared) {
+      json["loss"] = outcome.result.mean_loss();
+      json["targets"] = outcome.result.targets;
+    }
     if (accuracy) json["accuracy"] = *accuracy;
     if (f1) json["f1"] = *f1;
     std::cout << base::json_text(json, 2) << "\n";
     return;
   }
+  const std::string sequences = base::human_count(outcome.sequences, "sequence", "sequences");
+  if (!outcome.compared) {
+    std::cout << text(model.name(), ": numbers of ", sequences, " in ", options.scores.string(), "\n");
+    return;
+  }
   char loss[32];
   std::snprintf(loss, sizeof loss, "%.7f", outcome.result.mean_loss());
   std::cout << text(model.name(), ": loss ", loss, " nats over ",
-                    base::human_count(outcome.result.targets, "target", "targets"), " in ",
-                    base::human_count(outcome.sequences, "sequence", "sequences"),
+                    base::human_count(outcome.result.targets, "target", "targets"), " in ", sequences,
                     accuracy ? text(", accuracy ", *accuracy, ", F1 ", *f1) : "", "\n");
 }
 
@@ -203,9 +213,11 @@ void label(corpus::Blend& blend, const EvalArguments& options, const model::Shap
   std::shared_ptr<const corpus::LabelRule> rule = session::label_rule(shape);
   const bool labelled = rule != nullptr && blend.has_labels();
   if (!labelled && options.scores.empty()) {
-    throw base::InputError(text("the model ends in ",
-                                rule != nullptr ? "numbers, and the corpora have no labels" : "embeddings",
-                                ": build them with --labels, or name a file for the numbers with --scores"));
+    throw base::InputError(
+        rule != nullptr ? "the model ends in numbers, and the corpora have no labels: build them with "
+                          "--labels, or name a file for the numbers with --scores"
+                        : "the model ends in embeddings, which no label is compared with: name a file for "
+                          "them with --scores, or ask sluice embed");
   }
   if (!labelled) {
     corpus::LabelRule none{.form = corpus::LabelForm::kNone,

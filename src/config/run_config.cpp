@@ -179,6 +179,30 @@ void refuse_with_head(const RunConfig& config) {
         "[config] data.overflow is split, but a head's labels are of whole texts: give truncate or drop");
 }
 
+// What a head learns from, as far as the configuration alone tells.
+void require_head_data(const HeadConfig& head) {
+  if (head.kind == HeadUse::kReward && head.rejected.empty())
+    throw base::InputError(
+        "[config] head.rejected is empty: name the corpora of worse answers to data.train's documents");
+  if (head.kind != HeadUse::kEmbed) return;
+  if (head.positives.empty())
+    throw base::InputError(
+        "[config] head.positives is empty: name the corpora of texts that data.train's are to lie near");
+  if (head.pairs_per_step == 1 && head.negatives.empty())
+    throw base::InputError(
+        "[config] head.pairs_per_step is 1, and a pair alone has no other text to be told from: give 2 or "
+        "more, or "
+        "head.negatives");
+}
+
+void require_each_once(const std::vector<std::string>& labels) {
+  for (auto label = labels.begin(); label != labels.end(); ++label) {
+    if (std::find(labels.begin(), label, *label) == label) continue;
+    throw base::InputError(
+        base::text("[config] head.labels names '", *label, "' twice: name each class once"));
+  }
+}
+
 // Gives the model the end that [head] asks for.
 void set_head(RunConfig& config, ModelUse use) {
   model::Shape& shape = *config.model.shape;
@@ -188,12 +212,8 @@ void set_head(RunConfig& config, ModelUse use) {
     return;
   }
   refuse_with_head(config);
-  if (head.kind == HeadUse::kReward && head.rejected.empty() && use == ModelUse::kCompute)
-    throw base::InputError(
-        "[config] head.rejected is empty: name the corpora of worse answers to data.train's documents");
-  if (head.kind == HeadUse::kEmbed && head.positives.empty() && use == ModelUse::kCompute)
-    throw base::InputError(
-        "[config] head.positives is empty: name the corpora of texts that data.train's are to lie near");
+  if (use == ModelUse::kCompute) require_head_data(head);
+  require_each_once(head.labels);
   for (const int64_t width : head.matryoshka) {
     if (width <= shape.hidden) continue;
     throw base::InputError(base::text("[config] head.matryoshka: ", width, " is above the ", shape.hidden,

@@ -232,7 +232,11 @@ int64_t MemoryCost::held_bytes_of_stage(int stage) const {
   const base::Interval blocks = kept_blocks(stage);
   const bool split = cost_.splits_backward(scheme_);
   // Blocks differ where a share of them is recomputed, so the most may be held before the last one has run.
-  int64_t held = 0, most = 0, of_kind = 0, leaving = 0;
+  // An embedding whose rows have a norm keeps these.
+  const base::Interval run = program().walked_back(cost_.stage_run(scheme_, stage));
+  const bool embeds = run.begin == 0 && run.end > 0 && published_ == nullptr;
+  int64_t held = embeds ? token_bytes(0).saved : 0;
+  int64_t most = held, of_kind = 0, leaving = 0;
   std::array<int64_t, kLayersThatStay> staying{};  // what leaves of the newest blocks when others come
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
     if (position == blocks.begin || !like_before(position)) {

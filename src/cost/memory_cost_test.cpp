@@ -151,6 +151,15 @@ TEST(MemoryCost, NothingIsKeptBelowTheFirstTrainedLayer) {
   EXPECT_EQ(memory.working_bytes(CellKind::kForward, {2, 3}, 1, 1, false), 1000 + 300);
 }
 
+TEST(MemoryCost, AnEmbeddingWhoseRowsHaveANormKeepsThem) {
+  CostModel::Options options = tiny_options();
+  options.shape.embedding_norm = true;
+  const CostModel cost(options);
+  EXPECT_EQ(MemoryCost(cost, {}).held_bytes_per_token(), 5 * 1000 + 256 + 256);
+  // The first of two stages has three of the layers, and the embedding.
+  EXPECT_EQ(MemoryCost(cost, {.pp = 2}).held_bytes_per_token(), 3 * 1500 + 256 + 256);
+}
+
 TEST(MemoryCost, CreditOfAnotherPolicyIsItsShareOfTheMemory) {
   for (const strategy::MemoryPolicy& policy :
        {strategy::MemoryPolicy{.recompute_permille = 1000}, {.offload_permille = 700}}) {

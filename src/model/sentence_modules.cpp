@@ -27,8 +27,7 @@ std::string kind_of(const Json& module, const std::string& name) {
 }
 
 // "mean" of a module's config.json: one flag of several, or since version 5 a name.
-Pooling pooling_of(const fs::path& path) {
-  const Json config = base::read_json(path);
+Pooling named_pooling(const Json& config, const fs::path& path) {
   const std::pair<const char*, Pooling> flags[] = {{"pooling_mode_cls_token", Pooling::kCls},
                                                    {"pooling_mode_mean_tokens", Pooling::kMean},
                                                    {"pooling_mode_lasttoken", Pooling::kLast}};
@@ -53,6 +52,17 @@ Pooling pooling_of(const fs::path& path) {
   }
   throw InputError(text(path.string(), ": ", on.empty() ? "no pooling_mode is on" : on + " is on",
                         ", and Sluice pools by the first token, the mean of all or the last token"));
+}
+
+Pooling pooling_of(const fs::path& path) {
+  const Json config = base::read_json(path);
+  const Pooling pooling = named_pooling(config, path);
+  const Json* const included = base::find(config, "include_prompt");
+  if (pooling == Pooling::kMean && included != nullptr && *included == false)
+    throw InputError(text(path.string(),
+                          ": include_prompt is false, and Sluice's means are over the tokens of an "
+                          "instruction, too: set it to true where texts have none"));
+  return pooling;
 }
 
 // Reads modules.json: the transformer in the folder itself, a pooling, and at most a division by lengths.

@@ -70,6 +70,10 @@ TEST_F(SentenceModules, OthersAreNamed) {
   EXPECT_THAT(fault(), HasSubstr("are both on"));
   write_modules({{"pooling_mode", Json::array({"cls", "mean"})}});
   EXPECT_THAT(fault(), HasSubstr("pooling_mode is"));
+  write_modules({{"pooling_mode_mean_tokens", true}, {"include_prompt", false}});
+  EXPECT_THAT(fault(), HasSubstr("include_prompt is false"));
+  write_modules({{"pooling_mode_cls_token", true}, {"include_prompt", false}});
+  EXPECT_EQ(fault(), "") << "the first token is that of the instruction";
   write_modules({{"pooling_mode", "mean"}}, "Dense");
   EXPECT_THAT(fault(), HasSubstr("the module Dense in '2_Third'"));
 }

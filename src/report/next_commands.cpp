@@ -22,6 +22,12 @@ std::string quoted(const std::string& word) {
   return result + "'";
 }
 
+std::string trial(EndOfRun::Output output, const std::string& model) {
+  if (output == EndOfRun::Output::kText) return text("sluice generate --model ", model, " --prompt TEXT");
+  if (output == EndOfRun::Output::kEmbeddings) return text("sluice embed FILE --model ", model);
+  return text("sluice eval --model ", model, " --corpus PREFIX --scores FILE");
+}
+
 }  // namespace
 
 std::string next_commands(const EndOfRun& end) {
@@ -44,9 +50,8 @@ std::string next_commands(const EndOfRun& end) {
   };
   if (end.best_step) lines.push_back(text("the best by its evaluation is ", checkpoint(*end.best_step)));
   if (!finished) add("train on  ", train);
-  if (end.model != EndOfRun::Model::kHead)
-    add("try it    ", text("sluice generate --model ", model, " --prompt TEXT"));
-  add("serve it  ", text("sluice serve --model ", model));
+  add("try it    ", trial(end.output, model));
+  if (end.output != EndOfRun::Output::kTokenNumbers) add("serve it  ", text("sluice serve --model ", model));
   add("export it ",
       text("sluice export ", model, " --out FOLDER",
            end.model == EndOfRun::Model::kAdapters ? " (with --adapters: the adapters alone)" : ""));

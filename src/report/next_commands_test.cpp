@@ -50,6 +50,20 @@ TEST(NextCommands, BestModelIsTheOneToUse) {
   EXPECT_NE(said.find("sluice serve --model runs/x/checkpoints/step-8\n"), std::string::npos) << said;
 }
 
+TEST(NextCommands, ModelsThatEndInAHeadAreTriedByTheirNumbers) {
+  const auto said = [](EndOfRun::Output output) {
+    return next_commands({.directory = "runs/x", .steps_done = 1, .steps = 1, .output = output});
+  };
+  EXPECT_NE(said(EndOfRun::Output::kEmbeddings).find("try it    sluice embed FILE --model runs/x\n"),
+            std::string::npos);
+  EXPECT_NE(said(EndOfRun::Output::kNumbers)
+                .find("try it    sluice eval --model runs/x --corpus PREFIX --scores FILE\n  serve it"),
+            std::string::npos);
+  const std::string tokens = said(EndOfRun::Output::kTokenNumbers);
+  EXPECT_EQ(tokens.find("generate"), std::string::npos) << tokens;
+  EXPECT_EQ(tokens.find("serve"), std::string::npos) << tokens;
+}
+
 TEST(NextCommands, PathsAreQuotedForAShell) {
   const std::string said = next_commands({.directory = "my runs/l'été", .steps_done = 1, .steps = 1});
   EXPECT_NE(said.find("sluice serve --model 'my runs/l'\\''été'\n"), std::string::npos) << said;

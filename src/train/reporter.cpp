@@ -246,6 +246,23 @@ void Reporter::close(const BestEvaluation& best) {
   tell_next_commands(best);
 }
 
+namespace {
+
+report::EndOfRun::Output output_of(config::HeadUse head) {
+  using Output = report::EndOfRun::Output;
+  switch (head) {
+    case config::HeadUse::kNone: return Output::kText;
+    case config::HeadUse::kEmbed: return Output::kEmbeddings;
+    case config::HeadUse::kClassify:
+    case config::HeadUse::kReward: return Output::kNumbers;
+    case config::HeadUse::kTokens:
+    case config::HeadUse::kValue: return Output::kTokenNumbers;
+  }
+  return Output::kText;
+}
+
+}  // namespace
+
 // A checkpoint of each run's last step is there, unless somebody has deleted it.
 void Reporter::tell_next_commands(const BestEvaluation& best) const {
   const auto has_checkpoint = [&](int64_t steps) {
@@ -256,10 +273,10 @@ void Reporter::tell_next_commands(const BestEvaluation& best) const {
   report::EndOfRun end{.directory = config_.log.dir,
                        .steps_done = done_,
                        .steps = config_.train.steps,
-                       .model = config_.lora.rank > 0 ? Model::kAdapters : Model::kWhole};
+                       .model = config_.lora.rank > 0 ? Model::kAdapters : Model::kWhole,
+                       .output = output_of(config_.head.kind)};
   const transport::Launch& launch = run_.options().launch;
   if (launch.launcher == transport::Launcher::kSluice) end.local_ranks = launch.world_size;
-  if (end.model == Model::kWhole && config_.head.kind != config::HeadUse::kNone) end.model = Model::kHead;
   if (best.best() && best.best_step() != done_ && has_checkpoint(best.best_step()))
     end.best_step = best.best_step();
   for (const std::string& line : base::split(report::next_commands(end), '\n')) base::log_info(line);

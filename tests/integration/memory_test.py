@@ -72,6 +72,15 @@ class MemoryPolicies(TestCase):
         write_corpus(self.directory / "corpus", [[(3 * i + 5 * j) % 64 for i in range(4 * CONTEXT)] for j in range(6)])
         self.check("<1,1,2>", ["keep", "recompute", "all"], rings=True, data__context_length=4 * CONTEXT)
 
+    def test_heads(self):
+        """Numbers of texts, and means of their rows, in place of the logits of a vocabulary."""
+        texts = make_documents(count=100, longest=CONTEXT)
+        write_corpus(self.directory / "texts", texts)
+        (self.directory / "texts.labels").write_text("".join(f"{i % 3}\n" for i in range(len(texts))))
+        for head in ({"head__kind": "classify", "head__labels": ["a", "b", "c"]},
+                     {"head__kind": "embed", "head__pooling": "mean", "head__positives": ["corpus"], "head__pairs_per_step": 8}):
+            self.check("2x<1,1,1>", ["keep", "recompute", "all"], data__train=[["texts", 1.0]], **head)
+
     def test_moments_of_8_bits_take_as_much_less_as_is_predicted(self):
         peaks = {}
         for name in ("adamw", "adamw_8bit"):
