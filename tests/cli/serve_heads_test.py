@@ -261,8 +261,10 @@ class RewardsOnRanks(Rewards):
 
 
 class AroundTexts(HeadTest):
-    """A tokenizer that puts marks around texts, as BERT's: corpora, `embed` and the endpoint read the same."""
+    """A tokenizer that puts marks around texts, as BERT's: corpora, `embed` and the endpoint, on two ranks that each have the whole
+    model, read the same."""
 
+    ranks = ("--nproc", 2)
     around = ("<|im_start|>", "<|im_end|>")
 
     def test_all_doors_read_the_same_tokens(self):
@@ -318,6 +320,12 @@ class Classes(HeadTest):
         self.refused(self.server, "/v1/rerank", "ends in 3 classes", query="a", documents=["b"])
         for path, body in (("completions", {"prompt": "a"}), ("chat/completions", {"messages": [{"role": "user", "content": "a"}]})):
             self.refused(self.server, f"/v1/{path}", "ends in 3 classes and generates no text: ask /classify", **body)
+
+
+class ClassesOnRanks(Classes):
+    """The same of one model on two CP ranks."""
+
+    ranks = ("--nproc", 2, "--strategy", "<1,1,2>")
 
 
 if __name__ == "__main__":
