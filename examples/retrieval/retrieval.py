@@ -48,7 +48,7 @@ class Example:
         if self.args.model is None:
             self.sluice("corpus", "build", *texts, "--train-tokenizer", self.encoder["vocab_size"], "--out", self.tokenizer)
         for path in texts:
-            self.sluice("corpus", "build", path, "--tokenizer", self.tokenizer, "--end-token", "none",
+            self.sluice("corpus", "build", path, "--tokenizer", self.tokenizer, "--end-token", "added",
                         "--out", self.folder / "corpora" / path.stem)
 
     def first_model(self):
