@@ -23,13 +23,6 @@ TEST(NextCommands, RunsOfLocalRanksGoOnWithAsMany) {
       << said;
 }
 
-TEST(NextCommands, ModelsWithHeadsGenerateNoText) {
-  const std::string said =
-      next_commands({.directory = "runs/x", .steps_done = 5, .steps = 5, .model = EndOfRun::Model::kHead});
-  EXPECT_EQ(said.find("generate"), std::string::npos) << said;
-  EXPECT_NE(said.find("sluice serve --model runs/x\n"), std::string::npos) << said;
-}
-
 TEST(NextCommands, StoppedRunIsTrainedOnFirst) {
   const std::string said = next_commands(
       {.directory = "runs/x", .steps_done = 5, .steps = 12, .model = EndOfRun::Model::kAdapters});
