@@ -36,6 +36,7 @@ Prompt prompt_of(const std::string& line, int64_t index, const std::string& name
         " is no prompt: write a JSON object with \"prompt\", a text, \"messages\", a chat, or \"ids\", a "
         "list of token ids, on each line"));
   }
+  prompt.model = base::get_or<std::string>(json, "model", "", name);
   return prompt;
 }
 
@@ -60,6 +61,7 @@ std::string hash_of(const std::vector<Prompt>& prompts) {
   std::string all;
   for (const Prompt& prompt : prompts) {
     all += prompt.text + '\0' + prompt.chat + '\0';
+    if (!prompt.model.empty()) all += prompt.model + '\0';
     for (const int64_t id : prompt.ids) all += text(id, ' ');
   }
   return base::hash_text(base::hash_bytes(all));

@@ -18,6 +18,7 @@ struct Prompt {
   std::string text;
   std::vector<int64_t> ids;  // where the file has these instead
   std::string chat;          // or messages: the JSON object that they stand in
+  std::string model;         // the adapter that answers; empty: the model itself
 };
 
 // InputError naming the line that is no prompt, or a file without one.

@@ -37,6 +37,8 @@ using base::text;
 namespace {
 
 struct GenerateArguments : ModelOptions {
+  LoraModules adapters;
+  std::string adapter;  // of --prompt
   std::filesystem::path tokenizer;
   corpus::ChatOptions chat;
   std::string prompt;
@@ -107,6 +109,16 @@ struct Task {
   int64_t first_text = 0;
 };
 
+// Its number; -1: the model itself answers.
+int adapter_of(const Prompt& prompt, const std::vector<std::string>& adapters) {
+  if (prompt.model.empty()) return -1;
+  const auto found = std::ranges::find(adapters, prompt.model);
+  if (found != adapters.end()) return static_cast<int>(found - adapters.begin());
+  throw base::InputError(
+      text(prompt.name, " is for the model '", prompt.model, "', which --adapter ",
+           adapters.empty() ? "does not name" : text("does not have: it has ", base::join(adapters, ", "))));
+}
+
 std::string text_of(const Task& task, const generate::Output& output, const corpus::Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return "";
   return corpus::Behind(*tokenizer, task.tokens).text(output.tokens);
@@ -174,7 +186,9 @@ void say(run::ModelSource& model, const GenerateArguments& options, const Speake
     evaluation.launch.local_size = options.launch.local_size;
   }
   run::Evaluator evaluator(model, evaluation);
-  const generate::ModelShard shard = evaluator.model_shard();
+  generate::ModelShard shard = evaluator.model_shard();
+  const std::vector<std::string> adapters = options.adapters.names("");
+  shard.adapters = std::ssize(adapters);
   const int64_t most_texts = std::clamp<int64_t>(std::ssize(tasks) * options.samples, 1, options.most_texts);
   const int64_t pages = pages_for(tasks, options, most_texts, shard);
   const generate::Decoder decoder(shard, pages, most_texts);
@@ -188,7 +202,9 @@ void say(run::ModelSource& model, const GenerateArguments& options, const Speake
     if (!options.stops.empty())
       sampling_params.stop_condition = serve::ends_at_stop(*tokenizer, task.tokens, options.stops);
     sampling_params.number = static_cast<uint64_t>(task.prompt.index);
-    task.first_text = generator.add({task.tokens, options.tokens, options.samples}, sampling_params);
+    inference::Request request{task.tokens, options.tokens, options.samples};
+    request.adapter = adapter_of(task.prompt, adapters);
+    task.first_text = generator.add(request, sampling_params);
   }
   std::optional<profile::EngineStepPrediction> prediction;
   if (options.predict) prediction.emplace(shard, options.sampling);
@@ -235,7 +251,9 @@ void say(run::ModelSource& model, const GenerateArguments& options, const Speake
 void answer_one(const GenerateArguments& options) {
   run::ModelSource model = run::open_model(locate(model_folder(options.model)));
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model, Needed::kYes);
+  options.adapters.add_to(model);
   Prompt prompt{.name = "the prompt", .text = options.prompt};
+  prompt.model = options.adapter;
   if (prompt.text == "-") prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
   std::vector<Task> tasks{{prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)}};
   const Speakers speakers = speakers_of(options, model.shape());
@@ -261,6 +279,7 @@ void answer_one(const GenerateArguments& options) {
 // until all is said, so that whoever is started anew goes on.
 void answer_file(const GenerateArguments& options) {
   run::ModelSource model = run::open_model(locate(model_folder(options.model)));
+  options.adapters.add_to(model);
   const std::vector<Prompt> prompts = read_prompts(options.prompts);
   const auto any = [&](auto is) { return std::ranges::any_of(prompts, is); };
   const bool chats = any([](const Prompt& prompt) { return !prompt.chat.empty(); });
@@ -274,17 +293,12 @@ void answer_file(const GenerateArguments& options) {
     throw base::InputError(text(options.prompts.string(),
                                 " has messages, and the tokenizer no chat template: write "
                                 "prompts, or name a chat model's tokenizer"));
-  const base::Json about = {{"model", model.name()},
-                            {"prompts", hash_of(prompts)},
-                            {"tokens", options.tokens},
-                            {"samples", options.samples},
-                            {"temperature", options.sampling.temperature},
-                            {"top_k", options.sampling.top_k},
-                            {"top_p", options.sampling.top_p},
-                            {"min_p", options.sampling.min_p},
-                            {"seed", options.sampling.seed},
-                            {"stop", options.stops},
-                            {"dtype", options.dtype}};
+  const base::Json about = {{"model", model.name()},           {"lora_modules", options.adapters.told},
+                            {"prompts", hash_of(prompts)},     {"tokens", options.tokens},
+                            {"samples", options.samples},      {"temperature", options.sampling.temperature},
+                            {"top_k", options.sampling.top_k}, {"top_p", options.sampling.top_p},
+                            {"min_p", options.sampling.min_p}, {"seed", options.sampling.seed},
+                            {"stop", options.stops},           {"dtype", options.dtype}};
   const Speakers speakers = speakers_of(options, model.shape());
   CompletionsFile file(options.out, speakers.first_rank, about);
   std::vector<Task> tasks;
@@ -360,6 +374,10 @@ void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", about_torch_command("generate"));
   auto options = std::make_shared<GenerateArguments>();
   add_model_option(*command, *options);
+  options->adapters.add_option(*command);
+  command->add_option(
+      "--adapter-name", options->adapter,
+      "The one of --adapter that answers --prompt; lines of --prompts name theirs as \"model\"");
   command->add_option("--prompt", options->prompt, "Text to go on from; - reads standard input");
   command->add_option("--prompts", options->prompts,
                       "File of prompts to go on from: a JSON line each, {\"prompt\": text}, {\"messages\": "

@@ -1,5 +1,8 @@
 #include "cli/torch/generation.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -21,6 +24,36 @@ storage::Location folder_of(const run::ModelSource& model) {
 }
 
 }  // namespace
+
+void LoraModules::add_option(CLI::App& command) {
+  command
+      .add_option(
+          "--adapter,--lora-modules", told,
+          "Adapters that PEFT or export --adapters wrote, each NAME=FOLDER: requests choose one by its "
+          "name, and one step goes through all of them")
+      ->expected(1, -1);
+}
+
+std::vector<std::string> LoraModules::names(const std::string& model) const {
+  std::vector<std::string> all;
+  for (const std::string& each : told) {
+    const size_t end = each.find('=');
+    if (end == std::string::npos || end == 0 || end + 1 == each.size())
+      throw base::InputError(text("--adapter has '", each, "': give NAME=FOLDER"));
+    std::string name = each.substr(0, end);
+    if (name == model || std::ranges::find(all, name) != all.end())
+      throw base::InputError(text("--adapter names '", name,
+                                  "' twice, or as the model is named: give each a name of its own"));
+    all.push_back(std::move(name));
+  }
+  return all;
+}
+
+void LoraModules::add_to(run::ModelSource& model) const {
+  std::vector<std::filesystem::path> folders;
+  for (const std::string& each : told) folders.emplace_back(each.substr(each.find('=') + 1));
+  if (!folders.empty()) run::add_adapters(model, folders);
+}
 
 std::filesystem::path find_tokenizer(const std::filesystem::path& told, const run::ModelSource& model) {
   if (!told.empty()) return told;

@@ -1,9 +1,11 @@
 // What generate and serve have in common.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "corpus/tokenizer.h"
@@ -21,6 +23,18 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
 
 // The file `told`, or the model's own; empty: there is none.
 std::filesystem::path find_tokenizer(const std::filesystem::path& told, const run::ModelSource& model);
+
+// Adapters by name, as vLLM's --lora-modules says them: NAME=FOLDER.
+struct LoraModules {
+  std::vector<std::string> told;
+
+  void add_option(CLI::App& command);
+  bool empty() const { return told.empty(); }
+  // InputError where one is not NAME=FOLDER, or a name comes twice or is the model's.
+  std::vector<std::string> names(const std::string& model) const;
+  // Has the model take the adapters.
+  void add_to(run::ModelSource& model) const;
+};
 
 // Tokens that end a text: the tokenizer's, and what the model's files say. `tokenizer` may be null.
 std::vector<int64_t> end_tokens_of(const run::ModelSource& model, const corpus::Tokenizer* tokenizer);

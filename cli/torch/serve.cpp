@@ -37,6 +37,7 @@ constexpr int64_t kUsualContext = 4096;
 constexpr int64_t kSeatsForNewcomers = 1;  // beside --max-num-seqs, for clients that have no text under way
 
 struct ServeArguments : ModelOptions {
+  LoraModules adapters;
   std::filesystem::path tokenizer;
   corpus::ChatOptions chat;
   serve::ServerOptions server;
@@ -192,7 +193,8 @@ void serve_head(ServeArguments& options, const run::ModelSource& model, const co
 
 void serve_text(ServeArguments& options, const run::ModelSource& model, const corpus::Tokenizer& tokenizer,
                 run::Evaluator& evaluator) {
-  const generate::ModelShard shard = evaluator.model_shard();
+  generate::ModelShard shard = evaluator.model_shard();
+  shard.adapters = std::ssize(options.server.adapters);
   const int64_t seats = options.most_texts + kSeatsForNewcomers;
   const int64_t wanted = (options.server.context_length / inference::kKvBlockTokens + 1) * seats;
   const int64_t pages =
@@ -228,6 +230,15 @@ void run(ServeArguments options) {
   options.model = model_folder(options.model);
   run::ModelSource model = run::open_model(locate(options.model));
   const bool head = ends_in_head(model);
+  options.server.adapters = options.adapters.names(options.server.model);
+  if (options.follow && !options.adapters.empty())
+    throw base::InputError(
+        "--follow takes up other weights, and adapters belong to these: give one of the two");
+  if (head && !options.adapters.empty())
+    throw base::InputError(text(model.name(),
+                                " ends in a head, and adapters are served beside a model that "
+                                "generates: export the tuned model, merged, and serve that folder"));
+  options.adapters.add_to(model);
   if (!head) require_one_pipeline(options, model.shape());
   options.server.context_length = context_length_of(options, model);
   const std::unique_ptr<corpus::Tokenizer> tokenizer =
@@ -324,6 +335,7 @@ void add_serve(CLI::App& app) {
   command->add_option("--port", options->server.port, "Port to listen at; 0: any")
       ->check(within(0, 65535))
       ->capture_default_str();
+  options->adapters.add_option(*command);
   command->add_option("--name", options->server.model, "What the model is called (default: --model)");
   command->add_flag("--follow", options->follow,
                     "Take up each newer checkpoint of the run, between two steps");

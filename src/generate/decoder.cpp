@@ -1,6 +1,7 @@
 #include "generate/decoder.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/log_softmax.h>
@@ -28,8 +29,31 @@ ForwardPass::ForwardPass(std::vector<inference::ScheduledTokens> of, const infer
   }
 }
 
+namespace {
+
+// Rows of other lanes come to experts without saying whose adapters they take.
+void require_experts_at_hand(const ModelShard& model) {
+  const std::vector<std::string>& targets = model.table.shape.lora.targets;
+  const auto of_experts = [](const std::string& target) {
+    return target.find("experts.") != std::string::npos;
+  };
+  if (model.context.experts.lanes == 1 || std::ranges::none_of(targets, of_experts)) return;
+  throw base::InputError(
+      "adapters of experts are served side by side where each rank has all experts: give a "
+      "strategy without expert parallelism, or serve the merged models");
+}
+
+ModelShard with_rows(ModelShard model, const layers::AdapterMask* rows) {
+  if (rows != nullptr) require_experts_at_hand(model);
+  model.context.adapter_rows = rows;
+  return model;
+}
+
+}  // namespace
+
 Decoder::Decoder(ModelShard model, int64_t pages, int64_t most_texts)
-    : model_(std::move(model)),
+    : adapter_rows_(model.adapters > 0 ? std::make_unique<layers::AdapterMask>() : nullptr),
+      model_(with_rows(std::move(model), adapter_rows_.get())),
       cache_(model_.context, model_.table.program,
              model_.table.program.blocks_in(model_.run(model_.stages.own)),
              (pages + model_.lanes.count() - 1) / model_.lanes.count() * inference::kKvBlockTokens,
@@ -123,17 +147,38 @@ at::Tensor Decoder::rows_of(const layers::RowLayout& layout, const at::Tensor& x
   return layers::rows_of_engine_step(*model_.context.lanes, layout.cached.lanes, x_TH, rows);
 }
 
+base::Interval Decoder::own_rows(const ForwardPass& pass) const {
+  return model_.lanes.count() > 1 ? pass.flow.layout.cached.lanes.own_rows()
+                                  : base::Interval{0, std::ssize(pass.ids)};
+}
+
+layers::AdapterMask Decoder::adapter_rows_of(const ForwardPass& pass) const {
+  std::vector<int64_t> adapters;
+  for (const inference::ScheduledTokens& piece : pass.scheduled)
+    adapters.insert(adapters.end(), static_cast<size_t>(piece.end - piece.begin), piece.adapter);
+  const base::Interval own = own_rows(pass);
+  const at::Tensor own_T = layers::row_values({adapters.begin() + own.begin, adapters.begin() + own.end},
+                                              pass.flow.layout, model_.like.device());
+  const int64_t rank = model_.table.shape.lora.rank / model_.adapters;
+  const at::Tensor of_column_K = at::arange(model_.adapters, own_T.options()).repeat_interleave(rank);
+  layers::AdapterMask rows{.chosen_TK = own_T.unsqueeze(1).eq(of_column_K).to(model_.like.dtype())};
+  const base::Interval shard = model_.context.parallel.shard_rows(own_T.size(0));
+  rows.chosen_SK = rows.chosen_TK.narrow(0, shard.begin, shard.size());
+  return rows;
+}
+
 void Decoder::forward(ForwardPass& pass, const std::function<void()>& between) const {
   layers::Flow& flow = pass.flow;
   const layers::TensorParallel& parallel = model_.context.parallel;
   if (model_.stages.own == 0) {
     flow.layout = layout_of(pass.scheduled);
-    const base::Interval own = model_.lanes.count() > 1 ? flow.layout.cached.lanes.own_rows()
-                                                        : base::Interval{0, std::ssize(pass.ids)};
+    const base::Interval own = own_rows(pass);
     flow.id_T = layers::row_values({pass.ids.begin() + own.begin, pass.ids.begin() + own.end}, flow.layout,
                                    model_.like.device());
   }
+  const layers::AdapterMask rows = adapter_rows_ ? adapter_rows_of(pass) : layers::AdapterMask();
   for (const auto& operation : operations_) {
+    if (adapter_rows_) *adapter_rows_ = rows;  // another pass may have gone through in between
     operation->forward(flow, layers::Purpose::kEvaluate);
     if (between) between();
   }

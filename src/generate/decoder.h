@@ -49,6 +49,9 @@ struct ModelShard {
   at::TensorOptions like;  // device and type of what is computed
   Stages stages = {};
   Lanes lanes = {};
+  // Adapters of so many tuned models that it has side by side, each in as many columns of narrow rows as all
+  // others (checkpoint/peft_folder.h). 0: rows take all adapters that there are.
+  int64_t adapters = 0;
 
   inference::ModelSharding sharding() const {
     return {.program = table.program,
@@ -116,10 +119,14 @@ class Decoder {
   std::vector<PromptLogprob> scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const;
 
   layers::RowLayout layout_of(std::span<const inference::ScheduledTokens> pieces) const;
+  // The rows of a pass that this rank has: all, or those of its lane.
+  base::Interval own_rows(const ForwardPass& pass) const;
+  layers::AdapterMask adapter_rows_of(const ForwardPass& pass) const;
   // Of rows of the pass what the layers put out.
   at::Tensor rows_of(const layers::RowLayout& layout, const at::Tensor& x_TH,
                      const std::vector<int64_t>& rows) const;
 
+  std::unique_ptr<layers::AdapterMask> adapter_rows_;  // of the pass that goes through; null: not asked for
   ModelShard model_;
   layers::KvCache cache_;
   std::vector<std::unique_ptr<layers::Operation>> operations_;  // of its stage, but the head

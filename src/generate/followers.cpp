@@ -15,6 +15,7 @@ base::Json to_json(const inference::Request& request, const SamplingParams& samp
           {"samples", request.samples},
           {"prompt_logprobs", request.prompt_logprobs},
           {"client", request.client},
+          {"adapter", request.adapter},
           {"temperature", sampling.temperature},
           {"top_k", sampling.top_k},
           {"top_p", sampling.top_p},
@@ -37,6 +38,7 @@ void add_to(Generator& generator, const base::Json& json) {
   value("samples", request.samples);
   value("prompt_logprobs", request.prompt_logprobs);
   value("client", request.client);
+  value("adapter", request.adapter);
   SamplingParams sampling_params;
   Sampling& sampling = sampling_params.sampling;
   value("temperature", sampling.temperature);

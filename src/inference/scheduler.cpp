@@ -36,7 +36,8 @@ int64_t Scheduler::add(const Request& request) {
                             .most = most,
                             .client = request.client,
                             .first = first,
-                            .scored = scored};
+                            .scored = scored,
+                            .adapter = request.adapter};
   }
   return first;
 }
@@ -98,7 +99,8 @@ ScheduledTokens Scheduler::piece_of(int64_t index, int64_t end) {
       .kv_blocks = text.pages,
       .slot = text.slot,
       .prompt_logprob_rows =
-          text.scored ? std::max<int64_t>(0, std::min(end, text.given - 1) - text.cached) : 0};
+          text.scored ? std::max<int64_t>(0, std::min(end, text.given - 1) - text.cached) : 0,
+      .adapter = text.adapter};
   text.cached = end;
   text.awaited = scheduled.needs_sampling;
   return scheduled;

@@ -59,6 +59,7 @@ struct Request {
   int samples = 1;               // texts that begin with the prompt
   bool prompt_logprobs = false;  // the first wants to know what the model makes of the prompt itself
   int64_t client = 0;            // whose it is
+  int adapter = -1;              // of those that the model has side by side; -1: none
 };
 
 // InputError when a cache of so many pages could not hold a text of so many tokens given, and so many said,
@@ -75,6 +76,7 @@ struct ScheduledTokens {
   int64_t slot = 0;  // of the text while it is under way: below most_texts, nobody else's
   // Rows from `begin` on whose next token was given, and is to be scored.
   int64_t prompt_logprob_rows = 0;
+  int adapter = -1;  // the request's
 };
 
 class Scheduler {
@@ -135,6 +137,7 @@ class Scheduler {
     int64_t slot = -1;   // while it is under way
     bool scored = false;
     bool awaited = false;  // a pass under way says its next token
+    int adapter = -1;
     State state = State::kWaiting;
   };
 

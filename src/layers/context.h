@@ -93,6 +93,7 @@ struct LayerContext {
   std::shared_ptr<const RotaryTables> rotary;
   // Replace the corrections among the weights, which are narrower; null: the weights' are as wide.
   std::shared_ptr<const Corrections> corrections = nullptr;
+  const AdapterMask* adapter_rows = nullptr;           // as of LowPrecision
   double temperature = 1;                              // logits are divided by it
   std::shared_ptr<const Loss> loss = cross_entropy();  // of training
   std::shared_ptr<const NumberLoss> number_loss = {};  // of heads of numbers; null: nothing is compared
@@ -118,7 +119,8 @@ struct LayerContext {
     const bool is_narrow = layer >= 0 && std::ranges::binary_search(low_precision.layers, layer);
     return {.format = is_narrow ? low_precision.format : base::GemmFormat::kAsComputed,
             .errors = layer >= 0 ? low_precision.errors : nullptr,
-            .layer = layer};
+            .layer = layer,
+            .rows = adapter_rows};
   }
 };
 

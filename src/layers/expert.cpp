@@ -29,7 +29,7 @@ void add_gradients(const Matrix& matrix, const Matrix& gradient, const at::Tenso
 
 Matrix exact_matrix(const OperationShards& shards, std::string_view role) {
   Matrix matrix = shards.matrix(role);
-  matrix.low_precision = {};
+  matrix.low_precision = {.rows = matrix.low_precision.rows};
   return matrix;
 }
 
@@ -45,6 +45,7 @@ ExpertMatrices expert_matrices(const OperationShards& shards, std::string_view r
   matrices.right_EKB = by_expert(adapter.right_KB);
   matrices.adapted = true;
   matrices.factor = all.factor;
+  matrices.rows = all.low_precision.rows;
   return matrices;
 }
 
@@ -58,11 +59,19 @@ void Expert::add_to_rows(const at::Tensor& to_TH, const at::Tensor& from_NH) con
   target_TH.add_(from_NH);
 }
 
+void Expert::choose(at::Tensor& narrow_NK) const {
+  if (adapter_rows == nullptr || !adapter_rows->chosen_TK.defined()) return;
+  const at::Tensor& chosen_TK = adapter_rows->chosen_TK;
+  narrow_NK.mul_(row_N.defined() ? chosen_TK.index_select(0, row_N) : chosen_TK);
+}
+
 void Expert::gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) const {
   ops::times_transposed_into(gate_up_NG, x_NH, gate_up.w_AB);
   at::Tensor biased_NG = gate_up_NG;
   for (const Adapter& adapter : gate_up.adapters) {
-    biased_NG.addmm_(ops::times_transposed(x_NH, adapter.right_KB), adapter.left_NK.t(), 1, gate_up.factor);
+    at::Tensor narrow_NK = ops::times_transposed(x_NH, adapter.right_KB);
+    choose(narrow_NK);
+    biased_NG.addmm_(narrow_NK, adapter.left_NK.t(), 1, gate_up.factor);
   }
   if (gate_up_bias_G.defined()) biased_NG.add_(gate_up_bias_G);
 }
@@ -71,7 +80,13 @@ at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
                           const at::Tensor& weight_N1) const {
   at::Tensor a_NF = activated(gate, gate_up_NG);
   if (weight_N1.defined()) a_NF.mul_(weight_N1);
-  return times(a_NF, down);
+  at::Tensor y_NH = ops::times(a_NF, down.w_AB);
+  for (const Adapter& adapter : down.adapters) {
+    at::Tensor narrow_NK = ops::times(a_NF, adapter.left_NK);
+    choose(narrow_NK);
+    y_NH.addmm_(narrow_NK, adapter.right_KB, 1, down.factor);
+  }
+  return y_NH;
 }
 
 at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor& dy_NH,

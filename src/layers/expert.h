@@ -23,7 +23,8 @@ struct ExpertMatrices {
   at::Tensor w_EAB;
   at::Tensor left_EAK, right_EKB;  // undefined: none, or not trained of gradients
   bool adapted = false;
-  double factor = 1;  // of the adapters
+  double factor = 1;                  // of the adapters
+  const AdapterMask* rows = nullptr;  // as of LowPrecision
 
   Matrix of(int64_t expert) const;
   // Of gradients, those of the adapters alone.
@@ -55,10 +56,11 @@ struct ExpertWeights {
 
 struct Expert {
   Matrix gate_up, down;
-  at::Tensor gate_up_bias_G;   // undefined: none
-  at::Tensor row_N;            // who comes; undefined: all rows, in their order
-  base::Interval assignments;  // of V
-  int64_t index = 0;           // of the experts at hand
+  at::Tensor gate_up_bias_G;                  // undefined: none
+  at::Tensor row_N;                           // who comes; undefined: all rows, in their order
+  base::Interval assignments;                 // of V
+  int64_t index = 0;                          // of the experts at hand
+  const AdapterMask* adapter_rows = nullptr;  // as of LowPrecision, of all rows
 
   at::Tensor rows_of(const at::Tensor& x_TH) const;
   // To the rows that came.
@@ -68,6 +70,8 @@ struct Expert {
   }
 
   void gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) const;
+  // Drops from narrow rows of those that came what belongs to others' adapters.
+  void choose(at::Tensor& narrow_NK) const;
   // W_down·swiglu(gate, up) times the visits' weights, which may be undefined: all 1.
   at::Tensor result(const model::Gate& gate, const at::Tensor& gate_up_NG, const at::Tensor& weight_N1) const;
   // Takes gate and up to their gradients. Sets that of their weights, where they have some, and returns what
@@ -91,7 +95,7 @@ void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::Expert
     if (own.empty()) continue;
     visit(Expert{of.gate_up.of(e), of.down.of(e),
                  of.gate_up_bias_EG.defined() ? of.gate_up_bias_EG[e] : at::Tensor(),
-                 visits.row_V.narrow(0, own.begin, own.size()), own, e});
+                 visits.row_V.narrow(0, own.begin, own.size()), own, e, of.gate_up.rows});
   }
 }
 

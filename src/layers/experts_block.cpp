@@ -267,7 +267,9 @@ class ExpertsMixer final : public Mixer {
     const int scored = to.pending().keep(router_norm_.forward(x_SH));
     to.inner_product(kNormedRouter, to.pending().keep(dlogit_SE), {scored});
   }
-  Expert shared() const { return {{}, weights_.shared_down, {}, {}, {}}; }
+  Expert shared() const {
+    return {{}, weights_.shared_down, {}, {}, {}, 0, weights_.shared_down.low_precision.rows};
+  }
   bool shares() const { return weights_.shared_down.defined(); }
 
   const LayerContext& context_;

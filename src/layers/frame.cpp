@@ -24,7 +24,7 @@ BoundWeights bound(const OperationShards& shards, const model::Part& part, const
   }
   const auto matrix = [&](const InProduct& product) {
     Matrix of_role = shards.matrix(product.role);
-    if (!product.narrow) of_role.low_precision = {};
+    if (!product.narrow) of_role.low_precision = {.rows = of_role.low_precision.rows};
     return of_role;
   };
   for (const InProduct& product : roles.in) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "ops/linear.h"
 #include "ops/low_precision_gemm.h"
 
@@ -16,9 +18,15 @@ at::Tensor met(const Adapter& adapter, const at::Tensor& x_TA) {
   return x_TA.narrow(1, adapter.first_row, adapter.left_NK.size(0));
 }
 
+void choose(const Matrix& matrix, at::Tensor& narrow_TK) {
+  if (matrix.low_precision.rows != nullptr) matrix.low_precision.rows->choose(narrow_TK);
+}
+
 void add_adapted(at::Tensor& y_TB, const at::Tensor& x_TA, const Matrix& matrix) {
   for (const Adapter& adapter : matrix.adapters) {
-    y_TB.addmm_(ops::times(met(adapter, x_TA), adapter.left_NK), adapter.right_KB, 1, matrix.factor);
+    at::Tensor narrow_TK = ops::times(met(adapter, x_TA), adapter.left_NK);
+    choose(matrix, narrow_TK);
+    y_TB.addmm_(narrow_TK, adapter.right_KB, 1, matrix.factor);
   }
 }
 
@@ -59,6 +67,14 @@ void add_weight_gradient(const LowPrecision& narrowing, const at::Tensor& gradie
 
 }  // namespace
 
+void AdapterMask::choose(at::Tensor& narrow_XK) const {
+  if (!chosen_TK.defined()) return;
+  const at::Tensor& chosen_XK = narrow_XK.size(0) == chosen_TK.size(0) ? chosen_TK : chosen_SK;
+  SLUICE_ASSERT(chosen_XK.defined() && chosen_XK.size(0) == narrow_XK.size(0),
+                base::text("nobody chose the adapters of ", narrow_XK.size(0), " rows of a step"));
+  narrow_XK.mul_(chosen_XK);
+}
+
 void GemmErrors::add(int64_t layer, Figure figure, double value) {
   if (by_layer.size() <= static_cast<size_t>(layer)) by_layer.resize(static_cast<size_t>(layer) + 1);
   Sum& sum = by_layer[static_cast<size_t>(layer)][static_cast<size_t>(figure)];
@@ -88,8 +104,9 @@ at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix) {
   const at::Tensor y_TA = product(matrix.low_precision, x_TB, matrix.w_AB,
                                   [&] { return ops::times_transposed(x_TB, matrix.w_AB); });
   for (const Adapter& adapter : matrix.adapters) {
-    met(adapter, y_TA)
-        .addmm_(ops::times_transposed(x_TB, adapter.right_KB), adapter.left_NK.t(), 1, matrix.factor);
+    at::Tensor narrow_TK = ops::times_transposed(x_TB, adapter.right_KB);
+    choose(matrix, narrow_TK);
+    met(adapter, y_TA).addmm_(narrow_TK, adapter.left_NK.t(), 1, matrix.factor);
   }
   return y_TA;
 }

@@ -45,11 +45,22 @@ struct GemmErrors {
   void add(int64_t layer, Figure figure, const at::Tensor& part, const at::Tensor& whole);
 };
 
+// Which adapters the rows of a pass take, where a model has those of several tuned models side by side
+// (generate/decoder.h): 1 where a column of narrow rows belongs to the row's own, else 0. K: all their ranks.
+struct AdapterMask {
+  at::Tensor chosen_TK;  // of all rows of the pass; undefined: every row takes all adapters
+  at::Tensor chosen_SK;  // of this TP rank's shard
+
+  // Drops from narrow rows what belongs to others' adapters.
+  void choose(at::Tensor& narrow_XK) const;
+};
+
 // How the products of a layer are computed.
 struct LowPrecision {
   base::GemmFormat format = base::GemmFormat::kAsComputed;
   GemmErrors* errors = nullptr;  // borrowed, added to; null: nobody asks
   int64_t layer = -1;
+  const AdapterMask* rows = nullptr;  // borrowed; null: every row takes all adapters
 };
 
 // Row names: A, B the matrix's rows and columns on this rank, N the rows of it that an adapter is of, K its

@@ -1,10 +1,15 @@
 #include "run/model_source.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "checkpoint/find.h"
+#include "checkpoint/peft_folder.h"
+#include "model/tuning.h"
 #include "run/checkpoints.h"
 #include "run/learnt_turns.h"
 
@@ -16,7 +21,7 @@ const model::Shape& ModelSource::shape() const {
 }
 
 std::string ModelSource::name() const {
-  if (values) return "a checkpoint's values";
+  if (values && !hugging_face && !checkpoint) return "a checkpoint's values";
   return hugging_face ? base::text("Hugging Face folder ", hugging_face->folder().string())
                       : base::text("checkpoint ", checkpoint->directory().string());
 }
@@ -39,6 +44,42 @@ void ModelSource::load(runtime::ParameterStore& store) {
   } else {
     runtime::load_masters(store, checkpoint::float_masters(*checkpoint));
   }
+}
+
+namespace {
+
+// Masters of a checkpoint as floats.
+checkpoint::BaseSource masters_of(checkpoint::Checkpoint& checkpoint) {
+  using checkpoint::State;
+  return [&checkpoint](const model::Bucket& bucket, base::Interval interval, float* values) {
+    if (checkpoint.manifest().type != checkpoint::TensorType::kFloat64)
+      return checkpoint.read(bucket, interval, State::kMaster, values);
+    std::vector<double> wide(static_cast<size_t>(interval.size()));
+    checkpoint.read(bucket, interval, State::kMaster, wide.data());
+    std::ranges::copy(wide, values);
+  };
+}
+
+}  // namespace
+
+void add_adapters(ModelSource& model, const std::vector<std::filesystem::path>& folders) {
+  const model::Shape own = model.shape();
+  if (own.lora.rank > 0) {
+    throw base::InputError(base::text(model.name(),
+                                      " has adapters of its own: export it, merged, and serve that folder "
+                                      "with --adapter"));
+  }
+  const checkpoint::FileNames names =
+      model.hugging_face ? model.hugging_face->record().names : checkpoint::FileNames();
+  checkpoint::BaseSource read;
+  if (model.hugging_face) {
+    read = [base = model.hugging_face.get()](const model::Bucket& bucket, base::Interval interval,
+                                             float* values) { base->read(bucket, interval, values); };
+  } else {
+    read = masters_of(*model.checkpoint);
+  }
+  checkpoint::SideBySide all = checkpoint::side_by_side(model::untuned(own), names, std::move(read), folders);
+  model.values = ModelSource::Values{std::move(all.shape), std::move(all.read)};
 }
 
 std::vector<int64_t> end_tokens_in(const storage::Location& folder) {

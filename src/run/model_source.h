@@ -14,7 +14,7 @@
 
 namespace sluice::run {
 
-// Exactly one of the three is open.
+// Exactly one of the first two is open, or there are values alone; values beside one of them are made of it.
 struct ModelSource {
   std::unique_ptr<checkpoint::HuggingFaceModel> hugging_face;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint;
@@ -33,6 +33,10 @@ struct ModelSource {
   // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of shape().
   void load(runtime::ParameterStore& store);
 };
+
+// Has the model take adapters of PEFT's folders side by side (checkpoint/peft_folder.h), in their order.
+// InputError as there, and where the model has adapters of its own.
+void add_adapters(ModelSource& model, const std::vector<std::filesystem::path>& folders);
 
 // Tokens that end a text, as the files of a model's folder say; none where they say nothing.
 std::vector<int64_t> end_tokens_in(const storage::Location& folder);

@@ -26,6 +26,7 @@ constexpr int64_t kUsualTokens = 16;  // OpenAI's of completions
 void Answer::begin(const std::string& body, Endpoint endpoint, uint64_t seed) {
   try {
     request_ = context_.reader.read(body, endpoint, seed);
+    if (request_.adapter >= 0) head_.model = context_.reader.adapters[static_cast<size_t>(request_.adapter)];
     // So the connection keeps this answer, until that is whole or the client has left.
     reply_->on_change([self = shared_from_this()] { self->changed(); });
     ask();
@@ -65,6 +66,7 @@ void Answer::ask() {
       if (const auto self = weak.lock()) self->changed();
     };
     inference::Request request{prompt, most[i], request_.samples, request_.echo && request_.logprobs};
+    request.adapter = request_.adapter;
     auto pending = context_.engine.add_request(client_, std::move(request), sampling_params, news, changed);
     if (pending == nullptr) {
       done_ = true;

@@ -283,8 +283,8 @@ void require_together(const Json& body, const CompletionRequest& request, const 
 
 CompletionRequest RequestReader::read(const std::string& body, Endpoint endpoint, uint64_t seed) const {
   const Json json = read_body(body, rules_of(endpoint), limits.json_entries);
-  require_model(json, model);
   CompletionRequest request{.endpoint = endpoint};
+  request.adapter = read_model(json, model, adapters);
   read_lengths(json, request);
   read_sampling(json, *this, seed, request.sampling);
   request.samples =

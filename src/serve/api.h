@@ -33,6 +33,7 @@ struct CompletionRequest {
   int64_t alternatives = 0;         // likeliest tokens that are told of each place, with logprobs
   std::vector<std::string> tools;   // names that may be called; none: calls are not looked for
   bool parallel_tool_calls = true;  // more than one call at once
+  int adapter = -1;                 // of the reader's; -1: the model itself
 };
 
 struct RequestLimits {
@@ -52,6 +53,7 @@ struct RequestReader {
   int64_t context_length = 0;
   const ToolFormat* tool_format = nullptr;  // null: requests with tools are refused
   RequestLimits limits = {};
+  std::vector<std::string> adapters = {};  // names of tuned models that requests may give instead
 
   // InputError, FieldError where a field is wrong, or not known and would change the answer; UnknownModel.
   // `seed`: of draws, where the request has none.

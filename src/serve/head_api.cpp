@@ -328,7 +328,7 @@ int64_t HeadRequest::prompt_tokens() const {
 
 HeadRequest HeadRequestReader::read(const std::string& body, HeadEndpoint endpoint) const {
   const Json json = read_body(body, rules_of(endpoint), limits.json_entries);
-  require_model(json, model);
+  read_model(json, model, {});
   return RequestBuilder(*this, json, endpoint).build();
 }
 

@@ -20,11 +20,15 @@ Json read_body(const std::string& body, std::span<const http::FieldRule> rules, 
   return json;
 }
 
-void require_model(const Json& body, const std::string& model) {
+int read_model(const Json& body, const std::string& model, const std::vector<std::string>& adapters) {
   const auto told = read_field<std::string>(body, "model");
-  if (!told || *told == model) return;
-  throw UnknownModel(
-      "model", text("the model '", *told, "' is not served here: ask for '", model, "', or leave model out"));
+  if (!told || *told == model) return -1;
+  const auto adapter = std::ranges::find(adapters, *told);
+  if (adapter != adapters.end()) return static_cast<int>(adapter - adapters.begin());
+  const std::string others =
+      adapters.empty() ? "" : text(" or its adapters '", base::join(adapters, "', '"), "'");
+  throw UnknownModel("model", text("the model '", *told, "' is not served here: ask for '", model, "'",
+                                   others, ", or leave model out"));
 }
 
 std::vector<int64_t> read_token_ids(const Json& list, const char* field, int64_t vocabulary) {

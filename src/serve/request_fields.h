@@ -40,8 +40,9 @@ void require_field_in(const char* field, T value, base::Range<T> range) {
 // The body as a JSON object with fields that `rules` let through, of no more than so many entries.
 base::Json read_body(const std::string& body, std::span<const http::FieldRule> rules, int64_t json_entries);
 
-// UnknownModel where the body names another than this one.
-void require_model(const base::Json& body, const std::string& model);
+// Which of the model's adapters the body names; -1: the model itself, or none. UnknownModel where it names
+// another.
+int read_model(const base::Json& body, const std::string& model, const std::vector<std::string>& adapters);
 
 // FieldError where one is no id of the vocabulary.
 std::vector<int64_t> read_token_ids(const base::Json& list, const char* field, int64_t vocabulary);

@@ -224,16 +224,25 @@ class Server::Impl : public HttpHandler {
     return fingerprint_;
   }
 
+  Json model_json(const std::string& id) const {
+    Json model = {{"id", id},
+                  {"object", "model"},
+                  {"created", started_},
+                  {"owned_by", "sluice"},
+                  {"max_model_len", options_.context_length}};
+    if (id != options_.model) model["parent"] = options_.model;
+    return model;
+  }
+
   // `name`: "", or "/" and a model's.
   Response models(const std::string& name) const {
-    const Json model = {{"id", options_.model},
-                        {"object", "model"},
-                        {"created", started_},
-                        {"owned_by", "sluice"},
-                        {"max_model_len", options_.context_length}};
-    if (name.empty() || name == "/")
-      return json_response(200, {{"object", "list"}, {"data", Json::array({model})}});
-    if (name == "/" + options_.model || name == options_.model) return json_response(200, model);
+    Json all = Json::array({model_json(options_.model)});
+    for (const std::string& adapter : options_.adapters) all.push_back(model_json(adapter));
+    if (name.empty() || name == "/") return json_response(200, {{"object", "list"}, {"data", all}});
+    for (const Json& model : all) {
+      const auto id = model.at("id").get<std::string>();
+      if (name == "/" + id || name == id) return json_response(200, model);
+    }
     return json_response(404, error_json(text("the model ", base::excerpt(Json(name.substr(1))),
                                               " is not served here: ask for '", options_.model, "'"),
                                          "invalid_request_error", "model", "model_not_found"));

@@ -13,11 +13,12 @@ namespace sluice::serve {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 8000;                // 0: any
-  std::vector<std::string> keys;  // one of which clients must send; none: nobody is asked for one
-  std::string model;              // its name
-  std::string fingerprint;        // of its parameters
-  int64_t context_length = 0;     // tokens of prompt and answer together
+  int port = 8000;                    // 0: any
+  std::vector<std::string> keys;      // one of which clients must send; none: nobody is asked for one
+  std::string model;                  // its name
+  std::vector<std::string> adapters;  // names of tuned models that it has side by side, by their numbers
+  std::string fingerprint;            // of its parameters
+  int64_t context_length = 0;         // tokens of prompt and answer together
   int64_t vocabulary = 0;
   std::vector<int64_t> end_tokens;
   const ToolFormat* tool_format = nullptr;  // null: requests with tools are refused

@@ -49,8 +49,8 @@ class GenerationService final : public Service {
  public:
   GenerationService(Engine& engine, const ServiceContext& of)
       : options_(of.options),
-        reader_{&of.tokenizer,           options_.model,       options_.vocabulary,
-                options_.context_length, options_.tool_format, options_.requests},
+        reader_{&of.tokenizer,        options_.model,    options_.vocabulary, options_.context_length,
+                options_.tool_format, options_.requests, options_.adapters},
         rounds_(of.pool, of.tokenizer),
         context_{engine,         of.pool,  rounds_, reader_, options_.context_length, options_.end_tokens,
                  of.fingerprint, of.failed} {}

@@ -1,0 +1,30 @@
+// Adapters that PEFT wrote (adapter_config.json, adapter_model.safetensors), several beside one model.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "checkpoint/file_names.h"
+#include "checkpoint/hugging_face.h"
+#include "model/shape.h"
+
+namespace sluice::checkpoint {
+
+// A model with the adapters of several folders side by side. Adapter j has columns [j·R, (j+1)·R) of all
+// narrow rows, R the highest rank of any: model::Lora's rank is the sum, its factor 1, and what adapters add
+// is multiplied beforehand. A matrix that an adapter leaves alone has zeros there.
+struct SideBySide {
+  model::Shape shape;
+  ParameterSource read;  // masters of the shape's table
+};
+
+// Gives elements of a bucket of a table of the model however it is tuned; adapters stay as they are.
+using BaseSource = std::function<void(const model::Bucket& bucket, base::Interval interval, float* values)>;
+
+// `names`: of the base model's files. REQUIRES: an untuned shape, at least one folder. InputError naming the
+// file, and what to do, where an adapter is of another base or another kind (DoRA, biases, other modules).
+SideBySide side_by_side(const model::Shape& base, const FileNames& names, BaseSource read,
+                        const std::vector<std::filesystem::path>& folders);
+
+}  // namespace sluice::checkpoint
