@@ -333,6 +333,40 @@ TEST_F(FolderKinds, BlockScaledMatricesAreReadAndWrittenWhole) {
   EXPECT_THAT(fault(), AllOf(HasSubstr("[5, 8]"), HasSubstr("weight_block_size")));
 }
 
+// Whole numbers times a maximum for each row over 127, as bitsandbytes' Linear8bitLt is saved.
+TEST_F(FolderKinds, MatricesInInt8AreReadAndWrittenWhole) {
+  FolderTensors tensors = make(model::exported_shape(false));
+  const std::string module = "model.layers.1.mlp.gate_proj.", name = module + "weight";  // [20, 12]
+  TensorBytes& matrix = tensors.at(name);
+  matrix = {"I8", matrix.shape, ""};
+  std::vector<float> maxima, expected;
+  for (int row = 0; row < 20; ++row) {
+    maxima.push_back(0.3F * static_cast<float>(row + 1));
+    for (int column = 0; column < 12; ++column) {
+      const int code = (row * 12 + column) * 37 % 255 - 127;
+      matrix.bytes.push_back(static_cast<char>(code));
+      expected.push_back(static_cast<float>(code) * maxima.back() * 0.007874015718698502F);
+    }
+  }
+  const TensorBytes scb{"F32", {20}, {reinterpret_cast<const char*>(maxima.data()), 4 * maxima.size()}};
+  tensors[module + "SCB"] = scb;
+  tensors[module + "weight_format"] = {"U8", {}, std::string(1, '\0')};
+  put(tensors);
+  EXPECT_TRUE(HuggingFaceModel(folder()).weights().quantised());
+  const TensorBytes wide = read_folder_file(again() / "model.safetensors").at(name);
+  EXPECT_EQ(wide.bytes, std::string(reinterpret_cast<const char*>(expected.data()), 4 * expected.size()));
+  tensors[module + "weight_format"].bytes = "\2";
+  put(tensors);
+  EXPECT_THAT(fault(), AllOf(HasSubstr("weight_format"), HasSubstr("codes do not lie by rows")));
+  tensors.erase(module + "weight_format");
+  tensors[module + "SCB"] = {"F32", {19}, scb.bytes.substr(4)};
+  put(tensors);
+  EXPECT_THAT(fault(), AllOf(HasSubstr("SCB"), HasSubstr("F32 [19]"), HasSubstr("of 20 elements")));
+  tensors.erase(module + "SCB");
+  put(tensors);
+  EXPECT_THAT(fault(), AllOf(HasSubstr(name), HasSubstr("is I8 without its rows' maxima")));
+}
+
 TEST(Float8, HasItsExtremes) {
   EXPECT_EQ(from_float8(0x7E), 448.0F);
   EXPECT_EQ(from_float8(0x08), 0x1p-6F);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <span>
@@ -138,6 +139,27 @@ void require_shape(const std::string& name, const std::vector<int64_t>& shape,
 }
 
 bool is_float8(const TensorInfo& tensor) { return tensor.format_type == "F8_E4M3"; }
+bool is_int8(const TensorInfo& tensor) { return tensor.format_type == "I8"; }
+
+// Behind the name of a module, the rows' absolute maxima of its matrix as bitsandbytes' Linear8bitLt saves
+// it, and a byte that says how the codes lie.
+constexpr std::string_view kMaxima = "SCB", kLayout = "weight_format";
+
+// "self_attn.q_proj.SCB" of "self_attn.q_proj.weight".
+std::string beside(const std::string& tensor, std::string_view end) {
+  return text(tensor.substr(0, tensor.rfind('.') + 1), end);
+}
+
+// Numbers of a matrix whose rows are multiplied by maximum / 127, in the arithmetic of bitsandbytes'
+// int8_vectorwise_dequant.
+void read_int8(const std::byte* codes, const float* maxima, int64_t columns, int64_t first, int64_t count,
+               float* values) {
+  constexpr float kPart = 0.007874015718698502F;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto code = static_cast<float>(static_cast<int8_t>(codes[first + i]));
+    values[i] = code * maxima[(first + i) / columns] * kPart;
+  }
+}
 
 }  // namespace
 
@@ -196,6 +218,31 @@ void TensorFolder::find_scales(Source& source) const {
   source.blocks = blocks;
 }
 
+// Of a matrix of whole numbers.
+void TensorFolder::find_maxima(Source& source) const {
+  const TensorInfo& tensor = *source.tensor;
+  const Source maxima = look_for(beside(tensor.name, kMaxima));
+  if (maxima.tensor == nullptr || tensor.shape.size() != 2) {
+    throw InputError(text(where(*source.file, tensor.name), " is I8 without its rows' maxima in '",
+                          beside(tensor.name, kMaxima),
+                          "': the folder is incomplete, or save the model in BF16"));
+  }
+  const std::string name = where(*maxima.file, maxima.tensor->name);
+  if (maxima.tensor->type != TensorType::kFloat32 || maxima.tensor->elements() != tensor.shape.front()) {
+    throw InputError(text(name, " is ", maxima.tensor->format_type, " ", shape_text(maxima.tensor->shape),
+                          ", expected F32 of ", tensor.shape.front(),
+                          " elements, one for each row: save the model again with bitsandbytes"));
+  }
+  const Source layout = look_for(beside(tensor.name, kLayout));
+  if (layout.tensor != nullptr && (layout.tensor->format_type != "U8" || layout.tensor->elements() != 1 ||
+                                   *layout.file->data(*layout.tensor) != std::byte{0})) {
+    throw InputError(text(where(*layout.file, layout.tensor->name),
+                          " says that codes do not lie by rows: save the model again with bitsandbytes"));
+  }
+  source.scales = maxima.tensor;
+  source.scales_file = maxima.file;
+}
+
 void TensorFolder::find_nf4(const model::HuggingFaceTensor& tensor, Source& source) const {
   source.nf4 = std::make_shared<const Nf4Matrix>(Nf4Matrix::Tensor{source.file, source.tensor}, tensor.shape,
                                                  [this](const std::string& name) -> Nf4Matrix::Tensor {
@@ -219,10 +266,12 @@ TensorFolder::Source TensorFolder::find(const model::HuggingFaceTensor& tensor) 
   require_shape(name, source.tensor->shape, tensor.shape);
   if (is_float8(*source.tensor)) {
     find_scales(source);
+  } else if (is_int8(*source.tensor)) {
+    find_maxima(source);
   } else if (source.tensor->type == TensorType::kOther || source.tensor->type == TensorType::kFloat64) {
-    throw InputError(
-        text(name, " is ", source.tensor->format_type,
-             ", expected F32, BF16, F16, or F8_E4M3 with scales: save the model in one of these"));
+    throw InputError(text(
+        name, " is ", source.tensor->format_type,
+        ", expected F32, BF16, F16, F8_E4M3 with scales, or I8 with maxima: save the model in one of these"));
   }
   return source;
 }
@@ -310,6 +359,10 @@ void TensorFolder::sort_others() {
   for (const auto& [name, source] : sources_) {
     known.insert(source.tensor->name);
     if (source.scales != nullptr) known.insert(source.scales->name);
+    if (is_int8(*source.tensor)) {
+      const auto layout = all_.find(beside(source.tensor->name, kLayout));
+      if (layout != all_.end()) known.insert(layout->first);
+    }
     if (source.nf4 == nullptr) continue;
     for (const char* part : Nf4Matrix::kParts) {
       const auto found = all_.find(source.tensor->name + part);
@@ -377,6 +430,14 @@ void TensorFolder::read(const Source& source, const model::HuggingFaceTensor& te
   if (source.blocks) {
     return read_by(
         [&](int64_t first, int64_t count, float* values) { source.blocks->read(first, count, values); });
+  }
+  if (is_int8(*source.tensor)) {
+    const std::byte* const bytes = source.scales_file->data(*source.scales);
+    std::vector<float> maxima(static_cast<size_t>(tensor.shape.front()));
+    std::memcpy(maxima.data(), bytes, maxima.size() * sizeof(float));
+    return read_by([&](int64_t first, int64_t count, float* values) {
+      read_int8(data, maxima.data(), tensor.shape[1], first, count, values);
+    });
   }
   if (source.scales != nullptr) {
     // Its elements are numbered as those of the tensor that it stands for, [experts, in, out].

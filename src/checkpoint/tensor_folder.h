@@ -29,7 +29,7 @@ struct TensorHints {
 // One number for each of a model's parameters, under Hugging Face's tensor names, opened for reading: the
 // files STEM.safetensors, or the shards that STEM.safetensors.index.json lists. F32, BF16 or F16, widened
 // exactly; stacks of experts' matrices may be MXFP4, and any matrix F8_E4M3 with scales (block_scaled.h), or
-// NF4 as bitsandbytes saves it (nf4.h).
+// NF4 (nf4.h) or int8 as bitsandbytes saves it.
 class TensorFolder {
  public:
   // Reads every header. base::InputError naming file and tensor when one is missing, has another shape than
@@ -70,7 +70,8 @@ class TensorFolder {
   struct Source {
     const SafetensorsFile* file = nullptr;
     const TensorInfo* tensor = nullptr;
-    // Of a matrix in MXFP4 (mxfp4.h), whose blocks `tensor` has, or of one in 8 bits; else null.
+    // Of a matrix in MXFP4 (mxfp4.h), whose blocks `tensor` has, or of one in 8 bits, for int8 the rows'
+    // maxima; else null.
     const SafetensorsFile* scales_file = nullptr;
     const TensorInfo* scales = nullptr;
     std::optional<BlockScaled> blocks;               // of one in 8 bits
@@ -89,6 +90,7 @@ class TensorFolder {
   Source find(const model::HuggingFaceTensor& tensor) const;
   std::optional<Source> find_mxfp4(const model::HuggingFaceTensor& tensor) const;
   void find_scales(Source& source) const;
+  void find_maxima(Source& source) const;
   void find_nf4(const model::HuggingFaceTensor& tensor, Source& source) const;
   void read(const Source& source, const model::HuggingFaceTensor& tensor, base::Interval inside,
             float* to) const;
