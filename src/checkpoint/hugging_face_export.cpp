@@ -16,6 +16,7 @@
 #include "checkpoint/exported_config.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/peft_names.h"
+#include "model/lora_targets.h"
 #include "model/tuning.h"
 
 namespace sluice::checkpoint {
@@ -357,6 +358,19 @@ base::Json modules_json(const PeftTargets& targets, const FileNames& names) {
               base::join({targets.modules.begin(), targets.modules.end()}, "|"), ")");
 }
 
+// Ranks and alphas of targets that have their own. PEFT matches the end of a module's path, or of a
+// parameter's.
+void add_patterns(const model::Lora& lora, const PeftTargets& targets, base::Json& config) {
+  for (const model::LoraTarget& target : model::lora_targets(lora)) {
+    if (!target.own) continue;
+    const bool parameter =
+        target.name.find('.') == std::string::npos && !targets.modules.contains(target.name);
+    const std::string pattern = target.name + (parameter ? ".weight" : "");
+    config["rank_pattern"][pattern] = target.rank;
+    config["alpha_pattern"][pattern] = target.alpha;
+  }
+}
+
 }  // namespace
 
 void export_adapters(const fs::path& folder, const model::ParameterTable& table,
@@ -389,6 +403,7 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                        {"init_lora_weights", true},
                        {"inference_mode", true}};
   if (!targets.parameters.empty()) config["target_parameters"] = targets.parameters;
+  add_patterns(lora, targets, config);
   base::write_json(output.part() / "adapter_config.json", config);
   output.commit();
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/lora_targets.h"
 #include "model/parameter_index.h"
 
 namespace sluice::checkpoint {
@@ -113,7 +114,8 @@ ParameterSource merged(const model::ParameterTable& plain, const model::Paramete
           source(there, elsewhere, to);
           const Interval elements{run.begin - matrix.offset, run.end - matrix.offset};
           for (const Adapters& adapters : adapters_of(tuned, from, matrix))
-            add_product(adapters, tuned.shape.lora.factor(), source, matrix.columns, elements, to);
+            add_product(adapters, model::adapter_factor(tuned.shape.lora, *adapters.left.parameter), source,
+                        matrix.columns, elements, to);
         });
   };
 }

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "config/field_values.h"
+#include "config/lora_fields.h"
 #include "model/shape_ranges.h"
 #include "model/shape_sizes.h"
 
@@ -377,7 +378,11 @@ void visit_lora(RunConfig& config, Fields& keys) {
   LoraConfig& lora = config.lora;
   keys("rank", Number(lora.rank, {0, 1 << 16}), "0: no adapters");
   keys("alpha", Number(lora.alpha, {1e-6, 1e6}), "what adapters add is multiplied by alpha / rank");
-  keys("targets", Texts(lora.targets), "or \"all-linear\"");
+  keys("targets", Texts(lora.targets), "or \"all-linear\"; with a rank and an alpha of its own: \"q_proj:4:32\"");
+  keys("rank_pattern", TargetPattern(lora, TargetPattern::Of::kRank),
+       "ranks of targets, as { q_proj = 4 }; read into targets, as the next two");
+  keys("alpha_pattern", TargetPattern(lora, TargetPattern::Of::kAlpha), "alphas of targets");
+  keys("use_rslora", RankStabilised(lora), "alpha / sqrt(rank) instead (rsLoRA); read into alpha");
 }
 
 void visit_parallel(RunConfig& config, Fields& keys) {

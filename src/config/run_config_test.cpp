@@ -189,6 +189,23 @@ TEST(RunConfig, SaysWhatIsTrainedAndHow) {
   EXPECT_EQ(config.optimizer.groups[0], (GroupConfig{{"*.bias", "*norm*"}, 1e-3, std::nullopt}));
   EXPECT_EQ(config.optimizer.groups[1], (GroupConfig{{"lm_head"}, 0.0, 0.5}));
   EXPECT_EQ(config.lora.rank, 4);
+  const RunConfig patterns = parse_config(tuned + kSmall, "run.toml",
+                                          {"lora.targets=[\"q_proj\",\"v_proj\",\"o_proj\"]",
+                                           "lora.rank_pattern={v_proj=2}", "lora.alpha_pattern={o_proj=6}"});
+  EXPECT_EQ(patterns.lora.targets, (std::vector<std::string>{"q_proj", "v_proj:2:8.0", "o_proj:4:6.0"}));
+  EXPECT_EQ(to_toml(parse_config(to_toml(patterns), "printed")), to_toml(patterns));
+  const RunConfig stabilised = parse_config(
+      tuned + kSmall, "run.toml", {"lora.targets=[\"q_proj\",\"v_proj:9:2\"]", "lora.use_rslora=true"});
+  EXPECT_EQ(stabilised.lora.alpha, 16.0);
+  EXPECT_EQ(stabilised.model.shape->lora.factor(), 4.0);
+  EXPECT_EQ(stabilised.lora.targets, (std::vector<std::string>{"q_proj", "v_proj:9:6.0"}));
+  EXPECT_EQ(to_toml(parse_config(to_toml(stabilised), "printed")), to_toml(stabilised));
+  EXPECT_NE(fault(tuned + kSmall, {"lora.rank_pattern={k_proj=2}"})
+                .find("lora.rank_pattern names 'k_proj', which lora.targets does not: it has q_proj"),
+            std::string::npos);
+  EXPECT_NE(fault(tuned + kSmall, {"lora.rank_pattern={q_proj=0}"}).find("lora.rank_pattern.q_proj is 0"),
+            std::string::npos);
+  EXPECT_NE(fault(tuned + kSmall, {"lora.alpha_pattern=3"}).find("a table of numbers"), std::string::npos);
   const std::string printed = to_toml(config);
   EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed);
   EXPECT_EQ(parse_config(printed, "printed").optimizer.groups, config.optimizer.groups);

@@ -10,8 +10,8 @@ namespace sluice::layers {
 
 Matrix ExpertMatrices::of(int64_t expert) const {
   const auto part = [expert](const at::Tensor& all) { return all.defined() ? all[expert] : all; };
-  Matrix matrix{.w_AB = part(w_EAB), .adapters = {}, .factor = factor};
-  if (adapted) matrix.adapters.push_back({part(left_EAK), part(right_EKB)});
+  Matrix matrix{.w_AB = part(w_EAB), .adapters = {}};
+  if (adapted) matrix.adapters.push_back({part(left_EAK), part(right_EKB), /*first_row=*/0, factor});
   return matrix;
 }
 
@@ -38,14 +38,13 @@ ExpertMatrices expert_matrices(const OperationShards& shards, std::string_view r
     return all.defined() ? all.view({own, all.size(0) / own, all.size(1)}) : all;
   };
   const Matrix all = shards.matrix(role);
-  ExpertMatrices matrices{.w_EAB = by_expert(all.w_AB)};
+  ExpertMatrices matrices{.w_EAB = by_expert(all.w_AB), .rows = all.low_precision.rows};
   if (all.adapters.empty()) return matrices;
   const Adapter& adapter = all.adapters.front();
   matrices.left_EAK = by_expert(adapter.left_NK);
   matrices.right_EKB = by_expert(adapter.right_KB);
   matrices.adapted = true;
-  matrices.factor = all.factor;
-  matrices.rows = all.low_precision.rows;
+  matrices.factor = adapter.factor;
   return matrices;
 }
 
@@ -71,7 +70,7 @@ void Expert::gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) 
   for (const Adapter& adapter : gate_up.adapters) {
     at::Tensor narrow_NK = ops::times_transposed(x_NH, adapter.right_KB);
     choose(narrow_NK);
-    biased_NG.addmm_(narrow_NK, adapter.left_NK.t(), 1, gate_up.factor);
+    biased_NG.addmm_(narrow_NK, adapter.left_NK.t(), 1, adapter.factor);
   }
   if (gate_up_bias_G.defined()) biased_NG.add_(gate_up_bias_G);
 }
@@ -84,7 +83,7 @@ at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
   for (const Adapter& adapter : down.adapters) {
     at::Tensor narrow_NK = ops::times(a_NF, adapter.left_NK);
     choose(narrow_NK);
-    y_NH.addmm_(narrow_NK, adapter.right_KB, 1, down.factor);
+    y_NH.addmm_(narrow_NK, adapter.right_KB, 1, adapter.factor);
   }
   return y_NH;
 }

@@ -473,6 +473,14 @@ const std::vector<Variation>& adapted_variations() {
        [](Shape& s) {
          model::adapt(s, {.rank = 3, .alpha = 5, .targets = {"q_proj", "v_proj"}});
        }},
+      {"AdaptersOfTheirOwnRanksAndAlphas",
+       [](Shape& s) {
+         s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9};
+         model::adapt(s, {.rank = 2,
+                          .alpha = 3,
+                          .targets = {"all-linear", "k_proj:1:5", "v_proj:3:0.5", "up_proj:4:7",
+                                      "experts.gate_up_proj:5:2", "experts.down_proj"}});
+       }},
       {"AdaptersOfAll",
        [](Shape& s) {
          s.norm_place = model::NormPlace::kAround;

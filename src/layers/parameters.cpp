@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "model/layer.h"
+#include "model/lora_targets.h"
 #include "model/roles.h"
 
 namespace sluice::layers {
@@ -12,10 +13,7 @@ namespace sluice::layers {
 OperationShards::OperationShards(const model::ParameterTable& table, int64_t position,
                                  const FlatShards& flats, Of of, const model::Cut& cut,
                                  const LowPrecision& narrowing)
-    : kind_(table.program.kind_at(position)),
-      adapter_factor_(table.shape.lora.rank > 0 ? table.shape.lora.factor() : 0),
-      cut_(cut),
-      narrowing_(narrowing) {
+    : kind_(table.program.kind_at(position)), lora_(table.shape.lora), cut_(cut), narrowing_(narrowing) {
   if (!flats) return;
   for (const int index : table.program.at(position).buckets) {
     const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
@@ -48,7 +46,7 @@ at::Tensor OperationShards::vector(std::string_view role) const {
 }
 
 Matrix OperationShards::matrix(std::string_view role) const {
-  Matrix matrix{.w_AB = tensor(role), .adapters = {}, .factor = adapter_factor_, .low_precision = narrowing_};
+  Matrix matrix{.w_AB = tensor(role), .adapters = {}, .low_precision = narrowing_};
   const std::vector<model::Parameter>& parameters = kind_.parameters();
   const auto of = std::ranges::find(parameters, role, &model::Parameter::role);
   for (const model::Parameter& left : parameters) {
@@ -57,7 +55,8 @@ Matrix OperationShards::matrix(std::string_view role) const {
     const std::vector<base::Interval> rows = model::local_rows(*of, cut_);
     for (int group = 0; group < left.adapted; ++group) first_row += rows[static_cast<size_t>(group)].size();
     matrix.adapters.push_back({find(role, model::Factor::kLeft, left.adapted),
-                               find(role, model::Factor::kRight, left.adapted), first_row});
+                               find(role, model::Factor::kRight, left.adapted), first_row,
+                               model::adapter_factor(lora_, left)});
   }
   return matrix;
 }

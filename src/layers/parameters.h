@@ -42,7 +42,7 @@ class OperationShards {
   at::Tensor find(std::string_view role, model::Factor factor, int adapted) const;
 
   const model::Kind& kind_;
-  double adapter_factor_ = 0;
+  const model::Lora& lora_;
   model::Cut cut_;
   LowPrecision narrowing_;
   std::vector<View> views_;

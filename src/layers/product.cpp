@@ -26,7 +26,7 @@ void add_adapted(at::Tensor& y_TB, const at::Tensor& x_TA, const Matrix& matrix)
   for (const Adapter& adapter : matrix.adapters) {
     at::Tensor narrow_TK = ops::times(met(adapter, x_TA), adapter.left_NK);
     choose(matrix, narrow_TK);
-    y_TB.addmm_(narrow_TK, adapter.right_KB, 1, matrix.factor);
+    y_TB.addmm_(narrow_TK, adapter.right_KB, 1, adapter.factor);
   }
 }
 
@@ -106,7 +106,7 @@ at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix) {
   for (const Adapter& adapter : matrix.adapters) {
     at::Tensor narrow_TK = ops::times_transposed(x_TB, adapter.right_KB);
     choose(matrix, narrow_TK);
-    met(adapter, y_TA).addmm_(narrow_TK, adapter.left_NK.t(), 1, matrix.factor);
+    met(adapter, y_TA).addmm_(narrow_TK, adapter.left_NK.t(), 1, adapter.factor);
   }
   return y_TA;
 }
@@ -125,11 +125,11 @@ std::vector<AdapterRows> adapter_rows(const Matrix& matrix, const Matrix& gradie
   for (size_t i = 0; i < narrow.size(); ++i) {
     const Adapter& adapter = matrix.adapters[i];
     if (gradient.adapters[i].right_KB.defined()) {
-      narrow[i].a_TK = ops::times(met(adapter, a_TA), adapter.left_NK).mul_(matrix.factor);
+      narrow[i].a_TK = ops::times(met(adapter, a_TA), adapter.left_NK).mul_(adapter.factor);
     }
     if (gradient.adapters[i].left_NK.defined()) {
       narrow[i].b_TK =
-          parallel.all_gather_rows(ops::times_transposed(b_SB, adapter.right_KB).mul_(matrix.factor));
+          parallel.all_gather_rows(ops::times_transposed(b_SB, adapter.right_KB).mul_(adapter.factor));
     }
   }
   return narrow;
@@ -144,7 +144,7 @@ void accumulate_gradient(const Matrix& gradient, const std::vector<AdapterRows>&
                          const at::Tensor& a_TA, const at::Tensor& b_TB) {
   if (gradient.defined()) add_weight_gradient(gradient.low_precision, gradient.w_AB, a_TA, b_TB);
   for (size_t i = 0; i < gradient.adapters.size(); ++i) {
-    const auto& [left_NK, right_KB, first_row] = gradient.adapters[i];
+    const auto& [left_NK, right_KB, first_row, factor] = gradient.adapters[i];
     if (left_NK.defined()) {
       const at::Tensor a_TN = a_TA.narrow(1, first_row, left_NK.size(0));
       ops::accumulate_weight_gradient(left_NK, a_TN, narrow[i].b_TK);

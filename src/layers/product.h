@@ -69,13 +69,13 @@ struct Adapter {
   at::Tensor left_NK;
   at::Tensor right_KB;
   int64_t first_row = 0;
+  double factor = 0;
 };
 
 // A matrix, or its gradient, where undefined tensors are of what is not trained.
 struct Matrix {
   at::Tensor w_AB;
   std::vector<Adapter> adapters;
-  double factor = 0;                // of the adapters
   LowPrecision low_precision = {};  // of products with w; those with adapters are as the run computes
 
   bool defined() const { return w_AB.defined(); }

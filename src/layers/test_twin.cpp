@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "model/layer_of.h"
+#include "model/lora_targets.h"
 #include "model/parameters.h"
 
 namespace sluice::layers {
@@ -82,6 +83,15 @@ at::Tensor part_of(const model::ParameterTable& table, int64_t position, const s
   return {};
 }
 
+// As the target of a matrix gives it, with or without a rank and an alpha of its own.
+double factor_of_adapter(const model::ParameterTable& table, int64_t position, const model::Parameter& like) {
+  const std::vector<model::Parameter>& own = table.program.kind_at(position).parameters();
+  const auto left = std::ranges::find_if(own, [&](const model::Parameter& p) {
+    return p.role == like.role && p.factor == model::Factor::kLeft && p.adapted == like.adapted;
+  });
+  return model::adapter_factor(table.shape.lora, *left);
+}
+
 // What adapters add to a matrix of experts, expert by expert; 0 without any.
 at::Tensor of_experts_adapters(const model::ParameterTable& table, int64_t position,
                                const std::vector<at::Tensor>& flats, const model::Parameter& matrix) {
@@ -92,8 +102,7 @@ at::Tensor of_experts_adapters(const model::ParameterTable& table, int64_t posit
   const auto by_expert = [&](const at::Tensor& all) { return all.view({matrix.experts, -1, all.size(1)}); };
   const at::Tensor sum_EAB =
       at::einsum("ear,erb->eab", {by_expert(left_AK), by_expert(part_of(table, position, flats, right))});
-  const model::Lora& lora = table.shape.lora;
-  return sum_EAB.reshape({matrix.rows, matrix.columns}) * (lora.alpha / static_cast<double>(lora.rank));
+  return sum_EAB.reshape({matrix.rows, matrix.columns}) * factor_of_adapter(table, position, left);
 }
 
 // Factors of a product's results are as good as factors of its rows.
@@ -130,8 +139,7 @@ at::Tensor stored(const model::ParameterTable& table, int64_t position, const st
     const at::Tensor left_NK = part_of(table, position, flats, left);
     if (!left_NK.defined()) continue;
     const at::Tensor product = at::matmul(left_NK, part_of(table, position, flats, right));
-    groups.back() =
-        groups.back() + product * (table.shape.lora.alpha / static_cast<double>(table.shape.lora.rank));
+    groups.back() = groups.back() + product * factor_of_adapter(table, position, left);
   }
   scale_groups(table.program.kind_at(position).layer(), role, groups);
   return at::cat(groups);

@@ -9,6 +9,7 @@
 
 #include "model/derive.h"
 #include "model/families/family.h"
+#include "model/lora_targets.h"
 #include "model/make_parts.h"
 #include "model/parameter.h"
 #include "model/roles.h"
@@ -129,15 +130,14 @@ void add_adapters(const Lora& lora, Weight& weight) {
   if (lora.rank == 0 || weight.columns == 1) return;
   if (weight.experts > 0) {
     if (!weight.is_product()) return;
-    const std::string path = stacked_name(weight);
-    const auto named = [&](const std::string& target) { return names_stack(path, target); };
-    if (std::ranges::any_of(lora.targets, named)) weight.adapters.push_back({.rank = lora.rank});
+    if (const auto target = target_of_stack(lora, stacked_name(weight)))
+      weight.adapters.push_back({.rank = target->rank});
     return;
   }
   if (!takes_adapters(weight.role, weight.adapts)) return;
   for (size_t i = 0; i < weight.tensors.size(); ++i) {
-    if (std::ranges::find(lora.targets, module_of(weight.tensors[i])) != lora.targets.end())
-      weight.adapters.push_back({.tensor = static_cast<int>(i), .rank = lora.rank});
+    if (const auto target = target_of_module(lora, weight.tensors[i]))
+      weight.adapters.push_back({.tensor = static_cast<int>(i), .rank = target->rank});
   }
 }
 

@@ -13,6 +13,7 @@
 #include "model/derive.h"
 #include "model/hugging_face.h"
 #include "model/layer_of.h"
+#include "model/lora_targets.h"
 #include "model/roles.h"
 
 namespace sluice::model {
@@ -178,16 +179,32 @@ bool is_of_experts(const Shape& shape, const std::string& module) {
 }
 
 // Modules by their names, experts by the parameters that stack them.
-void require_targets(const Shape& shape, const std::vector<std::string>& targets,
+void require_targets(const Shape& shape, const std::vector<LoraTarget>& targets,
                      const std::vector<std::string>& modules) {
   const std::vector<std::string> stacks = expert_parameters(shape);
   std::vector<std::string> names = modules;
   names.insert(names.end(), stacks.begin(), stacks.end());
-  for (const std::string& target : targets) {
-    const auto stacked = [&](const std::string& path) { return names_stack(path, target); };
-    if (std::ranges::find(modules, target) == modules.end() && std::ranges::none_of(stacks, stacked))
-      refuse_target(shape, target, names);
+  for (const LoraTarget& target : targets) {
+    const auto stacked = [&](const std::string& path) { return names_stack(path, target.name); };
+    if (std::ranges::find(modules, target.name) == modules.end() && std::ranges::none_of(stacks, stacked))
+      refuse_target(shape, target.name, names);
+    if (std::ranges::count(targets, target.name, &LoraTarget::name) > 1 && target.own)
+      throw InputError(text("lora.targets names '", target.name, "' twice: give it one rank and alpha"));
   }
+}
+
+// Has "all-linear" stand for the modules that no other entry names.
+std::vector<std::string> with_all_linear(std::vector<std::string> targets,
+                                         const std::vector<std::string>& modules) {
+  if (std::erase(targets, kAllLinear) == 0) return targets;
+  const std::vector<std::string> told = targets;
+  for (const std::string& module : modules) {
+    const auto names_it = [&](const std::string& entry) {
+      return entry == module || entry.starts_with(module + ":");
+    };
+    if (std::ranges::none_of(told, names_it)) targets.push_back(module);
+  }
+  return targets;
 }
 
 struct AdaptedMatrix {
@@ -291,13 +308,13 @@ void adapt(Shape& shape, const Lora& lora) {
   shape.lora = {};
   const std::vector<std::string> modules = linear_modules(shape);
   Lora resolved = lora;
-  if (lora.targets == std::vector<std::string>{kAllLinear}) resolved.targets = modules;
+  resolved.targets = with_all_linear(lora.targets, modules);
   if (resolved.targets.empty()) {
     throw InputError(modules.empty()
                          ? "the model has no module that takes adapters: leave [lora] out"
                          : text("lora.targets is empty: name some of ", base::join(modules, ", ")));
   }
-  require_targets(shape, resolved.targets, modules);
+  require_targets(shape, lora_targets(resolved), modules);
   set_frozen(shape, parameter_table(shape), {"*"});
   train_numbers(shape);
   shape.lora = std::move(resolved);

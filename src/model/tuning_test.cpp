@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "model/hugging_face.h"
+#include "model/lora_targets.h"
 #include "model/parameter_count.h"
 #include "model/test_shape.h"
 
@@ -111,6 +113,43 @@ TEST(Adapt, KnowsAllLinearModulesAndRefusesOthers) {
 }
 
 // transformers' classes stack experts in one parameter, which PEFT's all-linear doesn't name either.
+TEST(Adapt, TargetsMayHaveARankAndAnAlphaOfTheirOwn) {
+  Shape shape = test_shape(2);
+  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear", "v_proj:3:1.5", "o_proj"}});
+  std::map<std::string, std::pair<int64_t, double>> by_module;
+  const ParameterTable table = parameter_table(shape);
+  for (const Bucket& bucket : table.buckets) {
+    for (const Parameter& parameter : bucket.parameters) {
+      if (parameter.factor != Factor::kLeft) continue;
+      const std::string path = parameter.tensors.front().substr(0, parameter.tensors.front().find(".lora_"));
+      by_module[path.substr(path.rfind('.') + 1)] = {parameter.columns,
+                                                     adapter_factor(shape.lora, parameter)};
+    }
+  }
+  EXPECT_EQ(by_module.at("v_proj"), (std::pair<int64_t, double>{3, 0.5}));
+  EXPECT_EQ(by_module.at("o_proj"), (std::pair<int64_t, double>{2, 2.0}));
+  EXPECT_EQ(by_module.at("q_proj"), (std::pair<int64_t, double>{2, 2.0}));
+  EXPECT_EQ(std::ranges::count(shape.lora.targets, "v_proj"), 0);
+  Shape read = test_shape(2);
+  read_tuning(tuning_to_json(shape), "manifest", read);
+  EXPECT_EQ(read, shape);
+  const auto fault = [](std::vector<std::string> targets) {
+    Shape other = test_shape(2);
+    try {
+      adapt(other, {.rank = 2, .alpha = 4, .targets = std::move(targets)});
+    } catch (const base::InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* entry :
+       {"q_proj:", "q_proj:3", "q_proj:0:2", "q_proj:3:-1", "q_proj:3:x", ":3:4", "q_proj:3:4:5"})
+    EXPECT_NE(fault({entry}).find(base::text("lora.targets has '", entry, "'")), std::string::npos) << entry;
+  EXPECT_NE(fault({"q_proj", "q_proj:3:4"}).find("names 'q_proj' twice"), std::string::npos);
+  EXPECT_NE(fault({"q_prj:3:4"}).find("names 'q_prj'"), std::string::npos);
+  EXPECT_NE(fault({"q_proj:9999:4"}).find("above the rank"), std::string::npos);
+}
+
 TEST(Adapt, AllLinearLeavesExpertsAsTheyAre) {
   Shape shape = test_shape(2);
   shape.experts = {.count = 4, .per_token = 2, .hidden = 16};
