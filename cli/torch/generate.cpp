@@ -16,10 +16,10 @@
 #include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/outputs.h"
+#include "cli/torch/completions_file.h"
 #include "cli/torch/generation.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch/ranks.h"
-#include "cli/torch/completions_file.h"
 #include "cli/torch_commands.h"
 #include "corpus/continuation.h"
 #include "generate/generator.h"
@@ -375,13 +375,15 @@ void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateArguments>();
   add_model_option(*command, *options);
   options->adapters.add_option(*command);
-  command->add_option(
-      "--adapter-name", options->adapter,
-      "The one of --adapter that answers --prompt; lines of --prompts name theirs as \"model\"");
   command->add_option("--prompt", options->prompt, "Text to go on from; - reads standard input");
   command->add_option("--prompts", options->prompts,
                       "File of prompts to go on from: a JSON line each, {\"prompt\": text}, {\"messages\": "
                       "[{\"role\": …, \"content\": …}, …]} or {\"ids\": [token, …]}");
+  command
+      ->add_option("--adapter-name", options->adapter,
+                   "The adapter that answers --prompt; lines of --prompts name theirs as \"model\"")
+      ->needs("--adapter")
+      ->excludes("--prompts");
   add_chat_options(*command, options->chat);
   add_output(*command, "--out", options->out, Output::kFile,
              "Where what is said behind --prompts goes, a JSON line a text");

@@ -25,6 +25,28 @@ storage::Location folder_of(const run::ModelSource& model) {
 
 }  // namespace
 
+namespace {
+
+struct LoraModule {
+  std::string name;
+  std::filesystem::path folder;
+};
+
+// NAME=FOLDER, or {"name": NAME, "path": FOLDER}.
+LoraModule module_of(const std::string& told) {
+  if (told.starts_with('{')) {
+    const base::Json json = base::parse_json(told, "--adapter");
+    return {base::require<std::string>(json, "name", "--adapter"),
+            base::require<std::string>(json, "path", "--adapter")};
+  }
+  const size_t end = told.find('=');
+  if (end == std::string::npos || end == 0 || end + 1 == told.size())
+    throw base::InputError(text("--adapter has '", told, "': give NAME=FOLDER"));
+  return {told.substr(0, end), told.substr(end + 1)};
+}
+
+}  // namespace
+
 void LoraModules::add_option(CLI::App& command) {
   command
       .add_option(
@@ -37,13 +59,13 @@ void LoraModules::add_option(CLI::App& command) {
 std::vector<std::string> LoraModules::names(const std::string& model) const {
   std::vector<std::string> all;
   for (const std::string& each : told) {
-    const size_t end = each.find('=');
-    if (end == std::string::npos || end == 0 || end + 1 == each.size())
-      throw base::InputError(text("--adapter has '", each, "': give NAME=FOLDER"));
-    std::string name = each.substr(0, end);
-    if (name == model || std::ranges::find(all, name) != all.end())
-      throw base::InputError(text("--adapter names '", name,
-                                  "' twice, or as the model is named: give each a name of its own"));
+    std::string name = module_of(each).name;
+    if (name.empty()) throw base::InputError(text("--adapter has '", each, "': the name is empty"));
+    if (name == model)
+      throw base::InputError(
+          text("--adapter names '", name, "', as the model is named: give the adapter another name"));
+    if (std::ranges::find(all, name) != all.end())
+      throw base::InputError(text("--adapter names '", name, "' twice: give each adapter a name of its own"));
     all.push_back(std::move(name));
   }
   return all;
@@ -51,7 +73,7 @@ std::vector<std::string> LoraModules::names(const std::string& model) const {
 
 void LoraModules::add_to(run::ModelSource& model) const {
   std::vector<std::filesystem::path> folders;
-  for (const std::string& each : told) folders.emplace_back(each.substr(each.find('=') + 1));
+  for (const std::string& each : told) folders.push_back(module_of(each).folder);
   if (!folders.empty()) run::add_adapters(model, folders);
 }
 

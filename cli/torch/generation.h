@@ -24,13 +24,13 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
 // The file `told`, or the model's own; empty: there is none.
 std::filesystem::path find_tokenizer(const std::filesystem::path& told, const run::ModelSource& model);
 
-// Adapters by name, as vLLM's --lora-modules says them: NAME=FOLDER.
+// Adapters by name, as vLLM's --lora-modules gives them: NAME=FOLDER, or a JSON object with name and path.
 struct LoraModules {
   std::vector<std::string> told;
 
   void add_option(CLI::App& command);
   bool empty() const { return told.empty(); }
-  // InputError where one is not NAME=FOLDER, or a name comes twice or is the model's.
+  // InputError where one is neither, or a name comes twice or is the model's.
   std::vector<std::string> names(const std::string& model) const;
   // Has the model take the adapters.
   void add_to(run::ModelSource& model) const;

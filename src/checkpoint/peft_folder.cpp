@@ -9,9 +9,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json_fields.h"
 #include "base/text.h"
+#include "checkpoint/peft_config.h"
 #include "checkpoint/peft_names.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_type.h"
 #include "model/roles.h"
 #include "model/tuning.h"
@@ -25,56 +26,53 @@ using base::Interval;
 using base::text;
 
 constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kWrapped = ".base_layer";
 
-// An adapter's folder, opened for reading.
+// An adapter's folder, opened for reading. Its matrices may have ranks of their own, so the parameters are
+// those of a table for each rank.
 class PeftFolder {
  public:
   PeftFolder(const fs::path& folder, const model::Shape& base, const FileNames& names);
 
-  const model::ParameterTable& table() const { return adapters_.table; }
-  int64_t rank() const { return table().shape.lora.rank; }
-  const std::vector<std::string>& targets() const { return table().shape.lora.targets; }
-  // A factor as it is stored; b with what the product is multiplied by. Zeros where a layer has no adapter.
-  std::vector<float> read(const model::Bucket& bucket, const model::Parameter& parameter) const;
+  int64_t rank() const { return config_.ranks().back(); }
+  const std::vector<std::string>& targets() const { return tables_.begin()->second.table.shape.lora.targets; }
+  // Calls visit(bucket, parameter, values) for each factor of the file, as it is stored. What the product is
+  // multiplied by is in b.
+  template <typename Visit>
+  void for_each_factor(Visit visit) const {
+    for (const Factor& factor : factors_) visit(*factor.bucket, *factor.parameter, values_of(factor));
+  }
 
  private:
+  struct Factor {
+    const model::Bucket* bucket;
+    const model::Parameter* parameter;
+    const TensorInfo* tensor;
+    double scale;
+  };
   std::vector<std::string> targets_of_file() const;
+  std::string inner_stack() const;
   std::string stack_of(const std::string& tensor) const;
-  const TensorInfo* find(const model::HuggingFaceTensor& tensor) const;
+  // How PEFT calls the matrix that a factor of the role belongs to, where patterns are matched with it.
+  std::string module_of(const std::string& tensor, std::string_view role) const;
+  void find_factors();
+  void require_shape(const TensorInfo& tensor, const std::vector<int64_t>& expected) const;
+  void require_rank(const Factor& left, const model::Parameter& right) const;
   void require_all_known() const;
-  std::string name_of(const model::HuggingFaceTensor& tensor) const {
-    return std::string(kPrefix) + names_.of(tensor.name);
-  }
+  std::vector<float> values_of(const Factor& factor) const;
   [[noreturn]] void refuse(const std::string& what) const {
     throw InputError(text(file_.location().string(), ": ", what));
   }
   std::string another_base() const {
-    return text("the adapter belongs to another base, ",
-                base::excerpt(config_.value("base_model_name_or_path", base::Json())),
-                ": serve it on that model");
+    return text("the adapter belongs to another base, ", config_.base_model(), ": serve it on that model");
   }
 
-  base::Json config_;
+  PeftConfig config_;
   SafetensorsFile file_;
   FileNames names_;
-  PeftAdapters adapters_;
+  std::map<int64_t, PeftAdapters> tables_;  // by rank
+  std::vector<Factor> factors_;             // a left one, then its right one
 };
-
-// What would change an adapter's result and is not computed.
-void require_plain(const base::Json& config, const std::string& name) {
-  const auto only = [&](const char* key, const std::set<base::Json>& values) {
-    const base::Json* const found = base::find(config, key);
-    if (found == nullptr || found->is_null() || values.contains(*found)) return;
-    throw InputError(
-        text(name, ": ", key, " is ", base::excerpt(*found),
-             ", which Sluice does not compute: merge the adapter with PEFT's merge_and_unload()"));
-  };
-  only("peft_type", {"LORA"});
-  for (const char* key : {"use_dora", "lora_bias", "fan_in_fan_out"}) only(key, {false});
-  only("bias", {"none"});
-  for (const char* key : {"modules_to_save", "trainable_token_indices", "rank_pattern", "alpha_pattern"})
-    only(key, {base::Json::array(), base::Json::object()});
-}
 
 FileNames module_names(const FileNames& names) {
   FileNames modules;
@@ -82,38 +80,44 @@ FileNames module_names(const FileNames& names) {
   return modules;
 }
 
-PeftFolder::PeftFolder(const fs::path& folder, const model::Shape& base, const FileNames& names)
-    : config_(base::read_json(folder / "adapter_config.json")),
-      file_(folder / "adapter_model.safetensors"),
-      names_(module_names(names)) {
-  const std::string name = (folder / "adapter_config.json").string();
-  require_plain(config_, name);
-  const auto rank = base::require<int64_t>(config_, "r", name);
-  const auto alpha = base::get_or<double>(config_, "lora_alpha", 8, name);
-  const double widened =
-      base::get_or<bool>(config_, "use_rslora", false, name) ? std::sqrt(static_cast<double>(rank)) : 1;
+// `rank` may be above a matrix's own: the caller knows which matrices have it.
+model::Shape with_adapters(const model::Shape& base, const std::vector<std::string>& targets, int64_t rank) {
   model::Shape shape = base;
+  model::adapt(shape, {.rank = 1, .alpha = 1, .targets = targets});
+  shape.lora.rank = rank;
+  shape.lora.alpha = static_cast<double>(rank);
+  return shape;
+}
+
+PeftFolder::PeftFolder(const fs::path& folder, const model::Shape& base, const FileNames& names)
+    : config_(folder), file_(folder / "adapter_model.safetensors"), names_(module_names(names)) {
+  const std::vector<std::string> targets = targets_of_file();
   try {
-    model::adapt(shape, {.rank = rank, .alpha = alpha * widened, .targets = targets_of_file()});
+    for (const int64_t rank : config_.ranks())
+      tables_.emplace(rank, peft_adapters(model::parameter_table(with_adapters(base, targets, rank))));
   } catch (const InputError& error) {
     refuse(text(error.what(), "; ", another_base()));
   }
-  if (shape.lora.rank == 0) refuse("r is 0: the folder holds no adapter");
-  adapters_ = peft_adapters(model::parameter_table(shape));
+  find_factors();
   require_all_known();
 }
 
-// "mlp.experts.gate_up_proj" of a tensor of a wrapped module, which does not say which parameter it is of.
+// The experts' parameter that PEFT wraps first: "gate_up_proj", or "up_proj" where there is no gate. Empty:
+// none.
+std::string PeftFolder::inner_stack() const {
+  for (const std::string& target : config_.target_parameters()) {
+    if (target.ends_with("up_proj")) return target.substr(target.rfind('.') + 1);
+  }
+  return "";
+}
+
+// "experts.gate_up_proj" of a tensor of a wrapped module, which does not say which parameter it is of.
 std::string PeftFolder::stack_of(const std::string& tensor) const {
-  if (tensor.find(".base_layer.") != std::string::npos) return "experts.gate_up_proj";
-  const std::string path = tensor.substr(0, tensor.find(".lora_"));
-  const bool both = file_.find(path + ".base_layer.lora_A.weight") != nullptr;
-  const base::Json* const parameters = base::find(config_, "target_parameters");
-  const auto is_gate_up = [](const base::Json& each) {
-    return each.is_string() && each.get<std::string>().ends_with("gate_up_proj");
-  };
-  const bool gate_up = !both && parameters != nullptr && std::ranges::any_of(*parameters, is_gate_up);
-  return gate_up ? "experts.gate_up_proj" : "experts.down_proj";
+  const std::string path = tensor.substr(0, tensor.find(".lora_")), inner = inner_stack();
+  const bool within = path.ends_with(kWrapped);
+  const bool both = file_.find(path + std::string(kWrapped) + ".lora_A.weight") != nullptr;
+  if (!within && (both || inner.empty())) return "experts.down_proj";
+  return "experts." + (inner.empty() ? "gate_up_proj" : inner);
 }
 
 std::vector<std::string> PeftFolder::targets_of_file() const {
@@ -129,29 +133,64 @@ std::vector<std::string> PeftFolder::targets_of_file() const {
     const bool wrapped = path.ends_with(".experts") || path.ends_with(".experts.base_layer");
     targets.insert(wrapped ? stack_of(tensor.name) : path.substr(path.rfind('.') + 1));
   }
+  if (targets.empty()) refuse("there are no tensors: the folder holds no adapter");
   return {targets.begin(), targets.end()};
 }
 
-const TensorInfo* PeftFolder::find(const model::HuggingFaceTensor& tensor) const {
-  const TensorInfo* const found = file_.find(name_of(tensor));
-  if (found != nullptr && found->shape != tensor.shape) {
-    refuse(text("tensor '", found->name, "' has shape ", shape_text(found->shape), ", the model asks for ",
-                shape_text(tensor.shape), ": ", another_base()));
+std::string PeftFolder::module_of(const std::string& tensor, std::string_view role) const {
+  std::string path = tensor.substr(0, tensor.find(".lora_"));
+  if (path.ends_with(kWrapped)) path.resize(path.size() - kWrapped.size());
+  if (role == model::roles::kExpertsGateUp) return path + "." + inner_stack();
+  if (role == model::roles::kExpertsDown) return path + ".down_proj";
+  const std::string parameter = path + ".weight";
+  const auto names_it = [&](const std::string& target) {
+    return parameter == target || parameter.ends_with("." + target);
+  };
+  return std::ranges::any_of(config_.target_parameters(), names_it) ? parameter : path;
+}
+
+void PeftFolder::require_shape(const TensorInfo& tensor, const std::vector<int64_t>& expected) const {
+  if (tensor.shape != expected) {
+    refuse(text("tensor '", tensor.name, "' has shape ", shape_text(tensor.shape), ", the model asks for ",
+                shape_text(expected), ": ", another_base()));
   }
-  if (found != nullptr && (size_of(found->type) == 0 || found->type == TensorType::kFloat64))
-    refuse(text("tensor '", found->name, "' is ", found->format_type, ", expected F32, BF16 or F16"));
-  return found;
+  if (size_of(tensor.type) == 0 || tensor.type == TensorType::kFloat64)
+    refuse(text("tensor '", tensor.name, "' is ", tensor.format_type, ", expected F32, BF16 or F16"));
+}
+
+void PeftFolder::require_rank(const Factor& left, const model::Parameter& right) const {
+  const int64_t experts = std::max<int64_t>(1, left.parameter->experts);
+  const int64_t rank = left.parameter->columns, rows = left.parameter->rows / experts,
+                columns = right.columns;
+  if (rank <= std::min(rows, columns)) return;
+  refuse(text("tensor '", left.tensor->name, "' has rank ", rank, ", above the rank of its matrix, ", columns,
+              " x ", rows, ": train the adapter with a rank of at most ", std::min(rows, columns)));
+}
+
+void PeftFolder::find_factors() {
+  const std::vector<model::Bucket>& buckets = tables_.begin()->second.table.buckets;
+  for (size_t at = 0; at < buckets.size(); ++at) {
+    for (size_t i = 0; i < buckets[at].parameters.size(); ++i) {
+      const model::Parameter& any = buckets[at].parameters[i];
+      if (any.factor == model::Factor::kNone) continue;
+      const std::string name = names_.of(model::hugging_face_tensors(buckets[at], any).front().name);
+      const TensorInfo* const tensor = file_.find(std::string(kPrefix) + name);
+      if (tensor == nullptr) continue;
+      const auto [rank, scale] = config_.scale_of(module_of(name, any.role));
+      const model::Bucket& bucket = tables_.at(rank).table.buckets[at];
+      const model::Parameter& parameter = bucket.parameters[i];
+      require_shape(*tensor, model::hugging_face_tensors(bucket, parameter).front().shape);
+      factors_.push_back(
+          {&bucket, &parameter, tensor, parameter.start == model::Start::kAdapter ? 1 : scale});
+      if (parameter.factor == model::Factor::kLeft) require_rank(factors_.back(), bucket.parameters[i + 1]);
+    }
+  }
 }
 
 // Every tensor of the file is one of the model's, and no factor lacks its other one.
 void PeftFolder::require_all_known() const {
   std::set<std::string> known;
-  for (const model::Bucket& bucket : table().buckets) {
-    for (const model::Parameter& parameter : bucket.parameters) {
-      const model::HuggingFaceTensor tensor = model::hugging_face_tensors(bucket, parameter).front();
-      if (find(tensor) != nullptr) known.insert(name_of(tensor));
-    }
-  }
+  for (const Factor& factor : factors_) known.insert(factor.tensor->name);
   for (const TensorInfo& tensor : file_.tensors()) {
     if (!known.contains(tensor.name))
       refuse(text("tensor '", tensor.name, "' adapts what the model does not have: ", another_base()));
@@ -164,23 +203,19 @@ void PeftFolder::require_all_known() const {
   }
 }
 
-std::vector<float> PeftFolder::read(const model::Bucket& bucket, const model::Parameter& parameter) const {
-  std::vector<float> stored(static_cast<size_t>(parameter.size()));
-  const model::HuggingFaceTensor tensor = model::hugging_face_tensors(bucket, parameter).front();
-  const TensorInfo* const found = find(tensor);
-  if (found == nullptr) return stored;
-  std::vector<float> values(stored.size());
+std::vector<float> PeftFolder::values_of(const Factor& factor) const {
+  const auto& [bucket, parameter, found, scale] = factor;
+  const model::HuggingFaceTensor tensor = model::hugging_face_tensors(*bucket, *parameter).front();
+  std::vector<float> values(static_cast<size_t>(parameter->size())), stored(values.size());
   to_floats(file_.data(*found), found->type, std::ssize(values), values.data());
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
     refuse(text("tensor '", found->name,
                 "' holds a number that is not finite: fetch or save the adapter again"));
-  const auto factor =
-      static_cast<float>(parameter.start == model::Start::kAdapter ? 1 : table().shape.lora.factor());
-  for (int64_t row = 0; row < parameter.rows; ++row) {
-    for (int64_t column = 0; column < parameter.columns; ++column) {
+  for (int64_t row = 0; row < parameter->rows; ++row) {
+    for (int64_t column = 0; column < parameter->columns; ++column) {
       const int64_t place = tensor.order.first_of(row) + column * tensor.order.column_stride;
-      stored[static_cast<size_t>(row * parameter.columns + column)] =
-          factor * values[static_cast<size_t>(place)];
+      stored[static_cast<size_t>(row * parameter->columns + column)] =
+          static_cast<float>(scale * values[static_cast<size_t>(place)]);
     }
   }
   return stored;
@@ -193,12 +228,7 @@ model::Shape shape_of(const model::Shape& base, const std::vector<std::unique_pt
     targets.insert(folder->targets().begin(), folder->targets().end());
     rank = std::max(rank, folder->rank());
   }
-  model::Shape shape = base;
-  model::adapt(shape, {.rank = 1, .alpha = 1, .targets = {targets.begin(), targets.end()}});
-  // The sum may be above a matrix's own rank, though no adapter's is.
-  shape.lora.rank = rank * std::ssize(folders);
-  shape.lora.alpha = static_cast<double>(shape.lora.rank);
-  return shape;
+  return with_adapters(base, {targets.begin(), targets.end()}, rank * std::ssize(folders));
 }
 
 // The factors of all adapters in one table's parameters, by bucket and first element.
@@ -208,10 +238,10 @@ class Factors {
 
   // Columns of left, or of each expert's rows of right, from `begin` on.
   void add(const PeftFolder& folder, int64_t begin) {
-    for (const model::Bucket& bucket : folder.table().buckets) {
-      for (const model::Parameter& parameter : bucket.parameters)
-        place(parameter, folder.read(bucket, parameter), own(bucket.position, parameter), begin);
-    }
+    folder.for_each_factor([&](const model::Bucket& bucket, const model::Parameter& parameter,
+                               const std::vector<float>& values) {
+      place(parameter, values, own(bucket.position, parameter), begin);
+    });
   }
   const model::ParameterTable& table() const { return table_; }
   void read(int bucket, Interval interval, float* values) const {

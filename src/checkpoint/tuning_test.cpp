@@ -12,9 +12,11 @@
 #include "base/rng.h"
 #include "checkpoint/conversion.h"
 #include "checkpoint/merge.h"
+#include "checkpoint/peft_folder.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
 #include "model/coded_weight.h"
+#include "model/lora_targets.h"
 #include "model/test_shape.h"
 
 namespace sluice::checkpoint {
@@ -273,7 +275,11 @@ std::vector<double> saved(const model::ParameterTable& table, const std::string&
   return {};
 }
 
-void expect_merged(const model::Shape& shape) {
+struct Factors {
+  double attention = 1.5, out = 1.5, up = 1.5;
+};
+
+void expect_merged(const model::Shape& shape, const Factors& factors = {}) {
   const TestDirectory root;
   Checkpoint checkpoint(save(root / "run", shape));
   export_checkpoint(checkpoint, root / "model");
@@ -283,21 +289,22 @@ void expect_merged(const model::Shape& shape) {
   const model::Bucket& layer = model.table().layer(1);
   std::vector<float> values(static_cast<size_t>(layer.size));
   model.read(layer.index, {0, layer.size}, values.data());
-  for (const auto& [role, adapter, first_row, rows] : {std::tuple("qkv", 1, 16, 8),
-                                                       {"attention_out", 0, 0, 16},
-                                                       {"gate_up", 1, 20, 20},
-                                                       {"down", -1, 0, 0}}) {
+  for (const auto& [role, adapter, first_row, rows, factor] : {std::tuple("qkv", 1, 16, 8, factors.attention),
+                                                               {"attention_out", 0, 0, 16, factors.out},
+                                                               {"gate_up", 1, 20, 20, factors.up},
+                                                               {"down", -1, 0, 0, 0.0}}) {
     const model::Parameter& parameter = *model::find_parameter(layer, role);
     std::vector<double> expected = saved(tuned, base::text("layers.1.", role));
     for (int64_t row = first_row; row < first_row + rows; ++row) {
       const auto left = saved(tuned, base::text("layers.1.", role, ".left", adapter));
       const auto right = saved(tuned, base::text("layers.1.", role, ".right", adapter));
+      const int64_t rank = std::ssize(right) / 12;
       for (int64_t column = 0; column < 12; ++column) {
         double sum = 0;
-        for (int64_t k = 0; k < 2; ++k)
-          sum += left[static_cast<size_t>((row - first_row) * 2 + k)] *
+        for (int64_t k = 0; k < rank; ++k)
+          sum += left[static_cast<size_t>((row - first_row) * rank + k)] *
                  right[static_cast<size_t>(k * 12 + column)];
-        expected[static_cast<size_t>(row * 12 + column)] += 1.5 * sum;
+        expected[static_cast<size_t>(row * 12 + column)] += factor * sum;
       }
     }
     for (size_t e = 0; e < expected.size(); ++e)
@@ -334,6 +341,20 @@ TEST(TunedCheckpoint, AdaptersAloneAreNamedAsPeftDoes) {
   Checkpoint plain(save(root / "plain", model::exported_shape()));
   EXPECT_THAT(message_of<base::InputError>([&] { export_adapters(plain, root / "none", ""); }),
               HasSubstr("has no adapters to write"));
+}
+
+TEST(TunedCheckpoint, AdaptersOfTheirOwnRanksAreExportedWithPeftsPatterns) {
+  const TestDirectory root;
+  model::Shape shape = model::exported_shape();
+  model::adapt(shape, {.rank = 2, .alpha = 3, .targets = {"k_proj:1:0.75", "o_proj", "up_proj:4:6"}});
+  expect_merged(shape, {.attention = 0.75, .out = 1.5, .up = 1.5});
+  Checkpoint checkpoint(save(root / "run", shape));
+  export_adapters(checkpoint, root / "adapter", "org/base");
+  const base::Json config = base::read_json(root / "adapter/adapter_config.json");
+  EXPECT_EQ(config.at("r"), 2);
+  EXPECT_EQ(config.at("rank_pattern"), (base::Json{{"k_proj", 1}, {"up_proj", 4}}));
+  EXPECT_EQ(config.at("alpha_pattern"), (base::Json{{"k_proj", 0.75}, {"up_proj", 6.0}}));
+  EXPECT_EQ(config.at("target_modules"), base::Json({"k_proj", "o_proj", "up_proj"}));
 }
 
 // The first layer has an MLP, the second one experts.
@@ -414,6 +435,76 @@ TEST(ExportedAdapters, OfExpertsHaveTheNamesThatPeftGivesThem) {
   EXPECT_EQ(one, (std::set<std::string>{"layers.1.mlp.experts.lora_A.weight",
                                         "layers.1.mlp.experts.lora_B.weight"}));
   EXPECT_EQ(alone.at("target_modules"), base::Json::array());
+}
+
+// The factors of one adapter's matrix as it was exported, b times what its product is multiplied by.
+std::vector<double> scaled_factor(const model::ParameterTable& table, const model::Parameter& like) {
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      if (parameter.name != like.name) continue;
+      std::vector<double> values = saved(table, parameter.name);
+      const bool b = parameter.start != model::Start::kAdapter;
+      for (double& value : values) value *= b ? model::adapter_factor(table.shape.lora, parameter) : 1;
+      return values;
+    }
+  }
+  return {};  // the adapter leaves the matrix alone
+}
+
+// Expects columns [begin, begin + rank) of left factors, or rows of right ones, to be an adapter's, then
+// zeros.
+void expect_own_columns(const model::Parameter& parameter, const std::vector<float>& values,
+                        const model::ParameterTable& own, int64_t begin, int64_t most) {
+  const std::vector<double> expected = scaled_factor(own, parameter);
+  const bool left = parameter.factor == model::Factor::kLeft;
+  const int64_t experts = std::max<int64_t>(1, parameter.experts);
+  const int64_t length = left ? parameter.rows : parameter.columns * experts;  // of a column, or a row
+  const int64_t rank = std::ssize(expected) / length;
+  const int64_t all = (left ? parameter.columns : parameter.rows / experts);
+  for (int64_t e = 0; e < parameter.size(); ++e) {
+    const int64_t row = e / parameter.columns, column = e % parameter.columns;
+    const int64_t k = (left ? column : row % all) - begin;
+    if (k < 0 || k >= most) continue;
+    const int64_t at = left ? row * rank + k : (row / all * rank + k) * parameter.columns + column;
+    ASSERT_NEAR(values[static_cast<size_t>(e)], k < rank ? expected[static_cast<size_t>(at)] : 0, 1e-6)
+        << parameter.name << " " << e;
+  }
+}
+
+TEST(SideBySide, EachAdapterHasColumnsOfItsOwn) {
+  const TestDirectory root;
+  const model::Shape base = model::untuned(with_experts({"q_proj"}));
+  const auto tuned = [&](int64_t rank, std::vector<std::string> targets) {
+    model::Shape shape = base;
+    model::adapt(shape, {.rank = rank, .alpha = 3, .targets = std::move(targets)});
+    return model::parameter_table(shape);
+  };
+  const std::vector<model::ParameterTable> own = {
+      tuned(2, {"k_proj:1:0.75", "o_proj", "up_proj", "experts.gate_up_proj:3:2"}),
+      tuned(3, {"o_proj:2:5", "down_proj:1:4", "experts.down_proj"}),
+      tuned(1, {"experts.gate_up_proj", "experts.down_proj:4:1"})};
+  std::vector<fs::path> folders;
+  for (const model::ParameterTable& table : own) {
+    folders.push_back(root / base::text(folders.size()));
+    export_adapters(folders.back(), table, values_in(table), "base");
+  }
+  const SideBySide all = side_by_side(
+      base, {}, [](const model::Bucket&, base::Interval, float*) {}, folders);
+  constexpr int64_t kMost = 4;
+  EXPECT_EQ(all.shape.lora.rank, kMost * std::ssize(own));
+  const model::ParameterTable table = model::parameter_table(all.shape);
+  int factors = 0;
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      if (parameter.factor == model::Factor::kNone) continue;
+      ++factors;
+      std::vector<float> values(static_cast<size_t>(parameter.size()));
+      all.read(bucket.index, {parameter.offset, parameter.offset + parameter.size()}, values.data());
+      for (size_t i = 0; i < own.size(); ++i)
+        expect_own_columns(parameter, values, own[i], static_cast<int64_t>(i) * kMost, kMost);
+    }
+  }
+  EXPECT_GT(factors, 12);
 }
 
 TEST(TunedCheckpoint, OptimiserStatesOfAPartAreNotExported) {

@@ -12,8 +12,8 @@ namespace {
 
 using model::LoraTarget;
 
-constexpr base::Range<int64_t> kRanks{1, 1 << 16};
-constexpr base::Range<double> kAlphas{1e-6, 1e6};
+constexpr base::Range<int64_t> kTargetRanks{1, 1 << 16};
+constexpr base::Range<double> kTargetAlphas{1e-6, 1e6};
 
 std::vector<LoraTarget> targets_of(const LoraConfig& lora) {
   return model::lora_targets({.rank = lora.rank, .alpha = lora.alpha, .targets = lora.targets});
@@ -39,9 +39,9 @@ void TargetPattern::read(TomlSection& section, const std::string& key) {
                                     base::join(lora_.targets, ", ")));
     target->own = true;
     if (of_ == Of::kRank) {
-      inner.read_in(name, target->rank, kRanks);
+      inner.read_in(name, target->rank, kTargetRanks);
     } else {
-      inner.read_in(name, target->alpha, kAlphas);
+      inner.read_in(name, target->alpha, kTargetAlphas);
     }
   }
   if (lora_.rank > 0) set_targets(lora_, targets);

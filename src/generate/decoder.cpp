@@ -176,9 +176,9 @@ void Decoder::forward(ForwardPass& pass, const std::function<void()>& between) c
     flow.id_T = layers::row_values({pass.ids.begin() + own.begin, pass.ids.begin() + own.end}, flow.layout,
                                    model_.like.device());
   }
-  const layers::AdapterMask rows = adapter_rows_ ? adapter_rows_of(pass) : layers::AdapterMask();
+  const layers::AdapterMask mask = adapter_rows_ ? adapter_rows_of(pass) : layers::AdapterMask();
   for (const auto& operation : operations_) {
-    if (adapter_rows_) *adapter_rows_ = rows;  // another pass may have gone through in between
+    if (adapter_rows_) *adapter_rows_ = mask;  // another pass may have gone through in between
     operation->forward(flow, layers::Purpose::kEvaluate);
     if (between) between();
   }

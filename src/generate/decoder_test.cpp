@@ -19,6 +19,7 @@
 #include "layers/head.h"
 #include "layers/make_operation.h"
 #include "model/test_families.h"
+#include "model/tuning.h"
 #include "strategy/strategy.h"
 
 namespace sluice::generate {
@@ -33,9 +34,11 @@ model::Shape small_shape() {
 // A model of random weights, in FP64.
 class Model {
  public:
-  explicit Model(const model::Shape& shape)
+  // `adapters`: as ModelShard has them.
+  explicit Model(const model::Shape& shape, int64_t adapters = 0)
       : table_(model::parameter_table(shape)),
-        context_(layers::layer_context(shape, {}, kLongest, at::dtype(at::kDouble))) {
+        context_(layers::layer_context(shape, {}, kLongest, at::dtype(at::kDouble))),
+        adapters_(adapters) {
     at::manual_seed(7);
     for (const model::Bucket& bucket : table_.buckets) {
       at::Tensor flat = at::randn({bucket.size}, at::kDouble) * 0.3;
@@ -57,12 +60,36 @@ class Model {
         parts.push_back(weights_[static_cast<size_t>(bucket)].narrow(0, interval.begin, interval.size()));
       return at::cat(parts);
     };
-    return {table_, context, weights, at::dtype(at::kDouble), stages};
+    return {table_, context, weights, at::dtype(at::kDouble), stages, /*lanes=*/{}, adapters_};
   }
 
   ModelShard whole() const {
-    return {table_, context_, [this](int bucket) { return weights_[static_cast<size_t>(bucket)]; },
-            at::dtype(at::kDouble)};
+    return {table_,
+            context_,
+            [this](int bucket) { return weights_[static_cast<size_t>(bucket)]; },
+            at::dtype(at::kDouble),
+            /*stages=*/{},
+            /*lanes=*/{},
+            adapters_};
+  }
+
+  // A model that has one of its adapters alone, with zeros for the others; -1: none.
+  Model with_one(int64_t adapter) const {
+    Model one = *this;
+    one.adapters_ = 0;
+    for (at::Tensor& flat : one.weights_) flat = flat.clone();
+    for (const model::Bucket& bucket : table_.buckets) {
+      for (const model::Parameter& p : bucket.parameters) {
+        if (p.factor != model::Factor::kLeft) continue;
+        const at::Tensor left = one.weights_[static_cast<size_t>(bucket.index)]
+                                    .narrow(0, p.offset, p.size())
+                                    .view({p.rows, adapters_, p.columns / adapters_});
+        for (int64_t other = 0; other < adapters_; ++other) {
+          if (other != adapter) left.select(1, other).zero_();
+        }
+      }
+    }
+    return one;
   }
 
   // Of every token of a text, all at once.
@@ -84,6 +111,7 @@ class Model {
  private:
   model::ParameterTable table_;
   layers::LayerContext context_;
+  int64_t adapters_ = 0;
   std::vector<at::Tensor> weights_;
 };
 
@@ -307,6 +335,48 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
           EXPECT_EQ(output[i].prompt_logprobs[row].alternatives[0].token,
                     alone[i].prompt_logprobs[row].alternatives[0].token);
         }
+      }
+    }
+  }
+}
+
+constexpr int64_t kAdapters = 3;
+
+// Adapters of as many matrices as may have some side by side.
+model::Shape with_adapters(model::Shape shape) {
+  constexpr int64_t kRank = 2;
+  model::Shape all = shape;
+  model::adapt(all, {.rank = 1, .alpha = 1, .targets = {"all-linear"}});
+  std::vector<std::string> targets = all.lora.targets;
+  std::erase(targets, "kv_b_proj");
+  if (shape.experts.count > 0) targets.insert(targets.end(), {"experts.gate_up_proj", "experts.down_proj"});
+  model::adapt(shape, {.rank = 1, .alpha = 5, .targets = targets});
+  shape.lora.rank = kAdapters * kRank;  // may be above a matrix's own, as no adapter's is
+  return shape;
+}
+
+// Texts of several adapters, and of none, in one engine: each says what a model with its adapter alone says.
+TEST_P(Families, SayWhatTheirOwnAdaptersSay) {
+  const Model model(with_adapters(shape_), kAdapters);
+  base::Rng rng(9);
+  std::vector<Asked> asked;
+  // Like prompts of two adapters: nothing of one's may reach the other.
+  const std::vector<int64_t> same = random_tokens(rng, 40);
+  for (int number = 0; number < 7; ++number) {
+    inference::Request request{number < 3 ? same : random_tokens(rng, rng.between(1, 70)),
+                               rng.between(2, 20)};
+    request.adapter = number % (kAdapters + 1) - 1;
+    asked.push_back({request, {.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .alternatives = 2}});
+  }
+  for (const auto& [tp, pp, cp] : {std::tuple(1, 1, 1), {2, 1, 1}, {1, 3, 1}, {1, 1, 2}, {2, 1, 2}}) {
+    const strategy::Scheme scheme{.tp = tp, .pp = pp, .cp = cp};
+    if (!model::tp_fault(shape_, tp).empty()) continue;
+    SCOPED_TRACE(to_text(scheme));
+    for (const std::vector<Output>& output : say_all_on(model, scheme, asked)) {
+      ASSERT_EQ(output.size(), asked.size());
+      for (size_t i = 0; i < output.size(); ++i) {
+        const auto& [request, manner] = asked[i];
+        expect_as_whole(model.with_one(request.adapter), request.prompt, output[i], manner.sampling, 0);
       }
     }
   }

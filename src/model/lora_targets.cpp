@@ -13,15 +13,15 @@ namespace {
 
 using base::text;
 
-constexpr base::Range<int64_t> kRanks{1, 1 << 16};
-constexpr base::Range<double> kAlphas{1e-6, 1e9};
+constexpr base::Range<int64_t> kTargetRanks{1, 1 << 16};
+constexpr base::Range<double> kTargetAlphas{1e-6, 1e9};
 
 LoraTarget target_of(const Lora& lora, const std::string& entry) {
   const std::vector<std::string> parts = base::split(entry, ':');
   if (parts.size() == 1) return {.name = entry, .rank = lora.rank, .alpha = lora.alpha};
   const std::optional<int64_t> rank = base::parse_integer(parts[1]);
   const std::optional<double> alpha = parts.size() == 3 ? base::parse_number(parts[2]) : std::nullopt;
-  if (parts.front().empty() || !rank || !alpha || !kRanks.holds(*rank) || !kAlphas.holds(*alpha)) {
+  if (parts.front().empty() || !rank || !alpha || !kTargetRanks.holds(*rank) || !kTargetAlphas.holds(*alpha)) {
     throw base::InputError(
         text("lora.targets has '", entry, "': give a name, or NAME:RANK:ALPHA, as \"q_proj:4:32\""));
   }
