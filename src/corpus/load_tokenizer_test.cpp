@@ -129,7 +129,7 @@ TEST(Tokenizer, UnsuitableVocabulariesAreRefused) {
   const std::string high = advice(50'000);
   const size_t range = high.find("give --train-tokenizer ");
   ASSERT_NE(range, std::string::npos) << high;
-  EXPECT_EQ(advice(600).substr(advice(600).find("give ")), high.substr(range));
+  EXPECT_EQ(advice(600).substr(advice(600).find("give --")), high.substr(range));
   const std::string least = high.substr(range, high.find(" to ", range) - range);
   EXPECT_THAT(advice(200), HasSubstr(least));
   EXPECT_THAT(advice(1), HasSubstr(least + " or more"));
@@ -137,6 +137,7 @@ TEST(Tokenizer, UnsuitableVocabulariesAreRefused) {
 
 TEST(Tokenizer, LiesBesideACorpusThatIsNamedByItsFolder) {
   const TemporaryDirectory directory;
+  base::make_directories(directory / "code");
   base::write_file_atomically(directory / "code" / "corpus.idx", "");
   base::write_file_atomically(directory / "code" / "tokenizer.model", trained_model());
   for (const char* told : {"code", "code/", "code/corpus", "code/corpus.idx"})
