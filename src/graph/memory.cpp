@@ -46,6 +46,8 @@ class Activations {
     for (int stage = 0; stage < scheme.pp; ++stage) {
       first_block_.push_back(program.blocks_in(program.walked_back(cost_.stage_run(scheme, stage))).begin);
     }
+    if (program.first_trained() == 0)
+      embedded_ = program.kind_at(0).bytes({.tp = scheme.tp}, cost_.options().memory.element_bytes).saved;
     kept_.assign(static_cast<size_t>(program.blocks().begin) + 1, 0);
     deferred_ = kept_;
     for (int64_t block = program.blocks().begin; block < program.blocks().end; ++block) {
@@ -128,10 +130,12 @@ class Activations {
     return memory_.recomputed_bytes_per_token(node.cell().run) + (exchanges ? exchange_.recomputed : 0);
   }
   int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.cell().stage)]; }
-  // The part with the stage's first block that is kept carries the row that entered the stage.
+  // The part with the stage's first block that is kept carries the row that entered the stage; the one behind
+  // the embedding also what that keeps for its norm.
   int64_t boundary_of(const Node& node) const {
     const base::Interval blocks = kept_of(node);
-    return !blocks.empty() && blocks.begin == first_block(node) ? boundary_ : 0;
+    if (blocks.empty() || blocks.begin != first_block(node)) return 0;
+    return boundary_ + (blocks.begin == cost_.program().blocks().begin ? embedded_ : 0);
   }
   // What is away, or comes back, of the blocks that stand as many before the node's as stay on the device.
   int64_t behind(const Node& node, int64_t tokens) const {
@@ -164,6 +168,7 @@ class Activations {
   std::vector<int64_t> kept_;
   std::vector<int64_t> deferred_;
   int64_t boundary_ = 0;
+  int64_t embedded_ = 0;
   mutable std::map<std::pair<int, NodeKind>, int64_t> gathered_;  // by stage and kind, those asked for
 };
 

@@ -133,6 +133,10 @@ EXPERTS = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 128
            "head_dim": 32, "intermediate_size": 256, "moe_intermediate_size": 128, "num_experts": 2, "num_experts_per_tok": 2,
            "norm_topk_prob": True, "vocab_size": 8192, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
            "tie_word_embeddings": False}
+ENCODER = {"model_type": "modernbert", "num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 256,
+           "vocab_size": 512, "max_position_embeddings": CONTEXT, "global_attn_every_n_layers": 1, "pad_token_id": None,
+           "bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None}
+CLASSES = {"head__kind": "classify", "head__labels": ["a", "b", "c"], "data__train": [["labelled", 1.0]]}
 SMALL_VOCABULARY, MIDDLE_VOCABULARY, LARGE_VOCABULARY = ({"model__vocab": vocab} for vocab in (512, 16_384, 65_536))
 SMALL_HEAD = {"vocab_size": 512}
 FOUR_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 4}
@@ -143,6 +147,9 @@ MOST = 1.05  # predicted over measured
 # What differs from a run in float32 on two ranks that each have the model: (strategy, changes).
 PROVED = {
     "small": ("2x<1,1,1>", SMALL_VOCABULARY),
+    "classes": ("2x<1,1,1>", SMALL_VOCABULARY | CLASSES),
+    "classes of an encoder": ("2x<1,1,1>", CLASSES | {"model": ENCODER}),
+    "classes of an encoder on stages": ("<1,2,1>", CLASSES | {"model": ENCODER}),
     "float32": ("2x<1,1,1>", LARGE_VOCABULARY),
     "chunks of more rows": ("2x<1,1,1>", MIDDLE_VOCABULARY),
     "chunks of more rows in bfloat16": ("2x<1,1,1>", MIDDLE_VOCABULARY | BFLOAT16),
@@ -188,6 +195,8 @@ class Proof(TestCase):
     def setUp(self):
         super().setUp()
         write_corpus(self.directory / "corpus", make_documents(count=60, longest=CONTEXT))
+        write_corpus(self.directory / "labelled", make_documents(count=60, longest=CONTEXT, seed=8))
+        (self.directory / "labelled.labels").write_text("".join(f"{i % 3}\n" for i in range(60)))
 
     def proved(self, strategy, changes, ranks=RANKS):
         """(measured, predicted) peaks of steps that have all buffers."""
