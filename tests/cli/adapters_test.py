@@ -15,7 +15,7 @@ from small_models import byte_tokenizer, run_configuration
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "data" / "parity"
 TARGETS = {"attention": ["q_proj", "o_proj"], "experts": ["v_proj", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
-           "down": ["mlp.experts.down_proj"]}
+           "down": ["mlp.experts.down_proj"], "own": ["q_proj:3:7.5", "k_proj:1:2", "o_proj"]}
 PROMPTS = [[5, 9, 2], [7], [1, 2, 3, 4, 5, 6, 7, 8], [90, 3, 60], [11, 12]]
 TOKENS = 12
 
@@ -70,7 +70,8 @@ class Adapters(CommandTest):
             config.write_text(run_configuration(
                 {"hf": str(cls.model)}, FIXTURES / "qwen3_moe/corpus", cls.folder / name, data__context_length=96, train__steps=6,
                 checkpoint__every=6, optimizer__lr=0.02, optimizer__warmup_steps=0,
-                lora__rank=rank, lora__alpha=8.0 * rank, lora__targets=targets))
+                lora__rank=rank, lora__alpha=8.0 * rank, lora__targets=targets,
+                lora__use_rslora=name == "own"))
             cls.done("train", "--config", config)
             cls.adapters[name] = cls.folder / f"{name}-adapter"
             cls.merged[name] = cls.folder / f"{name}-merged"
@@ -105,6 +106,10 @@ class Adapters(CommandTest):
         wanted = [expected[name][i] for i in range(len(PROMPTS)) for name in expected]
         alone = self.said(self.model, asked, *self.modules())
         self.assertEqual([line["ids"] for line in alone], wanted)
+        own = json.loads((self.adapters["own"] / "adapter_config.json").read_text())
+        self.assertEqual(own["rank_pattern"], {"q_proj": 3, "k_proj": 1})
+        self.assertAlmostEqual(own["alpha_pattern"]["q_proj"] / 3, 7.5 / 3 ** 0.5)
+        self.assertAlmostEqual(own["lora_alpha"] / own["r"], 8 * own["r"] / own["r"] ** 0.5)
         one = [prompt | {"model": "down"} for prompt in plain] + plain
         self.assertEqual(self.ids(self.model, one, *self.modules("down")), expected["down"] + expected[""])
         for strategy in ("<2,1,1>", "<1,2,1>", "<1,1,2>"):
@@ -194,7 +199,7 @@ class Adapters(CommandTest):
                 self.assertEqual(answer["choices"], said[name]["choices"])
             status, told = server.call("POST", "/v1/completions", body | {"model": "none"})
             self.assertEqual(status, 404)
-            self.assertIn("or its adapters 'attention', 'experts', 'down'", told)
+            self.assertIn("or its adapters 'attention', 'experts', 'down', 'own'", told)
 
     def server(self):
         served = Server("--model", self.model, "--name", "base", "--context-length", 64,
