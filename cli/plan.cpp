@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "cli/acts.h"
 #include "cli/command.h"
 #include "cli/number.h"
 #include "cli/outputs.h"
@@ -67,7 +68,8 @@ class Steps {
   explicit Steps(Planning& planning)
       : planning_(planning),
         table_(model::parameter_table(planning.planner.cost().options().shape,
-                                      planning.planner.cost().program())) {}
+                                      planning.planner.cost().program())),
+        acts_(planning) {}
 
   session::BuiltStep next() {
     const auto [step, sequences] = next_batch();
@@ -75,7 +77,8 @@ class Steps {
                                  base::human_count(std::ssize(sequences), "sequence", "sequences")));
     const auto start = std::chrono::steady_clock::now();
     session::BuiltStep built =
-        session::try_build_step(planning_.planner, table_, step, sequences, {.link_plans = &links_})
+        session::try_build_step(planning_.planner, table_, step, sequences, {.link_plans = &links_},
+                                acts_.earlier())
             .or_throw(text("step ", step));
     built.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
     if (!built.fallback.empty()) {
@@ -84,6 +87,9 @@ class Steps {
     }
     return built;
   }
+
+  // What all models of the newest step take; empty where the trained one is alone.
+  std::string acts_text(const session::BuiltStep& built) { return acts_.text(built, answers_); }
 
  private:
   struct Batch {
@@ -97,19 +103,21 @@ class Steps {
     const auto& [saying, load, updates, shares] = *planning_.rollout;
     const int64_t parts = std::min(updates, std::ssize(load));
     const base::Interval part = base::even_part(std::ssize(load), parts, drawn.step % parts);
-    std::vector<session::PromptResponses> answers;
+    answers_.clear();
     for (int64_t i = part.begin; i < part.end; ++i) {
       const inference::RequestLengths& request = load[static_cast<size_t>(i)];
-      session::PromptResponses& each = answers.emplace_back(request.prompt);
+      session::PromptResponses& each = answers_.emplace_back(request.prompt);
       for (const int64_t said : request.output_lens) each.lengths.push_back(request.prompt + said);
     }
-    return {drawn.step, shares ? session::best_response_sequences(planning_.planner, drawn.step, answers)
-                               : session::response_sequences(answers, 1)};
+    return {drawn.step, shares ? session::best_response_sequences(planning_.planner, drawn.step, answers_)
+                               : session::response_sequences(answers_, 1)};
   }
 
   Planning& planning_;
   model::ParameterTable table_;
   graph::LinkPlans links_;
+  Acts acts_;
+  std::vector<session::PromptResponses> answers_;  // of the newest step on a rollout
 };
 
 // Which ranks would say a rollout's responses, and what it takes beside its updates.
@@ -159,12 +167,13 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
 }
 
 // The predicted peak of the device that needs the most memory, as a line.
-std::string memory_line(const graph::StepGraph& graph, const cost::CostModel& cost) {
+std::string memory_line(const graph::StepGraph& graph, const Planning& planning) {
   int64_t most = 0;
+  const cost::CostModel& cost = planning.planner.cost();
   for (const graph::RankMemory& memory : graph::predicted_memory(graph, cost))
     most = std::max(most, memory.peak_bytes);
   char gib[32];
-  std::snprintf(gib, sizeof gib, "%.2f", static_cast<double>(most) / 0x1p30);
+  std::snprintf(gib, sizeof gib, "%.2f", static_cast<double>(most + planning.beside_bytes) / 0x1p30);
   return text("memory: ", gib, " GiB per device, on the fullest\n");
 }
 
@@ -178,14 +187,15 @@ std::string mfu_line(const Planning& planning, const session::BuiltStep& built) 
 }
 
 void plan_one(Planning& planning, const PlanArguments& arguments) {
-  const session::BuiltStep built = Steps(planning).next();
+  Steps steps(planning);
+  const session::BuiltStep built = steps.next();
   const strategy::StepPlan& plan = built.plan;
   if (!arguments.out.empty()) base::write_json(arguments.out, strategy::to_json(plan));
   if (arguments.json) {
     std::cout << base::json_text(strategy::to_json(plan)) << "\n";
   } else {
     std::cout << report::plan_table(plan, built.graph.makespan_ns) << "\n"
-              << memory_line(built.graph, planning.planner.cost()) << mfu_line(planning, built);
+              << memory_line(built.graph, planning) << mfu_line(planning, built) << steps.acts_text(built);
     if (planning.buddy_every) {
       const plan::Planner& planner = planning.planner;
       const cost::SnapshotCost snapshots = cost::snapshot_cost(planner.cost(), planner.options().world_size);

@@ -11,6 +11,7 @@
 #include "session/phased_sampler.h"
 #include "session/planning_inputs.h"
 #include "session/rollout_schemes.h"
+#include "session/trunk_planning.h"
 
 namespace sluice::cli {
 
@@ -35,6 +36,9 @@ struct Planning {
     bool shares_prompts = false;
   };
   std::optional<Rollout> rollout = std::nullopt;
+  // Models beside the trained one, and what a rank owns of them and of a reference.
+  std::vector<session::TrunkPlanning> others = {};
+  int64_t beside_bytes = 0;
   // The peak of all devices, by data sheets (strategy/device_peaks.h); none: not known.
   std::optional<double> peak_flops_per_ns = std::nullopt;
 };

@@ -26,6 +26,8 @@ Planning planning_of_run(const RunPlanningOptions& options) {
   Planning planned{std::move(planning.planner), planning.data.sampler()};
   if (config.elastic.enabled && planned.planner.options().world_size > 1)
     planned.buddy_every = config.elastic.snapshot_every.value_or(0);
+  planned.others = std::move(planning.others);
+  planned.beside_bytes = planning.beside_bytes;
   if (config.rl.rolls_out()) {
     corpus::Sampler prompts(planning.data.phases.front().training.sources(),
                             session::one_by_one(planning.data.phases.front().sampling));

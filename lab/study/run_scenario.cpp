@@ -7,6 +7,7 @@
 #include "model/shape_sizes.h"
 #include "session/data.h"
 #include "session/low_precision_gemms.h"
+#include "session/other_models.h"
 #include "session/run_planning.h"
 #include "session/sampling.h"
 
@@ -52,12 +53,26 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfi
           {"seed", text(config.data.seed)}};
 }
 
+// Times are the trained model's; its memory is what the others leave.
+void add_models_beside(const config::RunConfig& config, int64_t beside_bytes, Scenario& scenario) {
+  if (beside_bytes == 0) return;
+  std::vector<std::string> names;
+  for (const session::OtherModel& model : session::other_models(config))
+    names.push_back(model.folder.empty() ? model.key : text(model.key, " ", model.folder.string()));
+  if (session::needs_reference(config.rl)) names.emplace_back("the reference");
+  scenario.facts.emplace_back("beside the model",
+                              text(base::human_bytes(static_cast<double>(beside_bytes)), " a rank for ",
+                                   base::join(names, ", "), ", whose time is not in the steps"));
+}
+
 }  // namespace
 
 Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptions& options) {
-  const session::RunMachine machine =
+  session::RunMachine machine =
       session::machine_of(config, {.ranks = options.ranks, .calibration = options.calibration});
   const int world_size = machine.world_size;
+  const int64_t beside_bytes =
+      session::leave_room_beside(config, machine.calibration.options.memory, world_size);
   const int configured = options.max_cp > 0 ? options.max_cp : config.parallel.max_cp;
   const int max_cp = configured > 0 ? configured : world_size;
   check_options(options.steps, max_cp);
@@ -74,6 +89,7 @@ Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptio
   require_room(scenario.inputs.cost, world_size, config::longest_context(config));
   draw(config, options.steps, scenario);
   scenario.facts = facts_of(config, name, machine.calibration.source, scenario);
+  add_models_beside(config, beside_bytes, scenario);
   scenario.made_from = {{"config", config::to_toml(config)},
                         {"ranks", world_size},
                         {"cluster", strategy::to_json(machine.cluster)},

@@ -510,13 +510,18 @@ void visit_link(RunConfig& config, Fields& keys) {
 void visit_teacher(RunConfig& config, Fields& keys) {
   TeacherConfig& teacher = config.teacher;
   keys("hf", Text(teacher.hf),
-       "folder of a language model with the same vocabulary, which stays as it is; \"\": none");
+       "folder of a language model of the same tokenizer, which stays as it is; \"\": none");
   keys("divergence", Choice(teacher.divergence, kDivergences),
        "what is minimised for each token that has a loss: forward_kl from the trained model to the teacher, "
        "reverse_kl from the teacher to it, or jsd between both");
   keys("beta", Number(teacher.beta, {1e-3, 0.999}),
        "of jsd: the teacher's part of the mixture; near 0 as forward_kl, near 1 as reverse_kl");
   keys("temperature", Number(teacher.temperature, {1e-2, 1e2}), "both models' logits are divided by it");
+  keys("alpha", Number(teacher.alpha, {0.0, 1.0}),
+       "the divergence's part of the loss; the rest is the cross-entropy of the documents' tokens");
+  keys("lmbda", Number(teacher.lmbda, {0.0, 1.0}),
+       "share of steps that learn from responses that the trained model samples itself, to the prompts of the "
+       "step's conversations");
 }
 
 constexpr Section kSections[] = {

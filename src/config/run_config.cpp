@@ -249,10 +249,12 @@ void tune(RunConfig& config) {
   model::freeze(shape, config.train.freeze);
   model::quantize_base(shape, {config.model.base, word_bytes(config.train.dtype)});
   // What generates text would hold the whole base expanded, beside what memory is proved for.
-  if (shape.base.coded() && (config.rl.rolls_out() || config.train.sample_every > 0)) {
+  if (shape.base.coded() && (config.generates() || config.train.sample_every > 0)) {
     throw base::InputError(
         base::text("model.base is ", base::name_of(shape.base.format), ", but ",
-                   config.rl.rolls_out() ? "rl.algorithm" : "train.sample_every",
+                   config.rl.rolls_out()         ? "rl.algorithm"
+                   : config.teacher.lmbda > 0 ? "teacher.lmbda"
+                                              : "train.sample_every",
                    " generates text within the run, which computes with whole weights: set "
                    "model.base = \"none\""));
   }

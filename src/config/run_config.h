@@ -177,6 +177,8 @@ struct TeacherConfig {
   Divergence divergence = Divergence::kForwardKl;
   double beta = 0.5;       // of kJsd
   double temperature = 1;  // both models' logits are divided by it
+  double alpha = 1;        // the divergence's part of the loss; the rest is the tokens' cross-entropy
+  double lmbda = 0;        // share of steps on responses that the trained model samples itself
 };
 
 // Adapters (model::Lora).
@@ -335,6 +337,9 @@ struct RunConfig {
   ElasticConfig elastic;
   LogConfig log;
   WatchConfig watch;
+
+  // Whether steps train on text that the trained model generates, for rewards or for a teacher.
+  bool generates() const { return rl.rolls_out() || teacher.lmbda > 0; }
 };
 
 // What a model is for: to plan for it its costs need only be counted.

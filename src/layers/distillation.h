@@ -22,6 +22,10 @@ struct Distillation {
   Divergence divergence = Divergence::kForwardKl;
   double beta = 0.5;       // of kJsd, inside (0, 1)
   double temperature = 1;  // both models' logits are divided by it
+  double alpha = 1;        // the divergence's part of the loss; the rest is the loss of the targets
+  // Rows of the vocabulary that both models have, over which distributions are taken; 0: all. Behind them lie
+  // rows that pad either output matrix.
+  int64_t entries = 0;
 };
 
 // A model's end, without its products: the rows that have a target, behind the final norm, as Targets has

@@ -5,6 +5,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -99,15 +100,39 @@ at::Tensor wide_logits(double cap, const at::Tensor& y_CH, const at::Tensor& out
   return logits_CV;
 }
 
-ChunkGradient gradient_of_teacher(const LayerContext& context, const HeadParameters& weights,
-                                  const HeadRows& teacher, const at::Tensor& y_CH,
-                                  const at::Tensor& teacher_y_CH) {
+// How many of this rank's entries both models have.
+int64_t common_entries(const Distillation& distillation, const HeadParameters& weights) {
+  const int64_t own = weights.vocabulary.size();
+  if (distillation.entries == 0) return own;
+  return std::clamp<int64_t>(distillation.entries - weights.vocabulary.begin, 0, own);
+}
+
+ChunkGradient gradient_of_divergence(const LayerContext& context, const HeadParameters& weights,
+                                     const HeadRows& teacher, const at::Tensor& y_CH,
+                                     const at::Tensor& teacher_y_CH) {
   at::Tensor dcapped_CV;
   const at::Tensor logits_CV = wide_logits(weights.kind->cap, y_CH, weights.output_VH, &dcapped_CV);
   const at::Tensor teacher_CV = wide_logits(teacher.cap, teacher_y_CH, teacher.output_VH, nullptr);
-  DistilledRows found = distill(*context.distillation, context.parallel, logits_CV, teacher_CV);
+  const int64_t entries = logits_CV.size(1), common = common_entries(*context.distillation, weights);
+  DistilledRows found = distill(*context.distillation, context.parallel, logits_CV.narrow(1, 0, common),
+                                teacher_CV.narrow(1, 0, common));
+  if (common < entries) found.dlogits_CV = at::constant_pad_nd(found.dlogits_CV, {0, entries - common});
   if (dcapped_CV.defined()) found.dlogits_CV.mul_(dcapped_CV);
   return {found.dlogits_CV.to(y_CH.scalar_type()), found.loss_C, {}};
+}
+
+// The divergence from the teacher, mixed with the targets' own loss. Logits are made again for the latter: the
+// divergence takes more of a chunk than both could have beside each other.
+ChunkGradient gradient_of_teacher(const LayerContext& context, const HeadParameters& weights,
+                                  const Targets& targets, base::Interval chunk, const at::Tensor& y_CH,
+                                  const at::Tensor& teacher_y_CH) {
+  ChunkGradient found = gradient_of_divergence(context, weights, targets.teacher, y_CH, teacher_y_CH);
+  const double alpha = context.distillation->alpha;
+  if (alpha == 1) return found;
+  const ChunkGradient own = gradient_of_targets(context, weights, targets, chunk, y_CH);
+  found.dlogits_CV.mul_(alpha).add_(own.dlogits_CV, 1 - alpha);
+  found.reported_C = alpha * found.reported_C + (1 - alpha) * own.reported_C;
+  return found;
 }
 
 double logit_divisor(const LayerContext& context, const HeadParameters& weights) {
@@ -195,7 +220,8 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
     const at::Tensor y_CH = y_GH.index_select(0, place_C);
     const ChunkGradient found =
         teacher_y_GH.defined()
-            ? gradient_of_teacher(context, weights, teacher, y_CH, teacher_y_GH.index_select(0, place_C))
+            ? gradient_of_teacher(context, weights, targets, chunk, y_CH,
+                                  teacher_y_GH.index_select(0, place_C))
             : gradient_of_targets(context, weights, targets, chunk, y_CH);
     sums[0].add_(found.reported_C.sum());
     if (found.notes_CK.defined()) sums.narrow(0, 1, found.notes_CK.size(1)).add_(found.notes_CK.sum(0));

@@ -101,7 +101,9 @@ std::vector<session::PromptResponses> answers_of(const rl::MiniBatch& episodes) 
 run::PreparedStep prepare_episodes(run::RunContext& run, const rl::MiniBatch& episodes, int64_t step,
                                    graph::Purpose purpose) {
   const run::StepInputs inputs = run.planning().inputs();
-  const bool shares = session::shares_prompts(run.config(), inputs.planner.cost().options().shape);
+  // A teacher that reads the same sequences may not be able to branch.
+  const bool shares = inputs.earlier == nullptr &&
+                      session::shares_prompts(run.config(), inputs.planner.cost().options().shape);
   const std::vector<session::PromptResponses> answers = answers_of(episodes);
   const std::vector<Sequence> sequences =
       shares ? session::best_response_sequences(inputs.planner, step, answers)

@@ -30,6 +30,7 @@ std::vector<double> LearntRewards::scores(std::span<const rl::Prompt> prompts,
   }
   survive::Control& control = run_.control();
   std::vector<double> sums(texts.size());
+  newest_ = {.name = "rewards"};
   for (const std::unique_ptr<run::Trunk>& model : models_) {
     run::PreparedStep prepared;
     control.together("planning an evaluation of responses", [&] {
@@ -41,6 +42,7 @@ std::vector<double> LearntRewards::scores(std::span<const rl::Prompt> prompts,
         run::numbers_by_text(prepared, control.world_size(), run_.rank(), rows,
                              [&](const std::string& own) { return control.gather_texts(own); });
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i].front();
+    report::add(model->newest(), newest_);
   }
   ++rewarded_;
   return sums;

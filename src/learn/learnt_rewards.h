@@ -22,6 +22,9 @@ class LearntRewards {
   // finite number is a reward that failed: with rl.on_bad_reward = "stop" a RunError on every rank.
   void add_to(std::span<const rl::Prompt> prompts, std::vector<std::vector<Response>>& responses);
 
+  // All models' forwards over those, as one act.
+  const report::ActRecord& newest() const { return newest_; }
+
  private:
   std::vector<double> scores(std::span<const rl::Prompt> prompts,
                              const std::vector<std::vector<Response>>& responses);
@@ -29,6 +32,7 @@ class LearntRewards {
   run::RunContext& run_;
   std::vector<std::unique_ptr<run::Trunk>> models_;
   int64_t rewarded_ = 0;  // times that responses were, for people
+  report::ActRecord newest_;
 };
 
 }  // namespace sluice::learn

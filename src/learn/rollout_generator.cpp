@@ -69,6 +69,14 @@ std::vector<Response> responses_from_json(const Json& json) {
 
 }  // namespace
 
+void tell_rollout(const RolloutTimes& times, const std::string& strategy, report::StepRecord& record) {
+  record.rollout_ns = record.rollout_ns.value_or(0) + times.pull_ns + times.generation_ns;
+  if (times.predicted_ns)
+    record.rollout_predicted_ns = record.rollout_predicted_ns.value_or(0) + *times.predicted_ns;
+  record.rollout_strategy = strategy;
+  record.response_tokens = record.response_tokens.value_or(0) + times.tokens;
+}
+
 RolloutGenerator::RolloutGenerator(run::RunContext& run) : run_(run) {
   run.control().together("preparing rewards", [&] {
     const config::RlConfig& rl = run.config().rl;
@@ -214,18 +222,40 @@ std::vector<std::vector<Response>> RolloutGenerator::generate(std::span<const st
   return responses;
 }
 
+void RolloutGenerator::choose_layout(std::span<const std::vector<int32_t>> prompts) {
+  std::vector<int64_t> lengths;
+  for (const std::vector<int32_t>& prompt : prompts) lengths.push_back(std::ssize(prompt));
+  const std::optional<inference::GenerationLayout> layout =
+      run_.rollout_strategy().choose_for(lengths, said_before_);
+  times_.predicted_ns = layout ? std::optional(layout->ns()) : std::nullopt;
+}
+
+void RolloutGenerator::remember_lengths(const std::vector<std::vector<Response>>& responses) {
+  said_before_.clear();
+  for (const std::vector<Response>& of_question : responses) {
+    std::vector<int64_t>& said = said_before_.emplace_back();
+    for (const Response& response : of_question) said.push_back(std::ssize(response.tokens));
+  }
+}
+
+std::vector<Response> RolloutGenerator::respond(std::span<const std::vector<int32_t>> prompts,
+                                                std::span<const uint64_t> numbers) {
+  choose_layout(prompts);
+  const std::vector<std::vector<Response>> responses = generate(
+      prompts, numbers, 1, run_.config().rl.max_completion_length, SamplingMode::kSampled);
+  remember_lengths(responses);
+  std::vector<Response> only;
+  for (const std::vector<Response>& of_prompt : responses) only.push_back(of_prompt.front());
+  return only;
+}
+
 std::vector<std::vector<Response>> RolloutGenerator::generate_and_score(std::span<const rl::Prompt> questions,
                                                                         std::span<const uint64_t> numbers,
                                                                         int samples,
                                                                         SamplingMode sampling_params) {
   std::vector<std::vector<int32_t>> prompts;
-  std::vector<int64_t> lengths;
-  for (const rl::Prompt& question : questions) {
-    prompts.push_back(question.tokens);
-    lengths.push_back(std::ssize(question.tokens));
-  }
-  const std::optional<inference::GenerationLayout> layout =
-      run_.rollout_strategy().choose_for(lengths, said_before_);
+  for (const rl::Prompt& question : questions) prompts.push_back(question.tokens);
+  choose_layout(prompts);
   std::vector<std::vector<Response>> responses;
   rl::RewardQueue rewards(*reward_);
   std::vector<std::pair<size_t, int>> rewarded;  // in the order of the queue
@@ -260,16 +290,13 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_and_score(std::spa
   times_.reward_ns = base::now_ns() - said_ns;
   share(responses);
   times_.reward_ns -= base::now_ns();
-  if (learnt_rewards_) learnt_rewards_->add_to(questions, responses);
-  times_.reward_ns += base::now_ns();
-  times_.predicted_ns = layout ? std::optional(layout->ns()) : std::nullopt;
-  // Evaluations answer other questions, once each, greedily: they say nothing of the next rollout's lengths.
-  if (sampling_params == SamplingMode::kGreedy) return responses;
-  said_before_.clear();
-  for (const std::vector<Response>& of_question : responses) {
-    std::vector<int64_t>& said = said_before_.emplace_back();
-    for (const Response& response : of_question) said.push_back(std::ssize(response.tokens));
+  if (learnt_rewards_) {
+    learnt_rewards_->add_to(questions, responses);
+    times_.learnt_rewards = learnt_rewards_->newest();
   }
+  times_.reward_ns += base::now_ns();
+  // Evaluations answer other questions, once each, greedily: they say nothing of the next rollout's lengths.
+  if (sampling_params == SamplingMode::kSampled) remember_lengths(responses);
   return responses;
 }
 

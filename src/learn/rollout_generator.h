@@ -14,6 +14,7 @@
 #include "corpus/tokenizer.h"
 #include "learn/learnt_rewards.h"
 #include "learn/response.h"
+#include "report/step_record.h"
 #include "rl/episode.h"
 #include "rl/reward.h"
 #include "run/run_context.h"
@@ -25,8 +26,12 @@ struct RolloutTimes {
   int64_t generation_ns = 0;            // of the slowest rank
   int64_t reward_ns = 0;                // likewise, that rewards took longer
   int64_t tokens = 0;                   // of all responses
+  std::optional<report::ActRecord> learnt_rewards = std::nullopt;
   std::optional<int64_t> predicted_ns;  // of pulling and speaking; none: not known
 };
+
+// Adds a rollout, or a draw of one, to what a step's record tells of its own.
+void tell_rollout(const RolloutTimes& times, const std::string& strategy, report::StepRecord& record);
 
 class RolloutGenerator {
  public:
@@ -40,6 +45,10 @@ class RolloutGenerator {
   std::vector<std::vector<Response>> generate(std::span<const std::vector<int32_t>> prompts,
                                               std::span<const uint64_t> numbers, int samples,
                                               int64_t most_tokens, SamplingMode sampling_params);
+  // Collective: one sampled response of rl.max_completion_length tokens at most to each prompt, under the
+  // rollout strategy that suits the prompts.
+  std::vector<Response> respond(std::span<const std::vector<int32_t>> prompts,
+                                std::span<const uint64_t> numbers);
   // Collective: the same to each question, rewarded while others are said. Where a reward fails, that is
   // said, and with rl.on_bad_reward = "stop" it is a RunError on every rank. REQUIRES: a run with rollouts.
   std::vector<std::vector<Response>> generate_and_score(std::span<const rl::Prompt> questions,
@@ -49,8 +58,8 @@ class RolloutGenerator {
   const corpus::Tokenizer& tokenizer() const { return *tokenizer_; }
   // Behind other tokens, without what ended it.
   std::string text_of(std::span<const int32_t> tokens, std::span<const int32_t> before = {}) const;
-  const RolloutTimes& times() const { return times_; }  // of the last answer()
-  // How many tokens the responses of the last sampled answer() had, by question; by them the next one's
+  const RolloutTimes& times() const { return times_; }  // of the last rollout
+  // How many tokens the responses of the last sampled rollout had, by question; by them the next one's
   // layout is chosen. A run that is resumed gives those from before.
   const std::vector<std::vector<int64_t>>& previous_response_lengths() const { return said_before_; }
   void set_previous_response_lengths(std::vector<std::vector<int64_t>> said) {
@@ -65,6 +74,9 @@ class RolloutGenerator {
                                              std::span<const uint64_t> numbers, int samples,
                                              int64_t most_tokens, SamplingMode sampling_params,
                                              const Ended& ended = {});
+  // The layout of a rollout to such prompts; keeps what it is predicted to take.
+  void choose_layout(std::span<const std::vector<int32_t>> prompts);
+  void remember_lengths(const std::vector<std::vector<Response>>& responses);
   // Says what rewards failed, of so many.
   void tell_faults(std::span<const rl::Verdict> verdicts) const;
   void share(std::vector<std::vector<Response>>& responses);

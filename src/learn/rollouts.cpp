@@ -105,12 +105,12 @@ std::vector<Rollouts::Group> Rollouts::draw() {
       prompts, numbers, config_.num_generations, RolloutGenerator::SamplingMode::kSampled);
   for (size_t i = 0; i < groups.size(); ++i) groups[i].responses = std::move(responses[i]);
   const RolloutTimes& times = generator_.times();
-  told_.rollout_ns = told_.rollout_ns.value_or(0) + times.pull_ns + times.generation_ns;
-  if (times.predicted_ns)
-    told_.rollout_predicted_ns = told_.rollout_predicted_ns.value_or(0) + *times.predicted_ns;
-  told_.rollout_strategy = to_text(run_.rollout_strategy().strategy());
+  tell_rollout(times, to_text(run_.rollout_strategy().strategy()), told_);
   told_.reward_ns = told_.reward_ns.value_or(0) + times.reward_ns;
-  told_.response_tokens = told_.response_tokens.value_or(0) + times.tokens;
+  if (times.learnt_rewards) {
+    if (told_.acts.empty()) told_.acts.push_back({.name = "rewards"});
+    report::add(*times.learnt_rewards, told_.acts.front());
+  }
   settle(groups);
   return groups;
 }
@@ -257,7 +257,8 @@ void Rollouts::shape(std::vector<Group>& groups) {
     for (size_t i = 0; i < old.size(); ++i) batches_[update][i].old_log_probs = std::move(old[i]);
   }
   if (objective_.kl > 0 || objective_.reward_kl > 0) find_reference();
-  if (critic_ != nullptr) find_token_advantages(*critic_, config_, objective_, step_, batches_);
+  if (critic_ != nullptr)
+    told_.acts.push_back(find_token_advantages(*critic_, config_, objective_, step_, batches_));
 }
 
 void Rollouts::find_reference() {

@@ -7,11 +7,14 @@
 
 namespace sluice::learn {
 
-void find_token_advantages(run::Critic& critic, const config::RlConfig& config, const rl::Objective& objective,
-                           int64_t step, std::deque<rl::MiniBatch>& batches) {
+report::ActRecord find_token_advantages(run::Critic& critic, const config::RlConfig& config,
+                                        const rl::Objective& objective, int64_t step,
+                                        std::deque<rl::MiniBatch>& batches) {
+  report::ActRecord act{.name = "values"};
   std::vector<std::vector<double>*> advantages;
   for (rl::MiniBatch& batch : batches) {
     std::vector<std::vector<double>> values = critic.values(batch, step);
+    report::add(critic.trunk().newest(), act);
     for (size_t i = 0; i < batch.size(); ++i) {
       rl::Episode& episode = batch[i];
       episode.values = std::move(values[i]);
@@ -26,6 +29,7 @@ void find_token_advantages(run::Critic& critic, const config::RlConfig& config, 
     }
   }
   rl::whiten(advantages);
+  return act;
 }
 
 }  // namespace sluice::learn

@@ -34,9 +34,10 @@ std::string ending(const std::string& words, size_t most) {
   return "…" + words.substr(begin);
 }
 
-std::string reward_text(double reward) {
+std::string reward_text(std::optional<double> reward) {
+  if (!reward) return "-";
   char digits[32];
-  std::snprintf(digits, sizeof digits, "%.3f", reward);
+  std::snprintf(digits, sizeof digits, "%.3f", *reward);
   return digits;
 }
 
@@ -68,12 +69,13 @@ fs::path cut_before(const fs::path& path, int64_t first_step) {
 }  // namespace
 
 base::Json to_json(const Completion& completion) {
-  return {{"step", completion.step},
-          {"prompt", completion.prompt},
-          {"completion", completion.completion},
-          {"reward", completion.reward},
-          {"tokens", completion.tokens},
-          {"finish_reason", completion.finish_reason}};
+  base::Json json = {{"step", completion.step},
+                     {"prompt", completion.prompt},
+                     {"completion", completion.completion},
+                     {"tokens", completion.tokens},
+                     {"finish_reason", completion.finish_reason}};
+  if (completion.reward) json["reward"] = *completion.reward;
+  return json;
 }
 
 std::vector<Completion> read_completions(const fs::path& directory) {
@@ -88,7 +90,9 @@ std::vector<Completion> read_completions(const fs::path& directory) {
     completions.push_back({.step = base::require_in(line, "step", kMetricCounts, place),
                            .prompt = base::require<std::string>(line, "prompt", place),
                            .completion = base::require<std::string>(line, "completion", place),
-                           .reward = base::require<double>(line, "reward", place),
+                           .reward = line.contains("reward")
+                                         ? std::optional(base::require<double>(line, "reward", place))
+                                         : std::nullopt,
                            .tokens = base::require_in(line, "tokens", kMetricCounts, place),
                            .finish_reason = base::require<std::string>(line, "finish_reason", place)});
   }

@@ -17,7 +17,7 @@ struct Completion {
   int64_t step = 0;  // the first that trains on its rollout
   std::string prompt;
   std::string completion;
-  double reward = 0;
+  std::optional<double> reward;  // none: nothing rewards it
   int64_t tokens = 0;
   std::string finish_reason;  // "stop" or "length"
 };

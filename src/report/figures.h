@@ -18,6 +18,7 @@ void draw_step_times(base::Markup& out, const RunData& data);   // over steps, p
 void draw_slowdowns(base::Markup& out, const RunData& data);    // of ranks, over steps
 void draw_loss(base::Markup& out, const RunData& data);
 void draw_learning(base::Markup& out, const RunData& data);  // from rewards or preferences
+void draw_acts(base::Markup& out, const RunData& data);      // of steps with several models
 void draw_lengths(base::Markup& out, const RunData& data);
 void draw_strategies(base::Markup& out, const RunData& data);  // which, how often, when
 void draw_gaps(base::Markup& out, const RunData& data);        // to the proved bound

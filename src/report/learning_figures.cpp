@@ -81,7 +81,7 @@ void draw_completions(Markup& out, const std::vector<Completion>& completions) {
   const size_t first = completions.size() - std::min(kShown, completions.size());
   for (size_t i = first; i < completions.size(); ++i) {
     const Completion& shown = completions[i];
-    table.rows.push_back({text(shown.step + 1), decimal(shown.reward, 3),
+    table.rows.push_back({text(shown.step + 1), shown.reward ? decimal(*shown.reward, 3) : "-",
                           text(shown.tokens, shown.finish_reason == "length" ? ", cut" : ""), shown.prompt,
                           shown.completion});
   }

@@ -154,6 +154,7 @@ std::string report_page(const RunData& data) {
     draw_step_times(out, data);
     draw_slowdowns(out, data);
     draw_learning(out, data);
+    draw_acts(out, data);
     draw_loss(out, data);
     draw_strategies(out, data);
     draw_gaps(out, data);

@@ -105,6 +105,18 @@ TEST(Page, IsBalancedAndNeedsNothingElse) {
     EXPECT_THAT(page, HasSubstr(base::text("<section id=\"", id, "\"")));
 }
 
+TEST(Page, ActsOfSeveralModelsHaveATable) {
+  RunData data = simulated();
+  EXPECT_THAT(report_page(data), Not(HasSubstr("<section id=\"acts\"")));
+  for (StepRecord& step : data.systems.front().steps)
+    step.acts = {{"teacher <b>", 3'000'000, 2'000'000, 1 << 20, 1 << 21}, {"update", 5'000'000, 0, 0, 0}};
+  const std::string page = report_page(data);
+  EXPECT_TRUE(is_balanced(page));
+  EXPECT_THAT(page, HasSubstr("<section id=\"acts\""));
+  EXPECT_THAT(page, HasSubstr("teacher &lt;b&gt;"));
+  EXPECT_THAT(page, HasSubstr(base::human_duration(3'000'000)));
+}
+
 // What has no colour is drawn black, which dark pages hide.
 TEST(Page, EveryKindOfATimelineHasAColour) {
   RunData data = simulated();

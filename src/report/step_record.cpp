@@ -303,6 +303,29 @@ void read_alarms(const Json& line, const std::string& place, Step& step) {
   }
 }
 
+Json acts_of(const Step& step) {
+  Json list = Json::array();
+  for (const ActRecord& act : step.acts)
+    list.push_back({{"name", act.name},
+                    {"ms", milliseconds(act.time_ns)},
+                    {"predicted_ms", milliseconds(act.predicted_ns)},
+                    {"peak_bytes", act.peak_bytes},
+                    {"predicted_peak_bytes", act.predicted_peak_bytes}});
+  return list;
+}
+
+int64_t time_ns_in(const Json& entry, const char* key, const std::string& place) {
+  return std::llround(base::require_in(entry, key, kMetricMilliseconds, place) * 1e6);
+}
+
+void read_acts(const Json& line, const std::string& place, Step& step) {
+  for (const Json& entry : base::require<Json::array_t>(line, "acts", place))
+    step.acts.push_back({base::require<std::string>(entry, "name", place), time_ns_in(entry, "ms", place),
+                         time_ns_in(entry, "predicted_ms", place),
+                         base::require_in(entry, "peak_bytes", kMetricCounts, place),
+                         base::require_in(entry, "predicted_peak_bytes", kMetricCounts, place)});
+}
+
 Json path_of(const Step& step) {
   Json list = Json::array();
   for (const PathShare& share : step.critical_path)
@@ -314,16 +337,20 @@ Json path_of(const Step& step) {
 }
 
 void read_path(const Json& line, const std::string& key, const std::string& place, Step& step) {
-  const auto time_ns = [&](const Json& entry, const char* key) {
-    return std::llround(base::require_in(entry, key, kMetricMilliseconds, place) * 1e6);
-  };
   for (const Json& entry : base::require<Json::array_t>(line, key, place))
     step.critical_path.push_back({base::require_in(entry, "rank", kRanks, place),
-                                  base::require<std::string>(entry, "kind", place), time_ns(entry, "ms"),
-                                  time_ns(entry, "planned_ms")});
+                                  base::require<std::string>(entry, "kind", place),
+                                  time_ns_in(entry, "ms", place), time_ns_in(entry, "planned_ms", place)});
 }
 
 }  // namespace
+
+void add(const ActRecord& more, ActRecord& act) {
+  act.time_ns += more.time_ns;
+  act.predicted_ns += more.predicted_ns;
+  act.peak_bytes = std::max(act.peak_bytes, more.peak_bytes);
+  act.predicted_peak_bytes = std::max(act.predicted_peak_bytes, more.predicted_peak_bytes);
+}
 
 std::span<const Metric> step_metrics() { return kMetrics; }
 
@@ -340,6 +367,7 @@ Json to_json(const StepRecord& step) {
     if (!step.figures[figure].empty()) json[key_of(figure)] = figures_of(step.figures[figure], whole);
   }
   if (!step.alarms.empty()) json["alarms"] = alarms_of(step);
+  if (!step.acts.empty()) json["acts"] = acts_of(step);
   if (!step.critical_path.empty()) json["critical_path"] = path_of(step);
   return json;
 }
@@ -351,6 +379,7 @@ StepRecord step_record(const Json& line, const std::string& place) {
   for (const Metric& metric : kMetrics) read(metric, line, place, step);
   read(line, place, step.figures);
   if (line.contains("alarms")) read_alarms(line, place, step);
+  if (line.contains("acts")) read_acts(line, place, step);
   if (const std::string key = key_in(line, "critical_path"); line.contains(key))
     read_path(line, key, place, step);
   return step;
@@ -386,6 +415,9 @@ std::string metrics_text() {
   for (const watch::Figure figure : watch::all_figures()) add(key_of(figure), watch::traits(figure).meaning);
   text += "\nwhere there are any:\n";
   add("alarms", "of ranks that make others wait: rank, metric, the step since when, score (operating.md)");
+  add("acts",
+      "of steps with several models, on the first rank: name, ms, predicted_ms, peak_bytes, "
+      "predicted_peak_bytes");
   add("critical_path",
       "of a step that was looked at whole: rank, kind, ms and planned_ms of what its critical path lay on");
   return text;

@@ -30,6 +30,18 @@ struct PathShare {
   int64_t planned_ns = 0;
 };
 
+// What a step does with one of several models (docs/decisions/0036-trunks-and-acts.md), on the first rank.
+struct ActRecord {
+  std::string name;  // "teacher", "critic", "rewards", "values"; of the trained model "update"
+  int64_t time_ns = 0;
+  int64_t predicted_ns = 0;  // 0: not known
+  int64_t peak_bytes = 0;
+  int64_t predicted_peak_bytes = 0;
+};
+
+// Adds another evaluation to an act: times add up, and the fullest moment counts.
+void add(const ActRecord& more, ActRecord& act);
+
 // One step under one system, measured or simulated. What each member means stands in the table.
 struct StepRecord {
   int64_t step = 0;
@@ -70,6 +82,7 @@ struct StepRecord {
   std::optional<int64_t> skipped_updates;  // none: 0
   watch::Figures figures;                  // by rank
   std::vector<watch::Alarm> alarms;        // that are on
+  std::vector<ActRecord> acts;             // in their order; empty: the trained model's alone
   std::vector<PathShare> critical_path;    // the longest first; empty: not looked at
   std::optional<int64_t> slowest_rank;
   std::optional<double> max_slowdown;

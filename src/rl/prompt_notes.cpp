@@ -49,13 +49,13 @@ void add(int64_t count, const Counts& counts, const std::string& key, const std:
 std::vector<std::string> prompt_notes(const config::RunConfig& config, const corpus::Blend& training,
                                       const std::optional<corpus::Blend>& rejected) {
   std::vector<std::string> notes;
-  if (config.rl.algorithm == config::RlAlgorithm::kNone) return notes;
+  if (config.rl.algorithm == config::RlAlgorithm::kNone && !config.generates()) return notes;
   const int64_t context = config.data.context_length, response = config.rl.max_completion_length;
   const Counts counts = counts_of(training, context, response);
   const std::string unasked = "have no prompt with an answer behind it and are left out";
   const std::string within = text("data.context_length, ", context);
   add(counts.unasked, counts, "data.train", unasked, notes);
-  if (config.rl.rolls_out()) {
+  if (config.generates()) {
     add(counts.long_prompts, counts, "data.train",
         text("have a prompt that is too long: it leaves no room for a response in ", within,
              ", and is left out"),

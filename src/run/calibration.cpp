@@ -24,7 +24,7 @@ constexpr const char* kEarlier = "the checkpoint's calibration";
 // Responses are said by as few ranks as suits them, whatever trains.
 std::vector<int> measured_degrees(const config::RunConfig& config, int world_size) {
   std::vector<int> degrees = session::tensor_parallel_degrees(config, world_size);
-  if (config.rl.rolls_out() && std::ranges::count(degrees, 1) == 0) degrees.insert(degrees.begin(), 1);
+  if (config.generates() && std::ranges::count(degrees, 1) == 0) degrees.insert(degrees.begin(), 1);
   return degrees;
 }
 
@@ -95,7 +95,7 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
   probe.moments = request.config.optimizer.moments();
   probe.topology = request.config.parallel.gpus_per_node;
   probe.low_precision = request.config.parallel.low_precision_gemms;
-  probe.decodes = request.config.rl.rolls_out();
+  probe.decodes = request.config.generates();
   return probe;
 }
 

@@ -30,6 +30,8 @@ class Critic {
   // Collective: runs it. `optimizer` is the policy's, whose rate is replaced.
   runtime::StepResult train(const PreparedStep& act, runtime::AdamW optimizer);
 
+  const Trunk& trunk() const { return trunk_; }
+
   // Collective: writes what it has come to after so many steps, and returns when that is committed. The policy's
   // checkpoint of the same step follows, so each of those has its critic.
   void save(int64_t step);

@@ -3,6 +3,7 @@
 #include "checkpoint/hugging_face.h"
 #include "run/snapshot_replicas.h"
 #include "run/snapshot_size.h"
+#include "session/other_models.h"
 
 namespace sluice::run {
 
@@ -44,8 +45,6 @@ void load_parameters(const config::RunConfig& config, Resumed& resumed, const Re
   resumed.close_checkpoint();
 }
 
-bool needs_reference(const config::RlConfig& rl) { return rl.prefers() || (rl.rolls_out() && rl.kl > 0); }
-
 }  // namespace
 
 void begin_parameters(const config::RunConfig& config, const std::string& folder,
@@ -61,7 +60,7 @@ void begin_parameters(const config::RunConfig& config, const std::string& folder
 Reference::Reference(const config::RunConfig& config, runtime::ParameterStore& store,
                      survive::Control& control)
     : store_(store) {
-  if (!needs_reference(config.rl)) return;
+  if (!session::needs_reference(config.rl)) return;
   control.together("loading the reference", [&] {
     begin_parameters(config, store);
     for (const model::Bucket& bucket : store.table().buckets)

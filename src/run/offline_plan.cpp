@@ -10,6 +10,7 @@
 #include "report/plan_table.h"
 #include "run/calibration.h"
 #include "run/precision.h"
+#include "session/other_models.h"
 #include "session/planned_step.h"
 #include "session/run_planning.h"
 #include "session/sampling.h"
@@ -59,11 +60,19 @@ OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corp
                                     ? this_machine(config, ranks)
                                     : session::machine_of(config, {.ranks = ranks});
   set_aside_snapshots(config, machine);
+  const int64_t beside_bytes =
+      session::leave_room_beside(config, machine.calibration.options.memory, machine.world_size);
   session::Data data = session::open_data(config, corpora);
   plan::Planner planner = session::make_planner(session::task_of(
       config, data, cost::CostModel(machine.calibration.options), machine.world_size, machine.devices));
   session::require_context(planner, data.longest_sequence());
-  return {std::move(planner), std::move(data)};
+  std::vector<session::TrunkPlanning> others;
+  for (session::OtherModel& model : session::other_models(config)) {
+    others.push_back(session::plan_beside(planner, std::move(model), beside_bytes));
+    session::require_fit(others.back(),
+                         config.generates() ? config::longest_context(config) : data.longest_sequence());
+  }
+  return {std::move(planner), std::move(data), std::move(others), beside_bytes};
 }
 
 std::vector<strategy::Sequence> planned_sequences(const corpus::Batch& batch, const model::HeadStyle& head) {

@@ -1,16 +1,21 @@
 // Plans steps of a run without running them.
 #pragma once
 
+#include <vector>
+
 #include "config/run_config.h"
 #include "corpus/sampler.h"
 #include "plan/planner.h"
 #include "session/data.h"
+#include "session/trunk_planning.h"
 
 namespace sluice::run {
 
 struct OfflinePlanning {
   plan::Planner planner;
   session::Data data;
+  std::vector<session::TrunkPlanning> others = {};  // models beside the trained one
+  int64_t beside_bytes = 0;                         // session::bytes_beside
 };
 
 // What a run of this configuration would plan with, on the cluster that it names (session::machine_of);

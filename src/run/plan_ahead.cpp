@@ -38,6 +38,27 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
   return built;
 }
 
+int64_t fullest(const std::vector<graph::RankMemory>& memory, const std::vector<int64_t>& more) {
+  int64_t most = 0;
+  for (size_t rank = 0; rank < memory.size(); ++rank)
+    most = std::max(most, memory[rank].peak_bytes + (more.empty() ? 0 : more[rank]));
+  return most;
+}
+
+void predict_memory(const StepInputs& inputs, PreparedStep& prepared) {
+  const cost::CostModel& cost = inputs.planner.cost();
+  std::vector<int64_t> kept, rows;
+  if (prepared.earlier) {
+    const session::EarlierAct& act = *inputs.earlier;
+    kept = session::kept_bytes(act, prepared.graph, cost.options().memory);
+    rows = session::row_bytes(act, prepared.graph, cost.options().memory);
+    prepared.earlier_peak_bytes = fullest(graph::predicted_memory(*prepared.earlier, act.cost), rows) +
+                                  act.beside_bytes;
+  }
+  prepared.predicted_peak_bytes =
+      fullest(graph::predicted_memory(prepared.graph, cost), kept) + inputs.beside_bytes;
+}
+
 }  // namespace
 
 PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
@@ -66,9 +87,7 @@ PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::
     prepared.tokens = read_step_tokens(*source, prepared.plan, inputs.world_size, inputs.rank);
     prepared.corpus_bytes = source->read_bytes() - bytes_before;
   }
-  for (const graph::RankMemory& memory : graph::predicted_memory(prepared.graph, inputs.planner.cost())) {
-    prepared.predicted_peak_bytes = std::max(prepared.predicted_peak_bytes, memory.peak_bytes);
-  }
+  predict_memory(inputs, prepared);
   base::CanonicalBytes agreed;
   agreed.add(static_cast<int64_t>(strategy::hash(prepared.plan)))
       .add(static_cast<int64_t>(graph::hash(prepared.graph)));

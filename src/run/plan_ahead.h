@@ -33,7 +33,8 @@ struct PreparedStep {
   runtime::StepTokens tokens;
   report::StepRecord known;            // what is to be told of it that is known before it runs
   int64_t corpus_bytes = 0;            // read for `tokens`
-  int64_t predicted_peak_bytes = 0;    // of the fullest rank
+  int64_t predicted_peak_bytes = 0;    // of the fullest rank, with all that it owns
+  int64_t earlier_peak_bytes = 0;      // likewise, of the act in front of it
   corpus::SamplerState sampler_after;  // what a checkpoint after this step stores
   base::Json rollout_after;            // likewise, of runs that roll out; else null
   // The act of another trunk that trains in the same step, in front of this one: a critic's; null: there is none.
@@ -52,6 +53,7 @@ struct StepInputs {
   uint64_t planner_hash = 0;                    // of all that `planner` plans with
   const StepPlanners* step_planners = nullptr;  // of training's steps; null: `planner` plans them all
   const session::EarlierAct* earlier = nullptr;  // in front of training's steps; null: none
+  int64_t beside_bytes = 0;  // that a rank owns beside what `planner` counts
 };
 
 // One step on the calling thread: session::build_step with a warning on rank 0 where it falls back, and this

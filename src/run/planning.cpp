@@ -81,20 +81,10 @@ cost::CostModel::Options Planning::priced(survive::Control& control) {
   calibration.options.whole_pulls = config_.parallel.strategies.size() != 1;
   calibration_ = cost::to_json(calibration, {}, world_size());
   // A run that continues takes the room that was written, and the same off again.
-  control.together("opening other models", [&] { leave_room_for_others(memory); });
+  control.together("opening other models", [&] {
+    beside_bytes_ = session::leave_room_beside(config_, memory, world_size());
+  });
   return calibration.options;
-}
-
-void Planning::leave_room_for_others(cost::MemoryModel& memory) const {
-  const int64_t others = session::other_bytes(session::other_models(config_), memory, world_size());
-  if (others == 0 || memory.device_bytes == 0) return;
-  if (others >= memory.device_bytes) {
-    const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
-    throw base::InfeasibleError(base::text("reward models, teacher and critic take ", bytes(others),
-                                           " of each of ", world_size(), " ranks, which have ",
-                                           bytes(memory.device_bytes), ": give smaller ones, or more ranks"));
-  }
-  memory.device_bytes -= others;
 }
 
 plan::Planner Planning::planner_of(const config::RunConfig& config, int ranks) const {
@@ -133,7 +123,8 @@ StepInputs Planning::inputs() {
           .plans = options_.worker_context ? options_.worker_context->plans : nullptr,
           .planner_hash = all.hash(),
           .step_planners = step_planners_.get(),
-          .earlier = earlier_};
+          .earlier = earlier_,
+          .beside_bytes = beside_bytes_};
 }
 
 }  // namespace sluice::run

@@ -32,6 +32,8 @@ class Planning {
   const std::vector<strategy::Device>& devices() const { return devices_; }  // by rank; none: alike
   // The model's, of the stages that costs cut.
   const model::ParameterTable& table() const { return table_; }
+  // What a rank owns beside the trained model (session::bytes_beside); off the device in all prices.
+  int64_t beside_bytes() const { return beside_bytes_; }
   const plan::Planner& planner() const { return *planner_; }
   StepPlanners& step_planners() { return *step_planners_; }
   graph::LinkPlans& link_plans() { return link_plans_; }
@@ -49,8 +51,6 @@ class Planning {
  private:
   void keep_proposal(const Resumed& resumed);
   cost::CostModel::Options priced(survive::Control& control);
-  // Takes what ranks own of models beside the trained one off the device.
-  void leave_room_for_others(cost::MemoryModel& memory) const;
   plan::Planner planner_of(const config::RunConfig& config, int ranks) const;
   int world_size() const { return options_.launch.world_size; }
 
@@ -60,6 +60,7 @@ class Planning {
   config::RunConfig config_;
   model::ParameterTable table_;
   base::Json calibration_;
+  int64_t beside_bytes_ = 0;
   std::vector<strategy::Device> devices_;
   std::optional<cost::CostModel> calibrated_;
   std::optional<plan::Planner> planner_;

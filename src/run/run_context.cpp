@@ -9,6 +9,7 @@
 #include "run/head_loss.h"
 #include "run/precision.h"
 #include "runtime/make_executor.h"
+#include "session/other_models.h"
 
 namespace sluice::run {
 
@@ -48,9 +49,12 @@ std::shared_ptr<const layers::Loss> loss_of(const config::RunConfig& config) {
                               .kl = objective.kl});
 }
 
-std::optional<layers::Distillation> distillation_of(const config::TeacherConfig& teacher) {
+std::optional<layers::Distillation> distillation_of(const config::RunConfig& config) {
+  const config::TeacherConfig& teacher = config.teacher;
   if (teacher.hf.empty()) return std::nullopt;
-  layers::Distillation distillation{.beta = teacher.beta, .temperature = teacher.temperature};
+  layers::Distillation distillation{
+      .beta = teacher.beta, .temperature = teacher.temperature, .alpha = teacher.alpha};
+  distillation.entries = session::teachers(config).front().common_rows;
   switch (teacher.divergence) {
     case config::Divergence::kForwardKl: distillation.divergence = layers::Divergence::kForwardKl; break;
     case config::Divergence::kReverseKl: distillation.divergence = layers::Divergence::kReverseKl; break;
@@ -68,13 +72,13 @@ void RunContext::open_engine() {
   options.precision = precision_of(config.train);
   options.codecs = config::wire_codecs(config);
   // What a run says may go on to the end of its context, whatever its documents' lengths.
-  const bool speaks = config.rl.rolls_out() || config.train.sample_every > 0;
+  const bool speaks = config.generates() || config.train.sample_every > 0;
   const int64_t context = config::longest_context(config);
   options.context_length =
       model::table_positions(table.shape, context, speaks ? context : start_->data().longest_sequence());
   options.device = device_->device();
   options.loss = loss_of(config);
-  options.distillation = distillation_of(config.teacher);
+  options.distillation = distillation_of(config);
   if (config.head.labelled()) options.number_loss = label_loss(table.shape);
   if (config.head.pairs()) options.number_loss = layers::found_gradient();
   options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;

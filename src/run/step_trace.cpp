@@ -38,51 +38,86 @@ std::vector<std::vector<graph::FsdpMove>> gather_moves(survive::Control& control
   return moves;
 }
 
-std::string measured_trace(const graph::StepGraph& graph, const cost::CostModel& cost,
-                           const Measurements& measured,
-                           const std::vector<std::vector<graph::FsdpMove>>& moves, const std::string& note) {
+// Records and counters of acts one behind the other.
+struct Timelines {
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;
+  int64_t end_ns = 0;
+
+  void append(Timelines act, const std::string& name) {
+    const int64_t begin_ns = end_ns;
+    // Numbers of transfers begin anew with each act.
+    int64_t flows = 0;
+    for (const graph::TraceRecord& record : records) flows = std::max(flows, record.flow + 1);
+    for (graph::TraceRecord& record : act.records) {
+      if (!name.empty()) record.label = base::text(name, ": ", record.label);
+      if (record.flow >= 0) record.flow += flows;
+      record.start_ns += begin_ns;
+      record.end_ns += begin_ns;
+      end_ns = std::max(end_ns, record.end_ns);
+      records.push_back(std::move(record));
+    }
+    for (graph::TraceCounter& counter : act.counters) {
+      counter.time_ns += begin_ns;
+      counters.push_back(std::move(counter));
+    }
+  }
+};
+
+Timelines measured_timelines(const TracedAct& act, const Measurements& measured,
+                             const std::vector<std::vector<graph::FsdpMove>>& moves) {
+  Timelines timelines;
   for (size_t r = 0; r < measured.size(); ++r) {
     const auto rank = static_cast<int>(r);
     for (const runtime::Measurement& own : measured[r]) {
-      records.push_back(graph::trace_record(graph, graph.node(own.node), rank, own.start_ns, own.end_ns));
-      if (own.held_bytes > 0) counters.push_back({"memory", rank, own.end_ns, own.held_bytes});
+      timelines.records.push_back(
+          graph::trace_record(act.graph, act.graph.node(own.node), rank, own.start_ns, own.end_ns));
+      if (own.held_bytes > 0) timelines.counters.push_back({"memory", rank, own.end_ns, own.held_bytes});
     }
     for (const graph::FsdpMove& move : moves[r])
-      records.push_back(graph::trace_record(graph, cost.program(), move, rank));
+      timelines.records.push_back(graph::trace_record(act.graph, act.cost.program(), move, rank));
   }
+  return timelines;
+}
+
+Timelines predicted_timelines(const TracedAct& act) {
+  std::vector<int> ranks(act.graph.programs.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Timelines timelines{.records = graph::trace_records(act.graph),
+                      .counters = graph::memory_counters(act.graph, act.cost, ranks)};
+  const auto gathers = graph::fsdp_records(act.graph, act.cost, ranks);
+  timelines.records.insert(timelines.records.end(), gathers.begin(), gathers.end());
+  return timelines;
+}
+
+void sort_by_rank(std::vector<graph::TraceCounter>& counters) {
   std::ranges::stable_sort(counters, {}, [](const graph::TraceCounter& counter) {
     return std::pair(counter.rank, counter.time_ns);
   });
-  return graph::chrome_trace(records, counters, note);
-}
-
-std::string predicted_trace(const graph::StepGraph& graph, const cost::CostModel& cost,
-                            const std::string& note) {
-  std::vector<int> ranks(graph.programs.size());
-  std::iota(ranks.begin(), ranks.end(), 0);
-  std::vector<graph::TraceRecord> records = graph::trace_records(graph);
-  const auto gathers = graph::fsdp_records(graph, cost, ranks);
-  records.insert(records.end(), gathers.begin(), gathers.end());
-  return graph::chrome_trace(records, graph::memory_counters(graph, cost, ranks), note);
 }
 
 }  // namespace
 
-void write_step_trace(survive::Control& control, const graph::StepGraph& graph, const cost::CostModel& cost,
-                      const runtime::StepTiming& timing, const std::filesystem::path& directory,
-                      int64_t epoch) {
+void write_step_trace(survive::Control& control, const std::vector<TracedAct>& acts,
+                      const std::filesystem::path& directory, int64_t epoch) {
   const std::string note =
       epoch == 0 ? "" : base::text("membership ", epoch, " of ", control.world_size(), " ranks");
-  const Measurements measured = gather_measurements(control, graph, timing);
-  const auto moves = gather_moves(control, timing.moves);
+  Timelines measured, predicted;
+  for (const TracedAct& act : acts) {
+    const std::string name = acts.size() > 1 ? act.name : "";
+    const Measurements of_ranks = gather_measurements(control, act.graph, act.timing);
+    const auto moves = gather_moves(control, act.timing.moves);
+    measured.append(measured_timelines(act, of_ranks, moves), name);
+    predicted.append(predicted_timelines(act), name);
+  }
+  for (Timelines* const each : {&measured, &predicted}) sort_by_rank(each->counters);
+  const int64_t step = acts.back().graph.step;
   control.together("writing the trace", [&] {
     if (control.rank() != 0) return;
-    base::write_file_atomically(directory / base::text("trace-", graph.step, ".json"),
-                                measured_trace(graph, cost, measured, moves, note));
-    base::write_file_atomically(directory / base::text("trace-", graph.step, "-predicted.json"),
-                                predicted_trace(graph, cost, note));
+    base::write_file_atomically(directory / base::text("trace-", step, ".json"),
+                                graph::chrome_trace(measured.records, measured.counters, note));
+    base::write_file_atomically(directory / base::text("trace-", step, "-predicted.json"),
+                                graph::chrome_trace(predicted.records, predicted.counters, note));
   });
 }
 

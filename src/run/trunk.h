@@ -12,9 +12,11 @@
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "plan/planner.h"
+#include "report/step_record.h"
 #include "runtime/engine.h"
 #include "session/earlier_act.h"
 #include "session/other_models.h"
+#include "session/trunk_planning.h"
 #include "run/plan_ahead.h"
 #include "run/run_context.h"
 
@@ -35,12 +37,17 @@ class Trunk {
   // Collective: every rank reads what it owns from the model's folder, a Hugging Face folder or a checkpoint.
   void load();
 
-  const session::OtherModel& model() const { return model_; }
+  const session::OtherModel& model() const { return planning_->model; }
   runtime::ParameterStore& store() { return engine_->store(); }
   // For who plans steps of it alone.
   StepInputs inputs();
   // For who plans its act in front of steps of the run's model.
   const session::EarlierAct& act() const { return *act_; }
+
+  // The newest evaluation's or training step's, without a name; memory of all that the rank owns.
+  const report::ActRecord& newest() const { return newest_; }
+  const runtime::StepTiming& newest_timing() const { return timing_; }
+  const cost::CostModel& cost() const { return planning_->planner.cost(); }
 
   // Collective, between steps of the run's model, whose shards are let go of for it. `what` is for people.
   runtime::RowFigures evaluate(const graph::StepGraph& graph, const runtime::StepTokens& tokens,
@@ -51,15 +58,16 @@ class Trunk {
 
  private:
   void open(const Options& options);
-  void require_fit() const;
+  void require_common_rows(const session::OtherModel& model) const;
+  void note(const graph::StepGraph& graph, const runtime::StepResult& result, int64_t time_ns);
 
   RunContext& run_;
-  const session::OtherModel model_;
-  model::ParameterTable table_;
-  std::optional<plan::Planner> planner_;
+  std::optional<session::TrunkPlanning> planning_;
   graph::LinkPlans link_plans_;
   std::optional<session::EarlierAct> act_;
   std::unique_ptr<runtime::Engine> engine_;
+  report::ActRecord newest_;
+  runtime::StepTiming timing_;
 };
 
 }  // namespace sluice::run

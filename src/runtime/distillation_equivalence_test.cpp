@@ -72,7 +72,12 @@ INSTANTIATE_TEST_SUITE_P(
     Of, EquivalenceOfDistillation,
     testing::Values(Case{"ForwardKl", {layers::Divergence::kForwardKl}},
                     Case{"ReverseKl", {layers::Divergence::kReverseKl}},
-                    Case{"Jsd", {layers::Divergence::kJsd, 0.3, 2.0}}),
+                    Case{"Jsd", {layers::Divergence::kJsd, 0.3, 2.0}},
+                    Case{"MixedWithTargets", {.divergence = layers::Divergence::kReverseKl, .alpha = 0.4}},
+                    // With two TP ranks the second has fewer of both models' rows than it has.
+                    Case{"CommonRows", {.temperature = 2.0, .entries = 50}},
+                    // And none of them.
+                    Case{"FewCommonRows", {.alpha = 0.5, .entries = 25}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(EquivalenceOfDistilledMemory, PoliciesChangeNothing) {

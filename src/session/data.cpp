@@ -72,10 +72,12 @@ std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig
   return list;
 }
 
-void require_conversations(const corpus::Blend& blend, const std::string& key) {
+constexpr const char* kRewards = "rl.algorithm";
+
+void require_conversations(const corpus::Blend& blend, const std::string& key, const std::string& learning) {
   if (blend.has_mask()) return;
-  throw base::InputError(text("[config] rl.algorithm needs conversations in ", key,
-                              ", whose last answer is what is rewarded: build the corpus with --chats"));
+  throw base::InputError(text("[config] ", learning, " needs conversations in ", key,
+                              ", whose prompts are what is answered: build the corpus with --chat"));
 }
 
 corpus::Blend open_rejected(const config::RlConfig& rl, const corpus::Blend& chosen,
@@ -87,7 +89,7 @@ corpus::Blend open_rejected(const config::RlConfig& rl, const corpus::Blend& cho
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : rl.rejected) prefixes.emplace_back(prefix, 1.0);
   corpus::Blend rejected = corpus::Blend::open(prefixes, indexed);
-  require_conversations(rejected, "rl.rejected");
+  require_conversations(rejected, "rl.rejected", kRewards);
   if (rl.algorithm == config::RlAlgorithm::kKto || rejected.documents() == chosen.documents())
     return rejected;
   throw base::InputError(text("[config] rl.rejected has ", rejected.documents(), " documents, data.train ",
@@ -95,8 +97,8 @@ corpus::Blend open_rejected(const config::RlConfig& rl, const corpus::Blend& cho
 }
 
 void open_learning(const config::RlConfig& rl, const corpus::IndexedOptions& indexed, DataPhase& phase) {
-  require_conversations(phase.training, "data.train");
-  for (const ValidationData& set : phase.validation) require_conversations(set.blend, "data.validation");
+  require_conversations(phase.training, "data.train", kRewards);
+  for (const ValidationData& set : phase.validation) require_conversations(set.blend, "data.validation", kRewards);
   if (phase.listed) throw base::InputError("[config] data.batches and rl.algorithm are both given: keep one");
   if (!rl.rolls_out()) phase.rejected = open_rejected(rl, phase.training, indexed);
   phase.listed = expected_batches(rl, phase);
@@ -182,6 +184,10 @@ DataPhase open_phase(const config::RunConfig& config, const config::DataConfig& 
         corpus::read_batch_list(data.batches, phase.training, data.context_length));
   }
   if (rl.algorithm != config::RlAlgorithm::kNone) open_learning(rl, indexed, phase);
+  if (config.teacher.lmbda > 0) {
+    require_conversations(phase.training, "data.train", "teacher.lmbda");
+    phase.response_tokens = rl.max_completion_length;
+  }
   if (config.head.pairs()) open_partners(config.head, indexed, phase);
   // What no batch can be drawn with is found here.
   phase.batches()->skip(1);
@@ -213,9 +219,15 @@ std::optional<corpus::Sample> longest_training(const DataPhase& phase) {
   std::optional<corpus::Sample> longest;
   if (phase.listed) {
     for (const std::vector<corpus::Sample>& samples : phase.listed->steps) keep_longer(samples, longest);
-    return longest;
+  } else {
+    longest = session::longest_sequence(phase.training.sources(), phase.sampling);
   }
-  return session::longest_sequence(phase.training.sources(), phase.sampling);
+  if (longest) {
+    longest->length_tokens = std::max(longest->length_tokens,
+                                      std::min(longest->length_tokens + phase.response_tokens,
+                                               phase.sampling.context_length));
+  }
+  return longest;
 }
 
 std::optional<corpus::Sample> longest_validation(const DataPhase& phase) {
@@ -310,6 +322,8 @@ Data open_data(const config::RunConfig& config, corpus::IndexedOptions indexed) 
   }
   if (config.rl.algorithm != config::RlAlgorithm::kNone && !config.phases.empty())
     throw base::InputError("[config] rl.algorithm and [[phase]] are both given: keep one");
+  if (config.teacher.lmbda > 0 && !config.phases.empty())
+    throw base::InputError("[config] teacher.lmbda and [[phase]] are both given: keep one");
   if (config.head.pairs() && !config.phases.empty())
     throw base::InputError("[config] head.kind and [[phase]] are both given: keep one");
   if (config.head.pairs() && !config.data.validation.empty()) {

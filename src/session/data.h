@@ -29,6 +29,7 @@ struct DataPhase {
   corpus::SamplerOptions sampling;
   // What training takes instead; null: it draws. Of runs with [rl] what is expected, to plan with.
   std::shared_ptr<const corpus::BatchList> listed;
+  int64_t response_tokens = 0;  // that training may put in place of a document's last answer, at most
   std::vector<ValidationData> validation;
   std::optional<corpus::Blend> rejected;  // what preferences are learnt against, document by document
   // Of heads that learn from texts that belong together (config::HeadConfig::pairs): what goes with

@@ -13,8 +13,8 @@
 namespace sluice::session {
 namespace {
 
-// As layers::kDistilledCopies, less the logits that every head has; and layers::head_chunk_rows' least.
-constexpr int64_t kCopiesBeside = 6, kLeastChunkRows = 64;
+// As layers::kDistilledCopies, and layers::head_chunk_rows' least.
+constexpr int64_t kDistilledCopies = 7, kLeastChunkRows = 64;
 
 // Everything in a plan of the step's model alone is nothing of the other's.
 strategy::StepPlan plan_of_other(strategy::StepPlan plan) {
@@ -35,23 +35,48 @@ std::string cut_fault(const strategy::StepPlan& plan, const model::Shape& shape)
   return "";
 }
 
-// Why the step has no room beside what the act leaves; empty: it has.
-std::string room_fault(const EarlierAct& act, const graph::StepGraph& step, const cost::CostModel& cost) {
-  const std::vector<graph::RankMemory> memory = graph::predicted_memory(step, cost);
+// What a rank of a last stage has of a step's rows.
+struct LaneRows {
+  int64_t all = 0;
+  int64_t most = 0;  // of a micro-batch
+};
+
+// By rank what `bytes` makes of its lane's rows and TP degree; 0 where no last stage lies.
+template <typename Bytes>
+std::vector<int64_t> bytes_of_ranks(const graph::StepGraph& step, const Bytes& bytes) {
+  std::vector<int64_t> of_ranks(static_cast<size_t>(step.world_size), 0);
   for (const strategy::PipelinePlan& plan : step.plan.pipelines) {
+    const strategy::Scheme& scheme = plan.pipeline.scheme;
+    const std::vector<std::vector<strategy::LanePart>> parts = strategy::lane_parts(plan);
+    for (int lane = 0; lane < scheme.cp; ++lane) {
+      LaneRows rows;
+      for (const strategy::LanePart& part : parts[static_cast<size_t>(lane)]) {
+        rows.all += part.tokens();
+        rows.most = std::max(rows.most, part.tokens());
+      }
+      for (int t = 0; t < scheme.tp && rows.all > 0; ++t)
+        of_ranks[static_cast<size_t>(plan.pipeline.rank_of(scheme.pp - 1, lane, t))] = bytes(rows, scheme.tp);
+    }
+  }
+  return of_ranks;
+}
+
+// Why a graph has no room beside what the act leaves on its ranks; empty: it has.
+std::string room_fault(const graph::StepGraph& graph, const cost::CostModel& cost,
+                       const std::vector<int64_t>& left, const std::string& what) {
+  const std::vector<graph::RankMemory> memory = graph::predicted_memory(graph, cost);
+  for (const strategy::PipelinePlan& plan : graph.plan.pipelines) {
     const strategy::Pipeline& pipeline = plan.pipeline;
     const int64_t capacity = cost.on(pipeline).device_bytes();
-    for (int lane = 0; lane < pipeline.scheme.cp && capacity > 0; ++lane) {
-      const int64_t kept = kept_bytes(act, plan, lane, cost.options().memory);
-      for (int t = 0; t < pipeline.scheme.tp; ++t) {
-        const int rank = pipeline.rank_of(pipeline.scheme.pp - 1, lane, t);
-        const int64_t needed = memory[static_cast<size_t>(rank)].peak_bytes + kept;
-        if (needed <= capacity) continue;
-        const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
-        return base::text("rank ", rank, " needs ", bytes(needed), ", ", bytes(kept),
-                          " of them for the teacher's rows and output matrix, but a plan may use ",
-                          bytes(capacity), " there: raise tp, or lower data.tokens_per_step");
-      }
+    for (int each = 0; each < pipeline.scheme.cp * pipeline.scheme.tp && capacity > 0; ++each) {
+      const int rank = pipeline.rank_of(pipeline.scheme.pp - 1, each / pipeline.scheme.tp, each % pipeline.scheme.tp);
+      const int64_t own = left[static_cast<size_t>(rank)];
+      const int64_t needed = memory[static_cast<size_t>(rank)].peak_bytes + own;
+      if (needed <= capacity) continue;
+      const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
+      return base::text("rank ", rank, " needs ", bytes(needed), ", ", bytes(own), " of them for ", what,
+                        ", but a plan may use ", bytes(capacity),
+                        " there: raise tp, or lower data.tokens_per_step");
     }
   }
   return "";
@@ -59,36 +84,43 @@ std::string room_fault(const EarlierAct& act, const graph::StepGraph& step, cons
 
 }  // namespace
 
-int64_t kept_bytes(const EarlierAct& act, const strategy::PipelinePlan& plan, int lane,
-                   const cost::MemoryModel& memory) {
-  int64_t tokens = 0, most = 0;
-  const std::vector<std::vector<strategy::LanePart>> parts = strategy::lane_parts(plan);
-  for (const strategy::LanePart& part : parts[static_cast<size_t>(lane)]) {
-    tokens += part.tokens();
-    most = std::max(most, part.tokens());
-  }
-  if (tokens == 0) return 0;
-  const int64_t tp = plan.pipeline.scheme.tp;
-  const model::Shape& shape = act.table.shape;
-  const int64_t row_bytes = shape.hidden * memory.element_bytes;
-  const int64_t entries = (shape.vocab + tp - 1) / tp;
-  const int64_t chunk_bytes = std::max(
-      memory.logits_chunk_bytes, kLeastChunkRows * entries * std::max<int64_t>(4, memory.element_bytes));
-  // Rows of all TP ranks are gathered for the micro-batch at work.
-  return (tokens + tp - 1) / tp * row_bytes + most * row_bytes + entries * row_bytes +
-         kCopiesBeside * chunk_bytes;
+std::vector<int64_t> row_bytes(const EarlierAct& act, const graph::StepGraph& step,
+                               const cost::MemoryModel& memory) {
+  const int64_t of_row = act.table.shape.hidden * memory.element_bytes;
+  return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) { return (rows.all + tp - 1) / tp * of_row; });
+}
+
+std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& step,
+                                const cost::MemoryModel& memory) {
+  const int64_t of_row = act.table.shape.hidden * memory.element_bytes;
+  return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
+    const int64_t entries = (act.table.shape.vocab + tp - 1) / tp;
+    // All copies of a chunk's logits share the bytes of a chunk, unless so few rows are the least.
+    const int64_t least_bytes = kLeastChunkRows * entries * std::max<int64_t>(4, memory.element_bytes);
+    const int64_t of_head = std::max(memory.logits_chunk_bytes, least_bytes);
+    const int64_t beside_bytes = std::max<int64_t>(0, kDistilledCopies * least_bytes - of_head);
+    // Rows of all TP ranks are gathered for the micro-batch at work.
+    return (rows.all + tp - 1) / tp * of_row + rows.most * of_row + entries * of_row + beside_bytes;
+  });
 }
 
 base::Feasible<graph::StepGraph> try_build_earlier(const EarlierAct& act, const graph::StepGraph& step,
                                                    const cost::CostModel& cost) {
   const strategy::StepPlan plan = plan_of_other(step.plan);
   if (std::string fault = cut_fault(plan, act.table.shape); !fault.empty()) return base::Infeasible{fault};
-  if (std::string fault = room_fault(act, step, cost); !fault.empty()) return base::Infeasible{fault};
+  const cost::MemoryModel& memory = cost.options().memory;
+  if (std::string fault =
+          room_fault(step, cost, kept_bytes(act, step, memory), "the teacher's rows and output matrix");
+      !fault.empty())
+    return base::Infeasible{fault};
   const graph::BuildOptions options{.purpose = graph::Purpose::kEvaluate, .link_plans = &act.link_plans};
   try {
     base::Feasible<graph::StepGraph> built =
         graph::try_build(plan, act.table, act.cost, step.world_size, options);
     if (!built) return base::Infeasible{base::text("the teacher: ", built.none().why)};
+    if (std::string fault = room_fault(*built, act.cost, row_bytes(act, step, memory), "the rows that it leaves");
+        !fault.empty())
+      return base::Infeasible{base::text("the teacher: ", fault)};
     return built;
   } catch (const base::InputError& error) {  // lanes that exchange heads, more than that model has
     return base::Infeasible{base::text("the teacher: ", error.what())};

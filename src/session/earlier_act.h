@@ -2,6 +2,9 @@
 // rows the step's head reads where they lie. A distillation's teacher is one.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "base/feasible.h"
 #include "cost/cost_model.h"
 #include "graph/build.h"
@@ -17,6 +20,7 @@ struct EarlierAct {
   // there.
   const cost::CostModel& cost;
   graph::LinkPlans& link_plans;
+  int64_t beside_bytes = 0;  // that a rank owns of all models but this one
 };
 
 // Its graph for the step's plan, proved; why there is none where the strategy cannot cut that model, or a
@@ -24,9 +28,12 @@ struct EarlierAct {
 base::Feasible<graph::StepGraph> try_build_earlier(const EarlierAct& act, const graph::StepGraph& step,
                                                    const cost::CostModel& cost);
 
-// The bytes that a rank of a last stage keeps of it while the step runs: rows of all its micro-batches, the
-// output matrix once, and what divergences take of a chunk beside the logits.
-int64_t kept_bytes(const EarlierAct& act, const strategy::PipelinePlan& plan, int lane,
-                   const cost::MemoryModel& memory);
+// By rank, the bytes of the rows that it leaves: of all micro-batches, on ranks of last stages.
+std::vector<int64_t> row_bytes(const EarlierAct& act, const graph::StepGraph& step,
+                               const cost::MemoryModel& memory);
+// By rank, all bytes that are kept of it while the step runs: those rows, the output matrix once, and what
+// divergences take of a chunk beside the logits.
+std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& step,
+                                const cost::MemoryModel& memory);
 
 }  // namespace sluice::session

@@ -64,6 +64,40 @@ void refuse_beside_teacher(const config::RunConfig& config) {
   if (config.train.z_loss > 0) refuse("train.z_loss");
 }
 
+// Any rows of a teacher's vocabulary that only pad it are left out, and rows that it lacks are added.
+void match_rows(OtherModel& teacher, const config::RunConfig& config) {
+  const int64_t own = teacher.shape.vocab, needed = config.model.shape->vocab;
+  if (own == needed) return;
+  const std::string found = text("[config] ", teacher.key, " names ", teacher.folder.string(),
+                                 ", which has rows for ", own, " tokens, but the model that is trained has ",
+                                 needed, ": ");
+  const auto tokenizer = tokenizer_in(teacher.folder);
+  if (!tokenizer) {
+    throw InputError(text(found, "give a teacher with the same vocabulary, or put its tokenizer into its ",
+                          "folder, which tells whether the rows are of the same tokens"));
+  }
+  int64_t tokens = std::ssize(corpus::token_texts(tokenizer->bytes, tokenizer->name));
+  if (const auto trained = config.model.hf.empty() ? std::nullopt : tokenizer_in(config.model.hf))
+    tokens = std::max(tokens, std::ssize(corpus::token_texts(trained->bytes, trained->name)));
+  teacher.common_rows = std::min(own, needed);
+  if (tokens > teacher.common_rows) {
+    throw InputError(text(found, "the tokenizer has ", tokens, " tokens, so that not only padding differs; ",
+                          "give a teacher with the same vocabulary"));
+  }
+  teacher.shape.vocab = needed;
+}
+
+void require_same_tokenizer(const OtherModel& teacher, const config::RunConfig& config) {
+  if (config.model.hf.empty()) return;
+  const auto own = tokenizer_in(config.model.hf), other = tokenizer_in(teacher.folder);
+  if (!own || !other) return;
+  const std::string found = corpus::difference(*own, *other);
+  if (found.empty()) return;
+  throw InputError(text("[config] ", teacher.key, " names ", teacher.folder.string(),
+                        ", which is of another tokenizer than model.hf, ", config.model.hf, ": ", found,
+                        "; give a teacher of the same tokenizer"));
+}
+
 }  // namespace
 
 std::vector<OtherModel> reward_models(const config::RunConfig& config) {
@@ -85,12 +119,8 @@ std::vector<OtherModel> teachers(const config::RunConfig& config) {
     throw InputError(text("[config] teacher.hf names ", config.teacher.hf,
                           ", which ends in no vocabulary: give a language model"));
   }
-  const int64_t own = teacher.shape.vocab, needed = config.model.shape->vocab;
-  if (own != needed) {
-    throw InputError(text("[config] teacher.hf names ", config.teacher.hf, ", which has rows for ", own,
-                          " tokens, but the model that is trained has ", needed,
-                          ": give a teacher with the same vocabulary"));
-  }
+  require_same_tokenizer(teacher, config);
+  match_rows(teacher, config);
   return {std::move(teacher)};
 }
 
@@ -133,6 +163,32 @@ int64_t other_bytes(const std::vector<OtherModel>& models, const cost::MemoryMod
       bytes += (bucket.size + world_size - 1) / world_size * of_parameter;
   }
   return bytes;
+}
+
+bool needs_reference(const config::RlConfig& rl) { return rl.prefers() || (rl.rolls_out() && rl.kl > 0); }
+
+int64_t bytes_beside(const config::RunConfig& config, const cost::MemoryModel& memory, int world_size) {
+  int64_t bytes = other_bytes(other_models(config), memory, world_size);
+  if (!needs_reference(config.rl)) return bytes;
+  for (const model::Bucket& bucket : model::parameter_table(*config.model.shape).buckets) {
+    if (bucket.trained) bytes += (bucket.size + world_size - 1) / world_size * memory.kept_master_bytes();
+  }
+  return bytes;
+}
+
+int64_t leave_room_beside(const config::RunConfig& config, cost::MemoryModel& memory, int world_size) {
+  const int64_t beside = bytes_beside(config, memory, world_size);
+  if (beside == 0 || memory.device_bytes == 0) return beside;
+  if (beside >= memory.device_bytes) {
+    const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
+    throw base::InfeasibleError(base::text(
+        needs_reference(config.rl) ? "the reference (rl.kl), reward models and critic take "
+                                   : "reward models, teacher and critic take ",
+        bytes(beside), " of each of ", world_size, " ranks, which have ", bytes(memory.device_bytes),
+        ": give smaller ones, or more ranks"));
+  }
+  memory.device_bytes -= beside;
+  return beside;
 }
 
 }  // namespace sluice::session

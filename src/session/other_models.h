@@ -19,13 +19,17 @@ struct OtherModel {
   std::filesystem::path folder;  // empty: drawn by chance
   model::Shape shape;
   bool trained = false;
+  // Of a teacher whose files pad the vocabulary to other rows than the run's model has: rows that both have,
+  // over which distributions are taken. `shape` has the run's rows then. 0: the files have them, too.
+  int64_t common_rows = 0;
 };
 
 // One for each "model:FOLDER" in rl.reward. InputError naming key and folder where there is no model, or none
 // that scores a text by one number, or it has fewer rows than the run's model has tokens.
 std::vector<OtherModel> reward_models(const config::RunConfig& config);
-// teacher.hf's; none where it is empty. InputError likewise where it has another vocabulary than the run's
-// model, or the run learns from something else.
+// teacher.hf's; none where it is empty. InputError likewise where it has another tokenizer than the run's
+// model, or other rows and no tokenizer to tell by that they only pad it, or the run learns from something
+// else.
 std::vector<OtherModel> teachers(const config::RunConfig& config);
 // rl.critic's, or the run's own model's, with a value of each token in place of its end; none without
 // rl.algorithm = "ppo". InputError as of reward models.
@@ -39,5 +43,15 @@ void require_tokenizer(const OtherModel& model, const Data& data);
 // The bytes that a rank of so many owns of them: numbers as wide as it computes, or all that an optimizer
 // keeps.
 int64_t other_bytes(const std::vector<OtherModel>& models, const cost::MemoryModel& memory, int world_size);
+
+// Whether the run keeps the parameters that it began with, to stay near them or to compare with them.
+bool needs_reference(const config::RlConfig& rl);
+
+// The bytes that a rank of so many owns beside the trained model, in every act of a step: other models, and
+// the masters of a reference.
+int64_t bytes_beside(const config::RunConfig& config, const cost::MemoryModel& memory, int world_size);
+// Takes them off what plans may use of a device, where that is known; returns them. InfeasibleError where
+// nothing is left.
+int64_t leave_room_beside(const config::RunConfig& config, cost::MemoryModel& memory, int world_size);
 
 }  // namespace sluice::session

@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "model/parameters.h"
 #include "model/test_shape.h"
+#include "model/tuning.h"
 
 namespace sluice::session {
 namespace {
@@ -37,6 +40,14 @@ class OtherModels : public testing::Test {
     }
     return R"(, "architectures": ["LlamaForSequenceClassification"], "id2label": {)" + names +
            R"(}, "label2id": {)" + ids + "}";
+  }
+  // A tokenizer of so many words, "w0" and so on.
+  void write_tokenizer(const std::string& name, int words, const std::string& letter = "w") const {
+    std::string vocabulary;
+    for (int i = 0; i < words; ++i)
+      vocabulary += base::text(i == 0 ? "" : ", ", "\"", letter, i, "\": ", i);
+    std::ofstream(folder_ / name / "tokenizer.json")
+        << R"({"model": {"type": "WordLevel", "vocab": {)" << vocabulary << "}}}";
   }
   static config::RunConfig run() {
     config::RunConfig config;
@@ -91,6 +102,40 @@ TEST_F(OtherModels, ATeacherHasTheSameVocabulary) {
   EXPECT_NE(refusal([&] { teachers(config); }).find("ends in no vocabulary"), std::string::npos);
 }
 
+TEST_F(OtherModels, ATeacherMayPadTheVocabularyDifferently) {
+  config::RunConfig config = run();
+  for (const int64_t rows : {60, 70}) {
+    config.teacher.hf = write("padded", "", rows);
+    write_tokenizer("padded", 58);
+    const OtherModel teacher = teachers(config).front();
+    EXPECT_EQ(teacher.common_rows, std::min<int64_t>(rows, 64));
+    EXPECT_EQ(teacher.shape.vocab, 64);
+    // A token that only one of both has a row for.
+    write_tokenizer("padded", static_cast<int>(teacher.common_rows) + 1);
+    EXPECT_NE(refusal([&] { teachers(config); }).find("not only padding differs"), std::string::npos);
+    write_tokenizer("padded", 58);
+    config.model.hf = write("student");
+    write_tokenizer("student", static_cast<int>(teacher.common_rows) + 1);
+    EXPECT_NE(refusal([&] { teachers(config); }).find("not only padding differs"), std::string::npos);
+    config.model.hf.clear();
+  }
+  config.teacher.hf = write("as_many");
+  write_tokenizer("as_many", 58);
+  EXPECT_EQ(teachers(config).front().common_rows, 0);
+}
+
+TEST_F(OtherModels, ATeacherOfAnotherTokenizerIsNamed) {
+  config::RunConfig config = run();
+  config.teacher.hf = write("teacher");
+  config.model.hf = write("student");
+  write_tokenizer("teacher", 58, "v");
+  EXPECT_EQ(refusal([&] { teachers(config); }), "");
+  write_tokenizer("student", 58);
+  const std::string told = refusal([&] { teachers(config); });
+  EXPECT_NE(told.find("another tokenizer than model.hf"), std::string::npos) << told;
+  EXPECT_NE(told.find("id 0 is 'w0'"), std::string::npos) << told;
+}
+
 TEST_F(OtherModels, WhatElseIsLearntIsRefusedBesideATeacher) {
   config::RunConfig config = run();
   config.teacher.hf = write("teacher");
@@ -125,6 +170,36 @@ TEST_F(OtherModels, RanksOwnEvenSlices) {
   OtherModel trained = teachers(config).front();
   trained.trained = true;
   EXPECT_EQ(other_bytes({trained}, memory, 1), 16 * parameters);
+}
+
+TEST_F(OtherModels, AReferenceTakesMastersOfWhatIsTrained) {
+  config::RunConfig config = run();
+  const int64_t parameters = model::parameter_table(*config.model.shape).size();
+  const cost::MemoryModel memory{.element_bytes = 2, .owner_bytes_per_parameter = 16};
+  EXPECT_EQ(bytes_beside(config, memory, 1), 0);
+  config.rl.algorithm = config::RlAlgorithm::kGrpo;
+  EXPECT_EQ(bytes_beside(config, memory, 1), 0);
+  config.rl.kl = 0.1;
+  EXPECT_EQ(bytes_beside(config, memory, 1), 4 * parameters);
+  EXPECT_LE(bytes_beside(config, memory, 3), 4 * (parameters / 3 + 20));
+  config.rl.kl = 0;
+  config.rl.algorithm = config::RlAlgorithm::kDpo;
+  EXPECT_EQ(bytes_beside(config, memory, 1), 4 * parameters);
+  model::adapt(*config.model.shape, {4, 16, {"q_proj"}});
+  EXPECT_LT(bytes_beside(config, memory, 1), parameters / 4);
+}
+
+TEST_F(OtherModels, RoomIsTakenOffTheDevice) {
+  config::RunConfig config = run();
+  config.rl.algorithm = config::RlAlgorithm::kDpo;
+  cost::MemoryModel memory{.device_bytes = 1 << 30, .element_bytes = 4, .owner_bytes_per_parameter = 16};
+  const int64_t beside = leave_room_beside(config, memory, 2);
+  EXPECT_EQ(memory.device_bytes, (1 << 30) - beside);
+  memory.device_bytes = beside;
+  EXPECT_THROW(leave_room_beside(config, memory, 2), base::InfeasibleError);
+  memory.device_bytes = 0;  // not known
+  EXPECT_EQ(leave_room_beside(config, memory, 2), beside);
+  EXPECT_EQ(memory.device_bytes, 0);
 }
 
 }  // namespace

@@ -45,13 +45,14 @@ std::vector<inference::RequestLengths> expected_load(const config::RunConfig& co
                                                      std::span<const int64_t> prompts,
                                                      const std::vector<std::vector<int64_t>>& said_before) {
   const config::RlConfig& rl = config.rl;
+  const int64_t samples = rl.rolls_out() ? rl.num_generations : 1;
   std::vector<inference::RequestLengths> load;
   for (const int64_t prompt : prompts) {
     const auto index = static_cast<int64_t>(load.size());
     inference::RequestLengths& request = load.emplace_back();
     request.prompt = prompt;
     request.max_tokens = std::min(rl.max_completion_length, config.data.context_length - prompt);
-    for (int64_t sample = 0; sample < rl.num_generations; ++sample) {
+    for (int64_t sample = 0; sample < samples; ++sample) {
       int64_t said = expected_response(rl, sample * std::ssize(prompts) + index);
       if (!said_before.empty()) {
         const std::vector<int64_t>& group = said_before[load.size() % said_before.size()];

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "report/step_record.h"
 #include "run/critic.h"
 #include "run/run_context.h"
+#include "run/step_trace.h"
 #include "run/trunk.h"
 
 namespace sluice::train {
@@ -21,15 +24,21 @@ class StepActs {
 
   // Collective: all acts of a step, the last of which updates the run's model.
   runtime::StepResult train(const run::PreparedStep& step, const runtime::AdamW& optimizer);
-  // Puts into the record what there is to tell of those in front of it.
-  void describe(report::StepRecord& record) const;
+  // Puts into the record what there is to tell of those in front of it, and of `result`, the last one's.
+  void describe(const run::PreparedStep& step, const runtime::StepResult& result,
+                report::StepRecord& record) const;
+  // All of them, for a trace of the newest step. Borrows what is given.
+  std::vector<run::TracedAct> traced(const run::PreparedStep& step, const runtime::StepResult& result) const;
 
  private:
+  void note_earlier(const run::Trunk& trunk, const char* name);
+
   run::RunContext& run_;
   std::unique_ptr<run::Trunk> teacher_;
   std::unique_ptr<run::Critic> critic_;
   // The newest step's.
-  int64_t earlier_ns_ = 0;
+  std::optional<report::ActRecord> earlier_;
+  runtime::StepTiming earlier_timing_;
   runtime::StepResult critic_result_;
 };
 

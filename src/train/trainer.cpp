@@ -14,6 +14,7 @@
 #include "learn/preferences.h"
 #include "learn/rollouts.h"
 #include "learn/samples.h"
+#include "learn/student_responses.h"
 #include "ops/attention_count.h"
 #include "profile/machine.h"
 #include "report/plan_table.h"
@@ -72,7 +73,8 @@ class Trainer::Impl {
   const config::RunConfig& config() const { return run_.config(); }
   // Whether documents are what is trained on, as they are.
   bool learns_from_corpora() const {
-    return config().rl.algorithm == config::RlAlgorithm::kNone && !config().head.pairs();
+    return config().rl.algorithm == config::RlAlgorithm::kNone && !config().head.pairs() &&
+           !config().generates();
   }
   void try_longest();
   std::unique_ptr<run::StepSource> step_source();
@@ -162,7 +164,7 @@ std::string Trainer::Impl::describe_first_step() {
 void Trainer::Impl::run() {
   acts_.emplace(run_);
   try_longest();
-  if (config().rl.rolls_out() || config().train.sample_every > 0)
+  if (config().generates() || config().train.sample_every > 0)
     generator_ = std::make_unique<learn::RolloutGenerator>(run_);
   if (config().train.sample_every > 0)
     run_.control().together("preparing samples", [&] { samples_.emplace(run_, *generator_); });
@@ -197,6 +199,7 @@ void Trainer::Impl::run() {
 
 std::unique_ptr<run::StepSource> Trainer::Impl::step_source() {
   if (config().rl.rolls_out()) return std::make_unique<learn::Rollouts>(run_, *generator_, acts_->critic());
+  if (config().generates()) return std::make_unique<learn::StudentResponses>(run_, *generator_);
   if (config().head.pairs()) return std::make_unique<run::TextGroups>(run_);
   if (!learns_from_corpora()) return std::make_unique<learn::Preferences>(run_);
   return std::make_unique<run::PlanAhead>(run::training_steps(run_.planning().inputs(), run_.start().data(),
@@ -241,8 +244,8 @@ void Trainer::Impl::train_steps() {
     reporter_->write(record);
     reporter_->write(news.changes, record, step->graph, straggler_monitor_->slowdowns());
     if (std::ranges::find(config().log.trace_steps, record.step) != config().log.trace_steps.end()) {
-      run::write_step_trace(run_.control(), step->graph, run_.planning().cost(), result.timing,
-                            config().log.dir, run_.options().membership_number());
+      run::write_step_trace(run_.control(), acts_->traced(*step, result), config().log.dir,
+                            run_.options().membership_number());
     }
     heed_nonfinite(*step, result, agreement);
     heed_no_targets(result, record.step);
@@ -350,7 +353,7 @@ report::StepRecord Trainer::Impl::record_of(const run::PreparedStep& step,
   record.predicted_peak_bytes = step.predicted_peak_bytes;
   record.host_overhead_ns = result.timing.overhead_ns();
   record.restarts = run_.options().membership_number();
-  acts_->describe(record);
+  acts_->describe(step, result, record);
   return record;
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 from harness import TestCase, losses, main, make_documents, records, write_corpus
 
@@ -214,7 +215,7 @@ class Proof(TestCase):
             toml = self.directory / f"{name}.toml"
             toml.write_text(re.sub(r"\[model\][^\[]*", '[model]\nhf = "model"\n', toml.read_text()))
         self.train(name, ranks)
-        self.losses = losses(run)
+        self.losses, self.lines = losses(run), [step for step in records(run) if "loss" in step][1:]
         return [(step["peak_bytes"], step["predicted_peak_bytes"]) for step in records(run) if "loss" in step][1:]
 
     def check(self, strategy, changes, ranks=RANKS):
@@ -237,6 +238,38 @@ class Proof(TestCase):
     def test_steps_of_several_strategies_do_not_take_each_others(self):
         changes = LARGE_VOCABULARY | BFLOAT16 | {"parallel__strategies": ["<2,1,1>", "2x<1,1,1>"], "parallel__select": "cycle"}
         self.check("in turn", changes)
+
+
+    def check_acts(self, *names):
+        for line in self.lines:
+            self.assertEqual([act["name"] for act in line["acts"]], list(names))
+            for act in line["acts"]:
+                # A teacher's head leaves rows; its plan counts logits, as any evaluation's.
+                self.assertLessEqual(act["peak_bytes"], act["predicted_peak_bytes"], act["name"])
+                self.assertGreater(act["peak_bytes"], 0)
+
+    def test_a_teacher_beside_its_student(self):
+        taught = {"model__hidden": 96, "model__ffn_hidden": 256, "model__layers": 3, "train__steps": 1, "checkpoint__every": 1}
+        for name, (strategy, changes) in {"wide": ("2x<1,1,1>", MIDDLE_VOCABULARY), "tensor": ("<2,1,1>", MIDDLE_VOCABULARY),
+                                          "narrow": ("2x<1,1,1>", MIDDLE_VOCABULARY | BFLOAT16)}.items():
+            with self.subTest(name):
+                if not (self.directory / "teacher").exists():
+                    run = self.config("taught", **MIDDLE_VOCABULARY, **taught, parallel__strategies=["<1,1,1>"])
+                    self.train("taught", 1)
+                    self.sluice("export", run, "--out", "teacher", "--dtype", "float32")
+                shutil.rmtree(self.directory / f"run-{RANKS}", ignore_errors=True)
+                # Room for the divergence that makes most copies of a chunk's logits is counted for all.
+                self.check(strategy, changes | {"teacher__hf": "teacher"}, most=1.10)
+                self.check_acts("teacher", "update")
+
+    def test_the_reference_of_preferences(self):
+        documents = make_documents(count=60, longest=CONTEXT // 2, seed=8)
+        for name in ("chosen", "rejected"):
+            write_corpus(self.directory / name, documents)
+            (self.directory / f"{name}.mask").write_bytes(
+                b"".join(bytes([0] + [1] * (len(document) - 1)) for document in documents))
+        self.check("2x<1,1,1>", MIDDLE_VOCABULARY | {
+            "rl__algorithm": "dpo", "rl__rejected": ["rejected"], "data__train": [["chosen", 1.0]], "rl__prompts_per_step": 6})
 
 
 def add_proofs():
