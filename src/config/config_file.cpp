@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "config/idle_keys.h"
 #include "config/keys.h"
 #include "config/other_names.h"
 #include "config/renamed_keys.h"
@@ -250,7 +251,10 @@ Origin origin_of(const std::filesystem::path& path) {
 
 RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   require_toml(path);
-  return parse_config(base::read_file(path), path.string(), overrides, origin_of(path));
+  const Origin origin = origin_of(path);
+  RunConfig config = parse_config(base::read_file(path), path.string(), overrides, origin);
+  if (origin == Origin::kUser) refuse_idle_keys(config);
+  return config;
 }
 
 std::string to_toml(const RunConfig& config) {

@@ -18,7 +18,8 @@ enum class Origin { kUser, kRun };
 // values out of range are refused with their range. REQUIRES nothing of the files that it names.
 RunConfig parse_config(const std::string& toml, const std::string& name,
                        const std::vector<std::string>& overrides = {}, Origin origin = Origin::kUser);
-// A config.toml beside a metrics.jsonl is a run's.
+// A config.toml beside a metrics.jsonl is a run's. InputError, too, as refuse_idle_keys (idle_keys.h) of a user's
+// file.
 RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
 
 // The configuration as TOML that parses back to itself.

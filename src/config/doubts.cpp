@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/idle_keys.h"
 
 namespace sluice::config {
 
@@ -56,6 +57,7 @@ std::vector<std::string> doubts(const RunConfig& config) {
   std::vector<std::string> lines;
   doubt_schedule(config.optimizer, config.train.steps, lines);
   doubt_adapters(config.lora, config.optimizer.lr, lines);
+  for (const std::string& line : idle_generation_keys(config)) lines.push_back(line);
   if (config.train.eval_every > 0 && !is_evaluated(config)) {
     lines.push_back(text("train.eval_every is ", config.train.eval_every,
                          ", but there is nothing to evaluate with: give data.validation or "
