@@ -1,15 +1,16 @@
 """A small student that learns a teacher's distributions beside one that learns the same documents' tokens, at equal steps
 (docs/distillation.md).
 
-For each seed a larger model imitates the lessons of examples/rl/sorting.py and is exported. A smaller one then trains on the same
-lessons: on their tokens (fine-tuning), and on the teacher's distributions by each divergence. Told is the cross-entropy of
-lessons that nobody trained on.
+For each seed a larger model imitates many lessons of examples/rl/sorting.py and is exported. A smaller one then trains on a few
+of them: on their tokens (fine-tuning), and on the teacher's distributions by each divergence, over the lessons or in every
+second step over its own responses. Told is the cross-entropy of lessons that nobody trained on.
 
-    make distil       one seed, forward KL alone (two minutes)
-    bench/distillation.py --seeds 3 --out bench/results/distillation.json
+    make distil       one seed, fine-tuning and forward KL
+    bench/distillation.py --out bench/results/distillation.json       three seeds
 """
 
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -23,9 +24,13 @@ EXAMPLES = ROOT / "examples" / "distillation"
 VARIANTS = {
     "fine-tuning": {"teacher.hf": '""'},
     "forward_kl": {},
+    "forward_kl and the lessons' own loss": {"teacher.alpha": 0.5},
     "reverse_kl": {"teacher.divergence": '"reverse_kl"'},
     "jsd": {"teacher.divergence": '"jsd"'},
+    "jsd, half on-policy": {"teacher.divergence": '"jsd"', "teacher.lmbda": 0.5, "rl.max_completion_length": 24},
 }
+# Lessons of the student's, of those that nobody trains on, and how many there are.
+FEW, UNSEEN = 400, 400
 
 
 def run(command, **options):
@@ -40,14 +45,18 @@ class Seed:
     def __init__(self, args, folder, seed):
         self.args, self.folder, self.seed = args, folder, seed
         run([sys.executable, ROOT / "examples" / "rl" / "sorting.py", folder, seed])
-        run([args.sluice, "corpus", "build", folder / "lessons.jsonl", "--chat", "--tokenizer", folder / "tokenizer.json",
-             "--out", folder / "lessons"])
-        self.teacher = self.train("teacher.toml", "teacher", {})[-1]
+        lessons = (folder / "lessons.jsonl").read_text().splitlines(keepends=True)
+        for name, own in (("many", lessons[:-UNSEEN]), ("few", lessons[:FEW]), ("unseen", lessons[-UNSEEN:])):
+            (folder / f"{name}.jsonl").write_text("".join(own))
+            run([args.sluice, "corpus", "build", folder / f"{name}.jsonl", "--chat", "--tokenizer", folder / "tokenizer.json",
+                 "--out", folder / name])
+        self.teacher = self.train("teacher.toml", "many", "teacher", {})[-1]
         run([args.sluice, "export", folder / "teacher", "--out", folder / "taught"])
 
-    def train(self, config, name, settings):
+    def train(self, config, lessons, name, settings):
         """The evaluations' losses."""
-        settings = {"data.train": f'[["{self.folder}/lessons/corpus", 1.0]]', "log.dir": f'"{self.folder}/{name}"',
+        settings = {"data.train": f'[["{self.folder}/{lessons}/corpus", 1.0]]', "data.validation_fraction": 0,
+                    "data.validation": f'["{self.folder}/unseen/corpus"]', "log.dir": f'"{self.folder}/{name}"',
                     "data.seed": self.seed, **settings}
         command = [self.args.sluice, "train", "--config", EXAMPLES / config, "--nproc", self.args.nproc]
         for key, value in settings.items():
@@ -57,7 +66,8 @@ class Seed:
         return [line["validation_loss"] for line in lines if "validation_loss" in line]
 
     def student(self, variant):
-        return self.train("student.toml", variant, {"teacher.hf": f'"{self.folder}/taught"', **VARIANTS[variant]})
+        name = re.sub(r"\W+", "_", variant)
+        return self.train("student.toml", "few", name, {"teacher.hf": f'"{self.folder}/taught"', **VARIANTS[variant]})
 
 
 def spread(values):
@@ -97,7 +107,7 @@ def main():
                                     "students": results}, indent=1) + "\n")
         path.with_suffix(".md").write_text(
             "# Distillation\n\nNats a token of lessons that nobody trained on, after so many steps; mean and range of "
-            f"{args.seeds} seeds ([docs/distillation.md](../../docs/distillation.md)).\n\n{table(results, teachers)}\n\n"
+            f"{args.seeds} seeds. The teacher learnt from 19,600 lessons, students from {FEW} of them ([docs/distillation.md](../../docs/distillation.md)).\n\n{table(results, teachers)}\n\n"
             f"Command: `bench/distillation.py --seeds {args.seeds} --out {args.out}`, at revision {recorded_revision()}, "
             f"{hardware()}.\n")
 

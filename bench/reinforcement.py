@@ -5,7 +5,10 @@ with one of its four parts off at a time. Told are the likeliest answers' accura
 and after, and how many of the last rollouts' sampled responses were right, also where all had said as many tokens as the one
 that said fewest.
 
-    make rl           one seed, DAPO alone
+PPO's variant is never told which answers are right: a reward model learns that from pairs, and a critic begins as the reward model.
+Its responses sampled are scored by that model, so of PPO only the held-out problems are told, before and after.
+
+    make rl           one seed, DAPO and PPO with a learnt reward
     make bench-rl     three seeds, all of them; writes bench/results/reinforcement.{json,md}
 """
 
@@ -30,6 +33,7 @@ VARIANTS = {
     "dr_grpo": {"rl.algorithm": '"dr_grpo"'},
     "reinforce": {"rl.algorithm": '"reinforce"'},
 }
+LEARNT = "ppo, learnt reward"
 LAST_ROLLOUTS = 5
 
 
@@ -51,8 +55,7 @@ class Seed:
                  "--out", folder / name])
         self.train("base.toml", "base", {"data.train": f'[["{folder}/lessons/corpus", 1.0]]'})
         run([args.sluice, "export", folder / "base", "--out", folder / "model"])
-        before = self.reinforce("before", {"optimizer.lr": 0, "train.steps": 1})
-        self.before = before["held_out"]
+        self.before = self.held_out("before", self.folder / "model")
 
     def train(self, config, name, settings):
         settings = {"data.validation": f'["{self.folder}/held_out/corpus"]', "log.dir": f'"{self.folder}/{name}"',
@@ -62,6 +65,27 @@ class Seed:
             command += ["--set", f"{key}={value}"]
         run(command, cwd=ROOT)
         return [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
+
+    def held_out(self, name, model):
+        """The share of held-out problems that a model's likeliest answers solve."""
+        return self.reinforce(name, {"optimizer.lr": 0, "train.steps": 1, "model.hf": f'"{model}"'})["held_out"]
+
+    def learnt_reward(self):
+        """PPO on the scores of a model that learnt from pairs; the held-out problems' share."""
+        pairs = self.folder / "pairs"
+        run([self.args.sluice, "corpus", "build", self.folder / "pairs.jsonl", "--pairs", "--tokenizer",
+             self.folder / "tokenizer.json", "--out", pairs])
+        self.train("reward.toml", "reward", {"model.hf": f'"{self.folder}/model"', "data.train": f'[["{pairs}/chosen/corpus", 1.0]]',
+                                             "data.validation": "[]", "head.rejected": f'["{pairs}/rejected/corpus"]'})
+        run([self.args.sluice, "export", self.folder / "reward", "--out", self.folder / "scorer"])
+        lines = self.train("ppo.toml", "ppo", {
+            "model.hf": f'"{self.folder}/model"', "data.train": f'[["{self.folder}/problems/corpus", 1.0]]',
+            "rl.reward": f'["model:{self.folder}/scorer"]', "rl.critic": f'"{self.folder}/scorer"'})
+        run([self.args.sluice, "export", self.folder / "ppo", "--out", self.folder / "ppo_model"])
+        scores = [line["learnt_reward"] for line in lines if "learnt_reward" in line]
+        return {"held_out": self.held_out("after_ppo", self.folder / "ppo_model"), "first_score": scores[0],
+                "last_score": statistics.mean(scores[-LAST_ROLLOUTS:]),
+                "tokens": sum(line.get("response_tokens", 0) for line in lines)}
 
     def reinforce(self, name, settings):
         lines = self.train("sorting.toml", name, {"model.hf": f'"{self.folder}/model"',
@@ -85,19 +109,24 @@ def spread(values):
 
 
 def table(results, before):
+    learnt = results.get(LEARNT, [])
+    results = {name: seeds for name, seeds in results.items() if name != LEARNT}
     lines = ["| | held out, greedy | sampled, last rollouts | sampled, at equal tokens | tokens said |",
              "| --- | --- | --- | --- | --- |",
              f"| the imitator | {spread(before)} | | | |"]
-    fewest = [min(results[name][i]["rollouts"][-1]["tokens"] for name in results) for i in range(len(before))]
+    fewest = [min((results[name][i]["rollouts"][-1]["tokens"] for name in results), default=0) for i in range(len(before))]
     for name, seeds in results.items():
         lines.append(f"| {name} | {spread([seed['held_out'] for seed in seeds])} | {spread([sampled(seed) for seed in seeds])} | "
                      f"{spread([sampled(seed, most) for seed, most in zip(seeds, fewest)])} | "
                      f"{statistics.mean(seed['rollouts'][-1]['tokens'] for seed in seeds) / 1e3:.0f}K |")
+    if learnt:
+        lines.append(f"| {LEARNT} | {spread([seed['held_out'] for seed in learnt])} | | | "
+                     f"{statistics.mean(seed['tokens'] for seed in learnt) / 1e3:.0f}K |")
     return "\n".join(lines)
 
 
 def main():
-    args = arguments_of(VARIANTS)
+    args = arguments_of([*VARIANTS, LEARNT])
     results, before = {name: [] for name in args.only}, []
     for seed in range(1, args.seeds + 1):
         with tempfile.TemporaryDirectory() as folder:
@@ -105,6 +134,12 @@ def main():
             before.append(problems.before)
             print(f"seed {seed}: a teacher imitated; held out, greedy: {problems.before:.3f} right", flush=True)
             for name in args.only:
+                if name == LEARNT:
+                    result = problems.learnt_reward()
+                    results[name].append(result)
+                    print(f"seed {seed}: {name}: held out, greedy: {result['held_out']:.3f}; the model's score of what is sampled "
+                          f"{result['first_score']:.2f} to {result['last_score']:.2f}", flush=True)
+                    continue
                 result = problems.reinforce(name.replace(" ", "_"), VARIANTS[name])
                 results[name].append(result)
                 print(f"seed {seed}: {name}: held out, greedy: {result['held_out']:.3f}; sampled {sampled(result):.3f}; "

@@ -9,6 +9,7 @@ Who imitates it does so, too; whoever is told whether an answer is right can do 
   lessons.jsonl                           conversations with the teacher's solutions
   problems.jsonl                          conversations with right ones: what rewards compare with
   held_out.jsonl                          problems that are in neither of them
+  pairs.jsonl                             problems with a right answer and one with a fault: what a reward model learns from
 Only the standard library is used.
 """
 
@@ -54,6 +55,38 @@ def teach(digits, chance):
     return said
 
 
+def paused(words, chance):
+    said = []
+    for word in words:
+        said.append(str(word))
+        while chance.random() < PAUSE:
+            said.append(";")
+    return said
+
+
+def spoilt(digits, chance):
+    """The digits with a fault: sevens last, or one out of its place, left out or said twice."""
+    right = sorted(digits)
+    while True:
+        wrong, at = list(right), chance.randrange(len(right))
+        fault = chance.choice(["habit", "habit", "slip", "omission", "repetition"])
+        if fault == "habit":
+            wrong = [digit for digit in right if digit != 7] + [7] * right.count(7)
+        elif fault == "slip":
+            wrong.insert(chance.randrange(len(right)), wrong.pop(at))
+        elif fault == "omission":
+            wrong.pop(at)
+        else:
+            wrong.insert(at, wrong[at])
+        if wrong != right:
+            return wrong
+
+
+def pair(digits, chance):
+    return {"prompt": " ".join(map(str, digits)), "chosen": " ".join(paused(sorted(digits), chance)),
+            "rejected": " ".join(paused(spoilt(digits, chance), chance))}
+
+
 def conversation(digits, answer):
     return {"messages": [{"role": "user", "content": " ".join(map(str, digits))},
                          {"role": "assistant", "content": " ".join(answer)}]}
@@ -82,6 +115,7 @@ def main():
     for name, count, held_out in (("problems", 20000, False), ("held_out", 500, True)):
         problems = [draw(held_out) for _ in range(count)]
         write_lines(folder / f"{name}.jsonl", [conversation(d, map(str, sorted(d))) for d in problems])
+    write_lines(folder / "pairs.jsonl", [pair(draw(False), chance) for _ in range(12000)])
 
 
 if __name__ == "__main__":
