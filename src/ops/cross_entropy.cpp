@@ -14,7 +14,6 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <algorithm>
 #include <limits>
 
 #include "ops/gpu.h"
@@ -164,22 +163,23 @@ at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor&
   return logits_RV.to(dtype);
 }
 
-// softmax_R · (softmax − [target]) + (softmax_R − factor_R) · [target].
 namespace {
 
-// In place. On a CPU a product of two types is computed on a copy as wide as the wider one: by columns the copy
-// stays small beside a chunk of logits.
-void scale_rows(const at::Tensor& x_RV, const at::Tensor& factor_R1) {
-  constexpr int64_t kBlockElements = 1 << 15;
-  const int64_t all = x_RV.size(1), rows = std::max<int64_t>(x_RV.size(0), 1);
-  const bool copies = x_RV.is_cpu() && x_RV.scalar_type() != factor_R1.scalar_type();
-  const int64_t columns = copies ? std::max<int64_t>(kBlockElements / rows, 16) : std::max<int64_t>(all, 1);
-  for (int64_t begin = 0; begin < all; begin += columns)
-    x_RV.narrow(1, begin, std::min(columns, all - begin)).mul_(factor_R1);
+// In place. On a CPU a product of two types is computed on copies as wide as the wider one, which would be more than
+// the logits themselves: factors are rounded to float beside floats, and narrower rows are taken one by one.
+void scale_rows(const at::Tensor& x_RV, const at::Tensor& factor_R) {
+  const bool is_float = x_RV.is_cpu() && x_RV.scalar_type() == at::kFloat;
+  const at::Tensor factor_R1 = (is_float ? factor_R.to(at::kFloat) : factor_R).unsqueeze(1);
+  if (!x_RV.is_cpu() || x_RV.scalar_type() == factor_R1.scalar_type()) {
+    x_RV.mul_(factor_R1);
+    return;
+  }
+  for (int64_t row = 0; row < x_RV.size(0); ++row) x_RV[row].mul_(factor_R1[row]);
 }
 
 }  // namespace
 
+// softmax_R · (softmax − [target]) + (softmax_R − factor_R) · [target].
 void scale_cross_entropy_gradient(const at::Tensor& dlogits_RV, const at::Tensor& softmax_R,
                                   const at::Tensor& factor_R, const at::Tensor& target_R, int64_t begin) {
   if (!softmax_R.defined() && !factor_R.defined()) return;
@@ -188,7 +188,7 @@ void scale_cross_entropy_gradient(const at::Tensor& dlogits_RV, const at::Tensor
     return factor.defined() ? factor : at::ones_like(given_R);
   };
   const at::Tensor rest_R = or_one(softmax_R) - or_one(factor_R);
-  if (softmax_R.defined()) scale_rows(dlogits_RV, softmax_R.unsqueeze(1));
+  if (softmax_R.defined()) scale_rows(dlogits_RV, softmax_R);
   const at::Tensor column_R = target_R - begin;
   const at::Tensor here_R = column_R.ge(0).logical_and(column_R.lt(dlogits_RV.size(1)));
   const at::Tensor added_R = at::where(here_R, rest_R, at::zeros_like(rest_R));
