@@ -363,8 +363,7 @@ TEST_P(Families, SayWhatTheirOwnAdaptersSay) {
   // Like prompts of two adapters: nothing of one's may reach the other.
   const std::vector<int64_t> same = random_tokens(rng, 40);
   for (int number = 0; number < 5; ++number) {
-    inference::Request request{number < 3 ? same : random_tokens(rng, rng.between(1, 70)),
-                               rng.between(2, 6)};
+    inference::Request request{number < 3 ? same : random_tokens(rng, rng.between(1, 70)), rng.between(2, 6)};
     request.adapter = number % (kAdapters + 1) - 1;
     asked.push_back({request, {.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .alternatives = 2}});
   }

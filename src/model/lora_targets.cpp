@@ -21,7 +21,8 @@ LoraTarget target_of(const Lora& lora, const std::string& entry) {
   if (parts.size() == 1) return {.name = entry, .rank = lora.rank, .alpha = lora.alpha};
   const std::optional<int64_t> rank = base::parse_integer(parts[1]);
   const std::optional<double> alpha = parts.size() == 3 ? base::parse_number(parts[2]) : std::nullopt;
-  if (parts.front().empty() || !rank || !alpha || !kTargetRanks.holds(*rank) || !kTargetAlphas.holds(*alpha)) {
+  if (parts.front().empty() || !rank || !alpha || !kTargetRanks.holds(*rank) ||
+      !kTargetAlphas.holds(*alpha)) {
     throw base::InputError(
         text("lora.targets has '", entry, "': give a name, or NAME:RANK:ALPHA, as \"q_proj:4:32\""));
   }
