@@ -14,7 +14,7 @@
 namespace sluice::layers {
 namespace {
 
-constexpr int64_t kRows = 150, kTeacherHidden = 40;  // more rows than a chunk has
+constexpr int64_t kDistilledRows = 150, kTeacherHidden = 40;  // more rows than a chunk has
 constexpr double kDivisor = 1.5;
 
 struct Written {
@@ -34,11 +34,11 @@ class DistilledHead : public testing::TestWithParam<Distillation> {
   void SetUp() override {
     at::manual_seed(6);
     const auto random = [](at::IntArrayRef sizes) { return at::randn(sizes, at::dtype(at::kDouble)); };
-    x_ = random({kRows, shape_.hidden}).requires_grad_();
+    x_ = random({kDistilledRows, shape_.hidden}).requires_grad_();
     norm_ = random({shape_.hidden}).requires_grad_();
     output_ = random({shape_.vocab, shape_.hidden}).requires_grad_();
-    teacher_ = {random({kRows, kTeacherHidden}) / 4, random({shape_.vocab, kTeacherHidden}), 0};
-    for (int64_t row = 0; row < kRows; ++row) targets_.push_back(row % 5 == 0 ? -1 : row * 7 % shape_.vocab);
+    teacher_ = {random({kDistilledRows, kTeacherHidden}) / 4, random({shape_.vocab, kTeacherHidden}), 0};
+    for (int64_t row = 0; row < kDistilledRows; ++row) targets_.push_back(row % 5 == 0 ? -1 : row * 7 % shape_.vocab);
   }
 
   Written written_out() const {
@@ -64,7 +64,7 @@ class DistilledHead : public testing::TestWithParam<Distillation> {
 
   std::vector<int64_t> rows_with_targets() const {
     std::vector<int64_t> rows;
-    for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t row = 0; row < kDistilledRows; ++row) {
       if (targets_[static_cast<size_t>(row)] >= 0) rows.push_back(row);
     }
     return rows;
