@@ -99,7 +99,9 @@ class Steps {
   // Of documents, or the next update on a rollout.
   Batch next_batch() {
     const corpus::Batch drawn = planning_.sampler.next();
-    if (!planning_.rollout) return {drawn.step, session::sequences_of(drawn.samples)};
+    if (!planning_.rollout)
+      return {drawn.step,
+              session::sequences_of(drawn.samples, planning_.planner.cost().options().shape.head)};
     const auto& [saying, load, updates, shares] = *planning_.rollout;
     const int64_t parts = std::min(updates, std::ssize(load));
     const base::Interval part = base::even_part(std::ssize(load), parts, drawn.step % parts);

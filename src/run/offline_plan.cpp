@@ -75,13 +75,6 @@ OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corp
   return {std::move(planner), std::move(data), std::move(others), beside_bytes};
 }
 
-std::vector<strategy::Sequence> planned_sequences(const corpus::Batch& batch, const model::HeadStyle& head) {
-  std::vector<strategy::Sequence> sequences = session::sequences_of(batch.samples);
-  if (head.kind != model::HeadKind::kSequence && head.kind != model::HeadKind::kRows) return sequences;
-  for (strategy::Sequence& sequence : sequences) sequence.loss_tokens = 1;
-  return sequences;
-}
-
 std::string describe_first_step(const OfflinePlanning& planning) {
   const plan::Planner& planner = planning.planner;
   const cost::CostModel& cost = planner.cost();
@@ -90,9 +83,9 @@ std::string describe_first_step(const OfflinePlanning& planning) {
   session::try_longest(planner, table, planning.data, links);
   session::PhasedSampler batches = planning.data.sampler();
   const corpus::Batch batch = batches.next();
-  const session::BuiltStep step =
-      session::build_step(planner, table, batch.step, planned_sequences(batch, cost.options().shape.head),
-                          {.link_plans = &links});
+  const session::BuiltStep step = session::build_step(
+      planner, table, batch.step, session::sequences_of(batch.samples, cost.options().shape.head),
+      {.link_plans = &links});
   return report::plan_table(step.plan, step.graph.makespan_ns);
 }
 

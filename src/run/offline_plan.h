@@ -26,10 +26,6 @@ struct OfflinePlanning {
 OfflinePlanning offline_planning(config::RunConfig config, int ranks,
                                  const corpus::IndexedOptions& corpora = {});
 
-// A batch's sequences as a plan without tokens shows them: with a target each, where the head has one for
-// each text; else as if all tokens had theirs.
-std::vector<strategy::Sequence> planned_sequences(const corpus::Batch& batch, const model::HeadStyle& head);
-
 // As Trainer::describe_first_step, of a run that does not take place.
 std::string describe_first_step(const OfflinePlanning& planning);
 

@@ -63,6 +63,14 @@ std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& 
 }
 
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples,
+                                             const model::HeadStyle& head) {
+  std::vector<strategy::Sequence> sequences = sequences_of(samples);
+  if (head.kind != model::HeadKind::kSequence && head.kind != model::HeadKind::kRows) return sequences;
+  for (strategy::Sequence& sequence : sequences) sequence.loss_tokens = 1;
+  return sequences;
+}
+
+std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples,
                                              const corpus::Blend& blend) {
   std::vector<strategy::Sequence> sequences = sequences_of(samples);
   if (blend.label_rule() != nullptr) {

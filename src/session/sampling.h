@@ -8,6 +8,7 @@
 #include "config/run_config.h"
 #include "corpus/blend.h"
 #include "corpus/sampler.h"
+#include "model/shape.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::session {
@@ -21,6 +22,10 @@ corpus::SamplerOptions group_by_group(const config::HeadConfig& head, corpus::Sa
 
 // Samples as planning takes them.
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples);
+// As a plan without tokens shows them: with a target each, where the head has one for each text; else as if all
+// tokens had theirs.
+std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples,
+                                             const model::HeadStyle& head);
 // The same of documents of a blend, with how many of their targets its mask, or labels, give a loss.
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples,
                                              const corpus::Blend& blend);

@@ -19,7 +19,6 @@
 #include "profile/machine.h"
 #include "report/plan_table.h"
 #include "run/learning_rate.h"
-#include "run/offline_plan.h"
 #include "run/run_context.h"
 #include "run/saver.h"
 #include "run/step_trace.h"
@@ -154,7 +153,7 @@ std::string Trainer::Impl::describe_first_step() {
   run::PreparedStep step;
   run_.control().together("planning the first step", [&] {
     step = run::prepare_step(run_.planning().inputs(),
-                             run::planned_sequences(batch, run_.planning().inputs().table.shape.head),
+                             session::sequences_of(batch.samples, run_.planning().inputs().table.shape.head),
                              /*source=*/nullptr, batch.step, graph::Purpose::kTrain);
   });
   run_.peers().leave();
