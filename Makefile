@@ -201,7 +201,7 @@ rl: build ## Imitate a teacher, then do better by reward alone, and by a reward 
 bench-rl: build ## The same with three seeds, four algorithms, and DAPO without each of its parts (ten minutes)
 	$(PYTHON) -B bench/reinforcement.py --sluice $(SLUICE) --out bench/results/reinforcement.json
 
-distil: build ## Distil a teacher into a smaller model, beside the same model on the documents' own tokens (two minutes)
+distil: build ## Distil a teacher into a smaller model, beside the same model on the documents' own tokens (a minute)
 	$(PYTHON) -B bench/distillation.py --sluice $(SLUICE) --seeds 1 --only fine-tuning forward_kl
 
 bench-published: everything ## Steps that others published beside the same steps simulated (a minute)

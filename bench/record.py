@@ -27,7 +27,8 @@ COPIED = {"checkpoints": "make bench-saving", "device_layers": "bench/device_lay
           "hetu_planner": "lab/evaluation/hetu_planner.py", "prediction": "prediction_bench", "rivals": "make rivals",
           "spared_lanes": "spared_lanes_bench"}
 # Written whole, or between marks of their own, by a program that records the revision itself.
-WRITTEN = {"balance": "make bench-balance", "elastic": "bench/elastic_time.py", "heads": "make bench-heads", "minutes": "make minutes",
+WRITTEN = {"balance": "make bench-balance", "distillation": "bench/distillation.py",
+           "elastic": "bench/elastic_time.py", "heads": "make bench-heads", "minutes": "make minutes",
            "reinforcement": "make bench-rl", "serving": "make bench-serve", "soak": "make soak",
            "fault_injection": "make trial OPTIONS='--record …'"}
 MARK = re.compile(r"(<!--printed by (.*?)-->\n).*?(<!--/-->)", re.DOTALL)
