@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -179,6 +180,15 @@ class Server:
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def await_idle(self):
+        """Until no sequence runs or waits: those of clients that left are noticed within a step or two."""
+        while True:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+                under_way = re.findall(r"^sluice_sequences_(?:running|waiting)(?:\{.*?\})? (\S+)", answer.read().decode(), re.MULTILINE)
+            if sum(map(float, under_way)) == 0:
+                return
+            time.sleep(0.05)
+
     def close(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate()
@@ -247,6 +257,7 @@ def markdown(results):
 
 
 def one_round(server, prompts, model, folder, args):
+    server.await_idle()
     before = server.processor_s()
     measured, seconds = asyncio.run(open_loop(server.port, prompts, args.tokens, args.request_rate, args.seed,
                                               concurrency=args.max_concurrency))
