@@ -83,8 +83,11 @@ void Mail::forget_strangers() {
 // Messages first: who ends has said so before.
 Mail::News Mail::serve() {
   News news;
-  accept_all();
-  std::erase_if(incoming_, [&](Incoming& incoming) { return !read(incoming, news.messages); });
+  const auto read_all = [&] {
+    accept_all();
+    std::erase_if(incoming_, [&](Incoming& incoming) { return !read(incoming, news.messages); });
+  };
+  read_all();
   forget_strangers();
   news.gone = std::exchange(unreachable_, {});
   for (auto entry = outgoing_.begin(); entry != outgoing_.end();) {
@@ -92,6 +95,7 @@ Mail::News Mail::serve() {
     if (!open) news.gone.push_back(entry->first);
     entry = open ? std::next(entry) : outgoing_.erase(entry);
   }
+  if (!news.gone.empty()) read_all();  // of what they said before they went
   return news;
 }
 

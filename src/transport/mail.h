@@ -34,7 +34,8 @@ class Mail {
 
   struct News {
     std::vector<std::string> messages;  // whole and proved
-    std::vector<Place> gone;            // to which connections broke, or could not be made
+    // To which connections broke, or could not be made; what they sent before is among the messages.
+    std::vector<Place> gone;
   };
   // Adds what poll should wait for; then serve() reads and writes whatever is possible.
   void watch(std::vector<pollfd>& entries) const;
