@@ -88,7 +88,7 @@ class Steps {
     return built;
   }
 
-  // What all models of the newest step take; empty where the trained one is alone.
+  // A table of what each model of the newest step takes; empty where the trained one is alone.
   std::string acts_text(const session::BuiltStep& built) { return acts_.text(built, answers_); }
 
  private:

@@ -218,7 +218,7 @@ void TensorFolder::find_scales(Source& source) const {
   source.blocks = blocks;
 }
 
-// Of a matrix of whole numbers.
+// A matrix of whole numbers.
 void TensorFolder::find_maxima(Source& source) const {
   const TensorInfo& tensor = *source.tensor;
   const Source maxima = look_for(beside(tensor.name, kMaxima));

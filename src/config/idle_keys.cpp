@@ -14,7 +14,7 @@ namespace {
 
 using base::text;
 
-// What a key needs for having an effect.
+// A key, and the condition under which it has an effect.
 struct Need {
   const char* key;
   bool (*met)(const RunConfig& config);

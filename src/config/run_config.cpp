@@ -179,7 +179,7 @@ void refuse_with_head(const RunConfig& config) {
         "[config] data.overflow is split, but a head's labels are of whole texts: give truncate or drop");
 }
 
-// What a head learns from, as far as the configuration alone tells.
+// A head's sources of learning, as far as the configuration alone tells.
 void require_head_data(const HeadConfig& head) {
   if (head.kind == HeadUse::kReward && head.rejected.empty())
     throw base::InputError(

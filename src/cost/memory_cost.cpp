@@ -11,6 +11,7 @@
 #include "cost/link_buffers.h"
 #include "cost/parameter_counts.h"
 #include "cost/token_dispatch_cost.h"
+#include "model/head_chunk_rows.h"
 #include "model/shape_figures.h"
 
 namespace sluice::cost {
@@ -339,11 +340,10 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
   const int64_t wide_bytes = std::max<int64_t>(4, memory.element_bytes);
   const int64_t narrow_bytes = memory.element_bytes < wide_bytes ? memory.element_bytes : 0;  // a copy
   const int64_t row_bytes = divide_up(options().shape.vocab, scheme_.tp) * (wide_bytes + narrow_bytes);
-  constexpr int64_t kLeastChunkRows = 64;  // layers/head.h
   const int64_t chunk_rows =
       memory.logits_chunk_bytes == 0
           ? 0
-          : std::min(rows, std::max(kLeastChunkRows, memory.logits_chunk_bytes / row_bytes));
+          : std::min(rows, std::max(model::kLeastHeadChunkRows, memory.logits_chunk_bytes / row_bytes));
   // Wide copies in which a CPU adds up narrow gradients (ops/linear.cpp).
   constexpr int64_t kWideAtOnce = int64_t{1} << 18;
   const int64_t copied = narrow_bytes == 0 ? 0

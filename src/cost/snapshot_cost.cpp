@@ -12,7 +12,7 @@ SnapshotCost snapshot_cost(const CostModel& cost, int ranks) {
   const CostModel::Options& options = cost.options();
   const ParameterCount parameters = all_parameters(cost.program(), options.memory);
   const int64_t number_bytes = std::max<int64_t>(4, options.memory.element_bytes);
-  // What is frozen is in no snapshot.
+  // Frozen parameters are in no snapshot.
   const int64_t numbers = owner_numbers(true) + followed_numbers(true, options.codecs.pull);
   const int64_t all_bytes = numbers * parameters.trained * number_bytes;
   SnapshotCost snapshots;

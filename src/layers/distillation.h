@@ -41,11 +41,9 @@ struct DistilledRows {
   at::Tensor dlogits_CV;  // gradient of their sum by the trained model's logits
 };
 
-// Takes a chunk of rows; logits are float or double and are overwritten. Collective over the TP ranks.
+// Takes a chunk of rows; logits are float or double and are overwritten. Collective over the TP ranks. Has
+// model::kDistilledLogitCopies tensors as large as the logits at one time.
 DistilledRows distill(const Distillation& distillation, const TensorParallel& parallel,
                       const at::Tensor& logits_CV, const at::Tensor& teacher_CV);
-
-// Tensors as large as a chunk's logits that distill() has at one time, these and the teacher's among them.
-inline constexpr int64_t kDistilledCopies = 7;
 
 }  // namespace sluice::layers

@@ -15,6 +15,7 @@
 #include "base/interval.h"
 #include "base/text.h"
 #include "layers/row_norm.h"
+#include "model/head_chunk_rows.h"
 #include "model/layer.h"
 #include "ops/cross_entropy.h"
 #include "ops/device.h"
@@ -198,9 +199,9 @@ Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel&
 int64_t head_chunk_rows(const LayerContext& context, const HeadParameters& weights, int64_t logit_bytes) {
   // The largest shard's width, so that all ranks cut the rows alike.
   const int64_t width = (weights.kind->output.rows() + context.parallel.tp - 1) / context.parallel.tp;
-  int64_t copies = context.distillation ? kDistilledCopies : 1;
+  int64_t copies = context.distillation ? model::kDistilledLogitCopies : 1;
   if (weights.kind->cap > 0) ++copies;  // the cap's derivative lies beside them
-  return std::max<int64_t>(64, context.logits_chunk_bytes / (width * logit_bytes * copies));
+  return std::max(model::kLeastHeadChunkRows, context.logits_chunk_bytes / (width * logit_bytes * copies));
 }
 
 HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,

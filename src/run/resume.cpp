@@ -79,7 +79,7 @@ bool Resumed::find_snapshot(survive::Control& control) {
       control.broadcast(rank() == teller ? snapshot_state(*worker_context_) : "", teller);
   const std::optional<RunState> found = read_state(state, rank());
   if (!found) return false;
-  // What is frozen is in no snapshot: it is still as in any checkpoint of the run, or as in what the run
+  // Frozen parameters are in no snapshot: they are as in any checkpoint of the run, or as in what the run
   // began with.
   if (has_frozen(agreed_.table)) {
     const std::vector<Location> directories = candidates(control);

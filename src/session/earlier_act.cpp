@@ -7,14 +7,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "graph/memory.h"
+#include "model/head_chunk_rows.h"
 #include "model/program.h"
 #include "strategy/pipeline_micro_batch.h"
 
 namespace sluice::session {
 namespace {
-
-// As layers::kDistilledCopies, and layers::head_chunk_rows' least.
-constexpr int64_t kDistilledCopies = 7, kLeastChunkRows = 64;
 
 // Everything in a plan of the step's model alone is nothing of the other's.
 strategy::StepPlan plan_of_other(strategy::StepPlan plan) {
@@ -96,9 +94,9 @@ std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& s
   return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
     const int64_t entries = (act.table.shape.vocab + tp - 1) / tp;
     // All copies of a chunk's logits share the bytes of a chunk, unless so few rows are the least.
-    const int64_t least_bytes = kLeastChunkRows * entries * std::max<int64_t>(4, memory.element_bytes);
+    const int64_t least_bytes = model::kLeastHeadChunkRows * entries * std::max<int64_t>(4, memory.element_bytes);
     const int64_t of_head = std::max(memory.logits_chunk_bytes, least_bytes);
-    const int64_t beside_bytes = std::max<int64_t>(0, kDistilledCopies * least_bytes - of_head);
+    const int64_t beside_bytes = std::max<int64_t>(0, model::kDistilledLogitCopies * least_bytes - of_head);
     // Rows of all TP ranks are gathered for the micro-batch at work.
     return (rows.all + tp - 1) / tp * of_row + rows.most * of_row + entries * of_row + beside_bytes;
   });
