@@ -6,7 +6,7 @@ import sys
 import unittest
 
 import reinforcement_test  # whose classes are no tests of this program
-from reinforcement_test import CONFIG, ROOT, TESTS
+from reinforcement_test import CONFIG, ROOT, TESTS, write_problems
 
 sys.path.insert(0, str(TESTS / "integration"))
 
@@ -29,12 +29,7 @@ class LearntRewards(CommandTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        subprocess.run(["python3", ROOT / "examples/rl/sorting.py", cls.folder, "3"], check=True)
-        for name in ("problems", "held_out"):
-            lines = (cls.folder / f"{name}.jsonl").read_text().splitlines(keepends=True)
-            (cls.folder / f"{name}.jsonl").write_text("".join(lines[:40]))
-            cls.done("corpus", "build", cls.folder / f"{name}.jsonl", "--chat", "--tokenizer",
-                     cls.folder / "tokenizer.json", "--out", cls.folder / name)
+        write_problems(cls)
         cls.write_pairs()
         cls.make_model("scorer", "reward", rejected=f'["{cls.folder}/pairs/rejected/corpus"]', pairs_per_step=8)
         text = CONFIG.format(folder=cls.folder)

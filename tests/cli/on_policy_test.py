@@ -5,14 +5,13 @@ import array
 import json
 import random
 import shutil
-import subprocess
 import sys
 import unittest
 
 import learnt_rewards_test
 import reinforcement_test  # whose classes are no tests of this program
 from learnt_rewards_test import LAYOUTS, SHAPE
-from reinforcement_test import ROOT, TESTS
+from reinforcement_test import ROOT, TESTS, write_problems
 
 sys.path.insert(0, str(TESTS / "integration"))
 sys.path.insert(0, str(ROOT / "examples/rl"))
@@ -31,12 +30,7 @@ class OnPolicy(CommandTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        subprocess.run(["python3", ROOT / "examples/rl/sorting.py", cls.folder, "3"], check=True)
-        for name in ("problems", "held_out"):
-            lines = (cls.folder / f"{name}.jsonl").read_text().splitlines(keepends=True)
-            (cls.folder / f"{name}.jsonl").write_text("".join(lines[:40]))
-            cls.done("corpus", "build", cls.folder / f"{name}.jsonl", "--chat", "--tokenizer", cls.folder / "tokenizer.json",
-                     "--out", cls.folder / name)
+        write_problems(cls)
         cls.make_model("teacher", "none", "problems")
         (cls.folder / "run.toml").write_text("\n".join([
             "[model]", *SHAPE, "[data]", f'train = [["{cls.folder}/problems/corpus", 1.0]]',

@@ -74,17 +74,21 @@ LAYOUTS = {
 FIGURES = ("loss", "reward", "accuracy", "grad_norm", "entropy", "reference_kl", "validation_loss", "response_tokens")
 
 
+def write_problems(test):
+    """Sorting problems in a class's folder, 40 to learn from and 40 held out, with their tokenizer and corpora."""
+    subprocess.run(["python3", ROOT / "examples/rl/sorting.py", test.folder, "3"], check=True)
+    for name in ("problems", "held_out"):
+        path = test.folder / f"{name}.jsonl"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:40]))
+        test.done("corpus", "build", path, "--chat", "--tokenizer", test.folder / "tokenizer.json", "--out", test.folder / name)
+
+
 class Reinforcement(CommandTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        subprocess.run(["python3", ROOT / "examples/rl/sorting.py", cls.folder, "3"], check=True)
+        write_problems(cls)
         (cls.folder / "low.py").write_text(LOW)
-        for name in ("problems", "held_out"):
-            lines = (cls.folder / f"{name}.jsonl").read_text().splitlines(keepends=True)
-            (cls.folder / f"{name}.jsonl").write_text("".join(lines[:40]))
-            cls.done("corpus", "build", cls.folder / f"{name}.jsonl", "--chat", "--tokenizer",
-                     cls.folder / "tokenizer.json", "--out", cls.folder / name)
         (cls.folder / "run.toml").write_text(CONFIG.format(folder=cls.folder))
         cls.expected = cls.train("one", 1)
 
