@@ -17,6 +17,7 @@ Both sides of a comparison take turns, --rounds times; the median of the rounds'
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -109,14 +110,19 @@ class Measured:
         return [after - before for before, after in zip(self.events, self.events[1:])]
 
 
-async def ask(port, prompt, tokens, source):
-    measured = Measured()
+def request_of(prompt, tokens):
+    """A streamed request as its bytes."""
     body = json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True,
                        "stream_options": {"include_usage": True}})
+    return (f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+
+
+async def ask(port, prompt, tokens, source):
+    measured = Measured()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
     try:
-        writer.write((f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                      f"Content-Length: {len(body)}\r\n\r\n{body}").encode())
+        writer.write(request_of(prompt, tokens))
         measured.status = int((await reader.readline()).split()[1])
         async for line in reader:
             if b'"usage":{' in line:
@@ -212,24 +218,40 @@ def seconds_of(duration):
     return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) (min|ms|s)\b", duration))
 
 
-async def fairness(port, args):
-    """One client's TTFT alone, and beside a crowd that keeps 100 connections busy for each of its own."""
-    own = prompts_of(args.fair_requests, args.shortest, args.seed + 1)  # the same in each round
+async def one_by_one(port, prompts, tokens):
+    """The TTFT of each, s."""
+    return [(await ask(port, prompt, tokens, "127.0.0.1")).ttft for prompt in prompts]
 
-    async def one_by_one():
-        return [(await ask(port, prompt, args.tokens, "127.0.0.1")).ttft for prompt in own]
-    alone = await one_by_one()
 
-    async def crowd():
-        source = random.Random(args.seed + 2)
+async def keep_busy(port, connections, args):
+    """As many connections from another address, without an end. What is answered is thrown away unread: a client who parsed
+    it would take the processor that the server needs."""
+    async def one(seed):
+        source = random.Random(seed)
         while True:
-            await ask(port, prompts_of(1, args.shortest, source.random())[0], args.tokens, "127.0.0.2")
-    tasks = [asyncio.create_task(crowd()) for _ in range(100)]
-    await asyncio.sleep(args.warm_s)
-    beside = await one_by_one()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+            writer.write(request_of(prompts_of(1, args.shortest, source.random())[0], args.tokens))
+            while await reader.read(1 << 16):
+                pass
+            writer.close()
+    await asyncio.gather(*(one(args.seed + 2 + connection) for connection in range(connections)))
+
+
+def crowd(port, connections, args):
+    asyncio.run(keep_busy(port, connections, args))
+
+
+def fairness(port, args):
+    """One client's TTFT alone, and beside a crowd that keeps 100 connections busy for each of its own. The crowd is a process of
+    its own, so that nothing of it delays the clock of the one."""
+    own = prompts_of(args.fair_requests, args.shortest, args.seed + 1)  # the same in each round
+    alone = asyncio.run(one_by_one(port, own, args.tokens))
+    others = multiprocessing.Process(target=crowd, args=(port, 100, args))
+    others.start()
+    time.sleep(args.warm_s)
+    beside = asyncio.run(one_by_one(port, own, args.tokens))
+    others.terminate()
+    others.join()
     return alone, beside
 
 
@@ -270,7 +292,7 @@ def one_round(server, prompts, model, folder, args):
         found["throughput_ratios"] = found["load"]["output_throughput"] / found["generator_tokens_per_s"]
         found |= {"served_processor_ms": served, "generator_processor_ms": 1e3 * (processor - start) / said}
         found["processor_ratios"] = found["generator_processor_ms"] / served
-    alone, beside = (1e3 * statistics.median(seconds) for seconds in asyncio.run(fairness(server.port, args)))
+    alone, beside = (1e3 * statistics.median(seconds) for seconds in fairness(server.port, args))
     return found | {"alone_ttft_ms": alone, "beside_ttft_ms": beside, "ttft_ratios": beside / alone}
 
 
