@@ -26,7 +26,7 @@
 #include "profile/engine_step_prediction.h"
 #include "run/evaluator.h"
 #include "run/model_shard.h"
-#include "serve/text_so_far.h"
+#include "serve/incremental_detokenizer.h"
 #include "strategy/strategy.h"
 #include "transport/gloo.h"
 

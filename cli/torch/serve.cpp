@@ -34,7 +34,7 @@ using base::text;
 namespace {
 
 constexpr int64_t kUsualContext = 4096;
-constexpr int64_t kSeatsForNewcomers = 1;  // beside --max-num-seqs, for clients that have no text under way
+constexpr int64_t kNewcomerSlots = 1;  // beside --max-num-seqs, for clients without running sequences
 
 struct ServeArguments : ModelOptions {
   LoraModules adapters;
@@ -44,16 +44,18 @@ struct ServeArguments : ModelOptions {
   std::string tool_format = "auto";
   std::optional<int64_t> context_length;
   double cache_gib = 4;
-  int64_t most_texts = 64;
+  int64_t max_num_seqs = 64;
   int64_t tokens_per_batch = serve::HeadEngineOptions().max_num_batched_tokens;
-  int64_t most_waiting = 4096;
-  std::optional<int64_t> most_waiting_of_client;
+  int64_t max_queued = 4096;  // sequences, or texts of a head
+  std::optional<int64_t> max_queued_of_client;
   double grace_s = 20;
   bool follow = false;
   int nproc = 1;
   std::string strategy;
   transport::Launch launch;
   std::shared_ptr<ServedBefore> before = std::make_shared<ServedBefore>();
+
+  int64_t max_queued_per_client() const { return max_queued_of_client.value_or((max_queued + 1) / 2); }
 };
 
 bool is_loopback(const std::string& host) {
@@ -180,12 +182,11 @@ void serve_head(ServeArguments& options, const run::ModelSource& model, const co
   options.server.head = served_head(model);
   serve::require_pair_template(options.server.pair_template);
   if (options.launch.rank > 0) return follow_first(evaluator);
-  serve::HeadEngine engine(
-      head_numbers_of(evaluator),
-      {.max_num_batched_tokens = options.tokens_per_batch,
-       .max_queued_texts = options.most_waiting,
-       .max_queued_texts_of_client = options.most_waiting_of_client.value_or((options.most_waiting + 1) / 2),
-       .followers = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
+  serve::HeadEngine engine(head_numbers_of(evaluator),
+                           {.max_num_batched_tokens = options.tokens_per_batch,
+                            .max_queued_texts = options.max_queued,
+                            .max_queued_texts_of_client = options.max_queued_per_client(),
+                            .followers = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
   serve::Server server(engine, tokenizer, options.server);
   answer_requests(server, engine, evaluator, model, options,
                   "the model " + options.server.head.description());
@@ -195,30 +196,30 @@ void serve_text(ServeArguments& options, const run::ModelSource& model, const co
                 run::Evaluator& evaluator) {
   generate::ModelShard shard = evaluator.model_shard();
   shard.adapters = std::ssize(options.server.adapters);
-  const int64_t seats = options.most_texts + kSeatsForNewcomers;
-  const int64_t wanted = (options.server.context_length / inference::kKvBlockTokens + 1) * seats;
-  const int64_t pages =
-      std::min(wanted, generate::Decoder::kv_blocks_in(shard, options.cache_gib * 0x1p30, seats));
-  const generate::Decoder decoder(shard, pages, seats);
+  const int64_t slots = options.max_num_seqs + kNewcomerSlots;
+  const int64_t wanted = (options.server.context_length / inference::kKvBlockTokens + 1) * slots;
+  const int64_t kv_blocks =
+      std::min(wanted, generate::Decoder::kv_blocks_in(shard, options.cache_gib * 0x1p30, slots));
+  const generate::Decoder decoder(shard, kv_blocks, slots);
   const inference::SchedulerOptions scheduler{
-      .kv_blocks = pages, .max_num_seqs = seats, .newcomers = kSeatsForNewcomers};
+      .kv_blocks = kv_blocks, .max_num_seqs = slots, .newcomer_slots = kNewcomerSlots};
   options.server.end_tokens = end_tokens_of(model, &tokenizer);
   const std::vector<base::Interval> never =
       corpus::rows_without_token(tokenizer, model.shape().vocab, options.server.end_tokens);
   if (options.launch.rank > 0) return follow_first(evaluator, decoder, scheduler, never);
   serve::Engine engine(decoder, {.scheduler = scheduler,
                                  .never = never,
-                                 .max_queued_requests = options.most_waiting,
-                                 .most_waiting_of_client =
-                                     options.most_waiting_of_client.value_or((options.most_waiting + 1) / 2),
+                                 .max_queued_requests = options.max_queued,
+                                 .max_queued_requests_of_client = options.max_queued_per_client(),
                                  .followers = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
-  options.server.context_length = std::min(options.server.context_length, pages * inference::kKvBlockTokens);
+  options.server.context_length =
+      std::min(options.server.context_length, kv_blocks * inference::kKvBlockTokens);
   options.server.tool_format = tool_format_of(options, model);
   serve::Server server(engine, tokenizer, options.server);
-  const auto bytes = static_cast<double>(pages * generate::Decoder::kv_block_bytes(shard));
+  const auto bytes = static_cast<double>(kv_blocks * generate::Decoder::kv_block_bytes(shard));
   answer_requests(server, engine, evaluator, model, options,
                   text(base::human_bytes(bytes), " of cache hold ",
-                       base::human_count(pages * inference::kKvBlockTokens, "token", "tokens")));
+                       base::human_count(kv_blocks * inference::kKvBlockTokens, "token", "tokens")));
 }
 
 void run(ServeArguments options) {
@@ -276,7 +277,7 @@ void add_generation_options(CLI::App& command, ServeArguments& options) {
   command.add_option("--kv-cache-gib", options.cache_gib, "Most memory for keys and values, GiB")
       ->check(within(1e-6, 1e6))
       ->capture_default_str();
-  command.add_option("--max-num-seqs", options.most_texts, "Most sequences that run at once")
+  command.add_option("--max-num-seqs", options.max_num_seqs, "Most sequences that run at once")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command
@@ -297,11 +298,11 @@ void add_bounds(CLI::App& command, ServeArguments& options) {
   };
   serve::HttpLimits& http = options.server.http;
   serve::RequestLimits& requests = options.server.requests;
-  bound("--max-queued-requests", options.most_waiting,
+  bound("--max-queued-requests", options.max_queued,
         "Most sequences that may wait; more are refused with status 503");
   command
-      .add_option("--waiting-per-client", options.most_waiting_of_client,
-                  "Most texts of one client that may wait (default: half of --max-queued-requests)")
+      .add_option("--waiting-per-client", options.max_queued_of_client,
+                  "Most sequences of one client that may wait (default: half of --max-queued-requests)")
       ->check(within(int64_t{1}, kMost));
   bound("--connections", http.connections,
         "Most open connections; the longest idle one makes room for another");
@@ -311,7 +312,7 @@ void add_bounds(CLI::App& command, ServeArguments& options) {
   bound("--body-bytes", http.body_bytes, "Most bytes of a request's body: else status 413");
   bound("--bodies-bytes", http.bodies_bytes, "Most bytes of all bodies that are being read: else status 503");
   bound("--json-entries", requests.json_entries, "Most values, keys and commas of a body's JSON");
-  bound("--prompts", requests.prompts, "Most texts that one request may ask for, prompts times n");
+  bound("--prompts", requests.prompts, "Most sequences that one request may ask for, prompts times n");
   bound("--stops", requests.stops, "Most stop texts, and most stop tokens, of a request");
   bound("--stop-bytes", requests.stop_bytes, "Most bytes of a stop text");
   bound("--logit-biases", requests.logit_biases, "Most tokens of logit_bias");

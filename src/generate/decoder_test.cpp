@@ -215,7 +215,7 @@ TEST_P(Families, SayTheSameWithinAPassOfOthers) {
                                        .alternatives = 2};
   for (const int layer : {1, 4, 12}) {
     const Decoder decoder(model.whole(), /*pages=*/60, /*most_texts=*/4);
-    Generator generator(decoder, {.kv_blocks = 60, .max_num_seqs = 4, .newcomers = 1});
+    Generator generator(decoder, {.kv_blocks = 60, .max_num_seqs = 4, .newcomer_slots = 1});
     for (int i = 0; i < 4; ++i) generator.add({crowd, 8, 1, /*scored=*/true, /*client=*/1}, sampling_params);
     int64_t other = -1;
     int layers = 0;

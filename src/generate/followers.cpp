@@ -59,35 +59,35 @@ void add_to(Generator& generator, const base::Json& json) {
 }  // namespace
 
 void Followers::add(const inference::Request& request, const SamplingParams& sampling_params) {
-  if (members_ != nullptr) told_.push_back(to_json(request, sampling_params));
+  if (members_ != nullptr) calls_.push_back(to_json(request, sampling_params));
 }
 
-void Followers::abort(int64_t text) {
-  if (members_ != nullptr) told_.push_back(text);
+void Followers::abort(int64_t sequence) {
+  if (members_ != nullptr) calls_.push_back(sequence);
 }
 
-void Followers::broadcast(const std::string& what) {
-  if (members_ != nullptr) told_.push_back(what);
-  tell(Command::kMessage);
+void Followers::broadcast(const std::string& message) {
+  if (members_ != nullptr) calls_.push_back(message);
+  send(Command::kMessage);
 }
 
-void Followers::tell(Command order) {
+void Followers::send(Command command) {
   if (members_ == nullptr) return;
-  comm::send_order(*members_, {static_cast<int64_t>(order), told_.empty() ? "" : told_.dump()});
-  told_.clear();
+  comm::send_order(*members_, {static_cast<int64_t>(command), calls_.empty() ? "" : calls_.dump()});
+  calls_.clear();
 }
 
-void follow(comm::Communicator& members, Generator& generator, const MessageHandler& take) {
+void follow(comm::Communicator& members, Generator& generator, const MessageHandler& handle_message) {
   while (true) {
     const comm::Order order = comm::receive_order(members);
     if (!order.text.empty()) {
-      for (const base::Json& each : base::parse_json(order.text, "what is to be said")) {
-        if (each.is_string()) {
+      for (const base::Json& call : base::parse_json(order.text, "the leader's calls")) {
+        if (call.is_string()) {
           generator.settle();
-          take(each.get<std::string>());
-          generator.begin_anew();
+          handle_message(call.get<std::string>());
+          generator.preempt_all();
         } else {
-          each.is_number() ? generator.abort(each.get<int64_t>()) : add_to(generator, each);
+          call.is_number() ? generator.abort(call.get<int64_t>()) : add_to(generator, call);
         }
       }
     }

@@ -1,5 +1,5 @@
-// Ranks that have a model between them, of which one hears what is to be said: it leads, and before each pass
-// tells the others' generators what its own was told.
+// Generation by several ranks that have one model between them. One rank leads: it takes the requests, and
+// before each engine step sends the others' generators the calls that its own got.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,35 @@
 
 namespace sluice::generate {
 
-// The leader's side: member 0 of a communicator that moves host memory. Throws what that throws.
+// The leader's side: member 0 of a communicator that moves host memory. Errors are the communicator's.
 class Followers {
  public:
-  // Null: the leader is alone, and tells nobody.
+  // Null: the leader is alone.
   explicit Followers(comm::Communicator* members) : members_(members) {}
 
-  // What its generator was told since the last pass, in that order. What ends a text otherwise than its
-  // tokens (Manner::ends) the others don't know: such texts are dropped before the next pass.
+  // Records a call of the leader's generator, sent with the next command. The others do not evaluate stop
+  // conditions: the leader aborts the sequences that these end.
   void add(const inference::Request& request, const SamplingParams& sampling_params);
-  void abort(int64_t text);
+  void abort(int64_t sequence);
 
-  // The others go through the next pass; or have nothing to do yet, so that nobody loses patience; or are
-  // done.
   enum class Command : int64_t { kEngineStep, kWait, kMessage, kEnd };
-  void engine_step() { tell(Command::kEngineStep); }
-  void wait() { tell(Command::kWait); }
-  // They take this, as they know how to: another model, say.
-  void broadcast(const std::string& what);
-  void end() { tell(Command::kEnd); }
+  // The others take the next engine step.
+  void engine_step() { send(Command::kEngineStep); }
+  // There is nothing to do yet. Sent now and then, so that no rank takes the leader for lost.
+  void wait() { send(Command::kWait); }
+  // The others' MessageHandler gets the message between two engine steps: new parameters, for instance.
+  void broadcast(const std::string& message);
+  void end() { send(Command::kEnd); }
 
  private:
-  void tell(Command order);
+  void send(Command command);
 
   comm::Communicator* members_;  // borrowed
-  base::Json told_ = base::Json::array();
+  base::Json calls_ = base::Json::array();
 };
 
-// The others' side: does what the leader says until it is done. REQUIRES: a generator made as the leader's.
-using MessageHandler = std::function<void(const std::string& what)>;
-void follow(comm::Communicator& members, Generator& generator, const MessageHandler& take = {});
+// The others' side: follows the leader's commands until kEnd. REQUIRES: a generator made as the leader's.
+using MessageHandler = std::function<void(const std::string& message)>;
+void follow(comm::Communicator& members, Generator& generator, const MessageHandler& handle_message = {});
 
 }  // namespace sluice::generate

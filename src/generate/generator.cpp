@@ -9,65 +9,69 @@ int64_t Generator::add(const inference::Request& request, const SamplingParams& 
   constexpr uint64_t kMostSamples = uint64_t{1} << 24;
   const int64_t first = scheduler_.add(request);
   for (int sample = 0; sample < request.samples; ++sample)
-    texts_[first + sample] = {
+    sequences_[first + sample] = {
         sampling_params, sampling_params.number * kMostSamples + static_cast<uint64_t>(sample), {}};
   return first;
 }
 
-void Generator::abort(int64_t text) {
-  scheduler_.abort(text);
-  scheduler_.erase(text);
-  texts_.erase(text);
+void Generator::abort(int64_t sequence) {
+  scheduler_.abort(sequence);
+  scheduler_.erase(sequence);
+  sequences_.erase(sequence);
 }
 
-int64_t Generator::alternatives_of(int64_t text) const {
-  const auto found = texts_.find(text);
-  if (found == texts_.end()) return 0;
+// The same on every rank; never more than there are tokens.
+int64_t Generator::alternatives_of(int64_t sequence) const {
+  const auto found = sequences_.find(sequence);
+  if (found == sequences_.end()) return 0;
   int64_t tokens = decoder_.model().context.shape.vocab;
   for (const base::Interval& none : never_) tokens -= none.size();
-  return std::min(found->second.manner.alternatives, tokens);
+  return std::min(found->second.sampling_params.alternatives, tokens);
 }
 
-// Ranks of the last stage have the same logits to the bit, so they choose alike; of others nothing is drawn.
-Generator::Heard Generator::draw(const ForwardPass& pass) const {
-  Heard heard{.choices = {}, .scores = pass.prompt_logprobs};
+// Ranks of the last stage have equal logits to the bit, so they sample the same tokens. Other stages have no
+// logits and return placeholders of the same size.
+Generator::Sampled Generator::sample(const ForwardPass& pass) const {
+  Sampled sampled{.tokens = {}, .prompt_logprobs = pass.prompt_logprobs};
   size_t scored = 0;
-  const bool last = pass.logits_PV.defined();
-  const auto vocabulary = last ? static_cast<size_t>(pass.logits_PV.size(1)) : 0;
-  const double* next_row = last ? pass.logits_PV.const_data_ptr<double>() : nullptr;
+  const bool is_last_stage = pass.logits_PV.defined();
+  const auto vocabulary = is_last_stage ? static_cast<size_t>(pass.logits_PV.size(1)) : 0;
+  const double* next_row = is_last_stage ? pass.logits_PV.const_data_ptr<double>() : nullptr;
   for (const inference::ScheduledTokens& scheduled : pass.scheduled) {
     scored += static_cast<size_t>(scheduled.prompt_logprob_rows);
     if (!scheduled.needs_sampling) continue;
-    SampledToken& choice = heard.choices.emplace_back();
-    choice.alternatives.resize(static_cast<size_t>(alternatives_of(scheduled.sequence)));
-    if (!last) continue;
-    const std::span<const double> row(next_row, vocabulary);
+    SampledToken& token = sampled.tokens.emplace_back();
+    token.alternatives.resize(static_cast<size_t>(alternatives_of(scheduled.sequence)));
+    if (!is_last_stage) continue;
+    const std::span<const double> logits(next_row, vocabulary);
     next_row += vocabulary;
-    if (const auto text = texts_.find(scheduled.sequence); text != texts_.end())
-      choice = sample_token(row, text->second.manner.sampling, text->second.stream, scheduled.end,
-                            {.never = never_,
-                             .alternatives = alternatives_of(scheduled.sequence),
-                             .tokens = scheduler_.tokens(scheduled.sequence),
-                             .given = scheduler_.prompt_tokens(scheduled.sequence)});
+    if (const auto found = sequences_.find(scheduled.sequence); found != sequences_.end())
+      token =
+          sample_token(logits, found->second.sampling_params.sampling, found->second.stream, scheduled.end,
+                       {.never = never_,
+                        .alternatives = alternatives_of(scheduled.sequence),
+                        .tokens = scheduler_.tokens(scheduled.sequence),
+                        .prompt_tokens = scheduler_.prompt_tokens(scheduled.sequence)});
   }
-  PromptLogprob unknown;
-  unknown.alternatives.resize(static_cast<size_t>(pass.alternatives));
-  heard.scores.resize(scored, unknown);
-  return heard;
+  PromptLogprob placeholder;
+  placeholder.alternatives.resize(static_cast<size_t>(pass.alternatives));
+  sampled.prompt_logprobs.resize(scored, placeholder);
+  return sampled;
 }
 
-void Generator::end_turn(Heard& heard) {
-  std::vector<double> figures;  // ids are whole numbers, which a double holds
+// Sends the last stage's results to all ranks, as doubles, which hold every token id.
+void Generator::send_to_all(Sampled& sampled) {
+  std::vector<double> figures;
   const auto each = [&](auto visit) {
     const auto visit_all = [&](std::vector<Alternative>& alternatives) {
       for (auto& [token, log_probability] : alternatives) visit(token, log_probability);
     };
-    for (auto& [token, log_probability, alternatives] : heard.choices) {
+    for (auto& [token, log_probability, alternatives] : sampled.tokens) {
       visit(token, log_probability);
       visit_all(alternatives);
     }
     int64_t none = 0;
-    for (auto& [log_probability, alternatives] : heard.scores) {
+    for (auto& [log_probability, alternatives] : sampled.prompt_logprobs) {
       visit(none, log_probability);
       visit_all(alternatives);
     }
@@ -75,7 +79,7 @@ void Generator::end_turn(Heard& heard) {
   each([&](int64_t id, double log_probability) {
     figures.insert(figures.end(), {static_cast<double>(id), log_probability});
   });
-  decoder_.send_to_next_stage(passes_, figures);
+  decoder_.send_to_next_stage(in_flight_, figures);
   auto next = figures.begin();
   each([&](int64_t& id, double& log_probability) {
     id = static_cast<int64_t>(*next++);
@@ -83,86 +87,92 @@ void Generator::end_turn(Heard& heard) {
   });
 }
 
-void Generator::hear(const ForwardPass& pass, const Heard& heard) {
-  auto choice = heard.choices.begin();
-  auto score = heard.scores.begin();
+void Generator::append(const ForwardPass& pass, const Sampled& sampled) {
+  auto token = sampled.tokens.begin();
+  const PromptLogprob* scores = sampled.prompt_logprobs.data();
   for (const inference::ScheduledTokens& scheduled : pass.scheduled) {
-    const auto text = texts_.find(scheduled.sequence);
-    if (text != texts_.end() && scheduled.prompt_logprob_rows > 0) {
-      // A text that was put off is scored again, alike.
-      std::vector<PromptLogprob>& scores = text->second.said.prompt_logprobs;
-      scores.resize(static_cast<size_t>(
-          std::max<int64_t>(std::ssize(scores), scheduled.begin + scheduled.prompt_logprob_rows)));
-      std::copy_n(score, scheduled.prompt_logprob_rows, scores.begin() + scheduled.begin);
-      const auto told = static_cast<size_t>(alternatives_of(scheduled.sequence));
-      for (int64_t i = scheduled.begin; i < scheduled.begin + scheduled.prompt_logprob_rows; ++i)
-        scores[static_cast<size_t>(i)].alternatives.resize(told);
-    }
-    score += scheduled.prompt_logprob_rows;
+    const bool known = knows(scheduled.sequence);
+    if (known && scheduled.prompt_logprob_rows > 0) append_prompt_logprobs(scheduled, scores);
+    scores += scheduled.prompt_logprob_rows;
     if (!scheduled.needs_sampling) continue;
-    if (text != texts_.end()) hear(scheduled.sequence, *choice);
-    ++choice;
+    if (known) append_token(scheduled.sequence, *token);
+    ++token;
   }
 }
 
-void Generator::hear(int64_t index, const SampledToken& choice) {
-  auto& [manner, stream, said] = texts_.at(index);
-  said.finish_reason = std::ranges::find(manner.end_tokens, choice.token) != manner.end_tokens.end();
-  if (said.finish_reason) {
-    said.end_token = choice.token;
-    said.end_log_probability = choice.log_probability;
+// A sequence that was preempted is scored again, with equal results.
+void Generator::append_prompt_logprobs(const inference::ScheduledTokens& scheduled,
+                                       const PromptLogprob* scores) {
+  std::vector<PromptLogprob>& all = sequences_.at(scheduled.sequence).output.prompt_logprobs;
+  const int64_t end = scheduled.begin + scheduled.prompt_logprob_rows;
+  all.resize(static_cast<size_t>(std::max(std::ssize(all), end)));
+  const auto alternatives = static_cast<size_t>(alternatives_of(scheduled.sequence));
+  for (int64_t row = scheduled.begin; row < end; ++row) {
+    PromptLogprob& score = all[static_cast<size_t>(row)];
+    score = *scores++;
+    score.alternatives.resize(alternatives);
+  }
+}
+
+void Generator::append_token(int64_t index, const SampledToken& sampled) {
+  auto& [sampling_params, stream, output] = sequences_.at(index);
+  const std::vector<int64_t>& end_tokens = sampling_params.end_tokens;
+  output.finish_reason = std::ranges::find(end_tokens, sampled.token) != end_tokens.end();
+  if (output.finish_reason) {
+    output.end_token = sampled.token;
+    output.end_log_probability = sampled.log_probability;
   } else {
-    said.tokens.push_back(choice.token);
-    said.log_probabilities.push_back(choice.log_probability);
-    if (!choice.alternatives.empty()) said.alternatives.push_back(choice.alternatives);
-    ++spoken_;
-    said.finish_reason = manner.stop_condition && manner.stop_condition(said);
+    output.tokens.push_back(sampled.token);
+    output.log_probabilities.push_back(sampled.log_probability);
+    if (!sampled.alternatives.empty()) output.alternatives.push_back(sampled.alternatives);
+    ++generated_tokens_;
+    output.finish_reason = sampling_params.stop_condition && sampling_params.stop_condition(output);
   }
-  scheduler_.append_token(index, choice.token, said.finish_reason);
+  scheduler_.append_token(index, sampled.token, output.finish_reason);
 }
 
-bool Generator::step(const std::function<void()>& between) { return turn(scheduler_.next(), between); }
+bool Generator::step(const std::function<void()>& between) { return advance(scheduler_.schedule(), between); }
 
 std::vector<int64_t> Generator::step_within() {
-  ForwardPass pass = pass_of(scheduler_.next_within());
+  ForwardPass pass = forward_pass(scheduler_.schedule_within());
   if (pass.scheduled.empty()) return {};
   decoder_.forward(pass);
-  hear(pass, draw(pass));
-  std::vector<int64_t> texts;
-  for (const inference::ScheduledTokens& scheduled : pass.scheduled) texts.push_back(scheduled.sequence);
-  return texts;
+  append(pass, sample(pass));
+  std::vector<int64_t> sequences;
+  for (const inference::ScheduledTokens& scheduled : pass.scheduled) sequences.push_back(scheduled.sequence);
+  return sequences;
 }
 
 void Generator::settle() {
-  while (turn({})) {
+  while (advance({})) {
   }
 }
 
-ForwardPass Generator::pass_of(std::vector<inference::ScheduledTokens> pieces) {
-  ForwardPass pass(std::move(pieces), scheduler_);
-  for (const inference::ScheduledTokens& scheduled : pass.scheduled) {
-    if (scheduled.prompt_logprob_rows > 0)
-      pass.alternatives = std::max(pass.alternatives, alternatives_of(scheduled.sequence));
+ForwardPass Generator::forward_pass(std::vector<inference::ScheduledTokens> scheduled) {
+  ForwardPass pass(std::move(scheduled), scheduler_);
+  for (const inference::ScheduledTokens& each : pass.scheduled) {
+    if (each.prompt_logprob_rows > 0)
+      pass.alternatives = std::max(pass.alternatives, alternatives_of(each.sequence));
   }
-  begun_ += pass.scheduled.empty() ? 0 : 1;
+  engine_steps_ += pass.scheduled.empty() ? 0 : 1;
   return pass;
 }
 
-bool Generator::turn(std::vector<inference::ScheduledTokens> pieces, const std::function<void()>& between) {
-  passes_.pop_back();
-  const ForwardPass& begun = passes_.emplace_front(pass_of(std::move(pieces)));
-  if (std::ranges::all_of(passes_, [](const ForwardPass& pass) { return pass.scheduled.empty(); }))
+bool Generator::advance(std::vector<inference::ScheduledTokens> scheduled,
+                        const std::function<void()>& between) {
+  in_flight_.pop_back();
+  const ForwardPass& begun = in_flight_.emplace_front(forward_pass(std::move(scheduled)));
+  if (std::ranges::all_of(in_flight_, [](const ForwardPass& pass) { return pass.scheduled.empty(); }))
     return false;
-  last_pass_ = {};
-  for (const inference::ScheduledTokens& scheduled : begun.scheduled)
-    last_pass_.add(scheduled.begin, scheduled.end, scheduled.needs_sampling,
-                   decoder_.model().context.shape.window);
-  ForwardPass& here = passes_[static_cast<size_t>(decoder_.model().stages.own)];
-  if (!here.scheduled.empty()) decoder_.forward(here, between);
-  Heard heard = draw(passes_.back());
-  end_turn(heard);
-  hear(passes_.back(), heard);
-  passes_.back() = {};  // leaves no memory behind
+  last_engine_step_ = {};
+  for (const inference::ScheduledTokens& each : begun.scheduled)
+    last_engine_step_.add(each.begin, each.end, each.needs_sampling, decoder_.model().context.shape.window);
+  ForwardPass& own = in_flight_[static_cast<size_t>(decoder_.model().stages.own)];
+  if (!own.scheduled.empty()) decoder_.forward(own, between);
+  Sampled sampled = sample(in_flight_.back());
+  send_to_all(sampled);
+  append(in_flight_.back(), sampled);
+  in_flight_.back() = {};  // frees its memory
   return true;
 }
 

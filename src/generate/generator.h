@@ -1,7 +1,7 @@
-// Texts behind prompts: a scheduler decides what goes through the model, the decoder takes it there, and what
-// comes out is drawn from. Ranks that have a model between them each have one, are told the same, and hear
-// the same. Stages take turns together, each with a pass of its own: of what a text has said all hear when it
-// has left the last one.
+// Text generation: a scheduler chooses the tokens of each engine step, the decoder computes them, and
+// sampling draws the next tokens. Each rank of a model that is cut over several has a Generator; all get the
+// same requests and see the same tokens. Pipeline stages advance together, each with an engine step of its
+// own; the tokens that the last stage samples are sent to all ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,102 +18,98 @@
 
 namespace sluice::generate {
 
-// What was said behind a prompt.
+// The generated part of a sequence.
 struct Output {
-  std::vector<int64_t> tokens;            // an end token left out
-  std::vector<double> log_probabilities;  // of these
-  // Of these the likeliest that could have come, where that was asked for.
+  std::vector<int64_t> tokens;            // without the end token
+  std::vector<double> log_probabilities;  // of `tokens`
+  // The likeliest tokens at each of these positions, if the request asked for them.
   std::vector<std::vector<Alternative>> alternatives;
-  std::vector<PromptLogprob>
-      prompt_logprobs;         // of the prompt's tokens from the second on, where that was asked for
-  bool finish_reason = false;  // by itself, not for want of tokens that may be said
-  int64_t end_token = -1;      // that ended it; -1: none did
+  // Of the prompt's tokens from the second on, if the request asked for them.
+  std::vector<PromptLogprob> prompt_logprobs;
+  bool finish_reason = false;  // ended by an end token or a stop condition, not by its maximum length
+  int64_t end_token = -1;      // that ended it; -1: none
   double end_log_probability = 0;
 };
 
-// How the texts of a request are said.
 struct SamplingParams {
   Sampling sampling;
-  uint64_t number = 0;              // tells its draws from those of other requests of this seed
-  std::vector<int64_t> end_tokens;  // that end a text
-  int64_t alternatives = 0;         // that are told of each token, of scored prompts' too
-  // Whether what was said so far ends it, of each token; may be empty.
+  uint64_t number = 0;  // of the request, so that requests with the same seed have different draws
+  std::vector<int64_t> end_tokens;
+  int64_t alternatives = 0;  // likeliest tokens to report at each position, of scored prompts too
+  // Called after each token: whether the output ends here. May be empty.
   std::function<bool(const Output& output)> stop_condition = {};
 };
 
 class Generator {
  public:
-  // The decoder's cache has options.pages, and room for options.most_texts. Rows of the vocabulary in
-  // `never`, ascending, are no tokens: they are never said.
+  // The decoder's cache has options.kv_blocks blocks and room for options.max_num_seqs sequences. Rows of the
+  // vocabulary in `never`, ascending, are no tokens and are never sampled. The decoder must outlive it.
   Generator(const Decoder& decoder, inference::SchedulerOptions options,
             std::vector<base::Interval> never = {})
       : decoder_(decoder),
         never_(std::move(never)),
-        scheduler_(shared_by(decoder, options)),
-        passes_(static_cast<size_t>(decoder.model().stages.count())) {}
+        scheduler_(for_model(decoder, options)),
+        in_flight_(static_cast<size_t>(decoder.model().stages.count())) {}
 
-  // The first of the request's texts; its other samples follow. InputError as Scheduler::add.
+  // The number of the request's first sequence; its other samples follow. InputError as Scheduler::add.
   int64_t add(const inference::Request& request, const SamplingParams& sampling_params);
 
-  // A turn of all stages: one pass more begins, where texts are there to say something, and one ends. False:
-  // all texts have ended. `between` is called between two layers of a pass, where step_within() may be.
+  // All stages advance: one engine step begins and one ends. False: all sequences have ended. `between` is
+  // called between two layers, and may call step_within().
   bool step(const std::function<void()>& between = {});
-  // A pass of clients that have no text under way, within a pass of the others, so that they don't wait for
-  // its end. Returns the texts that went through the model; none: no client waits, or there is no room.
-  // REQUIRES: one rank has the model.
+  // An engine step for newcomers inside the current one (Scheduler::schedule_within), so that they do not
+  // wait for its end. Returns its sequences. REQUIRES: the model is on one rank.
   std::vector<int64_t> step_within();
-  // Ends the passes under way without beginning others; then other parameters may take the place of the
-  // model's, and with begin_anew() texts under way go through these from their beginning on. Collective, as
-  // step() is.
+  // Ends the engine steps in flight without beginning others. Then the model's parameters may change; behind
+  // preempt_all() the running sequences are computed anew with the new ones. Collective, as step() is.
   void settle();
-  void begin_anew() { scheduler_.put_off_all(); }
+  void preempt_all() { scheduler_.preempt_all(); }
 
-  const Output& output(int64_t text) const { return texts_.at(text).said; }
-  bool finished(int64_t text) const { return scheduler_.finished(text); }
-  // Whether a text was neither dropped nor never there.
-  bool knows(int64_t text) const { return texts_.contains(text); }
-  // Ends a text where it is, and forgets it.
-  void abort(int64_t text);
+  const Output& output(int64_t sequence) const { return sequences_.at(sequence).output; }
+  bool finished(int64_t sequence) const { return scheduler_.finished(sequence); }
+  // False once the sequence was aborted.
+  bool knows(int64_t sequence) const { return sequences_.contains(sequence); }
+  // Ends a sequence, if it has not ended, and forgets it.
+  void abort(int64_t sequence);
 
   const inference::Scheduler& scheduler() const { return scheduler_; }
-  int64_t generated_tokens() const { return spoken_; }  // tokens of all texts
-  int64_t engine_steps() const { return begun_; }
-  const cost::DecodeWork& last_engine_step() const {
-    return last_pass_;
-  }  // that has begun; without rows: none
+  int64_t generated_tokens() const { return generated_tokens_; }  // of all sequences
+  int64_t engine_steps() const { return engine_steps_; }
+  // Work of the engine step that began last; without rows: none did.
+  const cost::DecodeWork& last_engine_step() const { return last_engine_step_; }
 
  private:
-  struct Text {
-    SamplingParams manner;
-    uint64_t stream = 0;  // of draws
-    Output said;
+  struct Sequence {
+    SamplingParams sampling_params;
+    uint64_t stream = 0;  // of random draws
+    Output output;
   };
-  static inference::SchedulerOptions shared_by(const Decoder& decoder, inference::SchedulerOptions options) {
+  // Results of an engine step: the next token of each sequence that needs sampling, and scores of prompts.
+  struct Sampled {
+    std::vector<SampledToken> tokens;
+    std::vector<PromptLogprob> prompt_logprobs;
+  };
+  static inference::SchedulerOptions for_model(const Decoder& decoder, inference::SchedulerOptions options) {
     options.shares_prompts = options.shares_prompts && decoder.shares_prompts();
     options.stages = decoder.model().stages.count();
     return options;
   }
-  // What comes next of each piece that says something, and what was asked of prompts.
-  struct Heard {
-    std::vector<SampledToken> choices;
-    std::vector<PromptLogprob> scores;
-  };
-  bool turn(std::vector<inference::ScheduledTokens> pieces, const std::function<void()>& between = {});
-  ForwardPass pass_of(std::vector<inference::ScheduledTokens> pieces);
-  Heard draw(const ForwardPass& pass) const;
-  // That are told of each token of a text; the same on every rank.
-  int64_t alternatives_of(int64_t text) const;
-  void end_turn(Heard& heard);
-  void hear(const ForwardPass& pass, const Heard& heard);
-  void hear(int64_t text, const SampledToken& choice);
+  bool advance(std::vector<inference::ScheduledTokens> scheduled, const std::function<void()>& between = {});
+  ForwardPass forward_pass(std::vector<inference::ScheduledTokens> scheduled);
+  Sampled sample(const ForwardPass& pass) const;
+  int64_t alternatives_of(int64_t sequence) const;
+  void send_to_all(Sampled& sampled);
+  void append(const ForwardPass& pass, const Sampled& sampled);
+  void append_prompt_logprobs(const inference::ScheduledTokens& scheduled, const PromptLogprob* scores);
+  void append_token(int64_t sequence, const SampledToken& sampled);
 
   const Decoder& decoder_;
   std::vector<base::Interval> never_;
   inference::Scheduler scheduler_;
-  std::unordered_map<int64_t, Text> texts_;
-  std::deque<ForwardPass> passes_;  // by the stage that has them
-  int64_t spoken_ = 0, begun_ = 0;
-  cost::DecodeWork last_pass_;
+  std::unordered_map<int64_t, Sequence> sequences_;
+  std::deque<ForwardPass> in_flight_;  // by the stage that computes it
+  int64_t generated_tokens_ = 0, engine_steps_ = 0;
+  cost::DecodeWork last_engine_step_;
 };
 
 }  // namespace sluice::generate

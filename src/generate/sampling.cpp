@@ -68,23 +68,23 @@ size_t likeliest_of(std::span<const double> logits, std::span<const base::Interv
   return likeliest;
 }
 
-std::vector<Alternative> alternatives_of(std::span<const double> logits, const Choosing& choosing,
+std::vector<Alternative> alternatives_of(std::span<const double> logits, const SamplingContext& context,
                                          double all) {
   std::vector<size_t> tokens;
-  for_each_run(logits.size(), choosing.never, [&](size_t begin, size_t end) {
+  for_each_run(logits.size(), context.never, [&](size_t begin, size_t end) {
     for (size_t token = begin; token < end; ++token) tokens.push_back(token);
   });
-  const auto told = std::min(tokens.size(), static_cast<size_t>(choosing.alternatives));
+  const auto count = std::min(tokens.size(), static_cast<size_t>(context.alternatives));
   std::partial_sort(
-      tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(told), tokens.end(),
+      tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count), tokens.end(),
       [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
   std::vector<Alternative> alternatives;
-  for (size_t i = 0; i < told; ++i)
+  for (size_t i = 0; i < count; ++i)
     alternatives.push_back({static_cast<int64_t>(tokens[i]), logits[tokens[i]] - all});
   return alternatives;
 }
 
-// By token: what it weighs among those that may come; 0: it may not.
+// By token: its weight among the candidates; 0: it is none.
 std::vector<double> weights_of(std::span<const double> logits, const Sampling& sampling,
                                std::span<const base::Interval> never, double most) {
   std::vector<double> weights(logits.size());
@@ -102,7 +102,7 @@ std::vector<double> weights_of(std::span<const double> logits, const Sampling& s
   std::vector<double> kept(weights.size());
   double before = 0;  // of the likelier ones
   size_t place = 0;
-  // As a rule a few of many come, so no more are sorted than are looked at.
+  // Usually few of many tokens are candidates, so sorting is partial.
   for (LikeliestFirst order(weights); place < few && (place == 0 || before < enough); ++place) {
     const size_t token = order.at(place);
     if (place > 0 && weights[token] < least) break;
@@ -114,12 +114,12 @@ std::vector<double> weights_of(std::span<const double> logits, const Sampling& s
 
 // The logits that are drawn from.
 std::vector<double> adjusted(std::span<const double> logits, const Sampling& sampling,
-                             const Choosing& choosing) {
+                             const SamplingContext& context) {
   std::vector<double> made(logits.begin(), logits.end());
-  std::unordered_map<int64_t, int64_t> said;  // how often; 0: in the prompt alone
-  for (size_t i = 0; i < choosing.tokens.size(); ++i)
-    said[choosing.tokens[i]] += static_cast<int64_t>(i) < choosing.given ? 0 : 1;
-  for (const auto& [token, times] : said) {
+  std::unordered_map<int64_t, int64_t> generated;  // how often; 0: in the prompt alone
+  for (size_t i = 0; i < context.tokens.size(); ++i)
+    generated[context.tokens[i]] += static_cast<int64_t>(i) < context.prompt_tokens ? 0 : 1;
+  for (const auto& [token, times] : generated) {
     if (token < 0 || token >= std::ssize(made)) continue;
     double& logit = made[static_cast<size_t>(token)];
     logit = logit > 0 ? logit / sampling.repetition_penalty : logit * sampling.repetition_penalty;
@@ -131,13 +131,13 @@ std::vector<double> adjusted(std::span<const double> logits, const Sampling& sam
 }
 
 size_t drawn(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position,
-             const Choosing& choosing) {
-  size_t token = likeliest_of(logits, choosing.never);
+             const SamplingContext& context) {
+  size_t token = likeliest_of(logits, context.never);
   if (sampling.temperature <= 0) return token;
-  const std::vector<double> weights = weights_of(logits, sampling, choosing.never, logits[token]);
+  const std::vector<double> weights = weights_of(logits, sampling, context.never, logits[token]);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   double left = sum * base::random_uniform(sampling.seed, stream, static_cast<uint64_t>(position));
-  // Rounding may leave a little behind the last one that may come: then it is the likeliest.
+  // Rounding may leave a little behind the last candidate: then the likeliest token is drawn.
   for (size_t each = 0; each < weights.size(); ++each) {
     if (weights[each] == 0) continue;
     if (left < weights[each]) return each;
@@ -149,13 +149,13 @@ size_t drawn(std::span<const double> logits, const Sampling& sampling, uint64_t 
 }  // namespace
 
 SampledToken sample_token(std::span<const double> logits, const Sampling& sampling, uint64_t stream,
-                          int64_t position, const Choosing& choosing) {
+                          int64_t position, const SamplingContext& context) {
   const size_t token = sampling.changes_logits()
-                           ? drawn(adjusted(logits, sampling, choosing), sampling, stream, position, choosing)
-                           : drawn(logits, sampling, stream, position, choosing);
+                           ? drawn(adjusted(logits, sampling, context), sampling, stream, position, context)
+                           : drawn(logits, sampling, stream, position, context);
   const double all = log_sum_exp(logits, *std::ranges::max_element(logits));
   SampledToken choice{static_cast<int64_t>(token), logits[token] - all, {}};
-  if (choosing.alternatives > 0) choice.alternatives = alternatives_of(logits, choosing, all);
+  if (context.alternatives > 0) choice.alternatives = alternatives_of(logits, context, all);
   return choice;
 }
 

@@ -1,5 +1,6 @@
-// Which token comes next: a function of the logits, of how to choose, and of a number that seed, text and
-// position decide. So the choice knows neither batch nor pages nor when it was made.
+// Sampling of the next token: a function of the logits, the sampling parameters, and a random number that
+// follows from seed, sequence and position. The result depends neither on the batch nor on the cache's
+// layout.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +13,18 @@
 namespace sluice::generate {
 
 struct Sampling {
-  double temperature = 0;  // 0: the likeliest token, of equal ones the lowest
-  // Which tokens may come, all together; the likeliest always may.
-  int64_t top_k = 0;   // so many of the likeliest; 0: any number
-  double top_p = 1.0;  // the fewest likeliest that have this much of the probability (Holtzman et al., 2020)
-  double min_p = 0.0;  // those at least so likely as this part of the likeliest (Nguyen et al., 2024)
+  double temperature = 0;  // 0: greedy, the lowest of equally likely tokens
+  // Candidates must pass all three; the likeliest token always does.
+  int64_t top_k = 0;   // the likeliest top_k tokens; 0: all
+  double top_p = 1.0;  // the fewest likeliest tokens with this total probability (Holtzman et al., 2020)
+  double min_p = 0.0;  // tokens with at least this fraction of the highest probability (Nguyen et al., 2024)
   uint64_t seed = 0;
-  // What is added to tokens' logits before all that; the probabilities that are told know nothing of it. For
-  // tokens of the prompt and said ones, positive logits divided by the penalty and others multiplied (Keskar
-  // et al., CTRL, 2019); for said ones, less the presence penalty, and less the frequency penalty times how
-  // often (OpenAI's).
-  std::vector<std::pair<int64_t, double>> logit_bias = {};  // by token
+  // Changes of logits before all that. Reported probabilities are those without them.
+  std::vector<std::pair<int64_t, double>> logit_bias = {};  // added, by token
+  // For tokens of the prompt and the output: positive logits are divided by it, negative ones multiplied
+  // (Keskar et al., CTRL, 2019).
   double repetition_penalty = 1.0;
+  // For tokens of the output, subtracted: once, and as often as the token was generated (OpenAI's).
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
   bool changes_logits() const {
@@ -31,31 +32,31 @@ struct Sampling {
   }
 };
 
-// A token that could come, and how likely that is.
+// A token that could have been sampled.
 struct Alternative {
   int64_t token = 0;
-  double log_probability = 0;  // of all tokens at temperature 1, whatever may come
+  double log_probability = 0;  // among all tokens at temperature 1
   bool operator==(const Alternative&) const = default;
 };
 
 struct SampledToken {
   int64_t token = 0;
   double log_probability = 0;             // likewise
-  std::vector<Alternative> alternatives;  // the likeliest tokens, the likeliest first
+  std::vector<Alternative> alternatives;  // the likeliest first
 };
 
-// Which rows of the logits are tokens, and what is told of them beside the choice.
-struct Choosing {
-  std::span<const base::Interval> never;  // ascending: rows that are no token, and never come
-  int64_t alternatives = 0;               // that are told
-  std::span<const int64_t> tokens = {};   // in front: `given` of a prompt, then said ones
-  int64_t given = 0;
+// The context of a draw.
+struct SamplingContext {
+  std::span<const base::Interval> never;  // ascending: rows of the logits that are no tokens
+  int64_t alternatives = 0;               // to report
+  std::span<const int64_t> tokens = {};   // so far: `prompt_tokens` of the prompt, then generated ones
+  int64_t prompt_tokens = 0;
 };
 
-// `stream` and `position` tell the choices of a seed apart. REQUIRES: a logit that may come, temperature >=
-// 0, 0 < top_p <= 1, 0 <= min_p <= 1, as many tokens as alternatives.
+// The random number follows from the seed, `stream` and `position`. REQUIRES: a row that is a token,
+// temperature >= 0, 0 < top_p <= 1, 0 <= min_p <= 1, at least as many tokens as alternatives.
 SampledToken sample_token(std::span<const double> logits, const Sampling& sampling, uint64_t stream,
-                          int64_t position, const Choosing& choosing = {});
+                          int64_t position, const SamplingContext& context = {});
 
 // InputError naming the first of these that is outside its range.
 void validate(const Sampling& sampling);

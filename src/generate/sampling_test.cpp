@@ -120,14 +120,14 @@ TEST(Sampling, NamesWhatIsOutsideItsRange) {
 
 TEST(Sampling, BiasAndPenaltiesChangeTheChoiceAndNotWhatIsTold) {
   const std::vector<double> logits = {1.0, 2.0, 3.0, -1.0};
-  const std::vector<int64_t> tokens = {3, 2, 2, 1};  // two of a prompt, then two that were said
+  const std::vector<int64_t> tokens = {3, 2, 2, 1};  // two of a prompt, then two generated ones
   const auto chosen = [&](Sampling sampling) {
-    return sample_token(logits, sampling, 0, 0, {.tokens = tokens, .given = 2});
+    return sample_token(logits, sampling, 0, 0, {.tokens = tokens, .prompt_tokens = 2});
   };
   EXPECT_EQ(chosen({}).token, 2);
   EXPECT_EQ(chosen({.logit_bias = {{0, 5.0}}}).token, 0);
   EXPECT_EQ(chosen({.logit_bias = {{2, -100.0}}}).token, 1);
-  EXPECT_EQ(chosen({.presence_penalty = 1.5}).token, 2);  // 1 was said, too
+  EXPECT_EQ(chosen({.presence_penalty = 1.5}).token, 2);  // 1 was generated, too
   EXPECT_EQ(chosen({.presence_penalty = 2.0, .frequency_penalty = 0.5}).token, 0);
   EXPECT_EQ(chosen({.repetition_penalty = 4.0}).token, 0);  // of the prompt, too
   const double all = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0) + std::exp(-1.0));

@@ -5,40 +5,40 @@
 
 namespace sluice::inference {
 
-void ClientQueues::add(int64_t client, int64_t text) {
+void ClientQueues::add(int64_t client, int64_t sequence) {
   if (!clients_.contains(client)) {
     const auto least =
-        std::ranges::min_element(clients_, {}, [](const auto& each) { return each.second.served; });
-    const int64_t served = least == clients_.end() ? 0 : least->second.served;
-    clients_[client].served = served;
+        std::ranges::min_element(clients_, {}, [](const auto& each) { return each.second.served_tokens; });
+    const int64_t served = least == clients_.end() ? 0 : least->second.served_tokens;
+    clients_[client].served_tokens = served;
   }
-  at(client).waiting.push_back(text);
+  at(client).waiting.push_back(sequence);
   ++waiting_;
 }
 
-void ClientQueues::begin(int64_t client) {
+void ClientQueues::start(int64_t client) {
   at(client).waiting.pop_front();
   ++at(client).running;
   --waiting_;
 }
 
-void ClientQueues::put_off(int64_t client, int64_t text) {
+void ClientQueues::preempt(int64_t client, int64_t sequence) {
   --at(client).running;
-  at(client).waiting.push_front(text);
+  at(client).waiting.push_front(sequence);
   ++waiting_;
 }
 
-void ClientQueues::end_running(int64_t client) {
+void ClientQueues::finish_running(int64_t client) {
   --at(client).running;
-  forget_without_texts(client);
+  erase_without_sequences(client);
 }
 
-void ClientQueues::end_waiting(int64_t client, int64_t text) {
-  waiting_ -= static_cast<int64_t>(std::erase(at(client).waiting, text));
-  forget_without_texts(client);
+void ClientQueues::remove_waiting(int64_t client, int64_t sequence) {
+  waiting_ -= static_cast<int64_t>(std::erase(at(client).waiting, sequence));
+  erase_without_sequences(client);
 }
 
-void ClientQueues::forget_without_texts(int64_t client) {
+void ClientQueues::erase_without_sequences(int64_t client) {
   if (at(client).running == 0 && at(client).waiting.empty()) clients_.erase(client);
 }
 
@@ -48,12 +48,12 @@ std::map<int64_t, int64_t> ClientQueues::waiting_by_client() const {
   return waiting;
 }
 
-std::vector<int64_t> ClientQueues::in_turn() const {
+std::vector<int64_t> ClientQueues::least_served_first() const {
   std::vector<int64_t> order;
   for (const auto& [client, own] : clients_) order.push_back(client);
   std::ranges::stable_sort(order, {}, [&](int64_t client) {
     const Client& own = clients_.at(client);
-    return std::tuple(own.served, own.running);
+    return std::tuple(own.served_tokens, own.running);
   });
   return order;
 }

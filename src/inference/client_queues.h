@@ -1,7 +1,8 @@
-// Texts that wait, a queue for each client, and how much each client has been served: virtual token counters
-// (Sheng et al., Fairness in Serving Large Language Models, 2024), which is deficit round robin with a
-// quantum of one token. The client that has been served the fewest tokens comes next, so a client's share
-// does not grow with its requests. Without another client a queue is first come, first served.
+// Waiting sequences in a queue for each client, and the tokens that each client has been served: virtual
+// token counters (Sheng et al., Fairness in Serving Large Language Models, 2024), which is deficit round
+// robin with a quantum of one token. The client that has been served the fewest tokens comes next, so a
+// client's share does not grow with its number of requests. A single client is served first come, first
+// served.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +14,44 @@ namespace sluice::inference {
 
 class ClientQueues {
  public:
-  // A text that waits behind its client's others. A client that had none counts as served as much as the
-  // least served of the others: nobody saves up for later.
-  void add(int64_t client, int64_t text);
-  // A text is under way, waits again in front of its client's others, or has ended, wherever it was.
-  void begin(int64_t client);  // the first of the client
-  void put_off(int64_t client, int64_t text);
-  void end_running(int64_t client);
-  void end_waiting(int64_t client, int64_t text);
+  // Appends a waiting sequence to the client's queue. A client without sequences starts with the counter of
+  // the least served client: idle time earns no credit.
+  void add(int64_t client, int64_t sequence);
+  // The front of the client's queue starts running.
+  void start(int64_t client);
+  // A running sequence of the client waits again, in front.
+  void preempt(int64_t client, int64_t sequence);
+  void finish_running(int64_t client);
+  void remove_waiting(int64_t client, int64_t sequence);
 
-  // Counts tokens of the client that go through the model.
-  void serve(int64_t client, int64_t tokens) { at(client).served += tokens; }
+  // Counts tokens that the model computes for the client.
+  void charge(int64_t client, int64_t tokens) { at(client).served_tokens += tokens; }
 
   int64_t waiting() const { return waiting_; }
   int64_t waiting_of(int64_t client) const { return std::ssize(clients_.at(client).waiting); }
   std::map<int64_t, int64_t> waiting_by_client() const;
-  int64_t first_of(int64_t client) const { return clients_.at(client).waiting.front(); }
-  const std::deque<int64_t>& waiting_texts_of(int64_t client) const { return clients_.at(client).waiting; }
+  int64_t front(int64_t client) const { return clients_.at(client).waiting.front(); }
+  const std::deque<int64_t>& waiting_sequences_of(int64_t client) const {
+    return clients_.at(client).waiting;
+  }
   int64_t running_of(int64_t client) const { return clients_.at(client).running; }
 
-  // Clients that have texts, the least served first; of those the one with fewer texts under way.
-  std::vector<int64_t> in_turn() const;
+  // Clients with sequences, the least served first; of equally served ones the one with fewer running
+  // sequences.
+  std::vector<int64_t> least_served_first() const;
   bool has_one_client() const { return clients_.size() < 2; }
 
  private:
   struct Client {
-    int64_t served = 0;   // tokens
-    int64_t running = 0;  // texts under way
+    int64_t served_tokens = 0;
+    int64_t running = 0;  // sequences
     std::deque<int64_t> waiting;
   };
   Client& at(int64_t client) { return clients_.at(client); }
-  void forget_without_texts(int64_t client);
+  void erase_without_sequences(int64_t client);
 
   std::map<int64_t, Client> clients_;
-  int64_t waiting_ = 0;  // texts of all
+  int64_t waiting_ = 0;  // of all clients
 };
 
 }  // namespace sluice::inference

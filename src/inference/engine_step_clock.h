@@ -1,5 +1,5 @@
-// When passes of a pipeline that says texts have gone through it. Its stages take turns together: in each one
-// a pass enters the first, and every stage has the one that the stage before it had.
+// The time that engine steps take in a pipeline. All stages advance together in micro-steps: an engine step
+// enters the first stage, and every other stage computes the engine step that the stage before it had.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@ namespace sluice::inference {
 
 class EngineStepClock {
  public:
-  // `level`: of the topology, on which the pipeline's ranks meet. Of lanes each takes its part of rows,
-  // unless they are few, and of keys; queries, keys and values go to all of them, and what they find comes
-  // back (layers/cached_lanes.h), which nothing hides. REQUIRES: cost.decodes(scheme); the model outlives it.
+  // `level`: the level of the topology that the pipeline's ranks span. Each lane computes its part of the
+  // rows, unless they are few, and attends to its part of the keys; queries, keys and values are sent to all
+  // lanes and results come back (layers/cached_lanes.h), which nothing hides. REQUIRES: cost.decodes(scheme);
+  // `cost` outlives the clock.
   EngineStepClock(const cost::CostModel& cost, const strategy::Scheme& scheme, int level);
 
-  // Takes a turn with the pass in front, which may have no rows; or several, with passes that are alike, or
-  // alike each to the one a round of stages before it.
+  // Advances by `pass.engine_steps` micro-steps, with this engine step, which may have no rows, or that many
+  // equal ones, in the first stage.
   void add(const cost::DecodeWork& pass);
-  // Until the last one has left the first stage.
+  // Until the last engine step has left the first stage.
   int64_t ns() const { return ns_; }
 
  private:
@@ -30,7 +31,7 @@ class EngineStepClock {
   const cost::CostModel& cost_;
   strategy::Scheme scheme_;
   int level_;
-  std::deque<cost::DecodeWork> passes_;  // by the stage that has it
+  std::deque<cost::DecodeWork> passes_;  // by the stage that computes it
   int64_t ns_ = 0;
 };
 

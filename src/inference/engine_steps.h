@@ -1,6 +1,6 @@
-// Which passes a scheduler makes of texts whose lengths are known, without saying them: what planning times
-// (cost/decode_cost.h). Passes that go on alike are found at once, so a load takes steps by its texts, not by
-// their tokens.
+// The engine steps that a scheduler makes of requests whose lengths are known, found without running a model:
+// planning prices them (cost/decode_cost.h). Consecutive equal steps are found at once, so the simulation's
+// time grows with the number of sequences, not of tokens.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace sluice::inference {
 
-// A request by its lengths.
+// A request by its lengths, in tokens.
 struct RequestLengths {
   int64_t prompt = 0;
-  int64_t max_tokens = 0;            // that each text might have said
-  std::vector<int64_t> output_lens;  // by each of its texts, what ended it included; at least one token each
+  int64_t max_tokens = 0;            // that each sample may generate
+  std::vector<int64_t> output_lens;  // that each sample generates, its end token included; at least one
 };
 
 struct EngineSteps {
-  // In order; runs of passes alike in one, or, of several stages, runs of rounds alike in one for each pass
-  // of a round. Where nothing goes through while a text's token is awaited, one without rows.
+  // In order. Equal consecutive steps are one entry; with several stages, equal rounds are one entry for each
+  // step of a round. A step without rows stands where nothing can be computed while a token is awaited.
   std::vector<cost::DecodeWork> work;
-  int64_t count = 0;  // with rows
+  int64_t count = 0;  // of steps with rows
   int64_t preemptions = 0;
 };
 
-// Of a Scheduler with these options that is asked for all of it at once. `window`: the model's; 0: none.
-// InputError as Scheduler::add.
+// Steps of a Scheduler with these options that gets all requests at once. `window`: the model's, in tokens;
+// 0: none. InputError as Scheduler::add.
 EngineSteps engine_steps_of(std::span<const RequestLengths> load, const SchedulerOptions& options,
                             int64_t window);
 

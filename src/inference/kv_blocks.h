@@ -1,6 +1,6 @@
-// Who holds which pages of a key cache (layers/kv_cache.h): rows of it in pages of kKvBlockTokens, so that
-// texts grow without moving. A page may be held by several texts that begin alike. Deterministic: pages are a
-// function of what was taken and given back, in that order.
+// Blocks of a KV cache (layers/kv_cache.h): its rows in blocks of kKvBlockTokens, so that sequences grow
+// without moving. Sequences with the same beginning may share blocks, which are counted. The pool is
+// deterministic: blocks follow from the order of allocations and releases.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,30 @@ namespace sluice::inference {
 inline constexpr int64_t kKvBlockTokens = 32;
 inline int64_t kv_blocks_for(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
 
-// The cache's rows of a text's tokens [begin, end), whose pages these are; pages that lie side by side are
-// one run.
-std::vector<base::Interval> rows_of(const std::vector<int64_t>& pages, int64_t begin, int64_t end);
+// The cache's rows of a sequence's tokens [begin, end) in the sequence's blocks, as runs of consecutive rows.
+std::vector<base::Interval> rows_of(const std::vector<int64_t>& kv_blocks, int64_t begin, int64_t end);
 
 class KvBlockPool {
  public:
-  // REQUIRES: pages >= 0.
-  explicit KvBlockPool(int64_t pages);
+  // REQUIRES: blocks >= 0.
+  explicit KvBlockPool(int64_t blocks);
 
-  // A page nobody holds, now held once; −1: there is none. The one behind `last` where that is free, so that
-  // a text's pages lie side by side: rows in one run are read up to twice as fast. Of a text that has none,
-  // and may come to have `most`, one with so many free ones behind it where there is such.
+  // A free block, now with one reference; −1: there is none. It is the one behind the sequence's `last` block
+  // if that is free, because consecutive rows are read up to twice as fast. A sequence's first block begins a
+  // run of `most` free ones if there is such a run.
   int64_t allocate(int64_t last = -1, int64_t most = 1);
-  // REQUIRES of both: the page is held.
-  void add_reference(int64_t page);
-  void release(int64_t page);
+  // REQUIRES of both: the block has a reference.
+  void add_reference(int64_t block);
+  void release(int64_t block);
 
-  int64_t size() const { return static_cast<int64_t>(holders_.size()); }
+  int64_t size() const { return static_cast<int64_t>(references_.size()); }
   int64_t num_free() const { return free_; }
 
  private:
-  int64_t first_of_run(int64_t pages) const;
+  int64_t first_of_run(int64_t blocks) const;
 
-  std::vector<int32_t> holders_;  // by page
-  int64_t next_ = 0;              // where looking for a free one begins
+  std::vector<int32_t> references_;  // by block
+  int64_t next_ = 0;                 // the search for a free block begins here
   int64_t free_ = 0;
 };
 

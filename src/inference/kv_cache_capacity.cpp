@@ -14,15 +14,15 @@ model::CacheBytes cache_of(const ModelSharding& cut, int stage) {
   return bytes;
 }
 
-int64_t kv_blocks_in(const ModelSharding& cut, double bytes, int64_t most_texts) {
+int64_t kv_blocks_in(const ModelSharding& cut, double bytes, int64_t max_num_seqs) {
   constexpr double kMost = 1 << 24;
-  double pages = kMost;
+  double blocks = kMost;
   for (int stage = 0; stage < cut.stages; ++stage) {
     const model::CacheBytes cache = cache_of(cut, stage);
-    const double left = bytes - static_cast<double>(cache.sequence * most_texts);
-    pages = std::min(pages, left / static_cast<double>(std::max<int64_t>(1, kKvBlockTokens * cache.token)));
+    const double left = bytes - static_cast<double>(cache.sequence * max_num_seqs);
+    blocks = std::min(blocks, left / static_cast<double>(std::max<int64_t>(1, kKvBlockTokens * cache.token)));
   }
-  return static_cast<int64_t>(std::max(pages, 0.0)) * cut.lanes;
+  return static_cast<int64_t>(std::max(blocks, 0.0)) * cut.lanes;
 }
 
 }  // namespace sluice::inference

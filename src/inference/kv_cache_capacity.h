@@ -1,4 +1,4 @@
-// How much text a cache holds beside a model that stages and TP ranks have between them.
+// The number of tokens that a KV cache holds beside a model that is cut by TP and stages.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace sluice::inference {
 
-// A model cut by TP and stages, as ranks that say texts hold it; of lanes each holds it, and some of the
-// pages.
+// A model cut by TP and stages for generation. Each lane holds the whole cut and a part of the KV blocks.
 struct ModelSharding {
   const model::Program& program;
   int tp = 1;
   int stages = 1;
-  int64_t element_bytes = 4;  // of what is kept
+  int64_t element_bytes = 4;  // of keys and values
   int lanes = 1;
 };
 
-// What a stage's rank keeps of a token, and of a text.
+// Bytes that a stage's rank caches for each token, and for each sequence.
 model::CacheBytes cache_of(const ModelSharding& cut, int stage);
-// How many pages so many bytes of each rank hold beside what each of so many texts takes: the fullest
-// stage's, of all lanes. Of a model without attention pages take nothing, and any number will do.
-int64_t kv_blocks_in(const ModelSharding& cut, double bytes, int64_t most_texts);
+// The number of KV blocks, over all lanes, for which `bytes` of each rank suffice beside the states of
+// `max_num_seqs` sequences; the stage with the largest cache decides. Blocks of a model without attention
+// take no memory: any number fits.
+int64_t kv_blocks_in(const ModelSharding& cut, double bytes, int64_t max_num_seqs);
 
 }  // namespace sluice::inference

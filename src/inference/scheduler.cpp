@@ -8,357 +8,371 @@
 #include "base/text.h"
 
 namespace sluice::inference {
+
 Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.kv_blocks) {
   for (int64_t slot = options.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
 }
 
-void require_capacity(int64_t given, int64_t most_tokens, int64_t pages) {
-  SLUICE_ASSERT(given > 0 && most_tokens > 0, "a request without tokens");
-  // The last token said is never looked at again.
-  const int64_t needed = kv_blocks_for(given + most_tokens - 1);
-  if (needed <= pages) return;
-  throw base::InputError(base::text("a prompt of ", given, " tokens and ", most_tokens, " to be said need ",
-                                    needed * kKvBlockTokens, " tokens of cache, but it holds ",
-                                    pages * kKvBlockTokens, ": say less, or give the cache more memory"));
+void require_capacity(int64_t prompt_tokens, int64_t max_tokens, int64_t kv_blocks) {
+  SLUICE_ASSERT(prompt_tokens > 0 && max_tokens > 0, "a request without tokens");
+  // The last generated token is never an input.
+  const int64_t needed = kv_blocks_for(prompt_tokens + max_tokens - 1);
+  if (needed <= kv_blocks) return;
+  throw base::InputError(base::text("a prompt of ", prompt_tokens, " tokens and ", max_tokens,
+                                    " generated ones need ", needed * kKvBlockTokens,
+                                    " tokens of KV cache, but it holds ", kv_blocks * kKvBlockTokens,
+                                    ": generate fewer, or give the cache more memory"));
 }
 
 int64_t Scheduler::add(const Request& request) {
-  alike_ = 0;
-  const auto given = static_cast<int64_t>(request.prompt.size());
-  require_capacity(given, request.max_tokens, pool_.size());
-  const int64_t most = given + request.max_tokens;
+  uniform_steps_ = 0;
+  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  require_capacity(prompt_tokens, request.max_tokens, pool_.size());
   const int64_t first = total_sequences();
   for (int sample = 0; sample < request.samples; ++sample) {
-    const bool scored = request.prompt_logprobs && sample == 0;
-    queues_.add(request.client, next_text_);
-    texts_[next_text_++] = {.tokens = request.prompt,
-                            .given = given,
-                            .most = most,
-                            .client = request.client,
-                            .first = first,
-                            .scored = scored,
-                            .adapter = request.adapter};
+    queues_.add(request.client, next_sequence_);
+    sequences_[next_sequence_++] = {.tokens = request.prompt,
+                                    .prompt_tokens = prompt_tokens,
+                                    .max_length = prompt_tokens + request.max_tokens,
+                                    .client = request.client,
+                                    .first_sample = first,
+                                    .prompt_logprobs = request.prompt_logprobs && sample == 0,
+                                    .adapter = request.adapter};
   }
   return first;
 }
 
-bool Scheduler::hold(Text& text, int64_t tokens) {
-  const int64_t more = kv_blocks_for(tokens) - static_cast<int64_t>(text.pages.size());
-  if (more > pool_.num_free()) return false;
-  for (int64_t i = 0; i < more; ++i)
-    text.pages.push_back(
-        pool_.allocate(text.pages.empty() ? -1 : text.pages.back(), kv_blocks_for(text.most - 1)));
+// Blocks for the sequence's first `tokens` tokens; false, with nothing allocated: there are too few.
+bool Scheduler::allocate(Sequence& sequence, int64_t tokens) {
+  std::vector<int64_t>& blocks = sequence.kv_blocks;
+  const int64_t missing = kv_blocks_for(tokens) - std::ssize(blocks);
+  if (missing > pool_.num_free()) return false;
+  for (int64_t i = 0; i < missing; ++i)
+    blocks.push_back(
+        pool_.allocate(blocks.empty() ? -1 : blocks.back(), kv_blocks_for(sequence.max_length - 1)));
   return true;
 }
 
-// Whole pages of what both were given, but for the last token: what the model makes of that must be known
-// anew.
-void Scheduler::share_prompt(Text& text) {
-  const auto found = texts_.find(text.first);
-  if (found == texts_.end() || &found->second == &text || found->second.state != State::kRunning) return;
-  const Text& first = found->second;
-  const int64_t whole = std::min(first.cached, text.given - 1) / kKvBlockTokens;
-  for (int64_t page = 0; page < whole; ++page) {
-    text.pages.push_back(first.pages[static_cast<size_t>(page)]);
-    pool_.add_reference(text.pages.back());
+// The same for a sequence that is being admitted, with room for one token more where possible: without it the
+// sequence would be preempted in the next step.
+bool Scheduler::allocate_first(Sequence& sequence, int64_t tokens) {
+  if (running_.empty()) return allocate(sequence, tokens);
+  return has_room_for(sequence) &&
+         allocate(sequence, std::max(tokens, std::min(tokens + 1, sequence.max_length - 1)));
+}
+
+// Shares the full blocks of the prompt with the request's first sample. The prompt's last token stays out:
+// its logits are needed again.
+void Scheduler::share_prompt(Sequence& sequence) {
+  const auto found = sequences_.find(sequence.first_sample);
+  if (found == sequences_.end() || &found->second == &sequence || found->second.state != State::kRunning)
+    return;
+  const Sequence& first = found->second;
+  const int64_t full = std::min(first.computed_tokens, sequence.prompt_tokens - 1) / kKvBlockTokens;
+  for (int64_t block = 0; block < full; ++block) {
+    sequence.kv_blocks.push_back(first.kv_blocks[static_cast<size_t>(block)]);
+    pool_.add_reference(sequence.kv_blocks.back());
   }
-  text.shared = whole;
-  text.cached = whole * kKvBlockTokens;
+  sequence.shared_blocks = full;
+  sequence.computed_tokens = full * kKvBlockTokens;
 }
 
-void Scheduler::give_back(Text& text) {
-  for (const int64_t page : text.pages) pool_.release(page);
-  text.pages.clear();
-  text.cached = text.shared = 0;
-  if (text.slot >= 0) free_slots_.push_back(text.slot);
-  text.slot = -1;
+// Frees the sequence's blocks and its slot.
+void Scheduler::release(Sequence& sequence) {
+  for (const int64_t block : sequence.kv_blocks) pool_.release(block);
+  sequence.kv_blocks.clear();
+  sequence.computed_tokens = sequence.shared_blocks = 0;
+  if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
+  sequence.slot = -1;
 }
 
-// Of its own, until it ends.
-int64_t Scheduler::expected_pages(const Text& text, int64_t under_way) const {
-  const int64_t end = text.given + expectation_.of(text.most - text.given, under_way) - 1;
-  return std::max(kv_blocks_for(std::max(end, std::ssize(text.tokens))), std::ssize(text.pages)) -
-         text.shared;
+// Blocks that the sequence is expected to hold when it ends, without shared ones.
+int64_t Scheduler::expected_blocks(const Sequence& sequence, int64_t running_tokens) const {
+  const int64_t prompt = sequence.prompt_tokens;
+  const int64_t end = prompt + expectation_.of(sequence.max_length - prompt, running_tokens) - 1;
+  return std::max(kv_blocks_for(std::max(end, std::ssize(sequence.tokens))), std::ssize(sequence.kv_blocks)) -
+         sequence.shared_blocks;
 }
 
-bool Scheduler::has_room_for(const Text& text) const {
-  int64_t said = 0;
-  for (const int64_t running : running_) said += std::ssize(at(running).tokens) - at(running).given;
-  int64_t expected = expected_pages(text, said);
-  for (const int64_t running : running_) expected += expected_pages(at(running), said);
+bool Scheduler::has_room_for(const Sequence& sequence) const {
+  int64_t generated = 0;
+  for (const int64_t running : running_)
+    generated += std::ssize(at(running).tokens) - at(running).prompt_tokens;
+  int64_t expected = expected_blocks(sequence, generated);
+  for (const int64_t running : running_) expected += expected_blocks(at(running), generated);
   return expected <= pool_.size();
 }
 
-ScheduledTokens Scheduler::piece_of(int64_t index, int64_t end) {
-  Text& text = at(index);
-  ScheduledTokens scheduled{
-      .sequence = index,
-      .begin = text.cached,
-      .end = end,
-      .needs_sampling = end == static_cast<int64_t>(text.tokens.size()),
-      .kv_blocks = text.pages,
-      .slot = text.slot,
-      .prompt_logprob_rows =
-          text.scored ? std::max<int64_t>(0, std::min(end, text.given - 1) - text.cached) : 0,
-      .adapter = text.adapter};
-  text.cached = end;
-  text.awaited = scheduled.needs_sampling;
-  return scheduled;
+ScheduledTokens Scheduler::scheduled_tokens(int64_t index, int64_t end) {
+  Sequence& sequence = at(index);
+  const int64_t begin = sequence.computed_tokens;
+  const int64_t scored =
+      sequence.prompt_logprobs ? std::max<int64_t>(0, std::min(end, sequence.prompt_tokens - 1) - begin) : 0;
+  sequence.computed_tokens = end;
+  sequence.awaits_token = sequence.uncomputed_tokens() == 0;
+  return {.sequence = index,
+          .begin = begin,
+          .end = end,
+          .needs_sampling = sequence.awaits_token,
+          .kv_blocks = sequence.kv_blocks,
+          .slot = sequence.slot,
+          .prompt_logprob_rows = scored,
+          .adapter = sequence.adapter};
 }
 
-void Scheduler::put_off(int64_t index, std::vector<ScheduledTokens>& pieces) {
-  if (std::erase_if(pieces, [&](const ScheduledTokens& scheduled) { return scheduled.sequence == index; }) >
-      0)
-    at(index).awaited = false;
+void Scheduler::add_tokens(int64_t index, int64_t tokens, StepDraft& step) {
+  Sequence& sequence = at(index);
+  step.scheduled.push_back(scheduled_tokens(index, sequence.computed_tokens + tokens));
+  step.tokens += tokens;
+  sequence.last_step = step_;
+}
+
+void Scheduler::preempt(int64_t index, std::vector<ScheduledTokens>& scheduled) {
+  Sequence& sequence = at(index);
+  const auto is_own = [index](const ScheduledTokens& each) { return each.sequence == index; };
+  if (std::erase_if(scheduled, is_own) > 0) sequence.awaits_token = false;
   std::erase(running_, index);
-  give_back(at(index));
-  at(index).state = State::kWaiting;
-  queues_.put_off(at(index).client, index);
-  ++evictions_;
+  release(sequence);
+  sequence.state = State::kWaiting;
+  queues_.preempt(sequence.client, index);
+  ++preemptions_;
 }
 
-void Scheduler::put_off_all() {
+void Scheduler::preempt_all() {
   std::vector<ScheduledTokens> none;
-  while (!running_.empty()) put_off(running_.back(), none);
-  alike_ = 0;
+  while (!running_.empty()) preempt(running_.back(), none);
+  uniform_steps_ = 0;
 }
 
-// The youngest text of the client that has the most under way.
-int64_t Scheduler::next_to_put_off() const {
-  const auto crowd = [this](int64_t text) { return queues_.running_of(at(text).client); };
-  return *std::ranges::max_element(running_.rbegin(), running_.rend(), {}, crowd);
+// The youngest sequence of the client with the most running ones.
+int64_t Scheduler::next_to_preempt() const {
+  const auto of_client = [this](int64_t sequence) { return queues_.running_of(at(sequence).client); };
+  return *std::ranges::max_element(running_.rbegin(), running_.rend(), {}, of_client);
 }
 
-// Pages for so many tokens of a text under way, by putting off others that are not in a pass under way yet;
-// false: the text itself is put off.
-bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<ScheduledTokens>& pieces) {
-  while (!hold(at(text), tokens)) {
-    const int64_t other = next_to_put_off();
-    put_off(other, pieces);
-    if (other == text) return false;
+// Blocks for so many tokens of a running sequence, by preempting others. False: it was preempted itself.
+bool Scheduler::make_room(int64_t sequence, int64_t tokens, StepDraft& step) {
+  while (!allocate(at(sequence), tokens)) {
+    const int64_t preempted = next_to_preempt();
+    preempt(preempted, step.scheduled);
+    if (preempted == sequence) return false;
   }
   return true;
 }
 
-// Puts off a text of the client that has the most under way, if that still has no fewer than this client
-// then.
-bool Scheduler::make_way(int64_t client, std::vector<ScheduledTokens>& pieces) {
+// Preempts a sequence of the client with the most running ones, provided that it keeps at least as many as
+// `client` has with one more.
+bool Scheduler::preempt_for(int64_t client, StepDraft& step) {
   if (running_.empty()) return false;
-  const int64_t other = next_to_put_off();
+  const int64_t other = next_to_preempt();
   if (queues_.running_of(at(other).client) < queues_.running_of(client) + 2) return false;
-  put_off(other, pieces);
+  preempt(other, step.scheduled);
   return true;
 }
 
-void Scheduler::add_piece(int64_t index, int64_t taken, DraftPass& pass) {
-  Text& text = at(index);
-  pass.pieces.push_back(piece_of(index, text.cached + taken));
-  pass.rows += taken;
-  text.pass = pass_;
-}
-
-void Scheduler::say_more(DraftPass& pass) {
-  const int64_t most_rows = part_of_pass(options_.max_num_batched_tokens),
-                most_texts = part_of_pass(num_running());
+// One token of each running sequence whose prompt is computed.
+void Scheduler::schedule_decodes(StepDraft& step) {
+  const int64_t max_tokens = part_of_stage(options_.max_num_batched_tokens),
+                max_sequences = part_of_stage(num_running());
   for (const int64_t index : std::vector(running_)) {
-    if (std::ssize(pass.pieces) == most_texts || pass.rows == most_rows) return;
-    Text& text = at(index);
-    if (text.state != State::kRunning || std::ssize(text.tokens) - text.cached != 1) continue;
-    if (make_room(index, text.cached + 1, pass.pieces)) add_piece(index, 1, pass);
+    if (std::ssize(step.scheduled) == max_sequences || step.tokens == max_tokens) return;
+    const Sequence& sequence = at(index);
+    if (sequence.state != State::kRunning || sequence.uncomputed_tokens() != 1) continue;
+    if (make_room(index, sequence.computed_tokens + 1, step)) add_tokens(index, 1, step);
   }
 }
 
-void Scheduler::go_on(int64_t client, int64_t most_rows, DraftPass& pass) {
+// More of the prompts of the client's running sequences, until the step has `max_tokens` tokens.
+void Scheduler::continue_prompts(int64_t client, int64_t max_tokens, StepDraft& step) {
   for (const int64_t index : std::vector(running_)) {
-    Text& text = at(index);
-    const int64_t left = std::ssize(text.tokens) - text.cached;
-    const int64_t taken = std::min(left, most_rows - pass.rows);
-    if (text.client != client || text.state != State::kRunning || text.pass == pass_) continue;
-    if (left == 1 || taken <= 0) continue;
-    if (make_room(index, text.cached + taken, pass.pieces)) add_piece(index, taken, pass);
+    const Sequence& sequence = at(index);
+    if (sequence.client != client || sequence.state != State::kRunning || sequence.last_step == step_)
+      continue;
+    const int64_t tokens = std::min(sequence.uncomputed_tokens(), max_tokens - step.tokens);
+    if (sequence.uncomputed_tokens() == 1 || tokens <= 0) continue;
+    if (make_room(index, sequence.computed_tokens + tokens, step)) add_tokens(index, tokens, step);
   }
 }
 
-// Takes the pages with which a text comes in; with room for the next token too, where it can be had: else it
-// would be put off at once.
-bool Scheduler::hold_first(Text& text, int64_t taken) {
-  const int64_t wanted = std::min(text.cached + taken + 1, text.most - 1);
-  const bool alone = running_.empty();
-  return (alone || has_room_for(text)) &&
-         hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken));
-}
-
-bool Scheduler::find_seat(int64_t client, DraftPass& pass) {
-  const int64_t kept = queues_.running_of(client) > 0 ? options_.newcomers : 0;
-  while (num_running() >= options_.max_num_seqs - kept) {
-    if (pass.within || !make_way(client, pass.pieces)) return false;
+// A slot for one more sequence of the client, if need be by preempting.
+bool Scheduler::find_slot(int64_t client, StepDraft& step) {
+  const int64_t kept_free = queues_.running_of(client) > 0 ? options_.newcomer_slots : 0;
+  while (num_running() >= options_.max_num_seqs - kept_free) {
+    if (step.within || !preempt_for(client, step)) return false;
   }
   return true;
 }
 
-bool Scheduler::let_in(int64_t client, int64_t most_rows, DraftPass& pass) {
-  // What it was let in before would be put off for the other.
+// Admits waiting sequences of the client, until the step has `max_tokens` tokens. False: one waits for room.
+bool Scheduler::admit(int64_t client, int64_t max_tokens, StepDraft& step) {
+  // A sequence admitted before the client that is short of room would be preempted for it.
   const bool other_waits = short_of_room_ && *short_of_room_ != client;
   if (other_waits && queues_.running_of(client) > queues_.running_of(*short_of_room_)) return true;
-  while (queues_.waiting_of(client) > 0 && pass.rows < most_rows) {
-    const int64_t index = queues_.first_of(client);
-    Text& text = at(index);
-    if (text.awaited) return true;
-    if (!find_seat(client, pass)) return false;
-    if (text.pages.empty() && options_.shares_prompts) share_prompt(text);
-    const int64_t left = std::ssize(text.tokens) - text.cached;
-    const int64_t taken = std::min(left, most_rows - pass.rows);
-    if (!hold_first(text, taken)) {
-      give_back(text);  // those it shares, too: their owner may be put off
-      if (pass.within || !make_way(client, pass.pieces)) return false;
+  while (queues_.waiting_of(client) > 0 && step.tokens < max_tokens) {
+    const int64_t index = queues_.front(client);
+    Sequence& sequence = at(index);
+    if (sequence.awaits_token) return true;
+    if (!find_slot(client, step)) return false;
+    if (sequence.kv_blocks.empty() && options_.shares_prompts) share_prompt(sequence);
+    const int64_t tokens = std::min(sequence.uncomputed_tokens(), max_tokens - step.tokens);
+    if (!allocate_first(sequence, sequence.computed_tokens + tokens)) {
+      release(sequence);  // shared blocks, too: the first sample may be preempted
+      if (step.within || !preempt_for(client, step)) return false;
       continue;
     }
-    queues_.begin(client);
-    text.state = State::kRunning;
-    text.slot = free_slots_.back();
+    queues_.start(client);
+    sequence.state = State::kRunning;
+    sequence.slot = free_slots_.back();
     free_slots_.pop_back();
     running_.push_back(index);
-    add_piece(index, taken, pass);
+    add_tokens(index, tokens, step);
   }
   return true;
 }
 
-// Clients whose prompts wait to go through the model, the least served first.
+// Clients with prompts to compute, the least served first.
 std::vector<int64_t> Scheduler::clients_with_prompts() const {
-  std::set<int64_t> going_on;
+  std::set<int64_t> unfinished_prompts;
   for (const int64_t index : running_) {
-    const Text& text = at(index);
-    if (text.pass != pass_ && std::ssize(text.tokens) - text.cached > 1) going_on.insert(text.client);
+    const Sequence& sequence = at(index);
+    if (sequence.last_step != step_ && sequence.uncomputed_tokens() > 1)
+      unfinished_prompts.insert(sequence.client);
   }
-  std::vector<int64_t> clients = queues_.in_turn();
-  std::erase_if(
-      clients, [&](int64_t client) { return queues_.waiting_of(client) == 0 && !going_on.contains(client); });
+  std::vector<int64_t> clients = queues_.least_served_first();
+  std::erase_if(clients, [&](int64_t client) {
+    return queues_.waiting_of(client) == 0 && !unfinished_prompts.contains(client);
+  });
   return clients;
 }
 
-// Each client has an equal part of the rows that are left, the least served first; and more where others
-// leave theirs. Nobody comes in before one that was served less and waits for room.
-void Scheduler::take_prompts(DraftPass& pass) {
-  const int64_t most_rows = part_of_pass(options_.max_num_batched_tokens);
+// Divides the rest of the token budget equally among clients, the least served first; then clients take what
+// others left. No sequence is admitted before one of a client that was served less and waits for room.
+void Scheduler::schedule_prompts(StepDraft& step) {
+  const int64_t max_tokens = part_of_stage(options_.max_num_batched_tokens);
   const std::vector<int64_t> clients = clients_with_prompts();
   const bool several = clients.size() > 1;
   if (short_of_room_ && std::ranges::find(clients, *short_of_room_) == clients.end()) short_of_room_.reset();
   bool room = true;
-  const auto take = [&](int64_t client, int64_t rows) {
-    go_on(client, rows, pass);
+  const auto take = [&](int64_t client, int64_t tokens) {
+    continue_prompts(client, tokens, step);
     if (!room) return;
-    room = let_in(client, rows, pass);
+    room = admit(client, tokens, step);
     if (!room && several) short_of_room_ = client;
     if (room && short_of_room_ == client) short_of_room_.reset();
   };
   auto others = std::ssize(clients);
-  for (const int64_t client : clients)
-    take(client, std::min(most_rows, pass.rows + cost::divide_up(most_rows - pass.rows, others--)));
-  for (size_t i = 0; several && i < clients.size(); ++i) take(clients[i], most_rows);
+  for (const int64_t client : clients) {
+    const int64_t part = cost::divide_up(max_tokens - step.tokens, others--);
+    take(client, std::min(max_tokens, step.tokens + part));
+  }
+  for (size_t i = 0; several && i < clients.size(); ++i) take(clients[i], max_tokens);
 }
 
-// A client without any text under way does not wait for a pass with all the others' tokens: it has one of its
-// own, as it would alone. True: there is such a pass.
-bool Scheduler::take_newcomers(DraftPass& pass) {
+// An engine step with newcomers' prompts alone, which does not take as long as one with everybody's tokens.
+// False: there is no newcomer that can be admitted.
+bool Scheduler::schedule_newcomers(StepDraft& step) {
   if (queues_.has_one_client() || running_.empty()) return false;
-  std::vector<int64_t> clients = queues_.in_turn();
+  std::vector<int64_t> clients = queues_.least_served_first();
   std::erase_if(clients, [&](int64_t client) {
     return queues_.waiting_of(client) == 0 || queues_.running_of(client) > 0;
   });
-  const int64_t most_rows = part_of_pass(options_.max_num_batched_tokens);
+  const int64_t max_tokens = part_of_stage(options_.max_num_batched_tokens);
   auto others = std::ssize(clients);
   for (const int64_t client : clients)
-    let_in(client, pass.rows + cost::divide_up(most_rows - pass.rows, others--), pass);
-  return !pass.pieces.empty();
+    admit(client, step.tokens + cost::divide_up(max_tokens - step.tokens, others--), step);
+  return !step.scheduled.empty();
 }
 
-void Scheduler::count_served(const DraftPass& pass) {
-  for (const ScheduledTokens& scheduled : pass.pieces) {
-    Text& text = at(scheduled.sequence);
-    const int64_t before = std::max(text.served, scheduled.begin);  // what comes back is not counted again
-    if (scheduled.end > before) queues_.serve(text.client, scheduled.end - before);
-    text.served = std::max(before, scheduled.end);
+// Counts the step's tokens as served to their clients, tokens that are computed anew not again.
+void Scheduler::charge(const StepDraft& step) {
+  for (const ScheduledTokens& scheduled : step.scheduled) {
+    Sequence& sequence = at(scheduled.sequence);
+    const int64_t charged = std::max(sequence.charged_tokens, scheduled.begin);
+    if (scheduled.end > charged) queues_.charge(sequence.client, scheduled.end - charged);
+    sequence.charged_tokens = std::max(charged, scheduled.end);
   }
 }
 
-std::vector<ScheduledTokens> Scheduler::next_within() {
-  SLUICE_ASSERT(options_.stages == 1, "a pass within those of several stages");
-  DraftPass pass{.within = true};
-  if (had_pass_within_) return {};
-  ++pass_;
-  had_pass_within_ = take_newcomers(pass);
-  count_served(pass);
-  alike_ = 0;
-  return std::move(pass.pieces);
+std::vector<ScheduledTokens> Scheduler::schedule_within() {
+  SLUICE_ASSERT(options_.stages == 1, "an engine step within those of several stages");
+  if (had_step_within_) return {};
+  StepDraft step{.within = true};
+  ++step_;
+  had_step_within_ = schedule_newcomers(step);
+  charge(step);
+  uniform_steps_ = 0;
+  return std::move(step.scheduled);
 }
 
-std::vector<ScheduledTokens> Scheduler::next() {
-  const int64_t evictions_before = evictions_, under_way_before = num_running();
-  DraftPass pass;
-  had_pass_within_ = false;
-  ++pass_;
-  after_newcomers_ = !after_newcomers_ && take_newcomers(pass);
+std::vector<ScheduledTokens> Scheduler::schedule() {
+  const int64_t preemptions_before = preemptions_, running_before = num_running();
+  StepDraft step;
+  had_step_within_ = false;
+  ++step_;
+  after_newcomers_ = !after_newcomers_ && schedule_newcomers(step);
   if (!after_newcomers_) {
-    say_more(pass);
-    take_prompts(pass);
+    schedule_decodes(step);
+    schedule_prompts(step);
   }
-  count_served(pass);
-  const auto is_awaited = [this](int64_t text) { return at(text).awaited; };
+  charge(step);
+  const auto awaits_token = [this](int64_t sequence) { return at(sequence).awaits_token; };
   SLUICE_ASSERT(
-      !pass.pieces.empty() || std::ranges::any_of(running_, is_awaited) || all_waiting_are_awaited(),
-      "texts wait for pages that none holds");
-  // Who was not let in now will not be while nobody leaves: fewer and fewer pages are free.
-  const bool same_texts = num_running() == under_way_before && evictions_ == evictions_before;
-  const bool alike = same_texts && queues_.has_one_client() && pass.rows == std::ssize(pass.pieces) &&
-                     std::ranges::all_of(running_, is_awaited);
-  alike_ = alike ? alike_ + 1 : 0;
-  return std::move(pass.pieces);
+      !step.scheduled.empty() || std::ranges::any_of(running_, awaits_token) || all_waiting_await_tokens(),
+      "sequences wait for blocks that no sequence holds");
+  // A sequence that was not admitted now will not be while none ends: ever fewer blocks are free.
+  const bool same_sequences = num_running() == running_before && preemptions_ == preemptions_before;
+  const bool uniform = same_sequences && queues_.has_one_client() &&
+                       step.tokens == std::ssize(step.scheduled) &&
+                       std::ranges::all_of(running_, awaits_token);
+  uniform_steps_ = uniform ? uniform_steps_ + 1 : 0;
+  return std::move(step.scheduled);
 }
 
-bool Scheduler::all_waiting_are_awaited() const {
-  return std::ranges::all_of(queues_.in_turn(), [this](int64_t client) {
-    return std::ranges::all_of(queues_.waiting_texts_of(client),
-                               [this](int64_t text) { return at(text).awaited; });
+bool Scheduler::all_waiting_await_tokens() const {
+  return std::ranges::all_of(queues_.least_served_first(), [this](int64_t client) {
+    return std::ranges::all_of(queues_.waiting_sequences_of(client),
+                               [this](int64_t sequence) { return at(sequence).awaits_token; });
   });
 }
 
 void Scheduler::append_token(int64_t index, int64_t token, bool ends) {
-  Text& text = at(index);
-  text.awaited = false;
-  text.tokens.push_back(token);
-  if (!ends && static_cast<int64_t>(text.tokens.size()) < text.most) return;
-  finish(index);
+  Sequence& sequence = at(index);
+  sequence.awaits_token = false;
+  sequence.tokens.push_back(token);
+  if (ends || std::ssize(sequence.tokens) >= sequence.max_length) finish(index);
 }
 
 void Scheduler::abort(int64_t index) {
-  Text& text = at(index);
-  if (text.state == State::kFinished) return;
-  text.awaited = false;
+  Sequence& sequence = at(index);
+  if (sequence.state == State::kFinished) return;
+  sequence.awaits_token = false;
   finish(index);
 }
 
 void Scheduler::finish(int64_t index) {
-  Text& text = at(index);
-  if (const int64_t said = std::ssize(text.tokens) - text.given; said > 0) expectation_.add(said);
-  give_back(text);
-  if (text.state == State::kWaiting) queues_.end_waiting(text.client, index);
-  if (text.state == State::kRunning) {
+  Sequence& sequence = at(index);
+  const int64_t generated = std::ssize(sequence.tokens) - sequence.prompt_tokens;
+  if (generated > 0) expectation_.add(generated);
+  release(sequence);
+  if (sequence.state == State::kWaiting) queues_.remove_waiting(sequence.client, index);
+  if (sequence.state == State::kRunning) {
     std::erase(running_, index);
-    queues_.end_running(text.client);
+    queues_.finish_running(sequence.client);
   }
-  text.state = State::kFinished;
-  if (options_.stages > 1 || num_waiting() > 0) alike_ = 0;
+  sequence.state = State::kFinished;
+  if (options_.stages > 1 || num_waiting() > 0) uniform_steps_ = 0;
 }
 
 int64_t Scheduler::uniform_engine_steps(int64_t most) const {
-  if (alike_ < options_.stages) return 0;
+  if (uniform_steps_ < options_.stages) return 0;
   const auto fits = [&](int64_t rounds) {
-    int64_t more = 0;
-    for (const int64_t text : running_) {
-      const Text& own = at(text);
-      more += std::max<int64_t>(0, kv_blocks_for(own.cached + rounds) - std::ssize(own.pages));
+    int64_t missing = 0;
+    for (const int64_t index : running_) {
+      const Sequence& sequence = at(index);
+      missing += std::max<int64_t>(
+          0, kv_blocks_for(sequence.computed_tokens + rounds) - std::ssize(sequence.kv_blocks));
     }
-    return more <= pool_.num_free();
+    return missing <= pool_.num_free();
   };
   if (fits(most)) return most;
   int64_t good = 0;
@@ -371,10 +385,10 @@ int64_t Scheduler::uniform_engine_steps(int64_t most) const {
 
 void Scheduler::advance_engine_steps(int64_t rounds, int64_t token) {
   for (const int64_t index : running_) {
-    Text& text = at(index);
-    hold(text, text.cached + rounds);
-    text.cached += rounds;
-    text.tokens.insert(text.tokens.end(), static_cast<size_t>(rounds), token);
+    Sequence& sequence = at(index);
+    allocate(sequence, sequence.computed_tokens + rounds);
+    sequence.computed_tokens += rounds;
+    sequence.tokens.insert(sequence.tokens.end(), static_cast<size_t>(rounds), token);
   }
 }
 

@@ -1,17 +1,20 @@
-// Which tokens of which texts go through the model next: continuous batching (Yu et al., Orca, 2022) on pages
-// (Kwon et al., PagedAttention, 2023). A pure function of what was asked and said, so that ranks that hear
-// the same decide alike.
+// Continuous batching (Yu et al., Orca, 2022) over a KV cache in blocks (Kwon et al., PagedAttention, 2023):
+// the scheduler decides which tokens of which sequences the next engine step computes. It is a pure function
+// of the requests and the tokens generated so far, so ranks that see the same requests decide alike, and
+// planning can simulate it.
 //
-// Texts that are under way come first, a token each; then those that wait, the first asked first, by as much
-// of what they were given as fits, where all that are under way are expected to find room until they end:
-// each is taken to say as much as texts did so far. Where pages run out all the same the
-// youngest text under way gives its own back and waits again, in front; what it has said is then given to it.
+// An engine step first computes one token of each running sequence. The rest of its token budget goes to
+// prompts: running sequences whose prompt is not whole yet, then waiting sequences in order of arrival. A
+// waiting sequence is admitted if the blocks suffice for it and all running sequences until they are expected
+// to end; each is expected to generate as many tokens as sequences did so far. If blocks run out all the
+// same, the youngest running sequence is preempted: its blocks are freed, it waits in front of the queue, and
+// its tokens, generated ones included, are computed anew once it is admitted again.
 //
-// Several clients share the model by tokens, not by requests (inference/client_queues.h). The least served
-// client's prompts go through first, and each client has an equal part of a pass's rows for prompts. A client
-// that has no text under way has a pass for itself, at most every other one, and one within each pass of the
-// others, where seats and pages are free. A client with at least two texts more under way than one that waits
-// puts one of them off for it.
+// Clients share the token budget equally, not by their numbers of requests (inference/client_queues.h). The
+// prompts of the client that was served least are scheduled first. A client without running sequences is a
+// newcomer: its prompts get an engine step of their own, at most every second one, and one step inside each
+// step of the others, where slots and blocks are free. A client with at least two running sequences more than
+// a waiting client has one of them preempted for it.
 #pragma once
 
 #include <algorithm>
@@ -28,53 +31,56 @@
 namespace sluice::inference {
 
 struct SchedulerOptions {
-  int64_t kv_blocks = 0;                  // of the cache
-  int64_t max_num_seqs = 64;              // under way at once
-  int64_t newcomers = 0;                  // of these, kept for clients that have none under way
-  int64_t max_num_batched_tokens = 2048;  // that go through the model at once, in all passes under way
-  int stages = 1;                         // and as many passes under way
-  // Whether what a request's samples begin with goes through the model once; states of recurrent layers are
-  // kept as of a text's end alone.
+  int64_t kv_blocks = 0;                  // blocks of the cache
+  int64_t max_num_seqs = 64;              // running sequences
+  int64_t newcomer_slots = 0;             // of max_num_seqs, kept free for newcomers
+  int64_t max_num_batched_tokens = 2048;  // token budget of all engine steps in flight together
+  int stages = 1;                         // pipeline stages: as many engine steps are in flight
+  // Whether the samples of a request compute their prompt once. Recurrent layers keep a state for the end of
+  // a sequence alone, so their models cannot.
   bool shares_prompts = true;
 };
 
-// How much texts say: the tokens that were said, by those under way too, over the texts that have ended,
-// which is likeliest where texts end at random; and as if one had ended after a sixteenth of what it may say.
+// The number of tokens that a sequence is expected to generate: all tokens generated so far over the
+// sequences that have ended, the maximum-likelihood estimate if sequences end at random. One more sequence
+// counts as ended after a sixteenth of its maximum, so that the estimate exists from the start.
 struct Expectation {
-  int64_t finished_sequences = 0;  // that ended
-  int64_t generated_tokens = 0;    // tokens of all of them
+  int64_t finished_sequences = 0;
+  int64_t generated_tokens = 0;  // of finished sequences
   void add(int64_t tokens) {
     ++finished_sequences;
     generated_tokens += tokens;
   }
-  // Of a text that may say so many, while those under way have said so many.
-  int64_t of(int64_t most, int64_t under_way) const {
-    return std::min(most, (generated_tokens + under_way + most / 16) / (finished_sequences + 1));
+  // For a sequence that may generate `max_tokens`; `running_tokens` were generated by running sequences.
+  int64_t of(int64_t max_tokens, int64_t running_tokens) const {
+    return std::min(max_tokens,
+                    (generated_tokens + running_tokens + max_tokens / 16) / (finished_sequences + 1));
   }
 };
 
 struct Request {
   std::vector<int64_t> prompt;   // token ids
-  int64_t max_tokens = 0;        // that may be said
-  int samples = 1;               // texts that begin with the prompt
-  bool prompt_logprobs = false;  // the first wants to know what the model makes of the prompt itself
-  int64_t client = 0;            // whose it is
-  int adapter = -1;              // of those that the model has side by side; -1: none
+  int64_t max_tokens = 0;        // generated by each sample
+  int samples = 1;               // sequences that begin with the prompt
+  bool prompt_logprobs = false;  // the first sample scores the prompt's own tokens
+  int64_t client = 0;
+  int adapter = -1;  // index among the model's adapters; -1: none
 };
 
-// InputError when a cache of so many pages could not hold a text of so many tokens given, and so many said,
-// alone. REQUIRES: at least one of each.
-void require_capacity(int64_t given, int64_t most_tokens, int64_t pages);
+// InputError if a cache of `kv_blocks` blocks cannot hold one sequence of so many tokens alone. REQUIRES:
+// prompt_tokens > 0, max_tokens > 0.
+void require_capacity(int64_t prompt_tokens, int64_t max_tokens, int64_t kv_blocks);
 
-// The next tokens of one text, [begin, end). Its keys and values from token 0 on lie in `pages`.
+// Tokens [begin, end) of one sequence in an engine step. Their keys and values, and those of all tokens
+// before them, lie in `kv_blocks`.
 struct ScheduledTokens {
   int64_t sequence = 0;
   int64_t begin = 0;
   int64_t end = 0;
-  bool needs_sampling = false;  // they end with the last one there is: what the model makes of it is the next
+  bool needs_sampling = false;  // `end` is the sequence's last token: its logits give the next one
   std::vector<int64_t> kv_blocks;
-  int64_t slot = 0;  // of the text while it is under way: below most_texts, nobody else's
-  // Rows from `begin` on whose next token was given, and is to be scored.
+  int64_t slot = 0;  // the running sequence's own, below max_num_seqs
+  // Rows from `begin` on whose next token belongs to the prompt and is to be scored.
   int64_t prompt_logprob_rows = 0;
   int adapter = -1;  // the request's
 };
@@ -83,117 +89,121 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options);
 
-  // The first text of the request; its other samples follow. InputError when the cache could not hold one of
-  // them alone. REQUIRES: a prompt of at least one token, at least one token to say.
+  // Adds the request's samples to its client's queue and returns the number of the first; the others follow
+  // it. InputError as require_capacity(). REQUIRES: a prompt of at least one token, max_tokens > 0.
   int64_t add(const Request& request);
 
-  // What goes through the model next; empty: nothing, until more is told. Every text that says something must
-  // be told before `stages` more calls: said(), or drop().
-  std::vector<ScheduledTokens> next();
-  // A pass within the last one of next(), which keeps its pages: prompts of clients without any text under
-  // way. Empty: there are none, they find no room, or this pass has had one already. Its tokens are to be
-  // told before those of the pass around it. REQUIRES: one stage.
-  std::vector<ScheduledTokens> next_within();
-  void append_token(int64_t text, int64_t token, bool ends);
-  // Ends a text here, whose token may be awaited: nobody need tell it then.
-  void abort(int64_t text);
-  // Has all texts under way wait again, and what they have go through the model anew when they come back: its
-  // parameters are others. REQUIRES: no pass is under way.
-  void put_off_all();
+  // The next engine step; empty: nothing to compute before more tokens are appended. Every sequence with
+  // `needs_sampling` must be told by append_token() or abort() before `stages` more calls.
+  std::vector<ScheduledTokens> schedule();
+  // A newcomers' step inside the last step of schedule(), whose blocks stay as they are; at most one for
+  // each. Empty: there is no newcomer, or no slot or blocks for it. Its tokens are appended before those of
+  // the step around it. REQUIRES: stages == 1.
+  std::vector<ScheduledTokens> schedule_within();
+  // The sequence's next token; `ends`: it is the last one.
+  void append_token(int64_t sequence, int64_t token, bool ends);
+  // Ends a sequence at once. A token that it awaits need not be appended.
+  void abort(int64_t sequence);
+  // Preempts all running sequences, as needed when the model's parameters change. REQUIRES: no engine step is
+  // in flight.
+  void preempt_all();
 
-  // How many rounds of passes, one for each stage, follow, up to `most`, that take a row of each text under
-  // way and nothing else if none of them ends: nobody comes in or is put off. The last round was such a one.
-  // 0: not known.
+  // How many rounds of `stages` engine steps, up to `most`, compute one token of each running sequence and
+  // nothing else, provided that no sequence ends: none is admitted or preempted. The last round was uniform,
+  // too. 0: unknown.
   int64_t uniform_engine_steps(int64_t most) const;
-  // So many at once, as if `token` had been said in each by all. REQUIRES: rounds <= alike(rounds).
+  // Advances by so many uniform rounds at once, as if each sequence had generated `token` in each of them.
+  // REQUIRES: rounds <= uniform_engine_steps(rounds).
   void advance_engine_steps(int64_t rounds, int64_t token);
-  // That it was there at all. REQUIRES: finished.
-  void erase(int64_t text) { texts_.erase(text); }
+  // Forgets the sequence. REQUIRES: finished(sequence).
+  void erase(int64_t sequence) { sequences_.erase(sequence); }
 
-  const std::vector<int64_t>& tokens(int64_t text) const { return at(text).tokens; }
-  int64_t prompt_tokens(int64_t text) const { return at(text).given; }
-  bool finished(int64_t text) const { return at(text).state == State::kFinished; }
-  int64_t total_sequences() const { return next_text_; }  // that were ever asked for
+  const std::vector<int64_t>& tokens(int64_t sequence) const { return at(sequence).tokens; }
+  int64_t prompt_tokens(int64_t sequence) const { return at(sequence).prompt_tokens; }
+  bool finished(int64_t sequence) const { return at(sequence).state == State::kFinished; }
+  int64_t total_sequences() const { return next_sequence_; }  // added so far
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   const std::vector<int64_t>& running() const { return running_; }  // the oldest first
   int64_t num_waiting() const { return queues_.waiting(); }
   std::map<int64_t, int64_t> waiting_by_client() const { return queues_.waiting_by_client(); }
   int64_t free_kv_blocks() const { return pool_.num_free(); }
-  int64_t preemptions() const { return evictions_; }
+  int64_t preemptions() const { return preemptions_; }
 
  private:
   enum class State : uint8_t { kWaiting, kRunning, kFinished };
-  struct Text {
-    std::vector<int64_t> tokens;  // given, then said
-    int64_t given = 0;
-    int64_t most = 0;  // tokens in all
+  struct Sequence {
+    std::vector<int64_t> tokens;  // the prompt's, then generated ones
+    int64_t prompt_tokens = 0;
+    int64_t max_length = 0;  // prompt and generated tokens
     int64_t client = 0;
-    int64_t served = 0;  // tokens that were counted as its client's
-    int64_t pass = -1;   // the last one that it was in
-    int64_t first = 0;   // the request's first text, whose prompt's pages the others may share
-    int64_t cached = 0;  // tokens whose keys and values are there
-    std::vector<int64_t> pages;
-    int64_t shared = 0;  // of these, the first text's
-    int64_t slot = -1;   // while it is under way
-    bool scored = false;
-    bool awaited = false;  // a pass under way says its next token
+    int64_t charged_tokens = 0;  // already counted as served to the client
+    int64_t last_step = -1;      // the last engine step with tokens of it
+    int64_t first_sample = 0;    // the request's first sequence, whose prompt blocks the others share
+    int64_t computed_tokens = 0;
+    std::vector<int64_t> kv_blocks;
+    int64_t shared_blocks = 0;  // of kv_blocks, owned by first_sample
+    int64_t slot = -1;          // while running
+    bool prompt_logprobs = false;
+    bool awaits_token = false;  // an engine step in flight gives its next token
     int adapter = -1;
     State state = State::kWaiting;
+
+    int64_t uncomputed_tokens() const { return std::ssize(tokens) - computed_tokens; }
+  };
+  // The engine step that is being made.
+  struct StepDraft {
+    std::vector<ScheduledTokens> scheduled;
+    int64_t tokens = 0;
+    bool within = false;  // inside another step, whose sequences cannot be preempted
   };
 
-  const Text& at(int64_t text) const { return texts_.at(text); }
-  Text& at(int64_t text) { return texts_.at(text); }
-  // Whether the text has pages for so many tokens now; takes them where there are enough.
-  bool hold(Text& text, int64_t tokens);
-  void share_prompt(Text& text);
-  int64_t expected_pages(const Text& text, int64_t under_way) const;
-  bool has_room_for(const Text& text) const;
-  void give_back(Text& text);
-  // Of what all passes under way may have.
-  int64_t part_of_pass(int64_t all) const { return cost::divide_up(all, options_.stages); }
-  void finish(int64_t text);
-  bool make_room(int64_t text, int64_t tokens, std::vector<ScheduledTokens>& pieces);
-  void put_off(int64_t text, std::vector<ScheduledTokens>& pieces);
-  int64_t next_to_put_off() const;
-  bool all_waiting_are_awaited() const;
-  bool make_way(int64_t client, std::vector<ScheduledTokens>& pieces);
-  // The pass that is being made: texts that say something with one row more; and of a client, up to
-  // `max_num_batched_tokens` in all, those that have not yet heard all they were given, and those that wait.
-  // The latter false: one of them waits for room.
-  struct DraftPass {
-    std::vector<ScheduledTokens> pieces;
-    int64_t rows = 0;
-    bool within = false;  // another pass, whose texts cannot be put off
-  };
-  void say_more(DraftPass& pass);
-  void go_on(int64_t client, int64_t most_rows, DraftPass& pass);
-  bool let_in(int64_t client, int64_t most_rows, DraftPass& pass);
-  bool hold_first(Text& text, int64_t taken);
-  bool find_seat(int64_t client, DraftPass& pass);
+  const Sequence& at(int64_t sequence) const { return sequences_.at(sequence); }
+  Sequence& at(int64_t sequence) { return sequences_.at(sequence); }
+  // An equal part for each engine step in flight.
+  int64_t part_of_stage(int64_t all) const { return cost::divide_up(all, options_.stages); }
+
+  bool allocate(Sequence& sequence, int64_t tokens);
+  bool allocate_first(Sequence& sequence, int64_t tokens);
+  void share_prompt(Sequence& sequence);
+  int64_t expected_blocks(const Sequence& sequence, int64_t running_tokens) const;
+  bool has_room_for(const Sequence& sequence) const;
+  void release(Sequence& sequence);
+
+  void schedule_decodes(StepDraft& step);
+  void schedule_prompts(StepDraft& step);
+  bool schedule_newcomers(StepDraft& step);
+  void continue_prompts(int64_t client, int64_t max_tokens, StepDraft& step);
+  bool admit(int64_t client, int64_t max_tokens, StepDraft& step);
+  bool find_slot(int64_t client, StepDraft& step);
   std::vector<int64_t> clients_with_prompts() const;
-  void take_prompts(DraftPass& pass);
-  bool take_newcomers(DraftPass& pass);
-  void count_served(const DraftPass& pass);
-  void add_piece(int64_t text, int64_t taken, DraftPass& pass);
-  ScheduledTokens piece_of(int64_t text, int64_t end);
+  void add_tokens(int64_t sequence, int64_t tokens, StepDraft& step);
+  ScheduledTokens scheduled_tokens(int64_t sequence, int64_t end);
+  void charge(const StepDraft& step);
+
+  bool make_room(int64_t sequence, int64_t tokens, StepDraft& step);
+  bool preempt_for(int64_t client, StepDraft& step);
+  int64_t next_to_preempt() const;
+  void preempt(int64_t sequence, std::vector<ScheduledTokens>& scheduled);
+  void finish(int64_t sequence);
+  bool all_waiting_await_tokens() const;
 
   SchedulerOptions options_;
   KvBlockPool pool_;
-  std::unordered_map<int64_t, Text> texts_;
-  int64_t next_text_ = 0;
+  std::unordered_map<int64_t, Sequence> sequences_;
+  int64_t next_sequence_ = 0;
   ClientQueues queues_;
   std::vector<int64_t> running_;  // the oldest first
-  int64_t pass_ = 0;              // that is being made
-  // The client that waits for room, or for its turn: no other comes to have more texts under way than it
-  // meanwhile.
+  int64_t step_ = 0;              // number of the engine step that is being made
+  // The client that waits for room or for its turn. Until it is admitted, no client with more running
+  // sequences than it admits another.
   std::optional<int64_t> short_of_room_;
-  bool after_newcomers_ = false;     // the last pass was theirs, so that the next one is everybody's
-  bool had_pass_within_ = false;     // the last pass
-  std::vector<int64_t> free_slots_;  // the next one last
-  int64_t evictions_ = 0;
+  bool after_newcomers_ = false;     // the last step was the newcomers', so the next one is everybody's
+  bool had_step_within_ = false;     // the last step
+  std::vector<int64_t> free_slots_;  // a stack
+  int64_t preemptions_ = 0;
   Expectation expectation_;
-  // Passes since one was not as it will be again a round later, if no text ends.
-  int64_t alike_ = 0;
+  // Consecutive steps so far that repeat a round later if no sequence ends.
+  int64_t uniform_steps_ = 0;
 };
 
 }  // namespace sluice::inference

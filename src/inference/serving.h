@@ -1,5 +1,5 @@
-// What a cluster says to people who wait: texts come all the time, each with a prompt, and their tokens
-// follow each other in no more than so long. Figures are of the steady state, of means.
+// Layouts for serving: requests arrive all the time, and the time between a sequence's tokens (TPOT) is
+// bounded. Figures hold for the steady state at mean lengths.
 #pragma once
 
 #include <algorithm>
@@ -11,22 +11,23 @@
 namespace sluice::inference {
 
 struct Demand {
-  int64_t input_len = 512;             // tokens, in the mean
-  int64_t output_len = 256;            // likewise
-  int64_t tpot_ns = 50'000'000;        // tokens of a text, at most
-  bool disaggregated_prefill = false;  // other devices compute their keys and values
+  int64_t input_len = 512;             // mean tokens of a prompt
+  int64_t output_len = 256;            // mean generated tokens
+  int64_t tpot_ns = 50'000'000;        // at most, between two tokens of a sequence
+  bool disaggregated_prefill = false;  // other devices compute the prompts' keys and values
 
-  // What a text takes of a rank in the end, that keeps so much of it.
+  // Cache bytes of a finished sequence on a rank with this cache.
   int64_t sequence_bytes(const model::CacheBytes& cache) const {
     return kv_blocks_for(input_len + output_len) * kKvBlockTokens * cache.token + cache.sequence;
   }
 };
 
-// Passes in which so many texts are under way, one after a text's other, and each that ends makes room for
-// one more: as many as a response has tokens.
-cost::DecodeWork steady_work(const Demand& demand, int64_t texts, int64_t window);
+// The engine steps of one output's length with `sequences` running: each step computes a token of each, and a
+// new prompt for each sequence that ends.
+cost::DecodeWork steady_work(const Demand& demand, int64_t sequences, int64_t window);
 
-// The most texts for which `fits` holds, where it holds for all fewer ones, up to 2^20; 0: not for one.
+// The largest number of sequences, up to 2^20, for which `fits` holds; 0: it does not hold for one. REQUIRES:
+// `fits` holds for all smaller numbers.
 template <typename Fits>
 int64_t max_sequences(Fits fits) {
   int64_t good = 0, bad = int64_t{1} << 20;
@@ -43,13 +44,13 @@ int64_t max_sequences(Fits fits) {
   return good;
 }
 
-// Pipelines side by side that have the whole model each.
+// Data-parallel pipelines, each with the whole model.
 struct ServingLayout {
   strategy::Scheme scheme;
   int pipelines = 1;
-  int64_t sequences = 0;       // under way on each
-  int64_t engine_step_ns = 0;  // between a text's tokens
-  int64_t bytes = 0;  // of the fullest rank: parameters, and keys and values of these texts in the end
+  int64_t sequences = 0;       // running on each pipeline
+  int64_t engine_step_ns = 0;  // between two tokens of a sequence
+  int64_t bytes = 0;           // on the fullest rank: parameters and the cache of these sequences, finished
   double tokens_per_s() const {
     return engine_step_ns == 0
                ? 0
@@ -57,9 +58,9 @@ struct ServingLayout {
   }
 };
 
-// Of every scheme that the cost model knows and that divides the ranks, of several lanes for long texts
-// alone; the most tokens a second first, those that can't keep the time, or hold no text, last and without
-// texts.
+// A layout for each scheme that the cost model knows and that divides the ranks; schemes of several lanes for
+// long sequences alone. Sorted by tokens per second. Layouts that exceed the TPOT or hold no sequence come
+// last, with 0 sequences.
 std::vector<ServingLayout> serving_layouts(const cost::CostModel& cost, const Demand& demand, int world_size);
 
 }  // namespace sluice::inference

@@ -1,5 +1,4 @@
-// What tests of this module have in common: the machine that they plan for, and turns of a scheduler's
-// stages.
+// Shared by this module's tests: the machine that they plan for, and micro-steps of a scheduler's stages.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +34,14 @@ inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30) {
       cost::analytic_options(shape, rates, {.device_bytes = device_bytes, .element_bytes = 2}, degrees, 8));
 }
 
-// Until nothing is under way: turn(pieces by the stage that has them), which tells the scheduler of those
-// that say something in the last one.
+// Calls turn(scheduled tokens by stage) until nothing is in flight. `turn` appends the tokens that the last
+// stage samples.
 template <typename Turn>
 void for_each_micro_step(Scheduler& scheduler, int stages, Turn turn) {
   std::deque<std::vector<ScheduledTokens>> by_stage(static_cast<size_t>(stages));
   while (true) {
     by_stage.pop_back();
-    by_stage.push_front(scheduler.next());
+    by_stage.push_front(scheduler.schedule());
     if (std::ranges::all_of(by_stage, &std::vector<ScheduledTokens>::empty)) return;
     turn(by_stage);
   }

@@ -17,9 +17,9 @@ namespace {
 using base::InputError;
 using base::text;
 
-constexpr int64_t kMostBacklog =
-    65536;  // bytes of a stream that wait for its client; more come when these have gone
-constexpr int64_t kUsualTokens = 16;  // OpenAI's of completions
+// Bytes of a stream that may wait for a slow client before more is written.
+constexpr int64_t kMostBacklog = 65536;
+constexpr int64_t kDefaultTokens = 16;  // of OpenAI's completions
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void Answer::begin(const std::string& body, Endpoint endpoint, uint64_t seed) {
   try {
     request_ = context_.reader.read(body, endpoint, seed);
     if (request_.adapter >= 0) head_.model = context_.reader.adapters[static_cast<size_t>(request_.adapter)];
-    // So the connection keeps this answer, until that is whole or the client has left.
+    // The connection keeps this answer alive until it is whole or the client has left.
     reply_->on_change([self = shared_from_this()] { self->changed(); });
     ask();
   } catch (...) {
@@ -35,12 +35,13 @@ void Answer::begin(const std::string& body, Endpoint endpoint, uint64_t seed) {
   }
 }
 
-// Tokens that may be said behind a prompt.
-int64_t Answer::most_tokens(const std::vector<int64_t>& prompt) const {
+// The number of tokens that may be generated for a prompt.
+int64_t Answer::max_tokens(const std::vector<int64_t>& prompt) const {
   const int64_t left = context_.context_length - std::ssize(prompt);
-  const int64_t usual = request_.endpoint == Endpoint::kChat ? std::max<int64_t>(1, left) : kUsualTokens;
-  const int64_t wanted = request_.most_tokens.value_or(usual);
-  // What is said behind a prompt that is only scored stands nowhere.
+  const int64_t by_default =
+      request_.endpoint == Endpoint::kChat ? std::max<int64_t>(1, left) : kDefaultTokens;
+  const int64_t wanted = request_.max_tokens.value_or(by_default);
+  // The one token generated for a prompt that is only scored is not shown.
   if (wanted <= left) return std::max<int64_t>(1, wanted);
   throw InputError(text("the prompt has ", prompt.size(), " tokens and max_tokens is ", wanted,
                         ", together more than the ", context_.context_length,
@@ -54,9 +55,9 @@ void Answer::ask() {
   sampling_params.end_tokens.insert(sampling_params.end_tokens.end(), request_.stop_tokens.begin(),
                                     request_.stop_tokens.end());
   const auto news = request_.stream ? PendingRequest::News::kTokens : PendingRequest::News::kEnd;
-  std::vector<int64_t> most;
-  for (const std::vector<int64_t>& prompt : request_.prompts) most.push_back(most_tokens(prompt));
-  ++calls_;  // nobody steps before all are asked
+  std::vector<int64_t> max_tokens_of;
+  for (const std::vector<int64_t>& prompt : request_.prompts) max_tokens_of.push_back(max_tokens(prompt));
+  ++calls_;  // no round begins before all prompts are added
   for (size_t i = 0; i < request_.prompts.size(); ++i) {
     const std::vector<int64_t>& prompt = request_.prompts[i];
     sampling_params.number = i;
@@ -65,7 +66,8 @@ void Answer::ask() {
     const auto changed = [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->changed();
     };
-    inference::Request request{prompt, most[i], request_.samples, request_.echo && request_.logprobs};
+    inference::Request request{prompt, max_tokens_of[i], request_.samples,
+                               request_.echo && request_.logprobs};
     request.adapter = request_.adapter;
     auto pending = context_.engine.add_request(client_, std::move(request), sampling_params, news, changed);
     if (pending == nullptr) {
@@ -86,7 +88,7 @@ void Answer::changed() {
   if (!done_ && calls_++ == 0) go_on();
 }
 
-// Answers that take long to write go on by themselves, so that they hold up no others.
+// Answers that take long to write have rounds of their own, so that they delay no others.
 void Answer::go_on() {
   if (request_.stream && !request_.logprobs) return context_.rounds.add(shared_from_this());
   context_.pool.post(FairPool::Turn::kGoOn, client_, [self = shared_from_this()] {
@@ -187,7 +189,7 @@ void Answer::send_round(std::span<const std::string> decoded) {
 
 bool Answer::ends_round() { return calls_.compare_exchange_strong(calls_of_round_, 0); }
 
-// True: all texts have ended.
+// True: all outputs have ended.
 bool Answer::read_news() {
   bool all_ended = true;
   for (size_t i = 0; i < requests_.size(); ++i) all_ended = requests_[i]->read(texts_[i]) && all_ended;
@@ -200,8 +202,8 @@ void Answer::send_whole() {
   std::vector<corpus::Continuation> continuations;
   for (size_t prompt = 0; prompt < texts_.size(); ++prompt) {
     for (PendingRequest::SequenceOutput& each : texts_[prompt]) {
-      if (request_.most_tokens == 0) each.output.tokens.clear();
-      // Scores of a prompt are known once, of its first text.
+      if (request_.max_tokens == 0) each.output.tokens.clear();
+      // The first sample alone has the scores of the prompt.
       if (each.output.prompt_logprobs.empty())
         each.output.prompt_logprobs = texts_[prompt].front().output.prompt_logprobs;
       continuations.push_back(
@@ -260,7 +262,7 @@ void Answer::send_choice(Shown& shown, Choice choice) {
   send_chunk(chunk_json(request_, head_, choice, !std::exchange(shown.begun, true)));
 }
 
-// Content up to where a call may begin; at the end the calls, too.
+// The content up to where a tool call may begin; at the end the calls, too.
 std::string Answer::part_to_show(Shown& shown, Choice& choice) const {
   const ToolFormat& format = *context_.reader.tool_format;
   shown.held += choice.text;
@@ -281,10 +283,10 @@ void Answer::send_chunk(const base::Json& json) { reply_->write("data: " + base:
 void Answer::refuse(const std::exception_ptr& fault) {
   done_ = true;
   leave();
-  Response told = fault_response(fault, context_.failed);
-  if (!streaming_) return reply_->send(std::move(told));
-  // The head is out already: an event says so, and no [DONE] follows.
-  reply_->write("data: " + told.body + "\n\n");
+  Response response = fault_response(fault, context_.failed);
+  if (!streaming_) return reply_->send(std::move(response));
+  // The status line is sent already, so an event tells of the fault, and no [DONE] follows.
+  reply_->write("data: " + response.body + "\n\n");
   reply_->end();
 }
 

@@ -1,5 +1,5 @@
-// One request on its way: read, generated, and answered whole or as a stream. No thread waits for it: what it
-// waits for calls.
+// One request from its body to its response: read, generated, and answered whole or as a stream. It never
+// blocks a thread: the engine and the pool call it when there is news.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 #include "serve/engine.h"
 #include "serve/fair_pool.h"
 #include "serve/http_server.h"
-#include "serve/text_so_far.h"
+#include "serve/incremental_detokenizer.h"
 
 namespace sluice::serve {
 
@@ -39,7 +39,7 @@ class Rounds {
   bool runs_ = false;
 };
 
-// What answers have in common. All of it outlives them.
+// Shared by all answers, and outlives them.
 struct AnswerContext {
   Engine& engine;
   FairPool& pool;
@@ -47,9 +47,8 @@ struct AnswerContext {
   const RequestReader& reader;
   int64_t context_length = 0;
   std::vector<int64_t> end_tokens;
-  std::function<std::string()> fingerprint;  // of the parameters, now
-  std::function<void(const std::string& fault)>
-      failed;  // hears of requests that fail by no fault of their own
+  std::function<std::string()> fingerprint;              // of the parameters, now
+  std::function<void(const std::string& fault)> failed;  // called when a request fails by the server's fault
 };
 
 class Answer : public std::enable_shared_from_this<Answer> {
@@ -76,7 +75,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   };
 
   void ask();
-  int64_t most_tokens(const std::vector<int64_t>& prompt) const;
+  int64_t max_tokens(const std::vector<int64_t>& prompt) const;
   void changed();
   void go_on();
   bool read_news();
@@ -93,7 +92,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   const std::shared_ptr<Reply> reply_;
   AnswerHead head_;
   CompletionRequest request_;
-  std::vector<std::shared_ptr<PendingRequest>> requests_;      // by prompt
+  std::vector<std::shared_ptr<PendingRequest>> requests_;           // by prompt
   std::vector<std::vector<PendingRequest::SequenceOutput>> texts_;  // likewise
   std::vector<Shown> shown_;                                        // by choice, of streams
   bool streaming_ = false;                                          // its head has been sent

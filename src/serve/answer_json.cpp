@@ -23,23 +23,23 @@ int64_t characters(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
-// Without the token that begins documents: the prompt as it was given, where it was a text.
+// Without the begin token, which the tokenizer added.
 std::vector<int64_t> without_begin(const std::vector<int64_t>& prompt, const corpus::Tokenizer& tokenizer) {
   const bool begins = !prompt.empty() && tokenizer.begin_id() >= 0 && prompt.front() == tokenizer.begin_id();
   return {prompt.begin() + (begins ? 1 : 0), prompt.end()};
 }
 
-// What is told of a token, as far as it is known.
-struct Told {
-  std::string piece;                      // that it adds to the text
-  std::optional<double> log_probability;  // nothing: nobody said it
-  std::vector<generate::Alternative> others;
-  std::vector<std::string> names;  // of those
+// A token in a response's logprobs.
+struct ReportedToken {
+  std::string piece;                      // the text that it adds
+  std::optional<double> log_probability;  // nothing: the first token of a prompt
+  std::vector<generate::Alternative> alternatives;
+  std::vector<std::string> names;  // of the alternatives
 };
 
-// Of those that are said, and of the prompt's in front where they are too.
-std::vector<Told> told_of(const CompletionRequest& request, const Choice& choice,
-                          const corpus::Tokenizer& tokenizer) {
+// The output's tokens, behind those of the prompt if the response repeats it.
+std::vector<ReportedToken> reported_tokens(const CompletionRequest& request, const Choice& choice,
+                                           const corpus::Tokenizer& tokenizer) {
   const generate::Output& output = *choice.output;
   const std::vector<int64_t> given = request.echo ? *choice.prompt : std::vector<int64_t>();
   std::vector<int64_t> ids = request.echo ? without_begin(given, tokenizer) : given;
@@ -48,74 +48,76 @@ std::vector<Told> told_of(const CompletionRequest& request, const Choice& choice
   const std::vector<int64_t> none;
   const std::vector<std::string> pieces =
       corpus::Behind(tokenizer, request.echo ? none : *choice.prompt).pieces(ids);
-  std::vector<Told> told(begins);
-  for (const std::string& piece : pieces) told.push_back({piece, {}, {}, {}});
+  std::vector<ReportedToken> tokens(begins);
+  for (const std::string& piece : pieces) tokens.push_back({piece, {}, {}, {}});
   for (size_t i = 0; request.echo && i < output.prompt_logprobs.size(); ++i) {
-    told[i + 1].log_probability = output.prompt_logprobs[i].log_probability;
-    told[i + 1].others = output.prompt_logprobs[i].alternatives;
+    tokens[i + 1].log_probability = output.prompt_logprobs[i].log_probability;
+    tokens[i + 1].alternatives = output.prompt_logprobs[i].alternatives;
   }
   for (size_t i = 0; i < output.tokens.size(); ++i) {
-    told[given.size() + i].log_probability = output.log_probabilities[i];
-    if (i < output.alternatives.size()) told[given.size() + i].others = output.alternatives[i];
+    tokens[given.size() + i].log_probability = output.log_probabilities[i];
+    if (i < output.alternatives.size()) tokens[given.size() + i].alternatives = output.alternatives[i];
   }
-  return told;
+  return tokens;
 }
 
-// Names the others as they would be said at their places.
-void name_others(std::vector<Told>& told, const CompletionRequest& request, const Choice& choice,
-                 const corpus::Tokenizer& tokenizer) {
+// Names the alternatives by the text that they would add at their positions.
+void name_alternatives(std::vector<ReportedToken>& tokens, const CompletionRequest& request,
+                       const Choice& choice, const corpus::Tokenizer& tokenizer) {
   std::vector<int64_t> ids = *choice.prompt;
   ids.insert(ids.end(), choice.output->tokens.begin(), choice.output->tokens.end());
   size_t place = request.echo ? 0 : choice.prompt->size();
   std::vector<corpus::Continuation> places;
-  for (const Told& each : told) {
+  for (const ReportedToken& each : tokens) {
     const std::span<const int64_t> before(ids.data(), place++);
-    for (const generate::Alternative& other : each.others)
+    for (const generate::Alternative& other : each.alternatives)
       places.push_back(corpus::continuation_of(tokenizer, before, std::vector<int64_t>{other.token}));
   }
   std::vector<std::string> names = corpus::texts_behind(tokenizer, places);
   size_t next = 0;
-  for (Told& each : told) {
-    for (size_t i = 0; i < each.others.size(); ++i) each.names.push_back(std::move(names[next++]));
+  for (ReportedToken& each : tokens) {
+    for (size_t i = 0; i < each.alternatives.size(); ++i) each.names.push_back(std::move(names[next++]));
   }
 }
 
-// By name, the likeliest first; what is not told apart by its name, parts of letters say, by its id.
-Json named(const Told& told) {
+// Log-probabilities by name, the likeliest first. A name that is empty or taken, as parts of characters are,
+// becomes the token's id.
+Json named(const ReportedToken& token) {
   Json json = Json::object();
-  for (size_t i = 0; i < told.others.size(); ++i) {
-    const bool is_new = !told.names[i].empty() && !json.contains(told.names[i]);
-    json[is_new ? told.names[i] : text("token_id:", told.others[i].token)] = told.others[i].log_probability;
+  for (size_t i = 0; i < token.alternatives.size(); ++i) {
+    const bool is_new = !token.names[i].empty() && !json.contains(token.names[i]);
+    json[is_new ? token.names[i] : text("token_id:", token.alternatives[i].token)] =
+        token.alternatives[i].log_probability;
   }
   return json;
 }
 
-// Without what a stop took away.
-std::vector<Told> shown_of(const CompletionRequest& request, const Choice& choice,
-                           const corpus::Tokenizer& tokenizer) {
-  std::vector<Told> told = told_of(request, choice, tokenizer);
-  size_t said = 0;
-  const size_t given = told.size() - choice.output->tokens.size();
-  for (size_t i = given; i < told.size(); ++i) said += told[i].piece.size();
-  while (said > choice.text.size() && said - told.back().piece.size() >= choice.text.size()) {
-    said -= told.back().piece.size();
-    told.pop_back();
+// Without the tokens behind a stop string.
+std::vector<ReportedToken> shown_tokens(const CompletionRequest& request, const Choice& choice,
+                                        const corpus::Tokenizer& tokenizer) {
+  std::vector<ReportedToken> tokens = reported_tokens(request, choice, tokenizer);
+  size_t bytes = 0;
+  const size_t given = tokens.size() - choice.output->tokens.size();
+  for (size_t i = given; i < tokens.size(); ++i) bytes += tokens[i].piece.size();
+  while (bytes > choice.text.size() && bytes - tokens.back().piece.size() >= choice.text.size()) {
+    bytes -= tokens.back().piece.size();
+    tokens.pop_back();
   }
-  name_others(told, request, choice, tokenizer);
-  return told;
+  name_alternatives(tokens, request, choice, tokenizer);
+  return tokens;
 }
 
-// As completions have it, with lists side by side; of the prompt too where it is said.
+// The format of completions: parallel lists, the prompt included if it is repeated.
 Json completion_logprobs(const CompletionRequest& request, const Choice& choice,
                          const corpus::Tokenizer& tokenizer) {
   Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
   int64_t offset = 0;
-  for (const Told& told : shown_of(request, choice, tokenizer)) {
-    tokens.push_back(told.piece);
-    logprobs.push_back(told.log_probability ? Json(*told.log_probability) : Json());
-    top.push_back(told.log_probability ? named(told) : Json());
+  for (const ReportedToken& token : shown_tokens(request, choice, tokenizer)) {
+    tokens.push_back(token.piece);
+    logprobs.push_back(token.log_probability ? Json(*token.log_probability) : Json());
+    top.push_back(token.log_probability ? named(token) : Json());
     offsets.push_back(offset);
-    offset += characters(told.piece);
+    offset += characters(token.piece);
   }
   return {{"tokens", tokens}, {"token_logprobs", logprobs}, {"top_logprobs", top}, {"text_offset", offsets}};
 }
@@ -129,11 +131,11 @@ Json chat_token(const std::string& token, double log_probability) {
 Json chat_logprobs(const CompletionRequest& request, const Choice& choice,
                    const corpus::Tokenizer& tokenizer) {
   Json content = Json::array();
-  for (const Told& told : shown_of(request, choice, tokenizer)) {
-    Json& json = content.emplace_back(chat_token(told.piece, *told.log_probability));
+  for (const ReportedToken& token : shown_tokens(request, choice, tokenizer)) {
+    Json& json = content.emplace_back(chat_token(token.piece, *token.log_probability));
     json["top_logprobs"] = Json::array();
-    for (size_t i = 0; i < told.others.size(); ++i)
-      json["top_logprobs"].push_back(chat_token(told.names[i], told.others[i].log_probability));
+    for (size_t i = 0; i < token.alternatives.size(); ++i)
+      json["top_logprobs"].push_back(chat_token(token.names[i], token.alternatives[i].log_probability));
   }
   return {{"content", content}, {"refusal", nullptr}};
 }

@@ -20,8 +20,8 @@ using http::FieldRule;
 using http::Use;
 using enum http::Kind;
 
-// What both endpoints take. Of OpenAI's fields, and of those that vLLM's and LangChain's clients send, none
-// is left out: what is not here is unknown.
+// The fields of both endpoints: all of OpenAI's, and those that vLLM's and LangChain's clients send. Every
+// other field is unknown.
 constexpr FieldRule kBoth[] = {
     {"model", kText},
     {"max_tokens", kWhole},
@@ -78,7 +78,7 @@ constexpr FieldRule kChats[] = {
     {"function_call", kText | kObject, Use::kNeutralOnly, R"("none")"},
     {"add_generation_prompt", kFlag, Use::kNeutralOnly, "true"},
 };
-// Fields that the chat template is given.
+// Fields passed on to the chat template.
 constexpr std::string_view kRendered[] = {"messages", "tools", "documents", "chat_template_kwargs",
                                           "reasoning_effort"};
 
@@ -92,7 +92,7 @@ const std::vector<FieldRule>& rules_of(Endpoint endpoint) {
   return endpoint == Endpoint::kChat ? chats : completions;
 }
 
-// A text, a list of ids, or a list of either.
+// A string, a list of token ids, or a list of either.
 void read_prompts(const Json& body, const RequestReader& reader, CompletionRequest& request) {
   if (!body.contains("prompt") || body.at("prompt").is_null())
     throw FieldError("prompt", "prompt is missing: give a text, or a list of token ids");
@@ -135,7 +135,7 @@ void read_messages(const Json& body, const RequestReader& reader, CompletionRequ
   request.prompts.emplace_back(encoded.ids.begin(), encoded.ids.end());
 }
 
-// `tool_choice` "none" leaves the tools out; calls that are demanded would take a grammar.
+// `tool_choice` "none" leaves the tools out. Required calls would need a grammar and are refused.
 void read_tools(const Json& body, const RequestReader& reader, CompletionRequest& request) {
   const Json* const choice = base::find(body, "tool_choice");
   const bool told = choice != nullptr && !choice->is_null();
@@ -185,7 +185,7 @@ void read_stops(const Json& body, const RequestReader& reader, CompletionRequest
                      text("stop_token_ids has more than ", limits.stops, " tokens: give fewer"));
 }
 
-// Completions ask by a number, 0 of which is the tokens' own alone; chats by two keys.
+// Completions ask by one number, where 0 reports the generated token alone; chats by two keys.
 void read_logprobs(const Json& body, CompletionRequest& request) {
   constexpr int64_t kMost = 20;
   const bool chat = request.endpoint == Endpoint::kChat;
@@ -202,12 +202,12 @@ void read_logprobs(const Json& body, CompletionRequest& request) {
 std::vector<std::pair<int64_t, double>> read_bias(const Json& body, const RequestReader& reader) {
   constexpr base::Range<double> kRange{-100.0, 100.0};
   std::vector<std::pair<int64_t, double>> bias;
-  const Json* const told = base::find(body, "logit_bias");
-  if (told == nullptr || told->is_null()) return bias;
-  if (std::ssize(*told) > reader.limits.logit_biases)
-    throw FieldError("logit_bias", text("logit_bias has ", told->size(), " tokens: give ",
+  const Json* const given = base::find(body, "logit_bias");
+  if (given == nullptr || given->is_null()) return bias;
+  if (std::ssize(*given) > reader.limits.logit_biases)
+    throw FieldError("logit_bias", text("logit_bias has ", given->size(), " tokens: give ",
                                         reader.limits.logit_biases, " or fewer"));
-  for (const auto& [key, value] : told->items()) {
+  for (const auto& [key, value] : given->items()) {
     const std::optional<int64_t> token = base::parse_integer(key);
     if (!token || *token < 0 || *token >= reader.vocabulary)
       throw FieldError("logit_bias", text("logit_bias has the token ", base::excerpt(Json(key)),
@@ -226,7 +226,7 @@ void read_sampling(const Json& body, const RequestReader& reader, uint64_t seed,
   sampling.temperature = read_field<double>(body, "temperature").value_or(1.0);
   sampling.top_p = read_field<double>(body, "top_p").value_or(1.0);
   const int64_t top_k = read_field<int64_t>(body, "top_k").value_or(0);
-  sampling.top_k = top_k == -1 ? 0 : top_k;  // clients of vLLM say so that there is no bound
+  sampling.top_k = top_k == -1 ? 0 : top_k;  // vLLM's clients mean "no bound"
   sampling.min_p = read_field<double>(body, "min_p").value_or(0.0);
   sampling.presence_penalty = read_field<double>(body, "presence_penalty").value_or(0.0);
   sampling.frequency_penalty = read_field<double>(body, "frequency_penalty").value_or(0.0);
@@ -243,7 +243,7 @@ void read_lengths(const Json& body, CompletionRequest& request) {
     const auto most = read_field<int64_t>(body, key);
     if (!most) continue;
     require_field_in<int64_t>(key, *most, {chat ? 1 : 0, int64_t{1} << 30});
-    request.most_tokens = most;
+    request.max_tokens = most;
   }
 }
 
@@ -267,7 +267,7 @@ void read_stream(const Json& body, CompletionRequest& request) {
 void require_together(const Json& body, const CompletionRequest& request, const RequestLimits& limits) {
   if (request.stream && request.echo)
     throw FieldError("echo", "echo is true, and a stream has what is new alone: leave one out");
-  if (request.stream && request.most_tokens == 0)
+  if (request.stream && request.max_tokens == 0)
     throw FieldError("max_tokens", "max_tokens is 0, and a stream has what is new alone: leave one out");
   if (request.stream && request.logprobs)
     throw FieldError("logprobs", "logprobs are asked of a stream, which has none: leave one out");

@@ -1,5 +1,5 @@
-// OpenAI's requests and answers as JSON, without what answers them: completions and chat completions
-// (platform.openai.com/docs/api-reference).
+// OpenAI's completions and chat completions as JSON (platform.openai.com/docs/api-reference): requests in,
+// responses out. Nothing here generates.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ struct CompletionRequest {
   Endpoint endpoint = Endpoint::kCompletions;
   std::vector<std::vector<int64_t>> prompts;  // token ids
   generate::Sampling sampling;
-  std::optional<int64_t> most_tokens;
+  std::optional<int64_t> max_tokens;
   int samples = 1;  // of each prompt
   std::vector<std::string> stops;
   std::vector<int64_t> stop_tokens;
   bool stream = false;
   bool stream_usage = false;  // a last chunk has the usage
-  bool echo = false;          // the prompt stands in front of the answer
+  bool echo = false;          // the response repeats the prompt
   bool logprobs = false;
-  int64_t alternatives = 0;         // likeliest tokens that are told of each place, with logprobs
-  std::vector<std::string> tools;   // names that may be called; none: calls are not looked for
-  bool parallel_tool_calls = true;  // more than one call at once
+  int64_t alternatives = 0;         // likeliest tokens to report at each position, with logprobs
+  std::vector<std::string> tools;   // names that may be called; none: the text is not searched for calls
+  bool parallel_tool_calls = true;  // more than one call in a response
   int adapter = -1;                 // of the reader's; -1: the model itself
 };
 
@@ -45,7 +45,7 @@ struct RequestLimits {
   int64_t numbers = int64_t{4} << 20;  // of all embeddings of a response
 };
 
-// How requests of this server are read.
+// Reads the requests of a server.
 struct RequestReader {
   const corpus::Tokenizer* tokenizer = nullptr;
   std::string model;  // the name that requests may give
@@ -53,14 +53,14 @@ struct RequestReader {
   int64_t context_length = 0;
   const ToolFormat* tool_format = nullptr;  // null: requests with tools are refused
   RequestLimits limits = {};
-  std::vector<std::string> adapters = {};  // names of tuned models that requests may give instead
+  std::vector<std::string> adapters = {};  // names of LoRA adapters that requests may give instead
 
-  // InputError, FieldError where a field is wrong, or not known and would change the answer; UnknownModel.
-  // `seed`: of draws, where the request has none.
+  // InputError or FieldError: a field is wrong, or unknown and might change the response. UnknownModel.
+  // `seed`: of sampling, if the request has none.
   CompletionRequest read(const std::string& body, Endpoint endpoint, uint64_t seed) const;
 };
 
-// One text of a request, as far as it is said.
+// One output of a request, as far as it is generated.
 struct Choice {
   int index = 0;
   std::string text;  // without the stop
@@ -70,7 +70,7 @@ struct Choice {
   std::vector<ToolCall> calls = {};
 };
 
-// What all answers to one request share.
+// Shared by all chunks of a response.
 struct AnswerHead {
   std::string id;
   std::string model;
@@ -78,13 +78,13 @@ struct AnswerHead {
   int64_t created = 0;
 };
 
-// The whole answer.
+// The whole response.
 base::Json response_json(const CompletionRequest& request, const AnswerHead& head,
                          const std::vector<Choice>& choices, const corpus::Tokenizer& tokenizer);
-// A piece of a stream: `choice.text` is what is new of it.
+// A chunk of a stream; `choice.text` is the new text.
 base::Json chunk_json(const CompletionRequest& request, const AnswerHead& head, const Choice& choice,
                       bool first);
-// The last chunk, where its usage is wanted.
+// The last chunk, if the client wants the usage.
 base::Json usage_chunk_json(const CompletionRequest& request, const AnswerHead& head,
                             int64_t completion_tokens);
 

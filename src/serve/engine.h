@@ -1,5 +1,5 @@
-// Text generation for many clients at once: one thread that owns the generator, and requests that others wait
-// for.
+// Text generation for many clients: one thread owns the generator and runs its engine steps; requests are
+// added by other threads and read by their clients.
 #pragma once
 
 #include <atomic>
@@ -21,130 +21,132 @@
 
 namespace sluice::serve {
 
-// One prompt's texts, while they are generated. Thread-safe.
+// A request of one prompt and its samples' outputs while they are generated. Thread-safe.
 class PendingRequest {
  public:
   struct SequenceOutput {
     generate::Output output;
     bool finished = false;
   };
-  // kTokens: it wants to hear of each token. kEnd: of the end of all its texts alone.
+  // kTokens: the client is told of each token. kEnd: only when all samples have ended.
   enum class News : uint8_t { kTokens, kEnd };
 
-  // `changed` is called on the engine's thread, and must not take long; also when it fails.
+  // `changed` is called on the engine's thread when there is news, also when the request fails. It must not
+  // take long.
   PendingRequest(inference::Request request, generate::SamplingParams sampling_params, News news,
                  std::function<void()> changed);
 
-  // The client's side. Adds what is new to `texts`, whose first call has an empty list; true: all texts have
-  // ended. Throws Unavailable, or RunError where this request alone has failed.
-  bool read(std::vector<SequenceOutput>& texts);
-  void abort() { left_ = true; }  // nobody waits any more
+  // The client's side. Adds the news to `outputs`, by sample; the first call gets an empty list. True: all
+  // samples have ended. Throws Unavailable, or RunError if this request alone has failed.
+  bool read(std::vector<SequenceOutput>& outputs);
+  void abort() { aborted_ = true; }  // the client has left
 
   // The engine's side.
   const inference::Request& request() const { return request_; }
   const generate::SamplingParams& sampling_params() const { return sampling_params_; }
-  bool aborted() const { return left_; }
-  bool sample_finished(int sample) const { return texts_[static_cast<size_t>(sample)].finished; }
+  bool aborted() const { return aborted_; }
+  bool sample_finished(int sample) const { return outputs_[static_cast<size_t>(sample)].finished; }
   bool all_finished() const;
   bool failed() const { return static_cast<bool>(fault_); }
-  // Shows a text as it is now, if there is more of it.
+  // Stores the sample's output as it is now, if it has grown.
   void publish(int sample, const generate::Output& output, bool finished);
   void fail(std::exception_ptr fault);
-  // Whether its texts may begin again, as nobody has seen anything of them; then they are as at first. A few
-  // times, so that it comes to an end where parameters come often.
-  bool begin_again();
+  // Clears the outputs, so that they can be generated anew; false: the client has seen some, or the request
+  // was restarted a few times already, as frequent changes of parameters must not delay it for ever.
+  bool restart();
 
  private:
   const inference::Request request_;
   const generate::SamplingParams sampling_params_;
   const News news_;
   const std::function<void()> changed_;
-  std::atomic<bool> left_ = false;
+  std::atomic<bool> aborted_ = false;
   std::mutex mutex_;
-  std::vector<SequenceOutput> texts_;
+  std::vector<SequenceOutput> outputs_;
   std::exception_ptr fault_;
-  int begun_again_ = 0;
+  int restarts_ = 0;
 };
 
 struct EngineOptions {
   inference::SchedulerOptions scheduler;
-  std::vector<base::Interval> never;        // rows of the vocabulary that are no token
-  int64_t max_queued_requests = 4096;       // texts that have not begun
-  int64_t most_waiting_of_client = 2048;    // of one client
-  comm::Communicator* followers = nullptr;  // borrowed; of the ranks that have the model, which it leads
+  std::vector<base::Interval> never;   // rows of the vocabulary that are no tokens
+  int64_t max_queued_requests = 4096;  // waiting sequences
+  int64_t max_queued_requests_of_client = 2048;
+  comm::Communicator* followers = nullptr;  // borrowed; of the model's ranks, which this engine leads
 };
 
 class Engine final : public RequestEngine {
  public:
-  // The decoder and the company must outlive it.
+  // The decoder and the followers' communicator must outlive it.
   Engine(const generate::Decoder& decoder, const EngineOptions& options);
-  // Ends all conversations as stop() does.
+  // Ends all requests, as stop() does.
   ~Engine() override;
 
-  // Null: as many texts wait already as may, in all or of this client. InputError when no cache could hold
-  // it, or its texts are more than may ever wait; Unavailable once the engine has ended.
+  // Null: the queue is full, in all or for this client. InputError if no cache could hold a sequence of the
+  // request; Unavailable once the engine has ended.
   std::shared_ptr<PendingRequest> add_request(const std::string& client, inference::Request request,
                                               generate::SamplingParams sampling_params,
                                               PendingRequest::News news, std::function<void()> changed);
 
-  // Requests that want to hear of the end alone begin again; texts of others go on with the new parameters:
-  // what they have so far goes through the model anew.
-  bool between_steps(const std::function<void()>& action, const std::string& others) override;
+  // Requests whose clients wait for the end alone are generated anew with the new parameters. The sequences
+  // of others go on: their tokens so far are computed anew with the new parameters.
+  bool between_steps(const std::function<void()>& action, const std::string& message) override;
 
   void stop(const std::string& why) override;
   EngineStats stats() const override;
   std::string fault() const override;
-  bool idle() const;  // no conversation is waiting or under way
+  bool idle() const;  // no request is waiting or running
 
  private:
-  // A conversation under way.
-  struct Open {
-    std::shared_ptr<PendingRequest> conversation;
-    int64_t first = 0;  // of its texts
+  struct ActiveRequest {
+    std::shared_ptr<PendingRequest> pending;
+    int64_t first_sequence = 0;
     std::string client;
+    int64_t end_sequence() const { return first_sequence + pending->request().samples; }
   };
-  // A client as the scheduler knows it, and what it has here.
   struct Client {
-    int64_t number = 0;
-    int64_t conversations = 0;
-    int64_t new_texts = 0;  // that the scheduler has not heard of
+    int64_t number = 0;  // the scheduler's
+    int64_t requests = 0;
+    int64_t new_sequences = 0;  // that the scheduler does not know yet
   };
 
   void run();
-  bool wait_until_asked();
-  void drop(int64_t text);
-  void act();
-  void begin_anew();
-  void take_new();
-  bool begin(Open& open, int64_t client);
-  void drop_left();
+  bool wait_for_work();
+  void run_action();
+  void restart_requests();
+  void take_new_requests();
+  bool start(ActiveRequest& request, int64_t client);
+  void drop_aborted();
+  void abort_sequence(int64_t sequence);
+  void step_within_for_newcomers();
   void publish();
-  void show(const Open& open);
-  void close_ended();
-  void let_newcomers_through();
-  void count();
-  void close(const Open& open);
-  void fail(const std::exception_ptr& fault);
+  void publish(const ActiveRequest& request);
+  void close_finished();
+  void close(const ActiveRequest& request);
+  void update_stats();
+  void fail_all(const std::exception_ptr& fault);
 
   EngineOptions options_;
+  // The thread's own.
   generate::Generator generator_;
   generate::Followers followers_;
-  mutable std::mutex mutex_;
-  std::condition_variable asked_;
-  std::deque<Open> new_;
+  std::vector<ActiveRequest> active_;
+
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable work_came_;
+  std::deque<ActiveRequest> new_requests_;
   std::map<std::string, Client> clients_;
   int64_t next_client_ = 0;
-  std::vector<Open> open_;                 // the thread's own
-  std::map<int64_t, int64_t> waiting_of_;  // by client's number, as of the last step
-  EngineStats figures_;
+  std::map<int64_t, int64_t> waiting_by_client_;  // sequences by client's number, as of the last step
+  EngineStats stats_;
   std::string fault_;
   std::string stopped_ = "the server was stopped";
   bool stopping_ = false;
-  bool ended_ = false;                             // nothing is called any more
-  const std::function<void()>* action_ = nullptr;  // for between two steps
-  std::string others_take_;                        // with it
+  bool ended_ = false;                             // no callback is called any more
+  const std::function<void()>* action_ = nullptr;  // of between_steps()
+  std::string message_;                            // with it
   std::exception_ptr action_fault_;
-  std::condition_variable acted_;
+  std::condition_variable action_done_;
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
-// Threads for work of many clients, who take turns: of each client one piece of work at a time is taken,
-// whoever has queued how much.
+// A thread pool for many clients, round robin: one work item of each client in turn, however many each has
+// queued.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,7 @@ class FairPool {
   void post(Turn turn, const std::string& client, std::function<void()> work);
 
  private:
-  // One queue a client, and the clients that have work, in turn.
+  // A queue for each client, and the clients with work in the order of their turns.
   struct Queues {
     std::map<std::string, std::deque<std::function<void()>>> by_client;
     std::deque<std::string> turns;

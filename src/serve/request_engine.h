@@ -1,5 +1,4 @@
-// The engine that a server asks for the work of its requests: an engine that generates, or one that has a
-// head's numbers.
+// The engine behind a server: it generates text (engine.h) or computes a head's numbers (head_engine.h).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,8 @@
 
 namespace sluice::serve {
 
-// Nothing is computed here any more: the server stops, or its model's ranks are lost. Another server may be
-// asked.
+// The engine computes nothing any more: the server stops, or ranks of its model are lost. Clients may ask
+// another server.
 class Unavailable : public base::RunError {
  public:
   using RunError::RunError;
@@ -19,16 +18,16 @@ class Unavailable : public base::RunError {
 
 // Counts for monitoring.
 struct EngineStats {
-  int64_t requests = 0;  // that were ever taken
-  int64_t refused = 0;   // for want of room
-  int64_t aborted = 0;   // by their clients, before the end
+  int64_t requests = 0;  // accepted so far
+  int64_t refused = 0;   // because queues were full
+  int64_t aborted = 0;   // by their clients
   int64_t generated_tokens = 0;
   int64_t prompt_tokens = 0;
   int64_t engine_steps = 0;
   int64_t preemptions = 0;
-  int64_t running = 0;  // texts
-  int64_t waiting = 0;
-  int64_t clients = 0;  // that have texts
+  int64_t running = 0;  // sequences
+  int64_t waiting = 0;  // likewise
+  int64_t clients = 0;  // with requests
   int64_t free_kv_blocks = 0;
   int64_t kv_blocks = 0;
 };
@@ -38,17 +37,16 @@ class RequestEngine {
  public:
   virtual ~RequestEngine() = default;
 
-  // Runs `action`, which replaces the model's parameters, on the engine's thread between two steps. Returns
-  // when it has run, and throws what it threw; false when the engine ends before. The engine's other ranks,
-  // where it has some, are told to take `others` at that moment.
-  virtual bool between_steps(const std::function<void()>& action, const std::string& others) = 0;
+  // Runs `action`, which replaces the model's parameters, on the engine's thread between two engine steps,
+  // and sends `message` to the engine's other ranks at that moment. Returns when it has run, and rethrows its
+  // error; false: the engine has ended before.
+  virtual bool between_steps(const std::function<void()>& action, const std::string& message) = 0;
 
-  // Ends all requests with Unavailable, which says `why`, and takes no others. Returns when that has been
-  // done.
+  // Ends all requests with Unavailable(why) and accepts no more. Returns when all have ended.
   virtual void stop(const std::string& why) = 0;
 
   virtual EngineStats stats() const = 0;
-  // Why nothing is computed any more, or "".
+  // Why the engine has ended, or "".
   virtual std::string fault() const = 0;
 };
 

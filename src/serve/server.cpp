@@ -38,13 +38,14 @@ std::string metrics_text(const EngineStats& engine, const HttpFigures& http) {
   add("sluice_prompt_tokens_total", "counter", "Tokens of prompts.", engine.prompt_tokens);
   add("sluice_generated_tokens_total", "counter", "Tokens that were generated.", engine.generated_tokens);
   add("sluice_engine_steps_total", "counter", "Steps of the engine.", engine.engine_steps);
-  add("sluice_preemptions_total", "counter", "Sequences put off for want of cache, or for another client.",
-      engine.preemptions);
+  add("sluice_preemptions_total", "counter",
+      "Sequences preempted for lack of KV blocks, or for another client.", engine.preemptions);
   add("sluice_sequences_running", "gauge", "Sequences that are being generated.", engine.running);
   add("sluice_sequences_waiting", "gauge", "Sequences that wait.", engine.waiting);
   add("sluice_clients", "gauge", "Clients that have sequences.", engine.clients);
   add("sluice_kv_cache_blocks", "gauge", "Blocks of the KV cache.", engine.kv_blocks);
-  add("sluice_kv_cache_blocks_free", "gauge", "Blocks of the KV cache that nobody holds.", engine.free_kv_blocks);
+  add("sluice_kv_cache_blocks_free", "gauge", "Blocks of the KV cache that nobody holds.",
+      engine.free_kv_blocks);
   add("sluice_connections", "gauge", "Connections that are open.", http.connections);
   add("sluice_connections_total", "counter", "Connections that were accepted.", http.accepted);
   add("sluice_connections_refused_total", "counter", "Connections refused beyond a bound.", http.refused);

@@ -13,17 +13,17 @@
 
 namespace sluice::serve {
 
-// A text behind a prompt up to the first of the stops, told in pieces: of what may still become a stop, and
-// of halves of letters, nothing is told. The tokenizer must outlive it.
+// The text of an output up to its first stop string, in pieces. Bytes that may still become a stop string or
+// the rest of a character are held back. The tokenizer must outlive it.
 class IncrementalDetokenizer {
  public:
   IncrementalDetokenizer(const corpus::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
                          std::vector<std::string> stops);
 
-  // What is new since the last call. `said` has what it had then, and more.
+  // The new text since the last call. `output` has grown since then.
   std::string new_text(const generate::Output& output, bool finished);
-  // The same in two steps, so that several texts can be decoded at once: the tokens to decode, nothing where
-  // there are none; and the new text, given the decoded one.
+  // The same in two steps, so that outputs of many requests are decoded together: the tokens to decode, if
+  // there are any, and the new text given their decoded text.
   std::optional<corpus::Continuation> pending(const generate::Output& output) const;
   std::string new_text(const generate::Output& output, bool finished,
                        const std::optional<std::string>& decoded);
@@ -35,16 +35,16 @@ class IncrementalDetokenizer {
 
   const corpus::Tokenizer* tokenizer_;
   std::shared_ptr<const std::vector<std::string>> stops_;
-  std::vector<int64_t> before_;  // the last tokens in front of those that are not decoded yet
+  std::vector<int64_t> before_;  // the last decoded tokens, prompt included
   size_t decoded_ = 0;           // tokens
-  size_t settled_ = 0;  // bytes of the text that these say; those behind are decoded again with what follows
+  size_t settled_ = 0;           // bytes of text_ of decoded tokens; later ones are decoded again
   std::string text_;
-  size_t shown_ = 0;
+  size_t shown_ = 0;  // bytes
   bool stopped_ = false;
 };
 
-// Whether a text ends behind the prompt: one of the stops stands in it. To be called with each token more of
-// one text. The tokenizer must outlive it.
+// A stop condition: whether a stop string stands in the output. To be called after each token of one output.
+// The tokenizer must outlive it.
 std::function<bool(const generate::Output& output)> ends_at_stop(const corpus::Tokenizer& tokenizer,
                                                                  const std::vector<int64_t>& prompt,
                                                                  std::vector<std::string> stops);

@@ -1,4 +1,4 @@
-#include "serve/text_so_far.h"
+#include "serve/incremental_detokenizer.h"
 
 #include <algorithm>
 #include <span>
@@ -8,7 +8,7 @@
 namespace sluice::serve {
 namespace {
 
-constexpr std::string_view kHalfLetter = "\xEF\xBF\xBD";  // bytes that are no letter yet
+constexpr std::string_view kIncomplete = "\xEF\xBF\xBD";  // U+FFFD: the bytes of a character so far
 
 }  // namespace
 
@@ -28,8 +28,8 @@ std::optional<corpus::Continuation> IncrementalDetokenizer::pending(const genera
 
 void IncrementalDetokenizer::settle(const std::vector<int64_t>& tokens, bool finished, std::string piece) {
   const size_t known = settled_;
-  const bool breaks_off = piece.ends_with(kHalfLetter) && !finished;
-  while (breaks_off && piece.ends_with(kHalfLetter)) piece.resize(piece.size() - kHalfLetter.size());
+  const bool breaks_off = piece.ends_with(kIncomplete) && !finished;
+  while (breaks_off && piece.ends_with(kIncomplete)) piece.resize(piece.size() - kIncomplete.size());
   text_.resize(settled_);
   text_ += piece;
   if (!breaks_off) {
@@ -49,7 +49,7 @@ void IncrementalDetokenizer::settle(const std::vector<int64_t>& tokens, bool fin
   stopped_ = true;
 }
 
-// Bytes at the end that a stop may begin with.
+// Bytes at the end that may be the beginning of a stop string.
 size_t IncrementalDetokenizer::held_back() const {
   size_t held = 0;
   for (const std::string& stop : *stops_) {
