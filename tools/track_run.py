@@ -8,7 +8,8 @@ environment variables (WANDB_MODE, MLFLOW_TRACKING_URI, ...).
   start-up -> K, once the package has opened its run
   E        -> K, once all lines of metrics.jsonl are copied and the package has closed its run; or X, uint64 size and a message
 The process ends likewise, without an answer, when its input ends. RUN_DIRECTORY/tracking.json keeps which run of the
-package this is and the last step that was copied, so that a run which continues is continued there, too.
+package this is, the last step that was copied and the validation sets whose evaluation after it was, so that a run which continues
+is continued there, too, and nothing is copied twice.
 """
 
 import json
@@ -80,6 +81,7 @@ class Copy:
         self.tracker = tracker_class(directory, target, own.get("run"),
                                      tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {})
         self.step = own.get("step", -1)
+        self.evaluated = own.get("evaluated", [])  # validation sets, after that step
         self.offset = 0
         self.keep_record()
 
@@ -91,10 +93,14 @@ class Copy:
         return found if isinstance(found, dict) else {}
 
     def keep_record(self):
-        self.known = {**self.read_record(), self.tracker.name: {"run": self.tracker.id, "step": self.step}}
+        self.known = {**self.read_record(), self.tracker.name: {"run": self.tracker.id, "step": self.step, "evaluated": self.evaluated}}
         part = self.record.with_suffix(f".{self.tracker.name}.part")
         part.write_text(json.dumps(self.known) + "\n", encoding="utf-8")
         part.replace(self.record)
+
+    def is_new(self, line):
+        late = line["step"] == self.step and "validation_loss" in line  # an evaluation whose step has been copied
+        return line["step"] > self.step or (late and line.get("set", "") not in self.evaluated)
 
     def go_on(self):
         """Copies the whole lines that have come. A file that became shorter is one that a run writes anew."""
@@ -113,12 +119,14 @@ class Copy:
                 line = json.loads(text)
             except ValueError:
                 continue
-            if isinstance(line, dict) and isinstance(line.get("step"), int) and line["step"] > self.step - (
-                    "validation_loss" in line):
-                pending.setdefault(line["step"], {}).update(numbers_of(line))
-        for step, numbers in sorted(pending.items()):
+            if isinstance(line, dict) and isinstance(line.get("step"), int) and self.is_new(line):
+                numbers, sets = pending.setdefault(line["step"], ({}, []))
+                numbers.update(numbers_of(line))
+                sets += [line.get("set", "")] if "validation_loss" in line else []
+        for step, (numbers, sets) in sorted(pending.items()):
             self.tracker.log(step, numbers)
-            self.step = max(self.step, step)
+            self.evaluated = [*(self.evaluated if step == self.step else []), *sets]
+            self.step = step
         if pending:
             self.keep_record()
 

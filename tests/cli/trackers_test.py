@@ -97,7 +97,7 @@ class Trackers(CommandTest):
         result = self.train("été", 'log.wandb="texts"', "train.steps=6", resume="auto")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads((run / "init.json").read_text())[3], "run1")
-        self.assertEqual({line["step"] for line in lines_of(run / "logged.jsonl")[before:]} - {3}, {4, 5})
+        self.assertEqual({line["step"] for line in lines_of(run / "logged.jsonl")[before:]}, {4, 5})
 
     def test_mlflow_has_its_experiment(self):
         result = self.train("m", 'log.mlflow="my experiment"', 'log.wandb="beside"')
