@@ -22,6 +22,13 @@ if(SLUICE_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# The planner's wheel has only what its module calls: files are compiled by sixes, and without sections of their own the
+# functions of a file bring along its neighbours' libraries (SentencePiece, zstd), which no wheel may need.
+if(SLUICE_PYTHON STREQUAL ONLY)
+  add_compile_options(-ffunction-sections -fdata-sections)
+  add_link_options(-Wl,--gc-sections)
+endif()
+
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
                     $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 # Warnings of the program's text end a build where $CI is set, or where that is asked for. Those that hang on what an

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -67,7 +68,7 @@ void configure_log(const LogOptions& options) {
       auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file.string());
       file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
       sinks.push_back(file);
-    } catch (const spdlog::spdlog_ex& error) {
+    } catch (const std::exception& error) {  // spdlog's, whose type the planner's wheel has not
       throw RunError(text("cannot write ", options.file.string(), ": ", error.what()));
     }
   }
