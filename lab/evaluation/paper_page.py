@@ -154,7 +154,7 @@ def verdict(results, rows):
                   f"mean ≤ 1.18x, none above 1.35x: {met}, {sum(value > 1.35 for value in above)} above"])
     return f"""{table(["in " + str(len(column(rows, "all"))) + " scenarios of the paper", "they take … of Sluice's time, overlap *kind*",
            "overlap *measured*", "goal"], lines)}
-*Kind*: gathers and sums hide behind computation one layer ahead, as the clock says. *Measured*: each pass whose share groups
+*Kind*: gathers and sums hide behind computation one layer ahead, as the clock says. *Measured*: each pass whose FSDP groups
 span several nodes takes longer by the constant that FlexSP's own cost model adds to a micro-batch (β: 0.63, 1.13 and 2.79 s at
 7B, 13B and 30B, on links of a quarter of these). All systems plan for it, Sluice too.
 
