@@ -184,7 +184,7 @@ bench-generate: build ## Tokens said a second beside transformers' generate, on 
 	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/generation.py --sluice $(SLUICE) --out bench/results/generation.json
 
 # OPTIONS are those of bench/heads.py: OPTIONS='--only reward --rounds 1'.
-bench-heads: build ## Reward models and embeddings trained beside TRL's and sentence-transformers' trainers, on a quiet machine (ten minutes)
+bench-heads: build ## Reward models and embeddings trained beside TRL's and sentence-transformers' trainers, on a quiet machine (six minutes)
 	tools/bootstrap --heads
 	HF_HUB_OFFLINE=1 $(DEPS)/integrations-heads/bin/python -B bench/heads.py --sluice $(SLUICE) --results bench/results/heads.md $(OPTIONS)
 
