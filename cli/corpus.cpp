@@ -34,7 +34,7 @@ struct CorpusArguments {
   double sample_mb = 10;
   std::string part;
   std::string dedup = "none";
-  bool prompts = false, pairs = false, labels = false;
+  bool prompts = false, pairs = false, labels = false, label_all_tokens = false;
   std::string label_key = "label";
   std::vector<std::string> columns;
   corpus::AnswerKeys keys;
@@ -321,6 +321,7 @@ void add_labels(CorpusArguments& arguments) {
     throw base::InputError(
         "--labels need the tokenizer of the model that learns them: give --tokenizer FOLDER");
   build.documents.label_key = arguments.label_key;
+  if (arguments.label_all_tokens) build.documents.label_pieces = corpus::LabelledPieces::kAll;
   if (build.tokenizer.end_token.empty()) build.tokenizer.end_token = corpus::kAddedToken;
 }
 
@@ -390,6 +391,8 @@ void run(const std::shared_ptr<CorpusArguments>& arguments) {
     build.documents.answers = arguments->keys;
   }
   if (arguments->labels) add_labels(*arguments);
+  if (arguments->label_all_tokens && !arguments->labels)
+    throw base::InputError("--label-all-tokens is of words with --labels: add --labels, or leave it out");
   if (!arguments->columns.empty()) set_columns(*arguments);
   if (!arguments->margin_key.empty() && !arguments->pairs)
     throw base::InputError("--margin-key is of --pairs: add --pairs, or leave it out");
@@ -458,9 +461,14 @@ void add_corpus(CLI::App& app) {
   build->add_flag("--pairs", arguments->pairs,
                   "Inputs are prompts with two answers, chosen and rejected: two corpora, in --out's chosen "
                   "and rejected");
-  build->add_flag("--labels", arguments->labels,
-                  "Inputs are JSON objects with text, or with --chat messages, and label: a class, a list of "
-                  "classes, or figures, which go into corpus.labels; --end-token is then added");
+  build->add_flag(
+      "--labels", arguments->labels,
+      "Inputs are JSON objects with text, or with --chat messages, and label: a class, a list of "
+      "classes, or figures, which go into corpus.labels; or with a list of words (tokens) and a label "
+      "for each (labels, ner_tags or tags); --end-token is then added");
+  build->add_flag("--label-all-tokens", arguments->label_all_tokens,
+                  "Of words with --labels: all of a word's tokens have its label (default: the first one "
+                  "alone)");
   build->add_option("--label-key", arguments->label_key, "Of --labels")->capture_default_str();
   build
       ->add_option(

@@ -116,6 +116,7 @@ bool may_be_dated(const ChatFiles& files, const std::string& config) {
 // How a corpus is made of its inputs.
 void add_manner(const BuildOptions& options, base::CanonicalBytes& bytes) {
   bytes.add(options.documents.text_key).add(options.documents.delimiter).add(options.documents.label_key);
+  bytes.add(options.documents.label_pieces == LabelledPieces::kAll ? 1 : 0);
   for (const std::string& column : options.documents.columns) bytes.add(column);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
   bytes.add(options.documents.strict ? 1 : 0).add(options.documents.chats ? 1 : 0);

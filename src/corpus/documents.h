@@ -16,14 +16,20 @@
 #include "corpus/findings.h"
 #include "corpus/inputs.h"
 #include "corpus/python_child.h"
+#include "corpus/word_labels.h"
 
 namespace sluice::corpus {
+
+// Where data sets of labelled words (CoNLL 2003 and its kin) have words and their labels.
+inline constexpr const char* kWordKeys[] = {"tokens", "words"};
+inline constexpr const char* kWordLabelKeys[] = {"labels", "ner_tags", "tags"};
 
 struct DocumentOptions {
   bool chats = false;                 // documents are conversations, JSON objects with messages
   std::optional<AnswerKeys> answers;  // of chats: objects are prompts and answers instead
   std::string text_key = "text";      // of a JSON object, or the column of a table: its document
   std::string label_key;              // of a JSON object, its label; empty: documents have none
+  LabelledPieces label_pieces = LabelledPieces::kFirst;
   std::vector<std::string>
       columns;            // keys of a JSON object under all of which texts stand, or it is left out
   std::string delimiter;  // cuts documents further, each part keeping it at its end; empty: none
@@ -87,10 +93,17 @@ void require_answers(const base::Json& object, const AnswerKeys& keys, const std
 void texts_of(const RawDocument& document, const DocumentOptions& options, DocumentCounts& counts,
               const std::function<void(std::string_view)>& visit);
 
-// The label of the object that the document is, as JSON text; nothing where there is none, or nothing that it
-// labels: then the document is left out. REQUIRES: options.label_key.
-std::optional<std::string> label_of(const RawDocument& document, const DocumentOptions& options,
-                                    DocumentCounts& counts);
+// What the object that a document is says of it.
+struct DocumentLabel {
+  std::string json;                // of words a list with the label of each
+  std::vector<std::string> words;  // where the document is a list of words in place of a text
+};
+
+// Nothing where there is no label, or nothing that it labels, or not one for each word: then the document is
+// left out. An object without options.label_key may have kWordKeys and kWordLabelKeys in place of the usual
+// keys. REQUIRES: options.label_key.
+std::optional<DocumentLabel> label_of(const RawDocument& document, const DocumentOptions& options,
+                                      DocumentCounts& counts);
 
 // Both in turn.
 void for_each_document(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,

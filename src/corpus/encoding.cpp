@@ -55,10 +55,10 @@ DocumentMark mark_of(const EncodedChat& chat, size_t bytes, uint32_t source) {
   return mark;
 }
 
-// The document's label, nothing where it is left out; "" where documents have none.
-std::optional<std::string> label_if_any(const RawDocument& document, const DocumentOptions& options,
-                                        DocumentCounts& counts) {
-  return options.label_key.empty() ? std::string() : label_of(document, options, counts);
+// The document's label, nothing where it is left out; "" and no words where documents have none.
+std::optional<DocumentLabel> label_if_any(const RawDocument& document, const DocumentOptions& options,
+                                          DocumentCounts& counts) {
+  return options.label_key.empty() ? DocumentLabel{} : label_of(document, options, counts);
 }
 
 EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, const Tokenizer& tokenizer) {
@@ -71,9 +71,9 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
     const RawDocument& document = batch.documents[i];
     std::optional<std::string> chat = chat_of(document, options, encoded.counts);
     if (!chat) continue;
-    std::optional<std::string> label = label_if_any(document, options, encoded.counts);
+    std::optional<DocumentLabel> label = label_if_any(document, options, encoded.counts);
     if (!label) continue;
-    labels.push_back(std::move(*label));
+    labels.push_back(std::move(label->json));
     chats.push_back(std::move(*chat));
     documents.push_back(&document);
     sources.push_back(batch.sources[i]);
@@ -104,25 +104,77 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
   return encoded;
 }
 
+// A document that is a list of words, and its place in the batch.
+struct WordDocument {
+  size_t at;
+  const RawDocument* raw;
+  std::vector<std::string> words;
+};
+
+template <typename T>
+void erase_at(std::vector<T>& values, size_t at) {
+  values.erase(values.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// Fills in the tokens of documents of words, and their labels by token in place of those by word.
+void add_words(const std::vector<WordDocument>& documents, const DocumentOptions& options,
+               const Tokenizer& tokenizer, EncodedBatch& encoded) {
+  std::vector<std::vector<std::string>> texts;
+  for (const WordDocument& document : documents) texts.push_back(document.words);
+  const auto ids = encode_words(tokenizer, texts);
+  std::vector<size_t> without_token;
+  for (size_t i = 0; i < documents.size(); ++i) {
+    const auto& [at, raw, words] = documents[i];
+    LabelledTokens tokens = labelled_tokens(ids[i], encoded.labels[at], options.label_pieces, tokenizer);
+    if (tokens.labels.empty()) {
+      leave_out(base::text(raw->place, ": no word gives a token, so there is nothing to label"), options,
+                encoded.counts);
+      without_token.push_back(at);
+      continue;
+    }
+    const std::string whole = base::join(words, " ");
+    ++encoded.counts.documents;
+    encoded.counts.bytes += std::ssize(whole);
+    encoded.marks[at].bytes = static_cast<uint32_t>(whole.size());
+    // What tells documents apart is what is learnt of them.
+    encoded.marks[at].hash = base::wide_hash_bytes(base::text(whole, "\n", tokens.labels));
+    encoded.ids[at] = std::move(tokens.ids);
+    encoded.labels[at] = std::move(tokens.labels);
+  }
+  for (size_t i = without_token.size(); i-- > 0;) {
+    erase_at(encoded.marks, without_token[i]);
+    erase_at(encoded.ids, without_token[i]);
+    erase_at(encoded.labels, without_token[i]);
+  }
+}
+
 EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const Tokenizer& tokenizer) {
   if (options.chats) return encode_chats(batch, options, tokenizer);
   EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> texts;
+  std::vector<WordDocument> of_words;  // which have no text
   for (size_t i = 0; i < batch.documents.size(); ++i) {
-    const std::optional<std::string> label = label_if_any(batch.documents[i], options, encoded.counts);
+    std::optional<DocumentLabel> label = label_if_any(batch.documents[i], options, encoded.counts);
     if (!label) continue;
-    texts_of(batch.documents[i], options, encoded.counts, [&](std::string_view whole) {
+    const auto add = [&](std::string_view whole) {
       texts.emplace_back(whole);
-      encoded.labels.push_back(*label);
+      encoded.labels.push_back(label->json);
       encoded.marks.push_back({base::wide_hash_bytes(whole), static_cast<uint32_t>(whole.size()),
                                batch.sources[i] << DocumentMark::kSourceShift});
-    });
+    };
+    if (label->words.empty()) {
+      texts_of(batch.documents[i], options, encoded.counts, add);
+    } else {
+      of_words.push_back({texts.size(), &batch.documents[i], std::move(label->words)});
+      add("");
+    }
   }
   std::vector<EncodedText> checked = tokenizer.encode_checked(texts);
   for (size_t i = 0; i < texts.size(); ++i) {
     if (checked[i].changed) encoded.marks[i].source |= DocumentMark::kChanged;
     encoded.ids.push_back(with_ends(tokenizer, std::move(checked[i].ids)));
   }
+  add_words(of_words, options, tokenizer, encoded);
   return encoded;
 }
 

@@ -302,8 +302,47 @@ std::optional<std::string> chat_of(const RawDocument& document, const DocumentOp
   }
 }
 
-std::optional<std::string> label_of(const RawDocument& document, const DocumentOptions& options,
-                                    DocumentCounts& counts) {
+namespace {
+
+// Under which keys an object has what is labelled, and its label.
+struct LabelledKeys {
+  std::string text, label;
+};
+
+LabelledKeys labelled_keys(const base::Json& object, const DocumentOptions& options) {
+  LabelledKeys keys{options.text_key, options.label_key};
+  if (options.chats || object.contains(keys.label)) return keys;
+  const auto has_list = [&](const char* key) { return object.contains(key) && object.at(key).is_array(); };
+  const auto* const label = std::ranges::find_if(kWordLabelKeys, has_list);
+  if (label == std::end(kWordLabelKeys)) return keys;
+  const auto* const words = std::ranges::find_if(kWordKeys, has_list);
+  const bool named = object.contains(keys.text) && object.at(keys.text).is_array();
+  if (!named && words != std::end(kWordKeys)) keys.text = *words;
+  if (named || words != std::end(kWordKeys)) keys.label = *label;
+  return keys;
+}
+
+std::string fault_of_words(const base::Json& words, const base::Json& label, const LabelledKeys& keys) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].is_string()) continue;
+    return text("word ", i, " under '", keys.text, "' is ", base::excerpt(words[i]),
+                ": give a list of texts");
+  }
+  if (words.empty()) return text("there is no word under '", keys.text, "', so there is nothing to label");
+  if (!label.is_array()) {
+    return text("the label under '", keys.label, "' is ", base::excerpt(label), ", and '", keys.text,
+                "' is a list of words: give a list with a label for each");
+  }
+  if (label.size() == words.size()) return "";
+  return text("there are ", base::human_count(std::ssize(words), "word", "words"), " under '", keys.text,
+              "' and ", base::human_count(std::ssize(label), "label", "labels"), " under '", keys.label,
+              "': give one for each word");
+}
+
+}  // namespace
+
+std::optional<DocumentLabel> label_of(const RawDocument& document, const DocumentOptions& options,
+                                      DocumentCounts& counts) {
   if (document.form == RawDocument::Form::kText) {
     leave_out(text(document.place, ": plain text has no label: give JSON Lines with '", options.text_key,
                    "' and '", options.label_key, "'"),
@@ -312,19 +351,29 @@ std::optional<std::string> label_of(const RawDocument& document, const DocumentO
   }
   const std::optional<base::Json> object = object_of(document, options, counts);
   if (!object) return std::nullopt;
-  const base::Json* const label = base::find(*object, options.label_key);
+  const LabelledKeys keys = labelled_keys(*object, options);
+  const base::Json* const label = base::find(*object, keys.label);
   if (label == nullptr || label->is_null()) {
-    leave_out(text(document.place, ": there is no '", options.label_key,
+    leave_out(text(document.place, ": there is no '", keys.label,
                    "': name the key of labels with --label-key, of pairs' margins with --margin-key"),
               options, counts);
     return std::nullopt;
   }
-  const base::Json* const whole = options.chats ? nullptr : base::find(*object, options.text_key);
-  if (whole != nullptr && whole->is_string() && base::trim(whole->get_ref<const std::string&>()).empty()) {
-    leave_out(text(document.place, ": the text is empty, so there is nothing to label"), options, counts);
+  const base::Json* const whole = options.chats ? nullptr : base::find(*object, keys.text);
+  const bool has_words = whole != nullptr && whole->is_array();
+  std::string fault;
+  if (has_words) {
+    fault = fault_of_words(*whole, *label, keys);
+  } else if (whole != nullptr && whole->is_string() &&
+             base::trim(whole->get_ref<const std::string&>()).empty()) {
+    fault = "the text is empty, so there is nothing to label";
+  }
+  if (!fault.empty()) {
+    leave_out(text(document.place, ": ", fault), options, counts);
     return std::nullopt;
   }
-  return base::json_text(*label);
+  return DocumentLabel{base::json_text(*label),
+                       has_words ? whole->get<std::vector<std::string>>() : std::vector<std::string>()};
 }
 
 void require_answers(const base::Json& object, const AnswerKeys& keys, const std::string& place) {

@@ -129,6 +129,78 @@ def encoded(folder, texts):
     return sentence_transformer(folder).encode(texts, convert_to_numpy=True).tolist()
 
 
+def retrieval(sides):
+    """sentence-transformers' evaluator on vectors: of queries, of the document that each looks for, and of others."""
+    import numpy
+    from sentence_transformers.evaluation import InformationRetrievalEvaluator
+    vectors = [numpy.array(side) for side in sides]
+    queries = {f"q{i}": f"q{i}" for i in range(len(sides[0]))}
+    corpus = {f"d{i}": f"d{i}" for i in range(sum(map(len, sides[1:])))}
+    evaluator = InformationRetrievalEvaluator(queries, corpus, {f"q{i}": {f"d{i}"} for i in range(len(queries))},
+                                              precision_recall_at_k=[1, 10], mrr_at_k=[10], ndcg_at_k=[10], map_at_k=[10], accuracy_at_k=[10])
+    import torch
+    from sentence_transformers import util
+    embedded = {"q": torch.tensor(vectors[0]), "d": torch.tensor(numpy.concatenate(vectors[1:]))}
+    scores = util.cos_sim(embedded["q"], embedded["d"])
+    hits = [[{"corpus_id": f"d{j}", "score": row[j].item()} for j in row.argsort(descending=True)[:10].tolist()] for row in scores]
+    found = evaluator.compute_metrics(hits)
+    return {"recall_at_1": float(found["recall@k"][1]), "recall_at_10": float(found["recall@k"][10]),
+            "mrr_at_10": float(found["mrr@k"][10]), "ndcg_at_10": float(found["ndcg@k"][10])}
+
+
+def label_words(folder, documents):
+    """Ids and labels as transformers' examples of token classification align them: a word's first token has its label. What has
+    none is null."""
+    import transformers
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    aligned = []
+    for words, labels_of_words in documents:
+        encoded = tokenizer(words, is_split_into_words=True)
+        own, before = [], None
+        for word in encoded.word_ids():
+            own.append(None if word is None or word == before else labels_of_words[word])
+            before = word
+        aligned.append([encoded["input_ids"], own])
+    return aligned
+
+
+def make_tokenizers(folder, texts):
+    """A folder for each kind of tokenizer, trained on the texts."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    blank = "\u2581"
+    wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    wordpiece.normalizer, wordpiece.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    wordpiece.decoder = decoders.WordPiece()
+    wordpiece.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=90, show_progress=False, special_tokens=["[UNK]", "[CLS]", "[SEP]"]))
+    wordpiece.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[(mark, wordpiece.token_to_id(mark)) for mark in ("[CLS]", "[SEP]")])
+    kinds = {"wordpiece": wordpiece}
+    for name, prefix in (("bytes_with_blanks", True), ("bytes", False)):
+        kinds[name] = Tokenizer(models.BPE())
+        kinds[name].pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+        kinds[name].decoder = decoders.ByteLevel()
+        kinds[name].train_from_iterator(texts, trainers.BpeTrainer(vocab_size=300, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    llama = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    llama.normalizer = normalizers.Sequence([normalizers.Prepend(blank), normalizers.Replace(" ", blank)])
+    llama.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=340, show_progress=False, special_tokens=["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]))
+    llama.decoder = decoders.Sequence([decoders.Replace(blank, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    llama.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", llama.token_to_id("<s>"))])
+    kinds["llama"] = llama
+    for name, tokenizer in kinds.items():
+        path = pathlib.Path(folder) / name
+        path.mkdir(parents=True)
+        tokenizer.save(str(path / "tokenizer.json"))
+        (path / "tokenizer_config.json").write_text(
+            json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": name == "bytes_with_blanks"}))
+    return list(kinds)
+
+
+def plain_ids(folder, texts):
+    import transformers
+    return transformers.PreTrainedTokenizerFast.from_pretrained(folder)(texts)["input_ids"]
+
+
 def make_encoder(folder, vocabulary):
     """A folder of sentence-transformers around a small ModernBERT, which pools by its first token."""
     import torch
@@ -151,7 +223,8 @@ def make_encoder(folder, vocabulary):
         json.dumps({"embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": True}))
 
 
-QUESTIONS = {each.__name__: each for each in (labels, adapted_logits, embeddings, encoded, make_encoder)}
+QUESTIONS = {each.__name__: each for each in (labels, adapted_logits, embeddings, encoded, retrieval, label_words, make_tokenizers,
+                                                  plain_ids, make_encoder)}
 
 
 def answer_all():
