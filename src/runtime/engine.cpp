@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ops/tensor_memory.h"
 #include "runtime/router_corrections.h"
 #include "runtime/step_runner.h"
@@ -207,6 +208,11 @@ ops::AllocatorUse allocator_use_since(int64_t retries_before, c10::Device device
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
                        RowFigures* rows, const std::vector<layers::HeadRows>* teacher, Updates updates) {
+  for (const strategy::Sequence& sequence : graph.plan.sequences) {
+    SLUICE_ASSERT(sequence.length_tokens <= options_.context_length,
+                  base::text("a sequence of ", sequence.length_tokens, " tokens, and tables of ",
+                             options_.context_length, " positions"));
+  }
   const auto begin = std::chrono::steady_clock::now();
   release_buffers_of_others(graph.links);
   ops::reset_peak_tensor_bytes(options_.device);

@@ -37,6 +37,19 @@ std::vector<ValidationData> open_validation(const config::DataConfig& data,
   return sets;
 }
 
+// The document of which one of the blends has the longest text, and the length of that. REQUIRES: they have
+// alike documents, or fewer, which are repeated.
+corpus::Sample longest_of_all(const std::vector<const corpus::Blend*>& blends) {
+  corpus::Sample longest;
+  for (const corpus::Blend* const blend : blends) {
+    for (int64_t document = 0; document < blend->documents(); ++document) {
+      const int64_t length = blend->length(document);
+      if (length > longest.length_tokens) longest = {document, 0, length};
+    }
+  }
+  return longest;
+}
+
 // A document that `rl` trains on is the beginning of what it sees: responses, or a second answer, come to it.
 // Their lengths are not known before; one of the longest is there.
 std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig& rl,
@@ -66,9 +79,13 @@ std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig
             {prompt.document, 0, length_of(prompt, pairs ? copy : copy * prompts_per_step + i)});
     }
   }
-  if (const auto longest = session::longest_sequence(phase.training.sources(), phase.sampling);
-      longest && !pairs)
+  if (pairs) {
+    corpus::Sample longest = longest_of_all({&phase.training, &*phase.rejected});
+    longest.length_tokens = std::clamp<int64_t>(longest.length_tokens, 2, phase.sampling.context_length);
+    list->steps.front().front() = longest;
+  } else if (const auto longest = session::longest_sequence(phase.training.sources(), phase.sampling)) {
     list->steps.front().front() = {longest->document, 0, length_of(*longest, kExpectedLengths - 1)};
+  }
   return list;
 }
 
@@ -98,7 +115,8 @@ corpus::Blend open_rejected(const config::RlConfig& rl, const corpus::Blend& cho
 
 void open_learning(const config::RlConfig& rl, const corpus::IndexedOptions& indexed, DataPhase& phase) {
   require_conversations(phase.training, "data.train", kRewards);
-  for (const ValidationData& set : phase.validation) require_conversations(set.blend, "data.validation", kRewards);
+  for (const ValidationData& set : phase.validation)
+    require_conversations(set.blend, "data.validation", kRewards);
   if (phase.listed) throw base::InputError("[config] data.batches and rl.algorithm are both given: keep one");
   if (!rl.rolls_out()) phase.rejected = open_rejected(rl, phase.training, indexed);
   phase.listed = expected_batches(rl, phase);
@@ -124,6 +142,11 @@ std::shared_ptr<const corpus::BatchList> expected_groups(const config::HeadConfi
         samples.push_back({document, 0, cut(partner.length(document))});
     }
   }
+  std::vector<const corpus::Blend*> blends{&phase.training};
+  for (const corpus::Blend& partner : phase.partners) blends.push_back(&partner);
+  corpus::Sample longest = longest_of_all(blends);
+  longest.length_tokens = cut(longest.length_tokens);
+  list->steps.front().front() = longest;
   return list;
 }
 
@@ -223,9 +246,9 @@ std::optional<corpus::Sample> longest_training(const DataPhase& phase) {
     longest = session::longest_sequence(phase.training.sources(), phase.sampling);
   }
   if (longest) {
-    longest->length_tokens = std::max(longest->length_tokens,
-                                      std::min(longest->length_tokens + phase.response_tokens,
-                                               phase.sampling.context_length));
+    longest->length_tokens =
+        std::max(longest->length_tokens,
+                 std::min(longest->length_tokens + phase.response_tokens, phase.sampling.context_length));
   }
   return longest;
 }
