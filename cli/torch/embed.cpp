@@ -29,8 +29,8 @@ struct EmbedArguments : ModelOptions {
   std::filesystem::path file;
   std::filesystem::path out;
   std::string tokenizer;
-  std::string prompt;  // in front of each text
-  int64_t context_length = 2048;
+  std::string prompt;          // in front of each text
+  int64_t context_length = 0;  // what the model says
   int64_t tokens_per_batch = 8192;
 };
 
@@ -107,10 +107,16 @@ std::string lines_of(run::Evaluator& evaluator, const std::vector<std::vector<in
 
 void run(EmbedArguments options) {
   const std::vector<InputText> inputs = read_texts(options);
-  run::ModelSource model = run::open_model(locate(model_folder(options.model)));
+  options.model = model_folder(options.model);
+  run::ModelSource model = run::open_model(locate(options.model));
   if (model.shape().head.kind != model::HeadKind::kRows) {
     throw base::InputError(text(
         model.name(), " does not end in embeddings: train one with head.kind = \"embed\" ", "(heads.md)"));
+  }
+  if (options.context_length == 0) {
+    constexpr int64_t kUsual = 2048;  // where a model says nothing
+    const int64_t said = text_tokens_of(options, model);
+    options.context_length = said > 0 ? said : kUsual;
   }
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model, Needed::kYes);
   std::vector<std::vector<int32_t>> texts;
@@ -141,8 +147,11 @@ void add_embed(CLI::App& app) {
              "Where the embeddings go, JSON Lines with index and embedding (default: standard output)");
   command->add_option("--tokenizer", options->tokenizer, "In place of the model's own: a file or a folder");
   command->add_option("--prompt", options->prompt, "Stands in front of each text");
-  command->add_option("--context-length", options->context_length, "Tokens of a text at most; others are cut")
-      ->check(within(int64_t{2}, int64_t{1} << 30))
+  command
+      ->add_option("--context-length", options->context_length,
+                   "Tokens of a text at most; others are cut; 0: max_seq_length of the model's "
+                   "sentence_bert_config.json, or its positions")
+      ->check(within(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   command
       ->add_option("--tokens-per-batch", options->tokens_per_batch,

@@ -18,6 +18,7 @@
 #include "cli/outputs.h"
 #include "cli/torch/model_options.h"
 #include "cli/torch/ranks.h"
+#include "cli/torch/retrieval.h"
 #include "cli/torch_commands.h"
 #include "corpus/blend.h"
 #include "corpus/load_tokenizer.h"
@@ -35,6 +36,7 @@ namespace {
 
 struct EvalArguments : ModelOptions {
   std::vector<std::string> corpora;
+  std::vector<std::string> positives, negatives;  // of queries in `corpora`
   corpus::SamplerOptions sampling{.tokens_per_step = 8192};
   std::string overflow = "truncate";
   int nproc = 1;
@@ -196,7 +198,10 @@ std::optional<corpus::TokenizerBytes> model_tokenizer(const EvalArguments& optio
 void require_tokenizer(const EvalArguments& options, const run::ModelSource& model) {
   const std::optional<corpus::TokenizerBytes> own = model_tokenizer(options, model);
   if (!own || options.other_tokenizer) return;
-  for (const std::string& prefix : options.corpora) {
+  std::vector<std::string> prefixes = options.corpora;
+  prefixes.insert(prefixes.end(), options.positives.begin(), options.positives.end());
+  prefixes.insert(prefixes.end(), options.negatives.begin(), options.negatives.end());
+  for (const std::string& prefix : prefixes) {
     const std::filesystem::path path =
         corpus::tokenizer_beside(corpus::corpus_prefix(prefix), corpus_places());
     if (path.empty()) continue;
@@ -216,8 +221,9 @@ void label(corpus::Blend& blend, const EvalArguments& options, const model::Shap
     throw base::InputError(
         rule != nullptr ? "the model ends in numbers, and the corpora have no labels: build them with "
                           "--labels, or name a file for the numbers with --scores"
-                        : "the model ends in embeddings, which no label is compared with: name a file for "
-                          "them with --scores, or ask sluice embed");
+                        : "the model ends in embeddings, which no label is compared with: name the texts "
+                          "that those of --corpus look for with --positives, or a file for their numbers "
+                          "with --scores, or ask sluice embed");
   }
   if (!labelled) {
     corpus::LabelRule none{.form = corpus::LabelForm::kNone,
@@ -229,6 +235,70 @@ void label(corpus::Blend& blend, const EvalArguments& options, const model::Shap
   blend.label_by(std::move(rule));
 }
 
+// Sequences of at most `longest` tokens. By ranks never destroyed: it would wait for lost peers.
+run::Evaluator* new_evaluator(run::ModelSource& model, const EvalArguments& options, int64_t longest,
+                              const char* what) {
+  warn_beyond_positions(model, longest, what, options.launch.rank);
+  run::EvaluatorOptions evaluation = evaluation_of(options, model);
+  evaluation.context_length = model::table_positions(model.shape(), options.sampling.context_length, longest);
+  evaluation.launch = options.launch;
+  evaluation.strategy = options.strategy;
+  return new run::Evaluator(model, evaluation);
+}
+
+void print(const EvalArguments& options, const run::ModelSource& model, const run::RetrievalScores& scores) {
+  if (options.json) {
+    const base::Json json = {{"model", model.name()},
+                             {"queries", scores.queries},
+                             {"documents", scores.documents},
+                             {"recall_at_1", scores.recall_at_1},
+                             {"recall_at_10", scores.recall_at_10},
+                             {"mrr_at_10", scores.mrr_at_10},
+                             {"ndcg_at_10", scores.ndcg_at_10}};
+    std::cout << base::json_text(json, 2) << "\n";
+    return;
+  }
+  char figures[128];
+  std::snprintf(figures, sizeof figures, "recall at 10 %.4f, at 1 %.4f, MRR at 10 %.4f, nDCG at 10 %.4f",
+                scores.recall_at_10, scores.recall_at_1, scores.mrr_at_10, scores.ndcg_at_10);
+  std::cout << text(model.name(), ": ", figures, " of ",
+                    base::human_count(scores.queries, "query", "queries"), " among ",
+                    base::human_count(scores.documents, "document", "documents"), "\n");
+}
+
+// Queries of --corpus among the documents of --positives and --negatives.
+void run_retrieval(run::ModelSource& model, const EvalArguments& options,
+                   const corpus::IndexedOptions& indexed) {
+  if (model.shape().head.kind != model::HeadKind::kRows) {
+    throw base::InputError(text("--positives are texts that embeddings find, and ", model.name(),
+                                " ends in none: train one with head.kind = \"embed\" (heads.md), or leave "
+                                "--positives out"));
+  }
+  if (!options.scores.empty() || !options.losses.empty() || !options.logits.empty())
+    throw base::InputError("--scores, --losses and --logits are of --corpus alone: leave out --positives");
+  const int64_t said = text_tokens_of(options, model);
+  RetrievalOptions retrieval{.context_length = said > 0 ? std::min(said, options.sampling.context_length)
+                                                        : options.sampling.context_length,
+                             .overflow = corpus::parse_overflow(options.overflow, "--overflow"),
+                             .tokens_per_batch = options.sampling.tokens_per_step * options.launch.world_size,
+                             .most_queries = options.most_sequences,
+                             .rank = options.launch.rank};
+  if (retrieval.overflow == corpus::Overflow::kSplit)
+    throw base::InputError(
+        "--overflow split makes several texts of one, and an embedding is of a whole "
+        "text: give truncate or drop");
+  std::vector<std::vector<std::string>> partners{options.positives};
+  if (!options.negatives.empty()) partners.push_back(options.negatives);
+  const RetrievalCorpora corpora = RetrievalCorpora::open(options.corpora, partners, indexed);
+  require_tokenizer(options, model);
+  const int64_t longest = std::min(retrieval.context_length, corpora.longest_text(retrieval.most_queries));
+  auto* const kept =
+      new_evaluator(model, options, std::max<int64_t>(longest, 2), "the longest text (--context-length)");
+  const std::unique_ptr<run::Evaluator> alone(options.launch.world_size == 1 ? kept : nullptr);
+  const run::RetrievalScores scores = evaluate_retrieval(*kept, corpora, retrieval);
+  if (options.launch.rank == 0) print(options, model, scores);
+}
+
 void run(EvalArguments options) {
   options.model = model_folder(options.model);
   run::ModelSource model = run::open_model(locate(options.model));
@@ -236,6 +306,9 @@ void run(EvalArguments options) {
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
   corpus::IndexedOptions indexed = corpus_places();
   indexed.vocabulary = model.shape().vocab;
+  if (!options.positives.empty()) return run_retrieval(model, options, indexed);
+  if (!options.negatives.empty())
+    throw base::InputError("--negatives are beside --positives: name those, too");
   corpus::Blend blend = corpus::Blend::open(prefixes, indexed);
   if (model.shape().head.kind == model::HeadKind::kVocabulary) {
     if (!options.scores.empty())
@@ -249,15 +322,8 @@ void run(EvalArguments options) {
   if (batches.empty()) {
     throw base::InputError("no document has 2 tokens or more under these options: nothing has a loss");
   }
-  warn_beyond_positions(model, longest_in(batches), "the longest sequence (--context-length)",
-                        options.launch.rank);
-  run::EvaluatorOptions evaluation = evaluation_of(options, model);
-  evaluation.context_length =
-      model::table_positions(model.shape(), options.sampling.context_length, longest_in(batches));
-  evaluation.launch = options.launch;
-  evaluation.strategy = options.strategy;
-  auto* kept =
-      new run::Evaluator(model, evaluation);  // by ranks never destroyed: it would wait for lost peers
+  auto* const kept =
+      new_evaluator(model, options, longest_in(batches), "the longest sequence (--context-length)");
   const std::unique_ptr<run::Evaluator> alone(options.launch.world_size == 1 ? kept : nullptr);
   run::Evaluator& evaluator = *kept;
   if (!options.logits.empty()) {
@@ -305,6 +371,12 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalArguments>();
   add_model_option(*command, *options);
   command->add_option("--corpus", options->corpora, "Corpora (prefixes of .bin and .idx)")->required();
+  command->add_option(
+      "--positives", options->positives,
+      "Of embedding models: corpora of the texts that those of --corpus look for, in the same "
+      "order; the result is how often they are found among all of them (heads.md)");
+  command->add_option("--negatives", options->negatives,
+                      "Beside --positives: corpora of texts that are not looked for, in the same order");
   add_batching(*command, *options);
   add_computing_options(*command, *options);
   command->add_option("--losses", options->losses,

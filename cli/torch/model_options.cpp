@@ -1,8 +1,13 @@
 #include "cli/torch/model_options.h"
 
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/number.h"
 #include "config/words.h"
 #include "session/made_for.h"
@@ -50,6 +55,34 @@ int64_t positions_of(const run::ModelSource& model) {
       return session::positions_of(base::parse_python_json(companion.bytes, companion.name));
   }
   return 0;
+}
+
+namespace {
+
+constexpr const char* kSentenceConfig = "sentence_bert_config.json";  // of sentence-transformers
+
+std::string sentence_config(const ModelOptions& options, const run::ModelSource& model) {
+  if (model.hugging_face) {
+    const std::filesystem::path path = std::filesystem::path(options.model) / kSentenceConfig;
+    return std::filesystem::exists(path) ? base::read_file(path) : "";
+  }
+  for (const checkpoint::Companion& companion : model.checkpoint->companions()) {
+    if (companion.name == kSentenceConfig) return companion.bytes;
+  }
+  return "";
+}
+
+}  // namespace
+
+int64_t text_tokens_of(const ModelOptions& options, const run::ModelSource& model) {
+  const std::string bytes = sentence_config(options, model);
+  if (bytes.empty()) return positions_of(model);
+  const base::Json config = base::parse_python_json(bytes, kSentenceConfig);
+  const base::Json* const most = base::find(config, "max_seq_length");
+  if (most == nullptr || most->is_null()) return positions_of(model);
+  if (most->is_number_integer() && *most >= 1) return most->get<int64_t>();
+  throw base::InputError(base::text(kSentenceConfig, ": max_seq_length is ", base::excerpt(*most),
+                                    ": give a number of tokens, or null"));
 }
 
 void warn_beyond_positions(const run::ModelSource& model, int64_t tokens, const std::string& what, int rank) {

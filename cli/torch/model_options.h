@@ -24,6 +24,9 @@ run::EvaluatorOptions evaluation_of(const ModelOptions& options, const run::Mode
 
 // How many positions the model was made for, as the config.json that goes with it says; 0: it does not.
 int64_t positions_of(const run::ModelSource& model);
+// How many tokens of a text an embedding model reads: max_seq_length of the sentence_bert_config.json that
+// goes with it, else as many as positions_of(); 0: neither says it.
+int64_t text_tokens_of(const ModelOptions& options, const run::ModelSource& model);
 // Says, on the first rank, when `tokens` are more; `what` has so many.
 void warn_beyond_positions(const run::ModelSource& model, int64_t tokens, const std::string& what, int rank);
 

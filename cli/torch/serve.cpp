@@ -80,7 +80,7 @@ void require_one_pipeline(const ServeArguments& options, const model::Shape& sha
 // The given length; else the one that the model was made for, up to a usual length.
 int64_t context_length_of(const ServeArguments& options, const run::ModelSource& model) {
   if (!options.context_length) {
-    const int64_t positions = positions_of(model);
+    const int64_t positions = text_tokens_of(options, model);
     return positions < 2 ? kUsualContext : std::min(kUsualContext, positions);
   }
   warn_beyond_positions(model, *options.context_length, "--context-length", options.launch.rank);

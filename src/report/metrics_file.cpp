@@ -23,7 +23,10 @@ std::vector<std::pair<std::string, double>> head_figures(const EvaluationMetrics
   const std::pair<const char*, std::optional<double>> all[] = {{"accuracy", metrics.accuracy},
                                                                {"f1", metrics.f1},
                                                                {"margin", metrics.margin},
-                                                               {"recall_at_10", metrics.recall_at_10}};
+                                                               {"recall_at_1", metrics.recall_at_1},
+                                                               {"recall_at_10", metrics.recall_at_10},
+                                                               {"mrr_at_10", metrics.mrr_at_10},
+                                                               {"ndcg_at_10", metrics.ndcg_at_10}};
   for (const auto& [key, figure] : all) {
     if (figure) figures.emplace_back(key, *figure);
   }

@@ -21,8 +21,8 @@ struct EvaluationMetrics {
   int64_t targets = 0;
   std::optional<double> reward;  // mean of the likeliest answers' to the set's prompts
   // Of heads: how many are right, of classes also F1; the mean by which a better answer's reward is larger;
-  // how many texts have their partner among the ten nearest.
-  std::optional<double> accuracy, f1, margin, recall_at_10;
+  // how near texts have theirs (run/text_retrieval.h).
+  std::optional<double> accuracy, f1, margin, recall_at_1, recall_at_10, mrr_at_10, ndcg_at_10;
   std::string fallback;  // of the first batch that had one
 };
 

@@ -11,6 +11,7 @@
 #include "run/plan_ahead.h"
 #include "run/sequence_numbers.h"
 #include "run/text_groups.h"
+#include "run/text_retrieval.h"
 
 namespace sluice::train {
 
@@ -87,6 +88,7 @@ std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const sessi
                                                                      int64_t after_step) {
   const session::DataPhase& phase = run_.start().data().phases.front();
   std::vector<run::TextNumbers> numbers;
+  std::vector<base::WideHash> hashes;  // of the texts
   std::vector<double> margins;
   for (const corpus::Batch& batch : set.batches) {
     if (run_.control().any(stop_.requested())) return std::nullopt;
@@ -94,6 +96,7 @@ std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const sessi
     for (const corpus::Sample& sample : batch.samples) {
       std::vector<run::GroupText> group = run::group_texts(run_.config(), phase, set.blend, sample.document);
       if (group.empty()) continue;
+      for (const run::GroupText& text : group) hashes.push_back(run::text_hash(text.tokens));
       std::ranges::move(group, std::back_inserter(texts));
       margins.push_back(run::margin_of(set.blend, sample.document));
     }
@@ -106,7 +109,12 @@ std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const sessi
   metrics.validation_loss = outcome.loss;
   metrics.accuracy = outcome.accuracy;
   metrics.margin = outcome.margin;
-  metrics.recall_at_10 = outcome.recall_at_10;
+  if (run_.config().head.kind != config::HeadUse::kEmbed) return metrics;
+  const run::RetrievalScores found = run::retrieval_scores(numbers, hashes, 1 + std::ssize(phase.partners));
+  metrics.recall_at_1 = found.recall_at_1;
+  metrics.recall_at_10 = found.recall_at_10;
+  metrics.mrr_at_10 = found.mrr_at_10;
+  metrics.ndcg_at_10 = found.ndcg_at_10;
   return metrics;
 }
 
